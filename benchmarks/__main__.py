@@ -29,7 +29,7 @@ ASIDE = pathlib.Path("runs", "benchmarks")
 
 
 def _gone(new: pathlib.Path, old: pathlib.Path) -> list[str]:
-  """What the new result had to leave out and the old one has."""
+  """Names that the new result lacks and the old one has."""
   if not old.exists():
     return []
   before, after = (json.loads(file.read_text())["missing"] for file in (old, new))

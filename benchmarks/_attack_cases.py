@@ -1,4 +1,4 @@
-"""Which attacks are compared, with which of the peers' and at which sizes."""
+"""Attacks to compare, the peers' counterparts and the sizes."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ Weights = list[tuple[Array, Array]]
 
 
 class Case(NamedTuple):
-  """One attack of ours and of the peers.
+  """Attack of ours, with the peers' counterparts.
 
   Attributes:
     ours: of (logits_fn, x, labels, size) to an AttackResult; `size` is the steps.

@@ -12,7 +12,7 @@ from benchmarks import _attack_cases
 
 
 def in_torch(weights: _attack_cases.Weights):
-  """The same network in torch, of [batch, channels, height, width]."""
+  """Rebuilds the network in torch, of [batch, channels, height, width]."""
   import torch
 
   layers: list[Any] = []
@@ -92,7 +92,7 @@ def theirs(
 
 
 def torch_floor(weights: _attack_cases.Weights, x: Array, y: Array, count: int):
-  """So many gradients of the model in torch."""
+  """Computes `count` gradients of the model in torch."""
   import torch
 
   network, images, labels = _operands(weights, x, y)

@@ -23,7 +23,7 @@ PROCESSES, ROWS, PAUSE = 2, 32, 0.02
 
 
 class Network(nn.Module):
-  """Two layers, batch statistics and dropout: all that has a state."""
+  """Network with every kind of state: two layers, batch statistics and dropout."""
 
   axis_name: str | None = None
 

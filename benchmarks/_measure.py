@@ -1,4 +1,4 @@
-"""What all benchmarks share: paired timing, agreement first, one table.
+"""Shared parts of all benchmarks: paired timing, checked agreement, one table.
 
 Ours, the peers and the floor run one after another in every repetition, so that a
 slow moment of the machine falls on all of them; a ratio is the median over the
@@ -45,7 +45,7 @@ _NOTHING = 1e-6  # losses below this underflow in some peers and count as 0
 
 
 class Contender(NamedTuple):
-  """One way of doing the work.
+  """Function that does the work, to be timed.
 
   Attributes:
     call: of the case's inputs; compiled here when `compiled`.
@@ -60,7 +60,7 @@ class Contender(NamedTuple):
 
 
 class Target(NamedTuple):
-  """How many times faster than `other` ours must be (below 1: how much slower)."""
+  """Least speed-up that ours must reach over `other` (below 1: may be slower)."""
 
   other: str
   ratio: float
@@ -216,7 +216,7 @@ def matrix_rate(side: int = 8192) -> float:
 def rate_shares(
   operations: float, milliseconds: Mapping[str, float], rate: float
 ) -> dict[str, float]:
-  """Of ours and the floor: the floor's operations in its time, as a share of `rate`."""
+  """Shares of `rate` that ours and the floor reach, by the floor's operations."""
   return {
     name: operations / (1e-3 * milliseconds[name]) / rate for name in (OURS, FLOOR)
   }
@@ -241,12 +241,12 @@ def relative_difference(result: Any, expected: Any) -> float:
 
 
 def _host(leaf: Any) -> np.ndarray:
-  """Of an array of jax, NumPy or torch, on any device."""
+  """Converts an array of jax, NumPy or torch, on any device, to NumPy."""
   return np.asarray(leaf.cpu() if hasattr(leaf, "is_cuda") else leaf, np.float64)
 
 
 def _seconds(call: Callable, inputs: tuple, inner: int = 1) -> float:
-  """Of one call, the mean of some."""
+  """Mean seconds of a call."""
   start = time.perf_counter()
   for _ in range(inner):
     jax.block_until_ready(call(*inputs))

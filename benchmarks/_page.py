@@ -26,7 +26,7 @@ milliseconds.
 
 
 def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
-  """Of each benchmark its note `NAME.md` and the table of `NAME.json`; then a GPU's."""
+  """Joins each benchmark's note `NAME.md` and table `NAME.json`; the GPU's last."""
   parts = [HEADER]
   for name in names:
     note, results = folder / f"{name}.md", folder / f"{name}.json"
@@ -45,7 +45,7 @@ def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
 
 
 def _section_of(results: pathlib.Path) -> str:
-  """What a file holds; ends with a message unless it is a result."""
+  """Section for a file of results; ends with a message if it is none."""
   try:
     return section(json.loads(results.read_text()))
   except Exception as error:  # what is missing shows in any way
@@ -55,7 +55,7 @@ def _section_of(results: pathlib.Path) -> str:
 
 
 def section(content: Mapping[str, Any]) -> str:
-  """What one benchmark measured, where and with what."""
+  """Section with the figures of a benchmark, the machine and the versions."""
   rows = content["rows"]
   versions = ", ".join(f"{name} {text}" for name, text in content["versions"].items())
   alike = itertools.groupby(rows, key=tuple)  # of the same figures
@@ -90,7 +90,7 @@ def _times(rows: list[dict[str, Any]]) -> str:
 
 
 def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
-  """What was measured beside times, such as memory, and whether it is as it must be.
+  """Tables of figures other than times, such as memory, and whether targets are met.
 
   A line for each case, where all were asked the same; a line for each figure else.
   """

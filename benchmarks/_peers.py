@@ -11,7 +11,7 @@ from spherejax import distances, losses
 
 
 class Peer(NamedTuple):
-  """One loss of both libraries.
+  """Loss that both libraries have.
 
   Attributes:
     ours: of (embeddings, labels, weights) to the scalar that the peer returns.

@@ -1,4 +1,4 @@
-"""One of the processes that `benchmarks.step` compares."""
+"""Process of those that `benchmarks.step` compares."""
 
 import pathlib
 import sys

@@ -9,7 +9,7 @@ from spherejax.models._efficientnet_lite import _STAGES, _scaled
 
 
 class Convolution(nn.Conv2d):
-  """With TensorFlow's "SAME" padding: where it is odd, one more at the end."""
+  """Convolution with TensorFlow's "SAME" padding: an odd one adds at the end."""
 
   def __init__(self, old: int, new: int, size: int, stride: int = 1, groups: int = 1):
     super().__init__(old, new, size, stride, groups=groups, bias=False)

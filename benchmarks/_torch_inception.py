@@ -160,7 +160,7 @@ _BN_BLOCKS = (
 
 
 class BNInception(nn.Module):
-  """With the names of pretrained-models.pytorch, where all layers lie side by side.
+  """BN-Inception with the flat layer names of pretrained-models.pytorch.
 
   What has no parameters is called after its unit ("_relu") or its block ("_output").
   """

@@ -11,7 +11,7 @@ from benchmarks import _torch_swin
 
 
 class Block(nn.Module):
-  """Two 3x3 convolutions, or 1x1, 3x3, 1x1, and the shortcut."""
+  """Residual block: two 3x3 convolutions, or 1x1, 3x3, 1x1, and the shortcut."""
 
   def __init__(
     self, old: int, width: int, stride: int, bottleneck: bool, shortcut: str
@@ -50,7 +50,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-  """As in torchvision, or with the stem and the shortcuts for CIFAR."""
+  """ResNet as in torchvision, or with the stem and the shortcuts for CIFAR."""
 
   def __init__(
     self,

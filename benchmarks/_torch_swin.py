@@ -103,7 +103,7 @@ class _ChannelsLast(nn.Module):
 
 
 class Swin(nn.Module):
-  """As in torchvision; activations are [batch, height, width, channels]."""
+  """Swin as in torchvision; activations are [batch, height, width, channels]."""
 
   def __init__(
     self, depths: Sequence[int], heads: Sequence[int], width: int = 96, window: int = 7

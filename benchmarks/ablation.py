@@ -47,7 +47,7 @@ SAME, ALIKE = 1e-6, 1e-2
 
 
 class Work(NamedTuple):
-  """What is trained."""
+  """Trainings to run."""
 
   functions: tuple  # `init`, `step` and `evaluate`: the same objects in every call
   cells: dict[str, np.ndarray]
@@ -68,12 +68,12 @@ def make_work(config: tokens.Settings, steps: int, every: int, masses: int) -> W
 
 
 def result(scores: Any, states: Any) -> tuple:
-  """What must agree: scores at all evaluations, and the tokens at the end."""
+  """Results that must agree: scores at all evaluations, and the tokens at the end."""
   return scores, states.params.own, states.params.shared
 
 
 def at_once(work: Work, devices: int) -> tuple:
-  """All trainings as one program."""
+  """Runs all trainings as one program."""
   init, step, evaluate = work.functions
   swept = training.sweep(
     KEY,
@@ -114,7 +114,7 @@ def one_training(work: Work):
 
 
 def one_after_another(train, cells: dict[str, np.ndarray]) -> tuple:
-  """The same trainings in a loop."""
+  """Runs the same trainings in a loop."""
   number = len(cells["mass"])
   runs = [
     train(jnp.int32(seed), {name: x[cell] for name, x in cells.items()})

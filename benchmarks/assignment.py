@@ -69,7 +69,7 @@ def on_host(costs: np.ndarray) -> np.ndarray:
 
 
 def from_nothing(size: int, repetitions: int) -> dict[str, Any]:
-  """Ours on the host against scipy."""
+  """Compares ours on the host with scipy."""
   ways = {
     _measure.OURS: _measure.Contender(on_host, 0, compiled=False),
     "scipy": _measure.Contender(by_scipy, 1e-12, compiled=False),
@@ -81,7 +81,7 @@ def from_nothing(size: int, repetitions: int) -> dict[str, Any]:
 
 
 def once(size: int) -> dict[str, Any]:
-  """The same for a matrix so large that each is called once."""
+  """Compares ours with scipy on a matrix so large that each is called once."""
   costs = random_costs(size)
   seconds, results = {}, {}
   for name, call in (("scipy", by_scipy), (_measure.OURS, on_host), ("floor", np.max)):
@@ -103,7 +103,7 @@ def once(size: int) -> dict[str, Any]:
 
 
 def after_a_drift(size: int, near: bool, repetitions: int) -> dict[str, Any]:
-  """From the result before the drift, against from nothing."""
+  """Compares a start from the result before the drift with one from nothing."""
   before, after = drifted_costs(size, near)
   earlier = solvers.host_linear_assignment(before, duals=True)
   start = np.asarray(earlier.assignment), np.asarray(earlier.column_dual)

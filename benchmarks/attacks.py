@@ -102,7 +102,7 @@ def images(count: int) -> tuple[Callable, Weights, Array, Array]:
 
 
 def floor(network: Callable, count: int):
-  """So many gradients of the model."""
+  """Computes `count` gradients of the model."""
 
   def run(weights, x, y):
     def total(x):
@@ -117,7 +117,7 @@ def floor(network: Callable, count: int):
 
 
 def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -> dict:
-  """One row: times, success and distances."""
+  """Row of the table: times, success and distances."""
   case = CASES[name]
   count = 32 if options.smoke else 256
   network, weights, x, y = (digits if data == "digits" else images)(count)
@@ -172,7 +172,7 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
 
 
 def no_larger(found: dict[str, dict[str, float]], peer: str) -> bool:
-  """Whether our median distance is at most the peer's; a hundredth is chance."""
+  """True if our median distance is at most the peer's; a hundredth is chance."""
   return found[_measure.OURS]["distance"] <= 1.01 * found[peer]["distance"]
 
 

@@ -1,4 +1,4 @@
-"""Two SimCLR views of a batch: how fast, and what share of a training step they take.
+"""Times two SimCLR views of a batch, also as a share of a training step.
 
 512 images of 32 x 32 in colour, by `spherejax.data.simclr_views`, at the paper's
 strength and at that of "large", which does not blur. Peers, where they are installed:
@@ -109,13 +109,13 @@ def torchvision(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
 
 
 def floor(key: jax.Array, pictures: jax.Array) -> jax.Array:
-  """One read of the images and one write of two views."""
+  """Reads the images once and writes two views."""
   scale = 1 + jax.random.uniform(key, (2, 1, 1, 1, 1))
   return scale * pictures[None]
 
 
 def views(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
-  """Ours, the peers and the floor."""
+  """Compares ours, the peers and the floor."""
   strengths = data.view_strengths(name)
   ours = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
   pictures = images(batch)

@@ -34,7 +34,7 @@ def forward(variables: Any, images: Any) -> Any:
 
 
 def weights_of(shape: tuple[int, ...]) -> np.ndarray:
-  """Of the maps in the loss; their mean square would hardly change with the kernels."""
+  """Weights of the maps in the loss; a mean square hardly depends on the kernels."""
   return np.random.default_rng(1).normal(size=shape).astype(np.float32)
 
 
@@ -50,7 +50,7 @@ def gradient(variables: Any, images: Any) -> Any:
 
 
 class Torch:
-  """The same in torch; takes the place of both functions."""
+  """Network in torch that takes the place of both functions."""
 
   def __init__(self, images: np.ndarray, learns: bool):
     import torch
@@ -80,7 +80,7 @@ class Torch:
 
 
 def shapes(jaxpr: Any) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-  """Of all matrix products in a program."""
+  """Yields the shapes of all matrix products in a program."""
   for equation in jaxpr.eqns:
     if equation.primitive.name == "dot_general":
       left, right = (variable.aval.shape for variable in equation.invars)
@@ -112,7 +112,7 @@ def products(variables: Any, images: Any, learns: bool) -> tuple[Any, Any]:
 
 
 def processor_seconds(call: Any, *inputs: Any) -> float:
-  """Of one call, on all cores together: other programs change it little."""
+  """Processor seconds of a call on all cores, which other programs change little."""
   start = time.process_time()
   jax.block_until_ready(call(*inputs))
   return time.process_time() - start
@@ -121,7 +121,7 @@ def processor_seconds(call: Any, *inputs: Any) -> float:
 def measure(
   learns: bool, batch: int, side: int, repetitions: int, peer: bool
 ) -> dict[str, Any]:
-  """One row."""
+  """Row of the table."""
   pixels = np.random.default_rng(0).integers(0, 256, (batch, side, side, 3), np.uint8)
   network = models.pretrained(NAME)
   images = network.scaled(pixels)

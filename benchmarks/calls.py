@@ -60,7 +60,7 @@ class Call(NamedTuple):
   kwargs: dict[str, Any]
 
   def __call__(self) -> Any:
-    """What the function returns."""
+    """Calls the function and waits for its result."""
     return jax.block_until_ready(self.function(*self.args, **self.kwargs))
 
 
@@ -143,12 +143,12 @@ def compiled_in(call: Callable[[], Any], times: int = 3) -> list[int]:
 
 
 def is_data(leaf: Any) -> bool:
-  """Whether jit would trace it: arrays and floats."""
+  """True if jit would trace the leaf: arrays and floats."""
   return isinstance(leaf, float | np.ndarray | np.generic | jax.Array)
 
 
 def is_floating(leaf: Any) -> bool:
-  """Whether a gradient may be asked for."""
+  """True if a gradient may be asked for."""
   return is_data(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 
@@ -243,7 +243,7 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
 
 
 def summaries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """One line a room."""
+  """Summary of each room, one line each."""
   lines = []
   for room in dict.fromkeys(row["function"].split(".")[0] for row in rows):
     inside = [row for row in rows if row["function"].startswith(f"{room}.")]

@@ -77,7 +77,7 @@ class Room:
     }
 
   def command(self, module: str, *arguments: Any) -> list[str]:
-    """Of a module of this project."""
+    """Command that runs a module of this project."""
     return [sys.executable, "-m", module, *map(str, arguments)]
 
   def start(self, command: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
@@ -120,7 +120,7 @@ def _heed_interrupts() -> None:
 
 
 def last_line(log: pathlib.Path) -> tuple[str, bool]:
-  """What a program said last, and whether that, without a traceback, was all.
+  """Last message of a program, and whether no traceback followed it.
 
   Of what follows an error, jax's own end, nothing.
   """
@@ -136,7 +136,7 @@ def last_line(log: pathlib.Path) -> tuple[str, bool]:
 
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
-  """What a run wrote that must not depend on its history."""
+  """Results of a run that must not depend on its history."""
   found: dict[str, Any] = {}
   for path in sorted(folder.rglob("*")):
     name = str(path.relative_to(folder))
@@ -297,7 +297,7 @@ def picture(folder: pathlib.Path) -> Iterator[Drill]:
 
 
 def one_of_two(folder: pathlib.Path) -> Iterator[Drill]:
-  """One of two processes is killed; the other must end too, then both go on."""
+  """Kills one of two processes; the other must end too, then both go on."""
   room = Room(folder / "two")
   room.folder.mkdir()
 

@@ -46,7 +46,7 @@ ARCHITECTURE = networks.Architecture(
 
 
 class Work(NamedTuple):
-  """What is embedded and asked."""
+  """Numbers of images to embed and of queries."""
 
   images: int
   queries: int
@@ -59,7 +59,7 @@ CLASSES = 12  # whose pictures lie in a folder each; the last one is not learned
 
 
 class Folders(NamedTuple):
-  """Where a network and the images lie."""
+  """Folders of a network and of the images."""
 
   model: str
   images: str
@@ -96,7 +96,7 @@ class Embedding:
     self.seconds: dict[str, list[float]] = {"decode": [], "network": []}
 
   def ours(self) -> np.ndarray:
-    """As the command does, from nothing."""
+    """Embeds as the command does, from nothing."""
     with tempfile.TemporaryDirectory() as folder:
       output = pathlib.Path(folder)
       with contextlib.redirect_stderr(io.StringIO()):  # its progress
@@ -107,7 +107,7 @@ class Embedding:
       return images.embeddings
 
   def floor(self) -> np.ndarray:
-    """What cannot be left out, one after another."""
+    """Does the work that cannot be left out, one part after another."""
     start = time.perf_counter()
     decoded = [
       np.stack([self.embedder.prepare(source.read(row)) for row in range(len(source))])
@@ -151,11 +151,11 @@ class Training:
     return np.array([float(training.unreplicate(loss)) for loss in found])
 
   def ours(self) -> np.ndarray:
-    """As the experiment reads."""
+    """Trains on images that are read as the experiment reads them."""
     return self.train(self.begin(0))
 
   def floor(self) -> np.ndarray:
-    """One after another."""
+    """Decodes all images, then trains."""
     start = time.perf_counter()
     decoded = list(self._decoded())
     middle = time.perf_counter()
@@ -184,7 +184,7 @@ class Case(NamedTuple):
 
 
 def compare(case: Case, repetitions: int) -> dict[str, Any]:
-  """Ours beside the floor, and what the floor's parts take."""
+  """Compares ours with the floor, and times the floor's parts."""
   contenders = {
     _measure.OURS: _measure.Contender(case.ours, 0, compiled=False),
     _measure.FLOOR: _measure.Contender(case.floor, case.agrees, compiled=False),

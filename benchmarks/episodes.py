@@ -88,14 +88,14 @@ def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
 
 
 def floor(rows: jax.Array, episodes: jax.Array) -> jax.Array:
-  """One pass over what the episodes pick."""
+  """Passes once over the rows that the episodes pick."""
   return jax.lax.map(lambda episode: jnp.sum(rows[episode]), episodes)
 
 
 def compare(
   name: str, shots: int, transform: Transform, number: int, peer: bool, repetitions: int
 ) -> dict[str, Any]:
-  """Ours on a number of episodes against the floor, and the peer."""
+  """Compares ours on a number of episodes with the floor, and the peer."""
   rows = features()
   ours = functools.partial(
     prototypes.episode_accuracies,

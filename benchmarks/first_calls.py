@@ -31,7 +31,7 @@ SMOKE = "contrastive", "mine_batch_hard", "softmax"
 
 
 def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-  """What is compiled of a loss, and its arguments."""
+  """Function of a loss that is compiled, and its arguments."""
   peer = _peers.PEERS.get(name)
   if peer and (has_peer() or not peer.weights):
     x, labels = _peers.inputs(BATCH, losses.DIM, peer.per_class)
@@ -49,18 +49,18 @@ def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def operations(name: str) -> int:
-  """How many there are in the program before it is compiled."""
+  """Number of operations in the program before it is compiled."""
   function, arguments = program(name)
   return jax.jit(function).lower(*arguments).as_text().count(" = ")
 
 
 def has_peer() -> bool:
-  """Whether the peer is installed."""
+  """True if the peer is installed."""
   return importlib.util.find_spec("pytorch_metric_learning") is not None
 
 
 def measured(name: str, repetitions: int) -> dict[str, Any]:
-  """One row of the table: the quickest of some first calls."""
+  """Row of the table: the quickest of several first calls."""
   function, arguments = program(name)
   rows = []
   for _ in range(repetitions):

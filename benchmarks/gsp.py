@@ -171,7 +171,7 @@ def floor(features: Array, prototypes: Array, cotangent: Array) -> tuple[Array, 
 
 
 def contenders(sharpness: float) -> dict[str, _measure.Contender]:
-  """All ways at one inverse temperature."""
+  """Contenders at one inverse temperature."""
 
   def one(pool):
     return functools.partial(pool, sharpness=sharpness)
@@ -279,7 +279,7 @@ def weight_change(arguments: tuple[Array, ...], sharpness: float) -> float:
 def at_equal_residual(
   size: tuple[int, ...], sharpness: float, repetitions: int
 ) -> dict[str, Any]:
-  """Ours beside both forms of the iteration with the steps that 1e-6 takes."""
+  """Compares ours with both forms of the iteration, run until the residual is 1e-6."""
   arguments = inputs(*size)
   needed = steps_needed(arguments, sharpness)
   pool = functools.partial(ours, sharpness=sharpness)
@@ -297,7 +297,7 @@ def at_equal_residual(
 def beside_the_iteration(
   size: tuple[int, ...], sharpness: float, options: _measure.Options
 ) -> dict[str, Any]:
-  """Ours beside both forms of the paper's iteration, with gradients."""
+  """Compares ours with both forms of the paper's iteration, with gradients."""
   arguments, ways, targets = inputs(*size), contenders(sharpness), []
   if sharpness <= 5:  # beyond, the iteration does not arrive at the same
     targets += [_measure.Target(name, 1) for name in ITERATIONS]

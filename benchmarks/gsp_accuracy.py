@@ -1,4 +1,4 @@
-"""How exact the weights of generalized sum pooling are, over mass and sharpness.
+"""Accuracy of the weights of generalized sum pooling, over mass and sharpness.
 
 For random, clustered, tied, nearly tied and constant costs: the largest error of the
 sum of the weights (summed in float64), of the attained mass before normalisation, of
@@ -33,7 +33,7 @@ LIMITS = {"float32": (1e-6, 1e-5, 2e-6), "float64": (1e-12, 1e-12, 1e-12)}
 
 
 class Solved(NamedTuple):
-  """All masses, inverse temperatures and kinds of costs of one size, side by side.
+  """Solutions of all masses, inverse temperatures and kinds of costs of one size.
 
   Attributes:
     mass: [batch], as the solver got it.
@@ -101,7 +101,7 @@ def solve(costs, mass, sharpness) -> _gsp_weights.Plan:
 
 
 def solved(dtype: str, prototypes: int, tokens: int) -> Solved:
-  """Ours and the reference, for every mass and sharpness and all kinds of costs."""
+  """Solves every mass, sharpness and kind of costs, by ours and by the reference."""
   kinds = costs(prototypes, tokens).astype(dtype)
   grid = np.array(list(itertools.product(MASSES, SHARPNESS)), dtype)
   mass, sharpness = np.repeat(grid, len(kinds), axis=0).T

@@ -43,7 +43,7 @@ def ours(peer: _peers.Peer):
 
 
 def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray):
-  """The same in torch, on a GPU where torch has one."""
+  """Returns the peer's loss and gradient in torch, on a GPU where torch has one."""
   import torch
 
   device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -75,7 +75,7 @@ def floor(embeddings: Array, labels: Array, weights: Array | None) -> tuple[Arra
 
 
 def compare(name: str, batch: int, has_peer: bool, repetitions: int) -> dict:
-  """One row of the table."""
+  """Row of the table."""
   peer = _peers.PEERS[name]
   embeddings, labels = _peers.inputs(batch, DIM, peer.per_class)
   embeddings = embeddings.astype(np.float32)

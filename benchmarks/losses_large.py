@@ -72,7 +72,7 @@ def inputs(batch: int) -> tuple[Array, Array]:
 
 
 def value_and_gradient(name: str, block_size: int | None):
-  """Of one loss."""
+  """Function for the value and gradient of a loss."""
   loss, _ = LOSSES[name]
 
   def call(x, labels):

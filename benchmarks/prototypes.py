@@ -71,7 +71,7 @@ MANY = 200
 
 
 def in_haste(key: Array, classes: int, dim: int) -> Array:
-  """Ours with a fortieth of the default's work or less."""
+  """Optimises with a fortieth of the default's work or less."""
   steps = 150 if classes < FEW else 100
   return prototypes.uniform_prototypes(
     key, classes, dim, steps=steps, restarts=1, constant_run=False
@@ -79,7 +79,7 @@ def in_haste(key: Array, classes: int, dim: int) -> Array:
 
 
 def by_default(key: Array, classes: int, dim: int) -> Array:
-  """Ours as it comes."""
+  """Optimises with the default settings."""
   return prototypes.uniform_prototypes(key, classes, dim).prototypes
 
 
@@ -89,7 +89,7 @@ def recipe(key: Array, classes: int, dim: int) -> Array:
 
 
 def largest_cosine(rows: Array) -> float:
-  """In float64."""
+  """Largest cosine, in float64."""
   return float(cosines(rows).max())
 
 
@@ -101,7 +101,7 @@ def cosines(rows: Array) -> np.ndarray:
 
 
 def construction(classes: int, dim: int) -> str:
-  """Which one ours takes; traced, not run."""
+  """Construction that ours takes; traced, not run."""
   names = []
 
   def trace(key: Array) -> Array:

@@ -42,7 +42,7 @@ LIMIT = 2**30
 
 
 class Size(NamedTuple):
-  """How many embeddings in how many classes, and what is asked there."""
+  """Number of embeddings and of classes, and the target for that size."""
 
   rows: int
   classes: int
@@ -88,7 +88,7 @@ def ours(x: jax.Array, labels: np.ndarray) -> tuple[jax.Array, ...]:
 
 
 def peer(neighbours: str | None) -> Callable[..., tuple[float, ...]] | None:
-  """The same averages by the peer; None where it is missing."""
+  """Returns the peer's function for the same averages; None where it is missing."""
   if any(importlib.util.find_spec(module) is None for module in NEEDED.values()):
     return None
   import faiss
@@ -118,7 +118,7 @@ def floor(x: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def compare(size: Size, repetitions: int) -> dict[str, Any]:
-  """Ours against the peer and the floor."""
+  """Compares ours with the peer and the floor."""
   ways = {_measure.OURS: _measure.Contender(ours, 0, compiled=False)}
   for name, neighbours in ((PEER, "max_bin_count"), (ALL, None)):
     other = peer(neighbours)

@@ -82,7 +82,7 @@ def write(path: pathlib.Path, count: int) -> None:
 
 
 def asked(count: int) -> tuple[np.ndarray, np.ndarray]:
-  """Which rows are queries, and the labels of all."""
+  """Rows that are queries, and the labels of all."""
   rows = np.random.default_rng(1).choice(count, QUERIES, replace=False)
   return rows, np.arange(count, dtype=np.int32) % (count // MEMBERS)
 
@@ -94,7 +94,7 @@ def nearest(queries: np.ndarray, references: np.memmap) -> np.ndarray:
 
 
 def retrieval(queries: np.ndarray, references: np.memmap) -> np.ndarray:
-  """Whether the nearest reference is relevant."""
+  """Mask of the queries whose nearest reference is relevant."""
   rows, labels = asked(len(references))
   found = metrics.retrieval(queries, labels[rows], references, labels, exclude=rows)
   return np.asarray(found.precision_at_1)
@@ -114,7 +114,7 @@ def watched() -> list[int]:
 
 
 def peer(queries: np.ndarray, references: np.memmap) -> np.ndarray:
-  """As `nearest`, by faiss; only the search counts."""
+  """Finds the nearest by faiss; only the search counts."""
   import faiss
 
   faiss.omp_set_num_threads(os.cpu_count() or 1)
@@ -195,7 +195,7 @@ def in_file(
 
 
 def programs(devices: int) -> dict[str, jax.stages.Compiled]:
-  """What runs for one block of queries of references that are split over devices."""
+  """Programs for a block of queries of references that are split over devices."""
   count, queries = SHARE * devices, np.arange(BLOCK)
   labels, kept = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
   plan = _plan.make_plan(
@@ -241,7 +241,7 @@ def received(program: jax.stages.Compiled) -> int:
 
 
 def weak_scaling(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
-  """Of one device, for one block of queries."""
+  """Costs of one device, for one block of queries."""
   rows = []
   for devices in numbers:
     for name, program in programs(devices).items():

@@ -1,4 +1,4 @@
-"""How long one waits: imports, and the quickstart until its first picture.
+"""Times imports, and the quickstart until its first figure.
 
 Each number is of a fresh process. The quickstart runs twice with one folder of compiled
 programs, which is empty before the first time.

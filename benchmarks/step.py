@@ -1,4 +1,4 @@
-"""What generalized sum pooling and a pair loss add to a training step.
+"""Cost that generalized sum pooling and a pair loss add to a training step.
 
 Ours is a step of `experiments.retrieval`: random crops, network, generalized sum
 pooling, contrastive loss, update. The other one has the same network, crops and
@@ -154,7 +154,7 @@ def steps(settings: Settings) -> np.ndarray:
 
 
 def elsewhere(processes: int, devices: int) -> np.ndarray:
-  """The same by new processes with so many devices each."""
+  """Repeats the steps in new processes with `devices` devices each."""
   with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
     probe.bind(("localhost", 0))
     port = probe.getsockname()[1]
@@ -191,7 +191,7 @@ def check_devices() -> float:
 
 
 def compare(work: Work, repetitions: int) -> dict[str, Any]:
-  """Both steps, side by side."""
+  """Compares both steps."""
   plain = dataclasses.replace(work.settings, pooling="gap")
   settings = {_measure.OURS: work.settings, PLAIN: plain}
   contenders, states = {}, {}

@@ -83,7 +83,7 @@ def attack(
 
 
 def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:
-  """The same steps; every one looks at all sites, by one product."""
+  """Takes the same steps, each against all sites, by one product."""
   labels = jnp.argmax(logits(x), axis=1)
   squares = jnp.sum(sites**2, axis=1)
   itself = own[:, None] == jnp.arange(len(sites))[None]
@@ -132,7 +132,7 @@ def floor(x: jax.Array, own: jax.Array, sites: jax.Array) -> tuple:
 def case(
   name: str, images: int, sites: int, peer: bool, repetitions: int
 ) -> dict[str, Any]:
-  """Ours against the floor, and the peer."""
+  """Compares ours with the floor, and the peer."""
   points = data(sites)
   own = np.arange(images) * (sites // images)
   inputs = (points[own], own, points)
@@ -148,7 +148,7 @@ def case(
 
 
 def memory(images: int, sites: int) -> None:
-  """One run in this process, for its peak."""
+  """Runs once in this process, for its peak memory."""
   points = data(sites)
   own = np.arange(images) * (sites // images)
   ours = functools.partial(attack, sweeps=20, exact=True)

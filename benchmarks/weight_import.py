@@ -80,7 +80,7 @@ PAIRS = {
 
 
 def torch_module(path: str, network: nn.Module) -> str:
-  """What torch's network calls the module that is `path` of ours."""
+  """Name in torch's network of the module that is `path` of ours."""
   if isinstance(network, models.BNInception):
     if re.fullmatch(r"inception_\w\w", path):
       return f"{path}_output"
@@ -112,7 +112,7 @@ def torch_module(path: str, network: nn.Module) -> str:
 
 
 def _pre_activation_module(path: str) -> str:
-  """The same for `ResNet20`, whose modules are numbered in the order of their use."""
+  """Name in torch for `ResNet20`, whose modules are numbered in order of use."""
   block, _, part = path.removesuffix("/BatchNorm_0").rpartition("/")
   kind, _, number = part.rpartition("_")
   place = int(number)
@@ -132,7 +132,7 @@ def _pre_activation_module(path: str) -> str:
 def differences(
   network: nn.Module, weights: dict[str, np.ndarray], images: Any, theirs: dict
 ) -> dict[str, float]:
-  """For each module of ours that torch has too: how far its output is from torch's."""
+  """Distances of our modules' outputs from torch's, for each module that torch has."""
   shapes = jax.eval_shape(network.init, jax.random.key(0), images)
   shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, images.dtype), shapes)
   variables = models.import_weights(shapes, weights)
@@ -155,7 +155,7 @@ def differences(
 def measure(
   name: str, pair: Pair, seed: int = 0, dtypes: Sequence[str] = ("float32", "float64")
 ) -> dict[str, Any]:
-  """One row of the table, through a file of each kind."""
+  """Row of the table, through a file of each kind."""
   import torch
   from safetensors.torch import save_file
 

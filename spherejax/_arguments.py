@@ -22,7 +22,7 @@ _LIBRARIES = "jax", "flax", "optax", "spherejax"
 
 
 class Unknown(Exception):
-  """No key tells this value from others."""
+  """Raised for a value that no key tells from others."""
 
 
 class _Same:
@@ -74,7 +74,7 @@ def _key(value: Any) -> Any:
 
 
 def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
-  """What tells a function from others; of `home` alone globals are looked at."""
+  """Key of a function; for its globals, only those of `home` are looked at."""
   if isinstance(value, functools.partial):
     held = *value.args, *value.keywords.values()
     inner = _function(value.func, home, depth)
@@ -138,7 +138,7 @@ def unwrapped(value: Any) -> Any:
 
 
 class Data(NamedTuple):
-  """In the place of an array or number."""
+  """Placeholder of an array or number."""
 
   shape: tuple[int, ...]
   dtype: Any
@@ -146,14 +146,14 @@ class Data(NamedTuple):
 
 
 class Node(NamedTuple):
-  """Several of them."""
+  """Placeholder of several arrays or numbers."""
 
   tree: Any
   parts: tuple[Any, ...]
 
 
 def take(value: Any, traced: bool, data: list[Any]) -> Any:
-  """Puts the arrays and numbers of an argument into `data`; returns what is left."""
+  """Moves the arrays and numbers of an argument into `data`; returns the rest."""
   value = unwrapped(value)
   if isinstance(value, jax.Array | np.ndarray | np.generic):
     if traced:
@@ -210,5 +210,5 @@ def put(part: Any, data: Iterator[Any]) -> Any:
 
 
 def is_record(kind: type) -> bool:
-  """Whether it is a NamedTuple."""
+  """True for a NamedTuple."""
   return issubclass(kind, tuple) and hasattr(kind, "_fields")

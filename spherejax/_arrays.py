@@ -170,7 +170,7 @@ def static_number(value: object) -> float | None:
 
 
 def known_numbers(name: str, value: object) -> np.ndarray:
-  """What is not traced, as numbers in a row; raises TypeError for what are none."""
+  """Flattens an untraced value into numbers; raises TypeError for anything else."""
   value = unwrapped(value)
   if isinstance(value, (list, tuple)):
     parts = [known_numbers(name, entry) for entry in value]
@@ -193,13 +193,13 @@ def known_numbers(name: str, value: object) -> np.ndarray:
 
 
 def is_real(dtype: Any) -> bool:
-  """Whether a dtype holds real numbers, or booleans."""
+  """True for a dtype of real numbers, or of booleans."""
   kinds = jnp.floating, jnp.integer, jnp.bool_
   return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
 def _need_numbers(*values: Any) -> bool:
-  """Whether a known label needs more bits than JAX has."""
+  """True if a known label needs more bits than JAX has."""
   limits = jnp.iinfo(jnp.result_type(int))
   wide = [part for value in values for part in _wide_integers(_known(value))]
   return any(_outside(part, limits).any() for part in wide)
@@ -229,7 +229,7 @@ def _known(value: Any) -> Any:
 
 
 def _wide_integers(value: Any) -> list[np.ndarray]:
-  """Those integers of a value on the host that int32 may not hold."""
+  """Integers of a value on the host that int32 may not hold."""
   value = unwrapped(value)
   if isinstance(value, (list, tuple)):
     leaves = jax.tree.leaves(value)

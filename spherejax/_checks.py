@@ -128,7 +128,7 @@ def sequence(name: str, value: object) -> None:
 
 
 def interval(name: str, value: Any) -> tuple[Any, Any]:
-  """Both ends of a range; raises TypeError for anything but two."""
+  """Ends of a range; raises TypeError for anything but two."""
   several = isinstance(value, Sequence | AnyArray) and getattr(value, "ndim", 1) > 0
   if isinstance(value, (str, bytes)) or not several or len(value) != 2:
     raise TypeError(f"{name} must be a pair (low, high), got {reprlib.repr(value)}")
@@ -188,7 +188,7 @@ def texts(name: str, values: Any) -> None:
 
 
 def pair(name: str, value: Any) -> tuple[Any, Any]:
-  """Both parts of a pair; raises TypeError for anything but two."""
+  """Parts of a pair; raises TypeError for anything but two."""
   if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
     raise TypeError(f"{name} must be a pair, got {reprlib.repr(value)}")
   if len(value) != 2:
@@ -296,7 +296,7 @@ def known_labels(
 def inside(
   array: jax.Array, classes: int, where: jax.Array, name: str = "labels"
 ) -> jax.Array:
-  """Whether each label lies in [0, classes); raises for known ones that do not."""
+  """Mask of labels in [0, classes); raises for known labels outside."""
   known_labels(array, classes, where, name)
   return (array >= 0) & (array < classes)
 

@@ -94,7 +94,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _holds_arrays(annotation: Any) -> bool:
-  """Whether an annotation names arrays of JAX, and not only of NumPy."""
+  """True if an annotation names arrays of JAX, and not only of NumPy."""
   for kind in "array_type", "leaftype":  # jaxtyping's arrays and trees
     annotation = getattr(annotation, kind, annotation)
   if isinstance(annotation, typing.TypeVar):
@@ -108,7 +108,7 @@ def _holds_arrays(annotation: Any) -> bool:
 
 
 def is_inside(*args: Any) -> bool:
-  """Whether somebody compiles what is called here."""
+  """True if the caller runs inside a program that is being compiled."""
   if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
     return True
   if get_opaque_trace_state() == _OUTSIDE:
@@ -161,7 +161,7 @@ def _named(function: Callable[..., Any], names: tuple[str, ...], *args: Any) -> 
 
 
 def known(check: Callable[..., Any], *args: Any) -> Any:
-  """As `peek`, and None where anything is traced, or in parts on other hosts."""
+  """Calls `peek`; returns None where a value is traced, or partly on other hosts."""
   return peek(functools.partial(_if_known, check), *args)
 
 
@@ -209,7 +209,7 @@ class _Peek(NamedTuple):
   returned: Any
 
   def again(self, data: list[Any]) -> Any:
-    """What it returns of other data."""
+    """Result of the check on other data."""
     pairs = zip(self.args, self.places, strict=True)
     return self.check(*(arg if place is None else data[place] for arg, place in pairs))
 
@@ -222,7 +222,7 @@ class _Again(Exception):
 
 
 class _Program:
-  """One compiled program for calls that differ in their data."""
+  """Compiled program for calls that differ in their data."""
 
   def __init__(self, function: Callable[..., Any], parts: dict[str, Any]):
     self._function, self._parts = function, parts
@@ -259,14 +259,14 @@ class _Program:
     return self._complete(self._run(data, derived))
 
   def peek(self, check: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """As the function of this name; keeps the check."""
+    """Implements the function `peek`; keeps the check."""
     look, lasting = self._look(check, args)
     if lasting:
       self._peeks.append(look)
     return look.returned
 
   def derive(self, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """As `derived`."""
+    """Implements `derived`."""
     look, lasting = self._look(compute, args)
     if not lasting:
       return look.returned
@@ -281,7 +281,7 @@ class _Program:
   def _look(
     self, check: Callable[..., Any], args: tuple[Any, ...]
   ) -> tuple[_Peek, bool]:
-    """What a check returns, and whether it can be asked again."""
+    """Runs a check; also returns whether it can be run again."""
     assert self._first is not None
     places = tuple(self._place.get(id(arg)) for arg in args)
     rest = tuple(a if at is None else None for a, at in zip(args, places, strict=True))
@@ -291,7 +291,7 @@ class _Program:
     return look, here and not any(isinstance(x, jax.core.Tracer) for x in rest)
 
   def tell(self, new: Any, old: Any) -> None:
-    """As `same`."""
+    """Implements `same`."""
     if id(old) in self._place:
       self._place[id(new)] = self._place[id(old)]
       self._alive.append(new)
@@ -322,7 +322,7 @@ class _Program:
 
 
 def _hold_functions(parts: Iterable[Any]) -> bool:
-  """Whether functions are among what is static, alone or in a tuple."""
+  """True if functions are among the static parts, alone or in a tuple."""
   static = [part.value for part in parts if isinstance(part, _arguments.Keyed)]
   return any(map(callable, jax.tree.leaves(static)))
 

@@ -1,4 +1,4 @@
-"""What may be meant by a name that a room does not have.
+"""Suggests a name where a room lacks the one that was asked for.
 
 Other libraries call their losses, attacks and measures otherwise, and some names stand
 in another room. Nothing here runs before such a name is asked for, and nothing is
@@ -193,7 +193,7 @@ def _exports(module: str) -> list[str]:
 
 @functools.cache
 def _ours() -> dict[str, list[str]]:
-  """By key, our names "room.name"."""
+  """Our names "room.name", by key."""
   ours: dict[str, list[str]] = {}
   for room, names in _rooms().items():
     for name in names:
@@ -203,7 +203,7 @@ def _ours() -> dict[str, list[str]]:
 
 @functools.cache
 def _known() -> dict[str, list[str]]:
-  """By key, our names that are called so, here or elsewhere."""
+  """Our names by key, including the names that other libraries use for them."""
   known = {key: list(targets) for key, targets in _ours().items()}
   for target, others in _OTHERS.items():
     for other in others.split():
@@ -257,7 +257,7 @@ def _alike(keys: list[str], among: list[str], cutoff: float) -> list[str]:
 
 
 def unknown(module: str, name: str) -> Exception:
-  """What a module's `__getattr__` should raise, with the names that may be meant.
+  """Error that a module's `__getattr__` should raise, with suggestions.
 
   Args:
     module: its full name.
@@ -277,7 +277,7 @@ def unknown(module: str, name: str) -> Exception:
 
 
 def _imported() -> bool:
-  """Whether the name was asked for by `from module import name`."""
+  """True if the name was asked for by `from module import name`."""
   frame = sys._getframe(1)
   # `unknown` and `__getattr__` stand between, each perhaps wrapped by jaxtyping.
   for _ in range(10):

@@ -68,7 +68,7 @@ def log(x: Array) -> Array:
 
 
 def power(x: Array, exponent: Array) -> Array:
-  """X ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
+  """Power x ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
   above = ~(x <= 0)
   return keep(keep(x, above, 1) ** exponent, above)
 
@@ -115,12 +115,12 @@ def norm(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
 
 @jax.custom_jvp
 def normalize(x: Array) -> Array:
-  """X / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
+  """Unit vector x / |x|; value and derivative 0 at 0, for norms from 1e-37 to 1e37."""
   return _normalized(x)[0]
 
 
 def _normalized(x: Array) -> tuple[Array, Array, Array]:
-  """X / |x|, and the two factors of |x|, of which the second is a constant."""
+  """Unit vector x / |x|, and two factors of |x|, of which the second is a constant."""
   size = largest_size(x, -1)
   scaled = x / size
   length = sqrt(jnp.sum(scaled**2, axis=-1, keepdims=True))

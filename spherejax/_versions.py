@@ -1,4 +1,4 @@
-"""What the oldest jax that is supported names otherwise than the newest.
+"""Names that differ between the oldest supported jax and the newest.
 
 A line goes with the support of the versions that it names.
 """

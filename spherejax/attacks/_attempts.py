@@ -25,7 +25,7 @@ _Found = TypeVar("_Found")
 def aim_of(
   problem: Problem, loss: Loss, targets: Targets, target_count: int | None
 ) -> Aim:
-  """What an attack makes large; to leave the label towards "all", the target later."""
+  """Returns the aim of the first attempts: leave the label, or reach given targets."""
   if isinstance(targets, str):
     _checks.one_of("targets", targets, Rivals)
     if target_count is not None:
@@ -45,7 +45,7 @@ def in_turn(
   order: Array | None,
   restarts: int,
 ) -> _Found:
-  """What all attempts leave, `restarts` of them for each of the targets in order.
+  """Runs `restarts` attempts for each of the targets in order; returns the best found.
 
   They are numbered through; `order` is [targets, batch], None for the aim's own.
   """

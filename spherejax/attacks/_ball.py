@@ -118,7 +118,7 @@ def steepest_ascent(
 
 
 def largest(sizes: Array, count: Array) -> Array:
-  """Which `count` entries are largest, of [n] that are at least 0; the first of equals.
+  """Mask of the `count` largest entries of [n] that are >= 0; the first among equals.
 
   The smallest of them is found by bisection over the bits of the floating type, whose
   order is that of the numbers: many times faster than sorting.

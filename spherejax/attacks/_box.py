@@ -14,7 +14,7 @@ from spherejax.distances._lp import Norm
 
 
 def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
-  """Both sides [batch, ...] of a checked box, in the computing type of x.
+  """Lower and upper side [batch, ...] of a checked box, in the computing type of x.
 
   Known ones are rounded inwards: float32 has no 0.6 but a larger number, which is
   outside. An entry of x that is that number stays where it is.

@@ -139,7 +139,7 @@ def _descend(
   rate: Array,
   confidence: Array,
 ) -> tuple[Nearest, Array]:
-  """One descent; the nearest success so far, and whether this one had any."""
+  """Runs one descent; returns the nearest success so far and where it succeeded."""
   middle, half = (problem.high + problem.low) / 2, (problem.high - problem.low) / 2
   inside = _numerics.divide(problem.clean - middle, half)
   free = jnp.arctanh(jnp.clip(inside, -1, 1) * _INSIDE)

@@ -1,4 +1,4 @@
-"""Several attacks after another on what is not broken yet, and checks of an attack."""
+"""Runs several attacks, each on the samples that still resist; diagnoses attacks."""
 
 import functools
 from collections.abc import Callable
@@ -213,7 +213,7 @@ def diagnose(
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> Diagnosis:
-  """Whether an attack's failures are the model's strength or the attack's weakness.
+  """Tells whether an attack failed because the model is strong or the attack is weak.
 
   Runs `apgd` on the margin, which does not saturate, with three starts; draws from the
   ball without a gradient; and PGD with no bound but the box. An evaluation is suspect

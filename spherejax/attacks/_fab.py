@@ -140,7 +140,7 @@ def _restart(
   number: Array,
   restarts: int,
 ) -> Array:
-  """Where a restart begins; the first of each target at the sample."""
+  """Starting points of a restart; each target's first restart starts at the sample."""
   size = problem.clean.shape[1:]
 
   def draw(key):
@@ -177,7 +177,7 @@ def _approach(
   steps: int,
   numbers: list[Array],
 ) -> Nearest:
-  """One start, all steps."""
+  """Runs all steps from one start."""
   bias, overshoot, backward = numbers
   clean = problem.clean
 

@@ -165,7 +165,7 @@ def _ascend(
   decay: ArrayLike | None,
   mode: Mode,
 ) -> Track:
-  """One start of PGD."""
+  """Runs PGD from one start."""
 
   def advance(carry, now):
     step, size = now

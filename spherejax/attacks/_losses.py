@@ -1,4 +1,4 @@
-"""What attacks ascend: one number for each sample, from scores of the classes."""
+"""Losses that attacks ascend: one number per sample, from scores of the classes."""
 
 from typing import Literal
 
@@ -22,7 +22,7 @@ def attack_loss(
   targets: Integer[ArrayLike, " batch"] | None = None,
   reference: Float[ArrayLike, "batch classes"] | None = None,
 ) -> Float[Array, " batch"]:
-  """What an attack makes large, away from the labels or towards targets.
+  """Loss that an attack maximises, away from the labels or towards targets.
 
       ce       log sum_k exp(z_k) - z_y              log p_t
       margin   max_{k != y} z_k - z_y                z_t - max_{k != t} z_k

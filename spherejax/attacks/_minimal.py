@@ -1,4 +1,4 @@
-"""What attacks share that look for the nearest wrong point: gradients, the nearest."""
+"""Shared parts of minimal-norm attacks: gradients, and the nearest wrong point."""
 
 from typing import NamedTuple
 

@@ -23,7 +23,7 @@ _VIEWS = 2**32 - 1
 
 
 class AttackResult(NamedTuple):
-  """What every attack returns: points and what is known of them, one row a sample.
+  """Result of every attack: the points and their scores, one row per sample.
 
   The last three fields belong to one attack each and are None for the others.
   """

@@ -1,4 +1,4 @@
-"""Where an attack may go: what it asks of a region, and the ball in a box."""
+"""Regions that an attack may not leave: their interface, and the ball in a box."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -13,7 +13,7 @@ from spherejax.solvers import project_ball
 
 @runtime_checkable
 class Region(Protocol):
-  """What attacks of a fixed budget ask of the set around each sample.
+  """Interface that attacks of a fixed budget need of the set around each sample.
 
   Points, samples and gradients are [batch, n], flattened. Nothing may mix samples.
   """

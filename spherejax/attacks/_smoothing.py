@@ -36,7 +36,7 @@ def smoothed_votes(
   block_size: int = 100,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> Int[Array, "batch classes"]:
-  """How often each class is decided for under normal noise.
+  """Counts how often each class is decided for under normal noise.
 
       votes_c = #{j <= draws: argmax_k z_k(x + sigma g_j) = c},    g_j ~ N(0, 1)
 

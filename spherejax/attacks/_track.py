@@ -1,4 +1,4 @@
-"""What an attack sees of the model at each point, and the best that it keeps."""
+"""Evaluations of the model at an attack's points, and the best point so far."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ SETTLED = 1e-3  # of a loss or a norm: what a last quarter of the steps may stil
 
 
 class Aim(NamedTuple):
-  """What the attack makes large."""
+  """Objective that the attack maximises."""
 
   loss: Loss
   targets: Array | None = None
@@ -29,7 +29,7 @@ class Aim(NamedTuple):
 
 
 class Seen(NamedTuple):
-  """What one evaluation tells of each sample, all [batch]."""
+  """Results of one evaluation of each sample, all [batch]."""
 
   loss: Array
   margin: Array
@@ -53,12 +53,12 @@ class Track(NamedTuple):
 
 
 def late(step: Array | int, steps: int) -> Array:
-  """Whether a point after so many of all steps belongs to their last quarter."""
+  """True if step number `step` lies in the last quarter of all steps."""
   return jnp.asarray(4 * step > 3 * steps)
 
 
 def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Seen:
-  """What the scores that decide tell; a loss of scores that are not finite is -inf."""
+  """Judges the scores that decide; the loss is -inf where scores are not finite."""
   targets = None if aim.leave else aim.targets
   margin, success = _losses.margin_and_success(z, labels, targets)
   lead = _losses.best_other(z, labels) - _losses.pick(z, labels)
@@ -178,7 +178,7 @@ def keep(
 
 
 def counted(track: Track, later: Track) -> Track:
-  """The same best point, with what the diagnostics count since."""
+  """Copies the diagnostic counts of `later` into `track`; the best point stays."""
   counts = ("gradients", "zeros", "evaluations", "saturated")
   return track._replace(**{name: getattr(later, name) for name in counts})
 

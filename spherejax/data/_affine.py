@@ -20,7 +20,7 @@ def random_affine(
   shear: Real[ArrayLike, ""] = 10.0,
   flip: Real[ArrayLike, ""] = 0.5,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image rotated, sheared, scaled, mirrored and moved, interpolated once.
+  """Rotates, shears, scales, mirrors and moves each image, interpolated once.
 
       A = scale [[cos r, -sin r], [sin r, cos r]] [[1, tan h], [0, 1]] diag(+-1, 1)
       result(x) = image(A^-1 (x - t))        x from the centre, to the right and down

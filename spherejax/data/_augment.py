@@ -292,7 +292,7 @@ def random_flip(
   *,
   probability: Real[ArrayLike, ""] = 0.5,
 ) -> Real[Array, "*batch height width channels"]:
-  """Each image, or its mirror image (left and right exchanged).
+  """Mirrors each image, left to right, with a probability.
 
   Args:
     key: draws which.

@@ -92,7 +92,7 @@ def fit_canvas(
 
 
 def _resized(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
-  """By Pillow, channel by channel: it would multiply a fourth one into the others."""
+  """Resizes by Pillow, channel by channel: it would multiply by a fourth channel."""
   from PIL import Image
 
   size, kind = (columns, rows), Image.Resampling.BILINEAR
@@ -104,7 +104,7 @@ def _resized(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
 
 def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> Images:
-  """The same set with every image replaced by a function of it, on the host.
+  """Replaces every image of a set by a function of it, on the host.
 
   Lazy images stay lazy: the function is called whenever one is asked for.
 

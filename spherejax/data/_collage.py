@@ -11,7 +11,7 @@ from spherejax import _checks
 
 
 class Collages(NamedTuple):
-  """What `collages` returns."""
+  """Result of `collages`."""
 
   images: Shaped[Array, "count big_height big_width channels"]
   """The collages."""

@@ -90,7 +90,7 @@ def random_brightness(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image times one factor, uniform in [1 - strength, 1 + strength].
+  """Multiplies each image by one factor, uniform in [1 - strength, 1 + strength].
 
   Args:
     key: draws the factor.
@@ -131,7 +131,7 @@ def random_contrast(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image drawn away from, or towards, its mean grey by one factor.
+  """Draws each image away from, or towards, its mean grey by one factor.
 
       grey + factor (image - grey),  factor uniform in [1 - strength, 1 + strength]
 
@@ -175,7 +175,7 @@ def random_grayscale(
   *,
   probability: Real[ArrayLike, ""] = 0.2,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image, or its luma in all three channels.
+  """Turns each image grey with a probability: its luma in all three channels.
 
       luma = 0.299 red + 0.587 green + 0.114 blue
 

@@ -21,7 +21,7 @@ _ORDERS = np.array(list(itertools.permutations(range(4))), np.int32)
 
 
 class JitterSteps(NamedTuple):
-  """What the four steps do with one image, each array [4], in their order.
+  """Coefficients of the four steps for an image, each array [4], in their order.
 
   A step is `scale x + grey luma(x) + mean mean(luma(x))`, clipped, or, where `turn` is
   not 0, the hue moved by so many sixths of a turn.
@@ -39,7 +39,7 @@ def random_saturation(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each pixel drawn away from, or towards, its own grey by one factor an image.
+  """Draws each pixel away from, or towards, its own grey by one factor per image.
 
       luma + factor (pixel - luma),  factor uniform in [1 - strength, 1 + strength]
 
@@ -86,7 +86,7 @@ def random_hue(
   *,
   strength: Real[ArrayLike, ""] = 0.1,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image's hue moved by one angle, uniform in [-strength, strength] turns.
+  """Moves each image's hue by one angle, uniform in [-strength, strength] turns.
 
   The hue of HSV; the largest and the smallest of the three channels stay, and so do
   grey pixels, where the derivative is finite though hue has none.
@@ -189,7 +189,7 @@ def color_jitter(
 
 
 def is_zero(strength: ArrayLike) -> bool:
-  """Whether a known strength changes nothing."""
+  """True if a known strength changes nothing."""
   return not np.any(np.asarray(strength))
 
 

@@ -76,7 +76,7 @@ def _is_hidden(path: pathlib.Path) -> bool:
 
 
 def _is_lost(path: pathlib.Path) -> bool:
-  """Whether it is a link that leads nowhere."""
+  """True for a link that leads nowhere."""
   return path.is_symlink() and not path.exists()
 
 
@@ -134,7 +134,7 @@ def _open(file: str | os.PathLike | bytes) -> "Image.Image":
 
 
 def _turn(image: "Image.Image") -> "Image.Transpose | None":
-  """How the pixels have to be turned to stand upright."""
+  """Returns the rotation or reflection after which the image stands upright."""
   from PIL import Image
 
   if image.format == "TIFF":  # which Pillow turns when it decodes

@@ -15,7 +15,7 @@ Fill = Literal["zeros", "random", "blur"]
 
 
 class ImageGrid(NamedTuple):
-  """What `image_grid` returns."""
+  """Result of `image_grid`."""
 
   image: Float[Array, "big_height big_width channels"]
   """The grid."""
@@ -38,7 +38,7 @@ def image_grid(
   single_label: bool = False,
   min_count: int = 1,
 ) -> ImageGrid:
-  """Puts a random number of images into random cells of a grid: their count is known.
+  """Puts a random number of images, which it returns, into random cells of a grid.
 
   The count is uniform from `min_count` to the number of cells; cells are drawn without,
   images with replacement. Many grids: `jax.vmap` over keys.

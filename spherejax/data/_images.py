@@ -106,7 +106,7 @@ class Images:
     )
 
   def in_memory(self) -> "Images":
-    """The same images, lazy ones decoded: one array, or a list where sizes differ.
+    """Decodes lazy images: into one array, or a list where sizes differ.
 
     Raises:
       ValueError: names all images that cannot be read.
@@ -236,7 +236,7 @@ def image_size(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
-  """All images, decoded: one array, or a list where sizes differ.
+  """Decodes all images: into one array, or a list where sizes differ.
 
   Raises for all images at once that cannot be read.
   """
@@ -248,7 +248,7 @@ def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
 def collect_readable(
   lazy: Lazy,
 ) -> tuple[np.ndarray | list[np.ndarray], dict[int, _files.UnreadableError]]:
-  """As `collect`, of the images that can be read, and the errors of the other rows."""
+  """Decodes the images that can be read; returns the errors of the other rows too."""
   from concurrent import futures
 
   # Pillow releases the interpreter while it decodes. Chunks, for small images are
@@ -300,7 +300,7 @@ def refuse(
 
 
 def _in_one(images: Iterator[np.ndarray], count: int) -> np.ndarray | list[np.ndarray]:
-  """One array, filled while they come, or a list from the first that differs."""
+  """Stacks images into an array as they come; returns a list once sizes differ."""
   first = list(itertools.islice(images, _CHUNK))
   if len({image.shape for image in first}) != 1:
     return [*first, *images]

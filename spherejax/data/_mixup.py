@@ -10,7 +10,7 @@ from spherejax import _checks
 
 
 class Mixed(NamedTuple):
-  """What `mixup` returns."""
+  """Result of `mixup`."""
 
   inputs: Float[Array, "batch *shape"]
   """Blended inputs."""

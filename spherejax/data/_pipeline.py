@@ -122,7 +122,7 @@ def _host_rows(
 
 
 def _read(images: Images, index: np.ndarray) -> dict[str, Any]:
-  """One batch."""
+  """Reads a batch."""
   if isinstance(images.images, np.ndarray):
     pixels = images.images[index]
   else:

@@ -1,4 +1,4 @@
-"""Which images are in the batch of a step: pure functions of a key and the step.
+"""Draws the images of a step's batch, by pure functions of a key and the step.
 
 A batch is drawn without regard to the batches before it, so a run continues at any
 step, and one expression serves a jitted loop over images in memory and, mapped
@@ -24,7 +24,7 @@ _ROUNDS = 8
 
 
 class ClassTable(NamedTuple):
-  """Where the images of each class are, for `class_balanced_indices`.
+  """Table of the images of each class, for `class_balanced_indices`.
 
   Class c, counted among those that occur, has the images
   order[starts[c] : starts[c] + counts[c]].
@@ -167,7 +167,7 @@ def _check_fewest(per_class: int, counts: ArrayLike) -> None:
 def class_pools(
   key: Key[Array, ""], table: ClassTable, *, size: int
 ) -> Int[Array, "classes size"]:
-  """Some images of every class, for representatives that are chosen among them.
+  """Draws images of every class, as a pool to choose representatives from.
 
   Without repetition, uniformly; where a class has fewer than `size` images, all of
   them occur before one occurs again.
@@ -318,7 +318,7 @@ def _mix(word: UInt32[Array, " batch"]) -> UInt32[Array, " batch"]:
 
 
 def ordered_plan(count: int, *, batch_size: int) -> Int[np.ndarray, "steps batch_size"]:
-  """All images once, in order, in batches of one shape, for evaluation.
+  """Orders all images in batches of one shape, each image once, for evaluation.
 
   The last batch is filled up from the first images: concatenate the results of the
   batches and keep the first `count`.

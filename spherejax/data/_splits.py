@@ -167,7 +167,7 @@ def _by_groups(
 
 
 def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:
-  """Where each part of `count` things ends."""
+  """Ends of the parts of `count` items."""
   _checks.sequence("fractions", fractions)
   for position, fraction in enumerate(fractions):
     _checks.between(f"fractions[{position}]", fraction, 0, 1, low_open=True)

@@ -1,4 +1,4 @@
-"""Two random views of each image, the input of self-supervised learning."""
+"""Pairs of random views of each image, the input of self-supervised learning."""
 
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ _SIGMA = (0.1, 2.0)  # SimCLR appendix A
 
 
 class ViewStrengths(NamedTuple):
-  """How much two views of an image differ; every number may be traced.
+  """Strengths of the changes from which two views differ; all may be traced.
 
   The defaults are SimCLR's for ImageNet; `view_strengths` has others by name.
 
@@ -89,7 +89,7 @@ def simclr_views(
   strengths: ViewStrengths = ViewStrengths(),  # noqa: B008
   integer: bool = True,
 ) -> Float[Array, "2 batch new_height new_width channels"]:
-  """Two independent views of each image: crop, flip, jitter, grayscale, blur.
+  """Draws two independent views of each image: crop, flip, jitter, grayscale, blur.
 
   A view is that of `random_resized_crop`, `random_flip`, `color_jitter`,
   `random_grayscale` and `random_blur` one after another, in one pass where that is
@@ -151,7 +151,7 @@ def random_blur(
   probability: Real[ArrayLike, ""] = 0.5,
   sigma: tuple[Real[ArrayLike, ""], Real[ArrayLike, ""]] = _SIGMA,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image, or its product with a Gaussian of a random width.
+  """Blurs each image with a probability, by a Gaussian of a random width.
 
   The kernel is cut to about a tenth of the shorter side, 2 max(1, side // 20) + 1
   pixels, and sums to 1; beyond the border the image goes on as in a mirror.
@@ -217,7 +217,7 @@ def _view(
   strengths: ViewStrengths,
   integer: bool,
 ) -> Array:
-  """One view [new height, new width, channels] of one image."""
+  """Draws a view [new height, new width, channels] of an image."""
   crop_key, flip_key, jitter_key, grey_key, blur_key = jax.random.split(key, 5)
   box = _augment.random_box(
     crop_key, image.shape[0], image.shape[1], strengths.scale, _ASPECT, integer

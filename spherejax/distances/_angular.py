@@ -73,7 +73,7 @@ def cosine(
 def cosine_distance(
   x: Float[ArrayLike, "*batch dim"], y: Float[ArrayLike, "*batch dim"]
 ) -> Float[Array, "*batch"]:
-  """One minus the cosine similarity of matching vectors.
+  """Cosine distance, 1 minus the cosine similarity, of matching vectors.
 
       1 - <x, y> / (|x| |y|),    1 where x or y is zero
 
@@ -253,7 +253,7 @@ def pairwise_cosine_distance(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
 ) -> Float[Array, "n m"]:
-  """One minus the cosine similarities of all pairs of rows.
+  """Cosine distance, 1 minus the cosine similarity, of all pairs of rows.
 
       1 - <x_i, y_j> / (|x_i| |y_j|),    1 where a row is zero
 

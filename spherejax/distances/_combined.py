@@ -1,4 +1,4 @@
-"""One norm between l1 and l-infinity, and the convex hull of their balls.
+"""Norm between l1 and l-infinity, whose unit ball is the convex hull of their balls.
 
 All functions work along the last axis and take both radii.
 """
@@ -18,7 +18,7 @@ from spherejax.distances._lp import Norm
 
 
 class Radii(NamedTuple):
-  """Both radii, their ratio, its integer part and the weight beta of l1."""
+  """Radii of the two balls, their ratio, its integer part and the weight beta of l1."""
 
   one: Array
   top: Array
@@ -142,7 +142,7 @@ def hull_gauge(
 
 
 def hull_weights(radii: Radii, x: Array) -> Array:
-  """Of the largest sizes in order: 1 for the first k, then the rest of kappa."""
+  """Weights of the sizes in falling order: 1 for the first k, the rest of kappa."""
   place = jnp.arange(x.shape[-1]).astype(x.dtype).reshape([1] * (x.ndim - 1) + [-1])
   return jnp.clip(radii.ratio - place, 0, 1)
 

@@ -94,7 +94,7 @@ def _projected(
   epsilon_inf: ArrayLike,
   onto: Callable[[Array, _combined.Radii], Array],
 ) -> Array:
-  """Of vectors of any signs and scale, by a projection of sizes below 1."""
+  """Projects vectors of any sign and scale, by a projection `onto` of sizes < 1."""
   x, dtype = _combined.operand(x)
   radii = _combined.radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   sizes, scale, units = _in_units(x, radii)
@@ -148,7 +148,7 @@ def _onto_hull(sizes: Array, radii: _combined.Radii) -> Array:
   one, ratio = radii.one, radii.ratio
 
   def cut(level: Array) -> Array:
-    """What the largest lose when those behind them end at `level`."""
+    """Amount that the largest sizes lose when the sizes behind them end at `level`."""
     return (_excess(sizes, level) - one) / ratio + level
 
   def too_low(level: Array) -> Array:

@@ -16,7 +16,7 @@ Norm = Literal["linf", "l2", "l1"]
 
 
 class Neighbours(NamedTuple):
-  """What `k_nearest` returns."""
+  """Result of `k_nearest`."""
 
   indices: Int[Array, "queries k"]
   """Rows of the references, nearest first, ties to the lowest."""

@@ -103,7 +103,7 @@ def propose(
 def _around_one_origin(
   queries: Array, references: Array, asked: Array, usable: Array
 ) -> tuple[Array, Array, Array]:
-  """Both from an origin among the references, and whether all is exact.
+  """Queries and references about a reference as origin, and whether all are exact.
 
   Far from it squares of lengths would drown what sets points apart.
   """
@@ -125,7 +125,7 @@ def _around_one_origin(
 def _in_unit_balls(
   queries: Array, references: Array, distance: Distance
 ) -> tuple[Array, Array, Array]:
-  """Both of lengths that do not leave the range, and whether all is exact."""
+  """Queries and references scaled into unit balls, and whether all are exact."""
   x = _scaled(queries, jnp.max(jnp.abs(queries), axis=1, keepdims=True, initial=0))
   x = _scaled(x, _numerics.norm(x, keepdims=True))
   if distance == "cosine":
@@ -163,7 +163,7 @@ def _unit(size: Array, dim: int) -> Array:
 
 
 def _is_whole(scaled: Array, given: Array, unit: Array) -> Array:
-  """Whether all are multiples of the unit, and none became 0 when it was scaled."""
+  """True if all are multiples of the unit, and none became 0 when it was scaled."""
   return jnp.all(
     (jnp.round(scaled / unit) * unit == scaled) & ((scaled != 0) == (given != 0))
   )
@@ -358,7 +358,7 @@ def closest(queries: Array, references: Array, *, block_size: int) -> Array:
 def _again(
   found: Array, doubt: Array, search: Callable[..., Array], rows: tuple
 ) -> Array:
-  """What was found, searched again where there is doubt."""
+  """Repeats the search for the rows in doubt and returns all results."""
   places, number = jnp.argsort(~doubt), jnp.sum(doubt)
 
   def one(state: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""What all pairwise forms share: checks, types, the diagonal, row blocks."""
+"""Shared parts of the pairwise forms: checks, types, the diagonal, row blocks."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ Method = Literal["gram", "difference"]
 def operands(
   x: ArrayLike, y: ArrayLike, names: tuple[str, str] = ("x", "y")
 ) -> tuple[Array, Array, jnp.dtype]:
-  """Both operands of an elementwise form in their computing type, and the result's."""
+  """Operands of an elementwise form in their computing type, and the result's type."""
   x, y = (_checks.array(*each) for each in zip(names, (x, y), strict=True))
   for name, array in zip(names, (x, y), strict=True):
     _checks.expect(name, array, "floating")
@@ -32,7 +32,7 @@ def operands(
 def rows(
   x: ArrayLike, y: ArrayLike | None, names: tuple[str, str] = ("x", "y")
 ) -> tuple[Array, Array, jnp.dtype]:
-  """Both sets of rows in their computing type, and the type of the result."""
+  """Rows of x and y in their computing type, and the type of the result."""
   x = _checks.array(names[0], x)
   y = x if y is None else _checks.array(names[1], y)
   for name, array in zip(names, (x, y), strict=True):
@@ -46,7 +46,7 @@ def rows(
 
 
 def product(x: Array, y: Array) -> Array:
-  """X y^T without reduced-precision multiplications: [n, d], [m, d] -> [n, m]."""
+  """Product x y^T at full precision: [n, d], [m, d] -> [n, m]."""
   return _numerics.product(x, y.T)
 
 

@@ -20,7 +20,7 @@ from spherejax.distances._order import Distance
 
 
 def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
-  """How rows are split, over one axis of automatic devices; None if they are whole.
+  """Sharding of rows that are split over one axis of automatic devices; None if whole.
 
   None, too, where they are traced: XLA knows, and nobody else.
 
@@ -46,7 +46,7 @@ def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
 def place(
   queries: Array, references: Array
 ) -> tuple[Array, Array, jax.NamedSharding | None]:
-  """Both on the devices of the references, and how these are split.
+  """Puts queries and references on the references' devices; returns their sharding too.
 
   Queries that are whole are copied to every device.
   """
@@ -70,7 +70,7 @@ def whole(values: Array, sharding: jax.NamedSharding) -> Array:
 
 
 def local(values: Array) -> Array:
-  """What all devices have, on the one where JAX puts what has no place."""
+  """Moves values that all devices hold to JAX's default device."""
   return jnp.asarray(np.asarray(values))
 
 
@@ -114,7 +114,7 @@ def nearest(
   distance: Distance,
   block_size: int,
 ) -> Array:
-  """As `_order.nearest`; each device finds the nearest of its rows first."""
+  """Finds the k nearest like `_order.nearest`; each device searches its rows first."""
   (axis,) = sharding.spec
   options = {"distance": distance, "block_size": block_size}
 
@@ -154,7 +154,7 @@ def closest(
   sharding: jax.NamedSharding | None,
   block_size: int,
 ) -> Array:
-  """As `_order.closest`; each device, if there are several, has its own queries."""
+  """Finds the closest pairs like `_order.closest`; each device has its own queries."""
 
   def search(queries: Array, references: Array) -> Array:
     return _order.closest(queries, references, block_size=min(block_size, len(queries)))
@@ -171,6 +171,6 @@ def closest(
 
 
 def _as(rows: Array, sharding: jax.NamedSharding) -> Array:
-  """The same rows on the same devices."""
+  """Lays the same rows on the same devices under another sharding."""
   parts = [shard.data for shard in rows.addressable_shards]
   return jax.make_array_from_single_device_arrays(rows.shape, sharding, parts)

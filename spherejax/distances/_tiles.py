@@ -32,7 +32,7 @@ class Stored(Protocol):
 
 
 def in_file(value: Any) -> TypeGuard[Stored]:
-  """Whether to read this in tiles: no array in memory, and larger than one tile."""
+  """True if a value is read in tiles: not an array in memory, larger than a tile."""
   if isinstance(value, Array) or not isinstance(value, Stored) or value.ndim != 2:
     return False
   if isinstance(value, np.ndarray) and getattr(value, "_mmap", None) is None:
@@ -79,7 +79,7 @@ def read(references: Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def take(references: Stored, rows: slice) -> np.ndarray:
-  """Some rows, and none of a memory-mapped file's pages kept.
+  """Copies rows, and keeps none of a memory-mapped file's pages.
 
   Raises ValueError where such a file no longer holds them; else the process would end.
   """
@@ -141,7 +141,7 @@ def nearest(
   distance: Distance,
   block_size: int,
 ) -> Array:
-  """As `_order.nearest`, in one pass over the tiles."""
+  """Finds the k nearest like `_order.nearest`, in one pass over the tiles."""
   keys, indices = np.empty((len(queries), 0)), np.empty((len(queries), 0), np.int32)
   for first, tile in read(references, "nearest"):
     among, found = _nearest(

@@ -45,7 +45,7 @@ class Embedded(NamedTuple):
 
 
 class _Reader(Sequence):
-  """Some rows of a source as a network takes them; keeps what else is needed.
+  """Reads rows of a source as a network takes them; keeps what else a page needs.
 
   An image that cannot be read is black, so that its batch does not fail for it.
   """

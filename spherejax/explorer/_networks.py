@@ -1,4 +1,4 @@
-"""What embeds the images of a page."""
+"""Networks that embed the images of a page."""
 
 import pathlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from spherejax.training import _manifest
 
 
 class Found(NamedTuple):
-  """What a network makes of a batch; weights and prototypes as of `write_page`."""
+  """Output of a network for a batch; weights and prototypes as in `write_page`."""
 
   embeddings: Array
   weights: Array | None = None

@@ -130,7 +130,7 @@ def write(
   layout: Layout = "tsne",
   title: str = "Embeddings",
 ) -> pathlib.Path:
-  """The same, also with neighbours of each image that are known."""
+  """Writes the page like `write_page`; also takes known neighbours of each image."""
   _checks.path("path", path)
   _checks.one_of("layout", layout, Layout)
   _checks.text("title", title)
@@ -193,7 +193,7 @@ def write(
 
 
 def check_libraries() -> Callable[..., str]:
-  """What renders the page; ImportError says what is missing."""
+  """Returns the function that renders the page; ImportError names a missing library."""
   try:
     import sklearn  # noqa: F401
 

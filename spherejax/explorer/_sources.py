@@ -1,4 +1,4 @@
-"""Where the images of a page come from: a file, a folder, a prepared image set."""
+"""Sources of a page's images: a file, a folder or a prepared image set."""
 
 import concurrent.futures
 import dataclasses

@@ -1,4 +1,4 @@
-"""What lies beside the page: tables, and a sheet of what queries found."""
+"""Files beside the page: tables, and a sheet with the results of queries."""
 
 import csv
 import pathlib

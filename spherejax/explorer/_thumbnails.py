@@ -77,7 +77,7 @@ def _in_files(files: Sequence[str]) -> Callable[[int], np.ndarray]:
 
 
 def shrink(pixels: np.ndarray, most: int) -> np.ndarray:
-  """At most so high and wide, in its proportions."""
+  """Shrinks an image to at most `most` pixels high and wide, in proportion."""
   from PIL import Image
 
   height, width, channels = pixels.shape
@@ -91,7 +91,7 @@ def shrink(pixels: np.ndarray, most: int) -> np.ndarray:
 
 
 def atlas(cells: np.ndarray) -> dict[str, Any]:
-  """All thumbnails, row by row, as one picture in a data URL."""
+  """Joins all thumbnails, row by row, into an image in a data URL."""
   from PIL import Image
 
   count, side, _, channels = cells.shape

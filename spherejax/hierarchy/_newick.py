@@ -100,7 +100,7 @@ def _tokens(text: str) -> list[tuple[str, int]]:
 
 
 def _unclosed(text: str, place: int) -> str:
-  """What is wrong at a place where no sign, name or comment is whole."""
+  """Explains the error at a place where no sign, name or comment is complete."""
   start = _SKIPPED.match(text, place)
   place = place if start is None else start.end()
   kinds = {

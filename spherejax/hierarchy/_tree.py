@@ -161,7 +161,7 @@ def as_leaves(tree: ClassTree) -> ClassTree:
 
 
 def ancestors(tree: ClassTree) -> Bool[np.ndarray, "classes nodes"]:
-  """Which nodes are a class or above it, the root included.
+  """Mask of the nodes that are a class or above it, the root included.
 
       A_cv = 1 if v is c or above c
 
@@ -250,7 +250,7 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
 
 
 def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
-  """Which classes are at or below one of the nodes of these names: the lifeless, say.
+  """Mask of the classes at or below the nodes of some names.
 
   Args:
     tree: a ClassTree.

@@ -31,7 +31,7 @@ the matrix holds (a `Measure`), and which rows of the batch it is made of.
 
 
 class References(NamedTuple):
-  """What a batch is compared with instead of itself: a memory, proxies, other views.
+  """References that a batch is compared with: a memory, proxies or other views.
 
   Example:
     >>> x, labels = jnp.eye(2), jnp.array([0, 1])
@@ -75,7 +75,7 @@ class Batch(NamedTuple):
 
 
 class Block(NamedTuple):
-  """Some anchors against all references; what is in neither mask is finite."""
+  """A block of anchors against all references; values outside both masks are finite."""
 
   values: Array
   """[rows, references]."""
@@ -97,7 +97,7 @@ def gather(array: Array, axis_name: str | None) -> Array:
 
 
 def first_row(number: int, axis_name: str | None) -> Array | int:
-  """Where this device's `number` rows begin among those of all devices."""
+  """Index of this device's first row, where every device holds `number` rows."""
   return 0 if axis_name is None else jax.lax.axis_index(axis_name) * number
 
 
@@ -132,7 +132,7 @@ def total(count: Array, axis_name: str | None) -> Array:
 
 
 def number(where: Array, axis_name: str | None, dtype: jnp.dtype) -> Array:
-  """How many entries are True on all devices.
+  """Counts the True entries on all devices.
 
   Rows are counted as integers and added as floats: the number of pairs of a large
   batch does not fit into 32 bits.

@@ -1,4 +1,4 @@
-"""What losses over classes share: checked scores, targets, margins, cross-entropy.
+"""Shared parts of the class losses: checked scores, targets, margins, cross-entropy.
 
 With `class_axis_name` the classes are split over devices: each has the same rows and
 columns of its own, which follow those of the devices before it. What is summed over
@@ -130,7 +130,7 @@ def has_class(own: Array, axis_name: str | None) -> Array:
 
 
 def is_distribution(labels: ArrayLike) -> bool:
-  """Whether `labels` are distributions over the classes and not integers."""
+  """True if `labels` are distributions over the classes, False for integers."""
   return jnp.ndim(labels) == 2 and jnp.issubdtype(jnp.result_type(labels), jnp.floating)
 
 

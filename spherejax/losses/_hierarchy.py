@@ -31,7 +31,7 @@ def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
 
 
 def _levels(ancestors: ArrayLike) -> int:
-  """How many nodes are above a class at most; raises for what is no tree."""
+  """Largest number of nodes above a class; raises unless `ancestors` is a tree."""
   known = np.asarray(ancestors)
   if not known.all(axis=0).any():
     raise ValueError("ancestors must have a root above all classes, got none")

@@ -111,7 +111,7 @@ def _one_end(block: _batch.Block, margin: Array) -> Array:
 
 
 def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
-  """Of the soft nearest negatives of the rows, and of all references."""
+  """Losses per row, from the soft nearest negatives of rows and of references."""
   here, there = jnp.broadcast_arrays(near[:, None], near_all[None])
   none_here, none_there = here == -jnp.inf, there == -jnp.inf
   # An end without negatives is 0 inside the sum of exponentials.

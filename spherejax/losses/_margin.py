@@ -120,7 +120,7 @@ def margin(
 def _margin_terms(
   margin: ArrayLike, form: Form, dtype: jnp.dtype
 ) -> Callable[[_batch.Block, Array], tuple[Array, Array, Array]]:
-  """Of each row: sums of the hinges, how many are active, and how many there are."""
+  """Returns a function: per row, the sum of hinges, the active ones and all."""
   _checks.one_of("form", form, Form)
   m = _checks.scalar("margin", margin, dtype)
 

@@ -243,7 +243,7 @@ def mine_batch_easy_hard(
   negative: Strategy = "semihard",
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """One positive and one negative of every anchor, easy or hard.
+  """Picks a positive and a negative, easy or hard, for every anchor.
 
       positive: "hard" farthest, "easy" closest, "semihard" the farthest that is closer
         than the kept negative, "all" every one

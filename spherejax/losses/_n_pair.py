@@ -88,7 +88,7 @@ def n_pair(
 
 
 def _n_pair(block: _batch.Block) -> Array:
-  """Of each row's first positive against its negatives."""
+  """Losses of each row's first positive against the row's negatives."""
   positives = _selection.chosen(block.positives)
   # All are equally large there: the lowest index.
   index = _extremes.where_largest(jnp.zeros_like(block.values), positives)

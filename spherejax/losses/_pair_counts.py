@@ -1,4 +1,4 @@
-"""How many pairs count, of a batch and its miner."""
+"""Counts of the pairs in a batch, and of those that a miner keeps."""
 
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ def pair_counts(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> PairCounts:
-  """How many pairs each example has, and how many of them a miner keeps.
+  """Counts the pairs of each example, and those among them that a miner keeps.
 
   A loss over pairs of which none is left is 0 and has the gradient 0, like one whose
   pairs are all far enough: these numbers tell the two apart. They are also what turns

@@ -91,7 +91,7 @@ def proxy_anchor(
     return positive, ~positive & kept[:, None]
 
   def of_columns(block: tuple[Array, Array, Array]) -> tuple[Array, ...]:
-    """Of each proxy: what the rows of a block add to it, and their numbers."""
+    """Sums over a block's rows for each proxy, and the numbers of rows in them."""
     rows, labels, kept = block
     similar = distances.pairwise_dot(rows, columns)
     positive, negative = masks(labels, kept)

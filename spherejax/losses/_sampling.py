@@ -109,7 +109,7 @@ def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
 
 
 def _draw(weights: Array, eligible: Array, draws: Array, keys: Array) -> Array:
-  """How often each column is drawn, with one draw for every True of `draws`."""
+  """Number of draws of each column, with one draw for every True of `draws`."""
   dtype = weights.dtype
   # Only eligible columns may step up, whatever the order in which a sum was rounded.
   steps = jax.lax.cummax(

@@ -24,12 +24,12 @@ def check(name: str, chosen: Array, shape: tuple[int, ...]) -> None:
 
 
 def chosen(selection: Array) -> Array:
-  """Which pairs a mask or a matrix of weights selects."""
+  """Boolean mask of the pairs that a mask or a matrix of weights selects."""
   return selection if selection.dtype == jnp.bool_ else selection > 0
 
 
 def part(selection: Array, among: Array) -> Array:
-  """What of a mask, or of weights, is among some pairs."""
+  """Restricts a mask, or weights, to the pairs in `among`."""
   if selection.dtype == jnp.bool_:
     return selection & among
   return _numerics.keep(selection, among & chosen(selection))

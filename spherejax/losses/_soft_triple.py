@@ -1,4 +1,4 @@
-"""Several proxies a class: how their similarities become one, and SoftTriple."""
+"""SoftTriple, and the similarity of an example to several proxies of one class."""
 
 import functools
 from typing import Literal

@@ -119,7 +119,7 @@ def triplet(
 
 
 class _Settings(NamedTuple):
-  """What is summed over the triplets of a row, and what they are divided by."""
+  """Which triplets of a row are summed, and what their sum is divided by."""
 
   margin: ArrayLike
   soft: bool

@@ -1,4 +1,4 @@
-"""How many triplets each pair belongs to, without forming triplets."""
+"""Counts the triplets that each pair belongs to, without forming triplets."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -54,7 +54,7 @@ def count_triplets(
 def is_counted(
   values: Array, near: Array, limit: Array, negatives: Array, kind: str, strict: bool
 ) -> Array:
-  """Which negatives, at `values`, make a triplet with a positive at `near`.
+  """Mask of the negatives, at `values`, that form a triplet with a positive at `near`.
 
   "all" and "violating" are those with values < limit (`strict`) or <=; for "hard" also
   values <= near, for "semihard" values > near. "easy" are the others, values > limit.

@@ -1,4 +1,4 @@
-"""Two views of every example: their rows, and each row against all others'."""
+"""Rows of two views per example, and each row's similarities to all other examples."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -16,7 +16,7 @@ def split_by_class(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> tuple[Bool[Array, " batch"], Bool[Array, " batch"]]:
-  """Two masks that split a batch into halves of disjoint classes.
+  """Splits a batch into halves of disjoint classes, as two masks.
 
   The distinct labels, in the order of their first kept row, are dealt out: the
   first half of them (one more when their number is odd) to `a`, the rest to `b`.

@@ -14,7 +14,7 @@ from spherejax.metrics import _averages
 
 
 class ClassScores(NamedTuple):
-  """What `class_scores` returns."""
+  """Result of `class_scores`."""
 
   accuracy: Float[Array, ""]
   """Share of all examples; NaN of none."""
@@ -29,7 +29,7 @@ class ClassScores(NamedTuple):
 
 
 class Confusions(NamedTuple):
-  """What `common_confusions` returns, the commonest first."""
+  """Result of `common_confusions`, the commonest first."""
 
   labels: Int[Array, " k"]
   predictions: Int[Array, " k"]
@@ -44,7 +44,7 @@ def confusion_counts(
   num_classes: int,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Int[Array, "classes classes"]:
-  """How often each class was taken for each class.
+  """Counts how often each class was predicted for each true class.
 
       counts_ab = #{i: y_i = a, predicted_i = b}
 
@@ -187,7 +187,7 @@ def _square(counts: ArrayLike) -> Array:
 
 
 def _share(part: Array, whole: Array) -> Array:
-  """Their quotient, NaN where the whole is 0."""
+  """Quotient of part and whole, NaN where the whole is 0."""
   some = jnp.broadcast_to(whole > 0, part.shape)
   below = jnp.broadcast_to(jnp.maximum(whole, 1), part.shape)
   return jnp.where(some, part / below, jnp.nan)

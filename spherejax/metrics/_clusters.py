@@ -1,4 +1,4 @@
-"""How wide the classes lie around their centroids, and how far from each other."""
+"""Spread of the classes around their centroids, and distances between centroids."""
 
 import jax
 import jax.numpy as jnp

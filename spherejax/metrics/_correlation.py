@@ -18,7 +18,7 @@ _SAME = 1e-12  # correlations that differ by less are equal
 
 
 class Correlation(NamedTuple):
-  """What `correlation` returns, as plain numbers ready for JSON.
+  """Result of `correlation`, as plain numbers ready for JSON.
 
   Attributes:
     value: in [-1, 1]; NaN where either side is constant.

@@ -1,4 +1,4 @@
-"""What updates of a network do to embeddings."""
+"""Effect of updates of a network on its embeddings."""
 
 from typing import Literal, NamedTuple
 
@@ -48,7 +48,7 @@ def embedding_change(
   centre: Centre = "points",
   representative: Representative = "mean",
 ) -> EmbeddingChange:
-  """How an update moved an episode: its scale, towards own classes, from others.
+  """Change of an episode by an update: its scale, towards own classes, from others.
 
       alpha = <X, X'> / |X|^2,    phi = |X' - alpha X| / |X' - X|    (centred X, X')
       psi_yj = d(z'_j, p'_y) / d(z_j, p_y)    (p from the old, p' from the new supports)

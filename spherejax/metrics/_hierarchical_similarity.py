@@ -14,7 +14,7 @@ from spherejax.metrics import _nearest
 
 
 class HierarchicalSimilarity(NamedTuple):
-  """What `hierarchical_similarity` returns."""
+  """Result of `hierarchical_similarity`."""
 
   values: Float[Array, "queries k"]
   """HS@1 to HS@k of every query; 0 where `counted` is False."""

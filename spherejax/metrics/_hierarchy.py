@@ -1,4 +1,4 @@
-"""How good predictions are, and how bad mistakes, by distances of the classes."""
+"""Quality of predictions and severity of mistakes, by distances between the classes."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from spherejax import _checks, _numerics
 
 
 class Severity(NamedTuple):
-  """How far predictions are from the truth; what `severity` returns."""
+  """Distances of predictions from the truth: the result of `severity`."""
 
   distances: Float[Array, " batch"]
   """Distance of the predicted class from the true one."""
@@ -108,7 +108,7 @@ def severity(
   labels: Integer[ArrayLike, " batch"],
   class_distances: Real[ArrayLike, "classes classes"],
 ) -> Severity:
-  """How far a prediction is from the truth, and whether it is a mistake.
+  """Distance of each prediction from the true class, and whether it is a mistake.
 
       severity_i = D(y_i, argmax_k scores_ik)      over the mistakes
 

@@ -31,7 +31,7 @@ _NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
 
 
 def can_rank(queries: Array, references: Array) -> bool:
-  """Whether these are ranked here.
+  """True if these queries and references are ranked on the host.
 
   Not on accelerators, nor if they are traced or split over devices, nor if they are
   float64, whose products are no more exact than the order that is asked for.
@@ -44,7 +44,7 @@ def can_rank(queries: Array, references: Array) -> bool:
 
 
 def can_decide(references: Array) -> bool:
-  """Whether rows in doubt are better ranked here than by the program that counts.
+  """True if the host ranks rows in doubt faster than the program that counts.
 
   The program takes seconds to compile; here the references are copied to float64.
   """
@@ -52,7 +52,7 @@ def can_decide(references: Array) -> bool:
 
 
 def blocks(references: Array, plan: _plan.Plan) -> int:
-  """How many of the plan's first blocks, those of the largest classes, to rank here."""
+  """Number of the plan's first blocks, those of the largest classes, to rank here."""
   limit = _SORT_COST * math.ceil(math.log2(len(references) + 1))
   return int(np.sum(plan.blocks.relevant.max(axis=1) > limit))
 
@@ -60,7 +60,7 @@ def blocks(references: Array, plan: _plan.Plan) -> int:
 def _operands(
   queries: np.ndarray, references: np.ndarray, excluded: np.ndarray, distance: Distance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-  """What to multiply for twice the keys in float64.
+  """Factors whose product is half of the keys in float64.
 
   [queries, dim + 1] and [references, dim + 1], and [queries] and [references], which
   have keys. In float64 neither squares nor products of float32 leave the range.
@@ -246,7 +246,7 @@ class Ranker:
     relevant: np.ndarray,
     close: np.ndarray,
   ) -> None:
-    """Puts what is relevant into exact order where neighbours are not surely apart."""
+    """Puts relevance flags into exact order where neighbours may be out of order."""
     mixed = np.flatnonzero(close & (relevant[1:] != relevant[:-1]))
     if not mixed.size:
       return

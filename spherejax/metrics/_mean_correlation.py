@@ -1,4 +1,4 @@
-"""How well distances follow others by ranks: those of prototypes a class tree's."""
+"""Rank correlation of two sets of distances, such as prototypes' and a class tree's."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from spherejax.distances._lp import Norm
 
 
 class MeanCorrelation(NamedTuple):
-  """What `mean_correlation` returns."""
+  """Result of `mean_correlation`."""
 
   mean: Float[Array, ""]
   """tanh of the mean of artanh of the classes that count; NaN without one."""
@@ -229,7 +229,7 @@ def _matrices(
   where: ArrayLike | None,
   name: str,
 ) -> tuple[Array, Array, Array]:
-  """Both matrices, and which of their entries take part."""
+  """Distances of both kinds, and a mask of the entries that count."""
   learned = _checks.array(name, distances, "floating", rank=2)
   size = len(learned)
   _checks.shape(name, learned, (size, size), "its rows")

@@ -76,7 +76,7 @@ def _information(labels: Array, clusters: Array, kept: Array) -> Array:
 
 
 def _block_sizes(keys: tuple[Array, ...], kept: Array) -> Array:
-  """How many kept rows have the same keys as each row."""
+  """Number of kept rows that have the same keys as each row."""
   number = len(kept)
   if not number:
     return jnp.zeros(0, jnp.int32)

@@ -15,7 +15,7 @@ _FARTHEST = 2.0  # distance of opposite unit vectors
 
 
 class NegativeDistances(NamedTuple):
-  """What `nearest_negative_distance` returns."""
+  """Result of `nearest_negative_distance`."""
 
   values: Float[Array, " batch"]
   """In [0, 2]; 0 where not counted."""
@@ -24,7 +24,7 @@ class NegativeDistances(NamedTuple):
 
 
 class DistanceHistogram(NamedTuple):
-  """What `distance_histogram` returns."""
+  """Result of `distance_histogram`."""
 
   shares: Float[Array, " bins"]
   """Of the kept distances; they sum to 1."""
@@ -39,7 +39,7 @@ def nearest_negative_distance(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> NegativeDistances:
-  """How far the nearest negative of the projector is in the encoder.
+  """Distance, in the encoder, of the nearest negative in the projector.
 
       distance_i = | h_i / |h_i| - h_i* / |h_i*| |
 
@@ -185,7 +185,7 @@ def contrastive_collapse(
   *,
   threshold: Real[ArrayLike, ""] = 0.999,
 ) -> Bool[Array, "*shape"]:
-  """Whether all projected vectors have become one.
+  """Detects collapse: True if all projected vectors have become one.
 
       collapsed = (repulsion > threshold) and (invariance < -threshold)
 
@@ -230,7 +230,7 @@ def _check_nearest(rows: int, nearest: ArrayLike, kept: ArrayLike) -> None:
 
 
 def _negatives(nearest: Array, kept: Array) -> tuple[Array, Array]:
-  """Which rows have a kept nearest negative, and its index, 0 where they have not."""
+  """Mask of rows with a kept nearest negative, and its index, 0 for other rows."""
   batch = len(kept)
   _compiled.known(functools.partial(_check_nearest, 2 * batch), nearest, kept)
   inside = (nearest >= 0) & (nearest < 2 * batch)

@@ -16,7 +16,7 @@ _PLACES = (0.25, 0.5, 0.75)
 
 
 class NormCountRegression(NamedTuple):
-  """What `norm_count_regression` returns; its figures are NaN where not `valid`.
+  """Result of `norm_count_regression`; its figures are NaN where not `valid`.
 
   Entry j of `counts`, `deviations` and `sizes` speaks of the j-th smallest count; there
   is room for as many as there are rows, and entries behind the last have size 0.
@@ -57,7 +57,7 @@ class _Groups(NamedTuple):
 
 
 class _Variances(NamedTuple):
-  """What the norms scatter within the counts."""
+  """Variances of the norms within the counts."""
 
   of_rows: Array  # [n], positive, one over the weights
   deviations: Array  # [n], of each group
@@ -259,7 +259,7 @@ def _sums(x: Array, member: Array) -> Array:
 
 
 def _variances(values: Array, kept: Array, groups: _Groups) -> _Variances:
-  """Of each count, or of all together where one count tells nothing."""
+  """Estimates the variance of each count, pooled where a count tells nothing."""
   inside, member = kept[groups.order], groups.member
   v = values[groups.order]
   # From the largest of the group, so that equal norms have variance 0 exactly.

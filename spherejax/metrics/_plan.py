@@ -1,4 +1,4 @@
-"""Which references are relevant to which query, found on the host from labels."""
+"""Finds on the host, from labels, the references that are relevant to each query."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Block(NamedTuple):
-  """Some queries and where their relevant references are in `by_class`.
+  """A block of queries, and where their relevant references are in `by_class`.
 
   Arrays of NumPy on the host, traced ones in a program.
 
@@ -28,7 +28,7 @@ class Block(NamedTuple):
 
 
 class Plan(NamedTuple):
-  """Which references are relevant to which query, as slices of one permutation.
+  """Relevant references of every query, as slices of one permutation.
 
   Attributes:
     blocks: `Block` of arrays [blocks, block]; queries sorted by R, so that the

@@ -1,4 +1,4 @@
-"""What the column space of a projector holds, and where a projector is affine."""
+"""Column space of a projector, and its affine form near a vector."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +17,7 @@ _WORD = 32  # activations that are compared at a time
 
 
 class LocalAffine(NamedTuple):
-  """What `local_affine` returns: projector(h) = weights^T h + bias near that h."""
+  """Result of `local_affine`: projector(h) = weights^T h + bias near that h."""
 
   weights: Float[Array, "dim outputs"]
   bias: Float[Array, " outputs"]

@@ -133,7 +133,7 @@ def ranks(
 
 
 def _limit(rows: Rows) -> int:
-  """With more relevant references of a query than so many, its row is sorted."""
+  """Number of relevant references above which a query's row is sorted."""
   return _SORT_COST * math.ceil(math.log2(rows.product.shape[1] + 1))
 
 
@@ -158,7 +158,7 @@ def _sum_all(conditions: tuple[Array, ...]) -> Array:
 
 
 def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
-  """How many references are surely before each relevant one, and not surely after.
+  """Counts references surely before each relevant one, and those not surely after.
 
   By comparing each row with TILE relevant references at a time.
   """
@@ -190,7 +190,7 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
 
 
 def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Array:
-  """How many are before, where the keys are exact: ties go to the lowest index."""
+  """Counts the references before each, for exact keys: ties to the lowest index."""
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
   def tile(i: Array, found: Array) -> Array:
@@ -268,7 +268,7 @@ def _decide(
 
 
 def _places(where: Array, group: int) -> Array:
-  """Where it is True, ascending; then its length, up to whole groups."""
+  """Indices of the True entries, ascending; then `size`, up to whole groups."""
   size = len(where)
   return jnp.nonzero(where, size=-(-size // group) * group, fill_value=size)[0]
 

@@ -1,4 +1,4 @@
-"""How the classes lie among features: variances between and within, and their ratios.
+"""Class variances of features: between classes, within classes, and their ratios.
 
 Means and scatters are kept by class and updated block by block, so that a set of any
 size takes one pass.
@@ -28,7 +28,7 @@ class ClassMoments(NamedTuple):
 
 
 class ClassVariance(NamedTuple):
-  """What `class_variance` returns."""
+  """Result of `class_variance`."""
 
   inter: Float[Array, ""]
   """D_inter: mean squared distance of two different class means; NaN of one class."""

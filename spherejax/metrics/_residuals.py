@@ -19,7 +19,7 @@ def class_residuals(
   labels: Integer[ArrayLike, " batch"],
   moments: ClassMoments,
 ) -> Float[Array, "batch dim"]:
-  """What is left of features without the mean of their class.
+  """Features minus the mean of their class.
 
       r_i = f_i - mu_{y_i}
 

@@ -18,7 +18,7 @@ from spherejax.metrics import _host_ranks, _plan, _ranks, _tile_ranks
 
 
 class RetrievalResult(NamedTuple):
-  """What one query's ranking of the references is worth, for every query.
+  """Retrieval scores of every query, from its ranking of the references.
 
   Attributes:
     precision_at_1: [queries], 1 where the nearest reference is relevant.
@@ -331,7 +331,7 @@ def _score(
 def _score_on_host(
   queries: Array, references: Array, plan: _plan.Plan, *, distance: Distance
 ) -> tuple[Array, ...]:
-  """As `_score`; rows of large classes and those in doubt are ranked on the host."""
+  """Scores like `_score`; the host ranks rows of large classes and rows in doubt."""
   width = plan.blocks.query.shape[1]
   large = width * _host_ranks.blocks(references, plan)
   flat = _plan.Block(*(np.asarray(field).reshape(-1) for field in plan.blocks))
@@ -367,7 +367,7 @@ def _score_on_host(
 def _score_tiles(
   queries: Array, references: _tiles.Stored, plan: _plan.Plan, *, distance: Distance
 ) -> tuple[Array, ...]:
-  """As `_score`, of references in a file."""
+  """Scores like `_score`, for references in a file."""
   _checks.host("queries", queries)
   found, blocks = [], zip(*plan.blocks, strict=True)
   for several in _tile_ranks.ranks(queries, references, plan, distance):

@@ -19,7 +19,7 @@ _METRICS: dict[Norm, str] = {
 
 
 class Separation(NamedTuple):
-  """What `separation` returns."""
+  """Result of `separation`."""
 
   nearest: Float[Array, " n"]
   """Distance to the nearest other point; inf of a single one."""

@@ -170,7 +170,7 @@ def log_singular_values(
 
 
 def thin_svd(matrix: Array) -> tuple[Array, Array, Array]:
-  """Of one matrix; NaN throughout where an entry is not finite, on any solver."""
+  """Thin SVD of a matrix; NaN throughout if an entry is not finite, on any solver."""
   finite = jnp.all(jnp.isfinite(matrix))
   left, values, right = jnp.linalg.svd(
     jnp.where(finite, matrix, 0), full_matrices=False

@@ -25,7 +25,7 @@ class FeatureTriangle(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-  """What `spectrum` returns."""
+  """Result of `spectrum`."""
 
   values: Float[Array, " components"]
   """Decreasing singular values over their sum; 0 beyond the number of features."""
@@ -36,7 +36,7 @@ class Spectrum(NamedTuple):
 
 
 class PrincipalAxes(NamedTuple):
-  """What `principal_axes` returns."""
+  """Result of `principal_axes`."""
 
   mean: Float[Array, " dim"]
   axes: Float[Array, "rank dim"]

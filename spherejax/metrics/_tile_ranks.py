@@ -159,7 +159,7 @@ def _count(
   *,
   distance: Distance,
 ) -> tuple[Array, Array]:
-  """How many of the tile are surely before each relevant one, and not surely after."""
+  """Counts a tile's references surely before each relevant one, not surely after."""
   queries = _numerics.upcast(queries)
   proposal = _order.propose(queries, tile, distance, excluded)
 
@@ -237,7 +237,7 @@ def _settle(
   found: np.ndarray,
   distance: Distance,
 ) -> None:
-  """Puts exact ranks into `found` where there is doubt, by one more pass."""
+  """Replaces ranks in doubt by exact ranks, in one more pass."""
   flat = _plan.Block(*(v.reshape(-1) for v in blocks))
   ranks = found.reshape(-1, found.shape[-1])
   exact, doubt = wanted.keys.reshape(ranks.shape), doubt.reshape(ranks.shape)

@@ -1,4 +1,4 @@
-"""One convolution with two ways of computing it."""
+"""Convolution with two ways of computing it."""
 
 from typing import Literal
 

@@ -122,7 +122,7 @@ def _to_kernel(x: Array, kernel: Array, cotangent: Array, stride: int) -> Array:
 def _reach(
   shape: Sequence[int], size: int, stride: int
 ) -> tuple[list[int], list[tuple[int, int]]]:
-  """How far the windows' first cells reach, and the borders around the map."""
+  """Extent of the windows' first cells, and the borders around the map."""
   spans = [(side - 1) // stride * stride + 1 for side in shape[1:3]]
   totals = [
     max(span + size - 1 - side, 0) for span, side in zip(spans, shape[1:3], strict=True)

@@ -150,7 +150,7 @@ class EfficientNetLite(nn.Module):
 
 
 def _scaled(channels: int, width: float) -> int:
-  """To the nearest multiple of 8, unless that takes away more than a tenth."""
+  """Rounds to a multiple of 8, but takes away a tenth of the channels at most."""
   exact = channels * width
   rounded = max(8, int(exact + 4) // 8 * 8)
   return rounded + 8 if rounded < 0.9 * exact else rounded

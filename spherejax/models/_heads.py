@@ -16,7 +16,7 @@ from spherejax.models import _poolings
 
 
 class HeadResult(NamedTuple):
-  """What an `EmbeddingHead` gives for a batch.
+  """Result of an `EmbeddingHead` for a batch.
 
   Attributes:
     embeddings: [batch, dim], normalised as the head says; longer where a pooling

@@ -69,7 +69,7 @@ class _Block(nn.Module):
       return y
 
     def pair(y, name, *numbers):
-      """The same map seen along the rows and along the columns."""
+      """Two convolutions of one map, along the rows and along the columns."""
       sizes = zip(numbers, ((1, 3), (3, 1)), strict=True)
       return [unit(y, f"{name}_{number}", 384, size) for number, size in sizes]
 

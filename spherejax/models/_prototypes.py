@@ -99,7 +99,7 @@ def replace_prototypes(
 
 
 def _cover(points: Array, old: Array, kept: Array | None, project: bool) -> Array:
-  """As many of the points as there are old prototypes, old ones where they run out."""
+  """Chooses as many points as there are prototypes; old ones fill any gap."""
   inside = distances.unit_ball(points) if project else points
   chosen = prototypes.greedy_k_centre(inside, len(old), where=kept).indices
   new = inside[chosen].astype(old.dtype)

@@ -18,7 +18,7 @@ Shortcut = Literal["projection", "projection_3x3", "padding"]
 
 
 class _Block(nn.Module):
-  """Two or three convolutions with BatchNorm, the shortcut, ReLU after the sum."""
+  """Residual block: two or three convolutions with BatchNorm, shortcut, sum, ReLU."""
 
   width: int
   stride: int

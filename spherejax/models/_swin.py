@@ -24,7 +24,7 @@ def _relative_positions(window: int) -> np.ndarray:
 
 
 def _regions(shape: tuple[int, int], window: int, shifts: tuple[int, int]) -> Array:
-  """Where cells of a shifted map come from: only equal ones see each other."""
+  """Region number of each cell of a shifted map: only equal regions see each other."""
   parts = []
   for extent, shift in zip(shape, shifts, strict=True):
     cell = jnp.arange(extent)
@@ -129,7 +129,7 @@ class _Block(nn.Module):
 
 
 class _Merge(nn.Module):
-  """Each 2x2 cells become one of twice the channels."""
+  """Merges each 2x2 cells into one of twice the channels."""
 
   @nn.compact
   def __call__(self, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Both formats of torch.save: a zip file, and before torch 1.6 pickles and storages."""
+"""Reads both formats of torch.save: a zip file, and the pickles before torch 1.6."""
 
 import os
 import reprlib
@@ -15,7 +15,7 @@ _ORDERS = {b"little": "<", b"big": ">"}  # of bytes, as files call them
 
 
 def load(file: IO[bytes]) -> Any:
-  """What a file of `torch.save` holds; any exception where it is damaged."""
+  """Reads a file of `torch.save`; raises any exception where it is damaged."""
   size = os.fstat(file.fileno()).st_size
   if file.read(2) != b"PK":
     file.seek(0)
@@ -145,7 +145,7 @@ class Stream:
   # What pickletools calls.
 
   def read(self, size: int) -> bytes:
-    """At most what is left: for sizes that are announced nothing is reserved."""
+    """Reads at most what is left: an announced size reserves no memory."""
     return self._file.read(min(size, self._size - self._file.tell()))
 
   def readline(self) -> bytes:

@@ -125,7 +125,7 @@ def _read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _safe_array(file: IO[bytes], start: int, entry: dict[str, Any]) -> np.ndarray:
-  """One array; by now its place and size are known to be right."""
+  """Reads an array whose place and size have been checked."""
   dtype = _SAFE_TYPES.get(entry["dtype"])
   if dtype is None:
     raise _weight_pickle.RefusedError(

@@ -1,4 +1,4 @@
-"""How weight files call the parameters of our networks. One table for each origin.
+"""Names of our networks' parameters in weight files, in one table for each origin.
 
 A table is a sequence of (pattern, replacement), applied in turn by `re.sub` to a path
 of ours such as "stage1_0/norm1/scale" and ending in the file's name. The names of the
@@ -63,7 +63,7 @@ _TIMM_SWIN = (
 
 
 def _efficientnet_lite(blocks: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-  """Their blocks are numbered throughout, `blocks` of them a stage."""
+  """Table of EfficientNet-Lite, whose blocks are numbered throughout."""
   places = [(s, b) for s, count in enumerate(blocks, 1) for b in range(count)]
   return (
     *((rf"^stage{s}_{b}/", f"_blocks.{n}.") for n, (s, b) in enumerate(places)),

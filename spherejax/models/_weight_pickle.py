@@ -1,4 +1,4 @@
-"""What a pickle of tensors holds, worked out here: Python's own reader runs programs.
+"""Reads pickles of tensors without running programs, as Python's own reader would.
 
 Objects are numbers, text, tuples, lists, dictionaries and what the caller's functions
 make. Time and memory grow with the length of the pickle, whatever it says: nothing is
@@ -79,7 +79,7 @@ class Reader:
     self._stack = []
 
   def _marked(self) -> list[Any]:
-    """What was put since the last mark, taken off."""
+    """Takes off and returns the items since the last mark."""
     items, self._stack = self._stack, self._below.pop()
     return items
 

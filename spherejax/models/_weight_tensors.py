@@ -1,4 +1,4 @@
-"""What files of torch may name: tensors, and the storages that they are cut from."""
+"""Tensors, and the storages that they are cut from, as files of torch name them."""
 
 import math
 import reprlib
@@ -54,7 +54,7 @@ class Storage:
     self._numbers: dict[tuple[str, bool, bool], np.ndarray] = {}
 
   def numbers(self, dtype: Any, conj: bool, neg: bool) -> np.ndarray:
-    """All numbers; once for each use, as a file may name it time and again."""
+    """Reads all numbers; once per use, as a file may name a storage many times."""
     dtype = np.dtype(dtype)
     key = dtype.name, conj, neg
     if key not in self._numbers:
@@ -134,7 +134,7 @@ def _typed_tensor(
 
 
 def _still_to_do(metadata: object) -> tuple[bool, bool]:
-  """Whether the numbers have yet to be conjugated and negated: torch puts that off."""
+  """True for conjugation, and for negation, where torch has put it off."""
   if metadata is None:
     return False, False
   if type(metadata) is not dict or not all(

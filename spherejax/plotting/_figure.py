@@ -1,4 +1,4 @@
-"""What all figures share: palette, canvas, image checks and saving."""
+"""Shared parts of all figures: palette, canvas, image checks and saving."""
 
 import io
 import pathlib
@@ -33,7 +33,7 @@ def new_figure(
 
 
 def turn(index: int) -> int:
-  """How often the palette has been gone through before the index-th colour."""
+  """Number of times the palette is used up before the index-th colour."""
   return index // len(PALETTE)
 
 

@@ -101,7 +101,7 @@ def _points(name: str, points: ArrayLike) -> np.ndarray:
 
 
 def _colors(number: int) -> list[Any]:
-  """So many colours, told apart as far as a wheel allows; few come from the palette."""
+  """Returns `number` distinct colours, from the palette if there are few."""
   if number <= len(_figure.PALETTE):
     return [_figure.color(i) for i in range(number)]
   import matplotlib

@@ -17,7 +17,7 @@ Fuse = Literal["max", "sum"]
 
 
 class GSoPBranch(NamedTuple):
-  """What a branch of `gsop` learns. An affine normalisation is part of it.
+  """Learned parameters of a branch of `gsop`, with any affine normalisation folded in.
 
   Rows are those of the branch's covariance: its channels, or its positions.
   """
@@ -228,7 +228,7 @@ def _cells(height: int, width: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bins(length: int, number: int) -> np.ndarray:
-  """Which of `length` places each of `number` even intervals touches [number, length].
+  """Mask [number, length] of the places that each of `number` even intervals touches.
 
   Averages over them shrink an axis, or stretch it.
   """

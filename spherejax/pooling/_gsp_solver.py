@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 
 
 class Solution(NamedTuple):
-  """Where the sigmoids are evaluated, and how the search for it went."""
+  """Solution of the search for theta: arguments of the sigmoids, error and steps."""
 
   logits: Array  # [batch, n] x_j = theta + score_j
   differences: Array  # [batch, n] score_j - score of one feature near the cut

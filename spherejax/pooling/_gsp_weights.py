@@ -14,7 +14,7 @@ from spherejax.pooling import _gsp_arguments, _gsp_iteration, _gsp_solver
 
 
 class Plan(NamedTuple):
-  """What the transport of each image's features to the prototypes comes to."""
+  """Summary of the transport from each image's features to the prototypes."""
 
   weights: Array  # [batch, n]
   attributes: Array  # [batch, m]

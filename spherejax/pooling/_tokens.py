@@ -1,4 +1,4 @@
-"""What all poolings share: one axis of positions, and the mask over it."""
+"""Shared parts of the poolings: a single axis of positions, and the mask over it."""
 
 import math
 from typing import Literal

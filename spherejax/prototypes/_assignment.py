@@ -1,4 +1,4 @@
-"""Which class is represented by which prototype, and measures of that choice."""
+"""Assigns prototypes to classes, and measures the choice."""
 
 from typing import NamedTuple
 
@@ -261,7 +261,7 @@ def sibling_gap(
   assignment: Integer[ArrayLike, " classes"],
   superclasses: Integer[ArrayLike, " classes"],
 ) -> Float[Array, ""]:
-  """How much nearer the prototypes of related classes lie than those of others.
+  """Mean cosine of prototypes of related classes minus that of unrelated ones.
 
       mean of cos(p_{a_k}, p_{a_l}) over pairs of classes k < l of one superclass
       - mean over the pairs of two superclasses
@@ -302,7 +302,7 @@ def sibling_gap(
 
 
 def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Array]:
-  """Both as unit rows."""
+  """Representatives and prototypes as unit rows."""
   m = _checks.array("representatives", representatives)
   p = _checks.array("prototypes", prototypes)
   for name, rows in (("representatives", m), ("prototypes", p)):
@@ -313,7 +313,7 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
 
 
 def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
-  """Each class's prototype."""
+  """Prototype of each class."""
   a = _checks.integers("assignment", assignment)
   _checks.expect("assignment", a, "integer")
   _checks.shape("assignment", a, (classes,), "the classes")

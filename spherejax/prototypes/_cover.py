@@ -1,4 +1,4 @@
-"""How well a few points cover each class, and new ones that cover it better."""
+"""Measures how well points cover each class, and chooses points that cover better."""
 
 from typing import Literal
 

@@ -12,7 +12,7 @@ from spherejax import _checks, _numerics
 
 
 class KCentre(NamedTuple):
-  """What `greedy_k_centre` returns."""
+  """Result of `greedy_k_centre`."""
 
   indices: Int[Array, " k"]
   """Rows of the points that are centres, in the order of their choice."""

@@ -14,7 +14,7 @@ Method = Literal["cholesky", "spectral", "classical", "stress"]
 
 
 class HierarchicalPrototypes(NamedTuple):
-  """What `hierarchical_prototypes` returns."""
+  """Result of `hierarchical_prototypes`."""
 
   prototypes: Float[Array, "classes dim"]
   """Of length 1, but for "classical"."""

@@ -13,7 +13,7 @@ from spherejax import _checks, _numerics
 
 
 class PrototypeHistogram(NamedTuple):
-  """What `prototype_histogram` returns."""
+  """Result of `prototype_histogram`."""
 
   histogram: Float[Array, "batch prototypes"]
   """Weight of the features on each prototype; sums to 1."""

@@ -180,7 +180,7 @@ def _ranking(products: Array, near: Array, i: Array, j: Array, k: Array) -> Arra
 
 
 def _all_triplets(number: int) -> tuple[Array, Array, Array]:
-  """All (i, j, k) of three different entries."""
+  """Indices (i, j, k) of all triplets of different entries."""
   i, j, k = (axis.ravel() for axis in np.indices((number,) * 3))
   different = (i != j) & (i != k) & (j != k)
   i, j, k = np.stack([i, j, k])[:, different]

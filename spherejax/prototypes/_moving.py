@@ -16,7 +16,7 @@ BatchMean = Literal["mean", "direction"]
 
 
 class ClassMeans(NamedTuple):
-  """What `class_means` returns."""
+  """Result of `class_means`."""
 
   means: Float[Array, "classes dim"]
   """A zero row where there is no embedding of the class, or their mean is 0."""

@@ -152,7 +152,7 @@ def _best_annealed(starts: Array, ends: Array, steps: int) -> Array:
 
 
 def _anneal(start: Array, end: Array, *, steps: int) -> tuple[Array, Array]:
-  """One run: the rows and their largest cosine."""
+  """Rows after one annealing run, and their largest cosine."""
 
   def step(carry: tuple[Array, _numerics.AdamMoments], done: Array):
     rows, moments = carry

@@ -1,4 +1,4 @@
-"""How much prototypes repel each other: smooth forms of the largest cosine."""
+"""Repulsion of prototypes: smooth forms of their largest cosine."""
 
 import jax
 import jax.numpy as jnp

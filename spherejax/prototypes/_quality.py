@@ -1,4 +1,4 @@
-"""How far apart prototypes are, and how far apart they could be."""
+"""Separation of prototypes, and bounds on how far apart they can be."""
 
 import math
 from typing import NamedTuple
@@ -74,7 +74,7 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
 
 
 def rankin_bound(num_classes: int, dim: int) -> float:
-  """No set of unit vectors has a smaller largest cosine.
+  """Lower bound on the largest cosine of unit vectors.
 
       -1 / (C - 1) for C <= dim + 1,    0 for C >= dim + 2
 
@@ -107,7 +107,7 @@ def rankin_bound(num_classes: int, dim: int) -> float:
 
 
 def welch_bound(num_classes: int, dim: int) -> float:
-  """No set of unit vectors has a smaller largest ABSOLUTE cosine.
+  """Lower bound on the largest absolute cosine of unit vectors.
 
       sqrt((C - dim) / (dim (C - 1))) for C >= dim, else 0
 
@@ -140,7 +140,7 @@ def welch_bound(num_classes: int, dim: int) -> float:
 
 
 def levenshtein_bound(num_classes: int, dim: int) -> float:
-  """No set of unit vectors has a smaller largest cosine; sharper for C > 2 dim.
+  """Lower bound on the largest cosine of unit vectors, sharper for C > 2 dim.
 
       the least s with C <= dim (1 - s) (2 + (dim + 1) s) / (1 - dim s^2)
 

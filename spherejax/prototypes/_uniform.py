@@ -10,7 +10,7 @@ from spherejax.prototypes import _closed_forms, _optimized
 
 
 class UniformPrototypes(NamedTuple):
-  """What `uniform_prototypes` returns."""
+  """Result of `uniform_prototypes`."""
 
   prototypes: Float[Array, "num_classes dim"]
   """Unit rows."""

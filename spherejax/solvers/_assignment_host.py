@@ -124,7 +124,7 @@ def solve_from(
 
 
 def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
-  """All four parts of the results for finite costs [B, R, K], inside a program."""
+  """Solves finite costs [B, R, K] inside a program; returns all four results."""
   _, rows, columns = costs.shape
   shapes = (
     jax.ShapeDtypeStruct((rows,), jnp.int32),
@@ -150,7 +150,7 @@ def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Arra
 
 
 def _pieces(array: Array) -> list[Array]:
-  """Its entries in a row, in arrays that a CPU hands to a callback at once.
+  """Splits an array into pieces that a CPU hands to a callback at once.
 
   Larger ones it copies by a thread of the pool whose threads the callbacks hold: with
   as many callbacks as threads they would wait for each other for ever.

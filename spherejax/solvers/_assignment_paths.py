@@ -61,7 +61,7 @@ def solve(costs: Array) -> tuple[Array, Array, Array]:
 def solve_from(
   costs: Array, assignment: Array, dual: Array
 ) -> tuple[Array, Array, Array, Array]:
-  """The same from an earlier result; also how many rows [B] had to be matched anew."""
+  """Solves from an earlier result; also returns how many rows [B] were matched anew."""
   dual, owner, kept = _kept(costs, assignment, dual)
   mine = jnp.where(kept, assignment, costs.shape[2]).astype(jnp.int32)
   result = _finish(costs, dual.T, owner.T, mine.T)
@@ -209,7 +209,7 @@ def _augment(
 
 
 def _step(costs: Array, queue: Array, s: _Search) -> _Search:
-  """One row more, or one edge more, in every problem."""
+  """Advances every problem by one row, or by one edge."""
   columns, batch = s.owner.shape
   rows = len(queue) - 1
   names = lax.broadcasted_iota(jnp.int32, (columns, batch), 0)

@@ -14,7 +14,7 @@ from spherejax.distances import _split
 
 
 class KMeansResult(NamedTuple):
-  """What `k_means` returns."""
+  """Result of `k_means`."""
 
   centres: Float[Array, "k dim"]
   """Means of the clusters; of an empty one the centre that was drawn."""
@@ -134,7 +134,7 @@ def _cluster(
 
 
 def _row(points: Array, index: Array) -> Array:
-  """By a gather: of points that are split, a slice would bring all to every device."""
+  """Gathers a row: a slice of split points would bring all of them to every device."""
   return points[index[None]][0]
 
 
@@ -164,7 +164,7 @@ def _drawn(points: Array, kept: Array, key: Array, k: int) -> Array:
 
 
 def _means(points: Array, assignment: Array, centres: Array) -> Array:
-  """Of the clusters; an empty one keeps its centre."""
+  """Means of the clusters; an empty cluster keeps its centre."""
   k = len(centres)
   own = jnp.where(assignment < 0, k, assignment)
   sizes = jax.ops.segment_sum(jnp.ones_like(points[:, 0]), own, k)[:, None]

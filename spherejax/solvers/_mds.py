@@ -20,7 +20,7 @@ _EXACT, _FLAT = 1e-3, 0.1
 
 
 class SphereMDSResult(NamedTuple):
-  """What `sphere_mds` returns."""
+  """Result of `sphere_mds`."""
 
   points: Float[Array, "n dim"]
   """Rows of length 1."""

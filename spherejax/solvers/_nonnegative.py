@@ -74,7 +74,7 @@ def host_nonnegative_least_squares(
 
 
 def _is_minimum(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> bool:
-  """No slope below 0, and none above where more than rounding is left of an entry."""
+  """True if no slope is below 0, and none above 0 where an entry exceeds rounding."""
   slopes, size = a.T @ (a @ x - b), max(np.linalg.norm(b), np.finfo(float).tiny)
   gaps = np.abs(x * slopes)
   return bool((slopes >= -_SLOPE * size).all() and (gaps <= _GAP * size**2).all())

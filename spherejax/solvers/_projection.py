@@ -166,7 +166,7 @@ def project_halfspace(
 
 
 def _room(direction: Array, start: Array, low: Array, high: Array) -> Array:
-  """How far each entry may go to the side of `direction`; 0 for none."""
+  """Distance that each entry may go to the side of `direction`; 0 for none."""
   room = jnp.where(direction > 0, high - start, start - low)
   return jnp.where(direction == 0, 0, jnp.maximum(room, 0))
 

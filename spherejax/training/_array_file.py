@@ -21,7 +21,7 @@ _NAME = "arrays"
 
 @dataclasses.dataclass
 class Save(ocp.args.CheckpointArgs):
-  """What orbax hands to the handler."""
+  """Argument that orbax hands to the handler."""
 
   arrays: Mapping[str, np.ndarray]
 
@@ -37,16 +37,16 @@ class Handler(ocp.AsyncCheckpointHandler):
     return [future.CommitFutureAwaitingContractedSignals(writing, name=_NAME)]
 
   def save(self, directory: os.PathLike[str], args: Save):
-    """Not called: the manager takes `async_save`, and waits."""
+    """Raises: the manager calls `async_save`, and waits."""
     raise RuntimeError("the arrays of a checkpoint are written by async_save")
 
   def restore(self, directory: os.PathLike[str], args: Any = None):
-    """Not called: `read` needs the manifest, and no orbax."""
+    """Raises: `read` needs the manifest, and no orbax."""
     raise RuntimeError("the arrays of a checkpoint are read by read")
 
 
 async def _write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]):
-  """By the first process, which has all of the arrays."""
+  """Writes the arrays, in the first process, which holds all of them."""
   if jax.process_index() != 0:
     return
   with path.open("xb") as file:
@@ -57,7 +57,7 @@ async def _write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]):
 
 
 def exists(directory: os.PathLike[str]) -> bool:
-  """Whether a checkpoint's arrays are in this form; older ones are tensorstore's."""
+  """True if a checkpoint's arrays are in this form; older ones are tensorstore's."""
   return (pathlib.Path(directory) / _NAME).exists()
 
 

@@ -19,7 +19,7 @@ Tree = Any
 
 
 class CCPState(NamedTuple):
-  """Where a training by chance-constrained problems stands.
+  """State of a training by chance-constrained problems.
 
   Attributes:
     anchor: the network's parameters that the present problem is projected onto.
@@ -43,7 +43,7 @@ class CCPState(NamedTuple):
 
 
 class CCPTurn(NamedTuple):
-  """What `ccp_observe` returns.
+  """Result of `ccp_observe`.
 
   Attributes:
     state: the `CCPState` after the evaluation.

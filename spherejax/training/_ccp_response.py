@@ -63,7 +63,7 @@ def ccp_response(
   max_problems: int | None = None,
   fresh_moments: optax.GradientTransformation | None = None,
 ) -> Callable[[TrainState, Mapping[str, float]], TrainState]:
-  """What `fit` takes as `respond` for chance-constrained training.
+  """Returns the `respond` argument of `fit` for chance-constrained training.
 
   After each evaluation `ccp_observe` decides; where a new problem begins, its proxies
   come from `renew`. All of it lies in the train state, so a run that was killed goes

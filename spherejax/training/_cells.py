@@ -48,7 +48,7 @@ def column(name: str, values: Column) -> np.ndarray:
 
 
 def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
-  """All combinations of the values of several hyperparameters.
+  """Builds all combinations of the values of several hyperparameters.
 
   The last name varies fastest, so that a result of the cells, reshaped to the numbers
   of values in the order of their names, has one axis for each hyperparameter.

@@ -1,4 +1,4 @@
-"""One checkpoint on the disk: opened, read, verified."""
+"""Opens, reads and verifies a checkpoint on the disk."""
 
 import contextlib
 import pathlib
@@ -22,7 +22,7 @@ _NO_DAMAGE = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED")
 
 
 class Restored(NamedTuple):
-  """What `Checkpoints.restore` found.
+  """Result of `Checkpoints.restore`.
 
   Attributes:
     state: the train state, on the default device.
@@ -38,7 +38,7 @@ class UnreadableError(Exception):
 
 
 def manager(directory: pathlib.Path) -> ocp.CheckpointManager:
-  """Where a series of checkpoints is written and listed."""
+  """Orbax manager that writes and lists a series of checkpoints."""
   registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
   registry.add("state", _array_file.Save, _array_file.Handler())
   registry.add("state", ocp.args.StandardRestore, ocp.StandardCheckpointHandler())
@@ -52,7 +52,7 @@ def manager(directory: pathlib.Path) -> ocp.CheckpointManager:
 
 
 def read(series: ocp.CheckpointManager, step: int, state: State) -> Restored:
-  """One checkpoint, verified."""
+  """Reads and verifies a checkpoint."""
   manifest = _read_manifest(series, step)
   directory = series.directory / str(step)
   if manifest["format"] > FORMAT:  # it is whole, so it is not put aside

@@ -285,7 +285,7 @@ class Checkpoints:
 
 
 def _rename(source: pathlib.Path, target: pathlib.Path):
-  """By the first process; the others wait for it."""
+  """Renames a file, in the first process; the other processes wait."""
   if jax.process_index() == 0:
     source.rename(target)
   if jax.process_count() > 1:

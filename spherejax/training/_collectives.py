@@ -1,4 +1,4 @@
-"""What the devices of a step tell each other, through collectives over a named axis.
+"""Communication between the devices of a step, by collectives over a named axis.
 
 A step is written for the rows of one device and talks to the others in here alone. So
 the same function runs under `jax.pmap`, `jax.shard_map` and `jax.vmap(axis_name=...)`,
@@ -52,7 +52,7 @@ def global_mean(
   *,
   axis_name: str | None = None,
 ) -> Float[Array, ""]:
-  """This device's share of the mean over the kept rows of all devices.
+  """Share of this device in the mean over the kept rows of all devices.
 
       devices * sum of this device's kept values / number kept on all devices
 

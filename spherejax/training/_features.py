@@ -136,7 +136,7 @@ def _rows(found: Any, batch_size: int, first: int) -> np.ndarray:
 
 
 def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, Any]:
-  """What the features depend on, as JSON holds it."""
+  """Describes everything the features depend on, as JSON holds it."""
   own: dict[str, Any] = {
     "number of images": len(images),
     "labels": _manifest.digest(images.labels),

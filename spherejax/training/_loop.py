@@ -24,7 +24,7 @@ Respond = Callable[[TrainState, Mapping[str, float]], TrainState]
 
 
 class FitResult(NamedTuple):
-  """What a training run leaves.
+  """Result of `fit`.
 
   Attributes:
     state: after the last step.
@@ -180,7 +180,7 @@ def fit(
 
 @dataclasses.dataclass
 class _Run:
-  """What changes while `fit` runs."""
+  """State of `fit` that changes while it runs."""
 
   replicated: TrainState
   step: int
@@ -236,11 +236,11 @@ class _Run:
 
   @property
   def stopped(self) -> bool:
-    """Whether patience has run out."""
+    """True once patience has run out."""
     return self.monitor is not None and _monitor.should_stop(self.monitor, self.seen)
 
   def due(self, every: int, steps: int) -> bool:
-    """Whether something happens after this step."""
+    """True if a periodic action happens after this step."""
     return self.step % every == 0 or self.step == steps
 
   def advance(self, metrics: Any):
@@ -312,7 +312,7 @@ class _Run:
       self.checkpoints.save(state, self._record())
 
   def result(self) -> FitResult:
-    """What `fit` returns."""
+    """Result of `fit`."""
     state = _parallel.unreplicate(self.replicated)
     best = state if self.monitor is None else self.best
     return FitResult(state, best, self.curve, self.evaluations, self.stopped)
@@ -352,7 +352,7 @@ class _Run:
 
   @contextlib.contextmanager
   def lost_process_explained(self) -> Iterator[None]:
-    """Where a run of several processes fails, says what that most likely means."""
+    """Explains the likely cause when a run of several processes fails."""
     try:
       yield
     except jax.errors.JaxRuntimeError as error:

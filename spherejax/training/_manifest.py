@@ -1,4 +1,4 @@
-"""What a checkpoint holds: arrays by name, their shapes, types and checksums."""
+"""Contents of a checkpoint: arrays by name, their shapes, types and checksums."""
 
 import collections
 import functools
@@ -111,7 +111,7 @@ def _check_names(record: Any):
 
 
 def is_key(leaf: Any) -> bool:
-  """Whether it is a typed PRNG key, of which the bits are stored."""
+  """True for a typed PRNG key, whose bits are stored."""
   return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
@@ -148,7 +148,7 @@ def to_host(state: State) -> dict[str, np.ndarray]:
 
 
 def from_host(array: np.ndarray, like: Any, key: str | None) -> Any:
-  """What `to_host` stored: a key, an array on the device, or one of NumPy.
+  """Restores what `to_host` stored: a key, an array on the device, or one of NumPy.
 
   NumPy keeps what jax would cut, 64 bits without x64.
   """

@@ -1,4 +1,4 @@
-"""Which evaluation was the best, when to stop, when to lower the learning rate."""
+"""Tracks the best evaluation; decides when to stop or lower the learning rate."""
 
 import math
 import os
@@ -15,7 +15,7 @@ Mode = Literal["max", "min"]
 
 
 class Monitor(NamedTuple):
-  """What `fit` does with the results of the evaluations.
+  """Rules by which `fit` acts on the results of the evaluations.
 
   The best evaluation decides which state is kept as the best. A result that is NaN or
   infinite is never better than another, nor the best one. Patience counts evaluations,
@@ -49,7 +49,7 @@ class Monitor(NamedTuple):
 
 
 class MonitorState(NamedTuple):
-  """What a monitor has seen; numbers only, so that it is stored as JSON."""
+  """State of a monitor; numbers only, so that it is stored as JSON."""
 
   best: float | None = None
   best_step: int | None = None
@@ -108,7 +108,7 @@ def observe(
 
 
 def should_stop(monitor: Monitor, state: MonitorState) -> bool:
-  """Whether the patience is used up."""
+  """True once the patience is used up."""
   return monitor.patience is not None and state.stale >= monitor.patience
 
 
@@ -118,7 +118,7 @@ def learning_rate_scale(state: MonitorState) -> float:
 
 
 def watched(monitor: Monitor | None) -> dict[str, Any] | None:
-  """What of a monitor the numbers that it has seen depend on, as JSON values."""
+  """Settings of a monitor on which its state depends, as JSON values."""
   if monitor is None:
     return None
   plateau = monitor.plateau is not None

@@ -91,7 +91,7 @@ def start_processes(
 
 
 def process_rows(batch: Tree) -> Tree:
-  """This process's rows of a global batch; all of them when there is one process.
+  """Rows of a global batch that belong to this process; all of them for one process.
 
   Args:
     batch: pytree of arrays [batch, ...] that every process builds alike.

@@ -89,7 +89,7 @@ def rows(name: str, result: Any, count: int) -> Any:
 
 
 def score(result: Any) -> Array:
-  """What `evaluate` returns, float32; raises for what is no real number."""
+  """Checks the result of `evaluate` and returns it as float32; raises unless real."""
   value = tree("evaluate", result)
   if not isinstance(value, jax.Array) or jnp.iscomplexobj(value):
     raise TypeError(f"evaluate must return a real number, got {_shown(result)}")
@@ -137,7 +137,7 @@ def reported(metrics: Sequence[Any]):
 
 
 def _shown(result: Any) -> str:
-  """Its type, and the shapes of its arrays."""
+  """Describes a result: its type, and the shapes of its arrays."""
   if isinstance(result, (jax.Array, np.ndarray)):
     return f"{result.dtype}{list(result.shape)}"
   if isinstance(result, (tuple, list)):

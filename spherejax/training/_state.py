@@ -1,4 +1,4 @@
-"""What a training step takes and returns, and its optimiser."""
+"""State that a training step takes and returns, and its optimiser."""
 
 import collections
 from collections.abc import Mapping
@@ -178,7 +178,7 @@ def optimizer(
   max_norm: int | float | None = None,
   max_value: int | float | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-  """One optimiser for each group of parameters, after clipping them together.
+  """Combines one optimiser per group of parameters, after clipping them together.
 
   A group is named by the path of its parameters: "network", "loss",
   "network/head", "loss/proxies". The longest matching name wins, and a parameter

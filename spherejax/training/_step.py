@@ -14,7 +14,7 @@ from spherejax.training._state import TrainState, check_optimizer, global_norm
 
 
 class Outcome(NamedTuple):
-  """What an objective returns.
+  """Result of an objective.
 
   Attributes:
     loss: scalar to be minimised; averaged over the devices by the step.

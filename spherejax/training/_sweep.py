@@ -20,7 +20,7 @@ Tree = Any
 
 
 class SweepResult(NamedTuple):
-  """What the trainings of a sweep leave, for every cell and seed.
+  """Results of a sweep's trainings, for every cell and seed.
 
   Attributes:
     cells: the hyperparameters, for each name [cells, ...].
@@ -63,7 +63,7 @@ class SweepResult(NamedTuple):
 
 
 class _Saved(NamedTuple):
-  """What a checkpoint of a sweep holds."""
+  """Contents of a checkpoint of a sweep."""
 
   step: Array  # evaluations done
   runs: _sweep_run.Run
@@ -264,7 +264,7 @@ def _plan(
 def _programs(
   plan: _sweep_run.Plan, devices: tuple[Any, ...], batch_size: int | None
 ) -> tuple[Callable, Callable]:
-  """How all runs begin and advance, spread over the devices."""
+  """Returns the programs that begin and advance all runs, spread over the devices."""
 
   def begin(
     functions: _sweep_run.Functions, key: Array, seeds: Array, hyper: Tree
@@ -355,7 +355,7 @@ def _ended(runs: _sweep_run.Run) -> bool:
 
 
 def _summary(runs: _sweep_run.Run, plan: _sweep_run.Plan) -> dict[str, Any]:
-  """What the bar shows."""
+  """Figures that the progress bar shows."""
   stopped, diverged = int(np.sum(runs.stopped)), int(np.sum(runs.diverged))
   best = plan.sign * np.max(np.asarray(runs.best_score))
   return {"best": f"{best:.4g}", "stopped": stopped, "diverged": diverged}

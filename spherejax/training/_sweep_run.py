@@ -1,4 +1,4 @@
-"""One training of a sweep: how it begins, advances, stops and diverges."""
+"""A single training of a sweep: how it begins, advances, stops and diverges."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Tree = Any
 
 
 class Run(NamedTuple):
-  """One training in progress."""
+  """A training in progress."""
 
   state: Tree
   best_state: Tree
@@ -54,12 +54,12 @@ def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
-  """For what it reports and for what it does; in a program it is no other."""
+  """Jits the step once, so that its metrics and the scan share one trace."""
   return jax.tree_util.Partial(_inlined(step.func), *step.args, **step.keywords)
 
 
 class Plan(NamedTuple):
-  """What is fixed when the program is compiled."""
+  """Settings that are fixed when the program is compiled."""
 
   evaluations: int
   evaluate_every: int
@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 def begin(
   functions: Functions, plan: Plan, key: Array, seed: Array | int, hyper: Tree
 ) -> Run:
-  """One run before its first step."""
+  """State of a run before its first step."""
   init_key, step_key, _ = _keys(key, seed)
   state = _returned.tree("init", functions.init(init_key, hyper))
   state = jax.tree.map(_strong, state)
@@ -106,7 +106,7 @@ def advance(
   seed: Array | int,
   hyper: Tree,
 ) -> Run:
-  """One run up to and including its next evaluation; unchanged once it has ended."""
+  """Advances a run to the end of its next evaluation; an ended run stays as it is."""
   _, step_key, evaluate_key = _keys(key, seed)
 
   def one_step(state: Tree, taken: Array) -> tuple[Tree, Tree]:
@@ -143,7 +143,7 @@ def advance(
 
 
 def step_checked(result: Any) -> tuple[Tree, Tree]:
-  """What `step` returned, as arrays; before jit, which has words of its own for it."""
+  """Checks the result of `step` before jit does, whose messages are harder to read."""
   state, metrics = _returned.pair(result)
   return _returned.tree("step", state), _returned.tree("step", metrics)
 
@@ -169,7 +169,7 @@ def _all_finite(tree: Tree) -> Array:
 
 
 def _still_finite(old: Tree, new: Tree) -> Array:
-  """Whether all that was finite is; a state may hold an infinity from the start."""
+  """True if every finite entry of `old` is finite in `new`; infinities may stay."""
   checks = [
     (jnp.isfinite(after) | ~jnp.isfinite(before)).all()
     for before, after in zip(_floating(old), _floating(new), strict=True)

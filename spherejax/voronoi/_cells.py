@@ -243,7 +243,7 @@ class VoronoiCells(NamedTuple):
 
 
 def _widening(norm: Norm, ball: attacks.Ball) -> float:
-  """How much larger the cells' norm of a move can be than the ball's."""
+  """Largest ratio of a move's size in the cells' norm to its size in the ball's."""
   inverse = {"linf": 0.0, "l2": 0.5, "l1": 1.0}
   return ball.low.shape[1] ** max(0.0, inverse[norm] - inverse[ball.norm])
 

@@ -1,4 +1,4 @@
-"""How clearly a point is in its cell, against all sites; and points brought back."""
+"""Margin of a point within its cell, against all sites; moves points back inside."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ _ROUNDS = 40  # sites that a point is brought back from before it returns to its
 
 
 class Confined(NamedTuple):
-  """What `confine` returns."""
+  """Result of `confine`."""
 
   points: Float[Array, "batch ..."]
   margin: Float[Array, " batch"]
@@ -32,7 +32,7 @@ def cell_margin(
   site_labels: Integer[ArrayLike, " sites"] | None = None,
   block_size: int = 128,
 ) -> Float[Array, " batch"]:
-  """How much nearer points are to their own site than to any other.
+  """Margin by which points are nearer to their own site than to any other.
 
       M(z) = min_{s != x} ||z - s||_p - ||z - x||_p,    z in the cell of x iff M(z) > 0
 

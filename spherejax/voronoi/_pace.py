@@ -1,4 +1,4 @@
-"""How far the points of a cell may be, and sizes of steps that go so far."""
+"""Bounds the distances of a cell's points, and sizes steps accordingly."""
 
 import jax.numpy as jnp
 from jax import Array

@@ -15,7 +15,7 @@ Conflicts = Literal["error", "drop"]
 
 
 class Sites(NamedTuple):
-  """What `merge_sites` returns, as NumPy arrays."""
+  """Result of `merge_sites`, as NumPy arrays."""
 
   points: Float[np.ndarray, "sites *shape"]
   """Different points, in the order of their first rows."""
@@ -175,7 +175,7 @@ def check_finite_cells(
 
 
 def _surround(vectors: np.ndarray) -> bool:
-  """Whether no half-space through 0 is free of the vectors [k, n].
+  """True if every half-space through 0 holds one of the vectors [k, n].
 
   By Stiemke's lemma: they span the space, and 0 is a sum of them all with positive
   weights.
