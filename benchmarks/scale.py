@@ -200,7 +200,7 @@ def programs(devices: int) -> dict[str, jax.stages.Compiled]:
   labels, kept = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
   plan = _plan.make_plan(
     labels[queries], kept[queries], labels, kept,
-    own=queries, block_size=BLOCK, least=_ranks.TILE,
+    left_out=queries, block_size=BLOCK, least=_ranks.TILE,
   )  # fmt: skip
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("parts",))
   parts, whole = (jax.NamedSharding(mesh, p) for p in (jax.P("parts"), jax.P()))

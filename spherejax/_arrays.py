@@ -37,12 +37,12 @@ def array(
   value = unwrapped(value)
   whole(name, value)
   try:
-    given = jnp.asarray(value)
+    converted = jnp.asarray(value)
   except (TypeError, ValueError, OverflowError) as error:
     text = f"{name} must be an array of numbers, got {reprlib.repr(value)}"
     raise TypeError(text) from error
-  expect(name, given, kind, rank=rank, empty=empty)
-  return given
+  expect(name, converted, kind, rank=rank, empty=empty)
+  return converted
 
 
 def expect(
@@ -105,25 +105,27 @@ def integers(name: str, value: Any) -> jax.Array:
   Raises as `array`, and ValueError for known unsigned integers that do not fit. Traced
   ones keep their bits: they turn negative, and different ones stay different.
   """
-  given = array(name, value)
-  dtype = given.dtype
+  converted = array(name, value)
+  dtype = converted.dtype
   if not jnp.issubdtype(dtype, jnp.integer) or dtype in (jnp.int32, jnp.int64):
-    return given
+    return converted
   signed = jnp.dtype(jnp.int32) if dtype.itemsize < 4 else jnp.result_type(int)
-  _fits(name, given, signed)
-  return _compiled.same(given.astype(signed), given)
+  _fits(name, converted, signed)
+  return _compiled.same(converted.astype(signed), converted)
 
 
-def names(*given: tuple[str, Any]) -> list[jax.Array]:
+def names(*arguments: tuple[str, Any]) -> list[jax.Array]:
   """Arrays of labels of which only equality matters, as `integers` returns them.
 
   If a label needs more bits than JAX has, all are numbered anew together; -1 stays -1.
   """
-  values = [value for _, value in given]
+  values = [value for _, value in arguments]
   if _compiled.peek(_need_numbers, *values):
     _compiled.leave()
     values = _numbered(values)
-  return [integers(name, value) for (name, _), value in zip(given, values, strict=True)]
+  return [
+    integers(name, value) for (name, _), value in zip(arguments, values, strict=True)
+  ]
 
 
 def host(name: str, value: Any) -> np.ndarray:

@@ -167,9 +167,9 @@ def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
       )
 
 
-def _broadcasts(given: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+def _broadcasts(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
   try:
-    return np.broadcast_shapes(given, expected) == expected
+    return np.broadcast_shapes(shape, expected) == expected
   except ValueError:
     return False
 
@@ -247,11 +247,13 @@ def mapping(name: str, value: object) -> None:
 
 def path(name: str, value: object) -> None:
   """Raises unless `value` names a file or folder, as text."""
-  given = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
-  if not isinstance(given, str):
+  text_path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+  if not isinstance(text_path, str):
     raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
-  if "\0" in given:
-    raise ValueError(f"{name} must be a path without a null character, got {given!r}")
+  if "\0" in text_path:
+    raise ValueError(
+      f"{name} must be a path without a null character, got {text_path!r}"
+    )
 
 
 def instance(name: str, value: object, kind: type) -> None:
@@ -301,7 +303,7 @@ def inside(
   return (array >= 0) & (array < classes)
 
 
-def kept(
+def where_mask(
   where: ArrayLike | None, expected: Sequence[int], name: str = "where"
 ) -> jax.Array:
   """`where` as an array, True everywhere if it is None; raises as `mask` does."""
@@ -309,9 +311,9 @@ def kept(
     # Known while tracing, so that known labels are still checked.
     with jax.ensure_compile_time_eval():
       return jnp.ones(tuple(expected), bool)
-  given = array(name, where)
-  mask(given, expected, name)
-  return given
+  mask_given = array(name, where)
+  mask(mask_given, expected, name)
+  return mask_given
 
 
 def mask(array: AnyArray, expected: Sequence[int], name: str = "where") -> None:
@@ -326,9 +328,9 @@ def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
   Raises ValueError if it has axes, or is known and not finite.
   """
   known_finite(name, value)
-  given = jnp.asarray(value, dtype)
-  single(name, given)
-  return given
+  number = jnp.asarray(value, dtype)
+  single(name, number)
+  return number
 
 
 def single(name: str, value: Any) -> None:

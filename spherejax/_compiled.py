@@ -70,19 +70,19 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
   @functools.wraps(function)
   def call(*args: Any, **kwargs: Any) -> Any:
-    given = dict(zip(positional, args, strict=False))
+    arguments = dict(zip(positional, args, strict=False))
     if (
       len(args) > len(positional)
-      or given.keys() & kwargs.keys()
+      or arguments.keys() & kwargs.keys()
       or not kwargs.keys() <= traced.keys()
-      or is_inside(*given.values(), *kwargs.values())
+      or is_inside(*arguments.values(), *kwargs.values())
     ):
       return function(*args, **kwargs)
-    given = defaults | given | kwargs
+    arguments = defaults | arguments | kwargs
     data: list[Any] = []
     try:
       parts = {}
-      for name, x in given.items():
+      for name, x in arguments.items():
         is_data = traced[name] and not (name in listed and isinstance(x, tuple))
         parts[name] = _arguments.take(x, is_data, data)
       return programs.run(parts, data)
@@ -305,9 +305,9 @@ class _Program:
     self._alive = list(data)  # no id is used twice
     self._tracers, self._number = derived, 0
     rest = iter(data)
-    given = {name: _arguments.put(part, rest) for name, part in self._parts.items()}
+    arguments = {name: _arguments.put(part, rest) for name, part in self._parts.items()}
     try:
-      returned = self._function(**given)
+      returned = self._function(**arguments)
     finally:
       _tracing.program = outer
       self._place, self._alive, self._tracers = {}, [], []

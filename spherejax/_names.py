@@ -237,14 +237,16 @@ def meant(room: str, name: str) -> tuple[str, ...]:
 
   keys, ours = _keys(name), _ours()
   exact = [target for key in keys for target in _known().get(key, [])]
-  found = here(exact) or exact
-  if not found:
-    own = [key for key, targets in ours.items() if here(targets)]
-    longer = [key for key in own if key.startswith(keys[-1])] if keys[-1][3:] else []
-    found = here([target for key in longer for target in ours[key]]) or here(
-      _alike(keys, own, 0.66 if len(name) < 5 else 0.72)
+  suggestions = here(exact) or exact
+  if not suggestions:
+    keys_here = [key for key, targets in ours.items() if here(targets)]
+    longer = (
+      [key for key in keys_here if key.startswith(keys[-1])] if keys[-1][3:] else []
     )
-  return tuple(dict.fromkeys(found or _alike(keys, list(ours), 0.85)))[:3]
+    suggestions = here([target for key in longer for target in ours[key]]) or here(
+      _alike(keys, keys_here, 0.66 if len(name) < 5 else 0.72)
+    )
+  return tuple(dict.fromkeys(suggestions or _alike(keys, list(ours), 0.85)))[:3]
 
 
 def _alike(keys: list[str], among: list[str], cutoff: float) -> list[str]:
@@ -267,10 +269,10 @@ def unknown(module: str, name: str) -> Exception:
     AttributeError; where a nearer name is known and `from module import name` asks, an
     ImportError, since Python would put an error of its own in the place of ours.
   """
-  found = () if name.startswith("_") else meant(module.partition(".")[2], name)
-  if not found:
+  suggestions = () if name.startswith("_") else meant(module.partition(".")[2], name)
+  if not suggestions:
     return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-  hint = f"{name!r}; did you mean {' or '.join(found)}?"
+  hint = f"{name!r}; did you mean {' or '.join(suggestions)}?"
   if _imported():
     return ImportError(f"cannot import from {module!r} the name {hint}", name=name)
   return AttributeError(f"module {module!r} has no attribute {hint}", name=name)

@@ -144,12 +144,12 @@ def logsumexp(
   The maximum is taken over the kept entries only: a masked entry that is larger
   than all kept ones would otherwise make every kept exponential underflow.
   """
-  kept = jnp.ones_like(x, bool) if where is None else where
-  among = keep(x, kept, -jnp.inf)
+  mask = jnp.ones_like(x, bool) if where is None else where
+  among = keep(x, mask, -jnp.inf)
   largest = jnp.max(among, axis, keepdims=True, initial=-jnp.inf)
   shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
   shift = checkpoint_name(shift, ROW_STATISTIC)
-  mass = jnp.sum(keep(jnp.exp(keep(x - shift, kept)), kept), axis, keepdims=True)
+  mass = jnp.sum(keep(jnp.exp(keep(x - shift, mask)), mask), axis, keepdims=True)
   mass = checkpoint_name(mass, ROW_STATISTIC)
   total = log(mass) + shift
   return total if keepdims else jnp.squeeze(total, axis)
@@ -162,15 +162,15 @@ def log_softmax(x: Array, where: Array | None = None) -> Array:
   taken from the sum of the others, which keeps its digits, and those of its
   derivative 1 - p, when p is nearly 1.
   """
-  kept = jnp.ones_like(x, bool) if where is None else where
-  x = keep(x, kept)
+  mask = jnp.ones_like(x, bool) if where is None else where
+  x = keep(x, mask)
   index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
-  largest = jnp.argmax(keep(x, kept, -jnp.inf), axis=-1, keepdims=True)
+  largest = jnp.argmax(keep(x, mask, -jnp.inf), axis=-1, keepdims=True)
   first = index == largest
   # Exactly 0 at the largest, whose cotangent would else swallow that of the others.
   behind = keep(x - masked_sum(x, first)[..., None], ~first)
-  rest = softplus(logsumexp(behind, kept & ~first, keepdims=True))
-  return keep(behind - rest, kept, -jnp.inf)
+  rest = softplus(logsumexp(behind, mask & ~first, keepdims=True))
+  return keep(behind - rest, mask, -jnp.inf)
 
 
 def softplus(x: Array) -> Array:
@@ -253,7 +253,7 @@ def _(axis_size: int, batched: list[bool], matrix: Array, right: Array):
   ]
   solved = jax.lax.platform_dependent(
     *arguments,
-    cpu=lambda *batch: jax.lax.map(lambda one: _by_cholesky(*one), batch),
+    cpu=lambda *batch: jax.lax.map(lambda system: _by_cholesky(*system), batch),
     default=jax.vmap(_by_cholesky.fun),
   )
   return solved, True

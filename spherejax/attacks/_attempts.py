@@ -40,7 +40,7 @@ def aim_of(
 
 def in_turn(
   attempt: Callable[[_Found, Aim, Array | int], _Found],
-  found: _Found,
+  best: _Found,
   aim: Aim,
   order: Array | None,
   restarts: int,
@@ -50,13 +50,13 @@ def in_turn(
   They are numbered through; `order` is [targets, batch], None for the aim's own.
   """
 
-  def one(found, number):
+  def run_next(best, number):
     now = aim if order is None else aim._replace(targets=order[number // restarts])
-    return attempt(found, now, number), None
+    return attempt(best, now, number), None
 
   count = restarts * (1 if order is None else len(order))
   if count == 1:
-    return one(found, 0)[0]
+    return run_next(best, 0)[0]
   if count:
-    found, _ = jax.lax.scan(one, found, jnp.arange(count))
-  return found
+    best, _ = jax.lax.scan(run_next, best, jnp.arange(count))
+  return best

@@ -29,8 +29,8 @@ WIDE_STEPS = 5  # one at least within epsilon
 
 def checkpoints(steps: int) -> list[int]:
   """The steps after which step sizes may be halved."""
-  found = sorted({-(-percent * steps // 100) for percent in _PERCENT})
-  return [step for step in found if step < steps]
+  marks = sorted({-(-percent * steps // 100) for percent in _PERCENT})
+  return [step for step in marks if step < steps]
 
 
 class _Best(NamedTuple):
@@ -163,12 +163,12 @@ def apgd(
       outside = climb(now, ball, aim, start, track, wide, mode)
       track = _track.counted(track, outside.track)
       start = smaller.project(outside.best.point, problem.clean)
-    found = climb(now, region, aim, start, track, last, mode)
+    state = climb(now, region, aim, start, track, last, mode)
     if mode != "last":
-      return found.track
+      return state.track
     # What a method that goes back to its best point ends with is that point.
-    seen = _track.value(problem, aim, found.best.point, last + 1)
-    return _track.keep(found.track, found.best.point, seen, mode=mode, final=True)
+    evaluation = _track.value(problem, aim, state.best.point, last + 1)
+    return _track.keep(state.track, state.best.point, evaluation, mode=mode, final=True)
 
   return _gradient.attack_all(
     problem, region, run, restarts, loss, targets, target_count, mode
@@ -188,16 +188,18 @@ def _arrive(
   problem: Problem, aim: Aim, climb: _Climb, step: Array, steps: int, mode: Mode
 ) -> tuple[_Climb, Array]:
   """Evaluates the point, and takes it where it is the best."""
-  seen, gradient = _track.value_and_gradient(problem, aim, climb.point, step)
+  evaluation, gradient = _track.value_and_gradient(problem, aim, climb.point, step)
   late = _track.late(step, steps)
   track = _track.keep(
-    climb.track, climb.point, seen, mode=mode, gradient=gradient, late=late
+    climb.track, climb.point, evaluation, mode=mode, gradient=gradient, late=late
   )
-  better = seen.loss > climb.best.loss
-  new = _Best(climb.point, seen.loss, gradient)
+  better = evaluation.loss > climb.best.loss
+  new = _Best(climb.point, evaluation.loss, gradient)
   best = _Best(*(where(better, a, b) for a, b in zip(new, climb.best, strict=True)))
-  rises = climb.rises + (seen.loss > climb.loss)  # nothing is above the first, inf
-  climb = climb._replace(loss=seen.loss, best=best, rises=rises, track=track)
+  rises = climb.rises + (
+    evaluation.loss > climb.loss
+  )  # nothing is above the first, inf
+  climb = climb._replace(loss=evaluation.loss, best=best, rises=rises, track=track)
   return climb, gradient
 
 

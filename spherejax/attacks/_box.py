@@ -31,7 +31,7 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
     if known is None:
       side = jax.lax.stop_gradient(jnp.asarray(bound, clean.dtype))
     else:
-      side, nearest = (jnp.broadcast_to(one, x.shape) for one in known)
+      side, nearest = (jnp.broadcast_to(entry, x.shape) for entry in known)
       # An entry that is the nearest number to the bound, and above it, stays.
       there = sign * clean
       side = sign * jnp.where((there > side) & (there <= nearest), there, side)

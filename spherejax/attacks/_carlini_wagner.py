@@ -115,11 +115,11 @@ def carlini_wagner(
   )
 
   def attempt(search, _):
-    nearest, found = _descend(
+    nearest, succeeded = _descend(
       problem, aim, search.weight, search.nearest, ~done, steps, rate, confidence
     )
-    most = jnp.where(found, search.weight, search.most)
-    least = jnp.where(found, search.least, search.weight)
+    most = jnp.where(succeeded, search.weight, search.most)
+    least = jnp.where(succeeded, search.least, search.weight)
     middle = jnp.where(jnp.isinf(most), 10 * search.weight, (least + most) / 2)
     return _Search(middle, least, most, nearest), None
 
@@ -146,28 +146,28 @@ def _descend(
   zeros = jnp.zeros_like(free)
 
   def advance(carry, count):
-    free, moments, nearest, found = carry
+    free, moments, nearest, succeeded = carry
     bent = jnp.tanh(free)
     points = jnp.clip(middle + half * bent, problem.low, problem.high)
-    seen, ascent = _track.value_and_gradient(problem, aim, points)
-    success = seen.success & (seen.margin >= confidence) & running
+    evaluation, ascent = _track.value_and_gradient(problem, aim, points)
+    success = evaluation.success & (evaluation.margin >= confidence) & running
     norms = _minimal.distance(problem, points, "l2")
     nearest = _minimal.count(nearest, jnp.all(ascent == 0, axis=1), running)
     nearest = _minimal.keep(
       nearest,
       points,
       norms,
-      seen._replace(success=success),
+      evaluation._replace(success=success),
       running,
       _track.late(count, steps),
     )
-    pull = jnp.where(seen.margin < confidence, weight, 0)[:, None] * ascent
+    pull = jnp.where(evaluation.margin < confidence, weight, 0)[:, None] * ascent
     slope = (2 * (points - problem.clean) - pull) * half * (1 - bent**2)
     slope = jnp.clip(slope, -_STEEPEST, _STEEPEST)
     direction, moments = _numerics.adam(slope, moments, count)
-    return (free - rate * direction, moments, nearest, found | success), None
+    return (free - rate * direction, moments, nearest, succeeded | success), None
 
   carry = (free, _numerics.AdamMoments(zeros, zeros), nearest, ~running)
   counts = jnp.arange(1, steps + 1, dtype=free.dtype)
-  (*_, nearest, found), _ = jax.lax.scan(advance, carry, counts)
-  return nearest, found
+  (*_, nearest, succeeded), _ = jax.lax.scan(advance, carry, counts)
+  return nearest, succeeded

@@ -129,6 +129,6 @@ def combined_ball(
   )
   least, most = (side.reshape(clean.shape) for side in _box.box(samples, low, high))
   # Of two smaller radii the region is a part.
-  one = _ball.radii(epsilon_1, (), clean.dtype, "epsilon_1")
+  radius = _ball.radii(epsilon_1, (), clean.dtype, "epsilon_1")
   top = _ball.radii(epsilon_inf, (), clean.dtype, "epsilon_inf")
-  return CombinedBall(one, top, least, most, hull)
+  return CombinedBall(radius, top, least, most, hull)

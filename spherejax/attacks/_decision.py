@@ -52,13 +52,15 @@ def with_decision(
     z, decided = jnp.asarray(logits_fn(x)), jnp.asarray(decide(x))
     _checks.expect("logits", z, "floating", rank=2)
     _checks.labels(decided, z)
-    own = decided[:, None] == jnp.arange(z.shape[1])[None]
+    is_decided = decided[:, None] == jnp.arange(z.shape[1])[None]
     known = jax.lax.stop_gradient(z)
-    others = jnp.max(_numerics.keep(known, ~own, -jnp.inf), axis=1, keepdims=True)
+    others = jnp.max(
+      _numerics.keep(known, ~is_decided, -jnp.inf), axis=1, keepdims=True
+    )
     least = jnp.nextafter(others, jnp.full_like(others, jnp.inf))
     tiny = jnp.finfo(z.dtype).tiny  # below it numbers may be taken for 0
     least = jnp.where(jnp.abs(others) < tiny, tiny, least)
-    raised = own & (known < least)
+    raised = is_decided & (known < least)
     # The value is `least`, the derivative that of the score which it stands for.
     return jnp.where(raised, least + _numerics.keep(z - known, jnp.isfinite(known)), z)
 

@@ -85,7 +85,7 @@ def deepfool(
   _checks.count("steps", steps)
   _checks.between("overshoot", overshoot, 0)
   _checks.single("overshoot", overshoot)
-  nearest, seen = _minimal.begin(problem, Aim("margin"))
+  nearest, evaluation = _minimal.begin(problem, Aim("margin"))
   reach = 1 + jnp.asarray(overshoot, problem.clean.dtype)
 
   def advance(state):
@@ -100,12 +100,18 @@ def deepfool(
     total = total + _minimal.to_plane(points, beyond, slope, problem, norm).value
     moved = jnp.clip(problem.clean + reach * total, problem.low, problem.high)
     points = where(running, moved, points)
-    seen = _track.value(problem, Aim("margin"), points)
+    evaluation = _track.value(problem, Aim("margin"), points)
     norms = _minimal.distance(problem, points, norm)
-    nearest = _minimal.keep(nearest, points, norms, seen, running)
-    return step + 1, points, total, running & ~seen.success & ~zero, nearest
+    nearest = _minimal.keep(nearest, points, norms, evaluation, running)
+    return step + 1, points, total, running & ~evaluation.success & ~zero, nearest
 
-  state = (0, problem.clean, jnp.zeros_like(problem.clean), ~seen.success, nearest)
+  state = (
+    0,
+    problem.clean,
+    jnp.zeros_like(problem.clean),
+    ~evaluation.success,
+    nearest,
+  )
   *_, nearest = jax.lax.while_loop(
     lambda state: jnp.any(state[3]) & (state[0] < steps), advance, state
   )

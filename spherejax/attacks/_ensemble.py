@@ -113,19 +113,19 @@ def ensemble(
   loss = "dlr" if problem.classes >= 4 else "margin"
 
   def by_distance(key):
-    found = _fab.fab(
+    closest = _fab.fab(
       logits_fn, x, labels, key=key, norm=norm, steps=steps, **all_rivals, **box
     )
-    near = found.norm <= region.epsilon
-    points = where(near, found.x_adv.reshape(problem.clean.shape), problem.clean)
+    near = closest.norm <= region.epsilon
+    points = where(near, closest.x_adv.reshape(problem.clean.shape), problem.clean)
     points = region.seal(points, problem.clean)
-    seen = _track.value(problem, Aim("margin"), points)
-    return found._replace(
+    evaluation = _track.value(problem, Aim("margin"), points)
+    return closest._replace(
       x_adv=points.reshape(problem.shape),
-      success=seen.success,
-      margin=seen.margin,
+      success=evaluation.success,
+      margin=evaluation.margin,
       norm=region.size(points, problem.clean),
-      queries=found.queries + 1,
+      queries=closest.queries + 1,
     )
 
   def climb(key, **keywords):
@@ -152,39 +152,39 @@ def _in_turn(
   stages: list[Callable[[Array], AttackResult]],
   key: Array,
 ) -> AttackResult:
-  seen = _track.value(problem, Aim("margin"), problem.clean)
-  none = jnp.zeros_like(seen.loss)
+  evaluation = _track.value(problem, Aim("margin"), problem.clean)
+  none = jnp.zeros_like(evaluation.loss)
   result = AttackResult(
     problem.clean.reshape(problem.shape),
-    seen.success,
-    seen.margin,
-    seen.margin,
+    evaluation.success,
+    evaluation.margin,
+    evaluation.margin,
     none,
     jnp.ones_like(problem.labels, jnp.int32),
     none,
-    seen.saturated.astype(none.dtype),
-    seen.success,
+    evaluation.saturated.astype(none.dtype),
+    evaluation.success,
   )
-  stage = jnp.where(seen.success, 0, -1).astype(jnp.int32)
+  stage = jnp.where(evaluation.success, 0, -1).astype(jnp.int32)
 
   def attack(number, attempt, carry):
     result, stage = carry
-    found = attempt(jax.random.fold_in(key, number))
+    attempted = attempt(jax.random.fold_in(key, number))
     open_ = stage < 0
-    better = open_ & (found.success | (found.margin > result.margin))
-    taken = jax.tree.map(functools.partial(where, better), found, result)
-    spent = result.queries + jnp.where(open_, found.queries, 0)
+    better = open_ & (attempted.success | (attempted.margin > result.margin))
+    taken = jax.tree.map(functools.partial(where, better), attempted, result)
+    spent = result.queries + jnp.where(open_, attempted.queries, 0)
     zeros, saturated = (
       jnp.where(open_, jnp.maximum(a, b), b)
       for a, b in (
-        (found.zero_gradients, result.zero_gradients),
-        (found.saturated, result.saturated),
+        (attempted.zero_gradients, result.zero_gradients),
+        (attempted.saturated, result.saturated),
       )
     )
     taken = taken._replace(
       loss=taken.margin, queries=spent, zero_gradients=zeros, saturated=saturated
     )
-    return taken, jnp.where(open_ & found.success, number, stage).astype(jnp.int32)
+    return taken, jnp.where(open_ & attempted.success, number, stage).astype(jnp.int32)
 
   carry: tuple[AttackResult, Array] = (result, stage)
   for number, attempt in enumerate(stages, 1):
@@ -281,10 +281,10 @@ def diagnose(
     **box,
   )
 
-  def ask(found, number):
+  def ask(broken_already, number):
     now = jax.vmap(lambda key: jax.random.fold_in(key, number))(problem.keys)
     points = region.start(now, problem.clean)
-    return found | _track.value(problem, Aim("margin"), points).success, None
+    return broken_already | _track.value(problem, Aim("margin"), points).success, None
 
   drawn, _ = jax.lax.scan(ask, jnp.zeros_like(broken), jnp.arange(draws))
   span = jnp.max(problem.high - problem.low, axis=1, initial=0)

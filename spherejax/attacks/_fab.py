@@ -163,8 +163,8 @@ def _border(
     return _minimal.nearest_plane(z, gradients, points, problem, norm)
   # The plane between the target and the label, whichever decisions count.
   pair = aim._replace(leave=True)
-  seen, gradient = _track.value_and_gradient(problem, pair, points)
-  return seen.loss, gradient
+  evaluation, gradient = _track.value_and_gradient(problem, pair, points)
+  return evaluation.loss, gradient
 
 
 def _approach(
@@ -198,14 +198,14 @@ def _approach(
     ahead = (1 - share) * (points + overshoot * near)
     ahead = ahead + share * (clean + overshoot * back)
     ahead = jnp.clip(ahead, problem.low, problem.high)
-    seen = _track.value(problem, aim, ahead)
+    evaluation = _track.value(problem, aim, ahead)
     norms = _minimal.distance(problem, ahead, norm)
     nearest = _minimal.count(nearest, jnp.all(slope == 0, axis=1), running)
     late = _track.late(step + 1, steps)
-    nearest = _minimal.keep(nearest, ahead, norms, seen, running, late)
+    nearest = _minimal.keep(nearest, ahead, norms, evaluation, running, late)
     returned = clean + backward * (ahead - clean)
     returned = jnp.clip(returned, problem.low, problem.high)
-    return (where(seen.success, returned, ahead), nearest), None
+    return (where(evaluation.success, returned, ahead), nearest), None
 
   (_, nearest), _ = jax.lax.scan(advance, (start, nearest), jnp.arange(steps))
   return nearest

@@ -170,9 +170,11 @@ def _ascend(
   def advance(carry, now):
     step, size = now
     points, velocity, track = carry
-    seen, gradient = _track.value_and_gradient(problem, aim, points, step)
+    evaluation, gradient = _track.value_and_gradient(problem, aim, points, step)
     late = _track.late(step, steps)
-    track = _track.keep(track, points, seen, mode=mode, gradient=gradient, late=late)
+    track = _track.keep(
+      track, points, evaluation, mode=mode, gradient=gradient, late=late
+    )
     if velocity is None:
       direction = gradient
     else:
@@ -185,8 +187,8 @@ def _ascend(
   carry = (start, velocity, track)
   sizes = jnp.broadcast_to(size, (steps, *problem.labels.shape))
   (points, _, track), _ = jax.lax.scan(advance, carry, (jnp.arange(steps), sizes))
-  seen = _track.value(problem, aim, points, steps)
-  return _track.keep(track, points, seen, mode=mode, final=True)
+  evaluation = _track.value(problem, aim, points, steps)
+  return _track.keep(track, points, evaluation, mode=mode, final=True)
 
 
 def attack_all(

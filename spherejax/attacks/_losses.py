@@ -109,9 +109,9 @@ def of_scores(
     log_p, log_q = _numerics.log_softmax(reference), _numerics.log_softmax(z)
     return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=1)
   if loss == "ce":
-    own = labels if targets is None else targets
-    lead = z - pick(z, own)[:, None]
-    entropy = _numerics.softplus(_numerics.logsumexp(lead, ~chosen(z, own)))
+    reference_class = labels if targets is None else targets
+    lead = z - pick(z, reference_class)[:, None]
+    entropy = _numerics.softplus(_numerics.logsumexp(lead, ~chosen(z, reference_class)))
     return entropy if targets is None else -entropy
   if loss == "margin":
     if targets is None:

@@ -9,7 +9,7 @@ from jax import Array
 from spherejax import _numerics
 from spherejax.attacks import _ball, _losses, _track
 from spherejax.attacks._problem import AttackResult, Problem
-from spherejax.attacks._track import SETTLED, Aim, Seen, where
+from spherejax.attacks._track import SETTLED, Aim, Evaluation, where
 from spherejax.distances._lp import Norm
 from spherejax.solvers import HalfspaceResult, project_halfspace
 
@@ -29,25 +29,25 @@ class Nearest(NamedTuple):
   """The least norm of a success before the last quarter of an attempt's steps."""
 
 
-def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Seen]:
+def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Evaluation]:
   """The samples themselves, where they are successes, and what is seen there."""
-  seen = _track.value(problem, aim, problem.clean)
+  evaluation = _track.value(problem, aim, problem.clean)
   none = jnp.zeros_like(problem.labels, jnp.int32)
-  norm = jnp.where(seen.success, 0, jnp.inf).astype(problem.clean.dtype)
-  one = none + 1
+  norm = jnp.where(evaluation.success, 0, jnp.inf).astype(problem.clean.dtype)
+  ones = none + 1
   return (
     Nearest(
       problem.clean,
       norm,
-      seen.margin,
-      one,
+      evaluation.margin,
+      ones,
       none,
       none,
-      one,
-      one * seen.saturated,
+      ones,
+      ones * evaluation.saturated,
       norm,
     ),
-    seen,
+    evaluation,
   )
 
 
@@ -60,21 +60,21 @@ def keep(
   nearest: Nearest,
   points: Array,
   norms: Array,
-  seen: Seen,
+  evaluation: Evaluation,
   running: Array,
   late: Array | bool = False,
 ) -> Nearest:
   """Takes the points that are successes and nearer, where the attack still runs."""
-  reached = running & seen.success
+  reached = running & evaluation.success
   nearer = reached & (norms < nearest.norm)
   before = reached & ~jnp.asarray(late)
   return nearest._replace(
     point=where(nearer, points, nearest.point),
     norm=jnp.where(nearer, norms, nearest.norm),
-    margin=jnp.where(nearer, seen.margin, nearest.margin),
+    margin=jnp.where(nearer, evaluation.margin, nearest.margin),
     queries=nearest.queries + running,
     evaluations=nearest.evaluations + running,
-    saturated=nearest.saturated + (running & seen.saturated),
+    saturated=nearest.saturated + (running & evaluation.saturated),
     early=jnp.where(before, jnp.minimum(norms, nearest.early), nearest.early),
   )
 
@@ -113,13 +113,15 @@ def to_plane(
   The value is the move, not the point.
   """
 
-  def one(lead, slope, low, high):
+  def solve_sample(lead, slope, low, high):
     side = jnp.where(lead > 0, -1, 1)
     return project_halfspace(
       jnp.zeros_like(slope), side * slope, side * lead, norm=norm, low=low, high=high
     )
 
-  return jax.vmap(one)(lead, slope, problem.low - points, problem.high - points)
+  return jax.vmap(solve_sample)(
+    lead, slope, problem.low - points, problem.high - points
+  )
 
 
 def nearest_plane(
@@ -130,9 +132,9 @@ def nearest_plane(
   Of the classes other than the label, whose leads are linear by their gradients. Where
   the box meets no border, that of the one which is nearest without the box.
   """
-  own = problem.labels
-  mine = _losses.chosen(z, own)
-  leads = z - _losses.pick(z, own)[:, None]
+  labels = problem.labels
+  mine = _losses.chosen(z, labels)
+  leads = z - _losses.pick(z, labels)[:, None]
   base = jnp.sum(jnp.where(mine.T[:, :, None], gradients, 0), axis=0)
   slopes = gradients - base[None]
   sizes = dual_size(slopes, norm).T
@@ -146,8 +148,8 @@ def nearest_plane(
   nearest = jnp.argmin(jnp.where(met, reach, ratio), axis=1)
   there = _losses.chosen(z, nearest)
   slope = jnp.sum(jnp.where(there.T[:, :, None], slopes, 0), axis=0)
-  found = jnp.any(usable, axis=1)
-  return _losses.pick(leads, nearest), jnp.where(found[:, None], slope, 0)
+  reachable = jnp.any(usable, axis=1)
+  return _losses.pick(leads, nearest), jnp.where(reachable[:, None], slope, 0)
 
 
 def finish(problem: Problem, nearest: Nearest) -> AttackResult:

@@ -135,8 +135,10 @@ class Problem(NamedTuple):
       sample = point.reshape(self.shape[1:])
       return jax.vmap(model.transform, (0, None))(drawn, sample)
 
-    seen = jax.vmap(transformed)(keys, points)
-    scores = logits(model.logits_fn, seen.reshape(-1, *seen.shape[2:]))
+    views_of_points = jax.vmap(transformed)(keys, points)
+    scores = logits(
+      model.logits_fn, views_of_points.reshape(-1, *views_of_points.shape[2:])
+    )
     return scores.reshape(len(points), draws, self.classes)
 
   def judged(self, points: Array, step: Array | int = 0) -> Array:

@@ -266,9 +266,9 @@ def smoothed_certificate(
   if draws is not None:
     _checks.count("draws", draws, 0)
   total = counts.sum(1) if draws is None else np.full(len(counts), draws)
-  own = np.take_along_axis(counts, label[:, None], 1)[:, 0]
+  top_votes = np.take_along_axis(counts, label[:, None], 1)[:, 0]
   share = alpha / 2 if two_sided else alpha
-  lower, _ = clopper_pearson(own, total, alpha=share)
+  lower, _ = clopper_pearson(top_votes, total, alpha=share)
   if two_sided:
     others = np.where(np.arange(counts.shape[1]) == label[:, None], 0, counts)
     _, upper = clopper_pearson(others.max(1), total, alpha=share)

@@ -139,8 +139,8 @@ def _take(
   problem: Problem, aim: Aim, track: Track, points: Array, running: Array, late: Array
 ) -> Track:
   """Takes the points where the attack still runs and the margin is larger."""
-  seen = _track.value(problem, aim, points)
-  taken = _track.keep(track, points, seen, mode="evaluate", late=late)
+  evaluation = _track.value(problem, aim, points)
+  taken = _track.keep(track, points, evaluation, mode="evaluate", late=late)
   return Track(*(where(running, a, b) for a, b in zip(taken, track, strict=True)))
 
 
@@ -148,12 +148,12 @@ def _move(problem: Problem, region: Ball, change, points: Array, step, *side) ->
   """Applies a change of one image to all of them and returns to the region."""
   shape = problem.shape[1:]
 
-  def one(key, point, clean, epsilon):
+  def move_sample(key, point, clean, epsilon):
     key = jax.random.fold_in(key, step + 1)
     delta = (point - clean).reshape(shape)
     return clean + change(key, delta, epsilon, *side).ravel()
 
-  moved = jax.vmap(one)(problem.keys, points, problem.clean, region.epsilon)
+  moved = jax.vmap(move_sample)(problem.keys, points, problem.clean, region.epsilon)
   if region.norm == "linf":
     return region.project(moved, problem.clean)
   moved = jnp.clip(moved, problem.low, problem.high)  # the norm is epsilon already

@@ -28,7 +28,7 @@ class Aim(NamedTuple):
   """Whether any wrong decision is a success, and the targets only a way there."""
 
 
-class Seen(NamedTuple):
+class Evaluation(NamedTuple):
   """Results of one evaluation of each sample, all [batch]."""
 
   loss: Array
@@ -57,14 +57,14 @@ def late(step: Array | int, steps: int) -> Array:
   return jnp.asarray(4 * step > 3 * steps)
 
 
-def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Seen:
+def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Evaluation:
   """Judges the scores that decide; the loss is -inf where scores are not finite."""
   targets = None if aim.leave else aim.targets
   margin, success = _losses.margin_and_success(z, labels, targets)
   lead = _losses.best_other(z, labels) - _losses.pick(z, labels)
   saturated = lead < math.log(jnp.finfo(jnp.float32).eps / 2)
   sound = jnp.all(jnp.isfinite(z), axis=1) & ~jnp.isnan(loss)
-  return Seen(jnp.where(sound, loss, -jnp.inf), margin, success, saturated)
+  return Evaluation(jnp.where(sound, loss, -jnp.inf), margin, success, saturated)
 
 
 def value(
@@ -74,7 +74,7 @@ def value(
   step: Array | int = 0,
   *,
   judged: Array | None = None,
-) -> Seen:
+) -> Evaluation:
   """Evaluates points without a gradient; `judged` where these scores are known."""
   z, loss = _objective(problem, aim, points, step, judged)
   z = problem.judged(points, step) if z is None else z
@@ -83,7 +83,7 @@ def value(
 
 def value_and_gradient(
   problem: Problem, aim: Aim, points: Array, step: Array | int = 0
-) -> tuple[Seen, Array]:
+) -> tuple[Evaluation, Array]:
   """Evaluates points and the gradient of each one's loss; not finite counts as 0."""
 
   def total(points):
@@ -92,8 +92,8 @@ def value_and_gradient(
 
   (_, (z, loss)), gradient = jax.value_and_grad(total, has_aux=True)(points)
   z = problem.judged(points, step) if z is None else z
-  seen = assess(z, loss, problem.labels, aim)
-  return seen, jnp.where(jnp.isfinite(gradient), gradient, 0)
+  evaluation = assess(z, loss, problem.labels, aim)
+  return evaluation, jnp.where(jnp.isfinite(gradient), gradient, 0)
 
 
 def _objective(
@@ -136,7 +136,7 @@ def first_track(problem: Problem) -> Track:
 def keep(
   track: Track,
   points: Array,
-  seen: Seen,
+  evaluation: Evaluation,
   *,
   mode: Mode,
   gradient: Array | None = None,
@@ -148,15 +148,15 @@ def keep(
   Better is a success, and among equals a larger loss; for training the loss alone, or
   nothing but a final point.
   """
-  better = seen.loss > track.loss
+  better = evaluation.loss > track.loss
   if mode == "evaluate":
-    better = (better & (seen.success == track.success)) | (
-      seen.success & ~track.success
+    better = (better & (evaluation.success == track.success)) | (
+      evaluation.success & ~track.success
     )
   if mode == "last" and not final:
     better = jnp.zeros_like(better)
   old = (track.point, track.loss, track.margin, track.success)
-  new = (points, seen.loss, seen.margin, seen.success)
+  new = (points, evaluation.loss, evaluation.margin, evaluation.success)
   point, loss, margin, success = (
     where(better, a, b) for a, b in zip(new, old, strict=True)
   )
@@ -172,8 +172,8 @@ def keep(
     gradients,
     zeros,
     track.evaluations + 1,
-    track.saturated + seen.saturated,
-    jnp.where(late, track.early, jnp.maximum(seen.loss, track.early)),
+    track.saturated + evaluation.saturated,
+    jnp.where(late, track.early, jnp.maximum(evaluation.loss, track.early)),
   )
 
 
@@ -192,7 +192,7 @@ def finish(
   problem: Problem,
   track: Track,
   size: Callable[[Array, Array], Array],
-  clean: Seen | None,
+  clean: Evaluation | None,
 ) -> AttackResult:
   """The result; samples that are wrong already stay, when `clean` is given."""
   queries, point = track.evaluations, track.point

@@ -91,7 +91,7 @@ def random_affine(
     mirror = jnp.where(jax.random.uniform(keys[4]) < mirrored, -1.0, 1.0)
     return _warp(image, turn, slant, size, mirror, shift)
 
-  return _augment.each(warp, key, images)
+  return _augment.per_image(warp, key, images)
 
 
 def _warp(

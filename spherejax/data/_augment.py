@@ -135,7 +135,7 @@ def random_crop(
     top, left = jax.random.randint(key, (2,), 0, limits + 1)
     return jax.lax.dynamic_slice(image, (top, left, 0), (height, width, channels))
 
-  return each(crop, key, images)
+  return per_image(crop, key, images)
 
 
 def random_resized_crop(
@@ -200,7 +200,7 @@ def random_resized_crop(
     planes = cut(_numerics.upcast(image), box, (height, width), inside=integer)
     return planes.transpose(2, 0, 1).astype(image.dtype)
 
-  return each(crop, key, images)
+  return per_image(crop, key, images)
 
 
 def random_box(
@@ -323,10 +323,10 @@ def random_flip(
   def flip(key, image):
     return jnp.where(jax.random.uniform(key) < probability, image[:, ::-1], image)
 
-  return each(flip, key, images)
+  return per_image(flip, key, images)
 
 
-def each(
+def per_image(
   fn: Callable[[Array, Array], Array], key: Key[Array, ""], images: Array
 ) -> Array:
   """`fn` of every image, each with a key of its own."""

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
 from spherejax import _checks, _numerics
-from spherejax.data._augment import each, floating_images
+from spherejax.data._augment import floating_images, per_image
 
 # Luma of ITU-R BT.601, as in Pillow. torchvision's tensors have 0.2989 for red, in sum
 # 0.9999, by which grey images would not stay as they are.
@@ -122,7 +122,7 @@ def random_brightness(
   def brighten(key, image):
     return jnp.clip(image * (1 + change(key, strength, image.dtype)), 0, 1)
 
-  return each(brighten, key, images)
+  return per_image(brighten, key, images)
 
 
 def random_contrast(
@@ -166,7 +166,7 @@ def random_contrast(
     factor = 1 + change(key, strength, image.dtype)
     return jnp.clip(mean + factor * (image - mean), 0, 1)
 
-  return each(stretch, key, images)
+  return per_image(stretch, key, images)
 
 
 def random_grayscale(
@@ -214,7 +214,7 @@ def random_grayscale(
     chosen = jax.random.uniform(key) < probability
     return jnp.where(chosen, jnp.broadcast_to(grey(image), image.shape), image)
 
-  return each(bleach, key, images)
+  return per_image(bleach, key, images)
 
 
 def mean_grey(image: Array, axis: int = -1) -> Array:

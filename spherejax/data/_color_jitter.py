@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
 from spherejax import _checks, _compiled, _numerics
-from spherejax.data._augment import each, floating_images
+from spherejax.data._augment import floating_images, per_image
 from spherejax.data._color import change, grey, mean_grey
 
 # Inside, an image is [height, channels, width], or any other order of the two sides:
@@ -77,7 +77,7 @@ def random_saturation(
       jnp.clip(factor * planes + (1 - factor) * grey(planes, axis=-2), 0, 1), image
     )
 
-  return each(saturate, key, images)
+  return per_image(saturate, key, images)
 
 
 def random_hue(
@@ -121,7 +121,7 @@ def random_hue(
     planes = _planes(image)
     return _images(_turn_hue(planes, 6 * change(key, strength, planes.dtype)), image)
 
-  return each(turn, key, images)
+  return per_image(turn, key, images)
 
 
 def color_jitter(
@@ -185,7 +185,7 @@ def color_jitter(
     steps = jitter_steps(key, strengths, probability, planes)
     return _images(jitter_planes(planes, steps), image)
 
-  return each(jitter, key, images)
+  return per_image(jitter, key, images)
 
 
 def is_zero(strength: ArrayLike) -> bool:
@@ -208,13 +208,13 @@ def jitter_steps(
   order, changes = _draw_jitter(key, strengths, probability, planes.dtype)
   if planes.shape[-2] == 1:
     changes = changes.at[_SATURATION:].set(0)
-  own = changes[order]
-  zero = jnp.zeros_like(own)
+  step_changes = changes[order]
+  zero = jnp.zeros_like(step_changes)
   return JitterSteps(
-    scale=1 + jnp.where(order == _HUE, zero, own),
-    grey=jnp.where(order == _SATURATION, -own, zero),
-    mean=jnp.where(order == _CONTRAST, -own, zero),
-    turn=jnp.where(order == _HUE, 6 * own, zero),
+    scale=1 + jnp.where(order == _HUE, zero, step_changes),
+    grey=jnp.where(order == _SATURATION, -step_changes, zero),
+    mean=jnp.where(order == _CONTRAST, -step_changes, zero),
+    turn=jnp.where(order == _HUE, 6 * step_changes, zero),
   )
 
 

@@ -44,7 +44,7 @@ def in_folder(folder: pathlib.Path) -> list[pathlib.PurePosixPath]:
   Returns:
     Paths in alphabetical order, compared name by name from the folder on.
   """
-  found: list[pathlib.PurePosixPath] = []
+  paths: list[pathlib.PurePosixPath] = []
   left: list[tuple[pathlib.Path, tuple[str, ...]]] = [(folder, ())]
   while left:
     place, above = left.pop()
@@ -57,8 +57,8 @@ def in_folder(folder: pathlib.Path) -> list[pathlib.PurePosixPath]:
       if path.is_dir():
         left.append((path, (*above, real)))
       elif path.suffix.lower() in SUFFIXES and (path.is_file() or _is_lost(path)):
-        found.append(pathlib.PurePosixPath(path.relative_to(folder)))
-  return sorted(found, key=lambda path: path.parts)
+        paths.append(pathlib.PurePosixPath(path.relative_to(folder)))
+  return sorted(paths, key=lambda path: path.parts)
 
 
 def sub_folders(folder: pathlib.Path) -> list[str]:

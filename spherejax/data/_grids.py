@@ -144,8 +144,8 @@ def _background(key: Array, images: Array, size: tuple[int, int], fill: Fill) ->
     mean, std = jnp.mean(images, axes), jnp.std(images, axes)
     noise = jax.random.normal(key, shape, images.dtype)
     return mean[None, None] + std[None, None] * noise
-  one = images[jax.random.randint(key, (), 0, len(images))]
-  enlarged = jax.image.resize(one, shape, "bilinear")
+  image = images[jax.random.randint(key, (), 0, len(images))]
+  enlarged = jax.image.resize(image, shape, "bilinear")
   down, across = (
     jnp.asarray(_gaussian(extent, images.shape[1] / 4), images.dtype) for extent in size
   )

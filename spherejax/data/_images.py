@@ -276,13 +276,13 @@ def unreadable(lazy: Lazy) -> dict[int, _files.UnreadableError]:
 
 
 def _attempt(lazy: Lazy) -> list[np.ndarray | _files.UnreadableError]:
-  found: list[np.ndarray | _files.UnreadableError] = []
+  results: list[np.ndarray | _files.UnreadableError] = []
   for row in range(len(lazy)):
     try:
-      found.append(lazy[row])
+      results.append(lazy[row])
     except _files.UnreadableError as error:
-      found.append(error)
-  return found
+      results.append(error)
+  return results
 
 
 def refuse(

@@ -73,7 +73,7 @@ def mixup(
   partners = jax.random.permutation(partner_key, len(inputs))
 
   def blend(values: Array) -> Array:
-    own = share.astype(values.dtype)
-    return own * values + (1 - own) * values[partners]
+    weight = share.astype(values.dtype)
+    return weight * values + (1 - weight) * values[partners]
 
   return Mixed(blend(inputs), blend(targets))

@@ -117,8 +117,8 @@ def _host_rows(
     raise ValueError(
       f"a batch of {plan.shape[1]} cannot be shared evenly by {process_count} hosts"
     )
-  own = plan[:, process_index * share : (process_index + 1) * share]
-  return np.ascontiguousarray(own, np.int32)
+  rows = plan[:, process_index * share : (process_index + 1) * share]
+  return np.ascontiguousarray(rows, np.int32)
 
 
 def _read(images: Images, index: np.ndarray) -> dict[str, Any]:

@@ -129,13 +129,13 @@ def load_folder(
   if not skip_unreadable:
     remedy = "; repair or remove what cannot be read, or pass skip_unreadable=True"
     _images.refuse(unreadable.values(), len(files), remedy)
-  kept = np.setdiff1d(np.arange(len(files)), list(unreadable))
-  _check_classes(path, names, labels[kept], "image that can be read")
+  readable = np.setdiff1d(np.arange(len(files)), list(unreadable))
+  _check_classes(path, names, labels[readable], "image that can be read")
   return Images(
-    images=images[kept] if lazy else pixels,
-    labels=labels[kept],
+    images=images[readable] if lazy else pixels,
+    labels=labels[readable],
     label_names=tuple(names),
-    extras={"file": files[kept]},
+    extras={"file": files[readable]},
   )
 
 

@@ -175,10 +175,10 @@ def _data_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
 
 def _version(folder: pathlib.Path) -> tuple[int, ...]:
   """(1, 20, 3) for the folder of a prepared version 1.20.3, () for others."""
-  found = _VERSION.fullmatch(folder.name)
-  if found is None or not (folder / _INFO).is_file():
+  match = _VERSION.fullmatch(folder.name)
+  if match is None or not (folder / _INFO).is_file():
     return ()
-  return tuple(map(int, found.groups()))
+  return tuple(map(int, match.groups()))
 
 
 def _set_folder(name: str, root: pathlib.Path) -> pathlib.Path:

@@ -86,18 +86,18 @@ def sample_triplets(
   # Classes that may give anchors, counted up: the r-th of them is where the count
   # first exceeds r.
   able = jnp.cumsum(counts > int(distinct), dtype=jnp.int32)
-  own = jnp.searchsorted(able, below(able[-1]), side="right").astype(jnp.int32)
-  other = _without(own, below(number - 1))
-  anchor = below(counts[own])
-  positive = below(counts[own] - int(distinct))
+  anchor_class = jnp.searchsorted(able, below(able[-1]), side="right").astype(jnp.int32)
+  other = _without(anchor_class, below(number - 1))
+  anchor = below(counts[anchor_class])
+  positive = below(counts[anchor_class] - int(distinct))
   if distinct:
     positive = _without(anchor, positive)
   negative = below(counts[other])
   return Triplets(
-    order[starts[own] + anchor],
-    order[starts[own] + positive],
+    order[starts[anchor_class] + anchor],
+    order[starts[anchor_class] + positive],
     order[starts[other] + negative],
-    own,
+    anchor_class,
     other,
   )
 

@@ -140,7 +140,7 @@ def simclr_views(
 
   # One after another: a loop holds the memory of one view, and is compiled once.
   return jax.lax.map(
-    lambda key: _augment.each(view, key, images), jax.random.split(key)
+    lambda key: _augment.per_image(view, key, images), jax.random.split(key)
   )
 
 
@@ -196,7 +196,7 @@ def random_blur(
     planes = _blur(key, planes, probability, sigma)
     return jnp.swapaxes(planes, -1, -2).astype(image.dtype)
 
-  return _augment.each(blur, key, images)
+  return _augment.per_image(blur, key, images)
 
 
 def _check(strengths: ViewStrengths) -> None:

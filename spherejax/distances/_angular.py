@@ -166,11 +166,11 @@ def angle(
   return _angle(_numerics.norm(u - v), _numerics.norm(u + v)).astype(dtype)
 
 
-def _angle(apart: Array, together: Array) -> Array:
+def _angle(difference: Array, total: Array) -> Array:
   """2 atan2(|u - v|, |u + v|); a right angle where both are 0 (two zero vectors)."""
-  both_zero = (apart == 0) & (together == 0)
+  both_zero = (difference == 0) & (total == 0)
   return 2 * jnp.arctan2(
-    jnp.where(both_zero, 1, apart), jnp.where(both_zero, 1, together)
+    jnp.where(both_zero, 1, difference), jnp.where(both_zero, 1, total)
   )
 
 
@@ -374,7 +374,7 @@ def pairwise_angle(
   self_call = y is None
   x, y, dtype = _pairs.rows(x, y)
   u, v = _numerics.normalize(x), _numerics.normalize(y)
-  apart = _pairs.squared_distances(u, v, method, block_size)
+  squares = _pairs.squared_distances(u, v, method, block_size)
   together = _pairs.squared_distances(u, -v, method, block_size)
-  apart = _pairs.fill_diagonal(apart, 0) if self_call else apart
-  return _angle(_numerics.sqrt(apart), _numerics.sqrt(together)).astype(dtype)
+  squares = _pairs.fill_diagonal(squares, 0) if self_call else squares
+  return _angle(_numerics.sqrt(squares), _numerics.sqrt(together)).astype(dtype)

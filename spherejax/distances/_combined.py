@@ -20,7 +20,7 @@ from spherejax.distances._lp import Norm
 class Radii(NamedTuple):
   """Radii of the two balls, their ratio, its integer part and the weight beta of l1."""
 
-  one: Array
+  l1: Array
   top: Array
   ratio: Array
   whole: Array
@@ -32,10 +32,10 @@ def radii_of(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> R
   _checks.positive("epsilon_1", epsilon_1)
   _checks.positive("epsilon_inf", epsilon_inf)
   _compiled.known(functools.partial(_check_ratio, dim), epsilon_1, epsilon_inf)
-  one = _checks.scalar("epsilon_1", epsilon_1, dtype)
+  l1 = _checks.scalar("epsilon_1", epsilon_1, dtype)
   top = _checks.scalar("epsilon_inf", epsilon_inf, dtype)
-  ratio = one / top
-  return Radii(one, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
+  ratio = l1 / top
+  return Radii(l1, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
 
 
 def _check_ratio(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike) -> None:
@@ -95,8 +95,8 @@ def combined_norm(
   """
   x, dtype = operand(x)
   beta = radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype).beta
-  one, top = _lp.lp_norm(x, norm="l1"), _lp.lp_norm(x, norm="linf")
-  return (beta * one + (1 - beta) * top).astype(dtype)
+  l1, top = _lp.lp_norm(x, norm="l1"), _lp.lp_norm(x, norm="linf")
+  return (beta * l1 + (1 - beta) * top).astype(dtype)
 
 
 def hull_gauge(
@@ -138,7 +138,7 @@ def hull_gauge(
   x, dtype = operand(x)
   radii = radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   ordered = -jnp.sort(-jnp.abs(jnp.where(x == 0, 0, x)), axis=-1)
-  return (jnp.sum(ordered * hull_weights(radii, x), axis=-1) / radii.one).astype(dtype)
+  return (jnp.sum(ordered * hull_weights(radii, x), axis=-1) / radii.l1).astype(dtype)
 
 
 def hull_weights(radii: Radii, x: Array) -> Array:
@@ -233,8 +233,8 @@ def hull_direction(
   radii = radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   sizes, signs = jnp.abs(x), jnp.sign(x)
   first = jax.nn.one_hot(jnp.argmax(sizes, axis=-1), x.shape[-1], dtype=x.dtype)
-  by_one = radii.one * jnp.max(sizes, axis=-1) >= radii.top * jnp.sum(sizes, axis=-1)
-  corner = jnp.where(by_one[..., None], radii.one * first, radii.top)
+  by_one = radii.l1 * jnp.max(sizes, axis=-1) >= radii.top * jnp.sum(sizes, axis=-1)
+  corner = jnp.where(by_one[..., None], radii.l1 * first, radii.top)
   return (signs * corner).astype(dtype)
 
 
@@ -283,7 +283,7 @@ def inscribed_radius(
   _checks.one_of("norm", norm, Norm)
   radii = radii_of(dim, epsilon_1, epsilon_inf, jnp.result_type(float))
   if norm != "l2":
-    return radii.one if norm == "l1" else radii.top
+    return radii.l1 if norm == "l1" else radii.top
   if hull:
-    return radii.one / jnp.sqrt(radii.whole + (radii.ratio - radii.whole) ** 2)
-  return radii.one / jnp.sqrt(1 + (dim - 1) * radii.beta**2)
+    return radii.l1 / jnp.sqrt(radii.whole + (radii.ratio - radii.whole) ** 2)
+  return radii.l1 / jnp.sqrt(1 + (dim - 1) * radii.beta**2)

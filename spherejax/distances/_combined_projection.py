@@ -123,7 +123,7 @@ def _in_units(x: Array, radii: _combined.Radii) -> tuple[Array, Array, _combined
   sizes = jnp.abs(jax.lax.stop_gradient(x))
   largest = jnp.maximum(jnp.max(sizes, axis=-1, keepdims=True), radii.top)
   scale = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])  # divides exactly
-  units = radii._replace(one=radii.one / scale, top=radii.top / scale)
+  units = radii._replace(l1=radii.l1 / scale, top=radii.top / scale)
   return sizes / scale, scale, units
 
 
@@ -139,30 +139,30 @@ def _onto_combined(sizes: Array, radii: _combined.Radii) -> Array:
     total, top = (f(v, axis=-1, keepdims=True) for f in (jnp.sum, jnp.max))
     return beta * total + (1 - beta) * top
 
-  moved = at(_turn(lambda c: norm(at(c)) <= radii.one, jnp.ones_like(radii.one)))
-  shrink = jnp.minimum(1, radii.one / norm(moved))
-  return jnp.where(norm(sizes) <= radii.one, sizes, moved * shrink)
+  moved = at(_turn(lambda c: norm(at(c)) <= radii.l1, jnp.ones_like(radii.l1)))
+  shrink = jnp.minimum(1, radii.l1 / norm(moved))
+  return jnp.where(norm(sizes) <= radii.l1, sizes, moved * shrink)
 
 
 def _onto_hull(sizes: Array, radii: _combined.Radii) -> Array:
-  one, ratio = radii.one, radii.ratio
+  l1, ratio = radii.l1, radii.ratio
 
   def cut(level: Array) -> Array:
     """Amount that the largest sizes lose when the sizes behind them end at `level`."""
-    return (_excess(sizes, level) - one) / ratio + level
+    return (_excess(sizes, level) - l1) / ratio + level
 
   def too_low(level: Array) -> Array:
-    return _excess(sizes, level + cut(level)) < one - ratio * level
+    return _excess(sizes, level + cut(level)) < l1 - ratio * level
 
   def gauge(v: Array) -> Array:
     ordered = -jnp.sort(-v, axis=-1)
     return jnp.sum(ordered * _combined.hull_weights(radii, v), axis=-1, keepdims=True)
 
-  ends = jnp.ones_like(one)
+  ends = jnp.ones_like(l1)
   flat = too_low(0 * ends)  # otherwise the hull's face is one of the l1 ball
   level = jnp.where(flat, _turn(too_low, ends), 0)
-  by_one = _turn(lambda t: _excess(sizes, t) > one, ends)
+  by_one = _turn(lambda t: _excess(sizes, t) > l1, ends)
   loss = jnp.where(flat, cut(level), by_one)
   moved = sizes - jnp.clip(sizes - level, 0, loss)
-  shrink = jnp.minimum(1, one / gauge(moved))
-  return jnp.where(gauge(sizes) <= one, sizes, moved * shrink)
+  shrink = jnp.minimum(1, l1 / gauge(moved))
+  return jnp.where(gauge(sizes) <= l1, sizes, moved * shrink)

@@ -197,26 +197,28 @@ def k_nearest(
     jnp.full(len(wide), -1) if exclude is None else _checks.integers("exclude", exclude)
   )
   _checks.labels(left_out, wide, "exclude")
-  own, theirs = (None, None)
+  query_names, reference_names = (None, None)
   if apart is not None:
-    own, theirs = _checks.pair("apart", apart)
-    own, theirs = _checks.names(("apart[0]", own), ("apart[1]", theirs))
-  if own is not None and theirs is not None:
-    _checks.labels(own, wide, "apart[0]")
-    _checks.labels(theirs, known, "apart[1]")
+    query_names, reference_names = _checks.pair("apart", apart)
+    query_names, reference_names = _checks.names(
+      ("apart[0]", query_names), ("apart[1]", reference_names)
+    )
+  if query_names is not None and reference_names is not None:
+    _checks.labels(query_names, wide, "apart[0]")
+    _checks.labels(reference_names, known, "apart[1]")
   block_size = max(1, min(block_size, len(wide)))
-  found = _k_nearest(
+  neighbours = _k_nearest(
     wide,
     known,
     left_out,
-    own,
-    theirs,
+    query_names,
+    reference_names,
     k=k,
     norm=norm,
     block_size=block_size,
     sharding=sharding,
   )
-  return Neighbours(found.indices, found.distances.astype(dtype))
+  return Neighbours(neighbours.indices, neighbours.distances.astype(dtype))
 
 
 @functools.partial(jax.jit, static_argnames=("k", "norm", "block_size", "sharding"))
@@ -224,8 +226,8 @@ def _k_nearest(
   queries: Array,
   references: Array,
   left_out: Array,
-  own: Array | None,
-  theirs: Array | None,
+  query_names: Array | None,
+  reference_names: Array | None,
   *,
   k: int,
   norm: Norm,
@@ -235,12 +237,16 @@ def _k_nearest(
   columns = jnp.arange(len(references), dtype=jnp.int32)
 
   def keys_of(
-    query: Array, rows: Array, columns: Array, left_out: Array, own: Array | None
+    query: Array,
+    rows: Array,
+    columns: Array,
+    left_out: Array,
+    query_names: Array | None,
   ) -> Array:
     keys = _norm(query[None] - rows, norm)
     banned = columns == left_out
-    if theirs is not None:
-      banned |= theirs[columns] == own
+    if reference_names is not None:
+      banned |= reference_names[columns] == query_names
     return jnp.where(banned | jnp.isnan(keys), jnp.inf, keys)
 
   if norm == "l2":
@@ -252,17 +258,17 @@ def _k_nearest(
       queries,
       references,
       left_out,
-      own,
-      theirs,
+      query_names,
+      reference_names,
       k=k,
       distance="squared_euclidean",
       block_size=block_size,
     )
-    rows = queries, references[indices], indices, left_out, own
+    rows = queries, references[indices], indices, left_out, query_names
     return Neighbours(indices, jax.vmap(keys_of)(*rows))
 
-  def search(query: Array, left_out: Array, own: Array | None) -> Neighbours:
-    keys = keys_of(query, references, columns, left_out, own)
+  def search(query: Array, left_out: Array, query_names: Array | None) -> Neighbours:
+    keys = keys_of(query, references, columns, left_out, query_names)
     indices = jax.lax.top_k(-keys, k)[1]
     keys, indices = jax.lax.sort((keys[indices], indices), num_keys=2)
     return Neighbours(indices.astype(jnp.int32), keys)
@@ -270,6 +276,6 @@ def _k_nearest(
   # Small blocks stay in the cache where nothing is a product.
   return jax.lax.map(
     lambda row: search(*row),
-    (queries, left_out, own),
+    (queries, left_out, query_names),
     batch_size=min(block_size, 16),
   )

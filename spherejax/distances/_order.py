@@ -151,8 +151,8 @@ def _scaled(x: Array, size: Array) -> Array:
   """Multiplies by the power of two that brings `size` into [1/2, 1)."""
   exponent = jnp.frexp(size)[1]
   half = exponent // 2  # one factor alone might not be a number
-  one = jnp.ones((), x.dtype)
-  return x * jnp.ldexp(one, -half) * jnp.ldexp(one, half - exponent)
+  unit = jnp.ones((), x.dtype)
+  return x * jnp.ldexp(unit, -half) * jnp.ldexp(unit, half - exponent)
 
 
 def _unit(size: Array, dim: int) -> Array:
@@ -162,10 +162,10 @@ def _unit(size: Array, dim: int) -> Array:
   return jnp.ldexp(jnp.ones((), size.dtype), exponent - bits)
 
 
-def _is_whole(scaled: Array, given: Array, unit: Array) -> Array:
+def _is_whole(scaled: Array, unscaled: Array, unit: Array) -> Array:
   """True if all are multiples of the unit, and none became 0 when it was scaled."""
   return jnp.all(
-    (jnp.round(scaled / unit) * unit == scaled) & ((scaled != 0) == (given != 0))
+    (jnp.round(scaled / unit) * unit == scaled) & ((scaled != 0) == (unscaled != 0))
   )
 
 
@@ -242,8 +242,8 @@ def nearest(
   queries: Array,
   references: Array,
   left_out: Array,
-  own: Array | None = None,
-  theirs: Array | None = None,
+  query_names: Array | None = None,
+  reference_names: Array | None = None,
   *,
   k: int,
   distance: Distance,
@@ -251,47 +251,49 @@ def nearest(
 ) -> Array:
   """[queries, k], the nearest references in exact order, then those without a key.
 
-  A query leaves out the reference `left_out`, or none for -1, and those of its label
-  `own` among `theirs`; they come last.
+  A query leaves out the reference `left_out`, or none for -1, and the references whose
+  entry of `reference_names` equals its own of `query_names`; they come last.
   """
   proposal = propose(queries, references, distance)
   number = len(references)
   columns = _columns(references)
   without = float(jnp.finfo(proposal.queries.dtype).max)
 
-  def banned(left_out: Array, own: Array | None) -> Array:
+  def banned(left_out: Array, query_names: Array | None) -> Array:
     out = columns == left_out
-    return out if theirs is None else out | (theirs == own)
+    return out if reference_names is None else out | (reference_names == query_names)
 
   def propose_row(
-    query: Array, row: Array, slack: Array, left_out: Array, own: Array | None
+    query: Array, row: Array, slack: Array, left_out: Array, query_names: Array | None
   ) -> tuple[Array, Array]:
     """The nearest of the candidates, and whether another could be as near."""
     product = products(row[None], proposal.references)[0]
     low = proposal.low - product - slack
     low = jnp.where(jnp.isnan(low), without, low)
-    low = jnp.where(banned(left_out, own), jnp.inf, low)
+    low = jnp.where(banned(left_out, query_names), jnp.inf, low)
     least, among = jax.lax.top_k(-low, min(k + _MORE, number))
     with _versions.enable_x64(True):
       keys = _exact(query[None], references[among], distance)
       # A key of float64 may exceed all of float32: those without one are behind it.
       behind = jnp.where(jnp.isinf(least), jnp.nan, jnp.inf)
       keys = jnp.where(least > -without, keys, behind)
-      found = jax.lax.sort((keys, among), num_keys=2)[1][:k]
-    last = found[-1]
+      neighbours = jax.lax.sort((keys, among), num_keys=2)[1][:k]
+    last = neighbours[-1]
     above = proposal.high[last] - product[last] + slack
     # Not a slice of the selection, for which XLA would sort all.
     clear = (above < jnp.max(-least)) | (low[last] >= without) | proposal.certain
-    return found, ~clear
+    return neighbours, ~clear
 
-  def in_order(query: Array, left_out: Array, own: Array | None) -> Array:
-    return order(query, references, banned(left_out, own), distance)[:k]
+  def in_order(query: Array, left_out: Array, query_names: Array | None) -> Array:
+    return order(query, references, banned(left_out, query_names), distance)[:k]
 
-  rows = queries, proposal.queries, proposal.slack, left_out, own
-  found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
+  rows = queries, proposal.queries, proposal.slack, left_out, query_names
+  neighbours, doubt = jax.lax.map(
+    lambda row: propose_row(*row), rows, batch_size=block_size
+  )
   if k + _MORE >= number or not len(queries):
-    return found
-  return _again(found, doubt, in_order, (queries, left_out, own))
+    return neighbours
+  return _again(neighbours, doubt, in_order, (queries, left_out, query_names))
 
 
 def keys(
@@ -299,8 +301,8 @@ def keys(
   references: Array,
   among: Array,
   left_out: Array,
-  own: Array | None = None,
-  theirs: Array | None = None,
+  query_names: Array | None = None,
+  reference_names: Array | None = None,
   *,
   distance: Distance,
   block_size: int,
@@ -311,14 +313,14 @@ def keys(
   """
 
   def row(args: tuple[Array, Array, Array, Array | None]) -> Array:
-    query, among, left_out, own = args
+    query, among, left_out, query_names = args
     banned = among == left_out
-    if theirs is not None:
-      banned |= theirs[among] == own
+    if reference_names is not None:
+      banned |= reference_names[among] == query_names
     return _exact_row(query, references[among], banned, distance)
 
   with _versions.enable_x64(True):
-    rows = queries, among, left_out, own
+    rows = queries, among, left_out, query_names
     return jax.lax.map(row, rows, batch_size=block_size)
 
 
@@ -347,25 +349,29 @@ def closest(queries: Array, references: Array, *, block_size: int) -> Array:
     return first, ~(clear | proposal.certain | jnp.isnan(slack))
 
   rows = proposal.queries, proposal.slack
-  found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
+  nearest_reference, doubt = jax.lax.map(
+    lambda row: propose_row(*row), rows, batch_size=block_size
+  )
 
   def in_order(query: Array) -> Array:
     return order(query, references, none, "squared_euclidean")[0]
 
-  return _again(found, doubt, in_order, (queries,))
+  return _again(nearest_reference, doubt, in_order, (queries,))
 
 
 def _again(
-  found: Array, doubt: Array, search: Callable[..., Array], rows: tuple
+  results: Array, doubt: Array, search: Callable[..., Array], rows: tuple
 ) -> Array:
   """Repeats the search for the rows in doubt and returns all results."""
   places, number = jnp.argsort(~doubt), jnp.sum(doubt)
 
-  def one(state: tuple[Array, Array]) -> tuple[Array, Array]:
+  def search_next(state: tuple[Array, Array]) -> tuple[Array, Array]:
     # One at a time, whose differences take the memory of the references.
-    count, found = state
+    count, results = state
     row = places[count]
-    return count + 1, found.at[row].set(search(*jax.tree.map(lambda v: v[row], rows)))
+    return count + 1, results.at[row].set(search(*jax.tree.map(lambda v: v[row], rows)))
 
   start = jnp.zeros((), number.dtype)
-  return jax.lax.while_loop(lambda state: state[0] < number, one, (start, found))[1]
+  return jax.lax.while_loop(
+    lambda state: state[0] < number, search_next, (start, results)
+  )[1]

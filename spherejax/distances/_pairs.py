@@ -16,7 +16,7 @@ def operands(
   x: ArrayLike, y: ArrayLike, names: tuple[str, str] = ("x", "y")
 ) -> tuple[Array, Array, jnp.dtype]:
   """Operands of an elementwise form in their computing type, and the result's type."""
-  x, y = (_checks.array(*each) for each in zip(names, (x, y), strict=True))
+  x, y = (_checks.array(*pair) for pair in zip(names, (x, y), strict=True))
   for name, array in zip(names, (x, y), strict=True):
     _checks.expect(name, array, "floating")
     if array.ndim == 0:

@@ -27,10 +27,10 @@ def _conformal(squared_norm: Array, curvature: Array) -> Array:
   return jnp.where(gap > 0, gap, jnp.nan)
 
 
-def _distance(apart: Array, x_gap: Array, y_gap: Array, curvature: Array) -> Array:
+def _distance(separation: Array, x_gap: Array, y_gap: Array, curvature: Array) -> Array:
   # arsinh keeps its digits at small distances, where arcosh(1 + u) returns 0.
   root = jnp.sqrt(curvature)
-  return 2 / root * jnp.arcsinh(root * apart / jnp.sqrt(x_gap * y_gap))
+  return 2 / root * jnp.arcsinh(root * separation / jnp.sqrt(x_gap * y_gap))
 
 
 def poincare(
@@ -117,8 +117,8 @@ def pairwise_poincare(
   squares = _pairs.squared_distances(x, y, method, block_size)
   squares = _pairs.fill_diagonal(squares, 0) if self_call else squares
   x_gap, y_gap = (_conformal(_squared_norm(z), c) for z in (x, y))
-  apart = _numerics.sqrt(squares)
-  return _distance(apart, x_gap[:, None], y_gap[None], c).astype(dtype)
+  separation = _numerics.sqrt(squares)
+  return _distance(separation, x_gap[:, None], y_gap[None], c).astype(dtype)
 
 
 def mobius_add(

@@ -62,19 +62,19 @@ def distance_ratio(
   wide = _numerics.upcast(squares)
   power = _checks.scalar("exponent", exponent, wide.dtype)
   if classes is None:
-    kept = jnp.ones(wide.shape, bool)
+    mask = jnp.ones(wide.shape, bool)
   else:
-    kept = _checks.array("classes", classes)
-    row = kept.ndim == 1
-    _checks.mask(kept, wide.shape[-1:] if row else wide.shape, "classes")
-    kept = jnp.broadcast_to(
-      jnp.expand_dims(kept, range(wide.ndim - kept.ndim)), wide.shape
+    mask = _checks.array("classes", classes)
+    row = mask.ndim == 1
+    _checks.mask(mask, wide.shape[-1:] if row else wide.shape, "classes")
+    mask = jnp.broadcast_to(
+      jnp.expand_dims(mask, range(wide.ndim - mask.ndim)), wide.shape
     )
   wide = wide + _checks.scalar("offset", offset, wide.dtype)
-  zero = kept & (wide < jnp.finfo(wide.dtype).tiny)
+  zero = mask & (wide < jnp.finfo(wide.dtype).tiny)
   zeros = jnp.sum(zero, axis=-1, keepdims=True, dtype=jnp.int32)
-  usable = kept & (zeros == 0)
+  usable = mask & (zeros == 0)
   logits = -power / 2 * jnp.log(jnp.where(usable, wide, 1))
   shared = jnp.where(zero, -jnp.log(zeros.astype(wide.dtype)), -jnp.inf)
-  result = jnp.where(zeros > 0, shared, _numerics.log_softmax(logits, kept))
+  result = jnp.where(zeros > 0, shared, _numerics.log_softmax(logits, mask))
   return result.astype(squares.dtype)

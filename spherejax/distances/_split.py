@@ -89,8 +89,8 @@ def agree(references: Array, *labels: np.ndarray) -> None:
   if references.is_fully_addressable:
     return
   sums = [zlib.crc32(values.tobytes()) for values in labels]
-  given = np.array([*references.shape, *sums], np.uint32)
-  everywhere = np.asarray(multihost_utils.process_allgather(given))
+  summary = np.array([*references.shape, *sums], np.uint32)
+  everywhere = np.asarray(multihost_utils.process_allgather(summary))
   if (everywhere != everywhere[0]).any():
     shapes = sorted({tuple(row[:2].tolist()) for row in everywhere})
     raise ValueError(
@@ -106,8 +106,8 @@ def nearest(
   queries: Array,
   references: Array,
   left_out: Array,
-  own: Array | None = None,
-  theirs: Array | None = None,
+  query_names: Array | None = None,
+  reference_names: Array | None = None,
   *,
   sharding: jax.NamedSharding,
   k: int,
@@ -122,13 +122,13 @@ def nearest(
     queries: Array,
     references: Array,
     left_out: Array,
-    own: Array | None,
-    theirs: Array | None,
+    query_names: Array | None,
+    reference_names: Array | None,
   ) -> Array:
     count = len(references)
     first = jax.lax.axis_index(axis) * count
     inside = (left_out >= first) & (left_out < first + count)
-    out = jnp.where(inside, left_out - first, -1), own, theirs
+    out = jnp.where(inside, left_out - first, -1), query_names, reference_names
     among = _order.nearest(queries, references, *out, k=min(k, count), **options)
     keys = _order.keys(queries, references, among, *out, **options)
     both = (
@@ -144,7 +144,7 @@ def nearest(
     in_specs=(jax.P(), jax.P(axis), jax.P(), jax.P(), jax.P(axis)),
     out_specs=jax.P(),
     check_vma=False,
-  )(queries, references, left_out, own, theirs)
+  )(queries, references, left_out, query_names, reference_names)
 
 
 def closest(

@@ -116,7 +116,7 @@ def look_up(references: Stored, index: np.ndarray) -> np.ndarray:
 def _nearest(
   queries: Array,
   tile: Array,
-  own: Array,
+  left_out: Array,
   *,
   k: int,
   distance: Distance,
@@ -124,10 +124,10 @@ def _nearest(
 ) -> tuple[Array, Array]:
   """[queries, k], the nearest of one tile, and their keys in float64."""
   among = _order.nearest(
-    queries, tile, own, k=k, distance=distance, block_size=block_size
+    queries, tile, left_out, k=k, distance=distance, block_size=block_size
   )
   keys = _order.keys(
-    queries, tile, among, own, distance=distance, block_size=block_size
+    queries, tile, among, left_out, distance=distance, block_size=block_size
   )
   return among, keys
 
@@ -144,7 +144,7 @@ def nearest(
   """Finds the k nearest like `_order.nearest`, in one pass over the tiles."""
   keys, indices = np.empty((len(queries), 0)), np.empty((len(queries), 0), np.int32)
   for first, tile in read(references, "nearest"):
-    among, found = _nearest(
+    among, neighbours = _nearest(
       queries,
       tile,
       local(left_out, first, len(tile)),
@@ -153,7 +153,7 @@ def nearest(
       block_size=block_size,
     )
     # Filling is behind all: it has no key, and the highest indices.
-    keys = np.concatenate([keys, np.asarray(found)], axis=1)
+    keys = np.concatenate([keys, np.asarray(neighbours)], axis=1)
     indices = np.concatenate([indices, np.asarray(among) + np.int32(first)], axis=1)
     order = np.lexsort((indices, keys), axis=1)[:, :k]
     keys, indices = (np.take_along_axis(v, order, axis=1) for v in (keys, indices))

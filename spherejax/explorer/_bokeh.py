@@ -45,7 +45,7 @@ def _document(
 ) -> Document:
   columns = {name: [style[name] for style in styles] for name in ("color", "marker")}
   source = ColumnDataSource({"x": points[:, 0], "y": points[:, 1], **columns})
-  kept = IndexFilter(indices=None)  # all
+  shown = IndexFilter(indices=None)  # all
   # The frame fills the plot, as the script's drawings do.
   plot = figure(
     x_range=Range1d(start=0, end=1),
@@ -65,7 +65,7 @@ def _document(
     "x",
     "y",
     source=source,
-    view=CDSView(filter=kept),
+    view=CDSView(filter=shown),
     size=size,
     marker="marker",
     color="color",
@@ -81,7 +81,7 @@ def _document(
   plot.js_on_event(Tap, tap)
   # Of two quick clicks the second one is no tap, even at another place.
   plot.js_on_event(DoubleTap, tap)
-  models = {"plot": plot, "source": source, "points": drawn, "filter": kept}
+  models = {"plot": plot, "source": source, "points": drawn, "filter": shown}
   ready = CustomJS(
     args=models, code="window.explorer.start({ plot, source, points, filter })"
   )

@@ -164,17 +164,17 @@ def _short(made_with: dict[str, Any]) -> str:
 
 def _known(folder: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
   """Features by name and stamp, of what this command kept; damaged files go."""
-  found: dict[tuple[str, str], np.ndarray] = {}
+  known_rows: dict[tuple[str, str], np.ndarray] = {}
   for path in sorted(folder.glob(f"features-{12 * '[0-9a-f]'}.json")):
     try:
-      found |= _kept(path, identity)
+      known_rows |= _saved(path, identity)
     except Exception:  # whatever NumPy raises
       path.unlink()
       path.with_suffix(".npy").unlink(missing_ok=True)
-  return found
+  return known_rows
 
 
-def _kept(path: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
+def _saved(path: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
   manifest = json.loads(path.read_text(encoding="utf-8"))
   made_with, done = manifest["made with"], int(manifest["done"])
   if made_with["network"] != identity or not done:
@@ -192,15 +192,15 @@ _Shapes = list[tuple[int, ...] | None]
 def _shapes(embedder: _networks.Embedder) -> _Shapes:
   """Shape of an image's embedding, weights and prototypes, None where there is none."""
   black = embedder.prepare(np.zeros((8, 8, 3), np.uint8))
-  found = jax.eval_shape(
+  parts = jax.eval_shape(
     embedder.apply, jax.ShapeDtypeStruct((_BATCH, *black.shape), black.dtype)
   )
-  return [None if part is None else part.shape[1:] for part in found]
+  return [None if part is None else part.shape[1:] for part in parts]
 
 
-def _flat(found: _networks.Found) -> np.ndarray:
+def _flat(output: _networks.Found) -> np.ndarray:
   """[images, numbers]: all parts side by side, since one array is kept."""
-  parts = [np.asarray(part) for part in found if part is not None]
+  parts = [np.asarray(part) for part in output if part is not None]
   return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 

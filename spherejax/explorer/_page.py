@@ -138,8 +138,8 @@ def write(
   count = len(x)
   if not 2 <= count <= MOST_IMAGES:
     raise ValueError(f"embeddings must be 2 to {MOST_IMAGES}, got {count}")
-  given = {"images": images, "files": files, "labels": labels}
-  for name, value in given.items():
+  inputs = {"images": images, "files": files, "labels": labels}
+  for name, value in inputs.items():
     if value is not None:
       _checks.sequence(name, value)
   if files is not None:
@@ -151,7 +151,7 @@ def write(
     for name, (value, axes) in asked.items()
     if value is not None
   }
-  for name, value in (given | parts).items():
+  for name, value in (inputs | parts).items():
     if value is not None and len(value) != count:
       raise ValueError(
         f"{name} must be as many as the {count} embeddings, got {len(value)}"
@@ -219,10 +219,10 @@ def _rows(name: str, value: Any, axes: int) -> np.ndarray:
 
 
 def _classes(labels: Sequence[Any] | np.ndarray | None, count: int) -> _Classes:
-  given = [""] * count if labels is None else [_name(label) for label in labels]
-  names = sorted(set(given), key=lambda name: (not name, name))
+  class_names = [""] * count if labels is None else [_name(label) for label in labels]
+  names = sorted(set(class_names), key=lambda name: (not name, name))
   places = {name: place for place, name in enumerate(names)}
-  return _Classes(names, np.array([places[name] for name in given]))
+  return _Classes(names, np.array([places[name] for name in class_names]))
 
 
 def _name(label: Any) -> str:
@@ -237,11 +237,11 @@ def _near(
 ) -> dict[str, Any]:
   """The nearest of each image, and what they say of the classes."""
   count, labels = len(x), classes.labels
-  found = neighbours
-  if isinstance(found, int):
-    others = min(found, count - 1)
-    found = distances.k_nearest(x, x, k=others, exclude=np.arange(count))
-  indices = np.asarray(found.indices)
+  nearest = neighbours
+  if isinstance(nearest, int):
+    others = min(nearest, count - 1)
+    nearest = distances.k_nearest(x, x, k=others, exclude=np.arange(count))
+  indices = np.asarray(nearest.indices)
   predicted = labels[indices[:, 0]]
   nothing = classes.names.index("") if "" in classes.names else -1
   known = (labels != nothing) & (predicted != nothing)
@@ -253,14 +253,14 @@ def _near(
     "subtitle": said,
     "predicted": _packed(predicted, np.int32),
     "neighbours": _packed(indices, np.int32),
-    "distances": _packed(found.distances, np.float32),
-    "duplicates": _groups(indices, np.asarray(found.distances)),
+    "distances": _packed(nearest.distances, np.float32),
+    "duplicates": _groups(indices, np.asarray(nearest.distances)),
   }
 
 
-def _groups(indices: np.ndarray, apart: np.ndarray) -> list[list[int]]:
+def _groups(indices: np.ndarray, gaps: np.ndarray) -> list[list[int]]:
   """Images that are linked by distances far below the usual one to a nearest image."""
-  close = apart <= _CLOSE * np.median(apart[:, 0])
+  close = gaps <= _CLOSE * np.median(gaps[:, 0])
   rows = np.repeat(np.arange(len(close)), close.sum(axis=1))
   links = sparse.coo_array(
     (np.ones(len(rows)), (rows, indices[close])), shape=(len(close), len(close))

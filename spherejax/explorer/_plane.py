@@ -21,8 +21,8 @@ def plane(embeddings: np.ndarray, layout: Layout) -> np.ndarray:
   if layout == "tsne" and len(x) >= _FEW:
     method = "exact" if len(x) <= _EXACT else "barnes_hut"
     perplexity = min(30.0, (len(x) - 1) / 3)
-    found = TSNE(init="pca", method=method, perplexity=perplexity, random_state=0)
-    return _two(x, found.fit_transform)
+    tsne = TSNE(init="pca", method=method, perplexity=perplexity, random_state=0)
+    return _two(x, tsne.fit_transform)
   return _two(x, PCA(2, random_state=0).fit_transform)
 
 

@@ -137,5 +137,5 @@ def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
 
   rows = list(rows)
   with concurrent.futures.ThreadPoolExecutor() as pool:
-    found = zip(rows, pool.map(check, rows), strict=True)
-    return {row: why for row, why in found if why}
+    results = zip(rows, pool.map(check, rows), strict=True)
+    return {row: why for row, why in results if why}

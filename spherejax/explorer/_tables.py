@@ -45,15 +45,15 @@ def write_neighbours(
   asked: str,
   queries: Sequence[str],
   names: Sequence[str],
-  found: distances.Neighbours,
+  neighbours: distances.Neighbours,
 ) -> None:
   """The nearest images of each query; `asked` is what the first column is called."""
-  near, apart = np.asarray(found.indices), np.asarray(found.distances)
+  near, gaps = np.asarray(neighbours.indices), np.asarray(neighbours.distances)
   write_table(
     path,
     (asked, "rank", "neighbour", "distance"),
     (
-      (query, rank + 1, names[near[row, rank]], f"{apart[row, rank]:.6g}")
+      (query, rank + 1, names[near[row, rank]], f"{gaps[row, rank]:.6g}")
       for row, query in enumerate(queries)
       for rank in range(near.shape[1])
     ),
@@ -68,16 +68,18 @@ def answer(
   A query that is one of the images does not find itself.
   """
   places = {images.source.identity(row): n for n, row in enumerate(images.rows)}
-  own = [places.get(queries.source.identity(row), -1) for row in queries.rows]
-  count = len(images.rows) - (max(own) >= 0)
-  found = distances.k_nearest(
+  query_rows = [places.get(queries.source.identity(row), -1) for row in queries.rows]
+  count = len(images.rows) - (max(query_rows) >= 0)
+  nearest = distances.k_nearest(
     queries.embeddings,
     images.embeddings,
     k=min(neighbours, count),
-    exclude=np.array(own),
+    exclude=np.array(query_rows),
   )
-  write_neighbours(output / "queries.csv", "query", queries.names, images.names, found)
-  near = np.asarray(found.indices)[:_SHOWN, :_COLUMNS]
+  write_neighbours(
+    output / "queries.csv", "query", queries.names, images.names, nearest
+  )
+  near = np.asarray(nearest.indices)[:_SHOWN, :_COLUMNS]
   labels = np.array(images.labels)
   asked = np.array(queries.labels[:_SHOWN])
   known = np.isin(asked, labels[labels != ""])

@@ -28,7 +28,7 @@ def thumbnails(images: Images | None, files: Sequence[str] | None) -> np.ndarray
   A whole image is seen: what is not square has white beside it.
   """
   if images is not None:
-    count, read = len(images), _given(images)
+    count, read = len(images), _read_supplied(images)
   else:
     assert files is not None
     count, read = len(files), _in_files(files)
@@ -52,7 +52,7 @@ def side_of(count: int) -> int:
   return min(LARGEST, room)
 
 
-def _given(images: Images) -> Callable[[int], np.ndarray]:
+def _read_supplied(images: Images) -> Callable[[int], np.ndarray]:
   def read(row: int) -> np.ndarray:
     pixels = np.asarray(images[row])
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels

@@ -98,12 +98,12 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
            [2, 2, 0]])
   """
   height, above = _tree.heights(tree), _tree.ancestors(tree)
-  found = np.zeros((len(tree.classes),) * 2, int)
+  matrix = np.zeros((len(tree.classes),) * 2, int)
   for node in range(len(height)):  # from the root on: the lowest node writes last
     below = np.flatnonzero(above[:, node])
-    found[np.ix_(below, below)] = height[node]
-  np.fill_diagonal(found, 0)
-  return found
+    matrix[np.ix_(below, below)] = height[node]
+  np.fill_diagonal(matrix, 0)
+  return matrix
 
 
 def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]:
@@ -168,8 +168,8 @@ def chordal_distances(
   """
   _checks.positive("beta", beta)
   _checks.single("beta", beta)
-  apart = checked(distances)
-  return np.sqrt(2) * apart / (beta + apart)
+  matrix = checked(distances)
+  return np.sqrt(2) * matrix / (beta + matrix)
 
 
 def chordal_similarities(
@@ -199,8 +199,8 @@ def chordal_similarities(
   """
   _checks.positive("beta", beta)
   _checks.single("beta", beta)
-  apart = checked(distances)
-  return 1 - (apart / (beta + apart)) ** 2
+  matrix = checked(distances)
+  return 1 - (matrix / (beta + matrix)) ** 2
 
 
 def confusion_distances(
@@ -250,24 +250,26 @@ def checked(distances: ArrayLike) -> np.ndarray:
   Rounding of single precision is forgiven, and evened out.
   """
   _checks.expect("distances", _checks.host("distances", distances), "real")
-  apart = np.asarray(distances, float)
-  _checks.expect("distances", apart, rank=2)
-  _checks.shape("distances", apart, apart.shape[:1] * 2, "its rows")
-  wrong = apart[~((apart >= 0) & np.isfinite(apart))]
+  matrix = np.asarray(distances, float)
+  _checks.expect("distances", matrix, rank=2)
+  _checks.shape("distances", matrix, matrix.shape[:1] * 2, "its rows")
+  wrong = matrix[~((matrix >= 0) & np.isfinite(matrix))]
   if wrong.size:
     raise ValueError(f"distances must be at least 0 and finite, got {wrong[0]:g}")
-  slack = 1e-5 * apart.max(initial=0)
-  uneven = np.argwhere(np.abs(apart - apart.T) > slack)
+  slack = 1e-5 * matrix.max(initial=0)
+  uneven = np.argwhere(np.abs(matrix - matrix.T) > slack)
   if uneven.size:
     i, j = uneven[0]
     raise ValueError(
-      f"distances must be symmetric, got {apart[i, j]:g} from {i} to {j} and "
-      f"{apart[j, i]:g} back"
+      f"distances must be symmetric, got {matrix[i, j]:g} from {i} to {j} and "
+      f"{matrix[j, i]:g} back"
     )
-  inside = np.flatnonzero(np.diagonal(apart) > slack)
+  inside = np.flatnonzero(np.diagonal(matrix) > slack)
   if inside.size:
     i = inside[0]
-    raise ValueError(f"distances must be 0 on the diagonal, got {apart[i, i]:g} at {i}")
-  even = (apart + apart.T) / 2
+    raise ValueError(
+      f"distances must be 0 on the diagonal, got {matrix[i, i]:g} at {i}"
+    )
+  even = (matrix + matrix.T) / 2
   np.fill_diagonal(even, 0)
   return even

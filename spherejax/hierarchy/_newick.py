@@ -40,7 +40,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     (('cat', 'dog', 'car'), array([0. , 0.5, 3. , 1. , 2. ]))
   """
   _checks.instance("text", text, str)
-  names, parents, given = [""], [-1], [""]
+  names, parents, length_texts = [""], [-1], [""]
   node, last = 0, "("
   for token, place in _tokens(text):
     here = f"at {place} of {text[:60]!r}"
@@ -49,7 +49,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     if token == "(":
       if last not in "(,":
         raise ValueError(f"newick has ( after {last!r}, {here}")
-      node = _add(names, parents, given, node)
+      node = _add(names, parents, length_texts, node)
     elif token in "),;" and (parents[node] < 0) != (token == ";"):
       wrong = {
         ")": "one ) is too many",
@@ -58,11 +58,11 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
       }[token]
       raise ValueError(f"newick has unbalanced parentheses, {here}: {wrong}")
     elif token == ",":
-      node = _add(names, parents, given, parents[node])
+      node = _add(names, parents, length_texts, parents[node])
     elif token == ")":
       node = parents[node]
     elif last == ":":
-      given[node] = token
+      length_texts[node] = token
     elif last in ("length", "name") and (
       token not in ":;" or last + token == "length:"
     ):
@@ -74,21 +74,21 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
   for leaf, name in enumerate(names):
     if leaf not in inner and not name:
       raise ValueError(f"newick must name every leaf, got {text[:60]!r}")
-  return _tree.build(names, parents, classes, _lengths(names, given))
+  return _tree.build(names, parents, classes, _lengths(names, length_texts))
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
   """Signs, names and lengths, each with its place; raises unless one tree is there."""
-  found, place = [], 0
+  tokens, place = [], 0
   while True:
     match = _TOKEN.match(text, place)
     if match is None:
       raise ValueError(_unclosed(text, place))
     if not match[1]:
       break
-    found.append((match[1], match.start(1)))
+    tokens.append((match[1], match.start(1)))
     place = match.end()
-  signs = [token for token, _ in found]
+  signs = [token for token, _ in tokens]
   if ";" not in signs or signs.index(";") < len(signs) - 1:
     count = signs.count(";")
     remedy = "add the ; at its end" if not count else "read one tree at a time"
@@ -96,7 +96,7 @@ def _tokens(text: str) -> list[tuple[str, int]]:
       f"text must be one newick tree that ends with ;, got {count} of them in"
       f" {text[-60:]!r}; {remedy}"
     )
-  return found
+  return tokens
 
 
 def _unclosed(text: str, place: int) -> str:
@@ -119,20 +119,24 @@ def _open(parents: list[int], node: int) -> int:
   return count
 
 
-def _add(names: list[str], parents: list[int], given: list[str], parent: int) -> int:
+def _add(
+  names: list[str], parents: list[int], length_texts: list[str], parent: int
+) -> int:
   names.append("")
   parents.append(parent)
-  given.append("")
+  length_texts.append("")
   return len(names) - 1
 
 
-def _lengths(names: list[str], given: list[str]) -> list[float] | None:
+def _lengths(names: list[str], length_texts: list[str]) -> list[float] | None:
   """Numbers of the edges, None where the text gives no length at all."""
-  if given[0]:
-    _length(names[0], given[0])  # above the root is no edge: a number, but not used
-  if not any(given[1:]):
+  if length_texts[0]:
+    _length(
+      names[0], length_texts[0]
+    )  # above the root is no edge: a number, but not used
+  if not any(length_texts[1:]):
     return None
-  return [0.0, *map(_length, names[1:], given[1:])]
+  return [0.0, *map(_length, names[1:], length_texts[1:])]
 
 
 def _length(name: str, text: str) -> float:

@@ -118,12 +118,12 @@ def from_paths(
   names, parents = [ROOT], [-1]
   nodes: dict[tuple[int, str], int] = {}
   classes: dict[int, None] = {}
-  for given in paths:
-    if not isinstance(given, str):
-      _checks.texts("an entry of paths", given)
-    path = tuple(given.split(separator) if isinstance(given, str) else given)
+  for entry in paths:
+    if not isinstance(entry, str):
+      _checks.texts("an entry of paths", entry)
+    path = tuple(entry.split(separator) if isinstance(entry, str) else entry)
     if not path or not all(path):
-      raise ValueError(f"a path must have no empty name, got {given!r}")
+      raise ValueError(f"a path must have no empty name, got {entry!r}")
     node = 0
     for name in path:
       above, node = node, nodes.setdefault((node, name), len(names))
@@ -131,7 +131,7 @@ def from_paths(
         names.append(name)
         parents.append(above)
     if node in classes:
-      raise ValueError(f"class {given!r} occurs twice")
+      raise ValueError(f"class {entry!r} occurs twice")
     classes[node] = None
   if not classes:
     raise ValueError("paths must hold a path, got none")

@@ -114,14 +114,14 @@ def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
   if not len(classes):
     raise ValueError("classes must hold a name, got none")
   chosen = _find(tree.names, tree.parents, classes)
-  kept = np.any(_below(tree.parents, np.asarray(chosen)), axis=0)
-  number = np.cumsum(kept) - 1
-  parents = tree.parents[kept]
+  mask = np.any(_below(tree.parents, np.asarray(chosen)), axis=0)
+  number = np.cumsum(mask) - 1
+  parents = tree.parents[mask]
   return _tree(
-    [tree.names[node] for node in np.flatnonzero(kept)],
+    [tree.names[node] for node in np.flatnonzero(mask)],
     np.where(parents < 0, -1, number[parents]),
     number[chosen],
-    tree.lengths[kept],
+    tree.lengths[mask],
   )
 
 
@@ -214,10 +214,10 @@ def depths(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     array([0, 1, 1, 2, 2])
   """
   _checks.instance("tree", tree, ClassTree)
-  found = np.zeros(len(tree.parents), int)
+  result = np.zeros(len(tree.parents), int)
   for node, parent in enumerate(tree.parents[1:], start=1):
-    found[node] = found[parent] + 1
-  return found
+    result[node] = result[parent] + 1
+  return result
 
 
 def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
@@ -242,11 +242,11 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     array([2, 1, 0, 0, 0])
   """
   _checks.instance("tree", tree, ClassTree)
-  found = np.zeros(len(tree.parents), int)
+  result = np.zeros(len(tree.parents), int)
   for node in range(len(tree.parents) - 1, 0, -1):
     parent = tree.parents[node]
-    found[parent] = max(found[parent], found[node] + 1)
-  return found
+    result[parent] = max(result[parent], result[node] + 1)
+  return result
 
 
 def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
@@ -295,11 +295,11 @@ def build(
       raise ValueError(f"a leaf must have a name, got an empty one as node {node}")
   if classes is None:
     chosen = leaves
-    seen = set()
+    visited = set()
     for node in leaves:
-      if names[node] in seen:
+      if names[node] in visited:
         raise ValueError(f"leaves must have different names, got {names[node]!r} twice")
-      seen.add(names[node])
+      visited.add(names[node])
   else:
     _checks.texts("classes", classes)
     chosen = _find(names, parents, classes)
@@ -319,17 +319,17 @@ def _check_shape(names: Sequence[str], parents: Sequence[int]) -> None:
   safe: set[int] = set()
   for start in range(len(names)):
     path: list[int] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     node = start
     while node >= 0 and node not in safe:
-      if node in seen:
+      if node in visited:
         cycle = [*path[path.index(node) :], node]
         way = " -> ".join(repr(names[v]) for v in cycle)
         raise ValueError(f"a tree must have no cycle, got {way}")
       path.append(node)
-      seen.add(node)
+      visited.add(node)
       node = parents[node]
-    safe |= seen
+    safe |= visited
 
 
 def _find(
@@ -340,7 +340,7 @@ def _find(
   nodes: dict[str, list[int]] = {}
   for node, name in enumerate(names):
     nodes.setdefault(name, []).append(node)
-  found: list[int] = []
+  chosen: list[int] = []
   labels: dict[str, int] = {}
   for label, name in enumerate(classes):
     if name in labels:
@@ -352,8 +352,8 @@ def _find(
       raise ValueError(f"class {name!r} is no node of the tree")
     if len(fitting) > 1:
       raise ValueError(f"class {name!r} must name one node, got {len(fitting)}")
-    found.append(fitting[0])
-  return found
+    chosen.append(fitting[0])
+  return chosen
 
 
 def arrange(
@@ -396,9 +396,9 @@ def _tree(
 
 def _below(parents: np.ndarray, chosen: np.ndarray) -> np.ndarray:
   """[chosen, nodes]: the node is the chosen one or above it."""
-  found = np.zeros((len(chosen), len(parents)), bool)
-  found[np.arange(len(chosen)), chosen] = True
-  columns = found.T.copy()  # one row a node: the loop reads and writes whole rows
+  mask = np.zeros((len(chosen), len(parents)), bool)
+  mask[np.arange(len(chosen)), chosen] = True
+  columns = mask.T.copy()  # one row a node: the loop reads and writes whole rows
   for node in range(len(parents) - 1, 0, -1):
     columns[parents[node]] |= columns[node]
   return columns.T.copy()

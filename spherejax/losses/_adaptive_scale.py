@@ -112,8 +112,8 @@ def adacos_update(
   values, before, least = jax.lax.stop_gradient((batch.values, before, least))
   batch = batch._replace(values=values)
   floor = _checks.scalar("least", least, batch.values.dtype)
-  log_b, rows = _log_mean_of_others(before * batch.values, batch.own, axis_name)
-  angle = _median_angle(_arccos(_classes.own_score(batch)), batch.own, axis_name)
+  log_b, rows = _log_mean_of_others(before * batch.values, batch.class_mask, axis_name)
+  angle = _median_angle(_arccos(_classes.own_score(batch)), batch.class_mask, axis_name)
   scale = jnp.maximum(log_b / jnp.cos(jnp.minimum(angle, math.pi / 4)), floor)
   return jnp.where(rows > 0, scale, before)
 
@@ -123,19 +123,19 @@ def _arccos(cosines: Array) -> Array:
 
 
 def _log_mean_of_others(
-  logits: Array, own: Array, axis_name: str | None, others: Array | bool = True
+  logits: Array, class_mask: Array, axis_name: str | None, others: Array | bool = True
 ) -> tuple[Array, Array]:
   """log(1/n sum_i sum_{c != y_i} exp(logits_ic)) over all devices, and n."""
-  kept = jnp.any(own, axis=1)
-  of_rows = _numerics.logsumexp(logits, others & ~own & kept[:, None])[:, None]
+  mask = jnp.any(class_mask, axis=1)
+  of_rows = _numerics.logsumexp(logits, others & ~class_mask & mask[:, None])[:, None]
   total = _batch.logsumexp(of_rows, of_rows != -jnp.inf, axis_name, 0)[0]
-  rows = _batch.number(kept[:, None], axis_name, logits.dtype)
+  rows = _batch.number(mask[:, None], axis_name, logits.dtype)
   return total - jnp.log(jnp.maximum(rows, 1)), rows
 
 
-def _median_angle(angles: Array, own: Array, axis_name: str | None) -> Array:
+def _median_angle(angles: Array, class_mask: Array, axis_name: str | None) -> Array:
   """Mean of the two middle angles [batch, 1] of all kept rows; inf over none."""
-  angles = jnp.where(jnp.any(own, axis=1), angles[:, 0], jnp.inf)
+  angles = jnp.where(jnp.any(class_mask, axis=1), angles[:, 0], jnp.inf)
   ordered = jnp.sort(_batch.gather(angles, axis_name))
   rows = jnp.sum(ordered < jnp.inf, dtype=jnp.int32)
   return (ordered[jnp.maximum(rows - 1, 0) // 2] + ordered[rows // 2]) / 2
@@ -174,9 +174,13 @@ def _curvature(
   """
   if geometry == "cosine":
     cos, sin2 = jnp.cos(angle), jnp.sin(angle) ** 2
-    own = jax.nn.sigmoid(scale * cos - log_b)
-    value = cos + scale * sin2 * (2 * own - 1)
-    slope = cos**2 * own + sin2 * (2 * own - 1) + scale * sin2 * cos * own
+    probability = jax.nn.sigmoid(scale * cos - log_b)
+    value = cos + scale * sin2 * (2 * probability - 1)
+    slope = (
+      cos**2 * probability
+      + sin2 * (2 * probability - 1)
+      + scale * sin2 * cos * probability
+    )
     return value, scale * slope
   log_distance = jnp.log(2 * jnp.sin(angle / 2) if geometry == "chordal" else angle)
   others = jax.nn.sigmoid(log_b + scale * log_distance)
@@ -322,12 +326,12 @@ def dynamic_scale_update(
   _checks.one_of("geometry", geometry, Geometry)
   _checks.positive("learning_rate", learning_rate)
   batch = _classes.scores("scores", scores, labels, where)
-  given = state, batch.values, learning_rate
-  state, values, rate = jax.lax.stop_gradient(given)
+  operands = state, batch.values, learning_rate
+  state, values, rate = jax.lax.stop_gradient(operands)
   batch = batch._replace(values=values)
   others = _classes.taking_part(batch, classes)
-  batch = batch._replace(own=batch.own & others)
-  values, own, dtype = batch.values, batch.own, batch.values.dtype
+  batch = batch._replace(class_mask=batch.class_mask & others)
+  values, class_mask, dtype = batch.values, batch.class_mask, batch.values.dtype
   scale = jnp.exp(state.log_scale.astype(dtype))
   if geometry == "cosine":
     logits, angles = scale * values, _arccos(_classes.own_score(batch))
@@ -338,8 +342,8 @@ def dynamic_scale_update(
     angles = jnp.sqrt(_classes.own_score(batch._replace(values=squares)))
     if geometry == "chordal":
       angles = 2 * jnp.arcsin(jnp.minimum(angles / 2, 1))
-  log_b, rows = _log_mean_of_others(logits, own, axis_name, others)
-  angle = jnp.minimum(_median_angle(angles, own, axis_name), math.pi / 4)
+  log_b, rows = _log_mean_of_others(logits, class_mask, axis_name, others)
+  angle = jnp.minimum(_median_angle(angles, class_mask, axis_name), math.pi / 4)
   value, slope = _curvature(scale, log_b, angle, geometry)
   moved = _adam(state, value * slope, _checks.scalar("learning_rate", rate, dtype))
   changes = (rows > 0) & (log_b > -jnp.inf)

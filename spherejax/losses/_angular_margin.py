@@ -64,7 +64,7 @@ def cosface(
   target = _classes.own_score(batch) - _classes.own_margin(batch, margin)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   loss = _classes.cross_entropy(
-    batch.values, batch.own, multiplier, target=target, axis_name=batch.axis_name
+    batch.values, batch.class_mask, multiplier, target=target, axis_name=batch.axis_name
   )
   return loss.astype(batch.dtype)
 
@@ -163,7 +163,7 @@ def _arcface(
     target = jnp.where(cosine > 0, target, cosine)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   loss = _classes.cross_entropy(
-    batch.values, batch.own, multiplier, target=target, axis_name=batch.axis_name
+    batch.values, batch.class_mask, multiplier, target=target, axis_name=batch.axis_name
   )
   return loss.astype(batch.dtype)
 
@@ -353,18 +353,18 @@ def large_margin_softmax(
     "cosines", cosines, labels, where, class_axis_name=class_axis_name
   )
   lengths = _checks.array("norms", norms, "floating")
-  columns = 1 if lengths.shape[1:] == (1,) else batch.own.shape[1]
-  _checks.shape("norms", lengths, (len(batch.own), columns), "the cosines")
-  kept = _classes.has_class(batch.own, class_axis_name)[:, None]
-  lengths = jnp.where(kept, lengths.astype(batch.values.dtype), 0)
+  columns = 1 if lengths.shape[1:] == (1,) else batch.class_mask.shape[1]
+  _checks.shape("norms", lengths, (len(batch.class_mask), columns), "the cosines")
+  mask = _classes.has_class(batch.class_mask, class_axis_name)[:, None]
+  lengths = jnp.where(mask, lengths.astype(batch.values.dtype), 0)
   plain = _checks.scalar("annealing", annealing, batch.values.dtype)
   cosine = _classes.own_score(batch)
-  lengths = jnp.broadcast_to(lengths, batch.own.shape)
+  lengths = jnp.broadcast_to(lengths, batch.class_mask.shape)
   own_length = _classes.own_score(batch._replace(values=lengths))
   mixed = (plain * cosine + _multiplied(cosine, margin)) / (1 + plain)
   loss = _classes.cross_entropy(
     lengths * batch.values,
-    batch.own,
+    batch.class_mask,
     target=own_length * mixed,
     axis_name=class_axis_name,
   )

@@ -151,7 +151,7 @@ def normalize_rows(rows: Array, normalization: Normalization) -> Array:
 
 def keep_all(where: ArrayLike | None, rows: Array, name: str = "where") -> Array:
   """The mask, or one that keeps every row."""
-  return _checks.kept(where, rows.shape[:1], name)
+  return _checks.where_mask(where, rows.shape[:1], name)
 
 
 def rows_and_labels(
@@ -166,9 +166,9 @@ def rows_and_labels(
   labels = _checks.integers(f"{owner}labels", labels)
   _checks.expect(f"{owner}embeddings", embeddings, "floating", rank=2, empty=False)
   _checks.labels(labels, embeddings, f"{owner}labels")
-  kept = keep_all(where, embeddings, f"{owner}where")
-  rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
-  return normalize_rows(rows, normalize), labels, kept, embeddings.dtype
+  mask = keep_all(where, embeddings, f"{owner}where")
+  rows = jnp.where(mask[:, None], _numerics.upcast(embeddings), 0)
+  return normalize_rows(rows, normalize), labels, mask, embeddings.dtype
 
 
 def same_names(
@@ -178,10 +178,10 @@ def same_names(
   if references is None:
     return _checks.names(("labels", labels))[0], None
   _checks.instance("references", references, References)
-  own, others = _checks.names(
+  shared_labels, others = _checks.names(
     ("labels", labels), ("references.labels", references.labels)
   )
-  return own, references._replace(labels=others)
+  return shared_labels, references._replace(labels=others)
 
 
 def batch_of(
@@ -194,15 +194,15 @@ def batch_of(
 ) -> Batch:
   """A labelled batch against itself on all devices, or against given references."""
   labels, references = same_names(labels, references)
-  anchors, labels, kept, dtype = rows_and_labels(embeddings, labels, where, normalize)
+  anchors, labels, mask, dtype = rows_and_labels(embeddings, labels, where, normalize)
   batch = anchors.shape[0]
   position = first_row(batch, axis_name) + jnp.arange(batch, dtype=jnp.int32)
   if references is None:
     rows, reference_labels, reference_kept = (
-      gather(array, axis_name) for array in (anchors, labels, kept)
+      gather(array, axis_name) for array in (anchors, labels, mask)
     )
-    own = anchors, labels, position, position, kept
-    return Batch(*own, rows, reference_labels, reference_kept, dtype)
+    anchor_fields = anchors, labels, position, position, mask
+    return Batch(*anchor_fields, rows, reference_labels, reference_kept, dtype)
   rows, reference_labels, reference_kept, _ = rows_and_labels(
     references.embeddings, references.labels, references.where, normalize, "references."
   )
@@ -215,10 +215,10 @@ def batch_of(
   if references.itself is not None:
     itself = _checks.integers("references.itself", references.itself)
     _checks.labels(itself, anchors, "references.itself")
-    _checks.known_labels(itself, len(rows), kept, "references.itself", low=-1)
+    _checks.known_labels(itself, len(rows), mask, "references.itself", low=-1)
   rows = rows.astype(anchors.dtype)
-  own = anchors, labels, itself, position, kept
-  return Batch(*own, rows, reference_labels, reference_kept, dtype)
+  anchor_fields = anchors, labels, itself, position, mask
+  return Batch(*anchor_fields, rows, reference_labels, reference_kept, dtype)
 
 
 def over_pairs(
@@ -248,16 +248,16 @@ def over_pairs(
   of = kinds.get(measure, "distance")
 
   def of_pairs(rows: tuple[Array, ...], columns: tuple[Array, ...]) -> Any:
-    anchors, labels, itself, position, kept, *more = rows
+    anchors, labels, itself, position, mask, *more = rows
     references, reference_labels, reference_kept, index = columns
-    compared = kept[:, None] & reference_kept[None]
+    compared = mask[:, None] & reference_kept[None]
     same = labels[:, None] == reference_labels[None]
     other = itself[:, None] != index[None]
     block = Block(
       measure(anchors, references),
       compared & same & other,
       compared & ~same & other,
-      kept,
+      mask,
       compared & ~other,
     )
     return terms(mined(block, miner, of=of, rows=position), *more)
@@ -318,7 +318,7 @@ def matrix(
     weights: whether masks may be weights.
   """
   entries = _checks.array(name, values, "floating", rank=2, empty=False)
-  kept = keep_all(where, entries)
+  rows_kept = keep_all(where, entries)
   masks = []
   for mask_name, mask in (("positives", positives), ("negatives", negatives)):
     mask = jax.lax.stop_gradient(_checks.array(mask_name, mask))
@@ -326,10 +326,10 @@ def matrix(
       _checks.expect(mask_name, mask, "boolean")
     _selection.check(mask_name, mask, entries.shape)
     # NaN in a masked row of weights does not reach the others.
-    masks.append(jnp.where(kept[:, None], mask, jnp.zeros((), mask.dtype)))
+    masks.append(jnp.where(rows_kept[:, None], mask, jnp.zeros((), mask.dtype)))
   used = _selection.chosen(masks[0]) | _selection.chosen(masks[1])
   wide = _numerics.keep(_numerics.upcast(entries), used)
-  return Block(wide, masks[0], masks[1], kept), entries.dtype
+  return Block(wide, masks[0], masks[1], rows_kept), entries.dtype
 
 
 def average_of_active(

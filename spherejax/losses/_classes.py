@@ -49,7 +49,7 @@ class Scores(NamedTuple):
 
   values: Array
   """[batch, classes] or [batch, classes, per_class]; masked rows are zero."""
-  own: Array
+  class_mask: Array
   """[batch, classes], boolean: the class of each row; none for a masked row."""
   dtype: jnp.dtype
   """The type of the scores as they came."""
@@ -69,14 +69,14 @@ def scores(
   entries = _checks.array(name, values, "floating", rank=axes, empty=False)
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, entries)
-  kept, here = _batch.keep_all(where, entries), entries.shape[1]
+  mask, here = _batch.keep_all(where, entries), entries.shape[1]
   number = 1 if class_axis_name is None else jax.lax.axis_size(class_axis_name)
-  kept, given = kept & _checks.inside(labels, number * here, kept), kept
-  _compiled.known(functools.partial(_check_kind, name), entries, given)
+  mask, rows_present = mask & _checks.inside(labels, number * here, mask), mask
+  _compiled.known(functools.partial(_check_kind, name), entries, rows_present)
   first = _batch.first_row(here, class_axis_name)
-  own = (labels[:, None] == first + jnp.arange(here)[None]) & kept[:, None]
-  values = jnp.where(kept.reshape(-1, *[1] * (axes - 1)), _numerics.upcast(entries), 0)
-  return Scores(values, own, entries.dtype, class_axis_name)
+  class_mask = (labels[:, None] == first + jnp.arange(here)[None]) & mask[:, None]
+  values = jnp.where(mask.reshape(-1, *[1] * (axes - 1)), _numerics.upcast(entries), 0)
+  return Scores(values, class_mask, entries.dtype, class_axis_name)
 
 
 def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
@@ -121,12 +121,12 @@ def over_classes(parts: Array, axis_name: str | None) -> Array:
   return jnp.sum(jax.lax.all_gather(parts, axis_name), axis=0)
 
 
-def has_class(own: Array, axis_name: str | None) -> Array:
+def has_class(class_mask: Array, axis_name: str | None) -> Array:
   """[batch], boolean: rows of a class, of this device or another one."""
-  found = jnp.any(own, axis=1)
+  present = jnp.any(class_mask, axis=1)
   if axis_name is None:
-    return found
-  return jax.lax.psum(found.astype(jnp.int32), axis_name) > 0
+    return present
+  return jax.lax.psum(present.astype(jnp.int32), axis_name) > 0
 
 
 def is_distribution(labels: ArrayLike) -> bool:
@@ -141,27 +141,27 @@ def distributions(
   entries = _checks.array(name, values, "floating", rank=2, empty=False)
   targets = _checks.array("targets", targets)
   _checks.shape("labels", targets, entries.shape, f"the {name}")
-  kept = _batch.keep_all(where, entries)
-  _compiled.known(functools.partial(_check_kind, name), entries, kept)
-  kept = kept[:, None]
-  wide = jnp.where(kept, _numerics.upcast(entries), 0)
-  return wide, jnp.where(kept, targets.astype(wide.dtype), 0), entries.dtype
+  mask = _batch.keep_all(where, entries)
+  _compiled.known(functools.partial(_check_kind, name), entries, mask)
+  mask = mask[:, None]
+  wide = jnp.where(mask, _numerics.upcast(entries), 0)
+  return wide, jnp.where(mask, targets.astype(wide.dtype), 0), entries.dtype
 
 
 def taking_part(scores: Scores, classes: ArrayLike | None) -> Array:
   """[batch, classes], boolean: the classes that take part; None for all."""
   if classes is None:
-    return jnp.ones(scores.own.shape, bool)
-  kept = _checks.array("classes", classes)
-  shape = scores.own.shape[-1:] if kept.ndim == 1 else scores.own.shape
-  _checks.mask(kept, shape, "classes")
-  return jnp.broadcast_to(kept.reshape(-1, shape[-1]), scores.own.shape)
+    return jnp.ones(scores.class_mask.shape, bool)
+  mask = _checks.array("classes", classes)
+  shape = scores.class_mask.shape[-1:] if mask.ndim == 1 else scores.class_mask.shape
+  _checks.mask(mask, shape, "classes")
+  return jnp.broadcast_to(mask.reshape(-1, shape[-1]), scores.class_mask.shape)
 
 
 def own_score(scores: Scores) -> Array:
   """[batch, 1]: the score of each row's class; 0 for a masked row."""
-  own = _numerics.masked_sum(scores.values, scores.own)
-  return over_classes(own, scores.axis_name)[:, None]
+  score = _numerics.masked_sum(scores.values, scores.class_mask)
+  return over_classes(score, scores.axis_name)[:, None]
 
 
 def own_margin(
@@ -171,15 +171,15 @@ def own_margin(
   _checks.between("margin", margin, low, high)
   margins = jnp.asarray(margin, scores.values.dtype)
   if margins.ndim == 0:
-    return jnp.broadcast_to(margins, (len(scores.own), 1))
-  _checks.shape("margin", margins, scores.own.shape[1:], "the classes")
-  own = _numerics.masked_sum(margins[None], scores.own)
-  return over_classes(own, scores.axis_name)[:, None]
+    return jnp.broadcast_to(margins, (len(scores.class_mask), 1))
+  _checks.shape("margin", margins, scores.class_mask.shape[1:], "the classes")
+  margin_of_class = _numerics.masked_sum(margins[None], scores.class_mask)
+  return over_classes(margin_of_class, scores.axis_name)[:, None]
 
 
 def cross_entropy(
   values: Array,
-  own: Array,
+  class_mask: Array,
   scale: Array | float = 1.0,
   *,
   target: Array | None = None,
@@ -194,17 +194,17 @@ def cross_entropy(
 
   Args:
     values: [batch, classes].
-    own: [batch, classes], boolean, the class of each row.
+    class_mask: [batch, classes], boolean, True at the class of each row.
     scale: multiplies.
     target: [batch, 1], stands in for the value of the own class.
     others: [batch, classes], boolean, the classes to tell it from. None for all.
     axis_name: of the devices that the classes are split over.
   """
   if target is None:
-    target = over_classes(_numerics.masked_sum(values, own), axis_name)[:, None]
-  rivals = ~own if others is None else others & ~own
+    target = over_classes(_numerics.masked_sum(values, class_mask), axis_name)[:, None]
+  rivals = ~class_mask if others is None else others & ~class_mask
   leads = _batch.logsumexp(scale * (values - target), rivals, axis_name, 1)
-  return jnp.where(has_class(own, axis_name), _numerics.softplus(leads), 0)
+  return jnp.where(has_class(class_mask, axis_name), _numerics.softplus(leads), 0)
 
 
 def log_softmax(values: Array, axis_name: str | None) -> Array:
@@ -245,8 +245,8 @@ def over_rows(
   _checks.known_labels(labels, classes, where)
 
   def of_rows(block: tuple[Array, Array, Array]) -> Array:
-    rows, labels, kept = block
-    return terms(rows, _batch.class_mask(labels, classes, kept))
+    rows, labels, mask = block
+    return terms(rows, _batch.class_mask(labels, classes, mask))
 
   return _blocks.map_rows(of_rows, (rows, labels, where), block_size)
 

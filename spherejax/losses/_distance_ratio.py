@@ -11,7 +11,7 @@ from spherejax.losses import _batch, _blocks, _classes, _differences
 
 def _closeness_softmax(
   name: str,
-  apart: ArrayLike,
+  matrix: ArrayLike,
   labels: ArrayLike,
   scale: ArrayLike,
   classes: ArrayLike | None,
@@ -19,12 +19,16 @@ def _closeness_softmax(
   class_axis_name: str | None,
 ) -> Array:
   _checks.positive("scale", scale)
-  batch = _classes.scores(name, apart, labels, where, class_axis_name=class_axis_name)
+  batch = _classes.scores(name, matrix, labels, where, class_axis_name=class_axis_name)
   others = _classes.taking_part(batch, classes)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   values = jnp.where(others, batch.values, 0)
   loss = _classes.cross_entropy(
-    values, batch.own & others, -multiplier, others=others, axis_name=class_axis_name
+    values,
+    batch.class_mask & others,
+    -multiplier,
+    others=others,
+    axis_name=class_axis_name,
   )
   return loss.astype(batch.dtype)
 
@@ -200,21 +204,21 @@ def distance_ratio(
     class_axis_name=class_axis_name,
   )
   others = _classes.taking_part(batch, classes)
-  own = batch.own & others
+  class_mask = batch.class_mask & others
   power = _checks.scalar("exponent", exponent, batch.values.dtype)
-  known = _classes.has_class(own, class_axis_name)
+  known = _classes.has_class(class_mask, class_axis_name)
   squares = jnp.where(known[:, None], batch.values, 1)
   squares = squares + _checks.scalar("offset", offset, squares.dtype)
   zero = others & (squares < jnp.finfo(squares.dtype).tiny)
   zeros = _classes.over_classes(jnp.sum(zero, axis=1, dtype=jnp.int32), class_axis_name)
   loss = _classes.cross_entropy(
     jnp.log(jnp.where(others & ~zero, squares, 1)),
-    own,
+    class_mask,
     -power / 2,
     others=others,
     axis_name=class_axis_name,
   )
-  among = _classes.has_class(own & zero, class_axis_name)
+  among = _classes.has_class(class_mask & zero, class_axis_name)
   shared = jnp.where(among, jnp.log(jnp.maximum(zeros, 1).astype(loss.dtype)), jnp.inf)
   return jnp.where(zeros > 0, shared, loss).astype(batch.dtype)
 
@@ -269,13 +273,13 @@ def proxy_distance_ratio(
     >>> spherejax.losses.proxy_distance_ratio(x, labels, proxies, exponent=2.0)
     Array([0.       , 0.1823216], dtype=float32)
   """
-  rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
+  rows, labels, mask, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
   columns = distances.l2_normalize(_classes.proxies(proxies, rows))
-  _checks.known_labels(labels, len(columns), kept)
+  _checks.known_labels(labels, len(columns), mask)
 
   def of_rows(block: tuple[Array, Array, Array]) -> Array:
-    rows, labels, kept = block
+    rows, labels, mask = block
     squares = _differences.squared_distances(rows, columns)
-    return distance_ratio(squares, labels, exponent=exponent, offset=offset, where=kept)
+    return distance_ratio(squares, labels, exponent=exponent, offset=offset, where=mask)
 
-  return _blocks.map_rows(of_rows, (rows, labels, kept), block_size).astype(dtype)
+  return _blocks.map_rows(of_rows, (rows, labels, mask), block_size).astype(dtype)

@@ -129,9 +129,9 @@ def _weighted(
   number = jnp.sum(counts)
 
   history = jax.lax.stop_gradient(history)
-  seen = jnp.sum(history)
-  new = jnp.where(seen > 0, momentum, 1) * _numerics.divide(counts, number)
-  old = jnp.where(seen > 0, 1 - momentum, 0) * _numerics.divide(history, seen)
+  total = jnp.sum(history)
+  new = jnp.where(total > 0, momentum, 1) * _numerics.divide(counts, number)
+  old = jnp.where(total > 0, 1 - momentum, 0) * _numerics.divide(history, total)
   updated = jnp.where(number > 0, old + new, history)
   below, way = nodes.place(fixed)
   rank = jnp.cumsum(updated)[below + (way == 1)]

@@ -130,7 +130,7 @@ def hierarchical_cross_entropy(
   _checks.flag("normalize_weights", normalize_weights)
   _checks.one_of("discount", discount, Discount)
   _checks.between("alpha", alpha, 0)
-  wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
+  wide, class_mask, dtype, _ = _classes.scores("logits", logits, labels, where)
   rate = _checks.scalar("alpha", alpha, wide.dtype)
   with jax.ensure_compile_time_eval():
     tree, levels = _tree(ancestors, wide, 0)
@@ -144,12 +144,12 @@ def hierarchical_cross_entropy(
     # From below: the classes of the node of this depth, then those that its parent
     # has besides. Ratios of sums, not differences of logarithms, keep the digits.
     inside, loss = carry
-    beside = _numerics.logsumexp(wide, (shared == level) & ~own)
+    siblings_sum = _numerics.logsumexp(wide, (shared == level) & ~class_mask)
     weight = _discount(shared, depths, level, rate, discount)
-    loss += weight * _numerics.softplus(beside - inside)
-    return (jnp.logaddexp(inside, beside), loss), None
+    loss += weight * _numerics.softplus(siblings_sum - inside)
+    return (jnp.logaddexp(inside, siblings_sum), loss), None
 
-  logit = _numerics.masked_sum(wide, own)
+  logit = _numerics.masked_sum(wide, class_mask)
   impossible = logit == -jnp.inf
   start = (jnp.where(impossible, 0, logit), jnp.zeros_like(logit))
   (_, loss), _ = jax.lax.scan(descend, start, jnp.arange(levels - 1, 0, -1))
@@ -162,7 +162,7 @@ def hierarchical_cross_entropy(
 
     loss /= jnp.sum(jax.lax.map(of_level, jnp.arange(levels)))
   loss = jnp.where(impossible, jnp.inf, loss)
-  return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)
+  return jnp.where(jnp.any(class_mask, axis=1), loss, 0).astype(dtype)
 
 
 @jax.jit  # one program, also where the tree is known and this runs at once
@@ -240,20 +240,20 @@ def conditional_softmax(
   logits = _checks.array("logits", logits, "floating", rank=2, empty=False)
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, logits)
-  kept = _batch.keep_all(where, logits)
+  mask = _batch.keep_all(where, logits)
   with jax.ensure_compile_time_eval():
     tree, levels = _tree(ancestors, logits, 1)
     steps_by_class = _steps(tree)
-  wide = jnp.where(kept[:, None], _numerics.upcast(logits), 0)
-  known = jnp.any(_batch.class_mask(labels, tree.shape[0], kept), axis=1)
+  wide = jnp.where(mask[:, None], _numerics.upcast(logits), 0)
+  known = jnp.any(_batch.class_mask(labels, tree.shape[0], mask), axis=1)
   on_path = jnp.take(tree, labels, axis=0, mode="clip")
   steps = jnp.take(steps_by_class, labels, axis=0, mode="clip")
 
   def step(depth: Array) -> Array:
     siblings = steps == depth
-    beside = _numerics.logsumexp(wide, siblings & ~on_path)
+    siblings_sum = _numerics.logsumexp(wide, siblings & ~on_path)
     chosen = _numerics.masked_sum(wide, siblings & on_path)
-    return _numerics.softplus(beside - chosen)
+    return _numerics.softplus(siblings_sum - chosen)
 
   loss = jnp.sum(jax.lax.map(step, jnp.arange(1, levels)), axis=0)
   return jnp.where(known, loss, 0).astype(logits.dtype)
@@ -370,18 +370,18 @@ def soft_label_cross_entropy(
     Array([0.6648109], dtype=float32)
   """
   _checks.between("beta", beta, 0)
-  wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
+  wide, class_mask, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
   with jax.ensure_compile_time_eval():
-    given = _checks.array("class_distances", class_distances, "real")
-    _checks.shape("class_distances", given, (wide.shape[1],) * 2, "the logits")
-    _checks.between("class_distances", given, 0)
-    apart = jax.lax.stop_gradient(given).astype(wide.dtype)
-    apart = _numerics.divide(apart, jnp.max(apart, initial=0))
-  from_own = jnp.take(apart, _checks.integers("labels", labels), axis=0, mode="clip")
+    class_matrix = _checks.array("class_distances", class_distances, "real")
+    _checks.shape("class_distances", class_matrix, (wide.shape[1],) * 2, "the logits")
+    _checks.between("class_distances", class_matrix, 0)
+    gaps = jax.lax.stop_gradient(class_matrix).astype(wide.dtype)
+    gaps = _numerics.divide(gaps, jnp.max(gaps, initial=0))
+  from_own = jnp.take(gaps, _checks.integers("labels", labels), axis=0, mode="clip")
   targets = jax.nn.softmax(-sharpness * from_own, axis=1)
   # Where a target underflows the class may be impossible: 0 log 0 = 0.
   wanted = targets > 0
   terms = targets * _numerics.keep(_numerics.log_softmax(wide), wanted)
   loss = -_numerics.masked_sum(terms, wanted)
-  return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)
+  return jnp.where(jnp.any(class_mask, axis=1), loss, 0).astype(dtype)

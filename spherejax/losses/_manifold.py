@@ -72,9 +72,9 @@ def manifold(
   _checks.between("persistence", persistence, 0, 1, low_open=True, high_open=True)
   _checks.positive("temperature", temperature)
   _checks.between("context_weight", context_weight, 0)
-  rows, labels, kept, given = _batch.rows_and_labels(embeddings, labels, where, "l2")
+  rows, labels, mask, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
   points = _batch.normalize_rows(_classes.proxies(proxies, rows), "l2")
-  own = _batch.class_mask(labels, len(points), kept)
+  class_mask = _batch.class_mask(labels, len(points), mask)
   persistence, temperature, margin, context_weight = (
     _checks.scalar(name, value, rows.dtype)
     for name, value in (
@@ -84,38 +84,40 @@ def manifold(
       ("context_weight", context_weight),
     )
   )
-  steps = _steps(rows, points, kept, temperature, axis_name)
+  steps = _steps(rows, points, mask, temperature, axis_name)
   walks, proxy_walks = _walks(*steps, persistence, axis_name)
   normalize = _numerics.normalize
   context = _batch.dot(normalize(walks), normalize(proxy_walks))
   # Both at once: a program half as large.
   scores = jnp.stack([walks[:, -len(points) :], context])
-  intrinsic, contextual = jax.vmap(_excess, (0, None, None))(scores, own, margin)
+  intrinsic, contextual = jax.vmap(_excess, (0, None, None))(scores, class_mask, margin)
   loss = intrinsic + context_weight * contextual
-  return jnp.where(kept, loss, 0).astype(given)
+  return jnp.where(mask, loss, 0).astype(dtype)
 
 
 def _steps(
-  rows: Array, points: Array, kept: Array, temperature: Array, axis_name: str | None
+  rows: Array, points: Array, mask: Array, temperature: Array, axis_name: str | None
 ) -> tuple[Array, Array]:
   """[rows, nodes] and [proxies, nodes] of D^-1/2 S D^-1/2.
 
   The nodes are the rows of all devices, then the proxies.
   """
-  everyone, present = (_batch.gather(x, axis_name) for x in (rows, kept))
+  everyone, present = (_batch.gather(x, axis_name) for x in (rows, mask))
   among = jnp.ones(len(points), bool)
   nodes, present = jnp.concatenate([everyone, points]), jnp.append(present, among)
-  starts, kept = jnp.concatenate([rows, points]), jnp.append(kept, among)
+  starts, mask = jnp.concatenate([rows, points]), jnp.append(mask, among)
   number, first = len(rows), _batch.first_row(len(rows), axis_name)
   itself = jnp.append(
     first + jnp.arange(number), len(everyone) + jnp.arange(len(points))
   )
   other = itself[:, None] != jnp.arange(len(nodes))[None]
-  edges = kept[:, None] & present[None] & other
+  edges = mask[:, None] & present[None] & other
   energies = jax.nn.relu(_batch.dot(starts, nodes)) / temperature
-  own = _numerics.logsumexp(energies, edges)  # by logarithms: no overflow
-  degrees = jnp.append(_batch.gather(own[:number], axis_name), own[number:])
-  balanced = energies - (own[:, None] + degrees[None]) / 2
+  log_degrees = _numerics.logsumexp(energies, edges)  # by logarithms: no overflow
+  degrees = jnp.append(
+    _batch.gather(log_degrees[:number], axis_name), log_degrees[number:]
+  )
+  balanced = energies - (log_degrees[:, None] + degrees[None]) / 2
   steps = jnp.where(edges, jnp.exp(jnp.where(edges, balanced, 0)), 0)
   return steps[:number], steps[number:]
 
@@ -211,8 +213,8 @@ def _of_device(array: Array, device: Array | int, axis_name: str) -> Array:
   return jax.lax.psum(jnp.where(mine, array, 0), axis_name)
 
 
-def _excess(scores: Array, own: Array, margin: Array) -> Array:
+def _excess(scores: Array, class_mask: Array, margin: Array) -> Array:
   """[batch]: log(1 + sum of exp over the other proxies that come too near)."""
-  terms = scores - _selection.sum_over(scores, own)[:, None] + margin
-  counted = jnp.any(own, axis=1)[:, None] & ~own & ~(terms < 0)
+  terms = scores - _selection.sum_over(scores, class_mask)[:, None] + margin
+  counted = jnp.any(class_mask, axis=1)[:, None] & ~class_mask & ~(terms < 0)
   return _numerics.softplus(_numerics.logsumexp(terms, counted))

@@ -91,12 +91,12 @@ def margin(
   centre = _checks.scalar("boundary", boundary, dtype)
   if class_boundaries is not None:
     by_class = _checks.array("class_boundaries", class_boundaries, "floating", rank=1)
-    own = _batch.class_mask(batch.labels, by_class.shape[0], batch.where)
-    known = jnp.any(own, axis=1)
+    class_mask = _batch.class_mask(batch.labels, by_class.shape[0], batch.where)
+    known = jnp.any(class_mask, axis=1)
     batch = batch._replace(where=batch.where & known)
     if references is None:
       batch = batch._replace(reference_where=_batch.gather(batch.where, axis_name))
-    centre += _numerics.masked_sum(by_class.astype(dtype)[None], own)
+    centre += _numerics.masked_sum(by_class.astype(dtype)[None], class_mask)
   if example_boundaries is not None:
     by_example = _checks.array("example_boundaries", example_boundaries, "floating")
     _checks.shape("example_boundaries", by_example, batch.labels.shape, "the labels")

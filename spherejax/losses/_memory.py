@@ -119,9 +119,9 @@ def memory_update(
       f"labels must fit into the memory's {memory.labels.dtype}, got dtype "
       f"{labels.dtype}"
     )
-  kept = _batch.keep_all(where, embeddings)
+  mask = _batch.keep_all(where, embeddings)
   rows, classes, stored = (
-    _batch.gather(array, axis_name) for array in (embeddings, labels, kept)
+    _batch.gather(array, axis_name) for array in (embeddings, labels, mask)
   )
   if len(rows) > size:
     raise ValueError(f"a memory of {size} cannot take a batch of {len(rows)} at once")
@@ -137,8 +137,8 @@ def memory_update(
   )
   batch = len(embeddings)
   first = _batch.first_row(batch, axis_name)
-  own = jax.lax.dynamic_slice_in_dim(slots, first, batch)
-  return updated, jnp.where(kept, own, -1)
+  slots_here = jax.lax.dynamic_slice_in_dim(slots, first, batch)
+  return updated, jnp.where(mask, slots_here, -1)
 
 
 def memory_references(

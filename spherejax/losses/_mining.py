@@ -290,21 +290,21 @@ def mine_batch_easy_hard(
   d, positives, negatives = operands(matrix, positives, negatives, of)
   near, far = _selection.chosen(positives), _selection.chosen(negatives)
   if positive == "semihard":
-    far = _one(d, far, negative == "easy")
-    near = _one(d, near & (d < _extremes.smallest(d, far)), True)
+    far = _extreme_pair(d, far, negative == "easy")
+    near = _extreme_pair(d, near & (d < _extremes.smallest(d, far)), True)
   elif negative == "semihard":
-    near = _one(d, near, positive == "hard")
-    far = _one(d, far & (d > _extremes.largest(d, near)), False)
+    near = _extreme_pair(d, near, positive == "hard")
+    far = _extreme_pair(d, far & (d > _extremes.largest(d, near)), False)
   else:
-    near = near if positive == "all" else _one(d, near, positive == "hard")
-    far = far if negative == "all" else _one(d, far, negative == "easy")
+    near = near if positive == "all" else _extreme_pair(d, near, positive == "hard")
+    far = far if negative == "all" else _extreme_pair(d, far, negative == "easy")
   if "all" not in (positive, negative):
     both = jnp.any(near, 1, keepdims=True) & jnp.any(far, 1, keepdims=True)
     near, far = near & both, far & both
   return _selection.part(positives, near), _selection.part(negatives, far)
 
 
-def _one(values: Array, among: Array, largest: bool) -> Array:
+def _extreme_pair(values: Array, among: Array, largest: bool) -> Array:
   """Mask of the largest or the smallest of each row."""
   find = _extremes.where_largest if largest else _extremes.where_smallest
   return _extremes.one_hot(find(values, among), values.shape[1])

@@ -86,6 +86,6 @@ def mine_angular(
     def from_each(index: Array) -> Array:
       return _batch.squared_euclidean(rows[index], rows)
   else:
-    given = "neither" if among is None else "both"
-    raise ValueError(f"one of among and points must be given, got {given}")
+    choice = "neither" if among is None else "both"
+    raise ValueError(f"one of among and points must be given, got {choice}")
   return _triplet_counts.count_wide(squares, from_each, tangent, block)

@@ -93,8 +93,8 @@ def _n_pair(block: _batch.Block) -> Array:
   # All are equally large there: the lowest index.
   index = _extremes.where_largest(jnp.zeros_like(block.values), positives)
   first = _extremes.one_hot(index, positives.shape[1])
-  own = _numerics.masked_sum(block.values, first)
-  lead = _selection.logsumexp_over(block.values - own[:, None], block.negatives)
+  positive = _numerics.masked_sum(block.values, first)
+  lead = _selection.logsumexp_over(block.values - positive[:, None], block.negatives)
   loss = _numerics.softplus(lead)
   if block.positives.dtype != jnp.bool_:
     loss *= _numerics.masked_sum(block.positives, first).astype(loss.dtype)
@@ -109,13 +109,13 @@ def _pairs(
   There is room for as many as there can be.
   """
   rows, references = len(batch.anchors), len(batch.references)
-  pool, kept = (_batch.gather(x, axis_name) for x in (batch.labels, batch.where))
+  pool, mask = (_batch.gather(x, axis_name) for x in (batch.labels, batch.where))
   nobody = jnp.full_like(batch.position, -1)
-  leader, _ = _first(batch.labels, pool, kept, nobody)
-  positive, found = _first(
+  leader, _ = _first(batch.labels, pool, mask, nobody)
+  positive, exists = _first(
     batch.labels, batch.reference_labels, batch.reference_where, batch.itself
   )
-  anchor = found & batch.where & (leader == batch.position)
+  anchor = exists & batch.where & (leader == batch.position)
 
   room = max(1, min(rows, references // 2 if itself else references))
   # Sorted, which compiles in less time than `jnp.nonzero`.
@@ -141,24 +141,24 @@ def _pairs(
   return pairs, positives, chosen
 
 
-def _first(labels: Array, pool: Array, kept: Array, but: Array) -> tuple[Array, Array]:
+def _first(labels: Array, pool: Array, mask: Array, but: Array) -> tuple[Array, Array]:
   """Index of the first kept member of each label's class, and whether there is one.
 
   The one member `but` is passed over.
   """
-  order = jnp.lexsort((pool, ~kept))
-  number = jnp.sum(kept, dtype=jnp.int32)
+  order = jnp.lexsort((pool, ~mask))
+  number = jnp.sum(mask, dtype=jnp.int32)
   largest = jnp.iinfo(pool.dtype).max
-  start = jnp.searchsorted(jnp.where(kept[order], pool[order], largest), labels)
+  start = jnp.searchsorted(jnp.where(mask[order], pool[order], largest), labels)
 
   def member(position: Array) -> tuple[Array, Array]:
     index = jnp.take(order, position, mode="clip")
     return index, (position < number) & (jnp.take(pool, index, mode="clip") == labels)
 
-  first, found = member(start)
+  first, exists = member(start)
   second, found_second = member(start + 1)
-  skip = found & (first == but)
-  return jnp.where(skip, second, first), jnp.where(skip, found_second, found)
+  skip = exists & (first == but)
+  return jnp.where(skip, second, first), jnp.where(skip, found_second, exists)
 
 
 def n_pair_from_similarity(

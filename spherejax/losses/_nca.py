@@ -86,10 +86,12 @@ def _nca(
 
   def terms(block: _batch.Block) -> Array:
     logits = -s * block.values
-    own = _selection.logsumexp_over(logits, block.positives)
+    positive_sum = _selection.logsumexp_over(logits, block.positives)
     valid = jnp.any(_selection.chosen(block.positives), axis=1)
     # The log odds of a wrong neighbour: small losses keep their digits.
-    odds = _selection.logsumexp_over(logits, block.negatives) - jnp.where(valid, own, 0)
+    odds = _selection.logsumexp_over(logits, block.negatives) - jnp.where(
+      valid, positive_sum, 0
+    )
     loss = _numerics.softplus(odds) if form == "log" else jax.nn.sigmoid(odds)
     return jnp.where(valid, loss, 0)
 

@@ -127,8 +127,8 @@ def _step(
     values, temperature, steepness, exponent = operands
     above = _smooth_ap.ranks_above(index, (values, temperature))
     number = _numerics.masked_sum(above, negatives)
-    found = _positives.exists(index, values)
-    return jnp.where(found, function(number, steepness, exponent), 0)
+    present = _positives.exists(index, values)
+    return jnp.where(present, function(number, steepness, exponent), 0)
 
   return step
 

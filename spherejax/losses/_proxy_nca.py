@@ -90,20 +90,20 @@ def proxy_nca(
     Array([-2., -2.], dtype=float32)
   """
   _checks.positive("scale", scale)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
+  rows, labels, mask, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
   s = _checks.scalar("scale", scale, rows.dtype)
   table = _table(proxies, rows, normalize)
 
-  def terms(rows: Array, own: Array) -> Array:
+  def terms(rows: Array, class_mask: Array) -> Array:
     close = _closeness(rows, table, "squared_euclidean", s**2)
-    lead = s**2 * (close - _numerics.masked_sum(close, own)[:, None])
-    used = jnp.any(own & (len(table) > 1), axis=1)
-    loss = _numerics.logsumexp(lead, ~own & used[:, None])
+    lead = s**2 * (close - _numerics.masked_sum(close, class_mask)[:, None])
+    used = jnp.any(class_mask & (len(table) > 1), axis=1)
+    loss = _numerics.logsumexp(lead, ~class_mask & used[:, None])
     return jnp.where(used, loss, 0)
 
-  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  loss = _classes.over_rows(terms, rows, labels, mask, len(table), block_size)
   return loss.astype(dtype)
 
 
@@ -164,15 +164,15 @@ def proxy_nca_plus_plus(
   """
   _checks.positive("temperature", temperature)
   _checks.one_of("logit", logit, Logit)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
+  rows, labels, mask, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
   t = _checks.scalar("temperature", temperature, rows.dtype)
   table = _table(proxies, rows, normalize)
 
-  def terms(rows: Array, own: Array) -> Array:
+  def terms(rows: Array, class_mask: Array) -> Array:
     close = _closeness(rows, table, logit, 1 / t)
-    return _classes.cross_entropy(close, own, 1 / t)
+    return _classes.cross_entropy(close, class_mask, 1 / t)
 
-  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  loss = _classes.over_rows(terms, rows, labels, mask, len(table), block_size)
   return loss.astype(dtype)

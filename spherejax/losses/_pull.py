@@ -117,16 +117,16 @@ def _regression(
 ) -> Array:
   if _classes.is_distribution(labels):
     values, shares, dtype = _classes.distributions(name, products, labels, where)
-    own = jnp.ones(shares.shape, bool)
+    class_mask = jnp.ones(shares.shape, bool)
   else:
-    values, own, dtype, _ = _classes.scores(name, products, labels, where)
-    shares = own.astype(values.dtype)
+    values, class_mask, dtype, _ = _classes.scores(name, products, labels, where)
+    shares = class_mask.astype(values.dtype)
   if weights is not None:
     factors = _checks.array("weights", weights, "floating")
     _checks.shape("weights", factors, values.shape[1:], "the classes")
-    shares *= jnp.where(own, factors.astype(values.dtype)[None], 0)
+    shares *= jnp.where(class_mask, factors.astype(values.dtype)[None], 0)
   goal = _checks.scalar("target", target, values.dtype)
-  gaps = jnp.where(own, values - goal, 0)
+  gaps = jnp.where(class_mask, values - goal, 0)
   loss = jnp.sum(shares * gaps**2, axis=1) / (2 * goal)
   return loss.astype(dtype)
 
@@ -170,8 +170,8 @@ def inverse_frequency_weights(
   labels = _checks.integers("labels", labels)
   _checks.expect("labels", labels, "integer", rank=1)
   _checks.count("num_classes", num_classes)
-  own = _batch.class_mask(labels, num_classes, _batch.keep_all(where, labels))
-  members = _batch.total(jnp.sum(own, axis=0, dtype=jnp.int32), axis_name)
+  class_mask = _batch.class_mask(labels, num_classes, _batch.keep_all(where, labels))
+  members = _batch.total(jnp.sum(class_mask, axis=0, dtype=jnp.int32), axis_name)
   counts = members.astype(jnp.result_type(float))
   present = jnp.sum(members > 0, dtype=jnp.int32).astype(counts.dtype)
   return _numerics.divide(jnp.sum(counts), counts * present)
@@ -212,7 +212,7 @@ def correlation(
     Array([0.5], dtype=float32)
   """
   batch = _classes.scores("cosines", cosines, labels, where)
-  return _numerics.masked_sum(1 - batch.values, batch.own).astype(batch.dtype)
+  return _numerics.masked_sum(1 - batch.values, batch.class_mask).astype(batch.dtype)
 
 
 def hyperspherical(
@@ -251,4 +251,6 @@ def hyperspherical(
     Array([0.25], dtype=float32)
   """
   batch = _classes.scores("cosines", cosines, labels, where)
-  return _numerics.masked_sum((1 - batch.values) ** 2, batch.own).astype(batch.dtype)
+  return _numerics.masked_sum((1 - batch.values) ** 2, batch.class_mask).astype(
+    batch.dtype
+  )

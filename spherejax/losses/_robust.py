@@ -82,8 +82,8 @@ def adversarial_training(
   """
   _checks.between("clean_weight", clean_weight, 0, 1, high_open=True)
   clean, attacked = _both("logits", logits, adversarial_logits, labels, where)
-  on_clean = _classes.cross_entropy(clean.values, clean.own)
-  on_attacked = _classes.cross_entropy(attacked.values, attacked.own)
+  on_clean = _classes.cross_entropy(clean.values, clean.class_mask)
+  on_attacked = _classes.cross_entropy(attacked.values, attacked.class_mask)
   return _mix(on_clean, on_attacked, clean_weight).astype(clean.dtype)
 
 
@@ -147,10 +147,14 @@ def trades(
   p = jnp.exp(log_p)
   # What cannot happen adds nothing: 0 log 0 = 0, and 0 log q.
   possible = p > 0
-  apart = _numerics.masked_sum(p * _numerics.keep(surprise, possible), possible)
-  strength = _checks.scalar("weight", weight, apart.dtype)
-  loss = _classes.cross_entropy(clean.values, clean.own) + strength * apart
-  return jnp.where(jnp.any(clean.own, axis=1), loss, 0).astype(clean.dtype)
+  mean_divergence = _numerics.masked_sum(
+    p * _numerics.keep(surprise, possible), possible
+  )
+  strength = _checks.scalar("weight", weight, mean_divergence.dtype)
+  loss = (
+    _classes.cross_entropy(clean.values, clean.class_mask) + strength * mean_divergence
+  )
+  return jnp.where(jnp.any(clean.class_mask, axis=1), loss, 0).astype(clean.dtype)
 
 
 def nearest_proxy_angles(
@@ -193,16 +197,16 @@ def nearest_proxy_angles(
   angles = distances.pairwise_angle(proxies)
   others = ~jnp.eye(len(angles), dtype=bool)
   nearest = _extremes.where_smallest(angles, others)
-  found = _numerics.masked_sum(angles, _extremes.one_hot(nearest, len(angles)))
-  return jnp.where(nearest < len(angles), found, jnp.pi)
+  nearest_angles = _numerics.masked_sum(angles, _extremes.one_hot(nearest, len(angles)))
+  return jnp.where(nearest < len(angles), nearest_angles, jnp.pi)
 
 
 def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:
   """[batch, 1]: half the angle from the own proxy to the next, less the slack."""
   angles = _checks.array("nearest_angles", nearest_angles, "floating")
-  _checks.shape("nearest_angles", angles, scores.own.shape[1:], "the classes")
+  _checks.shape("nearest_angles", angles, scores.class_mask.shape[1:], "the classes")
   wide = angles.astype(scores.values.dtype)
-  return _numerics.masked_sum(wide[None], scores.own)[:, None] / 2 - SLACK
+  return _numerics.masked_sum(wide[None], scores.class_mask)[:, None] / 2 - SLACK
 
 
 def proxy_cap(
@@ -263,8 +267,10 @@ def proxy_cap(
   multiplier = _checks.scalar("scale", scale, clean.values.dtype)
   limit = jnp.cos(_half_angles(nearest_angles, clean))
   excess = multiplier * (limit - _classes.own_score(attacked))
-  cap = jnp.where(jnp.any(clean.own, axis=1), _numerics.softplus(excess)[:, 0], 0)
-  normface = _classes.cross_entropy(clean.values, clean.own, multiplier)
+  cap = jnp.where(
+    jnp.any(clean.class_mask, axis=1), _numerics.softplus(excess)[:, 0], 0
+  )
+  normface = _classes.cross_entropy(clean.values, clean.class_mask, multiplier)
   return _mix(normface, cap, clean_weight).astype(clean.dtype)
 
 
@@ -333,7 +339,7 @@ def normface_negative_margin(
   # turns away.
   turned = jnp.where((width > 0) & (cosine > jnp.cos(width)), 1, turned)
   arcface = _classes.cross_entropy(
-    attacked.values, attacked.own, multiplier, target=turned
+    attacked.values, attacked.class_mask, multiplier, target=turned
   )
-  normface = _classes.cross_entropy(clean.values, clean.own, multiplier)
+  normface = _classes.cross_entropy(clean.values, clean.class_mask, multiplier)
   return _mix(normface, arcface, clean_weight).astype(clean.dtype)

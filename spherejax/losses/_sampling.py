@@ -91,12 +91,12 @@ def mine_distance_weighted(
     none = ~jnp.any(eligible, axis=1, keepdims=True)
     eligible |= far & none
     log_weights = jnp.where(none, 0, log_weights)
-  found = jnp.any(eligible, axis=1, keepdims=True)
+  eligible_rows = jnp.any(eligible, axis=1, keepdims=True)
   highest = jnp.max(jnp.where(eligible, log_weights, -jnp.inf), 1, keepdims=True)
   weights = jnp.where(eligible, jnp.exp(log_weights - highest), 0)
   keys = _row_keys(key, rows, len(d))
-  drawn = _draw(weights, eligible, near & found, keys)
-  return _selection.part(block.positives, found), drawn
+  drawn = _draw(weights, eligible, near & eligible_rows, keys)
+  return _selection.part(block.positives, eligible_rows), drawn
 
 
 def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:

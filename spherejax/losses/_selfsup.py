@@ -32,8 +32,8 @@ def _lead_of_negatives(
   """Terms log sum_negatives exp((s - s_own) / temperature); -inf over none."""
   t = _divisor(temperature, dtype)
 
-  def terms(similar: Array, negatives: Array, own: Array) -> Array:
-    return _numerics.logsumexp((similar - own) / t, negatives)
+  def terms(similar: Array, negatives: Array, positive: Array) -> Array:
+    return _numerics.logsumexp((similar - positive) / t, negatives)
 
   return terms
 
@@ -148,8 +148,10 @@ def nt_xent(
   """
   batch = _views.views(first, second, where, normalize)
   terms = _lead_of_negatives(temperature, batch.first.dtype)
-  one, other = _views.over_negatives(terms, batch, axis_name, block_size, both=True)
-  loss = (_numerics.softplus(one) + _numerics.softplus(other)) / 2
+  first_lead, second_lead = _views.over_negatives(
+    terms, batch, axis_name, block_size, both=True
+  )
+  loss = (_numerics.softplus(first_lead) + _numerics.softplus(second_lead)) / 2
   return loss.astype(batch.dtype)
 
 
@@ -227,13 +229,13 @@ def info_nce_bound(
   """
   batch = _views.views(first, second, where, normalize)
   t = _divisor(temperature, batch.first.dtype)
-  largest, nearest, own = _nearest(batch, axis_name, block_size)
+  largest, nearest, positive = _nearest(batch, axis_name, block_size)
   number = 2 * (_batch.number(batch.where[:, None], axis_name, t.dtype) - 1)
   constant = jnp.where(number > 0, jnp.log(jnp.where(number > 0, number, 1)), 0)
-  value = jnp.where(nearest >= 0, (largest - own) / t + constant, 0)
+  value = jnp.where(nearest >= 0, (largest - positive) / t + constant, 0)
   return InfoNCEBound(
     value.astype(batch.dtype),
-    -own.astype(batch.dtype),
+    -positive.astype(batch.dtype),
     largest.astype(batch.dtype),
     nearest,
     constant.astype(batch.dtype),
@@ -245,11 +247,11 @@ def _nearest(
 ) -> tuple[Array, Array, Array]:
   """[rows] each: similarity to the nearest negative, its index, that of the views."""
 
-  def terms(similar: Array, negatives: Array, own: Array) -> tuple[Array, ...]:
+  def terms(similar: Array, negatives: Array, positive: Array) -> tuple[Array, ...]:
     size = similar.shape[1]
     chosen = _extremes.where_largest(similar, negatives)
     largest = _numerics.masked_sum(similar, _extremes.one_hot(chosen, size))
-    return largest, jnp.where(chosen < size, chosen, -1), own[:, 0]
+    return largest, jnp.where(chosen < size, chosen, -1), positive[:, 0]
 
   return _views.over_negatives(terms, batch, axis_name, block_size)[0]
 

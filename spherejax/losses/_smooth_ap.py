@@ -104,9 +104,11 @@ def _missed(
   positives, negatives = masks
   above = ranks_above(index, operands)
   hit = _extremes.one_hot(index, above.shape[1])
-  own = 1 + _numerics.masked_sum(above, positives & ~hit)
+  positive_rank = 1 + _numerics.masked_sum(above, positives & ~hit)
   others = _numerics.masked_sum(above, negatives)
-  return jnp.where(_positives.exists(index, above), others / (own + others), 0)
+  return jnp.where(
+    _positives.exists(index, above), others / (positive_rank + others), 0
+  )
 
 
 def ranks_above(index: Array, operands: tuple[Array, Array]) -> Array:

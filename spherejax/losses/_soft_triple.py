@@ -67,9 +67,9 @@ def multi_proxy(
     )
   wide = _numerics.upcast(entries)
   if where is not None:
-    kept = _checks.array("where", where)
-    _checks.mask(kept, entries.shape[:-2])
-    wide = jnp.where(kept[..., None, None], wide, 0)
+    mask = _checks.array("where", where)
+    _checks.mask(mask, entries.shape[:-2])
+    wide = jnp.where(mask[..., None, None], wide, 0)
   t = _checks.scalar("temperature", temperature, wide.dtype)
   return _reduce(wide.swapaxes(-1, -2), reduction, t).astype(entries.dtype)
 
@@ -186,7 +186,7 @@ def soft_triple(
   for name, value in (("scale", scale), ("temperature", temperature)):
     _checks.positive(name, value)
   _checks.between("regularization", regularization, 0)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
+  rows, labels, mask, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
   table = _classes.proxies(centres, rows, 3, name="centres")
@@ -204,14 +204,14 @@ def soft_triple(
   columns = table.swapaxes(0, 1).reshape(-1, table.shape[-1])
   spread = weight * _spread(table)
 
-  def terms(rows: Array, own: Array) -> Array:
+  def terms(rows: Array, class_mask: Array) -> Array:
     products = distances.pairwise_dot(rows, columns)
     close = _soft(products.reshape(len(rows), table.shape[1], -1), t)
-    target = _numerics.masked_sum(close, own)[:, None] - m
-    loss = _classes.cross_entropy(close, own, s, target=target)
-    return loss + jnp.where(jnp.any(own, axis=1), spread, 0)
+    target = _numerics.masked_sum(close, class_mask)[:, None] - m
+    loss = _classes.cross_entropy(close, class_mask, s, target=target)
+    return loss + jnp.where(jnp.any(class_mask, axis=1), spread, 0)
 
-  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  loss = _classes.over_rows(terms, rows, labels, mask, len(table), block_size)
   return loss.astype(dtype)
 
 
@@ -225,8 +225,8 @@ def _spread(centres: Array) -> Array:
   @functools.partial(jax.checkpoint, prevent_cse=False)
   def step(total: Array, shift: Array) -> tuple[Array, None]:
     others = jax.lax.dynamic_slice_in_dim(twice, shift, per_class, axis=1)
-    apart = jnp.sum((centres - others) ** 2, axis=-1)
-    return total + jnp.sum(_numerics.sqrt(apart)), None
+    squares = jnp.sum((centres - others) ** 2, axis=-1)
+    return total + jnp.sum(_numerics.sqrt(squares)), None
 
   zero = jnp.zeros((), centres.dtype)
   total, _ = jax.lax.scan(step, zero, jnp.arange(1, per_class, dtype=jnp.int32))

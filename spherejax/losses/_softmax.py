@@ -60,7 +60,9 @@ def softmax(
   batch = _classes.scores(
     "logits", logits, labels, where, class_axis_name=class_axis_name
   )
-  loss = _classes.cross_entropy(batch.values, batch.own, axis_name=class_axis_name)
+  loss = _classes.cross_entropy(
+    batch.values, batch.class_mask, axis_name=class_axis_name
+  )
   return loss.astype(batch.dtype)
 
 
@@ -113,7 +115,7 @@ def normface(
   )
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   loss = _classes.cross_entropy(
-    batch.values, batch.own, multiplier, axis_name=class_axis_name
+    batch.values, batch.class_mask, multiplier, axis_name=class_axis_name
   )
   return loss.astype(batch.dtype)
 
@@ -161,6 +163,6 @@ def p2s_grad(
   batch = _classes.scores(
     "cosines", cosines, labels, where, class_axis_name=class_axis_name
   )
-  error = batch.values - batch.own.astype(batch.values.dtype)
+  error = batch.values - batch.class_mask.astype(batch.values.dtype)
   loss = _classes.over_classes(jnp.sum(error**2, axis=1) / 2, class_axis_name)
   return loss.astype(batch.dtype)

@@ -110,11 +110,11 @@ def uniformity(
   """
   embeddings = _checks.array("embeddings", embeddings, "floating", rank=2, empty=False)
   _checks.positive("scale", scale)
-  kept = _batch.keep_all(where, embeddings)
-  rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
+  mask = _batch.keep_all(where, embeddings)
+  rows = jnp.where(mask[:, None], _numerics.upcast(embeddings), 0)
   rows = _batch.normalize_rows(rows, normalize)
   t = _checks.scalar("scale", scale, rows.dtype)
-  references, compared = (_batch.gather(array, axis_name) for array in (rows, kept))
+  references, compared = (_batch.gather(array, axis_name) for array in (rows, mask))
   start = _batch.first_row(len(rows), axis_name)
   columns = jnp.arange(len(references), dtype=jnp.int32)
 
@@ -126,12 +126,12 @@ def uniformity(
 
   itself = start + jnp.arange(len(rows), dtype=jnp.int32)
   by_row = _blocks.map_rows(potential, (rows, itself), block_size)
-  total = _batch.logsumexp(by_row[:, None], kept[:, None], axis_name, 0)[0]
-  number = _batch.number(kept[:, None], axis_name, rows.dtype)
+  total = _batch.logsumexp(by_row[:, None], mask[:, None], axis_name, 0)[0]
+  number = _batch.number(mask[:, None], axis_name, rows.dtype)
   # As floats: the number of pairs of a large batch does not fit into 32 bits.
   pairs = jnp.where(number > 1, number * (number - 1), 1)
   loss = jnp.where(number > 1, total - jnp.log(pairs), 0)
-  return jnp.where(kept, loss, 0).astype(embeddings.dtype)
+  return jnp.where(mask, loss, 0).astype(embeddings.dtype)
 
 
 def _sum_of_rows(rows: Array, axis_name: str | None) -> Array:
@@ -292,6 +292,6 @@ def barlow_twins(
   u, v = standardised(batch.first), standardised(batch.second)
   correlation = _numerics.divide(_product(u, v, axis_name), number)
   on_diagonal = jnp.eye(len(correlation), dtype=bool)
-  own = jnp.sum((1 - jnp.diagonal(correlation)) ** 2)
+  diagonal = jnp.sum((1 - jnp.diagonal(correlation)) ** 2)
   others = _numerics.masked_sum(correlation**2, ~on_diagonal, axis=None)
-  return jnp.where(batch.where, own + weight * others, 0).astype(batch.dtype)
+  return jnp.where(batch.where, diagonal + weight * others, 0).astype(batch.dtype)

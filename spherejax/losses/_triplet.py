@@ -216,9 +216,9 @@ def _soft_terms(kind: str) -> Callable[[Array, tuple, tuple], Array]:
       limit = at + jax.lax.stop_gradient(margin)
       far = _triplet_counts.is_counted(fixed, at, limit, far, kind, False)
     terms = _numerics.softplus(jnp.where(far, near - values + margin, -jnp.inf))
-    found = _positives.exists(index, values)
+    present = _positives.exists(index, values)
     return jnp.where(
-      found, weight * _selection.sum_over(terms, _selection.part(negatives, far)), 0
+      present, weight * _selection.sum_over(terms, _selection.part(negatives, far)), 0
     )
 
   return step

@@ -109,8 +109,8 @@ def _by_loop(
     if not weighted:
       number = jnp.sum(counted, axis=1, dtype=jnp.int32).astype(dtype)
       return _added(sums, index, number, counted.astype(dtype))
-    own = _positives.pick(positives.astype(dtype), index)
-    terms = jnp.where(counted, own * weights, 0)
+    weight = _positives.pick(positives.astype(dtype), index)
+    terms = jnp.where(counted, weight * weights, 0)
     return _added(sums, index, jnp.sum(terms, axis=1), terms)
 
   return _positives.fold(step, (jnp.zeros_like(values),) * 2, chosen)

@@ -46,10 +46,10 @@ def split_by_class(
   """
   (labels,) = _checks.names(("labels", labels))
   _checks.expect("labels", labels, "integer", rank=1)
-  kept = _batch.keep_all(where, labels)
+  mask = _batch.keep_all(where, labels)
   if not labels.size:
-    return kept, kept
-  all_labels, all_kept = (_batch.gather(x, axis_name) for x in (labels, kept))
+    return mask, mask
+  all_labels, all_kept = (_batch.gather(x, axis_name) for x in (labels, mask))
   same = (all_labels[:, None] == all_labels[None]) & all_kept[None]
   first_row = jnp.argmax(same, axis=1)
   starts = all_kept & (first_row == jnp.arange(len(all_labels)))
@@ -57,9 +57,9 @@ def split_by_class(
   rank = order[first_row]
   classes = jnp.sum(starts)
   in_a = rank < (classes + 1) // 2
-  own = _batch.first_row(len(labels), axis_name)
-  in_a = jax.lax.dynamic_slice_in_dim(in_a, own, len(labels))
-  return kept & in_a, kept & ~in_a
+  start = _batch.first_row(len(labels), axis_name)
+  in_a = jax.lax.dynamic_slice_in_dim(in_a, start, len(labels))
+  return mask & in_a, mask & ~in_a
 
 
 def ridge_attribute_embeddings(
@@ -104,9 +104,9 @@ def ridge_attribute_embeddings(
     _checks.expect(name, array, "floating", rank=2)
   _checks.shape("targets", targets, (len(attributes), targets.shape[1]), "attributes")
   _checks.positive("ridge", ridge)
-  kept = _batch.keep_all(where, attributes)[:, None]
-  z = jnp.where(kept, _numerics.upcast(attributes), 0)
-  y = jnp.where(kept, _numerics.upcast(targets), 0).astype(z.dtype)
+  mask = _batch.keep_all(where, attributes)[:, None]
+  z = jnp.where(mask, _numerics.upcast(attributes), 0)
+  y = jnp.where(mask, _numerics.upcast(targets), 0).astype(z.dtype)
   return _ridge(z, y, _checks.scalar("ridge", ridge, z.dtype)).astype(attributes.dtype)
 
 
@@ -201,13 +201,15 @@ def zero_shot_prediction(
   _checks.positive("scale", scale)
   multiplier = _checks.scalar("scale", scale, z_a.dtype)
 
-  def fit(z: Array, own: Array) -> Array:
-    z, own = _batch.gather(z, axis_name), _batch.gather(own, axis_name)
-    return _ridge(z, _numerics.product(own.astype(z.dtype), embeddings), strength)
+  def fit(z: Array, class_mask: Array) -> Array:
+    z, class_mask = _batch.gather(z, axis_name), _batch.gather(class_mask, axis_name)
+    return _ridge(
+      z, _numerics.product(class_mask.astype(z.dtype), embeddings), strength
+    )
 
-  def predict(z: Array, own: Array, predictor: Array) -> Array:
+  def predict(z: Array, class_mask: Array, predictor: Array) -> Array:
     scores = _numerics.product(_numerics.product(z, predictor), embeddings.T)
-    return _classes.cross_entropy(scores, own, multiplier)
+    return _classes.cross_entropy(scores, class_mask, multiplier)
 
   from_a, from_b = fit(z_a, own_a), fit(z_b, own_b)
   losses = [predict(z_a, own_a, from_b), predict(z_b, own_b, from_a)]
@@ -225,7 +227,7 @@ def _half(
   z = _checks.array(f"attributes_{name}", attributes, "floating", rank=2)
   labels = _checks.integers(f"labels_{name}", labels)
   _checks.labels(labels, z, f"labels_{name}")
-  kept = _batch.keep_all(where, z, f"where_{name}")
-  own = _batch.class_mask(labels, len(label_embeddings), kept, f"labels_{name}")
-  kept = jnp.any(own, axis=1)[:, None]
-  return jnp.where(kept, _numerics.upcast(z), 0), own, z.dtype
+  mask = _batch.keep_all(where, z, f"where_{name}")
+  class_mask = _batch.class_mask(labels, len(label_embeddings), mask, f"labels_{name}")
+  mask = jnp.any(class_mask, axis=1)[:, None]
+  return jnp.where(mask, _numerics.upcast(z), 0), class_mask, z.dtype

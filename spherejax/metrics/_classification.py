@@ -79,12 +79,12 @@ def confusion_counts(
   _checks.count("num_classes", num_classes)
   _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(predictions, labels, "predictions")
-  kept = given = _checks.kept(where, labels.shape)
+  mask = selected = _checks.where_mask(where, labels.shape)
   for name, array in (("labels", labels), ("predictions", predictions)):
-    kept &= _checks.inside(array, num_classes, given, name)
+    mask &= _checks.inside(array, num_classes, selected, name)
   counts = jnp.zeros((num_classes, num_classes), jnp.int32)
   # Not by the number of the cell, which may need more than 32 bits.
-  return counts.at[jnp.where(kept, labels, num_classes), predictions].add(
+  return counts.at[jnp.where(mask, labels, num_classes), predictions].add(
     1, mode="drop"
   )
 
@@ -172,18 +172,18 @@ def common_confusions(
   # Pairs that cannot be confused come after those that were not; no class is one.
   ranked = jnp.where(jnp.isnan(rates), -1, rates)
   ranked = jnp.where(jnp.eye(classes, dtype=bool), -2, ranked)
-  found, cells = jax.lax.top_k(ranked.reshape(-1), k)
+  shares, cells = jax.lax.top_k(ranked.reshape(-1), k)
   cells = cells.astype(jnp.int32)
-  return Confusions(cells // classes, cells % classes, jnp.maximum(found, 0))
+  return Confusions(cells // classes, cells % classes, jnp.maximum(shares, 0))
 
 
 def _square(counts: ArrayLike) -> Array:
   """Checked counts as floats: a sum of integers may need more than 32 bits."""
-  given = _checks.unwrapped(counts)
-  given = given if isinstance(given, jax.Array) else np.asarray(given)
-  _checks.expect("counts", given, "integer", rank=2, empty=False)
-  _checks.shape("counts", given, (len(given), len(given)))
-  return jnp.asarray(given.astype(jnp.result_type(float)))
+  matrix = _checks.unwrapped(counts)
+  matrix = matrix if isinstance(matrix, jax.Array) else np.asarray(matrix)
+  _checks.expect("counts", matrix, "integer", rank=2, empty=False)
+  _checks.shape("counts", matrix, (len(matrix), len(matrix)))
+  return jnp.asarray(matrix.astype(jnp.result_type(float)))
 
 
 def _share(part: Array, whole: Array) -> Array:

@@ -100,8 +100,8 @@ def embedding_change(
   first, second = _distances(old, new, num_shots, representative)
   defined = (first > 0) & (second > 0)
   logs = jnp.log(jnp.where(defined, second, 1)) - jnp.log(jnp.where(defined, first, 1))
-  own = jnp.eye(len(old), dtype=bool)[:, None, :]
-  means = [_geometric_mean(logs, defined & mask) for mask in (own, ~own)]
+  same_class = jnp.eye(len(old), dtype=bool)[:, None, :]
+  means = [_geometric_mean(logs, defined & mask) for mask in (same_class, ~same_class)]
   positive = jnp.where(scaling > 0, scaling, jnp.nan)
   ratios = (means[0] / positive, means[1] / positive, means[0] / means[1])
   dtype = _checks.array("before", before).dtype
@@ -150,10 +150,10 @@ def embedding_drift(
   for name, array in (("before", old), ("after", new)):
     _checks.expect(name, array, "floating", rank=2)
   _checks.shape("after", new, old.shape, "before")
-  kept = _checks.kept(where, (len(old),))
+  mask = _checks.where_mask(where, (len(old),))
   wide = _numerics.upcast(old)
-  moved = jnp.where(kept[:, None], new.astype(wide.dtype) - wide, 0)
-  return (jnp.sum(moved**2) / jnp.sum(kept)).astype(old.dtype)
+  moved = jnp.where(mask[:, None], new.astype(wide.dtype) - wide, 0)
+  return (jnp.sum(moved**2) / jnp.sum(mask)).astype(old.dtype)
 
 
 def _pair(before: ArrayLike, after: ArrayLike, num_shots: int) -> list[Array]:
@@ -184,10 +184,10 @@ def _distances(
     supports, queries = points[:, :num_shots], points[:, num_shots:]
     if representative == "mean":
       supports = jnp.mean(supports, axis=1, keepdims=True)
-    apart = queries[:, :, None, None] - supports[None, None]
-    pairs.append(jnp.sqrt(jnp.sum(apart**2, axis=-1)))
+    differences = queries[:, :, None, None] - supports[None, None]
+    pairs.append(jnp.sqrt(jnp.sum(differences**2, axis=-1)))
   nearest = jnp.argmin(pairs[0], axis=3, keepdims=True)
-  return [jnp.take_along_axis(each, nearest, axis=3)[..., 0] for each in pairs]
+  return [jnp.take_along_axis(values, nearest, axis=3)[..., 0] for values in pairs]
 
 
 def _geometric_mean(logs: Array, where: Array) -> Array:

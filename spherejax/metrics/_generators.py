@@ -64,8 +64,8 @@ def lie_action(
     moved = rows + scales[:, None] * jnp.matmul(rows, matrix.T, precision=_HIGHEST)
     return moved.astype(vectors.dtype)
 
-  def act(one: tuple[Array, Array]) -> Array:
-    scale, row = one
+  def act(step: tuple[Array, Array]) -> Array:
+    scale, row = step
     return jnp.matmul(jax.scipy.linalg.expm(scale * matrix), row, precision=_HIGHEST)
 
   # Not by vmap: on a CPU XLA's solution of many systems at once is slow.
@@ -118,16 +118,16 @@ def estimate_generator(
   second = _checks.array("second", second, "floating")
   _checks.shape("second", second, first.shape, "first")
   _checks.between("ridge", ridge, 0)
-  kept = _checks.kept(where, (len(first),))
+  mask = _checks.where_mask(where, (len(first),))
   dtype = _numerics.compute_dtype(jnp.promote_types(first.dtype, second.dtype))
   ridge = _checks.scalar("ridge", ridge, dtype)
   before, after = first.astype(dtype), second.astype(dtype)
-  moves = jnp.where(kept[:, None], after - before, 0)
+  moves = jnp.where(mask[:, None], after - before, 0)
   if scales is not None:
     scales = _checks.array("scales", scales).astype(dtype)
     _checks.shape("scales", scales, (len(first),), "the views")
     before = scales[:, None] * before
-  before = jnp.where(kept[:, None], before, 0)
+  before = jnp.where(mask[:, None], before, 0)
   left, values, right = _singular_values.thin_svd(before)
   noise = max(before.shape) * float(jnp.finfo(dtype).eps) * values[0]
   used = ~(values <= noise)  # this way round, NaN stays NaN

@@ -114,18 +114,18 @@ def _curves(order: Array, labels: Array, similar: Array, finite: Array) -> Array
   counts = jnp.bincount(labels, length=len(similar)).astype(jnp.int32)
   ranks = jnp.arange(1, length + 1, dtype=jnp.int32)
 
-  def best(row: Array, own: Array) -> Array:
+  def best(row: Array, own_class: Array) -> Array:
     # Similarities in falling order, each as often as its class has references.
     falling = jnp.argsort(-row)
-    others = counts - (jnp.arange(len(row)) == own)
+    others = counts - (jnp.arange(len(row)) == own_class)
     until = jnp.cumsum(others[falling])
     place = jnp.searchsorted(until, ranks)
     return jnp.cumsum(row[falling][jnp.minimum(place, len(row) - 1)])
 
   ideal = jax.vmap(best)(similar, jnp.arange(len(similar), dtype=jnp.int32))
   known = finite[:, None] & finite[order]
-  found = jnp.where(known, similar[labels[:, None], labels[order]], 0)
-  reached = jnp.cumsum(found, axis=1)
+  similarities = jnp.where(known, similar[labels[:, None], labels[order]], 0)
+  reached = jnp.cumsum(similarities, axis=1)
   return _numerics.divide(reached, ideal[labels])
 
 

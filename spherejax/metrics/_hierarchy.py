@@ -98,8 +98,8 @@ def average_hierarchical_distance(
     Array([2., 1.], dtype=float32)
   """
   scores, labels = _checked(scores, labels, k)
-  apart = _square(class_distances, scores)
-  mean = jnp.mean(_distances_of(_largest(scores, k), labels, apart), axis=1)
+  matrix = _square(class_distances, scores)
+  mean = jnp.mean(_distances_of(_largest(scores, k), labels, matrix), axis=1)
   return mean.astype(scores.dtype)
 
 
@@ -142,9 +142,9 @@ def severity(
     Array(4., dtype=float32)
   """
   scores, labels = _checked(scores, labels, 1)
-  apart = _square(class_distances, scores)
+  matrix = _square(class_distances, scores)
   first = _largest(scores, 1)
-  chosen = _distances_of(first, labels, apart)[:, 0].astype(scores.dtype)
+  chosen = _distances_of(first, labels, matrix)[:, 0].astype(scores.dtype)
   return Severity(chosen, ~_is_among(first, labels))
 
 
@@ -200,8 +200,8 @@ def hierarchical_precision(
     raise ValueError(
       f"k + rank_offset must be at most the {classes} classes, got {k + rank_offset}"
     )
-  apart = _square(class_distances, scores)
-  return _share_near(scores, labels, apart, k, k + rank_offset)
+  matrix = _square(class_distances, scores)
+  return _share_near(scores, labels, matrix, k, k + rank_offset)
 
 
 def conditional_risk(
@@ -251,17 +251,17 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
   _checks.count("k", k)
   if k > classes:
     raise ValueError(f"k must be at most the {classes} classes, got {k}")
-  found = _checks.integers("labels", labels)
-  _checks.labels(found, scores)
-  _checks.known_labels(found, classes)
-  return scores, found
+  integers = _checks.integers("labels", labels)
+  _checks.labels(integers, scores)
+  _checks.known_labels(integers, classes)
+  return scores, integers
 
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
   """The matrix in the type that scores are computed in."""
-  apart = _checks.array("class_distances", class_distances, "real")
-  _checks.shape("class_distances", apart, (scores.shape[1],) * 2, "the classes")
-  return apart.astype(_numerics.compute_dtype(scores.dtype))
+  matrix = _checks.array("class_distances", class_distances, "real")
+  _checks.shape("class_distances", matrix, (scores.shape[1],) * 2, "the classes")
+  return matrix.astype(_numerics.compute_dtype(scores.dtype))
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -278,24 +278,26 @@ def _is_among(first: Array, labels: Array) -> Array:
   return jnp.any(first == labels[:, None], axis=1)
 
 
-def _rows(apart: Array, labels: Array) -> Array:
+def _rows(matrix: Array, labels: Array) -> Array:
   """[batch, classes], distances from the true class; NaN for a label outside."""
-  inside = (labels >= 0) & (labels < len(apart))
-  rows = jnp.take(apart, labels, axis=0, mode="clip")
+  inside = (labels >= 0) & (labels < len(matrix))
+  rows = jnp.take(matrix, labels, axis=0, mode="clip")
   return jnp.where(inside[:, None], rows, jnp.nan)
 
 
 @jax.jit
-def _distances_of(first: Array, labels: Array, apart: Array) -> Array:
+def _distances_of(first: Array, labels: Array, matrix: Array) -> Array:
   """[batch, k], how far the predicted classes are from the true one."""
-  return jnp.take_along_axis(_rows(apart, labels), first, axis=1, mode="fill")
+  return jnp.take_along_axis(_rows(matrix, labels), first, axis=1, mode="fill")
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _share_near(scores: Array, labels: Array, apart: Array, k: int, rank: int) -> Array:
+def _share_near(
+  scores: Array, labels: Array, matrix: Array, k: int, rank: int
+) -> Array:
   """[batch], how many of the first k are as near as the class of this rank."""
-  rows = _rows(apart, labels)
+  rows = _rows(matrix, labels)
   radius = jnp.sort(rows, axis=1)[:, rank - 1, None]
-  near = _distances_of(_largest(scores, k), labels, apart) <= radius
+  near = _distances_of(_largest(scores, k), labels, matrix) <= radius
   share = jnp.mean(near.astype(rows.dtype), axis=1)
   return jnp.where(jnp.isnan(radius[:, 0]), jnp.nan, share).astype(scores.dtype)

@@ -137,12 +137,14 @@ class Ranker:
   def __init__(
     self, queries: Array, references: Array, plan: _plan.Plan, distance: Distance
   ):
-    self._given = np.asarray(queries, np.float32), np.asarray(references, np.float32)
+    self._inputs = np.asarray(queries, np.float32), np.asarray(references, np.float32)
     self._distance: Distance = distance
     self._exact = bool(
       _order.propose(queries, references, distance, plan.excluded).certain
     )
-    left, right, self._ordered, known = _operands(*self._given, plan.excluded, distance)
+    left, right, self._ordered, known = _operands(
+      *self._inputs, plan.excluded, distance
+    )
     # In the order of the classes those relevant to a query are one slice.
     members = plan.by_class[: np.sum(~plan.excluded)]
     self._columns = members[known[members]]
@@ -157,10 +159,10 @@ class Ranker:
 
   def score(self, block: _plan.Block) -> np.ndarray:
     """[block, 4], P@1, P@R, MAP@R and first rank."""
-    found = np.zeros((len(block.query), 4))
+    scores = np.zeros((len(block.query), 4))
     asked = int(np.count_nonzero(block.relevant))  # the others are behind
     if not asked or not len(self._columns):
-      return found
+      return scores
     inverse = 1 / np.arange(1, 1 + int(block.relevant.max()))
     with _versions.enable_x64(True):
       keys = np.asarray(_keys(*self._operands, block.query))
@@ -173,13 +175,13 @@ class Ranker:
       count = np.cumsum(hits, axis=1, dtype=np.float64)
       precision = np.einsum("ij,j->i", count * hits, inverse[: hits.shape[1]])
       number = np.count_nonzero(hits, axis=1)
-      found[rows] = np.stack([first == 1, number, precision, first], axis=1)
+      scores[rows] = np.stack([first == 1, number, precision, first], axis=1)
 
     parts = [slice(i, min(i + _ROWS, asked)) for i in range(0, asked, _ROWS)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
       list(pool.map(rank, parts))  # NumPy leaves the lock
-    found[:, 1:3] /= np.maximum(block.relevant, 1)[:, None]
-    return found * self._ordered[block.query][:, None]
+    scores[:, 1:3] /= np.maximum(block.relevant, 1)[:, None]
+    return scores * self._ordered[block.query][:, None]
 
   def _hits(self, keys: np.ndarray, part: _plan.Block) -> tuple[np.ndarray, np.ndarray]:
     """[rows, largest R], whether the k-th is relevant, k <= R; [rows], first rank."""
@@ -218,9 +220,9 @@ class Ranker:
     start, stop = self._bounds[part.start], self._bounds[part.start + count]
     for key, some, end in zip(keys, start.tolist(), stop.tolist(), strict=True):
       key[some:end] |= 1
-    own = self._place[part.own]
-    row = np.flatnonzero(own >= 0)
-    keys[row, own[row]] = _NONE
+    left_out = self._place[part.left_out]
+    row = np.flatnonzero(left_out >= 0)
+    keys[row, left_out[row]] = _NONE
 
   def _in_order(
     self, keys: np.ndarray, limit: np.ndarray, queries: np.ndarray
@@ -259,7 +261,7 @@ class Ranker:
     keys = np.concatenate(
       [
         exact_keys(
-          self._given[0][queries[part]], self._given[1][columns[part]], self._distance
+          self._inputs[0][queries[part]], self._inputs[1][columns[part]], self._distance
         )
         for part in np.array_split(place, -(-len(place) // _EXACT))
       ]

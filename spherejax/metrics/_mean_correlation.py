@@ -78,11 +78,11 @@ def mean_correlation(
     Array(0.99994713, dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  learned, given, kept = _matrices(
+  learned, target, mask = _matrices(
     distances, class_distances, include_diagonal, where, "distances"
   )
   return _correlate(
-    learned, given, kept, _clip(z_clip), dtype=jnp.asarray(distances).dtype
+    learned, target, mask, _clip(z_clip), dtype=jnp.asarray(distances).dtype
   )
 
 
@@ -122,11 +122,13 @@ def mean_correlation_ceiling(
     Array(0.99994713, dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  given = _checks.array("class_distances", class_distances, "real")
-  given = given.astype(jnp.result_type(float))
-  _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
-  untied = _untied(given, kept)
-  return _correlate(untied, given, kept, _clip(z_clip), dtype=given.dtype).mean
+  target = _checks.array("class_distances", class_distances, "real")
+  target = target.astype(jnp.result_type(float))
+  _, target, mask = _matrices(
+    target, target, include_diagonal, where, "class_distances"
+  )
+  untied = _untied(target, mask)
+  return _correlate(untied, target, mask, _clip(z_clip), dtype=target.dtype).mean
 
 
 def distance_correlation(
@@ -186,39 +188,41 @@ def distance_correlation(
     _checks.expect(name, array, "floating", rank=2)
   number = len(features)
   _checks.shape("inputs", inputs, (number, inputs.shape[1]), "the features")
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   chosen = jnp.arange(number) if rows is None else _checks.integers("rows", rows)
   _checks.expect("rows", chosen, "integer", rank=1)
   _checks.known_labels(chosen, number, name="rows")
   _checks.count("block_size", block_size)
-  inputs = jnp.where(kept[:, None], _numerics.upcast(inputs), 0)
-  wide = jnp.where(kept[:, None], _numerics.upcast(features), 0)
+  inputs = jnp.where(mask[:, None], _numerics.upcast(inputs), 0)
+  wide = jnp.where(mask[:, None], _numerics.upcast(features), 0)
 
   def block(indices: Array) -> tuple[Array, Array]:
-    given = (
+    target = (
       distances.pairwise_squared_euclidean(inputs, inputs[indices])
       if norm == "l2"
       else distances.pairwise_lp(inputs[indices], inputs, norm=norm).T
     )
     learned = distances.pairwise_squared_euclidean(wide, wide[indices])
-    own = jnp.arange(number)[:, None] == indices[None]
-    entries = kept[:, None] & kept[indices][None]
-    entries &= include_diagonal | ~own
+    is_self = jnp.arange(number)[:, None] == indices[None]
+    entries = mask[:, None] & mask[indices][None]
+    entries &= include_diagonal | ~is_self
     # A point is at distance 0 from itself, whatever the products round to.
-    given, learned = (jnp.where(own, 0, d).astype(wide.dtype) for d in (given, learned))
-    return _by_column(learned, given, entries)
+    target, learned = (
+      jnp.where(is_self, 0, d).astype(wide.dtype) for d in (target, learned)
+    )
+    return _by_column(learned, target, entries)
 
   blocks = -(-len(chosen) // block_size)
   padded = jnp.pad(chosen, (0, blocks * block_size - len(chosen)))
-  found = jax.lax.map(block, padded.reshape(blocks, block_size))
-  r, counted = (array.reshape(-1)[: len(chosen)] for array in found)
+  results = jax.lax.map(block, padded.reshape(blocks, block_size))
+  r, counted = (array.reshape(-1)[: len(chosen)] for array in results)
   return _average(r, counted, _clip(z_clip), features.dtype)
 
 
 @jax.jit
-def _untied(values: Array, kept: Array) -> Array:
+def _untied(values: Array, mask: Array) -> Array:
   """Ranks of the kept entries in their columns, ties broken by index."""
-  keys = jnp.where(kept, values, jnp.inf)
+  keys = jnp.where(mask, values, jnp.inf)
   return jnp.argsort(jnp.argsort(keys, axis=0), axis=0).astype(values.dtype)
 
 
@@ -233,20 +237,20 @@ def _matrices(
   learned = _checks.array(name, distances, "floating", rank=2)
   size = len(learned)
   _checks.shape(name, learned, (size, size), "its rows")
-  given = _checks.array("class_distances", class_distances, "real")
-  _checks.shape("class_distances", given, learned.shape, name)
-  rows = _checks.kept(where, (size,))
-  kept = rows[:, None] & rows[None]
+  target = _checks.array("class_distances", class_distances, "real")
+  _checks.shape("class_distances", target, learned.shape, name)
+  rows = _checks.where_mask(where, (size,))
+  mask = rows[:, None] & rows[None]
   if not include_diagonal:
-    kept &= ~jnp.eye(size, dtype=bool)
+    mask &= ~jnp.eye(size, dtype=bool)
   wide = _numerics.upcast(learned)
-  return wide, given.astype(wide.dtype), kept
+  return wide, target.astype(wide.dtype), mask
 
 
-def _ranks(values: Array, kept: Array) -> Array:
+def _ranks(values: Array, mask: Array) -> Array:
   """[rows, columns], average ranks among the kept entries of a column, centred."""
   # Behind the largest kept value, so that searching finds kept entries only.
-  keys = jnp.sort(jnp.where(kept, values, jnp.inf), axis=0)
+  keys = jnp.sort(jnp.where(mask, values, jnp.inf), axis=0)
 
   def of_column(ordered: Array, column: Array) -> Array:
     before = jnp.searchsorted(ordered, column, side="left")
@@ -254,28 +258,28 @@ def _ranks(values: Array, kept: Array) -> Array:
     return (before + until).astype(column.dtype) / 2
 
   ranks = jax.vmap(of_column, 1, 1)(keys, values)
-  number = jnp.sum(kept, axis=0, dtype=jnp.int32).astype(values.dtype)
-  return jnp.where(kept, ranks - number[None] / 2, 0)
+  number = jnp.sum(mask, axis=0, dtype=jnp.int32).astype(values.dtype)
+  return jnp.where(mask, ranks - number[None] / 2, 0)
 
 
 @functools.partial(jax.jit, static_argnames=("dtype",))
 def _correlate(
-  learned: Array, given: Array, kept: Array, clip: ArrayLike, *, dtype: jnp.dtype
+  learned: Array, target: Array, mask: Array, clip: ArrayLike, *, dtype: jnp.dtype
 ) -> MeanCorrelation:
-  return _average(*_by_column(learned, given, kept), clip, dtype)
+  return _average(*_by_column(learned, target, mask), clip, dtype)
 
 
-def _by_column(learned: Array, given: Array, kept: Array) -> tuple[Array, Array]:
+def _by_column(learned: Array, target: Array, mask: Array) -> tuple[Array, Array]:
   """Rank correlation of each column, and whether it counts."""
-  finite = jnp.all(jnp.where(kept, jnp.isfinite(learned + given), True), axis=0)
-  first, second = _ranks(learned, kept), _ranks(given, kept)
-  product, one, other = (
+  finite = jnp.all(jnp.where(mask, jnp.isfinite(learned + target), True), axis=0)
+  first, second = _ranks(learned, mask), _ranks(target, mask)
+  product, left, right = (
     jnp.sum(a * b, axis=0)
     for a, b in ((first, second), (first, first), (second, second))
   )
-  counted = finite & (one > 0) & (other > 0)
+  counted = finite & (left > 0) & (right > 0)
   # In this order exactly 1 of equal ranks and -1 of reversed ones.
-  r = _numerics.divide(product, one) * jnp.sqrt(_numerics.divide(one, other))
+  r = _numerics.divide(product, left) * jnp.sqrt(_numerics.divide(left, right))
   return jnp.clip(r, -1, 1), counted
 
 

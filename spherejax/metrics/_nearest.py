@@ -90,5 +90,5 @@ def nearest(
     return _order.nearest(queries, others, exclude, **options)
   _split.agree(others)
   exclude = _split.whole(exclude, sharding)
-  found = _split.nearest(queries, others, exclude, sharding=sharding, **options)
-  return _split.local(found)
+  neighbours = _split.nearest(queries, others, exclude, sharding=sharding, **options)
+  return _split.local(neighbours)

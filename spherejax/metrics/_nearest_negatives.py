@@ -76,13 +76,13 @@ def nearest_negative_distance(
   _checks.shape("second", second, first.shape, "first")
   nearest = _checks.integers("nearest", nearest)
   _checks.labels(nearest, first, "nearest")
-  kept = _checks.kept(where, (len(first),))
-  counted, index = _negatives(nearest, kept)
+  mask = _checks.where_mask(where, (len(first),))
+  counted, index = _negatives(nearest, mask)
   both = jnp.concatenate([first, second.astype(first.dtype)])
-  both = jnp.where(jnp.tile(kept, 2)[:, None], _numerics.upcast(both), 0)
+  both = jnp.where(jnp.tile(mask, 2)[:, None], _numerics.upcast(both), 0)
   both = _numerics.normalize(both)
-  apart = _numerics.norm(both[: len(first)] - both[index])
-  values = jnp.where(counted, jnp.minimum(apart, _FARTHEST), 0)
+  lengths = _numerics.norm(both[: len(first)] - both[index])
+  values = jnp.where(counted, jnp.minimum(lengths, _FARTHEST), 0)
   return NegativeDistances(values.astype(first.dtype), counted)
 
 
@@ -120,14 +120,14 @@ def distance_histogram(
   """
   distances = _checks.array("distances", distances, "floating", rank=1)
   _checks.count("bins", bins)
-  kept = _checks.kept(where, distances.shape)
-  values = jnp.where(kept, _numerics.upcast(distances), 0)
+  mask = _checks.where_mask(where, distances.shape)
+  values = jnp.where(mask, _numerics.upcast(distances), 0)
   edges = jnp.linspace(0, _FARTHEST, bins + 1, dtype=values.dtype)
   # Inner edges alone: what lies beyond the outer ones falls into the nearest bin.
   index = jnp.searchsorted(edges[1:-1], values, side="right")
-  member = (index[:, None] == jnp.arange(bins)[None]) & kept[:, None]
+  member = (index[:, None] == jnp.arange(bins)[None]) & mask[:, None]
   counts = jnp.sum(member, axis=0, dtype=jnp.int32).astype(values.dtype)
-  shares = counts / jnp.sum(kept, dtype=jnp.int32)
+  shares = counts / jnp.sum(mask, dtype=jnp.int32)
   return DistanceHistogram(
     jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, shares), edges
   )
@@ -172,8 +172,8 @@ def label_sharing(
   (labels,) = _checks.names(("labels", labels))
   _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(nearest, labels, "nearest")
-  kept = _checks.kept(where, labels.shape)
-  counted, index = _negatives(nearest, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  counted, index = _negatives(nearest, mask)
   same = counted & (jnp.tile(labels, 2)[index] == labels)
   number = jnp.sum(same, dtype=jnp.int32).astype(jnp.result_type(float))
   return number / jnp.sum(counted, dtype=jnp.int32)
@@ -224,15 +224,15 @@ def contrastive_collapse(
   return (repulsion > bound) & (invariance < -bound.astype(invariance.dtype))
 
 
-def _check_nearest(rows: int, nearest: ArrayLike, kept: ArrayLike) -> None:
+def _check_nearest(rows: int, nearest: ArrayLike, mask: ArrayLike) -> None:
   index = np.asarray(nearest)
-  _checks.known_labels(index, rows, np.asarray(kept) & (index >= 0), "nearest")
+  _checks.known_labels(index, rows, np.asarray(mask) & (index >= 0), "nearest")
 
 
-def _negatives(nearest: Array, kept: Array) -> tuple[Array, Array]:
+def _negatives(nearest: Array, mask: Array) -> tuple[Array, Array]:
   """Mask of rows with a kept nearest negative, and its index, 0 for other rows."""
-  batch = len(kept)
-  _compiled.known(functools.partial(_check_nearest, 2 * batch), nearest, kept)
+  batch = len(mask)
+  _compiled.known(functools.partial(_check_nearest, 2 * batch), nearest, mask)
   inside = (nearest >= 0) & (nearest < 2 * batch)
   index = jnp.where(inside, nearest, 0)
-  return kept & inside & jnp.tile(kept, 2)[index], index
+  return mask & inside & jnp.tile(mask, 2)[index], index

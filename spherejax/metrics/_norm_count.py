@@ -131,20 +131,20 @@ def norm_count_regression(
   """
   _checks.flag("standardize", standardize)
   _checks.one_of("covariance", covariance, Covariance)
-  values, counts, kept, dtype = _operands(norms, counts, where)
+  values, counts, mask, dtype = _operands(norms, counts, where)
   finite = jnp.all(jnp.isfinite(values))
   # From one norm, so that equal ones are 0 exactly.
-  origin = jnp.zeros_like(values[0]) if standardize else values[jnp.argmax(kept)]
-  values = _standardized(values, kept) if standardize else values - origin
-  values = jnp.where(kept, values, 0)
-  groups = _groups(counts, kept)
-  variances = _variances(values, kept, groups)
-  fit = _fit(values, counts, kept, jnp.where(kept, 1 / variances.of_rows, 0))
-  total = jnp.sum(kept)
+  origin = jnp.zeros_like(values[0]) if standardize else values[jnp.argmax(mask)]
+  values = _standardized(values, mask) if standardize else values - origin
+  values = jnp.where(mask, values, 0)
+  groups = _groups(counts, mask)
+  variances = _variances(values, mask, groups)
+  fit = _fit(values, counts, mask, jnp.where(mask, 1 / variances.of_rows, 0))
+  total = jnp.sum(mask)
   freedom = jnp.maximum(total - 3, 1).astype(values.dtype)
   scale = variances.scale
   if covariance == "estimated":
-    scale = jnp.sum(kept * fit.residuals**2 / variances.of_rows) / freedom
+    scale = jnp.sum(mask * fit.residuals**2 / variances.of_rows) / freedom
   slopes = _numerics.product(fit.slope_rows, fit.solution)
   errors = jnp.sqrt(
     scale * jnp.sum(_numerics.product(fit.slope_rows, fit.root) ** 2, axis=1)
@@ -211,11 +211,11 @@ def norm_count_correlation(
     >>> spherejax.metrics.norm_count_correlation(norms, counts)
     Array(0.982, dtype=float32)
   """
-  values, counts, kept, dtype = _operands(norms, counts, where)
-  v = _standardized(values, kept)
-  c = _standardized(counts.astype(values.dtype), kept)
+  values, counts, mask, dtype = _operands(norms, counts, where)
+  v = _standardized(values, mask)
+  c = _standardized(counts.astype(values.dtype), mask)
   varies = jnp.any(v != 0) & jnp.any(c != 0)
-  rho = jnp.sum(v * c) / jnp.maximum(jnp.sum(kept) - 1, 1)
+  rho = jnp.sum(v * c) / jnp.maximum(jnp.sum(mask) - 1, 1)
   finite = jnp.all(jnp.isfinite(values))
   rho = jnp.where(varies & finite, jnp.clip(rho, -1, 1), jnp.nan)
   return rho.astype(dtype)
@@ -228,39 +228,39 @@ def _operands(
   norms = _checks.array("norms", norms, "floating", rank=1, empty=False)
   counts = _checks.integers("counts", counts)
   _checks.labels(counts, norms, "counts")
-  kept = _checks.kept(where, norms.shape)
-  return jnp.where(kept, _numerics.upcast(norms), 0), counts, kept, norms.dtype
+  mask = _checks.where_mask(where, norms.shape)
+  return jnp.where(mask, _numerics.upcast(norms), 0), counts, mask, norms.dtype
 
 
-def _standardized(values: Array, kept: Array) -> Array:
+def _standardized(values: Array, mask: Array) -> Array:
   """Mean 0 and deviation 1 (ddof 1) over the kept rows; all 0 where they are equal."""
   # Equal values differ from one of them by exactly 0, from their mean by a rounding.
-  moved = jnp.where(kept, values - values[jnp.argmax(kept)], 0)
-  total = jnp.maximum(jnp.sum(kept), 1)
-  centred = jnp.where(kept, moved - jnp.sum(moved) / total, 0)
+  moved = jnp.where(mask, values - values[jnp.argmax(mask)], 0)
+  total = jnp.maximum(jnp.sum(mask), 1)
+  centred = jnp.where(mask, moved - jnp.sum(moved) / total, 0)
   spread = jnp.sqrt(jnp.sum(centred**2) / jnp.maximum(total - 1, 1))
   return _numerics.divide(centred, spread)
 
 
-def _groups(counts: Array, kept: Array) -> _Groups:
-  order = jnp.lexsort((counts, ~kept))
-  sorted_counts, sorted_kept = counts[order], kept[order]
+def _groups(counts: Array, mask: Array) -> _Groups:
+  order = jnp.lexsort((counts, ~mask))
+  sorted_counts, sorted_kept = counts[order], mask[order]
   differs = sorted_counts[1:] != sorted_counts[:-1]
   begins = differs | (sorted_kept[1:] != sorted_kept[:-1])
   member = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(begins)])
   sizes = _sums(sorted_kept.astype(jnp.int32), member)
-  own = jnp.zeros_like(counts).at[member].set(sorted_counts)
+  distinct = jnp.zeros_like(counts).at[member].set(sorted_counts)
   number = jnp.zeros_like(member).at[order].set(member)
-  return _Groups(order, member, number, jnp.where(sizes > 0, own, 0), sizes)
+  return _Groups(order, member, number, jnp.where(sizes > 0, distinct, 0), sizes)
 
 
 def _sums(x: Array, member: Array) -> Array:
   return jax.ops.segment_sum(x, member, len(x), indices_are_sorted=True)
 
 
-def _variances(values: Array, kept: Array, groups: _Groups) -> _Variances:
+def _variances(values: Array, mask: Array, groups: _Groups) -> _Variances:
   """Estimates the variance of each count, pooled where a count tells nothing."""
-  inside, member = kept[groups.order], groups.member
+  inside, member = mask[groups.order], groups.member
   v = values[groups.order]
   # From the largest of the group, so that equal norms have variance 0 exactly.
   largest = jax.ops.segment_max(v, member, len(v), indices_are_sorted=True)
@@ -270,36 +270,36 @@ def _variances(values: Array, kept: Array, groups: _Groups) -> _Variances:
   freedom = jnp.maximum(groups.sizes - 1, 0)
   # NaN where no count occurs twice.
   pooled = jnp.sum(squares) / jnp.sum(freedom)
-  own = squares / jnp.maximum(freedom, 1)
-  found = jnp.where((freedom > 0) & (own > 0), own, pooled)
+  estimates = squares / jnp.maximum(freedom, 1)
+  variances = jnp.where((freedom > 0) & (estimates > 0), estimates, pooled)
   noisy = pooled > 0
   return _Variances(
-    jnp.where(noisy, found, 1)[groups.number],
-    jnp.where(groups.sizes > 0, jnp.sqrt(found), jnp.nan),
+    jnp.where(noisy, variances, 1)[groups.number],
+    jnp.where(groups.sizes > 0, jnp.sqrt(variances), jnp.nan),
     jnp.where(noisy, 1, pooled),
   )
 
 
-def _fit(values: Array, counts: Array, kept: Array, weights: Array) -> _Fit:
+def _fit(values: Array, counts: Array, mask: Array, weights: Array) -> _Fit:
   # Differences of the integers first: large counts lose nothing.
-  least = jnp.min(jnp.where(kept, counts, jnp.iinfo(counts.dtype).max))
-  most = jnp.max(jnp.where(kept, counts, jnp.iinfo(counts.dtype).min))
-  above = jnp.where(kept, counts - least, 0).astype(values.dtype)
-  middle = jnp.sum(above) / jnp.maximum(jnp.sum(kept), 1)
+  least = jnp.min(jnp.where(mask, counts, jnp.iinfo(counts.dtype).max))
+  most = jnp.max(jnp.where(mask, counts, jnp.iinfo(counts.dtype).min))
+  above = jnp.where(mask, counts - least, 0).astype(values.dtype)
+  middle = jnp.sum(above) / jnp.maximum(jnp.sum(mask), 1)
   spread = jnp.sqrt(
-    jnp.sum(jnp.where(kept, above - middle, 0) ** 2) / jnp.maximum(jnp.sum(kept), 1)
+    jnp.sum(jnp.where(mask, above - middle, 0) ** 2) / jnp.maximum(jnp.sum(mask), 1)
   )
-  u = jnp.where(kept, above - middle, 0) / spread
+  u = jnp.where(mask, above - middle, 0) / spread
   design = jnp.stack([jnp.ones_like(u), u, u**2])
   lengths = jnp.sqrt(weights)
   root, basis = _triangular_root(design * lengths[None])
   solution = _numerics.product(root, _numerics.product(basis, values * lengths))
   steps = jnp.array(_PLACES, values.dtype) * (most - least).astype(values.dtype)
-  zero, one = jnp.zeros_like(spread), jnp.ones_like(spread)
+  zero, unit = jnp.zeros_like(spread), jnp.ones_like(spread)
   m = (middle + least.astype(values.dtype)) / spread
   turn = jnp.array(
     [
-      [one, -m, m**2],
+      [unit, -m, m**2],
       [zero, 1 / spread, -2 * m / spread],
       [zero, zero, 1 / spread**2],
     ]

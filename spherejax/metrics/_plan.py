@@ -12,16 +12,16 @@ class Block(NamedTuple):
 
   Attributes:
     query: [block], index of the query.
-    own: [block], index of the reference that the query leaves out, itself or what
-      `exclude` says; or -1.
+    left_out: [block], index of the reference that the query leaves out, the query
+      itself or the one that `exclude` names; or -1.
     start: [block], first place of the query's class in `by_class`.
-    skip: [block], place of `own`, counted from `start`; beyond the class where it is
-      of another one or not among the references.
+    skip: [block], place of `left_out`, counted from `start`; beyond the class if that
+      reference is of another class or not among the references.
     relevant: [block], number of relevant references; 0 for padding.
   """
 
   query: Any
-  own: Any
+  left_out: Any
   start: Any
   skip: Any
   relevant: Any
@@ -50,17 +50,17 @@ class Plan(NamedTuple):
 
 def make_plan(
   labels: np.ndarray,
-  kept: np.ndarray,
+  mask: np.ndarray,
   other_labels: np.ndarray,
   other_kept: np.ndarray,
   *,
-  own: np.ndarray,
+  left_out: np.ndarray,
   block_size: int,
   least: int,
 ) -> Plan:
   """Sorts the references by class on the host; `least` bounds `most` from below.
 
-  `own` [queries] is the reference that each query leaves out, or -1.
+  `left_out` [queries] is the reference that each query leaves out, or -1.
   """
   if np.result_type(labels, other_labels).kind == "f":  # int64 beside uint64
     labels, other_labels = labels.astype(object), other_labels.astype(object)
@@ -69,15 +69,15 @@ def make_plan(
   start = np.searchsorted(other_labels[by_class], labels, "left")
   stop = np.searchsorted(other_labels[by_class], labels, "right")
   skip = np.full(len(labels), np.iinfo(np.int32).max, np.int32)
-  # The place of `own` among the query's class; a masked reference has none.
+  # The place of `left_out` among the query's class; a masked reference has none.
   place = np.empty(len(other_labels), np.int64)
   place[by_class] = np.arange(len(by_class))
-  inside = np.flatnonzero(own >= 0)
-  inside = inside[other_kept[own[inside]]]
-  inside = inside[other_labels[own[inside]] == labels[inside]]
-  skip[inside] = place[own[inside]] - start[inside]
+  inside = np.flatnonzero(left_out >= 0)
+  inside = inside[other_kept[left_out[inside]]]
+  inside = inside[other_labels[left_out[inside]] == labels[inside]]
+  skip[inside] = place[left_out[inside]] - start[inside]
   relevant = (stop - start - (skip < len(other_labels))).astype(np.int32)
-  work = np.where(kept, relevant, 0)
+  work = np.where(mask, relevant, 0)
   arranged = np.argsort(-work, kind="stable")
   total = -(-len(labels) // block_size) * block_size
   position = np.empty(len(labels), np.int32)
@@ -94,7 +94,7 @@ def make_plan(
   return Plan(
     blocks=Block(
       query=blocks(np.arange(len(labels))),
-      own=blocks(own),
+      left_out=blocks(left_out),
       start=blocks(start),
       skip=blocks(skip),
       relevant=blocks(work),

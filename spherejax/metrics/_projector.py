@@ -120,14 +120,14 @@ def displacement_alignment(
   weights = _checks.array("weights", weights, rank=3)
   _checks.shape("weights", weights, (len(displacements), *weights.shape[1:]))
   rows = _kept_rows(displacements, weights, where)
-  kept = jnp.ones(len(rows), bool) if where is None else _checks.array("where", where)
-  weights = jnp.where(kept[:, None, None], weights, 0)
+  mask = jnp.ones(len(rows), bool) if where is None else _checks.array("where", where)
+  weights = jnp.where(mask[:, None, None], weights, 0)
 
-  def inside(row: Array, own: Array) -> Array:
-    return 1 - _outside(row[None], column_space(own, threshold, row.dtype))
+  def inside(row: Array, weight: Array) -> Array:
+    return 1 - _outside(row[None], column_space(weight, threshold, row.dtype))
 
-  found = jnp.where(kept, jax.vmap(inside)(rows, weights), 0)
-  return found.astype(displacements.dtype)
+  shares = jnp.where(mask, jax.vmap(inside)(rows, weights), 0)
+  return shares.astype(displacements.dtype)
 
 
 def local_affine(
@@ -215,10 +215,10 @@ def count_regions(
   """
   patterns = _checks.array("patterns", patterns, "boolean", rank=2)
   batch, units = patterns.shape
-  kept = _checks.kept(where, (batch,))
+  mask = _checks.where_mask(where, (batch,))
   if batch == 0:
     return jnp.zeros((), jnp.int32)
-  bits = jnp.where(kept[:, None], patterns, False).astype(jnp.uint32)
+  bits = jnp.where(mask[:, None], patterns, False).astype(jnp.uint32)
   bits = jnp.pad(bits, ((0, 0), (0, -units % _WORD)))
   shifts = jnp.arange(_WORD, dtype=jnp.uint32)[None, None]
   words = jnp.sum(
@@ -234,10 +234,10 @@ def count_regions(
     return jnp.zeros(batch, jnp.int32).at[order].set(numbers), None
 
   # Masked rows are a group by themselves from the start.
-  groups, _ = jax.lax.scan(refine, kept.astype(jnp.int32), words.T)
+  groups, _ = jax.lax.scan(refine, mask.astype(jnp.int32), words.T)
   ordered = jnp.sort(groups)
   number = 1 + jnp.sum(ordered[1:] != ordered[:-1], dtype=jnp.int32)
-  return number - jnp.any(~kept).astype(jnp.int32)
+  return number - jnp.any(~mask).astype(jnp.int32)
 
 
 def column_space(
@@ -265,9 +265,9 @@ def _kept_rows(displacements: Array, weights: Array, where: ArrayLike | None) ->
       f"weights must have {dim} rows to match displacements {displacements.shape}, got "
       f"{weights.shape}"
     )
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   dtype = _numerics.compute_dtype(jnp.promote_types(displacements.dtype, weights.dtype))
-  return jnp.where(kept[:, None], displacements.astype(dtype), 0)
+  return jnp.where(mask[:, None], displacements.astype(dtype), 0)
 
 
 def _outside(rows: Array, space: Array) -> Array:

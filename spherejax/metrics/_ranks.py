@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     query: [block, dim], as they were given.
     references: [references, dim], likewise.
     excluded: [references], boolean.
-    own: [block], index of the reference that the query leaves out, or -1.
+    left_out: [block], index of the reference that the query leaves out, or -1.
   """
 
   product: Array
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
   query: Array
   references: Array
   excluded: Array
-  own: Array
+  left_out: Array
 
 
 def row_block(
@@ -51,10 +51,10 @@ def row_block(
   block: _plan.Block,
 ) -> Rows:
   """The products of a block's queries, computed once and read by every count."""
-  query, own = jnp.asarray(block.query), jnp.asarray(block.own)
+  query, left_out = jnp.asarray(block.query), jnp.asarray(block.left_out)
   product = _order.products(proposal.queries[query], proposal.references)
   rows = jnp.arange(len(query))
-  out = jnp.where(own < 0, product.shape[1], own)
+  out = jnp.where(left_out < 0, product.shape[1], left_out)
   # In place of a comparison of each column in every pass.
   product = (
     jax.lax.optimization_barrier(product).at[rows, out].set(jnp.nan, mode="drop")
@@ -66,7 +66,7 @@ def row_block(
     queries[query],
     references,
     excluded,
-    own,
+    left_out,
   )
 
 
@@ -128,8 +128,8 @@ def ranks(
   either = (
     by_count() if most <= limit else jax.lax.cond(longest <= limit, by_count, sort)
   )
-  found, doubt = either
-  return jnp.where(valid, found, NEVER), doubt
+  result, doubt = either
+  return jnp.where(valid, result, NEVER), doubt
 
 
 def _limit(rows: Rows) -> int:
@@ -163,7 +163,7 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
   By comparing each row with TILE relevant references at a time.
   """
 
-  def tile(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+  def tile(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
     # Else XLA computes both ahead of the loop, two more row blocks to write and read.
     product, i = jax.lax.optimization_barrier((rows.product, i))
     least, most = rows.proposal.low[None] - product, rows.proposal.high[None] - product
@@ -180,8 +180,8 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
     )
     place = jnp.int32(0), i * TILE
     return (
-      jax.lax.dynamic_update_slice(found[0], counts[:, :TILE], place),
-      jax.lax.dynamic_update_slice(found[1], counts[:, TILE:], place),
+      jax.lax.dynamic_update_slice(sums[0], counts[:, :TILE], place),
+      jax.lax.dynamic_update_slice(sums[1], counts[:, TILE:], place),
     )
 
   steps = (longest + TILE - 1) // TILE
@@ -193,7 +193,7 @@ def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Arra
   """Counts the references before each, for exact keys: ties to the lowest index."""
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
-  def tile(i: Array, found: Array) -> Array:
+  def tile(i: Array, sums: Array) -> Array:
     product, i = jax.lax.optimization_barrier((rows.product, i))
     keys = rows.proposal.low[None] - product
     bounds = jax.lax.dynamic_slice_in_dim(key, i * TILE, TILE, axis=1)
@@ -204,7 +204,7 @@ def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Arra
         for bound, place in zip(_columns(bounds), _columns(places), strict=True)
       )
     )
-    return jax.lax.dynamic_update_slice(found, counts, (jnp.int32(0), i * TILE))
+    return jax.lax.dynamic_update_slice(sums, counts, (jnp.int32(0), i * TILE))
 
   steps = (longest + TILE - 1) // TILE
   return jax.lax.fori_loop(0, steps, tile, jnp.zeros(key.shape, jnp.int32))
@@ -215,7 +215,7 @@ def _decide(
   index: Array,
   low: Array,
   high: Array,
-  found: Array,
+  results: Array,
   doubt: Array,
   distance: Distance,
 ) -> Array:
@@ -225,7 +225,7 @@ def _decide(
   size, most = doubt.shape
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
-  def pairs(i: Array, found: Array) -> Array:
+  def pairs(i: Array, results: Array) -> Array:
     flat = jax.lax.dynamic_slice_in_dim(places, i * _PAIRS, _PAIRS)
     row, place = flat // most, flat % most
     chosen, slack = index[row, place], rows.slack[row][:, None]
@@ -240,7 +240,7 @@ def _decide(
     surely = jnp.sum(before, axis=1, dtype=jnp.int32)
     query, reference = rows.query[row], rows.references[chosen]
 
-    def one(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def count_pair(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
       number, last, more = state
       following = jnp.where(near & (columns > last[:, None]), columns, columns.shape[1])
       last = jnp.min(following, axis=1)
@@ -249,22 +249,24 @@ def _decide(
       return number + 1, last, more + (closer & (number < left))
 
     start = jnp.int32(0), jnp.full(_PAIRS, -1, jnp.int32), jnp.zeros(_PAIRS, jnp.int32)
-    more = jax.lax.while_loop(lambda state: state[0] < jnp.max(left), one, start)[2]
-    return found.at[row, place].set(1 + surely + more, mode="drop")
+    more = jax.lax.while_loop(
+      lambda state: state[0] < jnp.max(left), count_pair, start
+    )[2]
+    return results.at[row, place].set(1 + surely + more, mode="drop")
 
   places = _places(few.reshape(-1), _PAIRS)
   groups = (jnp.sum(few) + _PAIRS - 1) // _PAIRS
-  found = jax.lax.fori_loop(0, groups, pairs, found)
+  results = jax.lax.fori_loop(0, groups, pairs, results)
 
-  def whole(i: Array, found: Array) -> Array:
+  def whole(i: Array, results: Array) -> Array:
     row = jax.lax.dynamic_slice_in_dim(lines, i * _ROWS, _ROWS)
     inside = jnp.minimum(row, size - 1)
     ordered = _in_order(rows, inside, index[inside], distance)
-    return found.at[row].set(ordered, mode="drop")
+    return results.at[row].set(ordered, mode="drop")
 
   lines = _places(many, _ROWS)
   groups = (jnp.sum(many) + _ROWS - 1) // _ROWS
-  return jax.lax.fori_loop(0, groups, whole, found)
+  return jax.lax.fori_loop(0, groups, whole, results)
 
 
 def _places(where: Array, group: int) -> Array:
@@ -278,14 +280,14 @@ def _in_order(rows: Rows, row: Array, index: Array, distance: Distance) -> Array
   count = rows.product.shape[1]
   columns = jnp.arange(count, dtype=jnp.int32)
 
-  def one(line: tuple[Array, Array, Array]) -> Array:
-    query, own, chosen = line
-    out = rows.excluded | (columns == own)
+  def rank_query(line: tuple[Array, Array, Array]) -> Array:
+    query, left_out, chosen = line
+    out = rows.excluded | (columns == left_out)
     if index.shape[1] <= _limit(rows):
       return _order.ranks(query, rows.references, out, chosen, distance)
     order = _order.order(query, rows.references, out, distance)
     rank = jnp.zeros(count, jnp.int32).at[order].set(columns + 1)
     return rank[chosen]
 
-  lines = rows.query[row], rows.own[row], index
-  return jax.lax.map(one, lines, batch_size=_ROWS)
+  lines = rows.query[row], rows.left_out[row], index
+  return jax.lax.map(rank_query, lines, batch_size=_ROWS)

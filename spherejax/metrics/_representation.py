@@ -122,25 +122,25 @@ def class_moments_update(
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")
   _checks.labels(labels, features)
-  kept = _checks.kept(where, labels.shape)
-  kept &= _checks.inside(labels, classes, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  mask &= _checks.inside(labels, classes, mask)
   rows = features.astype(moments.means.dtype)
-  rows = jnp.where(kept[:, None], rows, 0)
-  empty = kept & jnp.all(rows == 0, axis=1) & normalize
+  rows = jnp.where(mask[:, None], rows, 0)
+  empty = mask & jnp.all(rows == 0, axis=1) & normalize
   rows = _numerics.normalize(rows) if normalize else rows
 
   def total(values: Array) -> Array:
-    values = jnp.where(jnp.reshape(kept, (-1,) + (1,) * (values.ndim - 1)), values, 0)
+    values = jnp.where(jnp.reshape(mask, (-1,) + (1,) * (values.ndim - 1)), values, 0)
     sums = jax.ops.segment_sum(values, labels, classes)
     return sums if axis_name is None else jax.lax.psum(sums, axis_name)
 
-  counts = total(kept.astype(jnp.int32))
+  counts = total(mask.astype(jnp.int32))
   size = jnp.maximum(counts, 1).astype(rows.dtype)
-  own = jnp.where(kept, labels, 0)
+  index = jnp.where(mask, labels, 0)
   means = total(rows) / size[:, None]
   # Once more around the first mean, whose sum has rounded.
-  means += total(rows - means[own]) / size[:, None]
-  scatter = total(jnp.sum((rows - means[own]) ** 2, axis=1))
+  means += total(rows - means[index]) / size[:, None]
+  scatter = total(jnp.sum((rows - means[index]) ** 2, axis=1))
   block = ClassMoments(counts, means, scatter, total(empty.astype(jnp.int32)))
   return class_moments_merge(moments, block)
 
@@ -174,11 +174,11 @@ def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMomen
   counts = first.counts + second.counts
   share = second.counts / jnp.maximum(counts, 1)
   share = share.astype(first.means.dtype)
-  apart = second.means - first.means
-  between = share * first.counts.astype(share.dtype) * jnp.sum(apart**2, axis=1)
+  differences = second.means - first.means
+  between = share * first.counts.astype(share.dtype) * jnp.sum(differences**2, axis=1)
   return ClassMoments(
     counts,
-    first.means + share[:, None] * apart,
+    first.means + share[:, None] * differences,
     first.scatter + second.scatter + between,
     first.zeros + second.zeros,
   )
@@ -230,12 +230,12 @@ def class_scatter(
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), means.shape[1]), "the means")
   _checks.labels(labels, features)
-  kept = _checks.kept(where, labels.shape)
-  kept &= _checks.inside(labels, len(means), kept)
-  apart = features.astype(means.dtype) - means[jnp.where(kept, labels, 0)]
-  apart = jnp.where(kept[:, None], apart, 0)
-  squares = distances.lp_norm(apart, norm=norm) ** 2
-  return jax.ops.segment_sum(squares, jnp.where(kept, labels, len(means)), len(means))
+  mask = _checks.where_mask(where, labels.shape)
+  mask &= _checks.inside(labels, len(means), mask)
+  differences = features.astype(means.dtype) - means[jnp.where(mask, labels, 0)]
+  differences = jnp.where(mask[:, None], differences, 0)
+  squares = distances.lp_norm(differences, norm=norm) ** 2
+  return jax.ops.segment_sum(squares, jnp.where(mask, labels, len(means)), len(means))
 
 
 def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance:
@@ -337,9 +337,9 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
   means = moments.means
   present = moments.counts > 0
   classes = jnp.sum(present).astype(means.dtype)
-  apart = distances.pairwise_cosine_distance(means)
+  matrix = distances.pairwise_cosine_distance(means)
   pairs = present[:, None] & present[None] & ~jnp.eye(len(means), dtype=bool)
-  inter = _numerics.masked_sum(apart, pairs, axis=None) / (classes * (classes - 1))
+  inter = _numerics.masked_sum(matrix, pairs, axis=None) / (classes * (classes - 1))
   number = moments.counts.astype(means.dtype)
   zeros = moments.zeros.astype(means.dtype)
   sums = number * (moments.scatter + zeros) - zeros

@@ -58,8 +58,8 @@ def class_residuals(
   _checks.shape("features", features, (len(features), dim), "the moments")
   _checks.labels(labels, features)
   _checks.known_labels(labels, classes)
-  own = jnp.where((labels >= 0) & (labels < classes), labels, classes)
-  means = moments.means.at[own].get(mode="fill", fill_value=jnp.nan)
+  index = jnp.where((labels >= 0) & (labels < classes), labels, classes)
+  means = moments.means.at[index].get(mode="fill", fill_value=jnp.nan)
   return (features.astype(means.dtype) - means).astype(features.dtype)
 
 

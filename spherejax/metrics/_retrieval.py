@@ -129,13 +129,13 @@ def retrieval(
     >>> result.counted
     Array([ True, False,  True,  True], dtype=bool)
   """
-  own = references is None
-  if own != (reference_labels is None):
+  alone = references is None
+  if alone != (reference_labels is None):
     raise ValueError("references and reference_labels go together, got only one")
-  given = queries if references is None else references
-  file = given if _tiles.in_file(given) else None
+  source = queries if references is None else references
+  file = source if _tiles.in_file(source) else None
   queries = _checks.array("queries", queries)
-  if own or file is not None:
+  if alone or file is not None:
     references = queries
   else:
     references = _checks.array("references", references)
@@ -143,7 +143,7 @@ def retrieval(
   _order.check(queries, others, distance)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
-  kept = _host_mask("where", where, queries)
+  mask = _host_mask("where", where, queries)
   if reference_labels is None:
     other_labels = labels
     other_kept = _host_mask(
@@ -153,26 +153,26 @@ def retrieval(
     other_labels = _host_labels("reference_labels", reference_labels, others)
     other_kept = _host_mask("reference_where", reference_where, others)
 
-  if own and exclude is not None:
+  if alone and exclude is not None:
     raise ValueError(
       "exclude needs references, got None: queries leave themselves out without"
     )
   queries, references, sharding = _split.place(queries, references)
   if sharding is not None:
     _split.agree(references, labels, other_labels)
+  out = np.arange(len(labels)) if alone else _host_exclude(exclude, queries, others)
   plan = _plan.make_plan(
     labels,
-    kept,
+    mask,
     other_labels,
     other_kept,
-    own=np.arange(len(labels)) if own else _host_exclude(exclude, queries, others),
+    left_out=out,
     block_size=block_size,
     least=_ranks.TILE,
   )
-  dtype = queries.dtype
-  counted = jnp.asarray(kept & (plan.relevant > 0))
+  counted = jnp.asarray(mask & (plan.relevant > 0))
   if not len(labels) or not len(other_labels) or not plan.relevant.any():
-    zero = jnp.zeros(len(labels), dtype)
+    zero = jnp.zeros(len(labels), queries.dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
   if file is not None:
@@ -193,9 +193,9 @@ def retrieval(
       scores = [_split.local(score) for score in scores]
   precision, r_precision, map_at_r, first = scores
   return RetrievalResult(
-    precision.astype(dtype),
-    r_precision.astype(dtype),
-    map_at_r.astype(dtype),
+    precision.astype(queries.dtype),
+    r_precision.astype(queries.dtype),
+    map_at_r.astype(queries.dtype),
     first,
     jnp.asarray(plan.relevant),
     counted,
@@ -357,8 +357,8 @@ def _score_on_host(
       # Filled up, so that one program serves all.
       filled = _plan.Block(*(np.resize(field[part], width) for field in flat))
       asked = np.where(np.arange(width) < len(part), filled.relevant, 0)
-      found = ranker.score(filled._replace(relevant=asked))
-      columns[:, part] = found[: len(part)].T
+      ranked = ranker.score(filled._replace(relevant=asked))
+      columns[:, part] = ranked[: len(part)].T
   *measures, first = columns[:, plan.position]
   scores = [jnp.asarray(measure, queries.dtype) for measure in measures]
   return *scores, jnp.asarray(first, jnp.int32)
@@ -369,12 +369,16 @@ def _score_tiles(
 ) -> tuple[Array, ...]:
   """Scores like `_score`, for references in a file."""
   _checks.host("queries", queries)
-  found, blocks = [], zip(*plan.blocks, strict=True)
+  scores_of_blocks, blocks = [], zip(*plan.blocks, strict=True)
   for several in _tile_ranks.ranks(queries, references, plan, distance):
     for ranks in several:
       relevant = jnp.asarray(_plan.Block(*next(blocks)).relevant)
-      found.append(_measures(jnp.sort(ranks), relevant, jnp.dtype("float32")))
-  *scores, first = (jnp.concatenate(c)[plan.position] for c in zip(*found, strict=True))
+      scores_of_blocks.append(
+        _measures(jnp.sort(ranks), relevant, jnp.dtype("float32"))
+      )
+  *scores, first = (
+    jnp.concatenate(c)[plan.position] for c in zip(*scores_of_blocks, strict=True)
+  )
   return *(score.astype(queries.dtype) for score in scores), first
 
 

@@ -65,10 +65,10 @@ def accuracy_curve(
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
   success = _checks.array("success", success, "boolean", rank=2)
-  kept = _checks.kept(where, success.shape[1:])
+  mask = _checks.where_mask(where, success.shape[1:])
   broken = jnp.cumsum(success, axis=0, dtype=jnp.int32) > 0
-  standing = jnp.sum(kept[None] & ~broken, axis=1).astype(jnp.result_type(float))
-  return standing / jnp.sum(kept)
+  standing = jnp.sum(mask[None] & ~broken, axis=1).astype(jnp.result_type(float))
+  return standing / jnp.sum(mask)
 
 
 def accuracy_curve_from_distances(
@@ -106,9 +106,9 @@ def accuracy_curve_from_distances(
   """
   minimal = _checks.array("minimal", minimal, "floating", rank=1)
   budgets = _checks.array("budgets", budgets, rank=1)
-  kept = _checks.kept(where, minimal.shape)
-  standing = jnp.sum(kept[None] & (minimal[None] > budgets[:, None]), axis=1)
-  return standing.astype(jnp.result_type(float)) / jnp.sum(kept)
+  mask = _checks.where_mask(where, minimal.shape)
+  standing = jnp.sum(mask[None] & (minimal[None] > budgets[:, None]), axis=1)
+  return standing.astype(jnp.result_type(float)) / jnp.sum(mask)
 
 
 def separation(
@@ -159,7 +159,10 @@ def separation(
   )
   known = jnp.all(jnp.isfinite(points), axis=1)
   return Separation(
-    *(jnp.where(known, found.distances[:, 0], jnp.nan) for found in (nearest, other))
+    *(
+      jnp.where(known, neighbours.distances[:, 0], jnp.nan)
+      for neighbours in (nearest, other)
+    )
   )
 
 

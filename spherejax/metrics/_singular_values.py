@@ -129,8 +129,8 @@ def effective_rank(
   shares = _numerics.divide(values, values[..., :1])
   shares = _numerics.divide(shares, jnp.sum(shares, axis=-1, keepdims=True))
   entropy = jnp.sum(jax.scipy.special.entr(shares), axis=-1)
-  found = jnp.where(values[..., 0] == 0, 0, jnp.exp(entropy))
-  return found.astype(matrix.dtype)
+  rank = jnp.where(values[..., 0] == 0, 0, jnp.exp(entropy))
+  return rank.astype(matrix.dtype)
 
 
 def log_singular_values(
@@ -189,12 +189,12 @@ def _singular_values(
       f"matrix must have two axes or more, the last two not empty, got shape "
       f"{matrix.shape}"
     )
-  kept = _checks.kept(where, matrix.shape[:-1])
-  rows = jnp.where(kept[..., None], _numerics.upcast(matrix), 0)
+  mask = _checks.where_mask(where, matrix.shape[:-1])
+  rows = jnp.where(mask[..., None], _numerics.upcast(matrix), 0)
   if centre:
-    number = jnp.sum(kept, axis=-1, dtype=jnp.int32)[..., None, None]
+    number = jnp.sum(mask, axis=-1, dtype=jnp.int32)[..., None, None]
     mean = jnp.sum(rows, axis=-2, keepdims=True) / jnp.maximum(number, 1)
-    rows = jnp.where(kept[..., None], rows - mean, 0)
+    rows = jnp.where(mask[..., None], rows - mean, 0)
   finite = jnp.all(jnp.isfinite(rows), axis=(-2, -1), keepdims=True)
   values = jnp.linalg.svd(
     jnp.where(finite, rows, 0), full_matrices=False, compute_uv=False

@@ -114,12 +114,12 @@ def triangle_update(
   _checks.expect("features", features, "floating")
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the triangle")
-  kept = _checks.kept(where, (len(features),))
-  rows = jnp.where(kept[:, None], features.astype(state.triangle.dtype), 0)
+  mask = _checks.where_mask(where, (len(features),))
+  rows = jnp.where(mask[:, None], features.astype(state.triangle.dtype), 0)
   rows = _numerics.normalize(rows) if normalize else rows
   stacked = jnp.concatenate([state.triangle, rows])
   return FeatureTriangle(
-    jnp.linalg.qr(stacked, mode="r"), state.rows + jnp.sum(kept, dtype=jnp.int32)
+    jnp.linalg.qr(stacked, mode="r"), state.rows + jnp.sum(mask, dtype=jnp.int32)
   )
 
 
@@ -269,14 +269,14 @@ def reweight(
     weights = _checks.array("weights", weights, "floating")
     _checks.not_negative("weights", weights)
     _checks.shape("weights", weights, values.shape, "the axes")
-  kept = values > _NO_DIRECTION * values[0]
-  shares = jnp.where(kept, values / jnp.where(kept, values[0], 1), 1)
+  mask = values > _NO_DIRECTION * values[0]
+  shares = jnp.where(mask, values / jnp.where(mask, values[0], 1), 1)
   factors = shares ** -_checks.scalar("exponent", exponent, values.dtype)
   if weights is not None:
     factors *= weights.astype(values.dtype)
   highest = jax.lax.Precision.HIGHEST
   rows = features.astype(mean.dtype) - mean[None]
   along = jnp.matmul(rows, axes.T, precision=highest)
-  along *= jnp.where(kept, factors, 0)[None]
+  along *= jnp.where(mask, factors, 0)[None]
   new = jnp.matmul(along, axes, precision=highest)
   return (new + mean[None] if keep_mean else new).astype(features.dtype)

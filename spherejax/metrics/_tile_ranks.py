@@ -69,7 +69,7 @@ def _pass(
         queries,
         tile,
         _excluded(plan, first, len(tile)),
-        blocks._replace(own=_tiles.local(blocks.own, first, len(tile))),
+        blocks._replace(left_out=_tiles.local(blocks.left_out, first, len(tile))),
         wanted.keys,
         distance=distance,
       )
@@ -79,11 +79,11 @@ def _pass(
   asked = (before < blocks.relevant[..., None]) | (wanted.keys == nearest)
   # Itself is one of those near it.
   doubt = valid & asked & (near - before > 1)
-  found = np.add(1, before)
+  exact = np.add(1, before)
   if doubt.any():
-    _settle(queries, references, plan, blocks, wanted, doubt, found, distance)
+    _settle(queries, references, plan, blocks, wanted, doubt, exact, distance)
   # The others may be less far behind than counted.
-  return np.where(valid & asked, found, _ranks.NEVER)
+  return np.where(valid & asked, exact, _ranks.NEVER)
 
 
 def _relevant(
@@ -136,11 +136,11 @@ def _thresholds(
     # Powers of two; of a zero row, all of whose keys are 0, any.
     grown = [(x, queries[query]), (y, tile)][: 1 if distance == "cosine" else 2]
     key = keys
-    for axis, (now, given) in enumerate(grown):
+    for axis, (now, before) in enumerate(grown):
       along = 1 if axis == 0 else None
       most = [
         jnp.max(jnp.abs(v), axis=along, keepdims=True, initial=0).astype(jnp.float64)
-        for v in (now, given)
+        for v in (now, before)
       ]
       key = key * jnp.where(most[0] > 0, _numerics.divide(*most), 1)
     size = jnp.abs(key)
@@ -163,8 +163,8 @@ def _count(
   queries = _numerics.upcast(queries)
   proposal = _order.propose(queries, tile, distance, excluded)
 
-  def count(given: tuple[_plan.Block, Array]) -> tuple[Array, Array]:
-    block, keys = given
+  def count(operands: tuple[_plan.Block, Array]) -> tuple[Array, Array]:
+    block, keys = operands
     rows, low, high = _row_block(
       proposal, queries, tile, excluded, block, keys, distance
     )
@@ -234,12 +234,12 @@ def _settle(
   blocks: _plan.Block,
   wanted: _Wanted,
   doubt: np.ndarray,
-  found: np.ndarray,
+  counts: np.ndarray,
   distance: Distance,
 ) -> None:
   """Replaces ranks in doubt by exact ranks, in one more pass."""
   flat = _plan.Block(*(v.reshape(-1) for v in blocks))
-  ranks = found.reshape(-1, found.shape[-1])
+  ranks = counts.reshape(-1, counts.shape[-1])
   exact, doubt = wanted.keys.reshape(ranks.shape), doubt.reshape(ranks.shape)
   ranks[doubt] = 1
   lines = np.flatnonzero(doubt.any(axis=1))
@@ -248,14 +248,14 @@ def _settle(
   places = np.argsort(~doubt[lines], axis=1, kind="stable")
   keys = np.take_along_axis(np.where(doubt, exact, np.nan)[lines], places, axis=1)
   columns = wanted.columns.reshape(ranks.shape)[lines[:, None], places[:, :most]]
-  given = np.asarray(queries, np.float32)
+  rows_of_queries = np.asarray(queries, np.float32)
   for first, tile in _tiles.read(references, "retrieval, second pass"):
     excluded = _excluded(plan, first, len(tile))
     for start in range(0, len(lines), _DOUBTS):
       part = np.arange(start, min(start + _DOUBTS, len(lines)))
       filled = np.resize(part, _DOUBTS)  # one program for all
       block = _plan.Block(*(v[lines[filled]] for v in flat))
-      block = block._replace(own=_tiles.local(block.own, first, len(tile)))
+      block = block._replace(left_out=_tiles.local(block.left_out, first, len(tile)))
       with _versions.enable_x64(True):
         near, before = _near(
           queries,
@@ -268,7 +268,7 @@ def _settle(
         )
       more = _compare(
         np.asarray(near)[: len(part)],
-        given[block.query],
+        rows_of_queries[block.query],
         tile,
         keys[part, :most],
         columns[part] - first,

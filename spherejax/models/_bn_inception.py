@@ -36,7 +36,7 @@ class _Block(nn.Module):
   the map; what it pools is then not convolved.
   """
 
-  one: int
+  single: int
   three: tuple[int, int]
   double: tuple[int, int]
   pooled: int
@@ -52,8 +52,8 @@ class _Block(nn.Module):
       options = (self.frozen_norm, self.axis_name)
       return _Unit(channels, size, stride, *options, name=name)(y, train)
 
-    stride = 1 if self.one else 2
-    parts = [unit(x, "1x1", self.one)] if self.one else []
+    stride = 1 if self.single else 2
+    parts = [unit(x, "1x1", self.single)] if self.single else []
     reduced = unit(x, "3x3_reduce", self.three[0])
     parts.append(unit(reduced, "3x3", self.three[1], 3, stride))
     reduced = unit(x, "double_3x3_reduce", self.double[0])
@@ -171,8 +171,8 @@ class BNInception(nn.Module):
     x = unit(x, "conv2_3x3_reduce", 64, 1)
     x = _halve(unit(x, "conv2_3x3", 192, 3))
     block_class = nn.remat(_Block, static_argnums=(2,)) if self.remat else _Block
-    for name, one, three, double, pooled, pool in _BLOCKS:
-      widths = (one, three, double, pooled, pool, self.width)
+    for name, single, three, double, pooled, pool in _BLOCKS:
+      widths = (single, three, double, pooled, pool, self.width)
       x = block_class(*widths, *options, name=f"inception_{name}")(x, train)
     return x
 

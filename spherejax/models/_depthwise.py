@@ -46,7 +46,7 @@ def _forwards(x: Array, kernel: Array, stride: int) -> tuple[Array, tuple]:
   return depthwise(x, kernel, stride), (x, kernel)
 
 
-def _backwards(stride: int, kept: tuple, cotangent: Array) -> tuple[Array, Array]:
+def _backwards(stride: int, residuals: tuple, cotangent: Array) -> tuple[Array, Array]:
   def of_grouped(x: Array, kernel: Array, cotangent: Array) -> tuple[Array, Array]:
     convolve = functools.partial(_grouped, stride=stride)
     return jax.vjp(convolve, x, kernel)[1](cotangent)
@@ -56,7 +56,7 @@ def _backwards(stride: int, kept: tuple, cotangent: Array) -> tuple[Array, Array
     return of_x, _to_kernel(x, kernel, cotangent, stride)
 
   return jax.lax.platform_dependent(
-    *kept, cotangent, cpu=of_shifted, default=of_grouped
+    *residuals, cotangent, cpu=of_shifted, default=of_grouped
   )
 
 

@@ -124,8 +124,8 @@ class DistanceSoftmax(nn.Module):
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
     proxies = _proxies(self, rows)
-    apart = _numerics.sqrt(_squared_distances(rows, proxies))
-    loss = losses.distance_softmax(apart, labels, scale=self.scale, where=where)
+    matrix = _numerics.sqrt(_squared_distances(rows, proxies))
+    loss = losses.distance_softmax(matrix, labels, scale=self.scale, where=where)
     return loss.astype(jnp.result_type(rows, proxies))
 
 

@@ -109,11 +109,11 @@ class _Block(nn.Module):
           halved(),
         ]
       case _:
-        one = unit(x, "branch3x3_1", 384)
+        branch = unit(x, "branch3x3_1", 384)
         two = unit(unit(x, "branch3x3dbl_1", 448), "branch3x3dbl_2", 384, 3)
         parts = [
           chain("branch1x1", (320,)),
-          *pair(one, "branch3x3", "2a", "2b"),
+          *pair(branch, "branch3x3", "2a", "2b"),
           *pair(two, "branch3x3dbl", "3a", "3b"),
           pooled(192),
         ]

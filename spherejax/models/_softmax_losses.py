@@ -21,9 +21,9 @@ def embedding_rows(
   rows = _checks.array(name, embeddings, "floating", rank=2)
   if where is None:
     return rows
-  kept = _checks.array("where", where)
-  _checks.mask(kept, rows.shape[:1])
-  return jnp.where(kept[:, None], rows, 0)
+  mask = _checks.array("where", where)
+  _checks.mask(mask, rows.shape[:1])
+  return jnp.where(mask[:, None], rows, 0)
 
 
 def unit_rows(key: Array, shape: tuple[int, ...], dtype: Any = None) -> Array:

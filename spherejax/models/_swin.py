@@ -112,18 +112,18 @@ class _Block(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
-    def kept(y: Array) -> Array:
+    def dropped(y: Array) -> Array:
       # One draw an image: the whole branch is there, or it is not.
       dropout = nn.Dropout(self.drop, broadcast_dims=(1, 2, 3))
       return dropout(y, deterministic=not train)
 
     attention = _WindowAttention(self.heads, self.window, self.shift, name="attention")
-    x += kept(attention(_layer_norm(x, "norm1")))
+    x += dropped(attention(_layer_norm(x, "norm1")))
     y = _layer_norm(x, "norm2")
     width = x.shape[-1]
     y = nn.Dense(4 * width, kernel_init=_SMALL, dtype=x.dtype, name="dense1")(y)
     y = nn.gelu(y, approximate=False)
-    return x + kept(
+    return x + dropped(
       nn.Dense(width, kernel_init=_SMALL, dtype=x.dtype, name="dense2")(y)
     )
 

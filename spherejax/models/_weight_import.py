@@ -85,21 +85,23 @@ def import_weights(
   flat, structure = jax.tree.flatten_with_path(dict(variables))
   paths = ["/".join(str(entry.key) for entry in path[1:]) for path, _ in flat]
   tables = {"names": tuple(names)} if names is not None else TABLES
-  given = {title: _translate(paths, table) for title, table in tables.items()}
+  translations = {title: _translate(paths, table) for title, table in tables.items()}
   bare = dict(zip(unwrapped(weights), weights, strict=True))
-  title, found, files = max(
+  title, names_in_file, files = max(
     (
-      (title, own, files)
-      for title, translated in given.items()
-      for own in (unwrapped(translated), translated)
+      (title, names_of_ours, files)
+      for title, translated in translations.items()
+      for names_of_ours in (unwrapped(translated), translated)
       for files in (bare, {name: name for name in weights})
     ),
     key=lambda option: sum(name in option[2] for name in option[1]),
   )
-  _once(paths, found)
-  kept = [path.startswith(tuple(fresh)) for path in paths]
+  _once(paths, names_in_file)
+  is_fresh = [path.startswith(tuple(fresh)) for path in paths]
   missing, shapes, leaves = [], [], []
-  for path, name, (_, leaf), stays in zip(paths, found, flat, kept, strict=True):
+  for path, name, (_, leaf), stays in zip(
+    paths, names_in_file, flat, is_fresh, strict=True
+  ):
     if stays:
       if isinstance(leaf, jax.ShapeDtypeStruct):
         raise ValueError(f"fresh needs the values of {path}, got its shape only")
@@ -117,18 +119,22 @@ def import_weights(
   unused = [
     name
     for name, file in files.items()
-    if name not in set(found)
+    if name not in set(names_in_file)
     and not name.startswith(tuple(ignore))
     and not file.startswith(tuple(ignore))
     and name.rpartition(".")[2] not in BUFFERS
   ]
-  hint = _hint(given.values(), files, len(found) - len(missing)) if missing else ""
+  hint = (
+    _hint(translations.values(), files, len(names_in_file) - len(missing))
+    if missing
+    else ""
+  )
   _complain(title, missing, unused, shapes, hint)
   return jax.tree.unflatten(
     structure,
     [
       value if stays else jnp.asarray(value, leaf.dtype)
-      for value, (_, leaf), stays in zip(leaves, flat, kept, strict=True)
+      for value, (_, leaf), stays in zip(leaves, flat, is_fresh, strict=True)
     ],
   )
 
@@ -151,9 +157,9 @@ def _oriented(path: str, array: np.ndarray, axes: int) -> np.ndarray:
   return array.transpose((2, 3, 1, 0) if array.ndim == 4 else None)
 
 
-def _once(paths: Sequence[str], found: Sequence[str]) -> None:
+def _once(paths: Sequence[str], names: Sequence[str]) -> None:
   taken: dict[str, str] = {}
-  for path, name in zip(paths, found, strict=True):
+  for path, name in zip(paths, names, strict=True):
     if name in taken:
       raise ValueError(f"names give {name} to {taken[name]} and to {path}")
     taken[name] = path
@@ -166,8 +172,8 @@ def _hint(known: Iterable[Sequence[str]], names: Iterable[str], fitting: int) ->
     (table, name[: place.end()])
     for name in names
     for place in re.finditer(r"\.", name)
-    for table, own in enumerate(wanted)
-    if name[place.end() :] in own
+    for table, names_of_table in enumerate(wanted)
+    if name[place.end() :] in names_of_table
   )
   (_, prefix), count = max(
     behind.items(), key=lambda item: item[1], default=((0, ""), 0)

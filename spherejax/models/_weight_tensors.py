@@ -93,11 +93,11 @@ def _tensor(
     or axes > _MOST_AXES
     or not all(map(_is_size, (offset, *shape, *strides)))
   ):
-    found = ", ".join(
+    kinds = ", ".join(
       f"{name} {reprlib.repr(value)}"
       for name, value in (("shape", shape), ("strides", strides), ("offset", offset))
     )
-    raise ValueError(f"tensor of {found}")
+    raise ValueError(f"tensor of {kinds}")
   data = storage.numbers(dtype, *_still_to_do(metadata))
   if 0 in shape:
     return np.zeros(shape, data.dtype)

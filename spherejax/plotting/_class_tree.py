@@ -72,9 +72,9 @@ def class_tree(
 
   extent = float(np.ptp(across[shown])) or 1.0
   wide = _inches_per_unit(tree, labels, children, shown, extent)
-  beside = _LETTER * max((len(labels[leaf]) for leaf in leaves), default=1) + 0.15
+  label_width = _LETTER * max((len(labels[leaf]) for leaf in leaves), default=1) + 0.15
   figure = _figure.new_figure(
-    wide * extent + beside + 0.3, _ROW * len(leaves) + (0.55 if title else 0.25)
+    wide * extent + label_width + 0.3, _ROW * len(leaves) + (0.55 if title else 0.25)
   )
   axes = figure.subplots()
   _edges(axes, tree, across, rows, colours, children, shown)
@@ -92,7 +92,7 @@ def class_tree(
         color=colours[node],
       )
   left, right = across[shown].min(), across[shown].max()
-  axes.set_xlim(left - 0.05 / wide, right + beside / wide)
+  axes.set_xlim(left - 0.05 / wide, right + label_width / wide)
   axes.set_ylim(len(leaves) - 0.4, -0.9)
   axes.axis("off")
   if title:
@@ -111,11 +111,11 @@ def _colours(
     named = np.asarray(groups)
     _checks.expect("groups", named, "integer")
     _checks.shape("groups", named, tree.classes.shape, "the classes")
-  found = []
+  colours = []
   for column in below.T:
     inside = np.unique(named[column])
-    found.append(_figure.color(int(inside[0])) if len(inside) == 1 else _figure.INK)
-  return found
+    colours.append(_figure.color(int(inside[0])) if len(inside) == 1 else _figure.INK)
+  return colours
 
 
 def _rows(children: list[list[int]]) -> tuple[np.ndarray, list[int]]:
@@ -142,11 +142,11 @@ def _labels(
 ) -> list[str]:
   """Names; what is drawn as a leaf and is none says how many classes it holds."""
   inner = set(tree.parents.tolist())
-  found = list(tree.names)
+  texts = list(tree.names)
   for node in np.flatnonzero(shown):
     if node in inner and not children[node]:
-      found[node] = f"{tree.names[node]} ({below[:, node].sum()} classes)"
-  return found
+      texts[node] = f"{tree.names[node]} ({below[:, node].sum()} classes)"
+  return texts
 
 
 def _inches_per_unit(

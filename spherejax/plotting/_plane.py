@@ -51,9 +51,9 @@ def class_hulls(
     >>> len(figure.axes[0].patches)
     2
   """
-  for name, given in (("panels", panels), ("dots", dots), ("others", others)):
-    if given is not None or name == "panels":
-      _checks.mapping(name, given)
+  for name, mapping in (("panels", panels), ("dots", dots), ("others", others)):
+    if mapping is not None or name == "panels":
+      _checks.mapping(name, mapping)
   if not panels:
     raise ValueError("panels must name at least one, got none")
   for name in {**(dots or {}), **(others or {})}:

@@ -89,8 +89,8 @@ def retrieval_sheet(
     rows,
     1 + k,
     ratio=images.shape[2] / images.shape[1],
-    apart=_APART,
-    left=_beside(names or ()),
+    gap=_APART,
+    left=_name_margin(names or ()),
     top=_LINE + _above(title),
     bottom=1.5 * _LINE,
     right=_EDGE,
@@ -165,7 +165,7 @@ def weight_maps(
     1 + len(maps),
     len(images),
     ratio=images.shape[2] / images.shape[1],
-    left=_beside(["picture", *maps]),
+    left=_name_margin(["picture", *maps]),
     top=_above(title) + (_LINE if names is not None else 0),
     bottom=_EDGE,
     right=0.85,
@@ -222,16 +222,16 @@ def _grid(
   top: float,
   bottom: float,
   right: float,
-  apart: float = 0,
+  gap: float = 0,
 ) -> tuple["matplotlib.figure.Figure", np.ndarray]:
   """A figure with axes [rows, columns] of one size, whatever is written around."""
   wide, high = _CELL * ratio + _GAP, _CELL + _GAP
-  width = left + columns * wide - _GAP + apart + right
+  width = left + columns * wide - _GAP + gap + right
   height = top + rows * high - _GAP + bottom
   figure = _figure.new_figure(width, height, layout=None)
   cells = np.empty((rows, columns), object)
   for row, column in np.ndindex(rows, columns):
-    x = left + column * wide + apart * (column > 0)
+    x = left + column * wide + gap * (column > 0)
     y = bottom + (rows - 1 - row) * high
     cells[row, column] = figure.add_axes(
       (x / width, y / height, _CELL * ratio / width, _CELL / height)
@@ -239,7 +239,7 @@ def _grid(
   return figure, cells
 
 
-def _beside(names: Iterable[str]) -> float:
+def _name_margin(names: Iterable[str]) -> float:
   return _EDGE + _LETTER * max((len(name) + 1 for name in names), default=0)
 
 

@@ -73,7 +73,7 @@ def cbam(
   if normalize is not None:
     _checks.function("normalize", normalize)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   dtype, channels = tokens.dtype, tokens.shape[2]
   reduce_kernel = _checks.array("reduce_kernel", reduce_kernel).astype(dtype)
   expand_kernel = _checks.array("expand_kernel", expand_kernel).astype(dtype)
@@ -88,13 +88,15 @@ def cbam(
     inner = jax.nn.relu(inner)
     return jnp.matmul(inner, expand_kernel, precision=_HIGHEST) + expand_bias[None]
 
-  summaries = _tokens.mean(tokens, kept), _tokens.maximum(tokens, kept)
+  summaries = _tokens.mean(tokens, mask), _tokens.maximum(tokens, mask)
   of_channels = jax.nn.sigmoid(sum(map(perceptron, summaries)))
   tokens = tokens * of_channels[:, None]
-  seen = jnp.stack([jnp.mean(tokens, axis=2), _tokens.first_maximum(tokens, 2)], axis=2)
+  statistics = jnp.stack(
+    [jnp.mean(tokens, axis=2), _tokens.first_maximum(tokens, 2)], axis=2
+  )
   sides = features.shape[1:3] if features.ndim == 4 else (1, features.shape[1])
   logits = jax.lax.conv_general_dilated(
-    seen.reshape(-1, *sides, 2),
+    statistics.reshape(-1, *sides, 2),
     spatial_kernel[..., None],
     window_strides=(1, 1),
     padding="SAME",
@@ -102,10 +104,10 @@ def cbam(
     precision=_HIGHEST,
   )
   if normalize is not None:
-    counted = jnp.ones(tokens.shape[:2], bool) if kept is None else kept
+    counted = jnp.ones(tokens.shape[:2], bool) if mask is None else mask
     logits = normalize("positions", logits, counted.reshape(logits.shape))
   of_positions = jax.nn.sigmoid(logits.reshape(*tokens.shape[:2], 1))
-  return _tokens.mean(of_positions * tokens, kept).astype(features.dtype)
+  return _tokens.mean(of_positions * tokens, mask).astype(features.dtype)
 
 
 def _check_kernels(features, reduce_kernel, expand_kernel, spatial_kernel) -> None:

@@ -74,8 +74,8 @@ def dominant_prototypes(
     Array([[0, 0, 1]], dtype=int32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   nearest = jnp.argmin(to_prototypes(tokens, prototypes), axis=2).astype(jnp.int32)
-  if kept is not None:
-    nearest = jnp.where(kept, nearest, -1)
+  if mask is not None:
+    nearest = jnp.where(mask, nearest, -1)
   return nearest.reshape(features.shape[:-1])

@@ -61,18 +61,18 @@ def crow(
   """
   _checks.flag("soft", soft)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.positive("norm_order", norm_order)
   _checks.positive("root", root)
   norm_order = _checks.scalar("norm_order", norm_order, tokens.dtype)
   root = _checks.scalar("root", root, tokens.dtype)
-  kept = jnp.ones(tokens.shape[:2], bool) if kept is None else kept
-  number = _tokens.count(kept, tokens.dtype)[:, None]
+  mask = jnp.ones(tokens.shape[:2], bool) if mask is None else mask
+  number = _tokens.count(mask, tokens.dtype)[:, None]
   tokens = jax.nn.relu(tokens)
   pooled = jnp.sum(_strength(tokens, norm_order, root) * tokens, axis=1)
   if soft:
     active = jax.nn.sigmoid(tokens)
-    rarity = _rarity(_tokens.mean(jnp.where(kept[..., None], active, 0), kept), True)
+    rarity = _rarity(_tokens.mean(jnp.where(mask[..., None], active, 0), mask), True)
     return (rarity * pooled / number).astype(features.dtype)
   share = jnp.sum(tokens > 0, axis=1, dtype=jnp.int32).astype(tokens.dtype) / number
   return (_rarity(share, False) * pooled).astype(features.dtype)

@@ -62,7 +62,7 @@ def delf(
     Array([[2.772589, 2.772589]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.one_of("reduction", reduction, Reduction)
   hidden_kernel = _checks.array("hidden_kernel", hidden_kernel).astype(tokens.dtype)
   hidden_bias = _checks.array("hidden_bias", hidden_bias).astype(tokens.dtype)
@@ -78,5 +78,5 @@ def delf(
   scores = jnp.matmul(jax.nn.relu(hidden), score_kernel, precision=_HIGHEST)
   weighted = _numerics.softplus(scores + score_bias)[..., None] * tokens
   if reduction == "mean":
-    return _tokens.mean(weighted, kept).astype(features.dtype)
+    return _tokens.mean(weighted, mask).astype(features.dtype)
   return jnp.sum(weighted, axis=1).astype(features.dtype)

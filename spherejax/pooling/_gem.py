@@ -51,7 +51,7 @@ def gem(
     Array([[2.236068]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.positive("power", power)
   power = jnp.asarray(power, tokens.dtype)
   if power.ndim > 0:
@@ -59,13 +59,13 @@ def gem(
   power = jnp.broadcast_to(power, tokens.shape[2:])
   floor = jnp.asarray(_FLOOR, tokens.dtype)
   clamped = jnp.where(tokens <= floor, floor, tokens)  # NaN stays NaN
-  if kept is None:
-    kept = jnp.ones(tokens.shape[:2], bool)
+  if mask is None:
+    mask = jnp.ones(tokens.shape[:2], bool)
   # The result does not depend on the divisor, so neither does the derivative.
   largest = jax.lax.stop_gradient(
-    jnp.max(jnp.where(kept[..., None], clamped, floor), axis=1)
+    jnp.max(jnp.where(mask[..., None], clamped, floor), axis=1)
   )
-  ratio = jnp.where(kept[..., None], clamped / largest[:, None], 0)
+  ratio = jnp.where(mask[..., None], clamped / largest[:, None], 0)
   powers = _numerics.power(ratio, power[None, None])
-  mean = jnp.sum(powers, axis=1) / _tokens.count(kept, tokens.dtype)[:, None]
+  mean = jnp.sum(powers, axis=1) / _tokens.count(mask, tokens.dtype)[:, None]
   return (largest * _numerics.power(mean, 1 / power[None])).astype(features.dtype)

@@ -52,7 +52,7 @@ def gemax(
     Array([[0.5, 1. ]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.positive("ridge", ridge)
   ridge = _checks.scalar("ridge", ridge, tokens.dtype)
   wide = tokens.shape[1] < tokens.shape[2]
@@ -60,10 +60,10 @@ def gemax(
   gram = jnp.matmul(left, jnp.swapaxes(left, 1, 2), precision=_HIGHEST)
   if not wide:
     right = jnp.sum(tokens, axis=1)
-  elif kept is None:
+  elif mask is None:
     right = jnp.ones(tokens.shape[:2], tokens.dtype)
   else:
-    right = kept.astype(tokens.dtype)
+    right = mask.astype(tokens.dtype)
   solution = _solve(gram, ridge, right)
   if wide:
     solution = jnp.einsum("bnd,bn->bd", tokens, solution, precision=_HIGHEST)

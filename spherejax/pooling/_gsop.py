@@ -115,7 +115,7 @@ def gsop(
   """
   _checks.flag("centred", centred)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, token_mask = _tokens.flatten(features, where)
   _checks.one_of("fuse", fuse, Fuse)
   if normalize is not None:
     _checks.function("normalize", normalize)
@@ -126,47 +126,49 @@ def gsop(
     _checks.count("size", size)
     _checks.expect("features", features, rank=4)
     cells = _cells(features.shape[1], features.shape[2], size)
-  if kept is None:
-    kept = jnp.ones(tokens.shape[:2], bool)
+  if token_mask is None:
+    token_mask = jnp.ones(tokens.shape[:2], bool)
 
   def norm(place: str, x: Array, mask: Array) -> Array:
     return x if normalize is None else normalize(place, x, mask)
 
   branches = []
   if channel is not None:
-    branches.append(_channel_branch(tokens, kept, channel, centred, norm))
+    branches.append(_channel_branch(tokens, token_mask, channel, centred, norm))
   if spatial is not None:
-    branches.append(_spatial_branch(tokens, kept, spatial, centred, cells, norm))
+    branches.append(_spatial_branch(tokens, token_mask, spatial, centred, cells, norm))
   gated = branches[0]
   if len(branches) == 2:
     first, second = branches
     # Not jnp.maximum, whose derivative is split between ties.
     larger = jnp.where(first >= second, first, second)
     gated = larger if fuse == "max" else first + second
-  number = _tokens.count(kept, tokens.dtype)
-  total = _numerics.masked_sum(gated, kept[..., None], axis=1)
+  number = _tokens.count(token_mask, tokens.dtype)
+  total = _numerics.masked_sum(gated, token_mask[..., None], axis=1)
   return (total / number[:, None]).astype(features.dtype)
 
 
 def _channel_branch(
-  tokens: Array, kept: Array, params: GSoPBranch, centred: bool, norm: Normalize
+  tokens: Array, token_mask: Array, params: GSoPBranch, centred: bool, norm: Normalize
 ) -> Array:
   """Tokens with each channel gated."""
   _checks.instance("channel", params, GSoPBranch)
   p = _checked("channel", params, tokens, None, tokens.shape[2])
-  y = _reduced(tokens, kept, p, "channel_map", norm)
-  number = _tokens.count(kept, y.dtype)[:, None, None]
+  y = _reduced(tokens, token_mask, p, "channel_map", norm)
+  number = _tokens.count(token_mask, y.dtype)[:, None, None]
   if centred:
-    y = jnp.where(kept[..., None], y - jnp.sum(y, axis=1, keepdims=True) / number, 0)
+    y = jnp.where(
+      token_mask[..., None], y - jnp.sum(y, axis=1, keepdims=True) / number, 0
+    )
   products = _einsum("bni,bnj->bij", y, y) / (number if centred else number**2)
-  some = jnp.any(kept, axis=1)[:, None, None]
+  some = jnp.any(token_mask, axis=1)[:, None, None]
   hidden = _hidden(norm("channel_rows", products, some), p)
   return _gates(hidden, p)[:, None] * tokens
 
 
 def _spatial_branch(
   tokens: Array,
-  kept: Array,
+  token_mask: Array,
   params: GSoPBranch,
   centred: bool,
   cells: tuple[np.ndarray, np.ndarray] | None,
@@ -176,33 +178,33 @@ def _spatial_branch(
   _checks.instance("spatial", params, GSoPBranch)
   rows = tokens.shape[1] if cells is None else len(cells[0])
   p = _checked("spatial", params, tokens, rows, rows)
-  y = _reduced(tokens, kept, p, "spatial_map", norm)
-  seen = kept
+  y = _reduced(tokens, token_mask, p, "spatial_map", norm)
+  visible = token_mask
   if cells is not None:
     inside = jnp.asarray(cells[0], y.dtype)
-    number = _einsum("cn,bn->bc", inside, kept.astype(y.dtype))
-    seen = number > 0
+    number = _einsum("cn,bn->bc", inside, token_mask.astype(y.dtype))
+    visible = number > 0
     y = _numerics.divide(_einsum("cn,bnd->bcd", inside, y), number[..., None])
   width = y.shape[2]
   if centred:
     y -= jnp.mean(y, axis=2, keepdims=True)
   products = _einsum("bid,bjd->bij", y, y) / (width if centred else width**2)
-  normalized = norm("spatial_rows", products, seen[..., None])
-  both = seen[:, :, None] & seen[:, None, :]
+  normalized = norm("spatial_rows", products, visible[..., None])
+  both = visible[:, :, None] & visible[:, None, :]
   hidden = jax.nn.relu(_hidden(jnp.where(both, normalized, 0), p))
-  gates = _gates(jnp.where(seen[..., None], hidden, 0), p)
+  gates = _gates(jnp.where(visible[..., None], hidden, 0), p)
   if cells is not None:
     gates = _einsum("nc,bc->bn", jnp.asarray(cells[1], y.dtype), gates)
   return jax.nn.relu(gates[..., None] * tokens)
 
 
 def _reduced(
-  tokens: Array, kept: Array, p: _Arrays, place: str, norm: Normalize
+  tokens: Array, token_mask: Array, p: _Arrays, place: str, norm: Normalize
 ) -> Array:
   """Y [batch, n, c], 0 where masked."""
   y = _einsum("bnd,dc->bnc", jax.nn.relu(tokens), p.reduce_kernel)
-  y = norm(place, y + p.reduce_bias[None, None], kept[..., None])
-  return jnp.where(kept[..., None], jax.nn.relu(y), 0)
+  y = norm(place, y + p.reduce_bias[None, None], token_mask[..., None])
+  return jnp.where(token_mask[..., None], jax.nn.relu(y), 0)
 
 
 def _hidden(rows: Array, p: _Arrays) -> Array:

@@ -102,7 +102,7 @@ def gsp(
     Array([[0.5, 0.5, 0. , 0. ]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.one_of("solver", solver, Solver)
   _checks.count("steps", steps)
   batch = (tokens.shape[0],)
@@ -110,7 +110,7 @@ def gsp(
     _costs.to_prototypes(tokens, prototypes),
     _gsp_arguments.mass_of(mass, batch, tokens.dtype),
     _gsp_arguments.inverse_temperature_of(inverse_temperature, batch, tokens.dtype),
-    jnp.ones(tokens.shape[:2], bool) if kept is None else kept,
+    jnp.ones(tokens.shape[:2], bool) if mask is None else mask,
     steps if solver == "fixed_point" else None,
   )
   pooled = jnp.einsum("bn,bnd->bd", plan.weights, tokens, precision=_HIGHEST)

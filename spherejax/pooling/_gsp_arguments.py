@@ -18,7 +18,7 @@ class Images(NamedTuple):
   """Costs of a batch in their computing type, and what the caller gave."""
 
   costs: Array  # [images, tokens, prototypes], 0 where masked
-  kept: Array  # [images, tokens], boolean
+  mask: Array  # [images, tokens], boolean
   batch: tuple[int, ...]
   dtype: jnp.dtype
 
@@ -38,9 +38,9 @@ def from_costs(costs: ArrayLike, where: ArrayLike | None) -> Images:
   where = _checks.array("where", where)
   _checks.mask(where, (*batch, tokens))
   images = math.prod(batch)
-  kept = where.reshape(images, tokens)
+  mask = where.reshape(images, tokens)
   rows = _numerics.upcast(costs.reshape(images, prototypes, tokens)).swapaxes(1, 2)
-  return Images(jnp.where(kept[..., None], rows, 0), kept, tuple(batch), costs.dtype)
+  return Images(jnp.where(mask[..., None], rows, 0), mask, tuple(batch), costs.dtype)
 
 
 def _per_image(

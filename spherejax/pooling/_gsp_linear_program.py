@@ -52,12 +52,12 @@ def gsp_linear_program(
   """
   images = _gsp_arguments.from_costs(costs, where)
   mass = _gsp_arguments.mass_of(mass, images.batch, images.costs.dtype)
-  kept = images.kept
-  cheapest = jnp.where(kept, jnp.min(images.costs, axis=2), jnp.inf)
+  mask = images.mask
+  cheapest = jnp.where(mask, jnp.min(images.costs, axis=2), jnp.inf)
   order = jnp.argsort(cheapest, axis=1, stable=True)
   rank = jnp.argsort(order, axis=1).astype(mass.dtype)
-  full = mass * jnp.sum(kept, axis=1, dtype=jnp.int32).astype(mass.dtype)
+  full = mass * jnp.sum(mask, axis=1, dtype=jnp.int32).astype(mass.dtype)
   left = jax.nn.relu(full[:, None] - rank)
-  taken = jnp.where(kept, jnp.where(left < 1, left, 1), 0)
+  taken = jnp.where(mask, jnp.where(left < 1, left, 1), 0)
   weights = taken / jnp.where(full == 0, 1, full)[:, None]
   return images.restore(weights)

@@ -25,7 +25,7 @@ class Problem(NamedTuple):
   spread: Array  # [batch, n] log sum_i exp(-b (c_ij - cheapest_j)), in [0, log m]
   mass: Array  # [batch] in (0, 1]
   inverse_temperature: Array  # [batch] >= 0
-  kept: Array  # [batch, n] boolean
+  mask: Array  # [batch, n] boolean
 
 
 class Solution(NamedTuple):
@@ -62,16 +62,16 @@ def per_feature(x: Array) -> Array:
   return x[:, None]
 
 
-def mean_over(x: Array, kept: Array) -> Array:
+def mean_over(x: Array, mask: Array) -> Array:
   """Mean over the kept features [batch]; 0 over none."""
-  number = _tokens.count(kept, x.dtype)
-  return jnp.sum(jnp.where(kept, x, 0), axis=1) / number
+  number = _tokens.count(mask, x.dtype)
+  return jnp.sum(jnp.where(mask, x, 0), axis=1) / number
 
 
-def softmax_over(x: Array, kept: Array) -> Array:
+def softmax_over(x: Array, mask: Array) -> Array:
   """Softmax over the kept features; 0 over none."""
-  largest = jnp.max(jnp.where(kept, x, -jnp.inf), axis=1, keepdims=True)
-  exponentials = jnp.where(kept, jnp.exp(x - jnp.where(kept, largest, 0)), 0)
+  largest = jnp.max(jnp.where(mask, x, -jnp.inf), axis=1, keepdims=True)
+  exponentials = jnp.where(mask, jnp.exp(x - jnp.where(mask, largest, 0)), 0)
   total = jnp.sum(exponentials, axis=1, keepdims=True)
   return exponentials / jnp.where(total == 0, 1, total)
 
@@ -99,12 +99,12 @@ def _differences(problem: Problem, index: Array) -> Array:
   cost = problem.cheapest - _pick(problem.cheapest, index)
   spread = problem.spread - _pick(problem.spread, index)
   scores = spread - per_feature(problem.inverse_temperature) * cost
-  return jnp.where(problem.kept, scores, 0)
+  return jnp.where(problem.mask, scores, 0)
 
 
 def _root(
   differences: Array,
-  kept: Array,
+  mask: Array,
   logit: Array,
   start: Array,
   low: Array,
@@ -122,7 +122,7 @@ def _root(
 
   def advance(s: _Search) -> _Search:
     taken, left, product = (
-      mean_over(part, kept) for part in _sigmoids(per_feature(s.offset) + differences)
+      mean_over(part, mask) for part in _sigmoids(per_feature(s.offset) + differences)
     )
     gap = jnp.log(taken) - jnp.log(left) - logit
     low = jnp.where(gap < 0, s.offset, s.low)
@@ -164,33 +164,33 @@ def _root(
 
 def solve(problem: Problem) -> Solution:
   """The logits x_j at which the transported mass is right. Not differentiable."""
-  kept, dtype = problem.kept, problem.cheapest.dtype
+  mask, dtype = problem.mask, problem.cheapest.dtype
   eps = float(jnp.finfo(dtype).eps)
   # At mass 1 there is no root, and none is searched.
-  searched = jnp.any(kept, axis=1) & (problem.mass < 1)
+  searched = jnp.any(mask, axis=1) & (problem.mass < 1)
   mass = jnp.minimum(problem.mass, 1 - eps / 2)
   logit = _logit(mass)
   rough = problem.spread - per_feature(problem.inverse_temperature) * problem.cheapest
-  first = jnp.argmax(jnp.where(kept, rough, -jnp.inf), axis=1)
+  first = jnp.argmax(jnp.where(mask, rough, -jnp.inf), axis=1)
   differences = _differences(problem, first)
   low, high = logit - jnp.max(differences, 1), logit - jnp.min(differences, 1)
   margin = 1e-2 + 8 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
   low, high = low - margin, high + margin
-  start = jnp.clip(logit - mean_over(differences, kept), low, high)
-  offset, steps = _root(differences, kept, logit, start, low, high, searched)
+  start = jnp.clip(logit - mean_over(differences, mask), low, high)
+  offset, steps = _root(differences, mask, logit, start, low, high, searched)
 
   # Again from the feature nearest to the cut, where differences are exact.
   logits = per_feature(offset) + differences
-  nearest = jnp.argmin(jnp.where(kept, jnp.abs(logits), jnp.inf), axis=1)
+  nearest = jnp.argmin(jnp.where(mask, jnp.abs(logits), jnp.inf), axis=1)
   start = _pick(logits, nearest)[:, 0]
   differences = _differences(problem, nearest)
-  largest = jnp.max(jnp.where(kept, jnp.abs(rough), 0), axis=1)
+  largest = jnp.max(jnp.where(mask, jnp.abs(rough), 0), axis=1)
   reach = 1e-2 + 16 * eps * (largest + jnp.abs(start))
   low, high = start - reach, start + reach
-  offset, more = _root(differences, kept, logit, start, low, high, searched)
+  offset, more = _root(differences, mask, logit, start, low, high, searched)
 
   logits = per_feature(offset) + differences
-  attained = mean_over(_sigmoids(logits)[0], kept)
+  attained = mean_over(_sigmoids(logits)[0], mask)
   error = jnp.where(searched, jnp.abs(attained / mass - 1), 0)
   converged = error <= 64 * eps * (1 + jnp.abs(logit))
   return Solution(logits, differences, error, converged, steps + more)
@@ -198,7 +198,7 @@ def solve(problem: Problem) -> Solution:
 
 @jax.custom_jvp
 def transport_weights(
-  score: Array, mass: Array, kept: Array, solution: Solution
+  score: Array, mass: Array, mask: Array, solution: Solution
 ) -> Weights:
   """Weights at the solution, differentiable in `score` [batch, n], `mass` [batch].
 
@@ -209,27 +209,27 @@ def transport_weights(
   """
   del score
   full = per_feature(mass >= 1)
-  share = 1 / _tokens.count(kept, mass.dtype)
-  even = jnp.where(kept, per_feature(share), 0)
+  share = 1 / _tokens.count(mask, mass.dtype)
+  even = jnp.where(mask, per_feature(share), 0)
   _, left, _ = _sigmoids(solution.logits)
   taken, remaining = (
     jax.nn.log_sigmoid(solution.logits),
     jax.nn.log_sigmoid(-solution.logits),
   )
-  weights = jnp.where(full, even, softmax_over(taken, kept))
+  weights = jnp.where(full, even, softmax_over(taken, mask))
   return Weights(
     weights,
     jnp.where(full, 0, even * left),
     jnp.where(full, 0, weights * left),
-    softmax_over(jnp.where(full, -solution.differences, taken + remaining), kept),
+    softmax_over(jnp.where(full, -solution.differences, taken + remaining), mask),
   )
 
 
 @transport_weights.defjvp
 def _transport_weights_jvp(primals, tangents):
-  score, mass, kept, solution = primals
+  score, mass, mask, solution = primals
   d_score, d_mass = tangents[:2]
-  out = transport_weights(score, mass, kept, solution)
+  out = transport_weights(score, mass, mask, solution)
   p, u, v = out.weights, out.slope, out.share
   m, relative = per_feature(mass), per_feature(d_mass / mass)
 
@@ -238,7 +238,7 @@ def _transport_weights_jvp(primals, tangents):
 
   d_logits = centred(d_score)
   d_p = u * d_logits + (v - p) * relative
-  number = _tokens.count(kept, mass.dtype)
+  number = _tokens.count(mask, mass.dtype)
   taken = m * p * per_feature(number)  # sigmoid(x)
   # (1 - sigmoid(x)) / D, which stays finite where D vanishes.
   left = jnp.where(p > 0, v / (m * jnp.where(p > 0, p, 1)), 0)

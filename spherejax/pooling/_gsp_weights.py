@@ -29,7 +29,7 @@ def transport(
   costs: Array,
   mass: Array,
   inverse_temperature: Array,
-  kept: Array,
+  mask: Array,
   iterations: int | None,
 ) -> Plan:
   """Plan of each image from its costs [batch, n, m]; the plan matrix is not formed.
@@ -45,13 +45,13 @@ def transport(
   # The derivative of the score is complete: `cheapest` cancels out of it.
   score = spread - inverse_temperature[:, None] * cheapest
   if iterations is None:
-    problem = _gsp_solver.Problem(cheapest, spread, mass, inverse_temperature, kept)
+    problem = _gsp_solver.Problem(cheapest, spread, mass, inverse_temperature, mask)
     solution = _gsp_solver.solve(jax.lax.stop_gradient(problem))
-    weights, residual, *_ = _gsp_solver.transport_weights(score, mass, kept, solution)
+    weights, residual, *_ = _gsp_solver.transport_weights(score, mass, mask, solution)
     normalised, error = weights, solution.mass_error
     converged, steps = solution.converged, solution.steps
   else:
-    weights, residual, error = _gsp_iteration.iterate(score, mass, kept, iterations)
+    weights, residual, error = _gsp_iteration.iterate(score, mass, mask, iterations)
     normalised = _numerics.divide(weights, jnp.sum(weights, axis=1, keepdims=True))
     error = jax.lax.stop_gradient(error)
     converged = error <= 64 * float(jnp.finfo(error.dtype).eps)
@@ -134,7 +134,7 @@ def _weights(
   inverse_temperature = _gsp_arguments.inverse_temperature_of(
     inverse_temperature, images.batch, images.costs.dtype
   )
-  plan = transport(images.costs, mass, inverse_temperature, images.kept, iterations)
+  plan = transport(images.costs, mass, inverse_temperature, images.mask, iterations)
   return images.restore(plan.weights)
 
 

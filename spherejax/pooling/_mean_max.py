@@ -38,8 +38,8 @@ def gap(
     Array([[2., 2.]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
-  return _tokens.mean(tokens, kept).astype(features.dtype)
+  tokens, mask = _tokens.flatten(features, where)
+  return _tokens.mean(tokens, mask).astype(features.dtype)
 
 
 def gmp(
@@ -74,8 +74,8 @@ def gmp(
     Array([[3., 4.]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
-  return _tokens.maximum(tokens, kept).astype(features.dtype)
+  tokens, mask = _tokens.flatten(features, where)
+  return _tokens.maximum(tokens, mask).astype(features.dtype)
 
 
 def gap_gmp(
@@ -109,7 +109,7 @@ def gap_gmp(
     Array([[5., 6.]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
-  return (_tokens.mean(tokens, kept) + _tokens.maximum(tokens, kept)).astype(
+  tokens, mask = _tokens.flatten(features, where)
+  return (_tokens.mean(tokens, mask) + _tokens.maximum(tokens, mask)).astype(
     features.dtype
   )

@@ -60,7 +60,7 @@ def netvlad(
     Array([[ 0.71,  0.00,  0.00, -0.71]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   points = _tokens.points("centres", centres, tokens)
   rows = _checks.array("weights", weights, "floating")
   offsets = _checks.array("biases", biases, "floating")
@@ -71,8 +71,8 @@ def netvlad(
   )
   scores += offsets.astype(tokens.dtype)[None, None]
   assigned = jax.nn.softmax(scores, axis=2)
-  if kept is not None:
-    assigned = jnp.where(kept[..., None], assigned, 0)
+  if mask is not None:
+    assigned = jnp.where(mask[..., None], assigned, 0)
   blocks = jnp.einsum("bnk,bnd->bkd", assigned, tokens, precision=_HIGHEST)
   blocks -= jnp.sum(assigned, axis=1)[..., None] * points[None]
   blocks = _numerics.normalize(blocks)

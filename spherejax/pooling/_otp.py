@@ -72,7 +72,7 @@ def otp(
     Array([[0.668 , 0.039, 0.039, 0.668 ]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.one_of("cost", cost, Cost)
   _checks.positive("bandwidth", bandwidth)
   _checks.count("steps", steps, 0)
@@ -81,9 +81,9 @@ def otp(
   else:
     costs = _kernel(tokens, prototypes, bandwidth)
   marginal = None
-  if kept is not None:
-    share = 1 / _tokens.count(kept, tokens.dtype)
-    marginal = jnp.where(kept, share[:, None], 0)
+  if mask is not None:
+    share = 1 / _tokens.count(mask, tokens.dtype)
+    marginal = jnp.where(mask, share[:, None], 0)
   transport = solvers.sinkhorn(
     costs.swapaxes(1, 2),
     inverse_temperature=inverse_temperature,

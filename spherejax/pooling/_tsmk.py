@@ -65,7 +65,7 @@ def tsmk(
   """
   _checks.flag("stop_attention_gradient", stop_attention_gradient)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.count("window", window)
   _checks.one_of("reduction", reduction, Reduction)
   if window % 2 == 0:
@@ -78,15 +78,15 @@ def tsmk(
   _checks.shape("kernel", kernel, shape, f"features {features.shape}")
   _checks.expect("bias", bias, "floating")
   _checks.shape("bias", bias, shape[1:], f"kernel {shape}")
-  if kept is None:
-    kept = jnp.ones(tokens.shape[:2], bool)
+  if mask is None:
+    mask = jnp.ones(tokens.shape[:2], bool)
   attention = _numerics.norm(tokens)
   if stop_attention_gradient:
     attention = jax.lax.stop_gradient(attention)
   smooth = tokens
   if window > 1:
     # Without a mask all images have the same windows.
-    present = kept[:1] if where is None else kept
+    present = mask[:1] if where is None else mask
     total, number = (
       _window_sums(x.reshape(len(x), *features.shape[1:3], -1), window)
       for x in (tokens, present.astype(tokens.dtype))
@@ -98,7 +98,7 @@ def tsmk(
   pooled = jnp.matmul(mixed, kernel.astype(mixed.dtype), precision=highest)
   pooled += jnp.sum(attention, axis=1)[:, None] * bias.astype(tokens.dtype)[None]
   if reduction == "mean":
-    pooled /= _tokens.count(kept, tokens.dtype)[:, None]
+    pooled /= _tokens.count(mask, tokens.dtype)[:, None]
   return pooled.astype(features.dtype)
 
 

@@ -55,23 +55,23 @@ def weldon(
     Array([[5.]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.count("num_highest", num_highest)
   _checks.count("num_lowest", num_lowest, 0)
   _checks.one_of("reduction", reduction, Reduction)
-  kept = jnp.ones(tokens.shape[:2], bool) if kept is None else kept
+  mask = jnp.ones(tokens.shape[:2], bool) if mask is None else mask
   mean = reduction == "mean"
-  pooled = _highest(tokens, kept, num_highest, mean)
+  pooled = _highest(tokens, mask, num_highest, mean)
   if num_lowest:
-    pooled -= _highest(-tokens, kept, num_lowest, mean)
+    pooled -= _highest(-tokens, mask, num_lowest, mean)
   return pooled.astype(features.dtype)
 
 
-def _highest(tokens: Array, kept: Array, number: int, mean: bool) -> Array:
+def _highest(tokens: Array, mask: Array, number: int, mean: bool) -> Array:
   """Mean or sum [batch, channels] of the `number` largest kept values."""
   number = min(number, tokens.shape[1])
-  compared = jnp.where(kept[..., None], tokens, -jnp.inf)
+  compared = jnp.where(mask[..., None], tokens, -jnp.inf)
   values = jax.lax.top_k(jnp.swapaxes(compared, 1, 2), number)[0]
-  valid = jnp.arange(number)[None] < jnp.sum(kept, axis=1, dtype=jnp.int32)[:, None]
+  valid = jnp.arange(number)[None] < jnp.sum(mask, axis=1, dtype=jnp.int32)[:, None]
   total = jnp.sum(jnp.where(valid[:, None], values, 0), axis=2)
   return total / _tokens.count(valid, tokens.dtype)[:, None] if mean else total

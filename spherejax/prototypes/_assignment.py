@@ -119,12 +119,12 @@ def assignment_init(
   p = _checks.array("prototypes", prototypes, "floating", rank=2)
   classes = len(p) if num_classes is None else num_classes
   representatives = _moving.ema_init(key, classes, p.shape[1])
-  found = assign_prototypes(representatives.prototypes, p, host=host)
+  matching = assign_prototypes(representatives.prototypes, p, host=host)
   return AssignmentState(
     representatives,
     _moving.class_sums_init(classes, p.shape[1]),
-    jnp.asarray(found.assignment),
-    jnp.asarray(found.column_dual),
+    jnp.asarray(matching.assignment),
+    jnp.asarray(matching.column_dual),
     jnp.zeros((), representatives.prototypes.dtype),
   )
 
@@ -171,15 +171,15 @@ def assignment_update(
   _checks.instance("state", state, AssignmentState)
   moving, sums = state.representatives, state.sums
   rows = _moving.class_sums_directions(sums, moving.prototypes)
-  seen = moving.seen | jnp.any(sums.sums != 0, axis=1)
+  present = moving.seen | jnp.any(sums.sums != 0, axis=1)
   start = state.assignment, state.column_dual
-  found = assign_prototypes(rows, prototypes, start=start, host=host)
-  matched, dual = jnp.isfinite(found.cost), jnp.asarray(found.column_dual)
-  change = assignment_change(found.assignment, state.assignment)
+  matching = assign_prototypes(rows, prototypes, start=start, host=host)
+  matched, dual = jnp.isfinite(matching.cost), jnp.asarray(matching.column_dual)
+  change = assignment_change(matching.assignment, state.assignment)
   return AssignmentState(
-    _moving.MovingPrototypes(rows, seen),
+    _moving.MovingPrototypes(rows, present),
     jax.tree.map(jnp.zeros_like, sums),
-    jnp.where(matched, found.assignment, state.assignment),
+    jnp.where(matched, matching.assignment, state.assignment),
     jnp.where(matched, dual, state.column_dual).astype(state.column_dual.dtype),
     jnp.where(matched, change, jnp.nan).astype(state.change.dtype),
   )
@@ -252,8 +252,10 @@ def assignment_alignment(
     Array(0.8, dtype=float32)
   """
   m, p = _pair(representatives, prototypes)
-  own = _own(p, assignment, len(m))
-  return jnp.mean(jnp.sum(m * own, axis=1)).astype(jnp.asarray(representatives).dtype)
+  chosen = _class_prototypes(p, assignment, len(m))
+  return jnp.mean(jnp.sum(m * chosen, axis=1)).astype(
+    jnp.asarray(representatives).dtype
+  )
 
 
 def sibling_gap(
@@ -292,10 +294,12 @@ def sibling_gap(
   p = _checks.array("prototypes", prototypes, "floating", rank=2, empty=False)
   (groups,) = _checks.names(("superclasses", superclasses))
   _checks.expect("superclasses", groups, "integer", rank=1)
-  own = _own(_numerics.normalize(_numerics.upcast(p)), assignment, len(groups))
+  chosen = _class_prototypes(
+    _numerics.normalize(_numerics.upcast(p)), assignment, len(groups)
+  )
   pairs = jnp.triu(jnp.ones((len(groups), len(groups)), bool), 1)
   related = groups[:, None] == groups[None]
-  cosines = _numerics.product(own, own.T)
+  cosines = _numerics.product(chosen, chosen.T)
   siblings = jnp.mean(cosines, where=pairs & related)
   others = jnp.mean(cosines, where=pairs & ~related)
   return (siblings - others).astype(p.dtype)
@@ -312,7 +316,7 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
   return _numerics.normalize(m), _numerics.normalize(p).astype(m.dtype)
 
 
-def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
+def _class_prototypes(p: Array, assignment: ArrayLike, classes: int) -> Array:
   """Prototype of each class."""
   a = _checks.integers("assignment", assignment)
   _checks.expect("assignment", a, "integer")

@@ -80,21 +80,21 @@ def nearest_neighbours(
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
   _checks.one_of("ties", ties, Ties)
-  kept = _checks.kept(where, labels.shape)
-  _checks.known_labels(labels, num_classes, kept)
-  apart = None
+  mask = _checks.where_mask(where, labels.shape)
+  _checks.known_labels(labels, num_classes, mask)
+  groups = None
   if where is not None:
     # Every point leaves out the sites of the group 0, whatever they hold.
-    apart = jnp.zeros(len(points), jnp.int32), kept.astype(jnp.int32)
-  found = distances.k_nearest(
-    points, sites, k=k, norm=norm, apart=apart, block_size=block_size
+    groups = jnp.zeros(len(points), jnp.int32), mask.astype(jnp.int32)
+  neighbours = distances.k_nearest(
+    points, sites, k=k, norm=norm, apart=groups, block_size=block_size
   )
-  voted = jnp.where(kept, labels, -1)[found.indices].astype(jnp.int32)
+  voted = jnp.where(mask, labels, -1)[neighbours.indices].astype(jnp.int32)
   # Where one of the two is NaN there is no neighbour.
-  voted = jnp.where(jnp.isinf(found.distances), -1, voted)
+  voted = jnp.where(jnp.isinf(neighbours.distances), -1, voted)
   if k == 1:
     return voted[:, 0]
-  votes, totals = _ballots(voted, found.distances, num_classes)
+  votes, totals = _ballots(voted, neighbours.distances, num_classes)
   most = jnp.max(votes, axis=1, keepdims=True)
   if ties == "label":
     chosen = jnp.argmax(votes, axis=1)
@@ -109,7 +109,7 @@ def _ballots(voted: Array, lengths: Array, num_classes: int) -> tuple[Array, Arr
   # A negative index would count from the end.
   voted = jnp.where(voted < 0, num_classes, voted)
 
-  def one(carry: tuple[Array, Array], neighbour: tuple[Array, Array]):
+  def count_vote(carry: tuple[Array, Array], neighbour: tuple[Array, Array]):
     votes, totals = carry
     label, length = neighbour
     votes = votes.at[rows, label].add(1, mode="drop")
@@ -117,7 +117,7 @@ def _ballots(voted: Array, lengths: Array, num_classes: int) -> tuple[Array, Arr
 
   shape = len(voted), num_classes
   start = jnp.zeros(shape, jnp.int32), jnp.zeros(shape, lengths.dtype)
-  return jax.lax.scan(one, start, (voted.T, lengths.T))[0]
+  return jax.lax.scan(count_vote, start, (voted.T, lengths.T))[0]
 
 
 def neighbour_logits(
@@ -317,13 +317,13 @@ def nearest_neighbour_radius(
     Array([1.], dtype=float32)
   """
   points, sites = _checks.array("points", points), _checks.array("sites", sites)
-  own, labels = _checks.names(("point_labels", point_labels), ("labels", labels))
+  names, labels = _checks.names(("point_labels", point_labels), ("labels", labels))
   check_points(points, sites)
-  _checks.labels(own, points, "point_labels")
+  _checks.labels(names, points, "point_labels")
   _checks.labels(labels, sites)
   anything = distances.k_nearest(points, sites, k=1, norm=norm, block_size=block_size)
   other = distances.k_nearest(
-    points, sites, k=1, norm=norm, apart=(own, labels), block_size=block_size
+    points, sites, k=1, norm=norm, apart=(names, labels), block_size=block_size
   )
   # Where the nearest of all is of another class, the difference is 0.
   return (other.distances[:, 0] - anything.distances[:, 0]) / 2

@@ -69,16 +69,16 @@ def renew_proxies(
     raise ValueError(
       f"num_proxies must be at most the pool's {pool} points, got {number}"
     )
-  kept = _checks.kept(where, (classes, pool))
+  mask = _checks.where_mask(where, (classes, pool))
   _checks.one_of("space", space, Space)
-  seen, centres = pools, proxies
+  inputs, centres = pools, proxies
   if space == "unit_ball":
-    seen, centres = map(distances.unit_ball, (pools, proxies))
+    inputs, centres = map(distances.unit_ball, (pools, proxies))
 
   def of_class(points: Array, old: Array, where: Array) -> Array:
     return _fixed.greedy_k_centre(points, number, initial=old, where=where).indices
 
-  rows = jax.vmap(of_class)(seen, centres, kept)
+  rows = jax.vmap(of_class)(inputs, centres, mask)
   return jax.lax.stop_gradient(jnp.take_along_axis(pools, rows[..., None], axis=1))
 
 
@@ -126,33 +126,33 @@ def class_covering_radii(
   classes, number, dim = centres.shape
   _checks.shape("points", points, (len(points), dim), "the centres")
   _checks.labels(labels, points)
-  kept = _checks.kept(where, (len(points),))
-  kept &= _checks.inside(labels, classes, kept)
-  rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
-  own = jnp.clip(labels, 0, classes - 1)
+  mask = _checks.where_mask(where, (len(points),))
+  mask &= _checks.inside(labels, classes, mask)
+  rows = jnp.where(mask[:, None], _numerics.upcast(points), 0)
+  index = jnp.clip(labels, 0, classes - 1)
 
   def squares(j: Array) -> Array:
     # By differences: a point that is a centre is at distance 0.
-    to = _numerics.upcast(centres)[own, j].astype(rows.dtype)
+    to = _numerics.upcast(centres)[index, j].astype(rows.dtype)
     return jnp.sum((rows - to) ** 2, axis=1)
 
   def nearer(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
     least, chosen = carry
-    found = jax.lax.stop_gradient(squares(j))
-    better = found < least
-    return (jnp.where(better, found, least), jnp.where(better, j, chosen)), None
+    squared = jax.lax.stop_gradient(squares(j))
+    better = squared < least
+    return (jnp.where(better, squared, least), jnp.where(better, j, chosen)), None
 
   start = jnp.full(len(rows), jnp.inf, rows.dtype), jnp.zeros(len(rows), jnp.int32)
   places = jnp.arange(number, dtype=jnp.int32)
   (_, chosen), _ = jax.lax.scan(nearer, start, places)
-  apart = jnp.where(kept, _numerics.sqrt(jnp.where(kept, squares(chosen), 0)), 0)
+  lengths = jnp.where(mask, _numerics.sqrt(jnp.where(mask, squares(chosen), 0)), 0)
   # The first of the farthest points of a class, which has all of the derivative.
-  size = jax.lax.stop_gradient(apart)
-  widest = jnp.zeros(classes, rows.dtype).at[own].max(size)
-  farthest = kept & ((size == widest[own]) | jnp.isnan(size))
+  size = jax.lax.stop_gradient(lengths)
+  widest = jnp.zeros(classes, rows.dtype).at[index].max(size)
+  farthest = mask & ((size == widest[index]) | jnp.isnan(size))
   row = jnp.where(farthest, jnp.arange(len(rows)), len(rows))
-  first = jnp.full(classes, len(rows)).at[own].min(row)
-  return apart.at[first].get(mode="fill", fill_value=0).astype(points.dtype)
+  first = jnp.full(classes, len(rows)).at[index].min(row)
+  return lengths.at[first].get(mode="fill", fill_value=0).astype(points.dtype)
 
 
 def covering_curve(
@@ -188,20 +188,20 @@ def covering_curve(
   """
   points = _checks.array("points", points, "floating", rank=2, empty=False)
   number = len(points)
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
-  rows = jnp.where(kept[:, None], rows, 0)
+  rows = jnp.where(mask[:, None], rows, 0)
 
   def radius(row: Array) -> Array:
-    return jnp.max(jnp.where(kept, jnp.sum((rows - row[None]) ** 2, axis=1), 0))
+    return jnp.max(jnp.where(mask, jnp.sum((rows - row[None]) ** 2, axis=1), 0))
 
-  radii = jnp.where(kept, jax.lax.map(radius, rows), jnp.inf)
+  radii = jnp.where(mask, jax.lax.map(radius, rows), jnp.inf)
   first = jnp.argmin(radii)
-  start = jnp.where(jnp.any(kept), jnp.sqrt(radii[first]), 0)[None]
+  start = jnp.where(jnp.any(mask), jnp.sqrt(radii[first]), 0)[None]
   rest = start[:0]
   if number > 1:
     chosen = _fixed.greedy_k_centre(
-      rows, number - 1, initial=rows[first][None], where=kept
+      rows, number - 1, initial=rows[first][None], where=mask
     )
     rest = chosen.radii
   return jnp.concatenate([start, rest]).astype(points.dtype)
@@ -239,15 +239,15 @@ def mean_covering_radius(
     Array(0.5, dtype=float32)
   """
   points = _checks.array("points", points, "floating", rank=2, empty=False)
-  given = _checks.host("labels", labels)  # they decide the shapes of the classes
-  _checks.labels(given, points)
-  _, own, counts = np.unique(given, return_inverse=True, return_counts=True)
-  order = np.argsort(own, kind="stable")
+  names = _checks.host("labels", labels)  # they decide the shapes of the classes
+  _checks.labels(names, points)
+  _, index, counts = np.unique(names, return_inverse=True, return_counts=True)
+  order = np.argsort(index, kind="stable")
   starts = np.cumsum(counts) - counts
   place = np.arange(counts.max())[None, :]
-  kept = place < counts[:, None]
-  table = order[np.where(kept, starts[:, None] + place, 0)]
-  curves = _curves(points[table], jnp.asarray(kept))
+  mask = place < counts[:, None]
+  table = order[np.where(mask, starts[:, None] + place, 0)]
+  curves = _curves(points[table], jnp.asarray(mask))
   return jnp.mean(jnp.sum(curves, axis=1) / counts.astype(points.dtype))
 
 
@@ -290,5 +290,5 @@ def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]
     )
   first, second = np.triu_indices(number, 1)
   rows = _numerics.upcast(proxies)
-  apart = _numerics.norm(rows[:, first] - rows[:, second])
-  return jnp.mean(apart).astype(proxies.dtype)
+  lengths = _numerics.norm(rows[:, first] - rows[:, second])
+  return jnp.mean(lengths).astype(proxies.dtype)

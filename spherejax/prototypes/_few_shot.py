@@ -188,14 +188,14 @@ def episode_accuracies(
   def accuracy(episode: Array) -> Array:
     drawn = rows[episode]
     supports, queries = drawn[:, :num_shots], drawn[:, num_shots:]
-    found = _nearest_class(
+    predicted = _nearest_class(
       queries.reshape(-1, queries.shape[-1]), supports, representative
     )
-    right = found.reshape(queries.shape[:2]) == jnp.arange(len(episode))[:, None]
+    right = predicted.reshape(queries.shape[:2]) == jnp.arange(len(episode))[:, None]
     return jnp.mean(right, dtype=rows.dtype)
 
-  found = jax.lax.map(accuracy, episodes, batch_size=block_size)
-  return found.astype(features.dtype)
+  accuracies = jax.lax.map(accuracy, episodes, batch_size=block_size)
+  return accuracies.astype(features.dtype)
 
 
 def _nearest_class(

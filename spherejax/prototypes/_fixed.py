@@ -72,9 +72,9 @@ def greedy_k_centre(
   _checks.count("first", first, 0)
   if first >= number:
     raise ValueError(f"first must be a row of the {number} points, got {first}")
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
-  rows = jnp.where(kept[:, None], rows, 0)
+  rows = jnp.where(mask[:, None], rows, 0)
 
   def to_centre(centre: Array) -> Array:
     # By differences: a centre is at distance 0 from itself and from its duplicates.
@@ -82,7 +82,7 @@ def greedy_k_centre(
 
   if initial is None:
     nearest = jnp.full(number, jnp.inf, rows.dtype)
-    start = jnp.where(kept[first], first, jnp.argmax(kept))
+    start = jnp.where(mask[first], first, jnp.argmax(mask))
   else:
     initial = _checks.array("initial", initial, "floating")
     _checks.shape("initial", initial, (len(initial), rows.shape[1]), "the points")
@@ -93,16 +93,16 @@ def greedy_k_centre(
       lambda i, least: jnp.minimum(least, to_centre(centres[i])),
       jnp.full(number, jnp.inf, rows.dtype),
     )
-    start = jnp.argmax(jnp.where(kept, nearest, -1))
+    start = jnp.argmax(jnp.where(mask, nearest, -1))
 
   def choose(carry, _):
     nearest, free, index = carry
     # A gather: of points that are split, a slice would bring all to every device.
     nearest = jnp.minimum(nearest, to_centre(rows[index[None]][0]))
     free &= jnp.arange(number) != index
-    radius = jnp.sqrt(jnp.max(jnp.where(kept, nearest, 0)))
+    radius = jnp.sqrt(jnp.max(jnp.where(mask, nearest, 0)))
     # -1 for masked points, -2 for centres: never a point twice.
-    rank = jnp.where(free, jnp.where(kept, nearest, -1), -2)
+    rank = jnp.where(free, jnp.where(mask, nearest, -1), -2)
     following = jnp.argmax(rank).astype(jnp.int32)
     return (nearest, free, following), (index, radius)
 

@@ -93,14 +93,14 @@ def hierarchical_prototypes(
   if method == "stress":
     if key is None:
       raise ValueError('method "stress" needs a key, got None')
-    found = solvers.sphere_mds(
+    solution = solvers.sphere_mds(
       jnp.asarray(chords, jnp.result_type(float)),
       dim,
       key=key,
       steps=steps,
       learning_rate=learning_rate,
     )
-    return HierarchicalPrototypes(found.points, found.stress, found.converged)
+    return HierarchicalPrototypes(solution.points, solution.stress, solution.converged)
   if method == "cholesky":
     points = _cholesky(cosines, dim)
   elif method == "spectral":
@@ -132,18 +132,18 @@ def hierarchical_prototypes(
 
 def _cosines(similarities: ArrayLike) -> np.ndarray:
   """The matrix in float64, or an error; rounding of single precision is evened out."""
-  given = _checks.numbers_of("similarities", similarities)
-  _checks.expect("similarities", given, rank=2, empty=False)
-  _checks.shape("similarities", given, given.shape[:1] * 2, "its rows")
-  wrong = given[~(np.abs(given) <= 1 + 1e-5)]
+  matrix = _checks.numbers_of("similarities", similarities)
+  _checks.expect("similarities", matrix, rank=2, empty=False)
+  _checks.shape("similarities", matrix, matrix.shape[:1] * 2, "its rows")
+  wrong = matrix[~(np.abs(matrix) <= 1 + 1e-5)]
   if wrong.size:
     raise ValueError(f"similarities must be in [-1, 1], got {wrong[0]:g}")
-  if np.abs(given - given.T).max() > 1e-5:
+  if np.abs(matrix - matrix.T).max() > 1e-5:
     raise ValueError("similarities must be symmetric")
-  diagonal = np.diagonal(given)
+  diagonal = np.diagonal(matrix)
   if (np.abs(diagonal - 1) > 1e-5).any():
     raise ValueError(f"similarities must be 1 on the diagonal, got {diagonal.min():g}")
-  cosines = np.clip((given + given.T) / 2, -1, 1)
+  cosines = np.clip((matrix + matrix.T) / 2, -1, 1)
   np.fill_diagonal(cosines, 1)
   return cosines
 

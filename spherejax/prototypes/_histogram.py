@@ -80,7 +80,7 @@ def prototype_histogram(
   counted = parts.chosen[..., None] == jnp.arange(len(prototypes))[None, None]
   histogram = _numerics.masked_sum(parts.weights[..., None], counted, axis=1)
   error = jnp.sum(parts.weights * _distances(parts), axis=1)
-  assignment = jnp.where(parts.kept, parts.chosen, -1)
+  assignment = jnp.where(parts.mask, parts.chosen, -1)
   return PrototypeHistogram(
     histogram.astype(features.dtype),
     error.astype(features.dtype),
@@ -182,13 +182,13 @@ def covering_radius(
   """
   points = _checks.array("points", points, "floating", rank=2, empty=False)
   prototypes = _checks.array("prototypes", prototypes)
-  kept = None if where is None else _checks.array("where", where)
-  if kept is not None:
-    _checks.mask(kept, points.shape[:1])
-    kept = kept[None]
-  parts = _parts(points[None], prototypes, None, kept, "points")
-  apart = jnp.where(parts.kept, _distances(parts), 0)[0]
-  return apart[jnp.argmax(apart)].astype(points.dtype)
+  mask = None if where is None else _checks.array("where", where)
+  if mask is not None:
+    _checks.mask(mask, points.shape[:1])
+    mask = mask[None]
+  parts = _parts(points[None], prototypes, None, mask, "points")
+  lengths = jnp.where(parts.mask, _distances(parts), 0)[0]
+  return lengths[jnp.argmax(lengths)].astype(points.dtype)
 
 
 class _Parts(NamedTuple):
@@ -197,7 +197,7 @@ class _Parts(NamedTuple):
   tokens: Array  # [batch, n, dim], 0 where masked
   prototypes: Array
   weights: Array  # [batch, n], sum 1 over an image, 0 where masked
-  kept: Array
+  mask: Array
   chosen: Array  # [batch, n], int32
 
 
@@ -219,18 +219,18 @@ def _parts(
       f"{features.shape}, got {prototypes.shape}"
     )
   layout = (batch, *positions)
-  kept = _checks.kept(where, layout)
+  mask = _checks.where_mask(where, layout)
   number = math.prod(positions)
-  kept = kept.reshape(batch, number)
+  mask = mask.reshape(batch, number)
   tokens = _numerics.upcast(features.reshape(batch, number, dim))
-  tokens = jnp.where(kept[..., None], tokens, 0)
+  tokens = jnp.where(mask[..., None], tokens, 0)
   centres = prototypes.astype(tokens.dtype)
   weights = jnp.ones(layout, tokens.dtype) if weights is None else weights
-  given = _checks.array("weights", weights, "floating")
-  _checks.shape("weights", given, layout, f"the positions of {name}")
-  raw = jnp.where(kept, given.reshape(batch, number).astype(tokens.dtype), 0)
+  raw_weights = _checks.array("weights", weights, "floating")
+  _checks.shape("weights", raw_weights, layout, f"the positions of {name}")
+  raw = jnp.where(mask, raw_weights.reshape(batch, number).astype(tokens.dtype), 0)
   shares = _numerics.divide(raw, jnp.sum(raw, axis=1, keepdims=True))
-  return _Parts(tokens, centres, shares, kept, _nearest(tokens, centres))
+  return _Parts(tokens, centres, shares, mask, _nearest(tokens, centres))
 
 
 def _nearest(tokens: Array, prototypes: Array) -> Array:

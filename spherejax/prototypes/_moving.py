@@ -348,21 +348,21 @@ def _sums(
     _checks.shape("embeddings", embeddings, expected, "the state")
   _checks.labels(labels, embeddings)
   _checks.count("num_classes", num_classes)
-  kept = _checks.kept(where, labels.shape)
-  _checks.known_labels(labels, num_classes, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  _checks.known_labels(labels, num_classes, mask)
   rows = _numerics.upcast(jax.lax.stop_gradient(embeddings))
-  own = (labels[None] == jnp.arange(num_classes)[:, None]) & kept[None]
-  rows = jnp.where(jnp.any(own, axis=0)[:, None], rows, 0)
+  class_mask = (labels[None] == jnp.arange(num_classes)[:, None]) & mask[None]
+  rows = jnp.where(jnp.any(class_mask, axis=0)[:, None], rows, 0)
   if on_sphere:
     rows = _numerics.normalize(rows)
   finite = jnp.all(jnp.isfinite(rows), axis=1)
   # In the product, 0 of another class times NaN would be NaN.
   rows = jnp.where(finite[:, None], rows, 0)
   precision = jax.lax.Precision.HIGHEST
-  sums = jnp.matmul(own.astype(rows.dtype), rows, precision=precision)
-  broken = jnp.any(own & ~finite[None], axis=1)
+  sums = jnp.matmul(class_mask.astype(rows.dtype), rows, precision=precision)
+  broken = jnp.any(class_mask & ~finite[None], axis=1)
   sums = jnp.where(broken[:, None], jnp.nan, sums)
-  counts = jnp.sum(own, axis=1, dtype=jnp.int32)
+  counts = jnp.sum(class_mask, axis=1, dtype=jnp.int32)
   if axis_name is not None:
     sums, counts = jax.lax.psum((sums, counts), axis_name)
   return sums, counts, embeddings.dtype

@@ -44,15 +44,15 @@ def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nda
   nearer are looked at again.
   """
   rows, columns = costs.shape
-  own = costs[np.arange(rows), assignment].astype(np.float64)
-  tolerance = _rounding(np.float64) * np.max(np.abs(own))
+  chosen_costs = costs[np.arange(rows), assignment].astype(np.float64)
+  tolerance = _rounding(np.float64) * np.max(np.abs(chosen_costs))
   distance = np.zeros(columns)
   active = np.arange(rows)
   for _ in range(columns):
     nearest = np.zeros(columns)
     for first in range(0, len(active), _BLOCK):
       some = active[first : first + _BLOCK]
-      offset = distance[assignment[some]] - own[some]
+      offset = distance[assignment[some]] - chosen_costs[some]
       reached = np.min(costs[some] + offset[:, None], axis=0)
       np.minimum(nearest, reached, out=nearest)
     nearer = nearest < distance - tolerance
@@ -91,31 +91,33 @@ def solve_from(
   chosen = np.where(inside, assignment, 0)
   unique = np.zeros(rows, bool)
   unique[np.unique(assignment, return_index=True)[1]] = True
-  kept = inside & unique
-  own = costs[np.arange(rows), chosen].astype(np.float64)
-  tolerance = _rounding(precision) * max(np.max(np.abs(own)), np.max(np.abs(dual)))
+  settled_rows = inside & unique
+  chosen_costs = costs[np.arange(rows), chosen].astype(np.float64)
+  tolerance = _rounding(precision) * max(
+    np.max(np.abs(chosen_costs)), np.max(np.abs(dual))
+  )
   cheapest = np.min(costs, axis=1)
   check_finite(costs, cheapest)
   while True:
     if rows < columns:  # a free column must be at 0
       free = np.ones(columns, bool)
-      free[chosen[kept]] = False
+      free[chosen[settled_rows]] = False
       dual = np.where(free, 0, np.minimum(dual, 0))
-    least = _least(costs, cheapest, own - dual[chosen], dual, tolerance)
-    tight = kept & (own - dual[chosen] <= least + tolerance)
-    settled = rows == columns or np.array_equal(tight, kept)
-    kept = tight
+    least = _least(costs, cheapest, chosen_costs - dual[chosen], dual, tolerance)
+    tight = settled_rows & (chosen_costs - dual[chosen] <= least + tolerance)
+    settled = rows == columns or np.array_equal(tight, settled_rows)
+    settled_rows = tight
     if settled:
       break
-  new = int(rows - kept.sum())
+  new = int(rows - settled_rows.sum())
   if new == 0:
     return chosen, least, dual, 0
   if new * _REPAIRED > rows:
-    found = solve(costs)
-    return found, *duals(costs, found), rows
+    assignment_anew = solve(costs)
+    return assignment_anew, *duals(costs, assignment_anew), rows
   owner = np.full(columns, -1)
-  owner[chosen[kept]] = np.flatnonzero(kept)
-  for row in np.flatnonzero(~kept):
+  owner[chosen[settled_rows]] = np.flatnonzero(settled_rows)
+  for row in np.flatnonzero(~settled_rows):
     _augment(costs, dual, owner, int(row))
   matched = np.flatnonzero(owner >= 0)
   result = np.empty(rows, int)
@@ -133,20 +135,20 @@ def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Arra
     jax.ShapeDtypeStruct((), jnp.int32),
   )
 
-  found = functools.partial(_solve_pieces, columns=columns)
+  solve_here = functools.partial(_solve_pieces, columns=columns)
 
   def called(split: Callable[[Array], list[Array]], *operands: Array):
     pieces = tuple(map(split, operands))
-    return jax.pure_callback(found, shapes, pieces, vmap_method="sequential")
+    return jax.pure_callback(solve_here, shapes, pieces, vmap_method="sequential")
 
-  def one(operands: tuple[Array, ...]) -> tuple[Array, Array, Array, Array]:
+  def solve_problem(operands: tuple[Array, ...]) -> tuple[Array, Array, Array, Array]:
     return jax.lax.platform_dependent(
       *operands,
       cpu=functools.partial(called, _pieces),
       default=functools.partial(called, lambda x: [x.ravel()]),
     )
 
-  return jax.lax.map(one, (costs, *start))
+  return jax.lax.map(solve_problem, (costs, *start))
 
 
 def _pieces(array: Array) -> list[Array]:
@@ -163,16 +165,16 @@ def _solve_pieces(
   pieces: tuple[list[Array], ...], columns: int
 ) -> tuple[np.ndarray, ...]:
   """Results for one matrix, in the types of the costs."""
-  costs, *start = (np.concatenate([np.asarray(x) for x in each]) for each in pieces)
+  costs, *start = (np.concatenate([np.asarray(x) for x in parts]) for parts in pieces)
   matrix = costs.reshape(-1, columns)
   if start:
     before, dual = start
-    found = solve_from(matrix, before, dual.astype(np.float64), costs.dtype.type)
+    result = solve_from(matrix, before, dual.astype(np.float64), costs.dtype.type)
   else:
     assignment = solve(matrix)
-    found = assignment, *duals(matrix, assignment), len(matrix)
+    result = assignment, *duals(matrix, assignment), len(matrix)
   types = np.int32, costs.dtype, costs.dtype, np.int32
-  return tuple(np.asarray(x, dtype) for x, dtype in zip(found, types, strict=True))
+  return tuple(np.asarray(x, dtype) for x, dtype in zip(result, types, strict=True))
 
 
 def _rounding(precision: type) -> float:

@@ -62,10 +62,10 @@ def solve_from(
   costs: Array, assignment: Array, dual: Array
 ) -> tuple[Array, Array, Array, Array]:
   """Solves from an earlier result; also returns how many rows [B] were matched anew."""
-  dual, owner, kept = _kept(costs, assignment, dual)
-  mine = jnp.where(kept, assignment, costs.shape[2]).astype(jnp.int32)
+  dual, owner, mask = _still_optimal(costs, assignment, dual)
+  mine = jnp.where(mask, assignment, costs.shape[2]).astype(jnp.int32)
   result = _finish(costs, dual.T, owner.T, mine.T)
-  return *result, jnp.sum(~kept, axis=1, dtype=jnp.int32)
+  return *result, jnp.sum(~mask, axis=1, dtype=jnp.int32)
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,33 +86,33 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
   return jax.jit(mapped)
 
 
-def _kept(costs: Array, assignment: Array, dual: Array) -> tuple[Array, ...]:
+def _still_optimal(costs: Array, assignment: Array, dual: Array) -> tuple[Array, ...]:
   """Duals and owners [B, K] of the pairs that are still tight, and which [B, R] are."""
   _, rows, columns = costs.shape
   chosen = jnp.clip(assignment, 0, columns - 1)
-  own = jnp.take_along_axis(costs, chosen[:, :, None], axis=2)[:, :, 0]
+  chosen_costs = jnp.take_along_axis(costs, chosen[:, :, None], axis=2)[:, :, 0]
   rounding = 8 * float(jnp.finfo(costs.dtype).eps)
   tolerance = rounding * jnp.max(jnp.abs(costs), axis=(1, 2))[:, None]
   names = jnp.arange(rows, dtype=jnp.int32)
 
-  def owners(kept: Array) -> Array:
-    match = (chosen[:, :, None] == jnp.arange(columns)[None, None]) & kept[:, :, None]
+  def owners(mask: Array) -> Array:
+    match = (chosen[:, :, None] == jnp.arange(columns)[None, None]) & mask[:, :, None]
     return jnp.min(jnp.where(match, names[None, :, None], rows), axis=1)
 
   def drop(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    dual, kept, _ = state
+    dual, mask, _ = state
     if rows < columns:  # a free column must be at 0, where a row may prefer it
-      dual = jnp.where(owners(kept) < rows, jnp.minimum(dual, 0), 0)
+      dual = jnp.where(owners(mask) < rows, jnp.minimum(dual, 0), 0)
     least = jnp.min(costs - dual[:, None], axis=2)
-    paid = own - jnp.take_along_axis(dual, chosen, axis=1)
-    fewer = kept & (paid <= least + tolerance)
-    return dual, fewer, jnp.any(fewer != kept) & (rows < columns)
+    paid = chosen_costs - jnp.take_along_axis(dual, chosen, axis=1)
+    fewer = mask & (paid <= least + tolerance)
+    return dual, fewer, jnp.any(fewer != mask) & (rows < columns)
 
   inside = chosen == assignment
-  kept = inside & (jnp.take_along_axis(owners(inside), chosen, axis=1) == names[None])
-  start = dual, kept, jnp.array(True)
-  dual, kept, _ = lax.while_loop(lambda state: state[2], drop, start)
-  return dual, owners(kept), kept
+  mask = inside & (jnp.take_along_axis(owners(inside), chosen, axis=1) == names[None])
+  start = dual, mask, jnp.array(True)
+  dual, mask, _ = lax.while_loop(lambda state: state[2], drop, start)
+  return dual, owners(mask), mask
 
 
 def _finish(

@@ -46,31 +46,31 @@ def host_nonnegative_least_squares(
   """
   from scipy.optimize import lsq_linear, nnls
 
-  given, right = _checks.host("matrix", matrix), _checks.host("target", target)
-  for name, array, rank in (("matrix", given, 2), ("target", right, 1)):
+  rows, right = _checks.host("matrix", matrix), _checks.host("target", target)
+  for name, array, rank in (("matrix", rows, 2), ("target", right, 1)):
     _checks.expect(name, array, "floating", rank=rank)
     if not np.isfinite(array).all():
       raise ValueError(f"{name} must be finite")
-  if not given.shape[1]:
-    raise ValueError(f"matrix must have a column, got shape {given.shape}")
-  _checks.shape("target", right, given.shape[:1], "the rows of the matrix")
+  if not rows.shape[1]:
+    raise ValueError(f"matrix must have a column, got shape {rows.shape}")
+  _checks.shape("target", right, rows.shape[:1], "the rows of the matrix")
   # Columns of length 1, whose slopes can be compared.
-  a, b = given.astype(np.float64), right.astype(np.float64)
+  a, b = rows.astype(np.float64), right.astype(np.float64)
   lengths = np.linalg.norm(a, axis=0)
   lengths = np.where(lengths > 0, lengths, 1)
   a = a / lengths
   steps = _STEPS * a.shape[1]
   try:
-    found = nnls(a, b, maxiter=steps)[0]
+    solution = nnls(a, b, maxiter=steps)[0]
   except RuntimeError:  # it did not end
-    found = np.full(a.shape[1], np.nan)
-  if not _is_minimum(a, b, found):
+    solution = np.full(a.shape[1], np.nan)
+  if not _is_minimum(a, b, solution):
     bounds = (0, np.inf)
-    found = lsq_linear(a, b, bounds, "bvls", tol=1e-15, max_iter=steps).x
-    found = np.maximum(found, 0)
-    if not _is_minimum(a, b, found):
+    solution = lsq_linear(a, b, bounds, "bvls", tol=1e-15, max_iter=steps).x
+    solution = np.maximum(solution, 0)
+    if not _is_minimum(a, b, solution):
       raise RuntimeError("no nonnegative least-squares solution was found")
-  return found / lengths
+  return solution / lengths
 
 
 def _is_minimum(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> bool:

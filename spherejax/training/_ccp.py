@@ -201,15 +201,15 @@ def ccp_observe(
     _checks.count("max_problems", max_problems)
   _checks.single("margin", margin)
   stats = {} if batch_stats is None else batch_stats
-  for name, given, kept in (
+  for name, new, stored in (
     ("params", params, state.best_params),
     ("batch_stats", stats, state.best_stats),
   ):
-    wanted = jax.tree.structure(kept)
-    if jax.tree.structure(given) != wanted:
+    wanted = jax.tree.structure(stored)
+    if jax.tree.structure(new) != wanted:
       raise ValueError(
         f"{name} must have the structure of the state's, {wanted}, got "
-        f"{reprlib.repr(given)}"
+        f"{reprlib.repr(new)}"
       )
   _checks.number("score", score)
   score = jnp.asarray(score, jnp.float32)

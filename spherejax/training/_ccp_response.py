@@ -40,16 +40,16 @@ def ccp_state(state: TrainState) -> CCPState:
     1
   """
   _checks.instance("state", state, TrainState)
-  found = [
+  states = [
     leaf
     for leaf in jax.tree.leaves(state.opt_state, is_leaf=_is_ccp)
     if isinstance(leaf, CCPState)
   ]
-  if len(found) != 1:
+  if len(states) != 1:
     raise ValueError(
-      f"the optimizer must have one ccp_projection in its chain, got {len(found)}"
+      f"the optimizer must have one ccp_projection in its chain, got {len(states)}"
     )
-  return found[0]
+  return states[0]
 
 
 def ccp_response(
@@ -136,9 +136,9 @@ def ccp_response(
         f"evaluate must return the metric {metric!r} of ccp_response, got"
         f" {sorted(values)}"
       )
-    seen = ccp_state(state)
+    ccp = ccp_state(state)
     stats = state.batch_stats.get("network", {})
-    turn = ccp_observe(seen, state.params, values[metric], batch_stats=stats, **options)
+    turn = ccp_observe(ccp, state.params, values[metric], batch_stats=stats, **options)
     batch_stats = dict(state.batch_stats)
     if turn.batch_stats:
       batch_stats["network"] = turn.batch_stats
@@ -198,13 +198,13 @@ def ccp_fresh_moments(
   check_optimizer(optimizer)
   _checks.mapping("params", params)
   first = optimizer.init(params)
-  found, wanted = (
+  structure, wanted = (
     jax.tree.structure(tree, is_leaf=_is_ccp) for tree in (opt_state, first)
   )
-  if found != wanted:
+  if structure != wanted:
     raise ValueError(
       "opt_state must have the structure of optimizer.init(params), of"
-      f" {wanted.num_leaves} leaves, got one of {found.num_leaves} leaves"
+      f" {wanted.num_leaves} leaves, got one of {structure.num_leaves} leaves"
     )
 
   def choose(path: Any, old: Any, new: Any) -> Any:

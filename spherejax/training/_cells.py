@@ -38,8 +38,8 @@ def column(name: str, values: Column) -> np.ndarray:
     raise ValueError(f"hyperparameter {name!r} must hold at least one value, got none")
   narrow = jax.dtypes.canonicalize_dtype(entries.dtype)
   with np.errstate(over="ignore"):
-    kept = entries.astype(narrow)
-  same = kept == entries if entries.dtype.kind in "iu" else np.isfinite(kept)
+    narrowed = entries.astype(narrow)
+  same = narrowed == entries if entries.dtype.kind in "iu" else np.isfinite(narrowed)
   if lost := entries[~same & np.isfinite(entries)].tolist():
     raise ValueError(
       f"hyperparameter {name!r} must hold numbers of {narrow}, got {lost[0]!r}"
@@ -137,17 +137,17 @@ def factorial(
       strict=True,
     )
   )
-  kept = np.ones(2 ** len(levels), bool)
+  mask = np.ones(2 ** len(levels), bool)
   for word in relation:
     if not word or len(set(word)) != len(word) or not set(word) <= set(levels):
       raise ValueError(
         f"a word of the relation must name some of {', '.join(levels)} once, got "
         f"{tuple(word)}"
       )
-    after = kept & (math.prod((signs[name] for name in word), start=1) == 1)
-    if after.sum() * 2 != kept.sum():
+    after = mask & (math.prod((signs[name] for name in word), start=1) == 1)
+    if after.sum() * 2 != mask.sum():
       raise ValueError(
         f"the word {tuple(word)} follows from, or contradicts, the others"
       )
-    kept = after
-  return {name: entries[kept] for name, entries in cells.items()}
+    mask = after
+  return {name: entries[mask] for name, entries in cells.items()}

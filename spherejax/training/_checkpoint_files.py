@@ -108,8 +108,8 @@ def read_back(series: ocp.CheckpointManager, step: int, seal: str):
     raise UnreadableError("what stands beside its arrays is not what was written")
   if jax.process_index() == 0:  # which wrote the arrays; one at a time is in memory
     state = series.directory / str(step) / "state"
-    found = _manifest.checksum(_array_file.read(state, manifest["arrays"]))
-    if found != manifest["checksum"]:
+    checksum = _manifest.checksum(_array_file.read(state, manifest["arrays"]))
+    if checksum != manifest["checksum"]:
       raise UnreadableError("its checksum differs")
 
 

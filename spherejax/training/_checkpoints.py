@@ -186,10 +186,10 @@ class Checkpoints:
       last.delete(step)
     manager = self._series["best"]
     best = manager.all_steps()
-    kept = [step for step in best if after is None or step <= after]
-    needed = {max(kept, default=None)}
+    candidates = [step for step in best if after is None or step <= after]
+    needed = {max(candidates, default=None)}
     for end in self._series["last"].all_steps():
-      needed.add(max((step for step in kept if step <= end), default=None))
+      needed.add(max((step for step in candidates if step <= end), default=None))
     for step in set(best) - needed:
       manager.delete(step)
 
@@ -227,7 +227,7 @@ class Checkpoints:
         shutil.rmtree(self.directory / series / str(step), ignore_errors=True)
       _put_back(self.directory)
       manager.reload()
-      steps = [step for each in self._series.values() for step in each.all_steps()]
+      steps = [step for saved in self._series.values() for step in saved.all_steps()]
       before = max(steps, default=None)
       rest = "no earlier one" if before is None else f"that of step {before} is intact"
       reason = str(error).split(" [", 1)[0]  # without tensorstore's specification

@@ -84,9 +84,9 @@ def global_mean(
     Array(3., dtype=float32)
   """
   values = _checks.array("values", values, "floating", rank=1)
-  kept = _checks.kept(where, values.shape)
-  total = _numerics.masked_sum(_numerics.upcast(values), kept)
-  count = jnp.sum(kept, dtype=jnp.int32)
+  mask = _checks.where_mask(where, values.shape)
+  total = _numerics.masked_sum(_numerics.upcast(values), mask)
+  count = jnp.sum(mask, dtype=jnp.int32)
   if axis_name is not None:
     count = jax.lax.psum(count, axis_name)
     total = total * jax.lax.axis_size(axis_name)

@@ -96,30 +96,30 @@ def keep_features(
   if left:
     plan = done + data.ordered_plan(left, batch_size=batch_size)
     batches = data.pipeline(images, plan, workers=workers)
-    kept = np.lib.format.open_memmap(file, "r+") if done else None
+    stored = np.lib.format.open_memmap(file, "r+") if done else None
     with tqdm.tqdm(
       total=len(images), initial=done, unit="image", disable=not progress
     ) as bar:
       for step, batch in enumerate(batches, 1):
         rows = _rows(function(batch["image"]), batch_size, done)
         rows = rows[: len(images) - done]
-        if kept is None:
+        if stored is None:
           _write(manifest, described | {"done": 0})  # the file is ours from now on
           shape = len(images), *rows.shape[1:]
-          kept = np.lib.format.open_memmap(file, "w+", np.float16, shape)
-        _checks.shape("features", rows, (len(rows), *kept.shape[1:]), "those before")
-        kept[done : done + len(rows)] = rows
+          stored = np.lib.format.open_memmap(file, "w+", np.float16, shape)
+        _checks.shape("features", rows, (len(rows), *stored.shape[1:]), "those before")
+        stored[done : done + len(rows)] = rows
         done += len(rows)
         bar.update(len(rows))
         if step % _PART == 0 or done == len(images):
-          kept.flush()
+          stored.flush()
           _write(manifest, described | {"done": done})
   return np.lib.format.open_memmap(file, "r")
 
 
-def _rows(found: Any, batch_size: int, first: int) -> np.ndarray:
+def _rows(features: Any, batch_size: int, first: int) -> np.ndarray:
   """Checked features of one batch in half precision."""
-  rows = _checks.host("features", found)
+  rows = _checks.host("features", features)
   _checks.batched("features", rows)
   _checks.expect("features", rows, "floating")
   if len(rows) != batch_size:
@@ -137,7 +137,7 @@ def _rows(found: Any, batch_size: int, first: int) -> np.ndarray:
 
 def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, Any]:
   """Describes everything the features depend on, as JSON holds it."""
-  own: dict[str, Any] = {
+  of_images: dict[str, Any] = {
     "number of images": len(images),
     "labels": _manifest.digest(images.labels),
     "names of classes": _manifest.digest(
@@ -145,9 +145,9 @@ def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, A
     ),
   }
   if isinstance(images.images, np.ndarray):
-    own["pixels"] = _manifest.digest(images.images)
-  given = {name: _words(name, value) for name, value in made_with.items()}
-  return {"images": own, "made with": given}
+    of_images["pixels"] = _manifest.digest(images.images)
+  of_network = {name: _words(name, value) for name, value in made_with.items()}
+  return {"images": of_images, "made with": of_network}
 
 
 def _words(name: str, value: Any) -> Any:
@@ -180,12 +180,12 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
     raise ValueError(
       f"{file} is not what {manifest.name} says ({error}); delete both"
     ) from error
-  for kind, given in now.items():
+  for kind, current in now.items():
     old = before.get(kind, {})
-    for name in sorted(old.keys() | given.keys()):
-      if old.get(name) != given.get(name):
+    for name in sorted(old.keys() | current.keys()):
+      if old.get(name) != current.get(name):
         raise ValueError(
-          f"{file} was made with {name} {old.get(name)!r}, not {given.get(name)!r};"
+          f"{file} was made with {name} {old.get(name)!r}, not {current.get(name)!r};"
           " choose another path, or delete it"
         )
   return done

@@ -185,7 +185,7 @@ class _Run:
   replicated: TrainState
   step: int
   best: TrainState
-  seen: MonitorState
+  monitor_state: MonitorState
   curve: list[dict[str, Any]]
   evaluations: list[dict[str, Any]]
   monitor: Monitor | None
@@ -206,7 +206,7 @@ class _Run:
     devices: Sequence[Any] | None,
   ) -> "_Run":
     """A run at the given state, or at its newest checkpoint."""
-    seen = MonitorState() if monitor is None else _monitor.start(monitor)
+    monitor_state = MonitorState() if monitor is None else _monitor.start(monitor)
     # Without an evaluation of a finite number, the best state is the first one.
     best, record = state, {"curve": [], "evaluations": []}
     like = jax.eval_shape(lambda: state)  # of the types that the devices will hold
@@ -217,14 +217,14 @@ class _Run:
       record = restored.record
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
       _monitor.check_record(record, monitor, checkpoints.directory)
-      seen = MonitorState(**record["seen"])
-      if seen.best_step is not None:
-        best, seen = _restored_best(state, seen, checkpoints)
+      monitor_state = MonitorState(**record["seen"])
+      if monitor_state.best_step is not None:
+        best, monitor_state = _restored_best(state, monitor_state, checkpoints)
     return cls(
       replicated=_parallel.replicate(state, devices=devices),
       step=int(state.step),
       best=best,
-      seen=seen._replace(plateau=tuple(seen.plateau)),
+      monitor_state=monitor_state._replace(plateau=tuple(monitor_state.plateau)),
       curve=record["curve"],
       evaluations=record["evaluations"],
       monitor=monitor,
@@ -237,7 +237,9 @@ class _Run:
   @property
   def stopped(self) -> bool:
     """True once patience has run out."""
-    return self.monitor is not None and _monitor.should_stop(self.monitor, self.seen)
+    return self.monitor is not None and _monitor.should_stop(
+      self.monitor, self.monitor_state
+    )
 
   def due(self, every: int, steps: int) -> bool:
     """True if a periodic action happens after this step."""
@@ -292,9 +294,11 @@ class _Run:
         f"{sorted(values)}"
       )
     value = values[monitor.metric]
-    self.seen, improved = _monitor.observe(monitor, self.seen, self.step, value)
+    self.monitor_state, improved = _monitor.observe(
+      monitor, self.monitor_state, self.step, value
+    )
     if monitor.plateau is not None:
-      scale = jnp.float32(_monitor.learning_rate_scale(self.seen))
+      scale = jnp.float32(_monitor.learning_rate_scale(self.monitor_state))
       self.replicated = self.replicated.replace(
         learning_rate_scale=_parallel.replicate(scale, devices=self.devices)
       )
@@ -321,7 +325,7 @@ class _Run:
     return {
       "curve": self.curve,
       "evaluations": self.evaluations,
-      "seen": self.seen._asdict(),
+      "seen": self.monitor_state._asdict(),
       "monitor": _monitor.watched(self.monitor),
     }
 
@@ -368,7 +372,8 @@ class _Run:
 def _check_key(state: TrainState, restored: TrainState, checkpoints: Checkpoints):
   """Raises for a checkpoint of another seed, which would be taken for this one."""
   now, stored = (
-    np.asarray(jax.random.key_data(each.key)).tolist() for each in (state, restored)
+    np.asarray(jax.random.key_data(one_state.key)).tolist()
+    for one_state in (state, restored)
   )
   if stored != now:
     raise ValueError(
@@ -379,17 +384,17 @@ def _check_key(state: TrainState, restored: TrainState, checkpoints: Checkpoints
 
 
 def _restored_best(
-  state: TrainState, seen: MonitorState, checkpoints: Checkpoints
+  state: TrainState, monitor_state: MonitorState, checkpoints: Checkpoints
 ) -> tuple[TrainState, MonitorState]:
   """The state of the best evaluation; where it is lost, later ones are to be better."""
-  found = checkpoints.restore_best(state, step=seen.best_step)
-  if found is not None:
-    return found.state, seen
+  restored = checkpoints.restore_best(state, step=monitor_state.best_step)
+  if restored is not None:
+    return restored.state, monitor_state
   _logger.warning(
     "the best checkpoint, of step %d, is lost from %s; until the next evaluation the "
     "state of step %d counts as the best",
-    seen.best_step,
+    monitor_state.best_step,
     checkpoints.directory,
     state.step,
   )
-  return state, seen._replace(best=None, best_step=None)
+  return state, monitor_state._replace(best=None, best_step=None)

@@ -176,8 +176,8 @@ def digest(tree: Any) -> str:
 
 def seal(manifest: Mapping[str, Any]) -> str:
   """Checksum of what stands beside the arrays, as it is read back from JSON."""
-  beside = {name: value for name, value in manifest.items() if name != "seal"}
-  plain = json.loads(json.dumps(beside))  # names that are numbers become text
+  unsealed = {name: value for name, value in manifest.items() if name != "seal"}
+  plain = json.loads(json.dumps(unsealed))  # names that are numbers become text
   text = json.dumps(plain, sort_keys=True)
   return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -101,8 +101,8 @@ def observe(
     state = state._replace(stale=state.stale + 1)
   if monitor.plateau is not None:
     before = _plateau_state(state.plateau)
-    seen = jnp.float32(sign * value if finite else math.nan)
-    _, after = monitor.plateau.update({}, before, value=seen)
+    observed = jnp.float32(sign * value if finite else math.nan)
+    _, after = monitor.plateau.update({}, before, value=observed)
     state = state._replace(plateau=_numbers(after))
   return state, improved
 

@@ -367,8 +367,8 @@ def parallel_map(
   local = local_devices(devices)
   batch_size = -(-batch_size // len(local)) * len(local)
 
-  def with_leaf(given: tuple[Tree, Array], rows: Tree) -> Tree:
-    return _returned.rows("fn", fn(given[0], rows), _rows_of(rows))
+  def with_leaf(operands: tuple[Tree, Array], rows: Tree) -> Tree:
+    return _returned.rows("fn", fn(operands[0], rows), _rows_of(rows))
 
   mapped = jax.pmap(with_leaf, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
 
@@ -379,8 +379,8 @@ def parallel_map(
       part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], rows)  # noqa: B023
       part, _ = pad_rows(part, batch_size)
       # Of an argument without a leaf pmap mistakes the axes of the next one.
-      given = variables, np.float32(0)
-      parts.append(jax.device_get(mapped(given, shard(part, devices=local))))
+      inputs = variables, np.float32(0)
+      parts.append(jax.device_get(mapped(inputs, shard(part, devices=local))))
     return jax.tree.map(
       lambda *leaves: np.concatenate(
         [leaf.reshape(-1, *leaf.shape[2:]) for leaf in leaves]

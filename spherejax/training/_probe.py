@@ -90,17 +90,17 @@ def linear_probe(
   _checks.count("steps", steps)
   _checks.between("penalty", penalty, 0)
   strength = _checks.scalar("penalty", penalty, x.dtype)
-  kept = _checks.kept(where, x.shape[:1])
-  _checks.known_labels(labels, num_classes, kept)
-  share = kept.astype(x.dtype) / jnp.maximum(kept.sum(), 1)
-  x = jnp.where(kept[:, None], x, 0)
+  mask = _checks.where_mask(where, x.shape[:1])
+  _checks.known_labels(labels, num_classes, mask)
+  share = mask.astype(x.dtype) / jnp.maximum(mask.sum(), 1)
+  x = jnp.where(mask[:, None], x, 0)
   mean = share @ x
   deviation = _numerics.norm(jnp.sqrt(share)[:, None] * (x - mean[None]), axis=0)
   # Of a feature that is the same everywhere rounding alone is left.
   varies = deviation > 100 * jnp.finfo(x.dtype).eps * jnp.abs(mean)
   scale = jnp.where(varies, deviation, 1)
   x = jnp.where(varies[None], (x - mean[None]) / scale[None], 0)
-  labels = jnp.where(kept, labels, 0)
+  labels = jnp.where(mask, labels, 0)
 
   def objective(params: tuple[Array, Array]) -> Array:
     weights, bias = params
@@ -126,5 +126,5 @@ def linear_probe(
 
   zeros = jnp.zeros((x.shape[1], num_classes), x.dtype), jnp.zeros(num_classes, x.dtype)
   start: Any = (zeros, optimizer.init(zeros))
-  found: Any = jax.lax.scan(step, start, length=steps)[0][0]
-  return LinearProbe(found[0], found[1], mean, scale)
+  fitted: Any = jax.lax.scan(step, start, length=steps)[0][0]
+  return LinearProbe(fitted[0], fitted[1], mean, scale)

@@ -49,11 +49,11 @@ def tree(name: str, result: Any) -> Any:
 
 def alike(name: str, result: Any, before: Any, what: str = "state"):
   """Raises TypeError for a tree of another structure, shape or type."""
-  found, wanted = jax.tree.structure(result), jax.tree.structure(before)
-  if found != wanted:
+  structure, wanted = jax.tree.structure(result), jax.tree.structure(before)
+  if structure != wanted:
     raise TypeError(
       f"{name} must return a {what} like the one that it is given, of structure "
-      f"{wanted}, got {found}"
+      f"{wanted}, got {structure}"
     )
   olds = jax.tree_util.tree_leaves_with_path(before)
   for (path, old), new in zip(olds, jax.tree.leaves(result), strict=True):
@@ -102,7 +102,7 @@ def numbers(name: str, result: Any) -> dict[str, float]:
   """Numbers by name, on the host; raises for anything else."""
   if not isinstance(result, Mapping):
     raise TypeError(f"{name} must return numbers by name, got {_shown(result)}")
-  found = {}
+  values = {}
   for key, value in result.items():
     _checks.text(f"the name of a number that {name} returns", key)
     if key == "step":
@@ -111,8 +111,8 @@ def numbers(name: str, result: Any) -> dict[str, float]:
       )
     what = f"{key!r} that {name} returns"
     _checks.single(what, _checks.numbers_of(what, value))
-    found[key] = float(value)
-  return found
+    values[key] = float(value)
+  return values
 
 
 def batches(result: Any) -> Iterator[Any]:
@@ -128,11 +128,11 @@ def batches(result: Any) -> Iterator[Any]:
 def reported(metrics: Sequence[Any]):
   """Raises ValueError where `step` does not report what `fit` looks at."""
   wanted = {"loss", "gradient_norm"}
-  for found in metrics[:1]:
-    if not isinstance(found, Mapping) or not found.keys() >= wanted:
+  for first in metrics[:1]:
+    if not isinstance(first, Mapping) or not first.keys() >= wanted:
       raise ValueError(
         "step must report loss and gradient_norm, as that of make_step does, got "
-        f"{reprlib.repr(found)}"
+        f"{reprlib.repr(first)}"
       )
 
 

@@ -92,12 +92,12 @@ def create_state(
     _checks.mapping(name, variables)
     unknown = sorted(set(variables) - {"params", "batch_stats"}, key=str)
     if unknown:
-      apart = (
+      advice = (
         _APART if {"network", "loss"} & {*unknown} else "{'params': ...} holds them"
       )
       raise ValueError(
         f"{name} may have the collections 'params' and 'batch_stats', got {unknown}; "
-        f"{apart}"
+        f"{advice}"
       )
   params = {name: variables.get("params", {}) for name, variables in parts.items()}
   return TrainState(

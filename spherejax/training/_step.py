@@ -58,19 +58,19 @@ def _checked(outcome: Any, stats: Any) -> Outcome:
     )
   metrics = {} if outcome.metrics is None else outcome.metrics
   _checks.mapping("the metrics of the objective", metrics)
-  own = ["gradient_norm", "loss"]
-  if {*own, "step"} & metrics.keys():  # the last one in what is reported
+  reserved = ["gradient_norm", "loss"]
+  if {*reserved, "step"} & metrics.keys():  # the last one in what is reported
     raise ValueError(
-      f"metrics must not be named {own} or 'step', got {sorted(metrics, key=str)}"
+      f"metrics must not be named {reserved} or 'step', got {sorted(metrics, key=str)}"
     )
   metrics = _returned.tree("objective", dict(metrics))
   _returned.scalars("the objective", metrics)
   if outcome.batch_stats is not None:
-    found, wanted = map(jax.tree.structure, (outcome.batch_stats, stats))
-    if found != wanted:
+    structure, wanted = map(jax.tree.structure, (outcome.batch_stats, stats))
+    if structure != wanted:
       raise ValueError(
         f"batch_stats of the objective must be laid out as the state's, {wanted}, got "
-        f"{found}; dict(batch_stats, network=...) keeps the rest"
+        f"{structure}; dict(batch_stats, network=...) keeps the rest"
       )
   return Outcome(loss, outcome.batch_stats, metrics)
 
@@ -138,8 +138,8 @@ def make_step(
 
     def scalar(params: Any) -> tuple[Array, Outcome]:
       # A variable of flax.nnx may change only in the trace that made it.
-      given = jax.tree.map(lambda leaf: leaf, stats)
-      outcome = objective(params, given, batch, key=key, axis_name=axis_name)
+      stats_copy = jax.tree.map(lambda leaf: leaf, stats)
+      outcome = objective(params, stats_copy, batch, key=key, axis_name=axis_name)
       outcome = _checked(outcome, stats)
       return outcome.loss, outcome
 
@@ -149,7 +149,7 @@ def make_step(
     loss, grads, new_stats, reported = _collectives.device_mean(
       (loss, grads, new_stats, reported), axis_name
     )
-    own = {"loss": loss, "gradient_norm": global_norm(grads)}
+    standard = {"loss": loss, "gradient_norm": global_norm(grads)}
     updates, opt_state = optimizer.update(
       grads, state.opt_state, state.params, value=loss
     )
@@ -162,6 +162,6 @@ def make_step(
       batch_stats=new_stats,
       opt_state=opt_state,
     )
-    return new_state, reported | own
+    return new_state, reported | standard
 
   return step

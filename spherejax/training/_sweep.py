@@ -176,8 +176,10 @@ def sweep(
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, margin, mode)
-  given = _sweep_run.Functions(*map(_sweep_run.as_partial, (init, step, evaluate)))
-  functions = given._replace(step=_sweep_run.traced_once(_sweep_run.as_partial(step)))
+  original = _sweep_run.Functions(*map(_sweep_run.as_partial, (init, step, evaluate)))
+  functions = original._replace(
+    step=_sweep_run.traced_once(_sweep_run.as_partial(step))
+  )
   local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)
@@ -209,7 +211,7 @@ def sweep(
         bar.update(evaluate_every)
         bar.set_postfix(_summary(runs, plan))
   except (TypeError, ValueError, IndexError, jax.errors.JAXTypeError):
-    _sweep_run.reject_static(given, plan, key, columns)
+    _sweep_run.reject_static(original, plan, key, columns)
     raise
   return _result(columns, numbers, plan, real(runs))
 
@@ -269,8 +271,8 @@ def _programs(
   def begin(
     functions: _sweep_run.Functions, key: Array, seeds: Array, hyper: Tree
   ) -> _sweep_run.Run:
-    one = functools.partial(_sweep_run.begin, functions, plan, key)
-    return jax.vmap(one)(seeds, hyper)
+    run_cell = functools.partial(_sweep_run.begin, functions, plan, key)
+    return jax.vmap(run_cell)(seeds, hyper)
 
   def advance(
     functions: _sweep_run.Functions,
@@ -280,13 +282,13 @@ def _programs(
     seeds: Array,
     hyper: Tree,
   ) -> _sweep_run.Run:
-    one = functools.partial(_sweep_run.advance, functions, plan, number, key)
+    run_cell = functools.partial(_sweep_run.advance, functions, plan, number, key)
     if batch_size is None:
-      return jax.vmap(one)(runs, seeds, hyper)
+      return jax.vmap(run_cell)(runs, seeds, hyper)
 
     def unless_ended(row: tuple[_sweep_run.Run, Array, Tree]) -> _sweep_run.Run:
       ended = row[0].stopped | row[0].diverged
-      return jax.lax.cond(ended, lambda run, *_: run, one, *row)
+      return jax.lax.cond(ended, lambda run, *_: run, run_cell, *row)
 
     size = None if batch_size == 1 else batch_size
     return jax.lax.map(unless_ended, (runs, seeds, hyper), batch_size=size)

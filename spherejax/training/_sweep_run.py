@@ -189,19 +189,19 @@ def reject_static(
   def failure(*traced: str) -> Exception | None:
     known = {name: value for name, value in cell.items() if name not in traced}
 
-    def one(hyper: Tree) -> Tree:
+    def trace(hyper: Tree) -> Tree:
       run = begin(functions, plan, key, 0, known | hyper)
       return advance(functions, plan, jnp.int32(0), key, run, 0, known | hyper)
 
     try:
-      jax.eval_shape(one, {name: jnp.asarray(cell[name]) for name in traced})
+      jax.eval_shape(trace, {name: jnp.asarray(cell[name]) for name in traced})
     except Exception as error:
       return error
     return None
 
   if failure() is not None:  # not the hyperparameters' fault
     return
-  static = {name: found for name in cell if (found := failure(name)) is not None}
+  static = {name: failed for name in cell if (failed := failure(name)) is not None}
   if not static:
     return
   name, reason = next(iter(static.items()))

@@ -152,7 +152,7 @@ def voronoi_pgd(
   )
   if restarts is None:
     restarts = RESTARTS if random_start and mode == "evaluate" else 1
-  found = attacks.pgd(
+  result = attacks.pgd(
     logits_fn,
     x,
     labels,
@@ -170,7 +170,7 @@ def voronoi_pgd(
     region=cells,
   )
   points, margin = _margin.confine(
-    found.x_adv,
+    result.x_adv,
     cells,
     own_index,
     sites,
@@ -184,20 +184,20 @@ def voronoi_pgd(
     if isinstance(targets, str) or targets is None
     else _checks.integers("targets", targets)
   )
-  moved = jnp.any(_numerics.flat_rows(points != found.x_adv), axis=1)
+  moved = jnp.any(_numerics.flat_rows(points != result.x_adv), axis=1)
   attack = jax.lax.cond(
     jnp.any(moved),
     lambda: _again(
-      logits_fn, found, points, moved, jnp.asarray(x), labels, aims, loss, cells
+      logits_fn, result, points, moved, jnp.asarray(x), labels, aims, loss, cells
     ),
-    lambda: found,
+    lambda: result,
   )
   return attack._replace(cell_margin=margin, complete=cells.complete)
 
 
 def _again(
   logits_fn: Callable[[Array], Array],
-  found: attacks.AttackResult,
+  result: attacks.AttackResult,
   points: Array,
   moved: Array,
   clean: Array,
@@ -207,21 +207,21 @@ def _again(
   cells: _cells.VoronoiCells,
 ) -> attacks.AttackResult:
   """The result at points that were brought back."""
-  z = jnp.asarray(logits_fn(points)).astype(found.loss.dtype)
+  z = jnp.asarray(logits_fn(points)).astype(result.loss.dtype)
   value = attacks.attack_loss(z, labels, loss=loss, targets=aims)
   margin = attacks.attack_loss(z, labels, loss="margin", targets=aims)
   choice = jnp.argmax(z, axis=1)
   success = choice != labels if aims is None else choice == aims
   success &= jnp.all(jnp.isfinite(z), axis=1)
   size = cells.size(_cells.flat(points), _cells.flat(clean))
-  return found._replace(
+  return result._replace(
     x_adv=points,
-    success=jnp.where(moved, success, found.success),
-    loss=jnp.where(moved, value, found.loss),
-    margin=jnp.where(moved, margin, found.margin),
-    norm=jnp.where(moved, size, found.norm),
-    queries=found.queries + moved,
+    success=jnp.where(moved, success, result.success),
+    loss=jnp.where(moved, value, result.loss),
+    margin=jnp.where(moved, margin, result.margin),
+    norm=jnp.where(moved, size, result.norm),
+    queries=result.queries + moved,
     converged=jnp.where(
-      moved, success | (found.converged & ~found.success), found.converged
+      moved, success | (result.converged & ~result.success), result.converged
     ),
   )

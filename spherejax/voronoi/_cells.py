@@ -156,8 +156,8 @@ class VoronoiCells(NamedTuple):
       part = self._replace(
         ball=ball, towards=self.towards[rows], products=self.products[rows]
       )
-      given = (wanted, onto, outside, inner, limit, clean)
-      new, along = part._alternate(*(v[rows] for v in given))
+      operands = (wanted, onto, outside, inner, limit, clean)
+      new, along = part._alternate(*(v[rows] for v in operands))
       return start + size, move.at[rows].set(new), reach.at[rows].set(along)
 
     end = jax.lax.while_loop(lambda c: c[0] < number, some, (0, onto, inner))
@@ -191,10 +191,10 @@ class VoronoiCells(NamedTuple):
         share = self.ball.epsilon / jnp.where(size > 0, size, 1)
         return moves * jnp.minimum(1, share)[:, None]
 
-      def one(move, radius):
+      def project(move, radius):
         return project_ball(move, jnp.zeros_like(move), radius, norm=self.ball.norm)
 
-      return jax.vmap(one)(moves, self.ball.epsilon)
+      return jax.vmap(project)(moves, self.ball.epsilon)
 
     def bounded(j, carry):
       reach, dual = carry
@@ -334,13 +334,13 @@ def voronoi_cells(
   """
   _checks.share("share", share)
   x = _checks.array("x", x)
-  own = _checks.integers("own_index", own_index)
+  index = _checks.integers("own_index", own_index)
   sites = _checks.array("sites", sites)
   labels = (
     None if site_labels is None else _checks.names(("site_labels", site_labels))[0]
   )
-  _sites.check(x, own, sites, labels, "x")
-  _compiled.known(_sites.check_rows, x, own, sites)
+  _sites.check(x, index, sites, labels, "x")
+  _compiled.known(_sites.check_rows, x, index, sites)
   _compiled.known(_sites.check_different, sites, labels)
   _checks.one_of("norm", norm, Norm)
   ball_norm = norm if ball_norm is None else ball_norm
@@ -350,7 +350,7 @@ def voronoi_cells(
   clean, known = flat(x), flat(sites)
   known = known.astype(clean.dtype)
   least, most = (side.reshape(clean.shape) for side in box(x, low, high))
-  radius = radii(epsilon, own.shape, clean.dtype)
+  radius = radii(epsilon, index.shape, clean.dtype)
   check_radius(epsilon, low, high, x.shape, ball_norm)
   if nearest is None:
     nearest = distances.k_nearest(
@@ -358,28 +358,26 @@ def voronoi_cells(
       known,
       k=min(neighbours, len(known)),
       norm=norm,
-      exclude=own,
-      apart=None if labels is None else (labels[own], labels),
+      exclude=index,
+      apart=None if labels is None else (labels[index], labels),
       block_size=block_size,
     )
   _checks.instance("nearest", nearest, distances.Neighbours)
-  found = jnp.asarray(nearest.distances, clean.dtype)
+  gaps = jnp.asarray(nearest.distances, clean.dtype)
   n = clean.shape[1]
-  reach = jnp.max(found, axis=1, initial=0)  # inf where fewer sites are left
-  horizon = jnp.where(len(known) - 1 <= found.shape[1], jnp.inf, reach)
-  first = jnp.min(found, axis=1, initial=jnp.inf)
+  reach = jnp.max(gaps, axis=1, initial=0)  # inf where fewer sites are left
+  horizon = jnp.where(len(known) - 1 <= gaps.shape[1], jnp.inf, reach)
+  first = jnp.min(gaps, axis=1, initial=jnp.inf)
   span = jnp.asarray(high, clean.dtype) - jnp.asarray(low, clean.dtype)
   if span.ndim:  # otherwise one number, and nothing to be folded at compilation
     span = jnp.max(most - least, axis=1)
   widest = span * {"linf": 1, "l2": n**0.5, "l1": n}[ball_norm]
   towards = jnp.where(
-    jnp.isinf(found)[..., None], 0, known[nearest.indices] - clean[:, None]
+    jnp.isinf(gaps)[..., None], 0, known[nearest.indices] - clean[:, None]
   )
-  closest = (
-    _pace.nearest_size(found, towards, ball_norm) if ball_norm != norm else first
-  )
+  closest = _pace.nearest_size(gaps, towards, ball_norm) if ball_norm != norm else first
   cells = functools.partial(_sites.check_finite_cells, norm)
-  _compiled.known(cells, epsilon, low, high, x, own, sites, labels)
+  _compiled.known(cells, epsilon, low, high, x, index, sites, labels)
   finite = jnp.minimum(closest, widest)
   count = towards.shape[1] if norm == "l2" else 0
   ball = attacks.Ball(ball_norm, radius, least, most, share)
@@ -389,12 +387,12 @@ def voronoi_cells(
     norm,
     jnp.where(jnp.isinf(radius), finite, radius),
     closest,
-    _pace.reach(ball, clean, found),
+    _pace.reach(ball, clean, gaps),
     towards,
     jnp.einsum(
       "bkn,bln->bkl", towards[:, :count], towards[:, :count], precision="highest"
     ),
-    jnp.isfinite(found) & (found <= bound[:, None] * (1 + _clearance.OF_MOVE)),
+    jnp.isfinite(gaps) & (gaps <= bound[:, None] * (1 + _clearance.OF_MOVE)),
     first,
     horizon,
     sweeps,

@@ -62,9 +62,11 @@ def cell_margin(
     Array([0.5], dtype=float32)
   """
   points = _checks.array("points", points)
-  flat, own, known, labels = _operands(points, own_index, sites, site_labels)
+  flat, site_index, known, labels = _operands(points, own_index, sites, site_labels)
   ball = _sizes(norm)
-  return _margin(flat, own, known, labels, ball, block_size)[0].astype(points.dtype)
+  return _margin(flat, site_index, known, labels, ball, block_size)[0].astype(
+    points.dtype
+  )
 
 
 def _operands(
@@ -74,13 +76,16 @@ def _operands(
   site_labels: ArrayLike | None,
 ) -> tuple[Array, Array, Array, Array | None]:
   """Checked points, rows of their sites, sites and labels; points and sites flat."""
-  own, sites = _checks.integers("own_index", own_index), _checks.array("sites", sites)
+  site_index, sites = (
+    _checks.integers("own_index", own_index),
+    _checks.array("sites", sites),
+  )
   labels = None
   if site_labels is not None:
     (labels,) = _checks.names(("site_labels", site_labels))
-  _sites.check(points, own, sites, labels, "points")
+  _sites.check(points, site_index, sites, labels, "points")
   flat = _cells.flat(points)
-  return flat, own, _cells.flat(sites).astype(flat.dtype), labels
+  return flat, site_index, _cells.flat(sites).astype(flat.dtype), labels
 
 
 def _sizes(norm: Norm) -> attacks.Ball:
@@ -92,7 +97,7 @@ def _sizes(norm: Norm) -> attacks.Ball:
 
 def _margin(
   points: Array,
-  own: Array,
+  site_index: Array,
   sites: Array,
   labels: Array | None,
   ball: attacks.Ball,
@@ -104,15 +109,15 @@ def _margin(
     sites,
     k=1,
     norm=ball.norm,
-    exclude=own,
-    apart=None if labels is None else (labels[own], labels),
+    exclude=site_index,
+    apart=None if labels is None else (labels[site_index], labels),
     block_size=block_size,
   )
   index = rival.indices[:, 0]
   away = jnp.where(
     jnp.isinf(rival.distances[:, 0]), jnp.inf, ball.size(points, sites[index])
   )
-  return away - ball.size(points, sites[own]), index
+  return away - ball.size(points, sites[site_index]), index
 
 
 def confine(
@@ -168,8 +173,8 @@ def confine(
   _checks.flag("exact", exact)
   _checks.instance("cells", cells, _cells.VoronoiCells)
   points = _checks.array("points", points)
-  flat, own, known, labels = _operands(points, own_index, sites, site_labels)
-  clean = known[own]
+  flat, site_index, known, labels = _operands(points, own_index, sites, site_labels)
+  clean = known[site_index]
   flat = cells.ball.seal(flat, clean)
 
   def look(points: Array) -> tuple[Array, Array]:
@@ -185,7 +190,7 @@ def confine(
 
     def all_sites() -> tuple[Array, Array]:
       ball = cells.ball._replace(norm=cells.norm)
-      total, index = _margin(points, own, known, labels, ball, block_size)
+      total, index = _margin(points, site_index, known, labels, ball, block_size)
       lower = ~sure & (total < margin)
       return (
         jnp.where(lower, total, margin),

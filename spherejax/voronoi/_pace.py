@@ -40,8 +40,8 @@ def sizes(radius: Array, closest: Array, reach: Array, steps: int) -> Array:
   return jnp.where(free(radius, closest)[None], constant[None], first[None] * falls)
 
 
-def nearest_size(found: Array, towards: Array, norm: Norm) -> Array:
+def nearest_size(lengths: Array, towards: Array, norm: Norm) -> Array:
   """[batch], how far the nearest site is in another norm; inf without one."""
-  place = jnp.argmin(found, axis=1)[:, None, None]
+  place = jnp.argmin(lengths, axis=1)[:, None, None]
   sizes = distances.lp_norm(jnp.take_along_axis(towards, place, 1)[:, 0], norm=norm)
-  return jnp.where(jnp.isinf(jnp.min(found, axis=1, initial=jnp.inf)), jnp.inf, sizes)
+  return jnp.where(jnp.isinf(jnp.min(lengths, axis=1, initial=jnp.inf)), jnp.inf, sizes)

@@ -72,9 +72,9 @@ def merge_sites(
       f"{first[row]} and {row}"
     )
   dropped = np.isin(first, first[wrong])
-  kept = (first == np.arange(len(x))) & ~dropped
-  number = np.cumsum(kept) - 1
-  return Sites(x[kept], y[kept], np.where(dropped, -1, number[first]))
+  mask = (first == np.arange(len(x))) & ~dropped
+  number = np.cumsum(mask) - 1
+  return Sites(x[mask], y[mask], np.where(dropped, -1, number[first]))
 
 
 def _finite(name: str, points: np.ndarray) -> None:
@@ -89,9 +89,9 @@ def _first_rows(points: np.ndarray) -> np.ndarray:
   # 0 and -0 are one place and two strings of bytes.
   flat = points.reshape(len(points), math.prod(points.shape[1:]))
   flat = np.ascontiguousarray(flat + points.dtype.type(0))
-  seen: dict[bytes, int] = {}
+  first_of: dict[bytes, int] = {}
   return np.array(
-    [seen.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
+    [first_of.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
   )
 
 
@@ -117,7 +117,7 @@ def check_different(sites: ArrayLike, labels: ArrayLike | None) -> None:
 
 
 def check(
-  points: Array, own_index: Array, sites: Array, apart: Array | None, name: str
+  points: Array, own_index: Array, sites: Array, labels: Array | None, name: str
 ) -> None:
   """Raises for operands that do not belong to each other, where they are known."""
   for title, array in ((name, points), ("sites", sites)):
@@ -127,18 +127,18 @@ def check(
   _checks.shape("sites", sites, (len(sites), *points.shape[1:]), name)
   _checks.labels(own_index, points, "own_index")
   _checks.known_labels(own_index, len(sites), name="own_index")
-  if apart is not None:
-    _checks.labels(apart, sites, "site_labels")
+  if labels is not None:
+    _checks.labels(labels, sites, "site_labels")
 
 
 def check_rows(x: ArrayLike, own_index: ArrayLike, sites: ArrayLike) -> None:
   """Raises for a row of x that is not its site."""
-  own = np.asarray(own_index)
-  same = np.asarray(sites)[own] == np.asarray(x)
+  index = np.asarray(own_index)
+  same = np.asarray(sites)[index] == np.asarray(x)
   same = same.all(tuple(range(1, same.ndim)))
   if not same.all():
     row = int(np.argmin(same))
-    raise ValueError(f"x must be the site of own_index, row {row} is not {own[row]}")
+    raise ValueError(f"x must be the site of own_index, row {row} is not {index[row]}")
 
 
 def check_finite_cells(
@@ -163,10 +163,10 @@ def check_finite_cells(
   points, known = (
     np.asarray(a, np.float64).reshape(-1, math.prod(shape[1:])) for a in (x, sites)
   )
-  own = np.asarray(own_index)
+  index = np.asarray(own_index)
   names = np.arange(len(known)) if labels is None else np.asarray(labels)
   for row in np.flatnonzero(asked):
-    others = known[names != names[own[row]]] - points[row]
+    others = known[names != names[index[row]]] - points[row]
     if norm != "l2" or not _surround(others):
       what = f"an infinite one in row {row}" if norm == "l2" else norm
       raise ValueError(
@@ -186,7 +186,7 @@ def _surround(vectors: np.ndarray) -> bool:
   if k <= n or np.linalg.matrix_rank(vectors) < n:
     return False
   unit = vectors / np.abs(vectors).max(1, keepdims=True)
-  found = optimize.linprog(
+  solution = optimize.linprog(
     np.zeros(k), A_eq=unit.T, b_eq=np.zeros(n), bounds=(1, None), method="highs"
   )
-  return found.status == 0
+  return solution.status == 0
