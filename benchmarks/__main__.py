@@ -67,16 +67,16 @@ def main() -> None:
   parser.add_argument("--only", default="", help="benchmarks with this in their name")
   parser.add_argument("--page", action="store_true", help="writes the page alone")
   parser.add_argument("--check", action="store_true", help="whether the page is stale")
-  given = parser.parse_args()
-  if given.page:
+  options = parser.parse_args()
+  if options.page:
     _page.PAGE.write_text(_page.page(NAMES))
-  elif given.check:
+  elif options.check:
     if _page.PAGE.read_text() != _page.page(NAMES):
       sys.exit("docs/benchmarks.md is stale: run python -m benchmarks --page")
   else:
-    names = [name for name in NAMES if given.only in name]
+    names = [name for name in NAMES if options.only in name]
     if not names:
-      parser.error(f"--only must be in one of {', '.join(NAMES)}, got {given.only!r}")
+      parser.error(f"--only must be in one of {', '.join(NAMES)}, got {options.only!r}")
     if failed := run(names):
       sys.exit(f"failed: {', '.join(failed)}")
 

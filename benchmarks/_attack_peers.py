@@ -78,12 +78,12 @@ def theirs(
       return attack(images, labels)
 
   def measure(*_):
-    found = run().detach()
+    points = run().detach()
     with torch.no_grad():
       # Where foolbox's Carlini-Wagner fails it returns an image of zeros.
-      kept = found.flatten(1).any(1)
-      success = (network(found).argmax(1) != labels) & kept
-    moved = (found - images).flatten(1).norm(dim=1)
+      nonzero = points.flatten(1).any(1)
+      success = (network(points).argmax(1) != labels) & nonzero
+    moved = (points - images).flatten(1).norm(dim=1)
     broken = moved[success].numpy()
     distance = np.median(broken) if len(broken) else np.nan
     return success.float().mean().numpy()[None], np.asarray([distance])

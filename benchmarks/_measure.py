@@ -90,19 +90,19 @@ def parse(doc: str | None, *, cases: bool = True, timed: bool = True) -> Options
     parser.add_argument("--repetitions", type=int, help="at least 7")
   if cases:
     parser.add_argument("--only", help="cases whose name has this in it")
-  given = parser.parse_args()
-  if given.repetitions < 7 and not given.smoke:
-    parser.error(f"--repetitions must be at least 7, got {given.repetitions}")
-  if given.json:  # hours before it is written
+  options = parser.parse_args()
+  if options.repetitions < 7 and not options.smoke:
+    parser.error(f"--repetitions must be at least 7, got {options.repetitions}")
+  if options.json:  # hours before it is written
     try:
-      if given.json.is_dir():
+      if options.json.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-      given.json.with_suffix(".partial").touch()
-      given.json.with_suffix(".partial").unlink()
+      options.json.with_suffix(".partial").touch()
+      options.json.with_suffix(".partial").unlink()
     except OSError as error:
-      parser.error(f"--json {given.json} cannot be written: {error.strerror}")
-  repetitions = 1 if given.smoke else given.repetitions
-  return Options(given.smoke, given.json, repetitions, given.only)
+      parser.error(f"--json {options.json} cannot be written: {error.strerror}")
+  repetitions = 1 if options.smoke else options.repetitions
+  return Options(options.smoke, options.json, repetitions, options.only)
 
 
 def compare(
@@ -255,16 +255,16 @@ def _seconds(call: Callable, inputs: tuple, inner: int = 1) -> float:
 
 def print_peak_memory() -> None:
   """The last line that `peak_memory` reads."""
-  found = jax.devices()[0].memory_stats()
-  if found and "peak_bytes_in_use" in found:  # an accelerator's own memory
-    print(found["peak_bytes_in_use"])
+  statistics = jax.devices()[0].memory_stats()
+  if statistics and "peak_bytes_in_use" in statistics:  # an accelerator's own memory
+    print(statistics["peak_bytes_in_use"])
     return
   status = pathlib.Path("/proc/self/status")
   # Of this program alone, while ru_maxrss begins with the parent's.
   if status.exists():
-    found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
-    assert found is not None
-    print(int(found[1]) * 1024)
+    match = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
+    assert match is not None
+    print(int(match[1]) * 1024)
     return
   unit = 1 if sys.platform == "darwin" else 1024
   print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
@@ -347,7 +347,7 @@ def save(
 def _processor() -> str:
   """The name of the processor, as the system gives it."""
   status = pathlib.Path("/proc/cpuinfo")
-  found = (
+  match = (
     re.search(r"model name\s*: (.*)", status.read_text()) if status.exists() else None
   )
-  return found[1] if found else platform.processor() or platform.machine()
+  return match[1] if match else platform.processor() or platform.machine()

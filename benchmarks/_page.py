@@ -94,7 +94,7 @@ def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
 
   A line for each case, where all were asked the same; a line for each figure else.
   """
-  found = {
+  filled = {
     row["case"]: dict(
       pair
       for key, entry in row.items()
@@ -103,12 +103,12 @@ def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
     )
     for row in rows
   }
-  found = {case: figures for case, figures in found.items() if figures}
-  if len(found) > 1 and len({tuple(figures) for figures in found.values()}) == 1:
-    return [_values([{"case": case} | figures for case, figures in found.items()])]
+  filled = {case: figures for case, figures in filled.items() if figures}
+  if len(filled) > 1 and len({tuple(figures) for figures in filled.values()}) == 1:
+    return [_values([{"case": case} | figures for case, figures in filled.items()])]
   lines = [
     {"case": case, "what": name, "value": value}
-    for case, figures in found.items()
+    for case, figures in filled.items()
     for name, value in figures.items()
   ]
   return [_values(lines)] if lines else []

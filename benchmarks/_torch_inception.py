@@ -37,12 +37,12 @@ class Mixed(nn.Module):
     self.width = sum(widths[end] for end in ends)
 
   def forward(self, x: Tensor) -> Tensor:
-    found = {"": x, "pool": functional.avg_pool2d(x, 3, 1, 1)}
+    outputs = {"": x, "pool": functional.avg_pool2d(x, 3, 1, 1)}
     if "max" in self.ends:
-      found["max"] = functional.max_pool2d(x, 3, 2)
+      outputs["max"] = functional.max_pool2d(x, 3, 2)
     for name, source, *_ in self.rows:
-      found[name] = getattr(self, name)(found[source])
-    return torch.cat([found[end] for end in self.ends], 1)
+      outputs[name] = getattr(self, name)(outputs[source])
+    return torch.cat([outputs[end] for end in self.ends], 1)
 
 
 _ONE, _THREE, _WIDE, _HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
@@ -181,15 +181,15 @@ class BNInception(nn.Module):
     channels = add("conv1_7x7_s2", 3, 64, 7, 2)
     channels = add("conv2_3x3_reduce", channels, 64)
     channels = add("conv2_3x3", channels, 192, 3)
-    for block, one, three, double, pooled in _BN_BLOCKS:
-      name, stride = f"inception_{block}", 1 if one else 2
+    for block, single, three, double, pooled in _BN_BLOCKS:
+      name, stride = f"inception_{block}", 1 if single else 2
       reduced = add(f"{name}_3x3_reduce", channels, three[0])
       total = add(f"{name}_3x3", reduced, three[1], 3, stride)
       reduced = add(f"{name}_double_3x3_reduce", channels, double[0])
       wider = add(f"{name}_double_3x3_1", reduced, double[1], 3)
       total += add(f"{name}_double_3x3_2", wider, double[1], 3, stride)
-      if one:
-        total += add(f"{name}_1x1", channels, one)
+      if single:
+        total += add(f"{name}_1x1", channels, single)
         total += add(f"{name}_pool_proj", channels, pooled)
       else:
         total += channels
@@ -209,14 +209,17 @@ class BNInception(nn.Module):
       double = self.unit(f"{name}_double_3x3_{number}", double)
     if pool is self.halve:
       return torch.cat([three, double, pool(x)], 1)
-    one, pooled = self.unit(f"{name}_1x1", x), self.unit(f"{name}_pool_proj", pool(x))
-    return torch.cat([one, three, double, pooled], 1)
+    reduced, pooled = (
+      self.unit(f"{name}_1x1", x),
+      self.unit(f"{name}_pool_proj", pool(x)),
+    )
+    return torch.cat([reduced, three, double, pooled], 1)
 
   def forward(self, x: Tensor) -> Tensor:
     x = self.unit("conv2_3x3_reduce", self.halve(self.unit("conv1_7x7_s2", x)))
     x = self.halve(self.unit("conv2_3x3", x))
-    for block, one, *_ in _BN_BLOCKS:
-      pool = self.mean if one else self.halve
+    for block, single, *_ in _BN_BLOCKS:
+      pool = self.mean if single else self.halve
       pool = self.max if block == "5b" else pool
       x = self.block(f"inception_{block}", x, pool)
       x = getattr(self, f"inception_{block}_output")(x)

@@ -101,8 +101,8 @@ class PreActivationBlock(nn.Module):
 
   def forward(self, x: Tensor) -> Tensor:
     active = functional.relu(self.bn1(x))
-    kept = x if self.shortcut is None else self.shortcut(active)
-    return kept + self.conv2(functional.relu(self.bn2(self.conv1(active))))
+    residual = x if self.shortcut is None else self.shortcut(active)
+    return residual + self.conv2(functional.relu(self.bn2(self.conv1(active))))
 
 
 class PreActivationResNet(nn.Module):
@@ -153,12 +153,12 @@ def randomize(network: nn.Module, seed: int) -> None:
 
 def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]:
   """The output of every module by its name, channels last; images are float64."""
-  found: dict[str, np.ndarray] = {}
+  outputs: dict[str, np.ndarray] = {}
   handles = []
   for name, module in network.named_modules():
 
     def keep(_: nn.Module, __: object, output: Tensor, name: str = name) -> None:
-      found[name] = output.detach().numpy()
+      outputs[name] = output.detach().numpy()
 
     handles.append(module.register_forward_hook(keep))
   network = network.double().eval()
@@ -167,5 +167,5 @@ def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]
   for handle in handles:
     handle.remove()
   if not isinstance(network, _torch_swin.Swin):
-    found = {name: value.transpose(0, 2, 3, 1) for name, value in found.items()}
-  return found
+    outputs = {name: value.transpose(0, 2, 3, 1) for name, value in outputs.items()}
+  return outputs

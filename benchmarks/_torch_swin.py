@@ -53,8 +53,8 @@ class Attention(nn.Module):
           for part in parts
         )
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1) + bias
-        own = region[window].flatten()
-        scores = scores - 100.0 * (own[:, None] != own[None]).to(scores)
+        regions = region[window].flatten()
+        scores = scores - 100.0 * (regions[:, None] != regions[None]).to(scores)
         y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(cells.shape)
         result[:, window[0], window[1]] = y.reshape(len(x), size, size, channels)
     result = torch.roll(self.proj(result), (down, right), (1, 2))

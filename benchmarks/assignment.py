@@ -141,8 +141,8 @@ def at_once(problems: int, size: int, repetitions: int) -> dict[str, Any]:
     return jnp.asarray(jax.vmap(solvers.linear_assignment)(costs).cost)
 
   def by_optax(costs: jax.Array) -> jax.Array:
-    found = jax.vmap(optax.assignment.hungarian_algorithm)(costs)
-    return jax.vmap(lambda c, i, j: c[i, j].sum())(costs, *found)
+    result = jax.vmap(optax.assignment.hungarian_algorithm)(costs)
+    return jax.vmap(lambda c, i, j: c[i, j].sum())(costs, *result)
 
   ways = {
     _measure.OURS: _measure.Contender(ours, 0),

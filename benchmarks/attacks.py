@@ -124,10 +124,10 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
   size = case.sizes[2 if options.smoke else int(data != "digits")]
 
   def ours(weights, x, y):
-    found = case.ours(lambda x: network(weights, x), x, y, size)
-    distance = jnp.linalg.norm((found.x_adv - x).reshape(len(x), -1), axis=1)
-    broken = jnp.where(found.success, distance, jnp.nan)
-    return found.success.mean()[None], jnp.nanmedian(broken)[None]
+    result = case.ours(lambda x: network(weights, x), x, y, size)
+    distance = jnp.linalg.norm((result.x_adv - x).reshape(len(x), -1), axis=1)
+    broken = jnp.where(result.success, distance, jnp.nan)
+    return result.success.mean()[None], jnp.nanmedian(broken)[None]
 
   start = time.perf_counter()
   compiled = jax.jit(ours).lower(weights, x, y).compile()
@@ -151,8 +151,8 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
     if name in ("PGD", "APGD"):
       targets.append(_measure.Target("floor", 1 / 1.1))
     if peers and not options.smoke:
-      own = _attack_peers.torch_floor(weights, x, y, gradients)
-      ways[TORCH_FLOOR] = _measure.Contender(own, compiled=False)
+      floor_of_torch = _attack_peers.torch_floor(weights, x, y, gradients)
+      ways[TORCH_FLOOR] = _measure.Contender(floor_of_torch, compiled=False)
   row = _measure.compare(
     f"{data}, {name} of {size}",
     (weights, x, y),
@@ -171,9 +171,9 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
   return row
 
 
-def no_larger(found: dict[str, dict[str, float]], peer: str) -> bool:
+def no_larger(results: dict[str, dict[str, float]], peer: str) -> bool:
   """True if our median distance is at most the peer's; a hundredth is chance."""
-  return found[_measure.OURS]["distance"] <= 1.01 * found[peer]["distance"]
+  return results[_measure.OURS]["distance"] <= 1.01 * results[peer]["distance"]
 
 
 def print_found(rows: list[dict[str, Any]]) -> None:
@@ -183,17 +183,17 @@ def print_found(rows: list[dict[str, Any]]) -> None:
     table.add_column(heading, justify="left" if heading in ("case", "") else "right")
   for row in rows:
     times = row["milliseconds"]
-    for way, found in row["found"].items():
-      own = times.get("floor" if way == _measure.OURS else TORCH_FLOOR)
+    for way, result in row["found"].items():
+      floor_time = times.get("floor" if way == _measure.OURS else TORCH_FLOOR)
       wanted = "not larger" in row and way != _measure.OURS
       better = wanted and no_larger(row["found"], way)
       table.add_row(
         row["case"] if way == _measure.OURS else "",
         way,
-        f"{found['success']:.3f}",
-        f"{found['distance']:.4f}",
+        f"{result['success']:.3f}",
+        f"{result['distance']:.4f}",
         ("yes" if better else "NO") if wanted else "",
-        "" if own is None else f"{100 * (times[way] / own - 1):.0f} %",
+        "" if floor_time is None else f"{100 * (times[way] / floor_time - 1):.0f} %",
       )
     table.add_section()
   rich.console.Console().print(table)

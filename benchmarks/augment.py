@@ -121,7 +121,9 @@ def views(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
   pictures = images(batch)
   ways = {_measure.OURS: _measure.Contender(ours), "floor": _measure.Contender(floor)}
   # Another function, so that ours is not compiled before its compilation is timed.
-  drawn = jax.jit(lambda key, given: ours(key, given))(jax.random.key(1), pictures)
+  drawn = jax.jit(lambda key, batch_of_images: ours(key, batch_of_images))(
+    jax.random.key(1), pictures
+  )
   expected = moments(drawn)
   for peer, make in (("kornia", kornia), ("torchvision", torchvision)):
     other = make(strengths)
@@ -148,17 +150,17 @@ def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
   augment = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
   pictures, network = images(batch), training.network(Settings())
   variables = network.init(jax.random.key(0), jnp.asarray(pictures[:2]))
-  given = jax.jit(augment)(jax.random.key(1), pictures)
+  drawn = jax.jit(augment)(jax.random.key(1), pictures)
 
   def learn(params: Any, pair: jax.Array) -> Any:
     def loss(params: Any) -> jax.Array:
-      (_, found), _ = network.apply(
+      (_, output), _ = network.apply(
         {**variables, "params": params},
         pair.reshape(2 * batch, SIDE, SIDE, 3),
         train=True,
         mutable=["batch_stats"],
       )
-      first, second = jnp.split(found, 2)
+      first, second = jnp.split(output, 2)
       return losses.info_nce(first, second, temperature=TEMPERATURE).mean()
 
     return jax.value_and_grad(loss)(params)
@@ -171,7 +173,7 @@ def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
 
   row = _measure.compare(
     f"training step of {batch}, {name}",
-    (variables["params"], jax.random.key(1), pictures, given),
+    (variables["params"], jax.random.key(1), pictures, drawn),
     {
       _measure.OURS: _measure.Contender(whole),
       # The same views, so that the loss and its gradient have to agree.

@@ -42,8 +42,8 @@ def gradient(variables: Any, images: Any) -> Any:
   """A weighted mean of the maps, and its gradients."""
 
   def loss(params: Any) -> Any:
-    given = {**variables, "params": params}
-    maps, _ = NETWORK.apply(given, images, train=True, mutable=["batch_stats"])
+    merged = {**variables, "params": params}
+    maps, _ = NETWORK.apply(merged, images, train=True, mutable=["batch_stats"])
     return jnp.mean(maps * weights_of(maps.shape))
 
   return jax.value_and_grad(loss)(variables["params"])

@@ -98,10 +98,10 @@ def documented(function: str) -> Call:
       for line in doctest.DocTestParser().get_examples(inspect.getdoc(original) or ""):
         if not line.options.get(doctest.SKIP):
           exec(compile(line.source, function, "single"), names)
-  except _Reached as found:
+  except _Reached as signal:
     # Outside of the trace: a key may be split and used there.
     with jax.ensure_compile_time_eval():
-      args, kwargs = jax.tree.map(_known, found.args)
+      args, kwargs = jax.tree.map(_known, signal.args)
     return Call(original, args, kwargs)
   finally:
     setattr(room, name, original)
@@ -119,15 +119,15 @@ def _known(leaf: Any) -> Any:
 @contextlib.contextmanager
 def compilations() -> Iterator[list[float]]:
   """Seconds of every program that is compiled inside."""
-  found: list[float] = []
+  durations: list[float] = []
 
   def listen(event: str, duration_secs: float, **_: Any) -> None:
     if event.endswith("backend_compile_duration"):
-      found.append(duration_secs)
+      durations.append(duration_secs)
 
   jax.monitoring.register_event_duration_secs_listener(listen)
   try:
-    yield found
+    yield durations
   finally:
     jax.monitoring.unregister_event_duration_listener(listen)
 
@@ -136,9 +136,9 @@ def compiled_in(call: Callable[[], Any], times: int = 3) -> list[int]:
   """Numbers of programs that each of several calls compiles."""
   numbers = []
   for _ in range(times):
-    with compilations() as found:
+    with compilations() as durations:
       call()
-    numbers.append(len(found))
+    numbers.append(len(durations))
   return numbers
 
 
@@ -187,16 +187,16 @@ def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
 
 def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
   """The gradient of the sum of a call's results; None where none is documented."""
-  found = differentiable(call)
-  return (jax.grad(found[0]), found[1]) if found else None
+  gradient_call = differentiable(call)
+  return (jax.grad(gradient_call[0]), gradient_call[1]) if gradient_call else None
 
 
 def larger(call: Call) -> Call | None:
   """The call with its batch grown to 256; None where it has none or cannot."""
   signature = inspect.signature(call.function)
-  given = signature.bind(*call.args, **call.kwargs)
+  bound = signature.bind(*call.args, **call.kwargs)
   grown = False
-  for name, value in given.arguments.items():
+  for name, value in bound.arguments.items():
     axes = _axes(signature.parameters[name].annotation)
     if not isinstance(value, jax.Array | np.ndarray) or len(axes) != np.ndim(value):
       continue
@@ -204,8 +204,8 @@ def larger(call: Call) -> Call | None:
       if title in _AXES and value.shape[axis] < BATCH:
         value = jnp.take(value, np.arange(BATCH) % value.shape[axis], axis)
         grown = True
-    given.arguments[name] = value
-  result = Call(call.function, given.args, given.kwargs)
+    bound.arguments[name] = value
+  result = Call(call.function, bound.args, bound.kwargs)
   try:
     result()
   except (ValueError, TypeError):
@@ -225,18 +225,18 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
   """Compilations by call, and times on a batch of 256 beside jit's."""
   call = documented(function)
   row: dict[str, Any] = {"function": function, "programs": compiled_in(call)}
-  found = gradient(call)
-  if found:
-    eager, data = found
+  gradient_call = gradient(call)
+  if gradient_call:
+    eager, data = gradient_call
     row["of the gradient"] = compiled_in(functools.partial(eager, data))
   compiled = hasattr(call.function, "__wrapped__")  # others run on the host
   big = larger(call) if compiled and function.split(".")[0] in TIMED else None
   if big:
     plain, data = of_data(big, is_data)
     row |= _times("", big, jax.jit(plain), data, repetitions)
-    found = gradient(big)
-    if found:
-      eager, data = found
+    gradient_call = gradient(big)
+    if gradient_call:
+      eager, data = gradient_call
       ours = functools.partial(eager, data)
       row |= _times("gradient ", ours, jax.jit(eager), data, repetitions)
   return row

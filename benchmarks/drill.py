@@ -137,24 +137,24 @@ def last_line(log: pathlib.Path) -> tuple[str, bool]:
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
   """Results of a run that must not depend on its history."""
-  found: dict[str, Any] = {}
+  contents: dict[str, Any] = {}
   for path in sorted(folder.rglob("*")):
     name = str(path.relative_to(folder))
     if path.name == "results.json":
       content = json.loads(path.read_text().replace(str(folder), "."))
-      found[name] = {k: v for k, v in content.items() if k not in _FIGURES_OF_TIME}
+      contents[name] = {k: v for k, v in content.items() if k not in _FIGURES_OF_TIME}
     elif path.suffix == ".npy" or path.name.startswith("state-"):
       loaded = np.load(path)
-      found[name] = (
+      contents[name] = (
         {key: loaded[key].tobytes() for key in loaded}
         if path.suffix == ".npz"
         else loaded.tobytes()
       )
     elif path.suffix == ".csv":
-      found[name] = path.read_text().replace(str(folder), ".")
-  if not found:
+      contents[name] = path.read_text().replace(str(folder), ".")
+  if not contents:
     raise SystemExit(f"{folder} holds no results to compare")
-  return found
+  return contents
 
 
 def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Drill]:
@@ -278,8 +278,8 @@ def picture(folder: pathlib.Path) -> Iterator[Drill]:
   room.whole(room.command("benchmarks._drill_pictures", model, images))
 
   def command(output: pathlib.Path) -> list[str]:
-    given = images, "--model", model, "--layout", "pca"
-    return room.command("experiments.embed", *given, "--output", output)
+    arguments = images, "--model", model, "--layout", "pca"
+    return room.command("experiments.embed", *arguments, "--output", output)
 
   room.whole(command(room.folder / "whole"))
   hurt = sorted(images.rglob("*.png"))[77]
@@ -361,9 +361,9 @@ def main() -> None:
   rows: list[dict[str, Any]] = []
   missing = [] if options.smoke or os.geteuid() == 0 else ["a full disk needs root"]
   with tempfile.TemporaryDirectory() as folder:
-    for name, found in drills(options.smoke, pathlib.Path(folder)):
+    for name, outcomes in drills(options.smoke, pathlib.Path(folder)):
       if options.only in name:
-        for row in found:
+        for row in outcomes:
           said = row.said.replace(folder, "…")
           rows.append(row._asdict() | {"said": said})
           verdicts = ["yes" if held else "NO" for held in (row.clear, row.equal)]

@@ -71,13 +71,13 @@ def write(work: Work, folder: pathlib.Path) -> Folders:
   rng = np.random.default_rng(0)
   for name, count in (("images", work.images), ("queries", work.queries)):
     for number in range(count):
-      own = folder / name / f"{number % CLASSES:02}"
-      own.mkdir(parents=True, exist_ok=True)
+      class_folder = folder / name / f"{number % CLASSES:02}"
+      class_folder.mkdir(parents=True, exist_ok=True)
       coarse = rng.integers(0, 256, (work.side // 8, work.side // 8, 3), np.uint8)
       smooth = Image.fromarray(coarse).resize((work.side, work.side))
       noise = rng.normal(scale=8, size=(work.side, work.side, 1))
       pixels = np.clip(np.asarray(smooth) + noise, 0, 255).astype(np.uint8)
-      Image.fromarray(pixels).save(own / f"{number:05}.jpg", quality=90)
+      Image.fromarray(pixels).save(class_folder / f"{number:05}.jpg", quality=90)
   variables = networks.initial_variables(jax.random.key(0), ARCHITECTURE)
   model = networks.Model(ARCHITECTURE, variables)
   networks.keep(folder / "model", model, 0)
@@ -114,10 +114,10 @@ class Embedding:
       for source in self.sources
     ]
     middle = time.perf_counter()
-    found = [self.network(None, images) for images in decoded]
+    parts = [self.network(None, images) for images in decoded]
     self.seconds["decode"].append(middle - start)
     self.seconds["network"].append(time.perf_counter() - middle)
-    return found[0]
+    return parts[0]
 
 
 class Training:
@@ -144,11 +144,11 @@ class Training:
 
   def train(self, batches: Iterable[dict[str, np.ndarray]]) -> np.ndarray:
     """Losses of all steps."""
-    state, found = training.replicate(self.state), []
+    state, losses = training.replicate(self.state), []
     for batch in batches:
       state, metrics = self.step(state, training.shard(batch))
-      found.append(metrics["loss"])
-    return np.array([float(training.unreplicate(loss)) for loss in found])
+      losses.append(metrics["loss"])
+    return np.array([float(training.unreplicate(loss)) for loss in losses])
 
   def ours(self) -> np.ndarray:
     """Trains on images that are read as the experiment reads them."""
@@ -159,17 +159,17 @@ class Training:
     start = time.perf_counter()
     decoded = list(self._decoded())
     middle = time.perf_counter()
-    found = self.train(decoded)
+    losses = self.train(decoded)
     self.seconds["decode"].append(middle - start)
     self.seconds["network"].append(time.perf_counter() - middle)
-    return found
+    return losses
 
   def _decoded(self) -> Iterator[dict[str, np.ndarray]]:
     (images,) = self.planned(0)
     rows = np.arange(len(images)).reshape(-1, self.settings.batch)
-    for own in rows:
-      pixels = np.stack([images.images[i] for i in own])
-      yield {"image": pixels, "label": images.labels[own]}
+    for batch_rows in rows:
+      pixels = np.stack([images.images[i] for i in batch_rows])
+      yield {"image": pixels, "label": images.labels[batch_rows]}
 
 
 class Case(NamedTuple):

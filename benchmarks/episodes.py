@@ -58,13 +58,13 @@ def draw(episodes: int, shots: int) -> jax.Array:
 
 def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
   """The peer as a function of features and episodes; None where it is missing."""
-  found = importlib.util.find_spec("easyfsl")
-  if found is None or found.origin is None or not importlib.util.find_spec("torch"):
+  spec = importlib.util.find_spec("easyfsl")
+  if spec is None or spec.origin is None or not importlib.util.find_spec("torch"):
     return None
   torch = importlib.import_module("torch")
   # Its package imports torchvision for networks that play no part here.
   package = types.ModuleType("easyfsl.methods")
-  package.__path__ = [str(pathlib.Path(found.origin).parent / "methods")]
+  package.__path__ = [str(pathlib.Path(spec.origin).parent / "methods")]
   sys.modules.setdefault("easyfsl.methods", package)
   methods = importlib.import_module("easyfsl.methods.prototypical_networks")
   options: dict[str, Any] = {}
@@ -73,13 +73,13 @@ def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
     options = {"feature_centering": centre, "feature_normalization": 2.0}
   # Not its SimpleShot, which compares cosines with normalised means.
   method = methods.PrototypicalNetworks(**options).eval()
-  own, asked = (torch.arange(WAYS).repeat_interleave(n) for n in (shots, QUERIES))
+  support, asked = (torch.arange(WAYS).repeat_interleave(n) for n in (shots, QUERIES))
 
   def accuracies(rows: jax.Array, episodes: jax.Array) -> np.ndarray:
     known, right = torch.from_numpy(np.array(rows)), []
     with torch.inference_mode():
       for episode in torch.from_numpy(np.array(episodes, np.int64)):
-        method.process_support_set(known[episode[:, :shots].reshape(-1)], own)
+        method.process_support_set(known[episode[:, :shots].reshape(-1)], support)
         scores = method(known[episode[:, shots:].reshape(-1)])
         right.append((scores.argmax(1) == asked).float().mean())
     return np.array(right)

@@ -41,9 +41,9 @@ def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return losses.ours(peer), (jnp.asarray(x, jnp.float32), labels, weights)
   call = calls.documented(f"losses.{name}")
   call = calls.larger(call) or call
-  found = calls.differentiable(call)
-  if found:
-    return jax.value_and_grad(found[0]), (found[1],)
+  differentiated = calls.differentiable(call)
+  if differentiated:
+    return jax.value_and_grad(differentiated[0]), (differentiated[1],)
   function, data = calls.of_data(call, calls.is_data)
   return function, (data,)
 

@@ -173,16 +173,16 @@ def floor(features: Array, prototypes: Array, cotangent: Array) -> tuple[Array, 
 def contenders(sharpness: float) -> dict[str, _measure.Contender]:
   """Contenders at one inverse temperature."""
 
-  def one(pool):
+  def at_sharpness(pool):
     return functools.partial(pool, sharpness=sharpness)
 
   # At high sharpness 100 steps of the paper's iteration are not converged: another
   # contender takes as many as it needs.
   same = 1e-3 if sharpness <= 5 else None
   return {
-    _measure.OURS: _measure.Contender(with_gradients(one(ours)), 0),
-    ITERATIONS[0]: _measure.Contender(with_gradients(one(unrolled)), same),
-    ITERATIONS[1]: _measure.Contender(with_gradients(one(closed_form)), same),
+    _measure.OURS: _measure.Contender(with_gradients(at_sharpness(ours)), 0),
+    ITERATIONS[0]: _measure.Contender(with_gradients(at_sharpness(unrolled)), same),
+    ITERATIONS[1]: _measure.Contender(with_gradients(at_sharpness(closed_form)), same),
     "floor": _measure.Contender(floor),
   }
 

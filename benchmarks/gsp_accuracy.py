@@ -96,8 +96,8 @@ def reference(costs: np.ndarray, mass: np.ndarray, sharpness: np.ndarray) -> np.
 def solve(costs, mass, sharpness) -> _gsp_weights.Plan:
   """The transport of costs [batch, prototypes, tokens], with what its solver knows."""
   batch, _, tokens = costs.shape
-  kept = jnp.ones((batch, tokens), bool)
-  return _gsp_weights.transport(costs.swapaxes(1, 2), mass, sharpness, kept, None)
+  mask = jnp.ones((batch, tokens), bool)
+  return _gsp_weights.transport(costs.swapaxes(1, 2), mass, sharpness, mask, None)
 
 
 def solved(dtype: str, prototypes: int, tokens: int) -> Solved:
@@ -110,28 +110,32 @@ def solved(dtype: str, prototypes: int, tokens: int) -> Solved:
   return Solved(mass, plan, reference(every, mass, sharpness))
 
 
-def errors(found: Solved) -> np.ndarray:
+def errors(solved_costs: Solved) -> np.ndarray:
   """`Errors` [masses, sharpness, 4], the largest over the kinds of costs."""
-  plan, weights = found.plan, np.float64(found.plan.weights)
+  plan, weights = solved_costs.plan, np.float64(solved_costs.plan.weights)
   columns = (
     np.abs(weights.sum(1) - 1),
     plan.mass_error,
-    np.abs(weights - found.expected).max(1),
+    np.abs(weights - solved_costs.expected).max(1),
     plan.steps,
   )
   shape = len(MASSES), len(SHARPNESS), -1
   return np.stack([np.float64(x).reshape(shape).max(2) for x in columns], axis=2)
 
 
-def _row(dtype: str, mass: float, found: Mapping[float, Errors]) -> dict[str, Any]:
+def _row(
+  dtype: str, mass: float, by_sharpness: Mapping[float, Errors]
+) -> dict[str, Any]:
   """A line of the table: of each inverse temperature the errors and the steps."""
   return {
     "type": dtype,
     "mass": mass,
-    **{f"b = {sharpness:g}": list(errors) for sharpness, errors in found.items()},
+    **{
+      f"b = {sharpness:g}": list(errors) for sharpness, errors in by_sharpness.items()
+    },
     "within limits": all(
       error <= limit
-      for errors in found.values()
+      for errors in by_sharpness.values()
       for error, limit in zip(errors[:3], LIMITS[dtype], strict=True)
     ),
   }
@@ -153,14 +157,14 @@ def main() -> None:
         table.add_column(f"b = {sharpness:g}", justify="right")
       every = np.max([errors(solved(dtype, *size)) for size in sizes], axis=0)
       for mass, line in zip(MASSES, every.tolist(), strict=True):
-        found = {
+        errors_by_case = {
           sharpness: Errors(*worst, steps=int(steps))
           for sharpness, (*worst, steps) in zip(SHARPNESS, line, strict=True)
         }
-        rows.append(_row(dtype, mass, found))
+        rows.append(_row(dtype, mass, errors_by_case))
         cells = [
           f"{x.total:.0e} {x.mass:.0e} {x.weights:.0e} {x.steps}"
-          for x in found.values()
+          for x in errors_by_case.values()
         ]
         table.add_row(f"{mass:g}", *cells)
       console.print(table)

@@ -105,9 +105,9 @@ def construction(classes: int, dim: int) -> str:
   names = []
 
   def trace(key: Array) -> Array:
-    found = prototypes.uniform_prototypes(key, classes, dim)
-    names.append(found.construction)
-    return found.prototypes
+    result = prototypes.uniform_prototypes(key, classes, dim)
+    names.append(result.construction)
+    return result.prototypes
 
   jax.eval_shape(trace, jax.random.key(0))
   return names[0]
@@ -131,29 +131,29 @@ def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]
     (_measure.Target(PAPER, 5),),
     repetitions=3 if many else options.repetitions,
   )
-  found = {
+  results = {
     name: [largest_cosine(way(key)) for key in keys]
     for name, way in ((_measure.OURS, ours), (PAPER, theirs))
   }
   if not options.smoke:
     jitted = jax.jit(functools.partial(by_default, **sizes)).lower(keys[0]).compile()
     start = time.perf_counter()
-    found["default"] = [largest_cosine(jitted(key)) for key in keys]
+    results["default"] = [largest_cosine(jitted(key)) for key in keys]
     row["default_seconds"] = (time.perf_counter() - start) / len(keys)
     report = prototypes.prototype_quality(jitted(keys[0]))
     row["quality"] = {name: float(x) for name, x in report._asdict().items()}
     expected = REACHED.get((dim, classes), math.inf) + SLACK.get((dim, classes), 2e-3)
-    if max(found["default"]) > expected:
-      raise AssertionError(f"{row['case']}: above {expected}: {found['default']}")
-  row["max_cosine"] = found
+    if max(results["default"]) > expected:
+      raise AssertionError(f"{row['case']}: above {expected}: {results['default']}")
+  row["max_cosine"] = results
   row["known"] = KNOWN[dim, classes]
   row["bound"] = prototypes.levenshtein_bound(classes, dim)
   row["construction"] = construction(classes, dim)
   # Rounding of float32, and no more, may separate equal angles.
-  pairs = zip(found[_measure.OURS], found[PAPER], strict=True)
+  pairs = zip(results[_measure.OURS], results[PAPER], strict=True)
   row["never_worse"] = all(a <= b + 1e-6 for a, b in pairs)
-  if min(map(min, found.values())) < row["bound"] - 1e-6:
-    raise AssertionError(f"{row['case']}: below the bound {row['bound']}: {found}")
+  if min(map(min, results.values())) < row["bound"] - 1e-6:
+    raise AssertionError(f"{row['case']}: below the bound {row['bound']}: {results}")
   return row
 
 
@@ -206,13 +206,13 @@ def quality(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
   def text(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
-  made = []
+  chosen = []
   for row in rows:
     classes, dim = map(int, row["case"].strip("()").split(","))
     largest = sorted(row["max_cosine"]["default"])
     alike = largest[-1] - largest[0] <= 2e-4
     ends = f"{text(largest[0])} to {text(largest[-1])}"
-    made.append(
+    chosen.append(
       (
         f"{classes}, {dim}",
         row["construction"].removesuffix("_prototypes").replace("_", " "),
@@ -224,7 +224,7 @@ def quality(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
         text(row["quality"]["min"]),
       )
     )
-  return made
+  return chosen
 
 
 def show_quality(rows: list[dict[str, Any]], console: rich.console.Console) -> None:

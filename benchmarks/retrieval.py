@@ -82,9 +82,9 @@ def inputs(size: Size) -> tuple[np.ndarray, np.ndarray]:
 
 def ours(x: jax.Array, labels: np.ndarray) -> tuple[jax.Array, ...]:
   """The plan of the labels on the host included."""
-  found = metrics.retrieval(x, labels, block_size=BLOCK)
-  values = (found.precision_at_1, found.r_precision, found.map_at_r)
-  return tuple(metrics.mean_where(value, found.counted) for value in values)
+  result = metrics.retrieval(x, labels, block_size=BLOCK)
+  values = (result.precision_at_1, result.r_precision, result.map_at_r)
+  return tuple(metrics.mean_where(value, result.counted) for value in values)
 
 
 def peer(neighbours: str | None) -> Callable[..., tuple[float, ...]] | None:
@@ -104,8 +104,8 @@ def peer(neighbours: str | None) -> Callable[..., tuple[float, ...]] | None:
   )
 
   def averages(x: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
-    found = calculator.get_accuracy(np.asarray(x), np.asarray(labels))
-    return tuple(found[name] for name in wanted)
+    accuracies = calculator.get_accuracy(np.asarray(x), np.asarray(labels))
+    return tuple(accuracies[name] for name in wanted)
 
   return averages
 

@@ -89,15 +89,15 @@ def asked(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def nearest(queries: np.ndarray, references: np.memmap) -> np.ndarray:
   rows, _ = asked(len(references))
-  found = metrics.nearest(queries, references, k=NEIGHBOURS, exclude=rows)
-  return np.asarray(found)
+  neighbours = metrics.nearest(queries, references, k=NEIGHBOURS, exclude=rows)
+  return np.asarray(neighbours)
 
 
 def retrieval(queries: np.ndarray, references: np.memmap) -> np.ndarray:
   """Mask of the queries whose nearest reference is relevant."""
   rows, labels = asked(len(references))
-  found = metrics.retrieval(queries, labels[rows], references, labels, exclude=rows)
-  return np.asarray(found.precision_at_1)
+  result = metrics.retrieval(queries, labels[rows], references, labels, exclude=rows)
+  return np.asarray(result.precision_at_1)
 
 
 def watched() -> list[int]:
@@ -121,10 +121,13 @@ def peer(queries: np.ndarray, references: np.memmap) -> np.ndarray:
   index = faiss.IndexFlatL2(DIM)
   index.add(references)
   start = time.process_time()
-  found = index.search(queries, NEIGHBOURS + 1)[1]
+  neighbours = index.search(queries, NEIGHBOURS + 1)[1]
   print(time.process_time() - start)
   rows, _ = asked(len(references))
-  others = [row[row != own][:NEIGHBOURS] for row, own in zip(found, rows, strict=True)]
+  others = [
+    row[row != itself][:NEIGHBOURS]
+    for row, itself in zip(neighbours, rows, strict=True)
+  ]
   return np.stack(others)
 
 
@@ -140,14 +143,14 @@ def alone(way: str, path: str, tile: str) -> None:
   _tiles._BYTES = int(tile)
   references, queries = np.load(path, mmap_mode="r"), np.load(f"{path}.queries.npy")
   if way == PEER:
-    found, reads = peer(queries, references), 1.0
+    result, reads = peer(queries, references), 1.0
   else:
     WAYS[way](queries, references[: _tiles._rows(references) + 1])  # compiles
     counts, start = watched(), time.process_time()
-    found = WAYS[way](queries, references)
+    result = WAYS[way](queries, references)
     print(time.process_time() - start)
     reads = sum(counts) / len(references)
-  np.save(f"{path}.{way}.npy", found)
+  np.save(f"{path}.{way}.npy", result)
   print(reads)
   _measure.print_peak_memory()
 
@@ -197,9 +200,9 @@ def in_file(
 def programs(devices: int) -> dict[str, jax.stages.Compiled]:
   """Programs for a block of queries of references that are split over devices."""
   count, queries = SHARE * devices, np.arange(BLOCK)
-  labels, kept = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
+  labels, mask = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
   plan = _plan.make_plan(
-    labels[queries], kept[queries], labels, kept,
+    labels[queries], mask[queries], labels, mask,
     left_out=queries, block_size=BLOCK, least=_ranks.TILE,
   )  # fmt: skip
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("parts",))
@@ -212,22 +215,22 @@ def programs(devices: int) -> dict[str, jax.stages.Compiled]:
   excluded, by_class = like((count,), bool, parts), like((count,), jnp.int32, parts)
   distance = "squared_euclidean"
   propose = _order.propose.lower(x, y, distance, excluded)
-  found = {"retrieval, preparation": propose.compile()}
+  compiled = {"retrieval, preparation": propose.compile()}
   proposal = jax.tree.map(
     lambda shape, where: like(shape.shape, shape.dtype, where),
     propose.out_info,
-    found["retrieval, preparation"].output_shardings,
+    compiled["retrieval, preparation"].output_shardings,
   )
   for name, decide in ((COUNTS, False), (BOTH, True)):
-    found[name] = _retrieval._score.lower(
+    compiled[name] = _retrieval._score.lower(
       proposal, x, y, plan.blocks, by_class, excluded, plan.position,
       most=plan.most, distance=distance, certain=False, decide=decide,
     ).compile()  # fmt: skip
-  found["nearest"] = _split.nearest.lower(
+  compiled["nearest"] = _split.nearest.lower(
     x, y, like((BLOCK,), jnp.int32, whole),
     sharding=parts, k=NEIGHBOURS, distance=distance, block_size=BLOCK,
   ).compile()  # fmt: skip
-  return found
+  return compiled
 
 
 def received(program: jax.stages.Compiled) -> int:
@@ -258,9 +261,10 @@ def weak_scaling(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
         }
       )
   for row in rows:
-    one = next(other for other in rows if other["program"] == row["program"])
+    single_device = next(other for other in rows if other["program"] == row["program"])
     row["flat"] = all(
-      row[key] <= (1 + FLAT) * one[key] for key in ("operations", "bytes moved", "MiB")
+      row[key] <= (1 + FLAT) * single_device[key]
+      for key in ("operations", "bytes moved", "MiB")
     )
   return rows
 

@@ -94,10 +94,10 @@ def objective(
   del key  # each image has its own, on whatever device it lies
 
   def shown(number: Array, image: Array) -> Array:
-    own = jax.random.fold_in(jax.random.key(0), number)
-    return data.random_crop(own, image[None], padding=settings.shift)[0]
+    batch_key = jax.random.fold_in(jax.random.key(0), number)
+    return data.random_crop(batch_key, image[None], padding=settings.shift)[0]
 
-  found, after = retrieval_objective.forward(
+  output, after = retrieval_objective.forward(
     settings.architecture,
     retrieval_objective.variables(params["network"], batch_stats.get("network", {})),
     jax.vmap(shown)(batch["crop"], batch["image"]),
@@ -106,7 +106,7 @@ def objective(
     axis_name=axis_name,
   )
   mean = functools.partial(training.global_mean, axis_name=axis_name)
-  x, labels = found.embeddings, batch["label"]
+  x, labels = output.embeddings, batch["label"]
   if pairs:
     value = methods.value(
       PAIRS,
@@ -137,8 +137,8 @@ def prepared(
   chain = retrieval_objective.optimizer(settings, method, stats)
   weights = {} if pairs else {"proxies": jnp.zeros((CLASSES, settings.dim))}
   state = training.create_state(key, chain, variables, {"params": weights})
-  own = functools.partial(objective, settings=settings, pairs=pairs)
-  return state, training.make_step(own, chain)
+  bound = functools.partial(objective, settings=settings, pairs=pairs)
+  return state, training.make_step(bound, chain)
 
 
 def steps(settings: Settings) -> np.ndarray:
@@ -146,11 +146,11 @@ def steps(settings: Settings) -> np.ndarray:
   state, step = prepared(settings, pairs=True)
   mapped = training.parallel_step(step)
   rows = training.shard(training.process_rows(batch(settings)))
-  state, found = training.replicate(state), []
+  state, losses = training.replicate(state), []
   for _ in range(STEPS):
     state, metrics = mapped(state, rows)
-    found.append(float(training.unreplicate(metrics)["loss"]))
-  return np.array(found)
+    losses.append(float(training.unreplicate(metrics)["loss"]))
+  return np.array(losses)
 
 
 def elsewhere(processes: int, devices: int) -> np.ndarray:
@@ -181,8 +181,8 @@ def check_devices() -> float:
   alone = elsewhere(1, 1)
   far = np.max(
     [
-      _measure.relative_difference(found, np.broadcast_to(alone, found.shape))
-      for found in (elsewhere(1, 4), elsewhere(2, 2))
+      _measure.relative_difference(losses, np.broadcast_to(alone, losses.shape))
+      for losses in (elsewhere(1, 4), elsewhere(2, 2))
     ]
   )
   if not far <= SAME:
@@ -195,8 +195,8 @@ def compare(work: Work, repetitions: int) -> dict[str, Any]:
   plain = dataclasses.replace(work.settings, pooling="gap")
   settings = {_measure.OURS: work.settings, PLAIN: plain}
   contenders, states = {}, {}
-  for name, own in settings.items():
-    states[name], step = prepared(own, pairs=name == _measure.OURS)
+  for name, settings_here in settings.items():
+    states[name], step = prepared(settings_here, pairs=name == _measure.OURS)
 
     def call(states: Any, batch: Any, name: str = name, step: Any = step) -> Any:
       return step(states[name], batch)

@@ -60,14 +60,14 @@ def logits(x: jax.Array) -> jax.Array:
 
 
 def attack(
-  x: jax.Array, own: jax.Array, sites: jax.Array, *, sweeps: int, exact: bool
+  x: jax.Array, site_index: jax.Array, sites: jax.Array, *, sweeps: int, exact: bool
 ) -> jax.Array:
   """Attacked images."""
   return voronoi.voronoi_pgd(
     logits,
     x,
     jnp.argmax(logits(x), axis=1),
-    own,
+    site_index,
     sites,
     key=None,
     random_start=False,
@@ -82,11 +82,11 @@ def attack(
   ).x_adv
 
 
-def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:
+def dense(x: jax.Array, site_index: jax.Array, sites: jax.Array) -> jax.Array:
   """Takes the same steps, each against all sites, by one product."""
   labels = jnp.argmax(logits(x), axis=1)
   squares = jnp.sum(sites**2, axis=1)
-  itself = own[:, None] == jnp.arange(len(sites))[None]
+  itself = site_index[:, None] == jnp.arange(len(sites))[None]
 
   def loss(points: jax.Array) -> jax.Array:
     z = logits(points)
@@ -107,17 +107,19 @@ def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:
       low, high = jnp.where(inside, middle, low), jnp.where(inside, high, middle)
     delta = jnp.clip(x + high * delta, 0, 1) - x
     # Back along the ray, to where another site is as near.
-    apart = squares[None] - 2 * x @ sites.T + jnp.sum(x**2, axis=1)[:, None]
+    squared = squares[None] - 2 * x @ sites.T + jnp.sum(x**2, axis=1)[:, None]
     inner = delta @ sites.T - jnp.sum(delta * x, axis=1)[:, None]
-    share = jnp.where((inner > 0) & ~itself, apart / (2 * jnp.maximum(inner, 1e-9)), 1)
+    share = jnp.where(
+      (inner > 0) & ~itself, squared / (2 * jnp.maximum(inner, 1e-9)), 1
+    )
     return x + jnp.minimum(jnp.min(share, axis=1), 1)[:, None] * delta
 
   return jax.lax.fori_loop(0, STEPS, step, x)
 
 
-def floor(x: jax.Array, own: jax.Array, sites: jax.Array) -> tuple:
+def floor(x: jax.Array, site_index: jax.Array, sites: jax.Array) -> tuple:
   """Gradients of all steps, and one look at all sites."""
-  del own
+  del site_index
 
   def step(_, points: jax.Array) -> jax.Array:
     return points + jax.grad(lambda p: jnp.sum(logits(p)[:, 0]))(points)
@@ -134,8 +136,8 @@ def case(
 ) -> dict[str, Any]:
   """Compares ours with the floor, and the peer."""
   points = data(sites)
-  own = np.arange(images) * (sites // images)
-  inputs = (points[own], own, points)
+  site_index = np.arange(images) * (sites // images)
+  inputs = (points[site_index], site_index, points)
   sweeps, exact = 0 if name == "ray" else 20, "bound" not in name
   ours = functools.partial(attack, sweeps=sweeps, exact=exact)
   ways: dict[str, _measure.Contender] = {_measure.OURS: _measure.Contender(ours, 0)}
@@ -150,9 +152,9 @@ def case(
 def memory(images: int, sites: int) -> None:
   """Runs once in this process, for its peak memory."""
   points = data(sites)
-  own = np.arange(images) * (sites // images)
+  site_index = np.arange(images) * (sites // images)
   ours = functools.partial(attack, sweeps=20, exact=True)
-  jax.block_until_ready(jax.jit(ours)(points[own], own, points))
+  jax.block_until_ready(jax.jit(ours)(points[site_index], site_index, points))
   _measure.print_peak_memory()
 
 

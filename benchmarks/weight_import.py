@@ -105,8 +105,8 @@ def torch_module(path: str, network: nn.Module) -> str:
     path = re.sub("^stem_norm", "bn1", re.sub("^stem$", "conv1", path))
     return path.replace("convolution", "conv").replace("norm", "bn").replace("/", ".")
   path = {"embed_norm": "features.0.2"}.get(path, path)
-  path = re.sub(r"stage(\d)_", lambda found: f"features.{2 * int(found[1]) - 1}.", path)
-  path = re.sub(r"merge(\d)", lambda found: f"features.{2 * int(found[1]) - 2}", path)
+  path = re.sub(r"stage(\d)_", lambda match: f"features.{2 * int(match[1]) - 1}.", path)
+  path = re.sub(r"merge(\d)", lambda match: f"features.{2 * int(match[1]) - 2}", path)
   path = path.replace("attention/out", "attn.proj").replace("attention", "attn")
   return path.replace("dense1", "mlp.0").replace("dense2", "mlp.3").replace("/", ".")
 
@@ -197,9 +197,9 @@ def measure(
   theirs = _torch_networks.activations(network, images)
   for dtype in dtypes:
     with _versions.enable_x64(dtype == "float64"):
-      found = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
-    row["activations"] = len(found)
-    row[dtype] = float(np.max([*found.values()]))
+      errors = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
+    row["activations"] = len(errors)
+    row[dtype] = float(np.max([*errors.values()]))
   return row
 
 
