@@ -122,7 +122,7 @@ def _heed_interrupts() -> None:
 def last_line(log: pathlib.Path) -> tuple[str, bool]:
   """Last message of a program, and whether no traceback followed it.
 
-  Of what follows an error, jax's own end, nothing.
+  Lines after an error, such as jax's own at its end, are ignored.
   """
   text = log.read_text(errors="replace")
   lines = [line.strip() for line in re.split(r"[\n\r]", text)]

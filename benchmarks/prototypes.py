@@ -196,11 +196,12 @@ def show(rows: list[dict[str, Any]], console: rich.console.Console) -> None:
 
 
 def quality(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-  """Cells of the report on what is made by default, a row for each size.
+  """Cells of the report on the default prototypes, a row for each size.
 
-  Classes and dimensions, construction, Levenshtein's or Rankin's bound, Welch's, the
-  best known, the largest cosine over the seeds (both ends where they differ by over
-  2e-4), and of the first seed the mean of the rows' largest cosines and the smallest.
+  The columns are the classes and dimensions, the construction, Levenshtein's or
+  Rankin's bound, Welch's bound and the best known value. Then come the largest cosine
+  over the seeds (both ends where they differ by over 2e-4) and, for the first seed, the
+  mean and the smallest of the rows' largest cosines.
   """
 
   def text(value: float | None) -> str:

@@ -242,7 +242,7 @@ def _by_cholesky(matrix: Array, right: Array) -> Array:
 
 @_by_cholesky.def_vmap
 def _(axis_size: int, batched: list[bool], matrix: Array, right: Array):
-  """One after another on a CPU, where LAPACK solves single triangular systems only.
+  """Solves in turn on a CPU, where LAPACK takes single triangular systems only.
 
   XLA's own solution of a batch takes a hundred times as long there, and two batched
   factorisations beside each other can wait for each other's threads for ever.

@@ -47,13 +47,13 @@ def ensemble(
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """Four attacks after another, each on the samples that are not broken yet.
+  """Runs four attacks in turn, each on the samples that no attack has broken yet.
 
-  `apgd` on the cross-entropy, `apgd` towards the rival classes on the difference of
-  logits ratio (on the margin with fewer than 4 classes), `fab` towards them, whose
-  points count within epsilon, and `square` (of images, for linf and l2). In l1 `apgd`
-  begins in larger balls, with 5 steps or more. When all samples of a batch are broken,
-  what is left is skipped.
+  First comes `apgd` on the cross-entropy. Then `apgd` aims at the rival classes by the
+  difference of logits ratio, or by the margin with fewer than 4 classes. Then `fab`
+  aims at them; its points count if they lie within epsilon. Last comes `square`, for
+  images in linf and l2. In l1 `apgd` begins in larger balls, with 5 steps or more. Once
+  all samples of a batch are broken, the remaining attacks are skipped.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new

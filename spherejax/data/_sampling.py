@@ -1,8 +1,8 @@
 """Draws the images of a step's batch, by pure functions of a key and the step.
 
-A batch is drawn without regard to the batches before it, so a run continues at any
-step, and one expression serves a jitted loop over images in memory and, mapped
-over the steps, the plan of a host pipeline.
+A batch does not depend on the batches before it, so a run can resume at any step. The
+same expression serves a jitted loop over images in memory and, mapped over the steps,
+the plan of a host pipeline.
 """
 
 import functools

@@ -21,9 +21,10 @@ def distance_ratio(
 
       p_c = d_c^(-exponent) / sum_k d_k^(-exponent)
 
-  The only form in which the probability depends on the ratios of the distances alone,
-  so that it is unchanged when all of them are multiplied, and in which it is 1 at a
-  class's own point. m points at distance zero share the probability, 1 / m each.
+  The probability depends on the ratios of the distances alone, so it stays the same
+  when all distances are multiplied by a factor. At a class's own point it is 1. No
+  other form has both properties. m points at distance zero share the probability, 1 / m
+  each.
 
   Args:
     squared_distances: [..., classes], floating, at least 0; d^2. Squares below the

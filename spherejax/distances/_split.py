@@ -46,7 +46,7 @@ def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
 def place(
   queries: Array, references: Array
 ) -> tuple[Array, Array, jax.NamedSharding | None]:
-  """Puts queries and references on the references' devices; returns their sharding too.
+  """Puts queries on the devices of the references; also returns their sharding.
 
   Queries that are whole are copied to every device.
   """

@@ -85,8 +85,8 @@ def write_page(
 
   Raises:
     TypeError: embeddings, weights or prototypes are not floating, files no text.
-    ValueError: another number of images than embeddings, fewer than 2 or more than
-      `MOST_IMAGES`, a number that is not finite, a negative weight, an image that
+    ValueError: unequal numbers of images and embeddings, fewer than 2 or more than
+      `MOST_IMAGES`; a number that is not finite, a negative weight; an image that
       cannot be shown, a file that cannot be read, an unknown `layout`.
     ImportError: bokeh, scikit-learn or Pillow is missing.
     FileNotFoundError: the folder of `path` is missing.

@@ -275,10 +275,10 @@ def dynamic_scale_update(
       psi = cos a (E + B) + s sin(a)^2 (E - B),  E = exp(s cos a)        "cosine"
       psi = B (s + 1) d^s - s + 1                         "chordal", "angular"
 
-  over a positive factor that is held constant, with a the median own angle, at most
-  pi/4, d the distance at that angle, and B the mean over the batch of the summed
-  exp(logit) of the other classes, at the scale s so far. Steepest there, the
-  probability answers most to a change of the angle.
+  over a positive factor that is held constant. Here a is the median angle to the own
+  class, at most pi/4, and d the distance at that angle. B is the batch mean, at the
+  scale s so far, of the sum of exp(logit) over the other classes. The probability is
+  steepest there, so it answers most to a change of the angle.
 
   With cosines the zero exists only while log B is large enough for the angle (3.05 at
   pi/4, 9.1 at 0.4); later in training the scale collapses. Distances have exactly

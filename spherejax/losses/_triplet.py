@@ -119,7 +119,7 @@ def triplet(
 
 
 class _Settings(NamedTuple):
-  """Which triplets of a row are summed, and what their sum is divided by."""
+  """Settings of the sum over a row's triplets, and of the number that divides it."""
 
   margin: ArrayLike
   soft: bool

@@ -55,9 +55,10 @@ def over_negatives(
   """`terms` of every first view against all other examples; of the second views too.
 
   Args:
-    terms: of similarities [rows, 2 references] to first views, then second ones, a
-      mask [rows, 2 references] of other examples, and the similarities [rows, 1] to
-      the own other view, to a pytree of [rows, ...] arrays.
+    terms: maps three arrays to a pytree of [rows, ...] arrays. They are the
+      similarities [rows, 2 references] to all first views, then all second views; a
+      mask of the same shape of the other examples; the similarities [rows, 1] to the
+      row's other view.
     batch: both views of the examples of this device.
     axis_name: mapped axis over which the batch is spread.
     block_size: static. Rows at a time; None takes all.

@@ -60,10 +60,10 @@ def blocks(references: Array, plan: _plan.Plan) -> int:
 def _operands(
   queries: np.ndarray, references: np.ndarray, excluded: np.ndarray, distance: Distance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-  """Factors whose product is half of the keys in float64.
+  """Factors of the keys in float64, and masks of the rows that have keys.
 
-  [queries, dim + 1] and [references, dim + 1], and [queries] and [references], which
-  have keys. In float64 neither squares nor products of float32 leave the range.
+  The factors are [queries, dim + 1] and [references, dim + 1]; their product is twice
+  the keys. In float64 neither squares nor products of float32 leave the range.
   """
   asked, has = (
     np.isfinite(v).all(axis=1, keepdims=True) for v in (queries, references)

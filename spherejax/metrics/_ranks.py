@@ -160,7 +160,7 @@ def _sum_all(conditions: tuple[Array, ...]) -> Array:
 def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
   """Counts references surely before each relevant one, and those not surely after.
 
-  By comparing each row with TILE relevant references at a time.
+  Compares each row with TILE relevant references at a time.
   """
 
   def tile(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:

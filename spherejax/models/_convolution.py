@@ -19,9 +19,9 @@ class Convolution(nn.Module):
   """Square convolution, odd in size and centred on the input whatever the stride.
 
   "native" is XLA's convolution. "patches" gathers the shifted copies of the map and
-  multiplies once: the same numbers with size^2 times the memory for the input, but
-  on a CPU much faster inside `lax.scan` (where XLA's own runs on a slow path) and
-  under `vmap` over the kernel (which makes XLA's a grouped convolution).
+  multiplies once. The result is the same; the input takes size^2 times the memory. On a
+  CPU "patches" is much faster inside `lax.scan`, where XLA's convolution takes a slow
+  path, and under `vmap` over the kernel, which turns XLA's into a grouped convolution.
   """
 
   width: int

@@ -47,9 +47,10 @@ def dominant_prototypes(
 
       argmin_i |unit_ball(prototype_i) - unit_ball(f_j)|
 
-  The plan of generalized sum pooling sends the mass of a position to the prototypes
-  by a softmax of the negative costs, so its largest share goes to the nearest one,
-  for every mass and inverse temperature. A map of what `gsp` sees in an image.
+  The result is a map of what `gsp` sees in an image. The plan of generalized sum
+  pooling splits the mass of a position among the prototypes by a softmax of the
+  negative costs. The largest share goes to the nearest prototype, for every mass and
+  inverse temperature.
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.

@@ -138,9 +138,9 @@ def sweep(
       a function that returns something else, or a state that is not like the one
       before.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a negative margin, a batch size below 1, a score or metric
-      that is no scalar, a checkpoint of a sweep of other cells, seeds, steps, patience,
-      margin or mode or with another key.
+      `evaluate_every`, a negative margin, a batch size below 1; a score or metric
+      that is no scalar; a checkpoint of a sweep with another key or with other cells,
+      seeds, steps, patience, margin or mode.
     OSError, RuntimeError: of checkpoints, as `fit`.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not

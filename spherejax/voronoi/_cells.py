@@ -276,10 +276,10 @@ def voronoi_cells(
       {z: ||z - x||_q < ||z - s||_q for all other sites s, ||z - x||_p <= epsilon,
        low <= z <= high}
 
-  In any norm a site farther than 2 epsilon never binds, for q below p one that is
-  farther than 2 n^(1/q - 1/p) epsilon with n entries, so that it suffices to keep the
-  near ones. Goes as `region` into the attacks of a fixed budget; `voronoi_pgd` does
-  that and compares the result with all sites.
+  Only near sites matter: in any norm a site farther than 2 epsilon never binds. For q
+  below p and n entries the limit is 2 n^(1/q - 1/p) epsilon. Pass the result as
+  `region` to the attacks of a fixed budget; `voronoi_pgd` does so and compares the
+  points with all sites.
 
   Args:
     x: [batch, ...], floating: sites, each exactly that of `own_index`.
@@ -312,10 +312,10 @@ def voronoi_cells(
   Raises:
     TypeError: points not floating, indices or labels not integers.
     ValueError: shapes do not match, no site, an unknown norm, neighbours below 1; where
-      known: a row of x that is not its site or not in the box, an index that is none,
-      equal sites that are not of one label, a site that is not finite, low > high,
-      epsilon below 0, an infinite epsilon and box with a cell that is infinite (in l1
-      and l-infinity: with any cell).
+      known: a row of x that is not its site or not in the box; an index out of range;
+      equal sites of different labels, a site that is not finite; low > high, epsilon
+      below 0; an infinite epsilon and box with an infinite cell (in l1 and l-infinity:
+      with any cell).
 
   Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
   memory.
