@@ -79,12 +79,12 @@ def apgd(
       y = P(x_k + size s(grad))
       x_{k+1} = P(x_k + 3/4 (y - x_k) + 1/4 (x_k - x_{k-1}))
 
-  from a random start and size 2 epsilon. Checkpoints lie after 22, 41, 57, ... percent of
-  the steps. There the size halves and the attack returns to the best point so far, if
-  fewer than three quarters of the steps since the last checkpoint raised the loss. The
-  same happens if the last checkpoint did not halve the size and the best loss has not
-  changed since. In l1 there is no momentum; the step moves as many entries as the
-  sparsity of the best point suggests.
+  from a random start, with size 2 epsilon. Checkpoints lie after 22, 41, 57, ...
+  percent of the steps. There the size halves and the attack returns to the best point
+  so far, if fewer than three quarters of the steps since the last checkpoint raised the
+  loss. The same happens if the last checkpoint did not halve the size and the best loss
+  has not changed since. In l1 there is no momentum; the step moves as many entries as
+  the sparsity of the best point suggests.
 
   Each sample has its own size, checkpoints' decisions and best point.
 

@@ -66,9 +66,8 @@ def deepfool(
   whose faces the paper's run against.
 
   Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
-    entries
-  on faces of the box. In every norm the defaults cross the boundary at (1 + overshoot)
-  times the least move or less.
+  entries on faces of the box. In every norm the defaults cross the boundary at (1 +
+  overshoot) times the least move or less.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])

@@ -78,8 +78,8 @@ def fab(
       low > high, labels or targets, bias, overshoot or backward out of range.
 
   Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
-    entries
-  on faces of the box. In every norm the defaults come within 1 % of the least move.
+  entries on faces of the box. In every norm the defaults come within 1 % of the least
+  move.
 
   Differentiable in: nothing. Cost: restarts x targets x steps gradients (of every class
   without targets) and evaluations.

@@ -1,7 +1,7 @@
-"""Scales that follow the training: of AdaCos, and of vanishing curvature.
+"""Scales that adapt during training: AdaCos, and the scale of vanishing curvature.
 
-Both look at how far the embeddings of a batch are from their classes. Neither takes
-part in the gradient: a step updates the scale and then uses it.
+Both measure how far the embeddings of a batch are from their classes. Neither is
+differentiated: a step updates the scale first and then uses it.
 """
 
 import math
@@ -26,13 +26,13 @@ def adacos_scale(num_classes: int, *, least: float | None = None) -> float:
 
       scale = sqrt(2) log(num_classes - 1)
 
-  With it the own class has probability 1/2 at an angle of pi/4, when all others are
-  at pi/2.
+  At this scale the true class has probability 1/2 at an angle of pi/4, if all other
+  classes are at pi/2.
 
   Args:
     num_classes: static.
-    least: what to return at least; needed for fewer than three classes, which have no
-      positive scale.
+    least: lower bound of the result; needed for fewer than three classes, for which no
+      positive scale exists.
 
   Returns:
     A Python number, for `normface` and as the start of `adacos_update`.
@@ -67,7 +67,7 @@ def adacos_update(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, ""]:
-  """Next scale of AdaCos, from the batch it is then used on.
+  """Next scale of AdaCos, from the batch on which the loss then uses it.
 
       B = 1/n sum_i sum_{c != y_i} exp(scale cos_ic)
       scale <- max(log B / cos(min(pi/4, median_i angle_{i y_i})), least)
@@ -78,8 +78,8 @@ def adacos_update(
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    least: bound from below, positive, may be traced. Few classes with cosines near
-      -1 would make the scale negative.
+    least: bound from below, positive, may be traced. Without the bound, few classes
+      with cosines near -1 would make the scale negative.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the result is the same on
       all devices.
@@ -170,7 +170,7 @@ def _curvature(
 ) -> tuple[Array, Array]:
   """Curvature of the probability at `angle` over a positive factor, and its slope.
 
-  The slope is that by the logarithm of the scale, over the same factor.
+  The slope is the derivative by the logarithm of the scale, over the same factor.
   """
   if geometry == "cosine":
     cos, sin2 = jnp.cos(angle), jnp.sin(angle) ** 2
@@ -192,10 +192,10 @@ def _curvature(
 def dynamic_scale_init(
   num_classes: int, *, geometry: Geometry = "cosine"
 ) -> DynamicScale:
-  """Scale at which the probability has no curvature, an own angle of pi/4 assumed.
+  """Scale at which the probability has no curvature at an angle of pi/4 to its class.
 
-  All other classes are taken to be at a right angle. Below 23 classes cosines have no
-  such scale; they start at 10.
+  All other classes are assumed at a right angle. With fewer than 23 classes no such
+  scale exists for cosines; they start at 10.
 
   Args:
     num_classes: at least 2. Static.
@@ -268,7 +268,7 @@ def dynamic_scale_update(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> DynamicScale:
-  """Moves a scale toward where the probability of the own class has no curvature.
+  """Moves a scale to where the probability of the true class has no curvature.
 
   One step of Adam on the logarithm of the scale, for the square of
 
@@ -281,8 +281,8 @@ def dynamic_scale_update(
   steepest there, so it answers most to a change of the angle.
 
   With cosines the zero exists only while log B is large enough for the angle (3.05 at
-  pi/4, 9.1 at 0.4); later in training the scale collapses. Distances have exactly
-  one.
+  pi/4, 9.1 at 0.4); later in training the scale collapses. For distances there is
+  exactly one zero.
 
   Args:
     state: from `dynamic_scale_init`.
@@ -309,9 +309,9 @@ def dynamic_scale_update(
 
   Differentiable in: nothing (gradients are stopped). Cost: O(batch classes).
 
-  Source: DIST IV eq. 10 and appendix S1. For chords psi is taken in the chord, as the
-  released code does; there, B is computed with the square root of the scale as its
-  exponent, here with the scale.
+  Source: DIST IV eq. 10 and appendix S1. For chords psi is a function of the chord, as
+  in the released code. That code computes B with the square root of the scale as
+  exponent; this function uses the scale.
 
   Example:
     >>> state = spherejax.losses.dynamic_scale_init(4, geometry="chordal")
@@ -336,7 +336,7 @@ def dynamic_scale_update(
   if geometry == "cosine":
     logits, angles = scale * values, _arccos(_classes.own_score(batch))
   else:
-    # What underflows is as near as can be said.
+    # A difference that underflows is the smallest that can be told.
     squares = jnp.maximum(values, jnp.finfo(dtype).tiny)
     logits = -scale / 2 * jnp.log(squares)
     angles = jnp.sqrt(_classes.own_score(batch._replace(values=squares)))

@@ -1,4 +1,4 @@
-"""Softmax losses that demand more than the right class: margins on the angle."""
+"""Softmax losses with margins on the angle to the true class."""
 
 import math
 from typing import Literal
@@ -23,7 +23,7 @@ def cosface(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """CosFace loss: cross-entropy of scaled cosines, less a margin for the own class.
+  """CosFace loss: cross-entropy of scaled cosines, with a margin off the true class's.
 
       z_ic = scale (cos_ic - margin 1[c = y_i])
       loss_i = -log softmax_c(z_ic)_{y_i}
@@ -90,7 +90,7 @@ def arcface(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """ArcFace loss: cross-entropy of scaled cosines, the own angle widened.
+  """ArcFace loss: cross-entropy of scaled cosines, with the true class's angle widened.
 
       z_ic = scale cos(angle_ic + margin 1[c = y_i])
       loss_i = -log softmax_c(z_ic)_{y_i}
@@ -129,11 +129,11 @@ def arcface(
       margin outside [-pi/2, pi/2], an unknown `tail`, or a static scale that is not
       positive.
 
-  Differentiable in: cosines, scale, margin; by the cosine of the own class at
-  exactly 1 and -1 with derivative cos(margin). Cost: O(batch classes).
+  Differentiable in: cosines, scale, margin. At a cosine of exactly 1 or -1 with the
+  true class the derivative is cos(margin). Cost: O(batch classes).
 
-  Source: DIST 2.2; Deng et al. 2019, "ArcFace", eq. 3. The continuous tail and that
-  of negative margins are ours.
+  Source: DIST 2.2; Deng et al. 2019, "ArcFace", eq. 3. The continuous tail and the tail
+  of negative margins are not in the paper.
 
   Example:
     >>> cosines, labels = jnp.eye(2), jnp.array([0, 1])
@@ -184,8 +184,8 @@ def subcentre_arcface(
       cos_ic = max_k cos(x_i, w_ck)
       loss_i = ArcFace of cos_i
 
-  Noisy labels and sub-groups gather at centres of their own; with one centre it is
-  `arcface`.
+  Noisy labels and sub-groups gather at centres of their own. With one centre per class
+  the loss is `arcface`.
 
   Args:
     cosines: [batch, classes, centres], floating. Among equal ones the lowest index
@@ -243,7 +243,7 @@ def sphereface(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """SphereFace loss: the own angle multiplied, the length of the embedding kept.
+  """SphereFace loss: multiplies the true class's angle, keeps the embedding's length.
 
       z_ic = |x_i| cos_ic                                          c != y_i
       z_iy = |x_i| (annealing cos_iy + psi(cos_iy)) / (1 + annealing)
@@ -307,7 +307,7 @@ def large_margin_softmax(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Large-margin softmax: the own angle multiplied, all lengths kept.
+  """Large-margin softmax: multiplies the true class's angle and keeps all lengths.
 
       z_ic = |x_i| |w_c| cos_ic                                        c != y_i
       z_iy = |x_i| |w_y| (annealing cos_iy + psi(cos_iy)) / (1 + annealing)

@@ -1,9 +1,9 @@
-"""The labelled batch behind the label forms: rows, pairs, counts, devices.
+"""Labelled batches behind the label forms: rows, pairs, counts, devices.
 
 With `axis_name` a batch is spread over devices. Anchors are the rows of this device,
 references the rows of all devices in the order of their index along the axis. The
-gathered copies are differentiated: the transpose of the gathering adds up what all
-devices say about a row as a reference.
+gathered copies are differentiated: the transpose of the gathering adds up the gradients
+that all devices have for a row as a reference.
 """
 
 import inspect
@@ -52,7 +52,7 @@ class References(NamedTuple):
 
 
 class Batch(NamedTuple):
-  """Anchors and what they are compared with."""
+  """Anchors, and the references they are compared with."""
 
   anchors: Array
   """[batch, dim], normalised; masked rows are zero."""
@@ -90,7 +90,7 @@ class Block(NamedTuple):
 
 
 def gather(array: Array, axis_name: str | None) -> Array:
-  """The rows of all devices along the axis; the array itself without one."""
+  """Gathers the rows of all devices along the axis; without one, returns the array."""
   if axis_name is None:
     return array
   return jax.lax.all_gather(array, axis_name, tiled=True)
@@ -103,7 +103,7 @@ def first_row(number: int, axis_name: str | None) -> Array | int:
 
 @jax.custom_vjp
 def take_rows(rows: Array, index: Array) -> Array:
-  """`rows[index]`, with a gradient that is added up in a fixed order."""
+  """Returns `rows[index]`, with a gradient that is added up in a fixed order."""
   return rows[index]
 
 
@@ -150,7 +150,7 @@ def normalize_rows(rows: Array, normalization: Normalization) -> Array:
 
 
 def keep_all(where: ArrayLike | None, rows: Array, name: str = "where") -> Array:
-  """The mask, or one that keeps every row."""
+  """Returns the mask, or a mask that keeps every row."""
   return _checks.where_mask(where, rows.shape[:1], name)
 
 
@@ -174,7 +174,7 @@ def rows_and_labels(
 def same_names(
   labels: ArrayLike, references: References | None
 ) -> tuple[Array, References | None]:
-  """Labels of which only equality matters, those of the references among them."""
+  """Converts the labels of a batch and its references; only their equality matters."""
   if references is None:
     return _checks.names(("labels", labels))[0], None
   _checks.instance("references", references, References)
@@ -230,13 +230,13 @@ def over_pairs(
   extra: tuple[Array, ...] = (),
   additive: bool = False,
 ) -> Any:
-  """`terms` of every anchor's row of the matrix, some rows at a time.
+  """Applies `terms` to every anchor's row of the matrix, in blocks of rows.
 
   Args:
-    terms: of a block of rows, and the same rows of `extra`, to a pytree of
-      [rows, ...] arrays.
+    terms: maps a block of rows, and the same rows of `extra`, to a pytree of [rows,
+      ...] arrays.
     batch: anchors and references.
-    measure: of anchors and references to the matrix: `dot`, `euclidean`, ...
+    measure: maps anchors and references to the matrix: `dot`, `euclidean`, ...
     miner: chooses among the pairs. Not differentiated.
     block_size: static. Rows at a time; None takes all.
     extra: [batch, ...] arrays, differentiated.
@@ -337,7 +337,7 @@ def average_of_active(
 ) -> Array:
   """Sums of each row as shares of an average over all active terms.
 
-  The mean over the kept rows is the sum of all terms over the number of active ones.
+  The mean of these shares over the kept rows is the average over the active terms.
   """
   rows = number(where[:, None], axis_name, sums.dtype)
   return _numerics.divide(rows * sums, total(jnp.sum(active), axis_name))

@@ -32,8 +32,8 @@ def circle(
       loss_i = log(1 + sum_{n: y_n != y_i} exp(scale a_in (S_in - m))
                      sum_{p: y_p = y_i} exp(-scale a_ip (S_ip - (1 - m))))
 
-  with m = margin. The weights a are constants for the derivative. The boundary of the
-  decision is the circle S_n^2 + (1 - S_p)^2 = 2 m^2.
+  with m = margin. The weights a are constants for the derivative. The decision boundary
+  is the circle S_n^2 + (1 - S_p)^2 = 2 m^2.
 
   Args:
     embeddings: [batch, dim], floating.

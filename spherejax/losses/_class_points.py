@@ -1,4 +1,4 @@
-"""Losses that lay out the representatives of the classes after given distances."""
+"""Losses that arrange class representatives to match given distances."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def _square(
   class_distances: ArrayLike,
   where: ArrayLike | None,
 ) -> tuple[Array, Array, Array, jnp.dtype]:
-  """The matrix between classes, their distances, the mask, and the matrix's type."""
+  """Checked matrix between classes, their distances, the mask and the matrix's type."""
   matrix = _checks.array(name, values, "floating", rank=2, empty=False)
   _checks.shape(name, matrix, (len(matrix), len(matrix)))
   mask = _batch.keep_all(where, matrix)
@@ -60,14 +60,15 @@ def distortion(
   normalize: Normalization = "none",
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, " classes"]:
-  """Distortion of given class distances by the Euclidean distances of prototypes.
+  """Distortion between given class distances and the Euclidean distances of prototypes.
 
       r_kl = |w_k - w_l| / d_kl,    s = sum r / sum r^2
       loss_k = sum_{l != k} (s r_kl - 1)^2 / (C - 1)
 
-  The sums run over all pairs of different classes; s is the scale that fits best, so
-  the loss does not depend on the size of the prototypes. It is 0 where the distances
-  are proportional and at most 1, where all prototypes coincide.
+  The sums run over all pairs of different classes. s is the scale that fits best, so
+  the loss does not depend on the size of the prototypes. The loss is 0 where the
+  distances are proportional and at most 1, which it reaches where all prototypes
+  coincide.
 
   Args:
     prototypes: [classes, dim], floating.
@@ -110,7 +111,7 @@ def distortion_from_distance(
   scale: Real[ArrayLike, ""] | None = None,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, " classes"]:
-  """Distortion of given class distances by a matrix of distances.
+  """Distortion between given class distances and a matrix of distances.
 
   The matrix form of `distortion`, for angles, geodesics of the Poincare ball or any
   other distance.
@@ -200,8 +201,9 @@ def class_ranking(
   Differentiable in: prototypes.
   Cost: O(classes^2 dim + classes^3), or O(classes^2 dim + classes samples).
 
-  Source: DIST 4.2; Mettes et al. 2019, "Hyperspherical prototype networks", eq. 6.
-  There a tie has the target 1 in both orders of (j, k): over all triplets, the same.
+  Source: DIST 4.2; Mettes et al. 2019, "Hyperspherical prototype networks", eq. 6. In
+  the paper a tie has the target 1 in both orders of (j, k); the sum over all triplets
+  is the same.
 
   Example:
     >>> line = jnp.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]])

@@ -1,8 +1,8 @@
 """Shared parts of the class losses: checked scores, targets, margins, cross-entropy.
 
 With `class_axis_name` the classes are split over devices: each has the same rows and
-columns of its own, which follow those of the devices before it. What is summed over
-classes is summed over the devices too, and all devices return the same losses.
+columns of its own, which follow those of the devices before it. Sums over the classes
+run over the devices too, and all devices return the same losses.
 """
 
 import functools
@@ -25,7 +25,7 @@ from spherejax.losses import _batch, _blocks
 Targets = Integer[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
 """A class for each row, or a distribution over the classes."""
 
-# What rounding may make of a cosine of 1, in half precision too.
+# Largest value that rounding may make of a cosine of 1, also in half precision.
 _INNER = (
   "spherejax",
   "jax",
@@ -34,7 +34,7 @@ _INNER = (
   "functools",
 )  # between us and a caller
 _MOST_COSINE = 1.05
-# By how much a sum of probabilities may differ from 1.
+# Largest difference of a sum of probabilities from 1.
 _SUM_SLACK = 1e-2
 
 Margin = Real[ArrayLike, ""] | Real[ArrayLike, " classes"]
@@ -45,7 +45,7 @@ Chosen = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]
 
 
 class Scores(NamedTuple):
-  """The operands of a loss over classes."""
+  """Operands of a loss over classes."""
 
   values: Array
   """[batch, classes] or [batch, classes, per_class]; masked rows are zero."""
@@ -80,7 +80,7 @@ def scores(
 
 
 def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
-  """Raises for cosines that are none, and warns of logits that are no logits."""
+  """Raises for cosines outside [-1, 1]; warns of logits that may be probabilities."""
   rows = np.asarray(entries)[np.asarray(where)]
   rows = rows.reshape(len(rows), -1).astype(np.promote_types(rows.dtype, np.float32))
   if name.endswith("cosines"):
@@ -188,16 +188,17 @@ def cross_entropy(
 ) -> Array:
   """Cross-entropy of the logits scale * values; 0 for a row of no class.
 
-  Written as log(1 + sum over the other classes of exp(their lead over the own one)):
-  a difference of two large numbers would lose the digits of a small loss, and the
-  rounding of 1 - probability those of its gradient.
+  Written as log(1 + sum over the other classes of exp(their lead over the true class)).
+  A difference of two large numbers would lose the digits of a small loss; the rounding
+  of 1 - probability would lose the digits of its gradient.
 
   Args:
     values: [batch, classes].
     class_mask: [batch, classes], boolean, True at the class of each row.
     scale: multiplies.
-    target: [batch, 1], stands in for the value of the own class.
-    others: [batch, classes], boolean, the classes to tell it from. None for all.
+    target: [batch, 1], replaces the value of the true class.
+    others: [batch, classes], boolean, the classes to tell the true class from. None for
+      all.
     axis_name: of the devices that the classes are split over.
   """
   if target is None:
@@ -235,7 +236,7 @@ def over_rows(
   """[batch]: `terms` of rows and the mask of their own classes, some rows at a time.
 
   Args:
-    terms: of [rows, dim] and [rows, classes] to [rows].
+    terms: maps [rows, dim] and [rows, classes] to [rows].
     rows: [batch, dim].
     labels: [batch]; raises for known ones of kept rows outside [0, classes).
     where: [batch], boolean.
@@ -254,7 +255,7 @@ def over_rows(
 def highest(parts: Sequence[Array]) -> Array:
   """Maximum of arrays; among equal ones the first is differentiated.
 
-  A few arrays are compared many times faster than along an axis by argmax.
+  Comparing a few arrays is many times faster than argmax along an axis.
   """
 
   def larger(best: Array, part: Array) -> Array:

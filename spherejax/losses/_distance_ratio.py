@@ -46,9 +46,9 @@ def squared_distance_softmax(
 
       loss_i = -log softmax_c(-scale d_ic^2)_{y_i}
 
-  The loss of prototypical networks. It is convex in the embedding, and in general
-  smallest away from the class's own representative, often at infinity. On the unit
-  sphere it is `normface` with twice the scale.
+  This is the loss of prototypical networks. It is convex in the embedding. Its minimum
+  is in general away from the class's own representative, often at infinity. On the unit
+  sphere it equals `normface` with twice the scale.
 
   Args:
     squared_distances: [batch, classes], floating.
@@ -105,8 +105,9 @@ def distance_softmax(
 
       loss_i = -log softmax_c(-scale d_ic)_{y_i}
 
-  Smallest at the class's own representative, for every metric, but not 0 there:
-  log(1 + sum over the other classes of exp(-scale times their distance from it)).
+  The loss is smallest at the class's own representative, for every metric, but not 0
+  there. Its value is log(1 + sum over the other classes of exp(-scale times their
+  distance from it)).
 
   Args:
     distances: [batch, classes], floating.
@@ -156,12 +157,12 @@ def distance_ratio(
 
       loss_i = -log( d_iy^(-exponent) / sum_c d_ic^(-exponent) )
 
-  Unchanged when all distances are multiplied, and 0 exactly at the class's own
-  representative.
+  The loss stays the same when all distances are multiplied by a factor, and is exactly
+  0 at the class's own representative.
 
   Args:
     squared_distances: [batch, classes], floating, d^2. They should come from
-      differences, not from a product of matrices: the loss is about small ones.
+      differences, not from a product of matrices, since small distances matter most.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     exponent: positive, may be traced and learned (as the exponential of a number
@@ -176,9 +177,9 @@ def distance_ratio(
 
   Returns:
     [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
-    takes no part. A row at distance 0 from m classes: log m if its own is among
-    them, else inf, both with gradient 0. `loss.mean()` is the paper's scalar. Rows do
-    not depend on each other. Small values keep their digits.
+    takes no part. A row at distance 0 from m classes has the value log m if its own
+    class is among them, else inf; both have gradient 0. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other. Small values keep their digits.
 
   Raises:
     TypeError: distances are not floating, labels not integers, a mask not boolean.
@@ -261,9 +262,9 @@ def proxy_distance_ratio(
       exponent or offset out of range.
 
   Differentiable in: embeddings, proxies, exponent, offset.
-  Cost: O(batch classes dim). The distances are sums of squared differences, which
-  keep small ones; their derivatives are matrix products but for the nearest proxy of
-  each row.
+  Cost: O(batch classes dim). The distances are sums of squared differences, so small
+  distances keep their digits. Their derivatives are matrix products, except for the
+  nearest proxy of each row.
 
   Source: DIST IV eq. 8.
 

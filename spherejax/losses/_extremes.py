@@ -1,4 +1,4 @@
-"""The farthest and closest of every row; equal ones go to the lowest index."""
+"""Farthest and closest entries of every row; ties go to the lowest index."""
 
 import jax.numpy as jnp
 from jax import Array

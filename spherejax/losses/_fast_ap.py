@@ -34,8 +34,9 @@ def fast_ap(
 
       loss_i = 1 - sum_l h+_l H+_l / H_l / |P_i|
 
-  An example between two nodes counts for both, by how near it is. This is the average
-  precision if all distances are different nodes; more bins alone do not lead there.
+  An example between two nodes counts for both, in proportion to its nearness. The
+  result is the exact average precision if all distances are different nodes; more bins
+  alone do not reach it.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -107,7 +108,7 @@ def fast_ap_from_distance(
       loss_i = 1 - sum_l h+_l H+_l / H_l / |P_i|
 
   Args:
-    distances: [queries, references], floating; squared, what is above 4 counts as 4.
+    distances: [queries, references], floating, squared; a value above 4 counts as 4.
     positives: [queries, references], boolean, or weights, not differentiated.
     negatives: [queries, references], boolean or weights.
     bins: number of intervals of [0, 4], at least 1. Static.

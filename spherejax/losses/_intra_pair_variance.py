@@ -1,4 +1,4 @@
-"""Intra-pair variance: all positive cosines alike, all negative ones alike."""
+"""Intra-pair variance loss: makes positive cosines alike and negative ones alike."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -32,8 +32,8 @@ def lifted_structure(
       J_ij = log(exp(A_i) + exp(A_j)) + D_ij
       loss_i = 1/4 sum_{j: y_j = y_i, j != i} [J_ij]+^2
 
-  Half of [J_ij]+^2 / 2 goes to either end of a pair. Against references, whose own
-  negatives are not there, the pair has one end:
+  Half of [J_ij]+^2 / 2 goes to either end of a pair. Against references the pair has
+  one end, since the negatives of a reference are not in the batch:
 
       loss_i = 1/2 sum_{j: y_j = y_i} [A_i + D_ij]+^2
 
@@ -100,7 +100,7 @@ def lifted_structure(
 
 
 def _near(block: _batch.Block, margin: Array) -> Array:
-  """Soft nearest negative of each row, from the margin down."""
+  """Soft nearest negative of each row, measured from the margin down."""
   return _selection.logsumexp_over(margin - block.values, block.negatives)
 
 

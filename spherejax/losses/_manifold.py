@@ -32,8 +32,8 @@ def manifold(
       loss_i = log(1 + sum_{k: t_ik >= 0} exp t_ik)
                + context_weight log(1 + sum_{k: c_ik >= 0} exp c_ik)
 
-  with a the persistence, y the proxy of example i, and k the other proxies: closeness
-  is measured along the data, by walks that go on with probability a.
+  with a the persistence, y the proxy of example i, and k the other proxies. Walks that
+  go on with probability a measure closeness along the data.
 
   Args:
     embeddings: [batch, dim], floating; length does not matter.
@@ -45,8 +45,8 @@ def manifold(
     margin: unit of F, may be traced.
     context_weight: at least 0, may be traced. 0 leaves the walks themselves.
     where: [batch], boolean, True keeps. None keeps all.
-    axis_name: mapped axis over which the batch is spread; the walks visit the batch
-      of all devices, whose matrix is spread by rows and inverted together.
+    axis_name: mapped axis over which the batch is spread; the walks visit the batch of
+      all devices; its matrix is spread by rows and the devices invert it together.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows, for traced labels outside
@@ -59,7 +59,7 @@ def manifold(
 
   Differentiable in: embeddings, proxies and all numbers; the value jumps where a term
   begins to count. Cost: O((batch + proxies)^3) time and a few square matrices of
-  memory; over devices each of them does its share and holds its rows.
+  memory; with several devices each does its share and holds its rows.
 
   Source: Aziere and Todorovic 2019, "Ensemble deep manifold similarity learning using
   hard proxies", whose intrinsic and context losses are the two terms.
@@ -88,7 +88,7 @@ def manifold(
   walks, proxy_walks = _walks(*steps, persistence, axis_name)
   normalize = _numerics.normalize
   context = _batch.dot(normalize(walks), normalize(proxy_walks))
-  # Both at once: a program half as large.
+  # Both at once makes the program half as large.
   scores = jnp.stack([walks[:, -len(points) :], context])
   intrinsic, contextual = jax.vmap(_excess, (0, None, None))(scores, class_mask, margin)
   loss = intrinsic + context_weight * contextual
@@ -127,7 +127,8 @@ def _walks(
 ) -> tuple[Array, Array]:
   """[rows, nodes] and [proxies, nodes]: where walks of these steps end.
 
-  By blocks: the matrix of the rows, which is spread, then the proxies' complement.
+  Solved in two blocks: the matrix of the rows, spread over devices, then the proxies'
+  complement.
   """
   number = from_points.shape[1] - len(from_points)
   first = _batch.first_row(len(from_rows), axis_name)
@@ -156,8 +157,8 @@ def _walks(
 def _inverse(matrix: Array, axis_name: str | None) -> Array:
   """[rows, batch]: this device's rows of the inverse of one that is spread by rows.
 
-  The matrix is symmetric and positive definite, so that Gauss and Jordan's elimination
-  needs no order of pivots: the rows of one device after the other, each device on its
+  The matrix is symmetric and positive definite, so Gauss-Jordan elimination needs no
+  pivoting. It eliminates the rows of one device after another; each device updates its
   own rows.
   """
   size = len(matrix)

@@ -1,4 +1,4 @@
-"""The margin loss: one boundary between near and far, learned."""
+"""Margin loss: a learned boundary between near and far."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -39,9 +39,9 @@ def margin(
       b_i = boundary + class_boundaries[y_i] + example_boundaries[i]
       loss_i = n sum_j l_ij / #{l > 0} + boundary_weight n b_i / #{anchors}     "pairs"
 
-  with n the number of kept examples and the counts over the whole batch; an anchor
-  is a row with a pair. In the form "triplets" a pair counts as often as it occurs in
-  triplets: a positive one as often as the row has negatives, and conversely; an
+  with n the number of kept examples and the counts over the whole batch; an anchor is a
+  row with a pair. In the form "triplets" a pair counts as often as it occurs in
+  triplets: a positive pair as often as the row has negatives, and conversely. There an
   anchor is a row with both.
 
   Args:
@@ -52,8 +52,8 @@ def margin(
     class_boundaries: [classes], added for the class of the anchor. None adds nothing.
     example_boundaries: [batch], added for each anchor. None adds nothing.
     margin: unit of a distance, may be traced.
-    boundary_weight: at least 0, of the mean boundary, may be traced. A positive one
-      shrinks the boundaries: near-by negatives are then less repelled.
+    boundary_weight: at least 0, of the mean boundary, may be traced. A positive weight
+      shrinks the boundaries, so near negatives are repelled less.
     form: "pairs" or "triplets". Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -75,8 +75,8 @@ def margin(
       `form` or `normalize`, or a static weight below 0.
 
   Differentiable in: embeddings, boundaries, margin, boundary_weight (counts are
-  constants). Where `boundary_weight` is 0, the boundary rests where as many positive
-  as negative pairs are active. Cost: O(batch^2 dim) time.
+  constants). With `boundary_weight` 0 the boundary settles where as many positive as
+  negative pairs are active. Cost: O(batch^2 dim) time.
 
   Source: Wu et al. 2017, "Sampling matters in deep embedding learning", section 4.2;
   DML eq. 2.1.3.

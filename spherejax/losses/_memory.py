@@ -144,7 +144,7 @@ def memory_update(
 def memory_references(
   memory: Memory, *, slots: Integer[ArrayLike, " batch"] | None = None
 ) -> _batch.References:
-  """A memory as what a loss compares a batch with.
+  """Wraps a memory as the references that a loss compares a batch with.
 
   Args:
     memory: what `memory_update` returned.

@@ -1,4 +1,4 @@
-"""Multi-similarity: pairs weighted by their similarity among the others."""
+"""Multi-similarity loss: pairs weighted by their similarity relative to other pairs."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ def multi_similarity(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Multi-similarity loss, every pair weighted by its similarity among the others.
+  """Multi-similarity loss: weights each pair by its similarity relative to the others.
 
       loss_i = log(1 + sum_{j: y_j = y_i, j != i} exp(-a (S_ij - t))) / a
              + log(1 + sum_{j: y_j != y_i} exp(b (S_ij - t))) / b

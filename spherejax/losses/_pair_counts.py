@@ -40,15 +40,15 @@ def pair_counts(
 ) -> PairCounts:
   """Counts the pairs of each example, and those among them that a miner keeps.
 
-  A loss over pairs of which none is left is 0 and has the gradient 0, like one whose
-  pairs are all far enough: these numbers tell the two apart. They are also what turns
-  a sum over anchors into the mean over those that have a positive and a negative.
+  A loss without any pair is 0 with gradient 0, and so is a loss whose pairs are all far
+  enough; these numbers tell the two apart. They also turn a sum over anchors into the
+  mean over the anchors that have a positive and a negative.
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    of: what the miner sees: "distance", "squared_distance" or "similarity", as in the
-      loss that it mines for. Static.
+    of: measure that the miner sees: "distance", "squared_distance" or "similarity", as
+      in the loss that it mines for. Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: what the batch is compared with. None is the batch itself.
@@ -67,7 +67,7 @@ def pair_counts(
 
   Not differentiated. Cost: O(batch^2 dim) time.
 
-  Source: the numbers that reductions over pairs divide by.
+  Source: none; reductions over pairs divide by these numbers.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])

@@ -1,4 +1,4 @@
-"""PNP: only the negatives ranked before a positive are penalised."""
+"""PNP loss: penalises only the negatives that rank before a positive."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -31,7 +31,7 @@ def pnp(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """PNP loss: a function of the number of negatives ranked before each positive.
+  """PNP loss: penalty on the number of negatives that rank before each positive.
 
       r_ij = sum_{k negative} 1 / (1 + exp((S_ij - S_ik) / temperature))
       loss_i = mean_{j positive} f(r_ij)
@@ -42,8 +42,9 @@ def pnp(
       "Ds"  f(r) = log(1 + r)
       "Dq"  f(r) = 1 - (1 + r)^-exponent
 
-  The slope of "I" grows with the number of wrong negatives, that of "D" falls: "Dq"
-  gives up outliers, and with exponent 1 is close to Smooth-AP.
+  The slope of the "I" penalties grows with the number of wrong negatives; the slope of
+  the "D" penalties falls. "Dq" gives up outliers; with exponent 1 it is close to
+  Smooth-AP.
 
   Args:
     embeddings: [batch, dim], floating.

@@ -1,4 +1,4 @@
-"""Proxy Anchor: learned representatives of the classes that look at the batch."""
+"""Proxy Anchor loss: the proxies of the classes are anchors for the batch."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -22,7 +22,7 @@ def proxy_anchor(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Proxy Anchor loss: every proxy is an anchor for the whole batch.
+  """Proxy Anchor loss: uses every proxy as an anchor for the whole batch.
 
       pull_c = log(1 + sum_{i: y_i = c} exp(-scale (S_ic - margin)))
       push_c = log(1 + sum_{i: y_i != c} exp(scale (S_ic + margin)))
@@ -37,9 +37,9 @@ def proxy_anchor(
 
   Args:
     embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside belongs to no
-      class: the row is an example of none.
-    proxies: [classes, dim], or [classes, per_class, dim] with several a class, each
+    labels: [batch], integer in [0, classes). A row with a traced label outside is an
+      example of no class.
+    proxies: [classes, dim], or [classes, per_class, dim] with several per class, each
       of which is a proxy of its own.
     scale: positive, may be traced.
     margin: unit of a cosine, may be traced.

@@ -1,4 +1,4 @@
-"""ProxyNCA and ProxyNCA++: an example chooses among the proxies of the classes."""
+"""ProxyNCA and ProxyNCA++ losses: examples choose among the proxies of the classes."""
 
 from typing import Literal
 
@@ -23,7 +23,7 @@ def _table(proxies: ArrayLike, rows: Array, normalize: Normalization) -> Array:
 
 
 def _closeness(rows: Array, table: Array, logit: Logit, scale: Array) -> Array:
-  """[rows, classes]: closeness to each class, to be multiplied by the scale.
+  """Closeness [rows, classes] to each class, to be multiplied by the scale.
 
   The exponentials exp(scale closeness) of a class's proxies are summed.
   """
@@ -35,7 +35,8 @@ def _closeness(rows: Array, table: Array, logit: Logit, scale: Array) -> Array:
   if table.ndim == 2:
     return close
   of_class = scale * close.reshape(len(rows), *table.shape[:2])
-  # Not ours, whose sums a backward pass by blocks keeps: here they are a matrix.
+  # Not `_numerics.logsumexp`: a backward pass by blocks keeps its sums, which form a
+  # matrix here.
   return jax.nn.logsumexp(of_class, axis=-1) / scale
 
 
@@ -49,14 +50,14 @@ def proxy_nca(
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:
-  """ProxyNCA loss, whose denominator leaves out the own class.
+  """ProxyNCA loss, whose denominator leaves out the true class.
 
       d_ic = |scale x_i - scale p_c|
       loss_i = d_iy^2 + log sum_{c != y_i} exp(-d_ic^2)
 
-  It has no least value: it goes on pushing what is classified already, and is
-  negative there. With p the softmax of the own class it is `proxy_nca_plus_plus`
-  at temperature 1 / scale^2 plus log(1 - p).
+  The loss is unbounded below: it goes on pushing examples that are classified
+  correctly, and is negative there. With p the softmax of the true class, it equals
+  `proxy_nca_plus_plus` at temperature 1 / scale^2 plus log(1 - p).
 
   Args:
     embeddings: [batch, dim], floating.
@@ -123,9 +124,9 @@ def proxy_nca_plus_plus(
       loss_i = -log softmax_c(-|x_i - p_c|^2 / temperature)_{y_i}
       loss_i = -log softmax_c(<x_i, p_c> / temperature)_{y_i}       logit="cosine"
 
-  On unit proxies a temperature t of cosines is a temperature 2 t of squared
-  distances. With several proxies a class, the softmax runs over all proxies and the
-  probabilities of the own ones are added.
+  On unit proxies a temperature t of cosines is a temperature 2 t of squared distances.
+  With several proxies per class the softmax runs over all proxies, and the
+  probabilities of the true class's proxies are added.
 
   Args:
     embeddings: [batch, dim], floating.

@@ -1,6 +1,6 @@
-"""Losses that pull an example to the prototype of its class and push from none.
+"""Losses that pull an example to the prototype of its class, without any push.
 
-They need prototypes that are apart by construction: fixed ones, on the sphere.
+They need prototypes that are separated by construction: fixed ones, on the sphere.
 """
 
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ def pull(
       loss_i = 1/2 w_{y_i} (cos(x_i, p_{y_i}) - 1)^2
       loss_i = 1/2 sum_c q_ic w_c (cos(x_i, p_c) - 1)^2      labels q [batch, classes]
 
-  Its gradient vanishes at the prototype and, too, opposite to it. With mixed labels
-  q = t onehot(a) + (1 - t) onehot(b) the smallest value is not at the mixed
-  direction: for orthogonal prototypes and t = 0.8 it is 33.6 degrees from a, not 14.
+  The gradient vanishes at the prototype and also opposite to it. With mixed labels q =
+  t onehot(a) + (1 - t) onehot(b) the minimum is not at the mixed direction: for
+  orthogonal prototypes and t = 0.8 it lies 33.6 degrees from a, not 14.
 
   Args:
     cosines: [batch, classes], floating, with the prototypes in the order of the
@@ -183,7 +183,7 @@ def correlation(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Correlation loss (CORR): one minus the cosine with the class's prototype.
+  """Correlation loss (CORR): 1 minus the cosine with the class's prototype.
 
       loss_i = 1 - cos(x_i, p_{y_i}) = |x_i/|x_i| - p_{y_i}|^2 / 2
 
@@ -221,11 +221,11 @@ def hyperspherical(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Hyperspherical-prototype loss: the square of one minus the own cosine.
+  """Hyperspherical-prototype loss: (1 - cosine with the class's prototype)^2.
 
       loss_i = (1 - cos(x_i, p_{y_i}))^2
 
-  Twice the `pull` loss.
+  It is twice the `pull` loss.
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.

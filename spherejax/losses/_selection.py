@@ -1,4 +1,4 @@
-"""Selections of pairs, masks or weights, and what is summed over them."""
+"""Selections of pairs, as masks or weights, and sums over them."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -17,7 +17,7 @@ Selected = Bool[Array, "queries references"] | Float[Array, "queries references"
 
 
 def check(name: str, chosen: Array, shape: tuple[int, ...]) -> None:
-  """Raises for what is neither boolean nor weights, or of another shape."""
+  """Raises unless a selection is boolean or weights, and of the matrix's shape."""
   if chosen.dtype != jnp.bool_ and not jnp.issubdtype(chosen.dtype, jnp.floating):
     raise TypeError(f"{name} must be boolean or weights, got dtype {chosen.dtype}")
   _checks.shape(name, chosen, shape)
@@ -52,7 +52,7 @@ def count_over(selection: Array, dtype: jnp.dtype) -> Array:
 
 
 def hinges(values: Array, selection: Array) -> tuple[Array, Array]:
-  """[rows] each: sum of the positive parts, and how many there are."""
+  """Sum [rows] of the positive parts of each row, and their number [rows]."""
   # NaN counts as active, so that it reaches the value.
   active = part(selection, ~(values <= 0))
   return sum_over(values, active), count_over(active, values.dtype)

@@ -15,7 +15,7 @@ from spherejax.losses._batch import Normalization
 
 
 def _divisor(temperature: ArrayLike, dtype: jnp.dtype) -> Array:
-  """A temperature that is positive, or infinite where all candidates weigh the same."""
+  """Checked positive temperature; at infinity all candidates weigh the same."""
   if _compiled.known(_is_infinite, temperature):
     return jnp.asarray(jnp.inf, dtype)
   _checks.positive("temperature", temperature)
@@ -54,7 +54,7 @@ def info_nce(
       loss_i = log sum_{j != i, k = 1, 2} exp(<f_i1, f_jk> / temperature)
                - <f_i1, f_i2> / temperature
 
-  The positive pair is not in the sum, so the loss can be negative. It is not
+  The positive pair is not in the sum, so the loss can be negative. The loss is not
   symmetric in the views; `symmetric` takes the mean with the views exchanged.
 
   Args:
@@ -108,13 +108,13 @@ def nt_xent(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """NT-Xent: cross-entropy of telling the other view from all other rows (SimCLR).
+  """NT-Xent loss (SimCLR): cross-entropy of telling the other view from all other rows.
 
       l_a = -log( exp(<z_a, z_p> / temperature) / sum_{b != a} exp(<z_a, z_b> / t) )
       loss_i = (l of the first view + l of the second) / 2
 
-  over the 2 n rows z of both views, p the other view of a. It is the softplus of
-  `info_nce` in either direction: at least 0, and at least that.
+  over the 2 n rows z of both views, with p the other view of a. The loss is the
+  softplus of `info_nce` in either direction: at least 0, and at least `info_nce`.
 
   Args:
     first: [batch, dim], floating, one view of every example.
@@ -156,7 +156,7 @@ def nt_xent(
 
 
 class InfoNCEBound(NamedTuple):
-  """The upper bound of InfoNCE and its parts.
+  """Upper bound of InfoNCE, and its parts.
 
   Example:
     >>> spherejax.losses.info_nce_bound(jnp.eye(2), jnp.eye(2)).nearest
@@ -186,7 +186,7 @@ def info_nce_bound(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> InfoNCEBound:
-  """Upper bound of `info_nce` that looks at the nearest negative only.
+  """Upper bound of `info_nce` that depends on the nearest negative only.
 
       invariance_i = -<f_i1, f_i2>
       repulsion_i  = max_{j != i, k = 1, 2} <f_i1, f_jk>
@@ -263,7 +263,7 @@ def info_nce_invariance(
   normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Invariance term of the bound of InfoNCE: views of an example agree.
+  """Invariance term of the bound of InfoNCE: makes the views of an example agree.
 
       loss_i = -<f_i1, f_i2>
 
@@ -283,8 +283,8 @@ def info_nce_invariance(
 
   Differentiable in: both views. Cost: O(batch dim).
 
-  Source: SSL eq. 4. A linear projector W makes it least where W^T f_i2 is a positive
-  multiple of W^T f_i1, which the paper states for equality only.
+  Source: SSL eq. 4. With a linear projector W the term is least where W^T f_i2 is a
+  positive multiple of W^T f_i1; the paper states this for equality only.
 
   Example:
     >>> spherejax.losses.info_nce_invariance(jnp.eye(2), jnp.ones((2, 2)))
@@ -303,7 +303,7 @@ def info_nce_repulsion(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Repulsion term of the bound of InfoNCE: the nearest negative keeps away.
+  """Repulsion term of the bound of InfoNCE: pushes the nearest negative away.
 
       loss_i = max_{j != i, k = 1, 2} <f_i1, f_jk>
 
@@ -325,8 +325,7 @@ def info_nce_repulsion(
     TypeError: a view is not floating.
     ValueError: shapes do not match, an unknown `normalize`, or block_size below 1.
 
-  Differentiable in: both views; among equals the lowest index. Cost: O(batch^2 dim)
-  time.
+  Differentiable in: both views; ties go to the lowest index. Cost: O(batch^2 dim) time.
 
   Source: SSL eq. 5.
 

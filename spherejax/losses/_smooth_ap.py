@@ -1,4 +1,4 @@
-"""Smooth-AP: average precision with sigmoids for the comparisons of ranks."""
+"""Smooth-AP loss: average precision with sigmoids in place of comparisons."""
 
 from collections.abc import Callable
 
@@ -26,14 +26,14 @@ def smooth_ap(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Smooth-AP loss: one minus average precision, ranks counted by sigmoids.
+  """Smooth-AP loss: 1 minus average precision, with ranks counted by sigmoids.
 
       g(u) = 1 / (1 + exp(-u / temperature))
       r+_ij = 1 + sum_{k positive, k != j} g(S_ik - S_ij)
       r-_ij = sum_{k negative} g(S_ik - S_ij)
       loss_i = 1 - mean_{j positive} r+_ij / (r+_ij + r-_ij)
 
-  As the temperature goes to 0 this is one minus the average precision of the ranking.
+  As the temperature goes to 0, the loss tends to 1 minus the average precision.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -112,7 +112,7 @@ def _missed(
 
 
 def ranks_above(index: Array, operands: tuple[Array, Array]) -> Array:
-  """[rows, references]: how much each entry ranks above that in a column."""
+  """Soft comparisons [rows, references] of each entry with the one in a column."""
   values, temperature = operands
   return jax.nn.sigmoid((values - _positives.pick(values, index)) / temperature)
 

@@ -29,9 +29,9 @@ def multi_proxy(
       S_c = max_k S_ck                                  "max"
       S_c = t (log sum_k exp(S_ck / t) - log K)         "logsumexp"
 
-  All lie between the mean and the maximum; "soft" and "logsumexp" go from the one to
-  the other as the temperature t falls. The result takes the place of the cosines of
-  any loss over classes.
+  Each reduction lies between the mean and the maximum; "soft" and "logsumexp" move from
+  the mean to the maximum as the temperature t falls. Use the result in place of the
+  cosines in any loss over classes.
 
   Args:
     similarities: [..., classes, per_class], floating.
@@ -90,7 +90,7 @@ def _parts(array: Array) -> list[Array]:
 
 
 def _total(array: Array) -> Array:
-  """Sum over the proxies of a class: of a few arrays, faster than along an axis."""
+  """Sums over the proxies of a class: adding arrays is faster than along an axis."""
   return functools.reduce(jnp.add, _parts(array))
 
 
@@ -106,7 +106,7 @@ def _soft(similarities: Array, t: Array) -> Array:
 
 
 def _softened(similarities: Array, t: Array) -> tuple[Array, Array]:
-  """The mean, and the weights that it is of."""
+  """Weighted mean, and its weights."""
   shares, _ = _shares(similarities, t)
   total = _total(shares)
   return _total(shares * similarities) / total, shares / total[..., None, :]
@@ -116,7 +116,7 @@ def _softened(similarities: Array, t: Array) -> tuple[Array, Array]:
 def _(
   primals: tuple[Array, Array], tangents: tuple[ArrayLike, ArrayLike]
 ) -> tuple[Array, Array]:
-  # What JAX derives goes through the proxies one by one, and compiles longer.
+  # JAX's own derivative goes through the proxies one by one and compiles longer.
   (similarities, t), (change, heating) = primals, map(jnp.asarray, tangents)
   mean, weights = _softened(similarities, t)
   lead = (similarities - mean[..., None, :]) / t
@@ -137,7 +137,7 @@ def soft_triple(
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:
-  """SoftTriple loss: several centres a class, and a force that merges them.
+  """SoftTriple loss: several centres per class, and a regulariser that merges them.
 
       S_ic = sum_k softmax_k(<x_i, w_ck> / temperature) <x_i, w_ck>
       R = 1 / (C K (K - 1)) sum_c sum_{k < l} |w_ck - w_cl|     0 for K = 1
@@ -175,8 +175,8 @@ def soft_triple(
   Cost: O(batch classes per_class dim + classes per_class^2 dim).
 
   Source: DML 2.1.3 and 3.3.2.1; Qian et al. 2019, "SoftTriple loss: deep metric
-  learning without triplet sampling", eq. 5-9. The original adds 1e-5 below the root of
-  the distance; the derivative at 0 is defined here instead.
+  learning without triplet sampling", eq. 5-9. The original adds 1e-5 under the root of
+  the distance; here the derivative at 0 is defined instead.
 
   Example:
     >>> x, labels, centres = jnp.eye(2), jnp.array([0, 1]), jnp.eye(2)[:, None]
@@ -220,8 +220,8 @@ def _spread(centres: Array) -> Array:
   classes, per_class, _ = centres.shape
   twice = jnp.concatenate([centres, centres], axis=1)
 
-  # Each centre and the one some places further on: the differences of all pairs would
-  # take per_class times the memory of the centres.
+  # Compares each centre with the one some places further on: the differences of all
+  # pairs would take per_class times the memory of the centres.
   @functools.partial(jax.checkpoint, prevent_cse=False)
   def step(total: Array, shift: Array) -> tuple[Array, None]:
     others = jax.lax.dynamic_slice_in_dim(twice, shift, per_class, axis=1)

@@ -34,9 +34,9 @@ def sup_con(
       loss_i = -sum_{j: y_j = y_i, j != i} log p_ij / #{j}       "out"
       loss_i = -log(sum_{j: y_j = y_i, j != i} p_ij / #{j})      "in"
 
-  "in" is at most "out". With several views of each example every view is a row of
-  its own, with the label of its example. With two views and labels that are all
-  different it is `nt_xent`.
+  The value of "in" is at most that of "out". With several views of each example every
+  view is a row of its own, with the label of its example. With two views and labels
+  that are all different the loss is `nt_xent`.
 
   Args:
     embeddings: [batch, dim] or [batch, views, dim], floating.
@@ -112,7 +112,8 @@ def _sup_con(
       attraction = _numerics.divide(_selection.sum_over(logits, block.positives), count)
     has_positive = jnp.any(positive, axis=1)
     attraction = jnp.where(has_positive, attraction, 0)
-    # The lead of all over the positives, not a difference of two logarithms.
+    # Computed as the lead of all entries over the positives, not as a difference of two
+    # logarithms.
     lead = logits - attraction[:, None]
     if block.negatives.dtype != jnp.bool_:
       weights = jnp.where(negative, block.negatives, 1).astype(lead.dtype)

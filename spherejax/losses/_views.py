@@ -52,7 +52,7 @@ def over_negatives(
   *,
   both: bool = False,
 ) -> tuple[Any, ...]:
-  """`terms` of every first view against all other examples; of the second views too.
+  """Applies `terms` to every first view (and second view) against all other examples.
 
   Args:
     terms: maps three arrays to a pytree of [rows, ...] arrays. They are the

@@ -1,4 +1,4 @@
-"""Zero-shot prediction: the classes of one half of a batch from the other half."""
+"""Zero-shot prediction of the classes of one half of a batch from the other half."""
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,8 @@ def split_by_class(
 ) -> tuple[Bool[Array, " batch"], Bool[Array, " batch"]]:
   """Splits a batch into halves of disjoint classes, as two masks.
 
-  The distinct labels, in the order of their first kept row, are dealt out: the
-  first half of them (one more when their number is odd) to `a`, the rest to `b`.
+  The distinct labels are taken in the order of their first kept row. The first half of
+  them (one more when their number is odd) goes to `a`, the rest to `b`.
 
   Args:
     labels: [batch], integer.
@@ -137,8 +137,9 @@ def zero_shot_prediction(
 ) -> Float[Array, " batch_a+batch_b"]:
   """Cross-batch zero-shot prediction loss (L_ZS).
 
-  On each half of a batch, whose classes are disjoint, a regression from attributes
-  to label embeddings is fitted; it predicts the label embeddings of the other half.
+  The two halves of a batch have disjoint classes. On each half a regression from
+  attributes to label embeddings is fitted; it predicts the label embeddings of the
+  other half.
 
       A_k = ridge regression from the attributes z to U[y] on half k
       loss_i = -log softmax_c(scale <U_c, z_i A_other>)_{y_i}     over all classes c
@@ -175,8 +176,8 @@ def zero_shot_prediction(
   Cost: that of two `ridge_attribute_embeddings` and O(batch classes dim), where batch
   counts both halves.
 
-  Source: DML 5.2.3, eq. 5.2.4, which prints log(1 + sum over all classes), which counts
-  the target twice; this is the cross-entropy it names.
+  Source: DML 5.2.3, eq. 5.2.4. The printed log(1 + sum over all classes) counts the
+  target twice; this function is the cross-entropy that the text names.
 
   Example:
     >>> z, u = jnp.eye(2), jnp.eye(4)
