@@ -1,4 +1,4 @@
-"""Targets and restarts: what the attempts of an attack aim at, one after another."""
+"""Targets and restarts of an attack, attempted one after another."""
 
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -47,7 +47,8 @@ def in_turn(
 ) -> _Found:
   """Runs `restarts` attempts for each of the targets in order; returns the best found.
 
-  They are numbered through; `order` is [targets, batch], None for the aim's own.
+  The attempts are numbered consecutively. `order` is [targets, batch]; None takes the
+  aim's own targets.
   """
 
   def run_next(best, number):

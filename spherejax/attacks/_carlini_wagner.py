@@ -1,4 +1,4 @@
-"""Carlini and Wagner's attack: descent of distance plus a multiple of the margin."""
+"""Carlini and Wagner's attack: descent on distance plus a multiple of the margin."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from spherejax.attacks._minimal import Nearest
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import Aim
 
-_STEEPEST = 1e18  # of the slopes, whose squares are finite
+_STEEPEST = 1e18  # largest slope whose square is finite
 _INSIDE = 1 - 1e-6  # keeps the inverse of tanh finite at the box's faces
 
 
@@ -40,13 +40,13 @@ def carlini_wagner(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
 ) -> AttackResult:
-  """Carlini and Wagner's l2 attack: the nearest wrong point by unconstrained descent.
+  """Carlini and Wagner's l2 attack: finds a near wrong point by unconstrained descent.
 
       min_w |x(w) - x|_2^2 + c max(-margin(x(w)), -confidence),
       x(w) = (high + low) / 2 + (high - low) / 2 tanh(w)
 
-  by Adam, started anew for each c. For each sample c is divided, or multiplied by 10
-  until the first success, then found by bisection.
+  by Adam, started anew for each c. For each sample, c is divided or multiplied by 10
+  until the first success, then refined by bisection.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
@@ -56,15 +56,15 @@ def carlini_wagner(
     targets: [batch], integer, not the labels, to be reached. None to leave the labels.
     steps: static. Of Adam, for each c.
     learning_rate: positive, may be traced.
-    rounds: static. How many c are tried.
+    rounds: static. Number of c that are tried.
     first_weight: the first c, positive, may be traced.
     confidence: margin that a success must have, at least 0, may be traced.
     low: least value of an entry, finite; broadcasts to x.
     high: largest value; likewise.
 
   Returns:
-    AttackResult: the nearest success of all; where there was none x itself, with norm
-    inf.
+    AttackResult with the nearest success of all; x itself with norm inf where there was
+    none.
 
   Raises:
     TypeError: x not floating, labels or targets not integers, or an `Expectation`.
@@ -73,16 +73,16 @@ def carlini_wagner(
 
   Verified on: 256 samples of affine models of 3 and 10 classes, half of the entries on
   faces of the box. Without `targets` the defaults come within 1 % of the least move for
-  86 %, and miss one that exists for 4 %: the descent follows one class at a time. Five
-  times the steps find no more, so that `converged` can be true there; the least over
-  `targets`, `fab` and `deepfool` do not have that fault.
+  86 % and miss an existing move for 4 %, because the descent follows one class at a
+  time. Five times the steps find no more, so `converged` can be true there. The least
+  over `targets`, `fab` and `deepfool` do not have that fault.
 
   Differentiable in: nothing. Cost: rounds x steps gradients, and
   one evaluation of x.
 
   Source: Carlini and Wagner 2017, "Towards evaluating the robustness of neural
-  networks"; DIST eqs. 3.4 and 3.5. Success is decided by the class, since at a tie the
-  objective is 0 whatever the class is.
+  networks"; DIST eqs. 3.4 and 3.5. The class decides about success, since at a tie the
+  objective is 0 for either class.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])

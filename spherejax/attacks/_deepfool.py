@@ -1,4 +1,4 @@
-"""DeepFool: steps to the nearest border of the linearised classes."""
+"""DeepFool: steps to the nearest decision boundary of the linearised classes."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def deepfool(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
 ) -> AttackResult:
-  """DeepFool: an approximately least move across the nearest border.
+  """DeepFool: finds an approximately least move across the nearest boundary.
 
       d_k = argmin |d|_p  with  f_k + <grad f_k, d> = 0  and  low <= x_i + d <= high,
       f_k = z_k - z_y,    l = argmin_k |d_k|_p
@@ -42,28 +42,28 @@ def deepfool(
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    norm: "linf", "l2" or "l1": what is least. Static.
-    steps: static. At most so many; a sample that has crossed makes no more.
+    norm: "linf", "l2" or "l1", the norm to minimise. Static.
+    steps: static. Largest number; a sample that has crossed the boundary stops.
     overshoot: at least 0, may be traced.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
 
   Returns:
-    AttackResult; where nothing was found x itself, with norm inf. `converged` is
-    `success`: the search ends by itself where it crosses a border.
+    AttackResult; x itself with norm inf where no move was found. `converged` is
+    `success`: the search ends by itself where it crosses a boundary.
 
   Raises:
     TypeError: x not floating, labels not integers, or an `Expectation`.
     ValueError: shapes do not match, an unknown norm, a static overshoot below 0, and,
       where known, x outside the box, low > high or labels out of range.
 
-  Differentiable in: nothing. Cost: a gradient of every class a step, and memory for
+  Differentiable in: nothing. Cost: a gradient of every class per step, and memory for
   all of them.
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
-  deep neural networks"; DIST 3.1. To each step 1e-6 of the lead is added, and no
-  less than that of the slope or of 1. Differs from the paper: steps end in the box,
-  whose faces the paper's run against.
+  deep neural networks"; DIST 3.1. Each step is lengthened by 1e-6 of the lead, and by
+  at least 1e-6 of the slope or of 1. Differs from the paper: steps end within the box,
+  while the paper's steps run against its faces.
 
   Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
   entries on faces of the box. In every norm the defaults cross the boundary at (1 +

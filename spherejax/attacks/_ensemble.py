@@ -18,7 +18,7 @@ from spherejax.distances._lp import Norm
 
 
 class Diagnosis(NamedTuple):
-  """Signs that an attack was too weak for the model, one row a sample."""
+  """Signs that an attack was too weak for the model, one row per sample."""
 
   stronger: Bool[Array, " batch"]
   """Not broken by the attack, but by a stronger one."""
@@ -72,15 +72,15 @@ def ensemble(
 
   Returns:
     AttackResult of the first attack that broke the sample, else of the largest margin,
-    with `stage`. The queries are those of all attacks that the sample went through, the
-    shares the largest of any. The share of `(stage < 0) | (stage > s)` is the accuracy
-    after attack s; it never rises.
+    with `stage`. The queries add up over all attacks that the sample went through; the
+    shares are the largest of any attack. The share of `(stage < 0) | (stage > s)` is
+    the accuracy after attack s; it never rises.
 
   Raises:
     TypeError: as `pgd`, or an `Expectation`.
     ValueError: as `pgd`.
 
-  Verified on: its parts, see each. `converged` is that of the attack whose point is
+  Verified on: its parts, see each. `converged` comes from the attack whose point is
   returned.
 
   Differentiable in: nothing. Cost: (1 + 2 target_count) x steps gradients and about
@@ -215,9 +215,9 @@ def diagnose(
 ) -> Diagnosis:
   """Tells whether an attack failed because the model is strong or the attack is weak.
 
-  Runs `apgd` on the margin, which does not saturate, with three starts; draws from the
-  ball without a gradient; and PGD with no bound but the box. An evaluation is suspect
-  if any of `stronger` or `random` is true, if not all of `unbounded` are, or if
+  It runs `apgd` on the margin, which does not saturate, with three starts; draws from
+  the ball without a gradient; and runs PGD with no bound but the box. An evaluation is
+  suspect if any of `stronger` or `random` is true, if not all of `unbounded` are, or if
   gradients are often zero.
 
   Args:
@@ -225,7 +225,7 @@ def diagnose(
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    success: [batch], boolean: what the attack in question broke.
+    success: [batch], boolean: the samples that the attack in question broke.
     key: a typed PRNG key.
     epsilon: radius, at least 0, one number or [batch]; may be traced.
     norm: "linf", "l2" or "l1". Static.

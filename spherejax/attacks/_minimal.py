@@ -15,7 +15,7 @@ from spherejax.solvers import HalfspaceResult, project_halfspace
 
 
 class Nearest(NamedTuple):
-  """The nearest success so far, and what the diagnostics count; [batch] each."""
+  """Nearest success so far, and the counts of the diagnostics; [batch] each."""
 
   point: Array
   norm: Array
@@ -30,7 +30,7 @@ class Nearest(NamedTuple):
 
 
 def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Evaluation]:
-  """The samples themselves, where they are successes, and what is seen there."""
+  """Starts with the samples, which may be successes, and returns their evaluation."""
   evaluation = _track.value(problem, aim, problem.clean)
   none = jnp.zeros_like(problem.labels, jnp.int32)
   norm = jnp.where(evaluation.success, 0, jnp.inf).astype(problem.clean.dtype)
@@ -64,7 +64,7 @@ def keep(
   running: Array,
   late: Array | bool = False,
 ) -> Nearest:
-  """Takes the points that are successes and nearer, where the attack still runs."""
+  """Keeps the points that are nearer successes, where the attack still runs."""
   reached = running & evaluation.success
   nearer = reached & (norms < nearest.norm)
   before = reached & ~jnp.asarray(late)
@@ -96,7 +96,7 @@ def jacobian(problem: Problem, points: Array) -> tuple[Array, Array]:
 
 
 def dual_size(gradients: Array, norm: Norm) -> Array:
-  """The dual norm over the last axis."""
+  """Dual norm over the last axis."""
   sizes = jnp.abs(gradients)
   if norm == "linf":
     return jnp.sum(sizes, axis=-1)
@@ -110,7 +110,7 @@ def to_plane(
 ) -> HalfspaceResult:
   """Least moves [batch, n] onto lead + <slope, move> = 0 in the box, from either side.
 
-  The value is the move, not the point.
+  The result holds the moves, not the points.
   """
 
   def solve_sample(lead, slope, low, high):
@@ -127,10 +127,10 @@ def to_plane(
 def nearest_plane(
   z: Array, gradients: Array, points: Array, problem: Problem, norm: Norm
 ) -> tuple[Array, Array]:
-  """Lead [batch] and its gradient [batch, n] of the linear border nearest in the box.
+  """Lead [batch] and gradient [batch, n] of the nearest linear boundary in the box.
 
-  Of the classes other than the label, whose leads are linear by their gradients. Where
-  the box meets no border, that of the one which is nearest without the box.
+  The leads of the classes other than the label are linear by their gradients. Where the
+  box meets no boundary, the one nearest without the box is taken.
   """
   labels = problem.labels
   mine = _losses.chosen(z, labels)
@@ -153,7 +153,7 @@ def nearest_plane(
 
 
 def finish(problem: Problem, nearest: Nearest) -> AttackResult:
-  """The result; x itself with norm inf where nothing was found."""
+  """Result of the attack; x itself with norm inf where no success was found."""
   success, dtype = jnp.isfinite(nearest.norm), nearest.norm.dtype
   return AttackResult(
     jax.lax.stop_gradient(nearest.point).reshape(problem.shape),

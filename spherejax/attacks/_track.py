@@ -38,7 +38,7 @@ class Evaluation(NamedTuple):
 
 
 class Track(NamedTuple):
-  """The best point so far and what the diagnostics count."""
+  """Best point so far, and the counts of the diagnostics."""
 
   point: Array
   loss: Array
@@ -84,7 +84,7 @@ def value(
 def value_and_gradient(
   problem: Problem, aim: Aim, points: Array, step: Array | int = 0
 ) -> tuple[Evaluation, Array]:
-  """Evaluates points and the gradient of each one's loss; not finite counts as 0."""
+  """Evaluates points and the gradient of each loss; infinite or NaN counts as 0."""
 
   def total(points):
     z, loss = _objective(problem, aim, points, step)
@@ -103,9 +103,9 @@ def _objective(
   step: Array | int,
   judged: Array | None = None,
 ) -> tuple[Array | None, Array]:
-  """The scores that decide, where they are known now, and what is ascended, [batch].
+  """Scores that decide, if known already, and the loss to ascend, [batch].
 
-  Of an `Expectation` that is the mean over draws, and others decide.
+  For an `Expectation` the loss is the mean over draws, and other draws decide.
   """
 
   def loss(z):
@@ -126,7 +126,7 @@ def _objective(
 
 
 def first_track(problem: Problem) -> Track:
-  """Nothing found yet: the samples themselves."""
+  """Starts a track at the samples themselves."""
   batch, dtype = problem.labels.shape, problem.clean.dtype
   lowest, none = jnp.full(batch, -jnp.inf, dtype), jnp.zeros(batch, jnp.int32)
   failed = jnp.zeros(batch, bool)
@@ -143,10 +143,10 @@ def keep(
   final: bool = False,
   late: Array | bool = True,
 ) -> Track:
-  """Takes the points where they are better, and counts; `late` as of the function.
+  """Keeps the points where they are better, and counts; `late` as in the function.
 
-  Better is a success, and among equals a larger loss; for training the loss alone, or
-  nothing but a final point.
+  A success is better than a failure; among equals a larger loss is better. In training
+  only the loss counts, or only a final point.
   """
   better = evaluation.loss > track.loss
   if mode == "evaluate":
@@ -194,7 +194,7 @@ def finish(
   size: Callable[[Array, Array], Array],
   clean: Evaluation | None,
 ) -> AttackResult:
-  """The result; samples that are wrong already stay, when `clean` is given."""
+  """Result of the attack; samples that are wrong already stay, if `clean` is given."""
   queries, point = track.evaluations, track.point
   loss, margin, success = track.loss, track.margin, track.success
   if clean is not None:
@@ -222,5 +222,5 @@ def finish(
 
 
 def share(part: Array, whole: Array, dtype: jnp.dtype) -> Array:
-  """Part of a count; 0 of none."""
+  """Quotient of two counts; 0 for a total of 0."""
   return _numerics.divide(part.astype(dtype), whole.astype(dtype))

@@ -1,4 +1,4 @@
-"""Convolutional block attention, then the mean."""
+"""Convolutional block attention (CBAM), then the mean."""
 
 from collections.abc import Callable
 
@@ -32,8 +32,8 @@ def cbam(
       s = sigmoid(normalize(conv([mean_k y_jk, max_k y_jk])))
       mean_j s_j y_j                                     over the kept positions j
 
-  with the kernels R, E and biases r, e. Masked positions are 0 in the convolution, as
-  those outside the map are.
+  with the kernels R, E and biases r, e. Masked positions are 0 in the convolution, like
+  positions outside the map.
 
   Args:
     features: [batch, height, width, channels], floating; [batch, tokens, channels]
@@ -43,8 +43,8 @@ def cbam(
     spatial_kernel: [size, size, 2], size odd: from mean and maximum over the channels.
     reduce_bias: [hidden]; None for none.
     expand_bias: [channels]; None for none.
-    normalize: function of (place, x, kept) to what stands at "normalize", with x
-      [batch, height, width, 1], the mask in its shape and the place "positions". None
+    normalize: function of (place, x, mask) that computes "normalize" above, for x
+      [batch, height, width, 1], a mask of its shape and the place "positions". None
       normalises nothing. See `models.CBAM`.
     where: boolean, the shape of `features` without channels, True keeps; what is
       masked may be NaN. None keeps all.
@@ -61,8 +61,8 @@ def cbam(
   gets its gradient. Cost: O(batch (positions (channels + size^2) + channels hidden)).
 
   Source: Woo et al. 2018, "CBAM: convolutional block attention module", with biases,
-  batch normalisation and size 7; DML 5.3.5, whose released code has neither biases nor
-  normalisation and size 3.
+  batch normalisation and size 7; DML 5.3.5, whose released code has size 3 and neither
+  biases nor normalisation.
 
   Example:
     >>> features = jnp.array([[[[1.0, 4.0], [3.0, 0.0]]]])

@@ -1,4 +1,4 @@
-"""Costs of transporting features to prototypes, and what they say at once."""
+"""Costs of transporting features to prototypes, and the dominant prototypes."""
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,13 @@ _FAR = 2.0**40
 def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   """Distances in the unit ball: [batch, n, dim], [m, dim] -> [batch, n, m].
 
-  The projected features are never formed: one product of the raw features serves,
-  scaled afterwards.
+  The projected features are never formed: one product of the raw features is scaled
+  afterwards.
   """
   prototypes = _tokens.points("prototypes", prototypes, tokens)
   batch, number, dim = tokens.shape
   rows = tokens.reshape(batch * number, dim)
-  # Far outside of the ball the length does not count, whose square might be infinite.
+  # Far outside the ball the length does not count; its square might be infinite.
   largest = _numerics.largest_size(rows, 1)
   rows = jnp.where(largest > _FAR, rows / largest, rows)
   squares = jnp.sum(rows**2, axis=1, keepdims=True)
@@ -43,7 +43,7 @@ def dominant_prototypes(
   *,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Int[Array, "batch *positions"]:
-  """The prototype that each position sends most of its mass to.
+  """Prototype to which each position sends most of its mass.
 
       argmin_i |unit_ball(prototype_i) - unit_ball(f_j)|
 
@@ -67,7 +67,7 @@ def dominant_prototypes(
 
   Not differentiable. Cost: O(batch tokens prototypes dim), one matrix product.
 
-  Source: DML 5.2.2 and eq. 4.2.5, whose histogram counts these.
+  Source: DML 5.2.2 and eq. 4.2.5, whose histogram counts the dominant prototypes.
 
   Example:
     >>> features = jnp.array([[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]])

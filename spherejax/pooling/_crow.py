@@ -1,4 +1,4 @@
-"""Cross-dimensional weighting of a map's positions and channels."""
+"""Cross-dimensional weighting (CroW) of a map's positions and channels."""
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +27,12 @@ def crow(
       s_j = (t_j / |t|_a)^(1/b),  t_j = sum_k x_jk
       i_k = log((D o + sum_h q_h) / (o + q_k)),  q_k = share of positions with x_jk > 0
 
-  with D channels, norm order a, root b, offset o = 1e-6. A channel that is nowhere
-  active has i_k = 0. The weights of channels are constants for the derivative.
+  with D channels, norm order a, root b, offset o = 1e-6. A channel without activity has
+  i_k = 0. The channel weights are constants for the derivative.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-      What is negative counts as 0.
+      Negative entries count as 0.
     norm_order: positive, may be traced. a.
     root: positive, may be traced. b.
     soft: static. True for q_k = mean_j sigmoid(x_jk), which is differentiated, with
@@ -53,7 +53,7 @@ def crow(
 
   Source: Kalantidis, Mellina, Osindero 2016, "Cross-dimensional weighting for
   aggregated deep convolutional features"; DML 5.3.5, whose released code is the soft
-  form. Its q_k lie in [0.5, 1), so that the weights of channels hardly differ.
+  form. The q_k of the soft form lie in [0.5, 1), so the channel weights hardly differ.
 
   Example:
     >>> spherejax.pooling.crow(jnp.array([[[4.0, 0.0], [0.0, 3.0]]]))

@@ -1,4 +1,4 @@
-"""Sum of features, each weighted by a score of its own."""
+"""DeLF pooling: sum of features, each weighted by its own score."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def delf(
     hidden_bias: [hidden]. b.
     score_kernel: [hidden]. w.
     score_bias: scalar. c.
-    reduction: static. "sum", or "mean" over the kept positions; the same after a
+    reduction: static. "sum", or "mean" over the kept positions; both agree after a
       normalisation to length 1.
     where: boolean, the shape of `features` without channels, True keeps; what is
       masked may be NaN. None keeps all.
@@ -52,8 +52,8 @@ def delf(
   hidden).
 
   Source: Noh et al. 2017, "Large-scale image retrieval with attentive deep local
-  features", which takes the sum and trains it on fixed features; DML 5.3.5, whose
-  released code takes the mean and trains all at once.
+  features", which takes the sum and trains the scores on fixed features; DML 5.3.5,
+  whose released code takes the mean and trains all parameters together.
 
   Example:
     >>> features = jnp.array([[[1.0, 4.0], [3.0, 0.0]]])

@@ -22,26 +22,26 @@ def gem(
 
       (mean_j max(x_j, 1e-6)^power)^(1/power)      over the kept positions j
 
-  Power 1 is the mean of the (clamped) map, a large power its maximum; the result does
-  not decrease with the power.
+  Power 1 gives the mean of the (clamped) map, a large power its maximum; the result
+  never decreases with the power.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    power: scalar or [channels], positive, may be traced, usually learned. No limit
-      above: powers are taken of values divided by their maximum.
+    power: scalar or [channels], positive, may be traced, usually learned. There is no
+      upper limit, since powers are taken of values divided by their maximum.
     where: boolean, the shape of `features` without channels, True keeps; what is
       masked may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept, NaN for a channel
-    with a kept NaN. NaN or without meaning for a traced power that is not positive.
+    with a kept NaN. Undefined for a traced power that is not positive.
 
   Raises:
     TypeError: features not floating, where not boolean.
     ValueError: features without 3 or 4 axes or without entries, shapes do not match,
       static power not positive.
 
-  Differentiable in: features (0 below 1e-6), power. Cost: one power a feature.
+  Differentiable in: features (0 below 1e-6), power. Cost: one power per entry.
 
   Source: Radenovic, Tolias, Chum 2018, "Fine-tuning CNN image retrieval with no human
   annotation"; DML 5.3.5.

@@ -18,17 +18,17 @@ def gemax(
   ridge: Real[ArrayLike, ""] = 1.0,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
-  """The vector that has the same product with every feature (generalized max pooling).
+  """Generalized max pooling: the vector that has the same product with every feature.
 
       argmin_z sum_j (<z, x_j> - 1)^2 + ridge |z|^2      over the kept positions j
 
-  so that frequent features do not outweigh rare ones: with a small ridge, copies of a
-  feature count once. With a large one, ridge times the result is the sum of features.
+  so that frequent features do not outweigh rare ones. With a small ridge, copies of a
+  feature count once. With a large ridge, ridge times the result is the sum of features.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    ridge: positive, may be traced. What is smaller than the rounding errors of the
-      features' products counts as of their size.
+    ridge: positive, may be traced. A ridge below the rounding errors of the features'
+      products is raised to their size.
     where: boolean, the shape of `features` without channels, True keeps; what is
       masked may be NaN. None keeps all.
 

@@ -1,4 +1,4 @@
-"""Second-order pooling: attention from the covariances of a feature map."""
+"""Second-order pooling (GSoP): attention from the covariances of a feature map."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -58,7 +58,7 @@ def gsop(
   normalize: Normalize | None = None,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
-  """Average of a map gated by what its covariances say of channels and positions.
+  """Average of a map whose covariances gate its channels and positions (GSoP).
 
       pooled = mean_j fuse(g x_j, relu(s_j x_j))
       Y = relu(norm(relu(X) A + a))                                in each branch
@@ -67,24 +67,24 @@ def gsop(
       spatial:  S = Y (I - 1 1^T / c) Y^T / c,   s = sigmoid(h O + o)
                                                  h_i = relu(norm(S)_i R_i + r_i)
 
-  with n positions, c reduced channels, and the kernels A, R, O and biases a, r, o of
-  the branch: of its reduction, of each row, and of its gates.
+  with n positions and c reduced channels. A branch has kernels A, R, O and biases a, r,
+  o: for its reduction, for each row, and for its gates.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
     channel: parameters of the channel branch, with a gate for each channel; None
       leaves it out.
-    spatial: parameters of the spatial branch, with a row and a gate for each
-      position, so for maps of one size unless `size` is given; None leaves it out.
+    spatial: parameters of the spatial branch, with a row and a gate for each position.
+      They fit maps of one size unless `size` is given. None leaves it out.
     fuse: static. "max" or "sum" of the two branches.
     centred: static. True takes covariances; False (DML's form) takes the products
       Y^T Y / n^2 and Y Y^T / c^2.
     size: static. The spatial branch sees the map averaged to size x size cells (8 in
-      the original), and its gates are spread back; None uses the map as it is.
-    normalize: function of (place, x, kept) to what stands at "norm", with the rows or
-      channels of x on its last axis and a mask that broadcasts against x; the places
-      are "channel_map", "channel_rows", "spatial_map" and "spatial_rows". None
-      normalises nothing: the parameters hold what is affine. See `models.GSoP`.
+      the original); its gates are spread back to the map. None uses the map as it is.
+    normalize: function of (place, x, mask) that computes "norm" above. The last axis of
+      x holds its rows or channels, and the mask broadcasts against x. The places are
+      "channel_map", "channel_rows", "spatial_map" and "spatial_rows". None normalises
+      nothing: the parameters include any affine part. See `models.GSoP`.
     where: boolean, the shape of `features` without channels, True keeps; what is
       masked may be NaN. None keeps all.
 
@@ -208,8 +208,8 @@ def _reduced(
 
 
 def _hidden(rows: Array, p: _Arrays) -> Array:
-  """The numbers of each row: [batch, r, r] -> [batch, r, hidden]."""
-  # Row i is column i: what a normalisation did to the last axis, it did to the row.
+  """Hidden numbers of each row: [batch, r, r] -> [batch, r, hidden]."""
+  # The matrix is symmetric, so a normalisation of the last axis is one of the rows.
   return _einsum("bji,ijh->bih", rows, p.row_kernel) + p.row_bias[None]
 
 
@@ -232,7 +232,7 @@ def _cells(height: int, width: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 def _bins(length: int, number: int) -> np.ndarray:
   """Mask [number, length] of the places that each of `number` even intervals touches.
 
-  Averages over them shrink an axis, or stretch it.
+  Averages over the intervals shrink an axis, or stretch it.
   """
   place, interval = np.arange(length)[None], np.arange(number)[:, None]
   starts = place * number < (interval + 1) * length

@@ -1,4 +1,4 @@
-"""The paper's iteration for generalized sum pooling, in the log domain."""
+"""Fixed-point iteration of the paper for generalized sum pooling, in the log domain."""
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,8 @@ def iterate(
 
       rho = a (1 - sigmoid(theta + score)),   theta <- theta + log(mass / M(theta))
 
-  where M is the mean of sigmoid(theta + score). The weights (a - rho) / mass belong
-  to the residual that the last theta was computed from, and do not sum to 1.
+  where M is the mean of sigmoid(theta + score). The weights (a - rho) / mass belong to
+  the residual from which the last theta was computed; they do not sum to 1.
   """
   some = jnp.any(mask, axis=1)
   number = _tokens.count(mask, mass.dtype)

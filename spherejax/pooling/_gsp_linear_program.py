@@ -1,4 +1,4 @@
-"""The unsmoothed limit of generalized sum pooling: a linear program, in closed form."""
+"""Unsmoothed limit of generalized sum pooling: a linear program, in closed form."""
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,9 @@ def gsp_linear_program(
       min_{P, r >= 0}  sum_ij c_ij P_ij
       subject to       r_j + sum_i P_ij = a_j,   sum_ij P_ij = mass,   a_j = 1/tokens
 
-  The limit of `gsp_weights` at infinite inverse temperature. The features with the
-  least cost to any prototype are taken whole until the mass is full; at most one is
-  cut. The optimal value is `mass * sum_j p_j min_i c_ij`.
+  This is the limit of `gsp_weights` at infinite inverse temperature. The features with
+  the least cost to any prototype are taken whole until the mass is full; at most one
+  feature is cut. The optimal value is `mass * sum_j p_j min_i c_ij`.
 
   Args:
     costs: [..., prototypes, tokens], floating.

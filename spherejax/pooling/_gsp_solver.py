@@ -1,10 +1,10 @@
-"""The smoothed transport problem of generalized sum pooling has one scalar unknown.
+"""Solver of the smoothed transport problem, which has a single scalar unknown.
 
-Its solution is a_j sigmoid(theta + score_j), where the score of feature j is its
-soft-min cost times minus the inverse temperature, and theta makes the transported
-mass right. The search for theta works with differences of scores to a feature near
-the cut, formed from differences of costs: theta and the scores themselves cancel to
-nothing in float32 when the inverse temperature is large.
+The solution is a_j sigmoid(theta + score_j). The score of feature j is its soft-min
+cost times minus the inverse temperature; theta makes the transported mass right. The
+search works with differences of scores to a feature near the cut, formed from
+differences of costs. With a large inverse temperature, theta and the scores themselves
+would cancel to nothing in float32.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _MAX_STEPS = 64
 
 
 class Problem(NamedTuple):
-  """Images side by side; what is masked is finite and never counted."""
+  """Problems of all images; masked entries are finite and never count."""
 
   cheapest: Array  # [batch, n] least cost of each feature
   spread: Array  # [batch, n] log sum_i exp(-b (c_ij - cheapest_j)), in [0, log m]
@@ -39,7 +39,7 @@ class Solution(NamedTuple):
 
 
 class Weights(NamedTuple):
-  """Pooling weights and what their derivatives are made of, each [batch, n]."""
+  """Pooling weights, and the parts of their derivatives, each [batch, n]."""
 
   weights: Array  # p
   residual: Array  # a - mass p, formed without cancellation
@@ -111,12 +111,13 @@ def _root(
   high: Array,
   searched: Array,
 ) -> tuple[Array, Array]:
-  """Offset y with mean of sigmoid(y + differences) = mass, and the steps taken.
+  """Offset y for which the mean of sigmoid(y + differences) is mass, and the steps.
 
   Images that are not `searched` keep their start.
 
-  Newton on logit(mean) - logit(mass), which is nearly linear in y; bisection where
-  a step leaves the bracket, or where three steps have not halved it.
+  Newton steps solve logit(mean) = logit(mass), which is nearly linear in y. Bisection
+  replaces a step that leaves the bracket, or follows when three steps have not halved
+  it.
   """
   eps = float(jnp.finfo(start.dtype).eps)
 
@@ -151,7 +152,7 @@ def _root(
     low,
     high,
     high - low,
-    # Not by the mask alone: under shard_map the loop's start must vary like its end.
+    # Not the mask alone: under shard_map the loop's start must vary like its end.
     searched & ~jnp.isnan(start),
     0 * start.astype(jnp.int32),
     zero,
@@ -163,7 +164,7 @@ def _root(
 
 
 def solve(problem: Problem) -> Solution:
-  """The logits x_j at which the transported mass is right. Not differentiable."""
+  """Finds the logits x_j at which the transported mass is right. Not differentiable."""
   mask, dtype = problem.mask, problem.cheapest.dtype
   eps = float(jnp.finfo(dtype).eps)
   # At mass 1 there is no root, and none is searched.
@@ -179,7 +180,7 @@ def solve(problem: Problem) -> Solution:
   start = jnp.clip(logit - mean_over(differences, mask), low, high)
   offset, steps = _root(differences, mask, logit, start, low, high, searched)
 
-  # Again from the feature nearest to the cut, where differences are exact.
+  # Repeats from the feature nearest to the cut, where differences are exact.
   logits = per_feature(offset) + differences
   nearest = jnp.argmin(jnp.where(mask, jnp.abs(logits), jnp.inf), axis=1)
   start = _pick(logits, nearest)[:, 0]
@@ -202,8 +203,8 @@ def transport_weights(
 ) -> Weights:
   """Weights at the solution, differentiable in `score` [batch, n], `mass` [batch].
 
-  The value of `score` is not looked at: the solution belongs to it, and only its
-  tangent enters. With D the mean of sigmoid(x) sigmoid(-x), u and v as in `Weights`:
+  The value of `score` is not used, since the solution belongs to it; only its tangent
+  enters. With D the mean of sigmoid(x) sigmoid(-x), u and v as in `Weights`:
 
       dp_j = u_j (dscore_j - sum_l v_l dscore_l) + (v_j - p_j) dmass / mass
   """

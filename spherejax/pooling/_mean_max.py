@@ -63,8 +63,8 @@ def gmp(
     TypeError: features not floating, where not boolean.
     ValueError: features without 3 or 4 axes or without entries, shapes do not match.
 
-  Differentiable in: features; among ties only the first position gets the gradient.
-  Cost: one read of the features.
+  Differentiable in: features; in a tie only the first position gets the gradient. Cost:
+  one read of the features.
 
   Source: Tolias, Sicre, Jegou 2016, "Particular object retrieval with integral
   max-pooling of CNN activations"; DML 5.3.5.

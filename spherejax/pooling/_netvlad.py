@@ -1,4 +1,4 @@
-"""Vectors of locally aggregated descriptors, with a learned soft assignment."""
+"""NetVLAD: locally aggregated descriptors with a learned soft assignment."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def netvlad(
   *,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch centres*dim"]:
-  """Sums of what the features differ from the centres they are assigned to.
+  """Sums of the features' differences from the centres they are assigned to (NetVLAD).
 
       V_k = sum_j softmax_k(w_k . f_j + b_k) (f_j - c_k)
       pooled = l2(concatenation over k of l2(V_k))
@@ -38,8 +38,8 @@ def netvlad(
       masked may be NaN. None keeps all.
 
   Returns:
-    [batch, centres * dim], dtype of `features`, of norm 1. A block V_k that is 0
-    stays 0; all are where nothing is kept.
+    [batch, centres * dim], dtype of `features`, of norm 1. A block V_k that is 0 stays
+    0; where no position is kept all blocks are 0.
 
   Raises:
     TypeError: features, centres, weights or biases not floating, where not boolean.

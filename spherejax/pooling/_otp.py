@@ -1,4 +1,4 @@
-"""Optimal-transport pooling: an average of the features for each prototype."""
+"""Optimal-transport pooling (OTP): an average of the features for each prototype."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ def otp(
   bandwidth: Real[ArrayLike, ""] = 1.0,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch prototypes*dim"]:
-  """Sums of the features transported to each prototype, one after the other.
+  """Concatenates the sums of the features transported to each prototype (OTP).
 
       pooled = concatenation over i of sqrt(m) sum_j P_ij f_j
 
@@ -41,8 +41,8 @@ def otp(
     features: [batch, tokens, dim] or [batch, height, width, dim], floating; the
       result has m times as many numbers, so project them to few first.
     prototypes: [prototypes, dim], floating, usually learned.
-    inverse_temperature: scalar or [batch], not negative, may be traced. 0 sends every
-      feature to all prototypes alike.
+    inverse_temperature: scalar or [batch], not negative, may be traced. 0 spreads every
+      feature evenly over the prototypes.
     steps: static, not negative. Steps of `solvers.sinkhorn`.
     cost: static. "distance", with 10 steps at inverse temperature 2, is DML's form;
       "gaussian", with 100 steps, the original.
@@ -64,7 +64,7 @@ def otp(
   steps. Cost: O(batch tokens prototypes (dim + steps)).
 
   Source: Mialon et al. 2021, "A trainable optimal transport embedding for feature
-  aggregation"; DML 5.3.5. The two differ in the cost, which DML does not say.
+  aggregation"; DML 5.3.5. The two differ in the cost, which DML does not mention.
 
   Example:
     >>> features = jnp.array([[[1.0, 0.0], [0.0, 1.0]]])

@@ -1,4 +1,4 @@
-"""Second-order attention, then the generalized mean."""
+"""SOLAR: second-order attention, then the generalized mean."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ def solar(
     value_kernel: [channels, inner]. V.
     output_kernel: [inner, channels]. O.
     power: scalar, positive, may be traced. Of the generalized mean.
-    normalize: function of (place, x, kept) to what stands at "norm", with x [batch,
+    normalize: function of (place, x, mask) that computes "norm" above, for x [batch,
       positions, inner], 0 where masked, a mask that broadcasts against x, and the
       places "queries" and "keys". None normalises nothing. See `models.SOLAR`.
     where: boolean, the shape of `features` without channels, True keeps; what is

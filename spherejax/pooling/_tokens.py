@@ -32,7 +32,7 @@ def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array 
 
 
 def count(mask: Array, dtype: jnp.dtype) -> Array:
-  """Number of kept positions [batch], 1 where there is none."""
+  """Number of kept positions [batch], or 1 where no position is kept."""
   return jnp.maximum(jnp.sum(mask, axis=1, dtype=jnp.int32), 1).astype(dtype)
 
 
@@ -66,6 +66,6 @@ def maximum(tokens: Array, mask: Array | None) -> Array:
 
 
 def first_maximum(x: Array, axis: int) -> Array:
-  """Maximum by its index: the first of a tie gets the gradient."""
+  """Maximum by index, so that the first of a tie gets the gradient."""
   chosen = jnp.argmax(x, axis=axis, keepdims=True)
   return jnp.squeeze(jnp.take_along_axis(x, chosen, axis=axis), axis)

@@ -1,4 +1,4 @@
-"""The descriptor of the tiled selective match kernel: norms as attention."""
+"""Descriptor of the tiled selective match kernel, with norms as attention."""
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,7 @@ def tsmk(
 
       pooled = mean_j |x_j| (W s_j + b)
 
-  with s_j the average of the positions in a square window around j, of those that
-  are there and kept.
+  with s_j the average over the existing, kept positions in a square window around j.
 
   Args:
     features: [batch, height, width, channels], floating; [batch, tokens, channels]
@@ -35,9 +34,9 @@ def tsmk(
     kernel: [channels, dim], floating, the transpose of W.
     bias: [dim], floating.
     window: static, odd. Side of the window; 1 does not smooth.
-    stop_attention_gradient: static. True (DML's form) takes the norms as constants of
-      the derivative, False (the original) does not.
-    reduction: static. "mean" (DML's form) or "sum" (the original); alike once the
+    stop_attention_gradient: static. True (DML's form) treats the norms as constants for
+      the derivative, False (the original) differentiates them.
+    reduction: static. "mean" (DML's form) or "sum" (the original); both agree once the
       embedding is divided by its norm.
     where: boolean, the shape of `features` without channels, True keeps; what is
       masked may be NaN. None keeps all.
@@ -92,7 +91,7 @@ def tsmk(
       for x in (tokens, present.astype(tokens.dtype))
     )
     smooth = (total / jnp.maximum(number, 1)).reshape(tokens.shape)
-  # Linear in the smoothed features: one projection an image.
+  # The result is linear in the smoothed features, so one projection per image suffices.
   highest = jax.lax.Precision.HIGHEST
   mixed = jnp.einsum("bn,bnc->bc", attention, smooth, precision=highest)
   pooled = jnp.matmul(mixed, kernel.astype(mixed.dtype), precision=highest)

@@ -1,4 +1,4 @@
-"""Mean of the highest and of the lowest values of each channel."""
+"""WELDON pooling: mean of the highest and of the lowest values of each channel."""
 
 import jax
 import jax.numpy as jnp
@@ -23,13 +23,13 @@ def weldon(
 
       mean of the k largest x_j + mean of the l smallest x_j      over the kept j
 
-  for each channel, k `num_highest` and l `num_lowest`. (k, l) = (1, 0) is the maximum,
-  (number of positions, 0) the mean.
+  for each channel, k `num_highest` and l `num_lowest`. (k, l) = (1, 0) gives the
+  maximum, (number of positions, 0) the mean.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
     num_highest: static, at least 1. All positions where fewer are kept.
-    num_lowest: static, at least 0. The same.
+    num_lowest: static, at least 0. All positions where fewer are kept.
     reduction: static. "mean", or "sum" for sums instead of the two means.
     where: boolean, the shape of `features` without channels, True keeps; what is
       masked may be NaN. None keeps all.
@@ -42,8 +42,8 @@ def weldon(
     ValueError: features without 3 or 4 axes or without entries, shapes do not match,
       a number too small, an unknown reduction.
 
-  Differentiable in: features; among ties the first positions get the gradient. Cost:
-  a partial sort of each channel.
+  Differentiable in: features; in a tie the first positions get the gradient. Cost: a
+  partial sort of each channel.
 
   Source: Durand, Thome, Cord 2016, "WELDON: weakly supervised learning of deep
   convolutional neural networks"; DML 5.3.5, whose released code takes sums and adds
