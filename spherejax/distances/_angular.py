@@ -139,8 +139,8 @@ def angle(
 
       2 atan2(|u - v|, |u + v|),    u = x/|x|, v = y/|y|
 
-  Exact near 0 and pi, where the arccos of a rounded cosine is not: at 1e-4 radians
-  that returns 0 in float32.
+  Exact near 0 and pi, unlike the arccos of a rounded cosine, which returns 0 at 1e-4
+  radians in float32.
 
   Args:
     x: [..., dim], floating.

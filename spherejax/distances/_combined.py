@@ -28,7 +28,7 @@ class Radii(NamedTuple):
 
 
 def radii_of(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> Radii:
-  """The checked radii and what follows of them."""
+  """Checked radii, and the numbers that follow from them."""
   _checks.positive("epsilon_1", epsilon_1)
   _checks.positive("epsilon_inf", epsilon_inf)
   _compiled.known(functools.partial(_check_ratio, dim), epsilon_1, epsilon_inf)
@@ -47,7 +47,7 @@ def _check_ratio(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike) -> None
 
 
 def operand(x: ArrayLike, name: str = "x") -> tuple[Array, jnp.dtype]:
-  """The checked vectors in the type that is computed in, and their own type."""
+  """Checked vectors in their computing type, and their own type."""
   array = _checks.array(name, x, "floating")
   if array.ndim == 0 or array.shape[-1] < 2:
     raise ValueError(
@@ -62,17 +62,17 @@ def combined_norm(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch"]:
-  """The norm whose ball of radius epsilon_1 meets those of l1 and l-infinity.
+  """Norm whose ball of radius epsilon_1 touches the l1 and the l-infinity ball.
 
       N(x) = beta |x|_1 + (1 - beta) |x|_inf,
       beta = (epsilon_1 - epsilon_inf) / (epsilon_inf (dim - 1))
 
   {N <= epsilon_1} contains the l1 ball of radius epsilon_1 and the l-infinity ball of
-  radius epsilon_inf, touches both, and is their hull for dim = 2: robustness to one
-  attack in this ball is robustness in both.
+  radius epsilon_inf, touches both, and is their hull for dim = 2. Robustness in this
+  ball is robustness in both.
 
   Args:
-    x: [..., dim], floating, dim at least 2. Of a difference it is the distance.
+    x: [..., dim], floating, dim at least 2. For a difference the norm is the distance.
     epsilon_1: radius of the l1 ball; may be traced.
     epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
       be traced.
@@ -105,7 +105,7 @@ def hull_gauge(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch"]:
-  """The norm whose unit ball is the convex hull of an l1 and an l-infinity ball.
+  """Norm whose unit ball is the convex hull of an l1 and an l-infinity ball.
 
       |x|_H = (sum_{i <= k} |x|_(i) + a |x|_(k+1)) / epsilon_1,
       k + a = epsilon_1 / epsilon_inf,  k integer, 0 <= a < 1
@@ -128,7 +128,7 @@ def hull_gauge(
 
   Differentiable in: x and both radii. Cost: one sort.
 
-  Source: DIST appendix A; the closed form is own, from the dual ball.
+  Source: DIST appendix A; the closed form follows from the dual ball.
 
   Example:
     >>> spherejax.distances.hull_gauge(
@@ -153,13 +153,13 @@ def combined_direction(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch dim"]:
-  """The point of the unit ball of `combined_norm` farthest along a gradient.
+  """Point of the unit ball of `combined_norm` that is farthest along a gradient.
 
       s = sign(g) / (1 + beta (m - 1)) on the m largest |g|,
       m = argmax_m sum_{i <= m} |g|_(i) / (1 + beta (m - 1))
 
-  <g, s> is the dual norm of g. Times epsilon_1 it is the linear minimisation over the
-  ball, up to the sign.
+  <g, s> is the dual norm of g. Times epsilon_1, s solves the linear minimisation over
+  the ball, up to the sign.
 
   Args:
     gradient: [..., dim], floating, dim at least 2.
@@ -176,7 +176,7 @@ def combined_direction(
 
   Differentiable in: nothing. Cost: one sort.
 
-  Source: own, from DIST appendix A.
+  Source: derived from DIST appendix A.
 
   Example:
     >>> spherejax.distances.combined_direction(
@@ -202,7 +202,7 @@ def hull_direction(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch dim"]:
-  """The point of the hull of an l1 and an l-infinity ball farthest along a gradient.
+  """Point of the hull of an l1 and an l-infinity ball farthest along a gradient.
 
       <g, s> = max(epsilon_1 |g|_inf, epsilon_inf |g|_1)
 
@@ -251,7 +251,7 @@ def inscribed_radius(
       combined: epsilon_1 / (1 + (dim - 1) beta^q)^(1/q)
       hull:     epsilon_1 / (k + a^q)^(1/q),    k + a = epsilon_1 / epsilon_inf
 
-  with 1/p + 1/q = 1: what robustness in one region says about l_p.
+  with 1/p + 1/q = 1. It tells what robustness in the region implies for l_p.
 
   Args:
     dim: static, at least 2.

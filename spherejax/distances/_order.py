@@ -1,10 +1,10 @@
-"""The exact order of references around queries, at the cost of one matrix product.
+"""Exact order of references around queries, at the cost of a matrix product.
 
 A product of float32 rows rounds: `|y|^2 / 2 - x.y` orders references around x up to a
-known error. So the product only proposes: it gives a lower and an upper bound of each
-key, and where those of two references overlap, both are compared again by float64
-differences (or products) of the rows as they were given. A reference has no key, and
-stands behind all others, when its row or the query is not finite.
+known error. So the product only gives a lower and an upper bound of each key. Where the
+bounds of two references overlap, float64 differences (or products) of the original rows
+compare them again. A reference has no key, and comes after all others, if its row or
+the query is not finite.
 """
 
 import functools
@@ -19,7 +19,7 @@ from jax import Array
 from spherejax import _checks, _numerics, _versions
 
 Distance = Literal["squared_euclidean", "cosine", "dot"]
-_MORE = 16  # references proposed beyond those that are asked for
+_MORE = 16  # references proposed beyond the requested number
 CENTRAL = 31  # references whose median is the origin
 
 
@@ -36,7 +36,7 @@ def check(queries: Array, references: Array | np.ndarray, distance: Distance) ->
 
 
 class Proposal(NamedTuple):
-  """Rows to multiply, and how far their products can be trusted.
+  """Rows to multiply, and bounds on the errors of their products.
 
   With p = queries @ references.T, the key of reference j for query i lies in
   [low_j - p_ij - slack_i, high_j - p_ij + slack_i], up to a constant of the query.
@@ -47,8 +47,8 @@ class Proposal(NamedTuple):
     low: [references], NaN where a reference takes no part.
     high: [references], likewise.
     slack: [queries], NaN where the query has no order.
-    certain: boolean: all entries are whole numbers of one unit, so small that products
-      and keys are exact; low and high are the key then.
+    certain: boolean: all entries are whole multiples of one unit and so small that
+      products and keys are exact. Then low and high are the key.
   """
 
   queries: Array
@@ -63,9 +63,9 @@ class Proposal(NamedTuple):
 def propose(
   queries: Array, references: Array, distance: Distance, excluded: Array | None = None
 ) -> Proposal:
-  """Scales both by powers of two, for Euclidean distances around one origin.
+  """Scales queries and references by powers of two, around one origin if Euclidean.
 
-  `excluded` [references] says which references take no part.
+  `excluded` [references] marks the references that take no part.
   """
   queries, references = _numerics.upcast(queries), _numerics.upcast(references)
   dtype = jnp.result_type(queries, references)
@@ -85,9 +85,9 @@ def propose(
     spread = _numerics.norm(y)
     base, slack = jnp.zeros_like(spread), jnp.zeros_like(x[:, 0])
   info, dim = jnp.finfo(dtype), queries.shape[1]
-  # Of a sum of dim products in any order, of squares, of centring and what follows.
+  # Rounding of a sum of dim products in any order, of squares, of centring and after.
   error = jnp.where(certain, 0, jnp.asarray((dim + 16) * float(info.eps) / 2, dtype))
-  # What became 0 in scaling or in a product was at most this.
+  # An entry that became 0 in scaling or in a product was at most this large.
   least = jnp.asarray(dim * float(info.smallest_normal) * 64, dtype)
   slack = error * slack + jnp.where(certain, 0, least)
   return Proposal(
@@ -105,18 +105,18 @@ def _around_one_origin(
 ) -> tuple[Array, Array, Array]:
   """Queries and references about a reference as origin, and whether all are exact.
 
-  Far from it squares of lengths would drown what sets points apart.
+  Far from the origin the squares of lengths would drown the differences of points.
   """
   size = jnp.maximum(largest(queries), largest(references))
   scaled = [_scaled(rows, size) for rows in (queries, references)]
-  # Looked up, not a slice: of split rows XLA would go over all for each device.
+  # A gather, not a slice: for split rows XLA would make each device go over all rows.
   some = scaled[1][jnp.arange(min(CENTRAL, len(references)))]
-  # An entry of a row, so that whole numbers stay whole.
+  # An entry of some row, so that whole numbers stay whole.
   middle = jnp.sort(some, axis=0)[len(some) // 2][None]
   x = jnp.where(asked[:, None], scaled[0] - middle, 0)
   y = jnp.where(usable[:, None], scaled[1] - middle, 0)
   size = jnp.maximum(largest(x), largest(y))
-  # Of finer units the differences may round.
+  # With finer units the differences may round.
   unit = jnp.maximum(_unit(size, x.shape[1]), jnp.finfo(x.dtype).eps)
   certain = _is_whole(scaled[0], queries, unit) & _is_whole(scaled[1], references, unit)
   return x, y, certain | (size == 0)
@@ -143,20 +143,20 @@ def _in_unit_balls(
 
 
 def largest(x: Array) -> Array:
-  """The largest size of an entry."""
+  """Largest size of an entry."""
   return jnp.max(jnp.abs(x), initial=0)
 
 
 def _scaled(x: Array, size: Array) -> Array:
   """Multiplies by the power of two that brings `size` into [1/2, 1)."""
   exponent = jnp.frexp(size)[1]
-  half = exponent // 2  # one factor alone might not be a number
+  half = exponent // 2  # a single factor might not be finite
   unit = jnp.ones((), x.dtype)
   return x * jnp.ldexp(unit, -half) * jnp.ldexp(unit, half - exponent)
 
 
 def _unit(size: Array, dim: int) -> Array:
-  """A power of two: sums of dim products of its multiples up to `size` are exact."""
+  """Unit, a power of two: sums of dim products of multiples up to `size` are exact."""
   bits = (jnp.finfo(size.dtype).nmant - 1) // 2
   exponent = jnp.frexp(size * dim**0.5)[1]
   return jnp.ldexp(jnp.ones((), size.dtype), exponent - bits)
@@ -170,13 +170,13 @@ def _is_whole(scaled: Array, unscaled: Array, unit: Array) -> Array:
 
 
 def products(queries: Array, references: Array) -> Array:
-  """[block, references]; all that is compared must come from ONE product."""
+  """Products [block, references]; all compared keys must come from ONE product."""
   return _numerics.product(queries, references.T)
 
 
 def _exact(queries: Array, references: Array, distance: Distance) -> Array:
   """[...] float64 keys of broadcast rows; call with 64-bit types switched on."""
-  # An order has no derivative. Without the barrier XLA keeps all references in float64
+  # An order has no derivative. Without the barrier, XLA keeps all references in float64
   # while a loop goes over the queries.
   x, y = jax.lax.optimization_barrier(jax.lax.stop_gradient((queries, references)))
   x, y = x.astype(jnp.float64), y.astype(jnp.float64)
@@ -203,7 +203,7 @@ def order(
 ) -> Array:
   """[references], their indices in exact order around one query.
 
-  Excluded ones are last, before them those without a key, both by their indices.
+  Excluded references come last, and before them those without a key, both by index.
   """
   with _versions.enable_x64(True):
     keys = _exact_row(query, references, excluded, distance)
@@ -266,7 +266,7 @@ def nearest(
   def propose_row(
     query: Array, row: Array, slack: Array, left_out: Array, query_names: Array | None
   ) -> tuple[Array, Array]:
-    """The nearest of the candidates, and whether another could be as near."""
+    """Nearest of the candidates, and whether another reference could be as near."""
     product = products(row[None], proposal.references)[0]
     low = proposal.low - product - slack
     low = jnp.where(jnp.isnan(low), without, low)
@@ -274,13 +274,13 @@ def nearest(
     least, among = jax.lax.top_k(-low, min(k + _MORE, number))
     with _versions.enable_x64(True):
       keys = _exact(query[None], references[among], distance)
-      # A key of float64 may exceed all of float32: those without one are behind it.
+      # A float64 key may exceed all of float32; references without a key come after it.
       behind = jnp.where(jnp.isinf(least), jnp.nan, jnp.inf)
       keys = jnp.where(least > -without, keys, behind)
       neighbours = jax.lax.sort((keys, among), num_keys=2)[1][:k]
     last = neighbours[-1]
     above = proposal.high[last] - product[last] + slack
-    # Not a slice of the selection, for which XLA would sort all.
+    # Not a slice of the selection, for which XLA would sort all entries.
     clear = (above < jnp.max(-least)) | (low[last] >= without) | proposal.certain
     return neighbours, ~clear
 
@@ -309,7 +309,7 @@ def keys(
 ) -> Array:
   """[queries, k] in float64, exact keys of the references `among`, for `merge`.
 
-  Infinite without a key, NaN of those that the query leaves out, as in `nearest`.
+  Infinite without a key, NaN for references that the query leaves out, as in `nearest`.
   """
 
   def row(args: tuple[Array, Array, Array, Array | None]) -> Array:
@@ -333,14 +333,14 @@ def merge(keys: Array, indices: Array, *, k: int) -> Array:
 def closest(queries: Array, references: Array, *, block_size: int) -> Array:
   """[queries], the nearest reference of each by Euclidean distances.
 
-  As `nearest` with k = 1, for few references: nothing is selected but the least.
+  The same as `nearest` with k = 1, but for few references, without a selection.
   """
   proposal = propose(queries, references, "squared_euclidean")
   columns = _columns(references)
   none = jnp.zeros(len(references), bool)
 
   def propose_row(row: Array, slack: Array) -> tuple[Array, Array]:
-    """The nearest by its bound, and whether another could be as near."""
+    """Nearest reference by its bound, and whether another could be as near."""
     product = products(row[None], proposal.references)[0]
     high, low = proposal.high - product, proposal.low - product
     first = jnp.argmin(jnp.where(jnp.isnan(high), jnp.inf, high)).astype(jnp.int32)
@@ -366,7 +366,7 @@ def _again(
   places, number = jnp.argsort(~doubt), jnp.sum(doubt)
 
   def search_next(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    # One at a time, whose differences take the memory of the references.
+    # One row at a time: its differences take the memory of the references.
     count, results = state
     row = places[count]
     return count + 1, results.at[row].set(search(*jax.tree.map(lambda v: v[row], rows)))

@@ -1,4 +1,4 @@
-"""The distance-ratio transform: probabilities of classes from distances to them."""
+"""Distance-ratio transform: class probabilities from distances to the classes."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -30,14 +30,14 @@ def distance_ratio(
     squared_distances: [..., classes], floating, at least 0; d^2. Squares below the
       smallest normal number count as zero.
     exponent: positive, may be traced and learned.
-    offset: added to the squared distances, at least 0; may be traced. 0 is exact;
-      1e-10 and 1e-12 are those of the papers' implementations.
+    offset: added to the squared distances, at least 0; may be traced. 0 is exact; 1e-10
+      and 1e-12 are used in the papers' implementations.
     classes: [classes] or [..., classes], boolean, True for those that take part.
       None for all.
 
   Returns:
-    [..., classes], dtype of `squared_distances`; -inf for a class that takes no part
-    and beside one at distance zero.
+    [..., classes], dtype of `squared_distances`; -inf for a class that takes no part,
+    and for the other classes if one is at distance zero.
 
   Raises:
     TypeError: squared_distances are not floating, classes not boolean.

@@ -1,8 +1,8 @@
-"""References whose rows are split over devices, as `jax.NamedSharding` says.
+"""References whose rows are split over devices by a `jax.NamedSharding`.
 
-The programs for one device serve many: XLA splits their products as the references are
-split, and adds up their counts. What it lays out is left to it (a mesh of automatic
-axes), also where the given mesh has explicit ones, whose types every operation checks.
+The programs for one device also serve several: XLA splits their products like the
+references, and adds up their counts. XLA chooses the layout (a mesh of automatic axes),
+also where the given mesh has explicit axes, whose types every operation would check.
 """
 
 import functools
@@ -22,9 +22,9 @@ from spherejax.distances._order import Distance
 def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
   """Sharding of rows that are split over one axis of automatic devices; None if whole.
 
-  None, too, where they are traced: XLA knows, and nobody else.
+  Also None for traced rows, whose sharding only XLA knows.
 
-  Raises ValueError where anything but the rows is split, or these over two axes.
+  Raises ValueError where other axes than the rows are split, or the rows over two axes.
   """
   if not isinstance(rows, Array) or isinstance(rows, core.Tracer):
     return None
@@ -65,7 +65,7 @@ def place(
 
 
 def whole(values: Array, sharding: jax.NamedSharding) -> Array:
-  """The array on every device of the sharding."""
+  """Copies the array to every device of the sharding."""
   return put(np.asarray(values), jax.NamedSharding(sharding.mesh, jax.P()))
 
 
@@ -75,16 +75,16 @@ def local(values: Array) -> Array:
 
 
 def put(values: np.ndarray, sharding: jax.NamedSharding) -> Array:
-  """An array that every process has, each device with its part."""
+  """Spreads an array that every process has; each device gets its part."""
   return jax.make_array_from_callback(
     values.shape, sharding, lambda index: values[index]
   )
 
 
 def agree(references: Array, *labels: np.ndarray) -> None:
-  """Raises ValueError unless all processes were given the same; else they would wait.
+  """Raises ValueError unless all processes got the same arrays; else they would hang.
 
-  Looks at the shape of the references and at the labels.
+  Compares the shape of the references and the labels.
   """
   if references.is_fully_addressable:
     return
@@ -137,7 +137,7 @@ def nearest(
     )
     return _order.merge(*both, k=k)
 
-  # Unchecked: what starts equal on all devices may end as each one's own.
+  # Unchecked: values that start equal on all devices may differ at the end.
   return jax.shard_map(
     search,
     mesh=sharding.mesh,

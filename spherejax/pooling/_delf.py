@@ -23,7 +23,7 @@ def delf(
   reduction: Reduction = "sum",
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
-  """Sum of the features, each with a weight that a small network reads off it (DeLF).
+  """Sum of the features, each weighted by the score that a network gives it (DeLF).
 
       sum_j a_j x_j,    a_j = softplus(relu(x_j W + b) w + c)    over the kept j
 

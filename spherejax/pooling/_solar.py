@@ -91,7 +91,7 @@ def solar(
 
 
 def _attention(queries: Array, keys: Array, mask: Array) -> Array:
-  """Weights [batch, queries, keys] with sum 1 over the kept keys, 0 for the others."""
+  """Weights [batch, queries, keys] that sum to 1 over the kept keys, else 0."""
   size = jnp.sqrt(jnp.asarray(queries.shape[2], queries.dtype))
   products = jnp.einsum("bqc,bkc->bqk", queries, keys, precision=_HIGHEST)
   logits, mask = products / size, mask[:, None]

@@ -24,19 +24,19 @@ def renew_proxies(
   space: Space = "raw",
   where: Bool[ArrayLike, "classes pool"] | None = None,
 ) -> Float[Array, "classes num_proxies dim"]:
-  """New proxies of every class, from a pool where the old ones cover it least.
+  """Chooses new proxies of every class, from a pool where the old ones cover it least.
 
-  In each class the pool's point that is farthest from all proxies, old and new, is
-  the next new one (`greedy_k_centre`). The old ones only keep new ones away.
+  In each class the next new proxy is the pool's point farthest from all proxies, old
+  and new (`greedy_k_centre`). Old proxies only keep new ones away.
 
   Args:
     pools: [classes, pool, dim], floating: embeddings of some images of each class
       (`data.class_pools`), before any normalisation.
-    proxies: [classes, old, dim], floating: the converged ones. One row of zeros for
-      each class makes the longest embeddings the first picks.
-    num_proxies: static, at most the pool. None takes as many as the old ones.
-    space: static. Where distances are taken: "raw", as the paper's code does, or
-      "unit_ball", as its losses do (`distances.unit_ball`). What is chosen stays raw.
+    proxies: [classes, old, dim], floating: the converged proxies. With one row of zeros
+      per class, the longest embeddings are picked first.
+    num_proxies: static, at most the pool. None takes as many as there are old proxies.
+    space: static. Space of the distances: "raw" as in the paper's code, or "unit_ball"
+      as in its losses (`distances.unit_ball`). The chosen proxies stay raw.
     where: [classes, pool], boolean, True keeps; masked points may be NaN and are
       chosen when no other is left. None keeps all.
 
@@ -89,12 +89,12 @@ def class_covering_radii(
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, " classes"]:
-  """Largest distance in each class of a point to the nearest centre of its class.
+  """Covering radius of each class: largest distance of a point to its nearest centre.
 
       delta_c = max_{i: y_i = c} min_j |x_i - s_cj|
 
-  Its largest entry is the delta of the bounds on proxies, a small one says that the
-  centres stand for all of the class.
+  The largest entry is the delta of the bounds on proxies. A small radius means that the
+  centres represent the whole class.
 
   Args:
     points: [n, dim], floating.
@@ -132,7 +132,7 @@ def class_covering_radii(
   index = jnp.clip(labels, 0, classes - 1)
 
   def squares(j: Array) -> Array:
-    # By differences: a point that is a centre is at distance 0.
+    # Computed by differences, so that a point that is a centre is at distance 0.
     to = _numerics.upcast(centres)[index, j].astype(rows.dtype)
     return jnp.sum((rows - to) ** 2, axis=1)
 
@@ -146,7 +146,7 @@ def class_covering_radii(
   places = jnp.arange(number, dtype=jnp.int32)
   (_, chosen), _ = jax.lax.scan(nearer, start, places)
   lengths = jnp.where(mask, _numerics.sqrt(jnp.where(mask, squares(chosen), 0)), 0)
-  # The first of the farthest points of a class, which has all of the derivative.
+  # The first of the farthest points of a class gets the whole derivative.
   size = jax.lax.stop_gradient(lengths)
   widest = jnp.zeros(classes, rows.dtype).at[index].max(size)
   farthest = mask & ((size == widest[index]) | jnp.isnan(size))
@@ -162,8 +162,9 @@ def covering_curve(
 
       r_k = max_i min_{s <= k} |x_i - x_{i_s}|,   i_1 = argmin_i max_j |x_i - x_j|
 
-  Each next centre is the point farthest from those before. The radius is at most
-  twice the least that k of the points can reach, and the least at k = 1 and k = n.
+  Each further centre is the point farthest from the centres before it. The radius is at
+  most twice the least that k of the points can reach; it is the least at k = 1 and k =
+  n.
 
   Args:
     points: [n, dim], floating, at least one.
@@ -178,8 +179,8 @@ def covering_curve(
 
   Not differentiable. Cost: O(n^2 dim) time, O(n) memory beyond the points.
 
-  Source: DML figure 3.3; the "minimum cover" there is NP-hard, the greedy one is within
-  a factor of 2 (Gonzalez 1985).
+  Source: DML figure 3.3; the "minimum cover" there is NP-hard; the greedy cover is
+  within a factor of 2 (Gonzalez 1985).
 
   Example:
     >>> points = jnp.array([[0.0], [1.0], [5.0], [6.0]])
@@ -214,9 +215,9 @@ def mean_covering_radius(
 
       mean over classes of (1 / n_c) sum_k r_k,   r the covering curve of the class
 
-  Falls as the embeddings of a class come closer together; compared with the mean
-  distance of different classes (`metrics.mean_interclass_distance`) it does not
-  depend on the scale.
+  The radius falls as the embeddings of a class move together. Its ratio to the mean
+  distance of different classes (`metrics.mean_interclass_distance`) does not depend on
+  the scale.
 
   Args:
     points: [n, dim], floating, may be traced.
@@ -257,11 +258,11 @@ def _curves(points: Array, where: Array) -> Array:
 
 
 def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]:
-  """Mean distance of the proxies of a class from each other, over the classes.
+  """Mean distance between the proxies of a class, averaged over the classes.
 
       mean_c mean_{i < j} |p_ci - p_cj|
 
-  Proxies of one long training coalesce, and it falls towards 0.
+  In one long training the proxies of a class merge, and the spread falls towards 0.
 
   Args:
     proxies: [classes, m, dim], floating, m at least 2.

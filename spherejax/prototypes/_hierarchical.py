@@ -1,4 +1,4 @@
-"""Fixed prototypes laid out after similarities of the classes, such as a tree's."""
+"""Fixed prototypes from similarities between classes, such as a tree's."""
 
 from typing import Literal, NamedTuple
 
@@ -33,31 +33,31 @@ def hierarchical_prototypes(
   steps: int = 1000,
   learning_rate: float = 1e-3,
 ) -> HierarchicalPrototypes:
-  """Prototypes whose cosines are given similarities S of the classes.
+  """Prototypes whose cosines match given similarities S between the classes.
 
       "cholesky"    rows of L, S = L L^T: exact; S positive definite, dim >= classes
       "spectral"    rows of Q sqrt(E) for the largest eigenvalues E of S, normalised
       "classical"   the same of -J D^2 J / 2, D^2 = 2 - 2 S: Euclidean, off the sphere
       "stress"      least normalised stress by `solvers.sphere_mds`
 
-  "stress" from random points is the paper's way. "cholesky" does at once, and exactly,
-  what it does nearly. With fewer dimensions than classes, "stress" comes nearest to the
-  distances themselves. "spectral" keeps their order better, but classes that only the
-  dropped eigenvectors tell apart coincide: siblings, in a tree.
+  "stress" from random points is the paper's method; "cholesky" reaches exactly and at
+  once what it approximates. With fewer dimensions than classes, "stress" comes nearest
+  to the distances themselves. "spectral" keeps their order better, but merges classes
+  that only the dropped eigenvectors tell apart: siblings, in a tree.
 
   Args:
     similarities: [classes, classes], in [-1, 1], symmetric, 1 on the diagonal:
       `hierarchy.chordal_similarities`, or one minus `hierarchy.lca_distances`. Host
       values, not traced.
-    dim: static. Length of the prototypes; what is not needed is filled with zeros.
-    method: one of those above. Static.
+    dim: static. Length of the prototypes; components that are not needed are 0.
+    method: one of the four above. Static.
     key: a typed key, for "stress" only.
     steps: of "stress".
     learning_rate: of "stress".
 
   Returns:
-    HierarchicalPrototypes(prototypes, stress, converged), in the default type. They
-    are meant to stay as they are while a network learns to reach them.
+    HierarchicalPrototypes(prototypes, stress, converged), in the default type. Keep the
+    prototypes fixed while a network learns to reach them.
 
   Raises:
     ValueError: not a matrix of cosines; "cholesky" with fewer dimensions than classes
@@ -131,7 +131,7 @@ def hierarchical_prototypes(
 
 
 def _cosines(similarities: ArrayLike) -> np.ndarray:
-  """The matrix in float64, or an error; rounding of single precision is evened out."""
+  """Checked matrix in float64; the asymmetry of rounded entries is averaged out."""
   matrix = _checks.numbers_of("similarities", similarities)
   _checks.expect("similarities", matrix, rank=2, empty=False)
   _checks.shape("similarities", matrix, matrix.shape[:1] * 2, "its rows")
@@ -167,6 +167,6 @@ def _principal(matrix: np.ndarray, dim: int) -> np.ndarray:
   """[classes, min(dim, classes)]: eigenvectors times roots, largest first."""
   values, vectors = np.linalg.eigh(matrix)
   values, vectors = values[::-1][:dim], vectors[:, ::-1][:, :dim]
-  # The sign of an eigenvector is free: its largest entry is made positive.
+  # The sign of an eigenvector is arbitrary: its largest entry is made positive.
   largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
   return vectors * np.where(largest < 0, -1, 1) * np.sqrt(np.maximum(values, 0))[None]

@@ -1,4 +1,4 @@
-"""Local features counted on prototypes: what average pooling computes."""
+"""Histograms of local features on prototypes, which average pooling computes."""
 
 import math
 from typing import NamedTuple
@@ -35,16 +35,16 @@ def prototype_histogram(
       c_ij = |v_i - x_j|,    assignment_j = argmin_i c_ij
       histogram_i = sum_j a_j [assignment_j = i],    error = sum_j a_j min_i c_ij
 
-  Of all distributions over the prototypes, the histogram is the nearest in optimal
-  transport to the image's features; the error is that transport distance.
+  Among all distributions over the prototypes, the histogram is nearest to the image's
+  features in optimal transport; the error is this transport distance.
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
-    prototypes: [prototypes, dim], floating. Neither they nor the features are
+    prototypes: [prototypes, dim], floating. Neither prototypes nor features are
       normalised here.
-    weights: not negative, the shape of `features` without dim; a_j is a weight
-      divided by the sum of the kept ones, `GSPResult.weights`, say. None weighs all
-      kept positions alike.
+    weights: not negative, the shape of `features` without dim; a_j is a weight divided
+      by the sum of the kept ones, `GSPResult.weights`, say. None gives all kept
+      positions the same weight.
     where: boolean, the shape of `features` without dim, True keeps; what is masked
       may be NaN. None keeps all.
 
@@ -57,10 +57,10 @@ def prototype_histogram(
     TypeError: features, prototypes or weights not floating, where not boolean.
     ValueError: shapes do not match, features or prototypes without entries.
 
-  Differentiable in: weights; features and prototypes through the error, with
-  derivative 0 where a feature is its prototype (the histogram is piecewise constant
-  in both). Cost: O(batch tokens prototypes dim) time, one prototype after another:
-  memory of a few numbers a position besides the features.
+  Differentiable in: weights; features and prototypes through the error, with derivative
+  0 where a feature is its prototype (the histogram is piecewise constant in both).
+  Cost: O(batch tokens prototypes dim) time, one prototype after another; memory of a
+  few numbers per position besides the features.
 
   Source: DML eq. 4.2.5 and claim 4.2.1.
 
@@ -99,7 +99,7 @@ def prototype_convex_combination(
 
       pcc = sum_i histogram_i v_i = sum_j a_j v_assignment(j)
 
-  It lies in the convex hull of the prototypes that the image uses, and near the
+  The result lies in the convex hull of the prototypes that the image uses, and near the
   average of the features themselves:
 
       |pcc - sum_j a_j x_j| <= error <= covering radius of the prototypes
@@ -109,10 +109,10 @@ def prototype_convex_combination(
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
-    prototypes: [prototypes, dim], floating. Neither they nor the features are
+    prototypes: [prototypes, dim], floating. Neither prototypes nor features are
       normalised here.
     weights: not negative, the shape of `features` without dim; divided by the sum of
-      the kept ones. None weighs all kept positions alike.
+      the kept ones. None gives all kept positions the same weight.
     where: boolean, the shape of `features` without dim, True keeps; what is masked
       may be NaN. None keeps all.
 
@@ -139,7 +139,7 @@ def prototype_convex_combination(
   prototypes = _checks.array("prototypes", prototypes)
   parts = _parts(features, prototypes, weights, where)
   nearest = parts.prototypes[parts.chosen]
-  # Of a feature that is no number none is the nearest.
+  # A feature that is NaN has no nearest prototype.
   unknown = jnp.any(jnp.isnan(parts.tokens), axis=2, keepdims=True)
   nearest = jnp.where(unknown, jnp.nan, nearest)
   return jnp.sum(parts.weights[..., None] * nearest, axis=1).astype(features.dtype)
@@ -157,7 +157,7 @@ def covering_radius(
 
   Args:
     points: [n, dim], floating.
-    prototypes: [prototypes, dim], floating; `greedy_k_centre` chooses some with a
+    prototypes: [prototypes, dim], floating; `greedy_k_centre` chooses prototypes with a
       small radius.
     where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
 
@@ -169,8 +169,8 @@ def covering_radius(
     ValueError: shapes do not match, points or prototypes without entries.
 
   Differentiable in: points, prototypes, the first among equals; derivative 0 at radius
-  0. Cost: O(n prototypes dim) time, one prototype after another: memory of a few
-  numbers a point.
+  0. Cost: O(n prototypes dim) time, one prototype after another; memory of a few
+  numbers per point.
 
   Source: DML 4.2.2; Sener, Savarese 2018, "Active learning for convolutional neural
   networks: a core-set approach", where it bounds the loss of a choice of points.
@@ -236,7 +236,7 @@ def _parts(
 def _nearest(tokens: Array, prototypes: Array) -> Array:
   """Index of each token's nearest prototype, ties to the lowest: [batch, n].
 
-  By differences, so that a feature that is a prototype is found whatever its norm.
+  Computed by differences, so that a feature that is a prototype is found at any norm.
   """
   power = _numerics.shrinking(tokens, prototypes)
   tokens, prototypes = (

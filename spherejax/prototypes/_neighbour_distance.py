@@ -1,4 +1,4 @@
-"""Exact minimal adversarial distances of the nearest neighbour classifier."""
+"""Exact minimal adversarial distances of the nearest-neighbour classifier."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -21,13 +21,13 @@ def nearest_neighbour_distance(
   low: float | int = -np.inf,
   high: float | int = np.inf,
 ) -> Float[np.ndarray, " batch"]:
-  """The least perturbation that changes the class of the nearest site, exactly.
+  """Exact least perturbation that changes the class of the nearest site.
 
       min_s min_d ||d||_p   with  |x + d - s|_2 <= |x + d - r|_2  for all r of the class
 
   over the sites s of other classes; a linear programme for l1 and l-infinity, a
-  quadratic one for l2. The cells are those of l2 whatever the norm of d. Sites are
-  tried by increasing lower bound, and left when it exceeds what was found.
+  quadratic one for l2. The cells are l2 cells for any norm of d. Sites are tried by
+  increasing lower bound, until the bound exceeds the distance found.
 
   Args:
     points: [batch, dim], floating, in the box, concrete.
@@ -47,8 +47,8 @@ def nearest_neighbour_distance(
     ValueError: shapes do not match, or an unknown norm.
     RuntimeError: a linear programme is neither solved nor infeasible.
 
-  Differentiable in: nothing (runs on the host, in float64). Cost: some programmes with
-  as many constraints as sites of the class, for each point: for sets of hundreds.
+  Differentiable in: nothing (runs on the host, in float64). Cost: several programmes
+  per point, with as many constraints as sites of the class; meant for sets of hundreds.
 
   Source: DIST 5.2 names the classifier; the programmes as in Wang et al. 2019,
   "Evaluating the robustness of nearest neighbor classifiers: a primal-dual
@@ -95,7 +95,7 @@ def _least(
     return 0.0
   dual = {"l1": np.inf, "l2": 2, "linf": 1}[norm]
   best = np.inf
-  # A bound by the nearest own site first, which is nearly always the tightest.
+  # The nearest own site comes first: its bound is nearly always the tightest.
   gap = squares[0] - squares[1].min()
   normals = 2 * (same_class[np.argmin(squares[1])] - others)
   bounds = gap / np.maximum(np.linalg.norm(normals, dual, axis=1), 1e-300)

@@ -1,4 +1,4 @@
-"""Assignments on the host: by scipy, their duals, repairs of old results."""
+"""Assignments on the host by scipy, their duals, and repairs of old results."""
 
 import functools
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 _BLOCK = 32  # rows; a block of 1000 columns stays in a core's cache
-_ROUNDING = 8  # units in the last place of what is compared
+_ROUNDING = 8  # tolerance in units in the last place
 _PIECE = 96_000  # bytes
 _REPAIRED = 8  # beyond one row in so many, repairs take longer than beginning again
 
@@ -27,7 +27,7 @@ def solve(costs: np.ndarray) -> np.ndarray:
   """Column of each row."""
   from scipy.optimize import linear_sum_assignment
 
-  check_finite(costs, costs.max())  # scipy allows +inf, and finds the others itself
+  check_finite(costs, costs.max())  # scipy allows +inf, and rejects the others itself
   try:
     return linear_sum_assignment(costs)[1]
   except ValueError:
@@ -39,9 +39,9 @@ def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nda
   """Duals that certify an optimal assignment.
 
   The column duals are shortest distances from a point at distance 0 to all columns,
-  when row k leads from its own column a_k to column j at c[k, j] - c[k, a_k]: there is
-  no negative cycle, because no exchange lowers the cost. Only rows whose column came
-  nearer are looked at again.
+  where row k leads from its column a_k to column j at length c[k, j] - c[k, a_k]. No
+  cycle is negative, because no exchange lowers the cost. Only rows whose column came
+  nearer are visited again.
   """
   rows, columns = costs.shape
   chosen_costs = costs[np.arange(rows), assignment].astype(np.float64)
@@ -82,7 +82,7 @@ def solve_from(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
   """Columns, duals and the number of rows matched anew, from an earlier result.
 
-  The precision is that which the duals were stored in.
+  `precision` is the type in which the duals were stored.
   """
   rows, columns = costs.shape
   dual = np.where(np.isfinite(column_dual), column_dual, 0)
@@ -154,8 +154,8 @@ def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Arra
 def _pieces(array: Array) -> list[Array]:
   """Splits an array into pieces that a CPU hands to a callback at once.
 
-  Larger ones it copies by a thread of the pool whose threads the callbacks hold: with
-  as many callbacks as threads they would wait for each other for ever.
+  Larger arrays are copied by a thread of the pool whose threads run the callbacks. With
+  as many callbacks as threads they would deadlock.
   """
   entries, step = array.ravel(), _PIECE // array.dtype.itemsize
   return [entries[first : first + step] for first in range(0, entries.size, step)]
@@ -188,7 +188,7 @@ def _least(
   dual: np.ndarray,
   tolerance: float,
 ) -> np.ndarray:
-  """Duals of rows, by one more look at those that may find less than what they pay."""
+  """Duals of rows, recomputed for rows that may find a lower price than they pay."""
   least = paid.copy()
   unsure = np.flatnonzero(paid > cheapest - np.max(dual) + tolerance)
   if len(unsure):
@@ -197,7 +197,7 @@ def _least(
 
 
 def _augment(costs: np.ndarray, dual: np.ndarray, owner: np.ndarray, root: int) -> None:
-  """Gives the row a column, by the shortest path; changes duals and owners."""
+  """Gives the row a column by the shortest path; changes duals and owners."""
   columns = len(dual)
   distance = np.full(columns, np.inf)
   previous = np.full(columns, -1)

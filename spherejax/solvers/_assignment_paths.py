@@ -1,8 +1,8 @@
-"""Shortest augmenting paths for a batch of assignment problems at once.
+"""Shortest augmenting paths for a batch of assignment problems.
 
-Every problem advances by itself: one step looks at one more row of each, or turns one
-more edge of a path that was found, so nobody waits for the longest path of a round.
-The batch is the last axis, where it fills vector registers.
+Every problem advances by itself: a step visits one more row of each, or turns one more
+edge of a complete path. So no problem waits for the longest path of a round. The batch
+is the last axis, where it fills vector registers.
 """
 
 import functools
@@ -18,7 +18,7 @@ _GREEDY_PASSES = 2
 
 
 class _Search(NamedTuple):
-  """State of all searches; [K, B] and [B]."""
+  """State of all searches, [K, B] and [B]."""
 
   dual: Array
   """v of the columns."""
@@ -47,7 +47,7 @@ class _Search(NamedTuple):
 
 
 def solve(costs: Array) -> tuple[Array, Array, Array]:
-  """Columns [B, R] and duals [B, R], [B, K] of least cost, from nothing."""
+  """Solves from scratch: columns [B, R] and duals [B, R], [B, K] of least cost."""
   batch, rows, columns = costs.shape
   if rows == columns:
     dual = jnp.min(costs, axis=1)
@@ -69,7 +69,7 @@ def solve_from(
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
-  """The function of arrays [B, ...], with mapped axes folded into B."""
+  """Wraps a function of arrays [B, ...] so that mapped axes are folded into B."""
   mapped = jax.custom_batching.custom_vmap(fn)
 
   @mapped.def_vmap
@@ -122,7 +122,7 @@ def _finish(
   rows = costs.shape[1]
   dual, owner, mine = _greedy(costs, dual, owner, mine)
   dual, owner = _augment(costs, dual, owner, mine)
-  # Sorted by their owners, columns are in the order of the rows, and free ones last.
+  # Sorting columns by owner puts them in the order of the rows, free columns last.
   assignment = jnp.argsort(owner, axis=0)[:rows].T.astype(jnp.int32)
   dual = dual.T
   return assignment, jnp.min(costs - dual[:, None], axis=2), dual
@@ -146,10 +146,11 @@ def _smallest(x: Array, free: Array, names: Array) -> tuple[Array, Array, Array]
 def _greedy(
   costs: Array, dual: Array, owner: Array, mine: Array
 ) -> tuple[Array, Array, Array]:
-  """Rows take the column they like best, and its price rises to their second best.
+  """Gives rows their best column, whose price rises to the row's second best.
 
-  Leaves few rows to the searches. Matched pairs stay tight: who loses a column looks
-  for another one, and who keeps one sees others become dearer.
+  This leaves few rows to the searches. Matched pairs stay tight: a row that loses its
+  column looks for another, and for a row that keeps its column the others become
+  dearer.
   """
   columns, batch = owner.shape
   rows = costs.shape[1]
@@ -183,7 +184,7 @@ def _greedy(
 def _augment(
   costs: Array, dual: Array, owner: Array, mine: Array
 ) -> tuple[Array, Array]:
-  """A shortest augmenting path for every row that owns no column, in their order."""
+  """Finds a shortest augmenting path for every row without a column, in their order."""
   batch, rows, columns = costs.shape
   queue = jnp.where(mine == columns, jnp.arange(rows, dtype=jnp.int32)[:, None], rows)
   end = jnp.full((1, batch), rows, jnp.int32)
@@ -215,7 +216,8 @@ def _step(costs: Array, queue: Array, s: _Search) -> _Search:
   names = lax.broadcasted_iota(jnp.int32, (columns, batch), 0)
   lane = jnp.arange(batch, dtype=jnp.int32) * rows
   searching = (s.root < rows) & ~s.turning
-  # Each column whose path is known loses what the last step added to all paths.
+  # Each column with a known path loses the amount that the last step added to all
+  # paths.
   dual = s.dual - jnp.where(s.distance == -jnp.inf, s.shift[None], 0)
   known = names == s.column[None]
   distance = jnp.where(known, -jnp.inf, s.distance - s.shift[None])
@@ -233,7 +235,7 @@ def _step(costs: Array, queue: Array, s: _Search) -> _Search:
   row = _at(s.owner, column)
   entry = (jnp.minimum(row, rows - 1) + lane) * columns + column
   slack = jnp.take(costs.reshape(-1), entry, mode="clip") - _at(dual, column)
-  # The other half: an edge of the path goes to the row that comes before it.
+  # Second half: an edge of the path goes to the row before it.
   before = _at(previous, s.column)
   first = before == columns
   turned = known & s.turning[None]

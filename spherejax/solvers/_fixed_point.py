@@ -12,14 +12,14 @@ from jaxtyping import Bool, Float, Int, PyTree, Real
 
 from spherejax import _checks
 
-# Up to this many unknowns the derivative's linear system is solved by elimination
-# (its matrix takes at most 256 KiB in float32), above it by a Neumann series.
+# Up to this many unknowns elimination solves the derivative's linear system (its matrix
+# takes at most 256 KiB in float32); above, a Neumann series does.
 _DENSE_UNKNOWNS = 256
 _SERIES_TERMS = 10_000
 
 
 class FixedPointResult(NamedTuple):
-  """A fixed point and what is known about it."""
+  """Fixed point, and its convergence."""
 
   value: PyTree[Float[Array, "..."]]
   """The fixed point, differentiable in what the function closes over."""
@@ -38,7 +38,7 @@ def fixed_point(
   tol: Real[ArrayLike, ""] = 1e-6,
   max_steps: int = 100,
 ) -> FixedPointResult:
-  """Fixed point of a function, by repeating it, with implicit derivatives.
+  """Fixed point of a function by iteration, with implicit derivatives.
 
       x <- fn(x)   until   max |fn(x) - x| <= tol
 
@@ -67,9 +67,9 @@ def fixed_point(
       `fn` changes structure, shape or dtype.
     TypeError: a leaf of `init` is not floating, max_steps is not a static integer.
 
-  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly;
-  not in `init`. Cost: one evaluation of `fn` a step; memory of the backward pass
-  does not depend on the number of steps.
+  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly; not
+  in `init`. Cost: one evaluation of `fn` per step; memory of the backward pass does not
+  depend on the number of steps.
 
   Source: Banach's fixed-point theorem; the implicit function theorem.
 
@@ -81,7 +81,7 @@ def fixed_point(
   _checks.function("fn", fn)
   _checks.positive("tol", tol)
   _checks.count("max_steps", max_steps)
-  # Of a type of its own, as a loop needs it, also for a number.
+  # A loop needs an array of a fixed type, also for a Python number.
   init = jax.tree.map(lambda leaf: _checks.array("init", leaf), init)
   init = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), init)
   init = jax.lax.stop_gradient(init)
@@ -110,7 +110,7 @@ def fixed_point(
 
 
 def _check_preserves(fn: Callable[[Any], Any], init: Any) -> None:
-  """Raises unless `fn` maps the pytree to one of the same kind."""
+  """Raises unless `fn` maps the pytree to a pytree of the same kind."""
   out = jax.eval_shape(fn, init)
   kinds = [
     jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", tree)

@@ -1,4 +1,4 @@
-"""Clusters by k-means: drawn far apart, then Lloyd's steps until nothing moves."""
+"""k-means clusters: k-means++ seeding, then Lloyd's steps until nothing moves."""
 
 import functools
 from typing import NamedTuple
@@ -37,21 +37,22 @@ def k_means(
   max_steps: int = 100,
   block_size: int = 1024,
 ) -> KMeansResult:
-  """Clusters of points, each around its mean.
+  """Clusters points around means, by k-means++ and Lloyd's iteration.
 
       min  sum_i |x_i - mu_{a_i}|^2
 
-  The first centre is a point at random, each further one a point with probability
-  proportional to its squared distance from the nearest centre so far. Then every point
-  goes to its nearest centre, as exactly as in `metrics.nearest`, and centres to the
-  means, until no point changes its cluster. A cluster that is empty takes the point
-  farthest from the mean of its own one; where all points lie on their means, as with
-  fewer different points than clusters, it stays empty.
+  The first centre is a random point. Each further centre is a point drawn with
+  probability proportional to its squared distance from the nearest centre so far. Then
+  every point goes to its nearest centre, as exactly as in `metrics.nearest`, and
+  centres move to the means, until no point changes its cluster. An empty cluster takes
+  the point farthest from the mean of its own cluster. It stays empty where all points
+  lie on their means, as with fewer different points than clusters.
 
   Args:
-    points: [n, dim], floating; for cosines normalise them before. Their rows may be
+    points: [n, dim], floating; normalise them first for cosines. Their rows may be
       split over devices by a `jax.NamedSharding` of a mesh with automatic axes; each
-      keeps its own. Means are then summed in another order. A file is read as a whole.
+      device keeps its own rows. The means are then summed in another order. A file is
+      read as a whole.
     k: static. Number of clusters, at least 1.
     key: a typed key for the first centres.
     where: [n], boolean, True keeps. None keeps all.
@@ -106,7 +107,7 @@ def _cluster(
   block_size: int,
   sharding: jax.NamedSharding | None,
 ) -> KMeansResult:
-  # From one of them, so that points far from the origin keep their digits.
+  # Relative to one of the points, so that points far from the origin keep their digits.
   origin = _row(points, jnp.argmax(mask))
   points = jnp.where(mask[:, None], points - origin[None], 0)
 
@@ -139,10 +140,10 @@ def _row(points: Array, index: Array) -> Array:
 
 
 def _drawn(points: Array, mask: Array, key: Array, k: int) -> Array:
-  """The first centres."""
+  """Draws the first centres."""
 
   def draw(key: Array, weights: Array) -> Array:
-    # Where all points are centres, any of them.
+    # Where all points are centres, any point is drawn.
     weights = jnp.where(jnp.any(weights > 0), weights, mask.astype(points.dtype))
     reached = jnp.cumsum(weights)
     level = jax.random.uniform(key, dtype=points.dtype) * reached[-1]
@@ -168,7 +169,7 @@ def _means(points: Array, assignment: Array, centres: Array) -> Array:
   k = len(centres)
   cluster = jnp.where(assignment < 0, k, assignment)
   sizes = jax.ops.segment_sum(jnp.ones_like(points[:, 0]), cluster, k)[:, None]
-  # From the centre, so that what lies far from the origin keeps its digits.
+  # Relative to the centre, so that points far from the origin keep their digits.
   differences = points - centres[jnp.minimum(cluster, k - 1)]
   sums = jax.ops.segment_sum(differences, cluster, k)
   return centres + sums / jnp.maximum(sizes, 1)
@@ -192,7 +193,7 @@ def _without_empty(points: Array, mask: Array, assignment: Array, k: int) -> Arr
   def farthest(assignment: Array) -> tuple[Array, Array]:
     zero = jnp.zeros((k, points.shape[1]), points.dtype)
     means = _means(points, assignment, _means(points, assignment, zero))
-    # A point alone is its own mean, whatever that rounds to.
+    # A single point is its own mean, however the mean rounds.
     alone = sizes(assignment)[jnp.maximum(assignment, 0)] < 2
     squares = _squares_from_own(points, mask & ~alone, assignment, means)
     index = jnp.argmax(squares)

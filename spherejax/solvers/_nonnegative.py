@@ -1,4 +1,4 @@
-"""Least squares with nonnegative unknowns, on the host."""
+"""Nonnegative least squares, on the host."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -14,11 +14,11 @@ _STEPS = 50  # for each unknown
 def host_nonnegative_least_squares(
   matrix: Float[ArrayLike, "rows columns"], target: Float[ArrayLike, " rows"]
 ) -> Float[np.ndarray, " columns"]:
-  """The nonnegative x with the least |matrix x - target|, on the host in float64.
+  """Nonnegative x with the least |matrix x - target|, on the host in float64.
 
-  What is returned fulfils the conditions of a minimum: the slope along an entry is 0
-  where it is positive, and nowhere below 0. It finds the nearest point of a cone, of a
-  hull, or of many half-spaces (Lawson and Hanson, chapter 23).
+  The result fulfils the conditions of a minimum: the slope along a positive entry is 0,
+  and no slope is below 0. Use it to find the nearest point of a cone, of a hull, or of
+  many half-spaces (Lawson and Hanson, chapter 23).
 
   Args:
     matrix: [rows, columns], floating, concrete.
@@ -54,7 +54,7 @@ def host_nonnegative_least_squares(
   if not rows.shape[1]:
     raise ValueError(f"matrix must have a column, got shape {rows.shape}")
   _checks.shape("target", right, rows.shape[:1], "the rows of the matrix")
-  # Columns of length 1, whose slopes can be compared.
+  # Columns of length 1, so that their slopes can be compared.
   a, b = rows.astype(np.float64), right.astype(np.float64)
   lengths = np.linalg.norm(a, axis=0)
   lengths = np.where(lengths > 0, lengths, 1)
@@ -62,7 +62,7 @@ def host_nonnegative_least_squares(
   steps = _STEPS * a.shape[1]
   try:
     solution = nnls(a, b, maxiter=steps)[0]
-  except RuntimeError:  # it did not end
+  except RuntimeError:  # the solver did not converge
     solution = np.full(a.shape[1], np.nan)
   if not _is_minimum(a, b, solution):
     bounds = (0, np.inf)

@@ -12,7 +12,7 @@ from spherejax import _checks, _numerics
 
 
 class SinkhornResult(NamedTuple):
-  """A transport plan, its potentials, and how well it meets the marginals."""
+  """Transport plan, its potentials, and its residual against the marginals."""
 
   log_plan: Float[Array, "*batch rows columns"]
   """Logarithm of the plan; -inf where a marginal is 0."""
@@ -32,7 +32,7 @@ def sinkhorn(
   column_marginal: Real[ArrayLike, "*batch columns"] | None = None,
   steps: int = 100,
 ) -> SinkhornResult:
-  """Plan between two marginals at least cost, smoothed by entropy.
+  """Transport plan of least cost between two marginals, smoothed by entropy.
 
       min  sum_ij c_ij P_ij + (1/b) sum_ij P_ij log P_ij,   P 1 = r,  P^T 1 = a
 
@@ -41,15 +41,15 @@ def sinkhorn(
       f_i <- log r_i - log sum_j exp(g_j - b c_ij)
 
   with b the inverse temperature. From f = 0 the two half steps are repeated `steps`
-  times, then the first once more, so that the columns are met exactly after any
-  number of steps. On logarithms nothing underflows, whatever b c is.
+  times, then the first once more, so that the column marginal is met exactly after any
+  number of steps. Logarithms keep everything from underflowing, whatever b c is.
 
   Args:
     costs: [..., rows, columns], floating. May be NaN where a marginal is 0.
     inverse_temperature: scalar or of the batch's shape, not negative, may be traced.
     row_marginal: r, [..., rows], not negative, of sum 1. None is uniform.
-    column_marginal: a, [..., columns], not negative, of sum 1. None is uniform. A 0
-      in a marginal leaves that row or column out: that is how masks are given.
+    column_marginal: a, [..., columns], not negative, of sum 1. None is uniform. A 0 in
+      a marginal leaves that row or column out, which serves as a mask.
     steps: static, not negative. Convergence is linear and slows down as the inverse
       temperature grows; see `residual`.
 
