@@ -1,4 +1,4 @@
-"""Distances and similarities of classes, from a tree or from mistakes."""
+"""Distances and similarities between classes, from a tree or from mistakes."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -9,14 +9,14 @@ from spherejax.hierarchy import _tree
 
 
 def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
-  """Number of edges on the way between two classes.
+  """Number of edges on the path between two classes.
 
       D_ij = dep_i + dep_j + 2 - 2 (A A^T)_ij
 
   with A the `ancestors` and dep the depth.
 
   Args:
-    tree: a ClassTree. Its lengths are not looked at.
+    tree: a ClassTree. Its lengths are ignored.
 
   Returns:
     [classes, classes], integer; 0 on the diagonal only. It is a metric.
@@ -43,7 +43,7 @@ def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
 
 
 def additive_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]:
-  """Lengths of the ways between two classes: the sum over their edges.
+  """Length of the path between two classes: the sum over its edges.
 
   Args:
     tree: a ClassTree, such as `neighbor_joining` makes.
@@ -99,7 +99,7 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
   """
   height, above = _tree.heights(tree), _tree.ancestors(tree)
   matrix = np.zeros((len(tree.classes),) * 2, int)
-  for node in range(len(height)):  # from the root on: the lowest node writes last
+  for node in range(len(height)):  # from the root down, so the lowest node writes last
     below = np.flatnonzero(above[:, node])
     matrix[np.ix_(below, below)] = height[node]
   np.fill_diagonal(matrix, 0)
@@ -111,7 +111,7 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
 
       d_ij = H_ij / height(root)
 
-  One minus it is a positive definite similarity with ones on its diagonal.
+  1 minus this distance is a positive definite similarity with ones on its diagonal.
 
   Args:
     tree: a ClassTree.
@@ -125,7 +125,7 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
   Cost: the sum over the nodes of the squared number of classes below.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
-  retrieval", eq. 1; DIST 4.1, which prints the shortest height where the longest is
+  retrieval", eq. 1; DIST 4.1, which prints the shortest height although the longest is
   needed.
 
   Example:
@@ -141,16 +141,16 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
 def chordal_distances(
   distances: Real[ArrayLike, "classes classes"], *, beta: float = 1.0
 ) -> Float[np.ndarray, "classes classes"]:
-  """Distances of classes, brought to chords of a sphere between right angles.
+  """Chordal distances: distances between classes mapped to chords of a sphere.
 
       t_ij = sqrt(2) d_ij / (beta + d_ij)      in [0, sqrt(2))
 
-  A metric whenever d is one. The points that have these distances are what
-  `prototypes.hierarchical_prototypes` lays out.
+  The largest chord spans a right angle. The result is a metric whenever d is one.
+  `prototypes.hierarchical_prototypes` finds points with these distances.
 
   Args:
     distances: [classes, classes], at least 0, such as `path_distances`.
-    beta: positive. The distance that comes to half of the largest chord.
+    beta: positive. The distance that maps to half of the largest chord.
 
   Returns:
     [classes, classes], float64.
@@ -206,19 +206,19 @@ def chordal_similarities(
 def confusion_distances(
   confusion: Real[ArrayLike, "classes predictions"],
 ) -> Float[np.ndarray, "classes classes"]:
-  """Distances of classes from the mistakes of a classifier.
+  """Distances between classes, from the mistakes of a classifier.
 
       d_ij = sum_k |r_ik - r_jk|,   r_ik = n_ik / sum_l n_il
 
-  Classes that are confused with the same ones are near. A class without examples has
+  Classes that are confused with the same classes are near. A class without examples has
   the uniform row.
 
   Args:
-    confusion: [classes, predictions], at least 0: how many examples of a class were
-      taken for which.
+    confusion: [classes, predictions], at least 0: counts of the examples of each class
+      by their predicted class.
 
   Returns:
-    [classes, classes], float64, in [0, 2]; a tree may be joined from it.
+    [classes, classes], float64, in [0, 2]; a tree may be inferred from it.
 
   Raises:
     TypeError: confusion no numbers.
@@ -245,9 +245,9 @@ def confusion_distances(
 
 
 def checked(distances: ArrayLike) -> np.ndarray:
-  """The matrix in float64; raises unless it is square, symmetric, 0 on its diagonal.
+  """Converts to float64; raises unless square, symmetric and 0 on the diagonal.
 
-  Rounding of single precision is forgiven, and evened out.
+  Asymmetry from rounding in single precision is allowed, and averaged out.
   """
   _checks.expect("distances", _checks.host("distances", distances), "real")
   matrix = np.asarray(distances, float)

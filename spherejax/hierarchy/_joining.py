@@ -17,23 +17,24 @@ def neighbor_joining(
 ) -> _tree.ClassTree:
   """Unrooted tree of classes from their distances, by neighbour joining.
 
-  Of the m nodes that are left, the two that are nearest to each other and farthest
-  from all others become children of a new node k, until two are left:
+  Among the m remaining nodes, the two that are nearest to each other and farthest from
+  all others become children of a new node k, until two are left:
 
       argmin_{i<j} (m - 2) d_ij - r_i - r_j,   r_i = sum_l d_il
       length_i = d_ij / 2 + (r_i - r_j) / (2 (m - 2)),   length_j = d_ij - length_i
       d_kl = (d_il + d_jl - d_ij) / 2
 
-  If the distances are those of some tree, its lengths come back exactly, and its edges
-  are those of positive length here. Otherwise lengths may be negative: they are kept.
+  If the distances come from a tree, its lengths are recovered exactly, and its edges
+  are the edges of positive length here. Otherwise lengths may be negative; they are
+  kept.
 
   Args:
     distances: [classes, classes], at least 0, symmetric, 0 on the diagonal.
     names: of the classes. None: "0", "1", ...
 
   Returns:
-    ClassTree whose inner nodes have no names. Its root is where the last nodes met and
-    means nothing: `splits` and `additive_distances` do not depend on it. Ties go to
+    ClassTree whose inner nodes have no names. The root is where the last nodes met and
+    has no meaning: `splits` and `additive_distances` do not depend on it. Ties go to
     the lowest i, then j; the new node takes the place of i.
 
   Raises:
@@ -80,7 +81,7 @@ def neighbor_joining(
   if len(nodes) == 2 and size == 2:
     parents, lengths = [2, 2, -1], [float(matrix[0, 1]) / 2] * 2 + [0.0]
   elif len(nodes) == 2:
-    # The node made last is an inner one: it becomes the root.
+    # The last new node is an inner node and becomes the root.
     end, root = sorted(nodes)
     parents[end], lengths[end] = root, float(matrix[0, 1])
   return _inferred(called, parents, lengths)
@@ -93,8 +94,8 @@ def upgma(
 ) -> _tree.ClassTree:
   """Rooted tree of classes from their distances, by average linkage (UPGMA).
 
-  The two groups with the smallest mean distance become one, at half that distance
-  above the classes. Every class is equally far from the root; the distances come back
+  The two groups with the smallest mean distance are joined, at half that distance above
+  the classes. Every class is equally far from the root. The distances are recovered
   exactly only if they are an ultrametric.
 
   Args:

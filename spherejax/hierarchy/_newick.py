@@ -1,4 +1,4 @@
-"""Trees in the Newick format, which programs for phylogenies read and write."""
+"""Reads and writes trees in the Newick format of phylogenetic programs."""
 
 import math
 import re
@@ -13,10 +13,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9.+_-]+")
 
 
 def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.ClassTree:
-  """A tree from text in the Newick format, such as `((cat,dog)animal,car)root;`.
+  """Reads a tree from text in the Newick format: `((cat,dog)animal,car)root;`.
 
-  Names with other signs than letters, digits and `._+-` stand in single quotes, where
-  two quotes are one. Comments in square brackets are skipped, underscores stay.
+  Names with characters other than letters, digits and `._+-` stand in single quotes,
+  within which two quotes mean one. Comments in square brackets are skipped; underscores
+  stay.
 
   Args:
     text: one tree, ending with a semicolon.
@@ -78,7 +79,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
-  """Signs, names and lengths, each with its place; raises unless one tree is there."""
+  """Signs, names and lengths with their places; raises unless there is one tree."""
   tokens, place = [], 0
   while True:
     match = _TOKEN.match(text, place)
@@ -133,7 +134,7 @@ def _lengths(names: list[str], length_texts: list[str]) -> list[float] | None:
   if length_texts[0]:
     _length(
       names[0], length_texts[0]
-    )  # above the root is no edge: a number, but not used
+    )  # no edge is above the root: the length must be a number, but is not used
   if not any(length_texts[1:]):
     return None
   return [0.0, *map(_length, names[1:], length_texts[1:])]
@@ -150,12 +151,12 @@ def _length(name: str, text: str) -> float:
 
 
 def to_newick(tree: _tree.ClassTree) -> str:
-  """The tree as text in the Newick format, with its lengths.
+  """Writes a tree as text in the Newick format, with its lengths.
 
   `from_newick(text, classes=tree.class_names)` reads the same tree from it, if the
-  names of the classes differ. Its nodes of one depth stand in the order of their
-  parents, for the format keeps the order of siblings only. Classes that stand above
-  others are named as inner nodes.
+  names of the classes differ. Nodes of equal depth come in the order of their parents,
+  as the format keeps only the order of siblings. Classes above other classes are named
+  as inner nodes.
 
   Args:
     tree: a ClassTree.
@@ -178,7 +179,7 @@ def to_newick(tree: _tree.ClassTree) -> str:
   plain = bool((tree.lengths[1:] == 1).all())
   text = ""
   below: list[list[str]] = [[] for _ in tree.names]
-  # Children stand behind their parent, so from the last node on all are done.
+  # Children come after their parent, so going backwards all children are done first.
   for node in range(len(tree.names) - 1, -1, -1):
     name = tree.names[node]
     quoted = "'" + name.replace("'", "''") + "'"

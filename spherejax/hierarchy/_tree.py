@@ -1,4 +1,4 @@
-"""A tree of classes: its nodes, its checks, and what can be read off its shape."""
+"""Class tree: its nodes, its checks, and properties of its shape."""
 
 import reprlib
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from spherejax import _checks
 
 
 class ClassTree(NamedTuple):
-  """A rooted tree in which every class is a node, usually a leaf.
+  """Rooted tree in which every class is a node, usually a leaf.
 
-  The readers of this room make it and check it; the functions of this room rely on
-  parents standing before their children. A class may stand above another one.
+  The readers of this module build and check it; the functions of this module rely on
+  parents coming before their children. A class may be above another class.
 
   Attributes:
     names: of the nodes, root first, parents before children, by depth. A name may
@@ -23,7 +23,7 @@ class ClassTree(NamedTuple):
     parents: [nodes], index of each node's parent; -1 for the root.
     classes: [classes], the node of each class.
     lengths: [nodes], length of the edge to the parent; 0 for the root. 1 for a tree of
-      classes; measured, and perhaps negative, for an inferred one.
+      classes; estimated, and possibly negative, for an inferred tree.
   """
 
   names: tuple[str, ...]
@@ -43,7 +43,7 @@ def from_parents(
   names: Sequence[str] | None = None,
   classes: Sequence[str] | None = None,
 ) -> ClassTree:
-  """A tree from the index of each node's parent.
+  """Builds a tree from the index of each node's parent.
 
   Args:
     parents: [nodes], integer in any order; -1 for the root.
@@ -85,10 +85,10 @@ def from_parents(
 
 
 def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
-  """The part of a tree that carries some of its nodes, as the classes in this order.
+  """Restricts a tree to some of its nodes, which become the classes in this order.
 
-  Nodes without one of the classes at or below them are left out; what remains keeps
-  its parents, also where only one child is left.
+  Nodes without a chosen class at or below them are left out. The remaining nodes keep
+  their parents, also where a parent has only one child left.
 
   Args:
     tree: a ClassTree.
@@ -126,7 +126,7 @@ def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
 
 
 def as_leaves(tree: ClassTree) -> ClassTree:
-  """The tree with a new leaf of its own for every class that stands above another.
+  """Adds a leaf of its own for every class that is above another class.
 
   Losses over a tree need classes that are leaves. The new leaf has the name of its
   class, and an edge of length 1.
@@ -221,7 +221,7 @@ def depths(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
 
 
 def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
-  """Number of edges on the longest way from each node down to a leaf.
+  """Number of edges on the longest path from each node down to a leaf.
 
   Args:
     tree: a ClassTree.
@@ -233,8 +233,8 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     TypeError: tree no `ClassTree`.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
-  retrieval". DIST 4.1 prints the shortest way; then distances by heights break the
-  ultrametric inequality, and the root need not be the highest node.
+  retrieval". DIST 4.1 prints the shortest path. With it, distances by heights violate
+  the ultrametric inequality, and the root need not be the highest node.
 
   Example:
     >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
@@ -284,7 +284,7 @@ def build(
   classes: Sequence[str] | None,
   lengths: list[float] | None = None,
 ) -> ClassTree:
-  """A checked tree from nodes in any order; classes None are the leaves in order."""
+  """Builds a checked tree from nodes in any order; classes None takes the leaves."""
   if not names:
     raise ValueError("a tree must have a node, got none")
   inner = set(parents)
@@ -335,7 +335,7 @@ def _check_shape(names: Sequence[str], parents: Sequence[int]) -> None:
 def _find(
   names: Sequence[str], parents: Sequence[int] | np.ndarray, classes: Sequence[str]
 ) -> list[int]:
-  """The node of each class; raises for a missing, ambiguous or repeated one."""
+  """Finds the node of each class; raises for a missing, ambiguous or repeated class."""
   inner = {int(parent) for parent in parents}
   nodes: dict[str, list[int]] = {}
   for node, name in enumerate(names):
@@ -362,7 +362,7 @@ def arrange(
   classes: Sequence[int] | np.ndarray,
   lengths: Sequence[float] | None,
 ) -> ClassTree:
-  """The tree with its nodes by depth, otherwise in the order they had."""
+  """Sorts the nodes of a tree by depth, otherwise in their order."""
   level = np.full(len(names), -1)
   for start in range(len(names)):
     path, node = [], start
@@ -398,7 +398,7 @@ def _below(parents: np.ndarray, chosen: np.ndarray) -> np.ndarray:
   """[chosen, nodes]: the node is the chosen one or above it."""
   mask = np.zeros((len(chosen), len(parents)), bool)
   mask[np.arange(len(chosen)), chosen] = True
-  columns = mask.T.copy()  # one row a node: the loop reads and writes whole rows
+  columns = mask.T.copy()  # one row per node: the loop reads and writes whole rows
   for node in range(len(parents) - 1, 0, -1):
     columns[parents[node]] |= columns[node]
   return columns.T.copy()

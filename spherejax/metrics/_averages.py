@@ -16,7 +16,7 @@ def mean_where(
       mean = sum_{i: where_i} values_i / #{i: where_i}
 
   Args:
-    values: any shape, floating. What is not kept may be NaN.
+    values: any shape, floating. Masked values may be NaN.
     where: shape of `values`, boolean, True keeps.
 
   Returns:
@@ -48,7 +48,7 @@ def class_balanced_mean(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
-  """Mean of the class means: every class weighs the same, however large.
+  """Mean of the class means: every class has the same weight, whatever its size.
 
       mean = 1/C sum_c (1/n_c sum_{i: y_i = c} values_i)
 

@@ -1,4 +1,4 @@
-"""Measures of predicted classes: F1, accuracy, and which are taken for which."""
+"""Metrics of predicted classes: F1, accuracy, and common confusions."""
 
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ def confusion_counts(
 
       counts_ab = #{i: y_i = a, predicted_i = b}
 
-  Counts of several blocks add up; beyond 2^31 of them add them in NumPy's int64.
+  Add the counts of several blocks; beyond 2^31, add them in NumPy's int64.
 
   Args:
     labels: [batch], integer in [0, num_classes).
@@ -83,7 +83,7 @@ def confusion_counts(
   for name, array in (("labels", labels), ("predictions", predictions)):
     mask &= _checks.inside(array, num_classes, selected, name)
   counts = jnp.zeros((num_classes, num_classes), jnp.int32)
-  # Not by the number of the cell, which may need more than 32 bits.
+  # Not by a flat index of the cell, which may need more than 32 bits.
   return counts.at[jnp.where(mask, labels, num_classes), predictions].add(
     1, mode="drop"
   )
@@ -94,8 +94,8 @@ def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
 
       F1_c = 2 TP / (2 TP + FP + FN) = 2 counts_cc / (labels c + predictions c)
 
-  0 for a class that occurs and is never right. The macro F1 weighs all classes the
-  same, the accuracy all examples.
+  F1 is 0 for a class that occurs and is never right. The macro F1 gives all classes the
+  same weight, the accuracy all examples.
 
   Args:
     counts: [classes, classes], integer, of `confusion_counts`.
@@ -132,7 +132,7 @@ def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
 def common_confusions(
   counts: Integer[ArrayLike, "classes classes"], *, k: int = 10
 ) -> Confusions:
-  """The pairs of classes with the highest rate of confusion.
+  """Pairs of classes with the highest rates of confusion.
 
       rate_ab = counts_ab / labels a,    a != b
 
@@ -169,7 +169,7 @@ def common_confusions(
       f" got {k}"
     )
   rates = _share(counts, jnp.sum(counts, axis=1, keepdims=True))
-  # Pairs that cannot be confused come after those that were not; no class is one.
+  # Impossible pairs, a class with itself, come after pairs that were never confused.
   ranked = jnp.where(jnp.isnan(rates), -1, rates)
   ranked = jnp.where(jnp.eye(classes, dtype=bool), -2, ranked)
   shares, cells = jax.lax.top_k(ranked.reshape(-1), k)

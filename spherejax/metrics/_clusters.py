@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks, _numerics
 
-_ROWS = 16  # compared with all others at once
+_ROWS = 16  # rows compared with all others at once
 
 
 def cluster_radii(
@@ -23,8 +23,8 @@ def cluster_radii(
       r_c = mean_{i: y_i = c} |x_i - mu_c|
 
   On the unit sphere, with the mean of the same embeddings for mu_c (not normalised),
-  r_c <= sqrt(1 - |mu_c|^2), with equality where all distances are equal. How far
-  centroids move between two times is `distances.euclidean` of both.
+  r_c <= sqrt(1 - |mu_c|^2), with equality where all distances are equal.
+  `distances.euclidean` of two sets of centroids tells how far they have moved.
 
   Args:
     embeddings: [batch, dim], floating.

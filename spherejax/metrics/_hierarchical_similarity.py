@@ -1,4 +1,4 @@
-"""Retrieval judged by similarities of classes instead of right and wrong."""
+"""Hierarchical similarity: retrieval judged by similarities between classes."""
 
 from typing import NamedTuple
 
@@ -31,21 +31,20 @@ def hierarchical_similarity(
   distance: Distance = "cosine",
   block_size: int = 128,
 ) -> HierarchicalSimilarity:
-  """Similarity of the k nearest to the query, over the best possible (HS@1 ... HS@k).
+  """Hierarchical similarity (HS@1 ... HS@k): similarity of the k nearest over the best.
 
       HS@k_i = sum_{r <= k} s(y_i, y_(r)) / sum_{r <= k} (r-th largest s(y_i, y_j))
 
-  All examples are queries, and the references of the others: (r) is the r-th nearest
-  one, itself left out by its index, ties to the lowest index. The best order of a class
-  depends on the sizes of the classes only, whatever they are. The similarities are
-  positive, so a random order is not 0.
+  All examples are queries, and references of the other queries. (r) is the r-th nearest
+  reference; the query itself is left out by its index, and ties go to the lowest index.
+  The best order of a class depends only on the sizes of the classes. The similarities
+  are positive, so a random order does not score 0.
 
   Args:
     embeddings: [queries, dim], floating.
     labels: [queries], integer in [0, classes).
-    class_similarities: [classes, classes], above 0:
-      `hierarchy.chordal_similarities`, or one minus `hierarchy.lca_distances`, where a
-      class that is unlike the query's may have 0.
+    class_similarities: [classes, classes], above 0: `hierarchy.chordal_similarities`,
+      or one minus `hierarchy.lca_distances`, where a dissimilar class may have 0.
     k: static. Beyond the number of references, the whole list counts.
     distance: "cosine" (of the angle between rows), "squared_euclidean" or "dot".
       Static.
@@ -55,7 +54,7 @@ def hierarchical_similarity(
     HierarchicalSimilarity(values, counted), values in [0, 1] and in the dtype of
     `embeddings`. HS@50, say, is `mean_where(values[:, 49], counted)`; a query whose
     best sum is still 0 has the value 0 there. An example with a NaN or infinite entry
-    finds nothing, and is nothing that another one finds.
+    retrieves nothing and is never retrieved.
 
   Raises:
     TypeError: embeddings not floating, labels not integers.

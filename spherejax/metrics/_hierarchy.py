@@ -64,11 +64,11 @@ def average_hierarchical_distance(
   *,
   k: int = 1,
 ) -> Float[Array, " batch"]:
-  """Mean distance of the k classes with the largest scores from the true one (AHD@k).
+  """Mean distance (AHD@k) of the k classes with the largest scores from the true class.
 
       AHD@k_i = 1/k sum_{j among the first k} D(y_i, j)
 
-  For k = 1, where the right class counts with 0, it is the average hierarchical cost.
+  For k = 1, where the right class counts as 0, this is the average hierarchical cost.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -113,7 +113,7 @@ def severity(
       severity_i = D(y_i, argmax_k scores_ik)      over the mistakes
 
   `mean_where(*severity(...))` is the mean severity of the mistakes, NaN without one.
-  AHD@1 is that times the error rate.
+  AHD@1 is this mean times the error rate.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -156,13 +156,13 @@ def hierarchical_precision(
   k: int,
   rank_offset: int = 0,
 ) -> Float[Array, " batch"]:
-  """Share of the k predicted classes that are near the true one (HP@k).
+  """Hierarchical precision (HP@k): share of k predicted classes near the true class.
 
       HP@k_i = |first k  &  N_i| / k
       N_i = {j : D(y_i, j) <= the (k + rank_offset)-th smallest entry of row y_i}
 
-  The true class counts among the near ones, and so do all at the same distance as the
-  last: there may be more than k.
+  The near classes include the true class and all classes at the same distance as the
+  last, so there may be more than k.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -170,8 +170,8 @@ def hierarchical_precision(
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     k: static, at most the number of classes.
-    rank_offset: static. 0 is the definition; 2 is what the article's released code
-      does, for comparison with its figures: it admits far more classes.
+    rank_offset: static. 0 is the definition. 2 is for comparison with the article's
+      figures: its released code uses it, which admits far more classes.
 
   Returns:
     [batch], dtype of `scores`, in [0, 1]; average with `mean`. NaN for a traced label
@@ -212,9 +212,9 @@ def conditional_risk(
 
       risk_ik = sum_j D_kj p_ij
 
-  The prediction of least risk makes milder mistakes than the most probable class; the
-  negative risk serves the measures as `scores`. Where a probability exceeds 1/2, and
-  with all distances equal, both predictions are the same.
+  The prediction of least risk makes milder mistakes than the most probable class. Pass
+  the negative risk as `scores` to the metrics. Where a probability exceeds 1/2, and
+  with equal distances, both predictions agree.
 
   Args:
     probabilities: [batch, classes], floating.
@@ -258,7 +258,7 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
 
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
-  """The matrix in the type that scores are computed in."""
+  """Checked matrix in the computing type of the scores."""
   matrix = _checks.array("class_distances", class_distances, "real")
   _checks.shape("class_distances", matrix, (scores.shape[1],) * 2, "the classes")
   return matrix.astype(_numerics.compute_dtype(scores.dtype))
@@ -266,7 +266,7 @@ def _square(class_distances: ArrayLike, scores: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _largest(scores: Array, k: int) -> Array:
-  """[batch, k], the classes with the largest scores; no class in place of a NaN."""
+  """Classes [batch, k] with the largest scores; no class in place of a NaN."""
   # Stable, so ties go to the lowest class; NaN is last, behind -inf.
   first = jnp.argsort(-_numerics.upcast(scores), axis=1, stable=True)[:, :k]
   known = ~jnp.isnan(jnp.take_along_axis(scores, first, axis=1))
@@ -287,7 +287,7 @@ def _rows(matrix: Array, labels: Array) -> Array:
 
 @jax.jit
 def _distances_of(first: Array, labels: Array, matrix: Array) -> Array:
-  """[batch, k], how far the predicted classes are from the true one."""
+  """Distances [batch, k] of the predicted classes from the true class."""
   return jnp.take_along_axis(_rows(matrix, labels), first, axis=1, mode="fill")
 
 
@@ -295,7 +295,7 @@ def _distances_of(first: Array, labels: Array, matrix: Array) -> Array:
 def _share_near(
   scores: Array, labels: Array, matrix: Array, k: int, rank: int
 ) -> Array:
-  """[batch], how many of the first k are as near as the class of this rank."""
+  """Share [batch] of the first k that are as near as the class of this rank."""
   rows = _rows(matrix, labels)
   radius = jnp.sort(rows, axis=1)[:, rank - 1, None]
   near = _distances_of(_largest(scores, k), labels, matrix) <= radius

@@ -33,28 +33,27 @@ def mean_correlation(
   z_clip: Real[ArrayLike, ""] | None = 1e-6,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> MeanCorrelation:
-  """Mean rank correlation of learned and given distances of classes.
+  """Mean rank correlation of learned and given distances between classes.
 
       r_c = Spearman's correlation of column c of both matrices
       mean = tanh(1/C sum_c artanh(r_c))
 
-  Ties have their average rank. A tree has few different distances and learned ones do
-  not tie, so that not even a perfect order reaches 1: always report
-  `mean_correlation_ceiling` beside it. Values of different trees are not comparable
-  without.
+  Ties have their average rank. A tree has few different distances while learned
+  distances do not tie, so not even a perfect order reaches 1. Always report
+  `mean_correlation_ceiling` too; without it, values of different trees are not
+  comparable.
 
   Args:
     distances: [classes, classes], floating: of learned proxies, or of the means of
       classes (chords in the article).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
-    include_diagonal: whether the zeros of the diagonal take part, as in the article;
-      they lift even random distances above 0. Static.
-    z_clip: how far from -1 and 1 correlations are clipped before artanh, in [0, 1], may
-      be traced; else one perfect class would make the mean 1. None clips nothing, as
-      in the article: the mean is then 1 with a class of 1, -1 with one of -1, NaN with
-      both.
-    where: [classes], boolean, True keeps a class as column and as row: living ones,
-      say. None keeps all.
+    include_diagonal: True includes the zeros of the diagonal, as in the article; they
+      lift even random distances above 0. Static.
+    z_clip: distance from -1 and 1 at which correlations are clipped before artanh, in
+      [0, 1], may be traced. Without clipping a single perfect class makes the mean 1.
+      None clips nothing, as in the article: the mean is then 1 with a class at 1, -1
+      with a class at -1, and NaN with both.
+    where: [classes], boolean, True keeps a class as column and as row. None keeps all.
 
   Returns:
     MeanCorrelation(mean, correlations, counted), dtype of `distances`. A class with a
@@ -66,7 +65,7 @@ def mean_correlation(
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
-  Source: DIST IV. Differs from it: the clipping.
+  Source: DIST IV. Differs from the article in the clipping.
 
   Example:
     >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])
@@ -93,11 +92,11 @@ def mean_correlation_ceiling(
   z_clip: Real[ArrayLike, ""] | None = 1e-6,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, ""]:
-  """The mean correlation of distances without ties that are in perfect order.
+  """Largest mean correlation: that of distances without ties in perfect order.
 
       r_c = Spearman's correlation of column c with itself, its ties broken
 
-  in any way: all give the same. It is 1 only where nothing ties.
+  in any way; all ways give the same. The ceiling is 1 only without ties.
 
   Args:
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
@@ -114,7 +113,7 @@ def mean_correlation_ceiling(
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
-  Source: none; the proxies that DIST IV lays out after its trees reach it.
+  Source: none; the proxies that DIST IV builds from its trees reach it.
 
   Example:
     >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])
@@ -142,29 +141,29 @@ def distance_correlation(
   where: Bool[ArrayLike, " n"] | None = None,
   block_size: int = 16,
 ) -> MeanCorrelation:
-  """Mean rank correlation of the distances of inputs and of their features, by blocks.
+  """Mean rank correlation of the distances between inputs and between features.
 
       r_i = Spearman's correlation over j of ||x_i - x_j|| and |f_i - f_j|
       mean = tanh(1/n sum_i artanh(r_i))
 
-  What `mean_correlation` gives for the two matrices of distances, without them.
+  Equals `mean_correlation` of the two matrices of distances, without forming them.
 
   Args:
-    inputs: [n, dim], floating. For l-infinity give 8-bit images as 0 to 255: of
+    inputs: [n, dim], floating. For l-infinity give 8-bit images as 0 to 255: for
       fractions, rounding breaks the many exact ties.
     features: [n, channels], floating, not normalised in the paper.
     norm: of the inputs' distances: "linf", "l2" or "l1"; those of features are
       Euclidean. Static.
-    include_diagonal: whether each point's distance 0 from itself takes part. Static.
+    include_diagonal: True includes each point's distance 0 from itself. Static.
     z_clip: as in `mean_correlation`.
-    rows: [rows], integer, the points that are compared with all; None takes all. The
-      standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
+    rows: [rows], integer, the points that are compared with all points; None takes all.
+      The standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
     where: [n], boolean, True keeps. None keeps all. Masked points may be NaN.
     block_size: static. Rows at once; memory is some times block_size x n.
 
   Returns:
     MeanCorrelation(mean, correlations [rows], counted [rows]), dtype of `features`;
-    what counts as in `mean_correlation`.
+    classes count as in `mean_correlation`.
 
   Raises:
     TypeError: inputs or features not floating, rows not integers, where not boolean,
@@ -174,7 +173,7 @@ def distance_correlation(
 
   Differentiable in: nothing. Cost: O(rows n (dim + channels + log n)).
 
-  Source: DIST 5.1 and tables 5.1, 5.2. Differs from it: the clipping.
+  Source: DIST 5.1 and tables 5.1, 5.2. Differs from the article in the clipping.
 
   Example:
     >>> x = jnp.array([[0.0], [1.0], [3.0], [9.0]])
@@ -249,7 +248,7 @@ def _matrices(
 
 def _ranks(values: Array, mask: Array) -> Array:
   """[rows, columns], average ranks among the kept entries of a column, centred."""
-  # Behind the largest kept value, so that searching finds kept entries only.
+  # After the largest kept value, so that searching finds kept entries only.
   keys = jnp.sort(jnp.where(mask, values, jnp.inf), axis=0)
 
   def of_column(ordered: Array, column: Array) -> Array:
@@ -278,7 +277,7 @@ def _by_column(learned: Array, target: Array, mask: Array) -> tuple[Array, Array
     for a, b in ((first, second), (first, first), (second, second))
   )
   counted = finite & (left > 0) & (right > 0)
-  # In this order exactly 1 of equal ranks and -1 of reversed ones.
+  # In this order equal ranks give exactly 1 and reversed ranks exactly -1.
   r = _numerics.divide(product, left) * jnp.sqrt(_numerics.divide(left, right))
   return jnp.clip(r, -1, 1), counted
 

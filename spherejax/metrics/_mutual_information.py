@@ -1,4 +1,4 @@
-"""Agreement of two partitions."""
+"""Normalised mutual information of two partitions."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def normalized_mutual_information(
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, ""]:
-  """Agreement of classes and clusters (NMI), whatever their numbers are called.
+  """Normalised mutual information (NMI) of classes and clusters.
 
       I = sum_ab n_ab / n log(n n_ab / (n_a n_b)),    H(a) = -sum_a n_a / n log(n_a / n)
       NMI = 2 I / (H(labels) + H(clusters))
@@ -29,8 +29,8 @@ def normalized_mutual_information(
     where: [n], boolean, True keeps. None keeps all.
 
   Returns:
-    Scalar in [0, 1], in the default type; 1 where both are of one block, 0 where one
-    of them is, NaN without a kept row.
+    Scalar in [0, 1], in the default type; 1 if both have a single block, 0 if only one
+    of them has, NaN without a kept row.
 
   Raises:
     TypeError: labels or clusters not integers, where not boolean.
@@ -66,7 +66,7 @@ def _information(labels: Array, clusters: Array, mask: Array) -> Array:
   def mean(x: Array) -> Array:
     return jnp.sum(jnp.where(mask, x, 0)) / n
 
-  # The sums over cells, as means over rows.
+  # The sums over cells are computed as means over rows.
   shared = mean(jnp.log(n * of_both / (of_label * of_cluster)))
   entropy = mean(jnp.log(n / of_label)) + mean(jnp.log(n / of_cluster))
   several = entropy > 0

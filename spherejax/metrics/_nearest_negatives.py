@@ -1,4 +1,4 @@
-"""Nearest negatives of contrastive learning, looked at in the encoder and by labels."""
+"""Nearest negatives of contrastive learning: distances in the encoder, and labels."""
 
 import functools
 from typing import NamedTuple
@@ -48,15 +48,15 @@ def nearest_negative_distance(
   Args:
     first: [batch, dim], floating, the encoder's vectors of the first views, the
       anchors.
-    second: [batch, dim], floating, of the second ones, row by row.
+    second: [batch, dim], floating, vectors of the second views, row by row.
     nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
       views from 0, second ones from batch on, -1 for none.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
     NegativeDistances(values [batch], dtype of `first`; counted [batch]), for
-    `mean_where`. Not counted are masked rows, rows whose nearest is masked or none, and
-    a traced nearest that is no row. A vector of 0 has distance 1 from all others.
+    `mean_where`. Masked rows do not count, nor do rows whose nearest is masked, none,
+    or a traced index out of range. A vector of 0 has distance 1 from all others.
 
   Raises:
     TypeError: views not floating, nearest not integers, where not boolean.
@@ -96,7 +96,7 @@ def distance_histogram(
 
   Args:
     distances: [batch], floating, in [0, 2]; beyond counts in the nearest bin.
-    bins: static. The last one holds its right edge, the others do not.
+    bins: static. Only the last bin contains its right edge.
     where: [batch], boolean, True keeps: `counted` of `nearest_negative_distance`. None
       keeps all.
 
@@ -123,7 +123,7 @@ def distance_histogram(
   mask = _checks.where_mask(where, distances.shape)
   values = jnp.where(mask, _numerics.upcast(distances), 0)
   edges = jnp.linspace(0, _FARTHEST, bins + 1, dtype=values.dtype)
-  # Inner edges alone: what lies beyond the outer ones falls into the nearest bin.
+  # Only inner edges count: a value beyond the outer edges falls into the nearest bin.
   index = jnp.searchsorted(edges[1:-1], values, side="right")
   member = (index[:, None] == jnp.arange(bins)[None]) & mask[:, None]
   counts = jnp.sum(member, axis=0, dtype=jnp.int32).astype(values.dtype)
@@ -139,12 +139,12 @@ def label_sharing(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
-  """Share of examples whose nearest negative has their own label.
+  """Share of examples whose nearest negative has the same label.
 
       share = mean_i 1[y_i* = y_i]
 
-  Once with fine and once with coarse labels tells whether the projector pushes away
-  what belongs together.
+  Use it once with fine and once with coarse labels to see whether the projector pushes
+  away examples that belong together.
 
   Args:
     nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
@@ -189,8 +189,7 @@ def contrastive_collapse(
 
       collapsed = (repulsion > threshold) and (invariance < -threshold)
 
-  of the batch's means. Runs that collapsed are to be reported, not averaged with
-  others.
+  of the batch's means. Report collapsed runs; do not average them with others.
 
   Args:
     invariance: [...], floating, mean of `losses.info_nce_invariance`; of many steps or
@@ -207,7 +206,7 @@ def contrastive_collapse(
 
   Differentiable in: nothing. Cost: one read.
 
-  Source: SSL 3 (both terms of its bound); the threshold is ours.
+  Source: SSL 3 (both terms of its bound); the threshold is not from the paper.
 
   Example:
     >>> spherejax.metrics.contrastive_collapse(
@@ -218,7 +217,7 @@ def contrastive_collapse(
   repulsion = _checks.array("repulsion", repulsion, "floating")
   _checks.shape("repulsion", repulsion, invariance.shape, "invariance")
   _checks.between("threshold", threshold, 0, 1, low_open=True)
-  # In half precision the threshold itself would be 1.
+  # In half precision the threshold itself would round to 1.
   invariance, repulsion = _numerics.upcast(invariance), _numerics.upcast(repulsion)
   bound = _checks.scalar("threshold", threshold, repulsion.dtype)
   return (repulsion > bound) & (invariance < -bound.astype(invariance.dtype))

@@ -1,4 +1,4 @@
-"""Does the norm grow with the number of objects? Regression, slopes and their tests."""
+"""Regression of norms on numbers of objects, with slopes and tests."""
 
 from typing import Literal, NamedTuple
 
@@ -18,8 +18,8 @@ _PLACES = (0.25, 0.5, 0.75)
 class NormCountRegression(NamedTuple):
   """Result of `norm_count_regression`; its figures are NaN where not `valid`.
 
-  Entry j of `counts`, `deviations` and `sizes` speaks of the j-th smallest count; there
-  is room for as many as there are rows, and entries behind the last have size 0.
+  Entry j of `counts`, `deviations` and `sizes` belongs to the j-th smallest count. The
+  arrays are as long as the rows; entries after the last count have size 0.
   """
 
   coefficients: Float[Array, "3"]
@@ -47,7 +47,7 @@ class NormCountRegression(NamedTuple):
 
 
 class _Groups(NamedTuple):
-  """Rows of equal count, in ascending order of the counts, masked rows behind them."""
+  """Groups of rows of equal count, in ascending order, with masked rows last."""
 
   order: Array  # [n], the rows, group by group
   member: Array  # [n], the group of each row in this order
@@ -65,7 +65,7 @@ class _Variances(NamedTuple):
 
 
 class _Fit(NamedTuple):
-  """A weighted parabola in counts that are centred and scaled to deviation 1."""
+  """Weighted parabola in counts that are centred and scaled to deviation 1."""
 
   solution: Array  # [3]
   root: Array  # [3, 3], root root' is the inverse of X' W X
@@ -83,33 +83,33 @@ def norm_count_regression(
   standardize: bool = True,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> NormCountRegression:
-  """Weighted quadratic regression of norms on counts; is its slope above 0?
+  """Weighted quadratic regression of norms on counts, with tests for a positive slope.
 
       v_i = b0 + b1 c_i + b2 c_i^2 + e_i,   e_i ~ N(0, sigma_c^2),   c = c_i
       b = argmin sum_i w_i (v_i - ...)^2,   w_i = 1 / variance of v within the count c_i
       c_q = c_min + q (c_max - c_min),   s_q = b1 + 2 b2 c_q,   q = 1/4, 1/2, 3/4
       T_q = s_q / se_q,   p_q = P(t_{n-3} > T_q) ("estimated") or P(Z > T_q) ("known")
 
-  The test is of the slope being at most 0 against its being above. A norm "increases"
-  when all three p are small. Many regressions at once: `jax.vmap`. Ask for ten rows of
-  a count or more: with four a test at 5 % rejects 7 % of flat lines.
+  The test compares a slope of at most 0 with a positive slope. A norm "increases" when
+  all three p are small. Use `jax.vmap` for many regressions. Use ten or more rows per
+  count: with four, a test at 5 % rejects 7 % of flat lines.
 
   Args:
     norms: [n], floating.
     counts: [n], integer.
     covariance: "known": the weights are the variances, (sum_i w_i x_i x_i')^{-1};
-      "estimated": that times the mean weighted squared residual, which is what
-      statistics packages print. Static.
+      "estimated": this matrix times the mean weighted squared residual, as statistics
+      packages print. Static.
     standardize: static. v = (norm - mean) / standard deviation, so that slopes are in
       standard deviations of the norm and comparable; False takes v = norm.
     where: [n], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
     `NormCountRegression`, dtype of `norms`. A count of one row, or of equal norms,
-    takes the pooled variance of all; where that is 0, all weights are 1. NaN and
-    `valid` False with fewer than three different counts, with at most three rows,
-    with a norm that is NaN or infinite, and with "known" where no count occurs twice.
-    Norms that are all equal have slopes 0 and p 1/2.
+    takes the pooled variance of all; where this is 0, all weights are 1. The results
+    are NaN and `valid` is False with fewer than three different counts, with at most
+    three rows, with a norm that is NaN or infinite, and with "known" where no count
+    occurs twice. Norms that are all equal have slopes 0 and p 1/2.
 
   Raises:
     TypeError: norms not floating, counts not integers, where not boolean, standardize
@@ -133,7 +133,7 @@ def norm_count_regression(
   _checks.one_of("covariance", covariance, Covariance)
   values, counts, mask, dtype = _operands(norms, counts, where)
   finite = jnp.all(jnp.isfinite(values))
-  # From one norm, so that equal ones are 0 exactly.
+  # Relative to one norm, so that equal norms are exactly 0.
   origin = jnp.zeros_like(values[0]) if standardize else values[jnp.argmax(mask)]
   values = _standardized(values, mask) if standardize else values - origin
   values = jnp.where(mask, values, 0)
@@ -149,7 +149,7 @@ def norm_count_regression(
   errors = jnp.sqrt(
     scale * jnp.sum(_numerics.product(fit.slope_rows, fit.root) ** 2, axis=1)
   )
-  # Without noise a slope of 0 is flat, and any other one certain.
+  # Without noise a slope of 0 is flat, and any other slope is certain.
   ratio = jnp.where(slopes == 0, 0, slopes / errors)
   if covariance == "estimated":
     log_p = _student.log_student_survival(ratio, freedom)
@@ -183,11 +183,11 @@ def norm_count_correlation(
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, ""]:
-  """Pearson's correlation of norm and count, of one few-shot episode for instance.
+  """Pearson's correlation of norm and count, for instance of a few-shot episode.
 
       rho = sum_i (v_i - mean v)(c_i - mean c) / ((n - 1) std(v) std(c))
 
-  Of thousands of episodes at once by `jax.vmap`; `correlation` has a p-value, too.
+  Use `jax.vmap` for thousands of episodes; `correlation` also gives a p-value.
 
   Args:
     norms: [n], floating.
@@ -233,8 +233,8 @@ def _operands(
 
 
 def _standardized(values: Array, mask: Array) -> Array:
-  """Mean 0 and deviation 1 (ddof 1) over the kept rows; all 0 where they are equal."""
-  # Equal values differ from one of them by exactly 0, from their mean by a rounding.
+  """Scales kept rows to mean 0 and deviation 1 (ddof 1); all 0 if they are equal."""
+  # Equal values differ by exactly 0 from one of them, but by rounding from their mean.
   moved = jnp.where(mask, values - values[jnp.argmax(mask)], 0)
   total = jnp.maximum(jnp.sum(mask), 1)
   centred = jnp.where(mask, moved - jnp.sum(moved) / total, 0)
@@ -262,7 +262,7 @@ def _variances(values: Array, mask: Array, groups: _Groups) -> _Variances:
   """Estimates the variance of each count, pooled where a count tells nothing."""
   inside, member = mask[groups.order], groups.member
   v = values[groups.order]
-  # From the largest of the group, so that equal norms have variance 0 exactly.
+  # Relative to the largest of the group, so equal norms have variance exactly 0.
   largest = jax.ops.segment_max(v, member, len(v), indices_are_sorted=True)
   moved = jnp.where(inside, v - largest[member], 0)
   means = _sums(moved, member) / jnp.maximum(groups.sizes, 1)
@@ -281,7 +281,7 @@ def _variances(values: Array, mask: Array, groups: _Groups) -> _Variances:
 
 
 def _fit(values: Array, counts: Array, mask: Array, weights: Array) -> _Fit:
-  # Differences of the integers first: large counts lose nothing.
+  # Differences of the integers come first, so large counts lose no digits.
   least = jnp.min(jnp.where(mask, counts, jnp.iinfo(counts.dtype).max))
   most = jnp.max(jnp.where(mask, counts, jnp.iinfo(counts.dtype).min))
   above = jnp.where(mask, counts - least, 0).astype(values.dtype)
@@ -319,8 +319,8 @@ def _fit(values: Array, counts: Array, mask: Array, weights: Array) -> _Fit:
 def _triangular_root(columns: Array) -> tuple[Array, Array]:
   """R^{-1} and Q' of three columns, given as rows: columns' = Q R.
 
-  By hand: twice orthogonalised as accurate as Householder's way, and a batch of such
-  small factorisations is slow in every library.
+  Written by hand: orthogonalising twice is as accurate as Householder's method, and
+  libraries are slow for a batch of such small factorisations.
   """
   basis, upper = [], jnp.zeros((3, 3), columns.dtype)
   for number in range(3):

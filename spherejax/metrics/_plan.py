@@ -8,7 +8,7 @@ import numpy as np
 class Block(NamedTuple):
   """A block of queries, and where their relevant references are in `by_class`.
 
-  Arrays of NumPy on the host, traced ones in a program.
+  The fields are NumPy arrays on the host, traced arrays in a program.
 
   Attributes:
     query: [block], index of the query.
@@ -88,7 +88,7 @@ def make_plan(
     padded[: len(arranged)] = values[arranged]
     return padded.reshape(-1, block_size)
 
-  # Padding and masked references are never read: they lie behind all slices.
+  # Padding and masked references are never read: they come after all slices.
   padded = np.zeros(len(other_labels), np.int32)
   padded[: len(by_class)] = by_class
   return Plan(
@@ -108,5 +108,5 @@ def make_plan(
 
 
 def bound(relevant: np.ndarray, least: int) -> int:
-  """The power of two above all R, so that few programs are compiled."""
+  """Power of two above all R, so that few programs are compiled."""
   return max(least, 1 << int(relevant.max(initial=1) - 1).bit_length())

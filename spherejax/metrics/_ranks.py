@@ -1,4 +1,4 @@
-"""Ranks of the relevant references inside a row block, by counting."""
+"""Ranks of the relevant references within a row block, by counting."""
 
 import math
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from spherejax.distances._order import Distance
 from spherejax.metrics import _plan
 
 TILE = 8  # relevant references counted in one pass over the row block
-NEVER = jnp.iinfo(jnp.int32).max  # rank of what is never retrieved
-# Putting a row in order costs as much as this many passes of one relevant reference,
-# times log2 of the row's length (measured on a CPU for rows of 15,000).
+NEVER = jnp.iinfo(jnp.int32).max  # rank of a reference that is never retrieved
+# Sorting a row costs as much as this many passes for a relevant reference, times log2
+# of the row's length (measured on a CPU for rows of 15,000).
 _SORT_COST = 64
 _PAIRS = 8  # undecided ranks looked at together
-_FEW = 32  # references in doubt around one relevant; with more the row is put in order
+_FEW = 32  # references in doubt around a relevant one; with more the row is sorted
 _ROWS = 4  # rows put in order together
 
 
 class Rows(NamedTuple):
-  """A row block, and what decides where its products cannot.
+  """Row block, and the rows that decide where its products cannot.
 
   Attributes:
     product: [block, references], NaN where the query leaves the reference out.
@@ -50,12 +50,12 @@ def row_block(
   excluded: Array,
   block: _plan.Block,
 ) -> Rows:
-  """The products of a block's queries, computed once and read by every count."""
+  """Computes the products of a block's queries once, for every count to read."""
   query, left_out = jnp.asarray(block.query), jnp.asarray(block.left_out)
   product = _order.products(proposal.queries[query], proposal.references)
   rows = jnp.arange(len(query))
   out = jnp.where(left_out < 0, product.shape[1], left_out)
-  # In place of a comparison of each column in every pass.
+  # Replaces a comparison of each column in every pass.
   product = (
     jax.lax.optimization_barrier(product).at[rows, out].set(jnp.nan, mode="drop")
   )
@@ -81,12 +81,12 @@ def ranks(
 ) -> tuple[Array, Array]:
   """[block, most], rank from 1 of each relevant reference; `NEVER` for the rest.
 
-  Exact up to R, and for the nearest relevant reference: more the measures do not ask
-  for. `NEVER`, too, for a reference without a key. `certain` is the proposal's where it
+  Ranks are exact up to R, and for the nearest relevant reference; the metrics need no
+  more. A reference without a key also has `NEVER`. `certain` is the proposal's where it
   is known, so that only one way to count is compiled.
 
-  Then [block], whether the products leave a rank in doubt; nowhere with `decide`, which
-  takes most of the time that it takes to compile this.
+  Also returns [block], whether the products leave a rank in doubt; no rank is with
+  `decide`, which takes most of the compilation time.
   """
   relevant = jnp.asarray(block.relevant)
   start, skip = jnp.asarray(block.start)[:, None], jnp.asarray(block.skip)[:, None]
@@ -116,7 +116,7 @@ def ranks(
     before, near = count(rows, low, high, longest)
     nearest = jnp.min(jnp.where(valid, high, jnp.inf), axis=1, keepdims=True)
     wanted = valid & ((before < relevant[:, None]) | (low <= nearest))
-    # Itself is one of them.
+    # The reference itself is one of them.
     doubt = jnp.where(wanted, near - before - 1, 0)
     if not decide:
       return 1 + before, jnp.any(doubt > 0, axis=1)
@@ -144,8 +144,8 @@ def _columns(x: Array) -> tuple[Array, ...]:
 def _sum_all(conditions: tuple[Array, ...]) -> Array:
   """Row counts [block, conditions], all in ONE pass over the row block.
 
-  The reduction over several operands is what makes the pass one: separate sums, or
-  a sum over a third axis, ran 20 times slower on a CPU.
+  A reduction over several operands needs a single pass: separate sums, or a sum over a
+  third axis, ran 20 times slower on a CPU.
   """
   zeros = (jnp.int32(0),) * len(conditions)
   counts = jax.lax.reduce(
@@ -164,7 +164,8 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
   """
 
   def tile(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-    # Else XLA computes both ahead of the loop, two more row blocks to write and read.
+    # Otherwise XLA computes both before the loop, two more row blocks to write and
+    # read.
     product, i = jax.lax.optimization_barrier((rows.product, i))
     least, most = rows.proposal.low[None] - product, rows.proposal.high[None] - product
     slack = rows.slack[:, None]
@@ -219,7 +220,7 @@ def _decide(
   doubt: Array,
   distance: Distance,
 ) -> Array:
-  """The ranks, where `doubt` [block, most] counts references not decided yet."""
+  """Decides the ranks where `doubt` [block, most] counts references in doubt."""
   many = jnp.max(doubt, axis=1) > _FEW
   few = (doubt > 0) & ~many[:, None]
   size, most = doubt.shape
@@ -230,8 +231,7 @@ def _decide(
     row, place = flat // most, flat % most
     chosen, slack = index[row, place], rows.slack[row][:, None]
     product = rows.product[row]
-    # Counted anew, so that what is surely before and what is near are two sets that
-    # rounding cannot mix.
+    # Counted anew, so that rounding cannot mix references surely before with near ones.
     before = rows.proposal.high[None] - product + slack < low[row, place][:, None]
     near = rows.proposal.low[None] - product - slack <= high[row, place][:, None]
     near &= ~before & (columns != chosen[:, None])

@@ -1,4 +1,4 @@
-"""Precision at 1, R-precision and MAP@R, exact, streaming over blocks of queries."""
+"""Exact precision at 1, R-precision and MAP@R, streaming over blocks of queries."""
 
 import contextlib
 import functools
@@ -52,25 +52,28 @@ def retrieval(
   reference_where: Bool[ArrayLike, " references"] | None = None,
   exclude: Integer[ArrayLike, " queries"] | None = None,
 ) -> RetrievalResult:
-  """P@1, R-precision and MAP@R of every query, by counting exact ranks.
+  """Computes P@1, R-precision and MAP@R of every query, by counting exact ranks.
 
   References are ordered by increasing (distance, index): ties go to the lowest index.
-  rel(k) is 1 where the k-th is of the query's class, R the number of such references.
+  rel(k) is 1 if the k-th reference has the query's class; R is the number of such
+  references.
 
       P@1   = rel(1)
       P@R   = 1/R sum_{k <= R} rel(k)
       MAP@R = 1/R sum_{k <= R} rel(k) (1/k sum_{l <= k} rel(l))
 
   Without `references` the queries are their own references, and query i leaves out
-  reference i (by its index, never because it is close); with them, `exclude` says which
-  one a query leaves out, if any. The rank of a relevant reference is one more than the
-  number of references before it, so no list is cut and a class may have any size.
+  reference i (by its index, never because it is close); With `references`, `exclude`
+  names the reference that a query leaves out, if any. The rank of a relevant reference
+  is one more than the number of references before it, so no list is cut and a class may
+  have any size.
 
   The order is that of float64 differences of the rows (for "cosine" and "dot", of
-  float64 products): a product in the dtype of the rows gives bounds, and where those of
-  two references overlap both are compared again. Entries below the smallest normal
-  number count as 0. A reference with a NaN or infinite entry is never retrieved,
-  though it counts in R, and a query with one retrieves nothing: its measures are 0.
+  float64 products): a product in the dtype of the rows gives bounds, and where the
+  bounds of two references overlap, both are compared again. Entries below the smallest
+  normal number count as 0. A reference with a NaN or infinite entry is never retrieved,
+  though it counts in R. A query with such an entry retrieves nothing: its metrics are
+  0.
 
   Args:
     queries: [queries, dim], floating. May be traced unless the references are in a
@@ -109,17 +112,17 @@ def retrieval(
       references are split over two axes, differ between processes, or are in a file
       that was cut short.
 
-  Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
-  Cost: O(queries references (dim + R)) time. Where classes are so large that comparing
-  with each relevant reference would dominate, the nearest references are sorted, on a
-  CPU by NumPy if nothing is traced. A query with dozens of references that the product
-  cannot tell from a relevant one is compared with all of them again, which takes dozens
-  of times as long. A file is read once for 4096 queries, and twice where products leave
-  a rank in doubt. Compiled once for each shape and power of two above the largest R.
+  Differentiable in: nothing (ranks are piecewise constant; gradients are 0). Cost:
+  O(queries references (dim + R)) time. For classes so large that comparing with each
+  relevant reference would dominate, the nearest references are sorted, on a CPU by
+  NumPy if nothing is traced. If the product cannot tell dozens of references from a
+  relevant one, the query is compared with all references again, which takes dozens of
+  times as long. A file is read once for 4096 queries, and twice where products leave a
+  rank in doubt. Compiled once for each shape and power of two above the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
-  learning reality check", define it. Differs from DML: its text puts P@R there, which
-  would make MAP@R the square of P@R.
+  learning reality check", define it. Differs from DML, whose text puts P@R there; MAP@R
+  would then be the square of P@R.
 
   Example:
     >>> x = jnp.array([[0.0], [1.0], [3.0], [7.0]])
@@ -178,7 +181,7 @@ def retrieval(
   if file is not None:
     scores = _score_tiles(queries, file, plan, distance=distance)
   elif _host_ranks.can_rank(queries, references):
-    # In a program, whose arguments these are not, they are known all the same.
+    # Inside a program they are known too, if they are not its arguments.
     inside = _compiled.is_inside(queries, references)
     with jax.ensure_compile_time_eval() if inside else contextlib.nullcontext():
       scores = _score_on_host(queries, references, plan, distance=distance)
@@ -209,12 +212,11 @@ def recall_at_k(
 
       recall@k = [1 <= first_rank <= k]
 
-  Any k costs nothing more once `retrieval` has run; k beyond the list means the
-  whole list.
+  After `retrieval` any k is free of cost; a k beyond the list means the whole list.
 
   Args:
     first_rank: [queries], integer, of a RetrievalResult; 0 says that there is none.
-    k: how many of the nearest references count, at least 1; may be traced.
+    k: number of nearest references that count, at least 1; may be traced.
 
   Returns:
     [queries], float32. 0 where `first_rank` is 0; average with
@@ -240,7 +242,7 @@ def recall_at_k(
 
 
 def _host_labels(name: str, values: ArrayLike, rows: Array | np.ndarray) -> np.ndarray:
-  """Labels as they were given: jax would cut 64-bit labels to 32 bits."""
+  """Keeps the labels in their type: jax would cut 64-bit labels to 32 bits."""
   values = _checks.host(name, values)
   _checks.labels(values, rows, name)
   return values
@@ -278,7 +280,7 @@ def _score_blocks(
   distance: str,
   decide: bool = True,
 ) -> tuple[Array, ...]:
-  """`_score` of some of the plan's blocks."""
+  """Scores some of the plan's blocks by `_score`."""
   proposal = _order.propose(queries, references, distance, plan.excluded)
   certain = proposal.certain
   return _score(
@@ -311,7 +313,7 @@ def _score(
   certain: bool | None,
   decide: bool,
 ) -> tuple[Array, ...]:
-  """P@1, P@R, MAP@R, first rank, whether these are in doubt, each [queries]."""
+  """P@1, P@R, MAP@R, first rank, and whether they are in doubt, each [queries]."""
   dtype = queries.dtype
 
   def score(block: _plan.Block) -> tuple[Array, ...]:
@@ -354,7 +356,7 @@ def _score_on_host(
   if places.size:
     ranker = _host_ranks.Ranker(queries, references, plan, distance)
     for part in np.split(places, range(width, len(places), width)):
-      # Filled up, so that one program serves all.
+      # Padded, so that one program serves all blocks.
       filled = _plan.Block(*(np.resize(field[part], width) for field in flat))
       asked = np.where(np.arange(width) < len(part), filled.relevant, 0)
       ranked = ranker.score(filled._replace(relevant=asked))
@@ -386,9 +388,9 @@ def _score_tiles(
 def _measures(
   ranks: Array, relevant: Array, dtype: jnp.dtype
 ) -> tuple[Array, Array, Array, Array]:
-  """The measures from the sorted ranks of the relevant references [block, most]."""
+  """Metrics from the sorted ranks of the relevant references [block, most]."""
   retrieved = ranks <= relevant[:, None]
-  # The k-th of the sorted ranks has k relevant references up to itself.
+  # Up to the k-th of the sorted ranks there are k relevant references.
   k = jnp.arange(1, ranks.shape[1] + 1, dtype=dtype)[None]
   precision = jnp.where(retrieved, k / ranks.astype(dtype), 0)
   some = relevant > 0

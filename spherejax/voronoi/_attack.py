@@ -1,4 +1,4 @@
-"""Projected gradient ascent inside of Voronoi cells."""
+"""Projected gradient ascent inside Voronoi cells."""
 
 import math
 from collections.abc import Callable
@@ -50,18 +50,18 @@ def voronoi_pgd(
   exact: bool = True,
   block_size: int = 128,
 ) -> attacks.AttackResult:
-  """The Voronoi-epsilon adversary: gradient ascent within ball, box and own cell.
+  """Voronoi-epsilon adversary: gradient ascent within ball, box and own cell.
 
       x_{i+1} = P(x_i + step_size s(grad loss(x_i))),
       P onto {z: |z - x|_p <= epsilon, |z - x|_q < |z - s|_q for all other sites s}
 
-  The accuracy against it (`metrics.accuracy_curve` of the successes) is VAA; at
-  epsilon = inf global robustness, which the nearest neighbour classifier alone has in
-  full. It is SAA below half the distance to the nearest other site.
+  The accuracy against it (`metrics.accuracy_curve` of the successes) is VAA. At epsilon
+  = inf VAA is the global robustness, which only the nearest-neighbour classifier has in
+  full. Below half the distance to the nearest other site VAA is SAA.
 
-  For Voronoi-constrained training: `mode="train"`, few steps, `nearest` of the whole
-  training set computed once by `distances.k_nearest` (rows of the batch), the points
-  into `losses.adversarial_training`.
+  For Voronoi-constrained training use `mode="train"` and few steps. Compute `nearest`
+  of the whole training set once by `distances.k_nearest` and pass the rows of the
+  batch. Pass the points to `losses.adversarial_training`.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode. A new
@@ -80,12 +80,12 @@ def voronoi_pgd(
     nearest: as in `voronoi_cells`.
     site_labels: as in `voronoi_cells`: sites of the own label do not bound.
     steps: static.
-    step_size: one number or [batch], may be traced. None follows the cell: where no
-      other site can bind 2.5 epsilon / steps, else from half of how far ball and box
-      reach down to a hundredth of the distance to the nearest other site.
+    step_size: one number or [batch], may be traced. None follows the cell. Where no
+      other site can bind, it is 2.5 epsilon / steps; otherwise it falls from half the
+      reach of ball and box to a hundredth of the distance to the nearest other site.
     restarts: as in `attacks.pgd`. None is 20 in the mode "evaluate" with random starts,
-      else 1: a cell has several corners, and the loss its largest value in any of them.
-      Fewer cost less and find less. Static.
+      else 1: a cell has several corners, and the loss may be largest in any of them.
+      Fewer restarts cost less and find less. Static.
     random_start: as in `attacks.pgd`. Static.
     loss: as in `attacks.pgd`, but "kl". Static.
     targets: as in `attacks.pgd`.
@@ -95,8 +95,8 @@ def voronoi_pgd(
     high: largest value; likewise.
     mode: as in `attacks.pgd`. Static.
     index: as in `attacks.pgd`. None counts from 0.
-    exact: as in `confine`: False saves a pass over the sites for a lower bound of the
-      margin, in training say. Static.
+    exact: as in `confine`: False saves a pass over the sites and gives a lower bound of
+      the margin, for instance in training. Static.
     block_size: static. Samples at once in passes over the sites; memory is block_size x
       sites.
 
@@ -111,10 +111,11 @@ def voronoi_pgd(
   Verified on: an exact grid of the plane, epsilon inf, the defaults: 40 random networks
   of two hidden layers with 12 sites each, in l2, where both break the same sites. In l1
   and l-infinity, where points go back along the ray alone, 13 of some 220 sites that
-  the grid breaks were missed: there use more `restarts`. For images a bound, as ever.
+  the grid breaks were missed: use more `restarts` there. For images the accuracy is
+  only a bound.
 
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
-  others where more sites bind than were kept.
+  further passes where more sites bind than were kept.
 
   Source: DIST III definitions 3 and 4; Khoury and Hadfield-Menell 2019, "Adversarial
   training with Voronoi constraints".
@@ -206,7 +207,7 @@ def _again(
   loss: Loss,
   cells: _cells.VoronoiCells,
 ) -> attacks.AttackResult:
-  """The result at points that were brought back."""
+  """Evaluates the result at points that were brought back."""
   z = jnp.asarray(logits_fn(points)).astype(result.loss.dtype)
   value = attacks.attack_loss(z, labels, loss=loss, targets=aims)
   margin = attacks.attack_loss(z, labels, loss="margin", targets=aims)

@@ -1,4 +1,4 @@
-"""Training points as sites: each place once, with one class; and checks of them."""
+"""Training points as sites, each place once with one class, and their checks."""
 
 import math
 from typing import Literal, NamedTuple
@@ -30,7 +30,7 @@ def merge_sites(
   *,
   conflicts: Conflicts = "error",
 ) -> Sites:
-  """Sites of a training set: equal points of one class become one.
+  """Merges a training set into sites: equal points of one class become one site.
 
   Equal points of different classes have no cells, and no classifier is right at both.
 
@@ -50,7 +50,7 @@ def merge_sites(
 
   Differentiable in: nothing (runs on the host). Cost: O(n entries).
 
-  Source: DIST III 1.1 (its data are a set, so different points).
+  Source: DIST III 1.1 (its data form a set, so points differ).
 
   Example:
     >>> x, y = np.array([[0.0], [1.0], [0.0]], np.float32), np.array([5, 6, 5])
@@ -85,8 +85,8 @@ def _finite(name: str, points: np.ndarray) -> None:
 
 
 def _first_rows(points: np.ndarray) -> np.ndarray:
-  """[n]: for each point the first row that is equal, which may be its own."""
-  # 0 and -0 are one place and two strings of bytes.
+  """First row [n] that equals each point, which may be its own row."""
+  # 0 and -0 are the same place but differ in bytes.
   flat = points.reshape(len(points), math.prod(points.shape[1:]))
   flat = np.ascontiguousarray(flat + points.dtype.type(0))
   first_of: dict[bytes, int] = {}
@@ -96,7 +96,7 @@ def _first_rows(points: np.ndarray) -> np.ndarray:
 
 
 def check_different(sites: ArrayLike, labels: ArrayLike | None) -> None:
-  """Raises for sites that are equal, and not known to be of one class."""
+  """Raises for equal sites that are not known to be of one class."""
   points = np.asarray(sites)
   _finite("sites", points)
   first = _first_rows(points)
@@ -119,7 +119,7 @@ def check_different(sites: ArrayLike, labels: ArrayLike | None) -> None:
 def check(
   points: Array, own_index: Array, sites: Array, labels: Array | None, name: str
 ) -> None:
-  """Raises for operands that do not belong to each other, where they are known."""
+  """Raises for known operands that do not belong to each other."""
   for title, array in ((name, points), ("sites", sites)):
     _checks.expect(title, array, "floating")
     _checks.batched(title, array)
@@ -153,7 +153,7 @@ def check_finite_cells(
 ) -> None:
   """Raises for a sample of infinite radius, in an infinite box and cell.
 
-  Which cells of l1 and l-infinity are finite is not decided: none counts as it.
+  In l1 and l-infinity it is not decided which cells are finite: none counts as finite.
   """
   shape = np.shape(x)
   box = np.broadcast_to(np.isinf(np.subtract(high, low)), shape)
@@ -177,8 +177,8 @@ def check_finite_cells(
 def _surround(vectors: np.ndarray) -> bool:
   """True if every half-space through 0 holds one of the vectors [k, n].
 
-  By Stiemke's lemma: they span the space, and 0 is a sum of them all with positive
-  weights.
+  By Stiemke's lemma this holds if they span the space and 0 is a sum of all of them
+  with positive weights.
   """
   from scipy import optimize
 
