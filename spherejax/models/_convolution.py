@@ -57,7 +57,7 @@ def _from_patches(x: Array, kernel: Array, stride: int) -> Array:
   size = kernel.shape[0]
   border = (size // 2, size // 2)
   padded = jnp.pad(x, [(0, 0), border, border, (0, 0)])
-  # As far as the last window reaches.
+  # Only as far as the last window reaches.
   spans = [(extent - 1) // stride * stride + 1 for extent in x.shape[1:3]]
   shifted = [
     padded[:, row : row + spans[0] : stride, column : column + spans[1] : stride]

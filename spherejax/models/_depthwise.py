@@ -83,7 +83,7 @@ def _shifted_sum(x: Array, kernel: Array, stride: int) -> Array:
 def _to_input(
   shape: tuple[int, ...], kernel: Array, cotangent: Array, stride: int
 ) -> Array:
-  """The gradient of the input: the same sum, of a map with gaps and a turned kernel."""
+  """Gradient of the input: the same sum, for a map with gaps and a turned kernel."""
   last = len(kernel) - 1
   spans, borders = _reach(shape, len(kernel), stride)
   gaps = [
@@ -96,7 +96,7 @@ def _to_input(
 
 
 def _to_kernel(x: Array, kernel: Array, cotangent: Array, stride: int) -> Array:
-  """The gradient of the kernel: one entry after the other, for an image at a time.
+  """Gradient of the kernel: entry after entry, for one image at a time.
 
   Then a map stays in the cache, and there is one program for all entries.
   """
@@ -131,7 +131,7 @@ def _reach(
 
 
 def _windows(padded: Array, kernel: Array, spans: Sequence[int], stride: int) -> Array:
-  """The sum over the kernel's cells of the map that begins there."""
+  """Sum over the kernel's cells of the map shifted to each cell."""
   padded, kernel = _numerics.upcast(padded), _numerics.upcast(kernel)
   rows, columns = spans
   size = len(kernel)

@@ -1,4 +1,4 @@
-"""The third Inception network, whose blocks look with kernels of several shapes."""
+"""Inception v3, whose blocks have kernels of several shapes."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -41,10 +41,10 @@ class _Unit(nn.Module):
 
 
 class _Block(nn.Module):
-  """A map seen through several branches, side by side.
+  """Block of several branches, concatenated.
 
-  `kind` is "a" to "e", as in the order of the network; `inner` is the width of what
-  differs between blocks of one kind.
+  `kind` is "a" to "e" in the order of the network; `inner` is the width that differs
+  between blocks of one kind.
   """
 
   kind: str
@@ -62,7 +62,7 @@ class _Block(nn.Module):
       return _Unit(channels, size, stride, pad, *options, name=name)(y, train)
 
     def chain(name, *layers):
-      """Units one after the other; they are numbered where there are several."""
+      """Applies units one after another, numbered if there are several."""
       y = x
       for number, (channels, *rest) in enumerate(layers, 1):
         y = unit(y, f"{name}_{number}" if len(layers) > 1 else name, channels, *rest)

@@ -1,4 +1,4 @@
-"""Prototypes chosen among pooled embeddings, once the network means something."""
+"""Prototypes chosen among pooled embeddings, after some training."""
 
 from typing import Any
 
@@ -20,17 +20,17 @@ def replace_prototypes(
   project: bool = True,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Any:
-  """Parameters whose prototypes are points that cover the others best.
+  """Replaces the prototypes in parameters by points that cover all points best.
 
-  A pooling by prototypes starts with random ones. Prototypes that lie where the
-  features do are better, but there is nothing to choose from before the features mean
-  something. So train by averages for a while (`models.GSP` of mass 1), pool some
-  training images, and go on from what this returns:
+  A pooling by prototypes starts with random prototypes. Prototypes near the features
+  are better, but can only be chosen once the features are useful. So train with average
+  pooling for a while (`models.GSP` of mass 1), pool some training images, and continue
+  with the parameters that this function returns:
 
       new prototypes = unit_ball(points)[greedy_k_centre(unit_ball(points), k)]
 
-  with as many as the pooling has. All else stays as it is, the optimiser's moments
-  too, which are not looked at.
+  with as many prototypes as the pooling has. Everything else stays as it is, including
+  the optimiser's moments.
 
   Args:
     params: nested dictionaries of parameters, as Flax makes them, or the `nnx.State` of
@@ -40,8 +40,8 @@ def replace_prototypes(
     path: static. Names from the root of `params` to the prototypes, joined by "/":
       "pooling/prototypes". Any parameter [k, dim] will do: prototypes of `models.GSP`
       and `models.OTP`, centres of `models.NetVLAD`.
-    project: static. False leaves the points where they are instead of bringing them
-      into the unit ball: for `models.NetVLAD`, which compares raw features.
+    project: static. False leaves the points as they are instead of projecting them into
+      the unit ball: for `models.NetVLAD`, which compares raw features.
     where: [n], boolean, True keeps: the filled slots of a memory. None keeps all.
 
   Returns:

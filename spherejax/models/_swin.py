@@ -1,4 +1,4 @@
-"""The Swin transformer: attention within windows that shift from block to block."""
+"""Swin transformer: attention within windows that shift from block to block."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _SMALL = nn.initializers.truncated_normal(0.02)
 
 
 def _relative_positions(window: int) -> np.ndarray:
-  """[window^2, window^2], which of the (2 window - 1)^2 biases a pair of cells has."""
+  """Index [window^2, window^2] of each pair's bias among (2 window - 1)^2."""
   cells = np.indices((window, window)).reshape(2, -1)
   rows, columns = cells[:, :, None] - cells[:, None] + window - 1
   return rows * (2 * window - 1) + columns
@@ -34,7 +34,7 @@ def _regions(shape: tuple[int, int], window: int, shifts: tuple[int, int]) -> Ar
 
 
 def _split(x: Array, window: int) -> Array:
-  """[batch, height, width, ...] to [batch, windows, window^2, ...]."""
+  """Splits [batch, height, width, ...] into [batch, windows, window^2, ...]."""
   batch, height, width, *rest = x.shape
   grid = (height // window, window, width // window, window)
   cut = x.reshape(batch, *grid, *rest).swapaxes(2, 3)
@@ -42,7 +42,7 @@ def _split(x: Array, window: int) -> Array:
 
 
 def _join(x: Array, window: int, shape: tuple[int, int]) -> Array:
-  """The inverse of `_split`."""
+  """Inverts `_split`."""
   height, width = shape
   grid = (height // window, width // window, window, window)
   return (
@@ -113,7 +113,7 @@ class _Block(nn.Module):
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
     def dropped(y: Array) -> Array:
-      # One draw an image: the whole branch is there, or it is not.
+      # One draw per image keeps or drops the whole branch.
       dropout = nn.Dropout(self.drop, broadcast_dims=(1, 2, 3))
       return dropout(y, deterministic=not train)
 
@@ -180,7 +180,7 @@ class SwinT(nn.Module):
 
   Source: Liu et al. 2021, "Swin Transformer: hierarchical vision transformer using
   shifted windows"; DL2P table 3. Any size of image is padded to whole windows with
-  zeros that are attended to, as torchvision has it.
+  zeros that are attended to, as in torchvision.
 
   Example:
     >>> network = spherejax.models.SwinT()

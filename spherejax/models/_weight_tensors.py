@@ -9,8 +9,8 @@ import numpy as np
 
 from spherejax.models import _weight_pickle
 
-# torch's types of storage, and how NumPy calls what lies in them. Without a type are
-# those of tensors that name their own type, one of `_TYPES`.
+# torch's storage types and the NumPy types of their numbers. Storages without a type
+# belong to tensors that name their own type, one of `_TYPES`.
 STORAGES = {
   "DoubleStorage": np.float64,
   "FloatStorage": np.float32,
@@ -40,12 +40,12 @@ _MOST_AXES = 64  # of a NumPy array
 
 
 class Storage:
-  """The memory that tensors of a file are cut from.
+  """Memory that tensors of a file are cut from.
 
   Args:
     content: the bytes.
     order: of the bytes within a number, ">" or "<".
-    dtype: of the numbers; None where each tensor says it.
+    dtype: of the numbers; None where each tensor names it.
   """
 
   def __init__(self, content: bytes, order: str, dtype: Any):
@@ -79,7 +79,7 @@ def _tensor(
   *,
   dtype: Any = None,
 ) -> np.ndarray:
-  # Nothing but a storage, whose memory is known: views of views could leave it.
+  # Only a storage, whose memory is known: views of views could leave it.
   if type(storage) is not Storage:
     raise _weight_pickle.RefusedError(
       f"it makes a tensor of a {type(storage).__name__}"
@@ -102,7 +102,7 @@ def _tensor(
   if 0 in shape:
     return np.zeros(shape, data.dtype)
   last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-  # Copies of one entry, as torch's expand makes them, are no weights, but can be huge.
+  # Expanded copies of one entry are no weights, but can be huge.
   if last >= data.size or math.prod(shape) > data.size:
     raise ValueError(f"a tensor of shape {shape} exceeds its storage of {data.size}")
   size = data.itemsize
@@ -123,7 +123,7 @@ def _typed_tensor(
   kind: object,
   metadata: object = None,
 ) -> np.ndarray:
-  """A tensor of one of the types that have no storage of their own."""
+  """Builds a tensor of a type that has no storage type of its own."""
   name = kind.name if type(kind) is _weight_pickle.Global else reprlib.repr(kind)
   if name not in _TYPES:
     raise ValueError(f"it has a tensor of the type {name}")
@@ -151,7 +151,7 @@ def _is_size(number: object) -> bool:
 
 
 def _ordered() -> dict[str, Any]:
-  """Takes no items: those of the same list, time and again, would fill any memory."""
+  """Takes no items: the same list again and again would fill any memory."""
   return {}
 
 
@@ -162,7 +162,7 @@ GLOBALS = {
     ("collections", "OrderedDict", _ordered),
     ("torch._utils", "_rebuild_tensor_v2", _tensor),
     ("torch._utils", "_rebuild_tensor_v3", _typed_tensor),
-    # Their attributes and hooks are not of the numbers.
+    # Their attributes and hooks do not belong to the numbers.
     ("torch._utils", "_rebuild_parameter", lambda tensor, *_: tensor),
     ("torch._utils", "_rebuild_parameter_with_state", lambda tensor, *_: tensor),
     *(("torch", name, None) for name in (*_TYPES, *STORAGES)),

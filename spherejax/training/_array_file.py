@@ -1,7 +1,7 @@
-"""The arrays of a checkpoint in one file: the bytes of each, in the order of names.
+"""Stores the arrays of a checkpoint in one file: their bytes, in the order of names.
 
-Names, shapes and types stand in the manifest beside it. A plain file takes any folder
-name, any type and arrays without entries, of which tensorstore refuses some.
+Names, shapes and types are in the manifest beside the file. Unlike tensorstore, a plain
+file allows any folder name, any type, and arrays without entries.
 """
 
 import dataclasses
@@ -64,9 +64,9 @@ def exists(directory: os.PathLike[str]) -> bool:
 def read(
   directory: os.PathLike[str], entries: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, np.ndarray]]:
-  """Names and arrays, of the shapes and types that the manifest's entries name.
+  """Yields names and arrays, with the shapes and types of the manifest's entries.
 
-  Raises ValueError for a file that is longer or shorter than these.
+  Raises ValueError if the file is longer or shorter than that.
   """
   with (pathlib.Path(directory) / _NAME).open("rb") as file:
     for name in sorted(entries):
@@ -83,5 +83,5 @@ def _next(file: io.BufferedReader, name: str, entry: Mapping[str, Any]) -> np.nd
 
 
 def raw(array: np.ndarray) -> np.ndarray:
-  """The bytes of an array, [bytes]; of a contiguous one they are the same memory."""
+  """Views an array as bytes; a contiguous array shares its memory."""
   return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,4 +1,4 @@
-"""Cells of an ablation: columns of hyperparameters, one entry a cell."""
+"""Cells of an ablation: columns of hyperparameters, one entry per cell."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Column = ArrayLike | Sequence[Any]
 
 
 def column(name: str, values: Column) -> np.ndarray:
-  """The values as [cells, ...] numbers; what is no number cannot be vmapped."""
+  """Converts values to numbers [cells, ...]; anything else cannot be vmapped."""
   _checks.text("the name of a hyperparameter", name)
   entries = np.asarray(values)
   if entries.dtype.kind not in "biuf" and entries.dtype.name != "bfloat16":
@@ -88,12 +88,12 @@ def factorial(
   *,
   relation: Sequence[Sequence[str]] = (),
 ) -> dict[str, np.ndarray]:
-  """A two-level design: all combinations, or the fraction that a relation keeps.
+  """Builds a two-level design: all combinations, or the fraction that a relation keeps.
 
   Each word of the relation keeps the cells in which an even number of its
-  hyperparameters is low (their signs multiply to +1) and so halves the design. With
-  a word of k names, effects of i of them are confounded with those of the other
-  k - i: `metrics.factorial_effects` says which.
+  hyperparameters is low (their signs multiply to +1), and so halves the design. With a
+  word of k names, effects of i of them are confounded with effects of the other k - i;
+  `metrics.factorial_effects` lists them.
 
   Args:
     levels: for each name its low and its high value. The last name varies fastest.

@@ -1,4 +1,4 @@
-"""Features of a set of images, computed once and kept in a file."""
+"""Features of a set of images, computed once and stored in a file."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import tqdm
 from spherejax import _checks, data
 from spherejax.training import _manifest
 
-_PART = 16  # batches after which the manifest says how far it has come
+_PART = 16  # batches between two updates of the manifest
 
 
 def keep_features(
@@ -26,25 +26,24 @@ def keep_features(
   workers: int = 0,
   progress: bool = True,
 ) -> np.memmap:
-  """Maps a set of images through a network, into a file that later calls read.
+  """Maps a set of images through a network, and stores the features for later calls.
 
-  A manifest beside the file, `NAME.json` of `NAME.npy`, says what it was made with and
-  how far it has come. A call that was stopped goes on where the manifest ends; one
-  that finds a complete file computes nothing; one that was made with anything else is
-  refused.
+  A manifest beside the file, `NAME.json` of `NAME.npy`, records its inputs and
+  progress. A stopped call resumes where the manifest ends. A call that finds a complete
+  file computes nothing. A file with other inputs is refused.
 
   Args:
     path: of the file, ending in `.npy`; its folder exists.
     function: of uint8 [batch_size, height, width, channels] to floating [batch_size,
       ...]. The last batch is filled up, so that one shape is compiled.
     images: in memory or lazy; all of one size. They are read ahead by threads.
-    made_with: what the features depend on, by name: whatever JSON has words for, and
-      trees of arrays (a network's variables), of which a checksum is kept. Number,
-      labels and names of the classes are always compared, and the pixels of images
-      that are in memory.
+    made_with: everything the features depend on, by name: JSON values, and trees of
+      arrays (a network's variables), of which a checksum is stored. Number, labels and
+      names of the classes are always compared, and the pixels of images that are in
+      memory.
     batch_size: static.
     workers: static. Processes that read, as in `data.pipeline`.
-    progress: whether a bar shows how far it has come.
+    progress: True shows a progress bar.
 
   Returns:
     float16 [images, ...], memory-mapped and read-only, in the order of the images.
@@ -57,8 +56,8 @@ def keep_features(
       not end in `.npy`; features that float16 does not hold, or of another shape.
     FileNotFoundError: the folder of `path` is missing.
 
-  Cost: one reading of the images that are left; float16 keeps three digits, at half
-  of the size.
+  Cost: one reading of the remaining images. float16 keeps three digits at half the
+  size.
 
   Source: own.
 
@@ -118,7 +117,7 @@ def keep_features(
 
 
 def _rows(features: Any, batch_size: int, first: int) -> np.ndarray:
-  """Checked features of one batch in half precision."""
+  """Checked features of a batch in half precision."""
   rows = _checks.host("features", features)
   _checks.batched("features", rows)
   _checks.expect("features", rows, "floating")
@@ -162,7 +161,7 @@ def _words(name: str, value: Any) -> Any:
 
 
 def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> int:
-  """Rows that are kept; raises where they are of something else."""
+  """Number of stored rows; raises if they were made with other inputs."""
   if not manifest.exists():
     if file.exists():
       raise ValueError(
@@ -172,7 +171,7 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
   try:
     before = json.loads(manifest.read_text())
     done = before.pop("done")
-    if done:  # at 0 the file may not be whole
+    if done:  # at 0 the file may be incomplete
       held = len(np.lib.format.open_memmap(file, "r"))
       if not 0 < done <= held == before["images"]["number of images"]:
         raise ValueError(f"{held} rows, {done} of them done")

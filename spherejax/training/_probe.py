@@ -1,4 +1,4 @@
-"""A linear classifier on fixed features, to judge a representation while it learns."""
+"""Linear probe: a linear classifier on fixed features, to judge a representation."""
 
 from typing import Any, NamedTuple
 
@@ -52,8 +52,8 @@ def linear_probe(
 
       min over W, b of  mean_i cross_entropy(W^T x_i + b, y_i) + penalty / 2 |W|^2
 
-  with features standardised over the kept rows. It is convex; a pure function, so
-  the probes of many runs are vmapped.
+  with features standardised over the kept rows. The problem is convex. This is a pure
+  function, so you may vmap the probes of many runs.
 
   Args:
     features: [batch, dim], floating.
@@ -96,7 +96,7 @@ def linear_probe(
   x = jnp.where(mask[:, None], x, 0)
   mean = share @ x
   deviation = _numerics.norm(jnp.sqrt(share)[:, None] * (x - mean[None]), axis=0)
-  # Of a feature that is the same everywhere rounding alone is left.
+  # A constant feature leaves nothing but rounding.
   varies = deviation > 100 * jnp.finfo(x.dtype).eps * jnp.abs(mean)
   scale = jnp.where(varies, deviation, 1)
   x = jnp.where(varies[None], (x - mean[None]) / scale[None], 0)

@@ -1,6 +1,6 @@
-"""Checks of what a user's function returns, while it is traced.
+"""Checks of the results of a user's function, while it is traced.
 
-Without them jax would name its own insides: "scan body output must be a pair".
+Without them jax's messages would name internals: "scan body output must be a pair".
 """
 
 import reprlib
@@ -16,8 +16,8 @@ from spherejax import _checks
 
 
 def pair(result: Any, name: str = "step") -> tuple[Any, Any]:
-  """A state and metrics; raises TypeError for anything else."""
-  # A NamedTuple is a state, or one that is returned alone.
+  """Checks a pair of state and metrics; raises TypeError for anything else."""
+  # A NamedTuple is a state that was returned alone.
   if type(result) not in (tuple, list) or len(result) != 2:
     raise TypeError(
       f"{name} must return (state, metrics), got {_shown(result)}; return state, {{}} "
@@ -27,7 +27,7 @@ def pair(result: Any, name: str = "step") -> tuple[Any, Any]:
 
 
 def tree(name: str, result: Any) -> Any:
-  """The tree with arrays as leaves; raises TypeError where it holds anything else."""
+  """Converts the leaves of a tree to arrays; raises TypeError for anything else."""
   try:
     leaves, structure = jax.tree_util.tree_flatten_with_path(result)
   except ValueError as error:  # names that cannot be sorted
@@ -76,7 +76,7 @@ def scalars(name: str, metrics: Any):
 
 
 def rows(name: str, result: Any, count: int) -> Any:
-  """A tree of arrays [count, ...]; raises for anything else."""
+  """Checks a tree of arrays [count, ...]; raises for anything else."""
   result = tree(name, result)
   for path, leaf in jax.tree_util.tree_leaves_with_path(result):
     if leaf.shape[:1] != (count,):
@@ -99,7 +99,7 @@ def score(result: Any) -> Array:
 
 
 def numbers(name: str, result: Any) -> dict[str, float]:
-  """Numbers by name, on the host; raises for anything else."""
+  """Checks numbers by name, on the host; raises for anything else."""
   if not isinstance(result, Mapping):
     raise TypeError(f"{name} must return numbers by name, got {_shown(result)}")
   values = {}
@@ -116,7 +116,7 @@ def numbers(name: str, result: Any) -> dict[str, float]:
 
 
 def batches(result: Any) -> Iterator[Any]:
-  """An iterator over what `batches` returns; raises TypeError for what has none."""
+  """Iterator over the result of `batches`; raises TypeError if there is none."""
   if not isinstance(result, Iterable) or isinstance(result, (str, Mapping)):
     raise TypeError(
       f"batches must return an iterable of batches, got {_shown(result)}; a generator "
@@ -126,7 +126,7 @@ def batches(result: Any) -> Iterator[Any]:
 
 
 def reported(metrics: Sequence[Any]):
-  """Raises ValueError where `step` does not report what `fit` looks at."""
+  """Raises ValueError if `step` does not report the numbers that `fit` needs."""
   wanted = {"loss", "gradient_norm"}
   for first in metrics[:1]:
     if not isinstance(first, Mapping) or not first.keys() >= wanted:

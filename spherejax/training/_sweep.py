@@ -1,4 +1,4 @@
-"""Many complete trainings as one program: an ablation over numbers and seeds."""
+"""Sweeps: many complete trainings as one program, over hyperparameters and seeds."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +26,16 @@ class SweepResult(NamedTuple):
     cells: the hyperparameters, for each name [cells, ...].
     seeds: [seeds].
     steps: [evaluations], steps taken at each evaluation.
-    scores: [cells, seeds, evaluations], what `evaluate` returned; NaN after a run
-      stopped and from where it diverged.
-    curves: what `step` reported, each [cells, seeds, evaluations]: the mean over
-      the steps since the evaluation before.
+    scores: [cells, seeds, evaluations], the results of `evaluate`; NaN after a run
+      stopped and from its divergence on.
+    curves: the metrics of `step`, each [cells, seeds, evaluations]: means over the
+      steps since the previous evaluation.
     best_score: [cells, seeds]; NaN for a run that diverged before any evaluation.
     best_step: [cells, seeds], steps taken at the best evaluation; 0 for none.
     best_state: the state at the best evaluation, each array [cells, seeds, ...]; the
-      initial one for none.
-    state: the last state, each array [cells, seeds, ...]; that of the evaluation at
-      which a run stopped, or of the last one before it diverged.
+      initial state without one.
+    state: the last state, each array [cells, seeds, ...]: at the evaluation at which a
+      run stopped, or at the last evaluation before it diverged.
     stopped: [cells, seeds], boolean: patience ended the run.
     diverged: [cells, seeds], boolean: a number became infinite or NaN.
   """
@@ -98,13 +98,13 @@ def sweep(
   `hyper` holds one cell's numbers by name. They are traced: losses, poolings and
   optimisers take them where they take a number (a learning rate through
   `optax.inject_hyperparams`, or `updates` multiplied by it). All cells of a seed get
-  the same keys, so that their runs are paired; a step's key differs in every step,
-  the evaluation's is the same every time. Runs are spread over the devices.
+  the same keys, so their runs are paired. The key of a step differs in every step; the
+  key of the evaluation stays the same. Runs are spread over the devices.
 
-  Every run has its own early stopping and keeps its own best state. A run whose
-  patience ran out stays as it was. So does one that diverged: one of its metrics or
-  scores, or an entry of its state that was finite, became infinite or NaN. It goes
-  back to its last evaluation, and the others do not notice.
+  Every run has its own early stopping and best state. A run whose patience ran out
+  stays as it is. A run diverges if a metric, a score, or a finite entry of its state
+  becomes infinite or NaN. It returns to its last evaluation and stays there; other runs
+  are not affected.
 
   Args:
     key: typed PRNG key of the whole sweep.
@@ -113,19 +113,20 @@ def sweep(
     evaluate: score is a scalar.
     cells: for each name a column [cells, ...] of numbers: `grid` makes all
       combinations, `factorial` a two-level design.
-    seeds: static. The seeds, or their number, then they are 0, 1, ...
+    seeds: static. The seeds, or their number for the seeds 0, 1, ...
     steps: static. Of every training; a multiple of `evaluate_every`.
     evaluate_every: static. Steps between two evaluations.
-    patience: static. A run stops after so many evaluations without a better one;
-      None never stops.
-    margin: static, not negative. A score counts as better when it is better by more.
+    patience: static. Number of evaluations without a better one after which a run
+      stops; None never stops.
+    margin: static, not negative. A score counts as better if it is better by more than
+      this.
     mode: static. "max" or "min": which scores are better.
-    checkpoints: where every evaluation is recorded; a sweep that was killed goes on
-      from there. None records nothing.
+    checkpoints: where every evaluation is recorded; a killed sweep resumes from there.
+      None records nothing.
     devices: this process's devices that take part; None takes all.
-    batch_size: static. Runs that each device vmaps at a time, as of `jax.lax.map`;
-      None vmaps all. 1 takes one run after the other, on a CPU often the faster way
-      for networks with convolutions, and leaves out those that ended.
+    batch_size: static. Runs that each device vmaps at a time, as of `jax.lax.map`; None
+      vmaps all. 1 takes one run after another and skips ended runs; on a CPU this is
+      often faster for networks with convolutions.
     progress: whether to show a bar on stderr.
 
   Returns:
@@ -144,8 +145,8 @@ def sweep(
     OSError, RuntimeError: of checkpoints, as `fit`.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
-  swept before. Memory of two states for every run. A stopped run costs as much as
-  the others of its batch until all have stopped. Arrays that the functions close over
+  swept before. Memory of two states for every run. A stopped run costs as much as the
+  other runs of its batch until all have stopped. Arrays that the functions close over
   become constants of the program: bind large ones as `jax.tree_util.Partial(step,
   data)`.
 
@@ -296,7 +297,7 @@ def _programs(
   if len(devices) == 1:
     return jax.jit(begin), jax.jit(advance, donate_argnums=3)
   over = functools.partial(jax.pmap, devices=devices)
-  # One None for all three would do, but jax 0.10 then misplaces the axes when there
+  # A single None for all three would do, but jax 0.10 then misplaces the axes if there
   # are as many leaves as arguments (functions have none).
   shared = _sweep_run.Functions(None, None, None)  # pyright: ignore[reportArgumentType]
   return (
@@ -306,7 +307,7 @@ def _programs(
 
 
 def _spread(tree: Tree, *, devices: tuple[Any, ...]) -> Tree:
-  """Rows [runs, ...] in equal parts over the devices; the first one fills up."""
+  """Spreads rows [runs, ...] in equal parts over the devices, padded with the first."""
   if len(devices) == 1:
     return jax.device_put(jax.tree.map(jnp.asarray, tree), devices[0])
   number = len(jax.tree.leaves(tree)[0])
@@ -321,7 +322,7 @@ def _spread(tree: Tree, *, devices: tuple[Any, ...]) -> Tree:
 
 
 def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
-  """The first rows [runs, ...] of what lies on the devices, on the host if several."""
+  """Gathers the first rows [runs, ...] from the devices, on the host if several."""
   if len(devices) == 1:
     return tree
 
@@ -338,7 +339,7 @@ def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
 def _restore(
   checkpoints: Checkpoints, runs: _sweep_run.Run, record: Mapping[str, Any]
 ) -> tuple[int, _sweep_run.Run]:
-  """Evaluations done and runs of the newest checkpoint, or of the start."""
+  """Number of evaluations and runs from the newest checkpoint, or from the start."""
   restored = checkpoints.restore(_Saved(jnp.int32(0), runs))
   if restored is None:
     return 0, runs
@@ -369,11 +370,11 @@ def _result(
   plan: _sweep_run.Plan,
   runs: _sweep_run.Run,
 ) -> SweepResult:
-  """The runs by cell and seed."""
+  """Arranges the runs by cell and seed."""
   shape = (len(next(iter(columns.values()))), len(seeds))
 
   def by_cell(leaf: Array | np.ndarray) -> Array:
-    # Of one device: programs of several that wait for each other would not end.
+    # On one device: programs on several that wait for each other would deadlock.
     return jnp.asarray(leaf.reshape(*shape, *leaf.shape[1:]))
 
   def on_host(leaf: Array | np.ndarray) -> np.ndarray:

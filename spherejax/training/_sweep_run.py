@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
 
 class Functions(NamedTuple):
-  """The user's functions; arrays bound by `jax.tree_util.Partial` are operands."""
+  """User's functions; arrays bound by `jax.tree_util.Partial` are operands."""
 
   init: Callable[..., Tree]
   step: Callable[..., tuple[Tree, Tree]]
@@ -40,7 +40,7 @@ class Functions(NamedTuple):
 
 
 def as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
-  """A pytree: the function is structure, arrays bound to it are leaves."""
+  """Converts a function to a pytree whose leaves are the arrays bound to it."""
   return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
 
 
@@ -75,7 +75,7 @@ def begin(
   init_key, step_key, _ = _keys(key, seed)
   state = _returned.tree("init", functions.init(init_key, hyper))
   state = jax.tree.map(_strong, state)
-  # What is known of `hyper` stays so: `reject_static` needs it.
+  # Known values of `hyper` stay known, as `reject_static` needs.
   after, reported = jax.eval_shape(
     lambda state, key: step_checked(functions.step(state, key, hyper)), state, step_key
   )
@@ -149,7 +149,7 @@ def step_checked(result: Any) -> tuple[Tree, Tree]:
 
 
 def _strong(leaf: Array) -> Array:
-  """An array of a type that steps keep: that of a Python number is weak."""
+  """Array of a strong type, which steps keep; the type of a Python number is weak."""
   return jnp.asarray(leaf, leaf.dtype)
 
 
@@ -180,9 +180,9 @@ def _still_finite(old: Tree, new: Tree) -> Array:
 def reject_static(
   functions: Functions, plan: Plan, key: Array, columns: Mapping[str, np.ndarray]
 ) -> None:
-  """Raises for hyperparameters whose values the functions need when they are traced.
+  """Raises for hyperparameters that must be known when the functions are traced.
 
-  Those at fault are the ones with which tracing fails, all others being known.
+  A hyperparameter is at fault if tracing fails while all others are known.
   """
   cell = {name: values[0] for name, values in columns.items()}
 
