@@ -1,4 +1,4 @@
-"""The peers' attacks on the same weights, and torch's own gradients."""
+"""Peers' attacks on the same weights, and torch's own gradients."""
 
 import importlib
 import importlib.util
@@ -52,7 +52,7 @@ def theirs(
   y: Array,
   size: int,
 ) -> Callable[..., Any]:
-  """A peer's attack: of anything to success rate and median l2 distance."""
+  """Returns a peer's attack, which gives success rate and median l2 distance."""
   import torch
 
   network, images, labels = _operands(weights, x, y)
@@ -70,7 +70,7 @@ def theirs(
 
   else:
     assert case.torchattacks is not None
-    # By name: it belongs to no extra, its requirements contradict newer ones.
+    # Imported by name: it is in no extra, as its requirements conflict with newer ones.
     peer = importlib.import_module(_attack_cases.TORCHATTACKS)
     attack = case.torchattacks(peer, network, size, _attack_cases.EPSILON)
 

@@ -1,4 +1,4 @@
-"""The training that `benchmarks.drill` harms: digits, BatchNorm, all devices.
+"""Training that `benchmarks.drill` damages: digits, BatchNorm, all devices.
 
 python -m benchmarks._drill_training FOLDER STEPS [--poison STEP]
   [--port PORT --number NUMBER]
@@ -71,7 +71,7 @@ def main() -> None:
     for number in range(first, options.steps):
       rows = np.random.default_rng([7, number]).integers(len(digits), size=ROWS)
       x = pixels[rows] * (np.nan if number == options.poison else 1)
-      time.sleep(PAUSE)  # long enough to be hit
+      time.sleep(PAUSE)  # long enough for a kill to hit
       yield training.process_rows({"x": x, "label": digits.labels[rows]})
 
   optimizer = training.optimizer({"network": optax.adam(1e-3), "loss": optax.sgd(0.1)})

@@ -1,4 +1,4 @@
-"""`docs/benchmarks.md`, from what the benchmarks wrote and from notes beside it."""
+"""Builds `docs/benchmarks.md` from the benchmarks' results and their notes."""
 
 import itertools
 import json
@@ -48,7 +48,7 @@ def _section_of(results: pathlib.Path) -> str:
   """Section for a file of results; ends with a message if it is none."""
   try:
     return section(json.loads(results.read_text()))
-  except Exception as error:  # what is missing shows in any way
+  except Exception as error:  # a missing entry can raise any error
     raise SystemExit(
       f"{results} is no result of a benchmark: {type(error).__name__}: {error}"
     ) from error
@@ -58,7 +58,7 @@ def section(content: Mapping[str, Any]) -> str:
   """Section with the figures of a benchmark, the machine and the versions."""
   rows = content["rows"]
   versions = ", ".join(f"{name} {text}" for name, text in content["versions"].items())
-  alike = itertools.groupby(rows, key=tuple)  # of the same figures
+  alike = itertools.groupby(rows, key=tuple)  # rows with the same figures
   tables = [_values(list(several)) for _, several in alike]
   if rows and "milliseconds" in rows[0]:
     tables = [_times(rows), *_beside_times(rows)]
@@ -92,7 +92,7 @@ def _times(rows: list[dict[str, Any]]) -> str:
 def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
   """Tables of figures other than times, such as memory, and whether targets are met.
 
-  A line for each case, where all were asked the same; a line for each figure else.
+  A line per case if all cases have the same figures; otherwise a line per figure.
   """
   filled = {
     row["case"]: dict(
@@ -115,7 +115,7 @@ def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _flat(name: str, entry: Any) -> list[tuple[str, Any]]:
-  """Names and single values of nested ones."""
+  """Flattens nested values to names and single values."""
   if isinstance(entry, dict):
     return [x for k, v in entry.items() for x in _flat(f"{name}, {k}", v)]
   return [(name, entry)]

@@ -1,4 +1,4 @@
-"""Process of those that `benchmarks.step` compares."""
+"""Runs a process for `benchmarks.step`, which compares several."""
 
 import pathlib
 import sys

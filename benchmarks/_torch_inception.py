@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class Unit(nn.Module):
-  """Convolution and norm as Inception has them."""
+  """Convolution and norm, as in Inception."""
 
   def __init__(self, old: int, new: int, size: tuple[int, int], stride: int, pad: bool):
     super().__init__()
@@ -21,10 +21,10 @@ class Unit(nn.Module):
 
 
 class Mixed(nn.Module):
-  """A block of Inception v3, from a table of its units.
+  """Block of Inception v3, from a table of its units.
 
-  A row is (name, name of what it is given or "", width, size, stride); what is given
-  "pool" sees the mean of 3x3. `ends` are joined, "max" being the halved map.
+  A row is (name, name of its input or "", width, size, stride); the input "pool" is the
+  mean of 3x3. `ends` are concatenated; "max" is the halved map.
   """
 
   def __init__(self, old: int, rows: Sequence[tuple], ends: Sequence[str]):
@@ -49,7 +49,7 @@ _ONE, _THREE, _WIDE, _HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
 
 
 def _mixed(old: int, kind: str, c: int, of: Callable[[int], int]) -> Mixed:
-  """A block with the names of torchvision; `of` makes widths narrower."""
+  """Builds a block with the names of torchvision; `of` narrows the widths."""
   doubled = [
     ("branch3x3dbl_1", "", 64, _ONE, 1),
     ("branch3x3dbl_2", "branch3x3dbl_1", 96, _THREE, 1),
@@ -149,7 +149,7 @@ class Inception(nn.Module):
     return x
 
 
-# 1x1, 3x3 after its reduction, two 3x3 after theirs, what is pooled; no 1x1: halved.
+# Widths of 1x1, reduced 3x3, reduced double 3x3, and pooling; halved without 1x1.
 _BN_BLOCKS = (
   ("3a", 64, (64, 64), (64, 96), 32), ("3b", 64, (64, 96), (64, 96), 64),
   ("3c", 0, (128, 160), (64, 96), 0), ("4a", 224, (64, 96), (96, 128), 128),
@@ -162,7 +162,7 @@ _BN_BLOCKS = (
 class BNInception(nn.Module):
   """BN-Inception with the flat layer names of pretrained-models.pytorch.
 
-  What has no parameters is called after its unit ("_relu") or its block ("_output").
+  Modules without parameters are named after their unit ("_relu") or block ("_output").
   """
 
   def __init__(self, width: int = 64):

@@ -1,4 +1,4 @@
-"""Residual networks in torch, named as in torchvision, and what all networks do."""
+"""Residual networks in torch, named as in torchvision, and shared helpers."""
 
 from collections.abc import Sequence
 
@@ -106,7 +106,7 @@ class PreActivationBlock(nn.Module):
 
 
 class PreActivationResNet(nn.Module):
-  """The network for CIFAR of "Identity mappings in deep residual networks"."""
+  """Network for CIFAR of "Identity mappings in deep residual networks"."""
 
   def __init__(self, blocks: int, widths: Sequence[int]):
     super().__init__()
@@ -131,7 +131,7 @@ class PreActivationResNet(nn.Module):
 
 
 def randomize(network: nn.Module, seed: int) -> None:
-  """Random statistics, scales and shifts, so that none of them is 0 or 1."""
+  """Sets random statistics, scales and shifts, so that none of them is 0 or 1."""
   generator = torch.Generator().manual_seed(seed)
 
   def uniform(tensor: Tensor, low: float, high: float) -> None:
@@ -152,7 +152,7 @@ def randomize(network: nn.Module, seed: int) -> None:
 
 
 def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]:
-  """The output of every module by its name, channels last; images are float64."""
+  """Outputs of all modules by name, channels last; images are float64."""
   outputs: dict[str, np.ndarray] = {}
   handles = []
   for name, module in network.named_modules():

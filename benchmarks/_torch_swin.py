@@ -62,7 +62,7 @@ class Attention(nn.Module):
 
 
 class SwinBlock(nn.Module):
-  """Attention and two layers, each after a norm and added."""
+  """Attention and two layers, each after a norm and with a shortcut."""
 
   def __init__(self, width: int, heads: int, window: int, shift: int):
     super().__init__()
@@ -82,7 +82,7 @@ class SwinBlock(nn.Module):
 
 
 class Merging(nn.Module):
-  """Four neighbours beside each other: down first, then right."""
+  """Concatenates four neighbours: down first, then right."""
 
   def __init__(self, width: int):
     super().__init__()

@@ -1,11 +1,11 @@
-"""An ablation as one vmapped program, against its trainings one after another.
+"""Times an ablation as one vmapped program, against its trainings in sequence.
 
-Sixteen complete trainings of the token study (`experiments.gsp_tokens`): 4 masses,
-2 inverse temperatures, 2 seeds. `training.sweep` runs them at once, spread over the
-cores, each of which jax is told to take for a device; a second row keeps to one
-device. The other way calls one compiled training, with no interruption between its
-evaluations, sixteen times. Scores at all evaluations and the learned tokens must agree
-before a time counts.
+The ablation has sixteen complete trainings of the token study
+(`experiments.gsp_tokens`): 4 masses, 2 inverse temperatures, 2 seeds. `training.sweep`
+runs them at once, spread over the cores, each set up as a jax device; a second row uses
+one device. The other way calls one compiled training sixteen times, without
+interruption between its evaluations. Scores at all evaluations and the learned tokens
+must agree before a time counts.
 
     python -m benchmarks.ablation            # minutes on 2 cores
     python -m benchmarks.ablation --smoke    # seconds
@@ -17,8 +17,8 @@ import functools
 import os
 from typing import Any, NamedTuple
 
-# Before jax starts; without effect where there are other devices than the CPU. Of two
-# equal flags the last one holds.
+# Set before jax starts; without effect on devices other than the CPU. The last of two
+# equal flags holds.
 os.environ["XLA_FLAGS"] = " ".join(
   [
     f"--xla_force_host_platform_device_count={os.cpu_count()}",
@@ -41,8 +41,8 @@ VALUES = {
   "true_share": [0.0],
 }
 KEY = jax.random.key(0)
-# Rounding grows along a trajectory, so that the trainings are compared in float64
-# first, and in float32, where they are timed, only loosely.
+# Rounding grows along a trajectory. So trainings are first compared in float64; the
+# comparison in float32, where they are timed, is loose.
 SAME, ALIKE = 1e-6, 1e-2
 
 
@@ -57,7 +57,7 @@ class Work(NamedTuple):
 
 
 def make_work(config: tokens.Settings, steps: int, every: int, masses: int) -> Work:
-  """The trainings of the first `masses` masses."""
+  """Sets up the trainings of the first `masses` masses."""
   functions = (
     functools.partial(tokens.init, config),
     functools.partial(tokens.step, config, tokens.embed),
@@ -91,7 +91,7 @@ def at_once(work: Work, devices: int) -> tuple:
 
 
 def one_training(work: Work):
-  """A whole training as one compiled program, without a sweep."""
+  """Compiles a whole training as one program, without a sweep."""
   init, step, evaluate = work.functions
 
   @jax.jit

@@ -1,8 +1,9 @@
-"""Classes to prototypes: assignment problems, from nothing, from before, many at once.
+"""Times assignment problems: from scratch, from an earlier result, many at once.
 
-One matrix on the host against scipy, which is what is called there; after a small
-drift of the representatives against beginning again; 64 problems of 100 classes at
-once against 64 calls of scipy and against optax. The floor is one look at every cost.
+The first compares a matrix on the host with scipy, which is called inside. The second
+starts from the result before a small drift of the representatives, against a new start.
+The third solves 64 problems of 100 classes at once, against 64 calls of scipy and
+against optax. The floor is one pass over the costs.
 
     python -m benchmarks.assignment                  # minutes on 2 cores
     python -m benchmarks.assignment --smoke          # seconds
@@ -32,19 +33,19 @@ NEAR, DRIFT = 0.05, 0.01  # of representatives to prototypes, and of one update
 
 
 def unit_rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
-  """Float32, uniform on the sphere."""
+  """Unit rows in float32, uniform on the sphere."""
   x = rng.normal(size=shape)
   return (x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
 
 
 def random_costs(size: int) -> np.ndarray:
-  """Cosines of random representatives and prototypes, negative: a first matching."""
+  """Negative cosines of random representatives and prototypes, for a first matching."""
   rng = np.random.default_rng(size)
   return -unit_rows(rng, size, DIM) @ unit_rows(rng, size, DIM).T
 
 
 def drifted_costs(size: int, near: bool) -> tuple[np.ndarray, np.ndarray]:
-  """Costs of two updates in a row; of training that is under way, or of its start."""
+  """Costs of two consecutive updates, during training or at its start."""
   rng = np.random.default_rng(size)
   prototypes = unit_rows(rng, size, DIM)
   if near:
@@ -129,7 +130,7 @@ def after_a_drift(size: int, near: bool, repetitions: int) -> dict[str, Any]:
 
 
 def at_once(problems: int, size: int, repetitions: int) -> dict[str, Any]:
-  """Many problems under vmap."""
+  """Compares many problems under vmap."""
   rng = np.random.default_rng(0)
   rows, columns = (unit_rows(rng, problems, size, DIM) for _ in range(2))
   costs = -rows @ columns.swapaxes(1, 2)

@@ -1,12 +1,12 @@
-"""Attacks: time, success and least distances on the same weights as the peers'.
+"""Compares attacks on the same weights: time, success and least distances.
 
-256 images: digits with a trained network of dense layers, and the size of CIFAR with a
-small convolutional one. The floor is the model's own gradient, as often as the attack
-needs it; "torch floor" the same in torch, whose convolutions are faster on a CPU, so
-that each library has its overhead over its own model beside its time.
+There are 256 images: digits with a trained network of dense layers, and images of
+CIFAR's size with a small convolutional network. The floor is the model's own gradient,
+as often as the attack needs it. "torch floor" is the same in torch, whose convolutions
+are faster on a CPU. So each library's time can be compared with its own model's.
 
-foolbox comes with the extra `bench`. torchattacks does not, because what it requires
-contradicts newer libraries: `pip install --no-deps torchattacks` after that extra.
+foolbox comes with the extra `bench`. torchattacks does not, because its requirements
+conflict with newer libraries: `pip install --no-deps torchattacks` after that extra.
 
     python -m benchmarks.attacks                  # a quarter of an hour on 2 cores
     python -m benchmarks.attacks --only digits    # a minute, without the convolutions
@@ -38,7 +38,7 @@ TORCH_FLOOR = "torch floor"
 
 
 def dense(weights: Weights, x: Array) -> Array:
-  """Logits of [batch, 8, 8, 1]."""
+  """Logits for images [batch, 8, 8, 1]."""
   x = x.reshape(len(x), -1)
   for kernel, bias in weights[:-1]:
     x = jax.nn.relu(x @ kernel + bias[None])
@@ -46,7 +46,7 @@ def dense(weights: Weights, x: Array) -> Array:
 
 
 def convolutional(weights: Weights, x: Array) -> Array:
-  """Logits of [batch, 32, 32, 3]."""
+  """Logits for images [batch, 32, 32, 3]."""
   for place, (kernel, bias) in enumerate(weights[:-1]):
     x = jax.lax.conv_general_dilated(
       x,
@@ -74,7 +74,7 @@ def _random_weights(shapes: list[tuple[int, ...]], seed: int) -> Weights:
 
 @functools.cache
 def digits(count: int) -> tuple[Callable, Weights, Array, Array]:
-  """A network of 256 and 256 units, trained on the images that it is attacked on."""
+  """Trains a network of 256 and 256 units on the images that are attacked."""
   images, labels = sklearn.datasets.load_digits(return_X_y=True)
   x, y = jnp.asarray(images / 16, jnp.float32).reshape(-1, 8, 8, 1), jnp.asarray(labels)
   weights = _random_weights([(64, 256), (256, 256), (256, CLASSES)], 0)
@@ -93,7 +93,7 @@ def digits(count: int) -> tuple[Callable, Weights, Array, Array]:
 
 @functools.cache
 def images(count: int) -> tuple[Callable, Weights, Array, Array]:
-  """Random weights, and the decisions of the network for labels."""
+  """Random weights and images, with the network's decisions as labels."""
   weights = _random_weights(
     [(3, 3, 3, 8), (3, 3, 8, 16), (3, 3, 16, 16), (16, CLASSES)], 1
   )
@@ -177,7 +177,7 @@ def no_larger(results: dict[str, dict[str, float]], peer: str) -> bool:
 
 
 def print_found(rows: list[dict[str, Any]]) -> None:
-  """Success and distances; ours must not be larger than the peers'."""
+  """Prints success and distances; ours must not be larger than the peers'."""
   table = rich.table.Table(title="what was found, and overhead over the own gradients")
   for heading in ("case", "", "success", "median l2", "not larger", "overhead"):
     table.add_column(heading, justify="left" if heading in ("case", "") else "right")

@@ -1,9 +1,9 @@
-"""EfficientNet-Lite0 on images of 224 x 224: ours, torch, and the bare products.
+"""Times EfficientNet-Lite0 on images of 224 x 224: ours, torch, and bare products.
 
-Forward as `models.pretrained` runs it, and forward with the gradient of all parameters,
-with the batch's own statistics. The floor is the matrix products of the 1x1
-convolutions, and two more of each for the gradient. Torch has the same weights, and
-channels last.
+It times the forward pass as in `models.pretrained`, and the forward pass with the
+gradient of all parameters and the batch's own statistics. The floor is the matrix
+products of the 1x1 convolutions, and two more of each for the gradient. Torch has the
+same weights, with channels last.
 
     python -m benchmarks.backbones               # a few minutes on 2 cores
     python -m benchmarks.backbones --smoke       # two small images, forward
@@ -39,7 +39,7 @@ def weights_of(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def gradient(variables: Any, images: Any) -> Any:
-  """A weighted mean of the maps, and its gradients."""
+  """Weighted mean of the maps, and its gradients."""
 
   def loss(params: Any) -> Any:
     merged = {**variables, "params": params}
@@ -91,7 +91,7 @@ def shapes(jaxpr: Any) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def products(variables: Any, images: Any, learns: bool) -> tuple[Any, Any]:
-  """The bare products, and their factors."""
+  """Returns the bare products as a function, and their factors."""
   rng = np.random.default_rng(0)
   pairs = [
     tuple(rng.normal(size=shape).astype(np.float32) for shape in pair)

@@ -1,8 +1,8 @@
-"""Calls without jit: what they compile again, and how much longer they take.
+"""Calls without jit: counts their compilations, and times them beside jit.
 
-Every public function with the arguments of its documented example, three times, and its
-gradient where its documentation names one. Functions of batches are timed once more on
-batches of 256 beside the same call under jit.
+Every public function is called three times with the arguments of its documented
+example, and its gradient where its documentation names one. Functions of batches are
+also timed on batches of 256, beside the same call under jit.
 
     python -m benchmarks.calls
     python -m benchmarks.calls --smoke        # one function a room
@@ -53,7 +53,7 @@ _AXES = "batch", "queries", "references", "n", "m"
 
 
 class Call(NamedTuple):
-  """A call as a documentation shows it; equal arguments are the same objects."""
+  """Call from a documented example; equal arguments are the same objects."""
 
   function: Callable[..., Any]
   args: tuple[Any, ...]
@@ -65,7 +65,7 @@ class Call(NamedTuple):
 
 
 class _Reached(Exception):
-  """Ends an example at its first call of the function, which is not made."""
+  """Raised in place of an example's first call of the function, to end the example."""
 
 
 def functions() -> Iterator[str]:
@@ -78,9 +78,9 @@ def functions() -> Iterator[str]:
 
 
 def documented(function: str) -> Call:
-  """The first call of a function in the example of its documentation.
+  """First call of a function in the example of its documentation.
 
-  Where the example calls it inside of jit or vmap, arrays of ones are what it traces.
+  If the example calls it inside jit or vmap, the traced arrays become arrays of ones.
   """
   room_name, name = function.split(".")
   room = importlib.import_module(f"spherejax.{room_name}")
@@ -99,7 +99,7 @@ def documented(function: str) -> Call:
         if not line.options.get(doctest.SKIP):
           exec(compile(line.source, function, "single"), names)
   except _Reached as signal:
-    # Outside of the trace: a key may be split and used there.
+    # Outside the trace, where a key may be split and used.
     with jax.ensure_compile_time_eval():
       args, kwargs = jax.tree.map(_known, signal.args)
     return Call(original, args, kwargs)
@@ -118,7 +118,7 @@ def _known(leaf: Any) -> Any:
 
 @contextlib.contextmanager
 def compilations() -> Iterator[list[float]]:
-  """Seconds of every program that is compiled inside."""
+  """Collects the seconds of every program that is compiled inside."""
   durations: list[float] = []
 
   def listen(event: str, duration_secs: float, **_: Any) -> None:
@@ -133,7 +133,7 @@ def compilations() -> Iterator[list[float]]:
 
 
 def compiled_in(call: Callable[[], Any], times: int = 3) -> list[int]:
-  """Numbers of programs that each of several calls compiles."""
+  """Number of programs that each of several calls compiles."""
   numbers = []
   for _ in range(times):
     with compilations() as durations:
@@ -153,7 +153,7 @@ def is_floating(leaf: Any) -> bool:
 
 
 def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[Any]]:
-  """A call as a function of those leaves of its arguments, and the leaves."""
+  """Converts a call to a function of some leaves of its arguments, with the leaves."""
   leaves, tree = jax.tree.flatten((call.args, call.kwargs))
   chosen = [which(leaf) for leaf in leaves]
 
@@ -170,7 +170,7 @@ def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[An
 
 
 def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
-  """The sum of a call's results, and its data; None where no gradient is documented."""
+  """Sum of a call's results, and its data; None where no gradient is documented."""
   doc = inspect.getdoc(call.function) or ""
   if not re.search(r"Differentiable in: (?!nothing)", doc):
     return None
@@ -186,13 +186,13 @@ def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
 
 
 def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
-  """The gradient of the sum of a call's results; None where none is documented."""
+  """Gradient of the sum of a call's results; None where none is documented."""
   gradient_call = differentiable(call)
   return (jax.grad(gradient_call[0]), gradient_call[1]) if gradient_call else None
 
 
 def larger(call: Call) -> Call | None:
-  """The call with its batch grown to 256; None where it has none or cannot."""
+  """Grows a call's batch to 256; None where it has no batch or cannot grow."""
   signature = inspect.signature(call.function)
   bound = signature.bind(*call.args, **call.kwargs)
   grown = False
@@ -214,7 +214,7 @@ def larger(call: Call) -> Call | None:
 
 
 def _axes(annotation: Any) -> list[str]:
-  """Names of the axes of the first kind of array that is allowed."""
+  """Names of the axes of the first allowed array type."""
   for part in (annotation, *getattr(annotation, "__args__", ())):
     if hasattr(part, "dim_str"):
       return part.dim_str.split()
@@ -229,7 +229,7 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
   if gradient_call:
     eager, data = gradient_call
     row["of the gradient"] = compiled_in(functools.partial(eager, data))
-  compiled = hasattr(call.function, "__wrapped__")  # others run on the host
+  compiled = hasattr(call.function, "__wrapped__")  # other functions run on the host
   big = larger(call) if compiled and function.split(".")[0] in TIMED else None
   if big:
     plain, data = of_data(big, is_data)

@@ -1,12 +1,12 @@
-"""Embedding 5,000 images, and training on them: does the network wait?
+"""Times embedding and training on 5,000 images, to see if the network waits for data.
 
-JPEG files of 256 x 256 pixels, and a small network that sees them as 64 x 64. Ours is
-`experiments.embed` with 1,000 queries, but for the page: it looks at the headers,
-decodes and embeds, makes thumbnails, keeps the features, finds the neighbours and draws
-the sheet. The floor decodes everything on one thread and then embeds it; its embeddings
-must be ours. In training, ours are steps of `experiments.retrieval`, whose images are
-decoded and cut ahead; the floor decodes and cuts all of them on one thread and then
-takes the steps, and the losses must be the same.
+The images are JPEG files of 256 x 256 pixels; a small network takes them as 64 x 64.
+Ours is `experiments.embed` with 1,000 queries, without the page: it reads the headers,
+decodes and embeds, makes thumbnails, stores the features, finds the neighbours and
+draws the sheet. The floor decodes everything on one thread and then embeds it; its
+embeddings must equal ours. In training, ours are steps of `experiments.retrieval`,
+which decodes and crops images ahead. The floor decodes and crops all of them on one
+thread and then takes the steps; the losses must be the same.
 
     python -m benchmarks.embed                  # minutes on 2 cores
     python -m benchmarks.embed --smoke          # seconds
@@ -38,7 +38,7 @@ from experiments.metric_learning.photographs.methods import FullConfig
 from spherejax import training
 from spherejax.explorer import _embedding, _sources, _tables
 
-AGREES = 1e-3  # half precision is kept
+AGREES = 1e-3  # features are stored in half precision
 SLOWER = 1.2
 ARCHITECTURE = networks.Architecture(
   strides=(2, 1, 2, 2), dim=128, image_size=64, channels=3
@@ -55,7 +55,7 @@ class Work(NamedTuple):
 
 
 FULL, SMOKE = Work(5000, 1000, 256, 100), Work(96, 20, 64, 2)
-CLASSES = 12  # whose pictures lie in a folder each; the last one is not learned
+CLASSES = 12  # with a folder of images each; the last class is not trained on
 
 
 class Folders(NamedTuple):
@@ -67,7 +67,7 @@ class Folders(NamedTuple):
 
 
 def write(work: Work, folder: pathlib.Path) -> Folders:
-  """Images that cost as much to decode as photographs, and a network."""
+  """Writes images that cost as much to decode as photographs, and a network."""
   rng = np.random.default_rng(0)
   for name, count in (("images", work.images), ("queries", work.queries)):
     for number in range(count):
@@ -85,7 +85,7 @@ def write(work: Work, folder: pathlib.Path) -> Folders:
 
 
 class Embedding:
-  """The images of both folders, embedded in two ways; remembers the floor's times."""
+  """Embeds the images of both folders in two ways; records the floor's times."""
 
   def __init__(self, folders: Folders):
     self.embedder = embed.load(folders.model)
@@ -121,7 +121,7 @@ class Embedding:
 
 
 class Training:
-  """Steps on the same pictures, read ahead or before the first one."""
+  """Trains on the same images, read ahead or before the first step."""
 
   def __init__(self, folder: pathlib.Path, steps: int):
     self.settings = FullConfig(
@@ -143,7 +143,7 @@ class Training:
     self.seconds: dict[str, list[float]] = {"decode": [], "network": []}
 
   def train(self, batches: Iterable[dict[str, np.ndarray]]) -> np.ndarray:
-    """Losses of all steps."""
+    """Runs all steps; returns their losses."""
     state, losses = training.replicate(self.state), []
     for batch in batches:
       state, metrics = self.step(state, training.shard(batch))

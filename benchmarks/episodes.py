@@ -1,10 +1,10 @@
-"""Few-shot episodes of precomputed features: how fast thousands of them are decided.
+"""Times the classification of thousands of few-shot episodes of precomputed features.
 
-10,000 episodes of 5 ways, 1 or 5 shots and 15 queries of 640-dimensional features, by
-the nearest mean of the supports (as prototypical networks decide) and by SimpleShot.
-The peer, EasyFSL, decides the first 1000 of them, one after another, from the same
-features; its accuracy of every episode must be ours. The floor reads the features of
-each episode once.
+There are 10,000 episodes of 5 ways, 1 or 5 shots and 15 queries of 640-dimensional
+features. They are classified by the nearest mean of the supports (as in prototypical
+networks) and by SimpleShot. The peer, EasyFSL, classifies the first 1000 of them one
+after another from the same features; its accuracy of every episode must equal ours. The
+floor reads the features of each episode once.
 
     python -m benchmarks.episodes                  # minutes on 2 cores
     python -m benchmarks.episodes --smoke          # seconds
@@ -35,7 +35,7 @@ PEER = "EasyFSL"
 
 
 def features() -> np.ndarray:
-  """Overlapping clusters, so that every episode has mistakes."""
+  """Features in overlapping clusters, so that every episode has mistakes."""
   rng = np.random.default_rng(0)
   centres = np.repeat(0.3 * rng.normal(size=(CLASSES, DIM)), PER_CLASS, axis=0)
   return (centres + rng.normal(size=centres.shape)).astype(np.float32)
@@ -57,7 +57,7 @@ def draw(episodes: int, shots: int) -> jax.Array:
 
 
 def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
-  """The peer as a function of features and episodes; None where it is missing."""
+  """Returns the peer as a function of features and episodes; None if missing."""
   spec = importlib.util.find_spec("easyfsl")
   if spec is None or spec.origin is None or not importlib.util.find_spec("torch"):
     return None

@@ -1,9 +1,10 @@
-"""Time to the first result of every loss: tracing and compiling it.
+"""Times tracing and compilation of every loss, up to the first result.
 
-Value and gradient on a batch of 256: the losses that pytorch-metric-learning has too as
-in `benchmarks.losses`, all others, the miners among them, with the arguments of their
-documented example, whose batch is grown. What has no gradient is compiled by itself.
-JAX forgets what it has traced before each, and no cache of compiled programs is used.
+It takes value and gradient on a batch of 256. The losses that pytorch-metric-learning
+also has are set up as in `benchmarks.losses`. All others, including the miners, take
+the arguments of their documented example, with a larger batch. Functions without a
+gradient are compiled alone. JAX's caches are cleared before each loss, and no cache of
+compiled programs is used.
 
     python -m benchmarks.first_calls             # three minutes on 2 cores
     python -m benchmarks.first_calls --smoke
@@ -86,7 +87,7 @@ def main() -> None:
   names = [name for name in names if options.only in name]
   if options.smoke:
     names = [name for name in names if name in SMOKE]
-  jax.jit(jnp.tanh).lower(jnp.zeros(3)).compile()  # what the first of all takes more
+  jax.jit(jnp.tanh).lower(jnp.zeros(3)).compile()  # extra time of the very first call
   missing = [] if has_peer() else [losses.PEER]
   rows: list[dict[str, Any]] = []
   for name in names:

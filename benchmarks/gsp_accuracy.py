@@ -1,9 +1,9 @@
 """Accuracy of the weights of generalized sum pooling, over mass and sharpness.
 
-For random, clustered, tied, nearly tied and constant costs: the largest error of the
-sum of the weights (summed in float64), of the attained mass before normalisation, of
-the weights themselves against a bisection in float64 on the same numbers, and the most
-steps.
+Costs are random, clustered, tied, nearly tied or constant. The table has the largest
+errors of the sum of the weights (summed in float64), of the attained mass before
+normalisation, and of the weights against a bisection in float64 on the same numbers. It
+also has the largest number of steps.
 
     python -m benchmarks.gsp_accuracy            # half a minute on 2 cores
     python -m benchmarks.gsp_accuracy --smoke    # seconds
@@ -47,7 +47,7 @@ class Solved(NamedTuple):
 
 
 class Errors(NamedTuple):
-  """Largest errors over all costs, and the most steps."""
+  """Largest errors over all costs, and the largest number of steps."""
 
   total: float
   mass: float
@@ -69,14 +69,14 @@ def costs(prototypes: int, tokens: int) -> np.ndarray:
 def reference(costs: np.ndarray, mass: np.ndarray, sharpness: np.ndarray) -> np.ndarray:
   """Weights [batch, tokens] of costs [batch, prototypes, tokens], in NumPy's float64.
 
-  Bisects mean_j sigmoid(theta + s_j) = mass for s_j = log sum_i exp(-b c_ij), and
-  shares nothing with the solver. The weights add to 1 only where theta is right.
+  It bisects mean_j sigmoid(theta + s_j) = mass for s_j = log sum_i exp(-b c_ij), and
+  shares no code with the solver. The weights add to 1 only if theta is right.
   """
   costs, mass, sharpness = (x.astype(np.float64) for x in (costs, mass, sharpness))
   tokens = costs.shape[2]
   cheapest = costs.min(1)
-  # A constant in all costs of an image changes nothing: from the feature where the
-  # mass is used up, numbers near the cut are small, and their rounding too.
+  # A constant in all costs of an image changes nothing. Relative to the feature where
+  # the mass is used up, numbers near the cut are small, and so is their rounding.
   place = np.ceil(mass * tokens).astype(int) - 1
   cut = np.take_along_axis(np.sort(cheapest, axis=1), place[:, None], axis=1)
   inner = np.exp(-sharpness[:, None, None] * (costs - cheapest[:, None])).sum(1)
@@ -94,7 +94,7 @@ def reference(costs: np.ndarray, mass: np.ndarray, sharpness: np.ndarray) -> np.
 
 @jax.jit
 def solve(costs, mass, sharpness) -> _gsp_weights.Plan:
-  """The transport of costs [batch, prototypes, tokens], with what its solver knows."""
+  """Solves costs [batch, prototypes, tokens], and returns the solver's full result."""
   batch, _, tokens = costs.shape
   mask = jnp.ones((batch, tokens), bool)
   return _gsp_weights.transport(costs.swapaxes(1, 2), mass, sharpness, mask, None)
@@ -126,7 +126,7 @@ def errors(solved_costs: Solved) -> np.ndarray:
 def _row(
   dtype: str, mass: float, by_sharpness: Mapping[float, Errors]
 ) -> dict[str, Any]:
-  """A line of the table: of each inverse temperature the errors and the steps."""
+  """Row of the table: errors and steps for each inverse temperature."""
   return {
     "type": dtype,
     "mass": mass,

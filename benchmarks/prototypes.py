@@ -1,9 +1,9 @@
-"""Prototypes as far apart as possible: how far, and how long it takes.
+"""Compares prototypes on the sphere: their separation, and the time for it.
 
-The largest cosine between prototypes, smaller is better, beside the best that is known
-and the bound that nothing passes. Ours in haste (one annealed run of 100 steps, of 150
-for few classes) against the recipe of DL2P run to its end (1000 steps); ours by default
-(2000 steps, three runs) says what more time buys. The floor of an angle is its bound.
+The table has the largest cosine between prototypes (smaller is better), the best known
+value and the lower bound. Ours in haste (one annealed run of 100 steps, or 150 for few
+classes) is compared with the full recipe of DL2P (1000 steps). Ours by default (2000
+steps, three runs) shows the gain from more time. The floor of an angle is its bound.
 
     python -m benchmarks.prototypes                  # a quarter of an hour on 2 cores
     python -m benchmarks.prototypes --smoke          # seconds
@@ -53,7 +53,7 @@ KNOWN = {
   (100, 100): -1 / 99,
   (128, 1000): None,
 }
-# What annealing by default must reach, to within SLACK: found once by other code.
+# Value that annealing by default must reach, to within SLACK; found once by other code.
 REACHED = {
   (3, 7): 0.2103, (3, 8): 0.2613, (3, 9): 0.3334, (3, 10): 0.4046, (3, 11): 0.4475,
   (3, 12): 0.4472, (3, 24): 0.7232, (4, 9): 0.1623, (4, 10): 0.1667, (4, 24): 0.5172,
@@ -66,7 +66,8 @@ SMOKE = ((3, 10),)
 SIMPLICES = ((2, 1), (10, 9), (100, 99), (100, 100), (100, 512), (1000, 999))
 SEEDS = 3
 FEW = 32
-# Classes from which one run takes so long that one seed and few repetitions must do.
+# Number of classes from which a run is so long that one seed and few repetitions must
+# do.
 MANY = 200
 
 
@@ -84,7 +85,7 @@ def by_default(key: Array, classes: int, dim: int) -> Array:
 
 
 def recipe(key: Array, classes: int, dim: int) -> Array:
-  """The paper's, as printed: 1000 steps at rate 0.1."""
+  """Runs the paper's recipe as printed: 1000 steps at rate 0.1."""
   return prototypes.gaussian_potential_prototypes(key, classes, dim, preset="paper")
 
 
@@ -114,7 +115,7 @@ def construction(classes: int, dim: int) -> str:
 
 
 def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]:
-  """Times and angles at one size, and whether ours has the larger angle sooner."""
+  """Compares times and angles at one size; ours must reach the larger angle sooner."""
   sizes = {"classes": classes, "dim": dim}
   many = classes >= MANY
   keys = [jax.random.key(seed) for seed in range(1 if many else SEEDS)]
@@ -149,7 +150,7 @@ def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]
   row["known"] = KNOWN[dim, classes]
   row["bound"] = prototypes.levenshtein_bound(classes, dim)
   row["construction"] = construction(classes, dim)
-  # Rounding of float32, and no more, may separate equal angles.
+  # Equal angles may differ by float32 rounding, and no more.
   pairs = zip(results[_measure.OURS], results[PAPER], strict=True)
   row["never_worse"] = all(a <= b + 1e-6 for a, b in pairs)
   if min(map(min, results.values())) < row["bound"] - 1e-6:
@@ -170,7 +171,7 @@ def simplices() -> dict[str, float]:
 
 
 def show(rows: list[dict[str, Any]], console: rich.console.Console) -> None:
-  """The table of angles: the median over the seeds, and the worst in brackets."""
+  """Prints the table of angles: the median over the seeds, the worst in brackets."""
   table = rich.table.Table(title="largest cosine, smaller is better")
   headings = ("(C, D)", "by", "bound", "known", "default", "in haste", PAPER)
   for heading in (*headings, "default s", "paper / haste", "met"):
@@ -229,7 +230,7 @@ def quality(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def show_quality(rows: list[dict[str, Any]], console: rich.console.Console) -> None:
-  """The report as a table."""
+  """Prints the report as a table."""
   table = rich.table.Table(title="cosines of the default's prototypes")
   for heading in (
     "C, D", "by", "bound", "Welch", "known", "largest", "mean of largest", "smallest"

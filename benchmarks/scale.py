@@ -1,15 +1,16 @@
-"""Retrieval among millions of references in a file, and over many devices.
+"""Retrieval among millions of references in a file, and over several devices.
 
-First, 1 and 10 million references of 128 dimensions in a memory-mapped file: processor
-time and peak memory of `nearest` and `retrieval`, each in a fresh process, and how
-often they read the file. The peer is faiss's exact index, where memory is three times
-the file.
+The first part has 1 and 10 million references of 128 dimensions in a memory-mapped
+file. It measures processor time and peak memory of `nearest` and `retrieval`, each in a
+fresh process, and counts how often they read the file. The peer is faiss's exact index,
+if memory is three times the file.
 
-Second, weak scaling over 1, 2 and 4 simulated devices with as many references each:
-operations, bytes and memory of one device by XLA's account of the compiled programs,
-and the bytes that it receives in collectives. XLA counts a loop's body once; the loops
-over blocks and over relevant references have one step here. Third, what a million
-queries of a billion references take, from the figures of the second table.
+The second part is weak scaling over 1, 2 and 4 simulated devices with as many
+references each. It lists operations, bytes and memory of one device, by XLA's analysis
+of the compiled programs, and the bytes that the device receives in collectives. XLA
+counts a loop's body once; the loops over blocks and over relevant references have one
+step here. The third part estimates the cost of a million queries of a billion
+references, from the second table.
 
     python -m benchmarks.scale                 # 5 GB in TMPDIR; 10 minutes on 2 cores
     python -m benchmarks.scale --smoke         # seconds
@@ -47,27 +48,25 @@ TILE, SMOKE_TILE = 2**27, 2**22  # bytes of the file that are read together
 QUERIES, NEIGHBOURS, MEMBERS = 256, 10, 8
 LIMIT = 2**31  # bytes
 PEER = "faiss-cpu"
-AGREES = (
-  0.999  # share of equal neighbours: faiss rounds the distances of near ties apart
-)
+AGREES = 0.999  # share of equal neighbours: faiss rounds near ties differently
 
 DEVICES, SMOKE_DEVICES = (1, 2, 4), (2, 4)
 SHARE, BLOCK = 2**17, 128  # references of a device, queries at once
-FLAT = 0.05  # more than so much above the fewest devices' is not flat
+FLAT = 0.05  # a larger increase over the smallest number of devices is not flat
 COUNTS, BOTH = "retrieval, first look", "retrieval, both looks"
 _COLLECTIVE = (
   r"= (.*?) (?:all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)"
   r"(?:-start)?\("
 )
 
-# The plan: queries and what an accelerator does in a second.
+# The plan: numbers of queries, and rates of an accelerator per second.
 PLANNED, ACCELERATORS, ASKED = (10**8, 10**9), (8, 64, 512), 10**6
 RATE, BANDWIDTH, NETWORK, MEMORY = 20e12, 1e12, 25e9, 80  # the last in GiB
-LOOKS = 2  # the second look at what is in doubt takes as long as the first
+LOOKS = 2  # the second pass for ranks in doubt takes as long as the first
 
 
 def write(path: pathlib.Path, count: int) -> None:
-  """Overlapping clusters of MEMBERS rows; row i is of class i modulo their number."""
+  """Writes overlapping clusters of MEMBERS rows, interleaved row by row."""
   classes = count // MEMBERS
   rows = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIM))
   for part, first in enumerate(range(0, classes, 2**14)):
@@ -101,7 +100,7 @@ def retrieval(queries: np.ndarray, references: np.memmap) -> np.ndarray:
 
 
 def watched() -> list[int]:
-  """The rows of each tile that is read from now on, in a list that grows."""
+  """Returns a list that collects the rows of each tile that is read from now on."""
   counts, plain = [], _tiles.read
 
   def read(references: _tiles.Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
@@ -139,7 +138,7 @@ WAYS: dict[str, Callable[[np.ndarray, np.memmap], np.ndarray]] = {
 
 
 def alone(way: str, path: str, tile: str) -> None:
-  """A fresh process: prints its seconds, how often it read the file, and its peak."""
+  """Runs in a fresh process; prints seconds, number of reads of the file, and peak."""
   _tiles._BYTES = int(tile)
   references, queries = np.load(path, mmap_mode="r"), np.load(f"{path}.queries.npy")
   if way == PEER:
@@ -158,7 +157,7 @@ def alone(way: str, path: str, tile: str) -> None:
 def in_file(
   count: int, tile: int, folder: pathlib.Path, ways: list[str]
 ) -> Iterator[dict[str, Any]]:
-  """A row for each way; raises AssertionError where results or reads are wrong."""
+  """Yields a row per method; raises AssertionError if results or reads are wrong."""
   path, size = folder / "references.npy", 4 * count * DIM
   if shutil.disk_usage(folder).free < 1.1 * size:
     raise SystemExit(f"{size} bytes do not fit into {folder}: name another by TMPDIR")
@@ -234,7 +233,7 @@ def programs(devices: int) -> dict[str, jax.stages.Compiled]:
 
 
 def received(program: jax.stages.Compiled) -> int:
-  """Bytes of what a device has from its collectives."""
+  """Bytes that a device receives in its collectives."""
   size = 0
   for shapes in re.findall(_COLLECTIVE, program.as_text() or ""):
     for kind, axes in re.findall(r"([a-z]+\d*)\[([\d,]*)\]", shapes):
@@ -270,7 +269,7 @@ def weak_scaling(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 def what_it_takes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-  """The plan, from the rows of weak scaling."""
+  """Estimates the plan from the rows of weak scaling."""
   of = {(row["devices"], row["program"]): row for row in rows}
   few, many = sorted({row["devices"] for row in rows})[-2:]
   look, received = of[many, COUNTS], "bytes received"
@@ -296,7 +295,7 @@ def what_it_takes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def elsewhere(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
-  """`weak_scaling` by a new process, which simulates the devices."""
+  """Runs `weak_scaling` in a new process, which simulates the devices."""
   flags = f"--xla_force_host_platform_device_count={max(numbers)}"
   flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
   ended = subprocess.run(

@@ -2,9 +2,9 @@
 
 Ours is a step of `experiments.retrieval`: random crops, network, generalized sum
 pooling, contrastive loss, update. The other one has the same network, crops and
-optimiser, average pooling and a cross-entropy. Before they are timed, some steps of
-ours are repeated on four simulated devices and by two processes, which must give the
-same losses.
+optimiser, average pooling and a cross-entropy. Before the timing, some steps of ours
+are repeated on four simulated devices and by two processes, which must give the same
+losses.
 
     python -m benchmarks.step            # minutes on 2 cores
     python -m benchmarks.step --smoke    # less than one, on one device
@@ -67,7 +67,7 @@ PHOTOGRAPHS = Work(
 
 
 def batch(settings: Settings) -> dict[str, np.ndarray]:
-  """Images of some classes, and what decides their crops."""
+  """Images of some classes, and the numbers that decide their crops."""
   random = np.random.default_rng(0)
   shape = (settings.batch, settings.image_size, settings.image_size, settings.channels)
   return {
@@ -91,7 +91,7 @@ def objective(
   pairs: bool,
 ) -> training.Outcome:
   """Crops, network, loss."""
-  del key  # each image has its own, on whatever device it lies
+  del key  # each image has its own crop, on any device
 
   def shown(number: Array, image: Array) -> Array:
     batch_key = jax.random.fold_in(jax.random.key(0), number)
@@ -129,7 +129,7 @@ def objective(
 def prepared(
   settings: Settings, *, pairs: bool
 ) -> tuple[training.TrainState, Callable[..., Any]]:
-  """The state before the first step, and the step."""
+  """Sets up the state before the first step, and the step."""
   method = PAIRS if pairs else CLASSIFIER
   key = jax.random.key(0)
   variables = networks.initial_variables(key, settings)
@@ -142,7 +142,7 @@ def prepared(
 
 
 def steps(settings: Settings) -> np.ndarray:
-  """Losses of some steps of ours on all devices of all processes."""
+  """Runs some steps of ours on all devices of all processes; returns the losses."""
   state, step = prepared(settings, pairs=True)
   mapped = training.parallel_step(step)
   rows = training.shard(training.process_rows(batch(settings)))
@@ -177,7 +177,7 @@ def elsewhere(processes: int, devices: int) -> np.ndarray:
 
 
 def check_devices() -> float:
-  """Largest relative difference of losses; raises above what rounding explains."""
+  """Largest relative difference of losses; raises if rounding cannot explain it."""
   alone = elsewhere(1, 1)
   far = np.max(
     [

@@ -1,9 +1,9 @@
-"""Imported weights: every activation of our networks against torch's, at full size.
+"""Compares every activation of our networks with torch's after importing weights.
 
-Random weights, statistics, scales and shifts go from torch through a file into ours;
-the last rows have the weights of `models.pretrained`.
-An activation is the output of a convolution, a norm, a linear layer or a block. The
-difference is the largest of an activation, divided by its largest entry.
+Random weights, statistics, scales and shifts go from torch through a file into our
+networks, at full size; the last rows have the weights of `models.pretrained`. An
+activation is the output of a convolution, a norm, a linear layer or a block. The
+difference is the largest difference in an activation, divided by its largest entry.
 
     python -m benchmarks.weight_import               # a minute or two on 2 cores
     python -m benchmarks.weight_import --json FILE
@@ -29,7 +29,7 @@ from spherejax.models import _pretrained, _weight_names
 
 
 class Pair(NamedTuple):
-  """A network of ours and the settings of torch's, with the side of an image.
+  """Network of ours and the settings of torch's, with the side of an image.
 
   Weights are random, or those of `models.pretrained` by this name.
   """
@@ -120,7 +120,7 @@ def _pre_activation_module(path: str) -> str:
     return f"layer{place // 3 + 1}.{place % 3}"
   if not block:
     return "conv1" if kind == "Convolution" else "bn"
-  # A block that widens has its shortcut's convolution first.
+  # In a block that widens, the shortcut's convolution comes first.
   widens = block.endswith(("_3", "_6"))
   if kind == "Convolution":
     name = f"conv{place + 1 - widens}" if place or not widens else "shortcut.0"
@@ -144,7 +144,7 @@ def differences(
   result = {}
   for path, value in jax.tree.leaves_with_path(captured):
     place = "/".join(str(entry.key) for entry in path[:-2])
-    # Within windows torch's and ours differ in the order of cells only.
+    # Within windows torch's cells and ours differ only in their order.
     if place and not re.search(r"Dropout|attention/(qkv|out)$|^embed$", place):
       name = torch_module(place, network)
       gap = np.abs(np.asarray(value, np.float64) - theirs[name]).max()

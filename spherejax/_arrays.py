@@ -1,8 +1,8 @@
-"""Arguments as arrays of JAX, no integer cut on the way, or of NumPy on the host.
+"""Converts arguments to JAX arrays without cutting integers, or to NumPy on the host.
 
-JAX takes 32 of 64 bits without a word unless its 64-bit types are enabled. What is
-traced or already an array of JAX has lost its upper bits before it comes here. What
-turns into an array by `__jax_array__`, such as a Param of flax.nnx, is that array.
+JAX silently takes 32 of 64 bits unless its 64-bit types are enabled. Traced values and
+JAX arrays have lost their upper bits before they come here. An object with
+`__jax_array__`, such as a Param of flax.nnx, counts as that array.
 """
 
 import numbers
@@ -30,9 +30,10 @@ def array(
   rank: int | tuple[int, ...] | None = None,
   empty: bool = True,
 ) -> jax.Array:
-  """The value as an array, of which `expect` holds.
+  """Converts the value to an array that fulfils `expect`.
 
-  Raises TypeError for what is none, ValueError for an integer that would be cut.
+  Raises TypeError for a value that is no array, ValueError for an integer that would be
+  cut.
   """
   value = unwrapped(value)
   whole(name, value)
@@ -53,14 +54,14 @@ def expect(
   rank: int | tuple[int, ...] | None = None,
   empty: bool = True,
 ) -> None:
-  """Raises unless an array is of a kind, has so many axes, and a row.
+  """Raises unless an array has the right kind, number of axes, and a row.
 
   Args:
     name: of the array, for the error.
     array: of JAX or NumPy.
-    kind: of its entries: "real" are floating ones and integers; None leaves it open.
-    rank: how many axes it may have; None leaves it open.
-    empty: whether it may have no row.
+    kind: of its entries: "real" are floating numbers and integers; None allows any.
+    rank: the number of axes; None allows any.
+    empty: True allows an array without a row.
 
   Raises:
     TypeError: another kind.
@@ -99,11 +100,12 @@ def whole(name: str, value: Any) -> None:
 
 
 def integers(name: str, value: Any) -> jax.Array:
-  """The value as an array; integers are int32, or int64 where they are and JAX has it.
+  """Converts integers to an int32 array, or int64 where the value and JAX have it.
 
-  A narrow or unsigned type has no room for -1, for the number of classes, for a sum.
-  Raises as `array`, and ValueError for known unsigned integers that do not fit. Traced
-  ones keep their bits: they turn negative, and different ones stay different.
+  A narrow or unsigned type has no room for -1, the number of classes, or a sum. Raises
+  as `array`, and ValueError for known unsigned integers that do not fit. Traced
+  unsigned integers keep their bits: they turn negative, and different ones stay
+  different.
   """
   converted = array(name, value)
   dtype = converted.dtype
@@ -115,9 +117,10 @@ def integers(name: str, value: Any) -> jax.Array:
 
 
 def names(*arguments: tuple[str, Any]) -> list[jax.Array]:
-  """Arrays of labels of which only equality matters, as `integers` returns them.
+  """Converts labels of which only equality matters, like `integers`.
 
-  If a label needs more bits than JAX has, all are numbered anew together; -1 stays -1.
+  If a label needs more bits than JAX has, all labels are renumbered together; -1 stays
+  -1.
   """
   values = [value for _, value in arguments]
   if _compiled.peek(_need_numbers, *values):
@@ -129,7 +132,7 @@ def names(*arguments: tuple[str, Any]) -> list[jax.Array]:
 
 
 def host(name: str, value: Any) -> np.ndarray:
-  """The value as an array of NumPy; raises TypeError for a traced one."""
+  """Converts the value to a NumPy array; raises TypeError for a traced value."""
   value = unwrapped(value)
   if isinstance(value, jax.core.Tracer):
     raise TypeError(
@@ -141,7 +144,7 @@ def host(name: str, value: Any) -> np.ndarray:
 
 
 def known(value: Any) -> np.ndarray | None:
-  """The value as an array of NumPy; None without one, or where it is not all known."""
+  """Converts a fully known value to a NumPy array; returns None for any other."""
   value = _known(value)
   return None if value is None else np.asarray(value)
 
@@ -160,7 +163,7 @@ def numbers_of(name: str, value: object) -> np.ndarray:
 
 
 def static_number(value: object) -> float | None:
-  """The number, when it is known at trace time; None when it is traced."""
+  """Returns the number if it is known at trace time, None if it is traced."""
   value = unwrapped(value)
   if isinstance(value, jax.core.Tracer):
     return None
@@ -177,7 +180,7 @@ def known_numbers(name: str, value: object) -> np.ndarray:
   if isinstance(value, (list, tuple)):
     parts = [known_numbers(name, entry) for entry in value]
     return np.concatenate(parts) if parts else np.empty(0)
-  dtype = getattr(value, "dtype", None)  # also of what only turns into an array
+  dtype = getattr(value, "dtype", None)  # also of values that only convert to an array
   if isinstance(value, complex) or not (dtype or isinstance(value, numbers.Real)):
     raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
   if dtype is not None and not is_real(dtype):
@@ -186,7 +189,7 @@ def known_numbers(name: str, value: object) -> np.ndarray:
   if number is not None:
     return np.array([number])
   traced = isinstance(value, jax.core.Tracer)
-  # Of an array over several processes each knows a part only.
+  # Each process knows only a part of an array over several processes.
   if isinstance(value, jax.Array) and not traced and not value.is_fully_addressable:
     return np.empty(0)
   if isinstance(value, (np.ndarray, jax.Array)) and not traced:
@@ -211,8 +214,8 @@ def _numbered(values: Sequence[Any]) -> Sequence[Any]:
   hosts = [_known(value) for value in values]
   arrays = [np.asarray(host) for host in hosts if host is not None]
   if len(arrays) < len(values) or any(x.dtype.kind not in "iu" for x in arrays):
-    return values  # traced or no integers: refused where it is converted
-  if np.result_type(*arrays).kind == "f":  # int64 beside uint64
+    return values  # traced, or no integers: the conversion refuses it
+  if np.result_type(*arrays).kind == "f":  # int64 next to uint64
     arrays = [x.astype(object) for x in arrays]
   flat = np.concatenate([x.ravel() for x in arrays])
   numbers = np.where(flat == -1, -1, np.unique(flat, return_inverse=True)[1])
@@ -221,7 +224,7 @@ def _numbered(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _known(value: Any) -> Any:
-  """The value, an array of JAX as one of NumPy; None where it is not all known here."""
+  """Returns the value, a JAX array as NumPy; None if it is not fully known here."""
   value = unwrapped(value)
   if not isinstance(value, jax.Array):
     return value
@@ -243,7 +246,7 @@ def _wide_integers(value: Any) -> list[np.ndarray]:
     return []
   try:
     known = np.asarray(value).ravel()
-  except (TypeError, ValueError, RuntimeError):  # named where it is converted
+  except (TypeError, ValueError, RuntimeError):  # the conversion names it
     return []
   wide = known.dtype.kind in "iu" and jnp.iinfo(known.dtype).max > 2**31 - 1
   return [known] if wide else []

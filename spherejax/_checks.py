@@ -1,7 +1,7 @@
 """Argument checks at trace time, each with the offending value in its message.
 
-They look at what is static: ranks, shapes, dtypes, names, and at values where these are
-known. A traced number is never inspected.
+They inspect ranks, shapes, dtypes and names, which are static, and values where these
+are known. A traced number is never inspected.
 """
 
 import os
@@ -59,9 +59,9 @@ def between(
 ) -> None:
   """Raises ValueError for a static number outside the interval, or not finite.
 
-  Of an array that is known every entry. Raises TypeError for text and complex numbers.
+  Checks every entry of a known array. Raises TypeError for text and complex numbers.
   """
-  # A traced end bounds nothing here.
+  # A traced end is not checked here.
   least, most = static_number(low), static_number(high)
   low, high = -np.inf if least is None else least, np.inf if most is None else most
   known = known_numbers(name, value)
@@ -78,7 +78,7 @@ def between(
 
 @_compiled.check
 def number(name: str, value: object) -> None:
-  """Raises for what is no single number; NaN is one."""
+  """Raises unless the value is a single number; NaN counts as one."""
   known_numbers(name, value)
   single(name, value)
 
@@ -122,7 +122,7 @@ def counts(name: str, values: Sequence[int], low: int = 1) -> None:
 
 
 def sequence(name: str, value: object) -> None:
-  """Raises TypeError unless `value` is a sequence; text, one of letters, is none."""
+  """Raises TypeError unless `value` is a sequence other than text."""
   if isinstance(value, (str, bytes)) or not isinstance(value, Sequence | AnyArray):
     raise TypeError(f"{name} must be a sequence, got {value!r}")
 
@@ -144,9 +144,10 @@ def share(name: str, value: object) -> None:
 
 @_compiled.check
 def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
-  """Raises for a known side of a box that is NaN or no number, or low above high.
+  """Raises for a known side of a box that is NaN or no number, and for low above high.
 
-  Also for one that does not broadcast to the expected shape. A side may be inf.
+  Also raises for a side that does not broadcast to the expected shape. A side may be
+  inf.
   """
   known = []
   for name, side in (("low", low), ("high", high)):
@@ -202,7 +203,7 @@ def key(name: str, value: Any) -> None:
   known = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
   if not known and not (dtype == jnp.uint32 and isinstance(value, AnyArray)):
     raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
-  single = ((),) if known else ((2,), (4,))  # the untyped ones are 2 or 4 numbers
+  single = ((),) if known else ((2,), (4,))  # untyped keys are 2 or 4 numbers
   if np.shape(value) not in single:
     raise ValueError(
       f"{name} must be a single key of jax.random, got shape {np.shape(value)}; "
@@ -221,7 +222,7 @@ def floating_type(name: str, value: Any) -> None:
 
 
 def initializer(module: Any, name: str) -> Any:
-  """The setting of a module that draws a parameter; raises unless it is a function."""
+  """Returns a module's initializer; raises unless it is a function."""
   value = getattr(module, name)
   function(name, value)
   return value
@@ -265,7 +266,7 @@ def instance(name: str, value: object, kind: type) -> None:
 def one_of(name: str, value: object, allowed: Any) -> None:
   """Raises ValueError unless `value` is one of the names of a Literal, or of a list."""
   options = typing.get_args(allowed) or tuple(allowed)
-  if value not in options:  # a value that has no hash is none of them either
+  if value not in options:  # an unhashable value is none of them
     names = ", ".join(repr(option) for option in options)
     raise ValueError(f"{name} must be one of {names}, got {value!r}")
 
@@ -306,7 +307,7 @@ def inside(
 def where_mask(
   where: ArrayLike | None, expected: Sequence[int], name: str = "where"
 ) -> jax.Array:
-  """`where` as an array, True everywhere if it is None; raises as `mask` does."""
+  """Converts `where` to a mask, all True if it is None; raises as `mask` does."""
   if where is None:
     # Known while tracing, so that known labels are still checked.
     with jax.ensure_compile_time_eval():
@@ -323,7 +324,7 @@ def mask(array: AnyArray, expected: Sequence[int], name: str = "where") -> None:
 
 
 def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
-  """The number as an array of type `dtype`.
+  """Converts the number to an array of type `dtype`.
 
   Raises ValueError if it has axes, or is known and not finite.
   """

@@ -1,4 +1,4 @@
-"""Rotation, translation, scale, shear and mirror images as one interpolation."""
+"""Affine augmentation: rotation, translation, scale, shear and mirror in one step."""
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +25,8 @@ def random_affine(
       A = scale [[cos r, -sin r], [sin r, cos r]] [[1, tan h], [0, 1]] diag(+-1, 1)
       result(x) = image(A^-1 (x - t))        x from the centre, to the right and down
 
-  All five are drawn for each image, uniformly: r and h, t as a share of the image's
-  width and height, the scale, and whether left and right are exchanged. What comes
-  from outside the image is 0.
+  All five are drawn uniformly for each image: r and h, t as a share of the image's
+  width and height, the scale, and the mirroring. Pixels from outside the image are 0.
 
   Args:
     key: draws the five.
@@ -46,7 +45,7 @@ def random_affine(
     ValueError: a static number outside its range.
     TypeError: images not floating.
 
-  Differentiable in: images. Cost: four reads a pixel.
+  Differentiable in: images. Cost: four reads per pixel.
 
   Source: DIST IV (rotation 15 degrees, translation 0.1, scale 0.9 to 1.1, shear 10
   degrees, mirror images). Bilinear.
@@ -97,9 +96,9 @@ def random_affine(
 def _warp(
   image: Array, turn: Array, slant: Array, size: Array, mirror: Array, shift: Array
 ) -> Array:
-  """The image under the map A x + shift, by the inverse of each part in turn."""
+  """Warps the image by A x + shift, by the inverse of each part in turn."""
   height, width = image.shape[:2]
-  # Pixels' centres from the middle of the image.
+  # Centres of the pixels, relative to the middle of the image.
   down = jnp.arange(height, dtype=jnp.float32) - (height - 1) / 2
   right = jnp.arange(width, dtype=jnp.float32) - (width - 1) / 2
   x, y = jnp.meshgrid(right - shift[0], down - shift[1])

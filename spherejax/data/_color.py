@@ -1,4 +1,4 @@
-"""Pixel values: scaling, and augmentations as functions of a key and images."""
+"""Pixel values: scaling, and colour augmentations as functions of a key and images."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from jaxtyping import Array, Float, Key, Real
 from spherejax import _checks, _numerics
 from spherejax.data._augment import floating_images, per_image
 
-# Luma of ITU-R BT.601, as in Pillow. torchvision's tensors have 0.2989 for red, in sum
-# 0.9999, by which grey images would not stay as they are.
+# Luma of ITU-R BT.601, as in Pillow. torchvision's tensors have 0.2989 for red, with
+# the sum 0.9999, so grey images would change.
 LUMA = (0.299, 0.587, 0.114)
 
 
 def to_float(
   images: Real[ArrayLike, "*shape"],
 ) -> Float[Array, "*shape"]:
-  """Pixels in [0, 1]: uint8 divided by 255, as float32.
+  """Scales pixels to [0, 1]: uint8 divided by 255, as float32.
 
   Args:
     images: any shape, uint8; floating images are returned as they are.
@@ -50,7 +50,7 @@ def normalize(
   mean: Float[ArrayLike, " channels"] | Sequence[float],
   std: Float[ArrayLike, " channels"] | Sequence[float],
 ) -> Float[Array, "*batch height width channels"]:
-  """Standardised channels: (images - mean) / std.
+  """Standardises channels: (images - mean) / std.
 
   Args:
     images: [..., height, width, channels], floating.
@@ -179,7 +179,7 @@ def random_grayscale(
 
       luma = 0.299 red + 0.587 green + 0.114 blue
 
-  torchvision has 0.2989 for red, by which grey images would darken.
+  torchvision has 0.2989 for red, which would darken grey images.
 
   Args:
     key: draws which.
@@ -220,7 +220,7 @@ def random_grayscale(
 def mean_grey(image: Array, axis: int = -1) -> Array:
   """Mean over an image of luma, or of all channels unless these are 3, on `axis`.
 
-  One product, an order faster here than a reduction. Not in half precision.
+  A product, which is ten times faster here than a reduction. Not in half precision.
   """
   image = _numerics.upcast(image)
   channels = image.shape[axis]
@@ -233,7 +233,7 @@ def mean_grey(image: Array, axis: int = -1) -> Array:
 
 
 def change(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:
-  """A number in [-strength, strength]."""
+  """Draws a number in [-strength, strength]."""
   return _checks.scalar("strength", strength, dtype) * jax.random.uniform(
     key, (), dtype, minval=-1, maxval=1
   )

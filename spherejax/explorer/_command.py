@@ -1,10 +1,10 @@
-"""`spherejax-explore`: images on a page, by a pretrained network.
+"""Command `spherejax-explore`: shows images on a page, by a pretrained network.
 
 Writes into the output folder `explore.html`, a map that opens in a browser;
 `embeddings.npy` (float32, a row for each image), `files.csv` (its path and class, the
 sub-folder that holds it) and `neighbours.csv` (the nearest images of each). With
-`--queries`, `queries.csv` and the sheet `queries.png` hold the nearest images of
-others. A run that was stopped goes on with the same command.
+`--queries`, `queries.csv` and the sheet `queries.png` hold the nearest images of the
+queries. A stopped run resumes with the same command.
 """
 
 import argparse
@@ -33,9 +33,9 @@ Load = Callable[[str, pathlib.Path | None], _networks.Embedder]
 def main(
   arguments: Sequence[str] | None = None, *, load: Load = _networks.pretrained
 ) -> None:
-  """The command line; errors of the user's end it with one line.
+  """Runs the command line; user errors end it with a one-line message.
 
-  `load` gives the network of `--model` and `--weights`.
+  `load` returns the network of `--model` and `--weights`.
   """
   parser = _parser()
   options = parser.parse_args(arguments)
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def explore(options: argparse.Namespace, load: Load) -> pathlib.Path:
-  """Reads, embeds and writes; returns the page."""
+  """Reads and embeds images, and writes the page; returns its path."""
   source = _sources.find(options.folder)
   if not 2 <= len(source) <= _page.MOST_IMAGES:
     raise ValueError(
@@ -133,7 +133,7 @@ def explore(options: argparse.Namespace, load: Load) -> pathlib.Path:
 
 
 def _prepare(output: pathlib.Path, source: _sources.Source) -> None:
-  """A folder that can be written to, beside the images; before the work."""
+  """Makes a writable output folder before the work."""
   if source.root in (output.resolve(), *output.resolve().parents):
     raise ValueError(f"--output must lie outside of the images' folder, got {output}")
   try:

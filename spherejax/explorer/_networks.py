@@ -22,7 +22,7 @@ class Found(NamedTuple):
 
 
 class Embedder(NamedTuple):
-  """A network and what it takes."""
+  """Network, and the preparation of its images."""
 
   name: str
   identity: str
@@ -40,17 +40,17 @@ def embedder(
   prepare: Callable[[np.ndarray], np.ndarray],
   apply: Callable[[Array], Found],
 ) -> Embedder:
-  """A network of these settings and variables, compiled when it is first called."""
+  """Builds an embedder from settings and variables; compiled at the first call."""
   identity = f"{name} {settings} {_manifest.digest(variables)}"
   return Embedder(name, identity, prepare, jax.jit(apply))
 
 
 def pretrained(name: str, weights: pathlib.Path | None = None) -> Embedder:
-  """A network trained on ImageNet: its averaged maps, of norm 1."""
+  """Embedder of a network trained on ImageNet: its averaged maps, of norm 1."""
   network = models.pretrained(cast(Any, name), path=weights)
 
   def prepare(pixels: np.ndarray) -> np.ndarray:
-    """The middle of the image."""
+    """Crops the middle of the image."""
     from PIL import Image, ImageOps
 
     single = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)

@@ -11,18 +11,18 @@ from spherejax import distances, plotting
 from spherejax.explorer import _thumbnails
 from spherejax.explorer._embedding import Embedded
 
-_SHOWN = 8  # queries on the sheet
-_COLUMNS = 10  # neighbours on the sheet
-_LETTERS = 28  # of a name beside a row
-_BYTES = 4_000_000  # holds the largest sheet of noise at half of the resolution
+_SHOWN = 8  # number of queries on the sheet
+_COLUMNS = 10  # number of neighbours on the sheet
+_LETTERS = 28  # letters of a name beside a row
+_BYTES = 4_000_000  # enough for the largest sheet of noise at half the resolution
 
 
 def write_table(
   path: pathlib.Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
-  """A table, whole or not at all."""
+  """Writes a table, completely or not at all."""
   temporary = path.with_suffix(".partial")
-  # A file name may hold bytes that are no UTF-8; they stay as they are.
+  # A file name may hold bytes that are not UTF-8; they stay as they are.
   with temporary.open(
     "w", newline="", encoding="utf-8", errors="surrogateescape"
   ) as file:
@@ -33,7 +33,7 @@ def write_table(
 
 
 def write_array(path: pathlib.Path, array: np.ndarray) -> None:
-  """A `.npy` file, whole or not at all."""
+  """Writes a `.npy` file, completely or not at all."""
   temporary = path.with_suffix(".partial")
   with temporary.open("wb") as file:
     np.save(file, array)
@@ -47,7 +47,7 @@ def write_neighbours(
   names: Sequence[str],
   neighbours: distances.Neighbours,
 ) -> None:
-  """The nearest images of each query; `asked` is what the first column is called."""
+  """Writes the nearest images of each query; `asked` names the first column."""
   near, gaps = np.asarray(neighbours.indices), np.asarray(neighbours.distances)
   write_table(
     path,
@@ -94,7 +94,7 @@ def answer(
     names=[_short(name) for name in queries.names[:_SHOWN]],
     title=f"nearest of {len(images.rows)} images",
   )
-  # Nothing is right or wrong where the query's class is not known.
+  # If the query's class is unknown, no neighbour is right or wrong.
   for row in np.flatnonzero(~known):
     first = row * (1 + near.shape[1]) + 1
     for cell in figure.axes[first : first + near.shape[1]]:
@@ -107,6 +107,6 @@ def answer(
 
 
 def _short(name: str) -> str:
-  name = name.encode(errors="replace").decode()  # fonts have no halves of letters
+  name = name.encode(errors="replace").decode()  # fonts have no surrogates
   text = name if len(name) <= _LETTERS else "…" + name[1 - _LETTERS :]
-  return text.replace("$", r"\$")  # which would begin a formula
+  return text.replace("$", r"\$")  # matplotlib would start a formula

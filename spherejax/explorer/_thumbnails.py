@@ -1,4 +1,4 @@
-"""The images of a page: small, and all in one picture."""
+"""Thumbnails of a page's images, all in one image."""
 
 import base64
 import concurrent.futures
@@ -23,9 +23,9 @@ Images = Sequence[Any] | np.ndarray
 
 
 def thumbnails(images: Images | None, files: Sequence[str] | None) -> np.ndarray:
-  """uint8 [images, side, side, 1 or 3] of the images, or of files where there are none.
+  """Thumbnails, uint8 [images, side, side, 1 or 3], of the images or else of files.
 
-  A whole image is seen: what is not square has white beside it.
+  Each shows the whole image, with white margins if it is not square.
   """
   if images is not None:
     count, read = len(images), _read_supplied(images)
@@ -46,8 +46,8 @@ def thumbnails(images: Images | None, files: Sequence[str] | None) -> np.ndarray
 
 
 def side_of(count: int) -> int:
-  """Largest side of so many thumbnails, so that they fit into one picture."""
-  # Blocks of JPEG that lie in two thumbnails would mix them.
+  """Largest side at which `count` thumbnails fit into one image."""
+  # A JPEG block that covers two thumbnails would mix them.
   room = ATLAS // math.ceil(math.sqrt(count)) // _BLOCK * _BLOCK
   return min(LARGEST, room)
 

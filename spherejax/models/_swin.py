@@ -103,7 +103,7 @@ def _layer_norm(x: Array, name: str) -> Array:
 
 
 class _Block(nn.Module):
-  """Attention, then two layers in each cell; each after a norm, added to its input."""
+  """Transformer block: attention, then two layers per cell, each with a shortcut."""
 
   heads: int
   window: int

@@ -1,4 +1,4 @@
-"""A class tree as a picture, from the root on the left to the classes on the right."""
+"""Plot of a class tree, from the root on the left to the classes on the right."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
   import matplotlib.figure
 
 _ROW = 0.155  # inches from one leaf to the next: names of 8 points do not touch
-_LETTER = 0.068  # inches of a letter of a leaf's name, at most
+_LETTER = 0.068  # largest width of a letter of a leaf's name, in inches
 
 
 def class_tree(
@@ -24,11 +24,11 @@ def class_tree(
   max_depth: int | None = None,
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """A class tree drawn from left to right, its leaves below one another.
+  """Draws a class tree from left to right, with its leaves below one another.
 
-  An edge is as long as it says: 1 in a tree of classes, measured in an inferred one,
-  where a negative one turns back. The names of inner nodes stand over their edges. The
-  picture grows with the number of leaves, so that all names can be read.
+  Edges are drawn to scale: 1 in a tree of classes, the estimated length in an inferred
+  tree, where a negative edge turns back. Names of inner nodes are above their edges.
+  The figure grows with the number of leaves, so that all names can be read.
 
   Args:
     tree: a ClassTree.
@@ -103,7 +103,7 @@ def class_tree(
 def _colours(
   tree: hierarchy.ClassTree, below: np.ndarray, groups: ArrayLike | None
 ) -> list[str]:
-  """A colour for each node: that of its classes where they agree."""
+  """Colour of each node: that of its classes if they agree."""
   if groups is None:
     top = np.flatnonzero(tree.parents == 0)
     named = below[:, top].argmax(axis=1) if len(top) else np.zeros(len(below), int)
@@ -119,7 +119,7 @@ def _colours(
 
 
 def _rows(children: list[list[int]]) -> tuple[np.ndarray, list[int]]:
-  """The height of each node, in leaves from the top, and the leaves in that order."""
+  """Height of each node, in leaves from the top, and the leaves in that order."""
   rows, leaves, stack = np.zeros(len(children)), [], [0]
   while stack:
     node = stack.pop()
@@ -140,7 +140,7 @@ def _labels(
   shown: np.ndarray,
   children: list[list[int]],
 ) -> list[str]:
-  """Names; what is drawn as a leaf and is none says how many classes it holds."""
+  """Names of the nodes; an inner node drawn as a leaf adds its number of classes."""
   inner = set(tree.parents.tolist())
   texts = list(tree.names)
   for node in np.flatnonzero(shown):
@@ -156,7 +156,7 @@ def _inches_per_unit(
   shown: np.ndarray,
   extent: float,
 ) -> float:
-  """Inches of a unit of length: inner names fit over their edges, within reason."""
+  """Inches per unit of length, so that inner names fit over their edges."""
   needed = [
     0.058 * len(labels[node]) / float(tree.lengths[node])
     for node in np.flatnonzero(shown)[1:]

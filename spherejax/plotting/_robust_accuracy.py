@@ -1,4 +1,4 @@
-"""Accuracy under attack against the size of the attack."""
+"""Plot of the accuracy under attack against the size of the attack."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -26,13 +26,13 @@ def robust_accuracy(
   xlabel: str = "epsilon",
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """Accuracy under attack against the budget, one line for each network or attack.
+  """Plots accuracy under attack against the budget, a line per network or attack.
 
   Args:
     curves: for each name the accuracies [budgets] of `metrics.accuracy_curve`, or
       results of attacks to compute them from: one result for each budget, or a single
-      one, whose successes count from the budget of their norm on (of an attack of least
-      norm, say).
+      result (such as of a minimal-norm attack), whose successes count from the budget
+      of their norm on.
     budgets: [budgets], growing, at least 0 and finite.
     intervals: for some of the names (low, high), each [budgets], drawn as a band.
     xlabel: what the budgets measure.
@@ -42,7 +42,7 @@ def robust_accuracy(
     A matplotlib Figure.
 
   Raises:
-    TypeError: curves or intervals no mapping, or what should be numbers are none.
+    TypeError: curves or intervals no mapping, or values that are no numbers.
     ValueError: no curve; budgets that do not grow; another number of results or of
       accuracies than of budgets; accuracies outside [0, 1]; or an interval of a name
       that has no curve.

@@ -31,9 +31,9 @@ def simplex(
 
       <p_i, p_j> = -1 / (C - 1) for i != j,    sum_i p_i = 0
 
-  With k = C - 1 and s_r^2 = (k - r)(k + 1) / (k (k - r + 1)), coordinate r is 0 for the
-  prototypes before r, s_r for prototype r and -s_r / (k - r) for those after it. Other
-  names are simplex equiangular tight frame and maximum class separation.
+  Let k = C - 1 and s_r^2 = (k - r)(k + 1) / (k (k - r + 1)). Coordinate r is 0 for the
+  prototypes before r, s_r for prototype r, and -s_r / (k - r) for the prototypes after
+  r. Other names are simplex equiangular tight frame and maximum class separation.
 
   Args:
     key: typed key of the orientation; ignored without `rotate`.

@@ -32,7 +32,7 @@ class Handler(ocp.AsyncCheckpointHandler):
   async def async_save(
     self, directory: os.PathLike[str], args: Save
   ) -> list[future.Future]:
-    """Begins to write, as orbax's own handlers do: an error reaches all of them."""
+    """Starts writing, as orbax's own handlers do: an error reaches all of them."""
     writing = _write(pathlib.Path(directory) / _NAME, args.arrays)
     return [future.CommitFutureAwaitingContractedSignals(writing, name=_NAME)]
 
