@@ -137,7 +137,7 @@ def host(name: str, value: Any) -> np.ndarray:
   if isinstance(value, jax.core.Tracer):
     raise TypeError(
       f"{name} must be concrete, got a traced {value.dtype}{list(value.shape)}: inside "
-      "jit, vmap or a sweep so is even a slice of a known array of jax; convert or "
+      "jit, vmap or a sweep even a slice of a known jax array is traced; convert or "
       f"slice it outside, with numpy: np.asarray({name})"
     )
   return np.asarray(value)
@@ -266,6 +266,6 @@ def _raise_outside(name: str, known: np.ndarray, dtype: Any) -> None:
   outside = _outside(known, jnp.iinfo(dtype))
   if outside.any():
     raise ValueError(
-      f"{name} must fit into {dtype}, got {known[outside][0]}; number them anew with"
+      f"{name} must fit into {dtype}, got {known[outside][0]}; renumber them with"
       " np.unique(..., return_inverse=True)[1], or enable JAX's 64-bit types"
     )

@@ -102,7 +102,7 @@ def load_folder(
   path = pathlib.Path(path)
   if not path.is_dir():
     raise FileNotFoundError(
-      f"no image folder at {path}: path must hold one sub-folder of images a class"
+      f"no image folder at {path}: path must hold a sub-folder of images for each class"
     )
   channels = _images.channel_count(channels)
   size = None if size is None else _images.image_size(size)

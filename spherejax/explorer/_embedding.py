@@ -100,8 +100,7 @@ class _Reader(Sequence):
       listed = [f"{self.source.names[row]}: {wrong[row]}" for row in sorted(wrong)]
       raise ValueError(
         f"{len(wrong)} of {count} images cannot be read: {_files.listed(listed)};"
-        " repair or remove them, or leave the unreadable ones of many out by"
-        " --skip-unreadable"
+        " repair or remove them, or skip them with --skip-unreadable"
       )
 
 
@@ -182,7 +181,7 @@ def _saved(path: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarra
   names = [(str(name), str(stamp)) for name, stamp in made_with["files"]]
   rows = np.load(path.with_suffix(".npy"), mmap_mode="r")
   if rows.dtype != np.float16 or rows.ndim != 2 or len(rows) != len(names):
-    raise ValueError(f"the rows are not those of {len(names)} files")
+    raise ValueError(f"the rows do not match the {len(names)} files")
   return dict(zip(names[:done], rows[:done], strict=True))
 
 

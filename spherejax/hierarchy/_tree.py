@@ -306,7 +306,7 @@ def build(
     for node in sorted(set(leaves) - set(chosen)):
       raise ValueError(
         f"leaf {names[node]!r} must be a class, got {reprlib.repr(list(classes))}; "
-        "read the tree without classes and `restrict` it to leave it out"
+        "to leave it out, read the tree without classes and `restrict` it"
       )
   return arrange(names, parents, chosen, lengths)
 

@@ -88,5 +88,5 @@ def mine_angular(
       return _batch.squared_euclidean(rows[index], rows)
   else:
     choice = "neither" if among is None else "both"
-    raise ValueError(f"one of among and points must be given, got {choice}")
+    raise ValueError(f"exactly one of among and points must be given, got {choice}")
   return _triplet_counts.count_wide(squares, from_each, tangent, block)

@@ -82,7 +82,7 @@ def retrieval_sheet(
   _indices("queries", queries, len(images))
   _indices("retrieved", retrieved, len(references))
   if names is not None and len(names) != len(queries):
-    raise ValueError(f"names must be {len(queries)}, one a query, got {len(names)}")
+    raise ValueError(f"names must be {len(queries)}, one per query, got {len(names)}")
 
   rows, k = retrieved.shape
   figure, cells = _grid(
@@ -151,7 +151,7 @@ def weight_maps(
 
   images = _figure.pictures("images", images)
   if not len(images):
-    raise ValueError(f"images must hold at least one picture, got shape {images.shape}")
+    raise ValueError(f"images must hold at least one image, got shape {images.shape}")
   _checks.mapping("weights", weights)
   if not weights:
     raise ValueError("weights must name at least one pooling, got none")
@@ -159,7 +159,7 @@ def weight_maps(
     name: _relative(name, values, len(images)) for name, values in weights.items()
   }
   if names is not None and len(names) != len(images):
-    raise ValueError(f"names must be {len(images)}, one a picture, got {len(names)}")
+    raise ValueError(f"names must be {len(images)}, one per image, got {len(names)}")
 
   figure, cells = _grid(
     1 + len(maps),

@@ -118,7 +118,7 @@ def _check_preserves(fn: Callable[[Any], Any], init: Any) -> None:
   ]
   if kinds[0] != kinds[1]:
     raise ValueError(
-      f"fn must return what it takes, {kinds[0]}, got one that returns {kinds[1]}"
+      f"fn must return the type that it takes, {kinds[0]}, got {kinds[1]}"
     )
 
 

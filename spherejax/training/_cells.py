@@ -32,7 +32,7 @@ def column(name: str, values: Column) -> np.ndarray:
     )
   if entries.ndim == 0:
     raise ValueError(
-      f"hyperparameter {name!r} must hold one value a cell, got a scalar"
+      f"hyperparameter {name!r} must hold one value per cell, got a scalar"
     )
   if not len(entries):
     raise ValueError(f"hyperparameter {name!r} must hold at least one value, got none")

@@ -85,7 +85,7 @@ def _read_manifest(series: ocp.CheckpointManager, step: int) -> dict[str, Any]:
     if seal is None and manifest["format"] != _UNSEALED:
       raise UnreadableError("its seal is missing")
     if seal is not None and seal != _manifest.seal(manifest):
-      raise UnreadableError("what stands beside its arrays is not what was written")
+      raise UnreadableError("its metadata are not what was written")
   return manifest
 
 
@@ -105,7 +105,7 @@ def read_back(series: ocp.CheckpointManager, step: int, seal: str):
   """Raises if a checkpoint cannot be opened, or holds something else."""
   manifest = _read_manifest(series, step)
   if manifest["seal"] != seal:
-    raise UnreadableError("what stands beside its arrays is not what was written")
+    raise UnreadableError("its metadata are not what was written")
   if jax.process_index() == 0:  # which wrote the arrays; one at a time is in memory
     state = series.directory / str(step) / "state"
     checksum = _manifest.checksum(_array_file.read(state, manifest["arrays"]))

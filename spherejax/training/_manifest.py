@@ -63,7 +63,7 @@ def check(state: State, record: Mapping[str, Any] | None = None):
     if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
       raise TypeError(
         f"state must be a tree of arrays, got {reprlib.repr(leaf)} as {name or 'all'}; "
-        "np.asarray(...) makes a number one"
+        "np.asarray(...) turns a number into an array"
       )
     _check_type(name, leaf)
   step = leaves.get("step")

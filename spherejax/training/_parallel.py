@@ -263,7 +263,7 @@ def unreplicate(tree: Tree) -> Tree:
   def first(leaf: Any) -> Array:
     if not isinstance(leaf, jax.Array) or not leaf.ndim:
       kind = f"{type(leaf).__name__} of shape {np.shape(leaf)}"
-      raise TypeError(f"tree must hold what replicate makes, got a {kind}")
+      raise TypeError(f"tree must be a result of replicate, got a {kind}")
     return leaf.addressable_shards[0].data[0]
 
   return jax.tree.map(first, tree)

@@ -107,7 +107,7 @@ def numbers(name: str, result: Any) -> dict[str, float]:
     _checks.text(f"the name of a number that {name} returns", key)
     if key == "step":
       raise ValueError(
-        f"{name} must not return a number named 'step': the step is noted beside them"
+        f"{name} must not return a number named 'step': the report adds the step itself"
       )
     what = f"{key!r} that {name} returns"
     _checks.single(what, _checks.numbers_of(what, value))
@@ -119,8 +119,8 @@ def batches(result: Any) -> Iterator[Any]:
   """Iterator over the result of `batches`; raises TypeError if there is none."""
   if not isinstance(result, Iterable) or isinstance(result, (str, Mapping)):
     raise TypeError(
-      f"batches must return an iterable of batches, got {_shown(result)}; a generator "
-      "function is one that does"
+      f"batches must return an iterable of batches, got {_shown(result)}; write "
+      "it as a generator function"
     )
   return iter(result)
 
