@@ -168,7 +168,7 @@ def log_softmax(x: Array, where: Array | None = None) -> Array:
   index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
   largest = jnp.argmax(keep(x, mask, -jnp.inf), axis=-1, keepdims=True)
   first = index == largest
-  # Exactly 0 at the largest, whose cotangent would else swallow that of the others.
+  # Exactly 0 at the largest: otherwise its cotangent would swallow those of the others.
   behind = keep(x - masked_sum(x, first)[..., None], ~first)
   rest = softplus(logsumexp(behind, mask & ~first, keepdims=True))
   return keep(behind - rest, mask, -jnp.inf)
@@ -186,7 +186,7 @@ def product(x: Array, y: Array) -> Array:
 
 
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:
-  """Sum over the kept entries; what is masked may be NaN."""
+  """Sum over the kept entries; masked entries may be NaN."""
   return jnp.sum(keep(x, where), axis=axis)
 
 

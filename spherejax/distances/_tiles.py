@@ -14,7 +14,7 @@ from jax import Array
 from spherejax.distances import _order
 from spherejax.distances._order import Distance
 
-_BYTES = 2**27  # of a tile in float32; what is smaller is read as a whole
+_BYTES = 2**27  # bytes of a tile in float32; a smaller file is read as a whole
 _STRETCH = 1024  # rows, some of which are looked up
 _WAIT = 10  # seconds until a bar shows the progress
 

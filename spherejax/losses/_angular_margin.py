@@ -34,7 +34,7 @@ def cosface(
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
-    margin: unit of a cosine, of any sign, may be traced; [classes] for one a class.
+    margin: unit of a cosine, of any sign, may be traced; [classes] for one per class.
     where: [batch], boolean, True keeps. None keeps all.
     class_axis_name: of a mapped axis over whose devices the classes are split, see
       :ref:`classes-over-devices`. None: all are here.
@@ -110,7 +110,7 @@ def arcface(
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
-    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one a class. A
+    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class. A
       traced margin outside is used as it is; the loss then is not monotone.
     tail: "linear" or "continuous". Static.
     easy_margin: apply the margin only to rows within a right angle of their class.
@@ -194,7 +194,7 @@ def subcentre_arcface(
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
-    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one a class.
+    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class.
     tail: "linear" or "continuous", as in `arcface`. Static.
     easy_margin: apply the margin only to rows within a right angle of their class.
       Static.
@@ -214,7 +214,7 @@ def subcentre_arcface(
 
   Differentiable in: cosines, scale, margin. Cost: O(batch classes centres).
 
-  Source: Deng et al. 2020, "Sub-center ArcFace" (three centres a class).
+  Source: Deng et al. 2020, "Sub-center ArcFace" (three centres per class).
 
   Example:
     >>> cosines, labels = jnp.stack([jnp.zeros((2, 2)), jnp.eye(2)], 2), jnp.arange(2)

@@ -48,7 +48,7 @@ def dynamic_soft_margin(
       batch fills it.
     normalize: "l2", "unit_ball" or "none" (t beyond 2 then counts as 2). Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances; weights count as True. None
       keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is

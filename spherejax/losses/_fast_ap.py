@@ -44,7 +44,7 @@ def fast_ap(
     bins: number of intervals of [0, 4], at least 1. Static.
     normalize: "l2" (the histogram covers the sphere), "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the squared distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.

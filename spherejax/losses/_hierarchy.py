@@ -89,8 +89,8 @@ def hierarchical_cross_entropy(
   printed formula and does the opposite.
 
   Args:
-    logits: [batch, classes], floating; not probabilities.
-      Known rows that look like some are warned of; traced ones are not checked.
+    logits: [batch, classes], floating; not probabilities. Known rows that look like
+      probabilities cause a warning; traced rows are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     ancestors: [classes, nodes], boolean: the node is the class or above it. One column
@@ -339,8 +339,8 @@ def soft_label_cross_entropy(
   probabilities q_i.
 
   Args:
-    logits: [batch, classes], floating; not probabilities.
-      Known rows that look like some are warned of; traced ones are not checked.
+    logits: [batch, classes], floating; not probabilities. Known rows that look like
+      probabilities cause a warning; traced rows are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     class_distances: [classes, classes], floating or integer, at least 0, row y the

@@ -132,7 +132,7 @@ def proxy_nca_plus_plus(
     embeddings: [batch, dim], floating.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    proxies: [classes, dim], or [classes, per_class, dim] with several a class.
+    proxies: [classes, dim], or [classes, per_class, dim] with several per class.
     temperature: positive, divides; may be traced.
     logit: "squared_euclidean" or "cosine" (the dot product of the normalised rows).
       Static.

@@ -144,7 +144,7 @@ def soft_triple(
       loss_i = -log softmax_c(scale (S_ic - margin 1[c = y_i]))_{y_i}
                + regularization R
 
-  x and w normalised as `normalize` says. With one centre a class it is `cosface`.
+  x and w normalised as `normalize` says. With one centre per class it is `cosface`.
 
   Args:
     embeddings: [batch, dim], floating.

@@ -25,8 +25,8 @@ def softmax(
   value is the entropy of q_i.
 
   Args:
-    logits: [batch, classes], floating and finite; not probabilities.
-      Known rows that look like some are warned of; traced ones are not checked.
+    logits: [batch, classes], floating and finite; not probabilities. Known rows that
+      look like probabilities cause a warning; traced rows are not checked.
     labels: [batch], integer in [0, classes), where a traced label outside makes a
       masked row; or [batch, classes], floating, used as they are: rows that should
       sum to 1 must.

@@ -46,7 +46,7 @@ def sup_con(
       probabilities. Static.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the rows are compared with. None is the batch itself.
+    references: rows to compare with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch views. None takes all at once.

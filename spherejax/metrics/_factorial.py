@@ -39,7 +39,7 @@ def factorial_effects(
   Args:
     design: for each factor its level in each run, [runs], with two different values;
       the higher counts as +1. `training.factorial` makes such designs.
-    responses: [runs, ...], one figure for each run, and each seed, say.
+    responses: [runs, ...], one figure for each run and, for example, each seed.
 
   Returns:
     For each word of one or two factors, as a tuple of names, its `Effect`. A word

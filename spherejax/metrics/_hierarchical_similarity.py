@@ -52,9 +52,9 @@ def hierarchical_similarity(
 
   Returns:
     HierarchicalSimilarity(values, counted), values in [0, 1] and in the dtype of
-    `embeddings`. HS@50, say, is `mean_where(values[:, 49], counted)`; a query whose
-    best sum is still 0 has the value 0 there. An example with a NaN or infinite entry
-    retrieves nothing and is never retrieved.
+    `embeddings`. For example HS@50 is `mean_where(values[:, 49], counted)`. A query
+    whose best sum is still 0 has the value 0 there. An example with a NaN or infinite
+    entry retrieves nothing and is never retrieved.
 
   Raises:
     TypeError: embeddings not floating, labels not integers.

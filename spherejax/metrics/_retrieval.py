@@ -81,12 +81,12 @@ def retrieval(
     query_labels: [queries], integer: any values, only equality matters. Concrete:
       classes are grouped on the host.
     references: [references, dim], floating, or None: the queries. Their rows may be
-      split over the devices of one or several processes, by a `jax.NamedSharding`
-      over one axis of a mesh: each device then ranks its rows, and the counts add up
-      to the same ranks. `reference_where` leaves out rows that fill up what does not
-      divide evenly. Or they are in a file and read in tiles of 128 MiB, of which the
-      device holds one at a time: a `np.memmap`, or what has its `shape`, `dtype`,
-      `ndim`, slices and `__array__`, as data sets of h5py and arrays of zarr.
+      split over the devices of one or several processes, by a `jax.NamedSharding` over
+      one axis of a mesh: each device then ranks its rows, and the counts add up to the
+      same ranks. `reference_where` leaves out padding rows. Or the references are in a
+      file and read in tiles of 128 MiB, one at a time: a `np.memmap`, or an object with
+      its `shape`, `dtype`, `ndim`, slices and `__array__`, such as data sets of h5py
+      and arrays of zarr.
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.

@@ -142,8 +142,8 @@ class InceptionV3(nn.Module):
       parameters no gradient (exclude them from weight decay).
     axis_name: static. Device axis over which BatchNorm takes its training statistics;
       None takes those of this device's rows.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    remat: static. Recomputes the inside of a block for the gradient: memory of one map
+      per block, a third more time.
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives
   [batch, rows, columns, 64 x width]. Computes in the dtype of the images; parameters

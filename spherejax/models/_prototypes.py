@@ -55,7 +55,7 @@ def replace_prototypes(
 
   Not differentiable. Cost: O(n k dim).
 
-  Source: DML 4.3 and algorithm 2; when and from what is that of the authors'
+  Source: DML 4.3 and algorithm 2; when and from which points follows the authors'
   implementation.
 
   Example:

@@ -80,8 +80,8 @@ class ResNet(nn.Module):
       parameters no gradient (exclude them from weight decay).
     axis_name: static. Device axis over which BatchNorm takes its training
       statistics; None takes those of this device's rows.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    remat: static. Recomputes the inside of a block for the gradient: memory of one map
+      per block, a third more time.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
       copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).

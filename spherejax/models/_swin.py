@@ -160,8 +160,8 @@ class SwinT(nn.Module):
     window: static. Cells along a side of a window.
     stochastic_depth: static. Probability that the last block's branches are left out
       for an image in training; it grows linearly from 0 at the first block.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    remat: static. Recomputes the inside of a block for the gradient: memory of one map
+      per block, a third more time.
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives
   [batch, height / (patch 2^(stages - 1)), ..., width 2^(stages - 1)], sizes rounded

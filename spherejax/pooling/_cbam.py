@@ -46,8 +46,8 @@ def cbam(
     normalize: function of (place, x, mask) that computes "normalize" above, for x
       [batch, height, width, 1], a mask of its shape and the place "positions". None
       normalises nothing. See `models.CBAM`.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.

@@ -55,8 +55,8 @@ def dominant_prototypes(
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
     prototypes: [prototypes, dim], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     int32 in the layout of the features, ties to the lowest index; -1 where masked.

@@ -37,8 +37,8 @@ def crow(
     root: positive, may be traced. b.
     soft: static. True for q_k = mean_j sigmoid(x_jk), which is differentiated, with
       o = 1e-16, and the mean over positions instead of the sum.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept or all is 0.

@@ -37,8 +37,8 @@ def delf(
     score_bias: scalar. c.
     reduction: static. "sum", or "mean" over the kept positions; both agree after a
       normalisation to length 1.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.

@@ -29,8 +29,8 @@ def gem(
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
     power: scalar or [channels], positive, may be traced, usually learned. There is no
       upper limit, since powers are taken of values divided by their maximum.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept, NaN for a channel

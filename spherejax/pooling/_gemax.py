@@ -29,8 +29,8 @@ def gemax(
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
     ridge: positive, may be traced. A ridge below the rounding errors of the features'
       products is raised to their size.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.

@@ -85,8 +85,8 @@ def gsop(
       x holds its rows or channels, and the mask broadcasts against x. The places are
       "channel_map", "channel_rows", "spatial_map" and "spatial_rows". None normalises
       nothing: the parameters include any affine part. See `models.GSoP`.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.

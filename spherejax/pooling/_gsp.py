@@ -69,8 +69,8 @@ def gsp(
       comparisons: its weights sum to 1 only at convergence, and its derivative goes
       through the steps.
     steps: static. Steps of "fixed_point"; "newton" stops by itself.
-    where: [batch, tokens] or [batch, height, width], boolean, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: [batch, tokens] or [batch, height, width], boolean, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     GSPResult(pooled, weights, attributes, residual, converged, mass_error, steps),

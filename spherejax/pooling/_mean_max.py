@@ -19,8 +19,8 @@ def gap(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -53,8 +53,8 @@ def gmp(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -89,8 +89,8 @@ def gap_gmp(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.

@@ -34,8 +34,8 @@ def netvlad(
     centres: [centres, dim], floating.
     weights: [centres, dim], floating, the rows w_k.
     biases: [centres], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, centres * dim], dtype of `features`, of norm 1. A block V_k that is 0 stays

@@ -47,8 +47,8 @@ def otp(
     cost: static. "distance", with 10 steps at inverse temperature 2, is DML's form;
       "gaussian", with 100 steps, the original.
     bandwidth: positive, may be traced. Of "gaussian".
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, prototypes * dim], dtype of `features`. 0 where nothing is kept.

@@ -43,8 +43,8 @@ def solar(
     normalize: function of (place, x, mask) that computes "norm" above, for x [batch,
       positions, inner], 0 where masked, a mask that broadcasts against x, and the
       places "queries" and "keys". None normalises nothing. See `models.SOLAR`.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.

@@ -38,8 +38,8 @@ def tsmk(
       the derivative, False (the original) differentiates them.
     reduction: static. "mean" (DML's form) or "sum" (the original); both agree once the
       embedding is divided by its norm.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, dim], dtype of `features`. 0 where nothing is kept; a zero feature has no

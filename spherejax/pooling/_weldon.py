@@ -31,8 +31,8 @@ def weldon(
     num_highest: static, at least 1. All positions where fewer are kept.
     num_lowest: static, at least 0. All positions where fewer are kept.
     reduction: static. "mean", or "sum" for sums instead of the two means.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.

@@ -99,7 +99,7 @@ def class_covering_radii(
   Args:
     points: [n, dim], floating.
     labels: [n], integer in [0, classes). A traced label outside makes a masked row.
-    centres: [classes, m, dim], floating: proxies, say.
+    centres: [classes, m, dim], floating, such as proxies.
     where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
 
   Returns:
@@ -272,7 +272,7 @@ def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]
 
   Raises:
     TypeError: proxies not floating.
-    ValueError: fewer than two proxies a class, no class.
+    ValueError: fewer than two proxies per class, no class.
 
   Differentiable in: proxies; derivative 0 of a distance of 0.
   Cost: O(classes m^2 dim).

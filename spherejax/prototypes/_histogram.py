@@ -45,7 +45,7 @@ def prototype_histogram(
     weights: not negative, the shape of `features` without dim; a_j is a weight divided
       by the sum of the kept ones, `GSPResult.weights`, say. None gives all kept
       positions the same weight.
-    where: boolean, the shape of `features` without dim, True keeps; what is masked
+    where: boolean, the shape of `features` without dim, True keeps; masked positions
       may be NaN. None keeps all.
 
   Returns:
@@ -113,7 +113,7 @@ def prototype_convex_combination(
       normalised here.
     weights: not negative, the shape of `features` without dim; divided by the sum of
       the kept ones. None gives all kept positions the same weight.
-    where: boolean, the shape of `features` without dim, True keeps; what is masked
+    where: boolean, the shape of `features` without dim, True keeps; masked positions
       may be NaN. None keeps all.
 
   Returns:

@@ -114,7 +114,7 @@ class Checkpoints:
       record: further information for a resumed run, as JSON values.
 
     Raises:
-      OSError: it could not be written, or not be read back (a full disk, say). The
+      OSError: it could not be written or read back (such as on a full disk). The
         message names the newest checkpoint that exists; it and the others are
         untouched.
       TypeError: the state is no tree of arrays of numbers, or the record no mapping of

@@ -62,7 +62,7 @@ def global_mean(
   the mean. A training step takes the average of the shares.
 
   Args:
-    values: [batch], floating, one value a row of this device.
+    values: [batch], floating, one value per row of this device.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: the mapped device axis, None for one device.
 

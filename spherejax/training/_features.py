@@ -49,8 +49,8 @@ def keep_features(
     float16 [images, ...], memory-mapped and read-only, in the order of the images.
 
   Raises:
-    TypeError: an argument of another type; made_with has what is neither JSON nor an
-      array; the features are not floating.
+    TypeError: an argument of another type; made_with has a value that is neither JSON
+      nor an array; the features are not floating.
     ValueError: the file was made with something else (the message names what differs
       and both sides), is shorter than its manifest says, or has no manifest; path does
       not end in `.npy`; features that float16 does not hold, or of another shape.
