@@ -40,7 +40,7 @@ ROOMS = (
 TIMED = "distances", "metrics", "pooling", "losses"
 BATCH = 256
 MOST_RATIO, MOST_MORE = 2.0, 1e-3
-"""Times what jit takes, or seconds more: one of the two has to hold."""
+"""Limits relative to jit, as a factor or in extra seconds; one must hold."""
 ELSEWHERE = {
   "data.load_folder": "reads a folder that is gone when its example ends",
   "data.load_tfds": "needs prepared data",

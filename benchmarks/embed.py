@@ -180,7 +180,7 @@ class Case(NamedTuple):
   floor: Callable[[], np.ndarray]
   agrees: float
   seconds: dict[str, list[float]]
-  """Of the floor's parts, in every repetition."""
+  """Seconds of the floor's parts, in every repetition."""
 
 
 def compare(case: Case, repetitions: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from benchmarks import _measure, _peers, calls, losses
 
 BATCH = 256
 MOST_SECONDS = 1.5
-"""Of the processors, of which another process may have its share."""
+"""Processor time, of which another process may have a share."""
 REPETITIONS = 2
 SMOKE = "contrastive", "mine_batch_hard", "softmax"
 

@@ -50,7 +50,7 @@ class Size(NamedTuple):
   faster: float | None = None
   """At least so many times than the peer."""
   limited: bool = False
-  """Whether the limit of memory is asked for."""
+  """True if the memory limit applies."""
 
   @property
   def name(self) -> str:

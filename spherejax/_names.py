@@ -145,7 +145,7 @@ _OTHERS = {
   "training.make_step": "train_step",
   "training.optimizer": "optimiser adam",
 }
-"""Names that other libraries and papers have, for what is here."""
+"""Names of other libraries and papers for our functions."""
 
 
 def _words(name: str) -> list[str]:

@@ -25,7 +25,7 @@ class CombinedBall(NamedTuple):
   high: Array
   """[batch, n]."""
   hull: bool
-  """Whether the region is the hull. Static."""
+  """True for the hull. Static."""
 
   @property
   def epsilon(self) -> Array:

@@ -52,7 +52,7 @@ def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Evaluation]:
 
 
 def distance(problem: Problem, points: Array, norm: Norm) -> Array:
-  """[batch]: how far points are from the samples."""
+  """Distances [batch] of points from the samples."""
   return _ball.sizes(points - problem.clean, norm)
 
 

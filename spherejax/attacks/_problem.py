@@ -31,7 +31,7 @@ class AttackResult(NamedTuple):
   x_adv: Float[Array, "batch ..."]
   """The points, in the region in exact arithmetic, also where the attack failed."""
   success: Bool[Array, " batch"]
-  """Whether the decision (the lowest index among equals) is wrong, or the target."""
+  """True if the decision (the lowest index among equals) is wrong, or the target."""
   loss: Float[Array, " batch"]
   """The attack's loss there."""
   margin: Float[Array, " batch"]
@@ -46,13 +46,13 @@ class AttackResult(NamedTuple):
   saturated: Float[Array, " batch"]
   """Share of the evaluations where the probability of the label is 1 in float32."""
   converged: Bool[Array, " batch"]
-  """Whether more steps promise no more. Of a fixed budget: a success, or no gradient
-  was lacking throughout and the last quarter of the steps raised the loss by less than
-  0.1 %. Of least norm: a success that the last quarter of the steps brought nearer by
-  less than 0.1 %. Never a proof: another start may find what this one did not."""
+  """True if more steps promise no improvement. With a fixed budget: a success, or an
+  attack with gradients throughout whose last quarter of the steps raised the loss by
+  less than 0.1 %. With minimal norm: a success that the last quarter of the steps
+  brought nearer by less than 0.1 %. This is no proof: another start may succeed."""
   stage: Any = None
-  """From `ensemble`, [batch], integer: which attack broke the sample, from 1; 0 for a
-  wrong decision at x; -1 for none."""
+  """From `ensemble`, [batch], integer: number of the attack that broke the sample,
+  from 1; 0 for a wrong decision at x; -1 for none."""
   cell_margin: Any = None
   """From `voronoi_pgd`, [batch], floating: distance to the nearest other site less that
   to the own; above 0, or 0 at a site that is given twice."""
@@ -82,13 +82,13 @@ class Expectation(NamedTuple):
   """
 
   logits_fn: Callable[[Array], Array]
-  """Of [batch, ...] to [batch, classes]."""
+  """Maps [batch, ...] to [batch, classes]."""
   transform: Callable[[Array, Array], Array]
-  """Of a key and one sample to one sample, perhaps of another shape."""
+  """Maps a key and a sample to a sample, perhaps of another shape."""
   draws: int = 10
-  """How many transformations a gradient averages. Static."""
+  """Number of transformations that a gradient averages. Static."""
   judging_draws: int = 10
-  """How many decide about success. Static."""
+  """Number of transformations that decide about success. Static."""
 
 
 Model = Callable[[Array], Array] | Expectation

@@ -36,7 +36,7 @@ class Region(Protocol):
     ...
 
   def size(self, points: Array, clean: Array) -> Array:
-    """[batch]: how far the points are from the samples."""
+    """Distances [batch] of the points from the samples."""
     ...
 
 

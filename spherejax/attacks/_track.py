@@ -23,9 +23,9 @@ class Aim(NamedTuple):
   targets: Array | None = None
   """[batch]; None to leave the labels."""
   reference: Array | None = None
-  """[batch, classes], what "kl" departs from."""
+  """[batch, classes], logits that "kl" departs from."""
   leave: bool = False
-  """Whether any wrong decision is a success, and the targets only a way there."""
+  """True if any wrong decision is a success, and targets are only a means to it."""
 
 
 class Evaluation(NamedTuple):

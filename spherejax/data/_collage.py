@@ -20,7 +20,7 @@ class Collages(NamedTuple):
   foreground: Bool[Array, "count grid grid"]
   """True at the tile that holds the foreground image."""
   background: Int[Array, "count others"]
-  """Which background images were used, as indices into the pool."""
+  """Indices of the used background images in the pool."""
 
 
 def collages(

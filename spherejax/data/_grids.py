@@ -20,11 +20,11 @@ class ImageGrid(NamedTuple):
   image: Float[Array, "big_height big_width channels"]
   """The grid."""
   num_objects: Int[Array, ""]
-  """How many cells hold an image."""
+  """Number of cells that hold an image."""
   label: Int[Array, ""]
   """The class of all of them; -1 where classes are mixed."""
   cells: Int[Array, "rows columns"]
-  """Which image is in each cell, -1 for none."""
+  """Index of the image in each cell, -1 for none."""
 
 
 def image_grid(

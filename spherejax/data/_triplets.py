@@ -17,9 +17,9 @@ class Triplets(NamedTuple):
 
   anchor: Int[Array, " batch"]
   positive: Int[Array, " batch"]
-  """Of the anchor's class."""
+  """Images of the anchor's class."""
   negative: Int[Array, " batch"]
-  """Of another class."""
+  """Images of another class."""
   anchor_class: Int[Array, " batch"]
   negative_class: Int[Array, " batch"]
 

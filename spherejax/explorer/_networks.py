@@ -30,7 +30,7 @@ class Embedder(NamedTuple):
   prepare: Callable[[np.ndarray], np.ndarray]
   """From an image, uint8 [height, width, channels], to uint8 of one shape."""
   apply: Callable[[Array], Found]
-  """Of prepared images; compiled once."""
+  """Embeds prepared images; compiled once."""
 
 
 def embedder(

@@ -23,10 +23,10 @@ Normalization = Literal["l2", "unit_ball", "none"]
 Measure = Literal["distance", "squared_distance", "similarity"]
 
 Miner = Callable[..., tuple[Array, Array]]
-"""Of a matrix, its positives and its negatives: those of them that count, or weights.
+"""Maps a matrix, its positives and its negatives to masks or weights of both.
 
-A miner treats each row by itself. One that takes keywords `of` or `rows` is given what
-the matrix holds (a `Measure`), and which rows of the batch it is made of.
+A miner treats each row by itself. If it takes the keywords `of` or `rows`, it gets the
+measure that the matrix holds (a `Measure`), and the indices of its rows in the batch.
 """
 
 
@@ -363,7 +363,7 @@ MEASURES: dict[Measure, Callable[[Array, Array], Array]] = {
   "squared_distance": squared_euclidean,
   "similarity": dot,
 }
-"""What a matrix may hold, and how it comes of anchors and references."""
+"""Measures that a matrix may hold, with their functions of anchors and references."""
 
 
 def class_mask(

@@ -41,7 +41,7 @@ Margin = Real[ArrayLike, ""] | Real[ArrayLike, " classes"]
 """One number, or one for each class."""
 
 Chosen = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]
-"""Which classes take part, in all rows or in each."""
+"""Mask of the classes that take part, for all rows or per row."""
 
 
 class Scores(NamedTuple):

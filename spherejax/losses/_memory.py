@@ -25,7 +25,7 @@ class Memory(NamedTuple):
   labels: Int[Array, " size"]
   """[size], integer: JAX's default type, int64 where 64-bit types are enabled."""
   filled: Int[Array, ""]
-  """How many slots hold an embedding; they are the first ones."""
+  """Number of slots that hold an embedding; these are the first slots."""
   position: Int[Array, ""]
   """The slot that is written next."""
 

@@ -10,7 +10,7 @@ from spherejax import _checks, _numerics
 Selection = (
   Bool[ArrayLike, "queries references"] | Float[ArrayLike, "queries references"]
 )
-"""Which pairs count, or how much."""
+"""Mask of the pairs that count, or their weights."""
 
 Selected = Bool[Array, "queries references"] | Float[Array, "queries references"]
 """The same, as a miner returns it."""

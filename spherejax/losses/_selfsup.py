@@ -170,8 +170,8 @@ class InfoNCEBound(NamedTuple):
   repulsion: Array
   """[batch], largest similarity of the first view to another example."""
   nearest: Array
-  """[batch], which row that is: first views from 0, second ones after all first ones
-  of all devices; the lowest among equals, -1 where there is none."""
+  """[batch], index of that row: first views from 0, second views after all first views
+  of all devices; the lowest in a tie, -1 where there is none."""
   constant: Array
   """Scalar, log of the number of negatives; 0 without any."""
 

@@ -163,7 +163,7 @@ class _Settings(NamedTuple):
     return sums, self.number(block)
 
   def number(self, block: _batch.Block) -> Array:
-    """[rows]: how many triplets there are."""
+    """Number [rows] of triplets."""
     dtype = block.values.dtype
     if self.kind == "all":
       near, far = (

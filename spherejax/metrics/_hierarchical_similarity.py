@@ -19,7 +19,7 @@ class HierarchicalSimilarity(NamedTuple):
   values: Float[Array, "queries k"]
   """HS@1 to HS@k of every query; 0 where `counted` is False."""
   counted: Bool[Array, " queries"]
-  """Whether the query has a reference at all."""
+  """True if the query has a reference at all."""
 
 
 def hierarchical_similarity(

@@ -22,7 +22,7 @@ class MeanCorrelation(NamedTuple):
   """Rank correlation of each class, NaN where it does not count; not clipped
   away from 1."""
   counted: Bool[Array, " classes"]
-  """Whether the class is kept and neither of its columns is constant."""
+  """True if the class is kept and neither of its columns is constant."""
 
 
 def mean_correlation(

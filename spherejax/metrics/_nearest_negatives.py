@@ -20,14 +20,14 @@ class NegativeDistances(NamedTuple):
   values: Float[Array, " batch"]
   """In [0, 2]; 0 where not counted."""
   counted: Bool[Array, " batch"]
-  """Whether the example is kept and has a nearest negative that is."""
+  """True if the example is kept and has a kept nearest negative."""
 
 
 class DistanceHistogram(NamedTuple):
   """Result of `distance_histogram`."""
 
   shares: Float[Array, " bins"]
-  """Of the kept distances; they sum to 1."""
+  """Shares of the kept distances; they sum to 1."""
   edges: Float[Array, " edges"]
   """From 0 to 2, one more than bins."""
 

@@ -25,15 +25,15 @@ class NormCountRegression(NamedTuple):
   coefficients: Float[Array, "3"]
   """b0, b1, b2 of b0 + b1 c + b2 c^2."""
   covariance: Float[Array, "3 3"]
-  """Of the coefficients."""
+  """Covariance of the coefficients."""
   points: Float[Array, "3"]
   """Counts at a quarter, a half and three quarters of the way from least to most."""
   slopes: Float[Array, "3"]
   """b1 + 2 b2 c at these points."""
   standard_errors: Float[Array, "3"]
-  """Of the slopes."""
+  """Standard errors of the slopes."""
   p_values: Float[Array, "3"]
-  """One-sided: small where the slope is above 0, above 1/2 where it is below."""
+  """One-sided p-values: small for a slope above 0, above 1/2 for a slope below 0."""
   log_p_values: Float[Array, "3"]
   """Their logarithms, which do not underflow."""
   counts: Int[Array, " n"]
@@ -43,7 +43,7 @@ class NormCountRegression(NamedTuple):
   sizes: Int[Array, " n"]
   """Rows of each count."""
   valid: Bool[Array, ""]
-  """Whether there are three different counts, enough rows and only finite norms."""
+  """True with three different counts, enough rows and only finite norms."""
 
 
 class _Groups(NamedTuple):

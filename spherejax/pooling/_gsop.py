@@ -23,7 +23,7 @@ class GSoPBranch(NamedTuple):
   """
 
   reduce_kernel: Float[ArrayLike, "channels reduced"]
-  """From the channels of the map to those the covariance is taken of."""
+  """Maps the channels of the map to the channels of the covariance."""
   reduce_bias: Float[ArrayLike, " reduced"]
   row_kernel: Float[ArrayLike, "rows rows hidden"]
   """Row i of the covariance times entry i gives its `hidden` numbers."""

@@ -27,7 +27,7 @@ class GSPResult(NamedTuple):
   residual: Float[Array, "batch *positions"]
   """Mass that stays with each feature; sums to 1 - mass."""
   converged: Bool[Array, " batch"]
-  """Whether the mass error is as small as rounding allows."""
+  """True if the mass error is as small as rounding allows."""
   mass_error: Float[Array, " batch"]
   """|attained mass / mass - 1| before the weights are normalised; no derivative."""
   steps: Int[Array, " batch"]

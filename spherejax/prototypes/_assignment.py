@@ -20,7 +20,7 @@ class AssignmentState(NamedTuple):
   """
 
   representatives: _moving.MovingPrototypes
-  """Of the classes, [classes, dim]."""
+  """Representatives of the classes, [classes, dim]."""
   sums: _moving.ClassSums
   """Embeddings since the last matching; zeros where the former are moved."""
   assignment: Int[Array, " classes"]

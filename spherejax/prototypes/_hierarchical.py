@@ -17,11 +17,11 @@ class HierarchicalPrototypes(NamedTuple):
   """Result of `hierarchical_prototypes`."""
 
   prototypes: Float[Array, "classes dim"]
-  """Of length 1, but for "classical"."""
+  """Rows of length 1, except for "classical"."""
   stress: Float[Array, ""]
-  """|D_W - D|_F / |D|_F, how far their distances are from those asked for."""
+  """|D_W - D|_F / |D|_F, relative error of the distances."""
   converged: Bool[Array, ""]
-  """Of `solvers.sphere_mds`; True for the other methods, which have a closed form."""
+  """Convergence of `solvers.sphere_mds`; True for the other methods."""
 
 
 def hierarchical_prototypes(

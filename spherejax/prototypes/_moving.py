@@ -33,7 +33,7 @@ class MovingPrototypes(NamedTuple):
   prototypes: Float[Array, "classes dim"]
   """Unit rows."""
   seen: Bool[Array, " classes"]
-  """Whether the class was in a batch, with a mean that is not 0."""
+  """True once the class was in a batch with a mean that is not 0."""
 
 
 class ClassSums(NamedTuple):
@@ -42,7 +42,7 @@ class ClassSums(NamedTuple):
   sums: Float[Array, "classes dim"]
   """Sums of the normalised embeddings."""
   counts: Int[Array, " classes"]
-  """How many were added."""
+  """Number of added embeddings."""
 
 
 def class_means(

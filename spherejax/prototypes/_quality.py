@@ -18,7 +18,7 @@ class PrototypeQuality(NamedTuple):
   max: Float[Array, ""]
   """The closest pair; the smaller, the better."""
   mean_of_maxima: Float[Array, ""]
-  """Mean over the prototypes of the cosine with the closest other one."""
+  """Mean over the prototypes of the cosine with the closest other prototype."""
   min: Float[Array, ""]
   """The farthest pair."""
   mean: Float[Array, ""]

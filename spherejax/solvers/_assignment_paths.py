@@ -39,11 +39,11 @@ class _Search(NamedTuple):
   slack: Array
   """u of the row."""
   shift: Array
-  """What known columns have yet to lose."""
+  """Amount that known columns still have to lose."""
   turning: Array
-  """Whether a path was found and is being turned."""
+  """True while a complete path is being turned."""
   fresh: Array
-  """Whether a search begins."""
+  """True where a search begins."""
 
 
 def solve(costs: Array) -> tuple[Array, Array, Array]:

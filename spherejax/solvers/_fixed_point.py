@@ -22,13 +22,13 @@ class FixedPointResult(NamedTuple):
   """Fixed point, and its convergence."""
 
   value: PyTree[Float[Array, "..."]]
-  """The fixed point, differentiable in what the function closes over."""
+  """Fixed point, differentiable in the arrays that the function closes over."""
   residual: Float[Array, ""]
   """Largest entry of |fn(value) - value|, not differentiated."""
   steps: Int[Array, ""]
   """Evaluations of the function after the first."""
   converged: Bool[Array, ""]
-  """Whether the residual is at most `tol`."""
+  """True if the residual is at most `tol`."""
 
 
 def fixed_point(

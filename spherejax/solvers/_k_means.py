@@ -25,7 +25,7 @@ class KMeansResult(NamedTuple):
   steps: Int[Array, ""]
   """Steps that were made."""
   converged: Bool[Array, ""]
-  """Whether the last step left every point in its cluster."""
+  """True if the last step left every point in its cluster."""
 
 
 def k_means(

@@ -29,8 +29,8 @@ class SphereMDSResult(NamedTuple):
   steps: Int[Array, ""]
   """Steps that were made."""
   converged: Bool[Array, ""]
-  """Whether the stress is at most 1e-3, or no longer falls: moving every point by a
-  small angle would change it by less than 0.1 of that angle, as a share."""
+  """True if the stress is at most 1e-3, or no longer falls: moving every point by a
+  small angle would change it relatively by less than 0.1 of that angle."""
 
 
 def sphere_mds(

@@ -16,13 +16,13 @@ class RootResult(NamedTuple):
   """Root, and its convergence."""
 
   value: Float[Array, ""]
-  """The root, differentiable in what the function closes over."""
+  """Root, differentiable in the arrays that the function closes over."""
   residual: Float[Array, ""]
   """|fn(value)|, not differentiated."""
   steps: Int[Array, ""]
   """Newton or bisection steps taken, not counting the two ends of the bracket."""
   converged: Bool[Array, ""]
-  """Whether the residual is at most `tol`."""
+  """True if the residual is at most `tol`."""
 
 
 class _Search(NamedTuple):

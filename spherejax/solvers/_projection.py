@@ -25,7 +25,7 @@ class HalfspaceResult(NamedTuple):
   distance: Float[Array, ""]
   """Norm of the move; 0 inside, inf where the box does not meet the half-space."""
   feasible: Bool[Array, ""]
-  """Whether the box meets the half-space."""
+  """True if the box meets the half-space."""
 
 
 def project_ball(

@@ -35,7 +35,7 @@ class VoronoiCells(NamedTuple):
   ball: attacks.Ball
   """The ball and the box; its radius may be inf."""
   norm: Norm
-  """Of the cells: "linf", "l2" or "l1"."""
+  """Norm of the cells: "linf", "l2" or "l1"."""
   epsilon: Array
   """[batch]: a finite radius, for starts and steps."""
   closest: Array
@@ -47,13 +47,13 @@ class VoronoiCells(NamedTuple):
   products: Array
   """[batch, neighbours, neighbours]: inner products of these; for l2."""
   present: Array
-  """[batch, neighbours]: which of them can bound the region."""
+  """Mask [batch, neighbours] of the sites that can bound the region."""
   nearest: Array
   """[batch]: distance to the nearest other site; inf without one."""
   horizon: Array
   """[batch]: every site that is not in `towards` is at least so far; inf if none is."""
   sweeps: int
-  """Of the projection in l2. Static."""
+  """Number of sweeps of the projection in l2. Static."""
 
   @property
   def complete(self) -> Array:

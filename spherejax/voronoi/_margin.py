@@ -20,7 +20,7 @@ class Confined(NamedTuple):
 
   points: Float[Array, "batch ..."]
   margin: Float[Array, " batch"]
-  """As of `cell_margin`; above 0, or 0 at a site that is given twice."""
+  """Margin as in `cell_margin`; above 0, or 0 at a site that occurs twice."""
 
 
 def cell_margin(
