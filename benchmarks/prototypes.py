@@ -2,8 +2,9 @@
 
 The table has the largest cosine between prototypes (smaller is better), the best known
 value and the lower bound. Ours in haste (one annealed run of 100 steps, or 150 for few
-classes) is compared with the full recipe of DL2P (1000 steps). Ours by default (2000
-steps, three runs) shows the gain from more time. The floor of an angle is its bound.
+classes) is compared with the recipe of DL2P, run for all 1000 steps. Ours by default
+(2000 steps, three runs) shows the gain from more time. The floor of an angle is its
+bound.
 
     python -m benchmarks.prototypes                  # a quarter of an hour on 2 cores
     python -m benchmarks.prototypes --smoke          # seconds
