@@ -148,7 +148,7 @@ def is_data(leaf: Any) -> bool:
 
 
 def is_floating(leaf: Any) -> bool:
-  """True if a gradient may be asked for."""
+  """True if the leaf can have a gradient."""
   return is_data(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 

@@ -1,4 +1,4 @@
-"""Suggests a name where a room lacks the one that was asked for.
+"""Suggests names where a sub-package lacks a requested name.
 
 Other libraries use other names for losses, attacks and metrics, and some names are in
 another sub-package. Nothing here runs before such a name is requested, and nothing is
@@ -279,7 +279,7 @@ def unknown(module: str, name: str) -> Exception:
 
 
 def _imported() -> bool:
-  """True if the name was asked for by `from module import name`."""
+  """True if the name was requested by `from module import name`."""
   frame = sys._getframe(1)
   # `unknown` and `__getattr__` are in between, each perhaps wrapped by jaxtyping.
   for _ in range(10):

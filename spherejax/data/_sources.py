@@ -55,7 +55,7 @@ def load_folder(
   images beside the sub-folders, which have no class. It follows links, but not back
   into a folder that holds them.
 
-  The reader takes the first frame of an image and turns it upright as the metadata say
+  The reader takes the first frame of an image and turns it upright by the metadata
   (EXIF or XMP, unless they are damaged). It drops transparency unless `channels` is 4,
   and applies no colour profile.
 

@@ -55,7 +55,7 @@ def load_tfds(
     channels: static. 1, 3 or 4; None keeps the set's.
     extras: names of the other features to keep; None keeps all. Images among the
       features that are left out, such as masks, are never decoded.
-    lazy: static. True decodes an image when it is asked for, with every use.
+    lazy: static. True decodes an image on every access.
 
   Returns:
     `Images`. The other features are `extras`; class names of features that are labels

@@ -118,7 +118,7 @@ def ranks_above(index: Array, operands: tuple[Array, Array]) -> Array:
 
 
 def with_itself(block: _batch.Block, include_self: bool) -> tuple[Array, Array]:
-  """Masks of positives, with the example itself if asked for, and of negatives."""
+  """Masks of positives, with the example itself if requested, and of negatives."""
   positives, negatives = map(_selection.chosen, (block.positives, block.negatives))
   if include_self and block.itself is not None:
     positives |= block.itself

@@ -112,9 +112,9 @@ def retrieval(
       references are split over two axes, differ between processes, or are in a file
       that was cut short.
 
-  Differentiable in: nothing (ranks are piecewise constant; gradients are 0). Cost:
-  O(queries references (dim + R)) time. For classes so large that comparing with each
-  relevant reference would dominate, the nearest references are sorted, on a CPU by
+  Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
+  Cost: O(queries references (dim + R)) time. For classes so large that comparing with
+  each relevant reference would dominate, the nearest references are sorted, on a CPU by
   NumPy if nothing is traced. If the product cannot tell dozens of references from a
   relevant one, the query is compared with all references again, which takes dozens of
   times as long. A file is read once for 4096 queries, and twice where products leave a
@@ -215,7 +215,7 @@ def recall_at_k(
   After `retrieval` any k is free of cost; a k beyond the list means the whole list.
 
   Args:
-    first_rank: [queries], integer, of a RetrievalResult; 0 says that there is none.
+    first_rank: [queries], integer, of a RetrievalResult; 0 where there is none.
     k: number of nearest references that count, at least 1; may be traced.
 
   Returns:

@@ -75,9 +75,9 @@ class EfficientNetLite(nn.Module):
       Lite1, 1.1 for Lite2.
     depth: static. Factor of the blocks of each stage but the first and the last,
       rounded up: 1.0 for Lite0, 1.1 for Lite1, 1.2 for Lite2.
-    frozen_norm, axis_name, remat: as of `ResNet`.
+    frozen_norm, axis_name, remat: as in `ResNet`.
 
-  Call: as of `ResNet`, gives [batch, height / 32, width / 32, 1280].
+  Call: as in `ResNet`, gives [batch, height / 32, width / 32, 1280].
 
   Raises:
     TypeError: images not floating.

@@ -111,13 +111,13 @@ class PretrainedNetwork:
   def features(
     self, images: UInt8[ArrayLike, "batch height width 3"]
   ) -> Float[Array, "batch rows columns features"]:
-    """Returns the feature maps of the images, of any size; errors as of `scaled`."""
+    """Returns the feature maps of images of any size; raises the errors of `scaled`."""
     return _features(self.module, self.variables, _pixels(images), self._scale())
 
   def logits(
     self, images: UInt8[ArrayLike, "batch height width 3"]
   ) -> Float[Array, "batch 1000"]:
-    """Returns the logits of ImageNet's classes; errors as of `scaled`.
+    """Returns the logits of ImageNet's classes; raises the errors of `scaled`.
 
     Their order is that of `wnids` and `class_names`.
     """
@@ -138,7 +138,7 @@ class PretrainedNetwork:
 
   @property
   def class_names(self) -> tuple[str, ...]:
-    """English names of the classes, such as "tench"; errors as of `wnids`."""
+    """English names of the classes, such as "tench"; raises the errors of `wnids`."""
     return _imagenet()[1]
 
 

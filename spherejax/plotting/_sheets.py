@@ -126,8 +126,8 @@ def weight_maps(
 
   Args:
     images: [images, height, width] or [..., 1 or 3], in [0, 1] or bytes.
-    weights: for each pooling's name [images, rows, columns], non-negative, sum 1
-      over a picture; `GSPResult.weights`, say.
+    weights: for each pooling's name [images, rows, columns], non-negative, sum 1 over
+      an image, such as `GSPResult.weights`.
     names: one text for each picture, written above it.
     title: text above the sheet.
 

@@ -43,7 +43,7 @@ def prototype_histogram(
     prototypes: [prototypes, dim], floating. Neither prototypes nor features are
       normalised here.
     weights: not negative, the shape of `features` without dim; a_j is a weight divided
-      by the sum of the kept ones, `GSPResult.weights`, say. None gives all kept
+      by the sum of the kept weights, such as `GSPResult.weights`. None gives all kept
       positions the same weight.
     where: boolean, the shape of `features` without dim, True keeps; masked positions
       may be NaN. None keeps all.

@@ -52,8 +52,8 @@ def keep_features(
     TypeError: an argument of another type; made_with has a value that is neither JSON
       nor an array; the features are not floating.
     ValueError: the file was made with something else (the message names what differs
-      and both sides), is shorter than its manifest says, or has no manifest; path does
-      not end in `.npy`; features that float16 does not hold, or of another shape.
+      and both sides), is shorter than its manifest states, or has no manifest; path
+      does not end in `.npy`; features that float16 does not hold, or of another shape.
     FileNotFoundError: the folder of `path` is missing.
 
   Cost: one reading of the remaining images. float16 keeps three digits at half the
