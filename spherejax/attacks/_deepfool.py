@@ -14,7 +14,8 @@ from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
 from spherejax.distances._lp import Norm
 
-_BEYOND = 1e-6  # past the border: of the lead, or absolutely unless slopes are small
+# Step past the boundary, as a share of the lead, or of min(1, |slope|) if that is larger.
+_BEYOND = 1e-6
 
 
 def deepfool(
@@ -61,9 +62,9 @@ def deepfool(
   all of them.
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
-  deep neural networks"; DIST 3.1. Each step is lengthened by 1e-6 of the lead, and by
-  at least 1e-6 of the slope or of 1. Differs from the paper: steps end within the box,
-  while the paper's steps run against its faces.
+  deep neural networks"; DIST 3.1. Each step is lengthened by 1e-6 of the lead, or of
+  the smaller of 1 and the slope if that is larger. Differs from the paper: steps end
+  within the box, while the paper's steps run against its faces.
 
   Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
   entries on faces of the box. In every norm the defaults cross the boundary at (1 +

@@ -93,7 +93,7 @@ def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
   elif name.endswith("logits") and _are_probabilities(rows):
     _warn(
       f"{name} look like probabilities: every row is in [0, 1] with the sum 1; pass"
-      " what comes before the softmax, or their logarithm"
+      " the inputs of the softmax, or their logarithm"
     )
 
 

@@ -262,7 +262,7 @@ class Checkpoints:
         self._put_aside(series, step, error, f"; {following}")
     damaged = self.directory / "unreadable"
     aside = sorted(path.name for path in damaged.glob(f"{series}-*"))
-    if steps or aside:  # also at the next start, which would else begin anew
+    if steps or aside:  # also at the next start, which would begin from scratch
       raise RuntimeError(
         f"none of the checkpoints in {self.directory / series} can be read; the "
         f"damaged ones, {', '.join(aside)}, are in {damaged}: remove them to begin anew"
