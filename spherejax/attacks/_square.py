@@ -18,7 +18,7 @@ from spherejax.attacks._track import Aim, Track, where
 
 SquareNorm = Literal["linf", "l2"]
 
-_HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of 10,000 queries
+_HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # per 10,000
 
 
 def window_sides(queries: int, height: int, width: int, share: float, norm: SquareNorm):

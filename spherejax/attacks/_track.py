@@ -13,7 +13,7 @@ from spherejax.attacks import _losses
 from spherejax.attacks._losses import Loss
 from spherejax.attacks._problem import AttackResult, Expectation, Mode, Problem
 
-SETTLED = 1e-3  # of a loss or a norm: what a last quarter of the steps may still bring
+SETTLED = 1e-3  # largest relative change over the last quarter of the steps
 
 
 class Aim(NamedTuple):

@@ -21,7 +21,7 @@ from spherejax.distances._order import Distance
 from spherejax.metrics import _host_ranks, _plan, _ranks
 
 _DOUBTS = 16  # rows in doubt that are looked at together
-_QUERIES = 4096  # of one pass over the references
+_QUERIES = 4096  # queries per pass over the references
 _PAIRS = 2**16  # relevant rows in memory at once
 _ERROR = 2.0**-20  # more than the rounding of an exact key in float32
 

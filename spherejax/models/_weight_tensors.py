@@ -36,7 +36,7 @@ _TYPES = {
   "float8_e5m2fnuz": jnp.float8_e5m2fnuz,
   "float8_e8m0fnu": jnp.float8_e8m0fnu,
 }
-_MOST_AXES = 64  # of a NumPy array
+_MOST_AXES = 64  # limit of NumPy arrays
 
 
 class Storage:

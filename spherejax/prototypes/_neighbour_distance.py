@@ -8,7 +8,7 @@ from spherejax import _checks, solvers
 from spherejax.distances._lp import Norm
 from spherejax.prototypes import _classifiers
 
-_SLACK = 1e-9  # of a constraint, relative to its size
+_SLACK = 1e-9  # slack of a constraint, relative to its size
 
 
 def nearest_neighbour_distance(

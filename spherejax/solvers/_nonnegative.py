@@ -6,9 +6,9 @@ from jaxtyping import Float
 
 from spherejax import _checks
 
-_SLOPE = 1e-10  # of columns of length 1, relative to the target's length
-_GAP = 1e-13  # of the squared error, relative to the target's
-_STEPS = 50  # for each unknown
+_SLOPE = 1e-10  # slope along unit columns, relative to the target's length
+_GAP = 1e-13  # change of the squared error, relative to the target's square
+_STEPS = 50  # steps per unknown
 
 
 def host_nonnegative_least_squares(

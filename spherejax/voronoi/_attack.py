@@ -18,7 +18,7 @@ from spherejax.distances._lp import Norm
 from spherejax.voronoi import _cells, _margin
 
 Loss = Literal["ce", "margin", "dlr"]  # "kl" is of no use here
-RESTARTS = 20  # by default: a cell has several corners where a loss is largest
+RESTARTS = 20  # a cell has several corners where the loss may be largest
 
 
 def voronoi_pgd(
