@@ -128,7 +128,7 @@ def weight_maps(
     images: [images, height, width] or [..., 1 or 3], in [0, 1] or bytes.
     weights: for each pooling's name [images, rows, columns], non-negative, sum 1 over
       an image, such as `GSPResult.weights`.
-    names: one text for each picture, written above it.
+    names: a text for each image, written above it.
     title: text above the sheet.
 
   Returns:
@@ -136,7 +136,7 @@ def weight_maps(
 
   Raises:
     TypeError: weights no mapping.
-    ValueError: shapes do not match, no picture, no map, or values outside their range.
+    ValueError: shapes do not match, no image, no map, or values outside their range.
 
   Source: the attention maps of DML 5.3.2 and figure 5.5.
 
