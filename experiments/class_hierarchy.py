@@ -8,7 +8,7 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
     python -m experiments.class_hierarchy                    # 10 min on one core
     python -m experiments.class_hierarchy --preset cub_birds100         # 19 min
     python -m experiments.class_hierarchy --preset cars196
-    python -m experiments.class_hierarchy --preset ndsb_plankton
+    python -m experiments.class_hierarchy --preset ndsb_plankton        # 28 min
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
 
