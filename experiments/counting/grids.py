@@ -43,9 +43,9 @@ class Networks(NamedTuple):
   """[seeds], of single objects; empty for networks that were not trained here."""
 
   @property
-  def fixed(self) -> bool:
-    """Whether seeds change the images alone."""
-    return all(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
+  def fixed(self) -> int:
+    """Of how many of them, the first ones, seeds change the images alone."""
+    return sum(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
 
 
 def fills(config: Any, name: str) -> tuple[str, ...]:

@@ -59,16 +59,16 @@ def study(
   networks, moments = grids.trained_networks(config), _moments(config)
   fill = claims.NO_FILL
   arrays: dict[str, np.ndarray] = {}
-  sample: Any = None
+  see = functools.partial(
+    features.of_photographs, networks.apply, photographs=found, moments=moments,
+    block=config.block,
+  )  # fmt: skip
+  known = see(grids.of_seed(config, networks, config.seed)[: networks.fixed])
   for seed in range(config.seed, config.seed + config.seeds):
-    if sample is None or not networks.fixed:
-      sample = features.of_photographs(
-        networks.apply,
-        grids.of_seed(config, networks, seed),
-        found,
-        moments,
-        block=config.block,
-      )
+    drawn = grids.of_seed(config, networks, seed)[networks.fixed :]
+    sample = known
+    if drawn:
+      sample = known._replace(z=np.concatenate([known.z, see(drawn).z]))
     take = functools.partial(features.take, sample)
     samples = features.Samples(*map(take, _split(found, seed)))
     figures, own = grids.looked_at(config, networks, samples, fill, seed)

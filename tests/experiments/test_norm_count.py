@@ -130,7 +130,7 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
   )
   networks = grids.trained_networks(config)
   assert networks.names == ("supervised", "random weights")
-  assert not networks.fixed
+  assert networks.fixed == 1
   images = jnp.asarray(RNG.random((3, 8, 8, 3)), jnp.float32)
   z = [
     [np.asarray(networks.apply(one, images)) for one in variables]
@@ -139,14 +139,14 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
   np.testing.assert_array_equal(z[0][0], z[1][0])
   assert np.abs(z[0][1] - z[1][1]).max() > 1e-3
   alone = dataclasses.replace(config, controls=False)
-  assert grids.trained_networks(alone).fixed
+  assert grids.trained_networks(alone).fixed == 1
 
 
 def test_without_files_photographs_are_seen_by_the_installed_network():
   config = dataclasses.replace(norm_count.PRESETS["voc"], controls=False)
   networks = grids.trained_networks(config)
   assert networks.names == ("supervised",)
-  assert networks.fixed
+  assert networks.fixed == 1
   network = features.pretrained()
   pixels = RNG.integers(0, 256, (2, 64, 64, 3), np.uint8)
   moments = norm_count_photographs._moments(config)
