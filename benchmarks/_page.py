@@ -13,15 +13,17 @@ PAGE, FOLDER = DOCS / "benchmarks.md", DOCS / "benchmarks"
 _TIMED = ("case", "milliseconds", "compile_seconds", "difference", "ratio", "targets")
 HEADER = """# Benchmarks
 
-`python -m benchmarks` runs all of them, one after another, and writes this page;
-`python -m benchmarks.gsp`, say, runs one. Ours, the peers and the floor, the work that
-cannot be left out, are measured one after another in every repetition, after a warm-up
-each; a ratio is the median over the repetitions, theirs / ours. Compilation is not
-counted; of what compiles inside its call it is by how much the first call is slower.
-Results agree before a time counts: "differs by" is the largest difference from ours,
-relative to the largest entry of its array. All are in float32 on two cores, torch on
-two threads; each table names its machine, so compare ratios between tables, not
-milliseconds.
+`python -m benchmarks` runs all benchmarks and writes this page; `python -m
+benchmarks.gsp` runs one. In each repetition we time our code, the other libraries and
+the floor (the minimum work that any implementation must do), after a warm-up of each. A
+ratio is the median of theirs / ours over the repetitions. Compilation is listed
+separately. For libraries that compile inside the call, it is the extra time of the
+first call.
+
+Results must agree before a time counts. "Differs by" is the largest difference from our
+result, relative to the largest entry of its array. Everything runs in float32 on two
+cores, torch on two threads. Each table names its machine, so compare ratios between
+tables, not milliseconds.
 """
 
 

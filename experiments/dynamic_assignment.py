@@ -8,7 +8,7 @@ separation), fixed prototypes under cross-entropy, and the control whose assignm
 stays (Static). All dimensions, methods, rates and seeds of one network and data set are
 one vmapped program.
 
-    python -m experiments.dynamic_assignment                    # preset cpu: 15 min
+    python -m experiments.dynamic_assignment --seeds 8          # 20 min on one core
     python -m experiments.dynamic_assignment --preset long      # photographs, plankton
     python -m experiments.dynamic_assignment --preset smoke     # seconds
     python -m experiments.dynamic_assignment --preset table-1   # as in the paper

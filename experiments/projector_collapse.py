@@ -1,18 +1,18 @@
 """Why projectors of contrastive learning lose rank: the geometry of augmentations.
 
-An encoder and a linear projector learn by InfoNCE with augmentations of three
+An encoder and a linear projector learn by InfoNCE with augmentations of several
 strengths. Measured are the rank of the projector and of the features, the bound of the
-loss, the nearest negatives and their labels, and what the projector does not see of the
-displacements; deeper projectors, fixed features and rotations of a pixel stand beside.
-SSL, figures 1, 3 to 7, 9, 10 and section 5.
+loss, the nearest negatives and their labels, how alike views become before and behind
+the projector, and what it does not see of displacements and of augmentations; deeper
+projectors, fixed features and rotations of a pixel stand beside. SSL, abstract, figures
+1, 3 to 7, 9, 10 and sections 4 and 5.
 
-    python -m experiments.projector_collapse                    # 38 min on 2 cores
-    python -m experiments.projector_collapse --preset long      # 1,600 steps, 43 min
+    python -m experiments.projector_collapse                    # 20 min of one core
+    python -m experiments.projector_collapse --preset long      # an hour; GPU: 3 min
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
-The encoder of the first has stride 2 in its first convolution already: with --strides
-1 2 1, which looks at every pixel, a step takes 4.6 times as long.
+The encoder of the first two has stride 2 in its first convolution already, for time.
 
 The first two need tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
 last one cifar100.
@@ -25,7 +25,7 @@ from typing import Any
 
 from experiments.frame import at_once, command, kept
 from experiments.frame.study import Study, Table
-from experiments.self_supervision import claims, runs, toy
+from experiments.self_supervision import claims, figures, runs, toy
 from experiments.self_supervision import settings as images
 from experiments.self_supervision.settings import (
   LARGE,
@@ -56,16 +56,16 @@ def train(
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """All trainings and what they show, and what needs no images."""
   check(config)
-  table, study = strengths_of(config), images.load(config)
+  known, study = strengths_of(config), images.load(config)
   if config.batch > len(study.train):
     raise ValueError(
       f"batch must be at most the {len(study.train)} training images, got"
       f" {config.batch}"
     )
-  jobs = [(config, {name: table[name] for name in config.strengths})]
+  jobs = [(config, {name: known[name] for name in config.strengths})]
   for name in config.projectors:
     own = dataclasses.replace(config, projector=widths_of(name))
-    jobs.append((own, {LARGE: table[LARGE]}))
+    jobs.append((own, {LARGE: known[LARGE]}))
 
   def one(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
     return train(*job, study, output / "kept")
@@ -76,16 +76,16 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   else:
     linear, *others = map(one, jobs)
   deep = dict(zip(config.projectors, others, strict=True))
-  figures = claims.tabulate(linear, config.strengths, deep)
+  table = claims.tabulate(linear, config.strengths, deep)
   for name in config.toys:
-    toy.TOYS[name](figures, config.toy_seeds, config.seed)
-  return figures, (linear, deep)
+    toy.TOYS[name](table, config.toy_seeds, config.seed)
+  return table, (linear, deep)
 
 
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """SSL's figures 1, 3 to 7, 9 and 10."""
   linear, deep = shown
-  return claims.draw(linear, deep, config, table)
+  return figures.draw(linear, deep, config, table)
 
 
 STUDY = Study(

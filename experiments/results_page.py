@@ -1,7 +1,7 @@
-"""Writes docs/results.md from the committed results of the experiments.
+"""Writes docs/results.md, and a page an experiment, from the committed results.
 
-python -m experiments.results_page           # writes the page
-python -m experiments.results_page --check   # fails when the page is stale
+python -m experiments.results_page           # writes the pages
+python -m experiments.results_page --check   # fails when one is stale
 """
 
 import argparse
@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.frame import results as report
@@ -27,24 +27,29 @@ Tried = Mapping[str, Mapping[str, str]]
 Data = Mapping[str, str]
 """By pattern of experiments: what they ran on. The first that matches counts."""
 
+Alts = Mapping[str, str]
+"""By run and file: the alternative text of a figure."""
+
 _GROWTH = "closed form, k = 200 / k = 10"
 _SLOPES = "bytes a step, unrolled"
 _CHANGES = "change of a weight from k = 25 to 100"
 
 HEADER = """# Results
 
-Every claim that was tested, with the figure, its 95 % interval over n seeds (or what
-else its statement counts), the verdict and the command. A claim is reproduced when the
-interval of its difference is above 0 and contradicted when it is below; a statement
-about every seed, or about exact numbers, when each of its differences is. Otherwise it
-is undecided, and the seeds are named that would decide if mean and deviation stayed as
-they are. Where a claim was not reproduced, the page says what was tried.
-Figures are of small data sets on a CPU and are not comparable with published ones; the
-claim is what is tested. What stands for the papers' own is said with each experiment.
-Minutes are those of the machine that is named with each, of two cores; `--help` of each
-command has what shortens it, `--seeds` and `--steps` above all. This page is made by
-`python -m experiments.results_page` from the files in `docs/results/`.
+Every claim is tested by paired differences. The tables give their mean and their 95 %
+interval over n seeds, or over other units where the statement names them. A claim is
+**reproduced** when the whole interval is above 0, and **contradicted** when it is below
+0. A claim about every seed or about exact numbers is reproduced when each difference is
+above 0, and contradicted when none is. All other claims are **undecided**. The page of
+the run says how many seeds would decide a claim if mean and deviation stayed the same.
+
+The experiments run on small data sets on a CPU. They test the claims; their figures are
+not comparable with published ones. Minutes are on two cores. To shorten a run, see the
+`--help` of its command; `--seeds` and `--steps` matter most.
 """
+
+STATEMENTS = DOCS / "results" / "statements.toml"
+"""What the papers' abstracts say, and the claims that speak to it."""
 
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
 
@@ -110,31 +115,45 @@ def _cell(text: str) -> str:
   return text.replace("|", r"\|")
 
 
-def _claims(content: dict, tried: Tried, data: Data) -> str:
+def alternative_texts(gallery: str) -> dict[str, str]:
+  """What each figure of the gallery shows, by run and file."""
+  figures = re.findall(
+    r"^```\{figure\} results/(.+)\n:alt: (.+)", gallery, re.MULTILINE
+  )
+  return {name: text[:1].upper() + text[1:] for name, text in figures}
+
+
+def figure(content: dict, alts: Alts) -> tuple[str, str]:
+  """File and alternative text of the first figure that the gallery describes.
+
+  A preset whose figures are not in the gallery has those of the usual preset there.
+  """
+  for run in (title(content), content["experiment"]):
+    for file in content["pictures"]:
+      if text := alts.get(f"{run}/{file}"):
+        return file, text
+  file = content["pictures"][0]
+  return file, f"{pathlib.Path(file).stem} of python -m experiments.{run}"
+
+
+def experiment_page(
+  content: dict, tried: Tried = _NONE, data: Data = _NONE, alts: Alts = _NONE
+) -> str:
+  """The page of an experiment: a figure, each claim, what was tried, each number."""
   name = title(content)
-  lines = [
+  picture = ""
+  if content["pictures"]:
+    file, alt = figure(content, alts)
+    picture = f"```{{figure}} {name}/{file}\n:alt: {alt}\n```\n\n"
+  ran_on = about(content, data)
+  claims = [
     f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
     f"{report.number_text(claim['value'])} | "
     f"{report.interval_text(claim['interval'])} | {claim['n']} | "
     f"{report.verdict_text(claim)} |"
     for claim in content["claims"]
   ]
-  head = (
-    f"### {name}\n\n"
-    f"`{content['command']}`: {content['seconds']:g} s on {content['cores']} cores "
-    f"({content['device']}), jax {content['versions']['jax']}; "
-    f"[all settings and values](results/{name}.json).\n\n"
-  )
-  table = (
-    "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
-    "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
-  )
-  ran_on = about(content, data)
-  return head + (f"{ran_on}\n\n" if ran_on else "") + table + attempts(content, tried)
-
-
-def _figures(content: dict) -> str:
-  lines = [
+  figures = [
     f"| {_cell(row['name'])} | {_cell(report.measure_text(row))} | "
     f"{report.number_text(row['mean'])} | "
     f"{report.interval_text(row['interval'])} | "
@@ -142,39 +161,95 @@ def _figures(content: dict) -> str:
     for row in content["rows"]
   ]
   return (
-    f"### Figures of {title(content)}\n\n"
+    f"# {name}\n\n{picture}"
+    + (f"{ran_on}\n\n" if ran_on else "")
+    + f"`{content['command']}` took {content['seconds']:g} s on {content['cores']} "
+    f"cores ({content['device']}) with jax {content['versions']['jax']}. See [all "
+    f"settings and values]({name}.json) and [all results](../results.md).\n\n"
+    "## Claims\n\n"
+    "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |\n"
+    + "\n".join(claims)
+    + "\n"
+    + attempts(content, tried)
+    + "\n## Figures\n\n"
     "| variant | measure | mean | 95 % interval | paper |\n"
-    "| --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
+    "| --- | --- | --- | --- | --- |\n" + "\n".join(figures) + "\n"
   )
 
 
-def page(
-  results: list[dict], tried: Tried = _NONE, data: Data = _NONE, cost: str = ""
+def claims_of(pattern: str, results: list[dict]) -> list[tuple[dict, dict]]:
+  """Results and claims that `experiment: claim` names; a star is any characters."""
+  experiment, _, name = pattern.partition(": ")
+  return [
+    (content, claim)
+    for content in results
+    if title(content) == experiment
+    for claim in content["claims"]
+    if fnmatch.fnmatchcase(claim["id"], name)
+  ]
+
+
+def statement_row(
+  number: int, statement: Mapping[str, Any], results: list[dict]
 ) -> str:
-  """The page's text: how many claims came out, each claim, each figure."""
+  """A row of the table of statements; ends with a message where a claim is missing."""
+  claims, runs = [], {}
+  for pattern in statement["claims"]:
+    if not (found := claims_of(pattern, results)):
+      raise SystemExit(f"{STATEMENTS} names {pattern}, but no such claim is tested")
+    for content, claim in found:
+      claims.append(claim)
+      runs[title(content)] = content["seconds"] / 60
+  claims.sort(key=lambda claim: claim["value"])
+  effects = [
+    f"{report.number_text(claim['value'])} "
+    f"{report.interval_text(claim['interval'])}".removesuffix(" -")  # no interval
+    for claim in claims
+  ]
+  effect = effects[0] if len(effects) == 1 else f"{effects[0]} to {effects[-1]}"
+  verdicts = [claim["verdict"] for claim in claims]
+  counts = {x: verdicts.count(x) for x in report.VERDICTS if x in verdicts}
+  verdict, *more = counts
+  if more:
+    verdict = ", ".join(f"{count} {name}" for name, count in counts.items())
+  where = ", ".join(f"[{x}](results/{x}.md) ({t:.0f} min)" for x, t in runs.items())
+  return (
+    f"| {number} | {_cell(statement['text'])} ({statement['paper']}) | "
+    f"**{verdict}** | {effect} | {where} |"
+  )
+
+
+def overview(
+  results: list[dict], statements: Sequence[Mapping[str, Any]] = (), cost: str = ""
+) -> str:
+  """The first page: what the papers say, and how many claims of each run came out."""
+  said = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
   lines = []
   for content in results:
     verdicts = [claim["verdict"] for claim in content["claims"]]
     lines.append(
-      f"| {title(content)} | {len(verdicts)} | "
+      f"| [{title(content)}](results/{title(content)}.md) | {len(verdicts)} | "
       + " | ".join(str(verdicts.count(x)) for x in report.VERDICTS)
-      + f" | {content['seconds'] / 60:.1f} "
-      f"| {', '.join(f'`{name}`' for name in missed(content))} |"
+      + f" | {content['seconds'] / 60:.1f} |"
     )
-  overview = (
-    f"| experiment | claims | {' | '.join(report.VERDICTS)} | minutes "
-    "| not reproduced |\n"
-    f"{'| --- ' * 7}|\n" + "\n".join(lines) + "\n"
-  )
   return "\n".join(
     [
       HEADER,
-      overview,
-      "## Claims\n",
-      *(_claims(content, tried, data) for content in results),
+      "## What the papers say\n",
+      "Where several claims test a statement, the table gives the smallest and the "
+      "largest difference with their intervals. The page of the run lists all.\n",
+      "| | statement | verdict | smallest and largest difference | run |",
+      "| --- | --- | --- | --- | --- |",
+      *said,
+      "\n## Every run\n",
+      "Do not add up claims across runs: some runs test one claim on other data.\n",
+      f"| run | claims | {' | '.join(report.VERDICTS)} | minutes |",
+      "| --- " * 6 + "|",
+      *lines,
+      "",
       *([cost] if cost else []),
-      "## Figures\n",
-      *map(_figures, results),
+      "```{toctree}\n:hidden:\n:glob:\n\nresults/*\n```\n",
     ]
   )
 
@@ -193,9 +268,10 @@ def cost_section(file: pathlib.Path) -> str:
       for name, statement, difference in cost_claims(content["rows"])
     ]
     head = (
-      "### Cost of generalized sum pooling\n\n"
-      f"`{content['command']}` on {content['machine']}; medians of paired repetitions, "
-      "without an interval; all times stand in [Benchmarks](benchmarks.md).\n\n"
+      "## Cost of generalized sum pooling\n\n"
+      f"`{content['command']}` ran on {content['machine']}. Differences are medians of "
+      "paired repetitions, without an interval. [Benchmarks](benchmarks.md) lists all "
+      "times.\n\n"
     )
   except (LookupError, StopIteration, TypeError, ValueError, OSError) as error:
     text = f"{file} is no result of benchmarks.gsp: {type(error).__name__}: {error}"
@@ -244,7 +320,8 @@ def read(file: pathlib.Path) -> dict:
   """One result; ends with a message unless a page can be made of it."""
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
-    page([content])
+    experiment_page(content)
+    overview([content])
   except Exception as error:  # what is missing shows in any way
     raise SystemExit(
       f"{file} is no result of an experiment: {type(error).__name__}: {error}"
@@ -252,23 +329,39 @@ def read(file: pathlib.Path) -> dict:
   return content
 
 
-def main() -> None:
-  """Writes or checks the page."""
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument("--check", action="store_true", help="fail when it is stale")
-  check = parser.parse_args().check
+def pages() -> dict[pathlib.Path, str]:
+  """All pages of the committed results."""
   results = [read(file) for file in sorted((DOCS / "results").glob("*.json"))]
-  tried = tomllib.loads(TRIED.read_text(encoding="utf-8"))
+  tried, data, said = (
+    tomllib.loads(x.read_text(encoding="utf-8")) for x in (TRIED, DATA, STATEMENTS)
+  )
   check_tried(results, tried)
-  data = tomllib.loads(DATA.read_text(encoding="utf-8"))
   check_data(results, data)
   cost = cost_section(DOCS / "benchmarks" / "gsp.json")
-  text = page(results, tried, data, cost)
-  target = DOCS / "results.md"
-  if not check:
-    target.write_text(text, encoding="utf-8")
-  elif target.read_text(encoding="utf-8") != text:
-    sys.exit("docs/results.md is stale: run python -m experiments.results_page")
+  alts = alternative_texts((DOCS / "gallery.md").read_text(encoding="utf-8"))
+  texts = {DOCS / "results.md": overview(results, said["statement"], cost)}
+  for content in results:
+    target = DOCS / "results" / f"{title(content)}.md"
+    texts[target] = experiment_page(content, tried, data, alts)
+  return texts
+
+
+def main() -> None:
+  """Writes or checks the pages."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument("--check", action="store_true", help="fail when one is stale")
+  check = parser.parse_args().check
+  texts = pages()
+  there = {DOCS / "results.md", *(DOCS / "results").glob("*.md")}
+  if check:
+    for path in sorted(there | texts.keys()):
+      if not path.exists() or path.read_text(encoding="utf-8") != texts.get(path):
+        sys.exit(f"{path} is stale: run python -m experiments.results_page")
+    return
+  for path in there - texts.keys():
+    path.unlink()
+  for path, text in texts.items():
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

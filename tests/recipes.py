@@ -136,7 +136,7 @@ POOLING = {
   "docs/choose.md": [
     Insert(
       "| `pooling.gap_gmp` |",
-      "| `pooling.lse` | a smooth maximum of each channel | soft maxima |\n",
+      "| `pooling.lse` | for a smooth maximum of each channel |\n",
     )
   ],
 }
@@ -236,7 +236,7 @@ LOSS = {
   "docs/choose.md": [
     Insert(
       "| `losses.softmax` |",
-      "| `losses.brier` | logits, labels | nothing | wrong answers cost at most 2 |\n",
+      "| `losses.brier` | if wrong answers should cost at most 2 |\n",
     )
   ],
 }
@@ -346,7 +346,7 @@ ATTACK = {
   "docs/choose.md": [
     Insert(
       "| `attacks.fgsm` |",
-      "| `attacks.one_step` | 3 | robust training at the least price |\n",
+      "| `attacks.one_step` | 3 | for robust training at the least price |\n",
     )
   ],
 }

@@ -6,6 +6,7 @@ annotation; what it may not be follows from that.
 
 import collections
 import contextlib
+import functools
 import inspect
 import io
 import pathlib
@@ -42,6 +43,30 @@ ALLOWED = "|".join(
 # Numbers of either sign, and those that may have no end.
 ANY_SIGN = "margin|boundary|threshold|bias|exponent|^(low|high|init|score|offset)$"
 UNBOUNDED = "low|high|init|score|epsilon|temperature"
+# Numbers that must not be 0, and those that have a largest value.
+POSITIVE = (
+  "alpha|angle|backward|bandwidth|batch_size|beta|bins|block_size|channels|columns|"
+  "confidence|count|curvature|cutoff|dim|epsilon_1|epsilon_inf|exponent|first_weight|"
+  "floor|grid|high|imbalance|k|largest|learning_rate|least|limit|mass|max_bytes|"
+  "negative_scale|negatives_per_bin|neighbours|norm_order|num_classes|num_highest|"
+  "num_queries|num_shots|num_ways|overshoot|per_class|persistence|positive_scale|"
+  "positives_per_bin|power|prefetch|restarts|ridge|root|rounds|rows|scale|share|"
+  "sharpness|shrink|side|sigma|size|steepness|steps|t|target|target_count|temperature|"
+  "threshold|total|window"
+)
+BOUNDED = (
+  "angle|backward|balance|bias|brightness|channels|clean_weight|confidence|contrast|"
+  "cutoff|epsilon|epsilon_1|epsilon_inf|fill|first|flip|fraction|hue|imbalance|k|limit|"
+  "low|mass|max_bytes|min_count|momentum|num_ways|per_class|persistence|probability|"
+  "saturation|share|shear|shrink|start|strength|translation|z_clip"
+)
+# Arrays whose numbers are in a range that others decide; and tables of numbers of any
+# type, weights of pairs among them.
+LABELS = (
+  "labels(_a|_b)?|assignment|cosines|adversarial_cosines|episodes|predictions|retrieved"
+)
+OF_ANY_TYPE = "positives|negatives|.*_kernel|hidden_bias|budgets|scales|images|batch"
+WITH_FRACTIONS = "class_distances|distances|confusion|images|batch"
 
 
 class Use(NamedTuple):
@@ -133,11 +158,34 @@ def wrong_arrays(parameter, value, others):
   if x.ndim:
     yield "scalar", np.zeros((), x.dtype), True
     yield "empty", x[:0], False
-    if len(x) > 1 and sum(len(other) == len(x) for other in others) > 1:
-      yield "row missing", x[:-1], False
-  yield "another type", x.astype(np.float32 if x.dtype == bool else complex), False
+    # Lengths that must agree with another axis of this array or of another one.
+    lengths = [n for other in (x, *others) for n in other.shape]
+    if x.ndim > 1:
+      yield "axis missing", x[0], True
+      if x.shape[-1] > 1 and lengths.count(x.shape[-1]) > 2:
+        yield "column missing", x[..., :-1], True
+    if len(x) > 1 and lengths.count(len(x)) > 2:
+      yield "row missing", x[:-1], True
+  named = functools.partial(re.fullmatch, string=parameter.name)
+  other = x.astype(np.float32 if x.dtype == bool else complex)
+  yield "another type", other, not named(OF_ANY_TYPE)
   if np.issubdtype(x.dtype, np.integer):
-    yield "fractions", x.astype(np.float32), False
+    yield "fractions", x.astype(np.float32), not named(WITH_FRACTIONS)
+  if np.issubdtype(x.dtype, np.floating):
+    yield "integers", x.astype(int), not named(OF_ANY_TYPE)
+  if named(LABELS) and x.size and x.ndim:
+    for what, number in (("far below", -1000), ("far beyond", 1000)):
+      other = x.copy()
+      other.flat[0] = number
+      yield what, other, True
+
+
+def ends(parameter, kind):
+  """Numbers beyond the ends of what this one may be."""
+  if re.fullmatch(POSITIVE, parameter.name):
+    yield "nothing at all", kind(0), True
+  if re.fullmatch(BOUNDED, parameter.name):
+    yield "far beyond", kind(1000), True
 
 
 def wrong_options(parameter, value):
@@ -156,15 +204,16 @@ def wrong_options(parameter, value):
   elif isinstance(value, int):
     yield from of_kinds(parameter, "number")
     yield "not a number", float("nan"), True
-    yield "negative", -1, False
-    yield "nothing at all", 0, False
-    yield "fraction", 2.5, False
+    yield "negative", -1, not re.search(ANY_SIGN, parameter.name)
+    yield from ends(parameter, int)
+    yield "fraction", 2.5, True
   elif isinstance(value, float):
     yield from of_kinds(parameter, "number", "list")
     yield "not a number", float("nan"), True
     yield "negative", -1.0, not re.search(ANY_SIGN, parameter.name)
     yield "infinite", float("inf"), not re.fullmatch(UNBOUNDED, parameter.name)
-    yield "vector", np.ones(7, np.float32), False
+    yield from ends(parameter, float)
+    yield "vector", np.ones(7, np.float32), True
   elif value is None and "Bool" in annotation:  # a mask
     yield from of_kinds(parameter, "number", "complex")
     yield "numbers", np.ones(7, np.float32), True
@@ -178,6 +227,7 @@ def wrong_options(parameter, value):
     yield from of_kinds(parameter, "function")
   elif value is None and re.search(r"Array\b", annotation):
     yield from of_kinds(parameter, "number", "complex", "list")
+    yield "shape", np.ones((9, 9, 9), np.float32), True
   elif value is None and annotation == "str | None":
     yield from of_kinds(parameter, "text")
   elif is_key(value):
@@ -261,10 +311,11 @@ def is_clear(error: Exception, use: Use, arguments: Mapping[str, Any]) -> bool:
     return str(use.value) in said
   if not isinstance(error, (ValueError, TypeError)):
     return False
-  names = [use.parameter] if use.refused and use.what != "scalar" else arguments
+  together = use.what in ("scalar", "axis missing", "row missing", "column missing")
+  names = [use.parameter] if use.refused and not together else arguments
   named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in names)
   named |= isinstance(use.value, pathlib.Path) and str(use.value) in said
-  shown = any(text in said for text in shows(use.value))
+  shown = together or any(text in said for text in shows(use.value))
   for other in arguments.values():
     if isinstance(other, (str, int, float, type(None))):
       shown |= re.search(rf"(got |=|loss ){re.escape(repr(other))}", said) is not None

@@ -20,10 +20,10 @@ from jax import Array
 from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks
 from experiments.assignment.methods import Method
-from experiments.frame import at_once
+from experiments.frame import training as frame_training
 from spherejax import data, models, prototypes, training
 
-_BLOCK = 120  # runs at once
+_BLOCK = 120  # runs at once, which stay in a core's cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,21 +301,21 @@ def train(
   columns = _columns(cells, seeds, task, setting, sources)
   per_epoch = task.train.labels.shape[1] // setting.batch
   partial = jax.tree_util.Partial
-  # In blocks that stay in a core's cache.
-  block = at_once.convolutional() if setting.network == "resnet" else _BLOCK
-  with training.Checkpoints(folder) as checkpoints:
-    result = training.sweep(
-      key,
+  result = frame_training.many(
+    key,
+    (
       partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1]),
       partial(_bound(_step, setting), task.train),
       partial(_bound(_validate, setting), task.validation),
-      columns,
-      checkpoints=checkpoints,
-      batch_size=block,
-      seeds=1,
-      steps=setting.epochs * per_epoch,
-      evaluate_every=per_epoch,
-    )
+    ),
+    columns,
+    folder,
+    convolutional=setting.network == "resnet",
+    batch_size=_BLOCK,
+    seeds=1,
+    steps=setting.epochs * per_epoch,
+    evaluate_every=per_epoch,
+  )
   groups = task.superclasses
   known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
   found = _measure(setting, task.test, known, result.state, columns)

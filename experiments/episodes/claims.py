@@ -159,7 +159,7 @@ def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
   alike = (
     part.representative == "mean"
     and (config.width == 64 or config.backbone != "conv4")
-    and config.image_size == SIDES[config.backbone]
+    and config.image_size == SIDES.get(config.backbone)
     and config.episodes == EPISODES.get(part.shots)
     and all(getattr(config, name) == value for name, value in PROTOCOL.items())
   )

@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.frame import frozen
 from experiments.frame import images as class_sets
 from experiments.frame import photographs as frame_photographs
 from experiments.frame.images import Parts
@@ -20,6 +21,8 @@ from spherejax import data
 EPISODES = {1: 60_000, 5: 50_000}
 """Of the article, by its numbers of supports."""
 
+PREPARED = ("omniglot", "cub_birds100", "tiny_imagenet", "cub")
+OTHERS = ("cub_birds100", "tiny_imagenet", "cub", "mini_imagenet")
 HELD_OUT = 150  # last training characters of Omniglot, to validate on
 # The margin about a centre crop (Chen et al. 2019).
 BORDER = 1.15
@@ -31,17 +34,20 @@ class Settings(Limited):
 
   seed: int = 0
   """Everything random follows from it."""
-  seeds: int = 3
+  seeds: int = 8
   """Networks, each trained on other episodes from another start."""
-  backbone: Literal["conv4", "resnet18"] = "conv4"
-  """Network."""
+  backbone: Literal["conv4", "resnet18", "efficientnet_lite0"] = "conv4"
+  """Network; efficientnet_lite0: a linear layer on what a frozen one of ImageNet's
+  makes of the images."""
   width: int = 32
-  """Channels of Conv4."""
-  convolution: Literal["native", "patches"] = "patches"
+  """Channels of Conv4, dimension of the linear layer."""
+  convolution: Annotated[
+    Literal["native", "patches"], Without("backbone", frozen.NETWORK)
+  ] = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   image_size: int = 28
   """Side of an image as the network sees it."""
-  augment: bool = False
+  augment: Annotated[bool, Without("backbone", frozen.NETWORK)] = False
   """Random crops, flips and colours while training."""
   num_ways: Annotated[int, Within(2)] = 5
   """Classes of an episode."""
@@ -86,13 +92,13 @@ class Part(NamedTuple):
 class Config(Settings):
   """Settings of the study."""
 
-  images: Literal["omniglot", "cub", "mini_imagenet"] = "omniglot"
+  images: Literal[
+    "omniglot", "cub_birds100", "tiny_imagenet", "cub", "mini_imagenet"
+  ] = "omniglot"
   """What is classified."""
-  percent: Annotated[
-    int, Within(1, 100), Without("images", ("cub", "mini_imagenet"))
-  ] = 100
+  percent: Annotated[int, Within(1, 100), Without("images", OTHERS)] = 100
   """Of omniglot's images that are read; classes with too few of them are left out."""
-  folder: Annotated[str, Without("images", ("omniglot", "cub"))] = "mini-imagenet"
+  folder: Annotated[str, Without("images", PREPARED)] = "mini-imagenet"
   """Folders train, val and test of mini-ImageNet."""
   shots: Annotated[tuple[int, ...], Within(1)] = (1, 5)
   """Supports of each class, a training for each."""
@@ -121,8 +127,13 @@ def parts(config: Config) -> list[Part]:
   return means + [Part(shots, "nearest") for shots in config.nearest_shots]
 
 
+BIRDS = Config(
+  images="cub_birds100", backbone=frozen.NETWORK, width=128, image_size=160
+)
 PRESETS = {
-  "cpu": Config(),
+  "cpu": BIRDS,
+  "tiny_imagenet": dataclasses.replace(BIRDS, images="tiny_imagenet", image_size=128),
+  "omniglot": Config(exponents=()),
   "smoke": Config(
     percent=20,
     seeds=1,
@@ -239,13 +250,30 @@ def check_classes(
       )
 
 
-def load(config: Config) -> Parts:
-  """Training, validation and test images."""
+def load(config: Config, folder: pathlib.Path) -> Parts:
+  """Training, validation and test images, or what a frozen network makes of them.
+
+  That is kept in the folder.
+  """
+  sets = _images(config)
+  if config.backbone != frozen.NETWORK:
+    return sets
+  name = f"{config.images}-{config.image_size}"
+  parts = zip(("train", "validation", "test"), sets[:3], strict=True)
+  made: list[Any] = [frozen.pooled(f"{name}-{x}", own, folder) for x, own in parts]
+  return Parts(*made)
+
+
+def _images(config: Config) -> Parts:
   if config.images == "omniglot":
     rows = max(*config.shots, *config.nearest_shots, 0) + max(
       config.num_queries, config.test_queries
     )
     return omniglot(config.image_size, config.percent, rows)
+  if config.images == "cub_birds100":
+    return birds(class_sets.read("cub_birds100", "train+test", size=config.image_size))
+  if config.images == "tiny_imagenet":  # 30 images of each class
+    return birds(class_sets.read("tiny_imagenet", "test", size=config.image_size))
   if config.images == "cub":
     return cub(config.image_size)
   return mini_imagenet(config.image_size, pathlib.Path(config.folder))

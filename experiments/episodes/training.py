@@ -14,6 +14,7 @@ from jax import Array
 
 from experiments.episodes import settings as few_shot_sets
 from experiments.episodes.settings import Part, Settings
+from experiments.frame import frozen
 from experiments.frame import kept as finished
 from experiments.frame import training as trainer
 from experiments.frame.images import Parts
@@ -67,6 +68,8 @@ class Embedding(nn.Module):
   @nn.compact
   def __call__(self, images: Array, *, train: bool = False) -> Array:
     settings = self.settings
+    if settings.backbone == frozen.NETWORK:
+      return nn.Dense(settings.width)(images)
     if settings.backbone == "conv4":
       network = models.Conv4(settings.width, convolution=settings.convolution)
       maps = network(images, train=train)
@@ -78,6 +81,8 @@ class Embedding(nn.Module):
 def prepared(settings: Settings, images: Array, key: Array | None = None) -> Array:
   """Bytes to what the network sees; with a key augmented."""
   found = data.to_float(images)
+  if settings.backbone == frozen.NETWORK:
+    return found
   if key is not None and settings.augment:
     crop, flip, bright, contrast, saturation = jax.random.split(key, 5)
     found = data.random_resized_crop(crop, found, size=settings.image_size)
@@ -103,9 +108,15 @@ def embed(settings: Settings, state: State, images: Array) -> Array:
   return jax.lax.map(one, images, batch_size=250)
 
 
+def _shape(settings: Settings, shape: Sequence[int]) -> Sequence[int]:
+  """Of what the network sees of one image."""
+  if settings.backbone == frozen.NETWORK:
+    return shape[1:]
+  return settings.image_size, settings.image_size, shape[-1]
+
+
 def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
-  image = jnp.zeros((1, settings.image_size, settings.image_size, shape[-1]))
-  drawn: Any = Embedding(settings).init(key, image)
+  drawn: Any = Embedding(settings).init(key, jnp.zeros((1, *_shape(settings, shape))))
   params = {
     "network": drawn["params"],
     "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
@@ -113,7 +124,7 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   number = settings.episodes // settings.check_every
   series = {name: jnp.full(number, jnp.nan) for name in measures(settings)}
   optimizer = optax.adam(settings.learning_rate)
-  statistics = drawn["batch_stats"]
+  statistics = drawn.get("batch_stats", {})
   return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
 
 
@@ -126,7 +137,7 @@ def _embedded(settings: Settings, part: Part, params, statistics, seen):
     mutable=["batch_stats"],
   )
   shape = settings.num_ways, part.shots + settings.num_queries, -1
-  return found.reshape(shape), updated["batch_stats"]
+  return found.reshape(shape), updated.get("batch_stats", {})
 
 
 def _step(
@@ -202,8 +213,7 @@ def _step(
 def _nothing_seen(settings, part, images, state, embedded):
   """What stands for the last episode before there was one."""
   rows = settings.num_ways * (part.shots + settings.num_queries)
-  side = settings.image_size
-  seen = jnp.zeros((rows, side, side, images.shape[-1]))
+  seen = jnp.zeros((rows, *_shape(settings, images.shape)))
   shape = jax.eval_shape(lambda: embedded(state.params, state.statistics, seen)[0])
   return seen, jnp.zeros(shape.shape), state.statistics
 
@@ -271,7 +281,7 @@ def train(
       ),
       cells,
       path.with_name(f"{path.name}-checkpoints"),
-      convolutional=True,
+      convolutional=settings.backbone != frozen.NETWORK,
       seeds=range(settings.seed, settings.seed + settings.seeds),
       steps=settings.episodes // settings.check_every,
       evaluate_every=settings.validate_every // settings.check_every,

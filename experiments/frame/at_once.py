@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,10 +29,10 @@ def mapped(fn: Callable[[Array], Any], rows: Array, size: int = 256) -> Any:
 def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
   """Threads that begin nothing new after an error or an interrupt.
 
-  Two, since a small program keeps no second core busy by itself; with several devices
-  one: programs would wait for each other's devices.
+  One for each core, at most four: a small program keeps no second core busy. With
+  several devices one in all, as programs would wait for each other's devices.
   """
-  workers = 2 if jax.device_count() == 1 else 1
+  workers = min(os.cpu_count() or 1, 4) if jax.device_count() == 1 else 1
   threads = concurrent.futures.ThreadPoolExecutor(workers)
   try:
     yield threads

@@ -58,6 +58,8 @@ SOURCES = {
   "omniglot": Source(28, 100, channels=1, inverted=True, pooled=True),
   "cifar100": Source(32, 100, augmented=True, notation="CIFAR_100"),
   "nabirds": Source(128, 100, augmented=True, pooled=True),
+  "cub_birds100": Source(160, 100, augmented=True, pooled=True),
+  "cars196": Source(160, 100, augmented=True, pooled=True),
 }
 SOURCES |= {
   name: _PLANKTON._replace(pooled=True, lifeless=(node,), notation=name.upper())

@@ -209,6 +209,8 @@ def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
 def _seen(a: Architecture, images: Array) -> Array:
   """Bytes, or floats in [0, 1], as the backbone takes them."""
   x = data.to_float(images) if images.dtype == jnp.uint8 else images
+  if a.backbone == "maps":
+    return x.astype(jnp.float32)  # they are kept in half precision
   if a.backbone in SMALL:
     return x
   if x.shape[-1] == 1:

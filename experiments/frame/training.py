@@ -30,6 +30,7 @@ def many(
   *,
   title: str = "",
   convolutional: bool = False,
+  batch_size: int | None = None,
   **options: Any,
 ) -> training.SweepResult:
   """Trains all cells with all seeds, resumed from a folder.
@@ -41,6 +42,7 @@ def many(
     folder: of the checkpoints.
     title: of the training, which must not diverge where a title is given.
     convolutional: whether every run has convolutions of its own.
+    batch_size: runs at once where they have none; None: all.
     **options: of `training.sweep`.
 
   Raises:
@@ -52,7 +54,7 @@ def many(
       *functions,
       cells,
       checkpoints=checkpoints,
-      batch_size=at_once.convolutional() if convolutional else None,
+      batch_size=at_once.convolutional() if convolutional else batch_size,
       **options,
     )
   if title and result.diverged.any():

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.frame import frozen
 from experiments.frame import images as class_sets
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
@@ -207,6 +208,15 @@ def controls(
   random = jax.random.uniform(distance_key, (classes, classes))
   points = jax.random.normal(point_key, (classes, dim))
   labels = study.train.labels
+  found: dict[str, Any] = {
+    "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
+    "random points": (class_training.chords(points), None),
+  }
+  if isinstance(study.train, frozen.Features):
+    found["pretrained features"] = class_training.class_chords(
+      study.train.images, labels, classes=classes
+    )
+    return _of_controls(found, related)
 
   def untrained(variables: Any) -> tuple[Array, Array]:
     features = class_training.embed(variables, study.train, settings)
@@ -214,11 +224,7 @@ def controls(
 
   apart, there = untrained(variables)
   start = "pretrained weights" if settings.weights else "random weights"
-  found = {
-    "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
-    "random points": (class_training.chords(points), None),
-    start: (apart, there),
-  }
+  found[start] = apart, there
   params = variables["params"]
   if "size" in params:
     # Untrained, the layer of the sizes is louder than the images.
@@ -228,6 +234,12 @@ def controls(
   apart = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
   found["pixels"] = (apart, there)
   found["normalised pixels"] = (class_training.chords(unit), there)
+  return _of_controls(found, related)
+
+
+def _of_controls(
+  found: dict[str, Any], related: Relations
+) -> dict[str, dict[str, float]]:
   return {
     name: correlations("prototypes", apart, related, where)
     for name, (apart, where) in found.items()

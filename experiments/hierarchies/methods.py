@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from experiments.frame import frozen, networks
 from experiments.frame import images as class_sets
-from experiments.frame import networks
-from experiments.frame.settings import Within
+from experiments.frame.settings import Within, Without
 from spherejax import data, distances, losses, models, prototypes, training
 
 
@@ -52,16 +52,19 @@ class Architecture:
 
 
 # The usual `width` of each network.
-WIDTHS = {"conv4": 32, "resnet50": 64, "inception_v3": 32}
+WIDTHS = {"conv4": 32, "resnet50": 64, "inception_v3": 32, frozen.NETWORK: 0}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Architecture):
   """Network and training; the experiment adds what it compares."""
 
-  network: Literal["paper", "conv4", "resnet50", "inception_v3"] = "conv4"  # pyright: ignore[reportIncompatibleVariableOverride]
-  """Four convolutions, ResNet-50, Inception v3, or the paper's, by the data."""
-  width: int = 32
+  network: Literal[  # pyright: ignore[reportIncompatibleVariableOverride]
+    "paper", "conv4", "resnet50", "inception_v3", "efficientnet_lite0"
+  ] = "conv4"
+  """Four convolutions, ResNet-50, Inception v3, the paper's, by the data, or a frozen
+  EfficientNet-Lite0 of ImageNet's, of which only the linear layer is trained."""
+  width: Annotated[int, Without("network", frozen.NETWORK)] = 32
   """Channels of each convolution of conv4, of the first stage of resnet50, of the first
   convolution of inception_v3; 0: as many as usual, by the network."""
   seed: int = 0
@@ -70,11 +73,11 @@ class Settings(Architecture):
   """Images in a batch."""
   epochs: int = 6
   """Passes over the training images; 0: as many as the paper's, by the data."""
-  augment: bool = False
+  augment: Annotated[bool, Without("network", frozen.NETWORK)] = False
   """Warp the training images, where the paper does so for the data."""
   keep_best: bool = False
-  """Test the epoch of the best validation accuracy, not the last one, and write a
-  checkpoint after each."""
+  """Test the epoch of the best validation accuracy, not the last one; with a network
+  that is trained, write a checkpoint after each."""
   curve_images: int = 3200
   """Training images whose class means are followed after each epoch; 0: all."""
   joined: bool = False
@@ -93,7 +96,9 @@ class Network(nn.Module):
   @nn.compact
   def __call__(self, images: Array, sizes: Array, *, train: bool = False) -> Array:
     s = self.settings
-    if s.network == "conv4":
+    if s.network == frozen.NETWORK:
+      features = images
+    elif s.network == "conv4":
       maps = models.Conv4(s.width, axis_name=self.axis_name)(images, train=train)
       features = maps.reshape(len(maps), -1)
     else:
@@ -279,7 +284,7 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
     images = data.random_affine(key, images)
   labels = batch["label"]
   features, changed = Network(settings, axis_name).apply(
-    {"params": params["network"], "batch_stats": stats["network"]},
+    {"params": params["network"], "batch_stats": stats.get("network", {})},
     images,
     batch["size"],
     train=True,
@@ -322,5 +327,5 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
       axis_name=axis_name,
     )
   loss = training.global_mean(values, axis_name=axis_name)
-  new = {"network": changed["batch_stats"]} | ({"loss": moved} if moved else {})
-  return training.Outcome(loss, new)
+  parts = {"network": changed.get("batch_stats"), "loss": moved}
+  return training.Outcome(loss, {name: part for name, part in parts.items() if part})

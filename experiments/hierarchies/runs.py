@@ -7,26 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import jax
 import tqdm
 
-from experiments.frame import images
+from experiments.frame import frozen, images
 from experiments.frame import kept as finished
 from experiments.frame.settings import Without
-from experiments.hierarchies import exact, measures, methods, training
+from experiments.hierarchies import measures, methods, training
 from spherejax import prototypes
 
 if TYPE_CHECKING:
   Name = str
   Data = str
-  Tree = str
 else:
   Name = Literal[tuple(methods.SETTINGS)]
   Data = Literal[tuple(images.SOURCES)]
-  Tree = Literal[tuple(exact.TREES)]
 ALL = tuple(methods.SETTINGS)
 PREPARED = tuple(name for name in images.SOURCES if name not in images.FOLDERS)
-SMALL = (
-  "softmax", "normface", "normface-dynamic", "normface-mds",
-  "proxydr", "proxydr-dynamic", "proxydr-mds", "corr",
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,24 +41,30 @@ class Config(methods.Settings):
   """Drawn for validation; 0: 10 %."""
   test_images: int = 0
   """Of the test part; 0: all."""
-  settings: tuple[Name, ...] = SMALL
+  settings: tuple[Name, ...] = ALL
   """Ways to train."""
-  seeds: int = 3
+  seeds: int = 8
   """Runs of each, each with another division of the images and another start."""
   mds_steps: int = 1000
   """Steps that lay out the proxies after the tree."""
-  trees: tuple[Tree, ...] = tuple(exact.TREES)
-  """Of the article's trees those whose proxies are laid out, too."""
 
 
 FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
+FROZEN = Config(
+  data="tiny_imagenet",
+  network=frozen.NETWORK,
+  image_size=128,
+  train_images=0,
+  validation_images=0,
+  test_images=3000,
+  keep_best=True,
+)
+PHOTOGRAPHS = dataclasses.replace(FROZEN, image_size=160, test_images=0, epochs=24)
 PRESETS = {
-  "cpu": Config(joined=True),
-  "tiny_imagenet": Config(data="tiny_imagenet"),
-  "omniglot": Config(data="omniglot"),
-  "long": Config(
-    epochs=20, settings=("normface", "normface-mds", "proxydr", "proxydr-mds")
-  ),
+  "cpu": FROZEN,
+  "cub_birds100": dataclasses.replace(PHOTOGRAPHS, data="cub_birds100"),
+  "cars196": dataclasses.replace(PHOTOGRAPHS, data="cars196"),
+  "ndsb_plankton": dataclasses.replace(FROZEN, data="ndsb_plankton", image_size=96),
   "smoke": Config(
     width=16,
     percent=15,
@@ -76,7 +76,6 @@ PRESETS = {
     settings=("proxydr", "proxydr-mds"),
     seeds=1,
     mds_steps=200,
-    trees=("CIFAR-100",),
   ),
   "full": Config(
     data="cifar100",
@@ -111,6 +110,20 @@ def resolved(config: Config) -> Config:
   )
 
 
+def seen(config: Config, whole: images.Whole, folder: pathlib.Path) -> images.Whole:
+  """The set as a frozen network sees it, computed once; otherwise the images."""
+  if config.network != frozen.NETWORK:
+    return whole
+  name = f"{config.data}-{config.image_size}"
+  parts = {"images": whole.images, "tested": whole.tested}
+  made: Any = {
+    part: frozen.pooled(f"{name}-{part}", images, folder)
+    for part, images in parts.items()
+    if images is not None
+  }
+  return whole._replace(**made)
+
+
 class Ground(NamedTuple):
   """What all trainings of one seed share."""
 
@@ -127,6 +140,10 @@ def ground(config: Any, whole: images.Whole, seed: int) -> Ground:
   study = images.divide(
     whole, jax.random.fold_in(key, 0), config.train_images, config.validation_images
   )
+  if config.network == frozen.NETWORK:
+    parts: Any = study[:3]
+    train, held, tested = frozen.projected(parts)
+    study = study._replace(train=train, validation=held, test=tested)
   if config.test_images:
     study = study._replace(test=study.test[: config.test_images])
   related = measures.relations(study.tree, study.living)
@@ -155,7 +172,7 @@ def train(
 ) -> Finished:
   """One training and its measures, or what was kept of it."""
   # What changes this training; the rest says which others there are.
-  others = {"settings": (), "seeds": 0, "trees": ()}
+  others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others
   kept = finished.restore(path, settings)
   if kept is not None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.frame import frozen
 from experiments.frame import images as class_sets
 from experiments.frame import training as epochs
 from experiments.hierarchies import methods
@@ -30,9 +31,11 @@ def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
   return training.parallel_map(apply, batch_size=BATCH)
 
 
-def embed(variables: Any, images: data.Images, settings: Architecture) -> np.ndarray:
-  """[count, dim], not normalised."""
+def embed(variables: Any, images: Any, settings: Architecture) -> np.ndarray:
+  """[count, dim], not normalised; of `data.Images` or `frozen.Features`."""
   sizes = class_sets.log_sizes(images)
+  if isinstance(images, frozen.Features):
+    return np.asarray(_projected(variables, images.images, sizes, settings=settings))
   size = min(4 * BATCH, len(images))
   plan = data.ordered_plan(len(images), batch_size=size)
   parts = [
@@ -40,6 +43,11 @@ def embed(variables: Any, images: data.Images, settings: Architecture) -> np.nda
     for read in data.pipeline(images, plan)
   ]
   return np.concatenate(parts)[: len(images)]
+
+
+@functools.partial(jax.jit, static_argnames=("settings",))
+def _projected(variables, features, sizes, *, settings):
+  return methods.Network(settings).apply(variables, features, sizes)
 
 
 @jax.jit
@@ -87,12 +95,6 @@ def train(
       f"batch must be at most the {len(study.train)} training images, got "
       f"{settings.batch}"
     )
-  step = training.make_step(
-    functools.partial(
-      methods.objective, settings=settings, setting=setting, augment=augment
-    ),
-    methods.optimizer(settings.rates, setting),
-  )
   followed = study.train[: settings.curve_images or len(study.train)]
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
@@ -101,6 +103,9 @@ def train(
     report(figures)
     return figures
 
+  if isinstance(study.train, frozen.Features):
+    return _on_features(settings, setting, study.train, key, state, evaluate)
+  step = _step(settings, setting, augment=augment)
   kept = training.Checkpoints(checkpoints) if settings.keep_best else None
   result = training.fit(
     state,
@@ -123,9 +128,52 @@ def train(
   )
   if kept is not None:
     kept.close()
-  names = [name for name in result.evaluations[0] if name != "step"]
-  curves = {name: [row[name] for row in result.evaluations] for name in names}
-  return Trained(result.best, curves)
+  return Trained(result.best, _curves(result.evaluations))
+
+
+def _curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
+  names = [name for name in evaluations[0] if name != "step"]
+  return {name: [row[name] for row in evaluations] for name in names}
+
+
+def _step(settings: Settings, setting: methods.Setting, *, augment: bool) -> Any:
+  objective = functools.partial(
+    methods.objective, settings=settings, setting=setting, augment=augment
+  )
+  return training.make_step(objective, methods.optimizer(settings.rates, setting))
+
+
+def _on_features(
+  settings: Settings,
+  setting: methods.Setting,
+  train: Any,
+  key: Array,
+  state: training.TrainState,
+  evaluate: Callable[[training.TrainState], dict[str, float]],
+) -> Trained:
+  """Trains on features that are in memory, an epoch as one program."""
+  rows = {"image": train.images, "label": train.labels.astype(np.int32)}
+  rows |= {"size": class_sets.log_sizes(train)}
+  best, highest, evaluations = state, -np.inf, []
+  for _ in range(settings.epochs):
+    state = _epoch(state, rows, key, settings=settings, setting=setting)
+    evaluations.append(evaluate(state))
+    accuracy = evaluations[-1]["validation top-1"]
+    if accuracy > highest or not settings.keep_best:
+      best, highest = state, accuracy
+  return Trained(best, _curves(evaluations))
+
+
+@functools.partial(jax.jit, static_argnames=("settings", "setting"))
+def _epoch(state, rows, key, *, settings, setting):
+  step, count = _step(settings, setting, augment=False), len(rows["label"])
+
+  def one(state, number):
+    drawn = data.shuffled_indices(key, count, number, batch_size=settings.batch)
+    return step(state, {name: values[drawn] for name, values in rows.items()})[0], None
+
+  numbers = state.step + jnp.arange(count // settings.batch)
+  return jax.lax.scan(one, state, numbers)[0]
 
 
 def _look(

@@ -26,11 +26,13 @@ class Study(NamedTuple):
   """[folds, rows]."""
   held: np.ndarray
   """[folds, rows]."""
+  test: np.ndarray
+  """[folds, rows]."""
   train_labels: np.ndarray
   held_labels: np.ndarray
-  test: np.ndarray
-  """Images, as above."""
   test_labels: np.ndarray
+  by_seed: bool = False
+  """Whether each fold is of one seed, which divides the classes in its own way."""
   watched: bool = False
   """Whether covers are measured after every evaluation."""
   inverted: bool = False
@@ -38,7 +40,7 @@ class Study(NamedTuple):
   padded: bool = False
   """Whether the longer side was brought to the size, not both."""
   raw: np.ndarray | None = None
-  """[test images, dim], what a pretrained network says of them without any training."""
+  """[folds, test images, dim], what a pretrained network says without any training."""
 
 
 def folds(classes: int, number: int) -> list[np.ndarray]:
@@ -78,14 +80,15 @@ def omniglot(size: int, number: int = 1) -> Study:
   parts = [np.arange(200, 266)] if number == 1 else folds(last, number)
   train = [_rows(labels, np.setdiff1d(np.arange(last), held)) for held in parts]
   held = [_rows(labels, part) for part in parts]
+  test = len(learned) + np.arange(len(sought))
   return Study(
     f"omniglot-{size}-{number}",
-    255 - _resized(learned, size),
+    255 - np.concatenate([_resized(learned, size), _resized(sought, size)]),
     np.stack([rows for rows, _ in train]),
     np.stack([rows for rows, _ in held]),
+    np.tile(test, (number, 1)),
     train[0][1],
     held[0][1],
-    255 - _resized(sought, size),
     np.unique(sought.labels, return_inverse=True)[1].astype(np.int32),
     inverted=True,
   )
@@ -103,9 +106,7 @@ def plankton(size: int) -> Study:
   """Classes of at least 30 images, their longer side brought to the size."""
   fit = functools.partial(frame_photographs.padded, size=size)
   halves = _halves("ndsb_plankton", f"plankton-{size}", fit)
-  return halves._replace(
-    images=255 - halves.images, test=255 - halves.test, inverted=True, padded=True
-  )
+  return halves._replace(images=255 - halves.images, inverted=True, padded=True)
 
 
 def photographs(size: int) -> Study:
@@ -125,30 +126,39 @@ class Halves(NamedTuple):
   test_labels: np.ndarray
 
 
-def divided(classes: np.ndarray) -> list[np.ndarray]:
-  """The first half is learned, of which the last quarter validates; the rest sought."""
+def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
+  """The first half is learned, of which the last quarter validates; the rest sought.
+
+  With a seed these are halves of the classes in an order of its own.
+  """
+  if seed is not None:
+    classes = np.random.default_rng(seed).permutation(classes)
   half = len(classes) // 2
   return np.split(classes, [half - half // 4, half])
 
 
-def halves(labels: np.ndarray, most: int) -> Halves:
-  """Classes of at least 30 images, at most `most` of each, as `divided` tells."""
-  parts = divided(np.flatnonzero(np.bincount(labels) >= 30))
+def halves(labels: np.ndarray, parts: list[np.ndarray], most: int) -> Halves:
+  """Rows of the classes of three parts, at most `most` of each class."""
   rows, own = zip(*(_rows(labels, part, most) for part in parts), strict=True)
   return Halves(*rows, *own)
 
 
+def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:
+  """A study of these rows."""
+  train, held, test = (x[None] for x in rows[:3])
+  labels = rows.train_labels, rows.held_labels, rows.test_labels
+  return Study(name, images, train, held, test, *labels)
+
+
 def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> Study:
-  """Halves of at most 60 images a class."""
+  """Halves of the classes of at least 30 images, at most 60 of each."""
   images = class_sets.read(source, "train+test", lazy=True)
   labels = np.asarray(images.labels)
-  chosen = np.sort(np.concatenate(halves(labels, 60)[:3]))
+  parts = divided(np.flatnonzero(np.bincount(labels) >= 30))
+  chosen = np.sort(np.concatenate(halves(labels, parts, 60)[:3]))
   fitted = data.map_images(images[chosen], fit)
-  pixels, rows = np.stack(list(fitted.images)), halves(np.asarray(fitted.labels), 60)
-  return Study(
-    name, pixels, rows.train[None], rows.held[None], rows.train_labels,
-    rows.held_labels, pixels[rows.test], rows.test_labels,
-  )  # fmt: skip
+  rows = halves(np.asarray(fitted.labels), parts, 60)
+  return of_one_fold(name, np.stack(list(fitted.images)), rows)
 
 
 def mnist(size: int, train: int, held: int) -> Study:
@@ -167,12 +177,12 @@ def mnist(size: int, train: int, held: int) -> Study:
   place = np.arange(len(rows)).reshape(10, train + held)
   return Study(
     f"mnist-{size}-{train}-{held}",
-    _resized(learned[rows], size),
+    np.concatenate([_resized(learned[rows], size), _resized(sought, size)]),
     place[:, :train].reshape(1, -1),
     place[:, train:].reshape(1, -1),
+    len(rows) + np.arange(len(sought))[None],
     np.repeat(np.arange(10), train).astype(np.int32),
     np.repeat(np.arange(10), held).astype(np.int32),
-    _resized(sought, size),
     np.asarray(sought.labels, np.int32),
     watched=True,
   )
@@ -184,10 +194,7 @@ def gaussians(seed: int) -> Study:
   centres = random.normal(size=(20, 1, 16))
   points = centres + 0.7 * random.normal(size=(20, 10, 16))
   images = points.reshape(200, 4, 4, 1).astype(np.float32)
-  rows = np.arange(200).reshape(20, 10)
-  parts = rows[:7], rows[7:10], rows[10:]
-  labels = [np.repeat(np.arange(len(p)), 10).astype(np.int32) for p in parts]
-  return Study(
-    f"gaussians-{seed}", images, parts[0].reshape(1, -1), parts[1].reshape(1, -1),
-    labels[0], labels[1], images[parts[2].ravel()], labels[2], watched=True,
-  )  # fmt: skip
+  parts = np.split(np.arange(20), [7, 10])
+  rows = halves(np.repeat(np.arange(20), 10), parts, 10)
+  name = f"gaussians-{seed}"
+  return of_one_fold(name, images, rows)._replace(watched=True)

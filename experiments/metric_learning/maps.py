@@ -6,6 +6,7 @@ thesis's begin, at a price that a CPU can pay.
 """
 
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,32 +17,46 @@ from spherejax import data, hierarchy, models, training
 
 NETWORK = "efficientnet_lite0"
 SETS = ("cars196", "cub_birds100", "collages")
-_EACH = 60  # images of a class, at most
+_EACH = 60  # collages of a class
 _ANIMAL, _ARTEFACT = "n00015388", "n00021939"  # of WordNet
 
 
-def study(name: str, channels: int, folder: pathlib.Path) -> Study:
-  """The maps of a set, on so many principal directions of those that are learned.
+def study(
+  name: str, channels: int, seeds: Sequence[int], folder: pathlib.Path
+) -> Study:
+  """The maps of a set; every seed divides the classes in its own way.
 
-  They are computed once and kept in the folder.
+  Of each class there are as many images as of the smallest. A seed's maps stand on so
+  many principal directions of the maps that it learns. The network's own maps are
+  computed once and kept in the folder.
   """
-  pictures = (
-    collages() if name == "collages" else class_sets.read(name, "train+test", lazy=True)
-  )
-  rows = halves(np.asarray(pictures.labels), _EACH)
-  maps = kept(name, pictures, folder)
-  fitted = projected(maps, rows.train, channels)
-  raw = np.asarray(maps[rows.test], np.float32).mean(axis=(1, 2))
+  pictures = None
+  if name != "collages":
+    pictures = class_sets.read(name, "train+test", lazy=True)
+  banks, parts, raw = [], [], []
+  for seed in seeds:
+    whole = collages(seed) if pictures is None else pictures
+    title = f"{name}-{seed}" if pictures is None else name
+    maps, labels = kept(title, whole, folder), np.asarray(whole.labels)
+    counts = np.bincount(labels)
+    divisions = divided(np.arange(len(counts)), seed)
+    rows = halves(labels, divisions, counts.min())
+    used = np.concatenate(rows[:3])
+    learned = rows.train[::4]  # enough for directions
+    banks.append(projected(maps, learned, used, channels))
+    average = np.asarray(maps[rows.test], np.float32).mean(axis=(1, 2))
+    raw.append(average / np.linalg.norm(average, axis=1, keepdims=True))
+    parts.append(rows)
+  number = len(banks[0])
+  ends = np.cumsum([len(x) for x in parts[0][:2]])
+  places = np.arange(len(seeds) * number).reshape(len(seeds), number)
   return Study(
-    f"{name}-{NETWORK}-{channels}",
-    fitted,
-    rows.train[None],
-    rows.held[None],
-    rows.train_labels,
-    rows.held_labels,
-    fitted[rows.test],
-    rows.test_labels,
-    raw=raw / np.linalg.norm(raw, axis=1, keepdims=True),
+    f"{name}-{NETWORK}-{channels}-{seeds[0]}-{len(seeds)}",
+    np.concatenate(banks),
+    *np.split(places, ends, axis=1),
+    *parts[0][3:],
+    by_seed=True,
+    raw=np.stack(raw),
   )
 
 
@@ -58,11 +73,13 @@ def kept(name: str, pictures: data.Images, folder: pathlib.Path) -> np.memmap:
   )
 
 
-def projected(maps: np.ndarray, rows: np.ndarray, channels: int) -> np.ndarray:
-  """All maps on the first principal directions of the positions of some, float32."""
+def projected(
+  maps: np.ndarray, learned: np.ndarray, used: np.ndarray, channels: int
+) -> np.ndarray:
+  """Some maps on the first principal directions of the learned ones, float16."""
   dim = maps.shape[-1]
   total, moments, positions = np.zeros(dim), np.zeros((dim, dim)), 0
-  for part in np.array_split(np.sort(rows), max(1, len(rows) // 256)):
+  for part in np.array_split(np.sort(learned), max(1, len(learned) // 256)):
     points = np.asarray(maps[part], np.float32).reshape(-1, dim)
     total += points.sum(0)
     moments += points.T @ points
@@ -70,14 +87,16 @@ def projected(maps: np.ndarray, rows: np.ndarray, channels: int) -> np.ndarray:
   offset = total / positions
   covariance = moments / positions - np.outer(offset, offset)
   directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :channels].astype(np.float32)
-  found = np.empty((*maps.shape[:-1], channels), np.float32)
-  for first in range(0, len(maps), 256):
-    block = np.asarray(maps[first : first + 256], np.float32)
-    found[first : first + 256] = (block - offset.astype(np.float32)) @ directions
+  found = np.empty((len(used), *maps.shape[1:-1], channels), np.float16)
+  for first in range(0, len(used), 256):
+    block = np.asarray(maps[used[first : first + 256]], np.float32)
+    # One product: of four axes NumPy makes a small one for every row of positions.
+    points = (block.reshape(-1, dim) - offset.astype(np.float32)) @ directions
+    found[first : first + 256] = points.reshape(*block.shape[:-1], channels)
   return found
 
 
-def collages() -> data.Images:
+def collages(seed: int) -> data.Images:
   """An animal of Tiny ImageNet among three artefacts."""
   photographs = class_sets.read("tiny_imagenet", "train+test")
   tree = hierarchy.from_csv(
@@ -86,22 +105,23 @@ def collages() -> data.Images:
   animals, artefacts = (
     np.flatnonzero(hierarchy.classes_below(tree, node)) for node in (_ANIMAL, _ARTEFACT)
   )
-  return collages_of(photographs, animals, artefacts)
+  return collages_of(photographs, animals, artefacts, seed)
 
 
 def collages_of(
-  photographs: data.Images, animals: np.ndarray, artefacts: np.ndarray
+  photographs: data.Images, animals: np.ndarray, artefacts: np.ndarray, seed: int
 ) -> data.Images:
   """2 x 2 tiles, one of the first classes, which is the label, three of the others.
 
-  The tiles around classes that are learned, validated and sought are of other classes
-  each.
+  The tiles around the classes that the seed learns, validates and seeks are of other
+  classes each.
   """
   labels, pixels = np.asarray(photographs.labels), np.asarray(photographs.images)
-  random, tiles, found = np.random.default_rng(0), [], []
-  for own, around in zip(divided(animals), divided(artefacts), strict=True):
+  random, tiles, found = np.random.default_rng(seed), [], []
+  own = [animals[part] for part in divided(np.arange(len(animals)), seed)]
+  for classes, around in zip(own, divided(artefacts, seed), strict=True):
     backs = np.flatnonzero(np.isin(labels, around))
-    for label in own:
+    for label in classes:
       fronts = np.flatnonzero(labels == label)[:_EACH]
       rows = np.column_stack([fronts, random.choice(backs, (len(fronts), 3))])
       tiles.append(random.permuted(rows, axis=1))

@@ -146,15 +146,19 @@ class Objective:
     return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
 
   def optimizer(
-    self, stats: Any = None, first_weight: float = 0.0
+    self, stats: Any = None, first_weight: float = 0.0, rate: Any = 1.0
   ) -> optax.GradientTransformation:
-    """Of the settings and the method; `stats` are the network's before the steps."""
+    """Of the settings and the method; `stats` are the network's before the steps.
+
+    `rate` multiplies every learning rate.
+    """
     return optimizer(
       self.settings,
       self.method,
       {} if stats is None else stats,
       zero_shot=self.settings.zero_shot > 0,
       first_weight=first_weight,
+      rate=rate,
     )
 
   def loss_variables(
@@ -229,6 +233,7 @@ def optimizer(
   *,
   zero_shot: bool = False,
   first_weight: float = 0.0,
+  rate: Any = 1.0,
 ) -> optax.GradientTransformation:
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
@@ -253,6 +258,7 @@ def optimizer(
   ]
   if method.draws_proxies:
     parts.append(_head_first(rates.evaluate_every))
+  parts.append(optax.scale(rate))
   return optax.chain(*parts)
 
 

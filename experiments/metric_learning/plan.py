@@ -14,10 +14,13 @@ from experiments.metric_learning.tables import BOTH, GSP, ZSP, Name
 from experiments.published import dml
 
 _SUMMED = (*PAIR_LOSSES, "proxy_anchor", "proxy_nca", "c1+xbm", "c2+ccp")
+POOLED = tuple(name for name in poolings.NAMES if name != "gap")
 if TYPE_CHECKING:
-  Summed = str
+  Summed = Pooled = str
 else:
-  Summed = Literal[_SUMMED]
+  Summed, Pooled = Literal[_SUMMED], Literal[POOLED]
+POOLED_LOSSES = ("c2", "proxy_nca")
+_NAMES = {title: name for name, title in poolings.TITLES.items()}
 _T = TypeVar("_T")
 Sums = Annotated[_T, Without("gsp_methods", ((),))]
 Remembers = Annotated[_T, Without("remembers", False, "without --memory-losses")]
@@ -50,11 +53,18 @@ class Config(ProxySettings):
   """Methods with generalized sum pooling and zero-shot prediction, and without."""
   gsp_parts: tuple[Summed, ...] = ()
   """Of them, those that are trained with either of the two alone as well."""
+  poolings: tuple[Pooled, ...] = ()
+  """In the place of the average, with the contrastive loss and ProxyNCA++."""
+  rates: tuple[float, ...] = (1.0,)
+  """Multiples of `learning_rate`, of which validation chooses one for each method, by
+  two seeds."""
   zero_shot_share: Sums[float] = 0.1
   """Of zero-shot prediction, in the loss."""
   prototypes: Sums[int] = 64
   mass: Sums[float] = 0.3
   inverse_temperature: Sums[float] = 5.0
+  memory: Remembers[int] = 0
+  """Embeddings of a class that the memory holds; 0: as many as there are proxies."""
   memory_start: Remembers[int] = 100
   memory_use: Remembers[Literal["full", "any"]] = "full"
 
@@ -64,6 +74,8 @@ class Config(ProxySettings):
       raise ValueError(
         f"pooling must be gap, which gsp_methods are compared with, got {self.pooling}"
       )
+    if not self.rates or min(self.rates) <= 0:
+      raise ValueError(f"rates must be positive, at least one, got {self.rates}")
     if unknown := [x for x in self.gsp_parts if x not in self.gsp_methods]:
       raise ValueError(
         f"gsp_parts must be among gsp_methods, {self.gsp_methods}, got {unknown}"
@@ -145,17 +157,33 @@ FULL = {
 _FROZEN = Config(
   data="cars196",
   backbone="maps",
-  channels=256,
+  channels=128,
   image_size=5,
+  dim=128,
   shift=0,
   pretraining=0,
   seeds=10,
-  steps=800,
+  steps=2400,
+  evaluate_every=50,
+  rates=(0.1, 0.3, 1.0),
   in_batch=0.0,  # as in the text
+  memory_losses=PAIR_LOSSES,
+  proxies=8,
+  pool=16,
+  memory=24,
   second_losses=(),
   folds=0,
   gsp_methods=_SUMMED,
   gsp_parts=_SUMMED[:6],
+)
+_POOLED = dataclasses.replace(
+  _FROZEN,
+  losses=(),
+  memory_losses=(),
+  proxy_losses=(),
+  gsp_methods=(),
+  gsp_parts=(),
+  poolings=POOLED,
 )
 
 PRESETS: dict[str, Any] = {
@@ -187,6 +215,8 @@ PRESETS: dict[str, Any] = {
   "cars": _FROZEN,
   "birds": dataclasses.replace(_FROZEN, data="cub_birds100"),
   "collages": dataclasses.replace(_FROZEN, data="collages", image_size=4, batch=20),
+  "poolings": dataclasses.replace(_POOLED, data="collages", image_size=4, batch=20),
+  "cars-poolings": _POOLED,
   "smoke": Config(
     data="gaussians",
     backbone="mlp",
@@ -213,15 +243,17 @@ PRESETS: dict[str, Any] = {
 def plan(config: Config) -> dict[Name, Method]:
   """All trainings."""
   number, pool = config.proxies, config.pool
+  remembered = config.memory or number
   first, second = config.group, "plankton"
   made: dict[Name, Method] = {}
   for loss in config.losses:
     # The conventional protocol stops by what the fair one does not look at.
-    made[Name(first, loss)] = Method(loss, watch_test=loss == "c2")
+    watched = loss == "c2" and config.backbone != "maps"
+    made[Name(first, loss)] = Method(loss, watch_test=watched)
     made[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
   for loss in config.memory_losses:
     made.setdefault(Name(first, loss), Method(loss))
-    made[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=number)
+    made[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=remembered)
   for loss in config.proxy_losses:
     centres = 10 if loss == "soft_triple" else 1
     made[Name(first, loss)] = Method(loss, "plain", centres)
@@ -233,7 +265,7 @@ def plan(config: Config) -> dict[Name, Method]:
   beside: dict[str, dict[str, Any]] = {
     "": {},
     "ccp": {"kind": "ccp", "proxies": number, "pool": pool},
-    "xbm": {"kind": "xbm", "memory": number},
+    "xbm": {"kind": "xbm", "memory": remembered},
   }
   for text in config.gsp_methods:
     loss, _, kind = text.partition("+")
@@ -241,6 +273,12 @@ def plan(config: Config) -> dict[Name, Method]:
     method = Method(loss, **proxies, **beside[kind])
     for parts in ("", BOTH, *((GSP, ZSP) if text in config.gsp_parts else ())):
       made.setdefault(Name(first, loss, method.kind, parts), method)
+  for loss in POOLED_LOSSES if config.poolings else ():
+    method = Method(loss, proxies=int(loss in PROXY_LOSSES))
+    made[Name(first, loss)] = method
+    for name in config.poolings:
+      parts = GSP if name == "gsp" else poolings.TITLES[name]
+      made[Name(first, loss, parts=parts)] = method
   return made
 
 
@@ -252,6 +290,8 @@ def settings_of(
     shared = dataclasses.replace(shared, image_size=config.plankton_size, channels=1)
   if not name.parts:
     return shared
+  if name.parts not in (GSP, ZSP, BOTH):
+    return dataclasses.replace(shared, pooling=_NAMES[name.parts])
   return dataclasses.replace(
     shared,
     pooling="gsp",
@@ -265,7 +305,8 @@ def settings_of(
 def study(config: Config, group: str, folder: pathlib.Path) -> images.Study:
   """The images of a group of trainings, or their maps, which the folder keeps."""
   if config.data in maps.SETS:
-    return maps.study(config.data, config.channels, folder)
+    seeds = range(config.seed, config.seed + config.seeds)
+    return maps.study(config.data, config.channels, seeds, folder)
   if config.data == "gaussians":
     return images.gaussians(config.seed)._replace(watched=False)
   if group == "plankton":

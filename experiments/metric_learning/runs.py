@@ -21,8 +21,8 @@ from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import MARGIN, NAMES, measures
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
-from experiments.metric_learning.training import Run, State, on_device
-from spherejax import distances, training
+from experiments.metric_learning.training import Data, Run, State, of_fold, on_device
+from spherejax import distances
 
 
 class Trained(NamedTuple):
@@ -34,6 +34,7 @@ class Trained(NamedTuple):
   points: np.ndarray  # [cells, seeds, test images, dim], of the best networks
   proxies: np.ndarray  # [cells, seeds, classes, proxies, dim], beside them
   first_spread: np.ndarray  # [cells, seeds], of the proxies before the first step
+  rate: float = 1.0  # by which the learning rates were multiplied
 
 
 def check(settings: Settings, method: Method, study: Study) -> None:
@@ -78,43 +79,70 @@ def train(
   cells: Mapping[str, Sequence[float]],
   folder: pathlib.Path,
   title: str = "",
+  rates: Sequence[float] = (1.0,),
 ) -> Trained:
   """All cells ("weight" of the projection, "fold") and seeds at once.
 
-  What was trained under `folder` with the same settings is read from there. Its first
-  network is kept as `model-` and the title, the method's name where none is given.
-  FloatingPointError names what diverged.
+  Of the rates, multiples of every learning rate, the one is kept whose validation
+  images are found best on average. Where each seed divides the classes in its own way
+  the folds are those of the seeds, whatever `cells` has. What was trained under
+  `folder` with the same settings is read from there. Its first network is kept as
+  `model-` and the title, the method's name where none is given. FloatingPointError
+  names what diverged.
   """
   known = _without_folder(settings, folder)
-  record = {"made with": finished.digest((known, method, dict(cells), study.name))}
+  made_of = (known, method, dict(cells), study.name, *rates)
+  record = {"made with": finished.digest(made_of)}
   path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
 
   def make() -> finished.Finished:
     run, given = Run(settings, method, study), on_device(study)
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    drawn, folds = seeds, [(fold,) for fold in cells["fold"]]
+    if study.by_seed:
+      drawn, folds = seeds[:1], [tuple(range(len(seeds)))] * len(folds)
+    runs = [
+      (rate, weight, fold)
+      for rate in rates
+      for weight, own in zip(cells["weight"], folds, strict=True)
+      for fold in own
+    ]
     partial = jax.tree_util.Partial
     result = frame_training.many(
       jax.random.key(settings.seed),
       (partial(run.init, given), partial(run.period, given), _score),
-      cells,
+      dict(zip(("rate", "weight", "fold"), zip(*runs, strict=True), strict=True)),
       path.with_name(f"{path.name}-checkpoints"),
       title=title or method.name,
       convolutional=settings.backbone != "maps",
-      seeds=range(settings.seed, settings.seed + settings.seeds),
+      seeds=drawn,
       steps=settings.steps // settings.evaluate_every,
       evaluate_every=1,
       patience=settings.patience,
       margin=MARGIN,
       progress=False,
     )
-    _keep_model(settings, study, result, folder / model_name(title or method.name))
-    best = result.best_state.train
-    points = _embedded(settings, best.variables(), given.test)
-    arrays = {f"curve {name}": x for name, x in result.curves.items()}
+    shape = (len(rates), len(folds), len(seeds))
+    scores = np.nanmax(result.curves["score"], axis=-1).reshape(shape)
+    chosen = int(scores.mean((1, 2)).argmax())
+
+    def of_chosen(x: Any) -> np.ndarray:
+      return np.asarray(x).reshape(*shape, *np.shape(x)[2:])[chosen]
+
+    best = jax.tree.map(of_chosen, result.best_state.train.variables())
+    steps = of_chosen(result.best_step)
+    _keep_model(
+      settings, study, best, int(steps[0, 0]), folder / model_name(title or method.name)
+    )
+    places = np.broadcast_to(np.asarray(folds, np.int32), steps.shape)
+    points = _embedded(settings, best, given, places)
+    arrays = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
     arrays |= _tested(points, study.test_labels)
-    proxies = best.params["loss"].get("proxies", np.zeros((1, 1)))
-    arrays |= {"best": result.best_step - 1, "points": points, "proxies": proxies}
-    arrays["first_spread"] = result.state.first_spread
-    return finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
+    proxies = result.best_state.train.params["loss"].get("proxies")
+    arrays["proxies"] = np.zeros(steps.shape) if proxies is None else of_chosen(proxies)
+    arrays |= {"best": steps - 1, "points": points}
+    arrays["first_spread"] = of_chosen(result.state.first_spread)
+    return finished.Finished({"rate": rates[chosen]}, arrays)
 
   done = finished.once(path, made_with=record, make=make)
   curves = {
@@ -129,6 +157,7 @@ def train(
     done.arrays["points"],
     done.arrays["proxies"],
     done.arrays["first_spread"],
+    done.figures["rate"],
   )
 
 
@@ -146,39 +175,43 @@ def _without_folder(settings: Settings, folder: pathlib.Path) -> Settings:
 
 
 def _keep_model(
-  settings: Settings, study: Study, result: training.SweepResult, folder: pathlib.Path
+  settings: Settings,
+  study: Study,
+  variables: Any,
+  evaluations: int,
+  folder: pathlib.Path,
 ) -> None:
   """The first cell's and seed's best network, for `embed`."""
-  every = result.best_state.train.variables()
-  variables = jax.tree.map(lambda x: np.asarray(x)[0, 0], every)
+  shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+  if settings.backbone == "maps":
+    return  # it sees no images
+  first = jax.tree.map(lambda x: np.asarray(x)[0, 0], variables)
   seen = dataclasses.replace(
     settings.architecture, inverted=study.inverted, padded=study.padded
   )
-  model = networks.Model(seen, variables)
-  shutil.rmtree(folder, ignore_errors=True)  # one of other settings
-  if seen.backbone == "maps":
-    return  # it sees no images
-  step = int(result.best_step[0, 0]) * settings.evaluate_every
-  networks.keep(folder, model, step)
+  model = networks.Model(seen, first)
+  networks.keep(folder, model, evaluations * settings.evaluate_every)
 
 
-def _embedded(settings: Settings, variables: Any, images: Array) -> np.ndarray:
-  """[cells, seeds, images, dim] of networks [cells, seeds, ...]."""
+def _embedded(
+  settings: Settings, variables: Any, given: Data, folds: np.ndarray
+) -> np.ndarray:
+  """[cells, seeds, test images, dim] of networks [cells, seeds, ...] of some folds."""
   architecture = settings.architecture
-  return np.asarray(_points(variables, images, architecture=architecture))
+  return np.asarray(_points((variables, folds), given, architecture=architecture))
 
 
 @functools.partial(jax.jit, static_argnames="architecture")
-def _points(
-  variables: Any, images: Array, *, architecture: networks.Architecture
-) -> Array:
+def _points(runs: Any, given: Data, *, architecture: networks.Architecture) -> Array:
   """In the unit ball, one run after another."""
 
-  def one(variables: Any) -> Array:
+  def one(run: tuple[Any, Array]) -> Array:
+    variables, fold = run
     model = networks.Model(architecture, variables)
+    images = given.images[of_fold(given.test, {"fold": fold})]
     return distances.unit_ball(model.embed_blocks(images))
 
-  return jax.lax.map(lambda row: jax.lax.map(one, row), variables)
+  return jax.lax.map(lambda row: jax.lax.map(one, row), runs)
 
 
 def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -196,15 +229,17 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
   """
   run = Run(settings, Method("c2"), study)
   given = on_device(study)
-  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
   # The keys of a sweep, so these are the networks that were trained.
   seeds = jnp.arange(settings.seed, settings.seed + settings.seeds)
+  folds = jnp.arange(settings.seeds) if study.by_seed else jnp.zeros_like(seeds)
+  if study.by_seed:
+    seeds = jnp.full_like(seeds, settings.seed)
   begin = jax.random.key(settings.seed)
 
-  def start(seed: Array) -> Any:
+  def start(seed: Array, fold: Array) -> Any:
     key = jax.random.split(jax.random.fold_in(begin, seed), 3)[0]
-    return run.init(given, key, hyper).train.variables()
+    return run.init(given, key, {"weight": 0.0, "fold": fold}).train.variables()
 
-  variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None])
-  points = _embedded(settings, variables, given.test)
+  variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
+  points = _embedded(settings, variables, given, np.asarray(folds)[None])
   return {name: x[0] for name, x in _tested(points, study.test_labels).items()}

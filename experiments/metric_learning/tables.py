@@ -73,6 +73,8 @@ def tabulate(
       continue
     add(f"{name}", {measure: one.test[measure][0] for measure in NAMES})
     table.add(f"{name}", "evaluations to the best", one.best[0] + 1)
+    if any(each.rate != 1 for each in found.values()):
+      table.add(f"{name}", "rate", np.full(len(one.best[0]), one.rate))
     if "problem" in one.curves:
       problems = np.nanmax(one.curves["problem"][0], axis=-1)
       table.add(f"{name}", "problems", problems)
@@ -138,7 +140,7 @@ def sheet(found: Found, name: Name, study: Study) -> Any:
   nearest = metrics.nearest(points[queries], points, k=SHOWN, exclude=queries)
   found_labels = study.test_labels[np.asarray(nearest)]
   return plotting.retrieval_sheet(
-    study.test,
+    study.images[study.test[0]],
     queries,
     nearest,
     found_labels == study.test_labels[queries][:, None],

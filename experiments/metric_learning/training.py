@@ -33,9 +33,9 @@ class Data(NamedTuple):
   """What lies on the device."""
 
   images: Array
-  train: Array  # [folds, rows]
-  held: Array  # [folds, rows]
-  test: Array  # images
+  train: Array  # [folds, rows], as those below
+  held: Array
+  test: Array
 
 
 def on_device(study: Study) -> Data:
@@ -43,7 +43,7 @@ def on_device(study: Study) -> Data:
   return Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
 
 
-def _of_fold(rows: Array, hyper: Any) -> Array:
+def of_fold(rows: Array, hyper: Any) -> Array:
   """Those of the run's fold."""
   return rows[hyper["fold"].astype(int)]
 
@@ -54,6 +54,12 @@ class Run(objective.Run):
   def __init__(self, settings: Settings, method: Method, study: Study):
     super().__init__(settings, method, study.train_labels)
     self.study = study
+
+  def run_key(self, key: Array, hyper: Any) -> Array:
+    """The key of a run: that of its fold, too, where each fold is of another seed."""
+    if not self.study.by_seed:
+      return key
+    return jax.random.fold_in(key, hyper["fold"].astype(int))
 
   def apply(self, variables: Any, images: Array) -> Array:
     """Raw embeddings by the running statistics."""
@@ -72,7 +78,7 @@ class Run(objective.Run):
     architecture = self.settings.architecture
     if average:
       architecture = dataclasses.replace(architecture, mass=1.0)
-    images = self.shown(key, given.images[_of_fold(given.train, hyper)[rows]])
+    images = self.shown(key, given.images[of_fold(given.train, hyper)[rows]])
     return networks.Model(architecture, variables).embed_blocks(images)
 
   def chosen(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
@@ -90,6 +96,7 @@ class Run(objective.Run):
 
   def init(self, given: Data, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and the first proxies."""
+    key = self.run_key(key, hyper)
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
     network = networks.initial_variables(network_key, self.settings)
     more = functools.partial(jax.random.fold_in, key)
@@ -128,7 +135,7 @@ class Run(objective.Run):
       num_classes=self.settings.batch // per_class,
       per_class=per_class,
     )
-    train = _of_fold(given.train, hyper)
+    train = of_fold(given.train, hyper)
     images = self.shown(shift_key, given.images[train[chosen]])
     if self.method.kind == "samples":
       images = jnp.concatenate([images, given.images[train[rows.reshape(-1)]]])
@@ -136,7 +143,7 @@ class Run(objective.Run):
 
   def evaluated(self, given: Data, hyper: Any, state: State) -> dict[str, Array]:
     """MAP@R of the validation images, and what the proxies do."""
-    held = given.images[_of_fold(given.held, hyper)]
+    held = given.images[of_fold(given.held, hyper)]
     network = state.train.variables()
     points = distances.unit_ball(self.apply(network, held))
     found = metrics.retrieval(points, self.study.held_labels)
@@ -147,7 +154,8 @@ class Run(objective.Run):
     if self.study.watched and self.method.refers_to_proxies:
       figures |= self.covers(given, hyper, state, points)
     if self.method.watch_test:
-      seen = distances.unit_ball(self.apply(network, given.test))
+      sought = given.images[of_fold(given.test, hyper)]
+      seen = distances.unit_ball(self.apply(network, sought))
       tested = metrics.retrieval(seen, self.study.test_labels)
       figures["test precision"] = metrics.mean_where(
         tested.precision_at_1, tested.counted
@@ -156,7 +164,7 @@ class Run(objective.Run):
 
   def covers(self, given: Data, hyper: Any, state: State, held: Array):
     """How well proxies cover training images, and how wide classes are."""
-    own = _of_fold(given.train, hyper)
+    own = of_fold(given.train, hyper)
     every = max(1, len(self.study.train_labels) // _COVERED)
     labels = self.study.train_labels[::every]
     network = state.train.variables()
@@ -200,7 +208,7 @@ class Run(objective.Run):
       )
       points, pool_rows = self.pool(best, pool_key, given, hyper)
       if self.method.kind == "samples":
-        own = _of_fold(given.train, hyper)
+        own = of_fold(given.train, hyper)
         old = self.apply(best, given.images[own[rows.reshape(-1)]])
         old = old.reshape(self.classes, self.method.proxies, -1)
       else:
@@ -230,7 +238,7 @@ class Run(objective.Run):
   def steps(self, given: Data, state: State, key: Array, hyper: Any):
     """Those up to the next evaluation, and their mean loss."""
     several = frame_training.several(
-      training.make_step(self.objective, self.objective.optimizer()),
+      training.make_step(self.objective, self.objective.optimizer(rate=hyper["rate"])),
       lambda _, key: self.batch(given, hyper, state.rows, key),
       self.settings.evaluate_every,
     )
@@ -239,7 +247,7 @@ class Run(objective.Run):
 
   def period(self, given: Data, state: State, key: Array, hyper: Any):
     """The steps up to the next evaluation, it, and its consequences."""
-    step_key, switch_key = jax.random.split(key)
+    step_key, switch_key = jax.random.split(self.run_key(key, hyper))
     state, loss = self.steps(given, state, step_key, hyper)
     figures = self.evaluated(given, hyper, state)
     state = state._replace(score=figures["score"])

@@ -53,7 +53,7 @@ def _worse(table: Table) -> np.ndarray:
 
 def _as_printed(table: Table, images: str) -> np.ndarray:
   """Of the largest distance, 1 being what is allowed: less of what has no ties."""
-  if table.values(COUNT, "images") != structure.IMAGES[images]:
+  if table.values(COUNT, "images") != structure.IMAGES.get(images):
     raise NotMeasured("the table is of a whole set")
   return 1 - np.max(
     [
@@ -225,6 +225,11 @@ def of_training(config: Any) -> list[Claim]:
       _gain_under_attack(strong),
     ),
   }
+  made["tradeoff"] = (
+    "accuracy on clean test images: robust < standard, l2 budgets from 0.25 on",
+    strong,
+    _gain("accuracy", strong, -1),
+  )
   text = "R2 = phi / (phi + 20/9) of every network to 1e-4"
   identity = _identity(every)
   return [
@@ -251,6 +256,8 @@ def claims(config: Any, table: Table) -> list[Claim]:
 def draw(table: Table, shown: None, config: Any) -> dict[str, Any]:
   """Measures against the l2 budget, 0 being the standard network."""
   del shown
+  if not config.l2:
+    return {}
   names = ["standard", *(f"l2 {x:g}" for x in config.l2)]
   column = functools.partial(_column, table, names=names)
   drawn = {}

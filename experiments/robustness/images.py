@@ -51,6 +51,16 @@ def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
   return Points(x[:train_images], y[:train_images]), Points(x[last:], y[last:])
 
 
+def load_small(name: str, size: int) -> tuple[Points, Points]:
+  """Training and test images of a prepared set, made smaller."""
+  parts = (class_sets.read(name, part, size=size) for part in ("train", "test"))
+  train, test = (
+    Points(jnp.asarray(found.images, jnp.float32) / 255, jnp.asarray(found.labels))
+    for found in parts
+  )
+  return train, test
+
+
 class Images(NamedTuple):
   """Labelled images of [0, 1]."""
 

@@ -20,7 +20,8 @@ from spherejax import attacks, distances, losses, training
 
 Norm = Literal["l2", "linf", "l1"]
 _T = TypeVar("_T")
-OfDigits = Annotated[_T, Without("images", ("cifar10", "svhn_cropped"))]
+OfSmall = Annotated[_T, Without("images", ("cifar10", "svhn_cropped"))]
+OfDigits = Annotated[_T, Without("images", ("cifar10_16", "cifar10", "svhn_cropped"))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,15 +32,15 @@ class Settings:
   """First seed."""
   seeds: int = 3
   """Runs of each training."""
-  hidden: OfDigits[int] = 128
+  hidden: OfSmall[int] = 128
   """Units of the first layer."""
-  dim: OfDigits[int] = 64
+  dim: OfSmall[int] = 64
   """Units of the second layer, whose values are the features."""
-  steps: OfDigits[int] = 600
+  steps: OfSmall[int] = 600
   """Training steps: 60 epochs of the digits."""
-  batch: OfDigits[int] = 128
+  batch: OfSmall[int] = 128
   """Images of a step."""
-  learning_rate: OfDigits[float] = 1e-3
+  learning_rate: OfSmall[float] = 1e-3
   """Of Adam."""
   clean_weight: float = 0.5
   """Share of the clean images in the loss (DIST eq. 3.7)."""
@@ -215,12 +216,12 @@ def over_models(function: Callable) -> Callable:
 def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
   """Of parameters and budgets [cells]: the share right under attack, [cells, seeds]."""
 
-  def one(model):
+  def one(x, labels, model):
     params, budget = model
     found = attacks.pgd(
       defence.scores(params),
-      tested.x,
-      tested.y,
+      x,
+      labels,
       key=jax.random.key(defence.settings.seed),
       epsilon=budget,
       norm=defence.norm,
@@ -234,6 +235,6 @@ def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray
 
   def accuracy(params, budgets):
     seeds = jax.tree.leaves(params)[0].shape[1]
-    return judged((params, jnp.repeat(budgets[:, None], seeds, axis=1)))
+    return judged((params, jnp.repeat(budgets[:, None], seeds, axis=1)), *tested)
 
   return accuracy

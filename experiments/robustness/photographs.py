@@ -260,10 +260,11 @@ def trained(
 class Config(Settings):
   """Settings of the study."""
 
-  images: Literal["digits", "cifar10", "svhn_cropped"] = "digits"
-  """What the networks are trained on."""
-  photographs: Annotated[Photographs, Without("images", "digits")] = dataclasses.field(
-    default_factory=Photographs
+  images: Literal["digits", "cifar10_16", "cifar10", "svhn_cropped"] = "digits"
+  """What the networks are trained on; cifar10_16: at 16 x 16 pixels, with the small
+  networks of the digits."""
+  photographs: Annotated[Photographs, Without("images", ("digits", "cifar10_16"))] = (
+    dataclasses.field(default_factory=Photographs)
   )
   """Networks of photographs and their training, in place of those of the digits."""
   train_images: OfDigits[int] = 1297
@@ -301,7 +302,16 @@ class Config(Settings):
 
 
 PRESETS = {
-  "cpu": Config(),
+  "cpu": Config(
+    images="cifar10_16",
+    seeds=8,
+    clean_weight=0.0,
+    attack_steps=5,
+    l2=(0.25, 0.5, 1.0),
+    linf=(8 / 255,),
+    beside=(),
+  ),
+  "digits": Config(seeds=8, l2=(), linf=()),
   "smoke": Config(
     seeds=1,
     hidden=16,

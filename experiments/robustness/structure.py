@@ -89,13 +89,13 @@ def of_models(
   defence: networks.Defence, params: Any, points: Points
 ) -> dict[str, np.ndarray]:
   """`of_features` of every model, each [cells, seeds]."""
-  inputs = points.x.reshape(len(points.x), -1)
 
-  def one(params):
-    features = defence.features(params, points.x)
-    return of_features(inputs, features, points.y, classes=defence.classes)
+  def one(x, labels, params):
+    features = defence.features(params, x)
+    inputs = x.reshape(len(x), -1)
+    return of_features(inputs, features, labels, classes=defence.classes)
 
-  return networks.over_models(one)(params)
+  return networks.over_models(one)(params, *points)
 
 
 def of_inputs(

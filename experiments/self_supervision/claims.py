@@ -1,64 +1,55 @@
-"""Figures, claims and pictures of `projector_collapse`."""
+"""Figures and claims of `projector_collapse`."""
 
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from experiments.frame import pictures
 from experiments.frame.study import Claim, NotMeasured, Table
 from experiments.self_supervision import toy
 from experiments.self_supervision.geometry import (
   ALIGNMENT,
+  ALL,
+  BY_CHANCE,
+  CHANCE,
+  DRAWN,
   EXPLAINED,
-  HALFWAY,
   LOCAL,
+  MOVES,
   OVERLAP,
 )
 from experiments.self_supervision.runs import Trained
 from experiments.self_supervision.settings import CROP, LARGE, MODERATE, SMALL
-from experiments.self_supervision.toy import ANGLES, PIXEL, RANKS
-from experiments.self_supervision.training import BINS
-from spherejax import plotting
-
-if TYPE_CHECKING:
-  import matplotlib.figure
-
+from experiments.self_supervision.training import (
+  ENCODER,
+  PROJECTOR,
+)
 
 COLLAPSED, GAP, BEFORE = "collapsed runs", "least gap", ", before training"
 CORRELATION = "correlation of the loss and its bound"
 _PROBE = "accuracy of a probe of the features"
-_FIGURES = (
-  "effective rank", "relative rank", "probe", "probe of outputs", "neighbours",
-  "sharing", "coarse sharing", "unexplained", "nearest distance", "invariance",
-  "repulsion", "loss", "bound", "least gap", "rank of h", "rank of augmented h",
-  "effective rank of h", "effective rank of augmented h", ALIGNMENT,
+_OUTPUTS = "probe of outputs"
+SIMILAR = "similarity of views", "centred similarity of views"
+_CHANGES = "brightness", "contrast", "saturation", "zoom", "flip"
+_WHOLE = tuple(
+  f"{name}{ALL}"
+  for name in (
+    "sharing", "coarse sharing", "nearest distance", "unexplained",
+    BY_CHANCE, MOVES,
+    *(f"{kind} {place}" for kind in SIMILAR for place in (ENCODER, PROJECTOR)),
+  )
 )  # fmt: skip
-_STARTS = (*_FIGURES[:9], *_FIGURES[-5:])
+_STARTS = (
+  "effective rank", "relative rank", "probe", _OUTPUTS, DRAWN, *_WHOLE,
+  "rank of h", "rank of augmented h", "effective rank of h",
+  "effective rank of augmented h", ALIGNMENT,
+)  # fmt: skip
+_FIGURES = (*_STARTS, "invariance", "repulsion", "loss", "bound", GAP)
 _DEEP = (
-  "probe", "sharing", "nearest distance", "invariance", "repulsion", "least gap",
-  "rank of h", "effective rank of h", ALIGNMENT, *LOCAL,
+  "probe", _OUTPUTS, f"sharing{ALL}", f"nearest distance{ALL}", "invariance",
+  "repulsion", GAP, "rank of h", "effective rank of h", ALIGNMENT, *LOCAL, CHANCE,
 )  # fmt: skip
-
-_CURVES = {
-  "rank": ("effective rank", "effective rank of the projector"),
-  "accuracy": ("probe", "accuracy of a linear probe"),
-  "sharing": ("sharing", "nearest negatives of the same label"),
-  "coarse-sharing": ("coarse sharing", "nearest negatives of the same coarse label"),
-  "unexplained": ("unexplained", "unexplained variance of displacements"),
-}
-_PROJECTORS = (
-  ("probe", "accuracy of a linear probe"),
-  ("rank of h", "rank of the features, share"),
-  (ALIGNMENT, "alignment of (local) maps"),
-  (LOCAL[1], "effective rank of (local) maps"),
-)
-_SPECTRA = {
-  "spectrum h": "features",
-  "spectrum augmented h": "features of augmented images",
-  "spectrum W": "projector",
-}
 
 
 def tabulate(
@@ -69,8 +60,10 @@ def tabulate(
   Runs that collapsed are counted, and have no part in the figures of the end.
   """
   table = Table()
-  changes = [figure for figure in linear.end if figure.startswith(OVERLAP)]
-  explained = [figure for figure in linear.end if figure.startswith(EXPLAINED)]
+  changes, explained = (
+    [own for own in (f"{kind}{change}" for change in _CHANGES) if own in linear.end]
+    for kind in (OVERLAP, EXPLAINED)
+  )
   own = (*_FIGURES, *changes, *explained), (*_STARTS, *changes)
   for cell, name in enumerate(names):
     _add(table, name, linear, cell, *own)
@@ -79,15 +72,16 @@ def tabulate(
       correlation = _correlations(linear)[cell][kept]
       table.add(name, CORRELATION, correlation, listed=False)
   for projector, found in deep.items():
-    name, kept = f"large, projector {projector}", ~found.collapsed[0]
+    name, kept = _deep(projector), ~found.collapsed[0]
     if kept.any():
       regions = found.regions[0][kept]
       table.add(name, "linear regions of the training images", regions)
     _add(table, name, found, 0, _DEEP, (ALIGNMENT, *LOCAL))
-  every = linear, *deep.values()
-  least = min(found.curves[GAP].min() for found in every)
-  table.add("all runs", GAP, least, listed=False)
   return table
+
+
+def _deep(projector: str) -> str:
+  return f"{LARGE}, projector {projector}"
 
 
 def _add(
@@ -115,9 +109,10 @@ def _names(table: Table) -> list[str]:
 
 
 def _end(table: Table, figure: str, name: str) -> np.ndarray:
-  """Of the seeds of which no run of a linear projector collapsed."""
+  """Of the seeds of which no run collapsed."""
   gone = table.values(COLLAPSED, name) > 0
-  kept = ~np.any([table.values(COLLAPSED, x) > 0 for x in _names(table)], axis=0)
+  every = [table.values(COLLAPSED, x) > 0 for x in table.variants(COLLAPSED)]
+  kept = ~np.any(every, axis=0)
   if not kept.any():
     raise NotMeasured("a run of every seed collapsed")
   if figure.endswith(BEFORE):
@@ -127,6 +122,11 @@ def _end(table: Table, figure: str, name: str) -> np.ndarray:
 
 def _apart(figure: str, more: str, less: str) -> Any:
   return lambda t: _end(t, figure, more) - _end(t, figure, less)
+
+
+def _above(figure: str, other: str, name: str) -> Any:
+  """One figure of runs less another one of the same."""
+  return lambda t: _end(t, figure, name) - _end(t, other, name)
 
 
 def _grown(figure: str, name: str, sign: int = 1) -> Any:
@@ -141,21 +141,17 @@ def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> Any:
   )
 
 
-def claims(config: Any, table: Table) -> list[Claim]:
-  """What trainings with a linear projector tell; collapsed runs do not count.
+def _lead(kind: str, name: str) -> Any:
+  """By how much more the projector's views became alike than the encoder's."""
+  own, other = (_grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER))
+  return lambda t: own(t) - other(t)
 
-  But for the bound, which is of all of them, and of deep projectors, too.
-  """
+
+def claims(config: Any, table: Table) -> list[Claim]:
+  """What trainings tell; seeds of which a run collapsed do not count."""
   del table
   some = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
   made = [
-    Claim(
-      "S3-bound",
-      "InfoNCE is at most its bound for every image of every step",
-      lambda t: t.values(GAP, "all runs") + 1e-5,
-      "SSL, figure 3",
-      every_seed=True,
-    ),
     Claim(
       "S3-correlation",
       "correlation of the loss and its bound over training > .5",
@@ -165,13 +161,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
     *_compared(some),
   ]
   for name in some:
-    for key, kind in (("S4", ""), ("S4-coarse", "coarse ")):
-      text = f"{kind}label sharing of the nearest negative grows, {name}"
-      shared = _grown(f"{kind}sharing", name)
-      made.append(Claim(f"{key}-{name}", text, shared, "SSL, figure 6"))
-    text = f"unexplained variance falls, {name}"
-    falls = _grown("unexplained", name, -1)
-    made.append(Claim(f"S6-{name}", text, falls, "SSL, figure 7"))
+    made += _during(name)
   ranks = (
     ("S7-features", "rank of h", ""),
     ("S7-augmented", "rank of augmented h", " of augmented images"),
@@ -182,11 +172,15 @@ def claims(config: Any, table: Table) -> list[Claim]:
     made.append(Claim(key, text, least, "SSL, figures 4, 9"))
   for other in some[:-1] if SMALL in some else ():
     text = f"distance of the nearest negative: small > {other}"
-    far = _apart("nearest distance", SMALL, other)
+    far = _apart(f"nearest distance{ALL}", SMALL, other)
     made.append(Claim(f"S8-{SMALL}-{other}", text, far, "SSL, figure 5"))
-  text = "effective rank of W: all augmentations < crops alone"
-  fewer = _apart("effective rank", CROP, LARGE)
-  return [*made, Claim("S9", text, fewer, "SSL, section 4"), *toy.CLAIMS]
+  if CROP in config.strengths:
+    text = "effective rank of W: all augmentations < crops alone"
+    fewer = _apart("effective rank", CROP, LARGE)
+    made.append(Claim("S9", text, fewer, "SSL, section 4"))
+  for projector in config.projectors:
+    made += _of_depth(projector)
+  return [*made, *toy.CLAIMS]
 
 
 def _compared(some: tuple[str, ...]) -> list[Claim]:
@@ -196,19 +190,116 @@ def _compared(some: tuple[str, ...]) -> list[Claim]:
     text = f"effective rank of W: {less} < {more} augmentation"
     apart = _apart("effective rank", more, less)
     made.append(Claim(f"S1-{less}-{more}", text, apart, "SSL, figure 1"))
+  unseen = f"share in the kernel of W{{}}: {LARGE} > {SMALL} augmentation"
   for name, figure, text, source in (
-    ("S2-large-small", "probe", _PROBE, "figure 1"),
-    ("S5-repulsion", "repulsion", "repulsion", "section 4"),
-    ("S5-invariance", "invariance", "invariance", "section 4"),
-    ("S4-large-small", "sharing", "label sharing of the nearest negative", "figure 6"),
+    ("S2-large-small", "probe", f"{_PROBE}: large > small", "figure 1"),
+    ("S5-repulsion", "repulsion", "repulsion: large > small", "section 4"),
+    ("S5-invariance", "invariance", "invariance: large > small", "section 4"),
+    (
+      "S4-large-small",
+      f"sharing{ALL}",
+      "label sharing of the nearest negative: large > small",
+      "figure 6",
+    ),
+    (
+      "S14-moves-large-small",
+      f"{MOVES}{ALL}",
+      unseen.format(" of what moves one view to the other"),
+      "Prop. 4.1",
+    ),
+    *(
+      (
+        f"S14-{change}",
+        f"{OVERLAP}{change}",
+        unseen.format(f", generator of {change}"),
+        "Prop. 4.3",
+      )
+      for change in _CHANGES
+    ),
   ):
     apart = _apart(figure, LARGE, SMALL)
-    made.append(Claim(name, f"{text}: large > small", apart, f"SSL, {source}"))
+    made.append(Claim(name, text, apart, f"SSL, {source}"))
   for more, less in itertools.pairwise(some) if len(some) > 2 else ():
     text = f"{_PROBE}: {more} > {less}"
     apart = _apart("probe", more, less)
     made.append(Claim(f"S2-{more}-{less}", text, apart, "SSL, figure 1"))
+  for key, kind in zip(("S13", "S13-centred"), SIMILAR, strict=True):
+    large, small = _lead(kind, LARGE), _lead(kind, SMALL)
+    text = f"{kind}: grows more in the projector than in the encoder"
+    made += [
+      Claim(f"{key}-large", f"{text}, large", large, "SSL, abstract"),
+      Claim(
+        f"{key}-large-small",
+        f"{text}, by more under large than under small augmentation",
+        lambda t, large=large, small=small: large(t) - small(t),
+        "SSL, abstract",
+      ),
+    ]
   return made
+
+
+def _during(name: str) -> list[Claim]:
+  """What one strength of augmentation does to a linear projector."""
+  unseen = f"unexplained{ALL}"
+  made = [
+    Claim(
+      f"{key}-{name}",
+      f"{kind}label sharing of the nearest negative grows, {name}",
+      _grown(f"{kind}sharing{ALL}", name),
+      "SSL, figure 6",
+    )
+    for key, kind in (("S4", ""), ("S4-coarse", "coarse "))
+  ]
+  made += [
+    Claim(
+      f"S6-{name}",
+      f"unexplained variance falls, {name}",
+      _grown(unseen, name, -1),
+      "SSL, figure 7",
+    ),
+    Claim(
+      f"S6-chance-{name}",
+      f"W leaves less unexplained than as many random directions, {name}",
+      _above(f"{BY_CHANCE}{ALL}", unseen, name),
+      "SSL, section 5",
+    ),
+    Claim(
+      f"S15-{name}",
+      f"accuracy of a probe: features > outputs of the projector, {name}",
+      _above("probe", _OUTPUTS, name),
+      "SSL, abstract",
+    ),
+    Claim(
+      f"S15-chance-{name}",
+      f"accuracy of a probe: as many random directions > outputs, {name}",
+      _above(DRAWN, _OUTPUTS, name),
+      "SSL, abstract",
+    ),
+  ]
+  text = "share in the kernel of W of what moves one view to the other grows"
+  moves = _grown(f"{MOVES}{ALL}", name)
+  return [*made, Claim(f"S14-{name}", f"{text}, {name}", moves, "SSL, Prop. 4.1")]
+
+
+def _of_depth(projector: str) -> list[Claim]:
+  """What hidden layers change, under large augmentation."""
+  deep = _deep(projector)
+  text = f"projector {projector}: its affine map at an image holds more of its move"
+  return [
+    Claim(f"S16-{key}-{projector}", f"{text}{than}", difference, "SSL, section 5")
+    for key, than, difference in (
+      ("training", " after the training", _grown(ALIGNMENT, deep)),
+      ("chance", " than random directions", _above(ALIGNMENT, CHANCE, deep)),
+      ("linear", " than a linear projector", _apart(ALIGNMENT, deep, LARGE)),
+    )
+  ] + [
+    Claim(
+      f"S17-{projector}",
+      f"{_PROBE}: projector {projector} > a linear one",
+      _apart("probe", deep, LARGE),
+      "SSL, section 5",
+    )
+  ]
 
 
 def _correlations(found: Trained) -> np.ndarray:
@@ -217,115 +308,3 @@ def _correlations(found: Trained) -> np.ndarray:
   centred = [x - x.mean(-1, keepdims=True) for x in (loss, bound)]
   norms = np.sqrt((centred[0] ** 2).sum(-1) * (centred[1] ** 2).sum(-1))
   return (centred[0] * centred[1]).sum(-1) / norms
-
-
-def draw(
-  found: Trained,
-  deep: Mapping[str, Trained],
-  config: Any,
-  table: Table,
-) -> dict[str, Any]:
-  """All pictures by the names of their files."""
-  steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
-  names = config.strengths
-  drawn: dict[str, Any] = {}
-  for file, (curve, label) in _CURVES.items():
-    whole = np.concatenate(
-      [found.start[curve][..., None], found.curves[curve]], axis=-1
-    )
-    if curves := _going(found, names, whole):
-      drawn[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
-  both = {
-    f"{name}, {kind}": values
-    for kind in ("loss", "bound")
-    for name, values in _going(found, names, found.curves[kind]).items()
-    if name in names[:3]
-  }
-  if both:
-    drawn["bound"] = plotting.training_curves(
-      both, steps=steps[1:], ylabel="InfoNCE and its bound"
-    )
-  drawn["spectra"] = spectra(found, names)
-  drawn["distances"] = distances(found, names)
-  if deep:
-    drawn["projectors"] = projectors(found, names, deep)
-  if "rotations" in config.toys:
-    ranks = np.stack([table.values(measure, PIXEL) for measure in RANKS], axis=1)
-    drawn["rotations"] = plotting.training_curves(
-      {PIXEL: ranks},
-      steps=np.array(ANGLES),
-      ylabel="rank of the covariance",
-      xlabel="range of angles, degrees",
-    )
-  return drawn
-
-
-def _going(
-  found: Trained, names: tuple[str, ...], values: np.ndarray
-) -> dict[str, np.ndarray]:
-  """By strength, [seeds, ...] of the runs that did not collapse."""
-  rows = zip(names, values, ~found.collapsed, strict=True)
-  return {name: own[kept] for name, own, kept in rows if kept.any()}
-
-
-def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Logarithms of singular values over the largest, all seeds, at three times."""
-  times = {
-    "at first": found.start,
-    "halfway": {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
-    "at the end": found.shown,
-  }
-  figure = pictures.new_figure(9, 7)
-  rows = figure.subplots(len(times), 3, sharex="col", sharey="col")
-  for row, (time, shown) in zip(rows, times.items(), strict=True):
-    for axes, key in zip(row, _SPECTRA, strict=True):
-      for index, (name, runs) in enumerate(zip(names, shown[key], strict=True)):
-        for number, values in enumerate(runs):
-          label = name if number == 0 else None
-          axes.plot(values - runs.max(), color=f"C{index}", lw=0.8, label=label)
-      axes.grid(alpha=0.3)
-    row[0].set_ylabel(f"logarithm, {time}")
-  for axes, title in zip(rows[0], _SPECTRA.values(), strict=True):
-    axes.set_title(title)
-  for axes in rows[-1]:
-    axes.set_xlabel("singular value")
-  rows[0, 0].legend()
-  return figure
-
-
-def distances(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Shares of nearest distances at the end, mean over seeds."""
-  figure = pictures.new_figure(6, 3.6)
-  axes = figure.subplots()
-  edges = np.linspace(0, 2, BINS + 1)
-  going = _going(found, names, found.shown["distances"])
-  for name, shares in going.items():
-    axes.stairs(shares.mean(0), edges, label=name, lw=1.5)
-  axes.set_xlabel("distance of the nearest negative in the encoder")
-  axes.set_ylabel("share of images")
-  if going:
-    axes.legend()
-  return figure
-
-
-def projectors(
-  linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
-) -> "matplotlib.figure.Figure":
-  """The study of depth and width: every seed a dot, their mean a line."""
-  places = {name: (own, 0) for name, own in deep.items()}
-  if LARGE in names:
-    places = {"linear": (linear, names.index(LARGE)), **places}
-  figure = pictures.new_figure(11, 3.2)
-  for axes, (key, title) in zip(figure.subplots(1, 4), _PROJECTORS, strict=True):
-    for place, (own, row) in enumerate(places.values()):
-      # The map of a linear projector is W, everywhere.
-      is_linear = key == LOCAL[1] and own is linear
-      values = own.at_end("effective rank" if is_linear else key)[row]
-      values = values[~own.collapsed[row]]
-      axes.plot(np.full(len(values), place), values, "o", color=f"C{place}", alpha=0.5)
-      if len(values):
-        axes.hlines(values.mean(), place - 0.3, place + 0.3, "k", lw=1)
-    axes.set_xticks(range(len(places)), places, rotation=30)
-    axes.set_title(title, fontsize="medium")
-    axes.grid(alpha=0.3)
-  return figure

@@ -17,16 +17,22 @@ from jax import Array
 
 from experiments.frame import at_once
 from experiments.self_supervision.settings import Settings
-from experiments.self_supervision.training import Given, Projector, Run
+from experiments.self_supervision.training import Given, Projector, Run, chance
 from spherejax import data, metrics
 
+ALL = ", all images"  # behind the names of what is measured of them
 HALFWAY = ", halfway"  # behind the names of spectra of that time
 _SEEN = 1e-2  # of the largest singular value, that a rank of features counts
 
 _STRENGTH = 0.4  # of every change: that of large augmentation in SSL, table 2
 _PAIRS = 8  # for each dimension of the features, to estimate a generator from
 ALIGNMENT = "alignment with the displacements"
+_NOTHING = 1e-12  # of the largest singular value, in float64
+MOVES = "in the kernel: what moves one view to the other"
+DRAWN = "probe of random directions"
+BY_CHANCE = "unexplained by random directions"
 LOCAL = ("rank of local maps", "effective rank of local maps")
+CHANCE = "alignment of as many random directions"
 OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
 
 
@@ -70,6 +76,23 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
     )
 
 
+def of_views(
+  settings: Settings, shown: Mapping[str, Any], kernel: Any
+) -> dict[str, np.ndarray]:
+  """What a linear projector, or as many random directions, do not see of views."""
+  if len(settings.projector) > 1:
+    return {}
+  with at_once.on_host():
+    drawn, weights = wide(chance(settings, kernel)), wide(kernel)
+    far, moves = wide(shown["displacements"]), wide(shown["moves"])
+    return plain(
+      {
+        BY_CHANCE: metrics.unexplained_variance(far, drawn),
+        MOVES: metrics.kernel_overlap(moves.T, weights),
+      }
+    )
+
+
 def measured(
   run: Run, given: Given, params: Any, stats: Any, shown: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
@@ -93,7 +116,8 @@ def local_maps(
 ) -> dict[str, Array]:
   """Means over images: the share of its displacement in the span of its own map.
 
-  For projectors with hidden layers also the ranks of the maps.
+  For projectors with hidden layers also the ranks of the maps, and the share that
+  random subspaces of these ranks hold on average.
   """
 
   def aligned(move: Array, weights: Array) -> Array:
@@ -114,6 +138,7 @@ def local_maps(
       ALIGNMENT: aligned(move, weights),
       LOCAL[0]: rank.astype(h.dtype),
       LOCAL[1]: metrics.effective_rank(weights),
+      CHANCE: metrics.relative_rank(weights, threshold=_NOTHING) / h.shape[1],
     }
 
   # One after another: all maps at once are large where features are many.

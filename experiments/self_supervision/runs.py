@@ -15,7 +15,7 @@ from jax import Array
 from experiments.frame import kept
 from experiments.frame import training as trainer
 from experiments.self_supervision import geometry as collapse_geometry
-from experiments.self_supervision.geometry import HALFWAY
+from experiments.self_supervision.geometry import ALL, DRAWN, HALFWAY
 from experiments.self_supervision.settings import Full, Settings, Study
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
@@ -153,10 +153,15 @@ def look(
 def look_closely(
   run: Run, given: Given, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-  """Also the geometry among the figures; they, and what pictures show."""
+  """Also the geometry, and figures of all images; they, and what pictures show."""
   figures, spectra, shown = look(run, given, params, stats, hyper)
   geometry = collapse_geometry.measured(run, given, params, stats, shown)
-  return figures | geometry, spectra | {"distances": np.asarray(shown["distances"])}
+  every, whole = run.measured(given, params, stats, hyper, len(given.train))
+  unseen = collapse_geometry.of_views(run.settings, whole, kernel_of(params))
+  figures |= {f"{n}{ALL}": np.asarray(x) for n, x in (every | unseen).items()}
+  figures |= geometry
+  figures[DRAWN] = np.asarray(run.probed_by_chance(given, params, stats))
+  return figures, spectra | {"distances": np.asarray(whole["distances"])}
 
 
 def regions(run: Run, given: Given, params: Any, stats: Any) -> int:

@@ -44,23 +44,23 @@ class Settings(Limited):
 
   seed: int = 0
   """First seed: initial weights, batches, augmentations."""
-  seeds: int = 5
+  seeds: int = 8
   """Trainings of each strength."""
   encoder: Literal["conv", "resnet18"] = "conv"
   """Three convolutions, or a residual network with the stem for small images."""
-  widths: Convolutional = (32, 64, 64)
+  widths: Convolutional = (16, 32, 64)
   """Channels of the convolutions of conv."""
-  strides: Convolutional = (2, 2, 1)
+  strides: Convolutional = (2, 2, 2)
   """Of the convolutions of conv; the first one has stride 2 for time alone."""
-  projector: Annotated[tuple[int, ...], Within(1)] = (32,)
+  projector: Annotated[tuple[int, ...], Within(1)] = (16,)
   """Outputs of its layers; one is a linear projector."""
   convolution: Literal["patches", "native"] = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
-  steps: Annotated[int, MultipleOf("measure_every")] = 400
+  steps: Annotated[int, MultipleOf("measure_every")] = 240
   """Of a training."""
   measure_every: int = 20
   """Steps between two measurements."""
-  probe_every: Annotated[int, Without("at_once", False)] = 100
+  probe_every: Annotated[int, Without("at_once", False)] = 120
   """Steps between two fits of the classifiers, of networks that are trained at once."""
   batch: Annotated[int, Within(2)] = 128
   """Images of a step, two views of each."""
@@ -71,10 +71,11 @@ class Settings(Limited):
   """Of the loss."""
   learning_rate: float = 0.2
   """Of SGD, or LARS, with momentum 0.9."""
-  weight_decay: float = 1e-4
+  weight_decay: float = 1e-6
   """In the gradient, of everything; of LARS neither of norms nor of biases."""
   measured: Annotated[int, Within(2)] = 512
-  """Training images that are measured, two fixed views of each."""
+  """Training images that are measured during the training, two fixed views of each;
+  before and after it all of them are, too."""
   threshold: Annotated[float, Within(1e-6, 1)] = 0.1
   """Of singular values over the largest one, that a rank of the projector counts."""
   integer_crops: bool = False
@@ -110,16 +111,16 @@ class Config(Full):
   """Side of the photographs, an area average of the stored ones."""
   strengths: tuple[
     Literal["large", "moderate", "small", "large, crops alone", "simclr"], ...
-  ] = (LARGE, MODERATE, SMALL, CROP)
+  ] = (LARGE, SMALL, CROP)
   """Augmentations, in this order."""
-  projectors: tuple[str, ...] = ("64-32", "256-32", "64-64-32")
+  projectors: tuple[str, ...] = ("256-256-16",)
   """Outputs of the layers of other projectors, deep ones too, trained with large
   augmentation whatever `strengths` are."""
   toys: tuple[Literal["fixed_features", "depths", "rotations"], ...] = (
     "fixed_features", "depths", "rotations",
   )  # fmt: skip
   """What needs no images."""
-  toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 5
+  toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 10
   """Of what needs no images."""
 
 
@@ -127,11 +128,10 @@ PRESETS = {
   "cpu": Config(integer_crops=True),
   "long": Config(
     steps=1600,
-    measure_every=40,
-    probe_every=200,
+    measure_every=80,
+    probe_every=400,
     integer_crops=True,
     strengths=(LARGE, MODERATE, SMALL),
-    projectors=(),
     toys=(),
   ),
   "smoke": Config(
@@ -160,8 +160,8 @@ PRESETS = {
     measure_every=1950,
     probe_every=1950,
     learning_rate=4.0,
-    weight_decay=1e-6,
     integer_crops=True,
+    strengths=(LARGE, MODERATE, SMALL, CROP),
     projectors=("512-128", "2048-128", "512-512-128"),
   ),
 }

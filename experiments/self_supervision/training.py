@@ -12,11 +12,14 @@ from jax import Array
 
 from experiments.frame import at_once, networks
 from experiments.self_supervision.settings import Settings
-from spherejax import data, distances, losses, metrics, models, prototypes, training
+from spherejax import data, distances, losses, metrics, models, training
 
-_NEIGHBOURS = 10  # that vote, of l2-normalised features
 BINS = 40  # of the distances of nearest negatives
+_BLOCK = 1000  # anchors whose nearest negatives are looked for at a time
 _SETTLING = 50  # batches; of the statistics before them 0.9^50 is left
+
+
+ENCODER, PROJECTOR = "in the encoder", "in the projector"
 
 
 def network(settings: Settings, axis_name: str | None = None) -> networks.Headed:
@@ -52,6 +55,29 @@ def kernel_of(params: Any) -> Array:
   return params["projector"]["layer0"]["kernel"]
 
 
+def chance(settings: Settings, kernel: Array) -> Array:
+  """[features, outputs]: random directions, as many as the projector has outputs."""
+  shape = len(kernel), settings.projector[-1]
+  key = jax.random.fold_in(jax.random.key(settings.seed), 7)
+  return jax.random.normal(key, shape, jnp.float32)  # also where others are float64
+
+
+def alike(first: Array, second: Array) -> dict[str, Array]:
+  """Mean cosine of the views of an image, SSL eq. 4 without its sign.
+
+  Also of the same less the mean over all views, which features behind a ReLU share.
+  """
+  mean = (first.mean(0, keepdims=True) + second.mean(0, keepdims=True)) / 2
+
+  def cosine(x: Array, y: Array) -> Array:
+    return jnp.mean(jnp.sum(distances.l2_normalize(x) * distances.l2_normalize(y), 1))
+
+  return {
+    "similarity of views": cosine(first, second),
+    "centred similarity of views": cosine(first - mean, second - mean),
+  }
+
+
 class Given(NamedTuple):
   """What lies on the device."""
 
@@ -62,6 +88,11 @@ class Given(NamedTuple):
   test_labels: Array
   mean: Array
   std: Array
+
+  @property
+  def everything(self) -> Array:
+    """Training images, then those of the test."""
+    return jnp.concatenate([self.train, self.test])
 
   def seen(self, images: Array) -> Array:
     """Pixels in [0, 1] as the network gets them."""
@@ -237,15 +268,16 @@ class Run:
     return at_once.mapped(lambda x: self.network.apply(variables, x), images)
 
   # Traced once for the start and the steps; as programs they are what they were.
-  @functools.partial(jax.jit, static_argnums=0, inline=True)
+  @functools.partial(jax.jit, static_argnums=(0, 5), inline=True)
   def measured(
-    self, given: Given, params: Any, stats: Any, hyper: Any
+    self, given: Given, params: Any, stats: Any, hyper: Any, count: int | None = None
   ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Geometry of features and projector on fixed views of fixed images.
 
-    Numbers, and what is looked at later: distances, features, displacements.
+    Numbers, and what is looked at later: distances, features, displacements. Of the
+    first `count` images, by default as many as the settings say.
     """
-    count = min(self.settings.measured, len(given.train))
+    count = min(count or self.settings.measured, len(given.train))
     views = self.views(jax.random.key(self.settings.seed), given.train[:count], hyper)
     images = data.to_float(given.train[:count])
     seen = given.seen(jnp.concatenate([images, *views]))
@@ -253,7 +285,9 @@ class Run:
       jnp.split(x, 3) for x in self.features(params, stats, seen)
     )
     temperature = 1 / self.settings.inverse_temperature
-    near = losses.info_nce_bound(f1, f2, temperature=temperature).nearest
+    near = losses.info_nce_bound(
+      f1, f2, temperature=temperature, block_size=_BLOCK
+    ).nearest
     far = metrics.nearest_negative_distance(h1, h2, near).values
     displacements = h2 - jnp.concatenate([h1, h2])[near]
     shown = {
@@ -261,12 +295,15 @@ class Run:
       "features h": raw,
       "features augmented h": h1,
       "displacements": displacements,
+      "moves": h2 - h1,
     }
     found = {
       "nearest distance": jnp.mean(far),
       "sharing": metrics.label_sharing(near, given.labels[:count]),
       "coarse sharing": metrics.label_sharing(near, given.coarse[:count]),
     }
+    for place, pair in ((ENCODER, (h1, h2)), (PROJECTOR, (f1, f2))):
+      found |= {f"{name} {place}": x for name, x in alike(*pair).items()}
     if len(self.settings.projector) == 1:
       found["unexplained"] = metrics.unexplained_variance(
         displacements, kernel_of(params)
@@ -275,26 +312,26 @@ class Run:
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
   def probed(self, given: Given, params: Any, stats: Any) -> dict[str, Array]:
-    """Accuracies of linear classifiers of features and outputs, and of neighbours."""
-    everything = jnp.concatenate([given.train, given.test])
-    both = self.features(params, stats, given.seen(data.to_float(everything)))
-    number, found = len(given.train), {}
-    for name, x in zip(("probe", "probe of outputs"), both, strict=True):
-      probe = training.linear_probe(
-        x[:number], given.labels, num_classes=self.classes, penalty=1e-3, steps=60
-      )
-      right = probe.logits(x[number:]).argmax(axis=1) == given.test_labels
-      found[name] = jnp.mean(right.astype(jnp.float32))
-    points = distances.l2_normalize(both[0])
-    guesses = prototypes.nearest_neighbours(
-      points[number:],
-      points[:number],
-      given.labels,
-      num_classes=self.classes,
-      k=_NEIGHBOURS,
+    """Accuracies of linear classifiers of features and outputs."""
+    both = self.features(params, stats, given.seen(data.to_float(given.everything)))
+    names = "probe", "probe of outputs"
+    return {n: self.accuracy(given, x) for n, x in zip(names, both, strict=True)}
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def probed_by_chance(self, given: Given, params: Any, stats: Any) -> Array:
+    """The same of as many random directions of the features as there are outputs."""
+    seen = given.seen(data.to_float(given.everything))
+    directions = chance(self.settings, kernel_of(params))
+    return self.accuracy(given, self.features(params, stats, seen)[0] @ directions)
+
+  def accuracy(self, given: Given, rows: Array) -> Array:
+    """Of a linear classifier of rows of all images, the training images first."""
+    number = len(given.train)
+    probe = training.linear_probe(
+      rows[:number], given.labels, num_classes=self.classes, penalty=1e-3, steps=60
     )
-    right = guesses == given.test_labels
-    return found | {"neighbours": jnp.mean(right.astype(jnp.float32))}
+    right = probe.logits(rows[number:]).argmax(axis=1) == given.test_labels
+    return jnp.mean(right.astype(jnp.float32))
 
   def period(self, given: Given, state: State, key: Array, hyper: Any):
     """The steps up to the next measurement, and it."""

@@ -489,27 +489,20 @@ def test_bad_input_is_named(unchecked):
   cases = [
     ({"x": outside}, r"x must be at most high = 1\.0, got 1\.5 at \[2, 1, 0, 0\]"),
     ({"x": -outside}, r"x must be at least low = 0\.0, got -"),
-    ({"epsilon": -0.5}, r"epsilon must be at least 0, got -0\.5"),
     ({"epsilon": np.array([0.1, -2, 0, 0])}, r"epsilon must be at least 0, got -2"),
     ({"epsilon": np.ones(3)}, r"epsilon must have shape \(4,\)"),
     ({"epsilon": None}, "epsilon must be given"),
     ({"low": 2.0}, r"low must be at most high, got 2\.0 > 1\.0"),
-    ({"labels": np.array([0, 1, 5, 2])}, r"labels must be in \[0, 5\), got 5"),
     ({"targets": labels}, "targets must differ from labels"),
     ({"targets": np.full(4, -1)}, r"targets must be in \[0, 5\), got -1"),
-    ({"targets": "some"}, "targets must be one of 'all', got 'some'"),
     ({"target_count": 2}, 'target_count is for targets "all", got 2'),
     ({"targets": "all", "target_count": -1}, "target_count must be at least 1, got -1"),
-    ({"share": 3.0}, r"share must be in \[0, 1\], got 3"),
     (
       {"epsilon": np.inf, "high": np.inf},
       "epsilon must be finite where the box is not",
     ),
     ({"loss": "kl", "random_start": False}, '"kl" has no slope at x'),
-    ({"norm": "l0"}, "got 'l0'"),
-    ({"mode": "test"}, "got 'test'"),
     ({"key": None}, "random starts need a key"),
-    ({"steps": 0}, "steps must be at least 1, got 0"),
     ({"step_size": -0.1}, r"step_size must be at least 0, got -0\.1"),
     ({"index": np.arange(3)}, r"index must have shape \(4,\)"),
   ]
@@ -517,16 +510,8 @@ def test_bad_input_is_named(unchecked):
     given = {"x": x, "labels": labels, "key": KEY, "epsilon": 0.1, **changed}
     with pytest.raises(ValueError, match=message):
       attacks.pgd(network, **given)
-  with pytest.raises(ValueError, match='"dlr" needs at least 3 classes, got 2'):
-    attacks.pgd(
-      lambda x: network(x)[:, :2], x, 0 * labels, key=KEY, epsilon=0.1, loss="dlr"
-    )
   with pytest.raises(ValueError, match=r"\[batch, classes\] .* got \(4,\)"):
     attacks.fgsm(lambda x: network(x)[:, 0], x, labels, epsilon=0.1)
-  with pytest.raises(TypeError, match="x must be floating, got dtype int32"):
-    attacks.fgsm(network, x.astype(np.int32), labels, epsilon=0.1)
-  with pytest.raises(ValueError, match="x must have 4 axes"):
-    attacks.square(network, x[0], labels, key=KEY, epsilon=0.1)
   for without_start in (attacks.bim, attacks.fgsm, attacks.mi_fgsm):
     with pytest.raises(ValueError, match='"kl" has no slope at x'):
       without_start(network, x, labels, epsilon=0.1, loss="kl")
@@ -537,9 +522,6 @@ def test_bad_input_is_named(unchecked):
         run(network, x, labels, **given)
   with pytest.raises(ValueError, match='target_count is for targets "all", got 2'):
     attacks.fab(network, x, labels, target_count=2)
-  for run in (attacks.apgd, attacks.square):
-    with pytest.raises(TypeError, match=r"key must be a key of jax.random, got None"):
-      run(network, x, labels, key=None, epsilon=0.1)
   average = attacks.Expectation(network, lambda key, x: x)
   ball = {"key": KEY, "epsilon": 0.1}
   for name, given in (

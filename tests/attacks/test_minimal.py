@@ -355,19 +355,3 @@ def test_zero_gradients_stop_and_restarts_go_on():
   np.testing.assert_array_equal(deepfool.queries, 2)
   assert np.all(restarted.success)
   assert np.all(restarted.norm <= 0.31)
-
-
-def test_wrong_arguments_are_named(unchecked):
-  with pytest.raises(ValueError, match="high must be finite, got inf"):
-    attacks.carlini_wagner(linear, X, Y, high=np.inf)
-  with pytest.raises(ValueError, match="restarts need a key"):
-    attacks.fab(linear, X, Y, restarts=2)
-  with pytest.raises(ValueError, match=r"overshoot .* got -1"):
-    attacks.deepfool(linear, X, Y, overshoot=-1.0)
-  for name, allowed, value in (
-    ("bias", r"\[0, 1\]", -0.1),
-    ("overshoot", r"\[1, inf\)", 0.5),
-    ("backward", r"\(0, 1\)", 1.0),
-  ):
-    with pytest.raises(ValueError, match=f"{name} must be in {allowed}, got {value:g}"):
-      attacks.fab(linear, X, Y, **{name: value})

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from scipy import stats
 
 from spherejax import attacks
@@ -117,12 +116,3 @@ def test_radius_of_a_linear_model_is_the_distance_to_its_border():
     np.array([[9, 0]]), np.array([[100_000, 0]]), sigma=1.0
   )
   np.testing.assert_allclose(largest.radius, 3.81, atol=5e-3)
-
-
-def test_wrong_arguments_are_named(unchecked):
-  with pytest.raises(ValueError, match=r"count must be in \[0, 3\], got 4"):
-    attacks.clopper_pearson(4, 3)
-  with pytest.raises(ValueError, match=r"alpha .* got 1"):
-    attacks.smoothed_prediction(np.zeros((1, 2), int), alpha=1.0)
-  with pytest.raises(ValueError, match=r"sigma .* got 0"):
-    attacks.smoothed_votes(linear, X, key=jax.random.key(0), sigma=0.0, draws=1)

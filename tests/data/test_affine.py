@@ -6,7 +6,6 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from spherejax import data
 
@@ -100,21 +99,3 @@ def test_keys_dtypes_and_single_images():
   half = jnp.full((2, 8, 8, 1), 0.5, jnp.bfloat16)
   assert jax.eval_shape(augment, half).dtype == jnp.bfloat16
   assert jax.eval_shape(augment, half[0]).shape == (8, 8, 1)
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-  ("option", "error", "message"),
-  [
-    ({"rotation": -1.0}, ValueError, r"rotation must be .*, got -1"),
-    ({"translation": 1.5}, ValueError, r"translation must be in \[0, 1\], got 1.5"),
-    ({"shear": 90.0}, ValueError, r"shear must be in \[0, 90\), got 90"),
-    ({"flip": 2.0}, ValueError, r"flip must be in \[0, 1\], got 2"),
-    ({"scale": (0.0, 1.0)}, ValueError, r"scale\[0\] must be in \(0, inf\), got 0"),
-    ({"scale": (1.1, 0.9)}, ValueError, r"scale\[1\] must be .*, got 0.9"),
-    ({"images": np.zeros((4, 4, 1), np.uint8)}, TypeError, "convert them by to_float"),
-  ],
-)
-def test_bad_input(option, error, message):
-  with pytest.raises(error, match=message):
-    data.random_affine(jax.random.key(0), **{"images": IMAGE} | option)

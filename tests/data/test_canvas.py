@@ -118,17 +118,3 @@ def test_what_is_no_image_is_refused_when_it_comes(lazy, function, kind, message
 
   with pytest.raises(kind, match=message):
     ask()
-
-
-def test_errors(unchecked):
-  image = np.zeros((2, 2), np.uint8)
-  with pytest.raises(TypeError, match="float64"):
-    data.fit_canvas(image.astype(float), 4, fill=0)
-  with pytest.raises(ValueError, match=r"fill must be in \[0, 255\], got 256"):
-    data.fit_canvas(image, 4, fill=256)
-  with pytest.raises(ValueError, match="divide the side 4, got 3"):
-    data.fit_canvas(image, 4, fill=0, shrink=3)
-  with pytest.raises(ValueError, match=r"a pixel, got shape \(0, 2\)"):
-    data.fit_canvas(image[:0], 4, fill=0)
-  with pytest.raises(ValueError, match=r"2 or 3 axes, got shape \(1, 1, 2, 2\)"):
-    data.fit_canvas(image[None, None], 4, fill=0)

@@ -79,22 +79,3 @@ def test_a_key_gives_the_same_collages():
   keys = jnp.stack([jax.random.key(4), jax.random.key(3)])
   many = jax.vmap(lambda key: compose(key, FOREGROUND, LABELS, POOL))(keys)
   np.testing.assert_array_equal(many.images, jnp.stack([other.images, first.images]))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_bad_input():
-  key = jax.random.key(0)
-  with pytest.raises(TypeError, match="the images' dtype uint8, got float32"):
-    data.collages(key, FOREGROUND, LABELS, POOL.astype(np.float32))
-  with pytest.raises(ValueError, match=r"background must have shape \(5, 4, 6, 2\)"):
-    data.collages(key, FOREGROUND, LABELS, POOL[:, :3])
-  with pytest.raises(
-    ValueError, match=r"background must hold an image, got shape \(0,"
-  ):
-    data.collages(key, FOREGROUND, LABELS, POOL[:0])
-  with pytest.raises(ValueError, match=r"labels must have shape \(12,\).* got \(3,\)"):
-    data.collages(key, FOREGROUND, LABELS[:3], POOL)
-  with pytest.raises(TypeError, match="labels must be integers, got dtype float32"):
-    data.collages(key, FOREGROUND, LABELS.astype(np.float32), POOL)
-  with pytest.raises(ValueError, match="grid must be at least 2, got 1"):
-    data.collages(key, FOREGROUND, LABELS, POOL, grid=1)

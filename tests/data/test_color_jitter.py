@@ -251,39 +251,3 @@ def test_half_precision_is_the_rounded_single_one():
     assert result.dtype == jnp.bfloat16
     exact = np.asarray(augment(KEY, half.astype(np.float32)))
     np.testing.assert_array_equal(result, exact.astype(jnp.bfloat16))
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-  ("call", "error", "message"),
-  [
-    (
-      lambda: data.random_hue(KEY, RGB, strength=0.6),
-      ValueError,
-      r"strength must be in \[0, 0.5\], got 0.6",
-    ),
-    (
-      lambda: data.random_saturation(KEY, RGB, strength=-0.1),
-      ValueError,
-      r"strength must be in \[0, 1\], got -0.1",
-    ),
-    (
-      lambda: data.color_jitter(KEY, RGB, hue=0.7),
-      ValueError,
-      r"hue must be in \[0, 0.5\], got 0.7",
-    ),
-    (
-      lambda: data.color_jitter(KEY, RGB, probability=2),
-      ValueError,
-      r"probability must be in \[0, 1\], got 2",
-    ),
-    (
-      lambda: data.color_jitter(KEY, (RGB * 255).astype(np.uint8)),
-      TypeError,
-      "floating, got dtype uint8; convert them by to_float",
-    ),
-  ],
-)
-def test_bad_input(call, error, message):
-  with pytest.raises(error, match=message):
-    call()

@@ -3,9 +3,7 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 from scipy import ndimage, stats
 
 from spherejax import data
@@ -110,20 +108,3 @@ def test_a_blurred_image_lies_under_the_objects():
     shown = in_cells(image[None])[0][chosen.ravel() >= 0]
     np.testing.assert_array_equal(shown, IMAGES[chosen[chosen >= 0]])
   assert len(used) > 3
-
-
-def test_wrong_arguments(unchecked):
-  key = jax.random.key(0)
-  grid = functools.partial(data.image_grid, key)
-  with pytest.raises(TypeError, match="images must be floating, got dtype int32"):
-    grid(jnp.ones((2, 2, 2, 1), jnp.int32), LABELS[:2])
-  with pytest.raises(ValueError, match="4 axes, got shape"):
-    grid(IMAGES[0], LABELS[:3])
-  with pytest.raises(ValueError, match=r"labels must have shape \(7,\)"):
-    grid(IMAGES, LABELS[:2])
-  with pytest.raises(ValueError, match="'zeros', 'random', 'blur', got 'mean'"):
-    grid(IMAGES, LABELS, fill="mean")
-  with pytest.raises(ValueError, match="at most the 6 cells, got 7"):
-    grid(IMAGES, LABELS, rows=2, columns=3, min_count=7)
-  with pytest.raises(ValueError, match="must have a row"):
-    grid(IMAGES[:0], LABELS[:0])

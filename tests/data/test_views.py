@@ -260,11 +260,3 @@ def call(images=RGB, size=4, **strengths):
 def test_bad_input(wrong, error, message):
   with pytest.raises(error, match=message):
     call(**wrong)
-
-
-def test_bad_blur():
-  for sigma, message in (((0, 1), r"sigma\[0\]"), ((2, 1), r"sigma\[1\]")):
-    with pytest.raises(ValueError, match=message):
-      data.random_blur(KEY, RGB, sigma=sigma)
-  with pytest.raises(ValueError, match=r"sides of at least 2, got shape \(1, 5, 3\)"):
-    data.random_blur(KEY, RGB[0, :1, :5])

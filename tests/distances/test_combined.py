@@ -167,24 +167,3 @@ def test_the_first_of_the_largest_entries_has_their_derivative():
   slope = jax.grad(lambda x: distances.combined_norm(x, epsilon_1=3.0, epsilon_inf=2.0))
   gradient = jax.jit(slope)(np.array([1, -1, 0], np.float32))
   np.testing.assert_allclose(gradient, [1, -0.25, 0], rtol=1e-6)
-
-
-def test_bad_input_is_named(unchecked):
-  radii = {"epsilon_1": 1.0, "epsilon_inf": 0.5}
-  for error, culprit, call in (
-    (ValueError, "2 entries", lambda: distances.hull_gauge(np.ones((2, 1)), **radii)),
-    (
-      ValueError,
-      "got 1 / 2",
-      lambda: distances.combined_norm(np.ones(3), epsilon_1=1, epsilon_inf=2),
-    ),
-    (TypeError, "int", lambda: distances.project_hull(np.ones(3, int), **radii)),
-    (ValueError, "l3", lambda: distances.inscribed_radius(3, norm="l3", **radii)),
-    (
-      ValueError,
-      "dim must be at least 2, got 1",
-      lambda: distances.inscribed_radius(1, norm="l2", **radii),
-    ),
-  ):
-    with pytest.raises(error, match=culprit):
-      call()

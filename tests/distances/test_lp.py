@@ -141,18 +141,3 @@ def test_gradient_of_norms():
     np.testing.assert_allclose(
       gradient(np.array([3, -4, 0], np.float32)), expected, atol=1e-6
     )
-
-
-def test_bad_input_is_named(unchecked):
-  for error, culprit, call in (
-    (ValueError, "got 'l3'", lambda: distances.lp_norm(X, norm="l3")),
-    (ValueError, "got 21", lambda: distances.k_nearest(X, X, k=21)),
-    (ValueError, r"\(19,\)", lambda: distances.k_nearest(X, X, k=1, exclude=range(19))),
-    (
-      TypeError,
-      "float32",
-      lambda: distances.k_nearest(X, X, k=1, apart=(X[:, 0], X[:, 0])),
-    ),
-  ):
-    with pytest.raises(error, match=culprit):
-      call()

@@ -4,7 +4,6 @@ import math
 
 import jax
 import numpy as np
-import pytest
 
 from spherejax import distances
 
@@ -35,21 +34,3 @@ def test_gradient_is_that_of_the_equation(x64):
   )
   p = np.exp(distances.distance_ratio(d2, exponent=3.0))
   np.testing.assert_allclose(slopes, -1.5 * (np.eye(4) - p) / d2, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-  ("options", "error", "message"),
-  [
-    ({"exponent": 0}, ValueError, r"exponent must be in \(0, inf\), got 0"),
-    ({"offset": -1}, ValueError, r"offset must be in \[0, inf\), got -1"),
-    ({"classes": np.ones(3, bool)}, ValueError, r"classes must .* \(4,\), got \(3,\)"),
-    ({"classes": np.ones(4)}, TypeError, "classes must be boolean"),
-    ({"squares": np.ones(4, int)}, TypeError, "squared_distances must be floating"),
-    ({"squares": np.float32(1)}, ValueError, r"last axis of classes, got shape \(\)"),
-  ],
-)
-def test_bad_arguments(options, error, message, unchecked):
-  options = {"exponent": 1.0} | options
-  squares = options.pop("squares", SQUARES)
-  with pytest.raises(error, match=message):
-    distances.distance_ratio(squares, **options)

@@ -54,7 +54,7 @@ def test_the_full_preset_makes_its_first_problems(tmp_path, tfds_dir, monkeypatc
 
   def fewer(size, train, held):
     study = whole(size, train, held)
-    return study._replace(test=study.test[:200], test_labels=study.test_labels[:200])
+    return study._replace(test=study.test[:, :200], test_labels=study.test_labels[:200])
 
   monkeypatch.setattr(images, "mnist", fewer)
   config = dataclasses.replace(

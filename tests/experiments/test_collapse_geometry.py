@@ -11,7 +11,13 @@ from scipy import ndimage
 from experiments.frame import at_once
 from experiments.self_supervision import geometry, runs, training
 from experiments.self_supervision import settings as collapse_sets
-from experiments.self_supervision.geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
+from experiments.self_supervision.geometry import (
+  ALIGNMENT,
+  CHANCE,
+  EXPLAINED,
+  LOCAL,
+  OVERLAP,
+)
 from experiments.self_supervision.settings import Settings
 from experiments.self_supervision.training import Run
 from spherejax import data
@@ -40,7 +46,7 @@ def test_local_maps_of_two_hidden_layers():
   drawn = np.random.default_rng(0)
   kernels = [drawn.normal(size=shape) for shape in ((7, 5), (5, 4), (4, 3))]
   h, moves = drawn.normal(size=(2, 20, 7))
-  aligned, ranks, entropies = [], [], []
+  aligned, ranks, entropies, shares = [], [], [], []
   for own, move in zip(h, moves, strict=True):
     weights, x = np.eye(7), own
     for number, kernel in enumerate(kernels):
@@ -53,10 +59,12 @@ def test_local_maps_of_two_hidden_layers():
     ranks.append(np.sum(values >= 0.1 * values[0]) if values[0] else 0)
     aligned.append(inside(weights, move))
     entropies.append(effective(weights) if values[0] else 0)
+    shares.append(np.linalg.matrix_rank(weights) / 7)
   found = local((5, 4, 3), kernels, h, moves)
   assert found[ALIGNMENT] == pytest.approx(np.mean(aligned), rel=1e-8)
   assert found[LOCAL[0]] == pytest.approx(np.mean(ranks))
   assert found[LOCAL[1]] == pytest.approx(np.mean(entropies), rel=1e-8)
+  assert found[CHANCE] == pytest.approx(np.mean(shares), rel=1e-6)
   assert 0.5 < np.mean(ranks) < 2.9  # or the masks would not matter
   linear = local((5,), kernels[:1], h, moves)
   expected = np.mean([inside(kernels[0], move) for move in moves])

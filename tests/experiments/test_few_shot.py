@@ -17,6 +17,7 @@ from experiments.episodes import claims as tables
 from experiments.episodes import settings as few_shot_settings
 from experiments.episodes import toy, training
 from experiments.episodes.settings import Part
+from experiments.frame import frozen
 from experiments.frame.images import Parts
 from experiments.frame.study import Table
 from spherejax import data, metrics
@@ -116,7 +117,7 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   )
   birds = images(3, 28, channels=3, side=18)
   split = few_shot_settings.birds(birds)
-  monkeypatch.setattr(few_shot_settings, "load", lambda config: split)
+  monkeypatch.setattr(few_shot_settings, "load", lambda *_: split)
   monkeypatch.setattr(toy, "add", lambda table: None)
   study = dataclasses.replace(few_shot.STUDY, draw=lambda *_: {})
   result = study.run(config, tmp_path, "full")
@@ -398,8 +399,22 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
     few_shot_settings.mini_imagenet(20, tmp_path)
 
 
+def test_a_linear_layer_on_features(tmp_path):
+  rng = np.random.default_rng(0)
+  labels = np.repeat(np.arange(8), 8)
+  rows = np.eye(8, 16)[labels] + 0.3 * rng.normal(size=(64, 16))
+  names = tuple(map(str, range(8)))
+  own = frozen.Features(rows.astype(np.float32), labels, names, {})
+  config = dataclasses.replace(SETTINGS, backbone=frozen.NETWORK, width=4)
+  cells = {"ratio": (0.0, 1.0), "log_exponent": (2.0, 2.0), "learned": (1.0, 1.0)}
+  part = Part(1, "mean")
+  found = training.train(config, part, Parts(own, own, own), cells, tmp_path)
+  assert (found.test.mean(-1) > 0.4).all()  # chance is 0.2
+  assert not (found.validation[0] == found.validation[1]).all()
+
+
 def test_bad_settings(tmp_path, monkeypatch):
-  monkeypatch.setattr(few_shot_settings, "load", lambda config: sets())
+  monkeypatch.setattr(few_shot_settings, "load", lambda *_: sets())
   for change, message in (
     ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
     (
@@ -422,12 +437,12 @@ def test_bad_settings(tmp_path, monkeypatch):
   monkeypatch.setattr(few_shot, "train", None)
   for part in ("train", "validation", "test"):
     one = sets()._replace(**{part: images(0, 1, 1, 16)})
-    monkeypatch.setattr(few_shot_settings, "load", lambda config, one=one: one)
+    monkeypatch.setattr(few_shot_settings, "load", lambda *_, one=one: one)
     with pytest.raises(
       ValueError, match="num_ways = 5 classes, but 1 of the 1 classes"
     ):
       few_shot.STUDY.run(SETTINGS, tmp_path, "smoke")
-  monkeypatch.setattr(few_shot_settings, "load", lambda config: sets())
+  monkeypatch.setattr(few_shot_settings, "load", lambda *_: sets())
   both = dataclasses.replace(SETTINGS, shots=(1, 5), num_queries=3, test_queries=4)
   with pytest.raises(ValueError, match=r"at least per_class=9 images.* 0 \(0\) has 8"):
     few_shot.STUDY.run(both, tmp_path, "smoke")

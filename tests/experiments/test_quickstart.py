@@ -202,7 +202,7 @@ def test_what_is_no_number_is_a_dash(tmp_path, capsys):
   assert found["rows"][0]["values"] == [0.5, None]
   assert found["rows"][0]["mean"] is None
   assert "0.500 -" in capsys.readouterr().out
-  page = results_page.page([results_page.read(tmp_path / "results.json")])
+  page = results_page.experiment_page(results_page.read(tmp_path / "results.json"))
   assert "| A | m | - | - | - |" in page
   # A bar within a cell does not end it.
   said = r"\|a\| > \|b\| (undefined: 1 of 2 differences)"
@@ -264,21 +264,26 @@ def test_the_results_page_says_what_did_not_come_out():
     "cores": 2,
     "device": "1 x cpu",
     "versions": {"jax": "0"},
+    "pictures": ["a.png", "b.png"],
     "rows": [results.row("A", "m", [0.5, 0.6], paper=0.7)],
     "claims": [results.claim("c", "A > B", [0.1, -0.1], paper="DML 1")],
   }
-  text = results_page.page([content])
+  text = results_page.experiment_page(content)
   assert "| `c` | DML 1 | A > B |" in text
-  assert "(results/x.json)" in text
-  other = results_page.page([content | {"preset": "large"}])
-  assert "(results/x-large.json)" in other
+  assert "(x.json)" in text
+  assert "figure} x/a.png" in text
+  alts = results_page.alternative_texts("```{figure} results/x/b.png\n:alt: a dog\n")
+  described = results_page.experiment_page(content, alts=alts)
+  assert "figure} x/b.png\n:alt: A dog\n" in described
+  other = results_page.experiment_page(content | {"preset": "large"})
+  assert "(x-large.json)" in other
   assert "| 2 | undecided |" in text  # at this mean no number of seeds decides
   assert "| A | m | 0.550 |" in text
   assert "Tried" not in text
   right = results.claim("d", "A", [1.0, 1.1], paper="DML 1")
   more = content | {"claims": [*content["claims"], right]}
   tried = {"x": {"c*": "twice the steps."}}
-  assert "* `c`: twice the steps." in results_page.page([more], tried)
+  assert "* `c`: twice the steps." in results_page.experiment_page(more, tried)
   results_page.check_tried([more], tried)
   with pytest.raises(SystemExit, match="what was tried for x: c"):
     results_page.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
@@ -287,15 +292,34 @@ def test_the_results_page_says_what_did_not_come_out():
       results_page.check_tried([more], odd)
   data = {"x-*": "Half of it.", "x*": "All of it.", "y": "None."}
   both = [content, content | {"preset": "large"}]
-  text = results_page.page(both, data=data)
-  first, second = text.split("### x-large\n")[:2]
-  assert "All of it." in first.split("### x\n")[1]
+  first, second = (results_page.experiment_page(x, data=data) for x in both)
+  assert "All of it." in first
   assert "Half of it." in second
   with pytest.raises(SystemExit, match=r"has y, but no such experiment"):
     results_page.check_data(both, data)
   results_page.check_data(both, {key: data[key] for key in ("x-*", "x*")})
   with pytest.raises(SystemExit, match="must say what x-large ran on"):
     results_page.check_data(both, {"x": "All of it."})
+
+
+def test_the_table_of_statements_counts_the_verdicts_of_their_claims():
+  def run(*claims):
+    return {
+      "experiment": "x",
+      "preset": "cpu",
+      "seconds": 90.0,
+      "claims": [results.claim(name, "", x, paper="") for name, x in claims],
+    }
+
+  made = run(("a-1", [0.1, 0.2, 0.15]), ("a-2", [0.1, -0.1]), ("b", [-1, -1.1, -1.2]))
+  statement = {"text": "A is better", "paper": "P", "claims": ["x: a-*"]}
+  text = results_page.overview([made], [statement, {**statement, "claims": ["x: b"]}])
+  assert "| 1 | A is better (P) | **1 reproduced, 1 undecided** | 0.000 [" in text
+  assert " to 0.150 [" in text
+  assert "| 2 | A is better (P) | **contradicted** | -1.100 [" in text
+  assert "| [x](results/x.md) | 3 | 1 | 1 | 1 | 1.5 |" in text
+  with pytest.raises(SystemExit, match="names x: c, but no such claim"):
+    results_page.overview([made], [{**statement, "claims": ["x: c"]}])
 
 
 def test_claims_about_cost_come_from_the_benchmark(tmp_path):
@@ -314,7 +338,7 @@ def test_claims_about_cost_come_from_the_benchmark(tmp_path):
   assert re.search(r"`cost-unrolled` .* \| 2 \| reproduced \|", text)
   assert re.search(r"`k-enough` .* \| 1e-06 \| reproduced \|", text)
   assert re.search(r"`cost-ours-5` .* 15 steps .* \| 0.5 \| reproduced \|", text)
-  assert text in results_page.page([], cost=text)
+  assert text in results_page.overview([], cost=text)
   file.write_text(json.dumps(content | {"rows": rows}))
   with pytest.raises(SystemExit, match=r"gsp\.json is no result of benchmarks\.gsp"):
     results_page.cost_section(file)

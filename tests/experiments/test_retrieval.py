@@ -191,7 +191,8 @@ def test_characters_are_divided_by_classes(characters, tfds_dir, monkeypatch):
   study = characters()
   assert study.train.shape == (1, 4000)
   assert study.held.shape == (1, 66 * 20)
-  assert study.test.shape == (4000, 14, 14, 1)
+  assert study.images.shape == (9320, 14, 14, 1)
+  assert study.test.shape == (1, 4000)
   assert not set(study.train[0]) & set(study.held[0])
   np.testing.assert_array_equal(study.train_labels, np.repeat(range(200), 20))
   # Of several folds the rows alone.
@@ -232,7 +233,7 @@ def test_a_kept_model_sees_pictures_as_its_training_did(
   }
   study = made[name]()
   small = study._replace(
-    train=study.train[:, :80], held=study.held[:, :40], test=study.test[:20],
+    train=study.train[:, :80], held=study.held[:, :40], test=study.test[:, :20],
     train_labels=study.train_labels[:80], held_labels=study.held_labels[:40],
     test_labels=study.test_labels[:20],
   )  # fmt: skip
@@ -262,7 +263,7 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
   def watched(size):
     studies.append(study := halves(size))
     return study._replace(  # ten classes of each part
-      train=study.train[:, :600], held=study.held[:, :600], test=study.test[:600],
+      train=study.train[:, :600], held=study.held[:, :600], test=study.test[:, :600],
       train_labels=study.train_labels[:600], held_labels=study.held_labels[:600],
       test_labels=study.test_labels[:600],
     )  # fmt: skip
@@ -288,7 +289,7 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
     # Rounded in each of two passes.
     apart = float(np.abs(study.images[rows[3]] - boxes.mean((1, 3))).max())
     assert apart <= 1
-  assert study.test.shape == (6000, 8, 8, 3)
+  assert study.test.shape == (1, 6000)
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   for name in ("untrained", "C2", "C2+CCP"):
     assert 0 < figures[f"photographs, {name}", "MAP@R"] < 1

@@ -25,7 +25,7 @@ SETTINGS = retrieval_settings.Settings(
   zero_shot=0.1,
 )  # fmt: skip
 PLAIN = Method("c2")
-HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
+HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0), "rate": jnp.float32(1)}
 GIVEN = training.Data(
   *map(jnp.asarray, (STUDY.images, STUDY.train, STUDY.held, STUDY.test))
 )

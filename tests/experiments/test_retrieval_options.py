@@ -18,7 +18,7 @@ from experiments.metric_learning.photographs import training as retrieval_full_t
 from spherejax import losses, training
 
 STUDY = images.gaussians(0)
-HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
+HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0), "rate": jnp.float32(1)}
 
 
 def small(**changes):
@@ -29,7 +29,7 @@ def small(**changes):
   run = retrieval_training.Run(settings, Method("c2", "ccp", 2, 4), STUDY)
   given = retrieval_training.Data(
     *(jnp.asarray(x) for x in (STUDY.images, STUDY.train, STUDY.held)),
-    test=jnp.asarray(STUDY.images[:4]),
+    test=jnp.asarray(STUDY.test[:, :4]),
   )
   return run, given, jax.jit(run.init)(given, jax.random.key(2), HYPER)
 

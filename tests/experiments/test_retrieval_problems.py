@@ -192,7 +192,7 @@ def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
   given = retrieval_training.Data(
     *map(jnp.asarray, (study.images, study.train, study.held, study.test))
   )
-  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
+  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0), "rate": jnp.float32(1)}
   state = jax.jit(run.init)(given, jax.random.key(0), hyper)
 
   def pool(variables, key, given, hyper):
@@ -307,7 +307,7 @@ def small_step(settings, method):
   given = retrieval_training.Data(
     *map(jnp.asarray, (study.images, study.train, study.held, study.test))
   )
-  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
+  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0), "rate": jnp.float32(1)}
   state = jax.eval_shape(run.init, given, jax.random.key(0), hyper)
   return jax.eval_shape(run.steps, given, state, jax.random.key(0), hyper)
 

@@ -132,7 +132,8 @@ UNUSED = {
   ),
   "robust_features": (
     ("cifar10", ("--studies", "defences"), "with --images cifar10"),
-    ("cpu", ("--photographs.percent", "50"), "with --images digits"),
+    ("digits", ("--photographs.percent", "50"), "with --images digits"),
+    ("cpu", ("--noise", "1"), "with --images cifar10_16"),
   ),
   "plankton": (
     ("cpu", ("--folder", "x"), "with --data ndsb_plankton"),
@@ -141,11 +142,13 @@ UNUSED = {
   ),
   "few_shot": (
     ("full", ("--percent", "50"), "with --images cub"),
-    ("cpu", ("--folder", "x"), "with --images omniglot"),
+    ("omniglot", ("--folder", "x"), "with --images omniglot"),
+    ("cpu", ("--augment",), "with --backbone efficientnet_lite0"),
   ),
   "class_hierarchy": (
     ("cpu", ("--data", "nabirds", "--percent", "50"), "with --data nabirds"),
     ("cpu", ("--folder", "x"), "with --data"),
+    ("cpu", ("--width", "9"), "with --network efficientnet_lite0"),
   ),
   "ccp_proxies": (
     ("smoke", ("--digit-seeds", "2"), "with --data gaussians"),

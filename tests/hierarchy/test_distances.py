@@ -147,23 +147,6 @@ def test_confusion():
   np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
-def test_bad_distances_are_named(unchecked):
-  for matrix, culprit in (
-    (np.ones((2, 3)), r"shape \(2, 2\)"),
-    (np.array([[0, 1.0], [2.0, 0]]), "symmetric, got 1 from 0 to 1 and 2 back"),
-    (np.array([[0, -1.0], [-1.0, 0]]), "got -1"),
-    (np.array([[0, np.nan], [np.nan, 0]]), "got nan"),
-    (np.array([[0, 1.0], [1.0, 0.5]]), "0 on the diagonal, got 0.5 at 1"),
-  ):
-    for function in (hierarchy.chordal_distances, hierarchy.neighbor_joining):
-      with pytest.raises(ValueError, match=culprit):
-        function(matrix)
-  with pytest.raises(ValueError, match=r"beta must be in \(0, inf\), got 0"):
-    hierarchy.chordal_distances(np.zeros((1, 1)), beta=0.0)
-  with pytest.raises(ValueError, match="confusion must be at least 0"):
-    hierarchy.confusion_distances(np.array([[1.0, -1.0]]))
-
-
 def test_one_class():
   tree = hierarchy.from_parents([-1])
   for matrix in (

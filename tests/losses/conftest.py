@@ -19,26 +19,6 @@ def embeddings():
   return _embeddings
 
 
-@pytest.fixture(
-  params=["mixed", "duplicates", "zeros", "identical", "one_class", "all_different"]
-)
-def batch(request):
-  """Ten rows of four entries with their labels, one degenerate case each."""
-  x, labels = _embeddings(1, 10, 4), LABELS
-  if request.param == "duplicates":
-    x[2] = x[4] = x[0]  # of one class
-    x[3] = x[6] = x[1]  # of three classes
-  if request.param == "zeros":
-    x[[0, 4, 5]] = 0
-  if request.param == "identical":
-    x[:] = x[0]
-  if request.param == "one_class":
-    labels = np.full(10, 1, np.int32)
-  if request.param == "all_different":
-    labels = np.arange(10, dtype=np.int32)[::-1].copy()
-  return x, labels
-
-
 @pytest.fixture
 def mixed():
   """Ten rows of four entries with classes of four, three, two and one."""

@@ -192,19 +192,3 @@ def test_dynamic_scale_at_distance_zero_is_finite():
     after = update(state, np.zeros((6, 5), np.float32), LABELS, geometry=geometry)
     assert all(np.isfinite(leaf) for leaf in after)
     assert after.scale != state.scale
-
-
-def test_bad_arguments(unchecked):
-  state = losses.dynamic_scale_init(5)
-  with pytest.raises(ValueError, match=r"geometry must be one of .*, got 'other'"):
-    losses.dynamic_scale_update(state, COSINES, LABELS, geometry="other")
-  with pytest.raises(ValueError, match=r"geometry must be one of .*, got 'other'"):
-    losses.dynamic_scale_init(5, geometry="other")
-  with pytest.raises(ValueError, match="num_classes must be at least 2, got 1"):
-    losses.dynamic_scale_init(1)
-  with pytest.raises(ValueError, match=r"classes must have shape \(5,\), got \(4,\)"):
-    losses.dynamic_scale_update(state, COSINES, LABELS, classes=np.ones(4, bool))
-  with pytest.raises(ValueError, match=r"learning_rate must be in .*, got 0"):
-    losses.dynamic_scale_update(state, COSINES, LABELS, learning_rate=0)
-  with pytest.raises(ValueError, match=r"least must be in .*, got 0"):
-    losses.adacos_update(1.0, COSINES, LABELS, least=0)

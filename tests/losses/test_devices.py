@@ -15,7 +15,7 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from spherejax import distances, losses
+from spherejax import losses
 
 AXIS = "batch"
 LABELS = np.array([0, 1, 0, 2, 1, 2, 0, 3], np.int32)
@@ -53,20 +53,6 @@ def of_pairs(name, **settings):
   return case
 
 
-def with_references(name, **settings):
-  """The matrix form: local queries against proxies as references."""
-
-  def case(parameters, x, labels, where, axis_name):
-    matrix = distances.pairwise_euclidean(x @ parameters["map"], parameters["proxies"])
-    own = labels[:, None] == jnp.arange(5)[None]
-    values = getattr(losses, name)(
-      matrix / 4, own, ~own, where=where, axis_name=axis_name, **settings
-    )
-    return values, where / count(where, axis_name)
-
-  return case
-
-
 def proxy_anchor(parameters, x, labels, where, axis_name):
   values = losses.proxy_anchor(
     x @ parameters["map"],
@@ -76,15 +62,6 @@ def proxy_anchor(parameters, x, labels, where, axis_name):
     where=where,
     axis_name=axis_name,
   )
-  return values, where / count(where, axis_name)
-
-
-def of_rows(parameters, x, labels, where, axis_name):
-  """Losses whose rows do not depend on each other need no axis."""
-  z = x @ parameters["map"]
-  nca = losses.proxy_nca_plus_plus(z, labels, parameters["proxies"], where=where)
-  cosines = distances.pairwise_cosine(z, parameters["proxies"])
-  values = nca + losses.normface(cosines, labels, scale=8.0, where=where)
   return values, where / count(where, axis_name)
 
 
@@ -106,17 +83,10 @@ def zero_shot(parameters, x, labels, where, axis_name):
   return values.reshape(2, -1).T, jnp.stack(weights, axis=1)
 
 
+# What a case gathers or sums is seen here; all others are in `test_every_loss.py`.
 CASES = {
-  "contrastive-nonzero": of_pairs("contrastive", negative_margin=1.3),
-  "contrastive-all": of_pairs("contrastive", average="all", normalize="unit_ball"),
-  "cosine_contrastive": of_pairs("cosine_contrastive", margin=0.1),
-  "multi_similarity": of_pairs("multi_similarity", negative_scale=10.0),
-  "triplet-nonzero": of_pairs("triplet", margin=0.3),
-  "triplet-all": of_pairs("triplet", average="all", squared=True, margin=0.2),
-  "contrastive_from_distance": with_references("contrastive_from_distance"),
-  "triplet_from_distance": with_references("triplet_from_distance", average="all"),
+  "contrastive": of_pairs("contrastive", negative_margin=1.3),
   "proxy_anchor": proxy_anchor,
-  "rows": of_rows,
   "zero_shot": zero_shot,
 }
 
@@ -194,53 +164,34 @@ def spread(name, how, devices):
   return call
 
 
-def compare(name, how, devices, dtype, tolerance):
-  parameters, x = inputs(dtype)
+@pytest.mark.parametrize(
+  ("how", "devices"),
+  [
+    ("shard_map-checked", 2),
+    *(
+      pytest.param(how, devices, marks=pytest.mark.slow)
+      for how, devices in (("shard_map-unchecked", 2), ("vmap", 4), ("pmap", 4))
+    ),
+  ],
+)
+@pytest.mark.parametrize("name", CASES)
+def test_shard_map_over_two_devices_equals_one_device(name, how, devices, x64):
+  parameters, x = inputs(np.float64)
   step = spread(name, how, devices)
   for where in (ALL, UNEQUAL):
     value, values, gradients = step(parameters, x, LABELS, where)
     right = single(name)(parameters, x, LABELS, where)
     assert right[0] > 0.01
-    np.testing.assert_allclose(value, right[0], rtol=tolerance)
-    np.testing.assert_allclose(values, right[1], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(value, right[0], rtol=1e-12)
+    np.testing.assert_allclose(values, right[1], rtol=1e-12, atol=1e-12)
     used = 0
     for key, gradient in gradients.items():
       largest = np.abs(right[2][key]).max()
       used += largest > 0.01
       np.testing.assert_allclose(
-        gradient, right[2][key], rtol=tolerance, atol=tolerance * max(largest, 1)
+        gradient, right[2][key], rtol=1e-12, atol=1e-12 * max(largest, 1)
       )
-    assert used >= (1 if getattr(CASES[name], "__name__", "") == "case" else 2)
-
-
-# What a case gathers or sums is seen here; below that the transformations agree.
-SOME = ("contrastive-nonzero", "proxy_anchor", "zero_shot")
-# The others are quickly on two devices among all losses, in `test_every_loss.py`.
-ALONE = ("contrastive_from_distance", "rows")
-
-
-@pytest.mark.parametrize(
-  "name",
-  [
-    pytest.param(name, marks=[pytest.mark.slow] * (name not in ALONE)) for name in CASES
-  ],
-)
-def test_vmapped_axis_of_four_equals_one_device(name, x64):
-  compare(name, "vmap", 4, np.float64, 1e-12)
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_pmap_over_four_devices_equals_one_device(name):
-  compare(name, "pmap", 4, np.float32, 1e-5)
-
-
-@pytest.mark.parametrize(
-  "how",
-  [pytest.param("shard_map-unchecked", marks=pytest.mark.slow), "shard_map-checked"],
-)
-@pytest.mark.parametrize("name", SOME)
-def test_shard_map_over_two_devices_equals_one_device(name, how, x64):
-  compare(name, how, 2, np.float64, 1e-12)
+    assert used >= (1 if name == "contrastive" else 2)
 
 
 def test_local_mean_is_enough_when_no_row_is_masked(x64):

@@ -271,30 +271,3 @@ def test_drawn_triplets_estimate_all_of_them():
 def test_wrong_trees(call, error, message):
   with pytest.raises(error, match=message):
     losses.hierarchical_cross_entropy(LOGITS, EVERY, call(TREE))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_wrong_calls():
-  def raises(error, message, function, *arguments, **options):
-    with pytest.raises(error, match=message):
-      function(*arguments, **options)
-
-  hxe, soft = losses.hierarchical_cross_entropy, losses.soft_label_cross_entropy
-  raises(ValueError, "discount .*'width'", hxe, LOGITS, EVERY, TREE, discount="width")
-  raises(ValueError, "alpha .*got -1", hxe, LOGITS, EVERY, TREE, alpha=-1)
-  raises(ValueError, r"\[0, 5\), got 5", hxe, LOGITS, EVERY + 1, TREE)
-  conditional = losses.conditional_softmax
-  raises(ValueError, r"\(5, 5\).*got \(5, 12\)", conditional, LOGITS, EVERY, TREE)
-  raises(ValueError, "beta .*got -1", soft, LOGITS, EVERY, APART, beta=-1)
-  raises(ValueError, r"class_distances .*\(5, 5\)", soft, LOGITS, EVERY, APART[:3])
-  distortion, ranking = losses.distortion, losses.class_ranking
-  for loss in (distortion, ranking):
-    raises(TypeError, "prototypes must be floating", loss, POINTS.astype(int), APART)
-    raises(ValueError, r"\(5, 5\).*got \(4, 5\)", loss, POINTS, APART[:4])
-    raises(ValueError, "normalize", loss, POINTS, APART, normalize="other")
-    raises(TypeError, "boolean", loss, POINTS, APART, where=EVERY)
-  raises(ValueError, "positive between classes, got 0", distortion, POINTS, 0 * APART)
-  raises(ValueError, "scale .*got 0", distortion, POINTS, APART, scale=0)
-  raises(ValueError, "come together, got samples=3", ranking, POINTS, APART, samples=3)
-  key = jax.random.key(0)
-  raises(ValueError, "samples .*got 0", ranking, POINTS, APART, samples=0, key=key)

@@ -138,10 +138,3 @@ def test_labels_of_64_bits_keep_all_of_them(x64):
   narrow = memory._replace(labels=memory.labels.astype(np.int32))
   with pytest.raises(TypeError, match=r"labels must fit .* int32, got dtype int64"):
     losses.memory_update(narrow, x, labels)
-
-
-def test_sizes_are_static_integers(unchecked):
-  with pytest.raises(ValueError, match="size must be at least 1, got 0"):
-    losses.memory_init(0, 2)
-  with pytest.raises(TypeError, match=r"2\.5"):
-    losses.memory_init(2, 2.5)

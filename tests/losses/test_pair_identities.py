@@ -6,7 +6,6 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from spherejax import losses
 
@@ -136,60 +135,3 @@ def test_dynamic_soft_margin_ranks_by_its_running_histogram(x64):
 
 
 X, Y, D = np.eye(4, 3, dtype=np.float32), np.array([0, 0, 1, 2]), np.eye(4)
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-  ("function", "arguments", "options", "error", "message"),
-  [
-    (losses.nca, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
-    (losses.margin, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
-    (losses.nca, (X, Y), {"scale": 0.0}, ValueError, "scale must be in .*, got 0"),
-    (losses.circle, (X, Y), {"scale": -1.0}, ValueError, "scale must be .*, got -1"),
-    (
-      losses.margin,
-      (X, Y),
-      {"class_boundaries": X[0, :2]},
-      ValueError,
-      r"labels must be in \[0, 2\), got 2",
-    ),
-    (
-      losses.margin,
-      (X, Y),
-      {"class_boundaries": Y},
-      TypeError,
-      "class_boundaries must be floating",
-    ),
-    (
-      losses.margin,
-      (X, Y),
-      {"example_boundaries": X[0]},
-      ValueError,
-      r"example_boundaries must have shape \(4,\).*got \(3,\)",
-    ),
-    (
-      losses.margin_from_distance,
-      (D, D > 0, D <= 0),
-      {"boundary": X[0]},
-      ValueError,
-      r"boundary must have shape \(4,\).*got \(3,\)",
-    ),
-    (
-      losses.dynamic_soft_margin,
-      (X, Y, Y),
-      {},
-      TypeError,
-      "histogram must be floating, got dtype int",
-    ),
-    (
-      losses.dynamic_soft_margin,
-      (X, Y, X[0, :1]),
-      {},
-      ValueError,
-      r"two bins or more, got \(1,\)",
-    ),
-  ],
-)
-def test_wrong_calls(function, arguments, options, error, message):
-  with pytest.raises(error, match=message):
-    function(*arguments, **options)

@@ -286,41 +286,6 @@ def test_pairs_of_many_centres_are_not_all_in_memory():
 # --- wrong calls ---
 
 
-@pytest.mark.parametrize(
-  ("name", "position", "value", "error", "message"),
-  [
-    ("proxy_nca", 2, np.ones((3, 5)), ValueError, r"length 4 .* got shape \(3, 5\)"),
-    ("proxy_nca", 2, np.ones((3, 4), int), TypeError, "proxies must be floating"),
-    ("proxy_nca", 2, np.ones((2, 4)), ValueError, r"must be in \[0, 2\), got 3"),
-    ("proxy_distance_ratio", 2, np.ones(4), ValueError, r"2 axes, got shape \(4,\)"),
-    ("soft_triple", 2, np.ones((9, 4)), ValueError, r"centres must have 3 axes"),
-    ("soft_triple", 2, np.ones((9, 2, 5)), ValueError, r"centres must .* length 4"),
-    ("soft_triple", 0, np.ones(4), ValueError, r"embeddings must have 2 axes"),
-    ("proxy_nca", 1, np.arange(3), ValueError, r"labels must have shape \(10,\)"),
-    ("proxy_nca", 1, np.ones(10), TypeError, "labels must be integers"),
-  ],
-)
-def test_bad_data(name, position, value, error, message, mixed, unchecked):
-  table = np.ones((9, 2, 4)) if name == "soft_triple" else np.ones((9, 4))
-  arguments = [*mixed, table]
-  arguments[position] = value
-  with pytest.raises(error, match=message):
-    getattr(losses, name)(*arguments)
-
-
-def test_bad_options(mixed, proxies, unchecked):
-  with pytest.raises(ValueError, match=r"scale must be in \(0, inf\), got 0"):
-    losses.proxy_nca(*mixed, proxies, scale=0.0)
-  with pytest.raises(ValueError, match=r"regularization must be in \[0, inf\), got -1"):
-    losses.soft_triple(*mixed, proxies[:, None], regularization=-1.0)
-  with pytest.raises(ValueError, match=r"reduction must be one of .*, got 'mean'"):
-    losses.multi_proxy(np.ones((2, 3, 4)), reduction="mean")
-  with pytest.raises(
-    ValueError, match=r"\(\.\.\., classes, per_class\).* got \(3, 0\)"
-  ):
-    losses.multi_proxy(np.ones((3, 0)))
-
-
 def test_soft_triple_with_one_centre_is_nca_plus_plus_only_without_a_margin(
   mixed, proxies, x64
 ):

@@ -182,13 +182,3 @@ def test_batch_hard_does_not_multiply_backwards():
 
   flops = jax.jit(jax.grad(loss)).lower(x, labels).compile().cost_analysis()["flops"]
   assert flops < 1.5 * 2 * 512 * 512 * 256
-
-
-@pytest.mark.parametrize(
-  "option", [{"mining": "easy"}, {"fallback": "x"}, {"average": "sum"}]
-)
-def test_unknown_options(option, unchecked):
-  with pytest.raises(
-    ValueError, match=f"must be one of .*{next(iter(option.values()))}"
-  ):
-    losses.triplet(np.eye(2, dtype=np.float32), np.arange(2), **option)

@@ -2,13 +2,11 @@
 
 import math
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from jax.test_util import check_grads
 
 from spherejax import losses
 
@@ -152,32 +150,6 @@ def test_closed_form_gradients_equal_difference_quotients(slopes):
       return scalar(*point[:k], value, *point[k + 1 :])
 
     np.testing.assert_allclose(gradient, slopes(moved, point[k]), rtol=1e-6, atol=1e-7)
-
-
-def test_forward_gradients(x64):
-  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
-
-  def loss(za, zb, u, ridge, scale):
-    return losses.zero_shot_prediction(
-      za, LABELS_A, zb, LABELS_B, u, ridge=ridge, scale=scale
-    )
-
-  # reverse mode is compared with the closed form above
-  check_grads(jax.jit(loss), (za, zb, u, 0.3, 1.7), 1, modes=["fwd"], rtol=1e-6)
-
-
-@pytest.mark.parametrize("attributes", [3, 9])
-def test_float32_equals_numpy(attributes):
-  za, zb = simplex_rows(0, 5, attributes), simplex_rows(1, 3, attributes)
-  u = label_embeddings()
-  values, *gradients = run(za, zb, u, dtype=np.float32)
-  assert values.dtype == jnp.float32
-  a, b = (za, LABELS_A), (zb, LABELS_B)
-  np.testing.assert_allclose(values, oracle(a, b, u, 0.05, 1.7), rtol=2e-5, atol=2e-6)
-  # the condition number of the regression is up to 5 / 0.05 + 1 = 101
-  right = oracle_gradient(a, b, u, 0.05, 1.7, COTANGENT)
-  for ours, theirs in zip(gradients, right, strict=True):
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_defaults_are_the_papers(x64):
@@ -369,26 +341,6 @@ def test_degenerate_halves(x64):
   )
 
 
-def test_half_precision_and_large_numbers():
-  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
-  half = [jnp.asarray(x, jnp.bfloat16) for x in (za, zb, u)]
-
-  @jax.jit
-  def loss(za, zb, u):
-    return losses.zero_shot_prediction(za, LABELS_A, zb, LABELS_B, u)
-
-  values = loss(*half)
-  assert values.dtype == jnp.bfloat16
-  single = loss(*(x.astype(jnp.float32) for x in half))
-  np.testing.assert_allclose(
-    values.astype(jnp.float32), single.astype(jnp.bfloat16).astype(jnp.float32), 2**-7
-  )
-  for size, scale in ((1e2, 256.0), (1e4, 1.0)):
-    results = run(za, zb, size * u, scale=scale, dtype=np.float32)
-    for result in results:
-      assert np.isfinite(result).all()
-
-
 # --- the split ---
 
 
@@ -426,40 +378,6 @@ def test_two_masks_of_one_batch_equal_two_slices(x64):
 
 
 # --- transformations ---
-
-
-def test_vmap_over_each_number_equals_the_loop():
-  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
-  za, zb, u = (x.astype(np.float32) for x in (za, zb, u))
-  numbers = {"ridge": 0.05, "scale": 1.7}
-  for key, number in numbers.items():
-
-    def loss(value, key=key):
-      return losses.zero_shot_prediction(
-        za, LABELS_A, zb, LABELS_B, u, **(numbers | {key: value})
-      )
-
-    grid = jnp.array([0.5, 1.0, 3.0]) * number
-    for value, row in zip(grid, jax.jit(jax.vmap(loss))(grid), strict=True):
-      changed = numbers | {key: value}
-      right = run(za, zb, u, **changed, dtype=np.float32)[0]
-      np.testing.assert_allclose(row, right, rtol=1e-5)
-
-
-def test_jit_equals_eager_and_traces_once():
-  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
-  za, zb, u = (x.astype(np.float32) for x in (za, zb, u))
-
-  @jax.jit
-  @chex.assert_max_traces(n=1)
-  def traced(za, zb, u, ridge):
-    return losses.zero_shot_prediction(za, LABELS_A, zb, LABELS_B, u, ridge=ridge)
-
-  chex.clear_trace_counter()
-  for ridge in (0.05, 0.1):
-    value = traced(za, zb, u, ridge)
-  right = losses.zero_shot_prediction(za, LABELS_A, zb, LABELS_B, u, ridge=0.1)
-  np.testing.assert_allclose(value, right, rtol=1e-5)
 
 
 def test_many_regressions_are_solved_one_after_another_on_a_cpu():

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from spherejax import metrics
 
@@ -54,12 +53,3 @@ def test_class_balanced_mean_against_a_loop():
 
 def test_class_balanced_mean_of_nothing_at_all():
   assert np.isnan(metrics.class_balanced_mean(jnp.ones(0), jnp.ones(0, int)))
-
-
-def test_errors(unchecked):
-  with pytest.raises(TypeError, match="values must be floating, got dtype int32"):
-    metrics.mean_where(jnp.arange(3), jnp.ones(3, bool))
-  with pytest.raises(ValueError, match=r"where must have shape \(3,\)"):
-    metrics.mean_where(jnp.ones(3), jnp.ones(2, bool))
-  with pytest.raises(ValueError, match=r"labels must have shape \(3,\)"):
-    metrics.class_balanced_mean(jnp.ones(3), jnp.ones(2, int))

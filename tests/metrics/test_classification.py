@@ -101,20 +101,6 @@ def test_radii_are_mean_distances():
   np.testing.assert_array_equal(masked, np.where(np.arange(5) == 3, np.nan, radii))
 
 
-def test_errors(unchecked):
-  with pytest.raises(ValueError, match=r"predictions must be in \[0, 2\), got 2"):
-    metrics.confusion_counts(jnp.array([0, 1]), jnp.array([0, 2]), num_classes=2)
-  with pytest.raises(TypeError, match="predictions must be integers"):
-    metrics.confusion_counts(jnp.array([0]), jnp.array([0.0]), num_classes=2)
-  square = jnp.eye(2, dtype=jnp.int32)
-  with pytest.raises(ValueError, match=r"shape \(1, 1\), got \(1, 2\)"):
-    metrics.class_scores(square[:1])
-  with pytest.raises(ValueError, match="the 2 pairs of 2 classes, got 3"):
-    metrics.common_confusions(square, k=3)
-  with pytest.raises(ValueError, match=r"\(3, 2\) to match the centroids"):
-    metrics.cluster_radii(jnp.ones((3, 4)), jnp.zeros(3, int), jnp.ones((2, 2)))
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_labels_of_one_byte(dtype):
   labels = np.array([99, 3, 99], dtype)

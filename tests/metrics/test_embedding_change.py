@@ -105,17 +105,11 @@ def _geometric(before, after, skip):
   return np.exp(np.mean(np.log(ratios)))
 
 
-def test_short_floats_and_errors(unchecked):
+def test_short_floats():
   short = metrics.embedding_change(
     jnp.bfloat16(BEFORE), jnp.bfloat16(AFTER), num_shots=SHOTS
   )
   assert short.scaling.dtype == jnp.bfloat16
-  with pytest.raises(ValueError, match=r"after must have shape \(3, 5, 4\)"):
-    metrics.embedding_change(BEFORE, AFTER[:2], num_shots=SHOTS)
-  with pytest.raises(ValueError, match="leave a query of the 5 rows"):
-    metrics.embedding_change(BEFORE, AFTER, num_shots=5)
-  with pytest.raises(ValueError, match="'middle'"):
-    metrics.embedding_change(BEFORE, AFTER, num_shots=1, centre="middle")
 
 
 def test_drift_against_a_loop():

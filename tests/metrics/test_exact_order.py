@@ -195,6 +195,29 @@ def test_keys_that_round_to_one_whole_number_are_compared_again(monkeypatch):
   np.testing.assert_allclose(result.r_precision, 1 / 3, rtol=1e-6)
 
 
+@pytest.mark.parametrize("way", ["counted", "on the host"], indirect=True)
+def test_near_ties_across_units(way):
+  """Groups of several sizes in doubt, the last reference nearest to the queries."""
+  random = np.random.default_rng(3)
+  for _ in range(4):
+    ties = [at + np.spacing(np.float32(at)) * random.integers(0, 300, 30)
+            for at in (1e3, 2e3)]  # fmt: skip
+    x = np.concatenate([np.zeros(5), *ties, [1e5, -1e5, 0.5]]).astype(np.float32)
+    labels = random.integers(0, 4, len(x))
+    apart = np.abs(np.subtract.outer(x, x, dtype=np.float64))
+    np.fill_diagonal(apart, np.inf)
+    hits = (labels == labels[:, None])[
+      np.arange(len(x))[:, None], np.argsort(apart, axis=1, kind="stable")[:, :-1]
+    ]
+    result = _retriever(way, labels)(x[:, None])
+    total = hits.sum(1)
+    hits[np.arange(len(x) - 1) >= total[:, None]] = False
+    np.testing.assert_allclose(result.r_precision, hits.sum(1) / total, rtol=1e-6)
+    precision = hits.cumsum(1) / np.arange(1, len(x))
+    mean = (precision * hits).sum(1) / total
+    np.testing.assert_allclose(result.map_at_r, mean, rtol=1e-5)
+
+
 def test_the_smallest_input():
   x = np.array([0, 1, 2.5, 20_000, 20_001, 20_002.5], np.float32)[:, None]
   found = metrics.nearest(x, x, k=1, exclude=np.arange(6))

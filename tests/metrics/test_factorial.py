@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 
 from experiments.gsp.screening_cells import BY_HAND, LEVELS, TABLE
 from spherejax import metrics
@@ -53,14 +52,3 @@ def test_a_main_effect_aliased_with_a_negative_interaction():
   assert metrics.factorial_effects(flipped, np.arange(4.0))[("c",)].aliases == {
     ("a", "b"): -1
   }
-
-
-def test_errors():
-  with pytest.raises(ValueError, match=r"design\['a'\] must have two levels.*1, 2, 3"):
-    metrics.factorial_effects({"a": [1, 2, 3]}, [1.0, 2.0, 3.0])
-  with pytest.raises(ValueError, match="each in half of the runs"):
-    metrics.factorial_effects({"a": [1, 2, 2]}, [1.0, 2.0, 3.0])
-  with pytest.raises(ValueError, match=r"as many runs, got {'a': 2}.*\(3,\)"):
-    metrics.factorial_effects({"a": [1, 2]}, [1.0, 2.0, 3.0])
-  with pytest.raises(ValueError, match="at least one factor"):
-    metrics.factorial_effects({}, [1.0])

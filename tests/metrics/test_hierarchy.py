@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 
 from experiments.published import tree_paths
 from spherejax import hierarchy, metrics
@@ -171,22 +170,3 @@ def test_one_image_and_one_class():
     )
 
   np.testing.assert_array_equal(values(one), np.ones((3, 2)))
-
-
-def test_bad_input_is_named(unchecked):
-  scores, labels = np.zeros((2, CLASSES), np.float32), np.array([0, 5])
-  ahd, hp = metrics.average_hierarchical_distance, metrics.hierarchical_precision
-  hs, ahs = metrics.hierarchical_similarity, metrics.average_hierarchical_similarity
-  above, most = labels + 1, "at most the 6 classes, got 7"
-  for error, culprit, call in (
-    (ValueError, most, lambda: metrics.top_k(scores, labels, k=7)),
-    (ValueError, most, lambda: hp(scores, labels, D, k=5, rank_offset=2)),
-    (ValueError, r"labels must be in \[0, 6\), got 6", lambda: ahd(scores, above, D)),
-    (ValueError, r"shape \(6, 6\)", lambda: ahd(scores, labels, D[:3])),
-    (TypeError, "labels must be integers", lambda: ahd(scores, labels * 1.0, D)),
-    (TypeError, "scores must be floating", lambda: ahd(scores.astype(int), labels, D)),
-    (ValueError, "two ranks", lambda: ahs(np.ones((3, 1)))),
-    (ValueError, "got 6", lambda: hs(scores, above, SIMILAR)),
-  ):
-    with pytest.raises(error, match=culprit):
-      call()

@@ -57,14 +57,3 @@ def test_nan_supports_no_claim(values):
 def test_fields_are_plain_numbers():
   interval = metrics.mean_interval(np.float32([1, 2]))
   assert [type(field) for field in interval] == [float, float, float, int]
-
-
-def test_errors(unchecked):
-  with pytest.raises(ValueError, match=r"at least one figure, got shape \(0,\)"):
-    metrics.mean_interval([])
-  with pytest.raises(ValueError, match=r"values must have 1 axes, got shape \(1, 2\)"):
-    metrics.mean_interval([[1.0, 2.0]])
-  with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 1"):
-    metrics.mean_interval([1.0, 2.0], confidence=1)
-  with pytest.raises(ValueError, match=r"second must have shape \(2,\)"):
-    metrics.paired_interval([1.0, 2.0], [1.0])

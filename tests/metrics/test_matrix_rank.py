@@ -158,28 +158,3 @@ def test_under_vmap():
   found = jax.jit(jax.vmap(metrics.numerical_rank, (None, 0)))(matrices[0], thresholds)
   expected = [by_loops(matrices[0], t, 1)[0] for t in thresholds]
   np.testing.assert_array_equal(found, expected)
-
-
-def test_bad_input_is_named(unchecked):
-  x = np.ones((4, 3), np.float32)
-  for error, culprit, call in (
-    (TypeError, "int", lambda: metrics.effective_rank(x.astype(int))),
-    (ValueError, r"\(3,\)", lambda: metrics.effective_rank(x[0])),
-    (ValueError, r"\(0, 3\)", lambda: metrics.log_singular_values(x[:0])),
-    (ValueError, "threshold .*got 0", lambda: metrics.numerical_rank(x, 0)),
-    (ValueError, "threshold .*got nan", lambda: metrics.numerical_rank(x, np.nan)),
-    (
-      ValueError,
-      "threshold .*got 1.5",
-      lambda: metrics.relative_rank(x, threshold=1.5),
-    ),
-    (
-      ValueError,
-      r"got \(3,\)",
-      lambda: metrics.effective_rank(x, where=np.ones(3, bool)),
-    ),
-    (TypeError, "where .*float", lambda: metrics.relative_rank(x, where=np.ones(4))),
-    (ValueError, r"scalar.*\(3,\)", lambda: metrics.numerical_rank(x, np.ones(3))),
-  ):
-    with pytest.raises(error, match=culprit):
-      call()

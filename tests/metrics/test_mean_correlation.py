@@ -218,27 +218,6 @@ def test_where_correlations_are_clipped():
     np.testing.assert_allclose(ceiling, 1 - z_clip, rtol=1e-5)
 
 
-def test_bad_input_is_named(unchecked):
-  d = np.zeros((3, 3), np.float32)
-  for error, culprit, call in (
-    (ValueError, r"shape \(3, 3\)", lambda: metrics.mean_correlation(d, d[:2])),
-    (ValueError, r"shape \(2, 2\)", lambda: metrics.mean_correlation(d[:2], d)),
-    (TypeError, "floating", lambda: metrics.mean_correlation(d.astype(int), d)),
-    (
-      TypeError,
-      "boolean",
-      lambda: metrics.mean_correlation_ceiling(d, where=np.ones(3)),
-    ),
-    (
-      ValueError,
-      r"z_clip must be in \[0, 1\], got 2",
-      lambda: metrics.mean_correlation(d, d, z_clip=2.0),
-    ),
-  ):
-    with pytest.raises(error, match=culprit):
-      call()
-
-
 @pytest.mark.parametrize(("norm", "diagonal"), [("l2", True), ("linf", False)])
 def test_distances_of_points_by_blocks(norm, diagonal):
   random = np.random.default_rng(1)

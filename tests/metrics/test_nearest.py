@@ -66,16 +66,6 @@ def test_similarities_rank_the_largest_first(distance, expected):
   assert order[0].tolist() == expected
 
 
-def test_errors(unchecked):
-  x = jnp.ones((3, 2))
-  with pytest.raises(ValueError, match=r"k must be at most 2, .* got 3"):
-    metrics.nearest(x, x, k=3, exclude=jnp.arange(3))
-  with pytest.raises(ValueError, match=r"k must be at most 3, .* got 4"):
-    metrics.nearest(x, x, k=4)
-  with pytest.raises(TypeError, match="exclude must be integers"):
-    metrics.nearest(x, x, k=1, exclude=jnp.ones(3))
-
-
 @pytest.mark.parametrize("index", [-2, 3])
 def test_what_is_excluded_is_a_reference(index):
   x = jnp.eye(3)

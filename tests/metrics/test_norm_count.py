@@ -208,21 +208,6 @@ def test_tails_of_students_distribution(x64):
   np.testing.assert_array_equal(far[1:], [-np.inf, 0])
 
 
-def test_wrong_arguments(unchecked):
-  norms, counts = np.ones(4, np.float32), np.arange(4)
-  regression = metrics.norm_count_regression
-  with pytest.raises(TypeError, match="counts must be integers, got dtype float32"):
-    regression(norms, norms)
-  with pytest.raises(TypeError, match="norms must be floating, got dtype int32"):
-    regression(counts.astype(np.int32), counts)
-  with pytest.raises(ValueError, match=r"counts must have shape \(4,\)"):
-    regression(norms, counts[:3])
-  with pytest.raises(ValueError, match="'estimated', 'known', got 'robust'"):
-    regression(norms, counts, covariance="robust")
-  with pytest.raises(ValueError, match="must have a row"):
-    metrics.norm_count_correlation(norms[:0], counts[:0])
-
-
 @pytest.mark.parametrize("norm", [1.7, 0.3, 1e6])
 def test_norms_that_are_equal_have_no_slope_as_they_are(norm):
   counts = jnp.arange(40) % 8 + 1

@@ -494,36 +494,3 @@ def test_memory_is_a_few_row_blocks():
 # Errors -----------------------------------------------------------------------
 
 X, Y = np.zeros((3, 2), np.float32), np.zeros(3, int)
-
-
-@pytest.mark.parametrize(
-  ("arguments", "options", "error", "message"),
-  [
-    ((X.astype(int), Y), {}, TypeError, "queries must be floating"),
-    ((X[0], Y), {}, ValueError, r"queries must have 2 axes, got shape \(2,\)"),
-    ((X, Y[:2]), {}, ValueError, r"query_labels must have shape \(3,\)"),
-    ((X, Y * 1.0), {}, TypeError, "query_labels must be integers"),
-    ((X, Y, X), {}, ValueError, "references and reference_labels go together"),
-    ((X, Y, X[:, :1], Y), {}, ValueError, r"2 columns .* got shape \(3, 1\)"),
-    ((X, Y, X, Y[:1]), {}, ValueError, r"reference_labels must have shape \(3,\)"),
-    ((X, Y), {"distance": "l7"}, ValueError, "distance must be one of .* got 'l7'"),
-    ((X, Y), {"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
-    ((X, Y), {"where": Y}, TypeError, "where must be boolean"),
-    ((X, Y), {"reference_where": Y[:1] == 0}, ValueError, "reference_where must have"),
-  ],
-)
-def test_errors(unchecked, arguments, options, error, message):
-  with pytest.raises(error, match=message):
-    metrics.retrieval(*arguments, **options)
-
-
-def test_traced_labels_are_named():
-  with pytest.raises(TypeError, match="query_labels must be concrete, got"):
-    jax.jit(metrics.retrieval)(X, Y)
-
-
-def test_recall_errors(unchecked):
-  with pytest.raises(ValueError, match="got 0"):
-    metrics.recall_at_k(jnp.array([1, 2]), k=0)
-  with pytest.raises(TypeError, match="first_rank must be integers"):
-    metrics.recall_at_k(jnp.array([1.0]), k=1)

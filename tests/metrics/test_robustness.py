@@ -91,24 +91,3 @@ def test_best_accuracy_of_the_toy_set():
   found = metrics.best_accuracy(TOY, CLASS, np.array([0.49, 0.5, 0.7, 0.7072, 9]))
   np.testing.assert_allclose(found, [1, 0.75, 0.75, 0.625, 0.625])
   np.testing.assert_allclose(metrics.best_accuracy(TOY, CLASS * 0, np.array([0, 9])), 1)
-
-
-def test_bad_input_is_named(unchecked):
-  for error, culprit, call in (
-    (ValueError, "got 8", lambda: metrics.best_accuracy(TOY, np.arange(8), [1])),
-    (
-      ValueError,
-      "budgets must be at least 0, got -1",
-      lambda: metrics.best_accuracy(TOY, CLASS, np.array([1, -1])),
-    ),
-    (ValueError, "got 'l3'", lambda: metrics.best_accuracy(TOY, CLASS, [1], norm="l3")),
-    (TypeError, "boolean", lambda: metrics.accuracy_curve(np.zeros((2, 3)))),
-    (
-      TypeError,
-      "floating",
-      lambda: metrics.accuracy_curve_from_distances(CLASS, CLASS),
-    ),
-    (ValueError, r"\(7,\)", lambda: metrics.separation(TOY, CLASS[:7])),
-  ):
-    with pytest.raises(error, match=culprit):
-      call()

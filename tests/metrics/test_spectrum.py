@@ -121,25 +121,3 @@ def test_figures_of_digits():
 
   found = phi(np.array([-0.5, 0, 0.5, 1, 1.25], np.float32))
   np.testing.assert_allclose(found, [2.64, 1.6742, 0.8059, 0.2473, 0.0838], atol=2e-4)
-
-
-def test_bad_input_is_named(unchecked):
-  state = metrics.triangle_init(3)
-  for error, culprit, call in (
-    (ValueError, "got 4", lambda: metrics.spectrum(state, components=4)),
-    (ValueError, "got 3", lambda: metrics.spectrum(state, power=3)),
-    (ValueError, r"\(60, 8\)", lambda: metrics.triangle_update(state, FEATURES)),
-    (ValueError, r"\(0, 3\)", lambda: metrics.principal_axes(FEATURES[:0, :3])),
-    (
-      ValueError,
-      r"\(3,\)",
-      lambda: metrics.reweight(FEATURES, fit(FEATURES), weights=np.ones(3)),
-    ),
-    (
-      ValueError,
-      r"weights must be at least 0, got -0\.5",
-      lambda: metrics.reweight(FEATURES, fit(FEATURES), weights=-np.ones(8) / 2),
-    ),
-  ):
-    with pytest.raises(error, match=culprit):
-      call()

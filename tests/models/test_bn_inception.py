@@ -271,7 +271,7 @@ def test_errors(unchecked):
     images = jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
     jax.eval_shape(models.BNInception(width).init, jax.random.key(0), images)
 
-  for sides in ((30, 31), (31, 39), (62, 31), (240, 224)):
+  for sides in ((30, 31), (31, 39)):
     with pytest.raises(ValueError, match=rf"32 n \+ 6.*\(1, {sides[0]}, {sides[1]}"):
       start((1, *sides, 3))
   with pytest.raises(ValueError, match="even and positive, got 3"):

@@ -181,10 +181,6 @@ def test_errors(unchecked):
     start(strides=(1, 2, 2))
   with pytest.raises(ValueError, match="blocks must have one entry"):
     start(blocks=(1,))
-  with pytest.raises(ValueError, match=r"stem .*'large'"):
-    start(stem="large")
-  with pytest.raises(ValueError, match=r"shortcut .*'none'"):
-    start(shortcut="none")
   with pytest.raises(ValueError, match=r"widths that grow.*\(4, 2\)"):
     start(widths=(4, 2), shortcut="padding")
   with pytest.raises(TypeError, match="int32"):

@@ -87,14 +87,3 @@ def test_one_seed_has_no_whisker():
   (axes,) = plotting.bars_with_intervals({"a": {"b": [0.4]}}, ylabel="MAP@R").axes
   assert len(axes.containers) == 1
   np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.4])
-
-
-def test_errors(unchecked):
-  with pytest.raises(ValueError, match="curves must name at least one"):
-    plotting.training_curves({}, ylabel="loss")
-  with pytest.raises(ValueError, match=r"curves\['a'\] must have 2 axes"):
-    plotting.training_curves({"a": [1.0, 2.0]}, ylabel="loss")
-  with pytest.raises(ValueError, match=r"curves\['b'\] must have shape \(1, 2\)"):
-    plotting.training_curves({"a": [[1.0, 2.0]], "b": [[1.0]]}, ylabel="loss")
-  with pytest.raises(ValueError, match="groups of at least one method"):
-    plotting.bars_with_intervals({"a": {}}, ylabel="loss")

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 
 from spherejax import hierarchy, plotting
 
@@ -76,12 +75,3 @@ def test_names_of_a_long_tree_do_not_touch():
   for lower, upper in itertools.pairwise(boxes):
     assert lower.y1 <= upper.y0 + 1
   assert max(box.x1 for box in boxes) <= figure.bbox.x1
-
-
-def test_bad_input_is_named(unchecked):
-  with pytest.raises(ValueError, match=r"shape \(5,\)"):
-    plotting.class_tree(TREE, groups=np.zeros(4, int))
-  with pytest.raises(ValueError, match="max_depth must be at least 1"):
-    plotting.class_tree(TREE, max_depth=0)
-  single = plotting.class_tree(hierarchy.from_parents([-1]))
-  assert list(texts(single)) == ["0"]

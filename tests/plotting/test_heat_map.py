@@ -1,7 +1,6 @@
 """The map shows every figure at its place and frames the best."""
 
 import numpy as np
-import pytest
 
 from spherejax import plotting
 
@@ -29,13 +28,6 @@ def test_cells_numbers_and_the_best():
   assert [label.get_text() for label in axes.get_yticklabels()] == ["16", "64"]
   assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "prototypes")
   assert bar.get_ylabel() == "MAP@R"
-
-
-def test_errors(unchecked):
-  with pytest.raises(ValueError, match=r"shape \(1, 2\) to match rows and columns"):
-    plotting.heat_map([[1.0]], rows=[1], columns=[1, 2], **LABELS)
-  with pytest.raises(ValueError, match="must hold a number"):
-    plotting.heat_map([[np.nan]], rows=[1], columns=[1], **LABELS)
 
 
 def test_what_is_infinite_is_not_the_best():

@@ -33,15 +33,6 @@ def test_many_classes_have_different_colours():
   assert len({patch.get_facecolor() for patch in axes.patches}) == 16
 
 
-def test_errors(unchecked):
-  with pytest.raises(ValueError, match="at least one"):
-    plotting.class_hulls({})
-  with pytest.raises(ValueError, match=r"panels\['a'\] must have shape \(2, 2\)"):
-    plotting.class_hulls({"a": [np.zeros((2, 3))]})
-  with pytest.raises(ValueError, match="must be one of 'a', got 'b'"):
-    plotting.class_hulls({"a": [SQUARE]}, dots={"b": [SQUARE]})
-
-
 def test_dots_of_a_class_that_is_not_there():
   with pytest.raises(ValueError, match=r"dots\['GAP'\] must be of at most 1 classes"):
     plotting.class_hulls({"GAP": [SQUARE]}, dots={"GAP": [SQUARE, SQUARE]})

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from spherejax import pooling
 
@@ -54,12 +53,3 @@ def test_features_that_are_not_numbers_stay_so():
   attended = pooling.solar(features, zero, zero, zero, zero)
   assert jnp.isnan(attended[0]).all()  # all have attended to the position
   assert jnp.isfinite(attended[1]).all()
-
-
-def test_errors(unchecked):
-  with pytest.raises(ValueError, match=r"power .* got 0"):
-    pooling.gem(FEATURES, power=0.0)
-  with pytest.raises(ValueError, match=r"power .*\(3,\).*got \(2,\)"):
-    pooling.gem(FEATURES, power=jnp.ones(2))
-  with pytest.raises(TypeError, match="int32"):
-    pooling.gem(jnp.ones((2, 4, 3), jnp.int32))

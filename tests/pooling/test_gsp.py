@@ -395,13 +395,6 @@ def test_features_that_are_prototypes_cost_nothing_and_draw_nothing(length):
   assert np.all(costs[~np.eye(30, dtype=bool)] > 0.1)
 
 
-@pytest.mark.parametrize("name", ["mass", "inverse_temperature"])
-def test_no_number_at_all_is_named(unchecked, name):
-  features, prototypes = data(1)
-  with pytest.raises(TypeError, match=f"{name} must be a number, got None"):
-    pooling.gsp(features, prototypes, **{"mass": 0.3, name: None})
-
-
 def test_sharp_cut_has_zero_gradient_in_the_costs():
   features, prototypes = (x.astype(np.float32) for x in data(12))
   (_, result), _ = value_and_gradients(
@@ -528,29 +521,3 @@ def test_toy_map_figures(mass, beta, share, number):
   mean_share, mean_number = np.mean(found, axis=0)
   np.testing.assert_allclose(mean_share, share, atol=0.005)
   np.testing.assert_allclose(mean_number, number, rtol=0.02)
-
-
-def test_errors(unchecked):
-  features, prototypes = jnp.ones((2, 4, 3)), jnp.ones((5, 3))
-  for bad in (jnp.ones((5, 4)), jnp.ones(3), jnp.ones((0, 3))):
-    with pytest.raises(ValueError, match=r"prototypes must have shape .*got"):
-      pooling.gsp(features, bad)
-  with pytest.raises(ValueError, match=r"'newton', 'fixed_point', got 'sinkhorn'"):
-    pooling.gsp(features, prototypes, solver="sinkhorn")
-  with pytest.raises(ValueError, match=r"mass .* got 1\.5"):
-    pooling.gsp(features, prototypes, mass=1.5)
-  for mass, wrong in (([0.0, 5.0], "0"), ([0.5, 5.0], "5"), ([0.5, np.nan], "nan")):
-    with pytest.raises(ValueError, match=f"mass .* got {wrong}"):
-      pooling.gsp(features, prototypes, mass=jnp.array(mass))
-  with pytest.raises(ValueError, match=r"inverse_temperature .* got -2"):
-    pooling.gsp(features, prototypes, inverse_temperature=jnp.array([1.0, -2.0]))
-  with pytest.raises(ValueError, match=r"inverse_temperature .* got -1"):
-    pooling.gsp(features, prototypes, inverse_temperature=-1.0)
-  with pytest.raises(ValueError, match=r"steps .* got 0"):
-    pooling.gsp(features, prototypes, solver="fixed_point", steps=0)
-  with pytest.raises(ValueError, match=r"mass .*\(2,\).*got \(3,\)"):
-    pooling.gsp(features, prototypes, mass=jnp.full(3, 0.3))
-  with pytest.raises(ValueError, match=r"\(2, 4\).*got \(2, 3\)"):
-    pooling.gsp(features, prototypes, where=jnp.ones((2, 3), bool))
-  with pytest.raises(TypeError, match=r"prototypes .*int32"):
-    pooling.gsp(features, jnp.ones((5, 3), jnp.int32))

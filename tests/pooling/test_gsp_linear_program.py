@@ -77,20 +77,3 @@ def test_derivatives():
   # 2.4 features are taken: weights (0.4, 1, 0, 1) / 2.4, with 4 mass = 2.4.
   expected = [4 / 2.4 - 0.4 * 4 / 2.4**2, -4 / 2.4**2, 0, -4 / 2.4**2]
   np.testing.assert_allclose(by_mass, expected, rtol=1e-5, atol=1e-7)
-
-
-def test_errors(unchecked):
-  costs = jnp.ones((2, 3))
-  for mass in (0.0, -0.1, 1.1, float("nan")):
-    with pytest.raises(ValueError, match=f"mass .* got {mass:g}"):
-      pooling.gsp_linear_program(costs, mass=mass)
-  with pytest.raises(ValueError, match=r"got \(3,\)"):
-    pooling.gsp_linear_program(jnp.ones(3))
-  with pytest.raises(ValueError, match=r"got \(0, 3\)"):
-    pooling.gsp_linear_program(jnp.ones((0, 3)))
-  with pytest.raises(ValueError, match=r"where .*\(3,\).*got \(2,\)"):
-    pooling.gsp_linear_program(costs, where=jnp.ones(2, bool))
-  with pytest.raises(ValueError, match=r"mass .*\(5,\).*got \(4,\)"):
-    pooling.gsp_linear_program(jnp.ones((5, 2, 3)), mass=jnp.full(4, 0.3))
-  with pytest.raises(TypeError, match="int32"):
-    pooling.gsp_linear_program(jnp.ones((2, 3), jnp.int32))

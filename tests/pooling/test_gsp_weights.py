@@ -349,27 +349,6 @@ def test_extreme_masses_and_temperatures():
     np.testing.assert_allclose(weights, linear, atol=2e-6)
 
 
-def test_errors(unchecked):
-  costs = jnp.ones((2, 3))
-  for solve in (pooling.gsp_weights, pooling.gsp_fixed_point):
-    for mass in (0.0, -0.1, 1.1, float("nan")):
-      with pytest.raises(ValueError, match=f"mass .* got {mass:g}"):
-        solve(costs, mass=mass)
-    for beta in (-0.5, float("inf"), float("nan")):
-      with pytest.raises(ValueError, match=f"inverse_temperature .* got {beta:g}"):
-        solve(costs, inverse_temperature=beta)
-    with pytest.raises(ValueError, match=r"got \(3, 0\)"):
-      solve(jnp.ones((3, 0)))
-    with pytest.raises(ValueError, match=r"where .*\(3,\).*got \(2,\)"):
-      solve(costs, where=jnp.ones(2, bool))
-    with pytest.raises(ValueError, match=r"inverse_temperature .*\(5,\).*got \(4,\)"):
-      solve(jnp.ones((5, 2, 3)), inverse_temperature=jnp.ones(4))
-    with pytest.raises(TypeError, match="int32"):
-      solve(jnp.ones((2, 3), jnp.int32))
-  with pytest.raises(ValueError, match=r"steps .* got 0"):
-    pooling.gsp_fixed_point(costs, steps=0)
-
-
 @pytest.mark.parametrize("solver", ["newton", "fixed_point"])
 def test_a_second_call_outside_jit_traces_nothing(solver, monkeypatch):
   features, prototypes = np.ones((3, 7, 2), np.float32), np.eye(2, dtype=np.float32)

@@ -1,7 +1,6 @@
 """Poolings that are each other at the ends of their settings; errors of their own."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -104,35 +103,6 @@ def test_a_channel_that_is_never_active_weighs_nothing_in_crow():
   gradient, pooled = jax.jit(jax.grad(total, has_aux=True))(x)
   np.testing.assert_allclose(pooled[0], expected, rtol=1e-6)
   assert not gradient.any()
-
-
-def test_errors(unchecked):
-  kernels = jnp.zeros((4, 2)), jnp.zeros((2, 4))
-  x = FEATURES.astype(np.float32)
-  with pytest.raises(ValueError, match=r"odd size, got 2"):
-    pooling.cbam(x, *kernels, jnp.zeros((2, 2, 2)))
-  with pytest.raises(ValueError, match=r"4 axes .* size 3, got shape \(2, 6, 4\)"):
-    pooling.cbam(x.reshape(2, 6, 4), *kernels, jnp.zeros((3, 3, 2)))
-  with pytest.raises(ValueError, match=r"expand_kernel .*\(2, 4\).*got \(4, 2\)"):
-    pooling.cbam(x, kernels[0], kernels[0], jnp.zeros((3, 3, 2)))
-  with pytest.raises(ValueError, match=r"reduce_bias .*\(2,\), got \(3,\)"):
-    pooling.cbam(x, *kernels, jnp.zeros((3, 3, 2)), reduce_bias=jnp.zeros(3))
-  with pytest.raises(ValueError, match=r"norm_order .* got 0"):
-    pooling.crow(x, norm_order=0.0)
-  with pytest.raises(ValueError, match=r"root .* got -1"):
-    pooling.crow(x, root=-1.0)
-  with pytest.raises(ValueError, match=r"hidden_kernel .*\(4, 3\).*got \(4, 2\)"):
-    pooling.delf(x, kernels[0], jnp.zeros(2), jnp.zeros(3), 0.0)
-  with pytest.raises(ValueError, match="'mean', 'sum', got 'max'"):
-    pooling.delf(x, kernels[0], jnp.zeros(2), jnp.zeros(2), 0.0, reduction="max")
-  with pytest.raises(ValueError, match=r"ridge .* got 0"):
-    pooling.gemax(x, ridge=0.0)
-  with pytest.raises(ValueError, match="num_highest must be at least 1, got 0"):
-    pooling.weldon(x, num_highest=0)
-  with pytest.raises(TypeError, match=r"num_lowest .* integer, got 1.5"):
-    pooling.weldon(x, num_lowest=1.5)
-  with pytest.raises(ValueError, match=r"output_kernel .*\(2, 4\).*got \(4, 2\)"):
-    pooling.solar(x, *[kernels[0]] * 4)
 
 
 def test_soft_shares_of_crow_weigh_channels_almost_alike():

@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from spherejax import pooling
 
@@ -137,29 +136,3 @@ def test_dominant_prototypes_take_the_largest_share():
   pool = jax.jit(lambda x: pooling.gsp(x, PROTOTYPES, mass=0.5).attributes)
   shares = pool(FEATURES.reshape(24, 1, 3)).reshape(3, 2, 4, 5)
   np.testing.assert_array_equal(dominant[WHERE], shares.argmax(axis=-1)[WHERE])
-
-
-def test_errors(unchecked):
-  with pytest.raises(ValueError, match=r"prototypes must have shape .*got \(5, 2\)"):
-    pooling.otp(FEATURES, PROTOTYPES[:, :2])
-  with pytest.raises(ValueError, match=r"'distance', 'gaussian', got 'cosine'"):
-    pooling.otp(FEATURES, PROTOTYPES, cost="cosine")
-  with pytest.raises(ValueError, match=r"weights must have shape \(5, 3\).*\(4, 3\)"):
-    pooling.netvlad(FEATURES, PROTOTYPES, PROTOTYPES[:4], jnp.zeros(5))
-  with pytest.raises(ValueError, match=r"sharpness .* got 0"):
-    pooling.netvlad_assignment(PROTOTYPES, sharpness=0.0)
-  with pytest.raises(ValueError, match=r"4 axes, got shape \(3, 8, 3\)"):
-    pooling.tsmk(TOKENS, jnp.eye(3), jnp.zeros(3))
-  with pytest.raises(ValueError, match="window must be odd, got 2"):
-    pooling.tsmk(FEATURES, jnp.eye(3), jnp.zeros(3), window=2)
-  with pytest.raises(ValueError, match=r"kernel must have shape \(3, 2\).*\(2, 2\)"):
-    pooling.tsmk(FEATURES, jnp.eye(2), jnp.zeros(2))
-  with pytest.raises(ValueError, match="channel or the spatial branch, got neither"):
-    pooling.gsop(FEATURES, None, None)
-  branch = pooling.GSoPBranch(
-    *(jnp.zeros(s) for s in ((3, 2), (2,), (9, 9, 1), (9, 1), (9, 9), (9,)))
-  )
-  with pytest.raises(ValueError, match=r"spatial.row_kernel must have shape \(8, 8, 1"):
-    pooling.gsop(FEATURES, None, branch)
-  with pytest.raises(ValueError, match="'max', 'sum', got 'mean'"):
-    pooling.gsop(FEATURES, branch, None, fuse="mean")

@@ -138,28 +138,6 @@ def test_prediction_is_the_nearest_assigned_prototype_and_the_lowest_class_of_a_
     assert best[:, 0].tolist() == expected
 
 
-def test_wrong_arguments_name_the_culprit(unchecked):
-  p = unit_rows(3, 2)
-  with pytest.raises(ValueError, match="4 classes need as many prototypes, got 3"):
-    prototypes.assign_prototypes(unit_rows(4, 2), p)
-  with pytest.raises(ValueError, match="4 classes need as many prototypes, got 3"):
-    INIT(jax.random.key(0), p)
-  with pytest.raises(ValueError, match=r"prototypes must have shape \(3, 5\)"):
-    prototypes.assign_prototypes(unit_rows(3, 5), p)
-  with pytest.raises(TypeError, match="prototypes must be floating"):
-    prototypes.sibling_gap(np.eye(3, dtype=int), np.arange(3), np.arange(3))
-  with pytest.raises(ValueError, match=r"assignment must have shape \(3,\)"):
-    prototypes.assignment_alignment(p, p, np.arange(2))
-  for wrong in (-1, 3):
-    a = np.array([0, 1, wrong])
-    with pytest.raises(ValueError, match=rf"assignment must be in .* got {wrong}"):
-      prototypes.assignment_alignment(p, p, a)
-    with pytest.raises(ValueError, match=rf"assignment must be in .* got {wrong}"):
-      prototypes.sibling_gap(p, a, np.arange(3))
-  with pytest.raises(TypeError, match="before must be integers"):
-    prototypes.assignment_change(np.arange(2), np.ones(2))
-
-
 def test_what_is_not_finite_is_refused_or_matches_nothing():
   p = np.eye(3, dtype=np.float32)
   m = p[::-1].copy()

@@ -120,28 +120,6 @@ def test_one_class_and_one_dimension():
   np.testing.assert_array_equal(prototypes.simplex(None, 1, 2, rotate=False), [[1, 0]])
 
 
-@pytest.mark.parametrize(
-  ("call", "error", "message"),
-  [
-    (lambda p: p.simplex(KEY, 5, 3), ValueError, "at least 4, got 3"),
-    (lambda p: p.simplex(KEY, 3, 1), ValueError, "num_classes = 3"),
-    (lambda p: p.simplex(KEY, 0, 3), ValueError, "num_classes must be at least 1"),
-    (lambda p: p.simplex(KEY, 3, 0), ValueError, "dim must be at least 1, got 0"),
-    (lambda p: p.simplex(KEY, 3, 2.0), TypeError, "2.0"),
-    (lambda p: p.simplex(None, 3, 2), TypeError, "None"),
-    (lambda p: p.orthogonal_simplices(KEY, 11, 5), ValueError, "[6, 10] for dim = 5"),
-    (lambda p: p.orthogonal_simplices(KEY, 5, 5), ValueError, "got 5"),
-    (lambda p: p.orthogonal_simplices(KEY, 7, 5, split="x"), ValueError, "'x'"),
-    (lambda p: p.cross_polytope(KEY, 5, 2), ValueError, "at most 4 for dim = 2, got 5"),
-    (lambda p: p.circle(KEY, 0), ValueError, "got 0"),
-  ],
-)
-def test_bad_input_is_named(call, error, message, unchecked):
-  with pytest.raises(error) as raised:
-    call(prototypes)
-  assert message in str(raised.value)
-
-
 def test_sizes_are_static_and_the_key_is_traced():
   made = jax.jit(prototypes.cross_polytope, static_argnums=(1, 2))
   np.testing.assert_allclose(

@@ -239,20 +239,3 @@ def test_the_spread_of_proxies():
   )(proxies, np.ones((2, 3, 2), np.float32))
   assert spread == pytest.approx(np.mean(each), rel=1e-5)
   assert none == 0
-
-
-def test_bad_input():
-  pools = np.zeros((2, 3, 4), np.float32)
-  with pytest.raises(ValueError, match="at most the pool's 3 points, got 5"):
-    prototypes.renew_proxies(pools, pools, num_proxies=5)
-  with pytest.raises(ValueError, match="num_proxies"):
-    prototypes.renew_proxies(pools, pools, num_proxies=0)
-  with pytest.raises(ValueError, match="at least one class of two"):
-    prototypes.proxy_spread(pools[:, :1])
-  points = np.zeros((3, 4), np.float32)
-  with pytest.raises(ValueError, match="5"):
-    prototypes.class_covering_radii(points, np.array([0, 1, 5]), pools)
-  with pytest.raises(ValueError, match="must have a row"):
-    prototypes.covering_curve(points[:0])
-  with pytest.raises(TypeError, match="labels must be concrete"):
-    jax.jit(prototypes.mean_covering_radius)(points, np.array([0, 1, 1]))

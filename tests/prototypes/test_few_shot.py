@@ -173,27 +173,3 @@ def test_accuracies_of_many_episodes_are_those_of_each(representative):
     expected.append(np.mean(right))
   np.testing.assert_allclose(found, expected, rtol=1e-6)
   assert len(set(expected)) > 3
-
-
-def test_errors(unchecked):
-  with pytest.raises(
-    ValueError, match=r"supports must have the 5 columns.*\(4, 3, 2\)"
-  ):
-    prototypes.support_squared_distances(QUERIES, SUPPORTS[:, :, :2])
-  with pytest.raises(ValueError, match="'median'"):
-    prototypes.support_squared_distances(QUERIES, SUPPORTS, representative="median")
-  with pytest.raises(ValueError, match="with no centre"):
-    prototypes.simple_shot(QUERIES, SUPPORTS, transform="centred_l2")
-  with pytest.raises(ValueError, match="'l2' with a centre"):
-    prototypes.simple_shot(QUERIES, SUPPORTS, transform="l2", centre=np.ones(5))
-  with pytest.raises(ValueError, match=r"centre must have shape \(5,\)"):
-    prototypes.simple_shot(QUERIES, SUPPORTS, transform="centred_l2", centre=np.ones(4))
-  with pytest.raises(ValueError, match="not be empty"):
-    prototypes.simple_shot(QUERIES, SUPPORTS[:, :0])
-  with pytest.raises(TypeError, match="queries must be floating"):
-    prototypes.simple_shot(np.ones((2, 5), int), SUPPORTS)
-  episodes = np.zeros((2, 3, 4), int)
-  with pytest.raises(ValueError, match="leave a query of the 4 rows"):
-    prototypes.episode_accuracies(QUERIES, episodes, num_shots=4)
-  with pytest.raises(ValueError, match=r"episodes must be in \[0, 7\), got 9"):
-    prototypes.episode_accuracies(QUERIES, episodes + 9, num_shots=1)

@@ -96,22 +96,3 @@ def test_more_centres_than_kept_points_and_duplicates_never_repeat_a_row():
   keep = jnp.array([False, True, False, True])
   result = prototypes.greedy_k_centre(points, 3, where=keep)
   np.testing.assert_array_equal(result.indices[:2], [1, 3])
-
-
-@pytest.mark.parametrize(
-  ("call", "error", "message"),
-  [
-    (lambda f: f(jnp.zeros((3, 2)), 4), ValueError, "at most the 3 points, got 4"),
-    (lambda f: f(jnp.zeros((3, 2)), 0), ValueError, "got 0"),
-    (lambda f: f(jnp.zeros((3, 2)), 2.0), TypeError, "2.0"),
-    (lambda f: f(jnp.zeros((3, 2)), 2, first=3), ValueError, "got 3"),
-    (lambda f: f(jnp.zeros((3, 2), int), 2), TypeError, "int32"),
-    (lambda f: f(jnp.zeros(3), 2), ValueError, "(3,)"),
-    (lambda f: f(jnp.zeros((3, 2)), 2, where=jnp.ones(2, bool)), ValueError, "(2,)"),
-    (lambda f: f(jnp.zeros((3, 2)), 2, initial=jnp.zeros((1, 5))), ValueError, "5"),
-  ],
-)
-def test_bad_input_is_named(call, error, message, unchecked):
-  with pytest.raises(error) as raised:
-    call(prototypes.greedy_k_centre)
-  assert message in str(raised.value)

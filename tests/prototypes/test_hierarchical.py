@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 from scipy.stats import spearmanr
 
 from experiments.published import tree_paths
@@ -10,7 +9,6 @@ from spherejax import hierarchy, prototypes
 
 hierarchical = prototypes.hierarchical_prototypes
 CIFAR_100 = hierarchy.path_distances(hierarchy.from_paths(tree_paths("CIFAR_100")))
-MICRO_L = hierarchy.path_distances(hierarchy.from_paths(tree_paths("MICRO_L")))
 SMALL = hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h"])
 
 
@@ -95,24 +93,3 @@ def test_one_class():
     length = 0 if method == "classical" else 1
     np.testing.assert_allclose(np.linalg.norm(found.prototypes), length, rtol=1e-6)
     assert found.stress == 0
-
-
-def test_bad_input_is_named(unchecked):
-  similarities = hierarchy.chordal_similarities(MICRO_L)
-  indefinite = hierarchy.chordal_similarities(MICRO_L, beta=20.0)
-  skew = np.array([[1, 0.5], [0.1, 1]])
-  apart = np.array([[1.0, 0, 0], [0, 1, 0.5], [0, 0.5, 1]])
-  for given, dim, options, culprit in (
-    (indefinite, 128, {"method": "cholesky"}, 'definite.*-.*"stress"'),
-    (similarities, 101, {"method": "cholesky"}, '102 classes, got 101; use "stress"'),
-    (np.ones((2, 2)), 2, {"method": "cholesky"}, "definite"),
-    (apart, 1, {"method": "spectral"}, "class 0 at the origin in 1 dim"),
-    (similarities, 4, {}, "needs a key"),
-    (similarities, 4, {"method": "mds"}, "'cholesky', 'spectral'"),
-    (MICRO_L, 4, {}, r"in \[-1, 1\], got"),
-    (skew, 4, {}, "symmetric"),
-    (np.zeros((2, 2)), 4, {}, "1 on the diagonal, got 0"),
-    (similarities[:, :3], 4, {}, r"shape \(102, 102\)"),
-  ):
-    with pytest.raises(ValueError, match=culprit):
-      hierarchical(given, dim, **options)

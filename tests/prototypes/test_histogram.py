@@ -189,52 +189,6 @@ def test_no_table_of_all_differences_is_made():
   assert program.memory_analysis().temp_size_in_bytes < 5 * 20_000 * 16 * 4
 
 
-@pytest.mark.parametrize(
-  ("name", "arguments", "options", "error", "message"),
-  [
-    ("prototype_histogram", ((2, 2), (3, 2)), {}, ValueError, "(2, 2)"),
-    ("prototype_histogram", ((1, 0, 2), (3, 2)), {}, ValueError, "(1, 0, 2)"),
-    ("prototype_histogram", ((1, 4, 2), (3, 5)), {}, ValueError, "(3, 5)"),
-    ("prototype_convex_combination", ((1, 4, 2), (0, 2)), {}, ValueError, "(0, 2)"),
-    (
-      "prototype_histogram",
-      ((1, 4, 2), (3, 2)),
-      {"where": np.ones((1, 3), bool)},
-      ValueError,
-      "(1, 3)",
-    ),
-    (
-      "prototype_histogram",
-      ((1, 4, 2), (3, 2)),
-      {"weights": np.ones((1, 4), int)},
-      TypeError,
-      "int32",
-    ),
-    (
-      "prototype_convex_combination",
-      ((1, 4, 2), (3, 2)),
-      {"weights": np.ones((4,))},
-      ValueError,
-      "(4,)",
-    ),
-    ("covering_radius", ((1, 4, 2), (3, 2)), {}, ValueError, "(1, 4, 2)"),
-    ("covering_radius", ((4, 2), (3, 1)), {}, ValueError, "(3, 1)"),
-    (
-      "covering_radius",
-      ((4, 2), (3, 2)),
-      {"where": np.ones(4, int)},
-      TypeError,
-      "int32",
-    ),
-  ],
-)
-def test_bad_input_is_named(name, arguments, options, error, message, unchecked):
-  arrays = [np.zeros(shape, np.float32) for shape in arguments]
-  with pytest.raises(error) as raised:
-    getattr(prototypes, name)(*arrays, **options)
-  assert message in str(raised.value)
-
-
 def test_means_of_functions_without_a_bound_differ_without_one():
   free = scipy.optimize.linprog([-1, 1], bounds=(None, None), method="highs")
   assert free.status == 3  # unbounded

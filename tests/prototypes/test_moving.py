@@ -236,29 +236,6 @@ def test_first_rows_are_random_unit_rows():
   assert np.std(state.prototypes) > 0.3
 
 
-@pytest.mark.parametrize(
-  ("call", "error", "message"),
-  [
-    (lambda f, s: f(s, ROWS.astype(int), LABELS), TypeError, "int"),
-    (lambda f, s: f(s, ROWS, LABELS.astype(float)), TypeError, "float"),
-    (lambda f, s: f(s, ROWS, LABELS[:3]), ValueError, "(3,)"),
-    (lambda f, s: f(s, ROWS[:, :2], LABELS), ValueError, "(8, 2)"),
-    (lambda f, s: f(s, ROWS, LABELS + 1), ValueError, "[0, 5), got 5"),
-    (lambda f, s: f(s, ROWS, LABELS, where=KEPT[:2]), ValueError, "(2,)"),
-    (lambda f, s: f(s, ROWS, LABELS, decay=1.5), ValueError, "1.5"),
-    (lambda f, s: f(s, ROWS, LABELS, batch_mean="sum"), ValueError, "'sum'"),
-  ],
-)
-def test_bad_input_is_named(call, error, message, unchecked):
-  state = MovingPrototypes(jnp.ones((CLASSES, DIM)), jnp.zeros(CLASSES, bool))
-  with pytest.raises(error) as raised:
-    call(prototypes.ema_update, state)
-  assert message in str(raised.value)
-  if message == "'sum'":
-    with pytest.raises(ValueError, match="'cosine'"):
-      prototypes.class_means(ROWS, LABELS, CLASSES, normalize="cosine")
-
-
 def test_the_released_decay_acts_as_another(x64):
   """DL2P's code takes 1.9 m + 0.1 z before it normalises."""
   state = start()._replace(seen=np.ones(5, bool))

@@ -4,7 +4,6 @@ import functools
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -195,37 +194,3 @@ def test_the_choice_by_sizes(number, dim, construction, largest):
   if largest is not None:
     tolerance = 2e-3 if construction == "annealed_prototypes" else 1e-6
     assert abs(largest_cosine(result.prototypes) - largest) < tolerance
-
-
-@pytest.mark.parametrize(
-  ("call", "error", "message"),
-  [
-    (lambda p: p.uniform_prototypes(KEY, 3, 1), ValueError, "num_classes = 3"),
-    (lambda p: p.uniform_prototypes(KEY, 0, 3), ValueError, "num_classes"),
-    (lambda p: p.annealed_prototypes(KEY, 5, 0), ValueError, "got 0"),
-    (lambda p: p.annealed_prototypes(KEY, 9, 3, steps=0), ValueError, "steps"),
-    (lambda p: p.annealed_prototypes(KEY, 9, 3, restarts=0), ValueError, "restarts"),
-    (
-      lambda p: p.gaussian_potential_prototypes(KEY, 5, 3, preset="x"),
-      ValueError,
-      "'paper', got 'x'",
-    ),
-    (lambda p: p.gaussian_potential_prototypes(KEY, 5, 3, t=0), ValueError, "got 0"),
-    (
-      lambda p: p.hpn_prototypes(KEY, 5, 3, vectors=jnp.ones((4, 2))),
-      ValueError,
-      "(4, 2)",
-    ),
-    (
-      lambda p: p.hpn_prototypes(KEY, 2, 3, vectors=jnp.ones((2, 2), int)),
-      TypeError,
-      "int32",
-    ),
-    (lambda p: p.vector_prototypes(jnp.ones(3), 2), ValueError, "(3,)"),
-    (lambda p: p.vector_prototypes(jnp.ones((3, 4)), 0), ValueError, "dim"),
-  ],
-)
-def test_bad_input_is_named(call, error, message, unchecked):
-  with pytest.raises(error) as raised:
-    call(prototypes)
-  assert message in str(raised.value)

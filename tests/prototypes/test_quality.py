@@ -80,22 +80,6 @@ def test_levenshtein_inverts_its_formula():
         np.testing.assert_allclose(bound, end)
 
 
-@pytest.mark.parametrize(
-  ("call", "error", "message"),
-  [
-    (lambda p: p.prototype_quality(np.zeros((3, 2), int)), TypeError, "int"),
-    (lambda p: p.prototype_quality(np.zeros(3, np.float32)), ValueError, "(3,)"),
-    (lambda p: p.rankin_bound(0, 3), ValueError, "num_classes"),
-    (lambda p: p.welch_bound(3, 0), ValueError, "dim"),
-    (lambda p: p.levenshtein_bound(3.0, 2), TypeError, "3.0"),
-  ],
-)
-def test_bad_input_is_named(call, error, message, unchecked):
-  with pytest.raises(error) as raised:
-    call(prototypes)
-  assert message in str(raised.value)
-
-
 def test_largest_cosines_of_dl2p_table_7():
   # At most 21 vectors have no larger cosine than -0.05, a hundred in 50 dimensions 0.
   assert prototypes.rankin_bound(21, 50) == pytest.approx(-0.05)

@@ -198,25 +198,3 @@ def test_backward_memory_does_not_depend_on_the_steps():
     return compiled.memory_analysis().temp_size_in_bytes
 
   assert memory(1000) == memory(2)
-
-
-@pytest.mark.parametrize(
-  ("keywords", "message"),
-  [
-    ({"tol": 0.0}, "tol .* got 0"),
-    ({"tol": -1e-3}, r"tol .* got -0\.001"),
-    ({"max_steps": 0}, "max_steps .* got 0"),
-  ],
-)
-def test_static_errors(keywords, message):
-  with pytest.raises(ValueError, match=message):
-    solvers.fixed_point(jnp.cos, 1.0, **keywords)
-
-
-def test_wrong_functions_and_starts(unchecked):
-  with pytest.raises(ValueError, match=r"float32\[3\].*float32\[2\]"):
-    solvers.fixed_point(lambda x: x[:2], jnp.zeros(3))
-  with pytest.raises(ValueError, match=r"at least one entry"):
-    solvers.fixed_point(lambda x: x, jnp.zeros(0))
-  with pytest.raises(TypeError, match="int32"):
-    solvers.fixed_point(lambda x: x, jnp.zeros(3, jnp.int32))

@@ -165,19 +165,6 @@ def test_blocks_and_half_precision():
   assert half.centres.dtype == jnp.bfloat16
 
 
-def test_bad_input(unchecked):
-  points, key = jnp.eye(3), jax.random.key(0)
-  for error, message, arguments in (
-    (TypeError, "floating", {"points": jnp.eye(3, dtype=int)}),
-    (ValueError, r"\(0, 3\)", {"points": jnp.zeros((0, 3))}),
-    (ValueError, "at least 1, got 0", {"k": 0}),
-    (ValueError, "at least 1, got 0", {"max_steps": 0}),
-    (ValueError, r"\(2,\)", {"where": jnp.ones(2, bool)}),
-  ):
-    with pytest.raises(error, match=message):
-      solvers.k_means(**{"points": points, "k": 2, "key": key, **arguments})
-
-
 def test_clusters_of_far_groups_are_those_of_differences():
   """Two towns: squares of coordinates would leave nothing of the streets."""
   random = np.random.default_rng(0)

@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 
 from spherejax import solvers
 
@@ -82,21 +81,3 @@ def test_few_steps_are_not_convergence_and_nothing_to_do_is_nothing():
   together = solvers.sphere_mds(nothing, DIM, key=jax.random.key(0), steps=40)
   np.testing.assert_allclose(np.linalg.norm(together.points, axis=1), 1, rtol=1e-6)
   assert together.stress == 0
-
-
-def test_bad_input_is_named(unchecked):
-  key = jax.random.key(0)
-  good = chords(POINTS).astype(np.float32)
-  for error, culprit, distances, options in (
-    (ValueError, r"chords in \[0, 2\], got 3", 3 * (1 - np.eye(2)), {"key": key}),
-    (ValueError, "symmetric", np.triu(good), {"key": key}),
-    (ValueError, r"shape \(6, 6\)", good[:, :4], {"key": key}),
-    (TypeError, "floating", good.astype(int), {"key": key}),
-    (ValueError, "one of key and initial", good, {}),
-    (ValueError, "one of key and initial", good, {"key": key, "initial": START}),
-    (ValueError, r"shape \(6, 3\)", good, {"initial": START[:4]}),
-    (ValueError, r"learning_rate must be in \(0", good, {"key": key}),
-  ):
-    rate = -1.0 if "learning_rate" in culprit else 1e-3
-    with pytest.raises(error, match=culprit):
-      solvers.sphere_mds(distances, DIM, learning_rate=rate, **options)

@@ -164,25 +164,3 @@ def test_backward_memory_does_not_depend_on_the_steps():
     return compiled.memory_analysis().temp_size_in_bytes
 
   assert memory(1000) == memory(2)
-
-
-@pytest.mark.parametrize(
-  ("keywords", "bracket", "message"),
-  [
-    ({}, (2.0, 1.0), r"got \(2.0, 1.0\)"),
-    ({}, (1.0, 1.0), r"got \(1.0, 1.0\)"),
-    ({"tol": 0.0}, (0.0, 1.0), "tol .* got 0"),
-    ({"tol": -1.0}, (0.0, 1.0), "tol .* got -1"),
-    ({"max_steps": 0}, (0.0, 1.0), "max_steps .* got 0"),
-  ],
-)
-def test_static_errors(keywords, bracket, message):
-  with pytest.raises(ValueError, match=message):
-    solvers.newton(lambda x: x, bracket, **keywords)
-
-
-def test_wrong_kinds_of_arguments(unchecked):
-  with pytest.raises(TypeError, match=r"max_steps .* got 2\.5"):
-    solvers.newton(lambda x: x, (0.0, 1.0), max_steps=2.5)
-  with pytest.raises(ValueError, match=r"scalar, got shape \(2,\)"):
-    solvers.newton(lambda x: jnp.stack([x, x]), (0.0, 1.0))

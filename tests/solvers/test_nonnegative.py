@@ -81,11 +81,3 @@ def test_wrong_arguments_are_named():
     solve(eye, np.array([0.0, np.nan]))
   with pytest.raises(ValueError, match=r"must have a column, got shape \(2, 0\)"):
     solve(eye[:, :0], np.ones(2))
-
-
-def test_wrong_shapes_are_named(unchecked):
-  solve = solvers.host_nonnegative_least_squares
-  with pytest.raises(ValueError, match="target"):
-    solve(np.eye(2), np.ones(3))
-  with pytest.raises(TypeError, match="matrix"):
-    solve(np.eye(2, dtype=int), np.ones(2))

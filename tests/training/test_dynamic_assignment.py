@@ -146,18 +146,3 @@ def test_two_devices_resumed_between_two_matchings_end_with_the_same_bits(tmp_pa
     np.testing.assert_array_equal(matching.assignment, expected[-1])
     np.testing.assert_allclose(matching.representatives.prototypes, m, atol=1e-5)
     np.testing.assert_allclose(reached.params["network"]["w"], weights, rtol=1e-4)
-
-
-def test_wrong_arguments_name_the_culprit():
-  with pytest.raises(ValueError, match="steps_per_epoch must be at least 1, got 0"):
-    training.reassign(STEP, POINTS, steps_per_epoch=0)
-  with pytest.raises(ValueError, match=r"updates_per_epoch must be in \(0, inf\)"):
-    training.reassign(STEP, POINTS, steps_per_epoch=5, updates_per_epoch=0)
-  step = training.reassign(STEP, POINTS, steps_per_epoch=5)
-  bare = training.create_state(
-    jax.random.key(0), optax.sgd(RATE), {"params": {"w": np.ones((5, DIM))}}
-  )
-  with pytest.raises(
-    ValueError, match=r"AssignmentState in batch_stats.* got NoneType"
-  ):
-    step(bare, next(batches(0)))

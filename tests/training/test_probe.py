@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from sklearn import linear_model
 
 from spherejax import training
@@ -71,27 +70,3 @@ def test_runs_are_vmapped_and_bfloat16_is_widened():
   )
   assert narrow.weights.dtype == jnp.float32
   np.testing.assert_allclose(narrow.weights, together[0], atol=0.05)
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-  ("change", "message"),
-  [
-    ({"features": np.ones((4, 2), np.int32)}, "features"),
-    ({"features": np.ones(4, np.float32)}, "features"),
-    ({"labels": np.zeros(3, np.int32)}, "labels"),
-    ({"labels": np.array([0, 1, 2, 0])}, "2"),
-    ({"num_classes": 1}, "num_classes must be at least 2, got 1"),
-    ({"steps": 0}, "steps must be at least 1, got 0"),
-    ({"penalty": -1.0}, "penalty.*-1"),
-    ({"where": np.ones(3, bool)}, "where"),
-  ],
-)
-def test_what_does_not_fit_is_named(change, message):
-  given = {
-    "features": np.ones((4, 2), np.float32),
-    "labels": np.array([0, 1, 1, 0]),
-    "num_classes": 2,
-  } | change
-  with pytest.raises((TypeError, ValueError), match=message):
-    training.linear_probe(given.pop("features"), given.pop("labels"), **given)

@@ -8,22 +8,9 @@ import math
 
 import numpy as np
 
+from tests.losses.cases._parts import lse, softplus, squared
+
 # --- matrices and pairs ---
-
-
-def project(row, normalize):
-  length = math.sqrt(sum(entry * entry for entry in row))
-  if normalize == "l2":
-    return row / length if length > 0 else row
-  return row / max(length, 1.0) if normalize == "unit_ball" else row
-
-
-def dot(x, y):
-  return sum(a * b for a, b in zip(x, y, strict=True))
-
-
-def squared(x, y):
-  return sum((a - b) ** 2 for a, b in zip(x, y, strict=True))
 
 
 def distance(x, y):
@@ -35,37 +22,7 @@ def noise(x, y):
   return np.var(x - y) / signal if signal > 1e-30 else 0.0
 
 
-def pairs(labels, others=None):
-  """Positive and negative columns of each row; the batch itself without others."""
-  columns = labels if others is None else others
-  positives, negatives = [], []
-  for i, label in enumerate(labels):
-    kept = [j for j in range(len(columns)) if others is not None or j != i]
-    positives.append([j for j in kept if columns[j] == label])
-    negatives.append([j for j in kept if columns[j] != label])
-  return positives, negatives
-
-
-def matrix_of(measure, rows, columns, normalize):
-  left = [project(row, normalize) for row in rows]
-  right = [project(row, normalize) for row in columns]
-  return np.array([[measure(x, y) for y in right] for x in left])
-
-
 # --- formulas ---
-
-
-def lse(values):
-  if not len(values):
-    return -math.inf
-  largest = max(values)
-  if largest == -math.inf:
-    return -math.inf
-  return largest + math.log(sum(math.exp(value - largest) for value in values))
-
-
-def softplus(value):
-  return 0.0 if value == -math.inf else np.logaddexp(0, value)
 
 
 def averaged(parts):

@@ -7,6 +7,7 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
+from tests.losses.cases._parts import softened
 
 # Unequal depths, a chain of single children (7 below 15 below 14), ten leaves. Every
 # node but the root 10 by its parent; the columns stand in the order of COLUMNS.
@@ -29,12 +30,6 @@ ANCESTORS = np.array([[v in PATHS[c] for v in COLUMNS] for c in range(CLASSES)])
 DISTANCES = np.array(
   [[len(set(PATHS[c]) ^ set(PATHS[k])) for k in range(CLASSES)] for c in range(CLASSES)]
 )
-
-
-def softened(logits):
-  top = max(logits)
-  total = sum(math.exp(z - top) for z in logits)
-  return [math.exp(z - top) / total for z in logits]
 
 
 def depth(node):

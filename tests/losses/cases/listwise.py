@@ -7,43 +7,23 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import LABELS, Case
-
-
-def unit(row):
-  length = math.sqrt(row @ row)
-  return row / length if length > 0 else row
+from tests.losses.cases._parts import (
+  dot,
+  lse,
+  matrix_of,
+  pairs,
+  project,
+  softplus,
+  squared,
+)
 
 
 def cosines(x):
-  z = [unit(row) for row in x]
-  return np.array([[u @ v for v in z] for u in z])
+  return matrix_of(dot, x, x)
 
 
 def squares(x):
-  z = [unit(row) for row in x]
-  return np.array([[(u - v) @ (u - v) for v in z] for u in z])
-
-
-def lists(labels, columns=None):
-  """Positive and negative columns of each row; the batch itself without `columns`."""
-  others = labels if columns is None else columns
-  near, far = [], []
-  for i, label in enumerate(labels):
-    kept = [j for j in range(len(others)) if columns is not None or j != i]
-    near.append([j for j in kept if others[j] == label])
-    far.append([j for j in kept if others[j] != label])
-  return near, far
-
-
-def lse(values):
-  largest = max(values, default=-math.inf)
-  if largest == -math.inf:
-    return -math.inf
-  return largest + math.log(sum(math.exp(v - largest) for v in values))
-
-
-def softplus(value):
-  return 0.0 if value == -math.inf else np.logaddexp(0, value)
+  return matrix_of(squared, x, x)
 
 
 # --- formulas: of a matrix, the lists of each row, and the numbers ---
@@ -149,8 +129,8 @@ def ranked_list(d, near, far, p):
 
 def angular(x, labels, p, form="log", normalize="l2"):
   """From the triplets' vectors: this loss has no matrix form."""
-  z = [unit(row) if normalize == "l2" else row for row in x]
-  near, far = lists(labels)
+  z = [project(row, normalize) for row in x]
+  near, far = pairs(labels)
   t = math.tan(p["angle"]) ** 2
   values = np.zeros(len(x))
   for i in range(len(x)):
@@ -177,7 +157,7 @@ def label_case(loss, matrix, formula, params, include_self=False, sharp=(), **st
     return loss(rows["embeddings"], labels, **params, **static, **options, **more)
 
   def oracle(rows, labels, params):
-    near, far = lists(labels)
+    near, far = pairs(labels)
     if include_self:
       near = [[*row, i] for i, row in enumerate(near)]
     return formula(matrix(rows["embeddings"]), near, far, params, **static)
@@ -191,7 +171,7 @@ def matrix_case(loss, kind, formula, params, devices=False, **static):
     return loss(rows["matrix"], same, ~same, **params, **static, **more)
 
   def oracle(rows, labels, params):
-    return formula(rows["matrix"], *lists(labels, LABELS), params, **static)
+    return formula(rows["matrix"], *pairs(labels, LABELS), params, **static)
 
   return Case(call, oracle, rows={"matrix": (kind, 10)}, params=params, devices=devices)
 

@@ -5,12 +5,11 @@ import numpy as np
 from spherejax import losses
 from tests.losses.cases import _pair_formulas as formulas
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._pair_formulas import (
-  distance,
+from tests.losses.cases._pair_formulas import distance, noise
+from tests.losses.cases._parts import (
   dot,
   lse,
   matrix_of,
-  noise,
   pairs,
   project,
   softplus,

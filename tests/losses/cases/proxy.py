@@ -7,6 +7,7 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
+from tests.losses.cases._parts import lse, project, softplus
 
 SEVERAL = np.random.default_rng(6).normal(size=(CLASSES, 3, 4))
 PROXIES = SEVERAL[:, 0]
@@ -22,28 +23,11 @@ def call(name, **static):
   return loss
 
 
-def project(row, normalize="l2"):
-  length = math.sqrt(sum(u * u for u in row))
-  if normalize == "l2":
-    return row / length if length > 0 else row
-  return row / max(length, 1.0) if normalize == "unit_ball" else row
-
-
 def grouped(params, normalize="l2"):
   """[classes][per_class] of proxies."""
   table = params["proxies"]
   groups = table[:, None] if table.ndim == 2 else table
   return [[project(p, normalize) for p in group] for group in groups]
-
-
-def log_sum_exp(values):
-  top = max(values)
-  return top + math.log(sum(math.exp(v - top) for v in values))
-
-
-def softplus_of_sum(values):
-  """log(1 + sum exp)."""
-  return log_sum_exp([0.0, *values])
 
 
 def anchor(normalize="l2"):
@@ -58,8 +42,8 @@ def anchor(normalize="l2"):
       own = [i for i in range(n) if labels[i] == c]
       other = [i for i in range(n) if labels[i] != c]
       for p in group:
-        pull = softplus_of_sum([-scale * (z[i] @ p - margin) for i in own])
-        push = softplus_of_sum([scale * (z[i] @ p + margin) for i in other])
+        pull = softplus(lse([-scale * (z[i] @ p - margin) for i in own]))
+        push = softplus(lse([scale * (z[i] @ p + margin) for i in other]))
         for i in own:
           values[i] += n * pull / (present * len(own))
         for i in other:
@@ -85,7 +69,7 @@ def nca(normalize="l2", logit="squared_euclidean", without_own=False):
       rivals = [u for c, group in enumerate(close) if c != y for u in group]
       if not without_own:
         rivals += close[y]
-      values.append(log_sum_exp(rivals) - log_sum_exp(close[y]))
+      values.append(lse(rivals) - lse(close[y]))
     return values
 
   return oracle
@@ -119,7 +103,7 @@ def multi_proxy(reduction):
         reduced(group, reduction, params.get("temperature"))
         for group in row.reshape(CLASSES, 3)
       ]
-      values.append(log_sum_exp(close) - close[y])
+      values.append(lse(close) - close[y])
     return values
 
   return Case(
@@ -149,7 +133,7 @@ def soft_triple_oracle(rows, labels, params, normalize="l2"):
     ]
     close[y] -= params["margin"]
     z = [params["scale"] * s for s in close]
-    values.append(log_sum_exp(z) - z[y] + params["regularization"] * spread)
+    values.append(lse(z) - z[y] + params["regularization"] * spread)
   return values
 
 

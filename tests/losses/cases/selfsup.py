@@ -7,18 +7,21 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import Case
+from tests.losses.cases._parts import project
 
 VIEWS = {"first": ("embedding", 4), "second": ("embedding", 4)}
 
 
 def unit(rows):
-  norms = [math.hypot(*row) for row in rows]
-  return [row / norm if norm else row for row, norm in zip(rows, norms, strict=True)]
+  return [project(row) for row in rows]
 
 
 def similarities(rows):
   """Of first views to all first, then all second views, examples in order."""
-  first, second = unit(rows["first"]), unit(rows["second"])
+  first, second = (
+    unit(rows["first"]),
+    unit(rows["second"]),
+  )
   return [[float(a @ b) for b in first + second] for a in first]
 
 
@@ -146,7 +149,10 @@ def weighted(average):
 
 
 def alignment(rows, labels, params):
-  first, second = unit(rows["first"]), unit(rows["second"])
+  first, second = (
+    unit(rows["first"]),
+    unit(rows["second"]),
+  )
   return [
     math.dist(a, b) ** params["exponent"] for a, b in zip(first, second, strict=True)
   ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
+from tests.losses.cases._parts import project, softened
 
 COSINES = {"cosines": ("cosine", CLASSES)}
 LOGITS = {"logits": ("logit", CLASSES)}
@@ -18,12 +19,6 @@ def entropy(logits, target):
   """-log softmax at the target."""
   top = max(logits)
   return top + math.log(sum(math.exp(z - top) for z in logits)) - logits[target]
-
-
-def softened(logits):
-  top = max(logits)
-  terms = [math.exp(z - top) for z in logits]
-  return [term / sum(terms) for term in terms]
 
 
 def by_row(logits_of):
@@ -311,18 +306,13 @@ def first_scale_oracle(rows, labels, params):
   return ratio_oracle("apart")(rows, labels, {"exponent": low, "offset": 0.0})
 
 
-def unit(x):
-  length = math.sqrt(sum(u * u for u in x))
-  return x / length if length > 0 else x
-
-
 def proxy_ratio(rows, labels, params, where):
   return losses.proxy_distance_ratio(rows["embeddings"], labels, where=where, **params)
 
 
 def proxy_ratio_oracle(rows, labels, params):
-  proxies = [unit(p) for p in params["proxies"]]
-  apart = [[sum((unit(x) - p) ** 2) for p in proxies] for x in rows["embeddings"]]
+  proxies = [project(p) for p in params["proxies"]]
+  apart = [[sum((project(x) - p) ** 2) for p in proxies] for x in rows["embeddings"]]
   return ratio_oracle("apart")({"apart": apart}, labels, params)
 
 

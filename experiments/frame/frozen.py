@@ -1,0 +1,65 @@
+"""What a frozen network of ImageNet's makes of images, in the place of the images.
+
+The network sees each image once. What is trained begins with its features, at a price
+that a CPU can pay.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from spherejax import data, models, training
+
+NETWORK = "efficientnet_lite0"
+DIRECTIONS = 512
+"""Of its 1280 dimensions, as many principal directions are kept."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Features:
+  """Vectors, with labels and whatever else `data.Images` have."""
+
+  images: np.ndarray
+  """float32 [count, dim]."""
+  labels: np.ndarray
+  label_names: tuple[str, ...]
+  extras: Mapping[str, np.ndarray]
+
+  def __len__(self) -> int:
+    return len(self.images)
+
+  def __getitem__(self, rows: slice | np.ndarray) -> "Features":
+    extras = {name: values[rows] for name, values in self.extras.items()}
+    return Features(self.images[rows], self.labels[rows], self.label_names, extras)
+
+
+def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
+  """Means of the network's maps, computed once and kept in the folder."""
+  network = models.pretrained(NETWORK)
+
+  def means(pixels: np.ndarray) -> np.ndarray:
+    coloured = np.broadcast_to(pixels, (*pixels.shape[:-1], 3))  # grey ones too
+    return np.asarray(jnp.mean(network.features(coloured), axis=(1, 2)))
+
+  folder.mkdir(parents=True, exist_ok=True)
+  kept = training.keep_features(
+    folder / f"{name}-{len(images)}-{NETWORK}.npy",
+    means,
+    images,
+    made_with={"network": NETWORK, "variables": network.variables, "pooling": "mean"},
+    batch_size=32,
+  )
+  rows = np.asarray(kept, np.float32)
+  return Features(rows, images.labels, images.label_names, images.extras)
+
+
+def projected(
+  parts: Sequence[Features], directions: int = DIRECTIONS
+) -> list[Features]:
+  """Coordinates on so many principal directions, about 0, of the first part."""
+  first = parts[0].images
+  basis = np.linalg.eigh(first.T @ first)[1][:, : -directions - 1 : -1]
+  return [dataclasses.replace(part, images=part.images @ basis) for part in parts]

@@ -1,0 +1,162 @@
+"""Pictures of `projector_collapse`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.frame import pictures
+from experiments.frame.study import Table
+from experiments.self_supervision.claims import SIMILAR
+from experiments.self_supervision.geometry import ALIGNMENT, HALFWAY, LOCAL
+from experiments.self_supervision.runs import Trained
+from experiments.self_supervision.settings import LARGE, SMALL
+from experiments.self_supervision.toy import ANGLES, PIXEL, RANKS
+from experiments.self_supervision.training import BINS, ENCODER, PROJECTOR
+from spherejax import plotting
+
+if TYPE_CHECKING:
+  import matplotlib.figure
+
+_CURVES = {
+  "rank": ("effective rank", "effective rank of the projector"),
+  "accuracy": ("probe", "accuracy of a linear probe"),
+  "sharing": ("sharing", "nearest negatives of the same label"),
+  "coarse-sharing": ("coarse sharing", "nearest negatives of the same coarse label"),
+  "unexplained": ("unexplained", "unexplained variance of displacements"),
+}
+_PROJECTORS = (
+  ("probe", "accuracy of a linear probe"),
+  ("rank of h", "rank of the features, share"),
+  (ALIGNMENT, "alignment of (local) maps"),
+  (LOCAL[1], "effective rank of (local) maps"),
+)
+_SPECTRA = {
+  "spectrum h": "features",
+  "spectrum augmented h": "features of augmented images",
+  "spectrum W": "projector",
+}
+
+
+def draw(
+  found: Trained,
+  deep: Mapping[str, Trained],
+  config: Any,
+  table: Table,
+) -> dict[str, Any]:
+  """All pictures by the names of their files."""
+  steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
+  names = config.strengths
+  drawn: dict[str, Any] = {}
+  for file, (curve, label) in _CURVES.items():
+    if curves := _going(found, names, _whole(found, curve)):
+      drawn[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
+  both = {
+    f"{name}, {kind}": values
+    for kind in ("loss", "bound")
+    for name, values in _going(found, names, found.curves[kind]).items()
+    if name in names[:3]
+  }
+  if both:
+    drawn["bound"] = plotting.training_curves(
+      both, steps=steps[1:], ylabel="InfoNCE and its bound"
+    )
+  alike = {
+    f"{name}, {place}": values
+    for place in (ENCODER, PROJECTOR)
+    for name, values in _going(
+      found, names, _whole(found, f"{SIMILAR[1]} {place}")
+    ).items()
+    if name in (LARGE, SMALL)
+  }
+  if alike:
+    drawn["alike"] = plotting.training_curves(alike, steps=steps, ylabel=SIMILAR[1])
+  drawn["spectra"] = spectra(found, names)
+  drawn["distances"] = distances(found, names)
+  if deep:
+    drawn["projectors"] = projectors(found, names, deep)
+  if "rotations" in config.toys:
+    ranks = np.stack([table.values(measure, PIXEL) for measure in RANKS], axis=1)
+    drawn["rotations"] = plotting.training_curves(
+      {PIXEL: ranks},
+      steps=np.array(ANGLES),
+      ylabel="rank of the covariance",
+      xlabel="range of angles, degrees",
+    )
+  return drawn
+
+
+def _whole(found: Trained, curve: str) -> np.ndarray:
+  """[strengths, seeds, measurements], from before the first step on."""
+  return np.concatenate([found.start[curve][..., None], found.curves[curve]], axis=-1)
+
+
+def _going(
+  found: Trained, names: tuple[str, ...], values: np.ndarray
+) -> dict[str, np.ndarray]:
+  """By strength, [seeds, ...] of the runs that did not collapse."""
+  rows = zip(names, values, ~found.collapsed, strict=True)
+  return {name: own[kept] for name, own, kept in rows if kept.any()}
+
+
+def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
+  """Logarithms of singular values over the largest, all seeds, at three times."""
+  times = {
+    "at first": found.start,
+    "halfway": {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
+    "at the end": found.shown,
+  }
+  figure = pictures.new_figure(9, 7)
+  rows = figure.subplots(len(times), 3, sharex="col", sharey="col")
+  for row, (time, shown) in zip(rows, times.items(), strict=True):
+    for axes, key in zip(row, _SPECTRA, strict=True):
+      for index, (name, runs) in enumerate(zip(names, shown[key], strict=True)):
+        for number, values in enumerate(runs):
+          label = name if number == 0 else None
+          axes.plot(values - runs.max(), color=f"C{index}", lw=0.8, label=label)
+      axes.grid(alpha=0.3)
+    row[0].set_ylabel(f"logarithm, {time}")
+  for axes, title in zip(rows[0], _SPECTRA.values(), strict=True):
+    axes.set_title(title)
+  for axes in rows[-1]:
+    axes.set_xlabel("singular value")
+  rows[0, 0].legend()
+  return figure
+
+
+def distances(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
+  """Shares of nearest distances at the end, mean over seeds."""
+  figure = pictures.new_figure(6, 3.6)
+  axes = figure.subplots()
+  edges = np.linspace(0, 2, BINS + 1)
+  going = _going(found, names, found.shown["distances"])
+  for name, shares in going.items():
+    axes.stairs(shares.mean(0), edges, label=name, lw=1.5)
+  axes.set_xlabel("distance of the nearest negative in the encoder")
+  axes.set_ylabel("share of images")
+  if going:
+    axes.legend()
+  return figure
+
+
+def projectors(
+  linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
+) -> "matplotlib.figure.Figure":
+  """The study of depth and width: every seed a dot, their mean a line."""
+  places = {name: (own, 0) for name, own in deep.items()}
+  if LARGE in names:
+    places = {"linear": (linear, names.index(LARGE)), **places}
+  figure = pictures.new_figure(11, 3.2)
+  for axes, (key, title) in zip(figure.subplots(1, 4), _PROJECTORS, strict=True):
+    for place, (own, row) in enumerate(places.values()):
+      # The map of a linear projector is W, everywhere.
+      is_linear = key == LOCAL[1] and own is linear
+      values = own.at_end("effective rank" if is_linear else key)[row]
+      values = values[~own.collapsed[row]]
+      axes.plot(np.full(len(values), place), values, "o", color=f"C{place}", alpha=0.5)
+      if len(values):
+        axes.hlines(values.mean(), place - 0.3, place + 0.3, "k", lw=1)
+    axes.set_xticks(range(len(places)), places, rotation=30)
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
+  return figure

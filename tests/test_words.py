@@ -1,0 +1,72 @@
+"""Plain English on the pages, as far as a program can tell."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+# Not yet rewritten, or (results) generated: take a page off this list when it is.
+EXEMPT = {
+  *("gallery", "results"),
+  *("ablation", "attack_without_fooling_yourself", "devices_and_hosts"),
+  *("from_pytorch_metric_learning", "million_references", "new_loss", "nnx"),
+  *("own_loop", "prototypes_and_hierarchies"),
+}
+EVERY = [
+  ROOT / "README.md",
+  *sorted(DOCS.glob("*.md")),
+  *sorted(DOCS.glob("tutorials/*.md")),
+]
+PAGES = [page for page in EVERY if page.stem not in EXEMPT]
+MOST_WORDS = 35
+EMPTY_OPENINGS = re.compile(r"(Of|Those|That of|What|All of it|The same)\b(?!.*\?$)")
+
+
+def sentences(text: str) -> list[str]:
+  """The sentences of a page's paragraphs, lists and captions."""
+  text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+  # A caption is prose, other fenced blocks are code.
+  text = re.sub(
+    r"^```\{figure\}[^\n]*\n(?::[^\n]*\n)*(.*?)^```$",
+    r"\n\1\n",
+    text,
+    flags=re.M | re.S,
+  )
+  text = re.sub(r"^(```+).*?^\1$", "\n", text, flags=re.M | re.S)
+  text = re.sub(r"\$\$.*?\$\$", " formula ", text, flags=re.S)
+  text = re.sub(r"`[^`]*`|\$[^$]*\$", "name", text)
+  text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+  # Tables, headings, and the machines and versions above a benchmark's table.
+  text = re.sub(r"^(\||#|    |\(\S+\)=|name on \d+ cores).*$", "", text, flags=re.M)
+  text = re.sub(r"^ *(\*|-|\d+\.) ", "\n\n", text, flags=re.M)
+  paragraphs = re.split(r"\n\s*\n", text)
+  return [
+    sentence
+    for paragraph in paragraphs
+    for sentence in re.split(
+      r"(?<=[.?!])[*)]*\s+(?=\W*[A-Z]|name)", " ".join(paragraph.split())
+    )
+    if sentence
+  ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences_are_short_and_begin_with_their_subject(page):
+  spoken = sentences(page.read_text())
+  long = [s for s in spoken if len(re.findall(r"[\w'-]+", s)) > MOST_WORDS]
+  empty = [s for s in spoken if EMPTY_OPENINGS.match(s.lstrip("*_( "))]
+  assert not long
+  assert not empty
+
+
+def test_the_exempt_pages_exist():
+  assert {page.stem for page in EVERY} >= EXEMPT
+
+
+def test_sentences_are_told_apart():
+  page = "One. Two `a. b` is [a\nlink](x.md).\n\n* three\n\n```sh\nno.\n```\n| no. |\n"
+  assert sentences(page) == ["One.", "Two name is a link.", "three"]
+  figure = "```{figure} a.png\n:alt: no\n\nA caption.\n```\n"
+  assert sentences(figure) == ["A caption."]
