@@ -1,1 +1,1 @@
-"""Benchmarks against peers and floors: python -m benchmarks.<name>."""
+"""Benchmarks against other libraries and floors: python -m benchmarks.<name>."""

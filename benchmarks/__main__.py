@@ -5,9 +5,9 @@
     python -m benchmarks --page             # the page alone, from what ran before
     python -m benchmarks --check            # fails when the page is stale
 
-What a benchmark measured is kept in `docs/benchmarks/NAME.json` as it ends; one that
-fails is named at the end, and the others run. Where a peer is not installed that was
-measured there before, the result goes to `runs/benchmarks/NAME.json` instead.
+Each benchmark writes its result to `docs/benchmarks/NAME.json` when it ends. Failed
+benchmarks are named at the end; the others still run. If a peer that was measured
+before is not installed, the result goes to `runs/benchmarks/NAME.json` instead.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ASIDE = pathlib.Path("runs", "benchmarks")
 
 
 def _gone(new: pathlib.Path, old: pathlib.Path) -> list[str]:
-  """What the new result had to leave out and the old one has."""
+  """Names that the new result lacks and the old one has."""
   if not old.exists():
     return []
   before, after = (json.loads(file.read_text())["missing"] for file in (old, new))
@@ -37,13 +37,13 @@ def _gone(new: pathlib.Path, old: pathlib.Path) -> list[str]:
 
 
 def run(names: list[str]) -> list[str]:
-  """Runs each in a process of its own; returns those that failed."""
+  """Runs each benchmark in its own process; returns the names that failed."""
   _page.FOLDER.mkdir(exist_ok=True)
   failed = []
   for name in names:
     print(f"{name}:", flush=True)
     result = _page.FOLDER / f"{name}.json"
-    begun = result.with_suffix(".begun")  # until it ends, what ran before stands
+    begun = result.with_suffix(".begun")  # the old result stays until the new run ends
     command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(begun)]
     if subprocess.run(command, check=False).returncode:
       failed.append(name)
@@ -58,7 +58,7 @@ def run(names: list[str]) -> list[str]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   parser = argparse.ArgumentParser(
     "python -m benchmarks",
     description=__doc__,
@@ -67,16 +67,16 @@ def main() -> None:
   parser.add_argument("--only", default="", help="benchmarks with this in their name")
   parser.add_argument("--page", action="store_true", help="writes the page alone")
   parser.add_argument("--check", action="store_true", help="whether the page is stale")
-  given = parser.parse_args()
-  if given.page:
+  options = parser.parse_args()
+  if options.page:
     _page.PAGE.write_text(_page.page(NAMES))
-  elif given.check:
+  elif options.check:
     if _page.PAGE.read_text() != _page.page(NAMES):
       sys.exit("docs/benchmarks.md is stale: run python -m benchmarks --page")
   else:
-    names = [name for name in NAMES if given.only in name]
+    names = [name for name in NAMES if options.only in name]
     if not names:
-      parser.error(f"--only must be in one of {', '.join(NAMES)}, got {given.only!r}")
+      parser.error(f"--only must be in one of {', '.join(NAMES)}, got {options.only!r}")
     if failed := run(names):
       sys.exit(f"failed: {', '.join(failed)}")
 

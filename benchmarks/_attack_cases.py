@@ -1,4 +1,4 @@
-"""Which attacks are compared, with which of the peers' and at which sizes."""
+"""Attacks to compare, the peers' counterparts and the sizes."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,16 +14,19 @@ Weights = list[tuple[Array, Array]]
 
 
 class Case(NamedTuple):
-  """One attack of ours and of the peers.
+  """Attack of ours, with the peers' counterparts.
 
   Attributes:
-    ours: of (logits_fn, x, labels, size) to an AttackResult; `size` is the steps.
-    foolbox: of (foolbox.attacks, size) to their attack; None if there is none.
-    torchattacks: of (torchattacks, model, size, epsilon) to their attack, or None.
-    gradients: how many of the model a size needs; None if that depends on the data.
-    minimal: whether the least l2 distance is sought, and not success at epsilon.
-    sizes: steps for digits, for images and for the smoke.
-    agrees: how far success rates may be apart.
+    ours: maps (logits_fn, x, labels, size) to an AttackResult; `size` is the number of
+      steps.
+    foolbox: maps (foolbox.attacks, size) to their attack; None if there is none.
+    torchattacks: maps (torchattacks, model, size, epsilon) to their attack; None if
+      there is none.
+    gradients: number of gradients of the model for a size; None if it depends on the
+      data.
+    minimal: True if the attack seeks the least l2 distance, not success at epsilon.
+    sizes: steps for digits, for images and for the smoke run.
+    agrees: largest allowed difference of success rates.
   """
 
   ours: Callable[..., Any]
@@ -73,7 +76,7 @@ CASES = {
   "DeepFool": Case(
     lambda f, x, y, n: attacks.deepfool(f, x, y, steps=n),
     lambda them, n: them.L2DeepFoolAttack(steps=n, overshoot=0.02),
-    None,  # crosses the border for half of the digits only
+    None,  # crosses the decision boundary for half of the digits only
     None,
     True,
     (50, 50, 50),
@@ -86,7 +89,7 @@ CASES = {
     lambda them, n: them.L2CarliniWagnerAttack(
       binary_search_steps=9, steps=n, stepsize=0.01, initial_const=1e-3
     ),
-    None,  # searches no weight, so that it is another problem
+    None,  # searches no weight, so the problem differs
     lambda n: 9 * n,
     True,
     (100, 25, 100),

@@ -1,4 +1,4 @@
-"""The peers' attacks on the same weights, and torch's own gradients."""
+"""Peers' attacks on the same weights, and torch's own gradients."""
 
 import importlib
 import importlib.util
@@ -12,7 +12,7 @@ from benchmarks import _attack_cases
 
 
 def in_torch(weights: _attack_cases.Weights):
-  """The same network in torch, of [batch, channels, height, width]."""
+  """Rebuilds the network in torch, of [batch, channels, height, width]."""
   import torch
 
   layers: list[Any] = []
@@ -52,7 +52,7 @@ def theirs(
   y: Array,
   size: int,
 ) -> Callable[..., Any]:
-  """A peer's attack: of anything to success rate and median l2 distance."""
+  """Returns a peer's attack, which gives success rate and median l2 distance."""
   import torch
 
   network, images, labels = _operands(weights, x, y)
@@ -70,7 +70,7 @@ def theirs(
 
   else:
     assert case.torchattacks is not None
-    # By name: it belongs to no extra, its requirements contradict newer ones.
+    # Imported by name: it is in no extra, as its requirements conflict with newer ones.
     peer = importlib.import_module(_attack_cases.TORCHATTACKS)
     attack = case.torchattacks(peer, network, size, _attack_cases.EPSILON)
 
@@ -78,12 +78,12 @@ def theirs(
       return attack(images, labels)
 
   def measure(*_):
-    found = run().detach()
+    points = run().detach()
     with torch.no_grad():
       # Where foolbox's Carlini-Wagner fails it returns an image of zeros.
-      kept = found.flatten(1).any(1)
-      success = (network(found).argmax(1) != labels) & kept
-    moved = (found - images).flatten(1).norm(dim=1)
+      nonzero = points.flatten(1).any(1)
+      success = (network(points).argmax(1) != labels) & nonzero
+    moved = (points - images).flatten(1).norm(dim=1)
     broken = moved[success].numpy()
     distance = np.median(broken) if len(broken) else np.nan
     return success.float().mean().numpy()[None], np.asarray([distance])
@@ -92,7 +92,7 @@ def theirs(
 
 
 def torch_floor(weights: _attack_cases.Weights, x: Array, y: Array, count: int):
-  """So many gradients of the model in torch."""
+  """Computes `count` gradients of the model in torch."""
   import torch
 
   network, images, labels = _operands(weights, x, y)

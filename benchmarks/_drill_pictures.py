@@ -1,4 +1,4 @@
-"""A network and images of digits for `benchmarks.drill`, in a process of their own."""
+"""Makes a network and images of digits for `benchmarks.drill`, in its own process."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""The training that `benchmarks.drill` harms: digits, BatchNorm, all devices.
+"""Training that `benchmarks.drill` damages: digits, BatchNorm, all devices.
 
 python -m benchmarks._drill_training FOLDER STEPS [--poison STEP]
   [--port PORT --number NUMBER]
@@ -23,7 +23,7 @@ PROCESSES, ROWS, PAUSE = 2, 32, 0.02
 
 
 class Network(nn.Module):
-  """Two layers, batch statistics and dropout: all that has a state."""
+  """Network with every kind of state: two layers, batch statistics and dropout."""
 
   axis_name: str | None = None
 
@@ -60,18 +60,18 @@ def main() -> None:
   parser.add_argument("--poison", type=int, default=-1)
   parser.add_argument("--port", type=int, default=0)
   parser.add_argument("--number", type=int, default=0)
-  given = parser.parse_args()
-  ending.in_one_line(given.folder)
-  if given.port:
-    training.start_processes(f"localhost:{given.port}", PROCESSES, given.number)
+  options = parser.parse_args()
+  ending.in_one_line(options.folder)
+  if options.port:
+    training.start_processes(f"localhost:{options.port}", PROCESSES, options.number)
   digits = data.load_digits()
   pixels = np.asarray(digits.images).reshape(len(digits), -1).astype(np.float32) / 16
 
   def batches(first: int) -> Iterator[dict[str, np.ndarray]]:
-    for number in range(first, given.steps):
+    for number in range(first, options.steps):
       rows = np.random.default_rng([7, number]).integers(len(digits), size=ROWS)
-      x = pixels[rows] * (np.nan if number == given.poison else 1)
-      time.sleep(PAUSE)  # long enough to be hit
+      x = pixels[rows] * (np.nan if number == options.poison else 1)
+      time.sleep(PAUSE)  # long enough for a kill to hit
       yield training.process_rows({"x": x, "label": digits.labels[rows]})
 
   optimizer = training.optimizer({"network": optax.adam(1e-3), "loss": optax.sgd(0.1)})
@@ -80,12 +80,12 @@ def main() -> None:
   proxies = {"proxies": jax.random.normal(key, (10, 32))}
   state = training.create_state(key, optimizer, variables, {"params": proxies})
   step = training.make_step(objective, optimizer)
-  with training.Checkpoints(given.folder / "checkpoints") as checkpoints:
+  with training.Checkpoints(options.folder / "checkpoints") as checkpoints:
     done = training.fit(
       state,
       step,
       batches,
-      steps=given.steps,
+      steps=options.steps,
       checkpoints=checkpoints,
       checkpoint_every=10,
       report_every=5,
@@ -93,7 +93,7 @@ def main() -> None:
     )
   leaves = jax.tree.leaves((done.state.params, done.state.batch_stats))
   arrays = {f"{number:02}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
-  np.savez(given.folder / f"state-{given.number}.npz", allow_pickle=False, **arrays)
+  np.savez(options.folder / f"state-{options.number}.npz", allow_pickle=False, **arrays)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What all benchmarks share: paired timing, agreement first, one table.
+"""Shared parts of all benchmarks: paired timing, checked agreement, one table.
 
-Ours, the peers and the floor run one after another in every repetition, so that a
-slow moment of the machine falls on all of them; a ratio is the median over the
-repetitions. A time counts only after the results agree. On a GPU or TPU a floor of
-products also says which share of the device's measured rate it and ours reach.
+Ours, the peers and the floor run one after another in every repetition, so that a slow
+moment of the machine falls on all of them; a ratio is the median over the repetitions.
+A time counts only after the results agree. On a GPU or TPU, a floor of products also
+gives the shares of the device's measured rate that the floor and ours reach.
 """
 
 import argparse
@@ -33,25 +33,25 @@ from experiments.frame import results as frame_results
 
 OURS, FLOOR = "ours", "floor"
 SHARE = "share of the matrix rate"
-# Distributions by what is imported of them.
+# Distributions by the name of their import.
 LIBRARIES = {
   "spherejax": "spherejax", "jax": "jax", "numpy": "numpy", "torch": "torch",
   "pytorch_metric_learning": "pytorch-metric-learning", "faiss": "faiss-cpu",
   "ott": "ott-jax", "foolbox": "foolbox", "torchattacks": "torchattacks",
   "easyfsl": "easyfsl", "kornia": "kornia", "torchvision": "torchvision",
 }  # fmt: skip
-_SHORTEST, _LONG = 0.03, 3.0  # seconds: what is measured, and what needs no warm-up
+_SHORTEST, _LONG = 0.03, 3.0  # seconds: per measurement, and without a warm-up
 _NOTHING = 1e-6  # losses below this underflow in some peers and count as 0
 
 
 class Contender(NamedTuple):
-  """One way of doing the work.
+  """Function that does the work, to be timed.
 
   Attributes:
-    call: of the case's inputs; compiled here when `compiled`.
+    call: function of the case's inputs; compiled here if `compiled`.
     agrees: largest difference from ours that counts as the same result, relative to
       the largest entry; None for a floor, which computes something else.
-    compiled: whether `call` is a function for `jax.jit`.
+    compiled: True if `call` is a function for `jax.jit`.
   """
 
   call: Callable[..., Any]
@@ -60,14 +60,14 @@ class Contender(NamedTuple):
 
 
 class Target(NamedTuple):
-  """How many times faster than `other` ours must be (below 1: how much slower)."""
+  """Least speed-up that ours must reach over `other` (below 1: may be slower)."""
 
   other: str
   ratio: float
 
 
 class Options(NamedTuple):
-  """The command line of a benchmark."""
+  """Command line of a benchmark."""
 
   smoke: bool
   json: pathlib.Path | None
@@ -78,7 +78,8 @@ class Options(NamedTuple):
 def parse(doc: str | None, *, cases: bool = True, timed: bool = True) -> Options:
   """Reads --smoke, --json FILE, --only TEXT and --repetitions N.
 
-  The third is of a benchmark that has several cases, the last of one that takes times.
+  --only is for benchmarks with several cases, --repetitions for those that measure
+  times.
   """
   parser = argparse.ArgumentParser(
     description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -90,19 +91,19 @@ def parse(doc: str | None, *, cases: bool = True, timed: bool = True) -> Options
     parser.add_argument("--repetitions", type=int, help="at least 7")
   if cases:
     parser.add_argument("--only", help="cases whose name has this in it")
-  given = parser.parse_args()
-  if given.repetitions < 7 and not given.smoke:
-    parser.error(f"--repetitions must be at least 7, got {given.repetitions}")
-  if given.json:  # hours before it is written
+  options = parser.parse_args()
+  if options.repetitions < 7 and not options.smoke:
+    parser.error(f"--repetitions must be at least 7, got {options.repetitions}")
+  if options.json:  # checked hours before it is written
     try:
-      if given.json.is_dir():
+      if options.json.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-      given.json.with_suffix(".partial").touch()
-      given.json.with_suffix(".partial").unlink()
+      options.json.with_suffix(".partial").touch()
+      options.json.with_suffix(".partial").unlink()
     except OSError as error:
-      parser.error(f"--json {given.json} cannot be written: {error.strerror}")
-  repetitions = 1 if given.smoke else given.repetitions
-  return Options(given.smoke, given.json, repetitions, given.only)
+      parser.error(f"--json {options.json} cannot be written: {error.strerror}")
+  repetitions = 1 if options.smoke else options.repetitions
+  return Options(options.smoke, options.json, repetitions, options.only)
 
 
 def compare(
@@ -115,7 +116,8 @@ def compare(
 ) -> dict[str, Any]:
   """Times the contenders side by side on the same inputs.
 
-  Of what compiles inside its call, compilation is what the first call takes more.
+  For contenders that compile inside their call, compilation is the extra time of the
+  first call.
 
   Raises:
     AssertionError: a contender's result differs from ours by more than it may.
@@ -144,7 +146,7 @@ def compare(
   for _ in range(repetitions):
     for name, call in calls.items():
       if lasts[name] < _LONG:
-        # Not timed: pays for what the one before left behind in caches and allocator.
+        # Not timed: absorbs effects of the previous contender on caches and allocator.
         jax.block_until_ready(call(*inputs))
       inner = max(1, min(100, round(_SHORTEST / lasts[name])))
       seconds[name].append(_seconds(call, inputs, inner))
@@ -181,9 +183,9 @@ def compare(
 
 
 def product_operations(call: Callable, inputs: tuple) -> float | None:
-  """Floating-point operations of the products; None where nobody can say how many.
+  """Floating-point operations of the products; None if their number is unknown.
 
-  Counted here, since XLA knows nothing of the products that it leaves to a library.
+  Counted here, since XLA does not count products that it leaves to a library.
   """
   operations = _products(jax.make_jaxpr(call)(*inputs).jaxpr)
   return operations if operations > 0 else None  # NaN is neither
@@ -199,7 +201,7 @@ def _products(jaxpr: Any) -> float:
       terms = math.prod(shape[axis] for axis in contracted)
       total += 2 * equation.outvars[0].aval.size * terms
     inner = [p.jaxpr for p in parameters.values() if hasattr(p, "jaxpr")]
-    # Of a loop whose number of rounds depends on values, nothing is known.
+    # The count is unknown for a loop whose number of rounds depends on values.
     rounds = parameters.get("length", math.nan if "cond_jaxpr" in parameters else 1)
     total += rounds * sum(map(_products, inner)) if inner else 0
   return total
@@ -207,7 +209,7 @@ def _products(jaxpr: Any) -> float:
 
 @functools.cache
 def matrix_rate(side: int = 8192) -> float:
-  """Operations a second of one large product, as exact in float32 as our own are."""
+  """Operations per second of a large product, as exact in float32 as our own."""
   x = jnp.ones((side, side), jnp.float32)
   product = jax.jit(lambda x: jnp.matmul(x, x, precision=jax.lax.Precision.HIGHEST))
   return 2 * side**3 / min(_seconds(product, (x,)) for _ in range(6))
@@ -216,7 +218,7 @@ def matrix_rate(side: int = 8192) -> float:
 def rate_shares(
   operations: float, milliseconds: Mapping[str, float], rate: float
 ) -> dict[str, float]:
-  """Of ours and the floor: the floor's operations in its time, as a share of `rate`."""
+  """Shares of `rate` that ours and the floor reach, by the floor's operations."""
   return {
     name: operations / (1e-3 * milliseconds[name]) / rate for name in (OURS, FLOOR)
   }
@@ -229,7 +231,7 @@ def _accelerated() -> bool:
 def relative_difference(result: Any, expected: Any) -> float:
   """Largest difference of any entry, relative to the largest entry of its array.
 
-  A peer that computes less is compared on what it computes, the first arrays of ours.
+  A peer with fewer results is compared with the first arrays of ours.
   """
   worst = 0.0
   for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=False):
@@ -241,12 +243,12 @@ def relative_difference(result: Any, expected: Any) -> float:
 
 
 def _host(leaf: Any) -> np.ndarray:
-  """Of an array of jax, NumPy or torch, on any device."""
+  """Converts an array of jax, NumPy or torch, on any device, to NumPy."""
   return np.asarray(leaf.cpu() if hasattr(leaf, "is_cuda") else leaf, np.float64)
 
 
 def _seconds(call: Callable, inputs: tuple, inner: int = 1) -> float:
-  """Of one call, the mean of some."""
+  """Mean seconds of a call."""
   start = time.perf_counter()
   for _ in range(inner):
     jax.block_until_ready(call(*inputs))
@@ -254,17 +256,17 @@ def _seconds(call: Callable, inputs: tuple, inner: int = 1) -> float:
 
 
 def print_peak_memory() -> None:
-  """The last line that `peak_memory` reads."""
-  found = jax.devices()[0].memory_stats()
-  if found and "peak_bytes_in_use" in found:  # an accelerator's own memory
-    print(found["peak_bytes_in_use"])
+  """Prints the line that `peak_memory` reads."""
+  statistics = jax.devices()[0].memory_stats()
+  if statistics and "peak_bytes_in_use" in statistics:  # an accelerator's own memory
+    print(statistics["peak_bytes_in_use"])
     return
   status = pathlib.Path("/proc/self/status")
-  # Of this program alone, while ru_maxrss begins with the parent's.
+  # Peak of this program alone, while ru_maxrss starts from the parent's.
   if status.exists():
-    found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
-    assert found is not None
-    print(int(found[1]) * 1024)
+    match = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
+    assert match is not None
+    print(int(match[1]) * 1024)
     return
   unit = 1 if sys.platform == "darwin" else 1024
   print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
@@ -315,7 +317,7 @@ def report(
 
 
 def require(rows: list[dict[str, Any]], options: Options) -> None:
-  """Ends a run whose --only has left nothing."""
+  """Ends a run if --only has left no case."""
   if options.only and not rows:
     raise SystemExit(f"--only {options.only!r} is in the name of no case of this run")
 
@@ -323,7 +325,7 @@ def require(rows: list[dict[str, Any]], options: Options) -> None:
 def save(
   name: str, rows: list[dict[str, Any]], missing: list[str], options: Options
 ) -> None:
-  """Writes the rows so far as JSON, if that was asked for."""
+  """Writes the rows so far as JSON, if requested."""
   if options.json:
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     imported = {module.partition(".")[0] for module in sys.modules}
@@ -345,9 +347,9 @@ def save(
 
 
 def _processor() -> str:
-  """The name of the processor, as the system gives it."""
+  """Name of the processor, from the system."""
   status = pathlib.Path("/proc/cpuinfo")
-  found = (
+  match = (
     re.search(r"model name\s*: (.*)", status.read_text()) if status.exists() else None
   )
-  return found[1] if found else platform.processor() or platform.machine()
+  return match[1] if match else platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""`docs/benchmarks.md`, from what the benchmarks wrote and from notes beside it."""
+"""Builds `docs/benchmarks.md` from the benchmarks' results and their notes."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ tables, not milliseconds.
 
 
 def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
-  """Of each benchmark its note `NAME.md` and the table of `NAME.json`; then a GPU's."""
+  """Joins each benchmark's note `NAME.md` and table `NAME.json`; the GPU's last."""
   parts = [HEADER]
   for name in names:
     note, results = folder / f"{name}.md", folder / f"{name}.json"
@@ -47,20 +47,20 @@ def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
 
 
 def _section_of(results: pathlib.Path) -> str:
-  """What a file holds; ends with a message unless it is a result."""
+  """Section for a file of results; ends with a message if it is none."""
   try:
     return section(json.loads(results.read_text()))
-  except Exception as error:  # what is missing shows in any way
+  except Exception as error:  # a missing entry can raise any error
     raise SystemExit(
       f"{results} is no result of a benchmark: {type(error).__name__}: {error}"
     ) from error
 
 
 def section(content: Mapping[str, Any]) -> str:
-  """What one benchmark measured, where and with what."""
+  """Section with the figures of a benchmark, the machine and the versions."""
   rows = content["rows"]
   versions = ", ".join(f"{name} {text}" for name, text in content["versions"].items())
-  alike = itertools.groupby(rows, key=tuple)  # of the same figures
+  alike = itertools.groupby(rows, key=tuple)  # rows with the same figures
   tables = [_values(list(several)) for _, several in alike]
   if rows and "milliseconds" in rows[0]:
     tables = [_times(rows), *_beside_times(rows)]
@@ -92,11 +92,11 @@ def _times(rows: list[dict[str, Any]]) -> str:
 
 
 def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
-  """What was measured beside times, such as memory, and whether it is as it must be.
+  """Tables of figures other than times, such as memory, and whether targets are met.
 
-  A line for each case, where all were asked the same; a line for each figure else.
+  A line per case if all cases have the same figures; otherwise a line per figure.
   """
-  found = {
+  filled = {
     row["case"]: dict(
       pair
       for key, entry in row.items()
@@ -105,19 +105,19 @@ def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
     )
     for row in rows
   }
-  found = {case: figures for case, figures in found.items() if figures}
-  if len(found) > 1 and len({tuple(figures) for figures in found.values()}) == 1:
-    return [_values([{"case": case} | figures for case, figures in found.items()])]
+  filled = {case: figures for case, figures in filled.items() if figures}
+  if len(filled) > 1 and len({tuple(figures) for figures in filled.values()}) == 1:
+    return [_values([{"case": case} | figures for case, figures in filled.items()])]
   lines = [
     {"case": case, "what": name, "value": value}
-    for case, figures in found.items()
+    for case, figures in filled.items()
     for name, value in figures.items()
   ]
   return [_values(lines)] if lines else []
 
 
 def _flat(name: str, entry: Any) -> list[tuple[str, Any]]:
-  """Names and single values of nested ones."""
+  """Flattens nested values to names and single values."""
   if isinstance(entry, dict):
     return [x for k, v in entry.items() for x in _flat(f"{name}, {k}", v)]
   return [(name, entry)]

@@ -1,4 +1,4 @@
-"""The losses that pytorch-metric-learning has too, and how ours come to its scalar."""
+"""Losses that pytorch-metric-learning also has, and their reduction to its scalar."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,24 +11,25 @@ from spherejax import distances, losses
 
 
 class Peer(NamedTuple):
-  """One loss of both libraries.
+  """Loss that both libraries have.
 
   Attributes:
-    ours: of (embeddings, labels, weights) to the scalar that the peer returns.
+    ours: maps (embeddings, labels, weights) to the scalar that the peer returns.
     name: the peer's class in `pytorch_metric_learning.losses`.
-    settings: of (classes, dim) to the arguments of that class.
+    settings: maps (classes, dim) to the arguments of that class.
     weights: the peer's parameter, or "" for none; ours gets its value.
-    differs: why the two are not the same function; "" if they are.
-    sorts: needs a sort, so that products are no floor.
+    differs: reason why the two functions differ; "" if they agree.
+    sorts: True if the loss needs a sort, so that products are no floor.
     per_class: examples of each class.
-    triplets: whether the peer writes out all triplets.
+    triplets: True if the peer forms all triplets.
     largest: batch above which the peer needs more than 12 GB.
-    tolerance: how far the two may be apart in float64, relative.
-    rounded: the same in float32, where the peer's arccos and probabilities lose digits
-      at sharp scales.
-    fixed_norms: whether the peer holds its weights at norm 1 instead of dividing by
-      their norm, so that their gradients are not the same.
-    call: of the peer's module, embeddings and labels, which some take otherwise.
+    tolerance: largest allowed relative difference in float64.
+    rounded: largest allowed relative difference in float32, where the peer's arccos and
+      probabilities lose digits at sharp scales.
+    fixed_norms: True if the peer keeps its weights at norm 1 instead of dividing by
+      their norm, so that the gradients differ.
+    call: calls the peer's module with embeddings and labels, which some modules take
+      differently.
   """
 
   ours: Callable[[Array, Array, Any], Array]
@@ -100,7 +101,7 @@ def _two_views(x: Array, labels: Array, weights: Any) -> Array:
 
 
 def _vicreg(x: Array, labels: Array, weights: Any) -> Array:
-  del labels, weights  # as above; of half the size some variances are below 1
+  del labels, weights  # as above; at half the size some variances are below 1
   return jnp.mean(losses.vicreg(x[0::2] / 2, x[1::2] / 2, reduction="code"))
 
 
@@ -170,7 +171,7 @@ PEERS = {
     "DynamicSoftMarginLoss",
     differs="the peer takes all triplets",
     triplets=True,
-    # What a module keeps of one batch makes the next backward pass fail.
+    # The state that a module keeps from one batch makes the next backward pass fail.
     call=lambda module, x, labels: type(module)()(x, labels),
   ),
   "histogram": Peer(_mean(losses.histogram), "HistogramLoss", triplets=True),
@@ -181,7 +182,7 @@ PEERS = {
     tolerance=1e-3,  # the peer adds 1e-5 to sums of weights
   ),
   "p2s_grad": Peer(
-    # The peer takes the mean over classes of what ours takes half the sum of.
+    # The peer takes the mean over classes, ours half the sum.
     lambda x, y, w: jnp.mean(losses.p2s_grad(_cosines(x, w), y)) * 2 / w.shape[1],
     "P2SGradLoss",
     lambda classes, dim: {"descriptors_dim": dim, "num_classes": classes},
@@ -265,7 +266,7 @@ PEERS = {
 
 
 def inputs(batch: int, dim: int, per_class: int) -> tuple[np.ndarray, np.ndarray]:
-  """Rows of clustered classes, so that margins cut through them, and labels."""
+  """Embeddings in class clusters, so that margins cut through them, and labels."""
   rng = np.random.default_rng(0)
   labels = np.arange(batch) // per_class
   centres = rng.normal(size=(labels[-1] + 1, dim))
@@ -273,7 +274,7 @@ def inputs(batch: int, dim: int, per_class: int) -> tuple[np.ndarray, np.ndarray
 
 
 def torch_loss(peer: Peer, classes: int, dim: int):
-  """The peer's module, and the value of its parameter (None without one)."""
+  """Builds the peer's module; also returns its parameter's value, or None."""
   import torch
   from pytorch_metric_learning import losses as theirs
 

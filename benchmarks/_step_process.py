@@ -1,4 +1,4 @@
-"""One of the processes that `benchmarks.step` compares."""
+"""Runs a process for `benchmarks.step`, which compares several."""
 
 import pathlib
 import sys

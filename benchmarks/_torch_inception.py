@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class Unit(nn.Module):
-  """Convolution and norm as Inception has them."""
+  """Convolution and norm, as in Inception."""
 
   def __init__(self, old: int, new: int, size: tuple[int, int], stride: int, pad: bool):
     super().__init__()
@@ -21,10 +21,10 @@ class Unit(nn.Module):
 
 
 class Mixed(nn.Module):
-  """A block of Inception v3, from a table of its units.
+  """Block of Inception v3, from a table of its units.
 
-  A row is (name, name of what it is given or "", width, size, stride); what is given
-  "pool" sees the mean of 3x3. `ends` are joined, "max" being the halved map.
+  A row is (name, name of its input or "", width, size, stride); the input "pool" is the
+  mean of 3x3. `ends` are concatenated; "max" is the halved map.
   """
 
   def __init__(self, old: int, rows: Sequence[tuple], ends: Sequence[str]):
@@ -37,19 +37,19 @@ class Mixed(nn.Module):
     self.width = sum(widths[end] for end in ends)
 
   def forward(self, x: Tensor) -> Tensor:
-    found = {"": x, "pool": functional.avg_pool2d(x, 3, 1, 1)}
+    outputs = {"": x, "pool": functional.avg_pool2d(x, 3, 1, 1)}
     if "max" in self.ends:
-      found["max"] = functional.max_pool2d(x, 3, 2)
+      outputs["max"] = functional.max_pool2d(x, 3, 2)
     for name, source, *_ in self.rows:
-      found[name] = getattr(self, name)(found[source])
-    return torch.cat([found[end] for end in self.ends], 1)
+      outputs[name] = getattr(self, name)(outputs[source])
+    return torch.cat([outputs[end] for end in self.ends], 1)
 
 
 _ONE, _THREE, _WIDE, _HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
 
 
 def _mixed(old: int, kind: str, c: int, of: Callable[[int], int]) -> Mixed:
-  """A block with the names of torchvision; `of` makes widths narrower."""
+  """Builds a block with the names of torchvision; `of` narrows the widths."""
   doubled = [
     ("branch3x3dbl_1", "", 64, _ONE, 1),
     ("branch3x3dbl_2", "branch3x3dbl_1", 96, _THREE, 1),
@@ -149,7 +149,7 @@ class Inception(nn.Module):
     return x
 
 
-# 1x1, 3x3 after its reduction, two 3x3 after theirs, what is pooled; no 1x1: halved.
+# Widths of 1x1, reduced 3x3, reduced double 3x3, and pooling; halved without 1x1.
 _BN_BLOCKS = (
   ("3a", 64, (64, 64), (64, 96), 32), ("3b", 64, (64, 96), (64, 96), 64),
   ("3c", 0, (128, 160), (64, 96), 0), ("4a", 224, (64, 96), (96, 128), 128),
@@ -160,9 +160,9 @@ _BN_BLOCKS = (
 
 
 class BNInception(nn.Module):
-  """With the names of pretrained-models.pytorch, where all layers lie side by side.
+  """BN-Inception with the flat layer names of pretrained-models.pytorch.
 
-  What has no parameters is called after its unit ("_relu") or its block ("_output").
+  Modules without parameters are named after their unit ("_relu") or block ("_output").
   """
 
   def __init__(self, width: int = 64):
@@ -181,15 +181,15 @@ class BNInception(nn.Module):
     channels = add("conv1_7x7_s2", 3, 64, 7, 2)
     channels = add("conv2_3x3_reduce", channels, 64)
     channels = add("conv2_3x3", channels, 192, 3)
-    for block, one, three, double, pooled in _BN_BLOCKS:
-      name, stride = f"inception_{block}", 1 if one else 2
+    for block, single, three, double, pooled in _BN_BLOCKS:
+      name, stride = f"inception_{block}", 1 if single else 2
       reduced = add(f"{name}_3x3_reduce", channels, three[0])
       total = add(f"{name}_3x3", reduced, three[1], 3, stride)
       reduced = add(f"{name}_double_3x3_reduce", channels, double[0])
       wider = add(f"{name}_double_3x3_1", reduced, double[1], 3)
       total += add(f"{name}_double_3x3_2", wider, double[1], 3, stride)
-      if one:
-        total += add(f"{name}_1x1", channels, one)
+      if single:
+        total += add(f"{name}_1x1", channels, single)
         total += add(f"{name}_pool_proj", channels, pooled)
       else:
         total += channels
@@ -209,14 +209,17 @@ class BNInception(nn.Module):
       double = self.unit(f"{name}_double_3x3_{number}", double)
     if pool is self.halve:
       return torch.cat([three, double, pool(x)], 1)
-    one, pooled = self.unit(f"{name}_1x1", x), self.unit(f"{name}_pool_proj", pool(x))
-    return torch.cat([one, three, double, pooled], 1)
+    reduced, pooled = (
+      self.unit(f"{name}_1x1", x),
+      self.unit(f"{name}_pool_proj", pool(x)),
+    )
+    return torch.cat([reduced, three, double, pooled], 1)
 
   def forward(self, x: Tensor) -> Tensor:
     x = self.unit("conv2_3x3_reduce", self.halve(self.unit("conv1_7x7_s2", x)))
     x = self.halve(self.unit("conv2_3x3", x))
-    for block, one, *_ in _BN_BLOCKS:
-      pool = self.mean if one else self.halve
+    for block, single, *_ in _BN_BLOCKS:
+      pool = self.mean if single else self.halve
       pool = self.max if block == "5b" else pool
       x = self.block(f"inception_{block}", x, pool)
       x = getattr(self, f"inception_{block}_output")(x)

@@ -1,4 +1,4 @@
-"""Residual networks in torch, named as in torchvision, and what all networks do."""
+"""Residual networks in torch, named as in torchvision, and shared helpers."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from benchmarks import _torch_swin
 
 
 class Block(nn.Module):
-  """Two 3x3 convolutions, or 1x1, 3x3, 1x1, and the shortcut."""
+  """Residual block: two 3x3 convolutions, or 1x1, 3x3, 1x1, and the shortcut."""
 
   def __init__(
     self, old: int, width: int, stride: int, bottleneck: bool, shortcut: str
@@ -50,7 +50,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-  """As in torchvision, or with the stem and the shortcuts for CIFAR."""
+  """ResNet as in torchvision, or with the stem and the shortcuts for CIFAR."""
 
   def __init__(
     self,
@@ -101,12 +101,12 @@ class PreActivationBlock(nn.Module):
 
   def forward(self, x: Tensor) -> Tensor:
     active = functional.relu(self.bn1(x))
-    kept = x if self.shortcut is None else self.shortcut(active)
-    return kept + self.conv2(functional.relu(self.bn2(self.conv1(active))))
+    residual = x if self.shortcut is None else self.shortcut(active)
+    return residual + self.conv2(functional.relu(self.bn2(self.conv1(active))))
 
 
 class PreActivationResNet(nn.Module):
-  """The network for CIFAR of "Identity mappings in deep residual networks"."""
+  """Network for CIFAR of "Identity mappings in deep residual networks"."""
 
   def __init__(self, blocks: int, widths: Sequence[int]):
     super().__init__()
@@ -131,7 +131,7 @@ class PreActivationResNet(nn.Module):
 
 
 def randomize(network: nn.Module, seed: int) -> None:
-  """Random statistics, scales and shifts, so that none of them is 0 or 1."""
+  """Sets random statistics, scales and shifts, so that none of them is 0 or 1."""
   generator = torch.Generator().manual_seed(seed)
 
   def uniform(tensor: Tensor, low: float, high: float) -> None:
@@ -152,13 +152,13 @@ def randomize(network: nn.Module, seed: int) -> None:
 
 
 def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]:
-  """The output of every module by its name, channels last; images are float64."""
-  found: dict[str, np.ndarray] = {}
+  """Outputs of all modules by name, channels last; images are float64."""
+  outputs: dict[str, np.ndarray] = {}
   handles = []
   for name, module in network.named_modules():
 
     def keep(_: nn.Module, __: object, output: Tensor, name: str = name) -> None:
-      found[name] = output.detach().numpy()
+      outputs[name] = output.detach().numpy()
 
     handles.append(module.register_forward_hook(keep))
   network = network.double().eval()
@@ -167,5 +167,5 @@ def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]
   for handle in handles:
     handle.remove()
   if not isinstance(network, _torch_swin.Swin):
-    found = {name: value.transpose(0, 2, 3, 1) for name, value in found.items()}
-  return found
+    outputs = {name: value.transpose(0, 2, 3, 1) for name, value in outputs.items()}
+  return outputs

@@ -53,8 +53,8 @@ class Attention(nn.Module):
           for part in parts
         )
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1) + bias
-        own = region[window].flatten()
-        scores = scores - 100.0 * (own[:, None] != own[None]).to(scores)
+        regions = region[window].flatten()
+        scores = scores - 100.0 * (regions[:, None] != regions[None]).to(scores)
         y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(cells.shape)
         result[:, window[0], window[1]] = y.reshape(len(x), size, size, channels)
     result = torch.roll(self.proj(result), (down, right), (1, 2))
@@ -62,7 +62,7 @@ class Attention(nn.Module):
 
 
 class SwinBlock(nn.Module):
-  """Attention and two layers, each after a norm and added."""
+  """Attention and two layers, each after a norm and with a shortcut."""
 
   def __init__(self, width: int, heads: int, window: int, shift: int):
     super().__init__()
@@ -82,7 +82,7 @@ class SwinBlock(nn.Module):
 
 
 class Merging(nn.Module):
-  """Four neighbours beside each other: down first, then right."""
+  """Concatenates four neighbours: down first, then right."""
 
   def __init__(self, width: int):
     super().__init__()
@@ -103,7 +103,7 @@ class _ChannelsLast(nn.Module):
 
 
 class Swin(nn.Module):
-  """As in torchvision; activations are [batch, height, width, channels]."""
+  """Swin as in torchvision; activations are [batch, height, width, channels]."""
 
   def __init__(
     self, depths: Sequence[int], heads: Sequence[int], width: int = 96, window: int = 7

@@ -1,11 +1,11 @@
-"""An ablation as one vmapped program, against its trainings one after another.
+"""Times an ablation as one vmapped program, against its trainings in sequence.
 
-Sixteen complete trainings of the token study (`experiments.gsp_tokens`): 4 masses,
-2 inverse temperatures, 2 seeds. `training.sweep` runs them at once, spread over the
-cores, each of which jax is told to take for a device; a second row keeps to one
-device. The other way calls one compiled training, with no interruption between its
-evaluations, sixteen times. Scores at all evaluations and the learned tokens must agree
-before a time counts.
+The ablation has sixteen complete trainings of the token study
+(`experiments.gsp_tokens`): 4 masses, 2 inverse temperatures, 2 seeds. `training.sweep`
+runs them at once, spread over the cores, each set up as a jax device; a second row uses
+one device. The other way calls one compiled training sixteen times, without
+interruption between its evaluations. Scores at all evaluations and the learned tokens
+must agree before a time counts.
 
     python -m benchmarks.ablation            # minutes on 2 cores
     python -m benchmarks.ablation --smoke    # seconds
@@ -17,8 +17,8 @@ import functools
 import os
 from typing import Any, NamedTuple
 
-# Before jax starts; without effect where there are other devices than the CPU. Of two
-# equal flags the last one holds.
+# Set before jax starts; without effect on devices other than the CPU. The last of two
+# equal flags holds.
 os.environ["XLA_FLAGS"] = " ".join(
   [
     f"--xla_force_host_platform_device_count={os.cpu_count()}",
@@ -41,13 +41,13 @@ VALUES = {
   "true_share": [0.0],
 }
 KEY = jax.random.key(0)
-# Rounding grows along a trajectory, so that the trainings are compared in float64
-# first, and in float32, where they are timed, only loosely.
+# Rounding grows along a trajectory. So trainings are first compared in float64; the
+# comparison in float32, where they are timed, is loose.
 SAME, ALIKE = 1e-6, 1e-2
 
 
 class Work(NamedTuple):
-  """What is trained."""
+  """Trainings to run."""
 
   functions: tuple  # `init`, `step` and `evaluate`: the same objects in every call
   cells: dict[str, np.ndarray]
@@ -57,7 +57,7 @@ class Work(NamedTuple):
 
 
 def make_work(config: tokens.Settings, steps: int, every: int, masses: int) -> Work:
-  """The trainings of the first `masses` masses."""
+  """Sets up the trainings of the first `masses` masses."""
   functions = (
     functools.partial(tokens.init, config),
     functools.partial(tokens.step, config, tokens.embed),
@@ -68,12 +68,12 @@ def make_work(config: tokens.Settings, steps: int, every: int, masses: int) -> W
 
 
 def result(scores: Any, states: Any) -> tuple:
-  """What must agree: scores at all evaluations, and the tokens at the end."""
+  """Results that must agree: scores at all evaluations, and the tokens at the end."""
   return scores, states.params.own, states.params.shared
 
 
 def at_once(work: Work, devices: int) -> tuple:
-  """All trainings as one program."""
+  """Runs all trainings as one program."""
   init, step, evaluate = work.functions
   swept = training.sweep(
     KEY,
@@ -91,7 +91,7 @@ def at_once(work: Work, devices: int) -> tuple:
 
 
 def one_training(work: Work):
-  """A whole training as one compiled program, without a sweep."""
+  """Compiles a whole training as one program, without a sweep."""
   init, step, evaluate = work.functions
 
   @jax.jit
@@ -114,7 +114,7 @@ def one_training(work: Work):
 
 
 def one_after_another(train, cells: dict[str, np.ndarray]) -> tuple:
-  """The same trainings in a loop."""
+  """Runs the same trainings in a loop."""
   number = len(cells["mass"])
   runs = [
     train(jnp.int32(seed), {name: x[cell] for name, x in cells.items()})

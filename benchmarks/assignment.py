@@ -1,8 +1,9 @@
-"""Classes to prototypes: assignment problems, from nothing, from before, many at once.
+"""Times assignment problems: from scratch, from an earlier result, many at once.
 
-One matrix on the host against scipy, which is what is called there; after a small
-drift of the representatives against beginning again; 64 problems of 100 classes at
-once against 64 calls of scipy and against optax. The floor is one look at every cost.
+The first compares a matrix on the host with scipy, which is called inside. The second
+starts from the result before a small drift of the representatives, against a new start.
+The third solves 64 problems of 100 classes at once, against 64 calls of scipy and
+against optax. The floor is one pass over the costs.
 
     python -m benchmarks.assignment                  # minutes on 2 cores
     python -m benchmarks.assignment --smoke          # seconds
@@ -32,19 +33,19 @@ NEAR, DRIFT = 0.05, 0.01  # of representatives to prototypes, and of one update
 
 
 def unit_rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
-  """Float32, uniform on the sphere."""
+  """Unit rows in float32, uniform on the sphere."""
   x = rng.normal(size=shape)
   return (x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
 
 
 def random_costs(size: int) -> np.ndarray:
-  """Cosines of random representatives and prototypes, negative: a first matching."""
+  """Negative cosines of random representatives and prototypes, for a first matching."""
   rng = np.random.default_rng(size)
   return -unit_rows(rng, size, DIM) @ unit_rows(rng, size, DIM).T
 
 
 def drifted_costs(size: int, near: bool) -> tuple[np.ndarray, np.ndarray]:
-  """Costs of two updates in a row; of training that is under way, or of its start."""
+  """Costs of two consecutive updates, during training or at its start."""
   rng = np.random.default_rng(size)
   prototypes = unit_rows(rng, size, DIM)
   if near:
@@ -69,7 +70,7 @@ def on_host(costs: np.ndarray) -> np.ndarray:
 
 
 def from_nothing(size: int, repetitions: int) -> dict[str, Any]:
-  """Ours on the host against scipy."""
+  """Compares ours on the host with scipy."""
   ways = {
     _measure.OURS: _measure.Contender(on_host, 0, compiled=False),
     "scipy": _measure.Contender(by_scipy, 1e-12, compiled=False),
@@ -81,7 +82,7 @@ def from_nothing(size: int, repetitions: int) -> dict[str, Any]:
 
 
 def once(size: int) -> dict[str, Any]:
-  """The same for a matrix so large that each is called once."""
+  """Compares ours with scipy on a matrix so large that each is called once."""
   costs = random_costs(size)
   seconds, results = {}, {}
   for name, call in (("scipy", by_scipy), (_measure.OURS, on_host), ("floor", np.max)):
@@ -103,7 +104,7 @@ def once(size: int) -> dict[str, Any]:
 
 
 def after_a_drift(size: int, near: bool, repetitions: int) -> dict[str, Any]:
-  """From the result before the drift, against from nothing."""
+  """Compares a start from the result before the drift with one from nothing."""
   before, after = drifted_costs(size, near)
   earlier = solvers.host_linear_assignment(before, duals=True)
   start = np.asarray(earlier.assignment), np.asarray(earlier.column_dual)
@@ -129,7 +130,7 @@ def after_a_drift(size: int, near: bool, repetitions: int) -> dict[str, Any]:
 
 
 def at_once(problems: int, size: int, repetitions: int) -> dict[str, Any]:
-  """Many problems under vmap."""
+  """Compares many problems under vmap."""
   rng = np.random.default_rng(0)
   rows, columns = (unit_rows(rng, problems, size, DIM) for _ in range(2))
   costs = -rows @ columns.swapaxes(1, 2)
@@ -141,8 +142,8 @@ def at_once(problems: int, size: int, repetitions: int) -> dict[str, Any]:
     return jnp.asarray(jax.vmap(solvers.linear_assignment)(costs).cost)
 
   def by_optax(costs: jax.Array) -> jax.Array:
-    found = jax.vmap(optax.assignment.hungarian_algorithm)(costs)
-    return jax.vmap(lambda c, i, j: c[i, j].sum())(costs, *found)
+    result = jax.vmap(optax.assignment.hungarian_algorithm)(costs)
+    return jax.vmap(lambda c, i, j: c[i, j].sum())(costs, *result)
 
   ways = {
     _measure.OURS: _measure.Contender(ours, 0),

@@ -1,12 +1,12 @@
-"""Attacks: time, success and least distances on the same weights as the peers'.
+"""Compares attacks on the same weights: time, success and least distances.
 
-256 images: digits with a trained network of dense layers, and the size of CIFAR with a
-small convolutional one. The floor is the model's own gradient, as often as the attack
-needs it; "torch floor" the same in torch, whose convolutions are faster on a CPU, so
-that each library has its overhead over its own model beside its time.
+There are 256 images: digits with a trained network of dense layers, and images of
+CIFAR's size with a small convolutional network. The floor is the model's own gradient,
+as often as the attack needs it. "torch floor" is the same in torch, whose convolutions
+are faster on a CPU. So each library's time can be compared with its own model's.
 
-foolbox comes with the extra `bench`. torchattacks does not, because what it requires
-contradicts newer libraries: `pip install --no-deps torchattacks` after that extra.
+foolbox comes with the extra `bench`. torchattacks does not, because its requirements
+conflict with newer libraries: `pip install --no-deps torchattacks` after that extra.
 
     python -m benchmarks.attacks                  # a quarter of an hour on 2 cores
     python -m benchmarks.attacks --only digits    # a minute, without the convolutions
@@ -38,7 +38,7 @@ TORCH_FLOOR = "torch floor"
 
 
 def dense(weights: Weights, x: Array) -> Array:
-  """Logits of [batch, 8, 8, 1]."""
+  """Logits for images [batch, 8, 8, 1]."""
   x = x.reshape(len(x), -1)
   for kernel, bias in weights[:-1]:
     x = jax.nn.relu(x @ kernel + bias[None])
@@ -46,7 +46,7 @@ def dense(weights: Weights, x: Array) -> Array:
 
 
 def convolutional(weights: Weights, x: Array) -> Array:
-  """Logits of [batch, 32, 32, 3]."""
+  """Logits for images [batch, 32, 32, 3]."""
   for place, (kernel, bias) in enumerate(weights[:-1]):
     x = jax.lax.conv_general_dilated(
       x,
@@ -74,7 +74,7 @@ def _random_weights(shapes: list[tuple[int, ...]], seed: int) -> Weights:
 
 @functools.cache
 def digits(count: int) -> tuple[Callable, Weights, Array, Array]:
-  """A network of 256 and 256 units, trained on the images that it is attacked on."""
+  """Trains a network of 256 and 256 units on the images that are attacked."""
   images, labels = sklearn.datasets.load_digits(return_X_y=True)
   x, y = jnp.asarray(images / 16, jnp.float32).reshape(-1, 8, 8, 1), jnp.asarray(labels)
   weights = _random_weights([(64, 256), (256, 256), (256, CLASSES)], 0)
@@ -93,7 +93,7 @@ def digits(count: int) -> tuple[Callable, Weights, Array, Array]:
 
 @functools.cache
 def images(count: int) -> tuple[Callable, Weights, Array, Array]:
-  """Random weights, and the decisions of the network for labels."""
+  """Random weights and images, with the network's decisions as labels."""
   weights = _random_weights(
     [(3, 3, 3, 8), (3, 3, 8, 16), (3, 3, 16, 16), (16, CLASSES)], 1
   )
@@ -102,7 +102,7 @@ def images(count: int) -> tuple[Callable, Weights, Array, Array]:
 
 
 def floor(network: Callable, count: int):
-  """So many gradients of the model."""
+  """Computes `count` gradients of the model."""
 
   def run(weights, x, y):
     def total(x):
@@ -117,17 +117,17 @@ def floor(network: Callable, count: int):
 
 
 def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -> dict:
-  """One row: times, success and distances."""
+  """Row of the table: times, success and distances."""
   case = CASES[name]
   count = 32 if options.smoke else 256
   network, weights, x, y = (digits if data == "digits" else images)(count)
   size = case.sizes[2 if options.smoke else int(data != "digits")]
 
   def ours(weights, x, y):
-    found = case.ours(lambda x: network(weights, x), x, y, size)
-    distance = jnp.linalg.norm((found.x_adv - x).reshape(len(x), -1), axis=1)
-    broken = jnp.where(found.success, distance, jnp.nan)
-    return found.success.mean()[None], jnp.nanmedian(broken)[None]
+    result = case.ours(lambda x: network(weights, x), x, y, size)
+    distance = jnp.linalg.norm((result.x_adv - x).reshape(len(x), -1), axis=1)
+    broken = jnp.where(result.success, distance, jnp.nan)
+    return result.success.mean()[None], jnp.nanmedian(broken)[None]
 
   start = time.perf_counter()
   compiled = jax.jit(ours).lower(weights, x, y).compile()
@@ -151,8 +151,8 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
     if name in ("PGD", "APGD"):
       targets.append(_measure.Target("floor", 1 / 1.1))
     if peers and not options.smoke:
-      own = _attack_peers.torch_floor(weights, x, y, gradients)
-      ways[TORCH_FLOOR] = _measure.Contender(own, compiled=False)
+      floor_of_torch = _attack_peers.torch_floor(weights, x, y, gradients)
+      ways[TORCH_FLOOR] = _measure.Contender(floor_of_torch, compiled=False)
   row = _measure.compare(
     f"{data}, {name} of {size}",
     (weights, x, y),
@@ -171,29 +171,29 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
   return row
 
 
-def no_larger(found: dict[str, dict[str, float]], peer: str) -> bool:
-  """Whether our median distance is at most the peer's; a hundredth is chance."""
-  return found[_measure.OURS]["distance"] <= 1.01 * found[peer]["distance"]
+def no_larger(results: dict[str, dict[str, float]], peer: str) -> bool:
+  """True if our median distance is at most the peer's; a hundredth is chance."""
+  return results[_measure.OURS]["distance"] <= 1.01 * results[peer]["distance"]
 
 
 def print_found(rows: list[dict[str, Any]]) -> None:
-  """Success and distances; ours must not be larger than the peers'."""
+  """Prints success and distances; ours must not be larger than the peers'."""
   table = rich.table.Table(title="what was found, and overhead over the own gradients")
   for heading in ("case", "", "success", "median l2", "not larger", "overhead"):
     table.add_column(heading, justify="left" if heading in ("case", "") else "right")
   for row in rows:
     times = row["milliseconds"]
-    for way, found in row["found"].items():
-      own = times.get("floor" if way == _measure.OURS else TORCH_FLOOR)
+    for way, result in row["found"].items():
+      floor_time = times.get("floor" if way == _measure.OURS else TORCH_FLOOR)
       wanted = "not larger" in row and way != _measure.OURS
       better = wanted and no_larger(row["found"], way)
       table.add_row(
         row["case"] if way == _measure.OURS else "",
         way,
-        f"{found['success']:.3f}",
-        f"{found['distance']:.4f}",
+        f"{result['success']:.3f}",
+        f"{result['distance']:.4f}",
         ("yes" if better else "NO") if wanted else "",
-        "" if own is None else f"{100 * (times[way] / own - 1):.0f} %",
+        "" if floor_time is None else f"{100 * (times[way] / floor_time - 1):.0f} %",
       )
     table.add_section()
   rich.console.Console().print(table)

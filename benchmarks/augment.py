@@ -1,14 +1,14 @@
-"""Two SimCLR views of a batch: how fast, and what share of a training step they take.
+"""Times two SimCLR views of a batch, also as a share of a training step.
 
-512 images of 32 x 32 in colour, by `spherejax.data.simclr_views`, at the paper's
-strength and at that of "large", which does not blur. Peers, where they are installed:
-kornia, which changes a whole batch, and torchvision, one image after another. They
-draw their own numbers, so that no entry can agree; compared are the mean and the
-deviation of the pixels. The floor reads the images and writes two of each.
+`spherejax.data.simclr_views` draws views of 512 colour images of 32 x 32, at the
+paper's strength and at "large", which does not blur. The peers, if installed, are
+kornia, which changes a whole batch, and torchvision, which takes one image after
+another. They draw their own numbers, so entries cannot agree; the mean and the
+deviation of the pixels are compared. The floor reads the images and writes two of each.
 
 The second part is a training step of `experiments.projector_collapse` at batch 128
-(value and gradient of InfoNCE), with the views drawn in the same program and with views
-that are given.
+(value and gradient of InfoNCE), with the views drawn in the same program and with given
+views.
 
     python -m benchmarks.augment                  # a minute on 2 cores
     python -m benchmarks.augment --smoke          # seconds
@@ -35,13 +35,13 @@ from spherejax.data._views import Views
 
 SIDE, BATCH, STEP_BATCH, SMOKE_BATCH = 32, 512, 128, 32
 TEMPERATURE = 0.5
-SHARE = 0.1  # of the training step
+SHARE = 0.1  # batch of the training step
 ALIKE = 0.1  # moments of pixels drawn anew, of the full batch
 PEERS = {"kornia": 2.0, "torchvision": 2.0}
 
 
 def images(batch: int) -> np.ndarray:
-  """Smooth colours with noise."""
+  """Images of smooth colours with noise."""
   rng = np.random.default_rng(0)
   coarse = rng.random([batch, SIDE // 8, SIDE // 8, 3]).repeat(8, 1).repeat(8, 2)
   noise = rng.normal(scale=0.05, size=coarse.shape)
@@ -55,7 +55,7 @@ def moments(views: Any) -> np.ndarray:
 
 
 def kornia(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
-  """The peer of whole batches; None where it is missing."""
+  """Returns the peer for whole batches; None where it is missing."""
   if not (importlib.util.find_spec("kornia") and importlib.util.find_spec("torch")):
     return None
   torch = importlib.import_module("torch")
@@ -80,14 +80,14 @@ def kornia(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
 
 
 def torchvision(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
-  """The peer of single images; None where it is missing."""
+  """Returns the peer for single images; None where it is missing."""
   if not (
     importlib.util.find_spec("torchvision") and importlib.util.find_spec("torch")
   ):
     return None
   torch = importlib.import_module("torch")
-  # Its compiled operators, none of them an augmentation, are missing where it was built
-  # for another torch; nothing describes them then.
+  # If it was built for another torch, its compiled operators are missing; none of them
+  # is an augmentation.
   with mock.patch.object(torch.library, "register_fake", return_value=lambda fn: fn):
     transforms = importlib.import_module("torchvision.transforms.v2")
   parts = [
@@ -109,19 +109,21 @@ def torchvision(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
 
 
 def floor(key: jax.Array, pictures: jax.Array) -> jax.Array:
-  """One read of the images and one write of two views."""
+  """Reads the images once and writes two views."""
   scale = 1 + jax.random.uniform(key, (2, 1, 1, 1, 1))
   return scale * pictures[None]
 
 
 def views(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
-  """Ours, the peers and the floor."""
+  """Compares ours, the peers and the floor."""
   strengths = data.view_strengths(name)
   ours = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
   pictures = images(batch)
   ways = {_measure.OURS: _measure.Contender(ours), "floor": _measure.Contender(floor)}
-  # Another function, so that ours is not compiled before its compilation is timed.
-  drawn = jax.jit(lambda key, given: ours(key, given))(jax.random.key(1), pictures)
+  # A different function, so that ours is not compiled before its compilation is timed.
+  drawn = jax.jit(lambda key, batch_of_images: ours(key, batch_of_images))(
+    jax.random.key(1), pictures
+  )
   expected = moments(drawn)
   for peer, make in (("kornia", kornia), ("torchvision", torchvision)):
     other = make(strengths)
@@ -143,22 +145,22 @@ def views(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
 
 
 def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
-  """A training step that draws its views, beside one whose views are given."""
+  """Compares a training step that draws its views with a step on given views."""
   strengths = data.view_strengths(name)
   augment = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
   pictures, network = images(batch), training.network(Settings())
   variables = network.init(jax.random.key(0), jnp.asarray(pictures[:2]))
-  given = jax.jit(augment)(jax.random.key(1), pictures)
+  drawn = jax.jit(augment)(jax.random.key(1), pictures)
 
   def learn(params: Any, pair: jax.Array) -> Any:
     def loss(params: Any) -> jax.Array:
-      (_, found), _ = network.apply(
+      (_, output), _ = network.apply(
         {**variables, "params": params},
         pair.reshape(2 * batch, SIDE, SIDE, 3),
         train=True,
         mutable=["batch_stats"],
       )
-      first, second = jnp.split(found, 2)
+      first, second = jnp.split(output, 2)
       return losses.info_nce(first, second, temperature=TEMPERATURE).mean()
 
     return jax.value_and_grad(loss)(params)
@@ -171,10 +173,10 @@ def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
 
   row = _measure.compare(
     f"training step of {batch}, {name}",
-    (variables["params"], jax.random.key(1), pictures, given),
+    (variables["params"], jax.random.key(1), pictures, drawn),
     {
       _measure.OURS: _measure.Contender(whole),
-      # The same views, so that the loss and its gradient have to agree.
+      # The same views, so that the loss and its gradient must agree.
       "views given": _measure.Contender(bare, 1e-3),
     },
     (_measure.Target("views given", 1 - SHARE),),

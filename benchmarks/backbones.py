@@ -1,9 +1,9 @@
-"""EfficientNet-Lite0 on images of 224 x 224: ours, torch, and the bare products.
+"""Times EfficientNet-Lite0 on images of 224 x 224: ours, torch, and bare products.
 
-Forward as `models.pretrained` runs it, and forward with the gradient of all parameters,
-with the batch's own statistics. The floor is the matrix products of the 1x1
-convolutions, and two more of each for the gradient. Torch has the same weights, and
-channels last.
+It times the forward pass as in `models.pretrained`, and the forward pass with the
+gradient of all parameters and the batch's own statistics. The floor is the matrix
+products of the 1x1 convolutions, and two more of each for the gradient. Torch has the
+same weights, with channels last.
 
     python -m benchmarks.backbones               # a few minutes on 2 cores
     python -m benchmarks.backbones --smoke       # two small images, forward
@@ -34,23 +34,23 @@ def forward(variables: Any, images: Any) -> Any:
 
 
 def weights_of(shape: tuple[int, ...]) -> np.ndarray:
-  """Of the maps in the loss; their mean square would hardly change with the kernels."""
+  """Weights of the maps in the loss; a mean square hardly depends on the kernels."""
   return np.random.default_rng(1).normal(size=shape).astype(np.float32)
 
 
 def gradient(variables: Any, images: Any) -> Any:
-  """A weighted mean of the maps, and its gradients."""
+  """Weighted mean of the maps, and its gradients."""
 
   def loss(params: Any) -> Any:
-    given = {**variables, "params": params}
-    maps, _ = NETWORK.apply(given, images, train=True, mutable=["batch_stats"])
+    merged = {**variables, "params": params}
+    maps, _ = NETWORK.apply(merged, images, train=True, mutable=["batch_stats"])
     return jnp.mean(maps * weights_of(maps.shape))
 
   return jax.value_and_grad(loss)(variables["params"])
 
 
 class Torch:
-  """The same in torch; takes the place of both functions."""
+  """Network in torch that takes the place of both functions."""
 
   def __init__(self, images: np.ndarray, learns: bool):
     import torch
@@ -80,7 +80,7 @@ class Torch:
 
 
 def shapes(jaxpr: Any) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-  """Of all matrix products in a program."""
+  """Yields the shapes of all matrix products in a program."""
   for equation in jaxpr.eqns:
     if equation.primitive.name == "dot_general":
       left, right = (variable.aval.shape for variable in equation.invars)
@@ -91,7 +91,7 @@ def shapes(jaxpr: Any) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def products(variables: Any, images: Any, learns: bool) -> tuple[Any, Any]:
-  """The bare products, and their factors."""
+  """Returns the bare products as a function, and their factors."""
   rng = np.random.default_rng(0)
   pairs = [
     tuple(rng.normal(size=shape).astype(np.float32) for shape in pair)
@@ -112,7 +112,7 @@ def products(variables: Any, images: Any, learns: bool) -> tuple[Any, Any]:
 
 
 def processor_seconds(call: Any, *inputs: Any) -> float:
-  """Of one call, on all cores together: other programs change it little."""
+  """Processor seconds of a call on all cores, which other programs change little."""
   start = time.process_time()
   jax.block_until_ready(call(*inputs))
   return time.process_time() - start
@@ -121,7 +121,7 @@ def processor_seconds(call: Any, *inputs: Any) -> float:
 def measure(
   learns: bool, batch: int, side: int, repetitions: int, peer: bool
 ) -> dict[str, Any]:
-  """One row."""
+  """Row of the table."""
   pixels = np.random.default_rng(0).integers(0, 256, (batch, side, side, 3), np.uint8)
   network = models.pretrained(NAME)
   images = network.scaled(pixels)

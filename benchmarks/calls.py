@@ -1,8 +1,8 @@
-"""Calls without jit: what they compile again, and how much longer they take.
+"""Calls without jit: counts their compilations, and times them beside jit.
 
-Every public function with the arguments of its documented example, three times, and its
-gradient where its documentation names one. Functions of batches are timed once more on
-batches of 256 beside the same call under jit.
+Every public function is called three times with the arguments of its documented
+example, and its gradient where its documentation names one. Functions of batches are
+also timed on batches of 256, beside the same call under jit.
 
     python -m benchmarks.calls
     python -m benchmarks.calls --smoke        # one function a room
@@ -40,7 +40,7 @@ ROOMS = (
 TIMED = "distances", "metrics", "pooling", "losses"
 BATCH = 256
 MOST_RATIO, MOST_MORE = 2.0, 1e-3
-"""Times what jit takes, or seconds more: one of the two has to hold."""
+"""Limits relative to jit, as a factor or in extra seconds; one must hold."""
 ELSEWHERE = {
   "data.load_folder": "reads a folder that is gone when its example ends",
   "data.load_tfds": "needs prepared data",
@@ -53,19 +53,19 @@ _AXES = "batch", "queries", "references", "n", "m"
 
 
 class Call(NamedTuple):
-  """A call as a documentation shows it; equal arguments are the same objects."""
+  """Call from a documented example; equal arguments are the same objects."""
 
   function: Callable[..., Any]
   args: tuple[Any, ...]
   kwargs: dict[str, Any]
 
   def __call__(self) -> Any:
-    """What the function returns."""
+    """Calls the function and waits for its result."""
     return jax.block_until_ready(self.function(*self.args, **self.kwargs))
 
 
 class _Reached(Exception):
-  """Ends an example at its first call of the function, which is not made."""
+  """Raised in place of an example's first call of the function, to end the example."""
 
 
 def functions() -> Iterator[str]:
@@ -78,9 +78,9 @@ def functions() -> Iterator[str]:
 
 
 def documented(function: str) -> Call:
-  """The first call of a function in the example of its documentation.
+  """First call of a function in the example of its documentation.
 
-  Where the example calls it inside of jit or vmap, arrays of ones are what it traces.
+  If the example calls it inside jit or vmap, the traced arrays become arrays of ones.
   """
   room_name, name = function.split(".")
   room = importlib.import_module(f"spherejax.{room_name}")
@@ -98,10 +98,10 @@ def documented(function: str) -> Call:
       for line in doctest.DocTestParser().get_examples(inspect.getdoc(original) or ""):
         if not line.options.get(doctest.SKIP):
           exec(compile(line.source, function, "single"), names)
-  except _Reached as found:
-    # Outside of the trace: a key may be split and used there.
+  except _Reached as signal:
+    # Outside the trace, where a key may be split and used.
     with jax.ensure_compile_time_eval():
-      args, kwargs = jax.tree.map(_known, found.args)
+      args, kwargs = jax.tree.map(_known, signal.args)
     return Call(original, args, kwargs)
   finally:
     setattr(room, name, original)
@@ -118,42 +118,42 @@ def _known(leaf: Any) -> Any:
 
 @contextlib.contextmanager
 def compilations() -> Iterator[list[float]]:
-  """Seconds of every program that is compiled inside."""
-  found: list[float] = []
+  """Collects the seconds of every program that is compiled inside."""
+  durations: list[float] = []
 
   def listen(event: str, duration_secs: float, **_: Any) -> None:
     if event.endswith("backend_compile_duration"):
-      found.append(duration_secs)
+      durations.append(duration_secs)
 
   jax.monitoring.register_event_duration_secs_listener(listen)
   try:
-    yield found
+    yield durations
   finally:
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def compiled_in(call: Callable[[], Any], times: int = 3) -> list[int]:
-  """Numbers of programs that each of several calls compiles."""
+  """Number of programs that each of several calls compiles."""
   numbers = []
   for _ in range(times):
-    with compilations() as found:
+    with compilations() as durations:
       call()
-    numbers.append(len(found))
+    numbers.append(len(durations))
   return numbers
 
 
 def is_data(leaf: Any) -> bool:
-  """Whether jit would trace it: arrays and floats."""
+  """True if jit would trace the leaf: arrays and floats."""
   return isinstance(leaf, float | np.ndarray | np.generic | jax.Array)
 
 
 def is_floating(leaf: Any) -> bool:
-  """Whether a gradient may be asked for."""
+  """True if the leaf can have a gradient."""
   return is_data(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 
 def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[Any]]:
-  """A call as a function of those leaves of its arguments, and the leaves."""
+  """Converts a call to a function of some leaves of its arguments, with the leaves."""
   leaves, tree = jax.tree.flatten((call.args, call.kwargs))
   chosen = [which(leaf) for leaf in leaves]
 
@@ -170,7 +170,7 @@ def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[An
 
 
 def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
-  """The sum of a call's results, and its data; None where no gradient is documented."""
+  """Sum of a call's results, and its data; None where no gradient is documented."""
   doc = inspect.getdoc(call.function) or ""
   if not re.search(r"Differentiable in: (?!nothing)", doc):
     return None
@@ -186,17 +186,17 @@ def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
 
 
 def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
-  """The gradient of the sum of a call's results; None where none is documented."""
-  found = differentiable(call)
-  return (jax.grad(found[0]), found[1]) if found else None
+  """Gradient of the sum of a call's results; None where none is documented."""
+  gradient_call = differentiable(call)
+  return (jax.grad(gradient_call[0]), gradient_call[1]) if gradient_call else None
 
 
 def larger(call: Call) -> Call | None:
-  """The call with its batch grown to 256; None where it has none or cannot."""
+  """Grows a call's batch to 256; None where it has no batch or cannot grow."""
   signature = inspect.signature(call.function)
-  given = signature.bind(*call.args, **call.kwargs)
+  bound = signature.bind(*call.args, **call.kwargs)
   grown = False
-  for name, value in given.arguments.items():
+  for name, value in bound.arguments.items():
     axes = _axes(signature.parameters[name].annotation)
     if not isinstance(value, jax.Array | np.ndarray) or len(axes) != np.ndim(value):
       continue
@@ -204,8 +204,8 @@ def larger(call: Call) -> Call | None:
       if title in _AXES and value.shape[axis] < BATCH:
         value = jnp.take(value, np.arange(BATCH) % value.shape[axis], axis)
         grown = True
-    given.arguments[name] = value
-  result = Call(call.function, given.args, given.kwargs)
+    bound.arguments[name] = value
+  result = Call(call.function, bound.args, bound.kwargs)
   try:
     result()
   except (ValueError, TypeError):
@@ -214,7 +214,7 @@ def larger(call: Call) -> Call | None:
 
 
 def _axes(annotation: Any) -> list[str]:
-  """Names of the axes of the first kind of array that is allowed."""
+  """Names of the axes of the first allowed array type."""
   for part in (annotation, *getattr(annotation, "__args__", ())):
     if hasattr(part, "dim_str"):
       return part.dim_str.split()
@@ -225,25 +225,25 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
   """Compilations by call, and times on a batch of 256 beside jit's."""
   call = documented(function)
   row: dict[str, Any] = {"function": function, "programs": compiled_in(call)}
-  found = gradient(call)
-  if found:
-    eager, data = found
+  gradient_call = gradient(call)
+  if gradient_call:
+    eager, data = gradient_call
     row["of the gradient"] = compiled_in(functools.partial(eager, data))
-  compiled = hasattr(call.function, "__wrapped__")  # others run on the host
+  compiled = hasattr(call.function, "__wrapped__")  # other functions run on the host
   big = larger(call) if compiled and function.split(".")[0] in TIMED else None
   if big:
     plain, data = of_data(big, is_data)
     row |= _times("", big, jax.jit(plain), data, repetitions)
-    found = gradient(big)
-    if found:
-      eager, data = found
+    gradient_call = gradient(big)
+    if gradient_call:
+      eager, data = gradient_call
       ours = functools.partial(eager, data)
       row |= _times("gradient ", ours, jax.jit(eager), data, repetitions)
   return row
 
 
 def summaries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """One line a room."""
+  """Summary of each room, one line each."""
   lines = []
   for room in dict.fromkeys(row["function"].split(".")[0] for row in rows):
     inside = [row for row in rows if row["function"].startswith(f"{room}.")]

@@ -1,15 +1,16 @@
-"""The reliability drill: what happens to a run, and does it end as if nothing had?
+"""Reliability drill: checks that damaged runs report it, resume, and end the same.
 
-Experiments are killed at random moments, three ways; a disk fills up; checkpoints are
-cut and a bit of them is flipped; a picture is damaged; a loss is not a number; one of
-two processes dies. Each run must say what happened, the same command must go on, and
-its results must be those of the run that nothing happened to, bit for bit.
+Experiments are killed at random moments in three ways; a disk fills up; checkpoints are
+truncated and bits in them flipped; an image is damaged; a loss is NaN; one of two
+processes dies. Each run must report what happened, the same command must resume it, and
+its results must equal those of an undisturbed run, bit for bit.
 
     python -m benchmarks.drill            # a quarter of an hour on 2 cores
     python -m benchmarks.drill --smoke    # one minute: checkpoints that are damaged
     python -m benchmarks.drill --only disk --json FILE
 
-A full disk is a small file system in memory, which needs root; else it is left out.
+The full disk is a small file system in memory, which needs root; otherwise it is left
+out.
 """
 
 import json
@@ -36,10 +37,10 @@ from benchmarks import _measure
 
 EXPERIMENTS = ("few_shot", "plankton", "projector_collapse", "retrieval")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-KILLS = 5  # of each experiment
-FILLED = (0.2, 0.5, 0.9)  # of what a whole run writes
+KILLS = 5  # kills of each experiment
+FILLED = (0.2, 0.5, 0.9)  # share of the bytes of a whole run
 STEPS = 60
-PATIENCE = 300  # seconds until the other one of two processes must have ended
+PATIENCE = 300  # seconds until the other of two processes must have ended
 _BLOCK = 4096  # of a file system in memory
 _TOLD = r"\w+Error: |stopped|ended by"
 _FIGURES_OF_TIME = ("seconds",)
@@ -56,9 +57,9 @@ class Drill(NamedTuple):
 
 
 class Ended(NamedTuple):
-  """A process that is over: its code, and the last line that it wrote of itself.
+  """Ended process: its exit code, and its last line.
 
-  Clear is one line and no traceback; of SIGKILL nothing can be said.
+  A clear end is one line without a traceback; after SIGKILL there is none.
   """
 
   code: int
@@ -67,7 +68,7 @@ class Ended(NamedTuple):
 
 
 class Room:
-  """A folder for one experiment's runs, with the programs that they compile."""
+  """Folder for the runs of one experiment, and their compiled programs."""
 
   def __init__(self, folder: pathlib.Path):
     self.folder = folder
@@ -77,11 +78,11 @@ class Room:
     }
 
   def command(self, module: str, *arguments: Any) -> list[str]:
-    """Of a module of this project."""
+    """Command that runs a module of this project."""
     return [sys.executable, "-m", module, *map(str, arguments)]
 
   def start(self, command: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
-    """A process whose stderr goes to a file."""
+    """Starts a process whose stderr goes to a file."""
     with log.open("w") as file:
       return subprocess.Popen(
         command,
@@ -92,7 +93,7 @@ class Room:
       )
 
   def run(self, command: Sequence[str], kill: tuple[float, int] | None = None) -> Ended:
-    """Runs to the end, or to a signal after some seconds."""
+    """Runs a command to the end, or to a signal after some seconds."""
     log = self.folder / "stderr.txt"
     process = self.start(command, log)
     if kill:
@@ -103,10 +104,10 @@ class Room:
     return Ended(process.wait(), *last_line(log))
 
   def whole(self, command: Sequence[str]) -> Ended:
-    """A run that must succeed.
+    """Runs a command that must succeed.
 
     Raises:
-      SystemExit: it did not; with what it said.
+      SystemExit: the command failed; the message has its output.
     """
     ended = self.run(command)
     if ended.code:
@@ -115,14 +116,14 @@ class Room:
 
 
 def _heed_interrupts() -> None:
-  """Ctrl-C is ignored by what a shell began in the background, and by its children."""
+  """Restores Ctrl-C, which background processes and their children ignore."""
   signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def last_line(log: pathlib.Path) -> tuple[str, bool]:
-  """What a program said last, and whether that, without a traceback, was all.
+  """Last message of a program, and whether no traceback followed it.
 
-  Of what follows an error, jax's own end, nothing.
+  Lines after an error, such as jax's own at its end, are ignored.
   """
   text = log.read_text(errors="replace")
   lines = [line.strip() for line in re.split(r"[\n\r]", text)]
@@ -136,29 +137,29 @@ def last_line(log: pathlib.Path) -> tuple[str, bool]:
 
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
-  """What a run wrote that must not depend on its history."""
-  found: dict[str, Any] = {}
+  """Results of a run that must not depend on its history."""
+  contents: dict[str, Any] = {}
   for path in sorted(folder.rglob("*")):
     name = str(path.relative_to(folder))
     if path.name == "results.json":
       content = json.loads(path.read_text().replace(str(folder), "."))
-      found[name] = {k: v for k, v in content.items() if k not in _FIGURES_OF_TIME}
+      contents[name] = {k: v for k, v in content.items() if k not in _FIGURES_OF_TIME}
     elif path.suffix == ".npy" or path.name.startswith("state-"):
       loaded = np.load(path)
-      found[name] = (
+      contents[name] = (
         {key: loaded[key].tobytes() for key in loaded}
         if path.suffix == ".npz"
         else loaded.tobytes()
       )
     elif path.suffix == ".csv":
-      found[name] = path.read_text().replace(str(folder), ".")
-  if not found:
+      contents[name] = path.read_text().replace(str(folder), ".")
+  if not contents:
     raise SystemExit(f"{folder} holds no results to compare")
-  return found
+  return contents
 
 
 def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Drill]:
-  """Signals at random moments of experiments."""
+  """Sends signals at random moments of experiments."""
   for place, name in enumerate(names):
     room = Room(folder / name)
     room.folder.mkdir()
@@ -169,7 +170,7 @@ def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Dr
 
     room.whole(command("first"))
     start = time.perf_counter()
-    room.whole(command("second"))  # as fast as the ones to be killed
+    room.whole(command("second"))  # as fast as the runs to be killed
     seconds = time.perf_counter() - start
     expected = results(room.folder / "first")
     if results(room.folder / "second") != expected:
@@ -179,7 +180,7 @@ def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Dr
       kind = SIGNALS[(place + number) % len(SIGNALS)]
       output, moment = f"killed-{number}", seconds * rng.random()
       ended = room.run(command(output), (moment, kind))
-      # It was faster this time, and may have been leaving.
+      # This run was faster, and may have been exiting.
       while ended.code == 0 or (room.folder / output / "results.json").exists():
         shutil.rmtree(room.folder / output)
         moment /= 2
@@ -195,7 +196,7 @@ def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Dr
 def full_disks(
   name: str, shares: Sequence[float], folder: pathlib.Path
 ) -> Iterator[Drill]:
-  """A disk that is too small for the run, then grows."""
+  """Runs on a disk that is too small, then on a larger one."""
   room = Room(folder / "disk")
   room.folder.mkdir()
   disk = room.folder / "small"
@@ -226,19 +227,19 @@ def full_disks(
 
 
 def cut(file: pathlib.Path) -> None:
-  """Leaves the first half."""
+  """Truncates a file to its first half."""
   os.truncate(file, file.stat().st_size // 2)
 
 
 def flip(file: pathlib.Path) -> None:
-  """Changes the bit in the middle."""
+  """Flips the bit in the middle of a file."""
   content = bytearray(file.read_bytes())
   content[len(content) // 2] ^= 1
   file.write_bytes(bytes(content))
 
 
 def damages(folder: pathlib.Path) -> Iterator[Drill]:
-  """Checkpoints and a loss of a small training."""
+  """Damages checkpoints and a loss of a small training."""
   room = Room(folder / "damage")
   room.folder.mkdir()
 
@@ -271,15 +272,15 @@ def damages(folder: pathlib.Path) -> Iterator[Drill]:
 
 
 def picture(folder: pathlib.Path) -> Iterator[Drill]:
-  """An image that cannot be read, among those to embed."""
+  """Damages one of the images to embed."""
   room = Room(folder / "picture")
   room.folder.mkdir()
   model, images = room.folder / "model", room.folder / "images"
   room.whole(room.command("benchmarks._drill_pictures", model, images))
 
   def command(output: pathlib.Path) -> list[str]:
-    given = images, "--model", model, "--layout", "pca"
-    return room.command("experiments.embed", *given, "--output", output)
+    arguments = images, "--model", model, "--layout", "pca"
+    return room.command("experiments.embed", *arguments, "--output", output)
 
   room.whole(command(room.folder / "whole"))
   hurt = sorted(images.rglob("*.png"))[77]
@@ -297,7 +298,7 @@ def picture(folder: pathlib.Path) -> Iterator[Drill]:
 
 
 def one_of_two(folder: pathlib.Path) -> Iterator[Drill]:
-  """One of two processes is killed; the other must end too, then both go on."""
+  """Kills one of two processes; the other must end too, then both go on."""
   room = Room(folder / "two")
   room.folder.mkdir()
 
@@ -341,7 +342,7 @@ def one_of_two(folder: pathlib.Path) -> Iterator[Drill]:
 
 
 def drills(smoke: bool, folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
-  """The parts, by the name that --only looks for."""
+  """Parts of the drill, by the name for --only."""
   yield "damage", damages(folder)
   if smoke:
     return
@@ -361,9 +362,9 @@ def main() -> None:
   rows: list[dict[str, Any]] = []
   missing = [] if options.smoke or os.geteuid() == 0 else ["a full disk needs root"]
   with tempfile.TemporaryDirectory() as folder:
-    for name, found in drills(options.smoke, pathlib.Path(folder)):
+    for name, outcomes in drills(options.smoke, pathlib.Path(folder)):
       if options.only in name:
-        for row in found:
+        for row in outcomes:
           said = row.said.replace(folder, "…")
           rows.append(row._asdict() | {"said": said})
           verdicts = ["yes" if held else "NO" for held in (row.clear, row.equal)]

@@ -1,12 +1,12 @@
-"""Embedding 5,000 images, and training on them: does the network wait?
+"""Times embedding and training on 5,000 images, to see if the network waits for data.
 
-JPEG files of 256 x 256 pixels, and a small network that sees them as 64 x 64. Ours is
-`experiments.embed` with 1,000 queries, but for the page: it looks at the headers,
-decodes and embeds, makes thumbnails, keeps the features, finds the neighbours and draws
-the sheet. The floor decodes everything on one thread and then embeds it; its embeddings
-must be ours. In training, ours are steps of `experiments.retrieval`, whose images are
-decoded and cut ahead; the floor decodes and cuts all of them on one thread and then
-takes the steps, and the losses must be the same.
+The images are JPEG files of 256 x 256 pixels; a small network takes them as 64 x 64.
+Ours is `experiments.embed` with 1,000 queries, without the page: it reads the headers,
+decodes and embeds, makes thumbnails, stores the features, finds the neighbours and
+draws the sheet. The floor decodes everything on one thread and then embeds it; its
+embeddings must equal ours. In training, ours are steps of `experiments.retrieval`,
+which decodes and crops images ahead. The floor decodes and crops all of them on one
+thread and then takes the steps; the losses must be the same.
 
     python -m benchmarks.embed                  # minutes on 2 cores
     python -m benchmarks.embed --smoke          # seconds
@@ -38,7 +38,7 @@ from experiments.metric_learning.photographs.methods import FullConfig
 from spherejax import training
 from spherejax.explorer import _embedding, _sources, _tables
 
-AGREES = 1e-3  # half precision is kept
+AGREES = 1e-3  # features are stored in half precision
 SLOWER = 1.2
 ARCHITECTURE = networks.Architecture(
   strides=(2, 1, 2, 2), dim=128, image_size=64, channels=3
@@ -46,7 +46,7 @@ ARCHITECTURE = networks.Architecture(
 
 
 class Work(NamedTuple):
-  """What is embedded and asked."""
+  """Numbers of images to embed and of queries."""
 
   images: int
   queries: int
@@ -55,11 +55,11 @@ class Work(NamedTuple):
 
 
 FULL, SMOKE = Work(5000, 1000, 256, 100), Work(96, 20, 64, 2)
-CLASSES = 12  # whose pictures lie in a folder each; the last one is not learned
+CLASSES = 12  # with a folder of images each; the last class is not trained on
 
 
 class Folders(NamedTuple):
-  """Where a network and the images lie."""
+  """Folders of a network and of the images."""
 
   model: str
   images: str
@@ -67,17 +67,17 @@ class Folders(NamedTuple):
 
 
 def write(work: Work, folder: pathlib.Path) -> Folders:
-  """Images that cost as much to decode as photographs, and a network."""
+  """Writes images that cost as much to decode as photographs, and a network."""
   rng = np.random.default_rng(0)
   for name, count in (("images", work.images), ("queries", work.queries)):
     for number in range(count):
-      own = folder / name / f"{number % CLASSES:02}"
-      own.mkdir(parents=True, exist_ok=True)
+      class_folder = folder / name / f"{number % CLASSES:02}"
+      class_folder.mkdir(parents=True, exist_ok=True)
       coarse = rng.integers(0, 256, (work.side // 8, work.side // 8, 3), np.uint8)
       smooth = Image.fromarray(coarse).resize((work.side, work.side))
       noise = rng.normal(scale=8, size=(work.side, work.side, 1))
       pixels = np.clip(np.asarray(smooth) + noise, 0, 255).astype(np.uint8)
-      Image.fromarray(pixels).save(own / f"{number:05}.jpg", quality=90)
+      Image.fromarray(pixels).save(class_folder / f"{number:05}.jpg", quality=90)
   variables = networks.initial_variables(jax.random.key(0), ARCHITECTURE)
   model = networks.Model(ARCHITECTURE, variables)
   networks.keep(folder / "model", model, 0)
@@ -85,7 +85,7 @@ def write(work: Work, folder: pathlib.Path) -> Folders:
 
 
 class Embedding:
-  """The images of both folders, embedded in two ways; remembers the floor's times."""
+  """Embeds the images of both folders in two ways; records the floor's times."""
 
   def __init__(self, folders: Folders):
     self.embedder = embed.load(folders.model)
@@ -96,7 +96,7 @@ class Embedding:
     self.seconds: dict[str, list[float]] = {"decode": [], "network": []}
 
   def ours(self) -> np.ndarray:
-    """As the command does, from nothing."""
+    """Embeds as the command does, from nothing."""
     with tempfile.TemporaryDirectory() as folder:
       output = pathlib.Path(folder)
       with contextlib.redirect_stderr(io.StringIO()):  # its progress
@@ -107,21 +107,21 @@ class Embedding:
       return images.embeddings
 
   def floor(self) -> np.ndarray:
-    """What cannot be left out, one after another."""
+    """Does the work that cannot be left out, one part after another."""
     start = time.perf_counter()
     decoded = [
       np.stack([self.embedder.prepare(source.read(row)) for row in range(len(source))])
       for source in self.sources
     ]
     middle = time.perf_counter()
-    found = [self.network(None, images) for images in decoded]
+    parts = [self.network(None, images) for images in decoded]
     self.seconds["decode"].append(middle - start)
     self.seconds["network"].append(time.perf_counter() - middle)
-    return found[0]
+    return parts[0]
 
 
 class Training:
-  """Steps on the same pictures, read ahead or before the first one."""
+  """Trains on the same images, read ahead or before the first step."""
 
   def __init__(self, folder: pathlib.Path, steps: int):
     self.settings = FullConfig(
@@ -143,33 +143,33 @@ class Training:
     self.seconds: dict[str, list[float]] = {"decode": [], "network": []}
 
   def train(self, batches: Iterable[dict[str, np.ndarray]]) -> np.ndarray:
-    """Losses of all steps."""
-    state, found = training.replicate(self.state), []
+    """Runs all steps; returns their losses."""
+    state, losses = training.replicate(self.state), []
     for batch in batches:
       state, metrics = self.step(state, training.shard(batch))
-      found.append(metrics["loss"])
-    return np.array([float(training.unreplicate(loss)) for loss in found])
+      losses.append(metrics["loss"])
+    return np.array([float(training.unreplicate(loss)) for loss in losses])
 
   def ours(self) -> np.ndarray:
-    """As the experiment reads."""
+    """Trains on images that are read as the experiment reads them."""
     return self.train(self.begin(0))
 
   def floor(self) -> np.ndarray:
-    """One after another."""
+    """Decodes all images, then trains."""
     start = time.perf_counter()
     decoded = list(self._decoded())
     middle = time.perf_counter()
-    found = self.train(decoded)
+    losses = self.train(decoded)
     self.seconds["decode"].append(middle - start)
     self.seconds["network"].append(time.perf_counter() - middle)
-    return found
+    return losses
 
   def _decoded(self) -> Iterator[dict[str, np.ndarray]]:
     (images,) = self.planned(0)
     rows = np.arange(len(images)).reshape(-1, self.settings.batch)
-    for own in rows:
-      pixels = np.stack([images.images[i] for i in own])
-      yield {"image": pixels, "label": images.labels[own]}
+    for batch_rows in rows:
+      pixels = np.stack([images.images[i] for i in batch_rows])
+      yield {"image": pixels, "label": images.labels[batch_rows]}
 
 
 class Case(NamedTuple):
@@ -180,11 +180,11 @@ class Case(NamedTuple):
   floor: Callable[[], np.ndarray]
   agrees: float
   seconds: dict[str, list[float]]
-  """Of the floor's parts, in every repetition."""
+  """Seconds of the floor's parts, in every repetition."""
 
 
 def compare(case: Case, repetitions: int) -> dict[str, Any]:
-  """Ours beside the floor, and what the floor's parts take."""
+  """Compares ours with the floor, and times the floor's parts."""
   contenders = {
     _measure.OURS: _measure.Contender(case.ours, 0, compiled=False),
     _measure.FLOOR: _measure.Contender(case.floor, case.agrees, compiled=False),

@@ -1,10 +1,10 @@
-"""Few-shot episodes of precomputed features: how fast thousands of them are decided.
+"""Times the classification of thousands of few-shot episodes of precomputed features.
 
-10,000 episodes of 5 ways, 1 or 5 shots and 15 queries of 640-dimensional features, by
-the nearest mean of the supports (as prototypical networks decide) and by SimpleShot.
-The peer, EasyFSL, decides the first 1000 of them, one after another, from the same
-features; its accuracy of every episode must be ours. The floor reads the features of
-each episode once.
+There are 10,000 episodes of 5 ways, 1 or 5 shots and 15 queries of 640-dimensional
+features. They are classified by the nearest mean of the supports (as in prototypical
+networks) and by SimpleShot. The peer, EasyFSL, classifies the first 1000 of them one
+after another from the same features; its accuracy of every episode must equal ours. The
+floor reads the features of each episode once.
 
     python -m benchmarks.episodes                  # minutes on 2 cores
     python -m benchmarks.episodes --smoke          # seconds
@@ -35,7 +35,7 @@ PEER = "EasyFSL"
 
 
 def features() -> np.ndarray:
-  """Overlapping clusters, so that every episode has mistakes."""
+  """Features in overlapping clusters, so that every episode has mistakes."""
   rng = np.random.default_rng(0)
   centres = np.repeat(0.3 * rng.normal(size=(CLASSES, DIM)), PER_CLASS, axis=0)
   return (centres + rng.normal(size=centres.shape)).astype(np.float32)
@@ -57,14 +57,14 @@ def draw(episodes: int, shots: int) -> jax.Array:
 
 
 def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
-  """The peer as a function of features and episodes; None where it is missing."""
-  found = importlib.util.find_spec("easyfsl")
-  if found is None or found.origin is None or not importlib.util.find_spec("torch"):
+  """Returns the peer as a function of features and episodes; None if missing."""
+  spec = importlib.util.find_spec("easyfsl")
+  if spec is None or spec.origin is None or not importlib.util.find_spec("torch"):
     return None
   torch = importlib.import_module("torch")
   # Its package imports torchvision for networks that play no part here.
   package = types.ModuleType("easyfsl.methods")
-  package.__path__ = [str(pathlib.Path(found.origin).parent / "methods")]
+  package.__path__ = [str(pathlib.Path(spec.origin).parent / "methods")]
   sys.modules.setdefault("easyfsl.methods", package)
   methods = importlib.import_module("easyfsl.methods.prototypical_networks")
   options: dict[str, Any] = {}
@@ -73,13 +73,13 @@ def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
     options = {"feature_centering": centre, "feature_normalization": 2.0}
   # Not its SimpleShot, which compares cosines with normalised means.
   method = methods.PrototypicalNetworks(**options).eval()
-  own, asked = (torch.arange(WAYS).repeat_interleave(n) for n in (shots, QUERIES))
+  support, asked = (torch.arange(WAYS).repeat_interleave(n) for n in (shots, QUERIES))
 
   def accuracies(rows: jax.Array, episodes: jax.Array) -> np.ndarray:
     known, right = torch.from_numpy(np.array(rows)), []
     with torch.inference_mode():
       for episode in torch.from_numpy(np.array(episodes, np.int64)):
-        method.process_support_set(known[episode[:, :shots].reshape(-1)], own)
+        method.process_support_set(known[episode[:, :shots].reshape(-1)], support)
         scores = method(known[episode[:, shots:].reshape(-1)])
         right.append((scores.argmax(1) == asked).float().mean())
     return np.array(right)
@@ -88,14 +88,14 @@ def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
 
 
 def floor(rows: jax.Array, episodes: jax.Array) -> jax.Array:
-  """One pass over what the episodes pick."""
+  """Passes once over the rows that the episodes pick."""
   return jax.lax.map(lambda episode: jnp.sum(rows[episode]), episodes)
 
 
 def compare(
   name: str, shots: int, transform: Transform, number: int, peer: bool, repetitions: int
 ) -> dict[str, Any]:
-  """Ours on a number of episodes against the floor, and the peer."""
+  """Compares ours on a number of episodes with the floor, and the peer."""
   rows = features()
   ours = functools.partial(
     prototypes.episode_accuracies,

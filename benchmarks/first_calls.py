@@ -1,9 +1,10 @@
-"""Time to the first result of every loss: tracing and compiling it.
+"""Times tracing and compilation of every loss, up to the first result.
 
-Value and gradient on a batch of 256: the losses that pytorch-metric-learning has too as
-in `benchmarks.losses`, all others, the miners among them, with the arguments of their
-documented example, whose batch is grown. What has no gradient is compiled by itself.
-JAX forgets what it has traced before each, and no cache of compiled programs is used.
+It takes value and gradient on a batch of 256. The losses that pytorch-metric-learning
+also has are set up as in `benchmarks.losses`. All others, including the miners, take
+the arguments of their documented example, with a larger batch. Functions without a
+gradient are compiled alone. JAX's caches are cleared before each loss, and no cache of
+compiled programs is used.
 
     python -m benchmarks.first_calls             # three minutes on 2 cores
     python -m benchmarks.first_calls --smoke
@@ -25,13 +26,13 @@ from benchmarks import _measure, _peers, calls, losses
 
 BATCH = 256
 MOST_SECONDS = 1.5
-"""Of the processors, of which another process may have its share."""
+"""Processor time, of which another process may have a share."""
 REPETITIONS = 2
 SMOKE = "contrastive", "mine_batch_hard", "softmax"
 
 
 def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-  """What is compiled of a loss, and its arguments."""
+  """Function of a loss that is compiled, and its arguments."""
   peer = _peers.PEERS.get(name)
   if peer and (has_peer() or not peer.weights):
     x, labels = _peers.inputs(BATCH, losses.DIM, peer.per_class)
@@ -41,26 +42,26 @@ def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return losses.ours(peer), (jnp.asarray(x, jnp.float32), labels, weights)
   call = calls.documented(f"losses.{name}")
   call = calls.larger(call) or call
-  found = calls.differentiable(call)
-  if found:
-    return jax.value_and_grad(found[0]), (found[1],)
+  differentiated = calls.differentiable(call)
+  if differentiated:
+    return jax.value_and_grad(differentiated[0]), (differentiated[1],)
   function, data = calls.of_data(call, calls.is_data)
   return function, (data,)
 
 
 def operations(name: str) -> int:
-  """How many there are in the program before it is compiled."""
+  """Number of operations in the program before it is compiled."""
   function, arguments = program(name)
   return jax.jit(function).lower(*arguments).as_text().count(" = ")
 
 
 def has_peer() -> bool:
-  """Whether the peer is installed."""
+  """True if the peer is installed."""
   return importlib.util.find_spec("pytorch_metric_learning") is not None
 
 
 def measured(name: str, repetitions: int) -> dict[str, Any]:
-  """One row of the table: the quickest of some first calls."""
+  """Row of the table: the quickest of several first calls."""
   function, arguments = program(name)
   rows = []
   for _ in range(repetitions):
@@ -86,7 +87,7 @@ def main() -> None:
   names = [name for name in names if options.only in name]
   if options.smoke:
     names = [name for name in names if name in SMOKE]
-  jax.jit(jnp.tanh).lower(jnp.zeros(3)).compile()  # what the first of all takes more
+  jax.jit(jnp.tanh).lower(jnp.zeros(3)).compile()  # extra time of the very first call
   missing = [] if has_peer() else [losses.PEER]
   rows: list[dict[str, Any]] = []
   for name in names:

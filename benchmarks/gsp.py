@@ -1,9 +1,9 @@
-"""Generalized sum pooling: pooled features and their gradients.
+"""Times generalized sum pooling: pooled features and their gradients.
 
-Ours against the paper's iteration (k = 100) differentiated through its steps, the
-same with the corrected closed form of DML Proposition 5.2.2, and, without gradients,
-ott-jax on the same transport problem. The floor is the three bare products of features
-and prototypes.
+Ours is compared with the paper's iteration (k = 100), differentiated through its steps
+or by the corrected closed form of DML Proposition 5.2.2. Without gradients it is
+compared with ott-jax on the same transport problem. The floor is the three bare
+products of features and prototypes.
 
     python -m benchmarks.gsp                  # minutes on 2 cores
     python -m benchmarks.gsp --smoke          # seconds
@@ -37,7 +37,7 @@ STEP_SWEEP = (10, 25, 50, 100, 200)
 
 
 def inputs(batch: int, tokens: int, dim: int, prototypes: int) -> tuple[Array, ...]:
-  """Features of which a quarter lie near prototypes, prototypes, a cotangent."""
+  """Features, a quarter of them near prototypes; the prototypes; and a cotangent."""
   rng = np.random.default_rng(0)
   centres = rng.normal(size=(prototypes, dim)) / np.sqrt(dim)
   features = rng.normal(size=(batch, tokens, dim)) / np.sqrt(dim)
@@ -58,14 +58,14 @@ def with_gradients(pool):
 
 
 def ours(features: Array, prototypes: Array, *, sharpness: float) -> Array:
-  """The library's default."""
+  """Pools with the library's default."""
   return pooling.gsp(
     features, prototypes, mass=MASS, inverse_temperature=sharpness
   ).pooled
 
 
 def unrolled(features, prototypes, *, sharpness: float, steps: int = STEPS) -> Array:
-  """The paper's iteration, differentiated through its steps."""
+  """Pools with the paper's iteration, differentiated through its steps."""
   result = pooling.gsp(
     features,
     prototypes,
@@ -87,7 +87,7 @@ def costs_of(features: Array, prototypes: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def closed_form_plan(costs: Array, sharpness: float, steps: int) -> Array:
-  """The paper's iteration: the plan [batch, prototypes, tokens]."""
+  """Plan [batch, prototypes, tokens] of the paper's iteration."""
   return _iterate(costs, sharpness, steps)[0]
 
 
@@ -128,16 +128,16 @@ closed_form_plan.defvjp(_closed_form_forward, _closed_form_backward)
 
 
 def closed_form(features, prototypes, *, sharpness: float, steps: int = STEPS) -> Array:
-  """The paper's iteration with the closed form of its gradient."""
+  """Pools with the paper's iteration and the closed form of its gradient."""
   plan: Any = closed_form_plan(costs_of(features, prototypes), sharpness, steps)
   weights = jnp.sum(plan, axis=1) / MASS
   return jnp.einsum("bn,bnd->bd", weights, features)
 
 
 def ott(features, prototypes, cotangent, *, sharpness: float) -> Array:
-  """ott-jax: each feature goes to "kept" or "left", at its soft-min cost or at 0.
+  """Pools with ott-jax: features go to "kept" at their soft-min cost, or "left" at 0.
 
-  That is the problem with the free marginals of the prototypes summed out. Pooled
+  In this problem the free marginals of the prototypes are summed out. It gives pooled
   features only: the linear system of its implicit gradient is singular here.
   """
   del cotangent
@@ -171,18 +171,18 @@ def floor(features: Array, prototypes: Array, cotangent: Array) -> tuple[Array, 
 
 
 def contenders(sharpness: float) -> dict[str, _measure.Contender]:
-  """All ways at one inverse temperature."""
+  """Contenders at one inverse temperature."""
 
-  def one(pool):
+  def at_sharpness(pool):
     return functools.partial(pool, sharpness=sharpness)
 
-  # At high sharpness 100 steps of the paper's iteration are not converged: another
-  # contender takes as many as it needs.
+  # At high sharpness 100 steps of the paper's iteration do not converge, so another
+  # contender takes as many steps as needed.
   same = 1e-3 if sharpness <= 5 else None
   return {
-    _measure.OURS: _measure.Contender(with_gradients(one(ours)), 0),
-    ITERATIONS[0]: _measure.Contender(with_gradients(one(unrolled)), same),
-    ITERATIONS[1]: _measure.Contender(with_gradients(one(closed_form)), same),
+    _measure.OURS: _measure.Contender(with_gradients(at_sharpness(ours)), 0),
+    ITERATIONS[0]: _measure.Contender(with_gradients(at_sharpness(unrolled)), same),
+    ITERATIONS[1]: _measure.Contender(with_gradients(at_sharpness(closed_form)), same),
     "floor": _measure.Contender(floor),
   }
 
@@ -190,7 +190,7 @@ def contenders(sharpness: float) -> dict[str, _measure.Contender]:
 def forward(
   size: tuple[int, ...], sharpness: float, repetitions: int
 ) -> dict[str, Any]:
-  """Pooled features alone, ours beside ott-jax."""
+  """Compares pooled features alone, ours and ott-jax."""
   pool = functools.partial(ours, sharpness=sharpness)
   ways = {
     _measure.OURS: _measure.Contender(lambda f, p, _: pool(f, p), 0),
@@ -202,7 +202,7 @@ def forward(
 
 
 def temporary_bytes(pool, arguments) -> int:
-  """Memory that value and gradients need beside inputs and outputs."""
+  """Memory of value and gradients besides inputs and outputs."""
   compiled = jax.jit(with_gradients(pool)).lower(*arguments).compile()
   return compiled.memory_analysis().temp_size_in_bytes  # pyright: ignore
 
@@ -210,7 +210,7 @@ def temporary_bytes(pool, arguments) -> int:
 def steps_needed(arguments, sharpness: float) -> int:
   """Steps after which the iteration's mass error is below 1e-6 for every image.
 
-  Counted in float64: in float32 its log t is too coarse for that at all.
+  Counted in float64: in float32 its log t is too coarse to reach this error.
   """
   with _versions.enable_x64(True):
     costs = jnp.asarray(costs_of(*arguments[:2]), jnp.float64)
@@ -232,7 +232,7 @@ def steps_needed(arguments, sharpness: float) -> int:
 
 
 def by_steps(size: tuple[int, ...], repetitions: int) -> dict[str, Any]:
-  """Time and memory against the steps of the iteration."""
+  """Compares time and memory for several numbers of steps of the iteration."""
   arguments = inputs(*size)
   pool = functools.partial(ours, sharpness=5.0)
   ways = {_measure.OURS: _measure.Contender(with_gradients(pool), 0)}
@@ -279,12 +279,12 @@ def weight_change(arguments: tuple[Array, ...], sharpness: float) -> float:
 def at_equal_residual(
   size: tuple[int, ...], sharpness: float, repetitions: int
 ) -> dict[str, Any]:
-  """Ours beside both forms of the iteration with the steps that 1e-6 takes."""
+  """Compares ours with both forms of the iteration, run until the residual is 1e-6."""
   arguments = inputs(*size)
   needed = steps_needed(arguments, sharpness)
   pool = functools.partial(ours, sharpness=sharpness)
   ways = {_measure.OURS: _measure.Contender(with_gradients(pool), 0)}
-  # As printed the iteration has t itself, which float32 cannot hold at b = 100.
+  # The printed iteration uses t itself, which float32 cannot hold at b = 100.
   same = {"unrolled": 2e-2, "closed form": 2e-2 if sharpness <= 5 else None}
   for kind, way in (("unrolled", unrolled), ("closed form", closed_form)):
     peer = functools.partial(way, sharpness=sharpness, steps=needed)
@@ -297,9 +297,9 @@ def at_equal_residual(
 def beside_the_iteration(
   size: tuple[int, ...], sharpness: float, options: _measure.Options
 ) -> dict[str, Any]:
-  """Ours beside both forms of the paper's iteration, with gradients."""
+  """Compares ours with both forms of the paper's iteration, with gradients."""
   arguments, ways, targets = inputs(*size), contenders(sharpness), []
-  if sharpness <= 5:  # beyond, the iteration does not arrive at the same
+  if sharpness <= 5:  # beyond this the iteration does not reach the same result
     targets += [_measure.Target(name, 1) for name in ITERATIONS]
   elif not options.smoke:
     needed = steps_needed(arguments, sharpness)

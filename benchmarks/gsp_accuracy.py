@@ -1,9 +1,9 @@
-"""How exact the weights of generalized sum pooling are, over mass and sharpness.
+"""Accuracy of the weights of generalized sum pooling, over mass and sharpness.
 
-For random, clustered, tied, nearly tied and constant costs: the largest error of the
-sum of the weights (summed in float64), of the attained mass before normalisation, of
-the weights themselves against a bisection in float64 on the same numbers, and the most
-steps.
+Costs are random, clustered, tied, nearly tied or constant. The table has the largest
+errors of the sum of the weights (summed in float64), of the attained mass before
+normalisation, and of the weights against a bisection in float64 on the same numbers. It
+also has the largest number of steps.
 
     python -m benchmarks.gsp_accuracy            # half a minute on 2 cores
     python -m benchmarks.gsp_accuracy --smoke    # seconds
@@ -33,7 +33,7 @@ LIMITS = {"float32": (1e-6, 1e-5, 2e-6), "float64": (1e-12, 1e-12, 1e-12)}
 
 
 class Solved(NamedTuple):
-  """All masses, inverse temperatures and kinds of costs of one size, side by side.
+  """Solutions of all masses, inverse temperatures and kinds of costs of one size.
 
   Attributes:
     mass: [batch], as the solver got it.
@@ -47,7 +47,7 @@ class Solved(NamedTuple):
 
 
 class Errors(NamedTuple):
-  """Largest errors over all costs, and the most steps."""
+  """Largest errors over all costs, and the largest number of steps."""
 
   total: float
   mass: float
@@ -69,14 +69,14 @@ def costs(prototypes: int, tokens: int) -> np.ndarray:
 def reference(costs: np.ndarray, mass: np.ndarray, sharpness: np.ndarray) -> np.ndarray:
   """Weights [batch, tokens] of costs [batch, prototypes, tokens], in NumPy's float64.
 
-  Bisects mean_j sigmoid(theta + s_j) = mass for s_j = log sum_i exp(-b c_ij), and
-  shares nothing with the solver. The weights add to 1 only where theta is right.
+  It bisects mean_j sigmoid(theta + s_j) = mass for s_j = log sum_i exp(-b c_ij), and
+  shares no code with the solver. The weights add to 1 only if theta is right.
   """
   costs, mass, sharpness = (x.astype(np.float64) for x in (costs, mass, sharpness))
   tokens = costs.shape[2]
   cheapest = costs.min(1)
-  # A constant in all costs of an image changes nothing: from the feature where the
-  # mass is used up, numbers near the cut are small, and their rounding too.
+  # A constant in all costs of an image changes nothing. Relative to the feature where
+  # the mass is used up, numbers near the cut are small, and so is their rounding.
   place = np.ceil(mass * tokens).astype(int) - 1
   cut = np.take_along_axis(np.sort(cheapest, axis=1), place[:, None], axis=1)
   inner = np.exp(-sharpness[:, None, None] * (costs - cheapest[:, None])).sum(1)
@@ -94,14 +94,14 @@ def reference(costs: np.ndarray, mass: np.ndarray, sharpness: np.ndarray) -> np.
 
 @jax.jit
 def solve(costs, mass, sharpness) -> _gsp_weights.Plan:
-  """The transport of costs [batch, prototypes, tokens], with what its solver knows."""
+  """Solves costs [batch, prototypes, tokens], and returns the solver's full result."""
   batch, _, tokens = costs.shape
-  kept = jnp.ones((batch, tokens), bool)
-  return _gsp_weights.transport(costs.swapaxes(1, 2), mass, sharpness, kept, None)
+  mask = jnp.ones((batch, tokens), bool)
+  return _gsp_weights.transport(costs.swapaxes(1, 2), mass, sharpness, mask, None)
 
 
 def solved(dtype: str, prototypes: int, tokens: int) -> Solved:
-  """Ours and the reference, for every mass and sharpness and all kinds of costs."""
+  """Solves every mass, sharpness and kind of costs, by ours and by the reference."""
   kinds = costs(prototypes, tokens).astype(dtype)
   grid = np.array(list(itertools.product(MASSES, SHARPNESS)), dtype)
   mass, sharpness = np.repeat(grid, len(kinds), axis=0).T
@@ -110,28 +110,32 @@ def solved(dtype: str, prototypes: int, tokens: int) -> Solved:
   return Solved(mass, plan, reference(every, mass, sharpness))
 
 
-def errors(found: Solved) -> np.ndarray:
+def errors(solved_costs: Solved) -> np.ndarray:
   """`Errors` [masses, sharpness, 4], the largest over the kinds of costs."""
-  plan, weights = found.plan, np.float64(found.plan.weights)
+  plan, weights = solved_costs.plan, np.float64(solved_costs.plan.weights)
   columns = (
     np.abs(weights.sum(1) - 1),
     plan.mass_error,
-    np.abs(weights - found.expected).max(1),
+    np.abs(weights - solved_costs.expected).max(1),
     plan.steps,
   )
   shape = len(MASSES), len(SHARPNESS), -1
   return np.stack([np.float64(x).reshape(shape).max(2) for x in columns], axis=2)
 
 
-def _row(dtype: str, mass: float, found: Mapping[float, Errors]) -> dict[str, Any]:
-  """A line of the table: of each inverse temperature the errors and the steps."""
+def _row(
+  dtype: str, mass: float, by_sharpness: Mapping[float, Errors]
+) -> dict[str, Any]:
+  """Row of the table: errors and steps for each inverse temperature."""
   return {
     "type": dtype,
     "mass": mass,
-    **{f"b = {sharpness:g}": list(errors) for sharpness, errors in found.items()},
+    **{
+      f"b = {sharpness:g}": list(errors) for sharpness, errors in by_sharpness.items()
+    },
     "within limits": all(
       error <= limit
-      for errors in found.values()
+      for errors in by_sharpness.values()
       for error, limit in zip(errors[:3], LIMITS[dtype], strict=True)
     ),
   }
@@ -153,14 +157,14 @@ def main() -> None:
         table.add_column(f"b = {sharpness:g}", justify="right")
       every = np.max([errors(solved(dtype, *size)) for size in sizes], axis=0)
       for mass, line in zip(MASSES, every.tolist(), strict=True):
-        found = {
+        errors_by_case = {
           sharpness: Errors(*worst, steps=int(steps))
           for sharpness, (*worst, steps) in zip(SHARPNESS, line, strict=True)
         }
-        rows.append(_row(dtype, mass, found))
+        rows.append(_row(dtype, mass, errors_by_case))
         cells = [
           f"{x.total:.0e} {x.mass:.0e} {x.weights:.0e} {x.steps}"
-          for x in found.values()
+          for x in errors_by_case.values()
         ]
         table.add_row(f"{mass:g}", *cells)
       console.print(table)

@@ -1,8 +1,7 @@
-"""Losses: value and gradient of every loss that pytorch-metric-learning has too.
+"""Times value and gradient of every loss that pytorch-metric-learning also has.
 
-Batches of 256 and 1024, 128 dimensions, 4 examples a class. The floor is the bare
-product of the embeddings with what they are compared to, and its two backward
-products.
+Batches have 256 or 1024 embeddings of 128 dimensions, 4 per class. The floor is the
+bare product of the embeddings with their references, and its two backward products.
 
     python -m benchmarks.losses                  # many minutes on 2 cores
     python -m benchmarks.losses --smoke          # seconds: a loss of each kind
@@ -43,7 +42,7 @@ def ours(peer: _peers.Peer):
 
 
 def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray):
-  """The same in torch, on a GPU where torch has one."""
+  """Returns the peer's loss and gradient in torch, on a GPU where torch has one."""
   import torch
 
   device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -65,7 +64,7 @@ def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray
 
 
 def floor(embeddings: Array, labels: Array, weights: Array | None) -> tuple[Array, ...]:
-  """The product with all rows or weights, and the two of its backward pass."""
+  """Computes the product with all rows or weights, and the two of its backward pass."""
   del labels
   others = embeddings
   if weights is not None:
@@ -75,7 +74,7 @@ def floor(embeddings: Array, labels: Array, weights: Array | None) -> tuple[Arra
 
 
 def compare(name: str, batch: int, has_peer: bool, repetitions: int) -> dict:
-  """One row of the table."""
+  """Row of the table."""
   peer = _peers.PEERS[name]
   embeddings, labels = _peers.inputs(batch, DIM, peer.per_class)
   embeddings = embeddings.astype(np.float32)

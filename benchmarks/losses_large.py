@@ -1,10 +1,11 @@
-"""Losses of batches whose matrix of pairs does not fit: memory and time.
+"""Memory and time of losses for batches whose matrix of pairs does not fit.
 
-Value and gradient of 4,096, 16,384 and 65,536 embeddings of 128 dimensions (Smooth-AP
-up to 16,384), by blocks of rows, and of 4,096 also at once, while that fits. The floor
-is the forward product, the same once more for the backward pass, and the two backward
-products, by the same blocks; against a memory, which has no gradient, there is one.
-Peak memory is that of a fresh process that does nothing else.
+It takes value and gradient of 4,096, 16,384 and 65,536 embeddings of 128 dimensions
+(Smooth-AP up to 16,384), by blocks of rows, and of 4,096 also at once, while that fits.
+The floor is the forward product, the same product again for the backward pass, and the
+two backward products, by the same blocks. Against a memory, which has no gradient,
+there is one backward product. Peak memory is measured in a fresh process that does
+nothing else.
 
     python -m benchmarks.losses_large                     # hours on 2 cores
     python -m benchmarks.losses_large --only 16384        # ten minutes
@@ -34,7 +35,7 @@ def _two_views(loss: Callable[..., Array]):
 
 
 def _remembered(x: Array, labels: Array, **options):
-  """Against as many embeddings of a memory."""
+  """Wraps a loss to compare with as many embeddings of a memory."""
   valid = jnp.ones(len(x), bool)
   memory = losses.References(jax.lax.stop_gradient(x), labels, valid, None)
   return losses.contrastive(x, labels, references=memory, **options)
@@ -45,7 +46,7 @@ MINED = "multi_similarity, mined"
 SIZES = (4096, 16_384, 65_536)
 SMOKE = ("contrastive", MINED, MEMORY)
 
-# The loss, and the largest number of rows it is measured with.
+# The loss, and the largest number of rows for it.
 LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
   "contrastive": (losses.contrastive, 65_536),
   "multi_similarity": (losses.multi_similarity, 65_536),
@@ -66,13 +67,13 @@ LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
 
 
 def inputs(batch: int) -> tuple[Array, Array]:
-  """Embeddings and labels, two of a class."""
+  """Embeddings and labels, two per class."""
   embeddings, labels = _peers.inputs(batch, DIM, 2)
   return jnp.asarray(embeddings, jnp.float32), jnp.asarray(labels)
 
 
 def value_and_gradient(name: str, block_size: int | None):
-  """Of one loss."""
+  """Function for the value and gradient of a loss."""
   loss, _ = LOSSES[name]
 
   def call(x, labels):
@@ -86,7 +87,7 @@ def value_and_gradient(name: str, block_size: int | None):
 def floor(
   block_size: int, reference_gradient: bool, x: Array, labels: Array
 ) -> tuple[Array, Array]:
-  """The four products, by blocks of rows; three where references are constants."""
+  """Computes four products by blocks of rows, or three if references are constants."""
   del labels
 
   def block(gradient, rows):

@@ -1,9 +1,10 @@
-"""Prototypes as far apart as possible: how far, and how long it takes.
+"""Compares prototypes on the sphere: their separation, and the time for it.
 
-The largest cosine between prototypes, smaller is better, beside the best that is known
-and the bound that nothing passes. Ours in haste (one annealed run of 100 steps, of 150
-for few classes) against the recipe of DL2P run to its end (1000 steps); ours by default
-(2000 steps, three runs) says what more time buys. The floor of an angle is its bound.
+The table has the largest cosine between prototypes (smaller is better), the best known
+value and the lower bound. Ours in haste (one annealed run of 100 steps, or 150 for few
+classes) is compared with the recipe of DL2P, run for all 1000 steps. Ours by default
+(2000 steps, three runs) shows the gain from more time. The floor of an angle is its
+bound.
 
     python -m benchmarks.prototypes                  # a quarter of an hour on 2 cores
     python -m benchmarks.prototypes --smoke          # seconds
@@ -53,7 +54,7 @@ KNOWN = {
   (100, 100): -1 / 99,
   (128, 1000): None,
 }
-# What annealing by default must reach, to within SLACK: found once by other code.
+# Value that annealing by default must reach, to within SLACK; found once by other code.
 REACHED = {
   (3, 7): 0.2103, (3, 8): 0.2613, (3, 9): 0.3334, (3, 10): 0.4046, (3, 11): 0.4475,
   (3, 12): 0.4472, (3, 24): 0.7232, (4, 9): 0.1623, (4, 10): 0.1667, (4, 24): 0.5172,
@@ -66,12 +67,13 @@ SMOKE = ((3, 10),)
 SIMPLICES = ((2, 1), (10, 9), (100, 99), (100, 100), (100, 512), (1000, 999))
 SEEDS = 3
 FEW = 32
-# Classes from which one run takes so long that one seed and few repetitions must do.
+# Number of classes from which a run is so long that one seed and few repetitions must
+# do.
 MANY = 200
 
 
 def in_haste(key: Array, classes: int, dim: int) -> Array:
-  """Ours with a fortieth of the default's work or less."""
+  """Optimises with a fortieth of the default's work or less."""
   steps = 150 if classes < FEW else 100
   return prototypes.uniform_prototypes(
     key, classes, dim, steps=steps, restarts=1, constant_run=False
@@ -79,17 +81,17 @@ def in_haste(key: Array, classes: int, dim: int) -> Array:
 
 
 def by_default(key: Array, classes: int, dim: int) -> Array:
-  """Ours as it comes."""
+  """Optimises with the default settings."""
   return prototypes.uniform_prototypes(key, classes, dim).prototypes
 
 
 def recipe(key: Array, classes: int, dim: int) -> Array:
-  """The paper's, as printed: 1000 steps at rate 0.1."""
+  """Runs the paper's recipe as printed: 1000 steps at rate 0.1."""
   return prototypes.gaussian_potential_prototypes(key, classes, dim, preset="paper")
 
 
 def largest_cosine(rows: Array) -> float:
-  """In float64."""
+  """Largest cosine, in float64."""
   return float(cosines(rows).max())
 
 
@@ -101,20 +103,20 @@ def cosines(rows: Array) -> np.ndarray:
 
 
 def construction(classes: int, dim: int) -> str:
-  """Which one ours takes; traced, not run."""
+  """Construction that ours takes; traced, not run."""
   names = []
 
   def trace(key: Array) -> Array:
-    found = prototypes.uniform_prototypes(key, classes, dim)
-    names.append(found.construction)
-    return found.prototypes
+    result = prototypes.uniform_prototypes(key, classes, dim)
+    names.append(result.construction)
+    return result.prototypes
 
   jax.eval_shape(trace, jax.random.key(0))
   return names[0]
 
 
 def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]:
-  """Times and angles at one size, and whether ours has the larger angle sooner."""
+  """Compares times and angles at one size; ours must reach the larger angle sooner."""
   sizes = {"classes": classes, "dim": dim}
   many = classes >= MANY
   keys = [jax.random.key(seed) for seed in range(1 if many else SEEDS)]
@@ -131,29 +133,29 @@ def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]
     (_measure.Target(PAPER, 5),),
     repetitions=3 if many else options.repetitions,
   )
-  found = {
+  results = {
     name: [largest_cosine(way(key)) for key in keys]
     for name, way in ((_measure.OURS, ours), (PAPER, theirs))
   }
   if not options.smoke:
     jitted = jax.jit(functools.partial(by_default, **sizes)).lower(keys[0]).compile()
     start = time.perf_counter()
-    found["default"] = [largest_cosine(jitted(key)) for key in keys]
+    results["default"] = [largest_cosine(jitted(key)) for key in keys]
     row["default_seconds"] = (time.perf_counter() - start) / len(keys)
     report = prototypes.prototype_quality(jitted(keys[0]))
     row["quality"] = {name: float(x) for name, x in report._asdict().items()}
     expected = REACHED.get((dim, classes), math.inf) + SLACK.get((dim, classes), 2e-3)
-    if max(found["default"]) > expected:
-      raise AssertionError(f"{row['case']}: above {expected}: {found['default']}")
-  row["max_cosine"] = found
+    if max(results["default"]) > expected:
+      raise AssertionError(f"{row['case']}: above {expected}: {results['default']}")
+  row["max_cosine"] = results
   row["known"] = KNOWN[dim, classes]
   row["bound"] = prototypes.levenshtein_bound(classes, dim)
   row["construction"] = construction(classes, dim)
-  # Rounding of float32, and no more, may separate equal angles.
-  pairs = zip(found[_measure.OURS], found[PAPER], strict=True)
+  # Equal angles may differ by float32 rounding, and no more.
+  pairs = zip(results[_measure.OURS], results[PAPER], strict=True)
   row["never_worse"] = all(a <= b + 1e-6 for a, b in pairs)
-  if min(map(min, found.values())) < row["bound"] - 1e-6:
-    raise AssertionError(f"{row['case']}: below the bound {row['bound']}: {found}")
+  if min(map(min, results.values())) < row["bound"] - 1e-6:
+    raise AssertionError(f"{row['case']}: below the bound {row['bound']}: {results}")
   return row
 
 
@@ -170,7 +172,7 @@ def simplices() -> dict[str, float]:
 
 
 def show(rows: list[dict[str, Any]], console: rich.console.Console) -> None:
-  """The table of angles: the median over the seeds, and the worst in brackets."""
+  """Prints the table of angles: the median over the seeds, the worst in brackets."""
   table = rich.table.Table(title="largest cosine, smaller is better")
   headings = ("(C, D)", "by", "bound", "known", "default", "in haste", PAPER)
   for heading in (*headings, "default s", "paper / haste", "met"):
@@ -196,23 +198,24 @@ def show(rows: list[dict[str, Any]], console: rich.console.Console) -> None:
 
 
 def quality(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-  """Cells of the report on what is made by default, a row for each size.
+  """Cells of the report on the default prototypes, a row for each size.
 
-  Classes and dimensions, construction, Levenshtein's or Rankin's bound, Welch's, the
-  best known, the largest cosine over the seeds (both ends where they differ by over
-  2e-4), and of the first seed the mean of the rows' largest cosines and the smallest.
+  The columns are the classes and dimensions, the construction, Levenshtein's or
+  Rankin's bound, Welch's bound and the best known value. Then come the largest cosine
+  over the seeds (both ends where they differ by over 2e-4) and, for the first seed, the
+  mean and the smallest of the rows' largest cosines.
   """
 
   def text(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
-  made = []
+  chosen = []
   for row in rows:
     classes, dim = map(int, row["case"].strip("()").split(","))
     largest = sorted(row["max_cosine"]["default"])
     alike = largest[-1] - largest[0] <= 2e-4
     ends = f"{text(largest[0])} to {text(largest[-1])}"
-    made.append(
+    chosen.append(
       (
         f"{classes}, {dim}",
         row["construction"].removesuffix("_prototypes").replace("_", " "),
@@ -224,11 +227,11 @@ def quality(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
         text(row["quality"]["min"]),
       )
     )
-  return made
+  return chosen
 
 
 def show_quality(rows: list[dict[str, Any]], console: rich.console.Console) -> None:
-  """The report as a table."""
+  """Prints the report as a table."""
   table = rich.table.Table(title="cosines of the default's prototypes")
   for heading in (
     "C, D", "by", "bound", "Welch", "known", "largest", "mean of largest", "smallest"

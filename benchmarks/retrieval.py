@@ -1,12 +1,13 @@
-"""Exact P@1, P@R and MAP@R of many embeddings in many classes: time and memory.
+"""Time and memory of exact P@1, P@R and MAP@R for many embeddings in many classes.
 
-Embeddings of 128 dimensions, as many as the test set of Stanford Online Products and in
-as many classes, of 2 to 12; a quarter of that; and in a few large classes, where the
-ranks of thousands count for each query. The peer is pytorch-metric-learning's
-AccuracyCalculator on faiss: with as many neighbours as the largest class asks for, and,
-at the smallest size, as it is by default, with all of them. Its three averages must be
-ours. The floor is the bare product of the queries with the references, by blocks of as
-many queries. Peak memory is that of a fresh process that does nothing else.
+Embeddings have 128 dimensions. Their number and classes, of 2 to 12, match the test set
+of Stanford Online Products; a second size is a quarter of it. A third has few large
+classes, where thousands of ranks count for each query. The peer is
+pytorch-metric-learning's AccuracyCalculator on faiss, with as many neighbours as the
+largest class needs and, at the smallest size, with its default of all. Its three
+averages must equal ours. The floor is the bare product of the queries with the
+references, by blocks of as many queries. Peak memory is measured in a fresh process
+that does nothing else.
 
     python -m benchmarks.retrieval                  # long: the peer needs its time
     python -m benchmarks.retrieval --only 15000     # one size
@@ -37,19 +38,19 @@ NEEDED = {
   "faiss-cpu": "faiss",
   "torch": "torch",
 }
-AGREES = 1e-3  # of averages: faiss and ours round the distances of near ties apart
+AGREES = 1e-3  # tolerance of averages: faiss and ours round near ties differently
 LIMIT = 2**30
 
 
 class Size(NamedTuple):
-  """How many embeddings in how many classes, and what is asked there."""
+  """Number of embeddings and of classes, and the target for that size."""
 
   rows: int
   classes: int
   faster: float | None = None
   """At least so many times than the peer."""
   limited: bool = False
-  """Whether the limit of memory is asked for."""
+  """True if the memory limit applies."""
 
   @property
   def name(self) -> str:
@@ -65,11 +66,11 @@ SMOKE = (Size(600, 120, faster=10, limited=True),)
 
 
 def inputs(size: Size) -> tuple[np.ndarray, np.ndarray]:
-  """Overlapping clusters, and labels in no order; classes of at least two."""
+  """Embeddings in overlapping clusters of at least two, with unordered labels."""
   rng = np.random.default_rng(0)
   labels = np.repeat(np.arange(size.classes), 2)
   more = size.rows - len(labels)
-  # At most twelve of a class where that suffices.
+  # At most twelve per class where that suffices.
   most = max(10, -(-more // size.classes))
   places = np.repeat(np.arange(size.classes), most)
   labels = np.concatenate([labels, rng.choice(places, more, replace=False)])
@@ -81,14 +82,14 @@ def inputs(size: Size) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(x: jax.Array, labels: np.ndarray) -> tuple[jax.Array, ...]:
-  """The plan of the labels on the host included."""
-  found = metrics.retrieval(x, labels, block_size=BLOCK)
-  values = (found.precision_at_1, found.r_precision, found.map_at_r)
-  return tuple(metrics.mean_where(value, found.counted) for value in values)
+  """Computes the three averages, including the plan of the labels on the host."""
+  result = metrics.retrieval(x, labels, block_size=BLOCK)
+  values = (result.precision_at_1, result.r_precision, result.map_at_r)
+  return tuple(metrics.mean_where(value, result.counted) for value in values)
 
 
 def peer(neighbours: str | None) -> Callable[..., tuple[float, ...]] | None:
-  """The same averages by the peer; None where it is missing."""
+  """Returns the peer's function for the same averages; None where it is missing."""
   if any(importlib.util.find_spec(module) is None for module in NEEDED.values()):
     return None
   import faiss
@@ -104,21 +105,21 @@ def peer(neighbours: str | None) -> Callable[..., tuple[float, ...]] | None:
   )
 
   def averages(x: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
-    found = calculator.get_accuracy(np.asarray(x), np.asarray(labels))
-    return tuple(found[name] for name in wanted)
+    accuracies = calculator.get_accuracy(np.asarray(x), np.asarray(labels))
+    return tuple(accuracies[name] for name in wanted)
 
   return averages
 
 
 def floor(x: jax.Array, labels: jax.Array) -> jax.Array:
-  """The products, by blocks of queries; the last one is filled up."""
+  """Computes the products by blocks of queries; the last block is padded."""
   del labels
   rows = jnp.pad(x, ((0, -len(x) % BLOCK), (0, 0))).reshape(-1, BLOCK, DIM)
   return jax.lax.map(lambda block: jnp.max(block @ x.T, axis=1), rows)
 
 
 def compare(size: Size, repetitions: int) -> dict[str, Any]:
-  """Ours against the peer and the floor."""
+  """Compares ours with the peer and the floor."""
   ways = {_measure.OURS: _measure.Contender(ours, 0, compiled=False)}
   for name, neighbours in ((PEER, "max_bin_count"), (ALL, None)):
     other = peer(neighbours)
@@ -138,7 +139,7 @@ def compare(size: Size, repetitions: int) -> dict[str, Any]:
 
 
 def memory(size: Size) -> dict[str, Any]:
-  """Peak of a fresh process, and whether it is what it should be."""
+  """Peak memory of a fresh process, and whether it meets its target."""
   peak = _measure.peak_memory(
     "benchmarks.retrieval", "--alone", str(size.rows), str(size.classes)
   )

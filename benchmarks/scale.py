@@ -1,15 +1,16 @@
-"""Retrieval among millions of references in a file, and over many devices.
+"""Retrieval among millions of references in a file, and over several devices.
 
-First, 1 and 10 million references of 128 dimensions in a memory-mapped file: processor
-time and peak memory of `nearest` and `retrieval`, each in a fresh process, and how
-often they read the file. The peer is faiss's exact index, where memory is three times
-the file.
+The first part has 1 and 10 million references of 128 dimensions in a memory-mapped
+file. It measures processor time and peak memory of `nearest` and `retrieval`, each in a
+fresh process, and counts how often they read the file. The peer is faiss's exact index,
+if memory is three times the file.
 
-Second, weak scaling over 1, 2 and 4 simulated devices with as many references each:
-operations, bytes and memory of one device by XLA's account of the compiled programs,
-and the bytes that it receives in collectives. XLA counts a loop's body once; the loops
-over blocks and over relevant references have one step here. Third, what a million
-queries of a billion references take, from the figures of the second table.
+The second part is weak scaling over 1, 2 and 4 simulated devices with as many
+references each. It lists operations, bytes and memory of one device, by XLA's analysis
+of the compiled programs, and the bytes that the device receives in collectives. XLA
+counts a loop's body once; the loops over blocks and over relevant references have one
+step here. The third part estimates the cost of a million queries of a billion
+references, from the second table.
 
     python -m benchmarks.scale                 # 5 GB in TMPDIR; 10 minutes on 2 cores
     python -m benchmarks.scale --smoke         # seconds
@@ -47,27 +48,25 @@ TILE, SMOKE_TILE = 2**27, 2**22  # bytes of the file that are read together
 QUERIES, NEIGHBOURS, MEMBERS = 256, 10, 8
 LIMIT = 2**31  # bytes
 PEER = "faiss-cpu"
-AGREES = (
-  0.999  # share of equal neighbours: faiss rounds the distances of near ties apart
-)
+AGREES = 0.999  # share of equal neighbours: faiss rounds near ties differently
 
 DEVICES, SMOKE_DEVICES = (1, 2, 4), (2, 4)
 SHARE, BLOCK = 2**17, 128  # references of a device, queries at once
-FLAT = 0.05  # more than so much above the fewest devices' is not flat
+FLAT = 0.05  # a larger increase over the smallest number of devices is not flat
 COUNTS, BOTH = "retrieval, first look", "retrieval, both looks"
 _COLLECTIVE = (
   r"= (.*?) (?:all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)"
   r"(?:-start)?\("
 )
 
-# The plan: queries and what an accelerator does in a second.
+# The plan: numbers of queries, and rates of an accelerator per second.
 PLANNED, ACCELERATORS, ASKED = (10**8, 10**9), (8, 64, 512), 10**6
 RATE, BANDWIDTH, NETWORK, MEMORY = 20e12, 1e12, 25e9, 80  # the last in GiB
-LOOKS = 2  # the second look at what is in doubt takes as long as the first
+LOOKS = 2  # the second pass for ranks in doubt takes as long as the first
 
 
 def write(path: pathlib.Path, count: int) -> None:
-  """Overlapping clusters of MEMBERS rows; row i is of class i modulo their number."""
+  """Writes overlapping clusters of MEMBERS rows, interleaved row by row."""
   classes = count // MEMBERS
   rows = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIM))
   for part, first in enumerate(range(0, classes, 2**14)):
@@ -82,26 +81,26 @@ def write(path: pathlib.Path, count: int) -> None:
 
 
 def asked(count: int) -> tuple[np.ndarray, np.ndarray]:
-  """Which rows are queries, and the labels of all."""
+  """Rows that are queries, and the labels of all."""
   rows = np.random.default_rng(1).choice(count, QUERIES, replace=False)
   return rows, np.arange(count, dtype=np.int32) % (count // MEMBERS)
 
 
 def nearest(queries: np.ndarray, references: np.memmap) -> np.ndarray:
   rows, _ = asked(len(references))
-  found = metrics.nearest(queries, references, k=NEIGHBOURS, exclude=rows)
-  return np.asarray(found)
+  neighbours = metrics.nearest(queries, references, k=NEIGHBOURS, exclude=rows)
+  return np.asarray(neighbours)
 
 
 def retrieval(queries: np.ndarray, references: np.memmap) -> np.ndarray:
-  """Whether the nearest reference is relevant."""
+  """Mask of the queries whose nearest reference is relevant."""
   rows, labels = asked(len(references))
-  found = metrics.retrieval(queries, labels[rows], references, labels, exclude=rows)
-  return np.asarray(found.precision_at_1)
+  result = metrics.retrieval(queries, labels[rows], references, labels, exclude=rows)
+  return np.asarray(result.precision_at_1)
 
 
 def watched() -> list[int]:
-  """The rows of each tile that is read from now on, in a list that grows."""
+  """Returns a list that collects the rows of each tile that is read from now on."""
   counts, plain = [], _tiles.read
 
   def read(references: _tiles.Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
@@ -114,17 +113,20 @@ def watched() -> list[int]:
 
 
 def peer(queries: np.ndarray, references: np.memmap) -> np.ndarray:
-  """As `nearest`, by faiss; only the search counts."""
+  """Finds the nearest by faiss; only the search counts."""
   import faiss
 
   faiss.omp_set_num_threads(os.cpu_count() or 1)
   index = faiss.IndexFlatL2(DIM)
   index.add(references)
   start = time.process_time()
-  found = index.search(queries, NEIGHBOURS + 1)[1]
+  neighbours = index.search(queries, NEIGHBOURS + 1)[1]
   print(time.process_time() - start)
   rows, _ = asked(len(references))
-  others = [row[row != own][:NEIGHBOURS] for row, own in zip(found, rows, strict=True)]
+  others = [
+    row[row != itself][:NEIGHBOURS]
+    for row, itself in zip(neighbours, rows, strict=True)
+  ]
   return np.stack(others)
 
 
@@ -136,18 +138,18 @@ WAYS: dict[str, Callable[[np.ndarray, np.memmap], np.ndarray]] = {
 
 
 def alone(way: str, path: str, tile: str) -> None:
-  """A fresh process: prints its seconds, how often it read the file, and its peak."""
+  """Runs in a fresh process; prints seconds, number of reads of the file, and peak."""
   _tiles._BYTES = int(tile)
   references, queries = np.load(path, mmap_mode="r"), np.load(f"{path}.queries.npy")
   if way == PEER:
-    found, reads = peer(queries, references), 1.0
+    result, reads = peer(queries, references), 1.0
   else:
     WAYS[way](queries, references[: _tiles._rows(references) + 1])  # compiles
     counts, start = watched(), time.process_time()
-    found = WAYS[way](queries, references)
+    result = WAYS[way](queries, references)
     print(time.process_time() - start)
     reads = sum(counts) / len(references)
-  np.save(f"{path}.{way}.npy", found)
+  np.save(f"{path}.{way}.npy", result)
   print(reads)
   _measure.print_peak_memory()
 
@@ -155,7 +157,7 @@ def alone(way: str, path: str, tile: str) -> None:
 def in_file(
   count: int, tile: int, folder: pathlib.Path, ways: list[str]
 ) -> Iterator[dict[str, Any]]:
-  """A row for each way; raises AssertionError where results or reads are wrong."""
+  """Yields a row per method; raises AssertionError if results or reads are wrong."""
   path, size = folder / "references.npy", 4 * count * DIM
   if shutil.disk_usage(folder).free < 1.1 * size:
     raise SystemExit(f"{size} bytes do not fit into {folder}: name another by TMPDIR")
@@ -195,12 +197,12 @@ def in_file(
 
 
 def programs(devices: int) -> dict[str, jax.stages.Compiled]:
-  """What runs for one block of queries of references that are split over devices."""
+  """Programs for a block of queries of references that are split over devices."""
   count, queries = SHARE * devices, np.arange(BLOCK)
-  labels, kept = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
+  labels, mask = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
   plan = _plan.make_plan(
-    labels[queries], kept[queries], labels, kept,
-    own=queries, block_size=BLOCK, least=_ranks.TILE,
+    labels[queries], mask[queries], labels, mask,
+    left_out=queries, block_size=BLOCK, least=_ranks.TILE,
   )  # fmt: skip
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("parts",))
   parts, whole = (jax.NamedSharding(mesh, p) for p in (jax.P("parts"), jax.P()))
@@ -212,26 +214,26 @@ def programs(devices: int) -> dict[str, jax.stages.Compiled]:
   excluded, by_class = like((count,), bool, parts), like((count,), jnp.int32, parts)
   distance = "squared_euclidean"
   propose = _order.propose.lower(x, y, distance, excluded)
-  found = {"retrieval, preparation": propose.compile()}
+  compiled = {"retrieval, preparation": propose.compile()}
   proposal = jax.tree.map(
     lambda shape, where: like(shape.shape, shape.dtype, where),
     propose.out_info,
-    found["retrieval, preparation"].output_shardings,
+    compiled["retrieval, preparation"].output_shardings,
   )
   for name, decide in ((COUNTS, False), (BOTH, True)):
-    found[name] = _retrieval._score.lower(
+    compiled[name] = _retrieval._score.lower(
       proposal, x, y, plan.blocks, by_class, excluded, plan.position,
       most=plan.most, distance=distance, certain=False, decide=decide,
     ).compile()  # fmt: skip
-  found["nearest"] = _split.nearest.lower(
+  compiled["nearest"] = _split.nearest.lower(
     x, y, like((BLOCK,), jnp.int32, whole),
     sharding=parts, k=NEIGHBOURS, distance=distance, block_size=BLOCK,
   ).compile()  # fmt: skip
-  return found
+  return compiled
 
 
 def received(program: jax.stages.Compiled) -> int:
-  """Bytes of what a device has from its collectives."""
+  """Bytes that a device receives in its collectives."""
   size = 0
   for shapes in re.findall(_COLLECTIVE, program.as_text() or ""):
     for kind, axes in re.findall(r"([a-z]+\d*)\[([\d,]*)\]", shapes):
@@ -241,7 +243,7 @@ def received(program: jax.stages.Compiled) -> int:
 
 
 def weak_scaling(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
-  """Of one device, for one block of queries."""
+  """Costs of one device, for one block of queries."""
   rows = []
   for devices in numbers:
     for name, program in programs(devices).items():
@@ -258,15 +260,16 @@ def weak_scaling(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
         }
       )
   for row in rows:
-    one = next(other for other in rows if other["program"] == row["program"])
+    single_device = next(other for other in rows if other["program"] == row["program"])
     row["flat"] = all(
-      row[key] <= (1 + FLAT) * one[key] for key in ("operations", "bytes moved", "MiB")
+      row[key] <= (1 + FLAT) * single_device[key]
+      for key in ("operations", "bytes moved", "MiB")
     )
   return rows
 
 
 def what_it_takes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-  """The plan, from the rows of weak scaling."""
+  """Estimates the plan from the rows of weak scaling."""
   of = {(row["devices"], row["program"]): row for row in rows}
   few, many = sorted({row["devices"] for row in rows})[-2:]
   look, received = of[many, COUNTS], "bytes received"
@@ -292,7 +295,7 @@ def what_it_takes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def elsewhere(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
-  """`weak_scaling` by a new process, which simulates the devices."""
+  """Runs `weak_scaling` in a new process, which simulates the devices."""
   flags = f"--xla_force_host_platform_device_count={max(numbers)}"
   flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
   ended = subprocess.run(

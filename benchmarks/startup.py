@@ -1,7 +1,7 @@
-"""How long one waits: imports, and the quickstart until its first picture.
+"""Times imports, and the quickstart until its first figure.
 
-Each number is of a fresh process. The quickstart runs twice with one folder of compiled
-programs, which is empty before the first time.
+Each number comes from a fresh process. The quickstart runs twice with one folder of
+compiled programs, which is empty before the first time.
 
     python -m benchmarks.startup
     python -m benchmarks.startup --smoke      # imports; a test starts the quickstart
@@ -22,7 +22,7 @@ import rich.table
 
 from benchmarks import _measure
 
-# What is imported, and the most seconds that it may take.
+# Imports, and their largest allowed seconds.
 IMPORTS = {
   "nothing": ("pass", None),
   "jax": ("import jax", None),
@@ -37,7 +37,7 @@ def imported(name: str, repetitions: int) -> dict[str, Any]:
   """Seconds from the start of an interpreter to its end."""
   code, limit = IMPORTS[name]
   seconds = []
-  for _ in range(repetitions + 1):  # the first one reads from disk
+  for _ in range(repetitions + 1):  # the first run reads from disk
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True)
     seconds.append(time.perf_counter() - start)
@@ -45,10 +45,10 @@ def imported(name: str, repetitions: int) -> dict[str, Any]:
 
 
 def quickstart(folder: pathlib.Path, output: str, preset: str) -> tuple[float, float]:
-  """Seconds until its first picture lies there, and until its end.
+  """Seconds until the quickstart writes its first image, and until its end.
 
   Raises:
-    SystemExit: it failed, or drew nothing.
+    SystemExit: the quickstart failed, or drew nothing.
   """
   environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
   command = [sys.executable, "-m", "experiments.quickstart", "--preset", preset]

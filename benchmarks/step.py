@@ -1,10 +1,10 @@
-"""What generalized sum pooling and a pair loss add to a training step.
+"""Cost that generalized sum pooling and a pair loss add to a training step.
 
 Ours is a step of `experiments.retrieval`: random crops, network, generalized sum
 pooling, contrastive loss, update. The other one has the same network, crops and
-optimiser, average pooling and a cross-entropy. Before they are timed, some steps of
-ours are repeated on four simulated devices and by two processes, which must give the
-same losses.
+optimiser, average pooling and a cross-entropy. Before the timing, some steps of ours
+are repeated on four simulated devices and by two processes, which must give the same
+losses.
 
     python -m benchmarks.step            # minutes on 2 cores
     python -m benchmarks.step --smoke    # less than one, on one device
@@ -67,7 +67,7 @@ PHOTOGRAPHS = Work(
 
 
 def batch(settings: Settings) -> dict[str, np.ndarray]:
-  """Images of some classes, and what decides their crops."""
+  """Images of some classes, and the numbers that decide their crops."""
   random = np.random.default_rng(0)
   shape = (settings.batch, settings.image_size, settings.image_size, settings.channels)
   return {
@@ -91,13 +91,13 @@ def objective(
   pairs: bool,
 ) -> training.Outcome:
   """Crops, network, loss."""
-  del key  # each image has its own, on whatever device it lies
+  del key  # each image has its own crop, on any device
 
   def shown(number: Array, image: Array) -> Array:
-    own = jax.random.fold_in(jax.random.key(0), number)
-    return data.random_crop(own, image[None], padding=settings.shift)[0]
+    batch_key = jax.random.fold_in(jax.random.key(0), number)
+    return data.random_crop(batch_key, image[None], padding=settings.shift)[0]
 
-  found, after = retrieval_objective.forward(
+  output, after = retrieval_objective.forward(
     settings.architecture,
     retrieval_objective.variables(params["network"], batch_stats.get("network", {})),
     jax.vmap(shown)(batch["crop"], batch["image"]),
@@ -106,7 +106,7 @@ def objective(
     axis_name=axis_name,
   )
   mean = functools.partial(training.global_mean, axis_name=axis_name)
-  x, labels = found.embeddings, batch["label"]
+  x, labels = output.embeddings, batch["label"]
   if pairs:
     value = methods.value(
       PAIRS,
@@ -129,7 +129,7 @@ def objective(
 def prepared(
   settings: Settings, *, pairs: bool
 ) -> tuple[training.TrainState, Callable[..., Any]]:
-  """The state before the first step, and the step."""
+  """Sets up the state before the first step, and the step."""
   method = PAIRS if pairs else CLASSIFIER
   key = jax.random.key(0)
   variables = networks.initial_variables(key, settings)
@@ -137,24 +137,24 @@ def prepared(
   chain = retrieval_objective.optimizer(settings, method, stats)
   weights = {} if pairs else {"proxies": jnp.zeros((CLASSES, settings.dim))}
   state = training.create_state(key, chain, variables, {"params": weights})
-  own = functools.partial(objective, settings=settings, pairs=pairs)
-  return state, training.make_step(own, chain)
+  bound = functools.partial(objective, settings=settings, pairs=pairs)
+  return state, training.make_step(bound, chain)
 
 
 def steps(settings: Settings) -> np.ndarray:
-  """Losses of some steps of ours on all devices of all processes."""
+  """Runs some steps of ours on all devices of all processes; returns the losses."""
   state, step = prepared(settings, pairs=True)
   mapped = training.parallel_step(step)
   rows = training.shard(training.process_rows(batch(settings)))
-  state, found = training.replicate(state), []
+  state, losses = training.replicate(state), []
   for _ in range(STEPS):
     state, metrics = mapped(state, rows)
-    found.append(float(training.unreplicate(metrics)["loss"]))
-  return np.array(found)
+    losses.append(float(training.unreplicate(metrics)["loss"]))
+  return np.array(losses)
 
 
 def elsewhere(processes: int, devices: int) -> np.ndarray:
-  """The same by new processes with so many devices each."""
+  """Repeats the steps in new processes with `devices` devices each."""
   with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
     probe.bind(("localhost", 0))
     port = probe.getsockname()[1]
@@ -177,12 +177,12 @@ def elsewhere(processes: int, devices: int) -> np.ndarray:
 
 
 def check_devices() -> float:
-  """Largest relative difference of losses; raises above what rounding explains."""
+  """Largest relative difference of losses; raises if rounding cannot explain it."""
   alone = elsewhere(1, 1)
   far = np.max(
     [
-      _measure.relative_difference(found, np.broadcast_to(alone, found.shape))
-      for found in (elsewhere(1, 4), elsewhere(2, 2))
+      _measure.relative_difference(losses, np.broadcast_to(alone, losses.shape))
+      for losses in (elsewhere(1, 4), elsewhere(2, 2))
     ]
   )
   if not far <= SAME:
@@ -191,12 +191,12 @@ def check_devices() -> float:
 
 
 def compare(work: Work, repetitions: int) -> dict[str, Any]:
-  """Both steps, side by side."""
+  """Compares both steps."""
   plain = dataclasses.replace(work.settings, pooling="gap")
   settings = {_measure.OURS: work.settings, PLAIN: plain}
   contenders, states = {}, {}
-  for name, own in settings.items():
-    states[name], step = prepared(own, pairs=name == _measure.OURS)
+  for name, settings_here in settings.items():
+    states[name], step = prepared(settings_here, pairs=name == _measure.OURS)
 
     def call(states: Any, batch: Any, name: str = name, step: Any = step) -> Any:
       return step(states[name], batch)

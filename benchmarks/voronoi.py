@@ -1,10 +1,10 @@
-"""The Voronoi adversary of 1000 images against 60,000 sites of 784 dimensions, in l2.
+"""Times the Voronoi adversary of 1000 images and 60,000 sites in 784 dimensions, in l2.
 
-The floor is what cannot be left out: the gradients of the model, as many as the attack
-takes, and one product of the images with all sites. "ray" goes back along the ray to
-the own site, as the peer does, a plain loop that looks at all sites in every step;
-"project" projects onto the cell, which the peer does not; "project, bound" spares the
-second pass over the sites, for which the margins are lower bounds.
+The floor is the work that cannot be left out: as many gradients of the model as the
+attack takes, and one product of the images with all sites. "ray" goes back along the
+ray to the own site. So does the peer, a plain loop that checks all sites in every step.
+"project" projects onto the cell, unlike the peer. "project, bound" saves the second
+pass over the sites; its margins are lower bounds.
 
     python -m benchmarks.voronoi                  # minutes on 2 cores
     python -m benchmarks.voronoi --smoke          # seconds
@@ -40,14 +40,14 @@ def directions() -> np.ndarray:
 
 
 def data(sites: int) -> np.ndarray:
-  """Points of a curved set of few dimensions in the unit box, as images are."""
+  """Points of a curved set of few dimensions in the unit box, like images."""
   hidden = np.random.default_rng(1).normal(size=(sites, LATENT)).astype(np.float32)
   return 1 / (1 + np.exp(1 - hidden @ directions()))
 
 
 @functools.cache
 def weights() -> list[np.ndarray]:
-  """A network that looks along the set of points, as a trained one does."""
+  """Weights of a network that follows the set of points, like a trained network."""
   rng = np.random.default_rng(2)
   shapes = ((LATENT, WIDTH), (WIDTH, WIDTH), (WIDTH, CLASSES))
   layers = [(rng.normal(size=s) / s[0] ** 0.5).astype(np.float32) for s in shapes]
@@ -60,14 +60,14 @@ def logits(x: jax.Array) -> jax.Array:
 
 
 def attack(
-  x: jax.Array, own: jax.Array, sites: jax.Array, *, sweeps: int, exact: bool
+  x: jax.Array, site_index: jax.Array, sites: jax.Array, *, sweeps: int, exact: bool
 ) -> jax.Array:
-  """Attacked images."""
+  """Attacks the images."""
   return voronoi.voronoi_pgd(
     logits,
     x,
     jnp.argmax(logits(x), axis=1),
-    own,
+    site_index,
     sites,
     key=None,
     random_start=False,
@@ -82,11 +82,11 @@ def attack(
   ).x_adv
 
 
-def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:
-  """The same steps; every one looks at all sites, by one product."""
+def dense(x: jax.Array, site_index: jax.Array, sites: jax.Array) -> jax.Array:
+  """Takes the same steps, each against all sites, by one product."""
   labels = jnp.argmax(logits(x), axis=1)
   squares = jnp.sum(sites**2, axis=1)
-  itself = own[:, None] == jnp.arange(len(sites))[None]
+  itself = site_index[:, None] == jnp.arange(len(sites))[None]
 
   def loss(points: jax.Array) -> jax.Array:
     z = logits(points)
@@ -98,7 +98,7 @@ def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:
     gradient = jax.grad(loss)(points)
     size = jnp.linalg.norm(gradient, axis=1, keepdims=True)
     delta = points + STEP_SIZE * gradient / jnp.maximum(size, 1e-30) - x
-    # Onto ball and box: the multiple that has the right norm once it is clipped.
+    # Onto ball and box: the multiple with the right norm after clipping.
     low, high = jnp.zeros((len(x), 1)), jnp.ones((len(x), 1))
     for _ in range(40):
       middle = (low + high) / 2
@@ -106,18 +106,20 @@ def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:
       inside = jnp.linalg.norm(clipped, axis=1, keepdims=True) <= EPSILON
       low, high = jnp.where(inside, middle, low), jnp.where(inside, high, middle)
     delta = jnp.clip(x + high * delta, 0, 1) - x
-    # Back along the ray, to where another site is as near.
-    apart = squares[None] - 2 * x @ sites.T + jnp.sum(x**2, axis=1)[:, None]
+    # Back along the ray, to the point where another site is as near.
+    squared = squares[None] - 2 * x @ sites.T + jnp.sum(x**2, axis=1)[:, None]
     inner = delta @ sites.T - jnp.sum(delta * x, axis=1)[:, None]
-    share = jnp.where((inner > 0) & ~itself, apart / (2 * jnp.maximum(inner, 1e-9)), 1)
+    share = jnp.where(
+      (inner > 0) & ~itself, squared / (2 * jnp.maximum(inner, 1e-9)), 1
+    )
     return x + jnp.minimum(jnp.min(share, axis=1), 1)[:, None] * delta
 
   return jax.lax.fori_loop(0, STEPS, step, x)
 
 
-def floor(x: jax.Array, own: jax.Array, sites: jax.Array) -> tuple:
-  """Gradients of all steps, and one look at all sites."""
-  del own
+def floor(x: jax.Array, site_index: jax.Array, sites: jax.Array) -> tuple:
+  """Computes the gradients of all steps, and one product with all sites."""
+  del site_index
 
   def step(_, points: jax.Array) -> jax.Array:
     return points + jax.grad(lambda p: jnp.sum(logits(p)[:, 0]))(points)
@@ -132,10 +134,10 @@ def floor(x: jax.Array, own: jax.Array, sites: jax.Array) -> tuple:
 def case(
   name: str, images: int, sites: int, peer: bool, repetitions: int
 ) -> dict[str, Any]:
-  """Ours against the floor, and the peer."""
+  """Compares ours with the floor, and the peer."""
   points = data(sites)
-  own = np.arange(images) * (sites // images)
-  inputs = (points[own], own, points)
+  site_index = np.arange(images) * (sites // images)
+  inputs = (points[site_index], site_index, points)
   sweeps, exact = 0 if name == "ray" else 20, "bound" not in name
   ours = functools.partial(attack, sweeps=sweeps, exact=exact)
   ways: dict[str, _measure.Contender] = {_measure.OURS: _measure.Contender(ours, 0)}
@@ -148,11 +150,11 @@ def case(
 
 
 def memory(images: int, sites: int) -> None:
-  """One run in this process, for its peak."""
+  """Runs once in this process, for its peak memory."""
   points = data(sites)
-  own = np.arange(images) * (sites // images)
+  site_index = np.arange(images) * (sites // images)
   ours = functools.partial(attack, sweeps=20, exact=True)
-  jax.block_until_ready(jax.jit(ours)(points[own], own, points))
+  jax.block_until_ready(jax.jit(ours)(points[site_index], site_index, points))
   _measure.print_peak_memory()
 
 

@@ -1,9 +1,9 @@
-"""Imported weights: every activation of our networks against torch's, at full size.
+"""Compares every activation of our networks with torch's after importing weights.
 
-Random weights, statistics, scales and shifts go from torch through a file into ours;
-the last rows have the weights of `models.pretrained`.
-An activation is the output of a convolution, a norm, a linear layer or a block. The
-difference is the largest of an activation, divided by its largest entry.
+Random weights, statistics, scales and shifts go from torch through a file into our
+networks, at full size; the last rows have the weights of `models.pretrained`. An
+activation is the output of a convolution, a norm, a linear layer or a block. The
+difference is the largest difference in an activation, divided by its largest entry.
 
     python -m benchmarks.weight_import               # a minute or two on 2 cores
     python -m benchmarks.weight_import --json FILE
@@ -29,7 +29,7 @@ from spherejax.models import _pretrained, _weight_names
 
 
 class Pair(NamedTuple):
-  """A network of ours and the settings of torch's, with the side of an image.
+  """Network of ours and the settings of torch's, with the side of an image.
 
   Weights are random, or those of `models.pretrained` by this name.
   """
@@ -80,7 +80,7 @@ PAIRS = {
 
 
 def torch_module(path: str, network: nn.Module) -> str:
-  """What torch's network calls the module that is `path` of ours."""
+  """Name in torch's network of the module that is `path` of ours."""
   if isinstance(network, models.BNInception):
     if re.fullmatch(r"inception_\w\w", path):
       return f"{path}_output"
@@ -105,14 +105,14 @@ def torch_module(path: str, network: nn.Module) -> str:
     path = re.sub("^stem_norm", "bn1", re.sub("^stem$", "conv1", path))
     return path.replace("convolution", "conv").replace("norm", "bn").replace("/", ".")
   path = {"embed_norm": "features.0.2"}.get(path, path)
-  path = re.sub(r"stage(\d)_", lambda found: f"features.{2 * int(found[1]) - 1}.", path)
-  path = re.sub(r"merge(\d)", lambda found: f"features.{2 * int(found[1]) - 2}", path)
+  path = re.sub(r"stage(\d)_", lambda match: f"features.{2 * int(match[1]) - 1}.", path)
+  path = re.sub(r"merge(\d)", lambda match: f"features.{2 * int(match[1]) - 2}", path)
   path = path.replace("attention/out", "attn.proj").replace("attention", "attn")
   return path.replace("dense1", "mlp.0").replace("dense2", "mlp.3").replace("/", ".")
 
 
 def _pre_activation_module(path: str) -> str:
-  """The same for `ResNet20`, whose modules are numbered in the order of their use."""
+  """Name in torch for `ResNet20`, whose modules are numbered in order of use."""
   block, _, part = path.removesuffix("/BatchNorm_0").rpartition("/")
   kind, _, number = part.rpartition("_")
   place = int(number)
@@ -120,7 +120,7 @@ def _pre_activation_module(path: str) -> str:
     return f"layer{place // 3 + 1}.{place % 3}"
   if not block:
     return "conv1" if kind == "Convolution" else "bn"
-  # A block that widens has its shortcut's convolution first.
+  # In a block that widens, the shortcut's convolution comes first.
   widens = block.endswith(("_3", "_6"))
   if kind == "Convolution":
     name = f"conv{place + 1 - widens}" if place or not widens else "shortcut.0"
@@ -132,7 +132,7 @@ def _pre_activation_module(path: str) -> str:
 def differences(
   network: nn.Module, weights: dict[str, np.ndarray], images: Any, theirs: dict
 ) -> dict[str, float]:
-  """For each module of ours that torch has too: how far its output is from torch's."""
+  """Distances of our modules' outputs from torch's, for each module that torch has."""
   shapes = jax.eval_shape(network.init, jax.random.key(0), images)
   shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, images.dtype), shapes)
   variables = models.import_weights(shapes, weights)
@@ -144,7 +144,7 @@ def differences(
   result = {}
   for path, value in jax.tree.leaves_with_path(captured):
     place = "/".join(str(entry.key) for entry in path[:-2])
-    # Within windows torch's and ours differ in the order of cells only.
+    # Within windows torch's cells and ours differ only in their order.
     if place and not re.search(r"Dropout|attention/(qkv|out)$|^embed$", place):
       name = torch_module(place, network)
       gap = np.abs(np.asarray(value, np.float64) - theirs[name]).max()
@@ -155,7 +155,7 @@ def differences(
 def measure(
   name: str, pair: Pair, seed: int = 0, dtypes: Sequence[str] = ("float32", "float64")
 ) -> dict[str, Any]:
-  """One row of the table, through a file of each kind."""
+  """Row of the table, through a file of each kind."""
   import torch
   from safetensors.torch import save_file
 
@@ -197,9 +197,9 @@ def measure(
   theirs = _torch_networks.activations(network, images)
   for dtype in dtypes:
     with _versions.enable_x64(dtype == "float64"):
-      found = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
-    row["activations"] = len(found)
-    row[dtype] = float(np.max([*found.values()]))
+      errors = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
+    row["activations"] = len(errors)
+    row[dtype] = float(np.max([*errors.values()]))
   return row
 
 

@@ -7,7 +7,7 @@ or only scales them, towards their own class and away from others. Beside it, wh
 loss is least, exactly (DIST, article II).
 
     python -m experiments.few_shot                     # birds: 7 min on one core
-    python -m experiments.few_shot --preset tiny_imagenet
+    python -m experiments.few_shot --preset tiny_imagenet   # 14 min
     python -m experiments.few_shot --preset omniglot   # Conv4, from scratch
     python -m experiments.few_shot --preset smoke      # seconds
     python -m experiments.few_shot --preset full       # CUB, Conv4, 1-shot

@@ -1,12 +1,12 @@
-"""Embeddings on and off the hypersphere: losses, poolings, measures, training.
+"""Embeddings on and off the hypersphere: losses, poolings, metrics, training.
 
-Each room is a sub-package and is imported when it is first used, so that
-``import spherejax`` needs neither flax nor matplotlib nor tensorflow-datasets.
+Each sub-package is imported on first use, so ``import spherejax`` needs neither flax
+nor matplotlib nor tensorflow-datasets.
 """
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
   "__version__",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-  # For editors; and without `__getattr__`, which would stand for every name.
+  # For editors, without `__getattr__`, which would accept every name.
   from spherejax import attacks as attacks
   from spherejax import data as data
   from spherejax import distances as distances
@@ -50,7 +50,7 @@ else:
       return importlib.import_module(f"spherejax.{name}")
     if name.startswith("_"):
       raise AttributeError(f"module 'spherejax' has no attribute {name!r}")
-    # By its path: `from spherejax import _names` would ask here for it.
+    # By its path, since `from spherejax import _names` would come back here.
     raise importlib.import_module("spherejax._names").unknown(__name__, name)
 
   def __dir__():

@@ -1,8 +1,8 @@
-"""Arguments of a call: their data, and keys of everything else.
+"""Splits the arguments of a call into data and keys of everything else.
 
-A program keeps what its function read when it was traced: variables of a network that
-a lambda holds, a global name. Two functions are one only if both come from one piece of
-code and hold the same objects.
+A program keeps the objects that its function read when it was traced: a network's
+variables in a lambda, a global name. Two functions count as one only if both come from
+the same code and hold the same objects.
 """
 
 import functools
@@ -22,11 +22,11 @@ _LIBRARIES = "jax", "flax", "optax", "spherejax"
 
 
 class Unknown(Exception):
-  """No key tells this value from others."""
+  """Raised for a value that no key tells from others."""
 
 
 class _Same:
-  """An object, equal to itself only."""
+  """Wraps an object so that it equals only itself."""
 
   __slots__ = ("value",)
 
@@ -41,7 +41,7 @@ class _Same:
 
 
 class Keyed(NamedTuple):
-  """A value with a key: equal are those whose keys are."""
+  """Value with a key; values with equal keys are equal."""
 
   key: Any
   value: Any
@@ -54,9 +54,9 @@ class Keyed(NamedTuple):
 
 
 def keyed(value: Any) -> Keyed:
-  """The value, equal to others that may share a program with it.
+  """Wraps a value so that it equals all values that may share a program with it.
 
-  Raises `Unknown` where nothing tells it from others.
+  Raises `Unknown` if nothing distinguishes it from others.
   """
   return Keyed(_key(value), value)
 
@@ -74,7 +74,7 @@ def _key(value: Any) -> Any:
 
 
 def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
-  """What tells a function from others; of `home` alone globals are looked at."""
+  """Key of a function; for its globals, only those of `home` are looked at."""
   if isinstance(value, functools.partial):
     held = *value.args, *value.keywords.values()
     inner = _function(value.func, home, depth)
@@ -92,7 +92,7 @@ def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
   for cell in value.__closure__ or ():
     try:
       held.append(cell.cell_contents)
-    except ValueError:  # of what is being defined
+    except ValueError:  # while it is being defined
       continue
   if not ours and home is not None:
     held += [home[name] for name in sorted(_names(value.__code__)) if name in home]
@@ -101,7 +101,7 @@ def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
 
 @functools.lru_cache(1024)
 def _names(code: types.CodeType) -> frozenset[str]:
-  """Names that a function and the functions in it may read of its module."""
+  """Names that a function and its inner functions may read from its module."""
   inner = (_names(c) for c in code.co_consts if isinstance(c, types.CodeType))
   return frozenset(code.co_names).union(*inner)
 
@@ -115,7 +115,7 @@ def _held(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
 
 
 def _object(value: Any) -> tuple[Any, ...]:
-  """The object, its attributes and the arrays in it."""
+  """Key of an object, its attributes and the arrays in it."""
   if value is None or isinstance(
     value, int | float | complex | str | bytes | np.generic
   ):
@@ -124,21 +124,21 @@ def _object(value: Any) -> tuple[Any, ...]:
   leaves = [leaf for part in parts for leaf in jax.tree.leaves(part)]
   if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
     raise Unknown
-  # Containers are made anew, by `vars` for one, where what is in them is the same.
+  # Containers may be new, for example from `vars`, while their entries are the same.
   container = not any(leaf is value for leaf in leaves)
   return container or _Same(value), *map(_Same, leaves)
 
 
 def unwrapped(value: Any) -> Any:
-  """The array that a container turns into; any other value as it is."""
-  # Traced arrays have the method, too.
+  """Converts a container to its array; returns any other value as it is."""
+  # Traced arrays also have the method.
   if isinstance(value, jax.Array) or not hasattr(value, "__jax_array__"):
     return value
   return value.__jax_array__()
 
 
 class Data(NamedTuple):
-  """In the place of an array or number."""
+  """Placeholder of an array or number."""
 
   shape: tuple[int, ...]
   dtype: Any
@@ -146,14 +146,14 @@ class Data(NamedTuple):
 
 
 class Node(NamedTuple):
-  """Several of them."""
+  """Placeholder of several arrays or numbers."""
 
   tree: Any
   parts: tuple[Any, ...]
 
 
 def take(value: Any, traced: bool, data: list[Any]) -> Any:
-  """Puts the arrays and numbers of an argument into `data`; returns what is left."""
+  """Moves the arrays and numbers of an argument into `data`; returns the rest."""
   value = unwrapped(value)
   if isinstance(value, jax.Array | np.ndarray | np.generic):
     if traced:
@@ -176,7 +176,7 @@ def take(value: Any, traced: bool, data: list[Any]) -> Any:
     return Node(type(value), tuple(parts))
   leaves, tree = jax.tree.flatten(value)
   if isinstance(value, list) or any(leaf is value for leaf in leaves):
-    raise Unknown  # the function says what is wrong with it
+    raise Unknown  # the function reports the error itself
   return Node(tree, tuple(take(leaf, True, data) for leaf in leaves))
 
 
@@ -187,7 +187,7 @@ def _taken(value: Any, data: list[Any]) -> Data:
     if known.dtype.kind in "OUSM":
       raise Unknown
     dtype, narrow = known.dtype, jax.dtypes.canonicalize_dtype(known.dtype)
-    # What JAX would cut without a word the function refuses, or numbers anew.
+    # The function refuses or renumbers integers that JAX would cut silently.
     if narrow != dtype and dtype.kind in "iu" and known.size:
       limits = jnp.iinfo(narrow)
       if known.min() < limits.min or known.max() > limits.max:
@@ -198,7 +198,7 @@ def _taken(value: Any, data: list[Any]) -> Data:
 
 
 def put(part: Any, data: Iterator[Any]) -> Any:
-  """The argument that `take` took apart, with other data."""
+  """Rebuilds the argument that `take` took apart, with other data."""
   if isinstance(part, Data):
     return next(data)
   if isinstance(part, Keyed):
@@ -210,5 +210,5 @@ def put(part: Any, data: Iterator[Any]) -> Any:
 
 
 def is_record(kind: type) -> bool:
-  """Whether it is a NamedTuple."""
+  """True for a NamedTuple."""
   return issubclass(kind, tuple) and hasattr(kind, "_fields")

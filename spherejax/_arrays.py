@@ -1,8 +1,8 @@
-"""Arguments as arrays of JAX, no integer cut on the way, or of NumPy on the host.
+"""Converts arguments to JAX arrays without cutting integers, or to NumPy on the host.
 
-JAX takes 32 of 64 bits without a word unless its 64-bit types are enabled. What is
-traced or already an array of JAX has lost its upper bits before it comes here. What
-turns into an array by `__jax_array__`, such as a Param of flax.nnx, is that array.
+JAX silently takes 32 of 64 bits unless its 64-bit types are enabled. Traced values and
+JAX arrays have lost their upper bits before they come here. An object with
+`__jax_array__`, such as a Param of flax.nnx, counts as that array.
 """
 
 import numbers
@@ -30,19 +30,20 @@ def array(
   rank: int | tuple[int, ...] | None = None,
   empty: bool = True,
 ) -> jax.Array:
-  """The value as an array, of which `expect` holds.
+  """Converts the value to an array that fulfils `expect`.
 
-  Raises TypeError for what is none, ValueError for an integer that would be cut.
+  Raises TypeError for a value that is no array, ValueError for an integer that would be
+  cut.
   """
   value = unwrapped(value)
   whole(name, value)
   try:
-    given = jnp.asarray(value)
+    converted = jnp.asarray(value)
   except (TypeError, ValueError, OverflowError) as error:
     text = f"{name} must be an array of numbers, got {reprlib.repr(value)}"
     raise TypeError(text) from error
-  expect(name, given, kind, rank=rank, empty=empty)
-  return given
+  expect(name, converted, kind, rank=rank, empty=empty)
+  return converted
 
 
 def expect(
@@ -53,14 +54,14 @@ def expect(
   rank: int | tuple[int, ...] | None = None,
   empty: bool = True,
 ) -> None:
-  """Raises unless an array is of a kind, has so many axes, and a row.
+  """Raises unless an array has the right kind, number of axes, and a row.
 
   Args:
     name: of the array, for the error.
     array: of JAX or NumPy.
-    kind: of its entries: "real" are floating ones and integers; None leaves it open.
-    rank: how many axes it may have; None leaves it open.
-    empty: whether it may have no row.
+    kind: of its entries: "real" are floating numbers and integers; None allows any.
+    rank: the number of axes; None allows any.
+    empty: True allows an array without a row.
 
   Raises:
     TypeError: another kind.
@@ -99,47 +100,51 @@ def whole(name: str, value: Any) -> None:
 
 
 def integers(name: str, value: Any) -> jax.Array:
-  """The value as an array; integers are int32, or int64 where they are and JAX has it.
+  """Converts integers to an int32 array, or int64 where the value and JAX have it.
 
-  A narrow or unsigned type has no room for -1, for the number of classes, for a sum.
-  Raises as `array`, and ValueError for known unsigned integers that do not fit. Traced
-  ones keep their bits: they turn negative, and different ones stay different.
+  A narrow or unsigned type has no room for -1, the number of classes, or a sum. Raises
+  as `array`, and ValueError for known unsigned integers that do not fit. Traced
+  unsigned integers keep their bits: they turn negative, and different ones stay
+  different.
   """
-  given = array(name, value)
-  dtype = given.dtype
+  converted = array(name, value)
+  dtype = converted.dtype
   if not jnp.issubdtype(dtype, jnp.integer) or dtype in (jnp.int32, jnp.int64):
-    return given
+    return converted
   signed = jnp.dtype(jnp.int32) if dtype.itemsize < 4 else jnp.result_type(int)
-  _fits(name, given, signed)
-  return _compiled.same(given.astype(signed), given)
+  _fits(name, converted, signed)
+  return _compiled.same(converted.astype(signed), converted)
 
 
-def names(*given: tuple[str, Any]) -> list[jax.Array]:
-  """Arrays of labels of which only equality matters, as `integers` returns them.
+def names(*arguments: tuple[str, Any]) -> list[jax.Array]:
+  """Converts labels of which only equality matters, like `integers`.
 
-  If a label needs more bits than JAX has, all are numbered anew together; -1 stays -1.
+  If a label needs more bits than JAX has, all labels are renumbered together; -1 stays
+  -1.
   """
-  values = [value for _, value in given]
+  values = [value for _, value in arguments]
   if _compiled.peek(_need_numbers, *values):
     _compiled.leave()
     values = _numbered(values)
-  return [integers(name, value) for (name, _), value in zip(given, values, strict=True)]
+  return [
+    integers(name, value) for (name, _), value in zip(arguments, values, strict=True)
+  ]
 
 
 def host(name: str, value: Any) -> np.ndarray:
-  """The value as an array of NumPy; raises TypeError for a traced one."""
+  """Converts the value to a NumPy array; raises TypeError for a traced value."""
   value = unwrapped(value)
   if isinstance(value, jax.core.Tracer):
     raise TypeError(
       f"{name} must be concrete, got a traced {value.dtype}{list(value.shape)}: inside "
-      "jit, vmap or a sweep so is even a slice of a known array of jax; convert or "
+      "jit, vmap or a sweep even a slice of a known jax array is traced; convert or "
       f"slice it outside, with numpy: np.asarray({name})"
     )
   return np.asarray(value)
 
 
 def known(value: Any) -> np.ndarray | None:
-  """The value as an array of NumPy; None without one, or where it is not all known."""
+  """Converts a fully known value to a NumPy array; returns None for any other."""
   value = _known(value)
   return None if value is None else np.asarray(value)
 
@@ -158,7 +163,7 @@ def numbers_of(name: str, value: object) -> np.ndarray:
 
 
 def static_number(value: object) -> float | None:
-  """The number, when it is known at trace time; None when it is traced."""
+  """Returns the number if it is known at trace time, None if it is traced."""
   value = unwrapped(value)
   if isinstance(value, jax.core.Tracer):
     return None
@@ -170,12 +175,12 @@ def static_number(value: object) -> float | None:
 
 
 def known_numbers(name: str, value: object) -> np.ndarray:
-  """What is not traced, as numbers in a row; raises TypeError for what are none."""
+  """Flattens an untraced value into numbers; raises TypeError for anything else."""
   value = unwrapped(value)
   if isinstance(value, (list, tuple)):
     parts = [known_numbers(name, entry) for entry in value]
     return np.concatenate(parts) if parts else np.empty(0)
-  dtype = getattr(value, "dtype", None)  # also of what only turns into an array
+  dtype = getattr(value, "dtype", None)  # also of values that only convert to an array
   if isinstance(value, complex) or not (dtype or isinstance(value, numbers.Real)):
     raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
   if dtype is not None and not is_real(dtype):
@@ -184,7 +189,7 @@ def known_numbers(name: str, value: object) -> np.ndarray:
   if number is not None:
     return np.array([number])
   traced = isinstance(value, jax.core.Tracer)
-  # Of an array over several processes each knows a part only.
+  # Each process knows only a part of an array over several processes.
   if isinstance(value, jax.Array) and not traced and not value.is_fully_addressable:
     return np.empty(0)
   if isinstance(value, (np.ndarray, jax.Array)) and not traced:
@@ -193,13 +198,13 @@ def known_numbers(name: str, value: object) -> np.ndarray:
 
 
 def is_real(dtype: Any) -> bool:
-  """Whether a dtype holds real numbers, or booleans."""
+  """True for a dtype of real numbers, or of booleans."""
   kinds = jnp.floating, jnp.integer, jnp.bool_
   return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
 def _need_numbers(*values: Any) -> bool:
-  """Whether a known label needs more bits than JAX has."""
+  """True if a known label needs more bits than JAX has."""
   limits = jnp.iinfo(jnp.result_type(int))
   wide = [part for value in values for part in _wide_integers(_known(value))]
   return any(_outside(part, limits).any() for part in wide)
@@ -209,8 +214,8 @@ def _numbered(values: Sequence[Any]) -> Sequence[Any]:
   hosts = [_known(value) for value in values]
   arrays = [np.asarray(host) for host in hosts if host is not None]
   if len(arrays) < len(values) or any(x.dtype.kind not in "iu" for x in arrays):
-    return values  # traced or no integers: refused where it is converted
-  if np.result_type(*arrays).kind == "f":  # int64 beside uint64
+    return values  # traced, or no integers: the conversion refuses it
+  if np.result_type(*arrays).kind == "f":  # int64 next to uint64
     arrays = [x.astype(object) for x in arrays]
   flat = np.concatenate([x.ravel() for x in arrays])
   numbers = np.where(flat == -1, -1, np.unique(flat, return_inverse=True)[1])
@@ -219,7 +224,7 @@ def _numbered(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _known(value: Any) -> Any:
-  """The value, an array of JAX as one of NumPy; None where it is not all known here."""
+  """Returns the value, a JAX array as NumPy; None if it is not fully known here."""
   value = unwrapped(value)
   if not isinstance(value, jax.Array):
     return value
@@ -229,7 +234,7 @@ def _known(value: Any) -> Any:
 
 
 def _wide_integers(value: Any) -> list[np.ndarray]:
-  """Those integers of a value on the host that int32 may not hold."""
+  """Integers of a value on the host that int32 may not hold."""
   value = unwrapped(value)
   if isinstance(value, (list, tuple)):
     leaves = jax.tree.leaves(value)
@@ -241,7 +246,7 @@ def _wide_integers(value: Any) -> list[np.ndarray]:
     return []
   try:
     known = np.asarray(value).ravel()
-  except (TypeError, ValueError, RuntimeError):  # named where it is converted
+  except (TypeError, ValueError, RuntimeError):  # the conversion names it
     return []
   wide = known.dtype.kind in "iu" and jnp.iinfo(known.dtype).max > 2**31 - 1
   return [known] if wide else []
@@ -261,6 +266,6 @@ def _raise_outside(name: str, known: np.ndarray, dtype: Any) -> None:
   outside = _outside(known, jnp.iinfo(dtype))
   if outside.any():
     raise ValueError(
-      f"{name} must fit into {dtype}, got {known[outside][0]}; number them anew with"
+      f"{name} must fit into {dtype}, got {known[outside][0]}; renumber them with"
       " np.unique(..., return_inverse=True)[1], or enable JAX's 64-bit types"
     )

@@ -1,7 +1,7 @@
 """Argument checks at trace time, each with the offending value in its message.
 
-They look at what is static: ranks, shapes, dtypes, names, and at values where these are
-known. A traced number is never inspected.
+They inspect ranks, shapes, dtypes and names, which are static, and values where these
+are known. A traced number is never inspected.
 """
 
 import os
@@ -59,9 +59,9 @@ def between(
 ) -> None:
   """Raises ValueError for a static number outside the interval, or not finite.
 
-  Of an array that is known every entry. Raises TypeError for text and complex numbers.
+  Checks every entry of a known array. Raises TypeError for text and complex numbers.
   """
-  # A traced end bounds nothing here.
+  # A traced end is not checked here.
   least, most = static_number(low), static_number(high)
   low, high = -np.inf if least is None else least, np.inf if most is None else most
   known = known_numbers(name, value)
@@ -78,7 +78,7 @@ def between(
 
 @_compiled.check
 def number(name: str, value: object) -> None:
-  """Raises for what is no single number; NaN is one."""
+  """Raises unless the value is a single number; NaN counts as one."""
   known_numbers(name, value)
   single(name, value)
 
@@ -122,13 +122,13 @@ def counts(name: str, values: Sequence[int], low: int = 1) -> None:
 
 
 def sequence(name: str, value: object) -> None:
-  """Raises TypeError unless `value` is a sequence; text, one of letters, is none."""
+  """Raises TypeError unless `value` is a sequence other than text."""
   if isinstance(value, (str, bytes)) or not isinstance(value, Sequence | AnyArray):
     raise TypeError(f"{name} must be a sequence, got {value!r}")
 
 
 def interval(name: str, value: Any) -> tuple[Any, Any]:
-  """Both ends of a range; raises TypeError for anything but two."""
+  """Ends of a range; raises TypeError for anything but two."""
   several = isinstance(value, Sequence | AnyArray) and getattr(value, "ndim", 1) > 0
   if isinstance(value, (str, bytes)) or not several or len(value) != 2:
     raise TypeError(f"{name} must be a pair (low, high), got {reprlib.repr(value)}")
@@ -144,9 +144,10 @@ def share(name: str, value: object) -> None:
 
 @_compiled.check
 def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
-  """Raises for a known side of a box that is NaN or no number, or low above high.
+  """Raises for a known side of a box that is NaN or no number, and for low above high.
 
-  Also for one that does not broadcast to the expected shape. A side may be inf.
+  Also raises for a side that does not broadcast to the expected shape. A side may be
+  inf.
   """
   known = []
   for name, side in (("low", low), ("high", high)):
@@ -167,9 +168,9 @@ def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
       )
 
 
-def _broadcasts(given: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+def _broadcasts(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
   try:
-    return np.broadcast_shapes(given, expected) == expected
+    return np.broadcast_shapes(shape, expected) == expected
   except ValueError:
     return False
 
@@ -188,7 +189,7 @@ def texts(name: str, values: Any) -> None:
 
 
 def pair(name: str, value: Any) -> tuple[Any, Any]:
-  """Both parts of a pair; raises TypeError for anything but two."""
+  """Parts of a pair; raises TypeError for anything but two."""
   if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
     raise TypeError(f"{name} must be a pair, got {reprlib.repr(value)}")
   if len(value) != 2:
@@ -202,7 +203,7 @@ def key(name: str, value: Any) -> None:
   known = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
   if not known and not (dtype == jnp.uint32 and isinstance(value, AnyArray)):
     raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
-  single = ((),) if known else ((2,), (4,))  # the untyped ones are 2 or 4 numbers
+  single = ((),) if known else ((2,), (4,))  # untyped keys are 2 or 4 numbers
   if np.shape(value) not in single:
     raise ValueError(
       f"{name} must be a single key of jax.random, got shape {np.shape(value)}; "
@@ -221,7 +222,7 @@ def floating_type(name: str, value: Any) -> None:
 
 
 def initializer(module: Any, name: str) -> Any:
-  """The setting of a module that draws a parameter; raises unless it is a function."""
+  """Returns a module's initializer; raises unless it is a function."""
   value = getattr(module, name)
   function(name, value)
   return value
@@ -247,11 +248,13 @@ def mapping(name: str, value: object) -> None:
 
 def path(name: str, value: object) -> None:
   """Raises unless `value` names a file or folder, as text."""
-  given = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
-  if not isinstance(given, str):
+  text_path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+  if not isinstance(text_path, str):
     raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
-  if "\0" in given:
-    raise ValueError(f"{name} must be a path without a null character, got {given!r}")
+  if "\0" in text_path:
+    raise ValueError(
+      f"{name} must be a path without a null character, got {text_path!r}"
+    )
 
 
 def instance(name: str, value: object, kind: type) -> None:
@@ -263,7 +266,7 @@ def instance(name: str, value: object, kind: type) -> None:
 def one_of(name: str, value: object, allowed: Any) -> None:
   """Raises ValueError unless `value` is one of the names of a Literal, or of a list."""
   options = typing.get_args(allowed) or tuple(allowed)
-  if value not in options:  # a value that has no hash is none of them either
+  if value not in options:  # an unhashable value is none of them
     names = ", ".join(repr(option) for option in options)
     raise ValueError(f"{name} must be one of {names}, got {value!r}")
 
@@ -296,22 +299,22 @@ def known_labels(
 def inside(
   array: jax.Array, classes: int, where: jax.Array, name: str = "labels"
 ) -> jax.Array:
-  """Whether each label lies in [0, classes); raises for known ones that do not."""
+  """Mask of labels in [0, classes); raises for known labels outside."""
   known_labels(array, classes, where, name)
   return (array >= 0) & (array < classes)
 
 
-def kept(
+def where_mask(
   where: ArrayLike | None, expected: Sequence[int], name: str = "where"
 ) -> jax.Array:
-  """`where` as an array, True everywhere if it is None; raises as `mask` does."""
+  """Converts `where` to a mask, all True if it is None; raises as `mask` does."""
   if where is None:
     # Known while tracing, so that known labels are still checked.
     with jax.ensure_compile_time_eval():
       return jnp.ones(tuple(expected), bool)
-  given = array(name, where)
-  mask(given, expected, name)
-  return given
+  mask_given = array(name, where)
+  mask(mask_given, expected, name)
+  return mask_given
 
 
 def mask(array: AnyArray, expected: Sequence[int], name: str = "where") -> None:
@@ -321,14 +324,14 @@ def mask(array: AnyArray, expected: Sequence[int], name: str = "where") -> None:
 
 
 def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
-  """The number as an array of type `dtype`.
+  """Converts the number to an array of type `dtype`.
 
   Raises ValueError if it has axes, or is known and not finite.
   """
   known_finite(name, value)
-  given = jnp.asarray(value, dtype)
-  single(name, given)
-  return given
+  number = jnp.asarray(value, dtype)
+  single(name, number)
+  return number
 
 
 def single(name: str, value: Any) -> None:

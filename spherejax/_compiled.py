@@ -1,12 +1,12 @@
-"""Public functions as compiled programs, where nobody else compiles them.
+"""Compiles public functions, unless the caller compiles them.
 
-Called by itself a function of JAX dispatches each operation on its own and compiles
-its loops again at every call. Here it is compiled as a whole, once for each set of
-shapes, types and static arguments; inside of somebody's jit it is just called.
+Outside jit, a JAX function dispatches each operation on its own and compiles its loops
+again at every call. Here the function is compiled as a whole, once for each set of
+shapes, types and static arguments. Inside a caller's jit it is simply called.
 
-What a function says of known values (labels out of range, a negative radius) it says
-while it is traced, when all values look unknown. `peek` shows its checks the values,
-and repeats them at every later call, before the program runs.
+A function checks known values (labels out of range, a negative radius) while it is
+traced, when all values look unknown. `peek` passes the values to these checks, and
+repeats the checks at every later call, before the program runs.
 """
 
 import collections.abc
@@ -38,13 +38,13 @@ with jax.ensure_compile_time_eval():
 
 
 def room(module: str, *, host: Collection[str] = ()) -> None:
-  """Compiles the exported functions of a room that return arrays of JAX.
+  """Compiles the exported functions of a sub-package that return JAX arrays.
 
-  To be called at the end of its `__init__`; type checkers see the functions themselves.
+  Call it at the end of the `__init__`; type checkers see the original functions.
 
   Args:
     module: its full name.
-    host: functions that work on the host, and compile what they need.
+    host: functions that work on the host, and compile parts themselves.
   """
   names = vars(sys.modules[module])
   for name in names["__all__"]:
@@ -52,7 +52,7 @@ def room(module: str, *, host: Collection[str] = ()) -> None:
     if not isinstance(function, types.FunctionType) or name in host:
       continue
     if _holds_arrays(inspect.signature(function).return_annotation):
-      # Pickle looks for a function where it says that it was defined.
+      # Pickle looks for a function in the module that it names.
       place = vars(sys.modules[function.__module__])
       place[name] = names[name] = _compiled(function)
 
@@ -60,7 +60,7 @@ def room(module: str, *, host: Collection[str] = ()) -> None:
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
   parameters = inspect.signature(function).parameters
   traced = {name: _holds_arrays(p.annotation) for name, p in parameters.items()}
-  # A tuple of numbers that is no tuple of arrays, as of means by channel.
+  # A tuple of numbers, such as means by channel, is no tuple of arrays.
   listed = {name for name, p in parameters.items() if "Sequence[" in str(p.annotation)}
   defaults = {
     name: p.default for name, p in parameters.items() if p.default is not p.empty
@@ -70,19 +70,19 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
   @functools.wraps(function)
   def call(*args: Any, **kwargs: Any) -> Any:
-    given = dict(zip(positional, args, strict=False))
+    arguments = dict(zip(positional, args, strict=False))
     if (
       len(args) > len(positional)
-      or given.keys() & kwargs.keys()
+      or arguments.keys() & kwargs.keys()
       or not kwargs.keys() <= traced.keys()
-      or is_inside(*given.values(), *kwargs.values())
+      or is_inside(*arguments.values(), *kwargs.values())
     ):
       return function(*args, **kwargs)
-    given = defaults | given | kwargs
+    arguments = defaults | arguments | kwargs
     data: list[Any] = []
     try:
       parts = {}
-      for name, x in given.items():
+      for name, x in arguments.items():
         is_data = traced[name] and not (name in listed and isinstance(x, tuple))
         parts[name] = _arguments.take(x, is_data, data)
       return programs.run(parts, data)
@@ -94,7 +94,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _holds_arrays(annotation: Any) -> bool:
-  """Whether an annotation names arrays of JAX, and not only of NumPy."""
+  """True if an annotation names arrays of JAX, and not only of NumPy."""
   for kind in "array_type", "leaftype":  # jaxtyping's arrays and trees
     annotation = getattr(annotation, kind, annotation)
   if isinstance(annotation, typing.TypeVar):
@@ -108,23 +108,23 @@ def _holds_arrays(annotation: Any) -> bool:
 
 
 def is_inside(*args: Any) -> bool:
-  """Whether somebody compiles what is called here."""
+  """True if the caller runs inside a program that is being compiled."""
   if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
     return True
   if get_opaque_trace_state() == _OUTSIDE:
     return False
-  # The quick way for most calls, which would be right without it.
+  # A shortcut for most calls; the result would be right without it.
   if any(type(arg).__name__ == "DynamicJaxprTracer" for arg in args):
     return True
-  # Under grad and vmap alone an array stays one.
+  # Under grad and vmap alone an array stays an array.
   return isinstance(jnp.asarray(_PROBE), jax.core.Tracer)
 
 
-# --- Programs, and what their functions want to know of the values ---
+# --- Programs, and the checks of their functions on values ---
 
 
 class _Tracing(threading.local):
-  """The program that this thread traces, if any."""
+  """Program that this thread traces, if any."""
 
   program: "_Program | None" = None
 
@@ -135,15 +135,15 @@ _tracing = _Tracing()
 def peek(check: Callable[..., Any], *args: Any) -> Any:
   """Returns check(*args), with the values in the place of a program's arguments.
 
-  What somebody else traces stays traced: `check` has to pass over it. What it returns
-  decides about the program: None, a number or a name.
+  Values that the caller traces stay traced, and `check` must skip them. The result of
+  `check`, which is None, a number or a name, selects the program.
   """
   program = _tracing.program
   return check(*args) if program is None else program.peek(check, args)
 
 
 def check(function: Callable[..., Any]) -> Callable[..., Any]:
-  """A function that `peek` calls."""
+  """Wraps a function so that `peek` calls it."""
 
   @functools.wraps(function)
   def checked(*args: Any, **kwargs: Any) -> Any:
@@ -161,7 +161,7 @@ def _named(function: Callable[..., Any], names: tuple[str, ...], *args: Any) -> 
 
 
 def known(check: Callable[..., Any], *args: Any) -> Any:
-  """As `peek`, and None where anything is traced, or in parts on other hosts."""
+  """Calls `peek`; returns None where a value is traced, or partly on other hosts."""
   return peek(functools.partial(_if_known, check), *args)
 
 
@@ -178,8 +178,8 @@ def _if_known(check: Callable[..., Any], *args: Any) -> Any:
 def derived(compute: Callable[..., Any], *args: Any) -> Any:
   """Returns compute(*args), arrays of NumPy made of known values; else None.
 
-  For what needs more digits than JAX has, or only the host can do: in a program it is
-  computed before each call, and is data as the arguments are.
+  For computations that need more digits than JAX has, or the host. In a program the
+  result is computed before each call, and is data like the arguments.
   """
   program = _tracing.program
   function = functools.partial(_if_known, compute)
@@ -187,13 +187,13 @@ def derived(compute: Callable[..., Any], *args: Any) -> Any:
 
 
 def leave() -> None:
-  """Has the function that is traced for a program called as it is."""
+  """Makes the current program call its function without compilation."""
   if _tracing.program is not None:
     raise _arguments.Unknown
 
 
 def same(new: Any, old: Any) -> Any:
-  """Returns `new`, having told `peek` that its values are those of `old`."""
+  """Returns `new`, and tells `peek` that its values equal those of `old`."""
   program = _tracing.program
   if program is not None:
     program.tell(new, old)
@@ -201,7 +201,7 @@ def same(new: Any, old: Any) -> Any:
 
 
 class _Peek(NamedTuple):
-  """A check and what it returned; `places` are those of arguments that are data."""
+  """Check and its result; `places` are the places of arguments that are data."""
 
   check: Callable[..., Any]
   args: tuple[Any, ...]
@@ -209,7 +209,7 @@ class _Peek(NamedTuple):
   returned: Any
 
   def again(self, data: list[Any]) -> Any:
-    """What it returns of other data."""
+    """Result of the check on other data."""
     pairs = zip(self.args, self.places, strict=True)
     return self.check(*(arg if place is None else data[place] for arg, place in pairs))
 
@@ -218,11 +218,11 @@ _OTHER = object()
 
 
 class _Again(Exception):
-  """The function is to be traced with one more array of data."""
+  """Raised to trace the function again with one more array of data."""
 
 
 class _Program:
-  """One compiled program for calls that differ in their data."""
+  """Compiled program for calls that differ in their data."""
 
   def __init__(self, function: Callable[..., Any], parts: dict[str, Any]):
     self._function, self._parts = function, parts
@@ -251,7 +251,7 @@ class _Program:
       self._first = None
 
   def again(self, data: list[Any]) -> Any:
-    """Runs if the checks return what they returned, and otherwise returns `_OTHER`."""
+    """Runs the program if all checks return the same again; else returns `_OTHER`."""
     for look in self._peeks:
       if look.again(data) != look.returned:
         return _OTHER
@@ -259,14 +259,14 @@ class _Program:
     return self._complete(self._run(data, derived))
 
   def peek(self, check: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """As the function of this name; keeps the check."""
+    """Implements the function `peek`; keeps the check."""
     look, lasting = self._look(check, args)
     if lasting:
       self._peeks.append(look)
     return look.returned
 
   def derive(self, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """As `derived`."""
+    """Implements `derived`."""
     look, lasting = self._look(compute, args)
     if not lasting:
       return look.returned
@@ -281,7 +281,7 @@ class _Program:
   def _look(
     self, check: Callable[..., Any], args: tuple[Any, ...]
   ) -> tuple[_Peek, bool]:
-    """What a check returns, and whether it can be asked again."""
+    """Runs a check; also returns whether it can be run again."""
     assert self._first is not None
     places = tuple(self._place.get(id(arg)) for arg in args)
     rest = tuple(a if at is None else None for a, at in zip(args, places, strict=True))
@@ -291,23 +291,23 @@ class _Program:
     return look, here and not any(isinstance(x, jax.core.Tracer) for x in rest)
 
   def tell(self, new: Any, old: Any) -> None:
-    """As `same`."""
+    """Implements `same`."""
     if id(old) in self._place:
       self._place[id(new)] = self._place[id(old)]
       self._alive.append(new)
 
   def _body(self, data: list[Any], derived: list[Any]) -> list[Any]:
     outer = _tracing.program
-    # No first call: traced again for other settings of JAX.
+    # Not the first call: traced again for other settings of JAX.
     if self._first is not None:
       _tracing.program = self
     self._place = {id(leaf): place for place, leaf in enumerate(data)}
-    self._alive = list(data)  # no id is used twice
+    self._alive = list(data)  # keeps ids from being reused
     self._tracers, self._number = derived, 0
     rest = iter(data)
-    given = {name: _arguments.put(part, rest) for name, part in self._parts.items()}
+    arguments = {name: _arguments.put(part, rest) for name, part in self._parts.items()}
     try:
-      returned = self._function(**given)
+      returned = self._function(**arguments)
     finally:
       _tracing.program = outer
       self._place, self._alive, self._tracers = {}, [], []
@@ -322,13 +322,13 @@ class _Program:
 
 
 def _hold_functions(parts: Iterable[Any]) -> bool:
-  """Whether functions are among what is static, alone or in a tuple."""
+  """True if functions are among the static parts, alone or in a tuple."""
   static = [part.value for part in parts if isinstance(part, _arguments.Keyed)]
   return any(map(callable, jax.tree.leaves(static)))
 
 
 class _Programs:
-  """The programs of one function."""
+  """Programs of one function."""
 
   def __init__(self, function: Callable[..., Any]):
     self._function = function
@@ -340,7 +340,7 @@ class _Programs:
     return []
 
   def run(self, parts: dict[str, Any], data: list[Any]) -> Any:
-    """The result of a call, by a program that is there or by a new one."""
+    """Runs a call by an existing program or by a new one."""
     of = self._with_functions if _hold_functions(parts.values()) else self._plain
     wide = jax.dtypes.canonicalize_dtype(np.float64)
     programs = of(wide, tuple(parts.items()))

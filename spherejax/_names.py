@@ -1,8 +1,8 @@
-"""What may be meant by a name that a room does not have.
+"""Suggests names where a sub-package lacks a requested name.
 
-Other libraries call their losses, attacks and measures otherwise, and some names stand
-in another room. Nothing here runs before such a name is asked for, and nothing is
-imported for the answer: the rooms' names are read off their `__all__`.
+Other libraries use other names for losses, attacks and metrics, and some names are in
+another sub-package. Nothing here runs before such a name is requested, and nothing is
+imported for the answer: the names are read from each `__all__`.
 """
 
 import ast
@@ -145,11 +145,11 @@ _OTHERS = {
   "training.make_step": "train_step",
   "training.optimizer": "optimiser adam",
 }
-"""Names that other libraries and papers have, for what is here."""
+"""Names of other libraries and papers for our functions."""
 
 
 def _words(name: str) -> list[str]:
-  """The words of a name without capitals and American spelling."""
+  """Words of a name, in lower case and British spelling."""
   words: list[str] = [word.lower() for word in _WORD.findall(name)]
   return [_SPELT.get(word, word) for word in words]
 
@@ -159,8 +159,8 @@ def _key(name: str) -> str:
 
 
 def _keys(name: str) -> list[str]:
-  """Forms of a guess, the nearest to what was written first."""
-  # Without the norms of attacks and the dimensions of torch's layers.
+  """Variants of a guess, the closest to the original first."""
+  # Removes the norms of attacks and the dimensions of torch's layers.
   words = _words(
     re.sub(r"^L(?:inf|[012])(?=[A-Z])|[Ll](?:inf|[012])$|[123]d$", "", name)
   )
@@ -175,7 +175,7 @@ def _keys(name: str) -> list[str]:
 
 @functools.cache
 def _rooms() -> dict[str, list[str]]:
-  """The public names of every room."""
+  """Public names of every sub-package."""
   package = importlib.util.find_spec("spherejax")
   places = (package and package.submodule_search_locations) or []
   rooms = [module.name for module in pkgutil.iter_modules(places) if module.ispkg]
@@ -193,7 +193,7 @@ def _exports(module: str) -> list[str]:
 
 @functools.cache
 def _ours() -> dict[str, list[str]]:
-  """By key, our names "room.name"."""
+  """Our names "room.name", by key."""
   ours: dict[str, list[str]] = {}
   for room, names in _rooms().items():
     for name in names:
@@ -203,7 +203,7 @@ def _ours() -> dict[str, list[str]]:
 
 @functools.cache
 def _known() -> dict[str, list[str]]:
-  """By key, our names that are called so, here or elsewhere."""
+  """Our names by key, including the names that other libraries use for them."""
   known = {key: list(targets) for key, targets in _ours().items()}
   for target, others in _OTHERS.items():
     for other in others.split():
@@ -211,16 +211,16 @@ def _known() -> dict[str, list[str]]:
   return known
 
 
-@functools.lru_cache(256)  # pickle and mocks ask for one name again and again
+@functools.lru_cache(256)  # pickle and mocks request the same name again and again
 def meant(room: str, name: str) -> tuple[str, ...]:
-  """Names that may be meant by a name that the room does not have.
+  """Suggests names for a name that the sub-package does not have.
 
   Args:
     room: without the package's name; "" for the package.
-    name: what was asked for.
+    name: the requested name.
 
   Returns:
-    At most three, as "room.name", the likeliest first; none where nothing is near.
+    At most three, as "room.name", the likeliest first; none if no name is near.
   """
   if not room:
     rooms = difflib.get_close_matches(name.lower(), list(_rooms()), 1, 0.75)
@@ -237,18 +237,20 @@ def meant(room: str, name: str) -> tuple[str, ...]:
 
   keys, ours = _keys(name), _ours()
   exact = [target for key in keys for target in _known().get(key, [])]
-  found = here(exact) or exact
-  if not found:
-    own = [key for key, targets in ours.items() if here(targets)]
-    longer = [key for key in own if key.startswith(keys[-1])] if keys[-1][3:] else []
-    found = here([target for key in longer for target in ours[key]]) or here(
-      _alike(keys, own, 0.66 if len(name) < 5 else 0.72)
+  suggestions = here(exact) or exact
+  if not suggestions:
+    keys_here = [key for key, targets in ours.items() if here(targets)]
+    longer = (
+      [key for key in keys_here if key.startswith(keys[-1])] if keys[-1][3:] else []
     )
-  return tuple(dict.fromkeys(found or _alike(keys, list(ours), 0.85)))[:3]
+    suggestions = here([target for key in longer for target in ours[key]]) or here(
+      _alike(keys, keys_here, 0.66 if len(name) < 5 else 0.72)
+    )
+  return tuple(dict.fromkeys(suggestions or _alike(keys, list(ours), 0.85)))[:3]
 
 
 def _alike(keys: list[str], among: list[str], cutoff: float) -> list[str]:
-  """Our names whose key is the most like the shortest of the keys, or the longest."""
+  """Our names with the key most similar to the shortest of the keys, or the longest."""
   for key in (keys[-1], keys[0]):
     near = difflib.get_close_matches(key, among, 1, cutoff)
     if near:
@@ -257,29 +259,29 @@ def _alike(keys: list[str], among: list[str], cutoff: float) -> list[str]:
 
 
 def unknown(module: str, name: str) -> Exception:
-  """What a module's `__getattr__` should raise, with the names that may be meant.
+  """Error that a module's `__getattr__` should raise, with suggestions.
 
   Args:
     module: its full name.
-    name: what it does not have.
+    name: the missing name.
 
   Returns:
-    AttributeError; where a nearer name is known and `from module import name` asks, an
-    ImportError, since Python would put an error of its own in the place of ours.
+    AttributeError. If a near name is known and the request comes from `from module
+    import name`, an ImportError, since Python would replace ours by its own error.
   """
-  found = () if name.startswith("_") else meant(module.partition(".")[2], name)
-  if not found:
+  suggestions = () if name.startswith("_") else meant(module.partition(".")[2], name)
+  if not suggestions:
     return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-  hint = f"{name!r}; did you mean {' or '.join(found)}?"
+  hint = f"{name!r}; did you mean {' or '.join(suggestions)}?"
   if _imported():
     return ImportError(f"cannot import from {module!r} the name {hint}", name=name)
   return AttributeError(f"module {module!r} has no attribute {hint}", name=name)
 
 
 def _imported() -> bool:
-  """Whether the name was asked for by `from module import name`."""
+  """True if the name was requested by `from module import name`."""
   frame = sys._getframe(1)
-  # `unknown` and `__getattr__` stand between, each perhaps wrapped by jaxtyping.
+  # `unknown` and `__getattr__` are in between, each perhaps wrapped by jaxtyping.
   for _ in range(10):
     if frame is None or frame.f_code.co_name == "<module>":
       return False
@@ -290,10 +292,10 @@ def _imported() -> bool:
 
 
 def suggest(module: str) -> None:
-  """Lets a module say which name may be meant when it has not the one asked for.
+  """Makes a module suggest names when a requested name is missing.
 
   Its `__getattr__` is set from here and not written in the module, since type checkers
-  take a module that has one for one that has every name.
+  assume that a module with `__getattr__` has every name.
 
   Args:
     module: its full name.

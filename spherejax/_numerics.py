@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 HALF_TYPES = (jnp.bfloat16, jnp.float16)
 
-# What a backward pass by blocks keeps of its first pass: one number for each row.
+# Name of the values that a blockwise backward pass keeps: one number per row.
 ROW_STATISTIC = "row statistic"
 
 
@@ -32,25 +32,25 @@ def upcast(x: Array) -> Array:
 
 
 def rounding(dim: int, dtype: jnp.dtype) -> float:
-  """Error of a squared distance from a product, as a share of |x|^2 + |y|^2.
+  """Relative error of a squared distance from a product, to |x|^2 + |y|^2.
 
-  That of duplicates grows as the root of the length.
+  The error of duplicates grows as the root of the length.
   """
   return (2 + dim**0.5 / 2) * float(jnp.finfo(dtype).eps)
 
 
 def flat_rows(x: Array) -> Array:
-  """[batch, ...] as [batch, entries], of an empty batch too."""
+  """Flattens [batch, ...] to [batch, entries], also for an empty batch."""
   return x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
 @jax.jit
 def keep(x: Array, where: Array, otherwise: ArrayLike = 0) -> Array:
-  """`x` where True, one number elsewhere: `jnp.where` for what runs inside a loop.
+  """Selects `x` where True and a scalar elsewhere: `jnp.where` for use inside a loop.
 
-  JAX moves what does not depend on the loop out of it, also a number spread to the
-  shape of a block, which is then read from memory by every operation of every pass.
-  Here the number depends on the mask. The compiler sees through it.
+  JAX moves loop-invariant values out of a loop, even a scalar broadcast to the shape of
+  a block; every operation of every pass then reads it from memory. Here the scalar
+  depends on the mask, and the compiler simplifies this away.
   """
   return jnp.where(where, x, (where & False).astype(x.dtype) + otherwise)
 
@@ -68,7 +68,7 @@ def log(x: Array) -> Array:
 
 
 def power(x: Array, exponent: Array) -> Array:
-  """X ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
+  """Power x ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
   above = ~(x <= 0)
   return keep(keep(x, above, 1) ** exponent, above)
 
@@ -82,7 +82,7 @@ def divide(numerator: Array, denominator: Array) -> Array:
 def largest_size(x: Array, axis: int) -> Array:
   """Largest absolute entry, 1 for a zero vector; not differentiated.
 
-  At most what has a reciprocal, by which compilers multiply.
+  It is limited so that its reciprocal exists, by which compilers multiply.
   """
   largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
   largest = jnp.minimum(largest, 1 / float(jnp.finfo(x.dtype).tiny))
@@ -90,10 +90,10 @@ def largest_size(x: Array, axis: int) -> Array:
 
 
 def shrinking(*arrays: Array, least: float = 2.0**-46) -> Array:
-  """A power of two whose product with the arrays has finite sums of squares.
+  """Power of two whose product with the arrays has finite sums of squares.
 
-  1 for arrays of usual size, of which the product changes no bit, and not below
-  `least`, so that usual rows beside huge ones do not vanish. Not differentiated.
+  It is 1 for arrays of usual size, so that the product changes no bit, and not below
+  `least`, so that usual rows beside huge rows do not vanish. Not differentiated.
   """
   dtype = jnp.result_type(*arrays)
   count = sum(array.size for array in arrays)
@@ -115,12 +115,12 @@ def norm(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
 
 @jax.custom_jvp
 def normalize(x: Array) -> Array:
-  """X / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
+  """Unit vector x / |x|; value and derivative 0 at 0, for norms from 1e-37 to 1e37."""
   return _normalized(x)[0]
 
 
 def _normalized(x: Array) -> tuple[Array, Array, Array]:
-  """X / |x|, and the two factors of |x|, of which the second is a constant."""
+  """Unit vector x / |x|, and two factors of |x|, of which the second is a constant."""
   size = largest_size(x, -1)
   scaled = x / size
   length = sqrt(jnp.sum(scaled**2, axis=-1, keepdims=True))
@@ -129,7 +129,8 @@ def _normalized(x: Array) -> tuple[Array, Array, Array]:
 
 @normalize.defjvp
 def _(primals: tuple[Array], tangents: tuple[ArrayLike]) -> tuple[Array, Array]:
-  # Written out, as it is in most losses: what JAX derives compiles twice as long.
+  # Written by hand, since most losses use it: JAX's own derivative takes twice as long
+  # to compile.
   unit, length, size = _normalized(*primals)
   change = jnp.asarray(tangents[0]) / size
   along = jnp.sum(unit * change, axis=-1, keepdims=True)
@@ -144,12 +145,12 @@ def logsumexp(
   The maximum is taken over the kept entries only: a masked entry that is larger
   than all kept ones would otherwise make every kept exponential underflow.
   """
-  kept = jnp.ones_like(x, bool) if where is None else where
-  among = keep(x, kept, -jnp.inf)
+  mask = jnp.ones_like(x, bool) if where is None else where
+  among = keep(x, mask, -jnp.inf)
   largest = jnp.max(among, axis, keepdims=True, initial=-jnp.inf)
   shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
   shift = checkpoint_name(shift, ROW_STATISTIC)
-  mass = jnp.sum(keep(jnp.exp(keep(x - shift, kept)), kept), axis, keepdims=True)
+  mass = jnp.sum(keep(jnp.exp(keep(x - shift, mask)), mask), axis, keepdims=True)
   mass = checkpoint_name(mass, ROW_STATISTIC)
   total = log(mass) + shift
   return total if keepdims else jnp.squeeze(total, axis)
@@ -162,15 +163,15 @@ def log_softmax(x: Array, where: Array | None = None) -> Array:
   taken from the sum of the others, which keeps its digits, and those of its
   derivative 1 - p, when p is nearly 1.
   """
-  kept = jnp.ones_like(x, bool) if where is None else where
-  x = keep(x, kept)
+  mask = jnp.ones_like(x, bool) if where is None else where
+  x = keep(x, mask)
   index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
-  largest = jnp.argmax(keep(x, kept, -jnp.inf), axis=-1, keepdims=True)
+  largest = jnp.argmax(keep(x, mask, -jnp.inf), axis=-1, keepdims=True)
   first = index == largest
-  # Exactly 0 at the largest, whose cotangent would else swallow that of the others.
+  # Exactly 0 at the largest: otherwise its cotangent would swallow those of the others.
   behind = keep(x - masked_sum(x, first)[..., None], ~first)
-  rest = softplus(logsumexp(behind, kept & ~first, keepdims=True))
-  return keep(behind - rest, kept, -jnp.inf)
+  rest = softplus(logsumexp(behind, mask & ~first, keepdims=True))
+  return keep(behind - rest, mask, -jnp.inf)
 
 
 def softplus(x: Array) -> Array:
@@ -185,12 +186,12 @@ def product(x: Array, y: Array) -> Array:
 
 
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:
-  """Sum over the kept entries; what is masked may be NaN."""
+  """Sum over the kept entries; masked entries may be NaN."""
   return jnp.sum(keep(x, where), axis=axis)
 
 
 class AdamMoments(NamedTuple):
-  """Running means of a gradient and of its square."""
+  """Moments of Adam: running means of a gradient and of its square."""
 
   mean: Array
   square: Array
@@ -199,10 +200,10 @@ class AdamMoments(NamedTuple):
 def adam(
   gradient: Array, moments: AdamMoments, count: Array
 ) -> tuple[Array, AdamMoments]:
-  """The direction of Adam's step number `count`, from 1, and the moments after it.
+  """Direction of Adam's step number `count`, from 1, and the moments after it.
 
-  With the constants 0.9, 0.999 and 1e-8 of Kingma and Ba 2015. For descents inside the
-  operators, which need no optimiser's library; the caller subtracts.
+  The constants are 0.9, 0.999 and 1e-8 (Kingma and Ba 2015). For descents inside the
+  operators, which should not need an optimiser library; the caller subtracts.
   """
   mean = 0.9 * moments.mean + (1 - 0.9) * gradient
   square = 0.999 * moments.square + (1 - 0.999) * gradient**2
@@ -211,19 +212,20 @@ def adam(
 
 
 def varying_zero(*sources: Any) -> Array:
-  """A zero that varies over mapped axes as all arrays of the sources do together.
+  """Returns a zero that varies over all mapped axes of the sources.
 
-  A checked shard_map wants loops to start as they end, and derivatives that vary as
-  what they are derivatives of. The compiler does not add it.
+  A checked shard_map requires loops to start as they end, and derivatives to vary like
+  their primals. The compiler removes the addition of the zero.
   """
   empty = [jnp.sum(jnp.atleast_1d(x)[..., :0]) for x in jax.tree.leaves(sources)]
   return functools.reduce(jnp.add, empty)
 
 
 def solve_definite(matrix: Array, right: Array) -> Array:
-  """matrix^{-1} right, [n, k], for one symmetric positive definite [n, n].
+  """Solves matrix x = right, [n, k], for a symmetric positive definite [n, n].
 
-  Of many, by vmap. The derivative solves once more, and nothing of the factor.
+  Use vmap for many. The derivative solves once more, and does not differentiate the
+  factor.
   """
   zero = varying_zero(matrix, right)
   matrix, right = matrix + zero, right + zero
@@ -242,10 +244,10 @@ def _by_cholesky(matrix: Array, right: Array) -> Array:
 
 @_by_cholesky.def_vmap
 def _(axis_size: int, batched: list[bool], matrix: Array, right: Array):
-  """One after another on a CPU, where LAPACK solves single triangular systems only.
+  """Solves in turn on a CPU, where LAPACK takes single triangular systems only.
 
-  XLA's own solution of a batch takes a hundred times as long there, and two batched
-  factorisations beside each other can wait for each other's threads for ever.
+  There XLA's own batched solver takes a hundred times as long, and two concurrent
+  batched factorisations can deadlock on each other's threads.
   """
   arguments = [
     x if has else jnp.broadcast_to(x, (axis_size, *x.shape))
@@ -253,7 +255,7 @@ def _(axis_size: int, batched: list[bool], matrix: Array, right: Array):
   ]
   solved = jax.lax.platform_dependent(
     *arguments,
-    cpu=lambda *batch: jax.lax.map(lambda one: _by_cholesky(*one), batch),
+    cpu=lambda *batch: jax.lax.map(lambda system: _by_cholesky(*system), batch),
     default=jax.vmap(_by_cholesky.fun),
   )
   return solved, True

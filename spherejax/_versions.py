@@ -1,6 +1,6 @@
-"""What the oldest jax that is supported names otherwise than the newest.
+"""Names that differ between the oldest supported jax and the newest.
 
-A line goes with the support of the versions that it names.
+Remove a line once the versions that it names are no longer supported.
 """
 
 import jax
@@ -20,7 +20,7 @@ __all__ = ["enable_x64", "get_opaque_trace_state", "varying"]
 
 
 def varying(x: Array, axis_name: str) -> Array:
-  """`x` as each device's own value under `jax.shard_map`."""
+  """Marks `x` as each device's own value under `jax.shard_map`."""
   if hasattr(jax.lax, "pcast"):
     return jax.lax.pcast(x, axis_name, to="varying")
   return jax.lax.pvary(x, axis_name)  # pyright: ignore[reportAttributeAccessIssue] (jax < 0.8)

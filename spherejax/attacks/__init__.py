@@ -1,17 +1,18 @@
 """Attacks on classifiers: pure functions of a model's logits, per sample, in any norm.
 
-Every point that is returned lies in its region in exact arithmetic. What a sample gets
+Every returned point lies in its region in exact arithmetic. The result of a sample
 depends on no other sample of its batch.
 
 An attack is compiled once for a model function, the shapes and the static options;
 numbers such as `epsilon` are data. A function that holds other objects than before, or
-reads other ones by a global name, is another function: one that closes over a network's
-variables is compiled again after every step of training. Give it the variables instead,
+reads other objects by a global name, counts as a new function. So a function that
+closes over a network's variables is compiled again after every step of training. Pass
+the variables as data instead:
 
     logits_fn = jax.tree_util.Partial(model.apply, variables)
 
-and they are data too. Not noticed are changes of an array of NumPy in place, and inside
-an object that an object of the function holds.
+Two kinds of changes go unnoticed: a NumPy array that is changed in place, and a change
+inside an object that an object of the function holds.
 """
 
 from spherejax import _compiled, _names

@@ -1,4 +1,4 @@
-"""Targets and restarts: what the attempts of an attack aim at, one after another."""
+"""Targets and restarts of an attack, attempted one after another."""
 
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -25,7 +25,7 @@ _Found = TypeVar("_Found")
 def aim_of(
   problem: Problem, loss: Loss, targets: Targets, target_count: int | None
 ) -> Aim:
-  """What an attack makes large; to leave the label towards "all", the target later."""
+  """Returns the aim of the first attempts: leave the label, or reach given targets."""
   if isinstance(targets, str):
     _checks.one_of("targets", targets, Rivals)
     if target_count is not None:
@@ -40,23 +40,24 @@ def aim_of(
 
 def in_turn(
   attempt: Callable[[_Found, Aim, Array | int], _Found],
-  found: _Found,
+  best: _Found,
   aim: Aim,
   order: Array | None,
   restarts: int,
 ) -> _Found:
-  """What all attempts leave, `restarts` of them for each of the targets in order.
+  """Runs `restarts` attempts for each of the targets in order; returns the best found.
 
-  They are numbered through; `order` is [targets, batch], None for the aim's own.
+  The attempts are numbered consecutively. `order` is [targets, batch]; None takes the
+  aim's own targets.
   """
 
-  def one(found, number):
+  def run_next(best, number):
     now = aim if order is None else aim._replace(targets=order[number // restarts])
-    return attempt(found, now, number), None
+    return attempt(best, now, number), None
 
   count = restarts * (1 if order is None else len(order))
   if count == 1:
-    return one(found, 0)[0]
+    return run_next(best, 0)[0]
   if count:
-    found, _ = jax.lax.scan(one, found, jnp.arange(count))
-  return found
+    best, _ = jax.lax.scan(run_next, best, jnp.arange(count))
+  return best

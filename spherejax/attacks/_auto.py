@@ -1,4 +1,4 @@
-"""Auto-PGD: projected gradient ascent that chooses its step sizes by itself."""
+"""Auto-PGD: projected gradient ascent with automatic step sizes."""
 
 import itertools
 from typing import NamedTuple
@@ -19,18 +19,18 @@ from spherejax.attacks._track import Aim, Track, where
 from spherejax.distances._lp import Norm
 
 _PERCENT = (22, 41, 57, 70, 80, 87, 93, 99)
-_RISES = 0.75  # of the steps between two checkpoints have to raise the loss
+_RISES = 0.75  # share of the steps between two checkpoints that must raise the loss
 _MOMENTUM = 0.75
-_FIRST_SHARE = 0.2  # of the entries that the first l1 steps move
+_FIRST_SHARE = 0.2  # share of the entries that the first l1 steps move
 _DENSER = 0.95
 _SLOWER, _SLOWEST = 1.5, 10.0
-WIDE_STEPS = 5  # one at least within epsilon
+WIDE_STEPS = 5  # at least one within epsilon
 
 
 def checkpoints(steps: int) -> list[int]:
-  """The steps after which step sizes may be halved."""
-  found = sorted({-(-percent * steps // 100) for percent in _PERCENT})
-  return [step for step in found if step < steps]
+  """Steps after which step sizes may be halved."""
+  marks = sorted({-(-percent * steps // 100) for percent in _PERCENT})
+  return [step for step in marks if step < steps]
 
 
 class _Best(NamedTuple):
@@ -74,18 +74,19 @@ def apgd(
   mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """Auto-PGD: momentum, and steps that halve when the loss stops rising.
+  """Auto-PGD: PGD with momentum, and steps that halve when the loss stops rising.
 
       y = P(x_k + size s(grad))
       x_{k+1} = P(x_k + 3/4 (y - x_k) + 1/4 (x_k - x_{k-1}))
 
-  from a random start and size 2 epsilon. At checkpoints, after 22, 41, 57, ... percent
-  of the steps, the size halves and the best point so far is returned to, if less than
-  three quarters of the steps since the last one raised the loss, or if the size was
-  not halved there and the best loss is still the same. In l1 there is no momentum; the
-  step moves as many entries as the sparsity of the best point suggests.
+  from a random start, with size 2 epsilon. Checkpoints lie after 22, 41, 57, ...
+  percent of the steps. There the size halves and the attack returns to the best point
+  so far, if fewer than three quarters of the steps since the last checkpoint raised the
+  loss. The same happens if the last checkpoint did not halve the size and the best loss
+  has not changed since. In l1 there is no momentum; the step moves as many entries as
+  the sparsity of the best point suggests.
 
-  All of this is decided for each sample by itself.
+  Each sample has its own size, checkpoints' decisions and best point.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
@@ -99,11 +100,11 @@ def apgd(
     restarts: static.
     loss: "ce", "margin", "dlr" or "kl", see `attack_loss`. Static.
     targets: as in `pgd`. The paper's targeted form has "all", with `loss="dlr"`.
-    target_count: with "all": how many, the highest logits at x first; the paper's 9.
-      None for all. Static.
+    target_count: with "all": the number of targets, highest logits at x first; 9 in the
+      paper. None for all. Static.
     larger_radii: whether the climb begins in larger balls: three tenths of the steps
-      within 3 epsilon, as many within 2 epsilon, each from the best point of the last
-      one, projected. What counts lies within epsilon. Helps in l1. Static.
+      within 3 epsilon, as many within 2 epsilon, each from the best point of the
+      previous ball, projected. Only points within epsilon count. Helps in l1. Static.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
     mode: as in `pgd`. Static.
@@ -125,8 +126,8 @@ def apgd(
 
   Source: Croce and Hein 2020, "Reliable evaluation of adversarial robustness with an
   ensemble of diverse parameter-free attacks", algorithm 1; 2021, "Mind the box" (l1).
-  The released code differs: it counts steps that raise the loss with "<=", the first of
-  them against 0, and rounds the checkpoints otherwise.
+  The released code differs: it counts steps that raise the loss with "<=", compares the
+  first step with 0, and rounds the checkpoints differently.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
@@ -163,12 +164,12 @@ def apgd(
       outside = climb(now, ball, aim, start, track, wide, mode)
       track = _track.counted(track, outside.track)
       start = smaller.project(outside.best.point, problem.clean)
-    found = climb(now, region, aim, start, track, last, mode)
+    state = climb(now, region, aim, start, track, last, mode)
     if mode != "last":
-      return found.track
-    # What a method that goes back to its best point ends with is that point.
-    seen = _track.value(problem, aim, found.best.point, last + 1)
-    return _track.keep(found.track, found.best.point, seen, mode=mode, final=True)
+      return state.track
+    # A method that goes back to its best point ends with that point.
+    evaluation = _track.value(problem, aim, state.best.point, last + 1)
+    return _track.keep(state.track, state.best.point, evaluation, mode=mode, final=True)
 
   return _gradient.attack_all(
     problem, region, run, restarts, loss, targets, target_count, mode
@@ -187,17 +188,19 @@ def _begin(start: Array, size: Array, checked: Array, track: Track) -> _Climb:
 def _arrive(
   problem: Problem, aim: Aim, climb: _Climb, step: Array, steps: int, mode: Mode
 ) -> tuple[_Climb, Array]:
-  """Evaluates the point, and takes it where it is the best."""
-  seen, gradient = _track.value_and_gradient(problem, aim, climb.point, step)
+  """Evaluates the point, and keeps it where it is the best so far."""
+  evaluation, gradient = _track.value_and_gradient(problem, aim, climb.point, step)
   late = _track.late(step, steps)
   track = _track.keep(
-    climb.track, climb.point, seen, mode=mode, gradient=gradient, late=late
+    climb.track, climb.point, evaluation, mode=mode, gradient=gradient, late=late
   )
-  better = seen.loss > climb.best.loss
-  new = _Best(climb.point, seen.loss, gradient)
+  better = evaluation.loss > climb.best.loss
+  new = _Best(climb.point, evaluation.loss, gradient)
   best = _Best(*(where(better, a, b) for a, b in zip(new, climb.best, strict=True)))
-  rises = climb.rises + (seen.loss > climb.loss)  # nothing is above the first, inf
-  climb = climb._replace(loss=seen.loss, best=best, rises=rises, track=track)
+  rises = climb.rises + (
+    evaluation.loss > climb.loss
+  )  # no loss is above the first, inf
+  climb = climb._replace(loss=evaluation.loss, best=best, rises=rises, track=track)
   return climb, gradient
 
 

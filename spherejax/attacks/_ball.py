@@ -1,4 +1,4 @@
-"""Norm balls: uniform draws, steepest directions, and points that are surely inside."""
+"""Norm balls: uniform draws, steepest directions, and points certain to be inside."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ def uniform_ball(
   norm: Norm = "l2",
   dtype: DTypeLike = jnp.float32,
 ) -> Float[Array, "..."]:
-  """A uniform draw from the unit ball of a norm.
+  """Draws a point uniformly from the unit ball of a norm.
 
       linf: u_i          l2: u^(1/n) g / |g|_2          l1: s_i e_i / sum_{j <= n+1} e_j
 
@@ -73,16 +73,16 @@ def steepest_ascent(
   norm: Norm = "l2",
   count: Integer[ArrayLike, ""] = 1,
 ) -> Float[Array, "*shape"]:
-  """The direction of norm 1 along which a gradient promises most.
+  """Direction of norm 1 with the largest inner product with a gradient.
 
       linf: sign(g)     l2: g / |g|_2     l1: sign(g_i) / count on the largest |g_i|
 
   Args:
-    gradient: one gradient, floating, of any shape; many by vmap. What is not finite
-      counts as 0.
+    gradient: one gradient, floating, of any shape; many by vmap. An entry that is not
+      finite counts as 0.
     norm: "linf", "l2" or "l1", over all entries. Static.
-    count: for l1, at least 1, may be traced: exactly so many entries share the step;
-      among equal ones the first. 1 is the steepest; attacks take more.
+    count: for l1, at least 1, may be traced: exactly `count` entries share the step;
+      among equal entries the first. 1 is the steepest; attacks take more.
 
   Returns:
     The direction, shape and dtype of `gradient`; zeros for a zero gradient.
@@ -118,10 +118,10 @@ def steepest_ascent(
 
 
 def largest(sizes: Array, count: Array) -> Array:
-  """Which `count` entries are largest, of [n] that are at least 0; the first of equals.
+  """Mask of the `count` largest entries of [n] that are >= 0; the first among equals.
 
-  The smallest of them is found by bisection over the bits of the floating type, whose
-  order is that of the numbers: many times faster than sorting.
+  The smallest of them is found by bisection over the bits of the floating type, which
+  are ordered like the numbers. This is many times faster than sorting.
   """
   width = jnp.finfo(sizes.dtype).bits
   integers = jnp.int64 if width == 64 else jnp.int32
@@ -139,9 +139,9 @@ def largest(sizes: Array, count: Array) -> Array:
 
 
 def safe_norm(delta: Array, norm: Norm) -> Array:
-  """The norm, with a relative error of at most (log2 n + 8) units of rounding.
+  """Norm with a relative error of at most (log2 n + 8) units of rounding.
 
-  Halves are added until one number is left, an order that no compiler changes.
+  Halves are added until a single number is left; no compiler changes this order.
   """
   sizes = jnp.abs(delta).ravel()
   top = jnp.max(sizes, initial=0)
@@ -165,7 +165,7 @@ def sizes(moves: Array, norm: Norm) -> Array:
 
 
 def toward(start: Array, delta: Array) -> Array:
-  """Start + delta, rounded so that it is not farther than |delta|, exactly."""
+  """Point start + delta, rounded so that its distance is exactly at most |delta|."""
   end = start + delta
   # The difference rounds to less than |delta| only if it is less.
   sure = jnp.abs(end - start) < jnp.abs(delta)
@@ -173,7 +173,7 @@ def toward(start: Array, delta: Array) -> Array:
 
 
 def _down(dtype: DTypeLike, value: ArrayLike) -> tuple[np.ndarray]:
-  """The values in that type, none larger than it was."""
+  """Converts the values to a type and rounds none of them up."""
   exact = np.asarray(value).astype(np.float64)
   near = exact.astype(dtype)
   return (np.where(near > exact, np.nextafter(near, 0, dtype=dtype), near),)
@@ -182,10 +182,10 @@ def _down(dtype: DTypeLike, value: ArrayLike) -> tuple[np.ndarray]:
 def radii(
   epsilon: ArrayLike, shape: tuple[int, ...], dtype: DTypeLike, name: str = "epsilon"
 ) -> Array:
-  """Radii of that shape, one number or all; known ones checked and rounded down.
+  """Broadcasts radii to a shape; known radii are checked and rounded dnone.
 
-  A point within the radius is then also within the number that was given, of which
-  float32 may have no more than the next larger: 0.1 for one.
+  A point within the rounded radius is also within the given number, for which float32
+  may have only a larger neighbour: 0.1, for example.
   """
   _checks.expect(name, _checks.array(name, epsilon), "real")
   _checks.not_negative(name, epsilon)
@@ -211,8 +211,8 @@ def seal(
       |float64(point) - float64(center)|_p <= float64(epsilon),   low <= point <= high
 
   without tolerance, whatever the rounding of the entries, of the sum and of the
-  compiler. A point that is inside by more than that moves by rounding alone; one
-  outside is scaled toward the centre (l1, l2) or clipped (linf).
+  compiler. A point well inside moves by rounding alone; a point outside is scaled
+  towards the centre (l1, l2) or clipped (linf).
 
   Args:
     point: floating, of any shape; many by vmap.
@@ -223,9 +223,9 @@ def seal(
     high: likewise.
 
   Returns:
-    The point, shape of `point`, in float32, or float64 for float64: a half-precision
-    type has too few digits to stay near a small ball's surface; `round_inside` gives
-    it. What is not finite becomes the centre.
+    The point, shape of `point`, in float32, or float64 for float64. A half-precision
+    type has too few digits to stay near a small ball's surface; use `round_inside` for
+    it. A point that is not finite becomes the centre.
 
   Raises:
     TypeError: point or center not floating.
@@ -270,11 +270,11 @@ def round_inside(
   *,
   dtype: DTypeLike,
 ) -> Float[Array, "*shape"]:
-  """A point in a shorter type, each entry rounded toward a centre of that type.
+  """Rounds a point to a shorter type, each entry towards a centre of that type.
 
-  Every region that contains, with a point, whatever lies between it and the centre in
-  each entry keeps it: the balls and the box. It costs budget: of an l2 ball of radius
-  0.5 in 3072 dimensions bfloat16 leaves about nine tenths.
+  The point stays inside balls and boxes: with a point they contain every point that
+  lies between it and the centre in each entry. Rounding costs budget: in 3072
+  dimensions, bfloat16 leaves about nine tenths of an l2 ball of radius 0.5.
 
   Args:
     point: floating, any shape.
@@ -290,7 +290,7 @@ def round_inside(
 
   Differentiable in: nothing. Cost: O(entries).
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> point, center = jnp.array([1.001]), jnp.array([1.0])

@@ -1,4 +1,4 @@
-"""The box of values that an input may have."""
+"""Box of values that an input may have."""
 
 import functools
 import math
@@ -14,10 +14,10 @@ from spherejax.distances._lp import Norm
 
 
 def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
-  """Both sides [batch, ...] of a checked box, in the computing type of x.
+  """Lower and upper side [batch, ...] of a checked box, in the computing type of x.
 
-  Known ones are rounded inwards: float32 has no 0.6 but a larger number, which is
-  outside. An entry of x that is that number stays where it is.
+  Known sides are rounded inwards: float32 has no 0.6, and its nearest number is larger,
+  so outside. An entry of x that equals that number stays where it is.
 
   Raises ValueError for low > high or an entry of x outside, where they are known.
   """
@@ -31,8 +31,9 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
     if known is None:
       side = jax.lax.stop_gradient(jnp.asarray(bound, clean.dtype))
     else:
-      side, nearest = (jnp.broadcast_to(one, x.shape) for one in known)
-      # An entry that is the nearest number to the bound, and above it, stays.
+      side, nearest = (jnp.broadcast_to(entry, x.shape) for entry in known)
+      # An entry that is the number nearest to the bound stays, even if it is above the
+      # bound.
       there = sign * clean
       side = sign * jnp.where((there > side) & (there <= nearest), there, side)
     sides.append(jnp.broadcast_to(side, x.shape))
@@ -42,7 +43,7 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
 def _upper(
   sign: int, wide: jnp.dtype, dtype: jnp.dtype, bound: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
-  """A side as an upper one: rounded down in type `wide`, and to the nearest `dtype`."""
+  """Upper side, rounded down in type `wide`, and rounded to the nearest in `dtype`."""
   exact = np.asarray(sign * np.asarray(bound).astype(np.float64))
   side = exact.astype(wide)
   side = np.where(side > exact, np.nextafter(side, side.dtype.type(-np.inf)), side)
@@ -51,7 +52,7 @@ def _upper(
 
 @_compiled.check
 def _check(x: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
-  """Raises for a known entry outside of the box."""
+  """Raises for a known entry outside the box."""
   points, least, most = _checks.known(x), _checks.known(low), _checks.known(high)
   for name, bound, wrong in (
     ("at least low", least, np.less),
@@ -59,7 +60,7 @@ def _check(x: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
   ):
     if points is None or bound is None or not points.size:
       continue
-    # In the type of x, in which 0.1 bounds what is 0.1 there.
+    # Compared in the type of x, so that its 0.1 lies within the bound 0.1.
     outside = ~np.isfinite(points) | wrong(points, bound.astype(points.dtype))
     if outside.any():
       place = np.unravel_index(np.argmax(outside), points.shape)
@@ -84,9 +85,9 @@ def check_radius(
   shape: tuple[int, ...],
   norm: Norm,
 ) -> None:
-  """Raises for a known radius that no two points of a known box are apart: of pixels.
+  """Raises for a known radius larger than a known box, such as a radius in pixels.
 
-  An infinite one is no mistake, it asks for all of the box.
+  An infinite radius is no mistake: it asks for the whole box.
   """
   radius, least, most = _checks.known(epsilon), _checks.known(low), _checks.known(high)
   if radius is None or least is None or most is None or 0 in shape:

@@ -1,4 +1,4 @@
-"""Carlini and Wagner's attack: descent of distance plus a multiple of the margin."""
+"""Carlini and Wagner's attack: descent on distance plus a multiple of the margin."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from spherejax.attacks._minimal import Nearest
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import Aim
 
-_STEEPEST = 1e18  # of the slopes, whose squares are finite
+_STEEPEST = 1e18  # largest slope whose square is finite
 _INSIDE = 1 - 1e-6  # keeps the inverse of tanh finite at the box's faces
 
 
@@ -40,13 +40,13 @@ def carlini_wagner(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
 ) -> AttackResult:
-  """Carlini and Wagner's l2 attack: the nearest wrong point by unconstrained descent.
+  """Carlini and Wagner's l2 attack: finds a near wrong point by unconstrained descent.
 
       min_w |x(w) - x|_2^2 + c max(-margin(x(w)), -confidence),
       x(w) = (high + low) / 2 + (high - low) / 2 tanh(w)
 
-  by Adam, started anew for each c. For each sample c is divided, or multiplied by 10
-  until the first success, then found by bisection.
+  by Adam, started anew for each c. For each sample, c is divided or multiplied by 10
+  until the first success, then refined by bisection.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
@@ -56,15 +56,15 @@ def carlini_wagner(
     targets: [batch], integer, not the labels, to be reached. None to leave the labels.
     steps: static. Of Adam, for each c.
     learning_rate: positive, may be traced.
-    rounds: static. How many c are tried.
+    rounds: static. Number of c that are tried.
     first_weight: the first c, positive, may be traced.
     confidence: margin that a success must have, at least 0, may be traced.
     low: least value of an entry, finite; broadcasts to x.
     high: largest value; likewise.
 
   Returns:
-    AttackResult: the nearest success of all; where there was none x itself, with norm
-    inf.
+    AttackResult with the nearest success of all; x itself with norm inf where there was
+    none.
 
   Raises:
     TypeError: x not floating, labels or targets not integers, or an `Expectation`.
@@ -73,16 +73,16 @@ def carlini_wagner(
 
   Verified on: 256 samples of affine models of 3 and 10 classes, half of the entries on
   faces of the box. Without `targets` the defaults come within 1 % of the least move for
-  86 %, and miss one that exists for 4 %: the descent follows one class at a time. Five
-  times the steps find no more, so that `converged` can be true there; the least over
-  `targets`, `fab` and `deepfool` do not have that fault.
+  86 % and miss an existing move for 4 %, because the descent follows one class at a
+  time. Five times the steps find no more, so `converged` can be true there. The least
+  over `targets`, `fab` and `deepfool` do not have that fault.
 
   Differentiable in: nothing. Cost: rounds x steps gradients, and
   one evaluation of x.
 
   Source: Carlini and Wagner 2017, "Towards evaluating the robustness of neural
-  networks"; DIST eqs. 3.4 and 3.5. Success is decided by the class, since at a tie the
-  objective is 0 whatever the class is.
+  networks"; DIST eqs. 3.4 and 3.5. The class decides about success, since at a tie the
+  objective is 0 for either class.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
@@ -115,11 +115,11 @@ def carlini_wagner(
   )
 
   def attempt(search, _):
-    nearest, found = _descend(
+    nearest, succeeded = _descend(
       problem, aim, search.weight, search.nearest, ~done, steps, rate, confidence
     )
-    most = jnp.where(found, search.weight, search.most)
-    least = jnp.where(found, search.least, search.weight)
+    most = jnp.where(succeeded, search.weight, search.most)
+    least = jnp.where(succeeded, search.least, search.weight)
     middle = jnp.where(jnp.isinf(most), 10 * search.weight, (least + most) / 2)
     return _Search(middle, least, most, nearest), None
 
@@ -139,35 +139,35 @@ def _descend(
   rate: Array,
   confidence: Array,
 ) -> tuple[Nearest, Array]:
-  """One descent; the nearest success so far, and whether this one had any."""
+  """Runs one descent; returns the nearest success so far and where it succeeded."""
   middle, half = (problem.high + problem.low) / 2, (problem.high - problem.low) / 2
   inside = _numerics.divide(problem.clean - middle, half)
   free = jnp.arctanh(jnp.clip(inside, -1, 1) * _INSIDE)
   zeros = jnp.zeros_like(free)
 
   def advance(carry, count):
-    free, moments, nearest, found = carry
+    free, moments, nearest, succeeded = carry
     bent = jnp.tanh(free)
     points = jnp.clip(middle + half * bent, problem.low, problem.high)
-    seen, ascent = _track.value_and_gradient(problem, aim, points)
-    success = seen.success & (seen.margin >= confidence) & running
+    evaluation, ascent = _track.value_and_gradient(problem, aim, points)
+    success = evaluation.success & (evaluation.margin >= confidence) & running
     norms = _minimal.distance(problem, points, "l2")
     nearest = _minimal.count(nearest, jnp.all(ascent == 0, axis=1), running)
     nearest = _minimal.keep(
       nearest,
       points,
       norms,
-      seen._replace(success=success),
+      evaluation._replace(success=success),
       running,
       _track.late(count, steps),
     )
-    pull = jnp.where(seen.margin < confidence, weight, 0)[:, None] * ascent
+    pull = jnp.where(evaluation.margin < confidence, weight, 0)[:, None] * ascent
     slope = (2 * (points - problem.clean) - pull) * half * (1 - bent**2)
     slope = jnp.clip(slope, -_STEEPEST, _STEEPEST)
     direction, moments = _numerics.adam(slope, moments, count)
-    return (free - rate * direction, moments, nearest, found | success), None
+    return (free - rate * direction, moments, nearest, succeeded | success), None
 
   carry = (free, _numerics.AdamMoments(zeros, zeros), nearest, ~running)
   counts = jnp.arange(1, steps + 1, dtype=free.dtype)
-  (*_, nearest, found), _ = jax.lax.scan(advance, carry, counts)
-  return nearest, found
+  (*_, nearest, succeeded), _ = jax.lax.scan(advance, carry, counts)
+  return nearest, succeeded

@@ -1,4 +1,4 @@
-"""The combined ball and the hull of an l1 and an l-infinity ball, as a region."""
+"""Combined ball and convex hull of an l1 and an l-infinity ball, as regions."""
 
 import math
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class CombinedBall(NamedTuple):
   high: Array
   """[batch, n]."""
   hull: bool
-  """Whether the region is the hull. Static."""
+  """True for the hull. Static."""
 
   @property
   def epsilon(self) -> Array:
@@ -33,7 +33,7 @@ class CombinedBall(NamedTuple):
     return jnp.ones(len(self.low), self.low.dtype)
 
   def start(self, keys: Array, clean: Array) -> Array:
-    """Uniform in the l-infinity ball, which both contain."""
+    """Draws uniformly from the l-infinity ball, which both regions contain."""
 
     def draw(key):
       return _ball.uniform_ball(key, clean.shape[1:], norm="linf", dtype=clean.dtype)
@@ -45,7 +45,7 @@ class CombinedBall(NamedTuple):
     move = jnp.where(jnp.isfinite(points), points, clean) - clean
     onto = distances.project_hull if self.hull else distances.project_combined
     move = onto(move, **self._radii)
-    # Shrunk by more than the size is rounded, as `seal` does for l1.
+    # Shrunk by more than the rounding of the size, as `seal` does for l1.
     unit = jnp.finfo(move.dtype).eps / 2
     slack = 4 * unit * (math.ceil(math.log2(move.shape[1])) + 8)
     size = self.size(clean + move, clean)[:, None]
@@ -53,13 +53,13 @@ class CombinedBall(NamedTuple):
     return jnp.clip(_ball.toward(clean, move * shrink), self.low, self.high)
 
   def ascend(self, gradients: Array) -> Array:
-    """The points of the region around 0 that are farthest along the gradients."""
+    """Points of the region around 0 that are farthest along the gradients."""
     if self.hull:
       return distances.hull_direction(gradients, **self._radii)
     return self.epsilon_1 * distances.combined_direction(gradients, **self._radii)
 
   def size(self, points: Array, clean: Array) -> Array:
-    """The norm of the moves whose unit ball the region is."""
+    """Norm of the moves; the region is its unit ball."""
     if self.hull:
       return distances.hull_gauge(points - clean, **self._radii)
     return distances.combined_norm(points - clean, **self._radii) / self.epsilon_1
@@ -78,14 +78,14 @@ def combined_ball(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
 ) -> CombinedBall:
-  """The region of attacks that are small in l1 and in l-infinity together.
+  """Region of moves that are small in l1 and in l-infinity together.
 
       {z: beta |z - x|_1 + (1 - beta) |z - x|_inf <= epsilon_1, low <= z <= high},
       beta = (epsilon_1 - epsilon_inf) / (epsilon_inf (n - 1))
 
-  or with `hull` the convex hull of the l1 and the l-infinity ball, which is smaller
-  for n > 2. Both contain the two balls; robustness to the first is robustness in every
-  norm, within `distances.inscribed_radius`. Goes as `region` into `pgd`.
+  or with `hull` the convex hull of the l1 and the l-infinity ball, which is smaller for
+  n > 2. Both contain the two balls. Robustness to the combined ball is robustness in
+  every norm, within `distances.inscribed_radius`. Pass the result to `pgd` as `region`.
 
   Args:
     x: [batch, ...], floating, in the box; n entries each, at least 2.
@@ -98,8 +98,8 @@ def combined_ball(
 
   Returns:
     CombinedBall, whose points after `project` lie in it in exact arithmetic. With an
-    active box they are not always the nearest. Radius and sizes are in units of the
-    region: 1 is its border.
+    active box the projected points are not always the nearest. Radius and sizes are in
+    units of the region: 1 is its border.
 
   Raises:
     TypeError: x not floating, hull not boolean.
@@ -108,7 +108,8 @@ def combined_ball(
 
   Differentiable in: nothing. Cost: O(n), some hundred times, for each projection.
 
-  Source: DIST appendix A; steepest direction and projection: own.
+  Source: DIST appendix A; the steepest direction and the projection are not in the
+  paper.
 
   Example:
     >>> x, labels = jnp.full((1, 4), 0.5), jnp.array([0])
@@ -128,7 +129,7 @@ def combined_ball(
     clean.shape[1], epsilon_1=epsilon_1, epsilon_inf=epsilon_inf, norm="l2"
   )
   least, most = (side.reshape(clean.shape) for side in _box.box(samples, low, high))
-  # Of two smaller radii the region is a part.
-  one = _ball.radii(epsilon_1, (), clean.dtype, "epsilon_1")
+  # Smaller radii give a subset of the region.
+  radius = _ball.radii(epsilon_1, (), clean.dtype, "epsilon_1")
   top = _ball.radii(epsilon_inf, (), clean.dtype, "epsilon_inf")
-  return CombinedBall(one, top, least, most, hull)
+  return CombinedBall(radius, top, least, most, hull)

@@ -1,4 +1,4 @@
-"""A classifier that decides by something else than the scores that have gradients."""
+"""Classifiers that decide by another function than the scores that have gradients."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,14 @@ from spherejax import _checks, _numerics
 def with_decision(
   logits_fn: Callable[[Array], Array], decide: Callable[[Array], Array]
 ) -> Callable[[Array], Array]:
-  """Scores that guide an attack, with the class that another function decides on top.
+  """Returns scores that guide an attack, with another function's decision on top.
 
       z_c(x) = logits_fn(x)_c    but for c = decide(x), where it is the next number
                                  above all others if it is not above them already
 
-  So success is judged by the exact classifier, the votes of k nearest neighbours for
-  instance, while loss and gradient are those of its smooth scores: what the largest
-  score is raised by is a constant. Every attack takes the result as its model.
+  So the exact classifier, for instance the votes of k nearest neighbours, judges
+  success, while loss and gradient come from its smooth scores: the amount by which the
+  largest score is raised is a constant. Every attack takes the result as its model.
 
   Args:
     logits_fn: [batch, ...] to [batch, classes], differentiable. A score of +inf cannot
@@ -33,7 +33,7 @@ def with_decision(
     TypeError: (by the returned function) scores not floating, decisions not integers.
     ValueError: their shapes do not match.
 
-  Differentiable as `logits_fn`. Cost: that of both.
+  Differentiable as `logits_fn`. Cost: the cost of both functions.
 
   Source: the nearest-neighbour classifier of DIST III theorem 1; smooth scores as in
   Sitawarin and Wagner 2020, "Minimum-norm adversarial examples on KNN and KNN-based
@@ -52,14 +52,16 @@ def with_decision(
     z, decided = jnp.asarray(logits_fn(x)), jnp.asarray(decide(x))
     _checks.expect("logits", z, "floating", rank=2)
     _checks.labels(decided, z)
-    own = decided[:, None] == jnp.arange(z.shape[1])[None]
+    is_decided = decided[:, None] == jnp.arange(z.shape[1])[None]
     known = jax.lax.stop_gradient(z)
-    others = jnp.max(_numerics.keep(known, ~own, -jnp.inf), axis=1, keepdims=True)
+    others = jnp.max(
+      _numerics.keep(known, ~is_decided, -jnp.inf), axis=1, keepdims=True
+    )
     least = jnp.nextafter(others, jnp.full_like(others, jnp.inf))
-    tiny = jnp.finfo(z.dtype).tiny  # below it numbers may be taken for 0
+    tiny = jnp.finfo(z.dtype).tiny  # smaller numbers may be flushed to 0
     least = jnp.where(jnp.abs(others) < tiny, tiny, least)
-    raised = own & (known < least)
-    # The value is `least`, the derivative that of the score which it stands for.
+    raised = is_decided & (known < least)
+    # The value is `least`; the derivative is that of the score it replaces.
     return jnp.where(raised, least + _numerics.keep(z - known, jnp.isfinite(known)), z)
 
   return scores

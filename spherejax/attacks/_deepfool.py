@@ -1,4 +1,4 @@
-"""DeepFool: steps to the nearest border of the linearised classes."""
+"""DeepFool: steps to the nearest decision boundary of the linearised classes."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,8 @@ from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
 from spherejax.distances._lp import Norm
 
-_BEYOND = 1e-6  # past the border: of the lead, or absolutely unless slopes are small
+# Step past the boundary, as a share of the lead, or of min(1, |slope|) if larger.
+_BEYOND = 1e-6
 
 
 def deepfool(
@@ -28,7 +29,7 @@ def deepfool(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
 ) -> AttackResult:
-  """DeepFool: an approximately least move across the nearest border.
+  """DeepFool: finds an approximately least move across the nearest boundary.
 
       d_k = argmin |d|_p  with  f_k + <grad f_k, d> = 0  and  low <= x_i + d <= high,
       f_k = z_k - z_y,    l = argmin_k |d_k|_p
@@ -42,32 +43,32 @@ def deepfool(
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    norm: "linf", "l2" or "l1": what is least. Static.
-    steps: static. At most so many; a sample that has crossed makes no more.
+    norm: "linf", "l2" or "l1", the norm to minimise. Static.
+    steps: static. Largest number; a sample that has crossed the boundary stops.
     overshoot: at least 0, may be traced.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
 
   Returns:
-    AttackResult; where nothing was found x itself, with norm inf. `converged` is
-    `success`: the search ends by itself where it crosses a border.
+    AttackResult; x itself with norm inf where no move was found. `converged` is
+    `success`: the search ends by itself where it crosses a boundary.
 
   Raises:
     TypeError: x not floating, labels not integers, or an `Expectation`.
     ValueError: shapes do not match, an unknown norm, a static overshoot below 0, and,
       where known, x outside the box, low > high or labels out of range.
 
-  Differentiable in: nothing. Cost: a gradient of every class a step, and memory for
+  Differentiable in: nothing. Cost: a gradient of every class per step, and memory for
   all of them.
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
-  deep neural networks"; DIST 3.1. To each step 1e-6 of the lead is added, and no
-  less than that of the slope or of 1. Differs from the paper: steps end in the box,
-  whose faces the paper's run against.
+  deep neural networks"; DIST 3.1. Each step is lengthened by 1e-6 of the lead, or of
+  the smaller of 1 and the slope if that is larger. Differs from the paper: steps end
+  within the box, while the paper's steps run against its faces.
 
-  Verified on: 256 samples of affine models of 3 and 10 classes, half of the entries on
-  faces of the box, where the defaults cross at (1 + overshoot) times the least move or
-  less, in every norm.
+  Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
+  entries on faces of the box. In every norm the defaults cross the boundary at (1 +
+  overshoot) times the least move or less.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
@@ -85,7 +86,7 @@ def deepfool(
   _checks.count("steps", steps)
   _checks.between("overshoot", overshoot, 0)
   _checks.single("overshoot", overshoot)
-  nearest, seen = _minimal.begin(problem, Aim("margin"))
+  nearest, evaluation = _minimal.begin(problem, Aim("margin"))
   reach = 1 + jnp.asarray(overshoot, problem.clean.dtype)
 
   def advance(state):
@@ -100,12 +101,18 @@ def deepfool(
     total = total + _minimal.to_plane(points, beyond, slope, problem, norm).value
     moved = jnp.clip(problem.clean + reach * total, problem.low, problem.high)
     points = where(running, moved, points)
-    seen = _track.value(problem, Aim("margin"), points)
+    evaluation = _track.value(problem, Aim("margin"), points)
     norms = _minimal.distance(problem, points, norm)
-    nearest = _minimal.keep(nearest, points, norms, seen, running)
-    return step + 1, points, total, running & ~seen.success & ~zero, nearest
+    nearest = _minimal.keep(nearest, points, norms, evaluation, running)
+    return step + 1, points, total, running & ~evaluation.success & ~zero, nearest
 
-  state = (0, problem.clean, jnp.zeros_like(problem.clean), ~seen.success, nearest)
+  state = (
+    0,
+    problem.clean,
+    jnp.zeros_like(problem.clean),
+    ~evaluation.success,
+    nearest,
+  )
   *_, nearest = jax.lax.while_loop(
     lambda state: jnp.any(state[3]) & (state[0] < steps), advance, state
   )

@@ -1,4 +1,4 @@
-"""Several attacks after another on what is not broken yet, and checks of an attack."""
+"""Runs several attacks, each on the samples that still resist; diagnoses attacks."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from spherejax.distances._lp import Norm
 
 
 class Diagnosis(NamedTuple):
-  """Signs that an attack was too weak for the model, one row a sample."""
+  """Signs that an attack was too weak for the model, one row per sample."""
 
   stronger: Bool[Array, " batch"]
   """Not broken by the attack, but by a stronger one."""
@@ -47,13 +47,13 @@ def ensemble(
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """Four attacks after another, each on the samples that are not broken yet.
+  """Runs four attacks in turn, each on the samples that no attack has broken yet.
 
-  `apgd` on the cross-entropy, `apgd` towards the rival classes on the difference of
-  logits ratio (on the margin with fewer than 4 classes), `fab` towards them, whose
-  points count within epsilon, and `square` (of images, for linf and l2). In l1 `apgd`
-  begins in larger balls, with 5 steps or more. When all samples of a batch are broken,
-  what is left is skipped.
+  First comes `apgd` on the cross-entropy. Then `apgd` aims at the rival classes by the
+  difference of logits ratio, or by the margin with fewer than 4 classes. Then `fab`
+  aims at them; its points count if they lie within epsilon. Last comes `square`, for
+  images in linf and l2. In l1 `apgd` begins in larger balls, with 5 steps or more. Once
+  all samples of a batch are broken, the remaining attacks are skipped.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
@@ -72,15 +72,15 @@ def ensemble(
 
   Returns:
     AttackResult of the first attack that broke the sample, else of the largest margin,
-    with `stage`. The queries are those of all attacks that the sample went through, the
-    shares the largest of any. The share of `(stage < 0) | (stage > s)` is the accuracy
-    after attack s; it never rises.
+    with `stage`. The queries add up over all attacks that the sample went through; the
+    shares are the largest of any attack. The share of `(stage < 0) | (stage > s)` is
+    the accuracy after attack s; it never rises.
 
   Raises:
     TypeError: as `pgd`, or an `Expectation`.
     ValueError: as `pgd`.
 
-  Verified on: its parts, see each. `converged` is that of the attack whose point is
+  Verified on: its parts, see each. `converged` comes from the attack whose point is
   returned.
 
   Differentiable in: nothing. Cost: (1 + 2 target_count) x steps gradients and about
@@ -113,19 +113,19 @@ def ensemble(
   loss = "dlr" if problem.classes >= 4 else "margin"
 
   def by_distance(key):
-    found = _fab.fab(
+    closest = _fab.fab(
       logits_fn, x, labels, key=key, norm=norm, steps=steps, **all_rivals, **box
     )
-    near = found.norm <= region.epsilon
-    points = where(near, found.x_adv.reshape(problem.clean.shape), problem.clean)
+    near = closest.norm <= region.epsilon
+    points = where(near, closest.x_adv.reshape(problem.clean.shape), problem.clean)
     points = region.seal(points, problem.clean)
-    seen = _track.value(problem, Aim("margin"), points)
-    return found._replace(
+    evaluation = _track.value(problem, Aim("margin"), points)
+    return closest._replace(
       x_adv=points.reshape(problem.shape),
-      success=seen.success,
-      margin=seen.margin,
+      success=evaluation.success,
+      margin=evaluation.margin,
       norm=region.size(points, problem.clean),
-      queries=found.queries + 1,
+      queries=closest.queries + 1,
     )
 
   def climb(key, **keywords):
@@ -152,39 +152,39 @@ def _in_turn(
   stages: list[Callable[[Array], AttackResult]],
   key: Array,
 ) -> AttackResult:
-  seen = _track.value(problem, Aim("margin"), problem.clean)
-  none = jnp.zeros_like(seen.loss)
+  evaluation = _track.value(problem, Aim("margin"), problem.clean)
+  none = jnp.zeros_like(evaluation.loss)
   result = AttackResult(
     problem.clean.reshape(problem.shape),
-    seen.success,
-    seen.margin,
-    seen.margin,
+    evaluation.success,
+    evaluation.margin,
+    evaluation.margin,
     none,
     jnp.ones_like(problem.labels, jnp.int32),
     none,
-    seen.saturated.astype(none.dtype),
-    seen.success,
+    evaluation.saturated.astype(none.dtype),
+    evaluation.success,
   )
-  stage = jnp.where(seen.success, 0, -1).astype(jnp.int32)
+  stage = jnp.where(evaluation.success, 0, -1).astype(jnp.int32)
 
   def attack(number, attempt, carry):
     result, stage = carry
-    found = attempt(jax.random.fold_in(key, number))
+    attempted = attempt(jax.random.fold_in(key, number))
     open_ = stage < 0
-    better = open_ & (found.success | (found.margin > result.margin))
-    taken = jax.tree.map(functools.partial(where, better), found, result)
-    spent = result.queries + jnp.where(open_, found.queries, 0)
+    better = open_ & (attempted.success | (attempted.margin > result.margin))
+    taken = jax.tree.map(functools.partial(where, better), attempted, result)
+    spent = result.queries + jnp.where(open_, attempted.queries, 0)
     zeros, saturated = (
       jnp.where(open_, jnp.maximum(a, b), b)
       for a, b in (
-        (found.zero_gradients, result.zero_gradients),
-        (found.saturated, result.saturated),
+        (attempted.zero_gradients, result.zero_gradients),
+        (attempted.saturated, result.saturated),
       )
     )
     taken = taken._replace(
       loss=taken.margin, queries=spent, zero_gradients=zeros, saturated=saturated
     )
-    return taken, jnp.where(open_ & found.success, number, stage).astype(jnp.int32)
+    return taken, jnp.where(open_ & attempted.success, number, stage).astype(jnp.int32)
 
   carry: tuple[AttackResult, Array] = (result, stage)
   for number, attempt in enumerate(stages, 1):
@@ -213,11 +213,11 @@ def diagnose(
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> Diagnosis:
-  """Whether an attack's failures are the model's strength or the attack's weakness.
+  """Tells whether an attack failed because the model is strong or the attack is weak.
 
-  Runs `apgd` on the margin, which does not saturate, with three starts; draws from the
-  ball without a gradient; and PGD with no bound but the box. An evaluation is suspect
-  if any of `stronger` or `random` is true, if not all of `unbounded` are, or if
+  It runs `apgd` on the margin, which does not saturate, with three starts; draws from
+  the ball without a gradient; and runs PGD with no bound but the box. An evaluation is
+  suspect if any of `stronger` or `random` is true, if not all of `unbounded` are, or if
   gradients are often zero.
 
   Args:
@@ -225,7 +225,7 @@ def diagnose(
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    success: [batch], boolean: what the attack in question broke.
+    success: [batch], boolean: the samples that the attack in question broke.
     key: a typed PRNG key.
     epsilon: radius, at least 0, one number or [batch]; may be traced.
     norm: "linf", "l2" or "l1". Static.
@@ -281,10 +281,10 @@ def diagnose(
     **box,
   )
 
-  def ask(found, number):
+  def ask(broken_already, number):
     now = jax.vmap(lambda key: jax.random.fold_in(key, number))(problem.keys)
     points = region.start(now, problem.clean)
-    return found | _track.value(problem, Aim("margin"), points).success, None
+    return broken_already | _track.value(problem, Aim("margin"), points).success, None
 
   drawn, _ = jax.lax.scan(ask, jnp.zeros_like(broken), jnp.arange(draws))
   span = jnp.max(problem.high - problem.low, axis=1, initial=0)

@@ -1,4 +1,4 @@
-"""FAB: least moves to the linearised border, drawn back towards the sample."""
+"""FAB attack: least moves to the linearised boundary, drawn back towards the sample."""
 
 from collections.abc import Callable
 
@@ -36,12 +36,12 @@ def fab(
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """The fast adaptive boundary attack: a nearest wrong point in any of three norms.
+  """Fast adaptive boundary attack (FAB): near wrong points in any of three norms.
 
       x_{i+1} = (1 - a) (x_i + overshoot d_1) + a (x + overshoot d_2)
 
-  where d_1 and d_2 lead from x_i and from x to the nearest linearised border of x_i,
-  exactly within the box, and a = min(|d_1| / (|d_1| + |d_2|), bias). From a success
+  where d_1 and d_2 lead from x_i and from x to the nearest linearised boundary of x_i,
+  exactly within the box, and a = min(|d_1| / (|d_1| + |d_2|), bias). After a success
   the iterate goes back to x + backward (x_{i+1} - x).
 
   Args:
@@ -52,14 +52,14 @@ def fab(
     key: a typed PRNG key, only for restarts.
     norm: "linf", "l2" or "l1": what is least. Static.
     steps: static.
-    restarts: static. The first starts at x, others at half of the smaller of the best
-      norm and `epsilon` from it.
-    epsilon: one number or [batch], only for restarts of samples not yet broken, which
-      without it begin at x again; may be traced.
-    targets: [batch] integers, not the labels, to be reached; None for the nearest
-      border at each step; "all" to leave the label towards each class in turn, which
-      needs one gradient a step whatever the number of classes.
-    target_count: with "all": how many, the highest logits at x first. Static.
+    restarts: static. The first starts at x. The others start at a distance from x of
+      half the best norm, or half of `epsilon` if that is smaller.
+    epsilon: one number or [batch], only for restarts of samples not yet broken; without
+      it these begin at x again. May be traced.
+    targets: [batch] integers, not the labels, to be reached; None takes the nearest
+      boundary at each step. "all" leaves the label towards each class in turn, with one
+      gradient per step for any number of classes.
+    target_count: with "all": the number of targets, highest logits at x first. Static.
     bias: largest a, in [0, 1], may be traced.
     overshoot: at least 1, may be traced.
     backward: in (0, 1), may be traced.
@@ -74,11 +74,12 @@ def fab(
   Raises:
     TypeError: x not floating, labels or targets not integers, or an `Expectation`.
     ValueError: shapes do not match, an unknown name, restarts without a key,
-      target_count below 1 or without "all", and, where known, x outside the box,
+      target_count below 1 or without "all"; where known: x outside the box,
       low > high, labels or targets, bias, overshoot or backward out of range.
 
-  Verified on: 256 samples of affine models of 3 and 10 classes, half of the entries on
-  faces of the box, where the defaults come within 1 % of the least move, in every norm.
+  Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
+  entries on faces of the box. In every norm the defaults come within 1 % of the least
+  move.
 
   Differentiable in: nothing. Cost: restarts x targets x steps gradients (of every class
   without targets) and evaluations.
@@ -140,7 +141,7 @@ def _restart(
   number: Array,
   restarts: int,
 ) -> Array:
-  """Where a restart begins; the first of each target at the sample."""
+  """Starting points of a restart; each target's first restart starts at the sample."""
   size = problem.clean.shape[1:]
 
   def draw(key):
@@ -161,10 +162,10 @@ def _border(
   if aim.targets is None:
     z, gradients = _minimal.jacobian(problem, points)
     return _minimal.nearest_plane(z, gradients, points, problem, norm)
-  # The plane between the target and the label, whichever decisions count.
+  # The plane between target and label is taken, whichever decisions count as success.
   pair = aim._replace(leave=True)
-  seen, gradient = _track.value_and_gradient(problem, pair, points)
-  return seen.loss, gradient
+  evaluation, gradient = _track.value_and_gradient(problem, pair, points)
+  return evaluation.loss, gradient
 
 
 def _approach(
@@ -177,12 +178,12 @@ def _approach(
   steps: int,
   numbers: list[Array],
 ) -> Nearest:
-  """One start, all steps."""
+  """Runs all steps from one start."""
   bias, overshoot, backward = numbers
   clean = problem.clean
 
   def to_plane(start, lead, slope):
-    """The least move within the box, and its size where the plane is not met too."""
+    """Least move within the box, and its size, also where the plane is not met."""
     move = _minimal.to_plane(start, lead, slope, problem, norm)
     size = _ball.sizes(move.value, norm)
     return move.value, jnp.where(move.feasible, move.distance, size)
@@ -198,14 +199,14 @@ def _approach(
     ahead = (1 - share) * (points + overshoot * near)
     ahead = ahead + share * (clean + overshoot * back)
     ahead = jnp.clip(ahead, problem.low, problem.high)
-    seen = _track.value(problem, aim, ahead)
+    evaluation = _track.value(problem, aim, ahead)
     norms = _minimal.distance(problem, ahead, norm)
     nearest = _minimal.count(nearest, jnp.all(slope == 0, axis=1), running)
     late = _track.late(step + 1, steps)
-    nearest = _minimal.keep(nearest, ahead, norms, seen, running, late)
+    nearest = _minimal.keep(nearest, ahead, norms, evaluation, running, late)
     returned = clean + backward * (ahead - clean)
     returned = jnp.clip(returned, problem.low, problem.high)
-    return (where(seen.success, returned, ahead), nearest), None
+    return (where(evaluation.success, returned, ahead), nearest), None
 
   (_, nearest), _ = jax.lax.scan(advance, (start, nearest), jnp.arange(steps))
   return nearest

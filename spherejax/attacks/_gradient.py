@@ -1,4 +1,4 @@
-"""Projected gradient ascent with steps of a fixed size."""
+"""Projected gradient ascent (PGD) with steps of a fixed size."""
 
 from collections.abc import Callable
 
@@ -41,12 +41,12 @@ def pgd(
   index: Integer[ArrayLike, " batch"] | None = None,
   region: Region | None = None,
 ) -> AttackResult:
-  """Projected gradient ascent in a norm ball, from random starts.
+  """Projected gradient ascent (PGD) in a norm ball, from random starts.
 
       x_0 = P(x + uniform draw),   x_{i+1} = P(x_i + step_size s(grad loss(x_i)))
 
-  P is the exact projection onto ball and box, s the steepest direction of the norm.
-  A sample's result depends on no other sample, nor on the batch it comes in.
+  P is the exact projection onto ball and box, s the steepest direction of the norm. The
+  result of a sample depends neither on other samples nor on its batch.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode; or an
@@ -56,37 +56,37 @@ def pgd(
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key; None without random starts. Sample b draws from
       fold_in(key, index[b]).
-    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves the
-      box alone, which then must be finite. A known one that is finite and larger than
-      the extent of a known box is an error: 8 on images in [0, 1], for 8/255.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves only
+      the box, which then must be finite. A known finite epsilon larger than the extent
+      of a known box is an error, such as 8 instead of 8/255 on images in [0, 1].
     norm: "linf", "l2" or "l1", over all entries of a sample. Static.
     steps: static.
     step_size: one number or [batch], may be traced; inf is the radius. None is 2.5
       epsilon / steps.
-    restarts: static. Starts that are tried, one after another.
-    random_start: static. Whether the first point is a draw, and not x.
-    loss: what is ascended, see `attack_loss`. Static. Of one's own predictions "kl",
-      which has no slope at x and needs a random start.
+    restarts: static. Number of starts, one after another.
+    random_start: static. True draws the first point; False starts at x.
+    loss: the loss to maximise, see `attack_loss`. Static. "kl" compares with the
+      model's own predictions; it has no slope at x and needs a random start.
     targets: [batch] integers, not the labels, to be reached; None to leave the labels;
       "all" to leave them towards each other class in turn.
-    target_count: with "all": only so many, the highest logits at x first. Static.
-    share: for l1: the share of the entries that a step moves, in [0, 1]; one of them
-      at least. Static.
-    decay: of the accumulated gradient, see `mi_fgsm`; may be traced. None accumulates
-      none.
+    target_count: with "all": the number of targets, highest logits at x first. Static.
+    share: for l1: share of the entries that a step moves, in [0, 1]; at least one entry
+      moves. Static.
+    decay: of the accumulated gradient, see `mi_fgsm`; may be traced. None does not
+      accumulate.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
     mode: "evaluate" returns the success of largest loss, else the point of largest
       loss, over all iterates and restarts, and x itself where it is wrong already.
       "train" returns the point of largest loss, "last" the last iterate. Static.
     index: [batch], the samples' numbers, for the keys. None counts from 0.
-    region: in place of the ball of epsilon and norm, a `Region`, which has its own box
-      too: `low` and `high` then bound x alone, and not the points. A region with a
-      method `paces(steps)` has sizes of steps, [steps, batch], for a step_size of None.
+    region: a `Region` in place of the ball of epsilon and norm. It has its own box:
+      `low` and `high` then bound x alone, not the points. With a step_size of None, a
+      region with a method `paces(steps)` sets the step sizes, [steps, batch].
 
   Returns:
-    AttackResult. Under `jax.jit` a wrong label, target or x outside of the box is
-    not seen, and the result is undefined.
+    AttackResult. Under `jax.jit` a wrong label, a wrong target or an x outside the box
+    goes unnoticed, and the result is undefined.
 
   Raises:
     TypeError: x not floating, labels or targets not integers, random_start not boolean.
@@ -99,7 +99,8 @@ def pgd(
 
   Verified on: 128 samples of affine models of 3 classes, half of the entries on faces
   of the box, at 1.02 times the least move: the defaults break 75 % (linf), 32 % (l2)
-  and 55 % (l1). With targets "all", 60 steps and a step size of epsilon / 2 all, in l2.
+  and 55 % (l1). With targets "all", 60 steps and a step size of epsilon / 2 they break
+  all in l2.
 
   Differentiable in: nothing; no gradient reaches the parameters of the model. Cost:
   restarts x targets x (steps gradients + 1 evaluation), and one evaluation of x in the
@@ -165,14 +166,16 @@ def _ascend(
   decay: ArrayLike | None,
   mode: Mode,
 ) -> Track:
-  """One start of PGD."""
+  """Runs PGD from one start."""
 
   def advance(carry, now):
     step, size = now
     points, velocity, track = carry
-    seen, gradient = _track.value_and_gradient(problem, aim, points, step)
+    evaluation, gradient = _track.value_and_gradient(problem, aim, points, step)
     late = _track.late(step, steps)
-    track = _track.keep(track, points, seen, mode=mode, gradient=gradient, late=late)
+    track = _track.keep(
+      track, points, evaluation, mode=mode, gradient=gradient, late=late
+    )
     if velocity is None:
       direction = gradient
     else:
@@ -185,8 +188,8 @@ def _ascend(
   carry = (start, velocity, track)
   sizes = jnp.broadcast_to(size, (steps, *problem.labels.shape))
   (points, _, track), _ = jax.lax.scan(advance, carry, (jnp.arange(steps), sizes))
-  seen = _track.value(problem, aim, points, steps)
-  return _track.keep(track, points, seen, mode=mode, final=True)
+  evaluation = _track.value(problem, aim, points, steps)
+  return _track.keep(track, points, evaluation, mode=mode, final=True)
 
 
 def attack_all(

@@ -1,4 +1,4 @@
-"""PGD's special cases: FGSM, BIM and MI-FGSM, which begin at the sample itself."""
+"""FGSM, BIM and MI-FGSM: special cases of PGD that begin at the sample itself."""
 
 from jax import Array
 from jax.typing import ArrayLike
@@ -29,7 +29,7 @@ def bim(
   mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """The basic iterative method: projected gradient ascent from the sample itself.
+  """Basic iterative method (BIM): projected gradient ascent from the sample itself.
 
       x_0 = x,   x_{i+1} = P(x_i + step_size s(grad loss(x_i)))
 
@@ -109,7 +109,7 @@ def fgsm(
   mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """The fast gradient method: one step of the size of the ball.
+  """Fast gradient (sign) method (FGSM): a single step of the size of the ball.
 
       x' = P(x + epsilon s(grad loss(x)))        linf: s(g) = sign(g)
 
@@ -120,7 +120,7 @@ def fgsm(
     labels: [batch], integer in [0, classes).
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     key: only for an `Expectation`.
-    norm: "linf", "l2" or "l1" (the one steepest entry). Static.
+    norm: "linf", "l2" or "l1" (moves the steepest entry only). Static.
     loss: see `attack_loss`; "kl" has no slope at x. Static.
     targets: as in `pgd`.
     low: least value of an entry; broadcasts to x.
@@ -192,7 +192,7 @@ def mi_fgsm(
   mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """The momentum iterative method: BIM along an accumulated gradient.
+  """Momentum iterative method (MI-FGSM): BIM along an accumulated gradient.
 
       v <- decay v + g / |g|_1,   x <- P(x + step_size s(v))
 

@@ -1,4 +1,4 @@
-"""What attacks ascend: one number for each sample, from scores of the classes."""
+"""Losses that attacks ascend: one number per sample, from scores of the classes."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from jaxtyping import Float, Integer
 from spherejax import _checks, _numerics
 
 Loss = Literal["ce", "margin", "dlr", "kl"]
-_FLOOR = 1e-12  # of the scale that the logits ratio divides by
+_FLOOR = 1e-12  # least scale that the logits ratio divides by
 
 
 def attack_loss(
@@ -22,7 +22,7 @@ def attack_loss(
   targets: Integer[ArrayLike, " batch"] | None = None,
   reference: Float[ArrayLike, "batch classes"] | None = None,
 ) -> Float[Array, " batch"]:
-  """What an attack makes large, away from the labels or towards targets.
+  """Loss that an attack maximises, away from the labels or towards targets.
 
       ce       log sum_k exp(z_k) - z_y              log p_t
       margin   max_{k != y} z_k - z_y                z_t - max_{k != t} z_k
@@ -30,16 +30,17 @@ def attack_loss(
                with targets (z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2)
       kl       sum_k p_k (log p_k - log q_k),   p = softmax(reference), q = softmax(z)
 
-  z_(i) is the i-th largest. The cross-entropy has gradients as long as float32 holds
-  the other probabilities, down to exp(-87); the margin and the difference of logits
-  ratio (which also ignores shifts and positive factors of the logits) always.
+  z_(i) is the i-th largest. The cross-entropy has a gradient as long as float32 holds
+  the other probabilities, down to exp(-87). The margin and the difference of logits
+  ratio always have one; the ratio also ignores shifts and positive factors of the
+  logits.
 
   Args:
     logits: [batch, classes], floating.
     labels: [batch], integer in [0, classes).
     loss: "ce", "margin", "dlr" or "kl". Static.
     targets: [batch], integer, not the labels. None to leave the labels.
-    reference: [batch, classes], the logits that "kl" departs from; not otherwise.
+    reference: [batch, classes], the logits that "kl" departs from; used with "kl" only.
 
   Returns:
     [batch], dtype of `logits`. With one class "ce" is 0 and "margin" -inf.
@@ -82,7 +83,7 @@ def attack_loss(
 
 
 def check_classes(loss: Loss, classes: int, targeted: bool) -> None:
-  """Raises for a loss that so many classes, or targets, do not have."""
+  """Raises for a loss that is undefined for this number of classes, or with targets."""
   _checks.one_of("loss", loss, Loss)
   needed = 4 if targeted else 3
   if loss == "dlr" and classes < needed:
@@ -101,17 +102,17 @@ def of_scores(
   *,
   against_label: bool = False,
 ) -> Array:
-  """The loss of checked scores; `against_label` compares targets with the label only.
+  """Loss of checked scores; `against_label` compares targets with the label only.
 
-  Of the losses with targets that is the margin z_t - z_y, without the other classes.
+  For the losses with targets, the latter is the margin z_t - z_y without other classes.
   """
   if loss == "kl" and reference is not None:
     log_p, log_q = _numerics.log_softmax(reference), _numerics.log_softmax(z)
     return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=1)
   if loss == "ce":
-    own = labels if targets is None else targets
-    lead = z - pick(z, own)[:, None]
-    entropy = _numerics.softplus(_numerics.logsumexp(lead, ~chosen(z, own)))
+    reference_class = labels if targets is None else targets
+    lead = z - pick(z, reference_class)[:, None]
+    entropy = _numerics.softplus(_numerics.logsumexp(lead, ~chosen(z, reference_class)))
     return entropy if targets is None else -entropy
   if loss == "margin":
     if targets is None:
@@ -149,7 +150,7 @@ def best_other(z: Array, index: Array) -> Array:
 def margin_and_success(
   z: Array, labels: Array, targets: Array | None = None
 ) -> tuple[Array, Array]:
-  """Lead of the best wrong class, or of the target, and whether the decision is so."""
+  """Lead of the best wrong class, or of the target, and whether it decides."""
   decision = jnp.argmax(z, axis=1)
   finite = jnp.all(jnp.isfinite(z), axis=1)
   if targets is None:

@@ -1,4 +1,4 @@
-"""What attacks share that look for the nearest wrong point: gradients, the nearest."""
+"""Shared parts of minimal-norm attacks: gradients, and the nearest wrong point."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,13 @@ from jax import Array
 from spherejax import _numerics
 from spherejax.attacks import _ball, _losses, _track
 from spherejax.attacks._problem import AttackResult, Problem
-from spherejax.attacks._track import SETTLED, Aim, Seen, where
+from spherejax.attacks._track import SETTLED, Aim, Evaluation, where
 from spherejax.distances._lp import Norm
 from spherejax.solvers import HalfspaceResult, project_halfspace
 
 
 class Nearest(NamedTuple):
-  """The nearest success so far, and what the diagnostics count; [batch] each."""
+  """Nearest success so far, and the counts of the diagnostics; [batch] each."""
 
   point: Array
   norm: Array
@@ -29,30 +29,30 @@ class Nearest(NamedTuple):
   """The least norm of a success before the last quarter of an attempt's steps."""
 
 
-def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Seen]:
-  """The samples themselves, where they are successes, and what is seen there."""
-  seen = _track.value(problem, aim, problem.clean)
+def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Evaluation]:
+  """Starts with the samples, which may be successes, and returns their evaluation."""
+  evaluation = _track.value(problem, aim, problem.clean)
   none = jnp.zeros_like(problem.labels, jnp.int32)
-  norm = jnp.where(seen.success, 0, jnp.inf).astype(problem.clean.dtype)
-  one = none + 1
+  norm = jnp.where(evaluation.success, 0, jnp.inf).astype(problem.clean.dtype)
+  ones = none + 1
   return (
     Nearest(
       problem.clean,
       norm,
-      seen.margin,
-      one,
+      evaluation.margin,
+      ones,
       none,
       none,
-      one,
-      one * seen.saturated,
+      ones,
+      ones * evaluation.saturated,
       norm,
     ),
-    seen,
+    evaluation,
   )
 
 
 def distance(problem: Problem, points: Array, norm: Norm) -> Array:
-  """[batch]: how far points are from the samples."""
+  """Distances [batch] of points from the samples."""
   return _ball.sizes(points - problem.clean, norm)
 
 
@@ -60,21 +60,21 @@ def keep(
   nearest: Nearest,
   points: Array,
   norms: Array,
-  seen: Seen,
+  evaluation: Evaluation,
   running: Array,
   late: Array | bool = False,
 ) -> Nearest:
-  """Takes the points that are successes and nearer, where the attack still runs."""
-  reached = running & seen.success
+  """Keeps the points that are nearer successes, where the attack still runs."""
+  reached = running & evaluation.success
   nearer = reached & (norms < nearest.norm)
   before = reached & ~jnp.asarray(late)
   return nearest._replace(
     point=where(nearer, points, nearest.point),
     norm=jnp.where(nearer, norms, nearest.norm),
-    margin=jnp.where(nearer, seen.margin, nearest.margin),
+    margin=jnp.where(nearer, evaluation.margin, nearest.margin),
     queries=nearest.queries + running,
     evaluations=nearest.evaluations + running,
-    saturated=nearest.saturated + (running & seen.saturated),
+    saturated=nearest.saturated + (running & evaluation.saturated),
     early=jnp.where(before, jnp.minimum(norms, nearest.early), nearest.early),
   )
 
@@ -96,7 +96,7 @@ def jacobian(problem: Problem, points: Array) -> tuple[Array, Array]:
 
 
 def dual_size(gradients: Array, norm: Norm) -> Array:
-  """The dual norm over the last axis."""
+  """Dual norm over the last axis."""
   sizes = jnp.abs(gradients)
   if norm == "linf":
     return jnp.sum(sizes, axis=-1)
@@ -110,29 +110,31 @@ def to_plane(
 ) -> HalfspaceResult:
   """Least moves [batch, n] onto lead + <slope, move> = 0 in the box, from either side.
 
-  The value is the move, not the point.
+  The result holds the moves, not the points.
   """
 
-  def one(lead, slope, low, high):
+  def solve_sample(lead, slope, low, high):
     side = jnp.where(lead > 0, -1, 1)
     return project_halfspace(
       jnp.zeros_like(slope), side * slope, side * lead, norm=norm, low=low, high=high
     )
 
-  return jax.vmap(one)(lead, slope, problem.low - points, problem.high - points)
+  return jax.vmap(solve_sample)(
+    lead, slope, problem.low - points, problem.high - points
+  )
 
 
 def nearest_plane(
   z: Array, gradients: Array, points: Array, problem: Problem, norm: Norm
 ) -> tuple[Array, Array]:
-  """Lead [batch] and its gradient [batch, n] of the linear border nearest in the box.
+  """Lead [batch] and gradient [batch, n] of the nearest linear boundary in the box.
 
-  Of the classes other than the label, whose leads are linear by their gradients. Where
-  the box meets no border, that of the one which is nearest without the box.
+  The leads of the classes other than the label are linear by their gradients. Where the
+  box meets no boundary, the one nearest without the box is taken.
   """
-  own = problem.labels
-  mine = _losses.chosen(z, own)
-  leads = z - _losses.pick(z, own)[:, None]
+  labels = problem.labels
+  mine = _losses.chosen(z, labels)
+  leads = z - _losses.pick(z, labels)[:, None]
   base = jnp.sum(jnp.where(mine.T[:, :, None], gradients, 0), axis=0)
   slopes = gradients - base[None]
   sizes = dual_size(slopes, norm).T
@@ -146,12 +148,12 @@ def nearest_plane(
   nearest = jnp.argmin(jnp.where(met, reach, ratio), axis=1)
   there = _losses.chosen(z, nearest)
   slope = jnp.sum(jnp.where(there.T[:, :, None], slopes, 0), axis=0)
-  found = jnp.any(usable, axis=1)
-  return _losses.pick(leads, nearest), jnp.where(found[:, None], slope, 0)
+  reachable = jnp.any(usable, axis=1)
+  return _losses.pick(leads, nearest), jnp.where(reachable[:, None], slope, 0)
 
 
 def finish(problem: Problem, nearest: Nearest) -> AttackResult:
-  """The result; x itself with norm inf where nothing was found."""
+  """Result of the attack; x itself with norm inf where no success was found."""
   success, dtype = jnp.isfinite(nearest.norm), nearest.norm.dtype
   return AttackResult(
     jax.lax.stop_gradient(nearest.point).reshape(problem.shape),

@@ -1,4 +1,4 @@
-"""The contract of every attack: what goes in, what is evaluated, what is kept."""
+"""Contract of every attack: arguments, evaluations and the result."""
 
 import math
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from spherejax.attacks._region import Ball, Region
 from spherejax.distances._lp import Norm
 
 Mode = Literal["evaluate", "train", "last"]
-# Of the keys of views: beyond the numbers of restarts, and of what starts are split by.
+# Offset of the keys of views, beyond the numbers of restarts and of starts.
 _VIEWS = 2**32 - 1
 
 
 class AttackResult(NamedTuple):
-  """What every attack returns: points and what is known of them, one row a sample.
+  """Result of every attack: the points and their scores, one row per sample.
 
   The last three fields belong to one attack each and are None for the others.
   """
@@ -31,7 +31,7 @@ class AttackResult(NamedTuple):
   x_adv: Float[Array, "batch ..."]
   """The points, in the region in exact arithmetic, also where the attack failed."""
   success: Bool[Array, " batch"]
-  """Whether the decision (the lowest index among equals) is wrong, or the target."""
+  """True if the decision (the lowest index among equals) is wrong, or the target."""
   loss: Float[Array, " batch"]
   """The attack's loss there."""
   margin: Float[Array, " batch"]
@@ -46,13 +46,13 @@ class AttackResult(NamedTuple):
   saturated: Float[Array, " batch"]
   """Share of the evaluations where the probability of the label is 1 in float32."""
   converged: Bool[Array, " batch"]
-  """Whether more steps promise no more. Of a fixed budget: a success, or no gradient
-  was lacking throughout and the last quarter of the steps raised the loss by less than
-  0.1 %. Of least norm: a success that the last quarter of the steps brought nearer by
-  less than 0.1 %. Never a proof: another start may find what this one did not."""
+  """True if more steps promise no improvement. With a fixed budget: a success, or an
+  attack with gradients throughout whose last quarter of the steps raised the loss by
+  less than 0.1 %. With minimal norm: a success that the last quarter of the steps
+  brought nearer by less than 0.1 %. This is no proof: another start may succeed."""
   stage: Any = None
-  """From `ensemble`, [batch], integer: which attack broke the sample, from 1; 0 for a
-  wrong decision at x; -1 for none."""
+  """From `ensemble`, [batch], integer: number of the attack that broke the sample,
+  from 1; 0 for a wrong decision at x; -1 for none."""
   cell_margin: Any = None
   """From `voronoi_pgd`, [batch], floating: distance to the nearest other site less that
   to the own; above 0, or 0 at a site that is given twice."""
@@ -63,40 +63,39 @@ class AttackResult(NamedTuple):
 
   @property
   def result(self) -> "AttackResult":
-    """The result itself, where `ensemble` once put the fields of all attacks."""
+    """Returns the result itself, in place of the field that `ensemble` once had."""
     return self
 
   @property
   def attack(self) -> "AttackResult":
-    """The result itself, where `voronoi_pgd` once put the fields of all attacks."""
+    """Returns the result itself, in place of the field that `voronoi_pgd` once had."""
     return self
 
 
 class Expectation(NamedTuple):
-  """A model behind a random transformation, to be attacked on the average.
+  """Model behind a random transformation, to be attacked on average.
 
       loss(x) = mean_{j <= draws} loss(logits_fn(transform(k_j, x)))
 
-  Goes in the place of `logits_fn` into `pgd`, its special cases and `apgd`. The draws
-  are new at every step, and success is decided by the mean of the probabilities over
-  `judging_draws` others.
+  Pass it as `logits_fn` to `pgd`, its special cases and `apgd`. Every step draws anew;
+  the mean probability over `judging_draws` further draws decides about success.
   """
 
   logits_fn: Callable[[Array], Array]
-  """Of [batch, ...] to [batch, classes]."""
+  """Maps [batch, ...] to [batch, classes]."""
   transform: Callable[[Array, Array], Array]
-  """Of a key and one sample to one sample, perhaps of another shape."""
+  """Maps a key and a sample to a sample, perhaps of another shape."""
   draws: int = 10
-  """How many transformations a gradient averages. Static."""
+  """Number of transformations that a gradient averages. Static."""
   judging_draws: int = 10
-  """How many decide about success. Static."""
+  """Number of transformations that decide about success. Static."""
 
 
 Model = Callable[[Array], Array] | Expectation
 
 
 def deterministic(attack: str, model: Model) -> None:
-  """Raises for an `Expectation` in an attack that is none on the average."""
+  """Raises for an `Expectation` in an attack that does not average over draws."""
   if isinstance(model, Expectation):
     raise TypeError(
       f"logits_fn of {attack} must be a function, got an Expectation: pgd, bim, fgsm,"
@@ -135,12 +134,14 @@ class Problem(NamedTuple):
       sample = point.reshape(self.shape[1:])
       return jax.vmap(model.transform, (0, None))(drawn, sample)
 
-    seen = jax.vmap(transformed)(keys, points)
-    scores = logits(model.logits_fn, seen.reshape(-1, *seen.shape[2:]))
+    views_of_points = jax.vmap(transformed)(keys, points)
+    scores = logits(
+      model.logits_fn, views_of_points.reshape(-1, *views_of_points.shape[2:])
+    )
     return scores.reshape(len(points), draws, self.classes)
 
   def judged(self, points: Array, step: Array | int = 0) -> Array:
-    """Scores [batch, classes] that decide about success."""
+    """Scores [batch, classes] by which success is decided."""
     if not isinstance(self.model, Expectation):
       return self.scores(points)
     views = self.views(points, 2 * step + 1, self.model.judging_draws)
@@ -170,7 +171,7 @@ def setup(
   low: ArrayLike,
   high: ArrayLike,
 ) -> Problem:
-  """Checks what every attack gets, and flattens it."""
+  """Checks the arguments that all attacks share, and flattens the samples."""
   if not isinstance(model, Expectation):
     _checks.function("logits_fn", model)
   clean = _checks.array("x", x, "floating")
@@ -212,7 +213,7 @@ def _classes(problem: Problem) -> Array:
 def ball(
   problem: Problem, epsilon: ArrayLike | None, norm: Norm, share: float = 0.0
 ) -> Ball:
-  """The ball of an attack's arguments."""
+  """Ball from an attack's arguments."""
   _checks.one_of("norm", norm, Norm)
   if epsilon is None:
     raise ValueError("epsilon must be given where no region is, got None")
@@ -224,7 +225,7 @@ def ball(
     bounded = [_compiled.known(_all_finite, side) for side in problem.sides]
     if finite is not None and False in bounded:
       raise ValueError("epsilon must be finite where the box is not, got inf")
-    # Wide enough to bind nowhere: of an infinite step nothing would be left.
+    # A radius that binds nowhere; an infinite step would leave nothing to compute with.
     far = jnp.maximum(problem.clean - problem.low, problem.high - problem.clean)
     radius = jnp.where(jnp.isinf(radius), 2 * _ball.sizes(far, norm), radius)
   return Ball(norm, radius, problem.low, problem.high, share)
@@ -251,9 +252,9 @@ def _all_finite(value: ArrayLike | None) -> bool:
 
 
 def rivals(scores: Array, labels: Array) -> Array:
-  """[batch, classes - 1]: the other classes, the highest score first."""
+  """Other classes [batch, classes - 1], highest score first."""
   others = jnp.where(_losses.chosen(scores, labels), -jnp.inf, scores)
-  # By a second key the label is last, also among scores of -inf.
+  # A second sort key puts the label last, also among scores of -inf.
   order = jnp.lexsort((-others, _losses.chosen(scores, labels)), axis=1)
   return order[:, :-1]
 
@@ -265,7 +266,7 @@ def region_of(
   share: float,
   region: Region | None,
 ) -> Region:
-  """The region that was given, or the ball."""
+  """Returns the given region, or the ball."""
   if region is None:
     return ball(problem, epsilon, norm, share)
   if epsilon is not None:

@@ -1,4 +1,4 @@
-"""Where an attack may go: what it asks of a region, and the ball in a box."""
+"""Regions that an attack may not leave: their interface, and the ball in a box."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -13,9 +13,9 @@ from spherejax.solvers import project_ball
 
 @runtime_checkable
 class Region(Protocol):
-  """What attacks of a fixed budget ask of the set around each sample.
+  """Interface that attacks of a fixed budget need of the set around each sample.
 
-  Points, samples and gradients are [batch, n], flattened. Nothing may mix samples.
+  Points, samples and gradients are [batch, n], flattened. No method may mix samples.
   """
 
   @property
@@ -28,21 +28,21 @@ class Region(Protocol):
     ...
 
   def project(self, points: Array, clean: Array) -> Array:
-    """The nearest points of the region, or near ones; in it in exact arithmetic."""
+    """Nearest, or near, points of the region; inside it in exact arithmetic."""
     ...
 
   def ascend(self, gradients: Array) -> Array:
-    """Steps of size 1 along the gradients; zero where these are."""
+    """Steps of size 1 along the gradients; zero where a gradient is zero."""
     ...
 
   def size(self, points: Array, clean: Array) -> Array:
-    """[batch]: how far the points are from the samples."""
+    """Distances [batch] of the points from the samples."""
     ...
 
 
 @runtime_checkable
 class Paced(Region, Protocol):
-  """A region that has sizes of steps of its own, for `pgd` without a `step_size`."""
+  """Region with its own step sizes, for `pgd` without a `step_size`."""
 
   def paces(self, steps: int) -> Array:
     """[steps, batch]: the sizes."""
@@ -50,7 +50,7 @@ class Paced(Region, Protocol):
 
 
 class Ball(NamedTuple):
-  """A norm ball around each sample, cut by a box."""
+  """Norm ball around each sample, cut by a box."""
 
   norm: Norm
   """"linf", "l2" or "l1"."""
@@ -64,7 +64,7 @@ class Ball(NamedTuple):
   """For l1: the share of the entries that a step moves; at least one does."""
 
   def start(self, keys: Array, clean: Array) -> Array:
-    """Uniform in the ball, then projected."""
+    """Draws uniformly from the ball, then projects."""
 
     def draw(key):
       return _ball.uniform_ball(key, clean.shape[1:], norm=self.norm, dtype=clean.dtype)
@@ -72,7 +72,7 @@ class Ball(NamedTuple):
     return self.project(clean + self.epsilon[:, None] * jax.vmap(draw)(keys), clean)
 
   def project(self, points: Array, clean: Array) -> Array:
-    """The exact projection, sealed."""
+    """Projects exactly, then seals the points."""
     points = jnp.where(jnp.isfinite(points), points, clean)
     if self.norm != "linf":  # sealing is the projection there
 
@@ -83,7 +83,7 @@ class Ball(NamedTuple):
     return self.seal(points, clean)
 
   def seal(self, points: Array, clean: Array) -> Array:
-    """Points that were inside up to rounding, inside."""
+    """Moves points that are inside up to rounding to the inside."""
 
     def inside(point, center, epsilon, low, high):
       return _ball.seal(point, center, epsilon, norm=self.norm, low=low, high=high)
@@ -91,7 +91,7 @@ class Ball(NamedTuple):
     return jax.vmap(inside)(points, clean, self.epsilon, self.low, self.high)
 
   def ascend(self, gradients: Array) -> Array:
-    """The steepest directions; for l1 on the largest entries."""
+    """Steepest directions; for l1 on the largest entries."""
     count = max(1, round(self.share * gradients.shape[1]))
     return steps_of(gradients, self.norm, jnp.full(len(gradients), count))
 
@@ -101,7 +101,7 @@ class Ball(NamedTuple):
 
 
 def steps_of(gradients: Array, norm: Norm, count: Array) -> Array:
-  """The steepest directions; for l1 on `count` [batch] entries of each."""
+  """Steepest directions; for l1 on `count` [batch] entries of each sample."""
 
   def step(gradient, count):
     return _ball.steepest_ascent(gradient, norm=norm, count=count)

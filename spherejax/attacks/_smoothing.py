@@ -1,4 +1,4 @@
-"""Randomised smoothing: votes under noise, and what they certify."""
+"""Randomised smoothing: votes under noise, predictions and certificates."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ABSTAIN = -1
 
 
 class Certificate(NamedTuple):
-  """Classes and radii that hold with the asked confidence; NumPy arrays."""
+  """Classes and radii that hold with the requested confidence; NumPy arrays."""
 
   label: np.ndarray
   """[batch], the class; -1 where the votes are too even."""
@@ -36,11 +36,11 @@ def smoothed_votes(
   block_size: int = 100,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> Int[Array, "batch classes"]:
-  """How often each class is decided for under normal noise.
+  """Counts how often each class is decided for under normal noise.
 
       votes_c = #{j <= draws: argmax_k z_k(x + sigma g_j) = c},    g_j ~ N(0, 1)
 
-  The noisy points are not clipped: the theory is about all of space.
+  The noisy points are not clipped: the theory covers the whole space.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
@@ -55,7 +55,7 @@ def smoothed_votes(
     index: [batch], the samples' numbers, for the keys. None counts from 0.
 
   Returns:
-    [batch, classes], int32. Scores that are not finite vote for none.
+    [batch, classes], int32. Scores that are not finite vote for no class.
 
   Raises:
     TypeError: x not floating, draws no static integer.
@@ -167,10 +167,10 @@ def clopper_pearson(
 def smoothed_prediction(
   votes: Integer[ArrayLike, "batch classes"], *, alpha: float = 0.001
 ) -> np.ndarray:
-  """The class of the smoothed model, or -1 where the votes do not tell.
+  """Class of the smoothed model, or -1 where the votes are inconclusive.
 
-  A two-sided binomial test of the two largest counts at one half: the class where it
-  rejects at `alpha`.
+  The class is returned where a two-sided binomial test of the two largest counts
+  rejects one half at `alpha`.
 
   Args:
     votes: [batch, classes], integer, from `smoothed_votes`.
@@ -204,7 +204,7 @@ def smoothed_prediction(
     if counts.shape[1] > 1
     else 0 * first
   )
-  # Twice the tail of a fair coin, first of first + second; 1 when they are even.
+  # Twice the tail of a fair coin with `first` of first + second; 1 when they are equal.
   tail = betainc(np.maximum(first, 1), second + 1, 0.5)
   p_value = np.where(first > second, np.minimum(2 * tail, 1), 1)
   return np.where(p_value <= alpha, order[:, 0], ABSTAIN)
@@ -223,17 +223,17 @@ def smoothed_certificate(
 
       radius = sigma Phi^{-1}(p)      p: lower bound of the class's probability
 
-  The class comes from the first votes, its bound from others, so that the bound is
-  right. p at most one half abstains. `two_sided` bounds the runner-up too, each with
-  alpha / 2, and takes sigma / 2 (Phi^{-1}(p) - Phi^{-1}(upper bound)).
+  The class comes from the first votes and its bound from other votes, so the bound is
+  valid. It abstains for p at most one half. `two_sided` also bounds the runner-up, each
+  with alpha / 2, and takes sigma / 2 (Phi^{-1}(p) - Phi^{-1}(upper bound)).
 
   Args:
     selection: [batch, classes], integer, few votes, which choose the class.
     votes: [batch, classes], integer, of other draws.
     sigma: positive, of the votes' noise.
     alpha: in (0, 1): the certificate is wrong with at most this probability.
-    draws: how many were made for `votes`. None sums the votes, which is the same
-      unless scores were not finite.
+    draws: number of draws behind `votes`. None sums the votes, which is the same if all
+      scores were finite.
     two_sided: whether to bound the runner-up.
 
   Returns:
@@ -266,9 +266,9 @@ def smoothed_certificate(
   if draws is not None:
     _checks.count("draws", draws, 0)
   total = counts.sum(1) if draws is None else np.full(len(counts), draws)
-  own = np.take_along_axis(counts, label[:, None], 1)[:, 0]
+  top_votes = np.take_along_axis(counts, label[:, None], 1)[:, 0]
   share = alpha / 2 if two_sided else alpha
-  lower, _ = clopper_pearson(own, total, alpha=share)
+  lower, _ = clopper_pearson(top_votes, total, alpha=share)
   if two_sided:
     others = np.where(np.arange(counts.shape[1]) == label[:, None], 0, counts)
     _, upper = clopper_pearson(others.max(1), total, alpha=share)

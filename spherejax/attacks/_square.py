@@ -1,4 +1,4 @@
-"""The square attack: random search over windows of an image, without gradients."""
+"""Square attack: random search over windows of an image, without gradients."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -18,11 +18,11 @@ from spherejax.attacks._track import Aim, Track, where
 
 SquareNorm = Literal["linf", "l2"]
 
-_HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of 10,000 queries
+_HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # per 10,000
 
 
 def window_sides(queries: int, height: int, width: int, share: float, norm: SquareNorm):
-  """The side of the window at each query, odd for l2."""
+  """Side of the window at each query, odd for l2."""
   place = np.arange(queries) * 10_000 // queries
   part = share / 2.0 ** np.searchsorted(_HALVED_AFTER, place, side="left")
   side = np.round(np.sqrt(part * height * width)).astype(np.int32)
@@ -48,13 +48,13 @@ def square(
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """The square attack: random windows of an image, kept when the margin grows.
+  """Square attack: changes random windows of an image where this raises the margin.
 
   linf: starts with random columns of +-epsilon; each query sets a window to +-epsilon,
-  one sign a channel. l2: starts with a grid of small pyramids; each query moves the
-  budget of one window, and what is left, into a pyramid in another. The windows shrink
-  as queries go by. Windows and signs are each sample's own, and a broken sample asks no
-  more.
+    one sign a channel. l2: starts with a grid of small pyramids; each query moves the
+    budget of one window, and what is left, into a pyramid in another. The windows
+    shrink as queries go by. Each sample has its own windows and signs, and a broken
+    sample makes no further queries.
 
   Args:
     logits_fn: of [batch, height, width, channels] to [batch, classes], pure. A new
@@ -64,8 +64,8 @@ def square(
     key: a typed PRNG key.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     norm: "linf" or "l2". Static.
-    queries: static. At most so many, besides those of x and the start.
-    share: of the image that the first windows cover, in (0, 1]. Static.
+    queries: static. Largest number, besides the queries of x and the start.
+    share: share of the image that the first windows cover, in (0, 1]. Static.
     targets: [batch], integer, not the labels, to be reached. None to leave the labels.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
@@ -81,8 +81,9 @@ def square(
       and, where known, epsilon below 0, or inf in an infinite box, x outside the box,
       labels or targets out of range.
 
-  Verified on: no exact answer; that its moves are the paper's and the margin never
-  falls. `converged` is often false: a random search improves while it goes on.
+  Verified on: no exact answer. Tests check that its moves are the paper's and that the
+  margin never falls. `converged` is often false: a random search improves while it goes
+  on.
 
   Differentiable in: nothing; the model need not be either. Cost: queries evaluations.
 
@@ -138,9 +139,9 @@ def square(
 def _take(
   problem: Problem, aim: Aim, track: Track, points: Array, running: Array, late: Array
 ) -> Track:
-  """Takes the points where the attack still runs and the margin is larger."""
-  seen = _track.value(problem, aim, points)
-  taken = _track.keep(track, points, seen, mode="evaluate", late=late)
+  """Keeps the points where the attack still runs and the margin is larger."""
+  evaluation = _track.value(problem, aim, points)
+  taken = _track.keep(track, points, evaluation, mode="evaluate", late=late)
   return Track(*(where(running, a, b) for a, b in zip(taken, track, strict=True)))
 
 
@@ -148,12 +149,12 @@ def _move(problem: Problem, region: Ball, change, points: Array, step, *side) ->
   """Applies a change of one image to all of them and returns to the region."""
   shape = problem.shape[1:]
 
-  def one(key, point, clean, epsilon):
+  def move_sample(key, point, clean, epsilon):
     key = jax.random.fold_in(key, step + 1)
     delta = (point - clean).reshape(shape)
     return clean + change(key, delta, epsilon, *side).ravel()
 
-  moved = jax.vmap(one)(problem.keys, points, problem.clean, region.epsilon)
+  moved = jax.vmap(move_sample)(problem.keys, points, problem.clean, region.epsilon)
   if region.norm == "linf":
     return region.project(moved, problem.clean)
   moved = jnp.clip(moved, problem.low, problem.high)  # the norm is epsilon already
@@ -189,7 +190,7 @@ def _recolour(key: Array, delta: Array, epsilon: Array, side: Array) -> Array:
 
 
 def _pyramids(row: Array, column: Array, side, extent: int) -> Array:
-  """A pyramid over the upper half of a square and one under the lower, norm 1.
+  """Pyramids of norm 1: up over the upper half of a square, down under the lower.
 
   Each is a sum of nested rectangles r with height 1 / (r + 1)^2.
   """
@@ -208,7 +209,7 @@ def _pyramids(row: Array, column: Array, side, extent: int) -> Array:
 
 
 def _grid(key: Array, delta: Array, epsilon: Array) -> Array:
-  """Pyramids on a grid of five, signs and directions at random."""
+  """Pyramids on a grid of five, with random signs and directions."""
   height, width, channels = delta.shape
   side = max(min(height, width) // 5, 1)
   tiles = (height // side, width // side)
@@ -229,7 +230,7 @@ def _grid(key: Array, delta: Array, epsilon: Array) -> Array:
 
 
 def _shift_budget(key: Array, delta: Array, epsilon: Array, side: Array) -> Array:
-  """Empties one window and fills another with what it had and what was left."""
+  """Moves the budget of one window, and the unused budget, into another."""
   keys = jax.random.split(key, 4)
   row, column, inside = _window(keys[0], delta, side)
   *_, emptied = _window(keys[1], delta, side)

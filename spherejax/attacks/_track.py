@@ -1,4 +1,4 @@
-"""What an attack sees of the model at each point, and the best that it keeps."""
+"""Evaluations of the model at an attack's points, and the best point so far."""
 
 import math
 from collections.abc import Callable
@@ -13,23 +13,23 @@ from spherejax.attacks import _losses
 from spherejax.attacks._losses import Loss
 from spherejax.attacks._problem import AttackResult, Expectation, Mode, Problem
 
-SETTLED = 1e-3  # of a loss or a norm: what a last quarter of the steps may still bring
+SETTLED = 1e-3  # largest relative change over the last quarter of the steps
 
 
 class Aim(NamedTuple):
-  """What the attack makes large."""
+  """Objective that the attack maximises."""
 
   loss: Loss
   targets: Array | None = None
   """[batch]; None to leave the labels."""
   reference: Array | None = None
-  """[batch, classes], what "kl" departs from."""
+  """[batch, classes], logits that "kl" departs from."""
   leave: bool = False
-  """Whether any wrong decision is a success, and the targets only a way there."""
+  """True if any wrong decision is a success, and targets are only a means to it."""
 
 
-class Seen(NamedTuple):
-  """What one evaluation tells of each sample, all [batch]."""
+class Evaluation(NamedTuple):
+  """Results of one evaluation of each sample, all [batch]."""
 
   loss: Array
   margin: Array
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 
 
 class Track(NamedTuple):
-  """The best point so far and what the diagnostics count."""
+  """Best point so far, and the counts of the diagnostics."""
 
   point: Array
   loss: Array
@@ -53,18 +53,18 @@ class Track(NamedTuple):
 
 
 def late(step: Array | int, steps: int) -> Array:
-  """Whether a point after so many of all steps belongs to their last quarter."""
+  """True if step number `step` lies in the last quarter of all steps."""
   return jnp.asarray(4 * step > 3 * steps)
 
 
-def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Seen:
-  """What the scores that decide tell; a loss of scores that are not finite is -inf."""
+def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Evaluation:
+  """Judges the scores that decide; the loss is -inf where scores are not finite."""
   targets = None if aim.leave else aim.targets
   margin, success = _losses.margin_and_success(z, labels, targets)
   lead = _losses.best_other(z, labels) - _losses.pick(z, labels)
   saturated = lead < math.log(jnp.finfo(jnp.float32).eps / 2)
   sound = jnp.all(jnp.isfinite(z), axis=1) & ~jnp.isnan(loss)
-  return Seen(jnp.where(sound, loss, -jnp.inf), margin, success, saturated)
+  return Evaluation(jnp.where(sound, loss, -jnp.inf), margin, success, saturated)
 
 
 def value(
@@ -74,7 +74,7 @@ def value(
   step: Array | int = 0,
   *,
   judged: Array | None = None,
-) -> Seen:
+) -> Evaluation:
   """Evaluates points without a gradient; `judged` where these scores are known."""
   z, loss = _objective(problem, aim, points, step, judged)
   z = problem.judged(points, step) if z is None else z
@@ -83,8 +83,8 @@ def value(
 
 def value_and_gradient(
   problem: Problem, aim: Aim, points: Array, step: Array | int = 0
-) -> tuple[Seen, Array]:
-  """Evaluates points and the gradient of each one's loss; not finite counts as 0."""
+) -> tuple[Evaluation, Array]:
+  """Evaluates points and the gradient of each loss; infinite or NaN counts as 0."""
 
   def total(points):
     z, loss = _objective(problem, aim, points, step)
@@ -92,8 +92,8 @@ def value_and_gradient(
 
   (_, (z, loss)), gradient = jax.value_and_grad(total, has_aux=True)(points)
   z = problem.judged(points, step) if z is None else z
-  seen = assess(z, loss, problem.labels, aim)
-  return seen, jnp.where(jnp.isfinite(gradient), gradient, 0)
+  evaluation = assess(z, loss, problem.labels, aim)
+  return evaluation, jnp.where(jnp.isfinite(gradient), gradient, 0)
 
 
 def _objective(
@@ -103,9 +103,9 @@ def _objective(
   step: Array | int,
   judged: Array | None = None,
 ) -> tuple[Array | None, Array]:
-  """The scores that decide, where they are known now, and what is ascended, [batch].
+  """Scores that decide, if known already, and the loss to ascend, [batch].
 
-  Of an `Expectation` that is the mean over draws, and others decide.
+  For an `Expectation` the loss is the mean over draws, and other draws decide.
   """
 
   def loss(z):
@@ -126,7 +126,7 @@ def _objective(
 
 
 def first_track(problem: Problem) -> Track:
-  """Nothing found yet: the samples themselves."""
+  """Starts a track at the samples themselves."""
   batch, dtype = problem.labels.shape, problem.clean.dtype
   lowest, none = jnp.full(batch, -jnp.inf, dtype), jnp.zeros(batch, jnp.int32)
   failed = jnp.zeros(batch, bool)
@@ -136,27 +136,27 @@ def first_track(problem: Problem) -> Track:
 def keep(
   track: Track,
   points: Array,
-  seen: Seen,
+  evaluation: Evaluation,
   *,
   mode: Mode,
   gradient: Array | None = None,
   final: bool = False,
   late: Array | bool = True,
 ) -> Track:
-  """Takes the points where they are better, and counts; `late` as of the function.
+  """Keeps the points where they are better, and counts; `late` as in the function.
 
-  Better is a success, and among equals a larger loss; for training the loss alone, or
-  nothing but a final point.
+  A success is better than a failure; among equals a larger loss is better. In training
+  only the loss counts, or only a final point.
   """
-  better = seen.loss > track.loss
+  better = evaluation.loss > track.loss
   if mode == "evaluate":
-    better = (better & (seen.success == track.success)) | (
-      seen.success & ~track.success
+    better = (better & (evaluation.success == track.success)) | (
+      evaluation.success & ~track.success
     )
   if mode == "last" and not final:
     better = jnp.zeros_like(better)
   old = (track.point, track.loss, track.margin, track.success)
-  new = (points, seen.loss, seen.margin, seen.success)
+  new = (points, evaluation.loss, evaluation.margin, evaluation.success)
   point, loss, margin, success = (
     where(better, a, b) for a, b in zip(new, old, strict=True)
   )
@@ -172,13 +172,13 @@ def keep(
     gradients,
     zeros,
     track.evaluations + 1,
-    track.saturated + seen.saturated,
-    jnp.where(late, track.early, jnp.maximum(seen.loss, track.early)),
+    track.saturated + evaluation.saturated,
+    jnp.where(late, track.early, jnp.maximum(evaluation.loss, track.early)),
   )
 
 
 def counted(track: Track, later: Track) -> Track:
-  """The same best point, with what the diagnostics count since."""
+  """Copies the diagnostic counts of `later` into `track`; the best point stays."""
   counts = ("gradients", "zeros", "evaluations", "saturated")
   return track._replace(**{name: getattr(later, name) for name in counts})
 
@@ -192,9 +192,9 @@ def finish(
   problem: Problem,
   track: Track,
   size: Callable[[Array, Array], Array],
-  clean: Seen | None,
+  clean: Evaluation | None,
 ) -> AttackResult:
-  """The result; samples that are wrong already stay, when `clean` is given."""
+  """Result of the attack; samples that are wrong already stay, if `clean` is given."""
   queries, point = track.evaluations, track.point
   loss, margin, success = track.loss, track.margin, track.success
   if clean is not None:
@@ -222,5 +222,5 @@ def finish(
 
 
 def share(part: Array, whole: Array, dtype: jnp.dtype) -> Array:
-  """Part of a count; 0 of none."""
+  """Quotient of two counts; 0 for a total of 0."""
   return _numerics.divide(part.astype(dtype), whole.astype(dtype))

@@ -1,7 +1,7 @@
-"""Image sets, splits, batches, collages and augmentations.
+"""Data: image sets, splits, batches, collages and augmentations.
 
 Readers turn a tensorflow-datasets set, a folder or arrays into `Images`; samplers
-say which of them are in the batch of a step; augmentations are functions of a key.
+choose the images of each step's batch; augmentations are functions of a key.
 """
 
 from spherejax import _compiled, _names

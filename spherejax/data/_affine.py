@@ -1,4 +1,4 @@
-"""Rotation, translation, scale, shear and mirror images as one interpolation."""
+"""Affine augmentation: rotation, translation, scale, shear and mirror in one step."""
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,13 @@ def random_affine(
   shear: Real[ArrayLike, ""] = 10.0,
   flip: Real[ArrayLike, ""] = 0.5,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image rotated, sheared, scaled, mirrored and moved, interpolated once.
+  """Rotates, shears, scales, mirrors and moves each image, interpolated once.
 
       A = scale [[cos r, -sin r], [sin r, cos r]] [[1, tan h], [0, 1]] diag(+-1, 1)
       result(x) = image(A^-1 (x - t))        x from the centre, to the right and down
 
-  All five are drawn for each image, uniformly: r and h, t as a share of the image's
-  width and height, the scale, and whether left and right are exchanged. What comes
-  from outside the image is 0.
+  All five are drawn uniformly for each image: r and h, t as a share of the image's
+  width and height, the scale, and the mirroring. Pixels from outside the image are 0.
 
   Args:
     key: draws the five.
@@ -46,7 +45,7 @@ def random_affine(
     ValueError: a static number outside its range.
     TypeError: images not floating.
 
-  Differentiable in: images. Cost: four reads a pixel.
+  Differentiable in: images. Cost: four reads per pixel.
 
   Source: DIST IV (rotation 15 degrees, translation 0.1, scale 0.9 to 1.1, shear 10
   degrees, mirror images). Bilinear.
@@ -91,15 +90,15 @@ def random_affine(
     mirror = jnp.where(jax.random.uniform(keys[4]) < mirrored, -1.0, 1.0)
     return _warp(image, turn, slant, size, mirror, shift)
 
-  return _augment.each(warp, key, images)
+  return _augment.per_image(warp, key, images)
 
 
 def _warp(
   image: Array, turn: Array, slant: Array, size: Array, mirror: Array, shift: Array
 ) -> Array:
-  """The image under the map A x + shift, by the inverse of each part in turn."""
+  """Warps the image by A x + shift, by the inverse of each part in turn."""
   height, width = image.shape[:2]
-  # Pixels' centres from the middle of the image.
+  # Centres of the pixels, relative to the middle of the image.
   down = jnp.arange(height, dtype=jnp.float32) - (height - 1) / 2
   right = jnp.arange(width, dtype=jnp.float32) - (width - 1) / 2
   x, y = jnp.meshgrid(right - shift[0], down - shift[1])

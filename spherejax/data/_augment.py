@@ -1,7 +1,7 @@
-"""Crops, flips and sizes: functions of a key and images, vmappable, for jit.
+"""Crops, flips and resizing: functions of a key and images, for vmap and jit.
 
-Images are [..., height, width, channels]; each image of a batch has its own draw,
-that of a single image under the key of `jax.random.split(key, leading axes)`.
+Images are [..., height, width, channels]; each image of a batch has its own draw, the
+same as a single image with its key of `jax.random.split(key, leading axes)`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key, Real
 from spherejax import _checks, _numerics
 from spherejax.data._images import image_size
 
-# Boxes tried before the centre is taken, as in the papers' common implementation.
+# Number of boxes tried before the centre is taken, as in torchvision.
 _ATTEMPTS = 10
 
 
@@ -23,7 +23,7 @@ def resize(
   images: Float[ArrayLike, "*batch height width channels"],
   size: int | tuple[int, int],
 ) -> Float[Array, "*batch new_height new_width channels"]:
-  """Images of another size, bilinear, averaged where they shrink.
+  """Resizes images bilinearly, with averaging where they shrink.
 
   Args:
     images: [..., height, width, channels], floating.
@@ -60,7 +60,7 @@ def center_crop(
   images: Real[ArrayLike, "*batch height width channels"],
   size: int | tuple[int, int],
 ) -> Real[Array, "*batch new_height new_width channels"]:
-  """The middle of the images (with an odd margin, one pixel up and to the left).
+  """Crops the middle of the images (one pixel up and to the left for an odd margin).
 
   Args:
     images: [..., height, width, channels], any dtype.
@@ -95,7 +95,7 @@ def random_crop(
   size: int | tuple[int, int] | None = None,
   padding: int = 0,
 ) -> Real[Array, "*batch new_height new_width channels"]:
-  """A piece of each image, at a uniformly random place after padding with zeros.
+  """Crops each image at a uniformly random place, after padding with zeros.
 
   Args:
     key: draws the place.
@@ -135,7 +135,7 @@ def random_crop(
     top, left = jax.random.randint(key, (2,), 0, limits + 1)
     return jax.lax.dynamic_slice(image, (top, left, 0), (height, width, channels))
 
-  return each(crop, key, images)
+  return per_image(crop, key, images)
 
 
 def random_resized_crop(
@@ -147,14 +147,13 @@ def random_resized_crop(
   aspect: tuple[Real[ArrayLike, ""], Real[ArrayLike, ""]] = (0.75, 4 / 3),
   integer: bool = True,
 ) -> Float[Array, "*batch new_height new_width channels"]:
-  """A random box of each image, brought to one size.
+  """Crops a random box of each image and resizes it to one size.
 
-  The box has a share of the image's area drawn uniformly from `area` and a ratio
-  width / height drawn log-uniformly from `aspect`; of ten boxes the first that
-  fits is taken, else the largest central one of an allowed ratio. Its sides are
-  rounded to whole pixels and its corner is uniform among those that are possible.
-  Interpolation is bilinear, with averaging where the box shrinks, and reads nothing
-  outside the box.
+  The box has a share of the image's area drawn uniformly from `area` and a ratio width
+  / height drawn log-uniformly from `aspect`; the first of ten boxes that fits is taken,
+  else the largest central box of an allowed ratio. Its sides are rounded to whole
+  pixels, and its corner is uniform among the possible corners. Interpolation is
+  bilinear, with averaging where the box shrinks, and reads no pixel outside the box.
 
   Args:
     key: draws the box.
@@ -163,9 +162,9 @@ def random_resized_crop(
     area: smallest and largest share, in (0, 1]; may be traced. The default is that
       of the retrieval experiments; self-supervised learning takes (0.08, 1).
     aspect: smallest and largest width / height, positive; may be traced.
-    integer: static. False leaves sides and place of the box as they are drawn, between
-      pixels; pixels just outside the box then count at its border. Boxes of nearly the
-      whole image fit more rarely than rounded ones.
+    integer: static. False keeps the drawn sides and place of the box, between pixels;
+      pixels just outside the box then count at its border. Such boxes of nearly the
+      whole image fit more rarely than rounded boxes.
 
   Returns:
     [..., new height, new width, channels], dtype of `images`.
@@ -200,7 +199,7 @@ def random_resized_crop(
     planes = cut(_numerics.upcast(image), box, (height, width), inside=integer)
     return planes.transpose(2, 0, 1).astype(image.dtype)
 
-  return each(crop, key, images)
+  return per_image(crop, key, images)
 
 
 def random_box(
@@ -230,7 +229,7 @@ def random_box(
   spare = whole - sides
   place = jax.random.uniform(place_key, (2,))
   if integer:
-    # Below 1 though it is, the number may round up in the product.
+    # The number is below 1, but may round up in the product.
     corner = jnp.minimum(jnp.floor(place * (spare + 1)), spare)
     corner = jnp.where(fits[first], corner, jnp.floor(spare / 2))
   else:
@@ -246,10 +245,10 @@ def cut(
   *,
   inside: bool,
 ) -> Array:
-  """The box, mirrored or not, as an image [new width, channels, new height].
+  """Cuts the box, mirrored or not, as an image [new width, channels, new height].
 
-  `inside` leaves out the pixels beyond the box, whose sides then are whole numbers.
-  Two matrix products, in the order of axes that they give for nothing.
+  `inside` leaves out the pixels beyond the box, whose sides are whole numbers then. The
+  cut takes two matrix products; the order of axes is theirs.
   """
   rows, columns, channels = image.shape
   down = _weights(rows, size[0], box[0], box[2], inside)
@@ -292,7 +291,7 @@ def random_flip(
   *,
   probability: Real[ArrayLike, ""] = 0.5,
 ) -> Real[Array, "*batch height width channels"]:
-  """Each image, or its mirror image (left and right exchanged).
+  """Mirrors each image, left to right, with a probability.
 
   Args:
     key: draws which.
@@ -323,13 +322,13 @@ def random_flip(
   def flip(key, image):
     return jnp.where(jax.random.uniform(key) < probability, image[:, ::-1], image)
 
-  return each(flip, key, images)
+  return per_image(flip, key, images)
 
 
-def each(
+def per_image(
   fn: Callable[[Array, Array], Array], key: Key[Array, ""], images: Array
 ) -> Array:
-  """`fn` of every image, each with a key of its own."""
+  """Applies `fn` to every image, each with its own key."""
   leading = images.shape[:-3]
   if not leading:
     return fn(key, images)
@@ -339,7 +338,7 @@ def each(
 
 
 def some_images(images: ArrayLike) -> Array:
-  """The images as an array of at least three axes."""
+  """Checks that images are an array of at least three axes."""
   images = _checks.array("images", images)
   if images.ndim < 3:
     raise ValueError(
@@ -351,7 +350,7 @@ def some_images(images: ArrayLike) -> Array:
 
 
 def floating_images(images: ArrayLike) -> Array:
-  """Images that can be interpolated."""
+  """Checks that images are floating, so that they can be interpolated."""
   images = some_images(images)
   if not jnp.issubdtype(images.dtype, jnp.floating):
     raise TypeError(

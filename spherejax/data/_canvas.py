@@ -1,4 +1,4 @@
-"""Images of varying size on canvases of one size, and functions of every image."""
+"""Places images of varying size on canvases of one size; maps functions over images."""
 
 import dataclasses
 import functools
@@ -19,21 +19,21 @@ def fit_canvas(
   fill: int,
   shrink: int = 1,
 ) -> UInt8[np.ndarray, "rows rows channels"]:
-  """An image in the middle of a square canvas; larger ones are scaled down to fit.
+  """Places an image in the middle of a square canvas; scales larger images down.
 
       longer side > side: both sides times side / longer, rounded, at least one pixel
-      longer side <= side: the size stays, so that it still tells something
-      top = (side - height) // 2,  left = (side - width) // 2
+      longer side <= side: the size stays, as it is informative top = (side - height) //
+      2,  left = (side - width) // 2
 
-  `shrink` then averages blocks of the canvas, for small networks: so objects keep the
-  ratio of their sizes, which a small canvas would take from them.
+  `shrink` then averages blocks of the canvas, for small networks. So objects keep the
+  ratio of their sizes, which a small canvas would destroy.
 
   Args:
     image: uint8, [height, width] or [height, width, channels].
     side: static. Of the canvas, in pixels.
     fill: static, in [0, 255]. Value of the canvas around the image; 255 for dark
       objects on a light ground.
-    shrink: static, divides `side`. Side of the blocks that become one pixel.
+    shrink: static, divides `side`. The side of the blocks that become one pixel.
 
   Returns:
     uint8, [side / shrink, side / shrink, channels], one channel for an image without
@@ -92,7 +92,7 @@ def fit_canvas(
 
 
 def _resized(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
-  """By Pillow, channel by channel: it would multiply a fourth one into the others."""
+  """Resizes by Pillow, channel by channel: it would multiply by a fourth channel."""
   from PIL import Image
 
   size, kind = (columns, rows), Image.Resampling.BILINEAR
@@ -104,9 +104,9 @@ def _resized(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
 
 def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> Images:
-  """The same set with every image replaced by a function of it, on the host.
+  """Replaces every image of a set by a function of it, on the host.
 
-  Lazy images stay lazy: the function is called whenever one is asked for.
+  Lazy images stay lazy: the function is called whenever an image is read.
 
   Args:
     images: any `Images`.
@@ -119,10 +119,10 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
 
   Raises:
     TypeError: an image is returned that is not uint8.
-    ValueError: one of other axes, or without a pixel. Of lazy images both are raised
-      when the image is asked for; so is what the function raises.
+    ValueError: an image of other axes, or without a pixel. For lazy images both errors,
+      and those of the function, are raised when the image is read.
 
-  Cost: one call an image, unless lazy by a pool of min(32, cores + 4) threads.
+  Cost: one call per image, by a pool of min(32, cores + 4) threads unless lazy.
 
   Source: own.
 

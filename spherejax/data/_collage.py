@@ -1,4 +1,4 @@
-"""Collages: one foreground image among background images, side by side."""
+"""Collages of one foreground image among background images."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from spherejax import _checks
 
 
 class Collages(NamedTuple):
-  """What `collages` returns."""
+  """Result of `collages`."""
 
   images: Shaped[Array, "count big_height big_width channels"]
   """The collages."""
@@ -20,7 +20,7 @@ class Collages(NamedTuple):
   foreground: Bool[Array, "count grid grid"]
   """True at the tile that holds the foreground image."""
   background: Int[Array, "count others"]
-  """Which background images were used, as indices into the pool."""
+  """Indices of the used background images in the pool."""
 
 
 def collages(
@@ -31,16 +31,16 @@ def collages(
   *,
   grid: int = 2,
 ) -> Collages:
-  """Sets each image among background images that say nothing about its class.
+  """Sets each image among background images that do not depend on its class.
 
   A collage has grid x grid tiles: the foreground image and grid^2 - 1 images of the
-  pool, in random order. The pool is dealt out like a pack of cards: in shuffled
-  order without replacement, and shuffled anew when exhausted, so that two images of
-  the pool are used equally often or once apart. One collage for each foreground
-  image; repeat the images for more.
+  pool, in random order. The pool is dealt like a pack of cards: in shuffled order
+  without replacement, and reshuffled when exhausted, so the numbers of uses of two
+  images differ by at most one. Each foreground image gives one collage; repeat the
+  images for more.
 
   Args:
-    key: draws all.
+    key: draws everything.
     images: [count, height, width, channels], foreground, any dtype.
     labels: [count], integer.
     background: [pool, height, width, channels], the dtype of `images`.
@@ -55,8 +55,8 @@ def collages(
     ValueError: shapes do not match; an empty pool.
     TypeError: dtypes differ, labels not integer.
 
-  Differentiable in: images, background. Cost: O(collage pixels) time and memory,
-  and a permutation of the pool for each time that it is used up.
+  Differentiable in: images, background. Cost: O(collage pixels) time and memory, and a
+  permutation of the pool each time that it is used up.
 
   Source: DML 5.3.2 (grid 2).
 
@@ -102,7 +102,7 @@ def collages(
 def _deal(
   key: Key[Array, ""], pool: int, shape: tuple[int, int]
 ) -> Int[Array, "count others"]:
-  """Indices of the pool, each round of it in a new random order."""
+  """Deals indices of the pool, each round in a new random order."""
   total = shape[0] * shape[1]
   rounds = jax.random.split(key, max(1, -(-total // pool)))
   dealt = jax.vmap(lambda key: jax.random.permutation(key, pool))(rounds)

@@ -1,4 +1,4 @@
-"""Pixel values: scaling, and augmentations as functions of a key and images."""
+"""Pixel values: scaling, and colour augmentations as functions of a key and images."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,17 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
 from spherejax import _checks, _numerics
-from spherejax.data._augment import each, floating_images
+from spherejax.data._augment import floating_images, per_image
 
-# Luma of ITU-R BT.601, as in Pillow. torchvision's tensors have 0.2989 for red, in sum
-# 0.9999, by which grey images would not stay as they are.
+# Luma of ITU-R BT.601, as in Pillow. torchvision's tensors have 0.2989 for red, with
+# the sum 0.9999, so grey images would change.
 LUMA = (0.299, 0.587, 0.114)
 
 
 def to_float(
   images: Real[ArrayLike, "*shape"],
 ) -> Float[Array, "*shape"]:
-  """Pixels in [0, 1]: uint8 divided by 255, as float32.
+  """Scales pixels to [0, 1]: uint8 divided by 255, as float32.
 
   Args:
     images: any shape, uint8; floating images are returned as they are.
@@ -50,7 +50,7 @@ def normalize(
   mean: Float[ArrayLike, " channels"] | Sequence[float],
   std: Float[ArrayLike, " channels"] | Sequence[float],
 ) -> Float[Array, "*batch height width channels"]:
-  """Standardised channels: (images - mean) / std.
+  """Standardises channels: (images - mean) / std.
 
   Args:
     images: [..., height, width, channels], floating.
@@ -90,7 +90,7 @@ def random_brightness(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image times one factor, uniform in [1 - strength, 1 + strength].
+  """Multiplies each image by one factor, uniform in [1 - strength, 1 + strength].
 
   Args:
     key: draws the factor.
@@ -122,7 +122,7 @@ def random_brightness(
   def brighten(key, image):
     return jnp.clip(image * (1 + change(key, strength, image.dtype)), 0, 1)
 
-  return each(brighten, key, images)
+  return per_image(brighten, key, images)
 
 
 def random_contrast(
@@ -131,7 +131,7 @@ def random_contrast(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image drawn away from, or towards, its mean grey by one factor.
+  """Draws each image away from, or towards, its mean grey by one factor.
 
       grey + factor (image - grey),  factor uniform in [1 - strength, 1 + strength]
 
@@ -166,7 +166,7 @@ def random_contrast(
     factor = 1 + change(key, strength, image.dtype)
     return jnp.clip(mean + factor * (image - mean), 0, 1)
 
-  return each(stretch, key, images)
+  return per_image(stretch, key, images)
 
 
 def random_grayscale(
@@ -175,11 +175,11 @@ def random_grayscale(
   *,
   probability: Real[ArrayLike, ""] = 0.2,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image, or its luma in all three channels.
+  """Turns each image grey with a probability: its luma in all three channels.
 
       luma = 0.299 red + 0.587 green + 0.114 blue
 
-  torchvision has 0.2989 for red, by which grey images would darken.
+  torchvision has 0.2989 for red, which would darken grey images.
 
   Args:
     key: draws which.
@@ -214,13 +214,13 @@ def random_grayscale(
     chosen = jax.random.uniform(key) < probability
     return jnp.where(chosen, jnp.broadcast_to(grey(image), image.shape), image)
 
-  return each(bleach, key, images)
+  return per_image(bleach, key, images)
 
 
 def mean_grey(image: Array, axis: int = -1) -> Array:
   """Mean over an image of luma, or of all channels unless these are 3, on `axis`.
 
-  One product, an order faster here than a reduction. Not in half precision.
+  A product, which is ten times faster here than a reduction. Not in half precision.
   """
   image = _numerics.upcast(image)
   channels = image.shape[axis]
@@ -233,7 +233,7 @@ def mean_grey(image: Array, axis: int = -1) -> Array:
 
 
 def change(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:
-  """A number in [-strength, strength]."""
+  """Draws a number in [-strength, strength]."""
   return _checks.scalar("strength", strength, dtype) * jax.random.uniform(
     key, (), dtype, minval=-1, maxval=1
   )

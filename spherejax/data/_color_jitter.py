@@ -1,4 +1,4 @@
-"""Saturation, hue, and the four changes of colour in a random order."""
+"""Colour jitter: saturation, hue, and four colour changes in a random order."""
 
 import itertools
 from typing import NamedTuple
@@ -10,18 +10,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
 from spherejax import _checks, _compiled, _numerics
-from spherejax.data._augment import each, floating_images
+from spherejax.data._augment import floating_images, per_image
 from spherejax.data._color import change, grey, mean_grey
 
-# Inside, an image is [height, channels, width], or any other order of the two sides:
-# loops over its last axis then vectorise, as those over three channels do not.
+# Internally an image is [height, channels, width], in either order of the sides: loops
+# over its last axis then vectorise, unlike loops over three channels.
 
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
 _ORDERS = np.array(list(itertools.permutations(range(4))), np.int32)
 
 
 class JitterSteps(NamedTuple):
-  """What the four steps do with one image, each array [4], in their order.
+  """Coefficients of the four steps for an image, each array [4], in their order.
 
   A step is `scale x + grey luma(x) + mean mean(luma(x))`, clipped, or, where `turn` is
   not 0, the hue moved by so many sixths of a turn.
@@ -39,7 +39,7 @@ def random_saturation(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each pixel drawn away from, or towards, its own grey by one factor an image.
+  """Draws each pixel away from, or towards, its own grey by one factor per image.
 
       luma + factor (pixel - luma),  factor uniform in [1 - strength, 1 + strength]
 
@@ -77,7 +77,7 @@ def random_saturation(
       jnp.clip(factor * planes + (1 - factor) * grey(planes, axis=-2), 0, 1), image
     )
 
-  return each(saturate, key, images)
+  return per_image(saturate, key, images)
 
 
 def random_hue(
@@ -86,10 +86,10 @@ def random_hue(
   *,
   strength: Real[ArrayLike, ""] = 0.1,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image's hue moved by one angle, uniform in [-strength, strength] turns.
+  """Moves each image's hue by one angle, uniform in [-strength, strength] turns.
 
-  The hue of HSV; the largest and the smallest of the three channels stay, and so do
-  grey pixels, where the derivative is finite though hue has none.
+  The hue is that of HSV. The largest and the smallest of the three channels stay. Grey
+  pixels stay too; the derivative is finite there although hue has none.
 
   Args:
     key: draws the angle.
@@ -121,7 +121,7 @@ def random_hue(
     planes = _planes(image)
     return _images(_turn_hue(planes, 6 * change(key, strength, planes.dtype)), image)
 
-  return each(turn, key, images)
+  return per_image(turn, key, images)
 
 
 def color_jitter(
@@ -134,20 +134,21 @@ def color_jitter(
   hue: Real[ArrayLike, ""] = 0.1,
   probability: Real[ArrayLike, ""] = 0.8,
 ) -> Float[Array, "*batch height width channels"]:
-  """Brightness, contrast, saturation and hue changed, in a random order an image.
+  """Changes brightness, contrast, saturation and hue, in a random order per image.
 
-  The four are those of `random_brightness`, `random_contrast`, `random_saturation` and
-  `random_hue`, each clipped to [0, 1] before the next; all 24 orders are as likely.
+  The changes are `random_brightness`, `random_contrast`, `random_saturation` and
+  `random_hue`, each clipped to [0, 1] before the next. All 24 orders are equally
+  likely.
 
   Args:
-    key: draws whether, in which order and by how much.
+    key: draws the choice, the order and the strengths.
     images: [..., height, width, 3], RGB, floating, in [0, 1]; or of one channel with
       `saturation=0` and `hue=0`.
     brightness: in [0, 1]; may be traced, as all numbers here.
     contrast: in [0, 1].
     saturation: in [0, 1].
     hue: in [0, 0.5], in turns.
-    probability: that an image is changed at all, in [0, 1].
+    probability: probability of any change to an image, in [0, 1].
 
   Returns:
     The shape and dtype of `images`, clipped to [0, 1].
@@ -185,11 +186,11 @@ def color_jitter(
     steps = jitter_steps(key, strengths, probability, planes)
     return _images(jitter_planes(planes, steps), image)
 
-  return each(jitter, key, images)
+  return per_image(jitter, key, images)
 
 
 def is_zero(strength: ArrayLike) -> bool:
-  """Whether a known strength changes nothing."""
+  """True if a known strength changes nothing."""
   return not np.any(np.asarray(strength))
 
 
@@ -204,26 +205,26 @@ def check_strengths(prefix: str, strengths: tuple) -> None:
 def jitter_steps(
   key: Array, strengths: tuple, probability: ArrayLike, planes: Array
 ) -> JitterSteps:
-  """Draws what to do with one image; nothing with saturation and hue of one channel."""
+  """Draws the steps for an image; without saturation and hue for a single channel."""
   order, changes = _draw_jitter(key, strengths, probability, planes.dtype)
   if planes.shape[-2] == 1:
     changes = changes.at[_SATURATION:].set(0)
-  own = changes[order]
-  zero = jnp.zeros_like(own)
+  step_changes = changes[order]
+  zero = jnp.zeros_like(step_changes)
   return JitterSteps(
-    scale=1 + jnp.where(order == _HUE, zero, own),
-    grey=jnp.where(order == _SATURATION, -own, zero),
-    mean=jnp.where(order == _CONTRAST, -own, zero),
-    turn=jnp.where(order == _HUE, 6 * own, zero),
+    scale=1 + jnp.where(order == _HUE, zero, step_changes),
+    grey=jnp.where(order == _SATURATION, -step_changes, zero),
+    mean=jnp.where(order == _CONTRAST, -step_changes, zero),
+    turn=jnp.where(order == _HUE, 6 * step_changes, zero),
   )
 
 
 def jitter_planes(planes: Array, steps: JitterSteps) -> Array:
-  """The image [rows, channels, columns] after the four steps."""
+  """Applies the four steps to an image [rows, channels, columns]."""
 
-  # A loop, since the compiler would put steps written out into one another, and
-  # compute each as often as all after it read it. Whatever the order, a step costs one
-  # pass: three of the four are one affine map, and the hue is chosen beside it.
+  # A loop, since the compiler would fuse unrolled steps and recompute each for every
+  # later read. A step costs one pass in any order: three of the four are a single
+  # affine map, and the hue is selected beside it.
   def step(planes: Array, step: JitterSteps) -> tuple[Array, None]:
     shift = step.mean * mean_grey(planes, axis=-2)
     if planes.shape[-2] == 1:
@@ -249,12 +250,12 @@ def _draw_jitter(
 
 
 def _turn_hue(planes: Array, turn: Array) -> Array:
-  """The RGB image [rows, 3, columns] with its hue moved by sixths of a turn.
+  """Moves the hue of an RGB image [rows, 3, columns] by sixths of a turn.
 
       channel = min + clip(2 chroma - chroma |hue - centre of the channel|, 0, chroma)
 
-  with the hue in sixths. Only chroma times the hue is needed, so that nothing is
-  divided by the chroma, which is 0 at grey pixels.
+  with the hue in sixths. Only chroma times the hue is needed, so there is no division
+  by the chroma, which is 0 at grey pixels.
   """
   red, green, blue = (planes[..., i : i + 1, :] for i in range(3))
   high = jnp.maximum(jnp.maximum(red, green), blue)
@@ -266,13 +267,13 @@ def _turn_hue(planes: Array, turn: Array) -> Array:
   centres = jnp.arange(0, 6, 2, dtype=planes.dtype)[:, None]
   centres = jnp.expand_dims(centres, tuple(range(planes.ndim - 2)))
   away = jnp.abs(rest + chroma * (sector + turn - centres))
-  # Once around: the hue is within [-1, 5], the turn within [-3, 3].
+  # One turn suffices: the hue is within [-1, 5], the turn within [-3, 3].
   away = jnp.minimum(away, jnp.abs(away - 6 * chroma))
   return jnp.clip(low + jnp.clip(2 * chroma - away, 0, chroma), 0, 1)
 
 
 def _colour_images(images: ArrayLike) -> Array:
-  """Floating images of three channels."""
+  """Checks floating images of three channels."""
   images = floating_images(images)
   if images.shape[-1] != 3:
     raise ValueError(f"images must have 3 channels, RGB, got shape {images.shape}")

@@ -20,11 +20,11 @@ def sample_episode(
   num_shots: int,
   num_queries: int,
 ) -> Int[Array, "ways rows"]:
-  """The images of an episode: some classes, of each supports and then queries.
+  """Samples an episode: classes, and for each its supports and then its queries.
 
-  Classes are drawn uniformly without replacement from those with enough images, however
-  many more they have; then images of each uniformly without replacement. A class's
-  label within the episode is its row. For thousands of episodes, `jax.vmap` over keys.
+  Classes are drawn uniformly without replacement from all classes with enough images;
+  then images of each class uniformly without replacement. The label of a class within
+  the episode is its row. Use `jax.vmap` over keys for thousands of episodes.
 
   Args:
     key: of this episode.
@@ -65,7 +65,7 @@ def sample_episode(
   enough = counts >= rows
   class_key, image_key = jax.random.split(key)
   drawn = distinct(class_key, jnp.sum(enough, dtype=jnp.int32), num_ways)
-  # The r-th class that has enough.
+  # The r-th class that has enough images.
   classes = jnp.nonzero(enough, size=len(counts), fill_value=0)[0][drawn]
   draw = jax.vmap(distinct, (0, 0, None))
   chosen = draw(jax.random.split(image_key, num_ways), counts[classes], rows)

@@ -1,4 +1,4 @@
-"""Image files: which files of a folder are images, and the pixels of one."""
+"""Image files: finds the images of a folder, and decodes pixels."""
 
 import io
 import os
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
   from PIL import Image
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
-# Of these suffixes. Pillow knows more, and starts Ghostscript for some.
+# Suffixes of images. Pillow knows more, and starts Ghostscript for some.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _GREY = ("1", "L", "LA", "La")
 _ORIENTATION = 0x0112  # the tag of EXIF
 _REFUSAL = "cannot read the image "
-_LISTED = 20  # files that a message names
+_LISTED = 20  # largest number of files that a message names
 
 
 class UnreadableError(ValueError):
-  """An image file that cannot be read; the message names it and the reason."""
+  """Raised for an image file that cannot be read; the message names file and reason."""
 
   @property
   def why(self) -> str:
@@ -31,20 +31,19 @@ class UnreadableError(ValueError):
 
 
 def in_folder(folder: pathlib.Path) -> list[pathlib.PurePosixPath]:
-  """Paths of the images of a folder, relative to it: the rule of every reader.
+  """Paths of a folder's images, relative to it, as in every reader.
 
   An image is a file with an image suffix in upper or lower case, at any depth. The
   class of an image is the sub-folder of `folder` that holds it, directly or deeper;
   images beside the sub-folders have no class. Hidden files and folders, whose names
-  begin with a dot, are passed over, as are the files `._x.png` and the folder
-  `__MACOSX` that archives of macOS bring. Links are followed, but not back into a
-  folder that holds them. A link that leads nowhere is listed, so that reading it fails
-  with its name.
+  begin with a dot, are skipped, and so are the files `._x.png` and the folder
+  `__MACOSX` of macOS archives. Links are followed, but not back into a folder that
+  holds them. A broken link is listed, so that reading it fails with its name.
 
   Returns:
     Paths in alphabetical order, compared name by name from the folder on.
   """
-  found: list[pathlib.PurePosixPath] = []
+  paths: list[pathlib.PurePosixPath] = []
   left: list[tuple[pathlib.Path, tuple[str, ...]]] = [(folder, ())]
   while left:
     place, above = left.pop()
@@ -57,8 +56,8 @@ def in_folder(folder: pathlib.Path) -> list[pathlib.PurePosixPath]:
       if path.is_dir():
         left.append((path, (*above, real)))
       elif path.suffix.lower() in SUFFIXES and (path.is_file() or _is_lost(path)):
-        found.append(pathlib.PurePosixPath(path.relative_to(folder)))
-  return sorted(found, key=lambda path: path.parts)
+        paths.append(pathlib.PurePosixPath(path.relative_to(folder)))
+  return sorted(paths, key=lambda path: path.parts)
 
 
 def sub_folders(folder: pathlib.Path) -> list[str]:
@@ -76,7 +75,7 @@ def _is_hidden(path: pathlib.Path) -> bool:
 
 
 def _is_lost(path: pathlib.Path) -> bool:
-  """Whether it is a link that leads nowhere."""
+  """True for a broken link."""
   return path.is_symlink() and not path.exists()
 
 
@@ -89,14 +88,14 @@ def decode(
 ) -> np.ndarray:
   """Pixels of an image file or its bytes, upright, averaged over boxes to `size`.
 
-  Every reader decodes by this rule: it takes the first frame, turns it as the metadata
-  say (EXIF or XMP, unless they are damaged), drops transparency unless `channels` is 4
-  and applies no colour profile. `channels` None is 1 for grey images without
-  transparency and 3 for others.
+  All readers decode alike: they take the first frame, turn it upright by the metadata
+  (EXIF or XMP, unless they are damaged), drop transparency unless `channels` is 4, and
+  apply no colour profile. `channels` None means 1 for grey images without transparency
+  and 3 for others.
   """
   try:
     return _pixels(file, channels, size)
-  except Exception as error:  # whatever a decoder raises
+  except Exception as error:  # any error of a decoder
     raise UnreadableError(f"{_REFUSAL}{name}: {error}") from error
 
 
@@ -106,7 +105,7 @@ def _pixels(
   from PIL import Image
 
   with _open(file) as image:
-    image.load()  # first: what comes after the pixels can say how they stand
+    image.load()  # decode first: metadata after the pixels can define the orientation
     turn = _turn(image)
     if channels is None:
       channels = 1 if image.mode in ("1", "L") else 3
@@ -134,10 +133,10 @@ def _open(file: str | os.PathLike | bytes) -> "Image.Image":
 
 
 def _turn(image: "Image.Image") -> "Image.Transpose | None":
-  """How the pixels have to be turned to stand upright."""
+  """Returns the rotation or reflection after which the image stands upright."""
   from PIL import Image
 
-  if image.format == "TIFF":  # which Pillow turns when it decodes
+  if image.format == "TIFF":  # Pillow turns these when it decodes
     return None
   try:
     orientation: Any = image.getexif().get(_ORIENTATION)
@@ -150,18 +149,18 @@ def _turn(image: "Image.Image") -> "Image.Transpose | None":
       7: Image.Transpose.TRANSVERSE,
       8: Image.Transpose.ROTATE_90,
     }.get(orientation)
-  except Exception:  # whatever damaged metadata raise: the pixels are good
+  except Exception:  # any error of damaged metadata: the pixels are good
     return None
 
 
 def check_header(file: str | os.PathLike) -> None:
-  """Raises whatever Pillow finds wrong without decoding."""
+  """Raises any error that Pillow finds without decoding."""
   with _open(file) as image:
     image.verify()
 
 
 def listed(texts: Iterable[str]) -> str:
-  """The first texts, and how many there are besides."""
+  """Lists the first texts, and the number of others."""
   texts = list(texts)
   more = len(texts) - _LISTED
   return ", ".join(texts[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Images of many objects: a grid with some of its cells filled."""
+"""Images of many objects: grids with some cells filled."""
 
 from typing import Literal, NamedTuple
 
@@ -15,16 +15,16 @@ Fill = Literal["zeros", "random", "blur"]
 
 
 class ImageGrid(NamedTuple):
-  """What `image_grid` returns."""
+  """Result of `image_grid`."""
 
   image: Float[Array, "big_height big_width channels"]
   """The grid."""
   num_objects: Int[Array, ""]
-  """How many cells hold an image."""
+  """Number of cells that hold an image."""
   label: Int[Array, ""]
   """The class of all of them; -1 where classes are mixed."""
   cells: Int[Array, "rows columns"]
-  """Which image is in each cell, -1 for none."""
+  """Index of the image in each cell, -1 for none."""
 
 
 def image_grid(
@@ -38,20 +38,20 @@ def image_grid(
   single_label: bool = False,
   min_count: int = 1,
 ) -> ImageGrid:
-  """Puts a random number of images into random cells of a grid: their count is known.
+  """Puts a random number of images, which it returns, into random cells of a grid.
 
-  The count is uniform from `min_count` to the number of cells; cells are drawn without,
-  images with replacement. Many grids: `jax.vmap` over keys.
+  The count is uniform from `min_count` to the number of cells. Cells are drawn without
+  replacement, images with replacement. Use `jax.vmap` over keys for many grids.
 
-  Empty cells are 0 with the fill "zeros". With "random" they hold Gaussian noise, whose
-  mean and deviation for each channel are those of `images`, not clipped. With "blur"
-  one more image, enlarged to the whole grid and blurred with deviation height / 4,
-  lies under the objects.
+  Empty cells are 0 with the fill "zeros". With "random" they hold unclipped Gaussian
+  noise with the mean and deviation of each channel of `images`. With "blur" a further
+  image, enlarged to the whole grid and blurred with deviation height / 4, lies under
+  the objects.
 
   Args:
     key: draws all.
-    images: [n, height, width, channels], floating, as the network gets them: where
-      pixels are normalised do it before, so that "zeros" is 0 for the network.
+    images: [n, height, width, channels], floating, as the network gets them: normalise
+      the pixels first, so that "zeros" is 0 for the network.
     labels: [n], integer.
     rows: static. Cells down.
     columns: static. Cells across.
@@ -72,8 +72,8 @@ def image_grid(
   Differentiable in: images. Cost: O(pixels of the grid); "blur" O(pixels (height +
   width)).
 
-  Source: NCH 4.1 (4 x 4). The range of the counts is inferred from its tables, the
-  deviation of the blur is ours.
+  Source: NCH 4.1 (4 x 4). The range of the counts is inferred from its tables; the
+  deviation of the blur is our choice.
 
   Example:
     >>> images, labels = jnp.ones([6, 2, 2, 1]), jnp.array([0, 0, 0, 1, 1, 1])
@@ -122,7 +122,7 @@ def _draw(
   if not single_label:
     return jax.random.randint(key, (number,), 0, len(labels)), jnp.int32(-1)
   class_key, own_key = jax.random.split(key)
-  # Class k, of those that occur, begins in the sorted order where the k-th run does.
+  # In the sorted order, the k-th class that occurs begins with the k-th run.
   order = jnp.argsort(labels)
   ascending = labels[order]
   begins = jnp.concatenate([jnp.ones(1, bool), ascending[1:] != ascending[:-1]])
@@ -135,7 +135,7 @@ def _draw(
 
 
 def _background(key: Array, images: Array, size: tuple[int, int], fill: Fill) -> Array:
-  """[big height, big width, channels] below the objects."""
+  """Background [big height, big width, channels] below the objects."""
   shape = (*size, images.shape[-1])
   if fill == "zeros":
     return jnp.zeros(shape, images.dtype)
@@ -144,8 +144,8 @@ def _background(key: Array, images: Array, size: tuple[int, int], fill: Fill) ->
     mean, std = jnp.mean(images, axes), jnp.std(images, axes)
     noise = jax.random.normal(key, shape, images.dtype)
     return mean[None, None] + std[None, None] * noise
-  one = images[jax.random.randint(key, (), 0, len(images))]
-  enlarged = jax.image.resize(one, shape, "bilinear")
+  image = images[jax.random.randint(key, (), 0, len(images))]
+  enlarged = jax.image.resize(image, shape, "bilinear")
   down, across = (
     jnp.asarray(_gaussian(extent, images.shape[1] / 4), images.dtype) for extent in size
   )
@@ -154,7 +154,7 @@ def _background(key: Array, images: Array, size: tuple[int, int], fill: Fill) ->
 
 
 def _gaussian(extent: int, deviation: float) -> np.ndarray:
-  """[extent, extent], each row a Gaussian around its place; its sum is 1."""
+  """Matrix [extent, extent] whose rows are Gaussians around their place, with sum 1."""
   place = np.arange(extent)
   weights = np.exp(-0.5 * ((place[:, None] - place[None]) / deviation) ** 2)
   return weights / weights.sum(1, keepdims=True)

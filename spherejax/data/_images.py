@@ -1,4 +1,4 @@
-"""The record that every reader returns, and how its images are collected."""
+"""Images, the result of every reader, and the decoding of lazy images."""
 
 import dataclasses
 import itertools
@@ -14,28 +14,28 @@ from jaxtyping import Integer, Shaped
 from spherejax import _checks
 from spherejax.data import _files
 
-# Images that a thread decodes at a time.
+# Number of images that a thread decodes at a time.
 _CHUNK = 64
 _CHANNELS = (1, 3, 4)
-# Names that are made of numbers, one for each number up to the largest label.
+# Largest number of names made of numbers, one per number up to the largest label.
 _MOST_NUMBERS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Images:
-  """Labelled images: in memory as one array, or decoded when asked for.
+  """Labelled images: in memory as one array, or decoded on access.
 
-  `len(images)` counts them. Indexing with a slice, an integer array or a boolean
-  mask gives the `Images` of those rows (what the splits return is such an array);
-  an integer class label selects nothing here, use `split_classes`.
+  `len(images)` counts them. Indexing with a slice, an integer array (such as a split
+  returns) or a boolean mask gives the `Images` of those rows. To select by class label
+  use `split_classes`.
 
   Args:
     images: uint8, [count, height, width, channels]. A sequence of [height, width,
       channels] where the images differ in size or are decoded lazily.
     labels: [count], integer; -1 for an image without a single label.
     label_names: the name of each label, in the order of the labels.
-    extras: what else is known of each image, by name: [count] each; numbers,
-      text, or objects (lists of boxes, say).
+    extras: further information on each image, by name: [count] each; numbers, text, or
+      objects (such as lists of boxes).
     extra_names: class names of those extras that are labels themselves, such as
       a superclass.
 
@@ -43,11 +43,11 @@ class Images:
     ValueError: no image, or one of a list without a pixel or of other axes; lengths
       differ; a label outside [-1, len(label_names)).
     TypeError: labels are not an array of integers, images not a sequence or not uint8
-      (lazy ones are not looked at), names not text, extras not arrays by name.
+      (lazy images are not checked), names not text, extras not arrays by name.
 
   Cost: indexing copies the chosen images; lazy ones are not read.
 
-  Source: own; the layout follows tensorflow-datasets' image classification sets.
+  Source: none; the layout follows tensorflow-datasets' image classification sets.
 
   Example:
     >>> images = spherejax.data.load_digits()
@@ -55,7 +55,7 @@ class Images:
     ((1797, 8, 8, 1), (100,), ('0', '1'))
   """
 
-  # Any: to look at the type of an element would decode it.
+  # Any: checking the type of an element would decode it.
   images: Shaped[np.ndarray, "count height width channels"] | Sequence[Any]
   labels: Integer[np.ndarray, " count"]
   label_names: tuple[str, ...]
@@ -106,7 +106,7 @@ class Images:
     )
 
   def in_memory(self) -> "Images":
-    """The same images, lazy ones decoded: one array, or a list where sizes differ.
+    """Decodes lazy images: into one array, or a list where sizes differ.
 
     Raises:
       ValueError: names all images that cannot be read.
@@ -128,7 +128,7 @@ def _check_named(labels: np.ndarray, names: int) -> None:
 
 
 def _rows(index: Sequence[int] | np.ndarray | jax.Array) -> np.ndarray:
-  """The index array; a lone integer is refused, for one image is no data set."""
+  """Checked index array; a single integer is refused, as one image is no data set."""
   rows = np.asarray(index)
   if rows.ndim != 1 or rows.dtype.kind not in "iub":
     raise TypeError(
@@ -140,7 +140,7 @@ def _rows(index: Sequence[int] | np.ndarray | jax.Array) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lazy(Sequence):
-  """Images that are read when they are asked for: `read(rows[i])`."""
+  """Lazy images, each read on access by `read(rows[i])`."""
 
   read: Callable[[int], np.ndarray]
   rows: np.ndarray
@@ -163,15 +163,15 @@ def from_arrays(
   *,
   label_names: Sequence[str] | None = None,
 ) -> Images:
-  """Labelled images from arrays.
+  """Builds labelled images from arrays.
 
   Args:
     images: uint8, [count, height, width, channels], or without the last axis for
       greyscale, which then gets one channel.
     labels: [count], integer, -1 for an image without a label.
-    label_names: static. The name of each label; None names label 7 "7". Labels above
-      a million are then numbered anew, in their order, so that those that occur have
-      names and no others: pass names where two sets must agree.
+    label_names: static. The name of each label; None names label 7 "7". Labels above a
+      million are then renumbered in order, so that only labels that occur have names;
+      pass names if two sets must agree.
 
   Returns:
     `Images` with int32 labels. The pixels are not copied.
@@ -195,7 +195,7 @@ def from_arrays(
   if label_names is None:
     labels, label_names = named(labels)
   label_names = tuple(label_names)
-  _check_named(labels, len(label_names))  # before they are cut to 32 bits
+  _check_named(labels, len(label_names))  # before JAX cuts labels to 32 bits
   return Images(
     images=images if images.ndim == 4 else images[..., None],
     labels=labels.astype(np.int32),
@@ -204,7 +204,7 @@ def from_arrays(
 
 
 def named(labels: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-  """Labels with numbers as names; of large ones, those that occur, numbered anew."""
+  """Names labels by their numbers; renumbers large labels by occurrence."""
   count = int(labels.max()) + 1 if labels.size else 0
   if count <= _MOST_NUMBERS:
     return labels, tuple(map(str, range(count)))
@@ -216,7 +216,7 @@ def named(labels: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def checked(image: np.ndarray, name: str) -> np.ndarray:
-  """The image; raises for one that is not uint8 [height, width, channels]."""
+  """Returns the image; raises unless it is uint8 [height, width, channels]."""
   if image.dtype != np.uint8:
     raise TypeError(f"{name} must be uint8, got dtype {image.dtype}")
   _checks.expect(name, image, rank=3)
@@ -236,7 +236,7 @@ def image_size(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
-  """All images, decoded: one array, or a list where sizes differ.
+  """Decodes all images: into one array, or a list where sizes differ.
 
   Raises for all images at once that cannot be read.
   """
@@ -248,11 +248,11 @@ def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
 def collect_readable(
   lazy: Lazy,
 ) -> tuple[np.ndarray | list[np.ndarray], dict[int, _files.UnreadableError]]:
-  """As `collect`, of the images that can be read, and the errors of the other rows."""
+  """Decodes the images that can be read; returns the errors of the other rows too."""
   from concurrent import futures
 
-  # Pillow releases the interpreter while it decodes. Chunks, for small images are
-  # decoded faster than they are handed to a thread.
+  # Pillow releases the interpreter while it decodes. Chunks, since small images decode
+  # faster than they are handed to a thread.
   starts = range(0, len(lazy), _CHUNK)
   unreadable: dict[int, _files.UnreadableError] = {}
 
@@ -270,19 +270,19 @@ def collect_readable(
 
 
 def unreadable(lazy: Lazy) -> dict[int, _files.UnreadableError]:
-  """The errors of rows whose images cannot be read; no image is kept."""
+  """Errors of the rows whose images cannot be read; no image is kept."""
   first_pixel = Lazy(lambda row: lazy.read(row)[:1, :1], lazy.rows)
   return collect_readable(first_pixel)[1]
 
 
 def _attempt(lazy: Lazy) -> list[np.ndarray | _files.UnreadableError]:
-  found: list[np.ndarray | _files.UnreadableError] = []
+  results: list[np.ndarray | _files.UnreadableError] = []
   for row in range(len(lazy)):
     try:
-      found.append(lazy[row])
+      results.append(lazy[row])
     except _files.UnreadableError as error:
-      found.append(error)
-  return found
+      results.append(error)
+  return results
 
 
 def refuse(
@@ -300,7 +300,7 @@ def refuse(
 
 
 def _in_one(images: Iterator[np.ndarray], count: int) -> np.ndarray | list[np.ndarray]:
-  """One array, filled while they come, or a list from the first that differs."""
+  """Stacks images into an array as they come; returns a list once sizes differ."""
   first = list(itertools.islice(images, _CHUNK))
   if len({image.shape for image in first}) != 1:
     return [*first, *images]
@@ -314,7 +314,7 @@ def _in_one(images: Iterator[np.ndarray], count: int) -> np.ndarray | list[np.nd
 
 
 def channel_count(channels: int) -> int:
-  """The number of channels, checked against those that can be decoded."""
+  """Checked number of channels."""
   if channels not in _CHANNELS:
     raise ValueError(f"channels must be one of {_CHANNELS}, got {channels!r}")
   return channels

@@ -1,4 +1,4 @@
-"""Image sets in which most classes have few images, cut out of balanced ones."""
+"""Long-tailed image sets, cut out of balanced sets."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -11,7 +11,7 @@ from spherejax.data import _splits
 def long_tail_counts(
   num_classes: int, largest: float | int, imbalance: float | int
 ) -> Int[np.ndarray, " num_classes"]:
-  """Images of each class when their number falls exponentially.
+  """Numbers of images per class that fall exponentially.
 
       n_k = floor(largest imbalance^(k / (C - 1))),    k = 0 ... C - 1
 
@@ -60,16 +60,16 @@ def long_tail(
   largest: float | int | None = None,
   key: Key[Array, ""] | None = None,
 ) -> Int[np.ndarray, " kept"]:
-  """The images of a long-tailed part of a data set.
+  """Selects a long-tailed part of a data set.
 
-  Class k keeps as many as `long_tail_counts` allows; one that has fewer keeps
-  all. Test sets stay balanced: take it of training images alone.
+  Class k keeps as many images as `long_tail_counts` allows; a class with fewer keeps
+  all. Apply it to training images only, so that test sets stay balanced.
 
   Args:
     labels: [count], integer, 0 ... C - 1, each with an image.
     imbalance: in (0, 1], the last class's share of the first one's.
-    largest: images of class 0; None for the mean over the classes, count / C, which
-      is the number that each has in a balanced set.
+    largest: images of class 0; None for the mean over the classes, count / C, the
+      number per class in a balanced set.
     key: draws which images stay; None keeps the first ones.
 
   Returns:

@@ -1,4 +1,4 @@
-"""Pairs of examples blended into one."""
+"""Mixup: blends pairs of examples into one."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from spherejax import _checks
 
 
 class Mixed(NamedTuple):
-  """What `mixup` returns."""
+  """Result of `mixup`."""
 
   inputs: Float[Array, "batch *shape"]
   """Blended inputs."""
@@ -25,20 +25,20 @@ def mixup(
   *,
   alpha: Real[ArrayLike, ""] = 1.0,
 ) -> Mixed:
-  """Every example blended with another of its batch, label distributions too.
+  """Blends every example with another of its batch, and their label distributions.
 
       x~_i = s x_i + (1 - s) x_{p_i},    q~_i = s q_i + (1 - s) q_{p_i}
 
-  with one share s ~ Beta(alpha, alpha) and one permutation p for the whole batch. For
-  a loss that is linear in the distributions, as cross-entropy and `losses.pull` are,
-  that of q~ is s times the loss of q plus (1 - s) times that of q_p.
+  with one share s ~ Beta(alpha, alpha) and one permutation p for the whole batch. For a
+  loss that is linear in the distributions, such as cross-entropy or `losses.pull`, the
+  loss of q~ is s times the loss of q plus (1 - s) times the loss of q_p.
 
   Args:
     key: draws share and permutation.
     inputs: [batch, ...], floating.
     targets: [batch, classes], floating: `jax.nn.one_hot` of the labels.
-    alpha: positive, may be traced. 1 draws the share uniformly, small values near 0
-      or 1.
+    alpha: positive, may be traced. 1 draws the share uniformly; small values draw it
+      near 0 or 1.
 
   Returns:
     Mixed, of the shapes and dtypes of `inputs` and `targets`.
@@ -73,7 +73,7 @@ def mixup(
   partners = jax.random.permutation(partner_key, len(inputs))
 
   def blend(values: Array) -> Array:
-    own = share.astype(values.dtype)
-    return own * values + (1 - own) * values[partners]
+    weight = share.astype(values.dtype)
+    return weight * values + (1 - weight) * values[partners]
 
   return Mixed(blend(inputs), blend(targets))

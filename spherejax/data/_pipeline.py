@@ -1,4 +1,4 @@
-"""The host's input pipeline: a plan of indices in, batches out, by grain."""
+"""Input pipeline on the host by grain, from a plan of indices to batches."""
 
 import functools
 from typing import TYPE_CHECKING, Any
@@ -25,13 +25,13 @@ def pipeline(
   workers: int = 0,
   prefetch: int = 4,
 ) -> "grain.IterDataset":
-  """Batches of images that are read or gathered ahead of their use.
+  """Iterates over batches of images that are read ahead of their use.
 
-  For images that do not fit into memory or are decoded from files. The plan says
-  which images are in which batch, so the batches do not depend on `workers`,
-  `prefetch` or `start`: a run that stopped after step s goes on with `start=s`.
-  The iterator's `get_state()` and `set_state()` do the same within one setting of
-  `start` and `workers`.
+  Use it for images that do not fit into memory or are decoded from files. The plan
+  fixes the images of each batch, so the batches do not depend on `workers`, `prefetch`
+  or `start`: a run that stopped after step s resumes with `start=s`. The iterator's
+  `get_state()` and `set_state()` do the same within one setting of `start` and
+  `workers`.
 
   Args:
     images: in memory or lazy; all of one size.
@@ -42,10 +42,10 @@ def pipeline(
     process_count: static. Number of hosts; None asks jax. Host i gets rows
       [i, i + 1) x batch / process_count of each batch, so that the hosts' batches,
       one after another, are the global batch.
-    workers: static. Processes that read; 0 reads in this one, by threads. With
+    workers: static. Processes that read; 0 reads in this process, by threads. With
       workers a script needs `if __name__ == "__main__":`, and a start takes seconds.
-    prefetch: static, at least 1. Batches read ahead (by each worker), each by a
-      thread of its own.
+    prefetch: static, at least 1. Number of batches read ahead (by each worker), each by
+      its own thread.
 
   Returns:
     A `grain.IterDataset` of dicts of NumPy arrays: `image`, uint8 [batch, height,
@@ -57,10 +57,10 @@ def pipeline(
       images of several sizes.
     TypeError: the plan holds no integers.
 
-  Cost: the plan is held in memory, 4 bytes an image; with workers, in each of them,
-  and so are images that are not lazy.
+  Cost: memory for the plan, 4 bytes per image. Each worker holds a copy of the plan,
+  and of images that are not lazy.
 
-  Source: own; threads, processes and states are grain's.
+  Source: none; threads, processes and states are grain's.
 
   Example:
     >>> digits = spherejax.data.load_digits()
@@ -98,7 +98,7 @@ def pipeline(
 def _host_rows(
   count: int, plan: ArrayLike, process_index: int | None, process_count: int | None
 ) -> np.ndarray:
-  """The part of the plan that this host reads."""
+  """Part of the plan that this host reads."""
   plan = _checks.host("plan", plan)
   _checks.expect("plan", plan, "integer", rank=2)
   if plan.size and (plan.min() < 0 or plan.max() >= count):
@@ -117,12 +117,12 @@ def _host_rows(
     raise ValueError(
       f"a batch of {plan.shape[1]} cannot be shared evenly by {process_count} hosts"
     )
-  own = plan[:, process_index * share : (process_index + 1) * share]
-  return np.ascontiguousarray(own, np.int32)
+  rows = plan[:, process_index * share : (process_index + 1) * share]
+  return np.ascontiguousarray(rows, np.int32)
 
 
 def _read(images: Images, index: np.ndarray) -> dict[str, Any]:
-  """One batch."""
+  """Reads a batch."""
   if isinstance(images.images, np.ndarray):
     pixels = images.images[index]
   else:

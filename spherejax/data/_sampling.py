@@ -1,8 +1,8 @@
-"""Which images are in the batch of a step: pure functions of a key and the step.
+"""Draws the images of a step's batch, by pure functions of a key and the step.
 
-A batch is drawn without regard to the batches before it, so a run continues at any
-step, and one expression serves a jitted loop over images in memory and, mapped
-over the steps, the plan of a host pipeline.
+A batch does not depend on the batches before it, so a run can resume at any step. The
+same expression serves a jitted loop over images in memory and, mapped over the steps,
+the plan of a host pipeline.
 """
 
 import functools
@@ -18,13 +18,13 @@ from jaxtyping import Array, Int, Integer, Key, UInt32
 from spherejax import _checks, _compiled
 from spherejax.data import _splits
 
-# Rounds of the index cipher; four are the least for a Feistel network to look
-# random (Luby, Rackoff 1988), twice as many are still nothing beside a gather.
+# Rounds of the index cipher. A Feistel network needs at least four to look random
+# (Luby, Rackoff 1988); twice as many still cost little compared with a gather.
 _ROUNDS = 8
 
 
 class ClassTable(NamedTuple):
-  """Where the images of each class are, for `class_balanced_indices`.
+  """Table of the images of each class, for `class_balanced_indices`.
 
   Class c, counted among those that occur, has the images
   order[starts[c] : starts[c] + counts[c]].
@@ -44,11 +44,12 @@ def class_table(
   per_class: int,
   label_names: Sequence[str] = (),
 ) -> ClassTable:
-  """The images of each class, checked to be enough for batches.
+  """Builds a table of the images of each class, and checks that they are enough.
 
   Args:
-    labels: [count], integer, none negative. Labels without an image are no class.
-    per_class: static. Images that a batch takes of one class.
+    labels: [count], integer, none negative. Labels without an image do not count as
+      classes.
+    per_class: static. Images that a batch takes per class.
     label_names: static. Names for the error message.
 
   Returns:
@@ -99,12 +100,12 @@ def class_balanced_indices(
   num_classes: int,
   per_class: int,
 ) -> Int[Array, " batch"]:
-  """The images of a step's batch: `num_classes` classes, `per_class` images each.
+  """Draws the images of a batch: `num_classes` classes with `per_class` images each.
 
-  Classes are drawn uniformly without replacement, then images of each class
-  uniformly without replacement; every step draws anew, with `fold_in(key, step)`.
-  The order is class by class: the first half of the batch holds the images of the
-  first half of its classes. For a plan of many steps, `jax.vmap` over `step`.
+  Classes are drawn uniformly without replacement, then images of each class uniformly
+  without replacement; every step draws anew, with `fold_in(key, step)`. The order is
+  class by class: the first half of the batch holds the images of the first half of its
+  classes. For a plan of many steps use `jax.vmap` over `step`.
 
   Args:
     key: of the whole run.
@@ -167,10 +168,10 @@ def _check_fewest(per_class: int, counts: ArrayLike) -> None:
 def class_pools(
   key: Key[Array, ""], table: ClassTable, *, size: int
 ) -> Int[Array, "classes size"]:
-  """Some images of every class, for representatives that are chosen among them.
+  """Draws images of every class, as a pool to choose representatives from.
 
-  Without repetition, uniformly; where a class has fewer than `size` images, all of
-  them occur before one occurs again.
+  Images are drawn uniformly without repetition. In a class with fewer than `size`
+  images, all images occur before any occurs again.
 
   Args:
     key: of this draw.
@@ -209,15 +210,15 @@ def distinct(
 ) -> Int[Array, " draws"]:
   """Different integers in [0, population), uniform over ordered choices.
 
-  Draw j is uniform over the population - j values left: the r-th of them is r plus
-  the number of values taken that lie at or below it. After all have been drawn, the
-  next draws are from all of them again.
+  Draw j is uniform over the population - j remaining values: the r-th of them is r plus
+  the number of drawn values at or below it. Once all values have been drawn, the next
+  draws are from all of them again.
   """
   turns = jnp.arange(draws, dtype=jnp.int32)
   position = turns % population
   ranks = jax.random.randint(key, (draws,), 0, population - position, jnp.int32)
 
-  # Values not yet drawn stand at the end and exceed every rank.
+  # Values not yet drawn are at the end and exceed every rank.
   unused = jnp.full(draws, jnp.iinfo(jnp.int32).max, jnp.int32)
 
   def draw(taken, turn):
@@ -237,12 +238,11 @@ def shuffled_indices(
   *,
   batch_size: int,
 ) -> Int[Array, " batch_size"]:
-  """The images of a step's batch, when each epoch is a new shuffle of all.
+  """Draws the images of a batch, where each epoch is a new shuffle of all images.
 
-  An epoch has count // batch_size steps; the remainder of its shuffle is left out,
-  other images in each epoch. No image occurs twice in an epoch. The shuffle is a
-  cipher on the indices, so a batch costs the same at any step, and no permutation
-  is stored.
+  An epoch has count // batch_size steps. The remainder of its shuffle is left out, with
+  other images in each epoch. No image occurs twice in an epoch. The shuffle is a cipher
+  on the indices, so a batch costs the same at any step, and no permutation is stored.
 
   Args:
     key: of the whole run.
@@ -288,7 +288,7 @@ def shuffled_indices(
 def _permute(
   keys: UInt32[Array, " rounds"], index: UInt32[Array, " batch"], count: int
 ) -> UInt32[Array, " batch"]:
-  """A pseudo-random permutation of [0, count), evaluated at `index`."""
+  """Pseudo-random permutation of [0, count), evaluated at `index`."""
   # Halves left < a, right < b of an index left x b + right; a b < count + a.
   a = max(int(np.ceil(np.sqrt(count))), 1)
   b = -(-count // a)
@@ -306,19 +306,19 @@ def _permute(
   def walk(index):
     return jnp.where(index >= count, encipher(index), index)
 
-  # The few that leave [0, count) are enciphered again until they are back inside.
+  # Indices that leave [0, count) are enciphered again until they are inside.
   return jax.lax.while_loop(outside, walk, encipher(index))
 
 
 def _mix(word: UInt32[Array, " batch"]) -> UInt32[Array, " batch"]:
-  """A well-stirred word: the finaliser of MurmurHash3 (Appleby 2011)."""
+  """Mixes the bits of a word: the finaliser of MurmurHash3 (Appleby 2011)."""
   word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
   word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
   return word ^ (word >> 16)
 
 
 def ordered_plan(count: int, *, batch_size: int) -> Int[np.ndarray, "steps batch_size"]:
-  """All images once, in order, in batches of one shape, for evaluation.
+  """Orders all images in batches of one shape, each image once, for evaluation.
 
   The last batch is filled up from the first images: concatenate the results of the
   batches and keep the first `count`.

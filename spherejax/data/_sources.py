@@ -1,4 +1,4 @@
-"""Images from folders and from what is embedded in scikit-learn."""
+"""Reads images from folders, and the digits of scikit-learn."""
 
 import functools
 import os
@@ -12,11 +12,11 @@ from spherejax.data._images import Images
 
 
 def load_digits() -> Images:
-  """The 1,797 handwritten digits of 8x8 pixels that scikit-learn embeds.
+  """Loads the 1,797 handwritten digits of 8x8 pixels that are part of scikit-learn.
 
-  The order is that of the file: runs of digits by one writer after another, so
-  that a split in this order separates writers (all but one at each boundary).
-  Needs scikit-learn, and nothing from the network.
+  The order is that of the file: runs of digits by one writer after another. So a split
+  in this order separates writers (all but one at each boundary). It needs scikit-learn,
+  but no network.
 
   Returns:
     `Images`: uint8, [1797, 8, 8, 1]; the file's grey levels 0 to 16, scaled to 0
@@ -46,7 +46,7 @@ def load_folder(
   lazy: bool = False,
   skip_unreadable: bool = False,
 ) -> Images:
-  """Images from a folder that holds one sub-folder for each class.
+  """Loads images from a folder with a sub-folder for each class.
 
   Classes are the sub-folders in alphabetical order. A class has every file with an
   image suffix (upper or lower case) in its sub-folder, at any depth, in alphabetical
@@ -55,18 +55,17 @@ def load_folder(
   images beside the sub-folders, which have no class. It follows links, but not back
   into a folder that holds them.
 
-  The reader takes the first frame of an image and turns it upright as the metadata say
+  The reader takes the first frame of an image and turns it upright by the metadata
   (EXIF or XMP, unless they are damaged). It drops transparency unless `channels` is 4,
   and applies no colour profile.
 
   Args:
     path: the folder.
-    size: static. Side length, or (height, width), to which each image is brought
-      (the aspect ratio is not kept): the mean of the pixels in each box, which is
-      the area average for whole ratios; a smaller image repeats pixels. None keeps
-      sizes.
+    size: static. Side length, or (height, width), of the resized images; the aspect
+      ratio is not kept. A pixel is the mean of its box, which is the area average for
+      whole ratios; a smaller image repeats pixels. None keeps sizes.
     channels: static. 1 (grey), 3 (RGB) or 4 (RGBA); images are converted.
-    lazy: static. True decodes an image when it is asked for, with every use.
+    lazy: static. True decodes an image on every access.
     skip_unreadable: static. True leaves out images that cannot be read, instead of
       raising; with `lazy`, all images are decoded once to find them.
 
@@ -77,14 +76,14 @@ def load_folder(
   Raises:
     TypeError: path no path, a number no integer, lazy or skip_unreadable not boolean.
     FileNotFoundError: no such folder.
-    ValueError: no sub-folder, some without a (readable) image, files that are no
-      images or have more than 8 bits a channel; the message lists all of them. With
-      `lazy`, a file that is no image raises when it is asked for.
+    ValueError: no sub-folder, some without a (readable) image, files that are no images
+      or have more than 8 bits a channel; the message lists all of them. With `lazy`, a
+      file that is no image raises on access.
 
   Cost: one pass over the folder; without `lazy`, all images are decoded, by a pool
   of min(32, cores + 4) threads.
 
-  Source: own; the layout is torchvision's ImageFolder.
+  Source: none; the layout is torchvision's ImageFolder.
 
   Example:
     >>> import pathlib, tempfile
@@ -103,7 +102,7 @@ def load_folder(
   path = pathlib.Path(path)
   if not path.is_dir():
     raise FileNotFoundError(
-      f"no image folder at {path}: path must hold one sub-folder of images a class"
+      f"no image folder at {path}: path must hold a sub-folder of images for each class"
     )
   channels = _images.channel_count(channels)
   size = None if size is None else _images.image_size(size)
@@ -129,13 +128,13 @@ def load_folder(
   if not skip_unreadable:
     remedy = "; repair or remove what cannot be read, or pass skip_unreadable=True"
     _images.refuse(unreadable.values(), len(files), remedy)
-  kept = np.setdiff1d(np.arange(len(files)), list(unreadable))
-  _check_classes(path, names, labels[kept], "image that can be read")
+  readable = np.setdiff1d(np.arange(len(files)), list(unreadable))
+  _check_classes(path, names, labels[readable], "image that can be read")
   return Images(
-    images=images[kept] if lazy else pixels,
-    labels=labels[kept],
+    images=images[readable] if lazy else pixels,
+    labels=labels[readable],
     label_names=tuple(names),
-    extras={"file": files[kept]},
+    extras={"file": files[readable]},
   )
 
 
@@ -145,14 +144,14 @@ def read_image(
   size: int | tuple[int, int] | None = None,
   channels: int = 3,
 ) -> np.ndarray:
-  """Pixels of one image file, decoded as `load_folder` decodes it.
+  """Decodes an image file, as `load_folder` does.
 
-  For images that a list names, where no folder tells their classes.
+  Use it for images from a list, where no folder gives their classes.
 
   Args:
     path: the file.
-    size: static. Side length, or (height, width), to which the image is brought, as
-      in `load_folder`. None keeps its size.
+    size: static. Side length, or (height, width), of the resized image, as in
+      `load_folder`. None keeps its size.
     channels: static. 1 (grey), 3 (RGB) or 4 (RGBA); the image is converted.
 
   Returns:
@@ -191,7 +190,7 @@ def read_image(
 def _check_classes(
   folder: pathlib.Path, names: list[str], labels: np.ndarray, what: str
 ) -> None:
-  """Raises unless each class has an image, for their numbers would mean others."""
+  """Raises unless each class has an image; otherwise labels would shift."""
   counts = np.bincount(labels, minlength=len(names))
   empty = [str(folder / names[number]) for number in np.flatnonzero(counts == 0)]
   if empty:

@@ -1,4 +1,4 @@
-"""Splits of a data set: by class, so that none is in two parts, or within classes."""
+"""Splits of a data set: class-disjoint, or within classes."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, Integer, Key
 
 from spherejax import _checks
 
-# Far above the rounding of a sum of fractions, far below one image.
+# Tolerance far above the rounding of a sum of fractions, far below one image.
 SLACK = 1e-6
 
 
@@ -20,12 +20,12 @@ def split_classes(
   fractions: Sequence[float] = (0.5, 0.5),
   key: Key[Array, ""] | None = None,
 ) -> tuple[Int[np.ndarray, " part"], ...]:
-  """Class-disjoint parts: no class has images in two of them.
+  """Splits a data set into class-disjoint parts: no class has images in two of them.
 
-  With `groups`, part j holds all images of the classes in `groups[j]`; classes in
-  no group are left out. Otherwise the classes that occur, in ascending order, or
-  shuffled with `key`, are divided by `fractions`; the default takes the first half
-  of the classes and the second, as zero-shot retrieval does.
+  With `groups`, part j holds all images of the classes in `groups[j]`; classes in no
+  group are left out. Otherwise `fractions` divide the classes that occur, in ascending
+  order or shuffled with `key`. The default takes the first and the second half of the
+  classes, as in zero-shot retrieval.
 
   Args:
     labels: [count], integer, none negative.
@@ -63,7 +63,7 @@ def split_classes(
     return _by_groups(labels, groups)
   classes = np.unique(labels)
   if key is not None:
-    # Not of the labels themselves, which JAX may cut to 32 bits.
+    # Not a permutation of the labels themselves, which JAX may cut to 32 bits.
     classes = classes[np.asarray(jax.random.permutation(key, len(classes)))]
   ends = _ends(len(classes), fractions)
   if (np.diff(ends, prepend=0) == 0).any():
@@ -81,16 +81,16 @@ def split_within_classes(
   fractions: Sequence[float] = (0.5, 0.5),
   key: Key[Array, ""] | None = None,
 ) -> tuple[Int[np.ndarray, " part"], ...]:
-  """Parts that each hold their share of every class.
+  """Splits a data set into parts that each hold their share of every class.
 
-  Of each class the first images go to the first part and so on, in the order of
-  the data (the digits' writers, say), or in an order drawn with `key`.
+  The first images of each class go to the first part and so on, in the order of the
+  data (for the digits, by writer), or in an order drawn with `key`.
 
   Args:
     labels: [count], integer, none negative.
-    fractions: static. Share of each class in each part, in sum 1; of a class with
-      n images part j ends at round(n x (fractions[0] + ... + fractions[j])), half
-      up. A small class may miss a part.
+    fractions: static. Share of each class in each part, in sum 1; in a class with n
+      images, part j ends at round(n x (fractions[0] + ... + fractions[j])), half up. A
+      small class may miss a part.
     key: shuffles within each class; None keeps the order.
 
   Returns:
@@ -146,7 +146,7 @@ def host_labels(labels: ArrayLike) -> np.ndarray:
 def _by_groups(
   labels: np.ndarray, groups: Sequence[Sequence[int]]
 ) -> tuple[np.ndarray, ...]:
-  """The images of each group of classes."""
+  """Images of each group of classes."""
   _checks.sequence("groups", groups)
   there, owner = set(labels.tolist()), {}
   for position, group in enumerate(groups):
@@ -167,7 +167,7 @@ def _by_groups(
 
 
 def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:
-  """Where each part of `count` things ends."""
+  """Ends of the parts of `count` items."""
   _checks.sequence("fractions", fractions)
   for position, fraction in enumerate(fractions):
     _checks.between(f"fractions[{position}]", fraction, 0, 1, low_open=True)
@@ -178,7 +178,7 @@ def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:
 
 
 def by_class(labels: np.ndarray, key: Array | None) -> np.ndarray:
-  """Rows class by class, within each as they are, or with a key in a random order."""
+  """Rows class by class, in their order or, with a key, in a random order."""
   order = np.arange(len(labels))
   if key is not None:
     order = np.asarray(jax.random.permutation(key, len(labels)))

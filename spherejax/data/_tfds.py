@@ -1,4 +1,4 @@
-"""Prepared tensorflow-datasets image sets, read without TensorFlow."""
+"""Reads prepared tensorflow-datasets image sets without TensorFlow."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ from spherejax.data._images import Images
 
 _INFO = "dataset_info.json"
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
-# Records asked for at once while the labels are read.
+# Number of records requested at once while the labels are read.
 _CHUNK = 512
 
 
@@ -30,22 +30,20 @@ def load_tfds(
   extras: Sequence[str] | None = None,
   lazy: bool = False,
 ) -> Images:
-  """Images of a prepared tensorflow-datasets set, read without TensorFlow.
+  """Loads images of a prepared tensorflow-datasets set, without TensorFlow.
 
-  Any set with a feature `image` that was prepared with
-  `file_format="array_record"` will do. The order is that of the files, which
-  tensorflow-datasets mixes once and for all.
-
-  Images are read as `load_folder` reads them: upright, as their metadata say.
-  tensorflow-datasets itself ignores these metadata; boxes and masks among the extras
-  stay as they are stored.
+  The set needs a feature `image` and must have been prepared with
+  `file_format="array_record"`. The order is that of the files, which
+  tensorflow-datasets shuffles once. Images are read as in `load_folder`: upright, by
+  their metadata. tensorflow-datasets itself ignores these metadata; boxes and masks
+  among the extras stay as they are stored.
 
   Args:
-    name: the set's folder: `"cifar100"`, with its configuration where there is
-      one (`"voc/2007"`), and with a version where not the newest is meant
+    name: the set's folder: `"cifar100"`, with its configuration if it has one
+      (`"voc/2007"`), and with a version for other versions than the newest
       (`"cifar100/3.0.2"`).
-    split: `"train"`, and all that tensorflow-datasets' splits allow:
-      `"train+test"`, `"train[:10%]"`.
+    split: `"train"`, or any split that tensorflow-datasets allows: `"train+test"`,
+      `"train[:10%]"`.
     data_dir: the folder of prepared sets; None takes the environment variable
       TFDS_DATA_DIR.
     label: the integer feature that becomes `labels`. None takes `label`, or -1
@@ -55,14 +53,13 @@ def load_tfds(
       the area average for whole ratios; a smaller image repeats pixels. None keeps
       sizes.
     channels: static. 1, 3 or 4; None keeps the set's.
-    extras: names of the other features to keep; None keeps all. Pictures among those
-      that are left out, such as masks, are never decoded.
-    lazy: static. True decodes an image when it is asked for, with every use.
+    extras: names of the other features to keep; None keeps all. Images among the
+      features that are left out, such as masks, are never decoded.
+    lazy: static. True decodes an image on every access.
 
   Returns:
-    `Images`. The other features are `extras`; class names of those that are
-    labels, too, are `extra_names`. `images` is a list where sizes differ and
-    `size` is None.
+    `Images`. The other features are `extras`; class names of features that are labels
+    are `extra_names`. `images` is a list where sizes differ and `size` is None.
 
   Raises:
     FileNotFoundError: no data folder, or the set is not in it.
@@ -71,10 +68,10 @@ def load_tfds(
     TypeError: images of more than 8 bits, `label` not an integer feature, lazy not
       boolean.
 
-  Cost: one pass over the records, on two cores 0.1 ms for a record's labels and
+  Cost: one pass over the records, on two cores 0.1 ms for the labels of a record and
   0.2 ms to decode 64x64 pixels.
 
-  Source: own; the format is that of the tensorflow-datasets package.
+  Source: none; the format is that of the tensorflow-datasets package.
 
   Example:
     >>> train = spherejax.data.load_tfds("cifar100", "train")  # doctest: +SKIP
@@ -94,12 +91,12 @@ def load_tfds(
     channels = _images.channel_count(channels)
   size = None if size is None else _images.image_size(size)
   folder = _set_folder(name, _data_folder(name, data_dir))
-  # Imported after the folder is found: it takes a second.
+  # Imported only once the folder is found, as the import takes a second.
   import tensorflow_datasets as tfds
 
   try:
     builder = tfds.builder_from_directory(str(folder))
-  except Exception as error:  # whatever files without sense raise
+  except Exception as error:  # any error of meaningless files
     raise ValueError(
       f"the description of {name!r} in {folder} is damaged ({error}); prepare it again"
       f" by\n  {_prepare(name)}"
@@ -144,7 +141,7 @@ def load_tfds(
 
 
 def _prepare(name: str) -> str:
-  """The command that prepares the set, as tensorflow-datasets calls it."""
+  """Command of tensorflow-datasets that prepares the set."""
   place, _, last = name.rpartition("/")
   called = f"{place}:{last}" if place and _VERSION.fullmatch(last) else name
   return (
@@ -155,7 +152,7 @@ def _prepare(name: str) -> str:
 
 
 def _data_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
-  """The folder of prepared sets; an error that says how to get one."""
+  """Folder of prepared sets; raises an error that tells how to get one."""
   folder = os.environ.get("TFDS_DATA_DIR", "") if data_dir is None else data_dir
   if folder and pathlib.Path(folder).is_dir():
     return pathlib.Path(folder)
@@ -175,14 +172,14 @@ def _data_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
 
 def _version(folder: pathlib.Path) -> tuple[int, ...]:
   """(1, 20, 3) for the folder of a prepared version 1.20.3, () for others."""
-  found = _VERSION.fullmatch(folder.name)
-  if found is None or not (folder / _INFO).is_file():
+  match = _VERSION.fullmatch(folder.name)
+  if match is None or not (folder / _INFO).is_file():
     return ()
-  return tuple(map(int, found.groups()))
+  return tuple(map(int, match.groups()))
 
 
 def _set_folder(name: str, root: pathlib.Path) -> pathlib.Path:
-  """The folder of the set's newest version, or of the version that is named."""
+  """Folder of the set's newest version, or of the named version."""
   folder = root / name
   if name and (folder / _INFO).is_file():
     return folder
@@ -232,7 +229,7 @@ def _records(builder: Any, name: str, split: str, decoders: dict[str, Any]) -> A
 
 
 def _count(builder: Any, name: str, part: str) -> int:
-  """Number of images in a split or a range of one; raises where there is no such."""
+  """Number of images in a split or a range of a split; raises if there is none."""
   whole = part.partition("[")[0]
   if part != "all" and whole not in builder.info.splits:
     raise ValueError(
@@ -242,7 +239,7 @@ def _count(builder: Any, name: str, part: str) -> int:
   size = builder.info.splits[whole].num_examples
   try:
     count = builder.info.splits[part].num_examples
-  except Exception as error:  # whatever the package raises
+  except Exception as error:  # any error of the package
     raise ValueError(
       f"split must be a range within the {size} images of {whole!r} of {name!r}, such"
       f" as '{whole}[:{min(size, 100)}]' or '{whole}[50%:]', got {part!r}"
@@ -253,12 +250,12 @@ def _count(builder: Any, name: str, part: str) -> int:
 
 
 def _rows(records: Any, keys: list[str], source: str) -> list[dict[str, Any]]:
-  """The named features of all records; images among them stay encoded."""
+  """Named features of all records; images among them stay encoded."""
   rows = []
   for start in range(0, len(records), _CHUNK):
     chunk = range(start, min(start + _CHUNK, len(records)))
     try:
-      # Many at once are twice as fast as one after another.
+      # Many records at once are twice as fast as one after another.
       rows += [
         {key: record[key] for key in keys} for record in records.__getitems__(chunk)
       ]
@@ -270,7 +267,7 @@ def _rows(records: Any, keys: list[str], source: str) -> list[dict[str, Any]]:
 
 
 def _column(values: list) -> np.ndarray:
-  """Text and numbers as such, anything else as objects."""
+  """Column of text or numbers; anything else is stored as objects."""
   if isinstance(values[0], bytes):
     return np.asarray([value.decode(errors="backslashreplace") for value in values])
   if np.ndim(values[0]) == 0 and not isinstance(values[0], dict):
@@ -283,7 +280,7 @@ def _column(values: list) -> np.ndarray:
 def _labels(
   name: str, label: str, features: Any, columns: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-  """The feature that becomes the labels, and its names (numbers without any)."""
+  """Feature that becomes the labels, and its names (numbers if it has none)."""
   if label not in columns:
     there = ", ".join(sorted(key for key in features if key != "image"))
     raise ValueError(f"{name!r} has no feature {label!r} for label; there are: {there}")

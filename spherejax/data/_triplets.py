@@ -1,4 +1,4 @@
-"""Triplets of images, drawn by classes: rare ones count as much as common ones."""
+"""Triplets of images, drawn by class: rare classes count as much as common ones."""
 
 from typing import NamedTuple
 
@@ -13,13 +13,13 @@ from spherejax.data._sampling import ClassTable
 
 
 class Triplets(NamedTuple):
-  """Indices of images, and the classes they are of, in the order of the table."""
+  """Indices of images, and their classes in the order of the table."""
 
   anchor: Int[Array, " batch"]
   positive: Int[Array, " batch"]
-  """Of the anchor's class."""
+  """Images of the anchor's class."""
   negative: Int[Array, " batch"]
-  """Of another class."""
+  """Images of another class."""
   anchor_class: Int[Array, " batch"]
   negative_class: Int[Array, " batch"]
 
@@ -27,14 +27,14 @@ class Triplets(NamedTuple):
 def sample_triplets(
   key: Key[Array, ""], table: ClassTable, *, batch_size: int, distinct: bool = True
 ) -> Triplets:
-  """Anchors, positives and negatives, uniform over classes and not over images.
+  """Draws anchors, positives and negatives, uniformly over classes, not over images.
 
       class a uniform over the classes, class b uniform over the others
       anchor, positive: two images of a;  negative: one image of b
 
   A class of 500 images is drawn as often as one of 500,000. Triplets are drawn
-  independently of each other. For a plan of many steps, `jax.vmap` over keys,
-  `jax.random.fold_in(key, step)` say.
+  independently of each other. For a plan of many steps use `jax.vmap` over keys such as
+  `jax.random.fold_in(key, step)`.
 
   Args:
     key: of this batch.
@@ -83,21 +83,21 @@ def sample_triplets(
   def below(limit: Array | int) -> Array:
     return jax.random.randint(next(keys), (batch_size,), 0, limit, jnp.int32)
 
-  # Classes that may give anchors, counted up: the r-th of them is where the count
-  # first exceeds r.
+  # Cumulative number of classes that may give anchors: the r-th of them is where the
+  # number first exceeds r.
   able = jnp.cumsum(counts > int(distinct), dtype=jnp.int32)
-  own = jnp.searchsorted(able, below(able[-1]), side="right").astype(jnp.int32)
-  other = _without(own, below(number - 1))
-  anchor = below(counts[own])
-  positive = below(counts[own] - int(distinct))
+  anchor_class = jnp.searchsorted(able, below(able[-1]), side="right").astype(jnp.int32)
+  other = _without(anchor_class, below(number - 1))
+  anchor = below(counts[anchor_class])
+  positive = below(counts[anchor_class] - int(distinct))
   if distinct:
     positive = _without(anchor, positive)
   negative = below(counts[other])
   return Triplets(
-    order[starts[own] + anchor],
-    order[starts[own] + positive],
+    order[starts[anchor_class] + anchor],
+    order[starts[anchor_class] + positive],
     order[starts[other] + negative],
-    own,
+    anchor_class,
     other,
   )
 
@@ -112,5 +112,5 @@ def _check_pairs(table_counts: ArrayLike) -> None:
 
 
 def _without(left_out: Array, rank: Array) -> Array:
-  """The rank-th number from 0 on, when one number is left out."""
+  """The rank-th number from 0 on, if one number is left out."""
   return rank + (rank >= left_out)

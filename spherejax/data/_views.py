@@ -1,4 +1,4 @@
-"""Two random views of each image, the input of self-supervised learning."""
+"""Pairs of random views of each image, the input of self-supervised learning."""
 
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ _SIGMA = (0.1, 2.0)  # SimCLR appendix A
 
 
 class ViewStrengths(NamedTuple):
-  """How much two views of an image differ; every number may be traced.
+  """Strengths of the changes from which two views differ; all may be traced.
 
   The defaults are SimCLR's for ImageNet; `view_strengths` has others by name.
 
@@ -29,7 +29,7 @@ class ViewStrengths(NamedTuple):
     contrast: of `color_jitter`, in [0, 1].
     saturation: of `color_jitter`, in [0, 1].
     hue: of `color_jitter`, in [0, 0.5].
-    jitter: probability of the four.
+    jitter: probability of the four colour changes.
     grayscale: probability of the grey image.
     blur: probability of the blurred image; a plain 0 costs nothing.
   """
@@ -54,7 +54,7 @@ _TABLE = {
 
 
 def view_strengths(name: Views) -> ViewStrengths:
-  """The strengths of a paper, to be changed by `_replace`.
+  """Strengths from a paper; change them by `_replace`.
 
   Args:
     name: static. "simclr", or "large", "moderate" and "small", which do not blur.
@@ -89,11 +89,11 @@ def simclr_views(
   strengths: ViewStrengths = ViewStrengths(),  # noqa: B008
   integer: bool = True,
 ) -> Float[Array, "2 batch new_height new_width channels"]:
-  """Two independent views of each image: crop, flip, jitter, grayscale, blur.
+  """Draws two independent views of each image: crop, flip, jitter, grayscale, blur.
 
   A view is that of `random_resized_crop`, `random_flip`, `color_jitter`,
-  `random_grayscale` and `random_blur` one after another, in one pass where that is
-  possible. Channels are to be normalised afterwards.
+  `random_grayscale` and `random_blur` one after another, in one pass where possible.
+  Normalise the channels afterwards.
 
       first, second = simclr_views(key, images, size=32)
       losses.info_nce(embed(first), embed(second))
@@ -104,8 +104,7 @@ def simclr_views(
       channel, which has no saturation, hue or grayscale.
     size: static. Side length or (height, width) of the views.
     strengths: a `ViewStrengths`; see `view_strengths`.
-    integer: static. Whether crops are boxes of whole pixels, as `random_resized_crop`
-      says.
+    integer: static. True crops boxes of whole pixels, see `random_resized_crop`.
 
   Returns:
     [2, batch, new height, new width, channels], in [0, 1], dtype of `images`.
@@ -138,9 +137,9 @@ def simclr_views(
   def view(key: Array, image: Array) -> Array:
     return _view(key, image, (height, width), strengths, integer)
 
-  # One after another: a loop holds the memory of one view, and is compiled once.
+  # In a loop, which needs the memory of one view and is compiled once.
   return jax.lax.map(
-    lambda key: _augment.each(view, key, images), jax.random.split(key)
+    lambda key: _augment.per_image(view, key, images), jax.random.split(key)
   )
 
 
@@ -151,13 +150,13 @@ def random_blur(
   probability: Real[ArrayLike, ""] = 0.5,
   sigma: tuple[Real[ArrayLike, ""], Real[ArrayLike, ""]] = _SIGMA,
 ) -> Float[Array, "*batch height width channels"]:
-  """Each image, or its product with a Gaussian of a random width.
+  """Blurs each image with a probability, by a Gaussian of a random width.
 
   The kernel is cut to about a tenth of the shorter side, 2 max(1, side // 20) + 1
-  pixels, and sums to 1; beyond the border the image goes on as in a mirror.
+  pixels, and sums to 1; beyond the border the image is mirrored.
 
   Args:
-    key: draws whether, and the width.
+    key: draws the choice and the width.
     images: [..., height, width, channels], floating, sides of at least 2.
     probability: of the blurred image, in [0, 1], may be traced.
     sigma: smallest and largest standard deviation, in pixels, positive, ascending; may
@@ -196,7 +195,7 @@ def random_blur(
     planes = _blur(key, planes, probability, sigma)
     return jnp.swapaxes(planes, -1, -2).astype(image.dtype)
 
-  return _augment.each(blur, key, images)
+  return _augment.per_image(blur, key, images)
 
 
 def _check(strengths: ViewStrengths) -> None:
@@ -217,7 +216,7 @@ def _view(
   strengths: ViewStrengths,
   integer: bool,
 ) -> Array:
-  """One view [new height, new width, channels] of one image."""
+  """Draws a view [new height, new width, channels] of an image."""
   crop_key, flip_key, jitter_key, grey_key, blur_key = jax.random.split(key, 5)
   box = _augment.random_box(
     crop_key, image.shape[0], image.shape[1], strengths.scale, _ASPECT, integer
@@ -238,7 +237,7 @@ def _view(
 
 
 def _blur(key: Array, planes: Array, probability: ArrayLike, sigma: tuple) -> Array:
-  """The image [rows, channels, columns], perhaps blurred along rows and columns."""
+  """Blurs an image [rows, channels, columns] along rows and columns, or not."""
   chosen_key, sigma_key = jax.random.split(key)
   rows, channels, columns = planes.shape
   low, high = (jnp.asarray(limit, planes.dtype) for limit in sigma)
@@ -260,7 +259,7 @@ def _gaussian(pixels: int, radius: int, sigma: Array) -> Array:
 
   total = jnp.sum(kernel(jnp.abs(jnp.arange(-radius, radius + 1))))
   to, source = jnp.arange(pixels)[:, None], jnp.arange(pixels)[None]
-  # A source is seen straight, and once more in each mirror that it does not lie on.
+  # A source counts directly, and once more in each mirror that it does not lie on.
   straight = kernel(jnp.abs(to - source))
   first = jnp.where(source > 0, kernel(to + source), 0)
   last = pixels - 1

@@ -1,8 +1,8 @@
 """Normalisations, distances and similarities, for matching vectors and all pairs.
 
-Elementwise forms take two arrays of one shape [..., dim]; pairwise forms take
-[n, dim] and [m, dim] and return [n, m]. All are finite, with finite derivatives,
-at zero vectors and at coincident points.
+Elementwise forms take two arrays of one shape [..., dim]; pairwise forms take [n, dim]
+and [m, dim] and return [n, m]. All values and derivatives are finite at zero vectors
+and at coincident points.
 """
 
 from spherejax import _compiled, _names

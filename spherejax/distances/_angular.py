@@ -73,7 +73,7 @@ def cosine(
 def cosine_distance(
   x: Float[ArrayLike, "*batch dim"], y: Float[ArrayLike, "*batch dim"]
 ) -> Float[Array, "*batch"]:
-  """One minus the cosine similarity of matching vectors.
+  """Cosine distance, 1 minus the cosine similarity, of matching vectors.
 
       1 - <x, y> / (|x| |y|),    1 where x or y is zero
 
@@ -139,8 +139,8 @@ def angle(
 
       2 atan2(|u - v|, |u + v|),    u = x/|x|, v = y/|y|
 
-  Exact near 0 and pi, where the arccos of a rounded cosine is not: at 1e-4 radians
-  that returns 0 in float32.
+  Exact near 0 and pi, unlike the arccos of a rounded cosine, which returns 0 at 1e-4
+  radians in float32.
 
   Args:
     x: [..., dim], floating.
@@ -166,11 +166,11 @@ def angle(
   return _angle(_numerics.norm(u - v), _numerics.norm(u + v)).astype(dtype)
 
 
-def _angle(apart: Array, together: Array) -> Array:
+def _angle(difference: Array, total: Array) -> Array:
   """2 atan2(|u - v|, |u + v|); a right angle where both are 0 (two zero vectors)."""
-  both_zero = (apart == 0) & (together == 0)
+  both_zero = (difference == 0) & (total == 0)
   return 2 * jnp.arctan2(
-    jnp.where(both_zero, 1, apart), jnp.where(both_zero, 1, together)
+    jnp.where(both_zero, 1, difference), jnp.where(both_zero, 1, total)
   )
 
 
@@ -253,7 +253,7 @@ def pairwise_cosine_distance(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
 ) -> Float[Array, "n m"]:
-  """One minus the cosine similarities of all pairs of rows.
+  """Cosine distance, 1 minus the cosine similarity, of all pairs of rows.
 
       1 - <x_i, y_j> / (|x_i| |y_j|),    1 where a row is zero
 
@@ -374,7 +374,7 @@ def pairwise_angle(
   self_call = y is None
   x, y, dtype = _pairs.rows(x, y)
   u, v = _numerics.normalize(x), _numerics.normalize(y)
-  apart = _pairs.squared_distances(u, v, method, block_size)
+  squares = _pairs.squared_distances(u, v, method, block_size)
   together = _pairs.squared_distances(u, -v, method, block_size)
-  apart = _pairs.fill_diagonal(apart, 0) if self_call else apart
-  return _angle(_numerics.sqrt(apart), _numerics.sqrt(together)).astype(dtype)
+  squares = _pairs.fill_diagonal(squares, 0) if self_call else squares
+  return _angle(_numerics.sqrt(squares), _numerics.sqrt(together)).astype(dtype)

@@ -1,4 +1,4 @@
-"""One norm between l1 and l-infinity, and the convex hull of their balls.
+"""Norm between l1 and l-infinity, whose unit ball is the convex hull of their balls.
 
 All functions work along the last axis and take both radii.
 """
@@ -18,9 +18,9 @@ from spherejax.distances._lp import Norm
 
 
 class Radii(NamedTuple):
-  """Both radii, their ratio, its integer part and the weight beta of l1."""
+  """Radii of the two balls, their ratio, its integer part and the weight beta of l1."""
 
-  one: Array
+  l1: Array
   top: Array
   ratio: Array
   whole: Array
@@ -28,14 +28,14 @@ class Radii(NamedTuple):
 
 
 def radii_of(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> Radii:
-  """The checked radii and what follows of them."""
+  """Checked radii, and the numbers that follow from them."""
   _checks.positive("epsilon_1", epsilon_1)
   _checks.positive("epsilon_inf", epsilon_inf)
   _compiled.known(functools.partial(_check_ratio, dim), epsilon_1, epsilon_inf)
-  one = _checks.scalar("epsilon_1", epsilon_1, dtype)
+  l1 = _checks.scalar("epsilon_1", epsilon_1, dtype)
   top = _checks.scalar("epsilon_inf", epsilon_inf, dtype)
-  ratio = one / top
-  return Radii(one, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
+  ratio = l1 / top
+  return Radii(l1, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
 
 
 def _check_ratio(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike) -> None:
@@ -47,7 +47,7 @@ def _check_ratio(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike) -> None
 
 
 def operand(x: ArrayLike, name: str = "x") -> tuple[Array, jnp.dtype]:
-  """The checked vectors in the type that is computed in, and their own type."""
+  """Checked vectors in their computing type, and their own type."""
   array = _checks.array(name, x, "floating")
   if array.ndim == 0 or array.shape[-1] < 2:
     raise ValueError(
@@ -62,17 +62,17 @@ def combined_norm(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch"]:
-  """The norm whose ball of radius epsilon_1 meets those of l1 and l-infinity.
+  """Norm whose ball of radius epsilon_1 touches the l1 and the l-infinity ball.
 
       N(x) = beta |x|_1 + (1 - beta) |x|_inf,
       beta = (epsilon_1 - epsilon_inf) / (epsilon_inf (dim - 1))
 
   {N <= epsilon_1} contains the l1 ball of radius epsilon_1 and the l-infinity ball of
-  radius epsilon_inf, touches both, and is their hull for dim = 2: robustness to one
-  attack in this ball is robustness in both.
+  radius epsilon_inf, touches both, and is their hull for dim = 2. Robustness in this
+  ball is robustness in both.
 
   Args:
-    x: [..., dim], floating, dim at least 2. Of a difference it is the distance.
+    x: [..., dim], floating, dim at least 2. For a difference the norm is the distance.
     epsilon_1: radius of the l1 ball; may be traced.
     epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
       be traced.
@@ -95,8 +95,8 @@ def combined_norm(
   """
   x, dtype = operand(x)
   beta = radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype).beta
-  one, top = _lp.lp_norm(x, norm="l1"), _lp.lp_norm(x, norm="linf")
-  return (beta * one + (1 - beta) * top).astype(dtype)
+  l1, top = _lp.lp_norm(x, norm="l1"), _lp.lp_norm(x, norm="linf")
+  return (beta * l1 + (1 - beta) * top).astype(dtype)
 
 
 def hull_gauge(
@@ -105,7 +105,7 @@ def hull_gauge(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch"]:
-  """The norm whose unit ball is the convex hull of an l1 and an l-infinity ball.
+  """Norm whose unit ball is the convex hull of an l1 and an l-infinity ball.
 
       |x|_H = (sum_{i <= k} |x|_(i) + a |x|_(k+1)) / epsilon_1,
       k + a = epsilon_1 / epsilon_inf,  k integer, 0 <= a < 1
@@ -128,7 +128,7 @@ def hull_gauge(
 
   Differentiable in: x and both radii. Cost: one sort.
 
-  Source: DIST appendix A; the closed form is own, from the dual ball.
+  Source: DIST appendix A; the closed form follows from the dual ball.
 
   Example:
     >>> spherejax.distances.hull_gauge(
@@ -138,11 +138,11 @@ def hull_gauge(
   x, dtype = operand(x)
   radii = radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   ordered = -jnp.sort(-jnp.abs(jnp.where(x == 0, 0, x)), axis=-1)
-  return (jnp.sum(ordered * hull_weights(radii, x), axis=-1) / radii.one).astype(dtype)
+  return (jnp.sum(ordered * hull_weights(radii, x), axis=-1) / radii.l1).astype(dtype)
 
 
 def hull_weights(radii: Radii, x: Array) -> Array:
-  """Of the largest sizes in order: 1 for the first k, then the rest of kappa."""
+  """Weights of the sizes in falling order: 1 for the first k, the rest of kappa."""
   place = jnp.arange(x.shape[-1]).astype(x.dtype).reshape([1] * (x.ndim - 1) + [-1])
   return jnp.clip(radii.ratio - place, 0, 1)
 
@@ -153,13 +153,13 @@ def combined_direction(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch dim"]:
-  """The point of the unit ball of `combined_norm` farthest along a gradient.
+  """Point of the unit ball of `combined_norm` that is farthest along a gradient.
 
       s = sign(g) / (1 + beta (m - 1)) on the m largest |g|,
       m = argmax_m sum_{i <= m} |g|_(i) / (1 + beta (m - 1))
 
-  <g, s> is the dual norm of g. Times epsilon_1 it is the linear minimisation over the
-  ball, up to the sign.
+  <g, s> is the dual norm of g. Times epsilon_1, s solves the linear minimisation over
+  the ball, up to the sign.
 
   Args:
     gradient: [..., dim], floating, dim at least 2.
@@ -176,7 +176,7 @@ def combined_direction(
 
   Differentiable in: nothing. Cost: one sort.
 
-  Source: own, from DIST appendix A.
+  Source: derived from DIST appendix A.
 
   Example:
     >>> spherejax.distances.combined_direction(
@@ -202,7 +202,7 @@ def hull_direction(
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch dim"]:
-  """The point of the hull of an l1 and an l-infinity ball farthest along a gradient.
+  """Point of the hull of an l1 and an l-infinity ball farthest along a gradient.
 
       <g, s> = max(epsilon_1 |g|_inf, epsilon_inf |g|_1)
 
@@ -233,8 +233,8 @@ def hull_direction(
   radii = radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   sizes, signs = jnp.abs(x), jnp.sign(x)
   first = jax.nn.one_hot(jnp.argmax(sizes, axis=-1), x.shape[-1], dtype=x.dtype)
-  by_one = radii.one * jnp.max(sizes, axis=-1) >= radii.top * jnp.sum(sizes, axis=-1)
-  corner = jnp.where(by_one[..., None], radii.one * first, radii.top)
+  by_one = radii.l1 * jnp.max(sizes, axis=-1) >= radii.top * jnp.sum(sizes, axis=-1)
+  corner = jnp.where(by_one[..., None], radii.l1 * first, radii.top)
   return (signs * corner).astype(dtype)
 
 
@@ -251,7 +251,7 @@ def inscribed_radius(
       combined: epsilon_1 / (1 + (dim - 1) beta^q)^(1/q)
       hull:     epsilon_1 / (k + a^q)^(1/q),    k + a = epsilon_1 / epsilon_inf
 
-  with 1/p + 1/q = 1: what robustness in one region says about l_p.
+  with 1/p + 1/q = 1. It tells what robustness in the region implies for l_p.
 
   Args:
     dim: static, at least 2.
@@ -283,7 +283,7 @@ def inscribed_radius(
   _checks.one_of("norm", norm, Norm)
   radii = radii_of(dim, epsilon_1, epsilon_inf, jnp.result_type(float))
   if norm != "l2":
-    return radii.one if norm == "l1" else radii.top
+    return radii.l1 if norm == "l1" else radii.top
   if hull:
-    return radii.one / jnp.sqrt(radii.whole + (radii.ratio - radii.whole) ** 2)
-  return radii.one / jnp.sqrt(1 + (dim - 1) * radii.beta**2)
+    return radii.l1 / jnp.sqrt(radii.whole + (radii.ratio - radii.whole) ** 2)
+  return radii.l1 / jnp.sqrt(1 + (dim - 1) * radii.beta**2)

@@ -1,6 +1,6 @@
 """Projections onto the combined ball of l1 and l-infinity, and onto their hull.
 
-Both are the root of one piecewise linear function, found by bisection.
+Bisection finds each as the root of a piecewise linear function.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ def project_combined(
       be traced.
 
   Returns:
-    [..., dim], dtype of `x`; in the ball up to rounding, x itself where it is inside.
-    Clipped to a box around 0 it stays in the ball.
+    [..., dim], dtype of `x`; in the ball up to rounding; x itself where it is inside.
+    Clipping the result to a box around 0 keeps it in the ball.
 
   Raises:
     TypeError: x not floating.
@@ -42,7 +42,7 @@ def project_combined(
 
   Differentiable in: nothing. Cost: O(dim), 60 times.
 
-  Source: own, from DIST appendix A and Moreau's decomposition.
+  Source: derived from DIST appendix A and Moreau's decomposition.
 
   Example:
     >>> spherejax.distances.project_combined(
@@ -69,8 +69,8 @@ def project_hull(
       be traced.
 
   Returns:
-    [..., dim], dtype of `x`; in the hull up to rounding, x itself where it is inside.
-    Clipped to a box around 0 it stays in the hull.
+    [..., dim], dtype of `x`; in the hull up to rounding; x itself where it is inside.
+    Clipping the result to a box around 0 keeps it in the hull.
 
   Raises:
     TypeError: x not floating.
@@ -78,7 +78,7 @@ def project_hull(
 
   Differentiable in: nothing. Cost: two sorts and O(dim), 120 times.
 
-  Source: own, from DIST appendix A and Moreau's decomposition.
+  Source: derived from DIST appendix A and Moreau's decomposition.
 
   Example:
     >>> spherejax.distances.project_hull(
@@ -94,7 +94,7 @@ def _projected(
   epsilon_inf: ArrayLike,
   onto: Callable[[Array, _combined.Radii], Array],
 ) -> Array:
-  """Of vectors of any signs and scale, by a projection of sizes below 1."""
+  """Projects vectors of any sign and scale, by a projection `onto` of sizes < 1."""
   x, dtype = _combined.operand(x)
   radii = _combined.radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   sizes, scale, units = _in_units(x, radii)
@@ -102,12 +102,12 @@ def _projected(
 
 
 def _excess(sizes: Array, threshold: Array) -> Array:
-  """Sum of what exceeds the threshold."""
+  """Sum of the excesses over the threshold."""
   return jnp.sum(jnp.maximum(sizes - threshold, 0), axis=-1, keepdims=True)
 
 
 def _turn(low_side: Callable[[Array], Array], high: Array) -> Array:
-  """The upper end of the last bracket in [0, high] where `low_side` turns False."""
+  """Upper end of the last bracket in [0, high] where `low_side` turns False."""
 
   def halve(_, ends):
     low, high = ends
@@ -119,11 +119,11 @@ def _turn(low_side: Callable[[Array], Array], high: Array) -> Array:
 
 
 def _in_units(x: Array, radii: _combined.Radii) -> tuple[Array, Array, _combined.Radii]:
-  """Sizes and radii in a unit above the largest of each vector, and that."""
+  """Sizes and radii in a unit above each vector's largest entry, and that unit."""
   sizes = jnp.abs(jax.lax.stop_gradient(x))
   largest = jnp.maximum(jnp.max(sizes, axis=-1, keepdims=True), radii.top)
   scale = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])  # divides exactly
-  units = radii._replace(one=radii.one / scale, top=radii.top / scale)
+  units = radii._replace(l1=radii.l1 / scale, top=radii.top / scale)
   return sizes / scale, scale, units
 
 
@@ -131,7 +131,7 @@ def _onto_combined(sizes: Array, radii: _combined.Radii) -> Array:
   beta = radii.beta
 
   def at(upper: Array) -> Array:
-    """Sizes above `upper` cut, whose sum says how much is cut below."""
+    """Cuts sizes above `upper`; their sum determines the cut of the smaller sizes."""
     lower = _excess(sizes, upper) * beta / (1 - beta)
     return jnp.clip(sizes - lower, 0, jnp.maximum(upper - lower, 0))
 
@@ -139,30 +139,30 @@ def _onto_combined(sizes: Array, radii: _combined.Radii) -> Array:
     total, top = (f(v, axis=-1, keepdims=True) for f in (jnp.sum, jnp.max))
     return beta * total + (1 - beta) * top
 
-  moved = at(_turn(lambda c: norm(at(c)) <= radii.one, jnp.ones_like(radii.one)))
-  shrink = jnp.minimum(1, radii.one / norm(moved))
-  return jnp.where(norm(sizes) <= radii.one, sizes, moved * shrink)
+  moved = at(_turn(lambda c: norm(at(c)) <= radii.l1, jnp.ones_like(radii.l1)))
+  shrink = jnp.minimum(1, radii.l1 / norm(moved))
+  return jnp.where(norm(sizes) <= radii.l1, sizes, moved * shrink)
 
 
 def _onto_hull(sizes: Array, radii: _combined.Radii) -> Array:
-  one, ratio = radii.one, radii.ratio
+  l1, ratio = radii.l1, radii.ratio
 
   def cut(level: Array) -> Array:
-    """What the largest lose when those behind them end at `level`."""
-    return (_excess(sizes, level) - one) / ratio + level
+    """Amount that the largest sizes lose when the sizes behind them end at `level`."""
+    return (_excess(sizes, level) - l1) / ratio + level
 
   def too_low(level: Array) -> Array:
-    return _excess(sizes, level + cut(level)) < one - ratio * level
+    return _excess(sizes, level + cut(level)) < l1 - ratio * level
 
   def gauge(v: Array) -> Array:
     ordered = -jnp.sort(-v, axis=-1)
     return jnp.sum(ordered * _combined.hull_weights(radii, v), axis=-1, keepdims=True)
 
-  ends = jnp.ones_like(one)
-  flat = too_low(0 * ends)  # otherwise the hull's face is one of the l1 ball
+  ends = jnp.ones_like(l1)
+  flat = too_low(0 * ends)  # otherwise the hull's face is a face of the l1 ball
   level = jnp.where(flat, _turn(too_low, ends), 0)
-  by_one = _turn(lambda t: _excess(sizes, t) > one, ends)
+  by_one = _turn(lambda t: _excess(sizes, t) > l1, ends)
   loss = jnp.where(flat, cut(level), by_one)
   moved = sizes - jnp.clip(sizes - level, 0, loss)
-  shrink = jnp.minimum(1, one / gauge(moved))
-  return jnp.where(gauge(sizes) <= one, sizes, moved * shrink)
+  shrink = jnp.minimum(1, l1 / gauge(moved))
+  return jnp.where(gauge(sizes) <= l1, sizes, moved * shrink)

@@ -158,5 +158,5 @@ def pairwise_euclidean(
   """
   self_call = y is None
   x, y, dtype = _pairs.rows(x, y)
-  apart = _pairs.euclidean_distances(x, y, method, block_size)
-  return (_pairs.fill_diagonal(apart, 0) if self_call else apart).astype(dtype)
+  matrix = _pairs.euclidean_distances(x, y, method, block_size)
+  return (_pairs.fill_diagonal(matrix, 0) if self_call else matrix).astype(dtype)

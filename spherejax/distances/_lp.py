@@ -1,4 +1,4 @@
-"""Distances of the norms l1, l2 and l-infinity, and nearest points by them."""
+"""Distances in the norms l1, l2 and l-infinity, and nearest points by these norms."""
 
 import functools
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ Norm = Literal["linf", "l2", "l1"]
 
 
 class Neighbours(NamedTuple):
-  """What `k_nearest` returns."""
+  """Result of `k_nearest`."""
 
   indices: Int[Array, "queries k"]
   """Rows of the references, nearest first, ties to the lowest."""
@@ -25,7 +25,7 @@ class Neighbours(NamedTuple):
 
 
 def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: Norm) -> Float[Array, "*batch"]:
-  """The l1, l2 or l-infinity norm of vectors.
+  """Norm of vectors: l1, l2 or l-infinity.
 
       (sum_i |x_i|^p)^(1/p),    max_i |x_i| for p = inf
 
@@ -73,7 +73,7 @@ def _(primals, tangents):
   (x,), (dx,) = primals, tangents
   if not x.shape[-1]:
     return _largest_size(x), jnp.zeros(x.shape[:-1], x.dtype)
-  # Only the derivative searches for the place, which is slower than the maximum.
+  # Only the derivative searches for the index, which is slower than the maximum.
   place = jnp.argmax(jnp.abs(x), -1, keepdims=True)
   signs, moves = (jnp.take_along_axis(v, place, -1)[..., 0] for v in (jnp.sign(x), dx))
   return _largest_size(x), signs * moves
@@ -90,7 +90,7 @@ def pairwise_lp(
 
       D_ij = ||x_i - y_j||_p
 
-  For l2 `pairwise_euclidean` is many times faster, and rounds near distances.
+  For l2, `pairwise_euclidean` is many times faster, but rounds small distances.
 
   Args:
     x: [n, dim], floating.
@@ -141,25 +141,25 @@ def k_nearest(
   | None = None,
   block_size: int = 128,
 ) -> Neighbours:
-  """The k nearest references of each query and their distances, by blocks.
+  """Finds the k nearest references of each query and their distances, by blocks.
 
       k smallest of ||x_i - y_j||_p over j,    in the order of (distance, j)
 
-  For l2 a matrix product selects some more than k, which float64 differences then put
-  in order; where rounding of the product could hide a nearer one, all references of the
-  query. The order is that of the distances before they are rounded to float32. For l1
-  and l-infinity all distances are computed by differences, in the dtype of the points,
-  and the order is theirs.
+  For l2 a matrix product selects a few more than k references, which float64
+  differences then put in order. Where rounding of the product could hide a nearer
+  reference, all references of the query are compared so. The order follows the
+  distances before they are rounded to float32. For l1 and l-infinity all distances come
+  from differences in the dtype of the points, and determine the order.
 
   Args:
     queries: [queries, dim], floating.
     references: [references, dim], floating. Rows that are not finite rank last. For l2
       they may be split over devices by a `jax.NamedSharding` of a mesh with automatic
-      axes; each device searches its own.
+      axes; each device searches its own rows.
     k: static. References returned for each query.
     norm: "linf", "l2" or "l1". Static.
-    exclude: [queries], integer: one reference that the query leaves out, or -1, such
-      as itself. None leaves out none.
+    exclude: [queries], integer: a reference that the query leaves out, such as itself,
+      or -1. None leaves out none.
     apart: (labels of the queries, labels of the references), integers: a query leaves
       out the references of its own label. None leaves out none.
     block_size: static. Queries at once; memory is block_size x references.
@@ -173,7 +173,7 @@ def k_nearest(
       references that are split over two axes of devices, or along their columns.
 
   Differentiable in: nothing. Cost: O(queries references dim) time; for l2 dozens of
-  times as much for a query whose k-th neighbour has 16 rivals within rounding.
+  times as much for a query with 16 rivals of its k-th neighbour within rounding.
 
   Source: DIST III 2 (the sites that bound a Voronoi cell).
 
@@ -189,7 +189,7 @@ def k_nearest(
   sharding = _compiled.peek(_split.over, "references", references)
   references = _checks.array(
     "references", references
-  )  # None would be the queries themselves
+  )  # None would mean the queries themselves
   wide, known, dtype = _pairs.rows(queries, references, ("queries", "references"))
   if k > len(known):
     raise ValueError(f"k must be at most the {len(known)} references, got {k}")
@@ -197,26 +197,28 @@ def k_nearest(
     jnp.full(len(wide), -1) if exclude is None else _checks.integers("exclude", exclude)
   )
   _checks.labels(left_out, wide, "exclude")
-  own, theirs = (None, None)
+  query_names, reference_names = (None, None)
   if apart is not None:
-    own, theirs = _checks.pair("apart", apart)
-    own, theirs = _checks.names(("apart[0]", own), ("apart[1]", theirs))
-  if own is not None and theirs is not None:
-    _checks.labels(own, wide, "apart[0]")
-    _checks.labels(theirs, known, "apart[1]")
+    query_names, reference_names = _checks.pair("apart", apart)
+    query_names, reference_names = _checks.names(
+      ("apart[0]", query_names), ("apart[1]", reference_names)
+    )
+  if query_names is not None and reference_names is not None:
+    _checks.labels(query_names, wide, "apart[0]")
+    _checks.labels(reference_names, known, "apart[1]")
   block_size = max(1, min(block_size, len(wide)))
-  found = _k_nearest(
+  neighbours = _k_nearest(
     wide,
     known,
     left_out,
-    own,
-    theirs,
+    query_names,
+    reference_names,
     k=k,
     norm=norm,
     block_size=block_size,
     sharding=sharding,
   )
-  return Neighbours(found.indices, found.distances.astype(dtype))
+  return Neighbours(neighbours.indices, neighbours.distances.astype(dtype))
 
 
 @functools.partial(jax.jit, static_argnames=("k", "norm", "block_size", "sharding"))
@@ -224,8 +226,8 @@ def _k_nearest(
   queries: Array,
   references: Array,
   left_out: Array,
-  own: Array | None,
-  theirs: Array | None,
+  query_names: Array | None,
+  reference_names: Array | None,
   *,
   k: int,
   norm: Norm,
@@ -235,12 +237,16 @@ def _k_nearest(
   columns = jnp.arange(len(references), dtype=jnp.int32)
 
   def keys_of(
-    query: Array, rows: Array, columns: Array, left_out: Array, own: Array | None
+    query: Array,
+    rows: Array,
+    columns: Array,
+    left_out: Array,
+    query_names: Array | None,
   ) -> Array:
     keys = _norm(query[None] - rows, norm)
     banned = columns == left_out
-    if theirs is not None:
-      banned |= theirs[columns] == own
+    if reference_names is not None:
+      banned |= reference_names[columns] == query_names
     return jnp.where(banned | jnp.isnan(keys), jnp.inf, keys)
 
   if norm == "l2":
@@ -252,24 +258,24 @@ def _k_nearest(
       queries,
       references,
       left_out,
-      own,
-      theirs,
+      query_names,
+      reference_names,
       k=k,
       distance="squared_euclidean",
       block_size=block_size,
     )
-    rows = queries, references[indices], indices, left_out, own
+    rows = queries, references[indices], indices, left_out, query_names
     return Neighbours(indices, jax.vmap(keys_of)(*rows))
 
-  def search(query: Array, left_out: Array, own: Array | None) -> Neighbours:
-    keys = keys_of(query, references, columns, left_out, own)
+  def search(query: Array, left_out: Array, query_names: Array | None) -> Neighbours:
+    keys = keys_of(query, references, columns, left_out, query_names)
     indices = jax.lax.top_k(-keys, k)[1]
     keys, indices = jax.lax.sort((keys[indices], indices), num_keys=2)
     return Neighbours(indices.astype(jnp.int32), keys)
 
-  # Small blocks stay in the cache where nothing is a product.
+  # Without products, small blocks stay in the cache.
   return jax.lax.map(
     lambda row: search(*row),
-    (queries, left_out, own),
+    (queries, left_out, query_names),
     batch_size=min(block_size, 16),
   )

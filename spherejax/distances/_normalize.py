@@ -1,4 +1,4 @@
-"""Maps onto the unit sphere and into the unit ball, all defined at zero."""
+"""Maps onto the unit sphere and into the unit ball, defined at zero too."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -20,7 +20,7 @@ def l2_normalize(x: Float[ArrayLike, "*batch dim"]) -> Float[Array, "*batch dim"
 
       l2_normalize(x) = x / |x|,    0 at x = 0
 
-  Right for norms from 1e-37 to 1e37 in float32. Rows with NaN or inf stay NaN.
+  Accurate for norms from 1e-37 to 1e37 in float32. Rows with NaN or inf stay NaN.
 
   Args:
     x: [..., dim], floating.
@@ -87,8 +87,8 @@ def l2_normalize_clipped(
 
       x / max(|x|, floor)
 
-  The convention of other libraries, for comparisons. Its derivative at zero is
-  1 / floor; `l2_normalize` has none there.
+  This is the convention of other libraries, for comparisons. Its derivative at zero is
+  1 / floor; that of `l2_normalize` is 0 there.
 
   Args:
     x: [..., dim], floating.
@@ -138,8 +138,7 @@ def unit_ball(x: Float[ArrayLike, "*batch dim"]) -> Float[Array, "*batch dim"]:
   Differentiable in: x; identity where |x| <= 1 (|x| = 1 included), otherwise
   (I - u u^T) / |x|.
 
-  Source: DML 3.2.4, where it is what "l2 normalised" means for embeddings and
-  proxies.
+  Source: DML 3.2.4, where "l2 normalised" embeddings and proxies mean this projection.
 
   Example:
     >>> spherejax.distances.unit_ball(jnp.array([[3.0, 4.0], [0.3, 0.4]]))
@@ -149,5 +148,5 @@ def unit_ball(x: Float[ArrayLike, "*batch dim"]) -> Float[Array, "*batch dim"]:
   x = _vectors(x)
   rows = _numerics.upcast(x)
   inside = _numerics.norm(rows, keepdims=True) <= 1
-  # The branch not taken divides by a norm of at least 1: its gradient is finite.
+  # The branch not taken divides by a norm of at least 1, so its gradient is finite.
   return jnp.where(inside, rows, _numerics.normalize(rows)).astype(x.dtype)

@@ -1,10 +1,10 @@
-"""The exact order of references around queries, at the cost of one matrix product.
+"""Exact order of references around queries, at the cost of a matrix product.
 
 A product of float32 rows rounds: `|y|^2 / 2 - x.y` orders references around x up to a
-known error. So the product only proposes: it gives a lower and an upper bound of each
-key, and where those of two references overlap, both are compared again by float64
-differences (or products) of the rows as they were given. A reference has no key, and
-stands behind all others, when its row or the query is not finite.
+known error. So the product only gives a lower and an upper bound of each key. Where the
+bounds of two references overlap, float64 differences (or products) of the original rows
+compare them again. A reference has no key, and comes after all others, if its row or
+the query is not finite.
 """
 
 import functools
@@ -19,7 +19,7 @@ from jax import Array
 from spherejax import _checks, _numerics, _versions
 
 Distance = Literal["squared_euclidean", "cosine", "dot"]
-_MORE = 16  # references proposed beyond those that are asked for
+_MORE = 16  # references proposed beyond the requested number
 CENTRAL = 31  # references whose median is the origin
 
 
@@ -36,7 +36,7 @@ def check(queries: Array, references: Array | np.ndarray, distance: Distance) ->
 
 
 class Proposal(NamedTuple):
-  """Rows to multiply, and how far their products can be trusted.
+  """Rows to multiply, and bounds on the errors of their products.
 
   With p = queries @ references.T, the key of reference j for query i lies in
   [low_j - p_ij - slack_i, high_j - p_ij + slack_i], up to a constant of the query.
@@ -47,8 +47,8 @@ class Proposal(NamedTuple):
     low: [references], NaN where a reference takes no part.
     high: [references], likewise.
     slack: [queries], NaN where the query has no order.
-    certain: boolean: all entries are whole numbers of one unit, so small that products
-      and keys are exact; low and high are the key then.
+    certain: boolean: all entries are whole multiples of one unit and so small that
+      products and keys are exact. Then low and high are the key.
   """
 
   queries: Array
@@ -63,9 +63,9 @@ class Proposal(NamedTuple):
 def propose(
   queries: Array, references: Array, distance: Distance, excluded: Array | None = None
 ) -> Proposal:
-  """Scales both by powers of two, for Euclidean distances around one origin.
+  """Scales queries and references by powers of two, around one origin if Euclidean.
 
-  `excluded` [references] says which references take no part.
+  `excluded` [references] marks the references that take no part.
   """
   queries, references = _numerics.upcast(queries), _numerics.upcast(references)
   dtype = jnp.result_type(queries, references)
@@ -85,9 +85,9 @@ def propose(
     spread = _numerics.norm(y)
     base, slack = jnp.zeros_like(spread), jnp.zeros_like(x[:, 0])
   info, dim = jnp.finfo(dtype), queries.shape[1]
-  # Of a sum of dim products in any order, of squares, of centring and what follows.
+  # Rounding of a sum of dim products in any order, of squares, of centring and after.
   error = jnp.where(certain, 0, jnp.asarray((dim + 16) * float(info.eps) / 2, dtype))
-  # What became 0 in scaling or in a product was at most this.
+  # An entry that became 0 in scaling or in a product was at most this large.
   least = jnp.asarray(dim * float(info.smallest_normal) * 64, dtype)
   slack = error * slack + jnp.where(certain, 0, least)
   return Proposal(
@@ -103,20 +103,20 @@ def propose(
 def _around_one_origin(
   queries: Array, references: Array, asked: Array, usable: Array
 ) -> tuple[Array, Array, Array]:
-  """Both from an origin among the references, and whether all is exact.
+  """Queries and references about a reference as origin, and whether all are exact.
 
-  Far from it squares of lengths would drown what sets points apart.
+  Far from the origin the squares of lengths would drown the differences of points.
   """
   size = jnp.maximum(largest(queries), largest(references))
   scaled = [_scaled(rows, size) for rows in (queries, references)]
-  # Looked up, not a slice: of split rows XLA would go over all for each device.
+  # A gather, not a slice: for split rows XLA would make each device go over all rows.
   some = scaled[1][jnp.arange(min(CENTRAL, len(references)))]
-  # An entry of a row, so that whole numbers stay whole.
+  # An entry of some row, so that whole numbers stay whole.
   middle = jnp.sort(some, axis=0)[len(some) // 2][None]
   x = jnp.where(asked[:, None], scaled[0] - middle, 0)
   y = jnp.where(usable[:, None], scaled[1] - middle, 0)
   size = jnp.maximum(largest(x), largest(y))
-  # Of finer units the differences may round.
+  # With finer units the differences may round.
   unit = jnp.maximum(_unit(size, x.shape[1]), jnp.finfo(x.dtype).eps)
   certain = _is_whole(scaled[0], queries, unit) & _is_whole(scaled[1], references, unit)
   return x, y, certain | (size == 0)
@@ -125,7 +125,7 @@ def _around_one_origin(
 def _in_unit_balls(
   queries: Array, references: Array, distance: Distance
 ) -> tuple[Array, Array, Array]:
-  """Both of lengths that do not leave the range, and whether all is exact."""
+  """Queries and references scaled into unit balls, and whether all are exact."""
   x = _scaled(queries, jnp.max(jnp.abs(queries), axis=1, keepdims=True, initial=0))
   x = _scaled(x, _numerics.norm(x, keepdims=True))
   if distance == "cosine":
@@ -143,40 +143,40 @@ def _in_unit_balls(
 
 
 def largest(x: Array) -> Array:
-  """The largest size of an entry."""
+  """Largest size of an entry."""
   return jnp.max(jnp.abs(x), initial=0)
 
 
 def _scaled(x: Array, size: Array) -> Array:
   """Multiplies by the power of two that brings `size` into [1/2, 1)."""
   exponent = jnp.frexp(size)[1]
-  half = exponent // 2  # one factor alone might not be a number
-  one = jnp.ones((), x.dtype)
-  return x * jnp.ldexp(one, -half) * jnp.ldexp(one, half - exponent)
+  half = exponent // 2  # a single factor might not be finite
+  unit = jnp.ones((), x.dtype)
+  return x * jnp.ldexp(unit, -half) * jnp.ldexp(unit, half - exponent)
 
 
 def _unit(size: Array, dim: int) -> Array:
-  """A power of two: sums of dim products of its multiples up to `size` are exact."""
+  """Unit, a power of two: sums of dim products of multiples up to `size` are exact."""
   bits = (jnp.finfo(size.dtype).nmant - 1) // 2
   exponent = jnp.frexp(size * dim**0.5)[1]
   return jnp.ldexp(jnp.ones((), size.dtype), exponent - bits)
 
 
-def _is_whole(scaled: Array, given: Array, unit: Array) -> Array:
-  """Whether all are multiples of the unit, and none became 0 when it was scaled."""
+def _is_whole(scaled: Array, unscaled: Array, unit: Array) -> Array:
+  """True if all are multiples of the unit, and none became 0 when it was scaled."""
   return jnp.all(
-    (jnp.round(scaled / unit) * unit == scaled) & ((scaled != 0) == (given != 0))
+    (jnp.round(scaled / unit) * unit == scaled) & ((scaled != 0) == (unscaled != 0))
   )
 
 
 def products(queries: Array, references: Array) -> Array:
-  """[block, references]; all that is compared must come from ONE product."""
+  """Products [block, references]; all compared keys must come from ONE product."""
   return _numerics.product(queries, references.T)
 
 
 def _exact(queries: Array, references: Array, distance: Distance) -> Array:
   """[...] float64 keys of broadcast rows; call with 64-bit types switched on."""
-  # An order has no derivative. Without the barrier XLA keeps all references in float64
+  # An order has no derivative. Without the barrier, XLA keeps all references in float64
   # while a loop goes over the queries.
   x, y = jax.lax.optimization_barrier(jax.lax.stop_gradient((queries, references)))
   x, y = x.astype(jnp.float64), y.astype(jnp.float64)
@@ -203,7 +203,7 @@ def order(
 ) -> Array:
   """[references], their indices in exact order around one query.
 
-  Excluded ones are last, before them those without a key, both by their indices.
+  Excluded references come last, and before them those without a key, both by index.
   """
   with _versions.enable_x64(True):
     keys = _exact_row(query, references, excluded, distance)
@@ -242,8 +242,8 @@ def nearest(
   queries: Array,
   references: Array,
   left_out: Array,
-  own: Array | None = None,
-  theirs: Array | None = None,
+  query_names: Array | None = None,
+  reference_names: Array | None = None,
   *,
   k: int,
   distance: Distance,
@@ -251,47 +251,49 @@ def nearest(
 ) -> Array:
   """[queries, k], the nearest references in exact order, then those without a key.
 
-  A query leaves out the reference `left_out`, or none for -1, and those of its label
-  `own` among `theirs`; they come last.
+  A query leaves out the reference `left_out`, or none for -1, and the references whose
+  entry of `reference_names` equals its own of `query_names`; they come last.
   """
   proposal = propose(queries, references, distance)
   number = len(references)
   columns = _columns(references)
   without = float(jnp.finfo(proposal.queries.dtype).max)
 
-  def banned(left_out: Array, own: Array | None) -> Array:
+  def banned(left_out: Array, query_names: Array | None) -> Array:
     out = columns == left_out
-    return out if theirs is None else out | (theirs == own)
+    return out if reference_names is None else out | (reference_names == query_names)
 
   def propose_row(
-    query: Array, row: Array, slack: Array, left_out: Array, own: Array | None
+    query: Array, row: Array, slack: Array, left_out: Array, query_names: Array | None
   ) -> tuple[Array, Array]:
-    """The nearest of the candidates, and whether another could be as near."""
+    """Nearest of the candidates, and whether another reference could be as near."""
     product = products(row[None], proposal.references)[0]
     low = proposal.low - product - slack
     low = jnp.where(jnp.isnan(low), without, low)
-    low = jnp.where(banned(left_out, own), jnp.inf, low)
+    low = jnp.where(banned(left_out, query_names), jnp.inf, low)
     least, among = jax.lax.top_k(-low, min(k + _MORE, number))
     with _versions.enable_x64(True):
       keys = _exact(query[None], references[among], distance)
-      # A key of float64 may exceed all of float32: those without one are behind it.
+      # A float64 key may exceed all of float32; references without a key come after it.
       behind = jnp.where(jnp.isinf(least), jnp.nan, jnp.inf)
       keys = jnp.where(least > -without, keys, behind)
-      found = jax.lax.sort((keys, among), num_keys=2)[1][:k]
-    last = found[-1]
+      neighbours = jax.lax.sort((keys, among), num_keys=2)[1][:k]
+    last = neighbours[-1]
     above = proposal.high[last] - product[last] + slack
-    # Not a slice of the selection, for which XLA would sort all.
+    # Not a slice of the selection, for which XLA would sort all entries.
     clear = (above < jnp.max(-least)) | (low[last] >= without) | proposal.certain
-    return found, ~clear
+    return neighbours, ~clear
 
-  def in_order(query: Array, left_out: Array, own: Array | None) -> Array:
-    return order(query, references, banned(left_out, own), distance)[:k]
+  def in_order(query: Array, left_out: Array, query_names: Array | None) -> Array:
+    return order(query, references, banned(left_out, query_names), distance)[:k]
 
-  rows = queries, proposal.queries, proposal.slack, left_out, own
-  found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
+  rows = queries, proposal.queries, proposal.slack, left_out, query_names
+  neighbours, doubt = jax.lax.map(
+    lambda row: propose_row(*row), rows, batch_size=block_size
+  )
   if k + _MORE >= number or not len(queries):
-    return found
-  return _again(found, doubt, in_order, (queries, left_out, own))
+    return neighbours
+  return _again(neighbours, doubt, in_order, (queries, left_out, query_names))
 
 
 def keys(
@@ -299,26 +301,26 @@ def keys(
   references: Array,
   among: Array,
   left_out: Array,
-  own: Array | None = None,
-  theirs: Array | None = None,
+  query_names: Array | None = None,
+  reference_names: Array | None = None,
   *,
   distance: Distance,
   block_size: int,
 ) -> Array:
   """[queries, k] in float64, exact keys of the references `among`, for `merge`.
 
-  Infinite without a key, NaN of those that the query leaves out, as in `nearest`.
+  Infinite without a key, NaN for references that the query leaves out, as in `nearest`.
   """
 
   def row(args: tuple[Array, Array, Array, Array | None]) -> Array:
-    query, among, left_out, own = args
+    query, among, left_out, query_names = args
     banned = among == left_out
-    if theirs is not None:
-      banned |= theirs[among] == own
+    if reference_names is not None:
+      banned |= reference_names[among] == query_names
     return _exact_row(query, references[among], banned, distance)
 
   with _versions.enable_x64(True):
-    rows = queries, among, left_out, own
+    rows = queries, among, left_out, query_names
     return jax.lax.map(row, rows, batch_size=block_size)
 
 
@@ -331,14 +333,14 @@ def merge(keys: Array, indices: Array, *, k: int) -> Array:
 def closest(queries: Array, references: Array, *, block_size: int) -> Array:
   """[queries], the nearest reference of each by Euclidean distances.
 
-  As `nearest` with k = 1, for few references: nothing is selected but the least.
+  The same as `nearest` with k = 1, but for few references, without a selection.
   """
   proposal = propose(queries, references, "squared_euclidean")
   columns = _columns(references)
   none = jnp.zeros(len(references), bool)
 
   def propose_row(row: Array, slack: Array) -> tuple[Array, Array]:
-    """The nearest by its bound, and whether another could be as near."""
+    """Nearest reference by its bound, and whether another could be as near."""
     product = products(row[None], proposal.references)[0]
     high, low = proposal.high - product, proposal.low - product
     first = jnp.argmin(jnp.where(jnp.isnan(high), jnp.inf, high)).astype(jnp.int32)
@@ -347,25 +349,29 @@ def closest(queries: Array, references: Array, *, block_size: int) -> Array:
     return first, ~(clear | proposal.certain | jnp.isnan(slack))
 
   rows = proposal.queries, proposal.slack
-  found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
+  nearest_reference, doubt = jax.lax.map(
+    lambda row: propose_row(*row), rows, batch_size=block_size
+  )
 
   def in_order(query: Array) -> Array:
     return order(query, references, none, "squared_euclidean")[0]
 
-  return _again(found, doubt, in_order, (queries,))
+  return _again(nearest_reference, doubt, in_order, (queries,))
 
 
 def _again(
-  found: Array, doubt: Array, search: Callable[..., Array], rows: tuple
+  results: Array, doubt: Array, search: Callable[..., Array], rows: tuple
 ) -> Array:
-  """What was found, searched again where there is doubt."""
+  """Repeats the search for the rows in doubt and returns all results."""
   places, number = jnp.argsort(~doubt), jnp.sum(doubt)
 
-  def one(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    # One at a time, whose differences take the memory of the references.
-    count, found = state
+  def search_next(state: tuple[Array, Array]) -> tuple[Array, Array]:
+    # One row at a time: its differences take the memory of the references.
+    count, results = state
     row = places[count]
-    return count + 1, found.at[row].set(search(*jax.tree.map(lambda v: v[row], rows)))
+    return count + 1, results.at[row].set(search(*jax.tree.map(lambda v: v[row], rows)))
 
   start = jnp.zeros((), number.dtype)
-  return jax.lax.while_loop(lambda state: state[0] < number, one, (start, found))[1]
+  return jax.lax.while_loop(
+    lambda state: state[0] < number, search_next, (start, results)
+  )[1]

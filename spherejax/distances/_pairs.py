@@ -1,4 +1,4 @@
-"""What all pairwise forms share: checks, types, the diagonal, row blocks."""
+"""Shared parts of the pairwise forms: checks, types, the diagonal, row blocks."""
 
 from typing import Literal
 
@@ -15,8 +15,8 @@ Method = Literal["gram", "difference"]
 def operands(
   x: ArrayLike, y: ArrayLike, names: tuple[str, str] = ("x", "y")
 ) -> tuple[Array, Array, jnp.dtype]:
-  """Both operands of an elementwise form in their computing type, and the result's."""
-  x, y = (_checks.array(*each) for each in zip(names, (x, y), strict=True))
+  """Operands of an elementwise form in their computing type, and the result's type."""
+  x, y = (_checks.array(*pair) for pair in zip(names, (x, y), strict=True))
   for name, array in zip(names, (x, y), strict=True):
     _checks.expect(name, array, "floating")
     if array.ndim == 0:
@@ -32,7 +32,7 @@ def operands(
 def rows(
   x: ArrayLike, y: ArrayLike | None, names: tuple[str, str] = ("x", "y")
 ) -> tuple[Array, Array, jnp.dtype]:
-  """Both sets of rows in their computing type, and the type of the result."""
+  """Rows of x and y in their computing type, and the type of the result."""
   x = _checks.array(names[0], x)
   y = x if y is None else _checks.array(names[1], y)
   for name, array in zip(names, (x, y), strict=True):
@@ -46,12 +46,12 @@ def rows(
 
 
 def product(x: Array, y: Array) -> Array:
-  """X y^T without reduced-precision multiplications: [n, d], [m, d] -> [n, m]."""
+  """Product x y^T at full precision: [n, d], [m, d] -> [n, m]."""
   return _numerics.product(x, y.T)
 
 
 def fill_diagonal(matrix: Array, value: Array | float | int) -> Array:
-  """The square matrix with `value` (a scalar, or one entry a row) on its diagonal."""
+  """Puts `value` (a scalar, or an entry per row) on the diagonal of a square matrix."""
   count = matrix.shape[0]
   on_diagonal = jnp.eye(count, dtype=bool)
   column = jnp.broadcast_to(jnp.asarray(value, matrix.dtype), (count,))[:, None]
@@ -60,8 +60,8 @@ def fill_diagonal(matrix: Array, value: Array | float | int) -> Array:
 
 def _squared_norms(rows: Array) -> Array:
   norms = jnp.sum(rows**2, axis=-1)
-  # Never negative: this only keeps XLA on a CPU from merging the reduction with what
-  # follows into a kernel that writes [n, m] sums of norms to memory.
+  # Never negative. The maximum only keeps XLA on a CPU from merging the reduction with
+  # later operations into a kernel that writes [n, m] sums of norms to memory.
   return _numerics.keep(norms, ~(norms < 0))
 
 
@@ -70,7 +70,7 @@ def squared_distances(
 ) -> Array:
   """|x_i - y_j|^2, from the matrix product or from explicit differences."""
   power = _numerics.shrinking(x, y)
-  grow = 1 / power  # two divisions would become one, by a square that may be 0
+  grow = 1 / power  # XLA would merge two divisions into one, by a square that may be 0
   return _squares(x * power, y * power, method, block_size) * grow * grow
 
 
@@ -90,9 +90,9 @@ def _squares(x: Array, y: Array, method: Method, block_size: int | None) -> Arra
   if method == "gram":
     norms = _squared_norms(x)[:, None] + _squared_norms(y)[None]
     squares = norms - 2 * product(x, y)
-    # Below this the difference is rounding noise: such rows count as coincident, so
-    # that duplicates have distance 0 and gradient 0 whatever the order in which the
-    # product is summed.
+    # Below this bound the difference is rounding noise. Such rows count as coincident,
+    # so that duplicates have distance 0 and gradient 0 in whatever order the product is
+    # summed.
     noise = _numerics.rounding(x.shape[1], x.dtype) * norms
     # NaN stays NaN, and inf inf.
     return _numerics.keep(squares, ~((squares <= noise) & (noise < jnp.inf)))

@@ -27,10 +27,10 @@ def _conformal(squared_norm: Array, curvature: Array) -> Array:
   return jnp.where(gap > 0, gap, jnp.nan)
 
 
-def _distance(apart: Array, x_gap: Array, y_gap: Array, curvature: Array) -> Array:
-  # arsinh keeps its digits at small distances, where arcosh(1 + u) returns 0.
+def _distance(separation: Array, x_gap: Array, y_gap: Array, curvature: Array) -> Array:
+  # arsinh keeps the digits of small distances, where arcosh(1 + u) returns 0.
   root = jnp.sqrt(curvature)
-  return 2 / root * jnp.arcsinh(root * apart / jnp.sqrt(x_gap * y_gap))
+  return 2 / root * jnp.arcsinh(root * separation / jnp.sqrt(x_gap * y_gap))
 
 
 def poincare(
@@ -117,8 +117,8 @@ def pairwise_poincare(
   squares = _pairs.squared_distances(x, y, method, block_size)
   squares = _pairs.fill_diagonal(squares, 0) if self_call else squares
   x_gap, y_gap = (_conformal(_squared_norm(z), c) for z in (x, y))
-  apart = _numerics.sqrt(squares)
-  return _distance(apart, x_gap[:, None], y_gap[None], c).astype(dtype)
+  separation = _numerics.sqrt(squares)
+  return _distance(separation, x_gap[:, None], y_gap[None], c).astype(dtype)
 
 
 def mobius_add(
@@ -220,7 +220,7 @@ def poincare_log(
 
       log_x(y) = (1 - c |x|^2) / sqrt(c) artanh(sqrt(c) |w|) w / |w|,  w = (-x) (+) y
 
-  The inverse of `poincare_exp`; log_x(x) = 0.
+  It is the inverse of `poincare_exp`; log_x(x) = 0.
 
   Args:
     base: [..., dim], floating, inside the ball.
@@ -253,7 +253,7 @@ def poincare_log(
 def poincare_project(
   x: Float[ArrayLike, "*batch dim"], *, curvature: Real[ArrayLike, ""] = 1.0
 ) -> Float[Array, "*batch dim"]:
-  """Points moved along their radius into the ball, a little inside its boundary.
+  """Moves points along their radius into the ball, slightly inside its boundary.
 
       x min(1, (1 - e) / (sqrt(c) |x|)),   e = 4e-3 (float32), 1e-5 (float64)
 

@@ -1,4 +1,4 @@
-"""The distance-ratio transform: probabilities of classes from distances to them."""
+"""Distance-ratio transform: class probabilities from distances to the classes."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -21,22 +21,23 @@ def distance_ratio(
 
       p_c = d_c^(-exponent) / sum_k d_k^(-exponent)
 
-  The only form in which the probability depends on the ratios of the distances alone,
-  so that it is unchanged when all of them are multiplied, and in which it is 1 at a
-  class's own point. m points at distance zero share the probability, 1 / m each.
+  The probability depends on the ratios of the distances alone, so it stays the same
+  when all distances are multiplied by a factor. At a class's own point it is 1. No
+  other form has both properties. m points at distance zero share the probability, 1 / m
+  each.
 
   Args:
     squared_distances: [..., classes], floating, at least 0; d^2. Squares below the
       smallest normal number count as zero.
     exponent: positive, may be traced and learned.
-    offset: added to the squared distances, at least 0; may be traced. 0 is exact;
-      1e-10 and 1e-12 are those of the papers' implementations.
+    offset: added to the squared distances, at least 0; may be traced. 0 is exact; 1e-10
+      and 1e-12 are used in the papers' implementations.
     classes: [classes] or [..., classes], boolean, True for those that take part.
       None for all.
 
   Returns:
-    [..., classes], dtype of `squared_distances`; -inf for a class that takes no part
-    and beside one at distance zero.
+    [..., classes], dtype of `squared_distances`; -inf for a class that takes no part,
+    and for the other classes if one is at distance zero.
 
   Raises:
     TypeError: squared_distances are not floating, classes not boolean.
@@ -62,19 +63,19 @@ def distance_ratio(
   wide = _numerics.upcast(squares)
   power = _checks.scalar("exponent", exponent, wide.dtype)
   if classes is None:
-    kept = jnp.ones(wide.shape, bool)
+    mask = jnp.ones(wide.shape, bool)
   else:
-    kept = _checks.array("classes", classes)
-    row = kept.ndim == 1
-    _checks.mask(kept, wide.shape[-1:] if row else wide.shape, "classes")
-    kept = jnp.broadcast_to(
-      jnp.expand_dims(kept, range(wide.ndim - kept.ndim)), wide.shape
+    mask = _checks.array("classes", classes)
+    row = mask.ndim == 1
+    _checks.mask(mask, wide.shape[-1:] if row else wide.shape, "classes")
+    mask = jnp.broadcast_to(
+      jnp.expand_dims(mask, range(wide.ndim - mask.ndim)), wide.shape
     )
   wide = wide + _checks.scalar("offset", offset, wide.dtype)
-  zero = kept & (wide < jnp.finfo(wide.dtype).tiny)
+  zero = mask & (wide < jnp.finfo(wide.dtype).tiny)
   zeros = jnp.sum(zero, axis=-1, keepdims=True, dtype=jnp.int32)
-  usable = kept & (zeros == 0)
+  usable = mask & (zeros == 0)
   logits = -power / 2 * jnp.log(jnp.where(usable, wide, 1))
   shared = jnp.where(zero, -jnp.log(zeros.astype(wide.dtype)), -jnp.inf)
-  result = jnp.where(zeros > 0, shared, _numerics.log_softmax(logits, kept))
+  result = jnp.where(zeros > 0, shared, _numerics.log_softmax(logits, mask))
   return result.astype(squares.dtype)

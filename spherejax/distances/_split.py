@@ -1,8 +1,8 @@
-"""References whose rows are split over devices, as `jax.NamedSharding` says.
+"""References whose rows are split over devices by a `jax.NamedSharding`.
 
-The programs for one device serve many: XLA splits their products as the references are
-split, and adds up their counts. What it lays out is left to it (a mesh of automatic
-axes), also where the given mesh has explicit ones, whose types every operation checks.
+The programs for one device also serve several: XLA splits their products like the
+references, and adds up their counts. XLA chooses the layout (a mesh of automatic axes),
+also where the given mesh has explicit axes, whose types every operation would check.
 """
 
 import functools
@@ -20,11 +20,11 @@ from spherejax.distances._order import Distance
 
 
 def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
-  """How rows are split, over one axis of automatic devices; None if they are whole.
+  """Sharding of rows that are split over one axis of automatic devices; None if whole.
 
-  None, too, where they are traced: XLA knows, and nobody else.
+  Also None for traced rows, whose sharding only XLA knows.
 
-  Raises ValueError where anything but the rows is split, or these over two axes.
+  Raises ValueError where other axes than the rows are split, or the rows over two axes.
   """
   if not isinstance(rows, Array) or isinstance(rows, core.Tracer):
     return None
@@ -46,7 +46,7 @@ def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
 def place(
   queries: Array, references: Array
 ) -> tuple[Array, Array, jax.NamedSharding | None]:
-  """Both on the devices of the references, and how these are split.
+  """Puts queries on the devices of the references; also returns their sharding.
 
   Queries that are whole are copied to every device.
   """
@@ -65,32 +65,32 @@ def place(
 
 
 def whole(values: Array, sharding: jax.NamedSharding) -> Array:
-  """The array on every device of the sharding."""
+  """Copies the array to every device of the sharding."""
   return put(np.asarray(values), jax.NamedSharding(sharding.mesh, jax.P()))
 
 
 def local(values: Array) -> Array:
-  """What all devices have, on the one where JAX puts what has no place."""
+  """Moves values that all devices hold to JAX's default device."""
   return jnp.asarray(np.asarray(values))
 
 
 def put(values: np.ndarray, sharding: jax.NamedSharding) -> Array:
-  """An array that every process has, each device with its part."""
+  """Spreads an array that every process has; each device gets its part."""
   return jax.make_array_from_callback(
     values.shape, sharding, lambda index: values[index]
   )
 
 
 def agree(references: Array, *labels: np.ndarray) -> None:
-  """Raises ValueError unless all processes were given the same; else they would wait.
+  """Raises ValueError unless all processes got the same arrays; else they would hang.
 
-  Looks at the shape of the references and at the labels.
+  Compares the shape of the references and the labels.
   """
   if references.is_fully_addressable:
     return
   sums = [zlib.crc32(values.tobytes()) for values in labels]
-  given = np.array([*references.shape, *sums], np.uint32)
-  everywhere = np.asarray(multihost_utils.process_allgather(given))
+  summary = np.array([*references.shape, *sums], np.uint32)
+  everywhere = np.asarray(multihost_utils.process_allgather(summary))
   if (everywhere != everywhere[0]).any():
     shapes = sorted({tuple(row[:2].tolist()) for row in everywhere})
     raise ValueError(
@@ -106,15 +106,15 @@ def nearest(
   queries: Array,
   references: Array,
   left_out: Array,
-  own: Array | None = None,
-  theirs: Array | None = None,
+  query_names: Array | None = None,
+  reference_names: Array | None = None,
   *,
   sharding: jax.NamedSharding,
   k: int,
   distance: Distance,
   block_size: int,
 ) -> Array:
-  """As `_order.nearest`; each device finds the nearest of its rows first."""
+  """Finds the k nearest like `_order.nearest`; each device searches its rows first."""
   (axis,) = sharding.spec
   options = {"distance": distance, "block_size": block_size}
 
@@ -122,13 +122,13 @@ def nearest(
     queries: Array,
     references: Array,
     left_out: Array,
-    own: Array | None,
-    theirs: Array | None,
+    query_names: Array | None,
+    reference_names: Array | None,
   ) -> Array:
     count = len(references)
     first = jax.lax.axis_index(axis) * count
     inside = (left_out >= first) & (left_out < first + count)
-    out = jnp.where(inside, left_out - first, -1), own, theirs
+    out = jnp.where(inside, left_out - first, -1), query_names, reference_names
     among = _order.nearest(queries, references, *out, k=min(k, count), **options)
     keys = _order.keys(queries, references, among, *out, **options)
     both = (
@@ -137,14 +137,14 @@ def nearest(
     )
     return _order.merge(*both, k=k)
 
-  # Unchecked: what starts equal on all devices may end as each one's own.
+  # Unchecked: values that start equal on all devices may differ at the end.
   return jax.shard_map(
     search,
     mesh=sharding.mesh,
     in_specs=(jax.P(), jax.P(axis), jax.P(), jax.P(), jax.P(axis)),
     out_specs=jax.P(),
     check_vma=False,
-  )(queries, references, left_out, own, theirs)
+  )(queries, references, left_out, query_names, reference_names)
 
 
 def closest(
@@ -154,7 +154,7 @@ def closest(
   sharding: jax.NamedSharding | None,
   block_size: int,
 ) -> Array:
-  """As `_order.closest`; each device, if there are several, has its own queries."""
+  """Finds the closest pairs like `_order.closest`; each device has its own queries."""
 
   def search(queries: Array, references: Array) -> Array:
     return _order.closest(queries, references, block_size=min(block_size, len(queries)))
@@ -171,6 +171,6 @@ def closest(
 
 
 def _as(rows: Array, sharding: jax.NamedSharding) -> Array:
-  """The same rows on the same devices."""
+  """Lays the same rows on the same devices under another sharding."""
   parts = [shard.data for shard in rows.addressable_shards]
   return jax.make_array_from_single_device_arrays(rows.shape, sharding, parts)

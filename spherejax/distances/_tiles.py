@@ -1,4 +1,4 @@
-"""References in a file, read in tiles, of which the device holds one at a time."""
+"""References in a file, read in tiles; the device holds one tile at a time."""
 
 import concurrent.futures
 import functools
@@ -14,7 +14,7 @@ from jax import Array
 from spherejax.distances import _order
 from spherejax.distances._order import Distance
 
-_BYTES = 2**27  # of a tile in float32; what is smaller is read as a whole
+_BYTES = 2**27  # bytes of a tile in float32; a smaller file is read as a whole
 _STRETCH = 1024  # rows, some of which are looked up
 _WAIT = 10  # seconds until a bar shows the progress
 
@@ -32,12 +32,12 @@ class Stored(Protocol):
 
 
 def in_file(value: Any) -> TypeGuard[Stored]:
-  """Whether to read this in tiles: no array in memory, and larger than one tile."""
+  """True if a value is read in tiles: not an array in memory, larger than a tile."""
   if isinstance(value, Array) or not isinstance(value, Stored) or value.ndim != 2:
     return False
   if isinstance(value, np.ndarray) and getattr(value, "_mmap", None) is None:
     return False
-  # What is not floating meets the checks of arrays.
+  # Values that are not floating go to the checks of arrays.
   if not isinstance(value.dtype, np.dtype) or not jnp.issubdtype(
     value.dtype, jnp.floating
   ):
@@ -51,10 +51,10 @@ def _rows(references: Stored) -> int:
 
 
 def read(references: Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
-  """First row and rows of each tile in float32, the next one read by a thread.
+  """Yields the first row and the rows of each tile in float32; a thread reads ahead.
 
-  The last one is filled up with NaN, so that one program serves all. What takes longer
-  than ten seconds shows a bar named `what`.
+  The last tile is filled up with NaN, so that one program serves all tiles. A pass of
+  more than ten seconds shows a progress bar named `what`.
   """
   import tqdm
 
@@ -79,9 +79,10 @@ def read(references: Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def take(references: Stored, rows: slice) -> np.ndarray:
-  """Some rows, and none of a memory-mapped file's pages kept.
+  """Copies rows, and keeps none of a memory-mapped file's pages.
 
-  Raises ValueError where such a file no longer holds them; else the process would end.
+  Raises ValueError where such a file no longer holds the rows; otherwise the process
+  would crash.
   """
   if not isinstance(references, np.memmap):
     return np.asarray(references[rows])
@@ -93,17 +94,17 @@ def take(references: Stored, rows: slice) -> np.ndarray:
       f"short: {held.size()} of {start + len(held)} bytes are left"
     )
   part = np.array(references[rows])
-  # A page that was read counts as memory of the process until it is dropped. Not of
-  # a private copy, whose changes would go with it.
+  # A page that was read counts as memory of the process until it is dropped. Pages of a
+  # private copy are kept: its changes would be lost with them.
   if references.mode in ("r", "r+", "w+") and hasattr(mmap, "MADV_DONTNEED"):
     held.madvise(mmap.MADV_DONTNEED)
   return part
 
 
 def look_up(references: Stored, index: np.ndarray) -> np.ndarray:
-  """The rows of a sorted index, in slices from its first to its last of each stretch.
+  """Looks up the rows of a sorted index, by one slice for each stretch of it.
 
-  A row by itself has megabytes of the file mapped beside it.
+  Reading a single row maps megabytes of the file around it.
   """
   if not len(index):
     return take(references, slice(0))
@@ -116,7 +117,7 @@ def look_up(references: Stored, index: np.ndarray) -> np.ndarray:
 def _nearest(
   queries: Array,
   tile: Array,
-  own: Array,
+  left_out: Array,
   *,
   k: int,
   distance: Distance,
@@ -124,10 +125,10 @@ def _nearest(
 ) -> tuple[Array, Array]:
   """[queries, k], the nearest of one tile, and their keys in float64."""
   among = _order.nearest(
-    queries, tile, own, k=k, distance=distance, block_size=block_size
+    queries, tile, left_out, k=k, distance=distance, block_size=block_size
   )
   keys = _order.keys(
-    queries, tile, among, own, distance=distance, block_size=block_size
+    queries, tile, among, left_out, distance=distance, block_size=block_size
   )
   return among, keys
 
@@ -141,10 +142,10 @@ def nearest(
   distance: Distance,
   block_size: int,
 ) -> Array:
-  """As `_order.nearest`, in one pass over the tiles."""
+  """Finds the k nearest like `_order.nearest`, in one pass over the tiles."""
   keys, indices = np.empty((len(queries), 0)), np.empty((len(queries), 0), np.int32)
   for first, tile in read(references, "nearest"):
-    among, found = _nearest(
+    among, neighbours = _nearest(
       queries,
       tile,
       local(left_out, first, len(tile)),
@@ -152,8 +153,8 @@ def nearest(
       distance=distance,
       block_size=block_size,
     )
-    # Filling is behind all: it has no key, and the highest indices.
-    keys = np.concatenate([keys, np.asarray(found)], axis=1)
+    # Filled rows come last: they have no key, and the highest indices.
+    keys = np.concatenate([keys, np.asarray(neighbours)], axis=1)
     indices = np.concatenate([indices, np.asarray(among) + np.int32(first)], axis=1)
     order = np.lexsort((indices, keys), axis=1)[:, :k]
     keys, indices = (np.take_along_axis(v, order, axis=1) for v in (keys, indices))
@@ -161,6 +162,6 @@ def nearest(
 
 
 def local(index: np.ndarray, first: int, count: int) -> np.ndarray:
-  """Indices of references as those of a tile, -1 for what is not in it."""
+  """Converts indices of references to indices in a tile, -1 for rows outside it."""
   inside = (index >= first) & (index < first + count)
   return np.where(inside, index - first, -1).astype(np.int32)

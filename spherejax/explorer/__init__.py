@@ -1,7 +1,6 @@
-"""A page that shows embeddings: a map, the nearest images, what a pooling weighs.
+"""Explorer: a page with a map of embeddings, nearest images and pooling weights.
 
-It opens in a browser without a server and asks nothing of the network. Needs the extra
-`explore`.
+The page opens in a browser without a server or a network. It needs the extra `explore`.
 """
 
 from spherejax import _names

@@ -1,4 +1,4 @@
-"""`python -m spherejax.explorer FOLDER`."""
+"""Runs the explorer: `python -m spherejax.explorer FOLDER`."""
 
 from spherejax.explorer._command import main
 

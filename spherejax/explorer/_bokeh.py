@@ -1,4 +1,4 @@
-"""The page: Bokeh's map, its own scripts, all in one file."""
+"""Page with Bokeh's map and our scripts, all in one file."""
 
 import pathlib
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _HERE = pathlib.Path(__file__).parent
 def render(
   points: np.ndarray, styles: Sequence[dict[str, str]], size: int, text: str
 ) -> str:
-  """The page of a map [images, 2]; `text` is the JSON that the scripts read."""
+  """Renders the page of a map [images, 2]; `text` is the JSON that the scripts read."""
   return file_html(
     _document(points, styles, size),
     INLINE,
@@ -45,8 +45,8 @@ def _document(
 ) -> Document:
   columns = {name: [style[name] for style in styles] for name in ("color", "marker")}
   source = ColumnDataSource({"x": points[:, 0], "y": points[:, 1], **columns})
-  kept = IndexFilter(indices=None)  # all
-  # The frame fills the plot, as the script's drawings do.
+  shown = IndexFilter(indices=None)  # all
+  # The frame fills the plot, like the script's drawings.
   plot = figure(
     x_range=Range1d(start=0, end=1),
     y_range=Range1d(start=0, end=1),
@@ -55,7 +55,8 @@ def _document(
     tools=[],
     toolbar_location=None,
     outline_line_color=None,
-    # Without a GPU WebGL takes ten times as long; canvas is quick enough with one too.
+    # Without a GPU, WebGL takes ten times as long; canvas is also fast enough with a
+    # GPU.
     output_backend="canvas",
     lod_threshold=None,  # no point disappears while the map moves
   )
@@ -65,7 +66,7 @@ def _document(
     "x",
     "y",
     source=source,
-    view=CDSView(filter=kept),
+    view=CDSView(filter=shown),
     size=size,
     marker="marker",
     color="color",
@@ -79,9 +80,9 @@ def _document(
   )
   plot.js_on_event(MouseMove, move)
   plot.js_on_event(Tap, tap)
-  # Of two quick clicks the second one is no tap, even at another place.
+  # The second of two quick clicks is no tap, even at another place.
   plot.js_on_event(DoubleTap, tap)
-  models = {"plot": plot, "source": source, "points": drawn, "filter": kept}
+  models = {"plot": plot, "source": source, "points": drawn, "filter": shown}
   ready = CustomJS(
     args=models, code="window.explorer.start({ plot, source, points, filter })"
   )

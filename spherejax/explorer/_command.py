@@ -1,10 +1,10 @@
-"""`spherejax-explore`: images on a page, by a pretrained network.
+"""Command `spherejax-explore`: shows images on a page, by a pretrained network.
 
 Writes into the output folder `explore.html`, a map that opens in a browser;
 `embeddings.npy` (float32, a row for each image), `files.csv` (its path and class, the
 sub-folder that holds it) and `neighbours.csv` (the nearest images of each). With
-`--queries`, `queries.csv` and the sheet `queries.png` hold the nearest images of
-others. A run that was stopped goes on with the same command.
+`--queries`, `queries.csv` and the sheet `queries.png` hold the nearest images of the
+queries. A stopped run resumes with the same command.
 """
 
 import argparse
@@ -33,16 +33,16 @@ Load = Callable[[str, pathlib.Path | None], _networks.Embedder]
 def main(
   arguments: Sequence[str] | None = None, *, load: Load = _networks.pretrained
 ) -> None:
-  """The command line; errors of the user's end it with one line.
+  """Runs the command line; user errors end it with a one-line message.
 
-  `load` gives the network of `--model` and `--weights`.
+  `load` returns the network of `--model` and `--weights`.
   """
   parser = _parser()
-  given = parser.parse_args(arguments)
-  if given.neighbours < 1:
-    parser.error(f"--neighbours must be at least 1, got {given.neighbours}")
+  options = parser.parse_args(arguments)
+  if options.neighbours < 1:
+    parser.error(f"--neighbours must be at least 1, got {options.neighbours}")
   try:
-    sys.stdout.write(f"written: {explore(given, load)}\n")
+    sys.stdout.write(f"written: {explore(options, load)}\n")
   except (OSError, ValueError, ImportError) as error:
     parser.exit(1, f"{parser.prog}: {' '.join(str(error).split())}\n")
 
@@ -86,20 +86,20 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def explore(given: argparse.Namespace, load: Load) -> pathlib.Path:
-  """Reads, embeds and writes; returns the page."""
-  source = _sources.find(given.folder)
+def explore(options: argparse.Namespace, load: Load) -> pathlib.Path:
+  """Reads and embeds images, and writes the page; returns its path."""
+  source = _sources.find(options.folder)
   if not 2 <= len(source) <= _page.MOST_IMAGES:
     raise ValueError(
       f"FOLDER must hold 2 to {_page.MOST_IMAGES} images, got {len(source)} in"
-      f" {given.folder}"
+      f" {options.folder}"
     )
-  asked = _sources.find(given.queries) if given.queries else None
+  asked = _sources.find(options.queries) if options.queries else None
   _page.check_libraries()
-  embedder = load(given.model, given.weights)
-  output = given.output or pathlib.Path(f"explored-{source.title}")
+  embedder = load(options.model, options.weights)
+  output = options.output or pathlib.Path(f"explored-{source.title}")
   _prepare(output, source)
-  skip = given.skip_unreadable
+  skip = options.skip_unreadable
   images = _embedding.embed(source, embedder, output, skip=skip, least=2)
   queries = _embedding.embed(asked, embedder, output, skip=skip) if asked else None
   names = images.names
@@ -109,31 +109,31 @@ def explore(given: argparse.Namespace, load: Load) -> pathlib.Path:
   )
   wrong = images.unreadable | (queries.unreadable if queries else {})
   _tables.write_table(output / "unreadable.csv", ("path", "reason"), wrong.items())
-  found = distances.k_nearest(
+  neighbours = distances.k_nearest(
     images.embeddings,
     images.embeddings,
-    k=min(given.neighbours, len(names) - 1),
+    k=min(options.neighbours, len(names) - 1),
     exclude=np.arange(len(names)),
   )
-  _tables.write_neighbours(output / "neighbours.csv", "image", names, names, found)
+  _tables.write_neighbours(output / "neighbours.csv", "image", names, names, neighbours)
   if queries:
-    _tables.answer(queries, images, given.neighbours, output)
+    _tables.answer(queries, images, options.neighbours, output)
   return _page.write(
     output / _PAGE,
     images.embeddings,
-    found,
+    neighbours,
     images=images.thumbnails,
     files=names,
     labels=images.labels,
     weights=images.weights,
     prototypes=images.prototypes,
-    layout=given.layout,
+    layout=options.layout,
     title=f"{source.title} by {embedder.name}",
   )
 
 
 def _prepare(output: pathlib.Path, source: _sources.Source) -> None:
-  """A folder that can be written to, beside the images; before the work."""
+  """Makes a writable output folder before the work."""
   if source.root in (output.resolve(), *output.resolve().parents):
     raise ValueError(f"--output must lie outside of the images' folder, got {output}")
   try:

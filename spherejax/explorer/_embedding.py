@@ -1,4 +1,4 @@
-"""Embeds images once: what an earlier run kept is not computed again."""
+"""Embeds images once, and reuses the features of earlier runs."""
 
 import concurrent.futures
 import hashlib
@@ -21,7 +21,7 @@ _BATCH = 32
 
 
 class Embedded(NamedTuple):
-  """Images that could be read, in the order of their source."""
+  """Readable images, in the order of their source."""
 
   source: _sources.Source
   rows: list[int]
@@ -45,9 +45,9 @@ class Embedded(NamedTuple):
 
 
 class _Reader(Sequence):
-  """Some rows of a source as a network takes them; keeps what else is needed.
+  """Reads rows of a source as a network takes them; keeps what else a page needs.
 
-  An image that cannot be read is black, so that its batch does not fail for it.
+  An unreadable image is replaced by black, so that its batch does not fail.
   """
 
   def __init__(
@@ -64,7 +64,7 @@ class _Reader(Sequence):
     return len(self.rows)
 
   def read(self, row: int) -> np.ndarray | None:
-    """The image; keeps its thumbnail, or why there is none."""
+    """Reads an image; keeps its thumbnail, or the reason why there is none."""
     try:
       pixels = self.source.read(row)
       small = _thumbnails.shrink(pixels, self._side)
@@ -82,7 +82,7 @@ class _Reader(Sequence):
     return self.prepare(black if pixels is None else pixels)
 
   def read_others(self) -> None:
-    """Thumbnails of the images that the network did not see."""
+    """Makes thumbnails of the images that the network did not see."""
     left = [
       row
       for row in range(len(self.source))
@@ -94,14 +94,13 @@ class _Reader(Sequence):
         pass
 
   def refuse(self, *, skip: bool, least: int) -> None:
-    """ValueError where images cannot be read, unless enough others are left."""
+    """Raises ValueError for unreadable images, unless enough others are left."""
     wrong, count = self.unreadable, len(self.source)
     if count - len(wrong) < least or (wrong and not skip):
       listed = [f"{self.source.names[row]}: {wrong[row]}" for row in sorted(wrong)]
       raise ValueError(
         f"{len(wrong)} of {count} images cannot be read: {_files.listed(listed)};"
-        " repair or remove them, or leave the unreadable ones of many out by"
-        " --skip-unreadable"
+        " repair or remove them, or skip them with --skip-unreadable"
       )
 
 
@@ -113,12 +112,12 @@ def embed(
   skip: bool = False,
   least: int = 1,
 ) -> Embedded:
-  """Embeddings and thumbnails; each image is decoded once.
+  """Computes embeddings and thumbnails; decodes each image once.
 
-  The folder keeps features of images by their names and stamps, in a file for each run
-  that computed some; so a stopped run goes on, and added images alone are computed.
-  ValueError names images that cannot be read, unless `skip` leaves them out and the
-  `least` number of others is there.
+  The folder keeps features of images by name and stamp, in a file for each run that
+  computed some. So a stopped run resumes, and only added images are computed.
+  ValueError names unreadable images, unless `skip` leaves them out and at least `least`
+  others are left.
   """
   reader = _Reader(source, embedder.prepare)
   known = _known(folder, embedder.identity)
@@ -126,7 +125,7 @@ def embed(
   left = [row for row, file in enumerate(files) if file not in known]
   reader.unreadable |= _sources.check_headers(source, left)
   if reader.unreadable and not skip:
-    reader.read_others()  # so that all of them are named
+    reader.read_others()  # so that the message names all of them
   reader.refuse(skip=skip, least=least)
   reader.rows = [row for row in left if row not in reader.unreadable]
   shapes = _shapes(embedder)
@@ -163,18 +162,18 @@ def _short(made_with: dict[str, Any]) -> str:
 
 
 def _known(folder: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
-  """Features by name and stamp, of what this command kept; damaged files go."""
-  found: dict[tuple[str, str], np.ndarray] = {}
+  """Loads stored features by name and stamp; removes damaged files."""
+  known_rows: dict[tuple[str, str], np.ndarray] = {}
   for path in sorted(folder.glob(f"features-{12 * '[0-9a-f]'}.json")):
     try:
-      found |= _kept(path, identity)
-    except Exception:  # whatever NumPy raises
+      known_rows |= _saved(path, identity)
+    except Exception:  # any error of NumPy
       path.unlink()
       path.with_suffix(".npy").unlink(missing_ok=True)
-  return found
+  return known_rows
 
 
-def _kept(path: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
+def _saved(path: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
   manifest = json.loads(path.read_text(encoding="utf-8"))
   made_with, done = manifest["made with"], int(manifest["done"])
   if made_with["network"] != identity or not done:
@@ -182,7 +181,7 @@ def _kept(path: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray
   names = [(str(name), str(stamp)) for name, stamp in made_with["files"]]
   rows = np.load(path.with_suffix(".npy"), mmap_mode="r")
   if rows.dtype != np.float16 or rows.ndim != 2 or len(rows) != len(names):
-    raise ValueError(f"the rows are not those of {len(names)} files")
+    raise ValueError(f"the rows do not match the {len(names)} files")
   return dict(zip(names[:done], rows[:done], strict=True))
 
 
@@ -190,17 +189,17 @@ _Shapes = list[tuple[int, ...] | None]
 
 
 def _shapes(embedder: _networks.Embedder) -> _Shapes:
-  """Shape of an image's embedding, weights and prototypes, None where there is none."""
+  """Shapes of an image's embedding, weights and prototypes, None for missing parts."""
   black = embedder.prepare(np.zeros((8, 8, 3), np.uint8))
-  found = jax.eval_shape(
+  parts = jax.eval_shape(
     embedder.apply, jax.ShapeDtypeStruct((_BATCH, *black.shape), black.dtype)
   )
-  return [None if part is None else part.shape[1:] for part in found]
+  return [None if part is None else part.shape[1:] for part in parts]
 
 
-def _flat(found: _networks.Found) -> np.ndarray:
-  """[images, numbers]: all parts side by side, since one array is kept."""
-  parts = [np.asarray(part) for part in found if part is not None]
+def _flat(output: _networks.Found) -> np.ndarray:
+  """Joins all parts to [images, numbers], since one array is stored."""
+  parts = [np.asarray(part) for part in output if part is not None]
   return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 

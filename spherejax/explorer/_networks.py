@@ -1,4 +1,4 @@
-"""What embeds the images of a page."""
+"""Networks that embed the images of a page."""
 
 import pathlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from spherejax.training import _manifest
 
 
 class Found(NamedTuple):
-  """What a network makes of a batch; weights and prototypes as of `write_page`."""
+  """Output of a network for a batch; weights and prototypes as in `write_page`."""
 
   embeddings: Array
   weights: Array | None = None
@@ -22,7 +22,7 @@ class Found(NamedTuple):
 
 
 class Embedder(NamedTuple):
-  """A network and what it takes."""
+  """Network, and the preparation of its images."""
 
   name: str
   identity: str
@@ -30,7 +30,7 @@ class Embedder(NamedTuple):
   prepare: Callable[[np.ndarray], np.ndarray]
   """From an image, uint8 [height, width, channels], to uint8 of one shape."""
   apply: Callable[[Array], Found]
-  """Of prepared images; compiled once."""
+  """Embeds prepared images; compiled once."""
 
 
 def embedder(
@@ -40,17 +40,17 @@ def embedder(
   prepare: Callable[[np.ndarray], np.ndarray],
   apply: Callable[[Array], Found],
 ) -> Embedder:
-  """A network of these settings and variables, compiled when it is first called."""
+  """Builds an embedder from settings and variables; compiled at the first call."""
   identity = f"{name} {settings} {_manifest.digest(variables)}"
   return Embedder(name, identity, prepare, jax.jit(apply))
 
 
 def pretrained(name: str, weights: pathlib.Path | None = None) -> Embedder:
-  """A network trained on ImageNet: its averaged maps, of norm 1."""
+  """Embedder of a network trained on ImageNet: its averaged maps, of norm 1."""
   network = models.pretrained(cast(Any, name), path=weights)
 
   def prepare(pixels: np.ndarray) -> np.ndarray:
-    """The middle of the image."""
+    """Crops the middle of the image."""
     from PIL import Image, ImageOps
 
     single = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)

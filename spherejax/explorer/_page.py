@@ -1,4 +1,4 @@
-"""`write_page`: a map of embeddings that opens without a server."""
+"""Writes a page with a map of embeddings that opens without a server."""
 
 import base64
 import json
@@ -20,20 +20,20 @@ from spherejax.explorer._plane import Layout
 MOST_IMAGES = _thumbnails.MOST
 """Images that a page can show: 65,536."""
 
-# At least 3 to 1 against white. Eleven colours and six symbols: neighbours in the list
-# differ in both, and 66 classes in one of them.
+# Contrast of at least 3 to 1 against white. Eleven colours and six symbols: neighbours
+# in the list differ in both, and 66 classes in at least one.
 COLORS = (
   "#0072B2", "#D55E00", "#007F5F", "#B0508A", "#8A6D00", "#6A51A3", "#222222",
   "#0093AF", "#E7298A", "#5B8C00", "#8C2D04",
 )  # fmt: skip
 MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "star")
 _NOTHING = {"color": "#767676", "marker": "x"}  # of images without a class
-_CLOSE = 0.1  # of the median distance to the nearest image: a near-duplicate
+_CLOSE = 0.1  # near-duplicates: share of the median distance to the nearest image
 _SHOWN = 4  # prototypes of an image, images of a prototype
 
 
 class _Classes(NamedTuple):
-  """Names in the order of the page, "" last, and each image's place among them."""
+  """Class names in the order of the page, "" last, and each image's index."""
 
   names: list[str]
   labels: np.ndarray
@@ -52,41 +52,41 @@ def write_page(
   layout: Layout = "tsne",
   title: str = "Embeddings",
 ) -> pathlib.Path:
-  """Writes a page that shows embeddings on a map, whoever computed them.
+  """Writes a page that shows any embeddings on a map.
 
-  The map can be moved, zoomed, coloured and filtered by class, by name and by whether
-  the nearest image is of another class. Of a chosen image the page shows the nearest
-  ones by Euclidean distance and whether they are of its class, and, where they are
-  given, a pooling's weights over the image and its largest prototypes. Groups of
-  near-duplicates are listed: images linked by distances of at most a tenth of the
-  median distance to a nearest image. What is shown can be saved as a table. The page is
-  a single file; it refers to nothing outside.
+  You can move, zoom and colour the map, and filter it by class, by name, and by images
+  whose nearest image has another class. For a chosen image the page shows the nearest
+  images by Euclidean distance and whether they share its class. If given, it also shows
+  a pooling's weights over the image and its largest prototypes. The page lists groups
+  of near-duplicates: images linked by distances of at most a tenth of the median
+  distance to a nearest image. The displayed images can be saved as a table. The page is
+  a single file without external references.
 
   Args:
-    path: of the file, usually `.html`. It is written whole or not at all.
-    embeddings: [images, dim], floating and finite; 2 to `MOST_IMAGES` of them, by
-      whatever library, as NumPy arrays.
-    images: what is shown of each: uint8 [height, width, 1 or 3], of one size or
-      several, as an array or any sequence. None reads `files`.
+    path: of the file, usually `.html`. The file is written completely or not at all.
+    embeddings: [images, dim], floating and finite; 2 to `MOST_IMAGES` of them, from any
+      library, as NumPy arrays.
+    images: the images to show: uint8 [height, width, 1 or 3], of one size or several,
+      as an array or any sequence. None reads `files`.
     files: names of the images, shown as text; paths of image files where `images` is
       None. None numbers the images.
-    labels: a class for each image, as text or as a number; "" or None for an image
-      whose class is not known. None: no class is known.
-    weights: [images, height, width], at least 0: where a pooling looks.
-    prototypes: [images, prototypes], the share of each in what was pooled, such as
-      `attributes` of `pooling.gsp`.
-    neighbours: images found for each one, as far as there are so many.
+    labels: a class for each image, as text or as a number; "" or None for an image of
+      unknown class. None: all classes are unknown.
+    weights: [images, height, width], at least 0: weights of a pooling.
+    prototypes: [images, prototypes], share of each prototype in the pooled features,
+      such as `attributes` of `pooling.gsp`.
+    neighbours: number of nearest images for each image, or all if there are fewer.
     layout: "tsne", which keeps neighbours together and takes a minute for ten thousand
       images, or "pca". Both are the same in every run.
-    title: what the page is called.
+    title: the title of the page.
 
   Returns:
     The path.
 
   Raises:
     TypeError: embeddings, weights or prototypes are not floating, files no text.
-    ValueError: another number of images than embeddings, fewer than 2 or more than
-      `MOST_IMAGES`, a number that is not finite, a negative weight, an image that
+    ValueError: unequal numbers of images and embeddings, fewer than 2 or more than
+      `MOST_IMAGES`; a number that is not finite, a negative weight; an image that
       cannot be shown, a file that cannot be read, an unknown `layout`.
     ImportError: bokeh, scikit-learn or Pillow is missing.
     FileNotFoundError: the folder of `path` is missing.
@@ -130,7 +130,7 @@ def write(
   layout: Layout = "tsne",
   title: str = "Embeddings",
 ) -> pathlib.Path:
-  """The same, also with neighbours of each image that are known."""
+  """Writes the page like `write_page`; also takes known neighbours of each image."""
   _checks.path("path", path)
   _checks.one_of("layout", layout, Layout)
   _checks.text("title", title)
@@ -138,8 +138,8 @@ def write(
   count = len(x)
   if not 2 <= count <= MOST_IMAGES:
     raise ValueError(f"embeddings must be 2 to {MOST_IMAGES}, got {count}")
-  given = {"images": images, "files": files, "labels": labels}
-  for name, value in given.items():
+  inputs = {"images": images, "files": files, "labels": labels}
+  for name, value in inputs.items():
     if value is not None:
       _checks.sequence(name, value)
   if files is not None:
@@ -151,7 +151,7 @@ def write(
     for name, (value, axes) in asked.items()
     if value is not None
   }
-  for name, value in (given | parts).items():
+  for name, value in (inputs | parts).items():
     if value is not None and len(value) != count:
       raise ValueError(
         f"{name} must be as many as the {count} embeddings, got {len(value)}"
@@ -183,7 +183,7 @@ def write(
     "prototypes": _dominant(parts["prototypes"]) if "prototypes" in parts else None,
     **_near(x, classes, neighbours, _plane.NAMES[layout]),
   }
-  # Every "<" goes: no name can end the script that holds it.
+  # Every "<" is escaped, so that no name can end the script that holds it.
   text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
   styles = [content["styles"][label] for label in classes.labels]
   page = render(points, styles, content["point"], text)
@@ -193,7 +193,7 @@ def write(
 
 
 def check_libraries() -> Callable[..., str]:
-  """What renders the page; ImportError says what is missing."""
+  """Returns the function that renders the page; ImportError names a missing library."""
   try:
     import sklearn  # noqa: F401
 
@@ -219,10 +219,10 @@ def _rows(name: str, value: Any, axes: int) -> np.ndarray:
 
 
 def _classes(labels: Sequence[Any] | np.ndarray | None, count: int) -> _Classes:
-  given = [""] * count if labels is None else [_name(label) for label in labels]
-  names = sorted(set(given), key=lambda name: (not name, name))
+  class_names = [""] * count if labels is None else [_name(label) for label in labels]
+  names = sorted(set(class_names), key=lambda name: (not name, name))
   places = {name: place for place, name in enumerate(names)}
-  return _Classes(names, np.array([places[name] for name in given]))
+  return _Classes(names, np.array([places[name] for name in class_names]))
 
 
 def _name(label: Any) -> str:
@@ -235,13 +235,13 @@ def _near(
   neighbours: int | distances.Neighbours,
   layout: str,
 ) -> dict[str, Any]:
-  """The nearest of each image, and what they say of the classes."""
+  """Nearest images of each image, and their agreement on the classes."""
   count, labels = len(x), classes.labels
-  found = neighbours
-  if isinstance(found, int):
-    others = min(found, count - 1)
-    found = distances.k_nearest(x, x, k=others, exclude=np.arange(count))
-  indices = np.asarray(found.indices)
+  nearest = neighbours
+  if isinstance(nearest, int):
+    others = min(nearest, count - 1)
+    nearest = distances.k_nearest(x, x, k=others, exclude=np.arange(count))
+  indices = np.asarray(nearest.indices)
   predicted = labels[indices[:, 0]]
   nothing = classes.names.index("") if "" in classes.names else -1
   known = (labels != nothing) & (predicted != nothing)
@@ -253,14 +253,14 @@ def _near(
     "subtitle": said,
     "predicted": _packed(predicted, np.int32),
     "neighbours": _packed(indices, np.int32),
-    "distances": _packed(found.distances, np.float32),
-    "duplicates": _groups(indices, np.asarray(found.distances)),
+    "distances": _packed(nearest.distances, np.float32),
+    "duplicates": _groups(indices, np.asarray(nearest.distances)),
   }
 
 
-def _groups(indices: np.ndarray, apart: np.ndarray) -> list[list[int]]:
-  """Images that are linked by distances far below the usual one to a nearest image."""
-  close = apart <= _CLOSE * np.median(apart[:, 0])
+def _groups(indices: np.ndarray, gaps: np.ndarray) -> list[list[int]]:
+  """Groups of images linked by distances far below the usual nearest distance."""
+  close = gaps <= _CLOSE * np.median(gaps[:, 0])
   rows = np.repeat(np.arange(len(close)), close.sum(axis=1))
   links = sparse.coo_array(
     (np.ones(len(rows)), (rows, indices[close])), shape=(len(close), len(close))
@@ -272,7 +272,7 @@ def _groups(indices: np.ndarray, apart: np.ndarray) -> list[list[int]]:
 
 
 def _weights(weights: np.ndarray) -> dict[str, Any]:
-  """Rounded: 255 at the largest weight of an image."""
+  """Weights as bytes: 255 at the largest weight of an image."""
   if (weights < 0).any():
     raise ValueError(f"weights must be at least 0, got {weights.min():g}")
   peaks = weights.max(axis=(1, 2))
@@ -286,7 +286,7 @@ def _weights(weights: np.ndarray) -> dict[str, Any]:
 
 
 def _dominant(shares: np.ndarray) -> dict[str, Any]:
-  """The prototypes that each image has most of, and the other way round."""
+  """Largest prototypes of each image, and the images with most of each prototype."""
   shown = min(_SHOWN, *shares.shape)
   order = np.argsort(-shares, axis=1, kind="stable")[:, :shown]
   examples = np.argsort(-shares, axis=0, kind="stable")[:shown].T
@@ -299,7 +299,7 @@ def _dominant(shares: np.ndarray) -> dict[str, Any]:
 
 
 def _packed(values: Any, dtype: Any) -> dict[str, str]:
-  """An array as JSON holds it: a third longer than its bytes, and exact."""
+  """Packs an array for JSON: exact, and a third longer than its bytes."""
   array = np.ascontiguousarray(values, np.dtype(dtype).newbyteorder("<"))
   return {
     "dtype": np.dtype(dtype).name,

@@ -1,4 +1,4 @@
-"""Where the images of a page come from: a file, a folder, a prepared image set."""
+"""Sources of a page's images: a file, a folder or a prepared image set."""
 
 import concurrent.futures
 import dataclasses
@@ -18,7 +18,7 @@ PREPARED = "tfds:"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-  """Images in an order that is the same in every run."""
+  """Source of images, in the same order in every run."""
 
   title: str
   """Name of the folder or the set."""
@@ -37,12 +37,12 @@ class Source:
     return len(self.names)
 
   def identity(self, row: int) -> str:
-    """The image's file or its place in a prepared set, the same in every source."""
+    """File of the image or its place in a prepared set, the same in every source."""
     return self.names[row] if self.root is None else str(self.root / self.names[row])
 
 
 def find(text: str) -> Source:
-  """The images of a file, a folder or `tfds:NAME/SPLIT`; none is decoded yet."""
+  """Finds the images of a file, a folder or `tfds:NAME/SPLIT`, without decoding."""
   if text.startswith(PREPARED):
     return _prepared(text)
   path = pathlib.Path(text).resolve()
@@ -62,7 +62,7 @@ def _listed(
   return Source(
     title,
     tuple(_shown(str(file)) for file in files),
-    # The class is the sub-folder, at whatever depth below it the image lies.
+    # The class is the sub-folder, at any depth above the image.
     tuple(_shown(file.parts[0]) if len(file.parts) > 1 else "" for file in files),
     tuple(_stamp(root / file) for file in files),
     functools.partial(_read_file, root, tuple(map(str, files))),
@@ -71,14 +71,14 @@ def _listed(
 
 
 def _shown(name: str) -> str:
-  """A name that tables and pages can hold, also one that is not in UTF-8."""
+  """Name that tables and pages can hold, also if it is not in UTF-8."""
   return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _stamp(file: pathlib.Path) -> str:
   try:
     stat = file.stat()
-  except OSError:  # a link that leads nowhere
+  except OSError:  # a broken link
     return ""
   return f"{stat.st_size} {stat.st_mtime_ns}"
 
@@ -95,13 +95,13 @@ def _prepared(text: str) -> Source:
     images = data.load_tfds(name, split, lazy=True)
   except (FileNotFoundError, ValueError, TypeError) as error:
     raise ValueError(f"{text} cannot be read: {error}") from error
-  classes = (*images.label_names, "")  # the last one for the label -1
+  classes = (*images.label_names, "")  # the last name is for the label -1
   labels = tuple(classes[label] for label in images.labels)
   return Source(
     name,
     tuple(f"{text}/{row}" for row in range(len(images))),
     labels,
-    # What is prepared stays as it is; another version may have other images.
+    # A prepared set does not change; another version may have other images.
     tuple(f"{len(images)} {label}" for label in labels),
     functools.partial(_read_prepared, images.images),
   )
@@ -112,7 +112,7 @@ def _read_prepared(images: Any, row: int) -> np.ndarray:
 
 
 def reason(error: BaseException) -> str:
-  """Why an image cannot be read, without the name of its file."""
+  """Reason why an image cannot be read, without the name of its file."""
   said = (
     error.__cause__ or error if isinstance(error, _files.UnreadableError) else error
   )
@@ -120,7 +120,7 @@ def reason(error: BaseException) -> str:
 
 
 def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
-  """Files that are no images, and why, by what is found without decoding them."""
+  """Finds files that are no images, with reasons, without decoding them."""
   root = source.root
   if root is None:
     return {}
@@ -137,5 +137,5 @@ def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
 
   rows = list(rows)
   with concurrent.futures.ThreadPoolExecutor() as pool:
-    found = zip(rows, pool.map(check, rows), strict=True)
-    return {row: why for row, why in found if why}
+    results = zip(rows, pool.map(check, rows), strict=True)
+    return {row: why for row, why in results if why}

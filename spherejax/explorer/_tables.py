@@ -1,4 +1,4 @@
-"""What lies beside the page: tables, and a sheet of what queries found."""
+"""Files beside the page: tables, and a sheet with the results of queries."""
 
 import csv
 import pathlib
@@ -11,18 +11,18 @@ from spherejax import distances, plotting
 from spherejax.explorer import _thumbnails
 from spherejax.explorer._embedding import Embedded
 
-_SHOWN = 8  # queries on the sheet
-_COLUMNS = 10  # neighbours on the sheet
-_LETTERS = 28  # of a name beside a row
-_BYTES = 4_000_000  # holds the largest sheet of noise at half of the resolution
+_SHOWN = 8  # number of queries on the sheet
+_COLUMNS = 10  # number of neighbours on the sheet
+_LETTERS = 28  # letters of a name beside a row
+_BYTES = 4_000_000  # enough for the largest sheet of noise at half the resolution
 
 
 def write_table(
   path: pathlib.Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
-  """A table, whole or not at all."""
+  """Writes a table, completely or not at all."""
   temporary = path.with_suffix(".partial")
-  # A file name may hold bytes that are no UTF-8; they stay as they are.
+  # A file name may hold bytes that are not UTF-8; they stay as they are.
   with temporary.open(
     "w", newline="", encoding="utf-8", errors="surrogateescape"
   ) as file:
@@ -33,7 +33,7 @@ def write_table(
 
 
 def write_array(path: pathlib.Path, array: np.ndarray) -> None:
-  """A `.npy` file, whole or not at all."""
+  """Writes a `.npy` file, completely or not at all."""
   temporary = path.with_suffix(".partial")
   with temporary.open("wb") as file:
     np.save(file, array)
@@ -45,15 +45,15 @@ def write_neighbours(
   asked: str,
   queries: Sequence[str],
   names: Sequence[str],
-  found: distances.Neighbours,
+  neighbours: distances.Neighbours,
 ) -> None:
-  """The nearest images of each query; `asked` is what the first column is called."""
-  near, apart = np.asarray(found.indices), np.asarray(found.distances)
+  """Writes the nearest images of each query; `asked` names the first column."""
+  near, gaps = np.asarray(neighbours.indices), np.asarray(neighbours.distances)
   write_table(
     path,
     (asked, "rank", "neighbour", "distance"),
     (
-      (query, rank + 1, names[near[row, rank]], f"{apart[row, rank]:.6g}")
+      (query, rank + 1, names[near[row, rank]], f"{gaps[row, rank]:.6g}")
       for row, query in enumerate(queries)
       for rank in range(near.shape[1])
     ),
@@ -68,16 +68,18 @@ def answer(
   A query that is one of the images does not find itself.
   """
   places = {images.source.identity(row): n for n, row in enumerate(images.rows)}
-  own = [places.get(queries.source.identity(row), -1) for row in queries.rows]
-  count = len(images.rows) - (max(own) >= 0)
-  found = distances.k_nearest(
+  query_rows = [places.get(queries.source.identity(row), -1) for row in queries.rows]
+  count = len(images.rows) - (max(query_rows) >= 0)
+  nearest = distances.k_nearest(
     queries.embeddings,
     images.embeddings,
     k=min(neighbours, count),
-    exclude=np.array(own),
+    exclude=np.array(query_rows),
   )
-  write_neighbours(output / "queries.csv", "query", queries.names, images.names, found)
-  near = np.asarray(found.indices)[:_SHOWN, :_COLUMNS]
+  write_neighbours(
+    output / "queries.csv", "query", queries.names, images.names, nearest
+  )
+  near = np.asarray(nearest.indices)[:_SHOWN, :_COLUMNS]
   labels = np.array(images.labels)
   asked = np.array(queries.labels[:_SHOWN])
   known = np.isin(asked, labels[labels != ""])
@@ -92,7 +94,7 @@ def answer(
     names=[_short(name) for name in queries.names[:_SHOWN]],
     title=f"nearest of {len(images.rows)} images",
   )
-  # Nothing is right or wrong where the query's class is not known.
+  # If the query's class is unknown, no neighbour is right or wrong.
   for row in np.flatnonzero(~known):
     first = row * (1 + near.shape[1]) + 1
     for cell in figure.axes[first : first + near.shape[1]]:
@@ -105,6 +107,6 @@ def answer(
 
 
 def _short(name: str) -> str:
-  name = name.encode(errors="replace").decode()  # fonts have no halves of letters
+  name = name.encode(errors="replace").decode()  # fonts have no surrogates
   text = name if len(name) <= _LETTERS else "…" + name[1 - _LETTERS :]
-  return text.replace("$", r"\$")  # which would begin a formula
+  return text.replace("$", r"\$")  # matplotlib would start a formula

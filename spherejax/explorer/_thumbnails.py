@@ -1,4 +1,4 @@
-"""The images of a page: small, and all in one picture."""
+"""Thumbnails of a page's images, all in one image."""
 
 import base64
 import concurrent.futures
@@ -23,12 +23,12 @@ Images = Sequence[Any] | np.ndarray
 
 
 def thumbnails(images: Images | None, files: Sequence[str] | None) -> np.ndarray:
-  """uint8 [images, side, side, 1 or 3] of the images, or of files where there are none.
+  """Thumbnails, uint8 [images, side, side, 1 or 3], of the images or else of files.
 
-  A whole image is seen: what is not square has white beside it.
+  Each shows the whole image, with white margins if it is not square.
   """
   if images is not None:
-    count, read = len(images), _given(images)
+    count, read = len(images), _read_supplied(images)
   else:
     assert files is not None
     count, read = len(files), _in_files(files)
@@ -46,13 +46,13 @@ def thumbnails(images: Images | None, files: Sequence[str] | None) -> np.ndarray
 
 
 def side_of(count: int) -> int:
-  """Largest side of so many thumbnails, so that they fit into one picture."""
-  # Blocks of JPEG that lie in two thumbnails would mix them.
+  """Largest side at which `count` thumbnails fit into one image."""
+  # A JPEG block that covers two thumbnails would mix them.
   room = ATLAS // math.ceil(math.sqrt(count)) // _BLOCK * _BLOCK
   return min(LARGEST, room)
 
 
-def _given(images: Images) -> Callable[[int], np.ndarray]:
+def _read_supplied(images: Images) -> Callable[[int], np.ndarray]:
   def read(row: int) -> np.ndarray:
     pixels = np.asarray(images[row])
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
@@ -77,7 +77,7 @@ def _in_files(files: Sequence[str]) -> Callable[[int], np.ndarray]:
 
 
 def shrink(pixels: np.ndarray, most: int) -> np.ndarray:
-  """At most so high and wide, in its proportions."""
+  """Shrinks an image to at most `most` pixels high and wide, in proportion."""
   from PIL import Image
 
   height, width, channels = pixels.shape
@@ -91,7 +91,7 @@ def shrink(pixels: np.ndarray, most: int) -> np.ndarray:
 
 
 def atlas(cells: np.ndarray) -> dict[str, Any]:
-  """All thumbnails, row by row, as one picture in a data URL."""
+  """Joins all thumbnails, row by row, into an image in a data URL."""
   from PIL import Image
 
   count, side, _, channels = cells.shape

@@ -1,7 +1,7 @@
-"""Class trees: reading and checking them, distances of classes, inferred trees.
+"""Class trees: readers and checks, distances between classes, inferred trees.
 
-Everything here runs on the host with NumPy and gives arrays that losses, prototypes and
-measures take.
+All functions run on the host with NumPy and return arrays for losses, prototypes and
+metrics.
 """
 
 from spherejax import _names

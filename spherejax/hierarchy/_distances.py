@@ -1,4 +1,4 @@
-"""Distances and similarities of classes, from a tree or from mistakes."""
+"""Distances and similarities between classes, from a tree or from mistakes."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -9,14 +9,14 @@ from spherejax.hierarchy import _tree
 
 
 def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
-  """Number of edges on the way between two classes.
+  """Number of edges on the path between two classes.
 
       D_ij = dep_i + dep_j + 2 - 2 (A A^T)_ij
 
   with A the `ancestors` and dep the depth.
 
   Args:
-    tree: a ClassTree. Its lengths are not looked at.
+    tree: a ClassTree. Its lengths are ignored.
 
   Returns:
     [classes, classes], integer; 0 on the diagonal only. It is a metric.
@@ -43,7 +43,7 @@ def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
 
 
 def additive_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]:
-  """Lengths of the ways between two classes: the sum over their edges.
+  """Length of the path between two classes: the sum over its edges.
 
   Args:
     tree: a ClassTree, such as `neighbor_joining` makes.
@@ -98,12 +98,12 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
            [2, 2, 0]])
   """
   height, above = _tree.heights(tree), _tree.ancestors(tree)
-  found = np.zeros((len(tree.classes),) * 2, int)
-  for node in range(len(height)):  # from the root on: the lowest node writes last
+  matrix = np.zeros((len(tree.classes),) * 2, int)
+  for node in range(len(height)):  # from the root down, so the lowest node writes last
     below = np.flatnonzero(above[:, node])
-    found[np.ix_(below, below)] = height[node]
-  np.fill_diagonal(found, 0)
-  return found
+    matrix[np.ix_(below, below)] = height[node]
+  np.fill_diagonal(matrix, 0)
+  return matrix
 
 
 def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]:
@@ -111,7 +111,7 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
 
       d_ij = H_ij / height(root)
 
-  One minus it is a positive definite similarity with ones on its diagonal.
+  1 minus this distance is a positive definite similarity with ones on its diagonal.
 
   Args:
     tree: a ClassTree.
@@ -125,7 +125,7 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
   Cost: the sum over the nodes of the squared number of classes below.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
-  retrieval", eq. 1; DIST 4.1, which prints the shortest height where the longest is
+  retrieval", eq. 1; DIST 4.1, which prints the shortest height although the longest is
   needed.
 
   Example:
@@ -141,16 +141,16 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
 def chordal_distances(
   distances: Real[ArrayLike, "classes classes"], *, beta: float = 1.0
 ) -> Float[np.ndarray, "classes classes"]:
-  """Distances of classes, brought to chords of a sphere between right angles.
+  """Chordal distances: distances between classes mapped to chords of a sphere.
 
       t_ij = sqrt(2) d_ij / (beta + d_ij)      in [0, sqrt(2))
 
-  A metric whenever d is one. The points that have these distances are what
-  `prototypes.hierarchical_prototypes` lays out.
+  The largest chord spans a right angle. The result is a metric whenever d is one.
+  `prototypes.hierarchical_prototypes` finds points with these distances.
 
   Args:
     distances: [classes, classes], at least 0, such as `path_distances`.
-    beta: positive. The distance that comes to half of the largest chord.
+    beta: positive. The distance that maps to half of the largest chord.
 
   Returns:
     [classes, classes], float64.
@@ -168,8 +168,8 @@ def chordal_distances(
   """
   _checks.positive("beta", beta)
   _checks.single("beta", beta)
-  apart = checked(distances)
-  return np.sqrt(2) * apart / (beta + apart)
+  matrix = checked(distances)
+  return np.sqrt(2) * matrix / (beta + matrix)
 
 
 def chordal_similarities(
@@ -199,26 +199,26 @@ def chordal_similarities(
   """
   _checks.positive("beta", beta)
   _checks.single("beta", beta)
-  apart = checked(distances)
-  return 1 - (apart / (beta + apart)) ** 2
+  matrix = checked(distances)
+  return 1 - (matrix / (beta + matrix)) ** 2
 
 
 def confusion_distances(
   confusion: Real[ArrayLike, "classes predictions"],
 ) -> Float[np.ndarray, "classes classes"]:
-  """Distances of classes from the mistakes of a classifier.
+  """Distances between classes, from the mistakes of a classifier.
 
       d_ij = sum_k |r_ik - r_jk|,   r_ik = n_ik / sum_l n_il
 
-  Classes that are confused with the same ones are near. A class without examples has
+  Classes that are confused with the same classes are near. A class without examples has
   the uniform row.
 
   Args:
-    confusion: [classes, predictions], at least 0: how many examples of a class were
-      taken for which.
+    confusion: [classes, predictions], at least 0: counts of the examples of each class
+      by their predicted class.
 
   Returns:
-    [classes, classes], float64, in [0, 2]; a tree may be joined from it.
+    [classes, classes], float64, in [0, 2]; a tree may be inferred from it.
 
   Raises:
     TypeError: confusion no numbers.
@@ -245,29 +245,31 @@ def confusion_distances(
 
 
 def checked(distances: ArrayLike) -> np.ndarray:
-  """The matrix in float64; raises unless it is square, symmetric, 0 on its diagonal.
+  """Converts to float64; raises unless square, symmetric and 0 on the diagonal.
 
-  Rounding of single precision is forgiven, and evened out.
+  Asymmetry from rounding in single precision is allowed, and averaged out.
   """
   _checks.expect("distances", _checks.host("distances", distances), "real")
-  apart = np.asarray(distances, float)
-  _checks.expect("distances", apart, rank=2)
-  _checks.shape("distances", apart, apart.shape[:1] * 2, "its rows")
-  wrong = apart[~((apart >= 0) & np.isfinite(apart))]
+  matrix = np.asarray(distances, float)
+  _checks.expect("distances", matrix, rank=2)
+  _checks.shape("distances", matrix, matrix.shape[:1] * 2, "its rows")
+  wrong = matrix[~((matrix >= 0) & np.isfinite(matrix))]
   if wrong.size:
     raise ValueError(f"distances must be at least 0 and finite, got {wrong[0]:g}")
-  slack = 1e-5 * apart.max(initial=0)
-  uneven = np.argwhere(np.abs(apart - apart.T) > slack)
+  slack = 1e-5 * matrix.max(initial=0)
+  uneven = np.argwhere(np.abs(matrix - matrix.T) > slack)
   if uneven.size:
     i, j = uneven[0]
     raise ValueError(
-      f"distances must be symmetric, got {apart[i, j]:g} from {i} to {j} and "
-      f"{apart[j, i]:g} back"
+      f"distances must be symmetric, got {matrix[i, j]:g} from {i} to {j} and "
+      f"{matrix[j, i]:g} back"
     )
-  inside = np.flatnonzero(np.diagonal(apart) > slack)
+  inside = np.flatnonzero(np.diagonal(matrix) > slack)
   if inside.size:
     i = inside[0]
-    raise ValueError(f"distances must be 0 on the diagonal, got {apart[i, i]:g} at {i}")
-  even = (apart + apart.T) / 2
+    raise ValueError(
+      f"distances must be 0 on the diagonal, got {matrix[i, i]:g} at {i}"
+    )
+  even = (matrix + matrix.T) / 2
   np.fill_diagonal(even, 0)
   return even

@@ -17,23 +17,24 @@ def neighbor_joining(
 ) -> _tree.ClassTree:
   """Unrooted tree of classes from their distances, by neighbour joining.
 
-  Of the m nodes that are left, the two that are nearest to each other and farthest
-  from all others become children of a new node k, until two are left:
+  Among the m remaining nodes, the two that are nearest to each other and farthest from
+  all others become children of a new node k, until two are left:
 
       argmin_{i<j} (m - 2) d_ij - r_i - r_j,   r_i = sum_l d_il
       length_i = d_ij / 2 + (r_i - r_j) / (2 (m - 2)),   length_j = d_ij - length_i
       d_kl = (d_il + d_jl - d_ij) / 2
 
-  If the distances are those of some tree, its lengths come back exactly, and its edges
-  are those of positive length here. Otherwise lengths may be negative: they are kept.
+  If the distances come from a tree, its lengths are recovered exactly, and its edges
+  are the edges of positive length here. Otherwise lengths may be negative; they are
+  kept.
 
   Args:
     distances: [classes, classes], at least 0, symmetric, 0 on the diagonal.
     names: of the classes. None: "0", "1", ...
 
   Returns:
-    ClassTree whose inner nodes have no names. Its root is where the last nodes met and
-    means nothing: `splits` and `additive_distances` do not depend on it. Ties go to
+    ClassTree whose inner nodes have no names. The root is where the last nodes met and
+    has no meaning: `splits` and `additive_distances` do not depend on it. Ties go to
     the lowest i, then j; the new node takes the place of i.
 
   Raises:
@@ -51,38 +52,38 @@ def neighbor_joining(
     >>> spherejax.hierarchy.to_newick(tree)
     '(c:2.0,d:2.0,(a:1.0,b:2.0):3.0);'
   """
-  apart = _distances.checked(distances)
-  called = _names(names, len(apart))
-  size = len(apart)
+  matrix = _distances.checked(distances)
+  called = _names(names, len(matrix))
+  size = len(matrix)
   nodes, parents = list(range(size)), [-1] * size
   lengths = [0.0] * size
   while len(nodes) > 2:
     m = len(nodes)
-    total = apart.sum(axis=1)
-    score = (m - 2) * apart
+    total = matrix.sum(axis=1)
+    score = (m - 2) * matrix
     score -= total[:, None] + total[None]  # symmetric to the last digit
     np.fill_diagonal(score, np.inf)
     i, j = divmod(int(score.argmin()), m)  # the first of equals, so i < j
-    between = float(apart[i, j])
+    between = float(matrix[i, j])
     first = between / 2 + float(total[i] - total[j]) / (2 * (m - 2))
     for place, length in ((i, first), (j, between - first)):
       parents[nodes[place]], lengths[nodes[place]] = len(parents), length
-    to_new = (apart[i] + apart[j] - between) / 2
+    to_new = (matrix[i] + matrix[j] - between) / 2
     to_new[i] = 0
-    apart[i], apart[:, i] = to_new, to_new
-    apart[j:-1] = apart[j + 1 :]
-    apart[:, j:-1] = apart[:, j + 1 :]
-    apart = apart[:-1, :-1]
+    matrix[i], matrix[:, i] = to_new, to_new
+    matrix[j:-1] = matrix[j + 1 :]
+    matrix[:, j:-1] = matrix[:, j + 1 :]
+    matrix = matrix[:-1, :-1]
     nodes[i] = len(parents)
     del nodes[j]
     parents.append(-1)
     lengths.append(0.0)
   if len(nodes) == 2 and size == 2:
-    parents, lengths = [2, 2, -1], [float(apart[0, 1]) / 2] * 2 + [0.0]
+    parents, lengths = [2, 2, -1], [float(matrix[0, 1]) / 2] * 2 + [0.0]
   elif len(nodes) == 2:
-    # The node made last is an inner one: it becomes the root.
+    # The last new node is an inner node and becomes the root.
     end, root = sorted(nodes)
-    parents[end], lengths[end] = root, float(apart[0, 1])
+    parents[end], lengths[end] = root, float(matrix[0, 1])
   return _inferred(called, parents, lengths)
 
 
@@ -93,8 +94,8 @@ def upgma(
 ) -> _tree.ClassTree:
   """Rooted tree of classes from their distances, by average linkage (UPGMA).
 
-  The two groups with the smallest mean distance become one, at half that distance
-  above the classes. Every class is equally far from the root; the distances come back
+  The two groups with the smallest mean distance are joined, at half that distance above
+  the classes. Every class is equally far from the root. The distances are recovered
   exactly only if they are an ultrametric.
 
   Args:
@@ -122,12 +123,12 @@ def upgma(
   from scipy.cluster import hierarchy
   from scipy.spatial import distance
 
-  apart = _distances.checked(distances)
-  called = _names(names, len(apart))
-  size = len(apart)
+  matrix = _distances.checked(distances)
+  called = _names(names, len(matrix))
+  size = len(matrix)
   if size == 1:
     return _inferred(called, [-1], [0.0])
-  merges = hierarchy.linkage(distance.squareform(apart), method="average")
+  merges = hierarchy.linkage(distance.squareform(matrix), method="average")
   parents, heights = [-1] * (2 * size - 1), np.zeros(2 * size - 1)
   for new, (first, second, mean, _) in enumerate(merges, start=size):
     parents[int(first)] = parents[int(second)] = new

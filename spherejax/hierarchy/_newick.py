@@ -1,4 +1,4 @@
-"""Trees in the Newick format, which programs for phylogenies read and write."""
+"""Reads and writes trees in the Newick format of phylogenetic programs."""
 
 import math
 import re
@@ -13,10 +13,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9.+_-]+")
 
 
 def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.ClassTree:
-  """A tree from text in the Newick format, such as `((cat,dog)animal,car)root;`.
+  """Reads a tree from text in the Newick format: `((cat,dog)animal,car)root;`.
 
-  Names with other signs than letters, digits and `._+-` stand in single quotes, where
-  two quotes are one. Comments in square brackets are skipped, underscores stay.
+  Names with characters other than letters, digits and `._+-` stand in single quotes,
+  within which two quotes mean one. Comments in square brackets are skipped; underscores
+  stay.
 
   Args:
     text: one tree, ending with a semicolon.
@@ -40,7 +41,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     (('cat', 'dog', 'car'), array([0. , 0.5, 3. , 1. , 2. ]))
   """
   _checks.instance("text", text, str)
-  names, parents, given = [""], [-1], [""]
+  names, parents, length_texts = [""], [-1], [""]
   node, last = 0, "("
   for token, place in _tokens(text):
     here = f"at {place} of {text[:60]!r}"
@@ -49,7 +50,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     if token == "(":
       if last not in "(,":
         raise ValueError(f"newick has ( after {last!r}, {here}")
-      node = _add(names, parents, given, node)
+      node = _add(names, parents, length_texts, node)
     elif token in "),;" and (parents[node] < 0) != (token == ";"):
       wrong = {
         ")": "one ) is too many",
@@ -58,11 +59,11 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
       }[token]
       raise ValueError(f"newick has unbalanced parentheses, {here}: {wrong}")
     elif token == ",":
-      node = _add(names, parents, given, parents[node])
+      node = _add(names, parents, length_texts, parents[node])
     elif token == ")":
       node = parents[node]
     elif last == ":":
-      given[node] = token
+      length_texts[node] = token
     elif last in ("length", "name") and (
       token not in ":;" or last + token == "length:"
     ):
@@ -74,21 +75,21 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
   for leaf, name in enumerate(names):
     if leaf not in inner and not name:
       raise ValueError(f"newick must name every leaf, got {text[:60]!r}")
-  return _tree.build(names, parents, classes, _lengths(names, given))
+  return _tree.build(names, parents, classes, _lengths(names, length_texts))
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
-  """Signs, names and lengths, each with its place; raises unless one tree is there."""
-  found, place = [], 0
+  """Signs, names and lengths with their places; raises unless there is one tree."""
+  tokens, place = [], 0
   while True:
     match = _TOKEN.match(text, place)
     if match is None:
       raise ValueError(_unclosed(text, place))
     if not match[1]:
       break
-    found.append((match[1], match.start(1)))
+    tokens.append((match[1], match.start(1)))
     place = match.end()
-  signs = [token for token, _ in found]
+  signs = [token for token, _ in tokens]
   if ";" not in signs or signs.index(";") < len(signs) - 1:
     count = signs.count(";")
     remedy = "add the ; at its end" if not count else "read one tree at a time"
@@ -96,11 +97,11 @@ def _tokens(text: str) -> list[tuple[str, int]]:
       f"text must be one newick tree that ends with ;, got {count} of them in"
       f" {text[-60:]!r}; {remedy}"
     )
-  return found
+  return tokens
 
 
 def _unclosed(text: str, place: int) -> str:
-  """What is wrong at a place where no sign, name or comment is whole."""
+  """Explains the error at a place where no sign, name or comment is complete."""
   start = _SKIPPED.match(text, place)
   place = place if start is None else start.end()
   kinds = {
@@ -119,20 +120,24 @@ def _open(parents: list[int], node: int) -> int:
   return count
 
 
-def _add(names: list[str], parents: list[int], given: list[str], parent: int) -> int:
+def _add(
+  names: list[str], parents: list[int], length_texts: list[str], parent: int
+) -> int:
   names.append("")
   parents.append(parent)
-  given.append("")
+  length_texts.append("")
   return len(names) - 1
 
 
-def _lengths(names: list[str], given: list[str]) -> list[float] | None:
+def _lengths(names: list[str], length_texts: list[str]) -> list[float] | None:
   """Numbers of the edges, None where the text gives no length at all."""
-  if given[0]:
-    _length(names[0], given[0])  # above the root is no edge: a number, but not used
-  if not any(given[1:]):
+  if length_texts[0]:
+    _length(
+      names[0], length_texts[0]
+    )  # no edge is above the root: the length must be a number, but is not used
+  if not any(length_texts[1:]):
     return None
-  return [0.0, *map(_length, names[1:], given[1:])]
+  return [0.0, *map(_length, names[1:], length_texts[1:])]
 
 
 def _length(name: str, text: str) -> float:
@@ -146,12 +151,12 @@ def _length(name: str, text: str) -> float:
 
 
 def to_newick(tree: _tree.ClassTree) -> str:
-  """The tree as text in the Newick format, with its lengths.
+  """Writes a tree as text in the Newick format, with its lengths.
 
   `from_newick(text, classes=tree.class_names)` reads the same tree from it, if the
-  names of the classes differ. Its nodes of one depth stand in the order of their
-  parents, for the format keeps the order of siblings only. Classes that stand above
-  others are named as inner nodes.
+  names of the classes differ. Nodes of equal depth come in the order of their parents,
+  as the format keeps only the order of siblings. Classes above other classes are named
+  as inner nodes.
 
   Args:
     tree: a ClassTree.
@@ -174,7 +179,7 @@ def to_newick(tree: _tree.ClassTree) -> str:
   plain = bool((tree.lengths[1:] == 1).all())
   text = ""
   below: list[list[str]] = [[] for _ in tree.names]
-  # Children stand behind their parent, so from the last node on all are done.
+  # Children come after their parent, so going backwards all children are done first.
   for node in range(len(tree.names) - 1, -1, -1):
     name = tree.names[node]
     quoted = "'" + name.replace("'", "''") + "'"

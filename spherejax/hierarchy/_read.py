@@ -1,4 +1,4 @@
-"""Readers of class trees from what people have: mappings, paths, rows, CSV files."""
+"""Readers of class trees from mappings, paths, rows and CSV files."""
 
 import csv
 import os
@@ -18,11 +18,11 @@ Branch = Mapping[str, Any] | Sequence[str] | None
 def from_mapping(
   tree: Branch, *, classes: Sequence[str] | None = None
 ) -> _tree.ClassTree:
-  """A tree from nested mappings; the outermost keys stand below the root.
+  """Builds a tree from nested mappings; the outermost keys are children of the root.
 
   Args:
-    tree: for each name what is below it: a mapping again, a sequence of names, or
-      None for a leaf.
+    tree: maps each name to its children: another mapping, a sequence of names, or None
+      for a leaf.
     classes: names of the classes in the order of their labels. A name stands for the
       leaf of that name, or else for the inner node. None: the leaves in order of
       appearance.
@@ -32,9 +32,9 @@ def from_mapping(
 
   Raises:
     TypeError: classes no mapping, or of anything but names.
-    ValueError: no name, one that is not text or is empty, a mapping within itself,
-      something else than mappings, sequences and None; a class that is no node, names
-      two nodes or occurs twice, a leaf that is no class.
+    ValueError: no name, one that is not text or is empty, a mapping within itself, a
+      value other than mappings, sequences and None; a class that is no node, names two
+      nodes or occurs twice, a leaf that is no class.
 
   Source: none.
 
@@ -45,7 +45,7 @@ def from_mapping(
     ('car', 'cat', 'dog')
   """
   names, parents = [ROOT], [-1]
-  # Branches from the root to here, as a tree may be deeper than Python's calls.
+  # A stack of branches from the root, as a tree may be deeper than Python's call stack.
   way, above = [(0, tree, _items(ROOT, tree))], {id(tree)}
   while way:
     node, branch, items = way[-1]
@@ -66,7 +66,7 @@ def from_mapping(
 
 
 def _items(name: str, branch: Any) -> Iterator[tuple[str, Any]]:
-  """Names below a node, and what is below them."""
+  """Names below a node, with their own children."""
   text = isinstance(branch, (str, bytes))
   if text or not isinstance(branch, (Mapping, Sequence, type(None))):
     raise ValueError(
@@ -87,10 +87,10 @@ def _items(name: str, branch: Any) -> Iterator[tuple[str, Any]]:
 def from_paths(
   paths: Iterable[str | Sequence[str]], *, separator: str = "/"
 ) -> _tree.ClassTree:
-  """A tree from one path for each class, from below the root to the class.
+  """Builds a tree from a path for each class, from below the root to the class.
 
-  A node is known by its whole path: a name may occur twice. A path that begins another
-  one is that of a class above the other.
+  A node is identified by its whole path, so a name may occur twice. A path that is a
+  prefix of another belongs to a class above the other.
 
   Args:
     paths: one for each class, in the order of the labels: names joined by the
@@ -118,12 +118,12 @@ def from_paths(
   names, parents = [ROOT], [-1]
   nodes: dict[tuple[int, str], int] = {}
   classes: dict[int, None] = {}
-  for given in paths:
-    if not isinstance(given, str):
-      _checks.texts("an entry of paths", given)
-    path = tuple(given.split(separator) if isinstance(given, str) else given)
+  for entry in paths:
+    if not isinstance(entry, str):
+      _checks.texts("an entry of paths", entry)
+    path = tuple(entry.split(separator) if isinstance(entry, str) else entry)
     if not path or not all(path):
-      raise ValueError(f"a path must have no empty name, got {given!r}")
+      raise ValueError(f"a path must have no empty name, got {entry!r}")
     node = 0
     for name in path:
       above, node = node, nodes.setdefault((node, name), len(names))
@@ -131,7 +131,7 @@ def from_paths(
         names.append(name)
         parents.append(above)
     if node in classes:
-      raise ValueError(f"class {given!r} occurs twice")
+      raise ValueError(f"class {entry!r} occurs twice")
     classes[node] = None
   if not classes:
     raise ValueError("paths must hold a path, got none")
@@ -139,7 +139,7 @@ def from_paths(
 
 
 def _several(name: str, values: object) -> None:
-  """Raises TypeError for what is no iterable of entries, text among it."""
+  """Raises TypeError unless the value is an iterable of entries other than text."""
   if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
     raise TypeError(f"{name} must be an iterable, got {reprlib.repr(values)}")
 
@@ -147,7 +147,7 @@ def _several(name: str, values: object) -> None:
 def from_edges(
   edges: Iterable[tuple[str, str]], *, classes: Sequence[str] | None = None
 ) -> _tree.ClassTree:
-  """A tree from rows of a node and its parent, in any order.
+  """Builds a tree from rows of a node and its parent, in any order.
 
   Args:
     edges: (child, parent); the parent of the root is the empty string.
@@ -197,10 +197,10 @@ def from_edges(
 def from_csv(
   path: str | os.PathLike[str], *, classes: Sequence[str] | None = None
 ) -> _tree.ClassTree:
-  r"""A tree from a file with a header `child,parent` and one row for each node.
+  r"""Reads a tree from a CSV file with the header `child,parent` and a row per node.
 
   Args:
-    path: of the file, UTF-8. The parent of the root is empty; empty lines do not count.
+    path: of the file, UTF-8. The parent of the root is empty; empty lines are skipped.
     classes: names of the classes in the order of their labels. None: the leaves in the
       order of the rows.
 

@@ -1,4 +1,4 @@
-"""Agreement of two trees: the bipartitions of the classes that their edges make."""
+"""Agreement of two trees, by the bipartitions of the classes at their edges."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ Splits = frozenset[frozenset[int]]
 
 
 def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
-  """Ways in which one edge of the tree parts the classes, two or more on both sides.
+  """Splits of the classes by the tree's edges, with two or more classes on both sides.
 
   Args:
-    tree: a ClassTree. Where its root is does not matter.
-    tol: edges of at most this length are contracted first, so that they part nothing.
-      Edges in a row that part the classes alike, such as both of a root that has but
-      two, are one edge. None keeps all, also those of negative length.
+    tree: a ClassTree. The position of its root does not matter.
+    tol: edges of at most this length are contracted first, so they split nothing.
+      Consecutive edges with the same split, such as the two edges of a root with two
+      children, count as one edge. None keeps all edges, also those of negative length.
 
   Returns:
     A frozenset with the side without class 0 of each split, as a frozenset of labels.
@@ -44,12 +44,12 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
 
 
 def robinson_foulds(first: Splits, second: Splits, *, normalize: bool = False) -> float:
-  """Robinson-Foulds distance of two trees: the splits that only one of them has.
+  """Robinson-Foulds distance of two trees: number of splits that only one of them has.
 
       RF = |S1 ^ S2|,    normalised |S1 ^ S2| / (|S1| + |S2|)
 
-  A tree from `neighbor_joining` has C - 3 splits, a tree of classes often fewer; then
-  even the right one is not at distance 0: contract its short edges (`tol` of
+  A tree from `neighbor_joining` has C - 3 splits; a tree of classes often has fewer,
+  and then even the right tree is not at distance 0. Contract its short edges (`tol` of
   `splits`), or report `split_recall`.
 
   Args:
@@ -83,7 +83,7 @@ def robinson_foulds(first: Splits, second: Splits, *, normalize: bool = False) -
 
 
 def split_recall(predicted: Splits, reference: Splits) -> float:
-  """Share of the splits of a given tree that an inferred one has.
+  """Share of the splits of a given tree that an inferred tree has.
 
       |S_predicted & S_reference| / |S_reference|
 

@@ -1,4 +1,4 @@
-"""A tree of classes: its nodes, its checks, and what can be read off its shape."""
+"""Class tree: its nodes, its checks, and properties of its shape."""
 
 import reprlib
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from spherejax import _checks
 
 
 class ClassTree(NamedTuple):
-  """A rooted tree in which every class is a node, usually a leaf.
+  """Rooted tree in which every class is a node, usually a leaf.
 
-  The readers of this room make it and check it; the functions of this room rely on
-  parents standing before their children. A class may stand above another one.
+  The readers of this module build and check it; the functions of this module rely on
+  parents coming before their children. A class may be above another class.
 
   Attributes:
     names: of the nodes, root first, parents before children, by depth. A name may
@@ -23,7 +23,7 @@ class ClassTree(NamedTuple):
     parents: [nodes], index of each node's parent; -1 for the root.
     classes: [classes], the node of each class.
     lengths: [nodes], length of the edge to the parent; 0 for the root. 1 for a tree of
-      classes; measured, and perhaps negative, for an inferred one.
+      classes; estimated, and possibly negative, for an inferred tree.
   """
 
   names: tuple[str, ...]
@@ -43,7 +43,7 @@ def from_parents(
   names: Sequence[str] | None = None,
   classes: Sequence[str] | None = None,
 ) -> ClassTree:
-  """A tree from the index of each node's parent.
+  """Builds a tree from the index of each node's parent.
 
   Args:
     parents: [nodes], integer in any order; -1 for the root.
@@ -85,10 +85,10 @@ def from_parents(
 
 
 def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
-  """The part of a tree that carries some of its nodes, as the classes in this order.
+  """Restricts a tree to some of its nodes, which become the classes in this order.
 
-  Nodes without one of the classes at or below them are left out; what remains keeps
-  its parents, also where only one child is left.
+  Nodes without a chosen class at or below them are left out. The remaining nodes keep
+  their parents, also where a parent has only one child left.
 
   Args:
     tree: a ClassTree.
@@ -114,19 +114,19 @@ def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
   if not len(classes):
     raise ValueError("classes must hold a name, got none")
   chosen = _find(tree.names, tree.parents, classes)
-  kept = np.any(_below(tree.parents, np.asarray(chosen)), axis=0)
-  number = np.cumsum(kept) - 1
-  parents = tree.parents[kept]
+  mask = np.any(_below(tree.parents, np.asarray(chosen)), axis=0)
+  number = np.cumsum(mask) - 1
+  parents = tree.parents[mask]
   return _tree(
-    [tree.names[node] for node in np.flatnonzero(kept)],
+    [tree.names[node] for node in np.flatnonzero(mask)],
     np.where(parents < 0, -1, number[parents]),
     number[chosen],
-    tree.lengths[kept],
+    tree.lengths[mask],
   )
 
 
 def as_leaves(tree: ClassTree) -> ClassTree:
-  """The tree with a new leaf of its own for every class that stands above another.
+  """Adds a leaf of its own for every class that is above another class.
 
   Losses over a tree need classes that are leaves. The new leaf has the name of its
   class, and an edge of length 1.
@@ -161,7 +161,7 @@ def as_leaves(tree: ClassTree) -> ClassTree:
 
 
 def ancestors(tree: ClassTree) -> Bool[np.ndarray, "classes nodes"]:
-  """Which nodes are a class or above it, the root included.
+  """Mask of the nodes that are a class or above it, the root included.
 
       A_cv = 1 if v is c or above c
 
@@ -214,14 +214,14 @@ def depths(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     array([0, 1, 1, 2, 2])
   """
   _checks.instance("tree", tree, ClassTree)
-  found = np.zeros(len(tree.parents), int)
+  result = np.zeros(len(tree.parents), int)
   for node, parent in enumerate(tree.parents[1:], start=1):
-    found[node] = found[parent] + 1
-  return found
+    result[node] = result[parent] + 1
+  return result
 
 
 def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
-  """Number of edges on the longest way from each node down to a leaf.
+  """Number of edges on the longest path from each node down to a leaf.
 
   Args:
     tree: a ClassTree.
@@ -233,8 +233,8 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     TypeError: tree no `ClassTree`.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
-  retrieval". DIST 4.1 prints the shortest way; then distances by heights break the
-  ultrametric inequality, and the root need not be the highest node.
+  retrieval". DIST 4.1 prints the shortest path. With it, distances by heights violate
+  the ultrametric inequality, and the root need not be the highest node.
 
   Example:
     >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
@@ -242,15 +242,15 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     array([2, 1, 0, 0, 0])
   """
   _checks.instance("tree", tree, ClassTree)
-  found = np.zeros(len(tree.parents), int)
+  result = np.zeros(len(tree.parents), int)
   for node in range(len(tree.parents) - 1, 0, -1):
     parent = tree.parents[node]
-    found[parent] = max(found[parent], found[node] + 1)
-  return found
+    result[parent] = max(result[parent], result[node] + 1)
+  return result
 
 
 def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
-  """Which classes are at or below one of the nodes of these names: the lifeless, say.
+  """Mask of the classes at or below the nodes of some names.
 
   Args:
     tree: a ClassTree.
@@ -284,7 +284,7 @@ def build(
   classes: Sequence[str] | None,
   lengths: list[float] | None = None,
 ) -> ClassTree:
-  """A checked tree from nodes in any order; classes None are the leaves in order."""
+  """Builds a checked tree from nodes in any order; classes None takes the leaves."""
   if not names:
     raise ValueError("a tree must have a node, got none")
   inner = set(parents)
@@ -295,18 +295,18 @@ def build(
       raise ValueError(f"a leaf must have a name, got an empty one as node {node}")
   if classes is None:
     chosen = leaves
-    seen = set()
+    visited = set()
     for node in leaves:
-      if names[node] in seen:
+      if names[node] in visited:
         raise ValueError(f"leaves must have different names, got {names[node]!r} twice")
-      seen.add(names[node])
+      visited.add(names[node])
   else:
     _checks.texts("classes", classes)
     chosen = _find(names, parents, classes)
     for node in sorted(set(leaves) - set(chosen)):
       raise ValueError(
         f"leaf {names[node]!r} must be a class, got {reprlib.repr(list(classes))}; "
-        "read the tree without classes and `restrict` it to leave it out"
+        "to leave it out, read the tree without classes and `restrict` it"
       )
   return arrange(names, parents, chosen, lengths)
 
@@ -319,28 +319,28 @@ def _check_shape(names: Sequence[str], parents: Sequence[int]) -> None:
   safe: set[int] = set()
   for start in range(len(names)):
     path: list[int] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     node = start
     while node >= 0 and node not in safe:
-      if node in seen:
+      if node in visited:
         cycle = [*path[path.index(node) :], node]
         way = " -> ".join(repr(names[v]) for v in cycle)
         raise ValueError(f"a tree must have no cycle, got {way}")
       path.append(node)
-      seen.add(node)
+      visited.add(node)
       node = parents[node]
-    safe |= seen
+    safe |= visited
 
 
 def _find(
   names: Sequence[str], parents: Sequence[int] | np.ndarray, classes: Sequence[str]
 ) -> list[int]:
-  """The node of each class; raises for a missing, ambiguous or repeated one."""
+  """Finds the node of each class; raises for a missing, ambiguous or repeated class."""
   inner = {int(parent) for parent in parents}
   nodes: dict[str, list[int]] = {}
   for node, name in enumerate(names):
     nodes.setdefault(name, []).append(node)
-  found: list[int] = []
+  chosen: list[int] = []
   labels: dict[str, int] = {}
   for label, name in enumerate(classes):
     if name in labels:
@@ -352,8 +352,8 @@ def _find(
       raise ValueError(f"class {name!r} is no node of the tree")
     if len(fitting) > 1:
       raise ValueError(f"class {name!r} must name one node, got {len(fitting)}")
-    found.append(fitting[0])
-  return found
+    chosen.append(fitting[0])
+  return chosen
 
 
 def arrange(
@@ -362,7 +362,7 @@ def arrange(
   classes: Sequence[int] | np.ndarray,
   lengths: Sequence[float] | None,
 ) -> ClassTree:
-  """The tree with its nodes by depth, otherwise in the order they had."""
+  """Sorts the nodes of a tree by depth, otherwise in their order."""
   level = np.full(len(names), -1)
   for start in range(len(names)):
     path, node = [], start
@@ -396,9 +396,9 @@ def _tree(
 
 def _below(parents: np.ndarray, chosen: np.ndarray) -> np.ndarray:
   """[chosen, nodes]: the node is the chosen one or above it."""
-  found = np.zeros((len(chosen), len(parents)), bool)
-  found[np.arange(len(chosen)), chosen] = True
-  columns = found.T.copy()  # one row a node: the loop reads and writes whole rows
+  mask = np.zeros((len(chosen), len(parents)), bool)
+  mask[np.arange(len(chosen)), chosen] = True
+  columns = mask.T.copy()  # one row per node: the loop reads and writes whole rows
   for node in range(len(parents) - 1, 0, -1):
     columns[parents[node]] |= columns[node]
   return columns.T.copy()

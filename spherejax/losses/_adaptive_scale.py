@@ -1,7 +1,7 @@
-"""Scales that follow the training: of AdaCos, and of vanishing curvature.
+"""Scales that adapt during training: AdaCos, and the scale of vanishing curvature.
 
-Both look at how far the embeddings of a batch are from their classes. Neither takes
-part in the gradient: a step updates the scale and then uses it.
+Both measure how far the embeddings of a batch are from their classes. Neither is
+differentiated: a step updates the scale first and then uses it.
 """
 
 import math
@@ -26,13 +26,13 @@ def adacos_scale(num_classes: int, *, least: float | None = None) -> float:
 
       scale = sqrt(2) log(num_classes - 1)
 
-  With it the own class has probability 1/2 at an angle of pi/4, when all others are
-  at pi/2.
+  At this scale the true class has probability 1/2 at an angle of pi/4, if all other
+  classes are at pi/2.
 
   Args:
     num_classes: static.
-    least: what to return at least; needed for fewer than three classes, which have no
-      positive scale.
+    least: lower bound of the result; needed for fewer than three classes, for which no
+      positive scale exists.
 
   Returns:
     A Python number, for `normface` and as the start of `adacos_update`.
@@ -67,7 +67,7 @@ def adacos_update(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, ""]:
-  """Next scale of AdaCos, from the batch it is then used on.
+  """Next scale of AdaCos, from the batch on which the loss then uses it.
 
       B = 1/n sum_i sum_{c != y_i} exp(scale cos_ic)
       scale <- max(log B / cos(min(pi/4, median_i angle_{i y_i})), least)
@@ -78,8 +78,8 @@ def adacos_update(
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    least: bound from below, positive, may be traced. Few classes with cosines near
-      -1 would make the scale negative.
+    least: bound from below, positive, may be traced. Without the bound, few classes
+      with cosines near -1 would make the scale negative.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the result is the same on
       all devices.
@@ -112,8 +112,8 @@ def adacos_update(
   values, before, least = jax.lax.stop_gradient((batch.values, before, least))
   batch = batch._replace(values=values)
   floor = _checks.scalar("least", least, batch.values.dtype)
-  log_b, rows = _log_mean_of_others(before * batch.values, batch.own, axis_name)
-  angle = _median_angle(_arccos(_classes.own_score(batch)), batch.own, axis_name)
+  log_b, rows = _log_mean_of_others(before * batch.values, batch.class_mask, axis_name)
+  angle = _median_angle(_arccos(_classes.own_score(batch)), batch.class_mask, axis_name)
   scale = jnp.maximum(log_b / jnp.cos(jnp.minimum(angle, math.pi / 4)), floor)
   return jnp.where(rows > 0, scale, before)
 
@@ -123,19 +123,19 @@ def _arccos(cosines: Array) -> Array:
 
 
 def _log_mean_of_others(
-  logits: Array, own: Array, axis_name: str | None, others: Array | bool = True
+  logits: Array, class_mask: Array, axis_name: str | None, others: Array | bool = True
 ) -> tuple[Array, Array]:
   """log(1/n sum_i sum_{c != y_i} exp(logits_ic)) over all devices, and n."""
-  kept = jnp.any(own, axis=1)
-  of_rows = _numerics.logsumexp(logits, others & ~own & kept[:, None])[:, None]
+  mask = jnp.any(class_mask, axis=1)
+  of_rows = _numerics.logsumexp(logits, others & ~class_mask & mask[:, None])[:, None]
   total = _batch.logsumexp(of_rows, of_rows != -jnp.inf, axis_name, 0)[0]
-  rows = _batch.number(kept[:, None], axis_name, logits.dtype)
+  rows = _batch.number(mask[:, None], axis_name, logits.dtype)
   return total - jnp.log(jnp.maximum(rows, 1)), rows
 
 
-def _median_angle(angles: Array, own: Array, axis_name: str | None) -> Array:
+def _median_angle(angles: Array, class_mask: Array, axis_name: str | None) -> Array:
   """Mean of the two middle angles [batch, 1] of all kept rows; inf over none."""
-  angles = jnp.where(jnp.any(own, axis=1), angles[:, 0], jnp.inf)
+  angles = jnp.where(jnp.any(class_mask, axis=1), angles[:, 0], jnp.inf)
   ordered = jnp.sort(_batch.gather(angles, axis_name))
   rows = jnp.sum(ordered < jnp.inf, dtype=jnp.int32)
   return (ordered[jnp.maximum(rows - 1, 0) // 2] + ordered[rows // 2]) / 2
@@ -170,13 +170,17 @@ def _curvature(
 ) -> tuple[Array, Array]:
   """Curvature of the probability at `angle` over a positive factor, and its slope.
 
-  The slope is that by the logarithm of the scale, over the same factor.
+  The slope is the derivative by the logarithm of the scale, over the same factor.
   """
   if geometry == "cosine":
     cos, sin2 = jnp.cos(angle), jnp.sin(angle) ** 2
-    own = jax.nn.sigmoid(scale * cos - log_b)
-    value = cos + scale * sin2 * (2 * own - 1)
-    slope = cos**2 * own + sin2 * (2 * own - 1) + scale * sin2 * cos * own
+    probability = jax.nn.sigmoid(scale * cos - log_b)
+    value = cos + scale * sin2 * (2 * probability - 1)
+    slope = (
+      cos**2 * probability
+      + sin2 * (2 * probability - 1)
+      + scale * sin2 * cos * probability
+    )
     return value, scale * slope
   log_distance = jnp.log(2 * jnp.sin(angle / 2) if geometry == "chordal" else angle)
   others = jax.nn.sigmoid(log_b + scale * log_distance)
@@ -188,10 +192,10 @@ def _curvature(
 def dynamic_scale_init(
   num_classes: int, *, geometry: Geometry = "cosine"
 ) -> DynamicScale:
-  """Scale at which the probability has no curvature, an own angle of pi/4 assumed.
+  """Scale at which the probability has no curvature at an angle of pi/4 to its class.
 
-  All other classes are taken to be at a right angle. Below 23 classes cosines have no
-  such scale; they start at 10.
+  All other classes are assumed at a right angle. With fewer than 23 classes no such
+  scale exists for cosines; they start at 10.
 
   Args:
     num_classes: at least 2. Static.
@@ -264,21 +268,21 @@ def dynamic_scale_update(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> DynamicScale:
-  """Moves a scale toward where the probability of the own class has no curvature.
+  """Moves a scale to where the probability of the true class has no curvature.
 
   One step of Adam on the logarithm of the scale, for the square of
 
       psi = cos a (E + B) + s sin(a)^2 (E - B),  E = exp(s cos a)        "cosine"
       psi = B (s + 1) d^s - s + 1                         "chordal", "angular"
 
-  over a positive factor that is held constant, with a the median own angle, at most
-  pi/4, d the distance at that angle, and B the mean over the batch of the summed
-  exp(logit) of the other classes, at the scale s so far. Steepest there, the
-  probability answers most to a change of the angle.
+  over a positive factor that is held constant. Here a is the median angle to the own
+  class, at most pi/4, and d the distance at that angle. B is the batch mean, at the
+  scale s so far, of the sum of exp(logit) over the other classes. The probability is
+  steepest there, so it answers most to a change of the angle.
 
   With cosines the zero exists only while log B is large enough for the angle (3.05 at
-  pi/4, 9.1 at 0.4); later in training the scale collapses. Distances have exactly
-  one.
+  pi/4, 9.1 at 0.4); later in training the scale collapses. For distances there is
+  exactly one zero.
 
   Args:
     state: from `dynamic_scale_init`.
@@ -305,9 +309,9 @@ def dynamic_scale_update(
 
   Differentiable in: nothing (gradients are stopped). Cost: O(batch classes).
 
-  Source: DIST IV eq. 10 and appendix S1. For chords psi is taken in the chord, as the
-  released code does; there, B is computed with the square root of the scale as its
-  exponent, here with the scale.
+  Source: DIST IV eq. 10 and appendix S1. For chords psi is a function of the chord, as
+  in the released code. That code computes B with the square root of the scale as
+  exponent; this function uses the scale.
 
   Example:
     >>> state = spherejax.losses.dynamic_scale_init(4, geometry="chordal")
@@ -322,24 +326,24 @@ def dynamic_scale_update(
   _checks.one_of("geometry", geometry, Geometry)
   _checks.positive("learning_rate", learning_rate)
   batch = _classes.scores("scores", scores, labels, where)
-  given = state, batch.values, learning_rate
-  state, values, rate = jax.lax.stop_gradient(given)
+  operands = state, batch.values, learning_rate
+  state, values, rate = jax.lax.stop_gradient(operands)
   batch = batch._replace(values=values)
   others = _classes.taking_part(batch, classes)
-  batch = batch._replace(own=batch.own & others)
-  values, own, dtype = batch.values, batch.own, batch.values.dtype
+  batch = batch._replace(class_mask=batch.class_mask & others)
+  values, class_mask, dtype = batch.values, batch.class_mask, batch.values.dtype
   scale = jnp.exp(state.log_scale.astype(dtype))
   if geometry == "cosine":
     logits, angles = scale * values, _arccos(_classes.own_score(batch))
   else:
-    # What underflows is as near as can be said.
+    # A difference that underflows is the smallest that can be told.
     squares = jnp.maximum(values, jnp.finfo(dtype).tiny)
     logits = -scale / 2 * jnp.log(squares)
     angles = jnp.sqrt(_classes.own_score(batch._replace(values=squares)))
     if geometry == "chordal":
       angles = 2 * jnp.arcsin(jnp.minimum(angles / 2, 1))
-  log_b, rows = _log_mean_of_others(logits, own, axis_name, others)
-  angle = jnp.minimum(_median_angle(angles, own, axis_name), math.pi / 4)
+  log_b, rows = _log_mean_of_others(logits, class_mask, axis_name, others)
+  angle = jnp.minimum(_median_angle(angles, class_mask, axis_name), math.pi / 4)
   value, slope = _curvature(scale, log_b, angle, geometry)
   moved = _adam(state, value * slope, _checks.scalar("learning_rate", rate, dtype))
   changes = (rows > 0) & (log_b > -jnp.inf)

@@ -1,4 +1,4 @@
-"""The angular loss: each positive pair against all negatives, by one angle."""
+"""Angular loss: each positive pair against all negatives, by one angle."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -37,8 +37,8 @@ def angular(
       loss_a = sum_p sum_n max(|x_a - x_p|^2 - 4 t |x_n - (x_a + x_p) / 2|^2, 0)
                                                                               "hinge"
 
-  On the sphere the argument of "hinge" is f + 2 - 6 t: the paper drops this constant in
-  "log", its form for batches, and so do we.
+  On the sphere the argument of "hinge" is f + 2 - 6 t. The paper's form for batches,
+  "log", drops the constant, and so does this function.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -47,7 +47,7 @@ def angular(
     form: "log" or "hinge". Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -81,7 +81,7 @@ def angular(
   _checks.one_of("form", form, Form)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   t = jnp.tan(_checks.scalar("angle", angle, batch.anchors.dtype)) ** 2
-  # The whole matrix of a batch with itself has the rows of the positives as well.
+  # The matrix of a batch with itself already holds the rows of the positives.
   whole = references is None and block_size is None and axis_name is None
   rows = None if whole else batch.references
   if form == "hinge":

@@ -1,4 +1,4 @@
-"""Softmax losses that demand more than the right class: margins on the angle."""
+"""Softmax losses with margins on the angle to the true class."""
 
 import math
 from typing import Literal
@@ -23,7 +23,7 @@ def cosface(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """CosFace loss: cross-entropy of scaled cosines, less a margin for the own class.
+  """CosFace loss: cross-entropy of scaled cosines, with a margin off the true class's.
 
       z_ic = scale (cos_ic - margin 1[c = y_i])
       loss_i = -log softmax_c(z_ic)_{y_i}
@@ -34,7 +34,7 @@ def cosface(
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
-    margin: unit of a cosine, of any sign, may be traced; [classes] for one a class.
+    margin: unit of a cosine, of any sign, may be traced; [classes] for one per class.
     where: [batch], boolean, True keeps. None keeps all.
     class_axis_name: of a mapped axis over whose devices the classes are split, see
       :ref:`classes-over-devices`. None: all are here.
@@ -64,7 +64,7 @@ def cosface(
   target = _classes.own_score(batch) - _classes.own_margin(batch, margin)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   loss = _classes.cross_entropy(
-    batch.values, batch.own, multiplier, target=target, axis_name=batch.axis_name
+    batch.values, batch.class_mask, multiplier, target=target, axis_name=batch.axis_name
   )
   return loss.astype(batch.dtype)
 
@@ -90,7 +90,7 @@ def arcface(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """ArcFace loss: cross-entropy of scaled cosines, the own angle widened.
+  """ArcFace loss: cross-entropy of scaled cosines, with the true class's angle widened.
 
       z_ic = scale cos(angle_ic + margin 1[c = y_i])
       loss_i = -log softmax_c(z_ic)_{y_i}
@@ -110,7 +110,7 @@ def arcface(
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
-    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one a class. A
+    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class. A
       traced margin outside is used as it is; the loss then is not monotone.
     tail: "linear" or "continuous". Static.
     easy_margin: apply the margin only to rows within a right angle of their class.
@@ -129,11 +129,11 @@ def arcface(
       margin outside [-pi/2, pi/2], an unknown `tail`, or a static scale that is not
       positive.
 
-  Differentiable in: cosines, scale, margin; by the cosine of the own class at
-  exactly 1 and -1 with derivative cos(margin). Cost: O(batch classes).
+  Differentiable in: cosines, scale, margin. At a cosine of exactly 1 or -1 with the
+  true class the derivative is cos(margin). Cost: O(batch classes).
 
-  Source: DIST 2.2; Deng et al. 2019, "ArcFace", eq. 3. The continuous tail and that
-  of negative margins are ours.
+  Source: DIST 2.2; Deng et al. 2019, "ArcFace", eq. 3. The continuous tail and the tail
+  of negative margins are not in the paper.
 
   Example:
     >>> cosines, labels = jnp.eye(2), jnp.array([0, 1])
@@ -163,7 +163,7 @@ def _arcface(
     target = jnp.where(cosine > 0, target, cosine)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   loss = _classes.cross_entropy(
-    batch.values, batch.own, multiplier, target=target, axis_name=batch.axis_name
+    batch.values, batch.class_mask, multiplier, target=target, axis_name=batch.axis_name
   )
   return loss.astype(batch.dtype)
 
@@ -184,8 +184,8 @@ def subcentre_arcface(
       cos_ic = max_k cos(x_i, w_ck)
       loss_i = ArcFace of cos_i
 
-  Noisy labels and sub-groups gather at centres of their own; with one centre it is
-  `arcface`.
+  Noisy labels and sub-groups gather at centres of their own. With one centre per class
+  the loss is `arcface`.
 
   Args:
     cosines: [batch, classes, centres], floating. Among equal ones the lowest index
@@ -194,7 +194,7 @@ def subcentre_arcface(
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
-    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one a class.
+    margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class.
     tail: "linear" or "continuous", as in `arcface`. Static.
     easy_margin: apply the margin only to rows within a right angle of their class.
       Static.
@@ -214,7 +214,7 @@ def subcentre_arcface(
 
   Differentiable in: cosines, scale, margin. Cost: O(batch classes centres).
 
-  Source: Deng et al. 2020, "Sub-center ArcFace" (three centres a class).
+  Source: Deng et al. 2020, "Sub-center ArcFace" (three centres per class).
 
   Example:
     >>> cosines, labels = jnp.stack([jnp.zeros((2, 2)), jnp.eye(2)], 2), jnp.arange(2)
@@ -243,7 +243,7 @@ def sphereface(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """SphereFace loss: the own angle multiplied, the length of the embedding kept.
+  """SphereFace loss: multiplies the true class's angle, keeps the embedding's length.
 
       z_ic = |x_i| cos_ic                                          c != y_i
       z_iy = |x_i| (annealing cos_iy + psi(cos_iy)) / (1 + annealing)
@@ -307,7 +307,7 @@ def large_margin_softmax(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Large-margin softmax: the own angle multiplied, all lengths kept.
+  """Large-margin softmax: multiplies the true class's angle and keeps all lengths.
 
       z_ic = |x_i| |w_c| cos_ic                                        c != y_i
       z_iy = |x_i| |w_y| (annealing cos_iy + psi(cos_iy)) / (1 + annealing)
@@ -353,18 +353,18 @@ def large_margin_softmax(
     "cosines", cosines, labels, where, class_axis_name=class_axis_name
   )
   lengths = _checks.array("norms", norms, "floating")
-  columns = 1 if lengths.shape[1:] == (1,) else batch.own.shape[1]
-  _checks.shape("norms", lengths, (len(batch.own), columns), "the cosines")
-  kept = _classes.has_class(batch.own, class_axis_name)[:, None]
-  lengths = jnp.where(kept, lengths.astype(batch.values.dtype), 0)
+  columns = 1 if lengths.shape[1:] == (1,) else batch.class_mask.shape[1]
+  _checks.shape("norms", lengths, (len(batch.class_mask), columns), "the cosines")
+  mask = _classes.has_class(batch.class_mask, class_axis_name)[:, None]
+  lengths = jnp.where(mask, lengths.astype(batch.values.dtype), 0)
   plain = _checks.scalar("annealing", annealing, batch.values.dtype)
   cosine = _classes.own_score(batch)
-  lengths = jnp.broadcast_to(lengths, batch.own.shape)
+  lengths = jnp.broadcast_to(lengths, batch.class_mask.shape)
   own_length = _classes.own_score(batch._replace(values=lengths))
   mixed = (plain * cosine + _multiplied(cosine, margin)) / (1 + plain)
   loss = _classes.cross_entropy(
     lengths * batch.values,
-    batch.own,
+    batch.class_mask,
     target=own_length * mixed,
     axis_name=class_axis_name,
   )

@@ -1,9 +1,9 @@
-"""The labelled batch behind the label forms: rows, pairs, counts, devices.
+"""Labelled batches behind the label forms: rows, pairs, counts, devices.
 
 With `axis_name` a batch is spread over devices. Anchors are the rows of this device,
 references the rows of all devices in the order of their index along the axis. The
-gathered copies are differentiated: the transpose of the gathering adds up what all
-devices say about a row as a reference.
+gathered copies are differentiated: the transpose of the gathering adds up the gradients
+that all devices have for a row as a reference.
 """
 
 import inspect
@@ -23,15 +23,15 @@ Normalization = Literal["l2", "unit_ball", "none"]
 Measure = Literal["distance", "squared_distance", "similarity"]
 
 Miner = Callable[..., tuple[Array, Array]]
-"""Of a matrix, its positives and its negatives: those of them that count, or weights.
+"""Maps a matrix, its positives and its negatives to masks or weights of both.
 
-A miner treats each row by itself. One that takes keywords `of` or `rows` is given what
-the matrix holds (a `Measure`), and which rows of the batch it is made of.
+A miner treats each row by itself. If it takes the keywords `of` or `rows`, it gets the
+measure that the matrix holds (a `Measure`), and the indices of its rows in the batch.
 """
 
 
 class References(NamedTuple):
-  """What a batch is compared with instead of itself: a memory, proxies, other views.
+  """References that a batch is compared with: a memory, proxies or other views.
 
   Example:
     >>> x, labels = jnp.eye(2), jnp.array([0, 1])
@@ -52,7 +52,7 @@ class References(NamedTuple):
 
 
 class Batch(NamedTuple):
-  """Anchors and what they are compared with."""
+  """Anchors, and the references they are compared with."""
 
   anchors: Array
   """[batch, dim], normalised; masked rows are zero."""
@@ -75,7 +75,7 @@ class Batch(NamedTuple):
 
 
 class Block(NamedTuple):
-  """Some anchors against all references; what is in neither mask is finite."""
+  """A block of anchors against all references; values outside both masks are finite."""
 
   values: Array
   """[rows, references]."""
@@ -90,20 +90,20 @@ class Block(NamedTuple):
 
 
 def gather(array: Array, axis_name: str | None) -> Array:
-  """The rows of all devices along the axis; the array itself without one."""
+  """Gathers the rows of all devices along the axis; without one, returns the array."""
   if axis_name is None:
     return array
   return jax.lax.all_gather(array, axis_name, tiled=True)
 
 
 def first_row(number: int, axis_name: str | None) -> Array | int:
-  """Where this device's `number` rows begin among those of all devices."""
+  """Index of this device's first row, where every device holds `number` rows."""
   return 0 if axis_name is None else jax.lax.axis_index(axis_name) * number
 
 
 @jax.custom_vjp
 def take_rows(rows: Array, index: Array) -> Array:
-  """`rows[index]`, with a gradient that is added up in a fixed order."""
+  """Returns `rows[index]`, with a gradient that is added up in a fixed order."""
   return rows[index]
 
 
@@ -132,7 +132,7 @@ def total(count: Array, axis_name: str | None) -> Array:
 
 
 def number(where: Array, axis_name: str | None, dtype: jnp.dtype) -> Array:
-  """How many entries are True on all devices.
+  """Counts the True entries on all devices.
 
   Rows are counted as integers and added as floats: the number of pairs of a large
   batch does not fit into 32 bits.
@@ -150,8 +150,8 @@ def normalize_rows(rows: Array, normalization: Normalization) -> Array:
 
 
 def keep_all(where: ArrayLike | None, rows: Array, name: str = "where") -> Array:
-  """The mask, or one that keeps every row."""
-  return _checks.kept(where, rows.shape[:1], name)
+  """Returns the mask, or a mask that keeps every row."""
+  return _checks.where_mask(where, rows.shape[:1], name)
 
 
 def rows_and_labels(
@@ -166,22 +166,22 @@ def rows_and_labels(
   labels = _checks.integers(f"{owner}labels", labels)
   _checks.expect(f"{owner}embeddings", embeddings, "floating", rank=2, empty=False)
   _checks.labels(labels, embeddings, f"{owner}labels")
-  kept = keep_all(where, embeddings, f"{owner}where")
-  rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
-  return normalize_rows(rows, normalize), labels, kept, embeddings.dtype
+  mask = keep_all(where, embeddings, f"{owner}where")
+  rows = jnp.where(mask[:, None], _numerics.upcast(embeddings), 0)
+  return normalize_rows(rows, normalize), labels, mask, embeddings.dtype
 
 
 def same_names(
   labels: ArrayLike, references: References | None
 ) -> tuple[Array, References | None]:
-  """Labels of which only equality matters, those of the references among them."""
+  """Converts the labels of a batch and its references; only their equality matters."""
   if references is None:
     return _checks.names(("labels", labels))[0], None
   _checks.instance("references", references, References)
-  own, others = _checks.names(
+  shared_labels, others = _checks.names(
     ("labels", labels), ("references.labels", references.labels)
   )
-  return own, references._replace(labels=others)
+  return shared_labels, references._replace(labels=others)
 
 
 def batch_of(
@@ -194,15 +194,15 @@ def batch_of(
 ) -> Batch:
   """A labelled batch against itself on all devices, or against given references."""
   labels, references = same_names(labels, references)
-  anchors, labels, kept, dtype = rows_and_labels(embeddings, labels, where, normalize)
+  anchors, labels, mask, dtype = rows_and_labels(embeddings, labels, where, normalize)
   batch = anchors.shape[0]
   position = first_row(batch, axis_name) + jnp.arange(batch, dtype=jnp.int32)
   if references is None:
     rows, reference_labels, reference_kept = (
-      gather(array, axis_name) for array in (anchors, labels, kept)
+      gather(array, axis_name) for array in (anchors, labels, mask)
     )
-    own = anchors, labels, position, position, kept
-    return Batch(*own, rows, reference_labels, reference_kept, dtype)
+    anchor_fields = anchors, labels, position, position, mask
+    return Batch(*anchor_fields, rows, reference_labels, reference_kept, dtype)
   rows, reference_labels, reference_kept, _ = rows_and_labels(
     references.embeddings, references.labels, references.where, normalize, "references."
   )
@@ -215,10 +215,10 @@ def batch_of(
   if references.itself is not None:
     itself = _checks.integers("references.itself", references.itself)
     _checks.labels(itself, anchors, "references.itself")
-    _checks.known_labels(itself, len(rows), kept, "references.itself", low=-1)
+    _checks.known_labels(itself, len(rows), mask, "references.itself", low=-1)
   rows = rows.astype(anchors.dtype)
-  own = anchors, labels, itself, position, kept
-  return Batch(*own, rows, reference_labels, reference_kept, dtype)
+  anchor_fields = anchors, labels, itself, position, mask
+  return Batch(*anchor_fields, rows, reference_labels, reference_kept, dtype)
 
 
 def over_pairs(
@@ -230,13 +230,13 @@ def over_pairs(
   extra: tuple[Array, ...] = (),
   additive: bool = False,
 ) -> Any:
-  """`terms` of every anchor's row of the matrix, some rows at a time.
+  """Applies `terms` to every anchor's row of the matrix, in blocks of rows.
 
   Args:
-    terms: of a block of rows, and the same rows of `extra`, to a pytree of
-      [rows, ...] arrays.
+    terms: maps a block of rows, and the same rows of `extra`, to a pytree of [rows,
+      ...] arrays.
     batch: anchors and references.
-    measure: of anchors and references to the matrix: `dot`, `euclidean`, ...
+    measure: maps anchors and references to the matrix: `dot`, `euclidean`, ...
     miner: chooses among the pairs. Not differentiated.
     block_size: static. Rows at a time; None takes all.
     extra: [batch, ...] arrays, differentiated.
@@ -248,16 +248,16 @@ def over_pairs(
   of = kinds.get(measure, "distance")
 
   def of_pairs(rows: tuple[Array, ...], columns: tuple[Array, ...]) -> Any:
-    anchors, labels, itself, position, kept, *more = rows
+    anchors, labels, itself, position, mask, *more = rows
     references, reference_labels, reference_kept, index = columns
-    compared = kept[:, None] & reference_kept[None]
+    compared = mask[:, None] & reference_kept[None]
     same = labels[:, None] == reference_labels[None]
     other = itself[:, None] != index[None]
     block = Block(
       measure(anchors, references),
       compared & same & other,
       compared & ~same & other,
-      kept,
+      mask,
       compared & ~other,
     )
     return terms(mined(block, miner, of=of, rows=position), *more)
@@ -318,7 +318,7 @@ def matrix(
     weights: whether masks may be weights.
   """
   entries = _checks.array(name, values, "floating", rank=2, empty=False)
-  kept = keep_all(where, entries)
+  rows_kept = keep_all(where, entries)
   masks = []
   for mask_name, mask in (("positives", positives), ("negatives", negatives)):
     mask = jax.lax.stop_gradient(_checks.array(mask_name, mask))
@@ -326,10 +326,10 @@ def matrix(
       _checks.expect(mask_name, mask, "boolean")
     _selection.check(mask_name, mask, entries.shape)
     # NaN in a masked row of weights does not reach the others.
-    masks.append(jnp.where(kept[:, None], mask, jnp.zeros((), mask.dtype)))
+    masks.append(jnp.where(rows_kept[:, None], mask, jnp.zeros((), mask.dtype)))
   used = _selection.chosen(masks[0]) | _selection.chosen(masks[1])
   wide = _numerics.keep(_numerics.upcast(entries), used)
-  return Block(wide, masks[0], masks[1], kept), entries.dtype
+  return Block(wide, masks[0], masks[1], rows_kept), entries.dtype
 
 
 def average_of_active(
@@ -337,7 +337,7 @@ def average_of_active(
 ) -> Array:
   """Sums of each row as shares of an average over all active terms.
 
-  The mean over the kept rows is the sum of all terms over the number of active ones.
+  The mean of these shares over the kept rows is the average over the active terms.
   """
   rows = number(where[:, None], axis_name, sums.dtype)
   return _numerics.divide(rows * sums, total(jnp.sum(active), axis_name))
@@ -363,7 +363,7 @@ MEASURES: dict[Measure, Callable[[Array, Array], Array]] = {
   "squared_distance": squared_euclidean,
   "similarity": dot,
 }
-"""What a matrix may hold, and how it comes of anchors and references."""
+"""Measures that a matrix may hold, with their functions of anchors and references."""
 
 
 def class_mask(

@@ -1,4 +1,4 @@
-"""Rows in blocks: exact values and gradients without the whole matrix in memory."""
+"""Evaluates rows in blocks: exact values and gradients without the whole matrix."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +12,18 @@ _COLUMNS = 4096  # with a few hundred rows a few MiB
 
 
 def map_rows(function: Callable[[Any], Any], rows: Any, block_size: int | None) -> Any:
-  """`function` of the rows, `block_size` of them at a time.
+  """Applies `function` to the rows, `block_size` of them at a time.
 
-  The backward pass computes every block again instead of keeping what it went
-  through, so that only one block is in memory at any time. What is kept are the
-  maxima and sums of each row that `_numerics.logsumexp` needs.
+  The backward pass computes every block again instead of keeping its intermediate
+  values, so that only one block is in memory at any time. Only the maxima and sums that
+  `_numerics.logsumexp` needs are kept for each row.
 
   Args:
-    function: of a pytree of [rows, ...] arrays to one of [rows, ...] arrays, each
-      row of which depends on the same row of the input only, and on what it closes
-      over. The last block is filled up with zeros (False).
+    function: maps a pytree of [rows, ...] arrays to another. Each row of the result
+      depends only on the same row of the input, and on arrays that it closes over. The
+      last block is filled up with zeros (False).
     rows: pytree of [batch, ...] arrays.
-    block_size: static. None calls the function once, with everything.
+    block_size: static. None calls the function once, with all rows.
 
   Returns:
     What `function` returns for all rows.
@@ -42,10 +42,10 @@ def map_rows(function: Callable[[Any], Any], rows: Any, block_size: int | None) 
 def map_blocks(
   function: Callable[[Any], Any], rows: Any, block_size: int | None
 ) -> Any:
-  """`function` of each block of `block_size` rows: [blocks, ...] of what it returns.
+  """Applies `function` to blocks of `block_size` rows; stacks the results.
 
-  As `map_rows`, for a function of all rows of a block: what it returns has no axis of
-  rows. The last block is filled up with zeros (False) here too.
+  Differs from `map_rows` in that the function's result has no axis of rows. The last
+  block is filled up with zeros (False) here too.
   """
   size = _size(jax.tree.leaves(rows)[0].shape[0], block_size)
   if size is None:
@@ -59,17 +59,17 @@ def sum_rows(
   columns: Any,
   block_size: int | None,
 ) -> Any:
-  """`map_rows` of what sums over columns: many columns, too, some at a time.
+  """Applies `map_rows` to a function that sums over columns, also in blocks.
 
-  What a block of rows goes through then stays in the cache of a processor.
+  The intermediate values of a block then stay in the cache of a processor.
 
   Args:
-    function: of pytrees of [rows, ...] and of [columns, ...] arrays to one of
-      [rows, ...] arrays, each entry a sum over the columns in which a column of zeros
-      (False) adds nothing.
+    function: maps pytrees of [rows, ...] and [columns, ...] arrays to a pytree of
+      [rows, ...] arrays. Each entry is a sum over the columns, to which a column of
+      zeros (False) adds nothing.
     rows: pytree of [batch, ...] arrays.
     columns: pytree of [columns, ...] arrays.
-    block_size: static. None calls the function once, with everything.
+    block_size: static. None calls the function once, with all rows.
   """
   batch, width = (jax.tree.leaves(x)[0].shape[0] for x in (rows, columns))
   size = _size(batch, block_size)
@@ -85,7 +85,7 @@ def sum_rows(
 
 
 def _size(batch: int, block_size: int | None) -> int | None:
-  """The rows of a block; None if there is only one."""
+  """Number of rows in a block; None if there is only one block."""
   if block_size is None:
     return None
   _checks.count("block_size", block_size)
@@ -108,12 +108,12 @@ def _split(rows: Any, size: int) -> Any:
 
 
 def _joined(blocks: Any, batch: int) -> Any:
-  """[batch, ...] arrays again."""
+  """Joins blocks into [batch, ...] arrays again."""
   return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:batch], blocks)
 
 
 def _recomputed(function: Callable[..., Any]) -> Callable[..., Any]:
-  """The function, which a backward pass calls again."""
+  """Wraps the function so that a backward pass calls it again."""
   # Inside a loop the recomputation cannot be merged with the first computation.
   return jax.checkpoint(
     function,

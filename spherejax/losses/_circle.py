@@ -32,8 +32,8 @@ def circle(
       loss_i = log(1 + sum_{n: y_n != y_i} exp(scale a_in (S_in - m))
                      sum_{p: y_p = y_i} exp(-scale a_ip (S_ip - (1 - m))))
 
-  with m = margin. The weights a are constants for the derivative. The boundary of the
-  decision is the circle S_n^2 + (1 - S_p)^2 = 2 m^2.
+  with m = margin. The weights a are constants for the derivative. The decision boundary
+  is the circle S_n^2 + (1 - S_p)^2 = 2 m^2.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -43,7 +43,7 @@ def circle(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself. With
+    references: rows to compare the batch with; None takes the batch itself. With
       proxies it is the class-level form of the loss.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is

@@ -1,4 +1,4 @@
-"""Losses that lay out the representatives of the classes after given distances."""
+"""Losses that arrange class representatives to match given distances."""
 
 import jax
 import jax.numpy as jnp
@@ -19,23 +19,23 @@ def _square(
   class_distances: ArrayLike,
   where: ArrayLike | None,
 ) -> tuple[Array, Array, Array, jnp.dtype]:
-  """The matrix between classes, their distances, the mask, and the matrix's type."""
+  """Checked matrix between classes, their distances, the mask and the matrix's type."""
   matrix = _checks.array(name, values, "floating", rank=2, empty=False)
   _checks.shape(name, matrix, (len(matrix), len(matrix)))
-  kept = _batch.keep_all(where, matrix)
-  both = kept[:, None] & kept[None]
+  mask = _batch.keep_all(where, matrix)
+  both = mask[:, None] & mask[None]
   wide = jnp.where(both, _numerics.upcast(matrix), 0)
-  apart = _checks.array("class_distances", class_distances, "real")
-  _checks.shape("class_distances", apart, matrix.shape, name)
-  apart = jax.lax.stop_gradient(jnp.where(both, apart.astype(wide.dtype), 0))
-  return wide, apart, kept, matrix.dtype
+  targets = _checks.array("class_distances", class_distances, "real")
+  _checks.shape("class_distances", targets, matrix.shape, name)
+  targets = jax.lax.stop_gradient(jnp.where(both, targets.astype(wide.dtype), 0))
+  return wide, targets, mask, matrix.dtype
 
 
 def _check_apart(class_distances: ArrayLike, where: ArrayLike | None) -> None:
   """Raises for two classes at distance 0."""
   known = np.asarray(class_distances)
-  kept = np.ones(len(known), bool) if where is None else np.asarray(where)
-  others = known[~np.eye(len(known), dtype=bool) & kept[:, None] & kept[None]]
+  mask = np.ones(len(known), bool) if where is None else np.asarray(where)
+  others = known[~np.eye(len(known), dtype=bool) & mask[:, None] & mask[None]]
   wrong = others[~(others > 0)]
   if wrong.size:
     raise ValueError(
@@ -47,8 +47,8 @@ def _points(
   prototypes: ArrayLike, where: ArrayLike | None, normalize: Normalization
 ) -> tuple[Array, jnp.dtype]:
   points = _checks.array("prototypes", prototypes, "floating", rank=2, empty=False)
-  kept = _batch.keep_all(where, points)[:, None]
-  wide = jnp.where(kept, _numerics.upcast(points), 0)
+  mask = _batch.keep_all(where, points)[:, None]
+  wide = jnp.where(mask, _numerics.upcast(points), 0)
   return _batch.normalize_rows(wide, normalize), points.dtype
 
 
@@ -60,14 +60,15 @@ def distortion(
   normalize: Normalization = "none",
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, " classes"]:
-  """Distortion of given class distances by the Euclidean distances of prototypes.
+  """Distortion between given class distances and the Euclidean distances of prototypes.
 
       r_kl = |w_k - w_l| / d_kl,    s = sum r / sum r^2
       loss_k = sum_{l != k} (s r_kl - 1)^2 / (C - 1)
 
-  The sums run over all pairs of different classes; s is the scale that fits best, so
-  the loss does not depend on the size of the prototypes. It is 0 where the distances
-  are proportional and at most 1, where all prototypes coincide.
+  The sums run over all pairs of different classes. s is the scale that fits best, so
+  the loss does not depend on the size of the prototypes. The loss is 0 where the
+  distances are proportional and at most 1, which it reaches where all prototypes
+  coincide.
 
   Args:
     prototypes: [classes, dim], floating.
@@ -98,8 +99,8 @@ def distortion(
     Array([0.0743163 , 0.10107015, 0.0315101 ], dtype=float32)
   """
   points, dtype = _points(prototypes, where, normalize)
-  apart = _distances.pairwise_euclidean(points)
-  loss = distortion_from_distance(apart, class_distances, scale=scale, where=where)
+  lengths = _distances.pairwise_euclidean(points)
+  loss = distortion_from_distance(lengths, class_distances, scale=scale, where=where)
   return loss.astype(dtype)
 
 
@@ -110,7 +111,7 @@ def distortion_from_distance(
   scale: Real[ArrayLike, ""] | None = None,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, " classes"]:
-  """Distortion of given class distances by a matrix of distances.
+  """Distortion between given class distances and a matrix of distances.
 
   The matrix form of `distortion`, for angles, geodesics of the Poincare ball or any
   other distance.
@@ -145,17 +146,17 @@ def distortion_from_distance(
   """
   if scale is not None:
     _checks.positive("scale", scale)
-  apart, wanted, kept, dtype = _square("distances", distances, class_distances, where)
+  lengths, wanted, mask, dtype = _square("distances", distances, class_distances, where)
   _compiled.known(_check_apart, class_distances, where)
-  pairs = ~jnp.eye(len(apart), dtype=bool) & (wanted > 0)
-  ratios = _numerics.divide(jnp.where(pairs, apart, 0), wanted)
+  pairs = ~jnp.eye(len(lengths), dtype=bool) & (wanted > 0)
+  ratios = _numerics.divide(jnp.where(pairs, lengths, 0), wanted)
   if scale is None:
     best = _numerics.divide(jnp.sum(ratios), jnp.sum(ratios**2))
   else:
-    best = _checks.scalar("scale", scale, apart.dtype)
+    best = _checks.scalar("scale", scale, lengths.dtype)
   squares = _numerics.masked_sum((best * ratios - 1) ** 2, pairs)
-  classes = jnp.sum(kept, dtype=jnp.int32).astype(apart.dtype)
-  share = _numerics.divide(classes, _batch.number(pairs, None, apart.dtype))
+  classes = jnp.sum(mask, dtype=jnp.int32).astype(lengths.dtype)
+  share = _numerics.divide(classes, _batch.number(pairs, None, lengths.dtype))
   return (squares * share).astype(dtype)
 
 
@@ -200,8 +201,9 @@ def class_ranking(
   Differentiable in: prototypes.
   Cost: O(classes^2 dim + classes^3), or O(classes^2 dim + classes samples).
 
-  Source: DIST 4.2; Mettes et al. 2019, "Hyperspherical prototype networks", eq. 6.
-  There a tie has the target 1 in both orders of (j, k): over all triplets, the same.
+  Source: DIST 4.2; Mettes et al. 2019, "Hyperspherical prototype networks", eq. 6. In
+  the paper a tie has the target 1 in both orders of (j, k); the sum over all triplets
+  is the same.
 
   Example:
     >>> line = jnp.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]])
@@ -229,10 +231,10 @@ def _triplet_terms(lead: Array, first: Array, second: Array) -> Array:
   return jax.nn.softplus(-signed) + jnp.where(first == second, signed / 2, 0)
 
 
-def _draw_pairs(key: Array, samples: int, itself: Array, kept: Array) -> Array:
+def _draw_pairs(key: Array, samples: int, itself: Array, mask: Array) -> Array:
   """[2, samples]: two different kept classes other than one, by index."""
   first_key, second_key = jax.random.split(key)
-  others = kept & (jnp.arange(len(kept)) != itself)
+  others = mask & (jnp.arange(len(mask)) != itself)
   number = jnp.sum(others, dtype=jnp.int32)
   columns = jnp.argsort(~others, stable=True)
   first = jax.random.randint(first_key, (samples,), 0, jnp.maximum(number, 1))
@@ -292,7 +294,7 @@ def class_ranking_from_similarity(
     raise ValueError(
       f"samples and key must come together, got samples={samples} and key={key}"
     )
-  similar, apart, kept, dtype = _square(
+  similar, targets, mask, dtype = _square(
     "similarities", similarities, class_distances, where
   )
   index = jnp.arange(len(similar))
@@ -301,10 +303,10 @@ def class_ranking_from_similarity(
     similarity, distance, itself = rows
     if samples is not None and key is not None:
       draws = jax.random.fold_in(key, itself)
-      first, second = _draw_pairs(draws, samples, itself, kept)
+      first, second = _draw_pairs(draws, samples, itself, mask)
       lead = similarity[first] - similarity[second]
       return jnp.mean(_triplet_terms(lead, distance[first], distance[second]))
-    others = kept & (index != itself)
+    others = mask & (index != itself)
     terms = _triplet_terms(
       similarity[:, None] - similarity[None], distance[:, None], distance[None]
     )
@@ -314,7 +316,7 @@ def class_ranking_from_similarity(
 
   if samples is not None:
     _checks.count("samples", samples)
-  rows = (similar, apart, index)
+  rows = (similar, targets, index)
   loss = _blocks.map_rows(jax.vmap(of_class), rows, block_size)
-  enough = jnp.sum(kept, dtype=jnp.int32) > 2
-  return jnp.where(kept & enough, loss, 0).astype(dtype)
+  enough = jnp.sum(mask, dtype=jnp.int32) > 2
+  return jnp.where(mask & enough, loss, 0).astype(dtype)

@@ -1,8 +1,8 @@
-"""What losses over classes share: checked scores, targets, margins, cross-entropy.
+"""Shared parts of the class losses: checked scores, targets, margins, cross-entropy.
 
 With `class_axis_name` the classes are split over devices: each has the same rows and
-columns of its own, which follow those of the devices before it. What is summed over
-classes is summed over the devices too, and all devices return the same losses.
+columns of its own, which follow those of the devices before it. Sums over the classes
+run over the devices too, and all devices return the same losses.
 """
 
 import functools
@@ -25,7 +25,7 @@ from spherejax.losses import _batch, _blocks
 Targets = Integer[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
 """A class for each row, or a distribution over the classes."""
 
-# What rounding may make of a cosine of 1, in half precision too.
+# Largest value that rounding may make of a cosine of 1, also in half precision.
 _INNER = (
   "spherejax",
   "jax",
@@ -34,22 +34,22 @@ _INNER = (
   "functools",
 )  # between us and a caller
 _MOST_COSINE = 1.05
-# By how much a sum of probabilities may differ from 1.
+# Largest difference of a sum of probabilities from 1.
 _SUM_SLACK = 1e-2
 
 Margin = Real[ArrayLike, ""] | Real[ArrayLike, " classes"]
 """One number, or one for each class."""
 
 Chosen = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]
-"""Which classes take part, in all rows or in each."""
+"""Mask of the classes that take part, for all rows or per row."""
 
 
 class Scores(NamedTuple):
-  """The operands of a loss over classes."""
+  """Operands of a loss over classes."""
 
   values: Array
   """[batch, classes] or [batch, classes, per_class]; masked rows are zero."""
-  own: Array
+  class_mask: Array
   """[batch, classes], boolean: the class of each row; none for a masked row."""
   dtype: jnp.dtype
   """The type of the scores as they came."""
@@ -69,18 +69,18 @@ def scores(
   entries = _checks.array(name, values, "floating", rank=axes, empty=False)
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, entries)
-  kept, here = _batch.keep_all(where, entries), entries.shape[1]
+  mask, here = _batch.keep_all(where, entries), entries.shape[1]
   number = 1 if class_axis_name is None else jax.lax.axis_size(class_axis_name)
-  kept, given = kept & _checks.inside(labels, number * here, kept), kept
-  _compiled.known(functools.partial(_check_kind, name), entries, given)
+  mask, rows_present = mask & _checks.inside(labels, number * here, mask), mask
+  _compiled.known(functools.partial(_check_kind, name), entries, rows_present)
   first = _batch.first_row(here, class_axis_name)
-  own = (labels[:, None] == first + jnp.arange(here)[None]) & kept[:, None]
-  values = jnp.where(kept.reshape(-1, *[1] * (axes - 1)), _numerics.upcast(entries), 0)
-  return Scores(values, own, entries.dtype, class_axis_name)
+  class_mask = (labels[:, None] == first + jnp.arange(here)[None]) & mask[:, None]
+  values = jnp.where(mask.reshape(-1, *[1] * (axes - 1)), _numerics.upcast(entries), 0)
+  return Scores(values, class_mask, entries.dtype, class_axis_name)
 
 
 def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
-  """Raises for cosines that are none, and warns of logits that are no logits."""
+  """Raises for cosines outside [-1, 1]; warns of logits that may be probabilities."""
   rows = np.asarray(entries)[np.asarray(where)]
   rows = rows.reshape(len(rows), -1).astype(np.promote_types(rows.dtype, np.float32))
   if name.endswith("cosines"):
@@ -93,7 +93,7 @@ def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
   elif name.endswith("logits") and _are_probabilities(rows):
     _warn(
       f"{name} look like probabilities: every row is in [0, 1] with the sum 1; pass"
-      " what comes before the softmax, or their logarithm"
+      " the inputs of the softmax, or their logarithm"
     )
 
 
@@ -121,16 +121,16 @@ def over_classes(parts: Array, axis_name: str | None) -> Array:
   return jnp.sum(jax.lax.all_gather(parts, axis_name), axis=0)
 
 
-def has_class(own: Array, axis_name: str | None) -> Array:
+def has_class(class_mask: Array, axis_name: str | None) -> Array:
   """[batch], boolean: rows of a class, of this device or another one."""
-  found = jnp.any(own, axis=1)
+  present = jnp.any(class_mask, axis=1)
   if axis_name is None:
-    return found
-  return jax.lax.psum(found.astype(jnp.int32), axis_name) > 0
+    return present
+  return jax.lax.psum(present.astype(jnp.int32), axis_name) > 0
 
 
 def is_distribution(labels: ArrayLike) -> bool:
-  """Whether `labels` are distributions over the classes and not integers."""
+  """True if `labels` are distributions over the classes, False for integers."""
   return jnp.ndim(labels) == 2 and jnp.issubdtype(jnp.result_type(labels), jnp.floating)
 
 
@@ -141,27 +141,27 @@ def distributions(
   entries = _checks.array(name, values, "floating", rank=2, empty=False)
   targets = _checks.array("targets", targets)
   _checks.shape("labels", targets, entries.shape, f"the {name}")
-  kept = _batch.keep_all(where, entries)
-  _compiled.known(functools.partial(_check_kind, name), entries, kept)
-  kept = kept[:, None]
-  wide = jnp.where(kept, _numerics.upcast(entries), 0)
-  return wide, jnp.where(kept, targets.astype(wide.dtype), 0), entries.dtype
+  mask = _batch.keep_all(where, entries)
+  _compiled.known(functools.partial(_check_kind, name), entries, mask)
+  mask = mask[:, None]
+  wide = jnp.where(mask, _numerics.upcast(entries), 0)
+  return wide, jnp.where(mask, targets.astype(wide.dtype), 0), entries.dtype
 
 
 def taking_part(scores: Scores, classes: ArrayLike | None) -> Array:
   """[batch, classes], boolean: the classes that take part; None for all."""
   if classes is None:
-    return jnp.ones(scores.own.shape, bool)
-  kept = _checks.array("classes", classes)
-  shape = scores.own.shape[-1:] if kept.ndim == 1 else scores.own.shape
-  _checks.mask(kept, shape, "classes")
-  return jnp.broadcast_to(kept.reshape(-1, shape[-1]), scores.own.shape)
+    return jnp.ones(scores.class_mask.shape, bool)
+  mask = _checks.array("classes", classes)
+  shape = scores.class_mask.shape[-1:] if mask.ndim == 1 else scores.class_mask.shape
+  _checks.mask(mask, shape, "classes")
+  return jnp.broadcast_to(mask.reshape(-1, shape[-1]), scores.class_mask.shape)
 
 
 def own_score(scores: Scores) -> Array:
   """[batch, 1]: the score of each row's class; 0 for a masked row."""
-  own = _numerics.masked_sum(scores.values, scores.own)
-  return over_classes(own, scores.axis_name)[:, None]
+  score = _numerics.masked_sum(scores.values, scores.class_mask)
+  return over_classes(score, scores.axis_name)[:, None]
 
 
 def own_margin(
@@ -171,15 +171,15 @@ def own_margin(
   _checks.between("margin", margin, low, high)
   margins = jnp.asarray(margin, scores.values.dtype)
   if margins.ndim == 0:
-    return jnp.broadcast_to(margins, (len(scores.own), 1))
-  _checks.shape("margin", margins, scores.own.shape[1:], "the classes")
-  own = _numerics.masked_sum(margins[None], scores.own)
-  return over_classes(own, scores.axis_name)[:, None]
+    return jnp.broadcast_to(margins, (len(scores.class_mask), 1))
+  _checks.shape("margin", margins, scores.class_mask.shape[1:], "the classes")
+  margin_of_class = _numerics.masked_sum(margins[None], scores.class_mask)
+  return over_classes(margin_of_class, scores.axis_name)[:, None]
 
 
 def cross_entropy(
   values: Array,
-  own: Array,
+  class_mask: Array,
   scale: Array | float = 1.0,
   *,
   target: Array | None = None,
@@ -188,23 +188,24 @@ def cross_entropy(
 ) -> Array:
   """Cross-entropy of the logits scale * values; 0 for a row of no class.
 
-  Written as log(1 + sum over the other classes of exp(their lead over the own one)):
-  a difference of two large numbers would lose the digits of a small loss, and the
-  rounding of 1 - probability those of its gradient.
+  Written as log(1 + sum over the other classes of exp(their lead over the true class)).
+  A difference of two large numbers would lose the digits of a small loss; the rounding
+  of 1 - probability would lose the digits of its gradient.
 
   Args:
     values: [batch, classes].
-    own: [batch, classes], boolean, the class of each row.
+    class_mask: [batch, classes], boolean, True at the class of each row.
     scale: multiplies.
-    target: [batch, 1], stands in for the value of the own class.
-    others: [batch, classes], boolean, the classes to tell it from. None for all.
+    target: [batch, 1], replaces the value of the true class.
+    others: [batch, classes], boolean, the classes to tell the true class from. None for
+      all.
     axis_name: of the devices that the classes are split over.
   """
   if target is None:
-    target = over_classes(_numerics.masked_sum(values, own), axis_name)[:, None]
-  rivals = ~own if others is None else others & ~own
+    target = over_classes(_numerics.masked_sum(values, class_mask), axis_name)[:, None]
+  rivals = ~class_mask if others is None else others & ~class_mask
   leads = _batch.logsumexp(scale * (values - target), rivals, axis_name, 1)
-  return jnp.where(has_class(own, axis_name), _numerics.softplus(leads), 0)
+  return jnp.where(has_class(class_mask, axis_name), _numerics.softplus(leads), 0)
 
 
 def log_softmax(values: Array, axis_name: str | None) -> Array:
@@ -235,7 +236,7 @@ def over_rows(
   """[batch]: `terms` of rows and the mask of their own classes, some rows at a time.
 
   Args:
-    terms: of [rows, dim] and [rows, classes] to [rows].
+    terms: maps [rows, dim] and [rows, classes] to [rows].
     rows: [batch, dim].
     labels: [batch]; raises for known ones of kept rows outside [0, classes).
     where: [batch], boolean.
@@ -245,8 +246,8 @@ def over_rows(
   _checks.known_labels(labels, classes, where)
 
   def of_rows(block: tuple[Array, Array, Array]) -> Array:
-    rows, labels, kept = block
-    return terms(rows, _batch.class_mask(labels, classes, kept))
+    rows, labels, mask = block
+    return terms(rows, _batch.class_mask(labels, classes, mask))
 
   return _blocks.map_rows(of_rows, (rows, labels, where), block_size)
 
@@ -254,7 +255,7 @@ def over_rows(
 def highest(parts: Sequence[Array]) -> Array:
   """Maximum of arrays; among equal ones the first is differentiated.
 
-  A few arrays are compared many times faster than along an axis by argmax.
+  Comparing a few arrays is many times faster than argmax along an axis.
   """
 
   def larger(best: Array, part: Array) -> Array:

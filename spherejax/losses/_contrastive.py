@@ -52,7 +52,7 @@ def contrastive(
       the number of all pairs. Static.
     normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -106,7 +106,7 @@ class _Hinges(NamedTuple):
 def hinge_sums(
   positive_margin: ArrayLike, negative_margin: ArrayLike, dtype: jnp.dtype
 ) -> Callable[[_batch.Block], _Hinges]:
-  """Sums of the hinges of each row, and how many of them are active."""
+  """Sums of the hinges of each row, and the number of active hinges."""
   near = _checks.scalar("positive_margin", positive_margin, dtype)
   far = _checks.scalar("negative_margin", negative_margin, dtype)
   _checks.between("negative_margin", negative_margin, positive_margin)
@@ -123,7 +123,7 @@ def hinge_sums(
 def averaged(
   parts: _Hinges, where: Array, number: Array, average: Average, axis_name: str | None
 ) -> Array:
-  """Shares of the mean over the active terms of each part, or over all pairs.
+  """Shares of each row in the mean over each part's active terms, or over all pairs.
 
   `number` is that of the references.
   """
@@ -217,7 +217,7 @@ def cosine_contrastive(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -235,8 +235,9 @@ def cosine_contrastive(
   Differentiable in: embeddings, margin. Cost: O(batch^2 dim) time.
 
   Source: DML 3.3.2.1 (C1); Wang et al. 2020, "Cross-batch memory for embedding
-  learning". Differs from its released code: an example is left out of its own pairs by
-  index, not by a threshold on the similarity, and the margin stays in the value.
+  learning". Differs from its released code in two ways. An example is left out of its
+  own pairs by index, not by a threshold on the similarity; and the margin stays in the
+  value.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])

@@ -1,4 +1,4 @@
-"""Squared distances from differences, which keep small ones, in little memory."""
+"""Squared distances from differences, exact for small distances, in little memory."""
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,9 @@ def _squared_distances_jvp(
 ) -> tuple[Array, Array]:
   """2 <x_i - y_j, dx_i - dy_j>, by products, but for the nearest j by differences.
 
-  The products lose what a difference is smaller than its operands, as the rounding of
-  the operands does. That matters where a cotangent is large, which is where a distance
-  is small.
+  Products lose as many digits as the difference is smaller than its operands; so does
+  the rounding of the operands. The loss matters where a cotangent is large, that is,
+  where a distance is small.
   """
   (x, y), (dx, dy) = primals, tangents
   squares = squared_distances(x, y)

@@ -11,7 +11,7 @@ from spherejax.losses import _batch, _blocks, _classes, _differences
 
 def _closeness_softmax(
   name: str,
-  apart: ArrayLike,
+  matrix: ArrayLike,
   labels: ArrayLike,
   scale: ArrayLike,
   classes: ArrayLike | None,
@@ -19,12 +19,16 @@ def _closeness_softmax(
   class_axis_name: str | None,
 ) -> Array:
   _checks.positive("scale", scale)
-  batch = _classes.scores(name, apart, labels, where, class_axis_name=class_axis_name)
+  batch = _classes.scores(name, matrix, labels, where, class_axis_name=class_axis_name)
   others = _classes.taking_part(batch, classes)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   values = jnp.where(others, batch.values, 0)
   loss = _classes.cross_entropy(
-    values, batch.own & others, -multiplier, others=others, axis_name=class_axis_name
+    values,
+    batch.class_mask & others,
+    -multiplier,
+    others=others,
+    axis_name=class_axis_name,
   )
   return loss.astype(batch.dtype)
 
@@ -42,9 +46,9 @@ def squared_distance_softmax(
 
       loss_i = -log softmax_c(-scale d_ic^2)_{y_i}
 
-  The loss of prototypical networks. It is convex in the embedding, and in general
-  smallest away from the class's own representative, often at infinity. On the unit
-  sphere it is `normface` with twice the scale.
+  This is the loss of prototypical networks. It is convex in the embedding. Its minimum
+  is in general away from the class's own representative, often at infinity. On the unit
+  sphere it equals `normface` with twice the scale.
 
   Args:
     squared_distances: [batch, classes], floating.
@@ -101,8 +105,9 @@ def distance_softmax(
 
       loss_i = -log softmax_c(-scale d_ic)_{y_i}
 
-  Smallest at the class's own representative, for every metric, but not 0 there:
-  log(1 + sum over the other classes of exp(-scale times their distance from it)).
+  The loss is smallest at the class's own representative, for every metric, but not 0
+  there. Its value is log(1 + sum over the other classes of exp(-scale times their
+  distance from it)).
 
   Args:
     distances: [batch, classes], floating.
@@ -152,12 +157,12 @@ def distance_ratio(
 
       loss_i = -log( d_iy^(-exponent) / sum_c d_ic^(-exponent) )
 
-  Unchanged when all distances are multiplied, and 0 exactly at the class's own
-  representative.
+  The loss stays the same when all distances are multiplied by a factor, and is exactly
+  0 at the class's own representative.
 
   Args:
     squared_distances: [batch, classes], floating, d^2. They should come from
-      differences, not from a product of matrices: the loss is about small ones.
+      differences, not from a product of matrices, since small distances matter most.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     exponent: positive, may be traced and learned (as the exponential of a number
@@ -172,9 +177,9 @@ def distance_ratio(
 
   Returns:
     [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
-    takes no part. A row at distance 0 from m classes: log m if its own is among
-    them, else inf, both with gradient 0. `loss.mean()` is the paper's scalar. Rows do
-    not depend on each other. Small values keep their digits.
+    takes no part. A row at distance 0 from m classes has the value log m if its own
+    class is among them, else inf; both have gradient 0. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other. Small values keep their digits.
 
   Raises:
     TypeError: distances are not floating, labels not integers, a mask not boolean.
@@ -200,21 +205,21 @@ def distance_ratio(
     class_axis_name=class_axis_name,
   )
   others = _classes.taking_part(batch, classes)
-  own = batch.own & others
+  class_mask = batch.class_mask & others
   power = _checks.scalar("exponent", exponent, batch.values.dtype)
-  known = _classes.has_class(own, class_axis_name)
+  known = _classes.has_class(class_mask, class_axis_name)
   squares = jnp.where(known[:, None], batch.values, 1)
   squares = squares + _checks.scalar("offset", offset, squares.dtype)
   zero = others & (squares < jnp.finfo(squares.dtype).tiny)
   zeros = _classes.over_classes(jnp.sum(zero, axis=1, dtype=jnp.int32), class_axis_name)
   loss = _classes.cross_entropy(
     jnp.log(jnp.where(others & ~zero, squares, 1)),
-    own,
+    class_mask,
     -power / 2,
     others=others,
     axis_name=class_axis_name,
   )
-  among = _classes.has_class(own & zero, class_axis_name)
+  among = _classes.has_class(class_mask & zero, class_axis_name)
   shared = jnp.where(among, jnp.log(jnp.maximum(zeros, 1).astype(loss.dtype)), jnp.inf)
   return jnp.where(zeros > 0, shared, loss).astype(batch.dtype)
 
@@ -257,9 +262,9 @@ def proxy_distance_ratio(
       exponent or offset out of range.
 
   Differentiable in: embeddings, proxies, exponent, offset.
-  Cost: O(batch classes dim). The distances are sums of squared differences, which
-  keep small ones; their derivatives are matrix products but for the nearest proxy of
-  each row.
+  Cost: O(batch classes dim). The distances are sums of squared differences, so small
+  distances keep their digits. Their derivatives are matrix products, except for the
+  nearest proxy of each row.
 
   Source: DIST IV eq. 8.
 
@@ -269,13 +274,13 @@ def proxy_distance_ratio(
     >>> spherejax.losses.proxy_distance_ratio(x, labels, proxies, exponent=2.0)
     Array([0.       , 0.1823216], dtype=float32)
   """
-  rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
+  rows, labels, mask, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
   columns = distances.l2_normalize(_classes.proxies(proxies, rows))
-  _checks.known_labels(labels, len(columns), kept)
+  _checks.known_labels(labels, len(columns), mask)
 
   def of_rows(block: tuple[Array, Array, Array]) -> Array:
-    rows, labels, kept = block
+    rows, labels, mask = block
     squares = _differences.squared_distances(rows, columns)
-    return distance_ratio(squares, labels, exponent=exponent, offset=offset, where=kept)
+    return distance_ratio(squares, labels, exponent=exponent, offset=offset, where=mask)
 
-  return _blocks.map_rows(of_rows, (rows, labels, kept), block_size).astype(dtype)
+  return _blocks.map_rows(of_rows, (rows, labels, mask), block_size).astype(dtype)

@@ -1,4 +1,4 @@
-"""Dynamic soft margin: triplets weighted by their rank among those seen lately."""
+"""Dynamic soft margin: triplets weighted by their rank among recent triplets."""
 
 import jax
 import jax.numpy as jnp
@@ -33,10 +33,11 @@ def dynamic_soft_margin(
       t_i = D_ip - min(min_{y_k != y_i} D_ik, min_{y_k != y_p} D_pk)
       loss_i = F(t_i) t_i
 
-  where F is the cumulative distribution of t in the running histogram, the triplets
-  of this batch included: there is no margin to tune, and the triplets that are hard
-  at this stage of training count most. F is a constant for the derivative. Against
-  references, whose own negatives are not there, only the anchor's negatives count.
+  where F is the cumulative distribution of t in the running histogram, which includes
+  the triplets of this batch. There is no margin to tune, and the triplets that are hard
+  at this stage of training count most. F is a constant for the derivative. Only the
+  anchor's negatives count against references, since the negatives of references are not
+  in the batch.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -47,7 +48,7 @@ def dynamic_soft_margin(
       batch fills it.
     normalize: "l2", "unit_ball" or "none" (t beyond 2 then counts as 2). Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances; weights count as True. None
       keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
@@ -72,8 +73,8 @@ def dynamic_soft_margin(
   Cost: O(batch^2 dim + batch bins) time.
 
   Source: Zhang and Rusinkiewicz 2019, "Learning local descriptors with a CDF-based
-  dynamic soft margin", eq. 5 to 7. Differs from the paper: classes may have more than
-  two rows, of which the farthest is the positive, and rows of both views are anchors.
+  dynamic soft margin", eq. 5 to 7. Differs from the paper: a class may have more than
+  two rows, the farthest of which is the positive; and rows of both views are anchors.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -102,7 +103,7 @@ def dynamic_soft_margin(
 
 
 def _hardest(block: _batch.Block) -> tuple[Array, Array, Array, Array]:
-  """Farthest positive and where it is, nearest negative, and whether both exist."""
+  """Farthest positive and its column, nearest negative, and whether both exist."""
   positives, negatives = map(_selection.chosen, (block.positives, block.negatives))
   fixed, size = jax.lax.stop_gradient(block.values), block.values.shape[1]
   farthest = _extremes.where_largest(fixed, positives)
@@ -119,7 +120,7 @@ def _hardest(block: _batch.Block) -> tuple[Array, Array, Array, Array]:
 def _weighted(
   leads: Array, valid: Array, history: Array, momentum: Array, axis_name: str | None
 ) -> tuple[Array, Array]:
-  """Leads times their rank, and the histogram that ranks them."""
+  """Leads times their ranks, and the histogram that ranks them."""
   bins = history.shape[0]
   fixed = jax.lax.stop_gradient(leads)
   nodes = _histograms.Nodes(-LIMIT, LIMIT, bins - 1)
@@ -129,9 +130,9 @@ def _weighted(
   number = jnp.sum(counts)
 
   history = jax.lax.stop_gradient(history)
-  seen = jnp.sum(history)
-  new = jnp.where(seen > 0, momentum, 1) * _numerics.divide(counts, number)
-  old = jnp.where(seen > 0, 1 - momentum, 0) * _numerics.divide(history, seen)
+  total = jnp.sum(history)
+  new = jnp.where(total > 0, momentum, 1) * _numerics.divide(counts, number)
+  old = jnp.where(total > 0, 1 - momentum, 0) * _numerics.divide(history, total)
   updated = jnp.where(number > 0, old + new, history)
   below, way = nodes.place(fixed)
   rank = jnp.cumsum(updated)[below + (way == 1)]

@@ -1,4 +1,4 @@
-"""The farthest and closest of every row; equal ones go to the lowest index."""
+"""Farthest and closest entries of every row; ties go to the lowest index."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -36,9 +36,9 @@ def where_largest(values: Array, among: Array) -> Array:
 
 def _where(values: Array, among: Array, extreme: Array) -> Array:
   columns = jnp.arange(values.shape[1], dtype=jnp.int32)[None]
-  found = among & ((values == extreme) | jnp.isnan(values))
+  candidates = among & ((values == extreme) | jnp.isnan(values))
   end = values.shape[1]
-  return jnp.min(jnp.where(found, columns, end), axis=1, initial=end)
+  return jnp.min(jnp.where(candidates, columns, end), axis=1, initial=end)
 
 
 def one_hot(index: Array, size: int) -> Array:

@@ -34,8 +34,9 @@ def fast_ap(
 
       loss_i = 1 - sum_l h+_l H+_l / H_l / |P_i|
 
-  An example between two nodes counts for both, by how near it is. This is the average
-  precision if all distances are different nodes; more bins alone do not lead there.
+  An example between two nodes counts for both, in proportion to its nearness. The
+  result is the exact average precision if all distances are different nodes; more bins
+  alone do not reach it.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -43,7 +44,7 @@ def fast_ap(
     bins: number of intervals of [0, 4], at least 1. Static.
     normalize: "l2" (the histogram covers the sphere), "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the squared distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -107,7 +108,7 @@ def fast_ap_from_distance(
       loss_i = 1 - sum_l h+_l H+_l / H_l / |P_i|
 
   Args:
-    distances: [queries, references], floating; squared, what is above 4 counts as 4.
+    distances: [queries, references], floating, squared; a value above 4 counts as 4.
     positives: [queries, references], boolean, or weights, not differentiated.
     negatives: [queries, references], boolean or weights.
     bins: number of intervals of [0, 4], at least 1. Static.

@@ -1,4 +1,4 @@
-"""The contrastive loss of Hadsell, Chopra and LeCun: squares on both sides."""
+"""Contrastive loss of Hadsell, Chopra and LeCun, with squares on both sides."""
 
 from collections.abc import Callable
 
@@ -25,14 +25,14 @@ def hadsell_contrastive(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Contrastive loss with squares, as it was first written.
+  """Contrastive loss with squares, in its original form.
 
       l_ij = D_ij^2 / 2               for y_i = y_j, i != j
       l_ij = [margin - D_ij]+^2 / 2   for y_i != y_j
       loss_i = sum_j l_ij
 
-  The pull of a positive pair grows with its distance, so that outliers dominate;
-  `contrastive` pulls all with the same force.
+  The pull of a positive pair grows with its distance, so outliers dominate;
+  `contrastive` pulls all pairs with the same force.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -40,7 +40,7 @@ def hadsell_contrastive(
     margin: unit of a distance, may be traced.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.

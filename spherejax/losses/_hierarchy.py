@@ -16,11 +16,11 @@ Discount = Literal["depth", "height"]
 
 
 def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
-  """The checked matrix and the number of its levels, at most one a node.
+  """Checked matrix and its number of levels, at most one per node.
 
-  A matrix that is known is checked entry by entry, and its levels are counted; to be
-  called inside `jax.ensure_compile_time_eval`. The columns of the
-  logits are the classes (axis 0) or the nodes (axis 1).
+  Call it inside `jax.ensure_compile_time_eval`: a known matrix is checked entry by
+  entry, and its levels are counted. The columns of the logits are the classes (axis 0)
+  or the nodes (axis 1).
   """
   tree = _checks.array("ancestors", ancestors, "boolean", rank=2)
   expected = list(tree.shape)
@@ -31,7 +31,7 @@ def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
 
 
 def _levels(ancestors: ArrayLike) -> int:
-  """How many nodes are above a class at most; raises for what is no tree."""
+  """Largest number of nodes above a class; raises unless `ancestors` is a tree."""
   known = np.asarray(ancestors)
   if not known.all(axis=0).any():
     raise ValueError("ancestors must have a root above all classes, got none")
@@ -49,7 +49,7 @@ def _levels(ancestors: ArrayLike) -> int:
 
 
 def _shared_nodes(tree: Array) -> Array:
-  """[classes, classes]: how many nodes, the root included, are above both."""
+  """[classes, classes], number of nodes above both classes, the root included."""
   wide = tree.astype(jnp.float32)  # counts below 2^24 are exact
   return jnp.matmul(wide, wide.T, precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
 
@@ -76,26 +76,26 @@ def hierarchical_cross_entropy(
 ) -> Float[Array, " batch"]:
   """Hierarchical cross-entropy: each step down the tree has its own weight.
 
-  The probability of a node is the sum over the classes below it; that of the class
-  is the product, from the root down, of the probabilities of each node given its
+  The probability of a node is the sum over the classes below it. The probability of a
+  class is the product, from the root down, of the probabilities of each node given its
   parent. With c_0 = y_i, ..., c_d the root:
 
       loss_i = -sum_{l < d} w(c_l) log(P(c_l) / P(c_{l+1}))
       w(v) = exp(-alpha depth(v))      "depth"
       w(v) = exp(-alpha height(v))     "height", the longest way down to a class
 
-  With alpha = 0 it is cross-entropy. "depth" makes mistakes among near classes
-  cheaper than among far ones, as the method means; "height" is the printed formula
-  and does the opposite.
+  With alpha = 0 the loss is cross-entropy. "depth" makes mistakes among near classes
+  cheaper than mistakes among far classes, as the method intends. "height" is the
+  printed formula and does the opposite.
 
   Args:
-    logits: [batch, classes], floating; not probabilities.
-      Known rows that look like some are warned of; traced ones are not checked.
+    logits: [batch, classes], floating; not probabilities. Known rows that look like
+      probabilities cause a warning; traced rows are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    ancestors: [classes, nodes], boolean: the node is the class or above it. One
-      column is the root, and every class has a column of its own. What depends on
-      it alone is computed when the function is traced, if it is known by then.
+    ancestors: [classes, nodes], boolean: the node is the class or above it. One column
+      is the root, and every class has a column of its own. If the array is known when
+      the function is traced, everything that depends on it alone is computed then.
     alpha: at least 0, may be traced.
     discount: "depth" or "height". Static.
     normalize_weights: divides by the sum of w over all nodes, root included, as the
@@ -130,7 +130,7 @@ def hierarchical_cross_entropy(
   _checks.flag("normalize_weights", normalize_weights)
   _checks.one_of("discount", discount, Discount)
   _checks.between("alpha", alpha, 0)
-  wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
+  wide, class_mask, dtype, _ = _classes.scores("logits", logits, labels, where)
   rate = _checks.scalar("alpha", alpha, wide.dtype)
   with jax.ensure_compile_time_eval():
     tree, levels = _tree(ancestors, wide, 0)
@@ -141,15 +141,15 @@ def hierarchical_cross_entropy(
   )
 
   def descend(carry: tuple[Array, Array], level: Array) -> tuple[tuple, None]:
-    # From below: the classes of the node of this depth, then those that its parent
-    # has besides. Ratios of sums, not differences of logarithms, keep the digits.
+    # From below: the classes of the node of this depth, then the further classes of its
+    # parent. Ratios of sums, not differences of logarithms, keep the digits.
     inside, loss = carry
-    beside = _numerics.logsumexp(wide, (shared == level) & ~own)
+    siblings_sum = _numerics.logsumexp(wide, (shared == level) & ~class_mask)
     weight = _discount(shared, depths, level, rate, discount)
-    loss += weight * _numerics.softplus(beside - inside)
-    return (jnp.logaddexp(inside, beside), loss), None
+    loss += weight * _numerics.softplus(siblings_sum - inside)
+    return (jnp.logaddexp(inside, siblings_sum), loss), None
 
-  logit = _numerics.masked_sum(wide, own)
+  logit = _numerics.masked_sum(wide, class_mask)
   impossible = logit == -jnp.inf
   start = (jnp.where(impossible, 0, logit), jnp.zeros_like(logit))
   (_, loss), _ = jax.lax.scan(descend, start, jnp.arange(levels - 1, 0, -1))
@@ -162,14 +162,14 @@ def hierarchical_cross_entropy(
 
     loss /= jnp.sum(jax.lax.map(of_level, jnp.arange(levels)))
   loss = jnp.where(impossible, jnp.inf, loss)
-  return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)
+  return jnp.where(jnp.any(class_mask, axis=1), loss, 0).astype(dtype)
 
 
-@jax.jit  # one program, also where the tree is known and this runs at once
+@jax.jit  # one program, also where the tree is known and the function runs at once
 def _parents(tree: Array) -> tuple[Array, Array]:
   """[nodes] each: number of nodes above, and which is the parent; 0 for the root.
 
-  Of nodes above the same classes, the one in the earlier column is the higher.
+  If two nodes are above the same classes, the node in the earlier column is higher.
   """
   nodes = tree.shape[1]
   sizes = jnp.sum(tree, axis=0, dtype=jnp.int32)
@@ -185,7 +185,7 @@ def _parents(tree: Array) -> tuple[Array, Array]:
 def _steps(tree: Array) -> Array:
   """[classes, nodes]: depth of a node on the class's path or beside it, else 0.
 
-  Beside a path are the other children of its nodes.
+  The nodes beside a path are the other children of its nodes.
   """
   depths, parents = _parents(tree)
   return jnp.where(tree[:, parents], depths[None], 0)
@@ -207,7 +207,7 @@ def conditional_softmax(
   `conditional_log_probabilities` gives them.
 
   Args:
-    logits: [batch, nodes], floating, one logit a node; that of the root is not used.
+    logits: [batch, nodes], floating, one logit per node; the root's logit is not used.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     ancestors: [classes, nodes], boolean: the node is the class or above it. One
@@ -240,20 +240,20 @@ def conditional_softmax(
   logits = _checks.array("logits", logits, "floating", rank=2, empty=False)
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, logits)
-  kept = _batch.keep_all(where, logits)
+  mask = _batch.keep_all(where, logits)
   with jax.ensure_compile_time_eval():
     tree, levels = _tree(ancestors, logits, 1)
     steps_by_class = _steps(tree)
-  wide = jnp.where(kept[:, None], _numerics.upcast(logits), 0)
-  known = jnp.any(_batch.class_mask(labels, tree.shape[0], kept), axis=1)
+  wide = jnp.where(mask[:, None], _numerics.upcast(logits), 0)
+  known = jnp.any(_batch.class_mask(labels, tree.shape[0], mask), axis=1)
   on_path = jnp.take(tree, labels, axis=0, mode="clip")
   steps = jnp.take(steps_by_class, labels, axis=0, mode="clip")
 
   def step(depth: Array) -> Array:
     siblings = steps == depth
-    beside = _numerics.logsumexp(wide, siblings & ~on_path)
+    siblings_sum = _numerics.logsumexp(wide, siblings & ~on_path)
     chosen = _numerics.masked_sum(wide, siblings & on_path)
-    return _numerics.softplus(beside - chosen)
+    return _numerics.softplus(siblings_sum - chosen)
 
   loss = jnp.sum(jax.lax.map(step, jnp.arange(1, levels)), axis=0)
   return jnp.where(known, loss, 0).astype(logits.dtype)
@@ -267,11 +267,11 @@ def conditional_log_probabilities(
 
       log P(class) = sum_{v on the path of the class} log P(v | parent of v)
 
-  What a network predicts that was trained with `conditional_softmax`: that loss is
-  minus the entry of the label. Every entry has its full relative accuracy.
+  These are the predictions of a network that was trained with `conditional_softmax`:
+  that loss is minus the entry of the label. Every entry has its full relative accuracy.
 
   Args:
-    logits: [batch, nodes], floating, one logit a node; that of the root is not used.
+    logits: [batch, nodes], floating, one logit per node; the root's logit is not used.
     ancestors: [classes, nodes], boolean, as for `conditional_softmax`.
 
   Returns:
@@ -305,7 +305,7 @@ def conditional_log_probabilities(
   def among_siblings(function, values: Array) -> Array:
     return function(values, parents, num_segments=nodes + 1)[parents]
 
-  # Against the largest sibling, whose own logarithm comes from the sum of the others.
+  # Relative to the largest sibling; its own logarithm comes from the sum of the others.
   column = jnp.arange(nodes)[:, None]
   largest = wide == among_siblings(jax.ops.segment_max, wide)
   first = among_siblings(jax.ops.segment_min, jnp.where(largest, column, nodes))
@@ -334,12 +334,13 @@ def soft_label_cross_entropy(
       q_ik = softmax_k(-beta d(y_i, k) / max d)
       loss_i = -sum_k q_ik log softmax_k(logits_i)
 
-  Large beta is cross-entropy, beta = 0 a uniform target; on a flat tree it is label
-  smoothing. The least value is the entropy of q_i, at the probabilities q_i.
+  A large beta gives cross-entropy, beta = 0 a uniform target; on a flat tree the loss
+  is label smoothing. The least value is the entropy of q_i, reached at the
+  probabilities q_i.
 
   Args:
-    logits: [batch, classes], floating; not probabilities.
-      Known rows that look like some are warned of; traced ones are not checked.
+    logits: [batch, classes], floating; not probabilities. Known rows that look like
+      probabilities cause a warning; traced rows are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     class_distances: [classes, classes], floating or integer, at least 0, row y the
@@ -358,10 +359,10 @@ def soft_label_cross_entropy(
 
   Differentiable in: logits, beta. Cost: O(batch classes).
 
-  Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 5, beta
-  from 4 to 30. Differs from DIST, whose distances are not divided by their maximum: its
-  beta is beta / max d here. There the denominator sums over the true classes, here over
-  those of one row; see errata.
+  Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 5, beta from 4
+  to 30. Differs from DIST in two ways. DIST does not divide distances by their maximum,
+  so its beta is beta / max d here. Its denominator sums over the true classes, ours
+  over the classes of one row; see errata.
 
   Example:
     >>> spherejax.losses.soft_label_cross_entropy(
@@ -370,18 +371,18 @@ def soft_label_cross_entropy(
     Array([0.6648109], dtype=float32)
   """
   _checks.between("beta", beta, 0)
-  wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
+  wide, class_mask, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
   with jax.ensure_compile_time_eval():
-    given = _checks.array("class_distances", class_distances, "real")
-    _checks.shape("class_distances", given, (wide.shape[1],) * 2, "the logits")
-    _checks.between("class_distances", given, 0)
-    apart = jax.lax.stop_gradient(given).astype(wide.dtype)
-    apart = _numerics.divide(apart, jnp.max(apart, initial=0))
-  from_own = jnp.take(apart, _checks.integers("labels", labels), axis=0, mode="clip")
+    class_matrix = _checks.array("class_distances", class_distances, "real")
+    _checks.shape("class_distances", class_matrix, (wide.shape[1],) * 2, "the logits")
+    _checks.between("class_distances", class_matrix, 0)
+    gaps = jax.lax.stop_gradient(class_matrix).astype(wide.dtype)
+    gaps = _numerics.divide(gaps, jnp.max(gaps, initial=0))
+  from_own = jnp.take(gaps, _checks.integers("labels", labels), axis=0, mode="clip")
   targets = jax.nn.softmax(-sharpness * from_own, axis=1)
   # Where a target underflows the class may be impossible: 0 log 0 = 0.
   wanted = targets > 0
   terms = targets * _numerics.keep(_numerics.log_softmax(wide), wanted)
   loss = -_numerics.masked_sum(terms, wanted)
-  return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)
+  return jnp.where(jnp.any(class_mask, axis=1), loss, 0).astype(dtype)

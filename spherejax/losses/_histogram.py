@@ -1,4 +1,4 @@
-"""The histogram loss: positive pairs less similar than negative ones."""
+"""Histogram loss, from histograms of positive and of negative similarities."""
 
 from collections.abc import Callable
 
@@ -24,15 +24,15 @@ def histogram(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Histogram loss: how likely a negative pair is more similar than a positive one.
+  """Histogram loss: probability that a negative pair is more similar than a positive.
 
   With h+ and h- the histograms of the similarities of all positive and all negative
   pairs of the batch, each of sum 1, on bins + 1 nodes from -1 to 1,
 
       L = sum_r h-_r sum_{q <= r} h+_q
 
-  Row i gives the half of what its negatives add to L, and the half of what its
-  positives do, times the number of kept rows.
+  The value of row i is half the contribution of its negatives to L plus half that of
+  its positives, times the number of kept rows.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -40,7 +40,7 @@ def histogram(
     bins: number of intervals of [-1, 1], at least 1. Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -74,7 +74,7 @@ def histogram(
 
 
 def _terms(bins: int) -> Callable[[_batch.Block], tuple[Array, ...]]:
-  """Histograms of each row's positives and negatives, and how many they are."""
+  """Histograms of each row's positives and negatives, and the numbers of both."""
   _checks.count("bins", bins)
 
   def terms(block: _batch.Block) -> tuple[Array, ...]:
@@ -122,8 +122,8 @@ def histogram_from_similarity(
       L = sum_r h-_r sum_{q <= r} h+_q
 
   Args:
-    similarities: [queries, references], floating; what is outside [-1, 1] counts as
-      the end that it is beyond.
+    similarities: [queries, references], floating; a value outside [-1, 1] counts as the
+      nearer end.
     positives: [queries, references], boolean, or weights, not differentiated.
     negatives: [queries, references], boolean or weights.
     bins: number of intervals of [-1, 1], at least 1. Static.

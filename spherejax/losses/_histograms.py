@@ -21,9 +21,9 @@ class Nodes(NamedTuple):
   bins: int
 
   def place(self, values: Array) -> tuple[Array, Array]:
-    """The node below each value, and how far it is on the way to the next, in [0, 1].
+    """Node below each value, and the share in [0, 1] of the way to the next node.
 
-    What is outside is at the end.
+    A value outside the range is at its end.
     """
     steps = (values - self.low) * (self.bins / (self.high - self.low))
     steps = jnp.where(steps < 0, 0, jnp.where(steps > self.bins, self.bins, steps))
@@ -34,10 +34,10 @@ class Nodes(NamedTuple):
 def histograms(
   values: Array, selections: tuple[Array, ...], low: float, high: float, bins: int
 ) -> tuple[Array, ...]:
-  """[rows, bins + 1] for each selection: how much lies at each of the nodes.
+  """[rows, bins + 1] for each selection, the weight at each node.
 
-  An entry between two nodes counts for both, by how near it is; entries outside count
-  for the node at the end. The derivative is 0 on a node and outside.
+  An entry between two nodes counts for both, in proportion to its nearness; entries
+  outside count for the node at the end. The derivative is 0 on a node and outside.
 
   Args:
     values: [rows, columns].

@@ -1,4 +1,4 @@
-"""Intra-pair variance: all positive cosines alike, all negative ones alike."""
+"""Intra-pair variance loss: makes positive cosines alike and negative ones alike."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -46,7 +46,7 @@ def intra_pair_variance(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.

@@ -32,8 +32,8 @@ def lifted_structure(
       J_ij = log(exp(A_i) + exp(A_j)) + D_ij
       loss_i = 1/4 sum_{j: y_j = y_i, j != i} [J_ij]+^2
 
-  Half of [J_ij]+^2 / 2 goes to either end of a pair. Against references, whose own
-  negatives are not there, the pair has one end:
+  Half of [J_ij]+^2 / 2 goes to either end of a pair. Against references the pair has
+  one end, since the negatives of a reference are not in the batch:
 
       loss_i = 1/2 sum_{j: y_j = y_i} [A_i + D_ij]+^2
 
@@ -43,7 +43,7 @@ def lifted_structure(
     margin: unit of a distance, may be traced.
     normalize: "l2", "unit_ball" or "none" (the paper's). Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -100,7 +100,7 @@ def lifted_structure(
 
 
 def _near(block: _batch.Block, margin: Array) -> Array:
-  """Soft nearest negative of each row, from the margin down."""
+  """Soft nearest negative of each row, measured from the margin down."""
   return _selection.logsumexp_over(margin - block.values, block.negatives)
 
 
@@ -111,7 +111,7 @@ def _one_end(block: _batch.Block, margin: Array) -> Array:
 
 
 def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
-  """Of the soft nearest negatives of the rows, and of all references."""
+  """Losses per row, from the soft nearest negatives of rows and of references."""
   here, there = jnp.broadcast_arrays(near[:, None], near_all[None])
   none_here, none_there = here == -jnp.inf, there == -jnp.inf
   # An end without negatives is 0 inside the sum of exponentials.
@@ -197,7 +197,7 @@ def generalized_lifted_structure(
       counts.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.

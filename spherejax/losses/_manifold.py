@@ -32,8 +32,8 @@ def manifold(
       loss_i = log(1 + sum_{k: t_ik >= 0} exp t_ik)
                + context_weight log(1 + sum_{k: c_ik >= 0} exp c_ik)
 
-  with a the persistence, y the proxy of example i, and k the other proxies: closeness
-  is measured along the data, by walks that go on with probability a.
+  with a the persistence, y the proxy of example i, and k the other proxies. Walks that
+  go on with probability a measure closeness along the data.
 
   Args:
     embeddings: [batch, dim], floating; length does not matter.
@@ -45,8 +45,8 @@ def manifold(
     margin: unit of F, may be traced.
     context_weight: at least 0, may be traced. 0 leaves the walks themselves.
     where: [batch], boolean, True keeps. None keeps all.
-    axis_name: mapped axis over which the batch is spread; the walks visit the batch
-      of all devices, whose matrix is spread by rows and inverted together.
+    axis_name: mapped axis over which the batch is spread; the walks visit the batch of
+      all devices; its matrix is spread by rows and the devices invert it together.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows, for traced labels outside
@@ -59,7 +59,7 @@ def manifold(
 
   Differentiable in: embeddings, proxies and all numbers; the value jumps where a term
   begins to count. Cost: O((batch + proxies)^3) time and a few square matrices of
-  memory; over devices each of them does its share and holds its rows.
+  memory; with several devices each does its share and holds its rows.
 
   Source: Aziere and Todorovic 2019, "Ensemble deep manifold similarity learning using
   hard proxies", whose intrinsic and context losses are the two terms.
@@ -72,9 +72,9 @@ def manifold(
   _checks.between("persistence", persistence, 0, 1, low_open=True, high_open=True)
   _checks.positive("temperature", temperature)
   _checks.between("context_weight", context_weight, 0)
-  rows, labels, kept, given = _batch.rows_and_labels(embeddings, labels, where, "l2")
+  rows, labels, mask, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
   points = _batch.normalize_rows(_classes.proxies(proxies, rows), "l2")
-  own = _batch.class_mask(labels, len(points), kept)
+  class_mask = _batch.class_mask(labels, len(points), mask)
   persistence, temperature, margin, context_weight = (
     _checks.scalar(name, value, rows.dtype)
     for name, value in (
@@ -84,38 +84,40 @@ def manifold(
       ("context_weight", context_weight),
     )
   )
-  steps = _steps(rows, points, kept, temperature, axis_name)
+  steps = _steps(rows, points, mask, temperature, axis_name)
   walks, proxy_walks = _walks(*steps, persistence, axis_name)
   normalize = _numerics.normalize
   context = _batch.dot(normalize(walks), normalize(proxy_walks))
-  # Both at once: a program half as large.
+  # Both at once makes the program half as large.
   scores = jnp.stack([walks[:, -len(points) :], context])
-  intrinsic, contextual = jax.vmap(_excess, (0, None, None))(scores, own, margin)
+  intrinsic, contextual = jax.vmap(_excess, (0, None, None))(scores, class_mask, margin)
   loss = intrinsic + context_weight * contextual
-  return jnp.where(kept, loss, 0).astype(given)
+  return jnp.where(mask, loss, 0).astype(dtype)
 
 
 def _steps(
-  rows: Array, points: Array, kept: Array, temperature: Array, axis_name: str | None
+  rows: Array, points: Array, mask: Array, temperature: Array, axis_name: str | None
 ) -> tuple[Array, Array]:
   """[rows, nodes] and [proxies, nodes] of D^-1/2 S D^-1/2.
 
   The nodes are the rows of all devices, then the proxies.
   """
-  everyone, present = (_batch.gather(x, axis_name) for x in (rows, kept))
+  everyone, present = (_batch.gather(x, axis_name) for x in (rows, mask))
   among = jnp.ones(len(points), bool)
   nodes, present = jnp.concatenate([everyone, points]), jnp.append(present, among)
-  starts, kept = jnp.concatenate([rows, points]), jnp.append(kept, among)
+  starts, mask = jnp.concatenate([rows, points]), jnp.append(mask, among)
   number, first = len(rows), _batch.first_row(len(rows), axis_name)
   itself = jnp.append(
     first + jnp.arange(number), len(everyone) + jnp.arange(len(points))
   )
   other = itself[:, None] != jnp.arange(len(nodes))[None]
-  edges = kept[:, None] & present[None] & other
+  edges = mask[:, None] & present[None] & other
   energies = jax.nn.relu(_batch.dot(starts, nodes)) / temperature
-  own = _numerics.logsumexp(energies, edges)  # by logarithms: no overflow
-  degrees = jnp.append(_batch.gather(own[:number], axis_name), own[number:])
-  balanced = energies - (own[:, None] + degrees[None]) / 2
+  log_degrees = _numerics.logsumexp(energies, edges)  # by logarithms: no overflow
+  degrees = jnp.append(
+    _batch.gather(log_degrees[:number], axis_name), log_degrees[number:]
+  )
+  balanced = energies - (log_degrees[:, None] + degrees[None]) / 2
   steps = jnp.where(edges, jnp.exp(jnp.where(edges, balanced, 0)), 0)
   return steps[:number], steps[number:]
 
@@ -125,7 +127,8 @@ def _walks(
 ) -> tuple[Array, Array]:
   """[rows, nodes] and [proxies, nodes]: where walks of these steps end.
 
-  By blocks: the matrix of the rows, which is spread, then the proxies' complement.
+  Solved in two blocks: the matrix of the rows, spread over devices, then the proxies'
+  complement.
   """
   number = from_points.shape[1] - len(from_points)
   first = _batch.first_row(len(from_rows), axis_name)
@@ -154,8 +157,8 @@ def _walks(
 def _inverse(matrix: Array, axis_name: str | None) -> Array:
   """[rows, batch]: this device's rows of the inverse of one that is spread by rows.
 
-  The matrix is symmetric and positive definite, so that Gauss and Jordan's elimination
-  needs no order of pivots: the rows of one device after the other, each device on its
+  The matrix is symmetric and positive definite, so Gauss-Jordan elimination needs no
+  pivoting. It eliminates the rows of one device after another; each device updates its
   own rows.
   """
   size = len(matrix)
@@ -211,8 +214,8 @@ def _of_device(array: Array, device: Array | int, axis_name: str) -> Array:
   return jax.lax.psum(jnp.where(mine, array, 0), axis_name)
 
 
-def _excess(scores: Array, own: Array, margin: Array) -> Array:
+def _excess(scores: Array, class_mask: Array, margin: Array) -> Array:
   """[batch]: log(1 + sum of exp over the other proxies that come too near)."""
-  terms = scores - _selection.sum_over(scores, own)[:, None] + margin
-  counted = jnp.any(own, axis=1)[:, None] & ~own & ~(terms < 0)
+  terms = scores - _selection.sum_over(scores, class_mask)[:, None] + margin
+  counted = jnp.any(class_mask, axis=1)[:, None] & ~class_mask & ~(terms < 0)
   return _numerics.softplus(_numerics.logsumexp(terms, counted))

@@ -1,4 +1,4 @@
-"""The margin loss: one boundary between near and far, learned."""
+"""Margin loss: a learned boundary between near and far."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -39,9 +39,9 @@ def margin(
       b_i = boundary + class_boundaries[y_i] + example_boundaries[i]
       loss_i = n sum_j l_ij / #{l > 0} + boundary_weight n b_i / #{anchors}     "pairs"
 
-  with n the number of kept examples and the counts over the whole batch; an anchor
-  is a row with a pair. In the form "triplets" a pair counts as often as it occurs in
-  triplets: a positive one as often as the row has negatives, and conversely; an
+  with n the number of kept examples and the counts over the whole batch; an anchor is a
+  row with a pair. In the form "triplets" a pair counts as often as it occurs in
+  triplets: a positive pair as often as the row has negatives, and conversely. There an
   anchor is a row with both.
 
   Args:
@@ -52,12 +52,12 @@ def margin(
     class_boundaries: [classes], added for the class of the anchor. None adds nothing.
     example_boundaries: [batch], added for each anchor. None adds nothing.
     margin: unit of a distance, may be traced.
-    boundary_weight: at least 0, of the mean boundary, may be traced. A positive one
-      shrinks the boundaries: near-by negatives are then less repelled.
+    boundary_weight: at least 0, of the mean boundary, may be traced. A positive weight
+      shrinks the boundaries, so near negatives are repelled less.
     form: "pairs" or "triplets". Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -75,8 +75,8 @@ def margin(
       `form` or `normalize`, or a static weight below 0.
 
   Differentiable in: embeddings, boundaries, margin, boundary_weight (counts are
-  constants). Where `boundary_weight` is 0, the boundary rests where as many positive
-  as negative pairs are active. Cost: O(batch^2 dim) time.
+  constants). With `boundary_weight` 0 the boundary settles where as many positive as
+  negative pairs are active. Cost: O(batch^2 dim) time.
 
   Source: Wu et al. 2017, "Sampling matters in deep embedding learning", section 4.2;
   DML eq. 2.1.3.
@@ -91,12 +91,12 @@ def margin(
   centre = _checks.scalar("boundary", boundary, dtype)
   if class_boundaries is not None:
     by_class = _checks.array("class_boundaries", class_boundaries, "floating", rank=1)
-    own = _batch.class_mask(batch.labels, by_class.shape[0], batch.where)
-    known = jnp.any(own, axis=1)
+    class_mask = _batch.class_mask(batch.labels, by_class.shape[0], batch.where)
+    known = jnp.any(class_mask, axis=1)
     batch = batch._replace(where=batch.where & known)
     if references is None:
       batch = batch._replace(reference_where=_batch.gather(batch.where, axis_name))
-    centre += _numerics.masked_sum(by_class.astype(dtype)[None], own)
+    centre += _numerics.masked_sum(by_class.astype(dtype)[None], class_mask)
   if example_boundaries is not None:
     by_example = _checks.array("example_boundaries", example_boundaries, "floating")
     _checks.shape("example_boundaries", by_example, batch.labels.shape, "the labels")
@@ -120,7 +120,7 @@ def margin(
 def _margin_terms(
   margin: ArrayLike, form: Form, dtype: jnp.dtype
 ) -> Callable[[_batch.Block, Array], tuple[Array, Array, Array]]:
-  """Of each row: sums of the hinges, how many are active, and how many there are."""
+  """Returns a function: per row, the sum of hinges, the active ones and all."""
   _checks.one_of("form", form, Form)
   m = _checks.scalar("margin", margin, dtype)
 

@@ -25,7 +25,7 @@ class Memory(NamedTuple):
   labels: Int[Array, " size"]
   """[size], integer: JAX's default type, int64 where 64-bit types are enabled."""
   filled: Int[Array, ""]
-  """How many slots hold an embedding; they are the first ones."""
+  """Number of slots that hold an embedding; these are the first slots."""
   position: Int[Array, ""]
   """The slot that is written next."""
 
@@ -119,9 +119,9 @@ def memory_update(
       f"labels must fit into the memory's {memory.labels.dtype}, got dtype "
       f"{labels.dtype}"
     )
-  kept = _batch.keep_all(where, embeddings)
+  mask = _batch.keep_all(where, embeddings)
   rows, classes, stored = (
-    _batch.gather(array, axis_name) for array in (embeddings, labels, kept)
+    _batch.gather(array, axis_name) for array in (embeddings, labels, mask)
   )
   if len(rows) > size:
     raise ValueError(f"a memory of {size} cannot take a batch of {len(rows)} at once")
@@ -137,14 +137,14 @@ def memory_update(
   )
   batch = len(embeddings)
   first = _batch.first_row(batch, axis_name)
-  own = jax.lax.dynamic_slice_in_dim(slots, first, batch)
-  return updated, jnp.where(kept, own, -1)
+  slots_here = jax.lax.dynamic_slice_in_dim(slots, first, batch)
+  return updated, jnp.where(mask, slots_here, -1)
 
 
 def memory_references(
   memory: Memory, *, slots: Integer[ArrayLike, " batch"] | None = None
 ) -> _batch.References:
-  """A memory as what a loss compares a batch with.
+  """Wraps a memory as the references that a loss compares a batch with.
 
   Args:
     memory: what `memory_update` returned.

@@ -1,7 +1,7 @@
-"""Miners: which pairs of every anchor count. All are functions of a matrix and masks.
+"""Miners choose the pairs of every anchor that count, from a matrix and masks.
 
-A miner looks at one row at a time, so that neither blocks nor devices change what it
-keeps. Losses give it what their matrix holds (`of`). Nothing is differentiated.
+A miner looks at one row at a time, so neither blocks nor devices change its choice.
+Losses tell it what their matrix holds (`of`). Nothing is differentiated.
 """
 
 from typing import Literal
@@ -47,7 +47,7 @@ def mine_multi_similarity(
   epsilon: Real[ArrayLike, ""] = 0.1,
   of: Measure = "similarity",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Pairs that are not clearly better than the worst of the other kind.
+  """Keeps pairs that are not clearly better than the worst pair of the other kind.
 
       keep positive p of anchor i:  S_ip - epsilon < max_{n negative} S_in
       keep negative n of anchor i:  S_in + epsilon > min_{p positive} S_ip
@@ -98,7 +98,7 @@ def mine_pair_margin(
   negative_margin: Real[ArrayLike, ""] = 0.8,
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Positives farther than one margin, negatives closer than another.
+  """Keeps positives farther than one margin and negatives closer than another.
 
       keep positive p of anchor i:  D_ip > positive_margin
       keep negative n of anchor i:  D_in < negative_margin
@@ -148,7 +148,7 @@ def mine_triplet_margin(
   kind: Kind = "all",
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Pairs, weighted by how many triplets that violate a margin they belong to.
+  """Weights pairs by the number of triplets that they are in and that violate a margin.
 
       "all":       D_in - D_ip <= margin
       "hard":      and D_in <= D_ip
@@ -166,8 +166,8 @@ def mine_triplet_margin(
       a loss that mines sets it.
 
   Returns:
-    Weights of positives and of negatives, [queries, references] each. A loss over
-    pairs with them is the sum over triplets of the terms of both pairs.
+    Weights of positives and of negatives, [queries, references] each. A loss over pairs
+    with these weights is the sum over triplets of the terms of both pairs.
 
   Raises:
     TypeError: the matrix is not floating, a mask neither boolean nor floating.
@@ -196,14 +196,14 @@ def mine_batch_hard(
   *,
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """The farthest positive and the closest negative of every anchor.
+  """Keeps the farthest positive and the closest negative of every anchor.
 
       keep p = argmax_{p positive} D_ip and n = argmin_{n negative} D_in
 
   Ties go to the lowest index; an anchor without a positive or without a negative keeps
-  nothing. Entries are compared as they are given: a matrix from a product orders pairs
-  within its rounding by chance, one by `method="difference"` does not. With the triplet
-  loss `mining="batch_hard"` is the same and costs less.
+  nothing. Entries are compared as they are. A matrix from a product orders pairs within
+  its rounding by chance; a matrix by `method="difference"` does not. With the triplet
+  loss, `mining="batch_hard"` gives the same result at less cost.
 
   Args:
     matrix: [queries, references], floating.
@@ -243,7 +243,7 @@ def mine_batch_easy_hard(
   negative: Strategy = "semihard",
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """One positive and one negative of every anchor, easy or hard.
+  """Picks a positive and a negative, easy or hard, for every anchor.
 
       positive: "hard" farthest, "easy" closest, "semihard" the farthest that is closer
         than the kept negative, "all" every one
@@ -290,21 +290,21 @@ def mine_batch_easy_hard(
   d, positives, negatives = operands(matrix, positives, negatives, of)
   near, far = _selection.chosen(positives), _selection.chosen(negatives)
   if positive == "semihard":
-    far = _one(d, far, negative == "easy")
-    near = _one(d, near & (d < _extremes.smallest(d, far)), True)
+    far = _extreme_pair(d, far, negative == "easy")
+    near = _extreme_pair(d, near & (d < _extremes.smallest(d, far)), True)
   elif negative == "semihard":
-    near = _one(d, near, positive == "hard")
-    far = _one(d, far & (d > _extremes.largest(d, near)), False)
+    near = _extreme_pair(d, near, positive == "hard")
+    far = _extreme_pair(d, far & (d > _extremes.largest(d, near)), False)
   else:
-    near = near if positive == "all" else _one(d, near, positive == "hard")
-    far = far if negative == "all" else _one(d, far, negative == "easy")
+    near = near if positive == "all" else _extreme_pair(d, near, positive == "hard")
+    far = far if negative == "all" else _extreme_pair(d, far, negative == "easy")
   if "all" not in (positive, negative):
     both = jnp.any(near, 1, keepdims=True) & jnp.any(far, 1, keepdims=True)
     near, far = near & both, far & both
   return _selection.part(positives, near), _selection.part(negatives, far)
 
 
-def _one(values: Array, among: Array, largest: bool) -> Array:
+def _extreme_pair(values: Array, among: Array, largest: bool) -> Array:
   """Mask of the largest or the smallest of each row."""
   find = _extremes.where_largest if largest else _extremes.where_smallest
   return _extremes.one_hot(find(values, among), values.shape[1])
@@ -318,7 +318,7 @@ def mine_hardest_fraction(
   fraction: Real[ArrayLike, ""] = 0.5,
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """The farthest share of every anchor's positives and the closest of its negatives.
+  """Keeps a share of every anchor's pairs: farthest positives, closest negatives.
 
       keep the ceil(fraction |P_i|) farthest positives of anchor i
       keep the ceil(fraction |N_i|) closest negatives of anchor i
@@ -342,8 +342,8 @@ def mine_hardest_fraction(
   Not differentiated. Cost: O(queries references log references).
 
   Source: Yuan et al. 2017, "Hard-aware deeply cascaded embedding", section 3.2. Differs
-  from the paper: the fraction is that of every anchor's pairs, not of all pairs of the
-  batch, so that it is the same for blocks of rows and on several devices.
+  from the paper: the fraction refers to every anchor's pairs, not to all pairs of the
+  batch, so blocks of rows and several devices give the same result.
 
   Example:
     >>> same = jnp.array([[True, True, False, False]])

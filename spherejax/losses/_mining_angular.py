@@ -1,4 +1,4 @@
-"""The miner of triplets with a wide angle."""
+"""Miner of triplets with a wide angle."""
 
 import math
 
@@ -22,10 +22,10 @@ def mine_angular(
   angle: Real[ArrayLike, ""] = 0.35,
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Pairs, weighted by how many triplets with a wide angle they belong to.
+  """Weights pairs by the number of triplets with a wide angle that they are in.
 
-  The angle of a triplet is the one under which its negative sees half the distance of
-  anchor and positive, from beside their midpoint c:
+  The angle of a triplet is the angle at which its negative sees half the distance
+  between anchor and positive, across from their midpoint c:
 
       keep (i, p, n):  arctan(|x_i - x_p| / (2 |x_n - c_ip|)) > angle
 
@@ -36,7 +36,8 @@ def mine_angular(
     among: [references, references], floating: the same measure between references. For
       a batch with itself, the matrix.
     points: [references, dim], floating, in place of `among`: the references as the loss
-      sees them, of norm 1 unless it does not normalise. Needs no matrix of them.
+      sees them, of norm 1 if the loss normalises. No matrix between references is
+      needed then.
     angle: radians in [0, pi / 2), may be traced; 20 degrees.
     of: what the matrix holds: "distance", "squared_distance" or, of unit vectors,
       "similarity". Static; a loss that mines sets it.
@@ -86,6 +87,6 @@ def mine_angular(
     def from_each(index: Array) -> Array:
       return _batch.squared_euclidean(rows[index], rows)
   else:
-    given = "neither" if among is None else "both"
-    raise ValueError(f"one of among and points must be given, got {given}")
+    choice = "neither" if among is None else "both"
+    raise ValueError(f"exactly one of among and points must be given, got {choice}")
   return _triplet_counts.count_wide(squares, from_each, tangent, block)

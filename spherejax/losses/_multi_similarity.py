@@ -1,4 +1,4 @@
-"""Multi-similarity: pairs weighted by their similarity among the others."""
+"""Multi-similarity loss: pairs weighted by their similarity relative to other pairs."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ def multi_similarity(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Multi-similarity loss, every pair weighted by its similarity among the others.
+  """Multi-similarity loss: weights each pair by its similarity relative to the others.
 
       loss_i = log(1 + sum_{j: y_j = y_i, j != i} exp(-a (S_ij - t))) / a
              + log(1 + sum_{j: y_j != y_i} exp(b (S_ij - t))) / b
@@ -43,7 +43,7 @@ def multi_similarity(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.

@@ -1,4 +1,4 @@
-"""The N-pair loss: one pair of each class against the pairs of the others."""
+"""N-pair loss: a pair of each class against the pairs of the other classes."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -22,10 +22,10 @@ def n_pair(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """N-pair loss: an anchor's positive against the positives of the other classes.
+  """N-pair loss: compares an anchor's positive with the positives of other classes.
 
-  Of each class the first kept row is the anchor a_c and the second one its positive
-  p_c, whatever stands between them; other rows do not count.
+  The first kept row of each class is the anchor a_c, the second its positive p_c,
+  whatever rows lie between them. Other rows do not count.
 
       loss_{a_c} = log(1 + sum_{k != c} exp(<a_c, p_k> - <a_c, p_c>))
                    + norm_weight (|a_c|^2 + |p_c|^2) / 4
@@ -36,8 +36,8 @@ def n_pair(
     norm_weight: at least 0, of the squared norms, may be traced.
     normalize: "none" (the paper's), "l2" or "unit_ball". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: where the positives come from: of each class the first reference that
-      is no copy of the anchor. None is the batch itself.
+    references: where the positives come from: the first reference of each class that is
+      no copy of the anchor. None is the batch itself.
     miner: chooses among the pairs (a_c, p_k), of their products. None keeps all.
     block_size: static. Anchors at a time, computed again for the gradient. None takes
       all at once.
@@ -88,13 +88,13 @@ def n_pair(
 
 
 def _n_pair(block: _batch.Block) -> Array:
-  """Of each row's first positive against its negatives."""
+  """Losses of each row's first positive against the row's negatives."""
   positives = _selection.chosen(block.positives)
-  # All are equally large there: the lowest index.
+  # The positives are equally large here, so the lowest index is taken.
   index = _extremes.where_largest(jnp.zeros_like(block.values), positives)
   first = _extremes.one_hot(index, positives.shape[1])
-  own = _numerics.masked_sum(block.values, first)
-  lead = _selection.logsumexp_over(block.values - own[:, None], block.negatives)
+  positive = _numerics.masked_sum(block.values, first)
+  lead = _selection.logsumexp_over(block.values - positive[:, None], block.negatives)
   loss = _numerics.softplus(lead)
   if block.positives.dtype != jnp.bool_:
     loss *= _numerics.masked_sum(block.positives, first).astype(loss.dtype)
@@ -104,21 +104,21 @@ def _n_pair(block: _batch.Block) -> Array:
 def _pairs(
   batch: _batch.Batch, itself: bool, axis_name: str | None
 ) -> tuple[_batch.Batch, Array, Array]:
-  """The anchors against the positives, the positives, and the rows of the anchors.
+  """Returns the anchors against the positives, the positives, and the anchors' rows.
 
-  There is room for as many as there can be.
+  The arrays have room for the largest possible number of pairs.
   """
   rows, references = len(batch.anchors), len(batch.references)
-  pool, kept = (_batch.gather(x, axis_name) for x in (batch.labels, batch.where))
+  pool, mask = (_batch.gather(x, axis_name) for x in (batch.labels, batch.where))
   nobody = jnp.full_like(batch.position, -1)
-  leader, _ = _first(batch.labels, pool, kept, nobody)
-  positive, found = _first(
+  leader, _ = _first(batch.labels, pool, mask, nobody)
+  positive, exists = _first(
     batch.labels, batch.reference_labels, batch.reference_where, batch.itself
   )
-  anchor = found & batch.where & (leader == batch.position)
+  anchor = exists & batch.where & (leader == batch.position)
 
   room = max(1, min(rows, references // 2 if itself else references))
-  # Sorted, which compiles in less time than `jnp.nonzero`.
+  # Sorting compiles in less time than `jnp.nonzero`.
   chosen = jnp.sort(jnp.where(anchor, jnp.arange(rows, dtype=jnp.int32), rows))[:room]
 
   def of_anchors(array: Array) -> Array:
@@ -141,24 +141,24 @@ def _pairs(
   return pairs, positives, chosen
 
 
-def _first(labels: Array, pool: Array, kept: Array, but: Array) -> tuple[Array, Array]:
+def _first(labels: Array, pool: Array, mask: Array, but: Array) -> tuple[Array, Array]:
   """Index of the first kept member of each label's class, and whether there is one.
 
-  The one member `but` is passed over.
+  The member `but` is passed over.
   """
-  order = jnp.lexsort((pool, ~kept))
-  number = jnp.sum(kept, dtype=jnp.int32)
+  order = jnp.lexsort((pool, ~mask))
+  number = jnp.sum(mask, dtype=jnp.int32)
   largest = jnp.iinfo(pool.dtype).max
-  start = jnp.searchsorted(jnp.where(kept[order], pool[order], largest), labels)
+  start = jnp.searchsorted(jnp.where(mask[order], pool[order], largest), labels)
 
   def member(position: Array) -> tuple[Array, Array]:
     index = jnp.take(order, position, mode="clip")
     return index, (position < number) & (jnp.take(pool, index, mode="clip") == labels)
 
-  first, found = member(start)
+  first, exists = member(start)
   second, found_second = member(start + 1)
-  skip = found & (first == but)
-  return jnp.where(skip, second, first), jnp.where(skip, found_second, found)
+  skip = exists & (first == but)
+  return jnp.where(skip, second, first), jnp.where(skip, found_second, exists)
 
 
 def n_pair_from_similarity(

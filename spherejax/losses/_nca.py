@@ -1,4 +1,4 @@
-"""Neighbourhood components analysis: a stochastic neighbour of the right class."""
+"""Neighbourhood components analysis (NCA), with a stochastic nearest neighbour."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -29,13 +29,13 @@ def nca(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Neighbourhood components analysis: a neighbour is drawn, it should be of the class.
+  """Neighbourhood components analysis: a randomly drawn neighbour has the right class.
 
       p_i = sum_{j: y_j = y_i, j != i} exp(-scale |x_i - x_j|^2)
             / sum_{j != i} exp(-scale |x_i - x_j|^2)
       loss_i = -log p_i    "log",        loss_i = 1 - p_i    "probability"
 
-  The logarithm is of the sum over the positives: one near positive is enough.
+  The logarithm is taken of the sum over the positives, so one near positive is enough.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -44,7 +44,7 @@ def nca(
     form: "log" or "probability", whose gradient vanishes for hopeless rows. Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the squared distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -86,10 +86,13 @@ def _nca(
 
   def terms(block: _batch.Block) -> Array:
     logits = -s * block.values
-    own = _selection.logsumexp_over(logits, block.positives)
+    positive_sum = _selection.logsumexp_over(logits, block.positives)
     valid = jnp.any(_selection.chosen(block.positives), axis=1)
-    # The log odds of a wrong neighbour: small losses keep their digits.
-    odds = _selection.logsumexp_over(logits, block.negatives) - jnp.where(valid, own, 0)
+    # Computed from the log odds of a wrong neighbour, so small losses keep their
+    # digits.
+    odds = _selection.logsumexp_over(logits, block.negatives) - jnp.where(
+      valid, positive_sum, 0
+    )
     loss = _numerics.softplus(odds) if form == "log" else jax.nn.sigmoid(odds)
     return jnp.where(valid, loss, 0)
 

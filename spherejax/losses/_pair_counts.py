@@ -1,4 +1,4 @@
-"""How many pairs count, of a batch and its miner."""
+"""Counts of the pairs in a batch, and of those that a miner keeps."""
 
 from typing import NamedTuple
 
@@ -38,20 +38,20 @@ def pair_counts(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> PairCounts:
-  """How many pairs each example has, and how many of them a miner keeps.
+  """Counts the pairs of each example, and those among them that a miner keeps.
 
-  A loss over pairs of which none is left is 0 and has the gradient 0, like one whose
-  pairs are all far enough: these numbers tell the two apart. They are also what turns
-  a sum over anchors into the mean over those that have a positive and a negative.
+  A loss without any pair is 0 with gradient 0, and so is a loss whose pairs are all far
+  enough; these numbers tell the two apart. They also turn a sum over anchors into the
+  mean over the anchors that have a positive and a negative.
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    of: what the miner sees: "distance", "squared_distance" or "similarity", as in the
-      loss that it mines for. Static.
+    of: measure that the miner sees: "distance", "squared_distance" or "similarity", as
+      in the loss that it mines for. Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count. None keeps all.
     block_size: static. Rows at a time; memory is block_size x batch. None takes all at
       once.
@@ -67,7 +67,7 @@ def pair_counts(
 
   Not differentiated. Cost: O(batch^2 dim) time.
 
-  Source: the numbers that reductions over pairs divide by.
+  Source: none; reductions over pairs divide by these numbers.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])

@@ -1,4 +1,4 @@
-"""PNP: only the negatives ranked before a positive are penalised."""
+"""PNP loss: penalises only the negatives that rank before a positive."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -31,7 +31,7 @@ def pnp(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """PNP loss: a function of the number of negatives ranked before each positive.
+  """PNP loss: penalty on the number of negatives that rank before each positive.
 
       r_ij = sum_{k negative} 1 / (1 + exp((S_ij - S_ik) / temperature))
       loss_i = mean_{j positive} f(r_ij)
@@ -42,8 +42,9 @@ def pnp(
       "Ds"  f(r) = log(1 + r)
       "Dq"  f(r) = 1 - (1 + r)^-exponent
 
-  The slope of "I" grows with the number of wrong negatives, that of "D" falls: "Dq"
-  gives up outliers, and with exponent 1 is close to Smooth-AP.
+  The slope of the "I" penalties grows with the number of wrong negatives; the slope of
+  the "D" penalties falls. "Dq" gives up outliers; with exponent 1 it is close to
+  Smooth-AP.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -56,7 +57,7 @@ def pnp(
       as the released code does. Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities; weights count as True.
       None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
@@ -127,8 +128,8 @@ def _step(
     values, temperature, steepness, exponent = operands
     above = _smooth_ap.ranks_above(index, (values, temperature))
     number = _numerics.masked_sum(above, negatives)
-    found = _positives.exists(index, values)
-    return jnp.where(found, function(number, steepness, exponent), 0)
+    present = _positives.exists(index, values)
+    return jnp.where(present, function(number, steepness, exponent), 0)
 
   return step
 

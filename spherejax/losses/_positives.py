@@ -1,8 +1,8 @@
-"""Loops over the positives of every row, for losses that compare each with all.
+"""Loops over the positives of every row, for losses that compare each with all entries.
 
-A loop takes as many steps as the row with the most positives has; a step sees one
-positive of every row. So the memory is that of the matrix, and the time that of one
-pass over the matrix for each positive.
+A loop takes as many steps as the row with the most positives has positives; a step sees
+one positive of every row. So it needs the memory of the matrix, and for each positive
+the time of a pass over the matrix.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,16 @@ from jax import Array
 from spherejax import _numerics
 from spherejax.losses import _extremes
 
-_CHUNK = 128  # columns that are looked through at once for the next positive
+_CHUNK = 128  # columns that are searched at once for the next positive
 
 
 def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any:
-  """The state after a step for each positive, in the order of the columns.
+  """Folds a state over the positives, in the order of the columns.
 
   Args:
-    step: of the state and the column [rows] of one positive of each row, beyond the
-      last column for rows that have none left, to the next state. Not differentiated.
+    step: maps the state and the column [rows] of one positive of each row to the next
+      state. The column is beyond the last one for rows without a further positive. Not
+      differentiated.
     state: pytree of arrays.
     positives: [rows, references], boolean.
   """
@@ -63,9 +64,9 @@ def sum_over(
   leaves anything in memory, and their number may depend on the data.
 
   Args:
-    step: of the column [rows] of one positive of each row, beyond the last column for
-      none, `constants` and `operands` to a pytree of floating arrays. It closes over no
-      traced array.
+    step: maps the column [rows] of one positive of each row (beyond the last column for
+      none), `constants` and `operands` to a pytree of floating arrays. It closes over
+      no traced array.
     positives: [rows, references], boolean.
     constants: pytree of arrays that are not differentiated.
     operands: pytree of floating arrays.
@@ -82,7 +83,7 @@ def exists(index: Array, like: Array) -> Array:
 
 @jax.custom_vjp
 def pick(values: Array, index: Array) -> Array:
-  """[rows, 1]: the entry of each row in a column; something finite for none."""
+  """[rows, 1]: the entry of each row in a column; a finite number for none."""
   inside = jnp.minimum(index, values.shape[1] - 1)
   return jnp.take_along_axis(values, inside[:, None], axis=1)
 
@@ -94,7 +95,7 @@ def _pick_forward(values: Array, index: Array) -> tuple[Array, tuple[Array, Arra
 def _pick_backward(
   residuals: tuple[Array, Array], cotangent: Array
 ) -> tuple[Array, None]:
-  # A comparison with the column is computed where it is used; a scatter is not.
+  # XLA fuses a comparison with the column into its use, but not a scatter.
   values, index = residuals
   hit = _extremes.one_hot(index, values.shape[1])
   return jnp.where(hit, cotangent, 0), None

@@ -1,4 +1,4 @@
-"""Proxy Anchor: learned representatives of the classes that look at the batch."""
+"""Proxy Anchor loss: the proxies of the classes are anchors for the batch."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -22,7 +22,7 @@ def proxy_anchor(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Proxy Anchor loss: every proxy is an anchor for the whole batch.
+  """Proxy Anchor loss: uses every proxy as an anchor for the whole batch.
 
       pull_c = log(1 + sum_{i: y_i = c} exp(-scale (S_ic - margin)))
       push_c = log(1 + sum_{i: y_i != c} exp(scale (S_ic + margin)))
@@ -37,9 +37,9 @@ def proxy_anchor(
 
   Args:
     embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside belongs to no
-      class: the row is an example of none.
-    proxies: [classes, dim], or [classes, per_class, dim] with several a class, each
+    labels: [batch], integer in [0, classes). A row with a traced label outside is an
+      example of no class.
+    proxies: [classes, dim], or [classes, per_class, dim] with several per class, each
       of which is a proxy of its own.
     scale: positive, may be traced.
     margin: unit of a cosine, may be traced.
@@ -72,7 +72,7 @@ def proxy_anchor(
     Array([22.4 ,  3.24], dtype=float32)
   """
   _checks.positive("scale", scale)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
+  rows, labels, row_mask, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
   proxies = _classes.proxies(proxies, rows, 2, 3)
@@ -80,28 +80,28 @@ def proxy_anchor(
   classes = proxies.shape[0]
   per_class = proxies.shape[1]
   columns = _batch.normalize_rows(proxies.reshape(-1, proxies.shape[-1]), normalize)
-  _checks.known_labels(labels, classes, kept)
+  _checks.known_labels(labels, classes, row_mask)
   a = _checks.scalar("scale", scale, rows.dtype)
   m = _checks.scalar("margin", margin, rows.dtype)
 
-  def masks(labels: Array, kept: Array) -> tuple[Array, Array]:
+  def masks(labels: Array, row_mask: Array) -> tuple[Array, Array]:
     """[rows, columns] each: whether a row belongs to a proxy, and whether not."""
-    own = _batch.class_mask(labels, classes, kept)
-    positive = jnp.repeat(own, per_class, axis=1)
-    return positive, ~positive & kept[:, None]
+    class_mask = _batch.class_mask(labels, classes, row_mask)
+    positive = jnp.repeat(class_mask, per_class, axis=1)
+    return positive, ~positive & row_mask[:, None]
 
   def of_columns(block: tuple[Array, Array, Array]) -> tuple[Array, ...]:
-    """Of each proxy: what the rows of a block add to it, and their numbers."""
-    rows, labels, kept = block
+    """Sums over a block's rows for each proxy, and the numbers of rows in them."""
+    rows, labels, row_mask = block
     similar = distances.pairwise_dot(rows, columns)
-    positive, negative = masks(labels, kept)
+    positive, negative = masks(labels, row_mask)
     return (
       _numerics.logsumexp(-a * (similar - m), positive, axis=0),
       _numerics.logsumexp(a * (similar + m), negative, axis=0),
       *(jnp.sum(mask, axis=0, dtype=jnp.int32) for mask in (positive, negative)),
     )
 
-  parts = _blocks.map_blocks(of_columns, (rows, labels, kept), block_size)
+  parts = _blocks.map_blocks(of_columns, (rows, labels, row_mask), block_size)
   pull, push = (
     _batch.logsumexp(part, part != -jnp.inf, axis_name, 0) for part in parts[:2]
   )
@@ -109,7 +109,7 @@ def proxy_anchor(
     _batch.total(jnp.sum(part, axis=0, dtype=jnp.int32), axis_name)
     for part in parts[2:]
   )
-  n = _batch.number(kept[:, None], axis_name, rows.dtype)
+  n = _batch.number(row_mask[:, None], axis_name, rows.dtype)
   present = jnp.sum(members > 0, dtype=jnp.int32).astype(rows.dtype)
 
   def share(column: Array, size: Array, count: Array | int) -> Array:
@@ -125,4 +125,4 @@ def proxy_anchor(
       jnp.where(positive, pulls, 0) + jnp.where(negative, pushes, 0), axis=1
     )
 
-  return _blocks.map_rows(of_rows, (labels, kept), block_size).astype(dtype)
+  return _blocks.map_rows(of_rows, (labels, row_mask), block_size).astype(dtype)

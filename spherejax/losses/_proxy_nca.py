@@ -1,4 +1,4 @@
-"""ProxyNCA and ProxyNCA++: an example chooses among the proxies of the classes."""
+"""ProxyNCA and ProxyNCA++ losses: examples choose among the proxies of the classes."""
 
 from typing import Literal
 
@@ -23,7 +23,7 @@ def _table(proxies: ArrayLike, rows: Array, normalize: Normalization) -> Array:
 
 
 def _closeness(rows: Array, table: Array, logit: Logit, scale: Array) -> Array:
-  """[rows, classes]: closeness to each class, to be multiplied by the scale.
+  """Closeness [rows, classes] to each class, to be multiplied by the scale.
 
   The exponentials exp(scale closeness) of a class's proxies are summed.
   """
@@ -35,7 +35,8 @@ def _closeness(rows: Array, table: Array, logit: Logit, scale: Array) -> Array:
   if table.ndim == 2:
     return close
   of_class = scale * close.reshape(len(rows), *table.shape[:2])
-  # Not ours, whose sums a backward pass by blocks keeps: here they are a matrix.
+  # Not `_numerics.logsumexp`: a backward pass by blocks keeps its sums, which form a
+  # matrix here.
   return jax.nn.logsumexp(of_class, axis=-1) / scale
 
 
@@ -49,14 +50,14 @@ def proxy_nca(
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:
-  """ProxyNCA loss, whose denominator leaves out the own class.
+  """ProxyNCA loss, whose denominator leaves out the true class.
 
       d_ic = |scale x_i - scale p_c|
       loss_i = d_iy^2 + log sum_{c != y_i} exp(-d_ic^2)
 
-  It has no least value: it goes on pushing what is classified already, and is
-  negative there. With p the softmax of the own class it is `proxy_nca_plus_plus`
-  at temperature 1 / scale^2 plus log(1 - p).
+  The loss is unbounded below: it goes on pushing examples that are classified
+  correctly, and is negative there. With p the softmax of the true class, it equals
+  `proxy_nca_plus_plus` at temperature 1 / scale^2 plus log(1 - p).
 
   Args:
     embeddings: [batch, dim], floating.
@@ -90,20 +91,20 @@ def proxy_nca(
     Array([-2., -2.], dtype=float32)
   """
   _checks.positive("scale", scale)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
+  rows, labels, mask, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
   s = _checks.scalar("scale", scale, rows.dtype)
   table = _table(proxies, rows, normalize)
 
-  def terms(rows: Array, own: Array) -> Array:
+  def terms(rows: Array, class_mask: Array) -> Array:
     close = _closeness(rows, table, "squared_euclidean", s**2)
-    lead = s**2 * (close - _numerics.masked_sum(close, own)[:, None])
-    used = jnp.any(own & (len(table) > 1), axis=1)
-    loss = _numerics.logsumexp(lead, ~own & used[:, None])
+    lead = s**2 * (close - _numerics.masked_sum(close, class_mask)[:, None])
+    used = jnp.any(class_mask & (len(table) > 1), axis=1)
+    loss = _numerics.logsumexp(lead, ~class_mask & used[:, None])
     return jnp.where(used, loss, 0)
 
-  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  loss = _classes.over_rows(terms, rows, labels, mask, len(table), block_size)
   return loss.astype(dtype)
 
 
@@ -123,15 +124,15 @@ def proxy_nca_plus_plus(
       loss_i = -log softmax_c(-|x_i - p_c|^2 / temperature)_{y_i}
       loss_i = -log softmax_c(<x_i, p_c> / temperature)_{y_i}       logit="cosine"
 
-  On unit proxies a temperature t of cosines is a temperature 2 t of squared
-  distances. With several proxies a class, the softmax runs over all proxies and the
-  probabilities of the own ones are added.
+  On unit proxies a temperature t of cosines is a temperature 2 t of squared distances.
+  With several proxies per class the softmax runs over all proxies, and the
+  probabilities of the true class's proxies are added.
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    proxies: [classes, dim], or [classes, per_class, dim] with several a class.
+    proxies: [classes, dim], or [classes, per_class, dim] with several per class.
     temperature: positive, divides; may be traced.
     logit: "squared_euclidean" or "cosine" (the dot product of the normalised rows).
       Static.
@@ -164,15 +165,15 @@ def proxy_nca_plus_plus(
   """
   _checks.positive("temperature", temperature)
   _checks.one_of("logit", logit, Logit)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
+  rows, labels, mask, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
   t = _checks.scalar("temperature", temperature, rows.dtype)
   table = _table(proxies, rows, normalize)
 
-  def terms(rows: Array, own: Array) -> Array:
+  def terms(rows: Array, class_mask: Array) -> Array:
     close = _closeness(rows, table, logit, 1 / t)
-    return _classes.cross_entropy(close, own, 1 / t)
+    return _classes.cross_entropy(close, class_mask, 1 / t)
 
-  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  loss = _classes.over_rows(terms, rows, labels, mask, len(table), block_size)
   return loss.astype(dtype)

@@ -1,6 +1,6 @@
-"""Losses that pull an example to the prototype of its class and push from none.
+"""Losses that pull an example to the prototype of its class, without any push.
 
-They need prototypes that are apart by construction: fixed ones, on the sphere.
+They need prototypes that are separated by construction: fixed ones, on the sphere.
 """
 
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ def pull(
       loss_i = 1/2 w_{y_i} (cos(x_i, p_{y_i}) - 1)^2
       loss_i = 1/2 sum_c q_ic w_c (cos(x_i, p_c) - 1)^2      labels q [batch, classes]
 
-  Its gradient vanishes at the prototype and, too, opposite to it. With mixed labels
-  q = t onehot(a) + (1 - t) onehot(b) the smallest value is not at the mixed
-  direction: for orthogonal prototypes and t = 0.8 it is 33.6 degrees from a, not 14.
+  The gradient vanishes at the prototype and also opposite to it. With mixed labels q =
+  t onehot(a) + (1 - t) onehot(b) the minimum is not at the mixed direction: for
+  orthogonal prototypes and t = 0.8 it lies 33.6 degrees from a, not 14.
 
   Args:
     cosines: [batch, classes], floating, with the prototypes in the order of the
@@ -117,16 +117,16 @@ def _regression(
 ) -> Array:
   if _classes.is_distribution(labels):
     values, shares, dtype = _classes.distributions(name, products, labels, where)
-    own = jnp.ones(shares.shape, bool)
+    class_mask = jnp.ones(shares.shape, bool)
   else:
-    values, own, dtype, _ = _classes.scores(name, products, labels, where)
-    shares = own.astype(values.dtype)
+    values, class_mask, dtype, _ = _classes.scores(name, products, labels, where)
+    shares = class_mask.astype(values.dtype)
   if weights is not None:
     factors = _checks.array("weights", weights, "floating")
     _checks.shape("weights", factors, values.shape[1:], "the classes")
-    shares *= jnp.where(own, factors.astype(values.dtype)[None], 0)
+    shares *= jnp.where(class_mask, factors.astype(values.dtype)[None], 0)
   goal = _checks.scalar("target", target, values.dtype)
-  gaps = jnp.where(own, values - goal, 0)
+  gaps = jnp.where(class_mask, values - goal, 0)
   loss = jnp.sum(shares * gaps**2, axis=1) / (2 * goal)
   return loss.astype(dtype)
 
@@ -170,8 +170,8 @@ def inverse_frequency_weights(
   labels = _checks.integers("labels", labels)
   _checks.expect("labels", labels, "integer", rank=1)
   _checks.count("num_classes", num_classes)
-  own = _batch.class_mask(labels, num_classes, _batch.keep_all(where, labels))
-  members = _batch.total(jnp.sum(own, axis=0, dtype=jnp.int32), axis_name)
+  class_mask = _batch.class_mask(labels, num_classes, _batch.keep_all(where, labels))
+  members = _batch.total(jnp.sum(class_mask, axis=0, dtype=jnp.int32), axis_name)
   counts = members.astype(jnp.result_type(float))
   present = jnp.sum(members > 0, dtype=jnp.int32).astype(counts.dtype)
   return _numerics.divide(jnp.sum(counts), counts * present)
@@ -183,7 +183,7 @@ def correlation(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Correlation loss (CORR): one minus the cosine with the class's prototype.
+  """Correlation loss (CORR): 1 minus the cosine with the class's prototype.
 
       loss_i = 1 - cos(x_i, p_{y_i}) = |x_i/|x_i| - p_{y_i}|^2 / 2
 
@@ -212,7 +212,7 @@ def correlation(
     Array([0.5], dtype=float32)
   """
   batch = _classes.scores("cosines", cosines, labels, where)
-  return _numerics.masked_sum(1 - batch.values, batch.own).astype(batch.dtype)
+  return _numerics.masked_sum(1 - batch.values, batch.class_mask).astype(batch.dtype)
 
 
 def hyperspherical(
@@ -221,11 +221,11 @@ def hyperspherical(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Hyperspherical-prototype loss: the square of one minus the own cosine.
+  """Hyperspherical-prototype loss: (1 - cosine with the class's prototype)^2.
 
       loss_i = (1 - cos(x_i, p_{y_i}))^2
 
-  Twice the `pull` loss.
+  It is twice the `pull` loss.
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
@@ -251,4 +251,6 @@ def hyperspherical(
     Array([0.25], dtype=float32)
   """
   batch = _classes.scores("cosines", cosines, labels, where)
-  return _numerics.masked_sum((1 - batch.values) ** 2, batch.own).astype(batch.dtype)
+  return _numerics.masked_sum((1 - batch.values) ** 2, batch.class_mask).astype(
+    batch.dtype
+  )

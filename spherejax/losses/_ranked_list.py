@@ -1,4 +1,4 @@
-"""The ranked list loss: positives inside one boundary, negatives outside another."""
+"""Ranked list loss: positives inside one boundary, negatives outside another."""
 
 from collections.abc import Callable
 
@@ -36,19 +36,19 @@ def ranked_list(
       loss_i = (1 - balance) mean_{j: u > 0} u_ij + balance mean_{j: v > 0} v_ij
 
   with weighted means, T+ = positive_temperature and T- = negative_temperature. The
-  weights are differentiated like everything else.
+  weights are differentiated too.
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
     boundary: distance beyond which negatives should lie, may be traced.
     margin: how much closer positives should lie, may be traced.
-    positive_temperature: at least 0, which weighs all alike; may be traced.
-    negative_temperature: at least 0, which weighs all alike; may be traced.
+    positive_temperature: at least 0; 0 gives all terms the same weight. May be traced.
+    negative_temperature: at least 0; 0 gives all terms the same weight. May be traced.
     balance: share of the negatives in [0, 1], may be traced.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -146,8 +146,8 @@ def ranked_list_from_distance(
     negatives: [queries, references], boolean or weights.
     boundary: distance beyond which negatives should lie, may be traced.
     margin: how much closer positives should lie, may be traced.
-    positive_temperature: at least 0, which weighs all alike; may be traced.
-    negative_temperature: at least 0, which weighs all alike; may be traced.
+    positive_temperature: at least 0; 0 gives all terms the same weight. May be traced.
+    negative_temperature: at least 0; 0 gives all terms the same weight. May be traced.
     balance: share of the negatives in [0, 1], may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 

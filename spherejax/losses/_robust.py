@@ -1,4 +1,4 @@
-"""Losses of training against adversarial examples, from two sets of scores."""
+"""Losses of adversarial training, from scores of clean and of attacked examples."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ from spherejax import _checks, _numerics, distances
 from spherejax.losses import _classes, _extremes, _turned
 
 Divergence = Literal["ce", "kl"]
-SLACK = 1e-6  # radians by which an angle stays below half of that to the next proxy
+SLACK = 1e-6  # radians by which an angle stays below half the angle to the next proxy
 
 
 def _both(
@@ -22,10 +22,10 @@ def _both(
   labels: ArrayLike,
   where: ArrayLike | None,
 ) -> tuple[_classes.Scores, _classes.Scores]:
-  """Scores of the clean and of the adversarial examples, of one shape."""
+  """Checked scores of the clean and of the adversarial examples, of one shape."""
   first = _classes.scores(name, clean, labels, where)
   attacked = _checks.array(f"adversarial_{name}", adversarial)
-  # First, or a label of a class that is missing there would be blamed.
+  # Checked first: otherwise the label of a class that is missing there would be blamed.
   _checks.shape(f"adversarial_{name}", attacked, first.values.shape, f"the {name}")
   return first, _classes.scores(f"adversarial_{name}", attacked, labels, where)
 
@@ -43,17 +43,17 @@ def adversarial_training(
   clean_weight: Real[ArrayLike, ""] = 0.5,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Adversarial training: cross-entropy of clean and of adversarial examples, mixed.
+  """Adversarial training: weighted cross-entropies of clean and adversarial examples.
 
       loss_i = a ce(z(x_i), y_i) + (1 - a) ce(z(x*_i), y_i),    a = clean_weight
 
-  x* is the outcome of an attack on x with the current parameters, held constant.
+  x* is the result of an attack on x with the current parameters, held constant.
 
   Args:
     logits: [batch, classes], floating, of the clean examples.
-    adversarial_logits: [batch, classes], floating, of the attacked ones; neither are
-      probabilities. Known rows that look like some are warned of; traced ones are not
-      checked.
+    adversarial_logits: [batch, classes], floating, of the attacked ones. Neither may be
+      probabilities: known rows that look like probabilities cause a warning; traced
+      rows are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     clean_weight: a in [0, 1), may be traced. 0.5 is Goodfellow's mix; with 0 the
@@ -82,8 +82,8 @@ def adversarial_training(
   """
   _checks.between("clean_weight", clean_weight, 0, 1, high_open=True)
   clean, attacked = _both("logits", logits, adversarial_logits, labels, where)
-  on_clean = _classes.cross_entropy(clean.values, clean.own)
-  on_attacked = _classes.cross_entropy(attacked.values, attacked.own)
+  on_clean = _classes.cross_entropy(clean.values, clean.class_mask)
+  on_attacked = _classes.cross_entropy(attacked.values, attacked.class_mask)
   return _mix(on_clean, on_attacked, clean_weight).astype(clean.dtype)
 
 
@@ -96,7 +96,7 @@ def trades(
   divergence: Divergence = "ce",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """TRADES: cross-entropy plus how far an attack moves the prediction.
+  """TRADES: cross-entropy plus the divergence of the attacked prediction.
 
       loss_i = ce(z(x_i), y_i) + weight D(p(x_i), p(x*_i)),    p = softmax(z)
       D(p, q) = -sum_c p_c log q_c           "ce"
@@ -108,9 +108,9 @@ def trades(
 
   Args:
     logits: [batch, classes], floating, of the clean examples.
-    adversarial_logits: [batch, classes], floating, of the attacked ones; neither are
-      probabilities. Known rows that look like some are warned of; traced ones are not
-      checked.
+    adversarial_logits: [batch, classes], floating, of the attacked ones. Neither may be
+      probabilities: known rows that look like probabilities cause a warning; traced
+      rows are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     weight: at least 0, may be traced. The inverse of the paper's lambda.
@@ -118,9 +118,9 @@ def trades(
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
-    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
-    scalar. Rows do not depend on each other. A class that logits of -inf rule out in
-    both adds nothing; one that only the attacked ones rule out makes the row inf.
+    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's scalar.
+    Rows do not depend on each other. A class that logits of -inf rule out in both adds
+    nothing. A class that only the attacked logits rule out makes the row inf.
 
   Raises:
     TypeError: logits are not floating, labels not integers.
@@ -145,12 +145,16 @@ def trades(
   log_q = _numerics.log_softmax(attacked.values)
   surprise = log_p - log_q if divergence == "kl" else -log_q
   p = jnp.exp(log_p)
-  # What cannot happen adds nothing: 0 log 0 = 0, and 0 log q.
+  # A class of probability 0 adds nothing: 0 log 0 = 0, and 0 log q = 0.
   possible = p > 0
-  apart = _numerics.masked_sum(p * _numerics.keep(surprise, possible), possible)
-  strength = _checks.scalar("weight", weight, apart.dtype)
-  loss = _classes.cross_entropy(clean.values, clean.own) + strength * apart
-  return jnp.where(jnp.any(clean.own, axis=1), loss, 0).astype(clean.dtype)
+  mean_divergence = _numerics.masked_sum(
+    p * _numerics.keep(surprise, possible), possible
+  )
+  strength = _checks.scalar("weight", weight, mean_divergence.dtype)
+  loss = (
+    _classes.cross_entropy(clean.values, clean.class_mask) + strength * mean_divergence
+  )
+  return jnp.where(jnp.any(clean.class_mask, axis=1), loss, 0).astype(clean.dtype)
 
 
 def nearest_proxy_angles(
@@ -158,15 +162,15 @@ def nearest_proxy_angles(
   *,
   stop_gradient: bool = True,
 ) -> Float[Array, " classes"]:
-  """Angle from each proxy to the nearest other one.
+  """Angle from each proxy to the nearest other proxy.
 
       angle_c = min_{k != c} angle(w_c, w_k)
 
-  The widths that `proxy_cap` and `normface_negative_margin` give to the classes.
+  `proxy_cap` and `normface_negative_margin` use these angles as widths of the classes.
 
   Args:
     proxies: [classes, dim], floating.
-    stop_gradient: True takes the widths for targets, which do not move the proxies;
+    stop_gradient: True treats the angles as constants, so they do not move the proxies;
       False differentiates them. Static.
 
   Returns:
@@ -193,16 +197,16 @@ def nearest_proxy_angles(
   angles = distances.pairwise_angle(proxies)
   others = ~jnp.eye(len(angles), dtype=bool)
   nearest = _extremes.where_smallest(angles, others)
-  found = _numerics.masked_sum(angles, _extremes.one_hot(nearest, len(angles)))
-  return jnp.where(nearest < len(angles), found, jnp.pi)
+  nearest_angles = _numerics.masked_sum(angles, _extremes.one_hot(nearest, len(angles)))
+  return jnp.where(nearest < len(angles), nearest_angles, jnp.pi)
 
 
 def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:
   """[batch, 1]: half the angle from the own proxy to the next, less the slack."""
   angles = _checks.array("nearest_angles", nearest_angles, "floating")
-  _checks.shape("nearest_angles", angles, scores.own.shape[1:], "the classes")
+  _checks.shape("nearest_angles", angles, scores.class_mask.shape[1:], "the classes")
   wide = angles.astype(scores.values.dtype)
-  return _numerics.masked_sum(wide[None], scores.own)[:, None] / 2 - SLACK
+  return _numerics.masked_sum(wide[None], scores.class_mask)[:, None] / 2 - SLACK
 
 
 def proxy_cap(
@@ -215,14 +219,14 @@ def proxy_cap(
   scale: Real[ArrayLike, ""] = 64.0,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """NormFace on clean examples, and attacked ones held in a cap around their proxy.
+  """NormFace loss on clean examples, plus a cap around the proxy for attacked ones.
 
       loss_i = a normface(cos(x_i), y_i)
                + (1 - a) log(1 + exp(scale (cos(w - 1e-6) - cos(x*_i, w_{y_i}))))
 
-  with w = nearest_angles[y_i] / 2 and a = clean_weight. The second term changes over
-  at the angle w: within it, the own proxy is nearer than any other, and nothing that
-  moves the embedding by less than the remaining angle changes the class.
+  with w = nearest_angles[y_i] / 2 and a = clean_weight. The second term sets in at the
+  angle w. Within this angle the own proxy is nearer than any other, and a move of the
+  embedding by less than the remaining angle does not change the class.
 
   Args:
     cosines: [batch, classes], floating, of the clean examples with the proxies.
@@ -248,8 +252,8 @@ def proxy_cap(
   Cost: O(batch classes).
 
   Source: DIST 6.2.1, which wants attacked examples within half the angle to the next
-  proxy. Differs from it: the margin printed there, `normface_negative_margin`, does
-  not enforce this; this one does.
+  proxy. Differs from DIST: its printed margin, `normface_negative_margin`, does not
+  enforce this bound; this loss does.
 
   Example:
     >>> cosines, labels = jnp.eye(2), jnp.array([0, 1])
@@ -263,8 +267,10 @@ def proxy_cap(
   multiplier = _checks.scalar("scale", scale, clean.values.dtype)
   limit = jnp.cos(_half_angles(nearest_angles, clean))
   excess = multiplier * (limit - _classes.own_score(attacked))
-  cap = jnp.where(jnp.any(clean.own, axis=1), _numerics.softplus(excess)[:, 0], 0)
-  normface = _classes.cross_entropy(clean.values, clean.own, multiplier)
+  cap = jnp.where(
+    jnp.any(clean.class_mask, axis=1), _numerics.softplus(excess)[:, 0], 0
+  )
+  normface = _classes.cross_entropy(clean.values, clean.class_mask, multiplier)
   return _mix(normface, cap, clean_weight).astype(clean.dtype)
 
 
@@ -278,7 +284,7 @@ def normface_negative_margin(
   scale: Real[ArrayLike, ""] = 64.0,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """NormFace on clean examples, ArcFace with a negative margin on attacked ones.
+  """NormFace loss on clean examples, ArcFace with a negative margin on attacked ones.
 
       loss_i = a normface(cos(x_i), y_i) + (1 - a) l_i,    a = clean_weight
       l_i = -log softmax_c(scale cos(x*_i, w_c))_{y_i}, the cosine of the own class
@@ -329,11 +335,11 @@ def normface_negative_margin(
   width = _half_angles(nearest_angles, clean)
   cosine = _classes.own_score(attacked)
   turned = _turned.turned(cosine, -width)
-  # An angle below the width ends at 0; a negative width, of proxies that coincide,
-  # turns away.
+  # An angle below the width becomes 0; a negative width, from coinciding proxies, turns
+  # the angle away.
   turned = jnp.where((width > 0) & (cosine > jnp.cos(width)), 1, turned)
   arcface = _classes.cross_entropy(
-    attacked.values, attacked.own, multiplier, target=turned
+    attacked.values, attacked.class_mask, multiplier, target=turned
   )
-  normface = _classes.cross_entropy(clean.values, clean.own, multiplier)
+  normface = _classes.cross_entropy(clean.values, clean.class_mask, multiplier)
   return _mix(normface, arcface, clean_weight).astype(clean.dtype)

@@ -1,4 +1,4 @@
-"""Miners that draw: each row of a batch has its own key, whatever block it is in."""
+"""Random miners: each row of a batch has its own key, whatever block it is in."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ def mine_distance_weighted(
   of: Measure = "distance",
   rows: Integer[ArrayLike, " queries"] | None = None,
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Negatives drawn evenly over distances: one for every positive of an anchor.
+  """Draws a negative for every positive of an anchor, evenly over the distances.
 
   Most pairs on a sphere are about sqrt(2) apart; each negative is drawn with a
   probability inverse to the density of its distance.
@@ -45,7 +45,7 @@ def mine_distance_weighted(
     cutoff: distance below which all negatives are equally likely, in (0, limit); may
       be traced.
     limit: distance from which negatives are never drawn, in (0, 2); may be traced.
-    fallback: what becomes of an anchor whose negatives are all beyond the limit: "skip"
+    fallback: treatment of an anchor whose negatives are all beyond the limit: "skip"
       keeps none of its pairs, "uniform" draws among all of its negatives. Static.
     of: what the matrix holds: "distance", "squared_distance" or "similarity". Static;
       a loss that mines sets it.
@@ -91,12 +91,12 @@ def mine_distance_weighted(
     none = ~jnp.any(eligible, axis=1, keepdims=True)
     eligible |= far & none
     log_weights = jnp.where(none, 0, log_weights)
-  found = jnp.any(eligible, axis=1, keepdims=True)
+  eligible_rows = jnp.any(eligible, axis=1, keepdims=True)
   highest = jnp.max(jnp.where(eligible, log_weights, -jnp.inf), 1, keepdims=True)
   weights = jnp.where(eligible, jnp.exp(log_weights - highest), 0)
   keys = _row_keys(key, rows, len(d))
-  drawn = _draw(weights, eligible, near & found, keys)
-  return _selection.part(block.positives, found), drawn
+  drawn = _draw(weights, eligible, near & eligible_rows, keys)
+  return _selection.part(block.positives, eligible_rows), drawn
 
 
 def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
@@ -109,9 +109,9 @@ def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
 
 
 def _draw(weights: Array, eligible: Array, draws: Array, keys: Array) -> Array:
-  """How often each column is drawn, with one draw for every True of `draws`."""
+  """Number of draws of each column, with one draw for every True of `draws`."""
   dtype = weights.dtype
-  # Only eligible columns may step up, whatever the order in which a sum was rounded.
+  # Only eligible columns may step up, however the sums are rounded.
   steps = jax.lax.cummax(
     jnp.where(eligible, jnp.cumsum(weights, axis=1), 0), axis=weights.ndim - 1
   )
@@ -143,7 +143,7 @@ def mine_uniform_histogram(
   negatives_per_bin: int = 10,
   rows: Integer[ArrayLike, " queries"] | None = None,
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Pairs of every anchor drawn evenly over the range of their distances.
+  """Draws pairs of every anchor evenly over the range of their distances.
 
   The range of the positives, and that of the negatives, is cut into equal bins, the
   last of them closed; from each bin that holds a pair, a fixed number is drawn with
@@ -170,9 +170,9 @@ def mine_uniform_histogram(
 
   Not differentiated. Cost: O(queries references log references).
 
-  Source: Musgrave et al. 2020, "PyTorch metric learning". Differs from it: the ranges
-  are those of every anchor, not of the batch, so that they are the same for blocks of
-  rows and on several devices.
+  Source: Musgrave et al. 2020, "PyTorch metric learning". Differs from that library:
+  each anchor has its own ranges, not the batch, so blocks of rows and several devices
+  give the same result.
 
   Example:
     >>> same = jnp.array([[True, True, False, False]])

@@ -1,4 +1,4 @@
-"""Selections of pairs, masks or weights, and what is summed over them."""
+"""Selections of pairs, as masks or weights, and sums over them."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -10,26 +10,26 @@ from spherejax import _checks, _numerics
 Selection = (
   Bool[ArrayLike, "queries references"] | Float[ArrayLike, "queries references"]
 )
-"""Which pairs count, or how much."""
+"""Mask of the pairs that count, or their weights."""
 
 Selected = Bool[Array, "queries references"] | Float[Array, "queries references"]
 """The same, as a miner returns it."""
 
 
 def check(name: str, chosen: Array, shape: tuple[int, ...]) -> None:
-  """Raises for what is neither boolean nor weights, or of another shape."""
+  """Raises unless a selection is boolean or weights, and of the matrix's shape."""
   if chosen.dtype != jnp.bool_ and not jnp.issubdtype(chosen.dtype, jnp.floating):
     raise TypeError(f"{name} must be boolean or weights, got dtype {chosen.dtype}")
   _checks.shape(name, chosen, shape)
 
 
 def chosen(selection: Array) -> Array:
-  """Which pairs a mask or a matrix of weights selects."""
+  """Boolean mask of the pairs that a mask or a matrix of weights selects."""
   return selection if selection.dtype == jnp.bool_ else selection > 0
 
 
 def part(selection: Array, among: Array) -> Array:
-  """What of a mask, or of weights, is among some pairs."""
+  """Restricts a mask, or weights, to the pairs in `among`."""
   if selection.dtype == jnp.bool_:
     return selection & among
   return _numerics.keep(selection, among & chosen(selection))
@@ -52,7 +52,7 @@ def count_over(selection: Array, dtype: jnp.dtype) -> Array:
 
 
 def hinges(values: Array, selection: Array) -> tuple[Array, Array]:
-  """[rows] each: sum of the positive parts, and how many there are."""
+  """Sum [rows] of the positive parts of each row, and their number [rows]."""
   # NaN counts as active, so that it reaches the value.
   active = part(selection, ~(values <= 0))
   return sum_over(values, active), count_over(active, values.dtype)

@@ -15,7 +15,7 @@ from spherejax.losses._batch import Normalization
 
 
 def _divisor(temperature: ArrayLike, dtype: jnp.dtype) -> Array:
-  """A temperature that is positive, or infinite where all candidates weigh the same."""
+  """Checked positive temperature; at infinity all candidates weigh the same."""
   if _compiled.known(_is_infinite, temperature):
     return jnp.asarray(jnp.inf, dtype)
   _checks.positive("temperature", temperature)
@@ -32,8 +32,8 @@ def _lead_of_negatives(
   """Terms log sum_negatives exp((s - s_own) / temperature); -inf over none."""
   t = _divisor(temperature, dtype)
 
-  def terms(similar: Array, negatives: Array, own: Array) -> Array:
-    return _numerics.logsumexp((similar - own) / t, negatives)
+  def terms(similar: Array, negatives: Array, positive: Array) -> Array:
+    return _numerics.logsumexp((similar - positive) / t, negatives)
 
   return terms
 
@@ -54,7 +54,7 @@ def info_nce(
       loss_i = log sum_{j != i, k = 1, 2} exp(<f_i1, f_jk> / temperature)
                - <f_i1, f_i2> / temperature
 
-  The positive pair is not in the sum, so the loss can be negative. It is not
+  The positive pair is not in the sum, so the loss can be negative. The loss is not
   symmetric in the views; `symmetric` takes the mean with the views exchanged.
 
   Args:
@@ -108,13 +108,13 @@ def nt_xent(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """NT-Xent: cross-entropy of telling the other view from all other rows (SimCLR).
+  """NT-Xent loss (SimCLR): cross-entropy of telling the other view from all other rows.
 
       l_a = -log( exp(<z_a, z_p> / temperature) / sum_{b != a} exp(<z_a, z_b> / t) )
       loss_i = (l of the first view + l of the second) / 2
 
-  over the 2 n rows z of both views, p the other view of a. It is the softplus of
-  `info_nce` in either direction: at least 0, and at least that.
+  over the 2 n rows z of both views, with p the other view of a. The loss is the
+  softplus of `info_nce` in either direction: at least 0, and at least `info_nce`.
 
   Args:
     first: [batch, dim], floating, one view of every example.
@@ -148,13 +148,15 @@ def nt_xent(
   """
   batch = _views.views(first, second, where, normalize)
   terms = _lead_of_negatives(temperature, batch.first.dtype)
-  one, other = _views.over_negatives(terms, batch, axis_name, block_size, both=True)
-  loss = (_numerics.softplus(one) + _numerics.softplus(other)) / 2
+  first_lead, second_lead = _views.over_negatives(
+    terms, batch, axis_name, block_size, both=True
+  )
+  loss = (_numerics.softplus(first_lead) + _numerics.softplus(second_lead)) / 2
   return loss.astype(batch.dtype)
 
 
 class InfoNCEBound(NamedTuple):
-  """The upper bound of InfoNCE and its parts.
+  """Upper bound of InfoNCE, and its parts.
 
   Example:
     >>> spherejax.losses.info_nce_bound(jnp.eye(2), jnp.eye(2)).nearest
@@ -168,8 +170,8 @@ class InfoNCEBound(NamedTuple):
   repulsion: Array
   """[batch], largest similarity of the first view to another example."""
   nearest: Array
-  """[batch], which row that is: first views from 0, second ones after all first ones
-  of all devices; the lowest among equals, -1 where there is none."""
+  """[batch], index of that row: first views from 0, second views after all first views
+  of all devices; the lowest in a tie, -1 where there is none."""
   constant: Array
   """Scalar, log of the number of negatives; 0 without any."""
 
@@ -184,7 +186,7 @@ def info_nce_bound(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> InfoNCEBound:
-  """Upper bound of `info_nce` that looks at the nearest negative only.
+  """Upper bound of `info_nce` that depends on the nearest negative only.
 
       invariance_i = -<f_i1, f_i2>
       repulsion_i  = max_{j != i, k = 1, 2} <f_i1, f_jk>
@@ -227,13 +229,13 @@ def info_nce_bound(
   """
   batch = _views.views(first, second, where, normalize)
   t = _divisor(temperature, batch.first.dtype)
-  largest, nearest, own = _nearest(batch, axis_name, block_size)
+  largest, nearest, positive = _nearest(batch, axis_name, block_size)
   number = 2 * (_batch.number(batch.where[:, None], axis_name, t.dtype) - 1)
   constant = jnp.where(number > 0, jnp.log(jnp.where(number > 0, number, 1)), 0)
-  value = jnp.where(nearest >= 0, (largest - own) / t + constant, 0)
+  value = jnp.where(nearest >= 0, (largest - positive) / t + constant, 0)
   return InfoNCEBound(
     value.astype(batch.dtype),
-    -own.astype(batch.dtype),
+    -positive.astype(batch.dtype),
     largest.astype(batch.dtype),
     nearest,
     constant.astype(batch.dtype),
@@ -245,11 +247,11 @@ def _nearest(
 ) -> tuple[Array, Array, Array]:
   """[rows] each: similarity to the nearest negative, its index, that of the views."""
 
-  def terms(similar: Array, negatives: Array, own: Array) -> tuple[Array, ...]:
+  def terms(similar: Array, negatives: Array, positive: Array) -> tuple[Array, ...]:
     size = similar.shape[1]
     chosen = _extremes.where_largest(similar, negatives)
     largest = _numerics.masked_sum(similar, _extremes.one_hot(chosen, size))
-    return largest, jnp.where(chosen < size, chosen, -1), own[:, 0]
+    return largest, jnp.where(chosen < size, chosen, -1), positive[:, 0]
 
   return _views.over_negatives(terms, batch, axis_name, block_size)[0]
 
@@ -261,7 +263,7 @@ def info_nce_invariance(
   normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Invariance term of the bound of InfoNCE: views of an example agree.
+  """Invariance term of the bound of InfoNCE: makes the views of an example agree.
 
       loss_i = -<f_i1, f_i2>
 
@@ -281,8 +283,8 @@ def info_nce_invariance(
 
   Differentiable in: both views. Cost: O(batch dim).
 
-  Source: SSL eq. 4. A linear projector W makes it least where W^T f_i2 is a positive
-  multiple of W^T f_i1, which the paper states for equality only.
+  Source: SSL eq. 4. With a linear projector W the term is least where W^T f_i2 is a
+  positive multiple of W^T f_i1; the paper states this for equality only.
 
   Example:
     >>> spherejax.losses.info_nce_invariance(jnp.eye(2), jnp.ones((2, 2)))
@@ -301,7 +303,7 @@ def info_nce_repulsion(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Repulsion term of the bound of InfoNCE: the nearest negative keeps away.
+  """Repulsion term of the bound of InfoNCE: pushes the nearest negative away.
 
       loss_i = max_{j != i, k = 1, 2} <f_i1, f_jk>
 
@@ -323,8 +325,7 @@ def info_nce_repulsion(
     TypeError: a view is not floating.
     ValueError: shapes do not match, an unknown `normalize`, or block_size below 1.
 
-  Differentiable in: both views; among equals the lowest index. Cost: O(batch^2 dim)
-  time.
+  Differentiable in: both views; ties go to the lowest index. Cost: O(batch^2 dim) time.
 
   Source: SSL eq. 5.
 

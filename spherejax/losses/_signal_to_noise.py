@@ -32,9 +32,9 @@ def signal_to_noise_contrastive(
       D_ij = var(x_i - x_j) / var(x_i),   the variance over the dim entries of a row
       loss_i = contrastive loss of D + mean_weight |sum_k x_ik|
 
-  The anchor is the signal, the difference the noise: D is not symmetric. An anchor
-  whose entries are all equal has no signal; its distances are 0, without derivative.
-  The matrix form is `contrastive_from_distance`.
+  The anchor is the signal and the difference the noise, so D is not symmetric. An
+  anchor with equal entries has no signal: its distances are 0, with derivative 0. The
+  matrix form is `contrastive_from_distance`.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -46,7 +46,7 @@ def signal_to_noise_contrastive(
       the number of all pairs. Static.
     normalize: "l2", "unit_ball" or "none" (the paper's). Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of D. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -95,14 +95,15 @@ def signal_to_noise_contrastive(
 
 
 def _noise_to_signal(anchors: Array, references: Array) -> Array:
-  # The quotient is that of smaller rows, whose squares are finite.
+  # The rows are scaled down first, so that their squares are finite; the quotient stays
+  # the same.
   power = _numerics.shrinking(anchors, references)
   anchors, references = power * anchors, power * references
   x, y = (
     rows - jnp.mean(rows, axis=1, keepdims=True) for rows in (anchors, references)
   )
   signal = jnp.sum(x**2, axis=1, keepdims=True)
-  # What is left of equal entries by the rounding of their mean is no signal.
+  # The remainder of equal entries after rounding their mean is no signal.
   rounding = (16 * jnp.finfo(x.dtype).eps) ** 2
   silent = signal <= rounding * jnp.sum(anchors**2, axis=1, keepdims=True)
   signal = jnp.where(silent & jnp.isfinite(signal), 0, signal)

@@ -1,4 +1,4 @@
-"""Smooth-AP: average precision with sigmoids for the comparisons of ranks."""
+"""Smooth-AP loss: average precision with sigmoids in place of comparisons."""
 
 from collections.abc import Callable
 
@@ -26,14 +26,14 @@ def smooth_ap(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Smooth-AP loss: one minus average precision, ranks counted by sigmoids.
+  """Smooth-AP loss: 1 minus average precision, with ranks counted by sigmoids.
 
       g(u) = 1 / (1 + exp(-u / temperature))
       r+_ij = 1 + sum_{k positive, k != j} g(S_ik - S_ij)
       r-_ij = sum_{k negative} g(S_ik - S_ij)
       loss_i = 1 - mean_{j positive} r+_ij / (r+_ij + r-_ij)
 
-  As the temperature goes to 0 this is one minus the average precision of the ranking.
+  As the temperature goes to 0, the loss tends to 1 minus the average precision.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -43,7 +43,7 @@ def smooth_ap(
       as the released code does. Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities; weights count as True.
       None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
@@ -104,19 +104,21 @@ def _missed(
   positives, negatives = masks
   above = ranks_above(index, operands)
   hit = _extremes.one_hot(index, above.shape[1])
-  own = 1 + _numerics.masked_sum(above, positives & ~hit)
+  positive_rank = 1 + _numerics.masked_sum(above, positives & ~hit)
   others = _numerics.masked_sum(above, negatives)
-  return jnp.where(_positives.exists(index, above), others / (own + others), 0)
+  return jnp.where(
+    _positives.exists(index, above), others / (positive_rank + others), 0
+  )
 
 
 def ranks_above(index: Array, operands: tuple[Array, Array]) -> Array:
-  """[rows, references]: how much each entry ranks above that in a column."""
+  """Soft comparisons [rows, references] of each entry with the one in a column."""
   values, temperature = operands
   return jax.nn.sigmoid((values - _positives.pick(values, index)) / temperature)
 
 
 def with_itself(block: _batch.Block, include_self: bool) -> tuple[Array, Array]:
-  """Masks of positives, with the example itself if asked for, and of negatives."""
+  """Masks of positives, with the example itself if requested, and of negatives."""
   positives, negatives = map(_selection.chosen, (block.positives, block.negatives))
   if include_self and block.itself is not None:
     positives |= block.itself

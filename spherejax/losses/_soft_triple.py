@@ -1,4 +1,4 @@
-"""Several proxies a class: how their similarities become one, and SoftTriple."""
+"""SoftTriple, and the similarity of an example to several proxies of one class."""
 
 import functools
 from typing import Literal
@@ -29,9 +29,9 @@ def multi_proxy(
       S_c = max_k S_ck                                  "max"
       S_c = t (log sum_k exp(S_ck / t) - log K)         "logsumexp"
 
-  All lie between the mean and the maximum; "soft" and "logsumexp" go from the one to
-  the other as the temperature t falls. The result takes the place of the cosines of
-  any loss over classes.
+  Each reduction lies between the mean and the maximum; "soft" and "logsumexp" move from
+  the mean to the maximum as the temperature t falls. Use the result in place of the
+  cosines in any loss over classes.
 
   Args:
     similarities: [..., classes, per_class], floating.
@@ -67,9 +67,9 @@ def multi_proxy(
     )
   wide = _numerics.upcast(entries)
   if where is not None:
-    kept = _checks.array("where", where)
-    _checks.mask(kept, entries.shape[:-2])
-    wide = jnp.where(kept[..., None, None], wide, 0)
+    mask = _checks.array("where", where)
+    _checks.mask(mask, entries.shape[:-2])
+    wide = jnp.where(mask[..., None, None], wide, 0)
   t = _checks.scalar("temperature", temperature, wide.dtype)
   return _reduce(wide.swapaxes(-1, -2), reduction, t).astype(entries.dtype)
 
@@ -90,7 +90,7 @@ def _parts(array: Array) -> list[Array]:
 
 
 def _total(array: Array) -> Array:
-  """Sum over the proxies of a class: of a few arrays, faster than along an axis."""
+  """Sums over the proxies of a class: adding arrays is faster than along an axis."""
   return functools.reduce(jnp.add, _parts(array))
 
 
@@ -106,7 +106,7 @@ def _soft(similarities: Array, t: Array) -> Array:
 
 
 def _softened(similarities: Array, t: Array) -> tuple[Array, Array]:
-  """The mean, and the weights that it is of."""
+  """Weighted mean, and its weights."""
   shares, _ = _shares(similarities, t)
   total = _total(shares)
   return _total(shares * similarities) / total, shares / total[..., None, :]
@@ -116,7 +116,7 @@ def _softened(similarities: Array, t: Array) -> tuple[Array, Array]:
 def _(
   primals: tuple[Array, Array], tangents: tuple[ArrayLike, ArrayLike]
 ) -> tuple[Array, Array]:
-  # What JAX derives goes through the proxies one by one, and compiles longer.
+  # JAX's own derivative goes through the proxies one by one and compiles longer.
   (similarities, t), (change, heating) = primals, map(jnp.asarray, tangents)
   mean, weights = _softened(similarities, t)
   lead = (similarities - mean[..., None, :]) / t
@@ -137,14 +137,14 @@ def soft_triple(
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:
-  """SoftTriple loss: several centres a class, and a force that merges them.
+  """SoftTriple loss: several centres per class, and a regulariser that merges them.
 
       S_ic = sum_k softmax_k(<x_i, w_ck> / temperature) <x_i, w_ck>
       R = 1 / (C K (K - 1)) sum_c sum_{k < l} |w_ck - w_cl|     0 for K = 1
       loss_i = -log softmax_c(scale (S_ic - margin 1[c = y_i]))_{y_i}
                + regularization R
 
-  x and w normalised as `normalize` says. With one centre a class it is `cosface`.
+  x and w normalised as `normalize` says. With one centre per class it is `cosface`.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -175,8 +175,8 @@ def soft_triple(
   Cost: O(batch classes per_class dim + classes per_class^2 dim).
 
   Source: DML 2.1.3 and 3.3.2.1; Qian et al. 2019, "SoftTriple loss: deep metric
-  learning without triplet sampling", eq. 5-9. The original adds 1e-5 below the root of
-  the distance; the derivative at 0 is defined here instead.
+  learning without triplet sampling", eq. 5-9. The original adds 1e-5 under the root of
+  the distance; here the derivative at 0 is defined instead.
 
   Example:
     >>> x, labels, centres = jnp.eye(2), jnp.array([0, 1]), jnp.eye(2)[:, None]
@@ -186,7 +186,7 @@ def soft_triple(
   for name, value in (("scale", scale), ("temperature", temperature)):
     _checks.positive(name, value)
   _checks.between("regularization", regularization, 0)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
+  rows, labels, mask, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
   table = _classes.proxies(centres, rows, 3, name="centres")
@@ -204,14 +204,14 @@ def soft_triple(
   columns = table.swapaxes(0, 1).reshape(-1, table.shape[-1])
   spread = weight * _spread(table)
 
-  def terms(rows: Array, own: Array) -> Array:
+  def terms(rows: Array, class_mask: Array) -> Array:
     products = distances.pairwise_dot(rows, columns)
     close = _soft(products.reshape(len(rows), table.shape[1], -1), t)
-    target = _numerics.masked_sum(close, own)[:, None] - m
-    loss = _classes.cross_entropy(close, own, s, target=target)
-    return loss + jnp.where(jnp.any(own, axis=1), spread, 0)
+    target = _numerics.masked_sum(close, class_mask)[:, None] - m
+    loss = _classes.cross_entropy(close, class_mask, s, target=target)
+    return loss + jnp.where(jnp.any(class_mask, axis=1), spread, 0)
 
-  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  loss = _classes.over_rows(terms, rows, labels, mask, len(table), block_size)
   return loss.astype(dtype)
 
 
@@ -220,13 +220,13 @@ def _spread(centres: Array) -> Array:
   classes, per_class, _ = centres.shape
   twice = jnp.concatenate([centres, centres], axis=1)
 
-  # Each centre and the one some places further on: the differences of all pairs would
-  # take per_class times the memory of the centres.
+  # Compares each centre with the one some places further on: the differences of all
+  # pairs would take per_class times the memory of the centres.
   @functools.partial(jax.checkpoint, prevent_cse=False)
   def step(total: Array, shift: Array) -> tuple[Array, None]:
     others = jax.lax.dynamic_slice_in_dim(twice, shift, per_class, axis=1)
-    apart = jnp.sum((centres - others) ** 2, axis=-1)
-    return total + jnp.sum(_numerics.sqrt(apart)), None
+    squares = jnp.sum((centres - others) ** 2, axis=-1)
+    return total + jnp.sum(_numerics.sqrt(squares)), None
 
   zero = jnp.zeros((), centres.dtype)
   total, _ = jax.lax.scan(step, zero, jnp.arange(1, per_class, dtype=jnp.int32))

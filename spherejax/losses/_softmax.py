@@ -16,17 +16,17 @@ def softmax(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Softmax cross-entropy, of classes or of distributions over them.
+  """Softmax cross-entropy, for classes or for distributions over classes.
 
       loss_i = -log softmax_c(z_ic)_{y_i}
       loss_i = -sum_c q_ic log softmax_c(z_ic)       labels q [batch, classes]
 
-  With distributions the least value is the entropy of q_i. They serve smoothed
-  labels, mixed examples and teachers.
+  Distributions serve smoothed labels, mixed examples and teachers; with them the least
+  value is the entropy of q_i.
 
   Args:
-    logits: [batch, classes], floating and finite; not probabilities.
-      Known rows that look like some are warned of; traced ones are not checked.
+    logits: [batch, classes], floating and finite; not probabilities. Known rows that
+      look like probabilities cause a warning; traced rows are not checked.
     labels: [batch], integer in [0, classes), where a traced label outside makes a
       masked row; or [batch, classes], floating, used as they are: rows that should
       sum to 1 must.
@@ -60,7 +60,9 @@ def softmax(
   batch = _classes.scores(
     "logits", logits, labels, where, class_axis_name=class_axis_name
   )
-  loss = _classes.cross_entropy(batch.values, batch.own, axis_name=class_axis_name)
+  loss = _classes.cross_entropy(
+    batch.values, batch.class_mask, axis_name=class_axis_name
+  )
   return loss.astype(batch.dtype)
 
 
@@ -77,8 +79,8 @@ def normface(
       loss_i = -log softmax_c(scale cos(x_i, w_c))_{y_i}
 
   Its least value over all directions is log(1 + (C - 1) exp(-scale C / (C - 1))),
-  reached when the C weights form a regular simplex and x_i = w_{y_i}. Elsewhere
-  known as the normalised softmax loss, with temperature 1 / scale.
+  reached when the C weights form a regular simplex and x_i = w_{y_i}. Another name is
+  normalised softmax loss, with temperature 1 / scale.
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
@@ -113,7 +115,7 @@ def normface(
   )
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   loss = _classes.cross_entropy(
-    batch.values, batch.own, multiplier, axis_name=class_axis_name
+    batch.values, batch.class_mask, multiplier, axis_name=class_axis_name
   )
   return loss.astype(batch.dtype)
 
@@ -129,8 +131,8 @@ def p2s_grad(
 
       loss_i = 1/2 sum_c (cos(x_i, w_c) - 1[c = y_i])^2
 
-  Its derivative by a cosine is the cosine minus its target: the softmax's, with the
-  probability replaced by the cosine, so that there is no scale to choose.
+  The derivative by a cosine is the cosine minus its target. This is the derivative of
+  softmax with the probability replaced by the cosine, so there is no scale to choose.
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
@@ -161,6 +163,6 @@ def p2s_grad(
   batch = _classes.scores(
     "cosines", cosines, labels, where, class_axis_name=class_axis_name
   )
-  error = batch.values - batch.own.astype(batch.values.dtype)
+  error = batch.values - batch.class_mask.astype(batch.values.dtype)
   loss = _classes.over_classes(jnp.sum(error**2, axis=1) / 2, class_axis_name)
   return loss.astype(batch.dtype)

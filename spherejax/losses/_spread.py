@@ -23,7 +23,7 @@ def alignment(
   normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Alignment: distance of the two views of an example, to a power.
+  """Alignment loss: distance between the two views of an example, to a power.
 
       loss_i = |f_i1 - f_i2|^exponent
 
@@ -73,11 +73,11 @@ def uniformity(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Uniformity: logarithm of the mean Gaussian potential of all pairs.
+  """Uniformity loss: logarithm of the mean Gaussian potential of all pairs.
 
       loss = log mean_{i < j} exp(-scale |f_i - f_j|^2)
 
-  0 where all rows coincide, less the more evenly they fill the sphere.
+  The loss is 0 where all rows coincide, and falls the more evenly they fill the sphere.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -110,11 +110,11 @@ def uniformity(
   """
   embeddings = _checks.array("embeddings", embeddings, "floating", rank=2, empty=False)
   _checks.positive("scale", scale)
-  kept = _batch.keep_all(where, embeddings)
-  rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
+  mask = _batch.keep_all(where, embeddings)
+  rows = jnp.where(mask[:, None], _numerics.upcast(embeddings), 0)
   rows = _batch.normalize_rows(rows, normalize)
   t = _checks.scalar("scale", scale, rows.dtype)
-  references, compared = (_batch.gather(array, axis_name) for array in (rows, kept))
+  references, compared = (_batch.gather(array, axis_name) for array in (rows, mask))
   start = _batch.first_row(len(rows), axis_name)
   columns = jnp.arange(len(references), dtype=jnp.int32)
 
@@ -126,12 +126,12 @@ def uniformity(
 
   itself = start + jnp.arange(len(rows), dtype=jnp.int32)
   by_row = _blocks.map_rows(potential, (rows, itself), block_size)
-  total = _batch.logsumexp(by_row[:, None], kept[:, None], axis_name, 0)[0]
-  number = _batch.number(kept[:, None], axis_name, rows.dtype)
+  total = _batch.logsumexp(by_row[:, None], mask[:, None], axis_name, 0)[0]
+  number = _batch.number(mask[:, None], axis_name, rows.dtype)
   # As floats: the number of pairs of a large batch does not fit into 32 bits.
   pairs = jnp.where(number > 1, number * (number - 1), 1)
   loss = jnp.where(number > 1, total - jnp.log(pairs), 0)
-  return jnp.where(kept, loss, 0).astype(embeddings.dtype)
+  return jnp.where(mask, loss, 0).astype(embeddings.dtype)
 
 
 def _sum_of_rows(rows: Array, axis_name: str | None) -> Array:
@@ -165,7 +165,7 @@ def vicreg(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """VICReg: views agree, every dimension varies, dimensions are uncorrelated.
+  """VICReg loss: views agree, every dimension varies, dimensions are uncorrelated.
 
       loss_i = a |z_i - z'_i|^2 + b (v(Z) + v(Z')) + c (k(Z) + k(Z'))
       v(Z) = mean_j [1 - sqrt(Var_j + 1e-4)]+
@@ -180,8 +180,8 @@ def vicreg(
     invariance_weight: at least 0, may be traced.
     variance_weight: at least 0, may be traced.
     covariance_weight: at least 0, may be traced.
-    reduction: "paper", or "code": the first term divided by dim, the second halved,
-      as in the released code, whose weights these are. Static.
+    reduction: "paper" or "code". "code" divides the first term by dim and halves the
+      second, as the released code does; the default weights are from that code. Static.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the statistics are those
       of the batch of all devices.
@@ -241,7 +241,7 @@ def barlow_twins(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Barlow twins: the correlation of the views' dimensions is the identity.
+  """Barlow twins loss: drives the correlation of the views' dimensions to the identity.
 
       C_jk = mean_i u_ij u'_ik,    u the rows less their mean, over their deviation
       loss = sum_j (1 - C_jj)^2 + redundancy_weight sum_{j != k} C_jk^2
@@ -283,7 +283,7 @@ def barlow_twins(
     rows *= power if axis_name is None else jax.lax.pmin(power, axis_name)
     centred, mean = _centred(rows, batch.where, number, axis_name)
     variance = _numerics.divide(_sum_of_rows(centred**2, axis_name), number)
-    # Equal entries differ from their mean by its rounding: they do not vary.
+    # Equal entries differ from their mean by rounding only: they do not vary.
     noise = (16 * jnp.finfo(rows.dtype).eps * mean) ** 2
     constant = (variance <= noise) & jnp.isfinite(variance)
     spread = _numerics.sqrt(jnp.where(constant, 0, variance))
@@ -292,6 +292,6 @@ def barlow_twins(
   u, v = standardised(batch.first), standardised(batch.second)
   correlation = _numerics.divide(_product(u, v, axis_name), number)
   on_diagonal = jnp.eye(len(correlation), dtype=bool)
-  own = jnp.sum((1 - jnp.diagonal(correlation)) ** 2)
+  diagonal = jnp.sum((1 - jnp.diagonal(correlation)) ** 2)
   others = _numerics.masked_sum(correlation**2, ~on_diagonal, axis=None)
-  return jnp.where(batch.where, own + weight * others, 0).astype(batch.dtype)
+  return jnp.where(batch.where, diagonal + weight * others, 0).astype(batch.dtype)

@@ -34,9 +34,9 @@ def sup_con(
       loss_i = -sum_{j: y_j = y_i, j != i} log p_ij / #{j}       "out"
       loss_i = -log(sum_{j: y_j = y_i, j != i} p_ij / #{j})      "in"
 
-  "in" is at most "out". With several views of each example every view is a row of
-  its own, with the label of its example. With two views and labels that are all
-  different it is `nt_xent`.
+  The value of "in" is at most that of "out". With several views of each example every
+  view is a row of its own, with the label of its example. With two views and labels
+  that are all different the loss is `nt_xent`.
 
   Args:
     embeddings: [batch, dim] or [batch, views, dim], floating.
@@ -46,7 +46,7 @@ def sup_con(
       probabilities. Static.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the rows are compared with. None is the batch itself.
+    references: rows to compare with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch views. None takes all at once.
@@ -78,12 +78,12 @@ def sup_con(
   classes, references = _batch.same_names(labels, references)
   _checks.expect("embeddings", rows, "floating", rank=(2, 3))
   _checks.labels(classes, rows)
-  kept = _batch.keep_all(where, rows)
+  mask = _batch.keep_all(where, rows)
   views = rows.shape[1] if rows.ndim == 3 else 1
   batch = _batch.batch_of(
     rows.reshape(-1, rows.shape[-1]),
     jnp.repeat(classes, views),
-    jnp.repeat(kept, views),
+    jnp.repeat(mask, views),
     normalize,
     references,
     axis_name,
@@ -106,18 +106,19 @@ def _sup_con(
     positive = _selection.chosen(block.positives)
     negative = _selection.chosen(block.negatives)
     if average == "in":
-      own = _selection.logsumexp_over(logits, block.positives)
-      own -= jnp.log(jnp.where(count > 0, count, 1))
+      attraction = _selection.logsumexp_over(logits, block.positives)
+      attraction -= jnp.log(jnp.where(count > 0, count, 1))
     else:
-      own = _numerics.divide(_selection.sum_over(logits, block.positives), count)
-    found = jnp.any(positive, axis=1)
-    own = jnp.where(found, own, 0)
-    # The lead of all over the positives, not a difference of two logarithms.
-    lead = logits - own[:, None]
+      attraction = _numerics.divide(_selection.sum_over(logits, block.positives), count)
+    has_positive = jnp.any(positive, axis=1)
+    attraction = jnp.where(has_positive, attraction, 0)
+    # Computed as the lead of all entries over the positives, not as a difference of two
+    # logarithms.
+    lead = logits - attraction[:, None]
     if block.negatives.dtype != jnp.bool_:
       weights = jnp.where(negative, block.negatives, 1).astype(lead.dtype)
       lead += jnp.where(positive, 0, jnp.log(weights))
-    return jnp.where(found, _numerics.logsumexp(lead, positive | negative), 0)
+    return jnp.where(has_positive, _numerics.logsumexp(lead, positive | negative), 0)
 
   return terms
 

@@ -1,4 +1,4 @@
-"""Threshold-consistent margin: one threshold for all classes."""
+"""Threshold-consistent margin loss: a single threshold for all classes."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def threshold_consistent_margin(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Threshold-consistent margin loss, a regulariser beside another loss.
+  """Threshold-consistent margin loss, a regulariser to add to another loss.
 
   Pulls the hard positives above one cosine and pushes the hard negatives below
   another, the same for all classes, so that one threshold serves all of them.
@@ -51,7 +51,7 @@ def threshold_consistent_margin(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -70,7 +70,7 @@ def threshold_consistent_margin(
   Cost: O(batch^2 dim) time.
 
   Source: Zhang et al. 2024, "Threshold-consistent margin loss for open-world deep
-  metric learning", eq. 4. A pair exactly at its margin is not counted.
+  metric learning", eq. 4. A pair exactly at its margin does not count.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])

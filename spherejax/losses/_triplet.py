@@ -1,4 +1,4 @@
-"""The triplet loss: over all triplets without forming them, or over mined ones."""
+"""Triplet loss: over all triplets without forming them, or over mined triplets."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -42,7 +42,7 @@ def triplet(
       loss_a = n sum_pq [T_apq]+ / #{T}          "all"
 
   with n the number of kept examples, sums over the mined triplets and counts over the
-  whole batch. `soft` puts log(1 + exp(T)) in the place of the hinge [T]+.
+  whole batch. `soft` replaces the hinge [T]+ by log(1 + exp(T)).
 
       "all"           every triplet
       "violating"     D_aq - D_ap <= margin
@@ -58,16 +58,16 @@ def triplet(
       0.2 is FaceNet's, for squared ones; 0 is usual with `soft`.
     squared: True compares squared distances. Static.
     soft: True replaces the hinge by a softplus. Static.
-    mining: which triplets count, see above; equal distances go to the lowest index.
-      What is chosen is not differentiated. Static.
-    fallback: what "semihard_one" does with a pair that no negative is farther than:
+    mining: which triplets count, see above; equal distances go to the lowest index. The
+      choice is not differentiated. Static.
+    fallback: what "semihard_one" does with a positive pair if no negative is farther:
       "skip" it or take the "easiest", the farthest negative. Static.
     average: "nonzero" divides by the number of triplets that violate the margin,
       "all" by the number of mined triplets; "batch_hard" is published with "all".
       Every soft term is nonzero. Static.
     normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the distances. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -86,9 +86,9 @@ def triplet(
 
   Differentiable in: embeddings, margin (counts are constants); with `soft` or
   "batch_hard" in reverse mode only.
-  Cost: O(batch^2 dim) time and O(batch^2) memory, the triplets are never formed;
-  besides, "all", "violating", "hard" and "semihard" sort the rows or pass over them
-  once for each positive, whichever is less, `soft` and "semihard_one" pass over them.
+  Cost: O(batch^2 dim) time and O(batch^2) memory; the triplets are never formed. "all",
+  "violating", "hard" and "semihard" also sort the rows or pass over them once for each
+  positive, whichever is cheaper; `soft` and "semihard_one" always pass over them.
   "batch_hard" differentiates 2 batch pairs only.
 
   Source: DML eq. 2.1.2; Schroff et al. 2015, "FaceNet"; Hermans et al. 2017, "In
@@ -119,7 +119,7 @@ def triplet(
 
 
 class _Settings(NamedTuple):
-  """What is summed over the triplets of a row, and what they are divided by."""
+  """Settings of the sum over a row's triplets, and of the number that divides it."""
 
   margin: ArrayLike
   soft: bool
@@ -139,8 +139,8 @@ class _Settings(NamedTuple):
     pulled, pushed = _triplet_counts.count_triplets(
       values, m, block.positives, block.negatives, self.kind, True
     )
-    # Both counts have one sum, so both sides may be measured from the nearest
-    # negative: then no term is larger than the largest hinge, and small hinges keep
+    # Both counts have the same sum, so both sides may be measured from the nearest
+    # negative. Then no term is larger than the largest hinge, and small hinges keep
     # their digits.
     far = _selection.chosen(block.negatives)
     nearest = _extremes.smallest(jax.lax.stop_gradient(values), far)
@@ -163,7 +163,7 @@ class _Settings(NamedTuple):
     return sums, self.number(block)
 
   def number(self, block: _batch.Block) -> Array:
-    """[rows]: how many triplets there are."""
+    """Number [rows] of triplets."""
     dtype = block.values.dtype
     if self.kind == "all":
       near, far = (
@@ -183,7 +183,7 @@ class _Settings(NamedTuple):
   def of_one(
     self, near: Array, far: Array, weight: Array, valid: Array
   ) -> tuple[Array, Array]:
-    """[rows] each: the term of one triplet a row, and whether it is averaged over."""
+    """Term [rows] of a triplet per row, and whether the average counts it [rows]."""
     over = near - far + self.scalar(near.dtype)
     term = _numerics.softplus(over) if self.soft else jax.nn.relu(over)
     counted = valid if self.soft or self.average == "all" else valid & ~(over <= 0)
@@ -216,9 +216,9 @@ def _soft_terms(kind: str) -> Callable[[Array, tuple, tuple], Array]:
       limit = at + jax.lax.stop_gradient(margin)
       far = _triplet_counts.is_counted(fixed, at, limit, far, kind, False)
     terms = _numerics.softplus(jnp.where(far, near - values + margin, -jnp.inf))
-    found = _positives.exists(index, values)
+    present = _positives.exists(index, values)
     return jnp.where(
-      found, weight * _selection.sum_over(terms, _selection.part(negatives, far)), 0
+      present, weight * _selection.sum_over(terms, _selection.part(negatives, far)), 0
     )
 
   return step
@@ -251,7 +251,7 @@ def _hardest(block: _batch.Block) -> _Pairs:
 def _of_hardest(
   batch: _batch.Batch, pairs: _Pairs, squared: bool, settings: _Settings
 ) -> tuple[Array, Array]:
-  """Distances to the chosen references alone: one product, no product backwards."""
+  """Distances to the chosen references alone, with one product and none backwards."""
 
   def distance(index: Array) -> Array:
     square = jnp.sum(

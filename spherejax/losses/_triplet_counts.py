@@ -1,4 +1,4 @@
-"""How many triplets each pair belongs to, without forming triplets."""
+"""Counts the triplets that each pair belongs to, without forming triplets."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -12,8 +12,8 @@ from spherejax.losses import _batch, _extremes, _positives, _selection
 Kind = Literal["all", "hard", "semihard", "easy"]
 NEAREST = ("semihard_one", "semihard_one or easiest")
 
-# Up to so many positives in a row, one pass over the matrix for each is faster than
-# sorting the rows. Measured on a CPU; the counts are the same.
+# Up to this number of positives in a row, a pass over the matrix for each is faster
+# than sorting the rows. Measured on a CPU; the counts are the same.
 _FEW = 24
 
 
@@ -54,7 +54,7 @@ def count_triplets(
 def is_counted(
   values: Array, near: Array, limit: Array, negatives: Array, kind: str, strict: bool
 ) -> Array:
-  """Which negatives, at `values`, make a triplet with a positive at `near`.
+  """Mask of the negatives, at `values`, that form a triplet with a positive at `near`.
 
   "all" and "violating" are those with values < limit (`strict`) or <=; for "hard" also
   values <= near, for "semihard" values > near. "easy" are the others, values > limit.
@@ -109,8 +109,8 @@ def _by_loop(
     if not weighted:
       number = jnp.sum(counted, axis=1, dtype=jnp.int32).astype(dtype)
       return _added(sums, index, number, counted.astype(dtype))
-    own = _positives.pick(positives.astype(dtype), index)
-    terms = jnp.where(counted, own * weights, 0)
+    weight = _positives.pick(positives.astype(dtype), index)
+    terms = jnp.where(counted, weight * weights, 0)
     return _added(sums, index, jnp.sum(terms, axis=1), terms)
 
   return _positives.fold(step, (jnp.zeros_like(values),) * 2, chosen)
@@ -119,7 +119,7 @@ def _by_loop(
 def _added(
   sums: tuple[Array, Array], index: Array, of_positive: Array, of_negatives: Array
 ) -> tuple[Array, Array]:
-  """The sums with the triplets of one positive of each row."""
+  """Adds the triplets of one positive of each row to the sums."""
   pulled, pushed = sums
   rows = jnp.arange(len(index))
   return (
@@ -146,8 +146,8 @@ def _by_sort(
     side = "right" if equal else "left"
     return jax.vmap(lambda row, x: jnp.searchsorted(row, x, side=side))(ordered, at)
 
-  # The negatives of a positive are the first ones of a sorted row, the positives of a
-  # negative the last ones.
+  # The negatives of a positive come first in a sorted row; the positives of a negative
+  # come last.
   inside = jnp.where(positives, below(far_sorted, limits, not strict), 0)
   within = jnp.where(negatives, size - below(limit_sorted, far, strict), 0)
   if kind == "easy":

@@ -1,4 +1,4 @@
-"""The tuplet margin loss: every positive pair against all negatives of its anchor."""
+"""Tuplet margin loss: every positive pair against all negatives of its anchor."""
 
 from collections.abc import Callable
 
@@ -28,13 +28,13 @@ def tuplet_margin(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Tuplet margin loss: cross-entropy of each positive pair, its angle narrowed.
+  """Tuplet margin loss: cross-entropy of each positive pair with its angle narrowed.
 
       loss_i = sum_{p: y_p = y_i, p != i}
                log(1 + sum_{n: y_n != y_i} exp(scale (S_in - cos(angle_ip - margin))))
 
-  The margin makes positives look closer than they are, so that the hardest ones do not
-  rule. Literally taken, as here, a pair closer than the margin looks farther again.
+  The margin makes positives look closer than they are, so that the hardest do not
+  dominate. Taken literally, as here, a pair closer than the margin looks farther again.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -43,7 +43,7 @@ def tuplet_margin(
     margin: radians, may be traced.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: what the batch is compared with. None is the batch itself.
+    references: rows to compare the batch with; None takes the batch itself.
     miner: chooses the pairs that count, of the similarities. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.

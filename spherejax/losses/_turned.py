@@ -1,4 +1,4 @@
-"""The cosine of an angle to which another is added, from the cosine."""
+"""Cosine of the sum of an angle and a shift, from the cosine of the angle."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -10,9 +10,9 @@ def turned(cosines: Array, by: Array, noise: float = 0.0) -> Array:
   """cos(angle + by); its derivative by the cosine is cos(by) where the sine is 0.
 
   Args:
-    cosines: of the angles; for what is beyond -1 and 1 the sine is 0.
+    cosines: of the angles; beyond -1 and 1 the sine is taken as 0.
     by: radians.
-    noise: squares of the sine up to this are taken for 0.
+    noise: squares of the sine up to this number are taken as 0.
   """
   # 1 - cosine^2 would lose the digits of a small angle.
   square = (1 - cosines) * (1 + cosines)

@@ -1,4 +1,4 @@
-"""Two views of every example: their rows, and each row against all others'."""
+"""Rows of two views per example, and each row's similarities to all other examples."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,14 +34,14 @@ def views(
   for name, array in (("first", first), ("second", second)):
     _checks.expect(name, array, "floating", rank=2, empty=False)
   _checks.shape("second", second, first.shape, "the first view")
-  kept = _batch.keep_all(where, first)
+  mask = _batch.keep_all(where, first)
 
   def rows(array: Array, dtype: jnp.dtype) -> Array:
-    wide = jnp.where(kept[:, None], array, 0).astype(dtype)
+    wide = jnp.where(mask[:, None], array, 0).astype(dtype)
     return _batch.normalize_rows(wide, normalize)
 
   wide = _numerics.compute_dtype(jnp.result_type(first, second))
-  return Views(rows(first, wide), rows(second, wide), kept, first.dtype)
+  return Views(rows(first, wide), rows(second, wide), mask, first.dtype)
 
 
 def over_negatives(
@@ -52,12 +52,13 @@ def over_negatives(
   *,
   both: bool = False,
 ) -> tuple[Any, ...]:
-  """`terms` of every first view against all other examples; of the second views too.
+  """Applies `terms` to every first view (and second view) against all other examples.
 
   Args:
-    terms: of similarities [rows, 2 references] to first views, then second ones, a
-      mask [rows, 2 references] of other examples, and the similarities [rows, 1] to
-      the own other view, to a pytree of [rows, ...] arrays.
+    terms: maps three arrays to a pytree of [rows, ...] arrays. They are the
+      similarities [rows, 2 references] to all first views, then all second views; a
+      mask of the same shape of the other examples; the similarities [rows, 1] to the
+      row's other view.
     batch: both views of the examples of this device.
     axis_name: mapped axis over which the batch is spread.
     block_size: static. Rows at a time; None takes all.
@@ -74,21 +75,21 @@ def over_negatives(
   reference_where = jnp.tile(reference_where, 2)
 
   anchors = (batch.first, batch.second) if both else (batch.first,)
-  own = jnp.sum(batch.first * batch.second, axis=1, keepdims=True)
+  positive = jnp.sum(batch.first * batch.second, axis=1, keepdims=True)
 
   def of_rows(block: tuple[Array, ...]) -> Any:
-    x, own, example, kept = block
+    x, positive, example, mask = block
     others = (example[:, None] != columns[None]) & reference_where[None]
-    negatives = others & kept[:, None]
-    return terms(_batch.dot(x, references), negatives, own)
+    negatives = others & mask[:, None]
+    return terms(_batch.dot(x, references), negatives, positive)
 
   # One view's rows after the other's, so that a block is of `block_size` rows.
-  own, itself, kept = (
-    jnp.concatenate([array] * len(anchors)) for array in (own, itself, batch.where)
+  positive, itself, mask = (
+    jnp.concatenate([array] * len(anchors)) for array in (positive, itself, batch.where)
   )
-  blocks = jnp.concatenate(anchors), own, itself, kept
-  found = _blocks.map_rows(of_rows, blocks, block_size)
+  blocks = jnp.concatenate(anchors), positive, itself, mask
+  results = _blocks.map_rows(of_rows, blocks, block_size)
   return tuple(
-    jax.tree.map(lambda array, k=k: array[k * rows : (k + 1) * rows], found)
+    jax.tree.map(lambda array, k=k: array[k * rows : (k + 1) * rows], results)
     for k in range(len(anchors))
   )

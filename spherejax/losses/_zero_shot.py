@@ -1,4 +1,4 @@
-"""Zero-shot prediction: the classes of one half of a batch from the other half."""
+"""Zero-shot prediction of the classes of one half of a batch from the other half."""
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,10 @@ def split_by_class(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> tuple[Bool[Array, " batch"], Bool[Array, " batch"]]:
-  """Two masks that split a batch into halves of disjoint classes.
+  """Splits a batch into halves of disjoint classes, as two masks.
 
-  The distinct labels, in the order of their first kept row, are dealt out: the
-  first half of them (one more when their number is odd) to `a`, the rest to `b`.
+  The distinct labels are taken in the order of their first kept row. The first half of
+  them (one more when their number is odd) goes to `a`, the rest to `b`.
 
   Args:
     labels: [batch], integer.
@@ -46,10 +46,10 @@ def split_by_class(
   """
   (labels,) = _checks.names(("labels", labels))
   _checks.expect("labels", labels, "integer", rank=1)
-  kept = _batch.keep_all(where, labels)
+  mask = _batch.keep_all(where, labels)
   if not labels.size:
-    return kept, kept
-  all_labels, all_kept = (_batch.gather(x, axis_name) for x in (labels, kept))
+    return mask, mask
+  all_labels, all_kept = (_batch.gather(x, axis_name) for x in (labels, mask))
   same = (all_labels[:, None] == all_labels[None]) & all_kept[None]
   first_row = jnp.argmax(same, axis=1)
   starts = all_kept & (first_row == jnp.arange(len(all_labels)))
@@ -57,9 +57,9 @@ def split_by_class(
   rank = order[first_row]
   classes = jnp.sum(starts)
   in_a = rank < (classes + 1) // 2
-  own = _batch.first_row(len(labels), axis_name)
-  in_a = jax.lax.dynamic_slice_in_dim(in_a, own, len(labels))
-  return kept & in_a, kept & ~in_a
+  start = _batch.first_row(len(labels), axis_name)
+  in_a = jax.lax.dynamic_slice_in_dim(in_a, start, len(labels))
+  return mask & in_a, mask & ~in_a
 
 
 def ridge_attribute_embeddings(
@@ -104,9 +104,9 @@ def ridge_attribute_embeddings(
     _checks.expect(name, array, "floating", rank=2)
   _checks.shape("targets", targets, (len(attributes), targets.shape[1]), "attributes")
   _checks.positive("ridge", ridge)
-  kept = _batch.keep_all(where, attributes)[:, None]
-  z = jnp.where(kept, _numerics.upcast(attributes), 0)
-  y = jnp.where(kept, _numerics.upcast(targets), 0).astype(z.dtype)
+  mask = _batch.keep_all(where, attributes)[:, None]
+  z = jnp.where(mask, _numerics.upcast(attributes), 0)
+  y = jnp.where(mask, _numerics.upcast(targets), 0).astype(z.dtype)
   return _ridge(z, y, _checks.scalar("ridge", ridge, z.dtype)).astype(attributes.dtype)
 
 
@@ -137,8 +137,9 @@ def zero_shot_prediction(
 ) -> Float[Array, " batch_a+batch_b"]:
   """Cross-batch zero-shot prediction loss (L_ZS).
 
-  On each half of a batch, whose classes are disjoint, a regression from attributes
-  to label embeddings is fitted; it predicts the label embeddings of the other half.
+  The two halves of a batch have disjoint classes. On each half a regression from
+  attributes to label embeddings is fitted; it predicts the label embeddings of the
+  other half.
 
       A_k = ridge regression from the attributes z to U[y] on half k
       loss_i = -log softmax_c(scale <U_c, z_i A_other>)_{y_i}     over all classes c
@@ -175,8 +176,8 @@ def zero_shot_prediction(
   Cost: that of two `ridge_attribute_embeddings` and O(batch classes dim), where batch
   counts both halves.
 
-  Source: DML 5.2.3, eq. 5.2.4, which prints log(1 + sum over all classes), which counts
-  the target twice; this is the cross-entropy it names.
+  Source: DML 5.2.3, eq. 5.2.4. The printed log(1 + sum over all classes) counts the
+  target twice; this function is the cross-entropy that the text names.
 
   Example:
     >>> z, u = jnp.eye(2), jnp.eye(4)
@@ -201,13 +202,15 @@ def zero_shot_prediction(
   _checks.positive("scale", scale)
   multiplier = _checks.scalar("scale", scale, z_a.dtype)
 
-  def fit(z: Array, own: Array) -> Array:
-    z, own = _batch.gather(z, axis_name), _batch.gather(own, axis_name)
-    return _ridge(z, _numerics.product(own.astype(z.dtype), embeddings), strength)
+  def fit(z: Array, class_mask: Array) -> Array:
+    z, class_mask = _batch.gather(z, axis_name), _batch.gather(class_mask, axis_name)
+    return _ridge(
+      z, _numerics.product(class_mask.astype(z.dtype), embeddings), strength
+    )
 
-  def predict(z: Array, own: Array, predictor: Array) -> Array:
+  def predict(z: Array, class_mask: Array, predictor: Array) -> Array:
     scores = _numerics.product(_numerics.product(z, predictor), embeddings.T)
-    return _classes.cross_entropy(scores, own, multiplier)
+    return _classes.cross_entropy(scores, class_mask, multiplier)
 
   from_a, from_b = fit(z_a, own_a), fit(z_b, own_b)
   losses = [predict(z_a, own_a, from_b), predict(z_b, own_b, from_a)]
@@ -225,7 +228,7 @@ def _half(
   z = _checks.array(f"attributes_{name}", attributes, "floating", rank=2)
   labels = _checks.integers(f"labels_{name}", labels)
   _checks.labels(labels, z, f"labels_{name}")
-  kept = _batch.keep_all(where, z, f"where_{name}")
-  own = _batch.class_mask(labels, len(label_embeddings), kept, f"labels_{name}")
-  kept = jnp.any(own, axis=1)[:, None]
-  return jnp.where(kept, _numerics.upcast(z), 0), own, z.dtype
+  mask = _batch.keep_all(where, z, f"where_{name}")
+  class_mask = _batch.class_mask(labels, len(label_embeddings), mask, f"labels_{name}")
+  mask = jnp.any(class_mask, axis=1)[:, None]
+  return jnp.where(mask, _numerics.upcast(z), 0), class_mask, z.dtype

@@ -1,7 +1,7 @@
-"""Measures of embeddings and predictions: retrieval, class trees, averages, intervals.
+"""Metrics of embeddings and predictions: retrieval, class trees, averages, intervals.
 
-Measures are per query with a boolean of which queries count; averaging is a separate
-step, so that values may be weighted, grouped or compared first.
+Metrics return a value per query and a boolean mask of the queries that count. Averaging
+is a separate step, so you may weight, group or compare the values first.
 """
 
 from spherejax import _compiled, _names

@@ -16,7 +16,7 @@ def mean_where(
       mean = sum_{i: where_i} values_i / #{i: where_i}
 
   Args:
-    values: any shape, floating. What is not kept may be NaN.
+    values: any shape, floating. Masked values may be NaN.
     where: shape of `values`, boolean, True keeps.
 
   Returns:
@@ -48,7 +48,7 @@ def class_balanced_mean(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
-  """Mean of the class means: every class weighs the same, however large.
+  """Mean of the class means: every class has the same weight, whatever its size.
 
       mean = 1/C sum_c (1/n_c sum_{i: y_i = c} values_i)
 
@@ -80,19 +80,19 @@ def class_balanced_mean(
   values = _checks.array("values", values, "floating", rank=1)
   (labels,) = _checks.names(("labels", labels))
   _checks.labels(labels, values)
-  where = _checks.kept(where, values.shape)
+  where = _checks.where_mask(where, values.shape)
   order = jnp.argsort(labels, stable=True)
-  ordered, kept = labels[order], where[order]
+  ordered, mask = labels[order], where[order]
   kept_before = jnp.concatenate(
-    [jnp.zeros(1, jnp.int32), jnp.cumsum(kept, dtype=jnp.int32)]
+    [jnp.zeros(1, jnp.int32), jnp.cumsum(mask, dtype=jnp.int32)]
   )
   start = jnp.searchsorted(ordered, ordered, side="left")
   stop = jnp.searchsorted(ordered, ordered, side="right")
   size = kept_before[stop] - kept_before[start]
   terms = _numerics.upcast(values)[order] / jnp.maximum(size, 1)
-  first_kept = kept & (kept_before[:-1] == kept_before[start])
+  first_kept = mask & (kept_before[:-1] == kept_before[start])
   classes = jnp.sum(first_kept, dtype=jnp.int32)
-  total = _numerics.masked_sum(terms, kept)
+  total = _numerics.masked_sum(terms, mask)
   return _quotient(total, classes).astype(values.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Measures of predicted classes: F1, accuracy, and which are taken for which."""
+"""Metrics of predicted classes: F1, accuracy, and common confusions."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from spherejax.metrics import _averages
 
 
 class ClassScores(NamedTuple):
-  """What `class_scores` returns."""
+  """Result of `class_scores`."""
 
   accuracy: Float[Array, ""]
   """Share of all examples; NaN of none."""
@@ -29,7 +29,7 @@ class ClassScores(NamedTuple):
 
 
 class Confusions(NamedTuple):
-  """What `common_confusions` returns, the commonest first."""
+  """Result of `common_confusions`, the commonest first."""
 
   labels: Int[Array, " k"]
   predictions: Int[Array, " k"]
@@ -44,11 +44,11 @@ def confusion_counts(
   num_classes: int,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Int[Array, "classes classes"]:
-  """How often each class was taken for each class.
+  """Counts how often each class was predicted for each true class.
 
       counts_ab = #{i: y_i = a, predicted_i = b}
 
-  Counts of several blocks add up; beyond 2^31 of them add them in NumPy's int64.
+  Add the counts of several blocks; beyond 2^31, add them in NumPy's int64.
 
   Args:
     labels: [batch], integer in [0, num_classes).
@@ -79,12 +79,12 @@ def confusion_counts(
   _checks.count("num_classes", num_classes)
   _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(predictions, labels, "predictions")
-  kept = given = _checks.kept(where, labels.shape)
+  mask = selected = _checks.where_mask(where, labels.shape)
   for name, array in (("labels", labels), ("predictions", predictions)):
-    kept &= _checks.inside(array, num_classes, given, name)
+    mask &= _checks.inside(array, num_classes, selected, name)
   counts = jnp.zeros((num_classes, num_classes), jnp.int32)
-  # Not by the number of the cell, which may need more than 32 bits.
-  return counts.at[jnp.where(kept, labels, num_classes), predictions].add(
+  # Not by a flat index of the cell, which may need more than 32 bits.
+  return counts.at[jnp.where(mask, labels, num_classes), predictions].add(
     1, mode="drop"
   )
 
@@ -94,8 +94,8 @@ def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
 
       F1_c = 2 TP / (2 TP + FP + FN) = 2 counts_cc / (labels c + predictions c)
 
-  0 for a class that occurs and is never right. The macro F1 weighs all classes the
-  same, the accuracy all examples.
+  F1 is 0 for a class that occurs and is never right. The macro F1 gives all classes the
+  same weight, the accuracy all examples.
 
   Args:
     counts: [classes, classes], integer, of `confusion_counts`.
@@ -132,7 +132,7 @@ def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
 def common_confusions(
   counts: Integer[ArrayLike, "classes classes"], *, k: int = 10
 ) -> Confusions:
-  """The pairs of classes with the highest rate of confusion.
+  """Pairs of classes with the highest rates of confusion.
 
       rate_ab = counts_ab / labels a,    a != b
 
@@ -169,25 +169,25 @@ def common_confusions(
       f" got {k}"
     )
   rates = _share(counts, jnp.sum(counts, axis=1, keepdims=True))
-  # Pairs that cannot be confused come after those that were not; no class is one.
+  # Impossible pairs, a class with itself, come after pairs that were never confused.
   ranked = jnp.where(jnp.isnan(rates), -1, rates)
   ranked = jnp.where(jnp.eye(classes, dtype=bool), -2, ranked)
-  found, cells = jax.lax.top_k(ranked.reshape(-1), k)
+  shares, cells = jax.lax.top_k(ranked.reshape(-1), k)
   cells = cells.astype(jnp.int32)
-  return Confusions(cells // classes, cells % classes, jnp.maximum(found, 0))
+  return Confusions(cells // classes, cells % classes, jnp.maximum(shares, 0))
 
 
 def _square(counts: ArrayLike) -> Array:
   """Checked counts as floats: a sum of integers may need more than 32 bits."""
-  given = _checks.unwrapped(counts)
-  given = given if isinstance(given, jax.Array) else np.asarray(given)
-  _checks.expect("counts", given, "integer", rank=2, empty=False)
-  _checks.shape("counts", given, (len(given), len(given)))
-  return jnp.asarray(given.astype(jnp.result_type(float)))
+  matrix = _checks.unwrapped(counts)
+  matrix = matrix if isinstance(matrix, jax.Array) else np.asarray(matrix)
+  _checks.expect("counts", matrix, "integer", rank=2, empty=False)
+  _checks.shape("counts", matrix, (len(matrix), len(matrix)))
+  return jnp.asarray(matrix.astype(jnp.result_type(float)))
 
 
 def _share(part: Array, whole: Array) -> Array:
-  """Their quotient, NaN where the whole is 0."""
+  """Quotient of part and whole, NaN where the whole is 0."""
   some = jnp.broadcast_to(whole > 0, part.shape)
   below = jnp.broadcast_to(jnp.maximum(whole, 1), part.shape)
   return jnp.where(some, part / below, jnp.nan)

@@ -1,4 +1,4 @@
-"""How wide the classes lie around their centroids, and how far from each other."""
+"""Spread of the classes around their centroids, and distances between centroids."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks, _numerics
 
-_ROWS = 16  # compared with all others at once
+_ROWS = 16  # rows compared with all others at once
 
 
 def cluster_radii(
@@ -23,8 +23,8 @@ def cluster_radii(
       r_c = mean_{i: y_i = c} |x_i - mu_c|
 
   On the unit sphere, with the mean of the same embeddings for mu_c (not normalised),
-  r_c <= sqrt(1 - |mu_c|^2), with equality where all distances are equal. How far
-  centroids move between two times is `distances.euclidean` of both.
+  r_c <= sqrt(1 - |mu_c|^2), with equality where all distances are equal.
+  `distances.euclidean` of two sets of centroids tells how far they have moved.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -57,14 +57,14 @@ def cluster_radii(
   classes, dim = centroids.shape
   _checks.shape("embeddings", embeddings, (len(embeddings), dim), "the centroids")
   _checks.labels(labels, embeddings)
-  kept = _checks.kept(where, labels.shape)
-  kept &= _checks.inside(labels, classes, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  mask &= _checks.inside(labels, classes, mask)
   wide = _numerics.upcast(embeddings)
-  apart = wide - centroids.astype(wide.dtype)[jnp.where(kept, labels, 0)]
-  lengths = _numerics.norm(jnp.where(kept[:, None], apart, 0))
-  groups = jnp.where(kept, labels, classes)
+  differences = wide - centroids.astype(wide.dtype)[jnp.where(mask, labels, 0)]
+  lengths = _numerics.norm(jnp.where(mask[:, None], differences, 0))
+  groups = jnp.where(mask, labels, classes)
   sums = jax.ops.segment_sum(lengths, groups, classes)
-  counts = jax.ops.segment_sum(kept.astype(wide.dtype), groups, classes)
+  counts = jax.ops.segment_sum(mask.astype(wide.dtype), groups, classes)
   radii = jnp.where(counts > 0, sums / jnp.maximum(counts, 1), jnp.nan)
   return radii.astype(embeddings.dtype)
 
@@ -104,17 +104,17 @@ def mean_interclass_distance(
   embeddings = _checks.array("embeddings", embeddings, "floating", rank=2)
   (labels,) = _checks.names(("labels", labels))
   _checks.labels(labels, embeddings)
-  kept = _checks.kept(where, (len(embeddings),))
-  rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
+  mask = _checks.where_mask(where, (len(embeddings),))
+  rows = jnp.where(mask[:, None], _numerics.upcast(embeddings), 0)
 
-  def from_row(one: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    row, label, is_kept = one
-    other = kept & (labels != label) & is_kept
-    apart = _numerics.norm(rows - row[None])
-    return jnp.sum(jnp.where(other, apart, 0)), jnp.sum(other, dtype=rows.dtype)
+  def from_row(entry: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    row, label, is_kept = entry
+    other = mask & (labels != label) & is_kept
+    lengths = _numerics.norm(rows - row[None])
+    return jnp.sum(jnp.where(other, lengths, 0)), jnp.sum(other, dtype=rows.dtype)
 
   some = min(_ROWS, max(len(rows), 1))
   sums, counts = jax.lax.map(
-    jax.checkpoint(from_row), (rows, labels, kept), batch_size=some
+    jax.checkpoint(from_row), (rows, labels, mask), batch_size=some
   )
   return (jnp.sum(sums) / jnp.sum(counts)).astype(embeddings.dtype)

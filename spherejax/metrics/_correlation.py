@@ -1,4 +1,4 @@
-"""Correlations of a few figures, with exact p-values."""
+"""Correlation of a few figures, with exact p-values."""
 
 import itertools
 import math
@@ -13,12 +13,12 @@ from spherejax import _checks
 
 Method = Literal["pearson", "spearman"]
 
-_MOST = 8  # figures whose permutations are all tried
+_MOST = 8  # largest number of figures for which all permutations are tried
 _SAME = 1e-12  # correlations that differ by less are equal
 
 
 class Correlation(NamedTuple):
-  """What `correlation` returns, as plain numbers ready for JSON.
+  """Result of `correlation`, as plain numbers ready for JSON.
 
   Attributes:
     value: in [-1, 1]; NaN where either side is constant.
@@ -41,16 +41,16 @@ def correlation(
   """Pearson's or Spearman's correlation of paired figures, with its p-value.
 
       t = r sqrt((n - 2) / (1 - r^2)),    n - 2 degrees of freedom
-      exact: the share of the n! orders of `second` whose |r| is at least as large
+      exact: share of the n! orders of `second` whose |r| is at least as large
 
   With five or six figures the t distribution is far off for ranks: a perfect order of
-  five has p = 2/5! = 0.0167, not 0.
+  five figures has p = 2/5! = 0.0167, not 0.
 
   Args:
     first: [n], concrete.
     second: [n], concrete.
     method: "pearson", or "spearman" (Pearson's of average ranks).
-    exact: whether p is that of all permutations, for at most 8 figures.
+    exact: True computes p over all permutations, for at most 8 figures.
 
   Returns:
     Correlation(value, p_value, n). p is NaN below three figures and 0 at r = 1 or -1
@@ -82,7 +82,7 @@ def correlation(
     raise ValueError(f"exact takes at most {_MOST} figures, got {n}")
   if method == "spearman":
     x, y = stats.rankdata(x), stats.rankdata(y)
-  if n:  # from one figure first: what is constant is 0 exactly
+  if n:  # relative to one figure first, so that constants become exactly 0
     x, y = x - x[0], y - y[0]
     x, y = x - x.mean(), y - y.mean()
   size = np.linalg.norm(x) * np.linalg.norm(y)

@@ -1,4 +1,4 @@
-"""What updates of a network do to embeddings."""
+"""Effect of updates of a network on its embeddings."""
 
 from typing import Literal, NamedTuple
 
@@ -14,7 +14,7 @@ Representative = Literal["mean", "nearest"]
 
 
 class EmbeddingChange(NamedTuple):
-  """Diagnostics of an update; NaN where one is not defined.
+  """Diagnostics of an update; NaN where undefined.
 
   Attributes:
     norm_ratio: phi in [0, 1], the share of the change that no scaling explains; 1 for a
@@ -48,26 +48,26 @@ def embedding_change(
   centre: Centre = "points",
   representative: Representative = "mean",
 ) -> EmbeddingChange:
-  """How an update moved an episode: its scale, towards own classes, from others.
+  """Change of an episode by an update: its scale, towards own classes, from others.
 
       alpha = <X, X'> / |X|^2,    phi = |X' - alpha X| / |X' - X|    (centred X, X')
       psi_yj = d(z'_j, p'_y) / d(z_j, p_y)    (p from the old, p' from the new supports)
       psi_con: geometric mean over the pairs with y = y_j;    psi_div: over the others
 
   Args:
-    before: [ways, rows, dim], floating: of each class the supports, then the queries,
+    before: [ways, rows, dim], floating: the supports of each class, then its queries,
       embedded before the update.
     after: the same images, embedded after it.
     num_shots: static, below rows. Supports of each class.
     centre: "points" subtracts the mean of all points, as the article defines phi and
-      alpha; "features" subtracts from each point the mean of its own entries, as the
-      released code does, with which its tables were made. Static.
-    representative: "mean" of the supports, or the "nearest" one, which stays the one
-      that was nearest before the update. Static.
+      alpha; "features" subtracts from each point the mean of its own entries, as in the
+      released code that made the article's tables. Static.
+    representative: "mean" of the supports, or the "nearest" one, which stays the
+      support that was nearest before the update. Static.
 
   Returns:
-    EmbeddingChange of scalars. Embeddings that did not move, or lie in one point: phi
-    NaN; alpha not positive: con_alpha and div_alpha NaN.
+    EmbeddingChange of scalars. phi is NaN for embeddings that did not move or lie in
+    one point; con_alpha and div_alpha are NaN if alpha is not positive.
 
   Raises:
     TypeError: an array is not floating.
@@ -75,8 +75,8 @@ def embedding_change(
 
   Differentiable in: nothing that should be trained. Cost: O(queries ways dim).
 
-  Source: DIST II appendix C. There p_y has no index of time: both times must be its
-  own, or a mere scaling would not have the ratios 1.
+  Source: DIST II appendix C. There p_y has no index of time. Each time must have its
+  own p_y, or a mere scaling would not give ratios of 1.
 
   Example:
     >>> before = jnp.array([[[0.0], [2.0]], [[6.0], [5.0]]])
@@ -91,7 +91,7 @@ def embedding_change(
   x, y = (points - jnp.mean(points, origin, keepdims=True) for points in (old, new))
   moved = y - x
   size = jnp.sum(x**2)
-  # alpha - 1 and X' - alpha X from the move: near 1 their digits would cancel.
+  # alpha - 1 and X' - alpha X are computed from the move: near 1 their digits cancel.
   excess = _numerics.divide(jnp.sum(x * moved), size)
   ratio = _numerics.divide(_size(moved - excess * x), _size(moved))
   scaling = jnp.where(size > 0, 1 + excess, jnp.nan)
@@ -100,8 +100,8 @@ def embedding_change(
   first, second = _distances(old, new, num_shots, representative)
   defined = (first > 0) & (second > 0)
   logs = jnp.log(jnp.where(defined, second, 1)) - jnp.log(jnp.where(defined, first, 1))
-  own = jnp.eye(len(old), dtype=bool)[:, None, :]
-  means = [_geometric_mean(logs, defined & mask) for mask in (own, ~own)]
+  same_class = jnp.eye(len(old), dtype=bool)[:, None, :]
+  means = [_geometric_mean(logs, defined & mask) for mask in (same_class, ~same_class)]
   positive = jnp.where(scaling > 0, scaling, jnp.nan)
   ratios = (means[0] / positive, means[1] / positive, means[0] / means[1])
   dtype = _checks.array("before", before).dtype
@@ -115,13 +115,13 @@ def embedding_drift(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
-  """Mean squared distance that embeddings of the same images have moved.
+  """Mean squared distance by which embeddings of the same images have moved.
 
       mean_i |f(x_i; theta_t) - f(x_i; theta_{t - steps})|^2
 
-  A cross-batch memory (`losses.memory_update`) takes embeddings of earlier weights for
-  present ones; how far they are off, over as many steps as the memory is old, this says
-  of a few images that stay the same.
+  A cross-batch memory (`losses.memory_update`) uses embeddings of earlier weights as
+  current ones. This drift tells how far they are off: measure it on a few fixed images,
+  over as many steps as the memory is old.
 
   Args:
     before: [batch, dim], floating; normalise it first where the loss does.
@@ -150,10 +150,10 @@ def embedding_drift(
   for name, array in (("before", old), ("after", new)):
     _checks.expect(name, array, "floating", rank=2)
   _checks.shape("after", new, old.shape, "before")
-  kept = _checks.kept(where, (len(old),))
+  mask = _checks.where_mask(where, (len(old),))
   wide = _numerics.upcast(old)
-  moved = jnp.where(kept[:, None], new.astype(wide.dtype) - wide, 0)
-  return (jnp.sum(moved**2) / jnp.sum(kept)).astype(old.dtype)
+  moved = jnp.where(mask[:, None], new.astype(wide.dtype) - wide, 0)
+  return (jnp.sum(moved**2) / jnp.sum(mask)).astype(old.dtype)
 
 
 def _pair(before: ArrayLike, after: ArrayLike, num_shots: int) -> list[Array]:
@@ -178,20 +178,20 @@ def _size(x: Array) -> Array:
 def _distances(
   old: Array, new: Array, num_shots: int, representative: Representative
 ) -> list[Array]:
-  """[ways, queries, ways] twice: of each query to each class, before and after."""
+  """Distances [ways, queries, ways] of each query to each class, before and after."""
   pairs = []
   for points in (old, new):
     supports, queries = points[:, :num_shots], points[:, num_shots:]
     if representative == "mean":
       supports = jnp.mean(supports, axis=1, keepdims=True)
-    apart = queries[:, :, None, None] - supports[None, None]
-    pairs.append(jnp.sqrt(jnp.sum(apart**2, axis=-1)))
+    differences = queries[:, :, None, None] - supports[None, None]
+    pairs.append(jnp.sqrt(jnp.sum(differences**2, axis=-1)))
   nearest = jnp.argmin(pairs[0], axis=3, keepdims=True)
-  return [jnp.take_along_axis(each, nearest, axis=3)[..., 0] for each in pairs]
+  return [jnp.take_along_axis(values, nearest, axis=3)[..., 0] for values in pairs]
 
 
 def _geometric_mean(logs: Array, where: Array) -> Array:
-  """NaN of nothing."""
+  """Geometric mean; NaN of no values."""
   number = jnp.sum(where)
   mean = jnp.sum(jnp.where(where, logs, 0)) / jnp.maximum(number, 1)
   return jnp.where(number > 0, jnp.exp(mean), jnp.nan)

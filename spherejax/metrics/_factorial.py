@@ -1,4 +1,4 @@
-"""Effects of a two-level design, and what each is confounded with."""
+"""Effects of a two-level design, and their aliases."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from spherejax import _checks
 
 
 class Effect(NamedTuple):
-  """The effect of one or two factors.
+  """Effect of one or two factors.
 
   Attributes:
     value: [] or the trailing shape of the responses: mean response where the product
@@ -33,13 +33,13 @@ def factorial_effects(
       effect(A) = mean(response | A high) - mean(response | A low)
       effect(AB) = mean(response | signs of A and B equal) - mean(... | different)
 
-  In a fraction of the full design several effects have the same contrast; the value
-  is their sum (with signs), and each is told with the others as its aliases.
+  In a fraction of the full design several effects have the same contrast. The value is
+  their sum (with signs), and each effect lists the others as its aliases.
 
   Args:
-    design: for each factor its level in each run, [runs], two different values; the
-      higher one counts as +1. Such as `training.factorial` makes.
-    responses: [runs, ...], one figure for each run, and each seed, say.
+    design: for each factor its level in each run, [runs], with two different values;
+      the higher counts as +1. `training.factorial` makes such designs.
+    responses: [runs, ...], one figure for each run and, for example, each seed.
 
   Returns:
     For each word of one or two factors, as a tuple of names, its `Effect`. A word

@@ -1,4 +1,4 @@
-"""Lie groups that act on representations: their action, an estimate, their kernel."""
+"""Lie groups that act on representations: action, estimation and kernel."""
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +19,18 @@ def lie_action(
   *,
   linear: bool = False,
 ) -> Float[Array, "batch dim"]:
-  """Vectors moved along a one-parameter group.
+  """Moves vectors along a one-parameter group.
 
       h_i' = exp(scale_i G) h_i,    or h_i + scale_i G h_i
 
-  The linear form is off by at most (scale |G|)^2 exp(|scale| |G|) |h| / 2, with |G| the
-  largest singular value.
+  The error of the linear form is at most (scale |G|)^2 exp(|scale| |G|) |h| / 2, with
+  |G| the largest singular value.
 
   Args:
     generator: [dim, dim], floating, G: [[0, -1], [1, 0]] turns, the identity grows.
     vectors: [batch, dim], floating.
     scales: [batch], one for each vector.
-    linear: static. Whether the exponential stops at its linear term.
+    linear: static. True stops the exponential at its linear term.
 
   Returns:
     [batch, dim], dtype of `vectors`. NaN where the largest column sum of sizes in
@@ -41,7 +41,7 @@ def lie_action(
     ValueError: shapes do not match.
 
   Differentiable in: generator, vectors, scales. Cost: O(batch dim^3), one exponential
-  after the other; linear O(batch dim^2).
+  after the other; O(batch dim^2) if linear.
 
   Source: SSL appendix B.
 
@@ -64,11 +64,11 @@ def lie_action(
     moved = rows + scales[:, None] * jnp.matmul(rows, matrix.T, precision=_HIGHEST)
     return moved.astype(vectors.dtype)
 
-  def act(one: tuple[Array, Array]) -> Array:
-    scale, row = one
+  def act(step: tuple[Array, Array]) -> Array:
+    scale, row = step
     return jnp.matmul(jax.scipy.linalg.expm(scale * matrix), row, precision=_HIGHEST)
 
-  # Not by vmap: on a CPU XLA's solution of many systems at once is slow.
+  # Not by vmap: on a CPU, XLA solves many systems at once slowly.
   return jax.lax.map(act, (scales, rows)).astype(vectors.dtype)
 
 
@@ -80,14 +80,15 @@ def estimate_generator(
   ridge: Real[ArrayLike, ""] = 0.0,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, "dim dim"]:
-  """The generator that explains pairs of views best to first order.
+  """Estimates the generator that explains pairs of views best to first order.
 
       G = argmin sum_i |scale_i G h_i - (h_i' - h_i)|^2 + ridge |G|_F^2
 
-  and of several the one of least norm. Pairs tell of G only what it does to the span of
-  the first views: with fewer than dim independent ones G is 0 on the rest. Without
-  scales only the product of scale and generator is found. For views exp(e G) h that all
-  have one scale e the estimate is exp(e G) - I, so e G but for about (e |G|)^2 / 2.
+  and among several solutions the one of least norm. Pairs determine G only on the span
+  of the first views; with fewer than dim independent views G is 0 on the rest. Without
+  scales only the product of scale and generator can be estimated. For views exp(e G) h
+  with a common scale e the estimate is exp(e G) - I, which is e G up to about (e |G|)^2
+  / 2.
 
   Args:
     first: [batch, dim], floating, h.
@@ -106,7 +107,8 @@ def estimate_generator(
 
   Differentiable in: nothing. Cost: O(batch dim min(batch, dim)).
 
-  Source: SSL appendix B and D.5 (the linearised action). The estimate is ours.
+  Source: SSL appendix B and D.5 (the linearised action). The estimate is not in the
+  paper.
 
   Example:
     >>> x, turned = jnp.eye(2), jnp.array([[1.0, 0.1], [-0.1, 1.0]])
@@ -118,16 +120,16 @@ def estimate_generator(
   second = _checks.array("second", second, "floating")
   _checks.shape("second", second, first.shape, "first")
   _checks.between("ridge", ridge, 0)
-  kept = _checks.kept(where, (len(first),))
+  mask = _checks.where_mask(where, (len(first),))
   dtype = _numerics.compute_dtype(jnp.promote_types(first.dtype, second.dtype))
   ridge = _checks.scalar("ridge", ridge, dtype)
   before, after = first.astype(dtype), second.astype(dtype)
-  moves = jnp.where(kept[:, None], after - before, 0)
+  moves = jnp.where(mask[:, None], after - before, 0)
   if scales is not None:
     scales = _checks.array("scales", scales).astype(dtype)
     _checks.shape("scales", scales, (len(first),), "the views")
     before = scales[:, None] * before
-  before = jnp.where(kept[:, None], before, 0)
+  before = jnp.where(mask[:, None], before, 0)
   left, values, right = _singular_values.thin_svd(before)
   noise = max(before.shape) * float(jnp.finfo(dtype).eps) * values[0]
   used = ~(values <= noise)  # this way round, NaN stays NaN
@@ -146,14 +148,14 @@ def kernel_overlap(
   *,
   threshold: Real[ArrayLike, ""] | None = None,
 ) -> Float[Array, ""]:
-  """Share of the moves that a projector does not see.
+  """Share of the moves that lies in the kernel of a projector.
 
       overlap = |(I - Q Q^T) D|_F^2 / |D|_F^2
 
-  with the columns of Q spanning those of the weights. With a generator G for D it is 1
-  iff weights^T G = 0, and then the projector maps exp(scale G) h and h alike, for any
-  scale. On the data weights^T G h_i = 0 is enough to first order: D = G H^T for rows
-  h_i of H.
+  with the columns of Q spanning those of the weights. With a generator G for D the
+  share is 1 iff weights^T G = 0. Then the projector maps exp(scale G) h and h to the
+  same vector, for any scale. On the data weights^T G h_i = 0 suffices to first order:
+  take D = G H^T for the rows h_i of H.
 
   Args:
     directions: [dim, moves], floating: a generator [dim, dim], or moves by columns. The

@@ -1,4 +1,4 @@
-"""Retrieval judged by similarities of classes instead of right and wrong."""
+"""Hierarchical similarity: retrieval judged by similarities between classes."""
 
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ from spherejax.metrics import _nearest
 
 
 class HierarchicalSimilarity(NamedTuple):
-  """What `hierarchical_similarity` returns."""
+  """Result of `hierarchical_similarity`."""
 
   values: Float[Array, "queries k"]
   """HS@1 to HS@k of every query; 0 where `counted` is False."""
   counted: Bool[Array, " queries"]
-  """Whether the query has a reference at all."""
+  """True if the query has a reference at all."""
 
 
 def hierarchical_similarity(
@@ -31,21 +31,20 @@ def hierarchical_similarity(
   distance: Distance = "cosine",
   block_size: int = 128,
 ) -> HierarchicalSimilarity:
-  """Similarity of the k nearest to the query, over the best possible (HS@1 ... HS@k).
+  """Hierarchical similarity (HS@1 ... HS@k): similarity of the k nearest over the best.
 
       HS@k_i = sum_{r <= k} s(y_i, y_(r)) / sum_{r <= k} (r-th largest s(y_i, y_j))
 
-  All examples are queries, and the references of the others: (r) is the r-th nearest
-  one, itself left out by its index, ties to the lowest index. The best order of a class
-  depends on the sizes of the classes only, whatever they are. The similarities are
-  positive, so a random order is not 0.
+  All examples are queries, and references of the other queries. (r) is the r-th nearest
+  reference; the query itself is left out by its index, and ties go to the lowest index.
+  The best order of a class depends only on the sizes of the classes. The similarities
+  are positive, so a random order does not score 0.
 
   Args:
     embeddings: [queries, dim], floating.
     labels: [queries], integer in [0, classes).
-    class_similarities: [classes, classes], above 0:
-      `hierarchy.chordal_similarities`, or one minus `hierarchy.lca_distances`, where a
-      class that is unlike the query's may have 0.
+    class_similarities: [classes, classes], above 0: `hierarchy.chordal_similarities`,
+      or one minus `hierarchy.lca_distances`, where a dissimilar class may have 0.
     k: static. Beyond the number of references, the whole list counts.
     distance: "cosine" (of the angle between rows), "squared_euclidean" or "dot".
       Static.
@@ -53,9 +52,9 @@ def hierarchical_similarity(
 
   Returns:
     HierarchicalSimilarity(values, counted), values in [0, 1] and in the dtype of
-    `embeddings`. HS@50, say, is `mean_where(values[:, 49], counted)`; a query whose
-    best sum is still 0 has the value 0 there. An example with a NaN or infinite entry
-    finds nothing, and is nothing that another one finds.
+    `embeddings`. For example HS@50 is `mean_where(values[:, 49], counted)`. A query
+    whose best sum is still 0 has the value 0 there. An example with a NaN or infinite
+    entry retrieves nothing and is never retrieved.
 
   Raises:
     TypeError: embeddings not floating, labels not integers.
@@ -114,18 +113,18 @@ def _curves(order: Array, labels: Array, similar: Array, finite: Array) -> Array
   counts = jnp.bincount(labels, length=len(similar)).astype(jnp.int32)
   ranks = jnp.arange(1, length + 1, dtype=jnp.int32)
 
-  def best(row: Array, own: Array) -> Array:
+  def best(row: Array, own_class: Array) -> Array:
     # Similarities in falling order, each as often as its class has references.
     falling = jnp.argsort(-row)
-    others = counts - (jnp.arange(len(row)) == own)
+    others = counts - (jnp.arange(len(row)) == own_class)
     until = jnp.cumsum(others[falling])
     place = jnp.searchsorted(until, ranks)
     return jnp.cumsum(row[falling][jnp.minimum(place, len(row) - 1)])
 
   ideal = jax.vmap(best)(similar, jnp.arange(len(similar), dtype=jnp.int32))
   known = finite[:, None] & finite[order]
-  found = jnp.where(known, similar[labels[:, None], labels[order]], 0)
-  reached = jnp.cumsum(found, axis=1)
+  similarities = jnp.where(known, similar[labels[:, None], labels[order]], 0)
+  reached = jnp.cumsum(similarities, axis=1)
   return _numerics.divide(reached, ideal[labels])
 
 

@@ -1,4 +1,4 @@
-"""How good predictions are, and how bad mistakes, by distances of the classes."""
+"""Quality of predictions and severity of mistakes, by distances between the classes."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from spherejax import _checks, _numerics
 
 
 class Severity(NamedTuple):
-  """How far predictions are from the truth; what `severity` returns."""
+  """Distances of predictions from the truth: the result of `severity`."""
 
   distances: Float[Array, " batch"]
   """Distance of the predicted class from the true one."""
@@ -64,11 +64,11 @@ def average_hierarchical_distance(
   *,
   k: int = 1,
 ) -> Float[Array, " batch"]:
-  """Mean distance of the k classes with the largest scores from the true one (AHD@k).
+  """Mean distance (AHD@k) of the k classes with the largest scores from the true class.
 
       AHD@k_i = 1/k sum_{j among the first k} D(y_i, j)
 
-  For k = 1, where the right class counts with 0, it is the average hierarchical cost.
+  For k = 1, where the right class counts as 0, this is the average hierarchical cost.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -98,8 +98,8 @@ def average_hierarchical_distance(
     Array([2., 1.], dtype=float32)
   """
   scores, labels = _checked(scores, labels, k)
-  apart = _square(class_distances, scores)
-  mean = jnp.mean(_distances_of(_largest(scores, k), labels, apart), axis=1)
+  matrix = _square(class_distances, scores)
+  mean = jnp.mean(_distances_of(_largest(scores, k), labels, matrix), axis=1)
   return mean.astype(scores.dtype)
 
 
@@ -108,12 +108,12 @@ def severity(
   labels: Integer[ArrayLike, " batch"],
   class_distances: Real[ArrayLike, "classes classes"],
 ) -> Severity:
-  """How far a prediction is from the truth, and whether it is a mistake.
+  """Distance of each prediction from the true class, and whether it is a mistake.
 
       severity_i = D(y_i, argmax_k scores_ik)      over the mistakes
 
   `mean_where(*severity(...))` is the mean severity of the mistakes, NaN without one.
-  AHD@1 is that times the error rate.
+  AHD@1 is this mean times the error rate.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -142,9 +142,9 @@ def severity(
     Array(4., dtype=float32)
   """
   scores, labels = _checked(scores, labels, 1)
-  apart = _square(class_distances, scores)
+  matrix = _square(class_distances, scores)
   first = _largest(scores, 1)
-  chosen = _distances_of(first, labels, apart)[:, 0].astype(scores.dtype)
+  chosen = _distances_of(first, labels, matrix)[:, 0].astype(scores.dtype)
   return Severity(chosen, ~_is_among(first, labels))
 
 
@@ -156,13 +156,13 @@ def hierarchical_precision(
   k: int,
   rank_offset: int = 0,
 ) -> Float[Array, " batch"]:
-  """Share of the k predicted classes that are near the true one (HP@k).
+  """Hierarchical precision (HP@k): share of k predicted classes near the true class.
 
       HP@k_i = |first k  &  N_i| / k
       N_i = {j : D(y_i, j) <= the (k + rank_offset)-th smallest entry of row y_i}
 
-  The true class counts among the near ones, and so do all at the same distance as the
-  last: there may be more than k.
+  The near classes include the true class and all classes at the same distance as the
+  last, so there may be more than k.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -170,8 +170,8 @@ def hierarchical_precision(
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     k: static, at most the number of classes.
-    rank_offset: static. 0 is the definition; 2 is what the article's released code
-      does, for comparison with its figures: it admits far more classes.
+    rank_offset: static. 0 is the definition. 2 is for comparison with the article's
+      figures: its released code uses it, which admits far more classes.
 
   Returns:
     [batch], dtype of `scores`, in [0, 1]; average with `mean`. NaN for a traced label
@@ -200,8 +200,8 @@ def hierarchical_precision(
     raise ValueError(
       f"k + rank_offset must be at most the {classes} classes, got {k + rank_offset}"
     )
-  apart = _square(class_distances, scores)
-  return _share_near(scores, labels, apart, k, k + rank_offset)
+  matrix = _square(class_distances, scores)
+  return _share_near(scores, labels, matrix, k, k + rank_offset)
 
 
 def conditional_risk(
@@ -212,9 +212,9 @@ def conditional_risk(
 
       risk_ik = sum_j D_kj p_ij
 
-  The prediction of least risk makes milder mistakes than the most probable class; the
-  negative risk serves the measures as `scores`. Where a probability exceeds 1/2, and
-  with all distances equal, both predictions are the same.
+  The prediction of least risk makes milder mistakes than the most probable class. Pass
+  the negative risk as `scores` to the metrics. Where a probability exceeds 1/2, and
+  with equal distances, both predictions agree.
 
   Args:
     probabilities: [batch, classes], floating.
@@ -251,22 +251,22 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
   _checks.count("k", k)
   if k > classes:
     raise ValueError(f"k must be at most the {classes} classes, got {k}")
-  found = _checks.integers("labels", labels)
-  _checks.labels(found, scores)
-  _checks.known_labels(found, classes)
-  return scores, found
+  integers = _checks.integers("labels", labels)
+  _checks.labels(integers, scores)
+  _checks.known_labels(integers, classes)
+  return scores, integers
 
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
-  """The matrix in the type that scores are computed in."""
-  apart = _checks.array("class_distances", class_distances, "real")
-  _checks.shape("class_distances", apart, (scores.shape[1],) * 2, "the classes")
-  return apart.astype(_numerics.compute_dtype(scores.dtype))
+  """Checked matrix in the computing type of the scores."""
+  matrix = _checks.array("class_distances", class_distances, "real")
+  _checks.shape("class_distances", matrix, (scores.shape[1],) * 2, "the classes")
+  return matrix.astype(_numerics.compute_dtype(scores.dtype))
 
 
 @functools.partial(jax.jit, static_argnums=1)
 def _largest(scores: Array, k: int) -> Array:
-  """[batch, k], the classes with the largest scores; no class in place of a NaN."""
+  """Classes [batch, k] with the largest scores; no class in place of a NaN."""
   # Stable, so ties go to the lowest class; NaN is last, behind -inf.
   first = jnp.argsort(-_numerics.upcast(scores), axis=1, stable=True)[:, :k]
   known = ~jnp.isnan(jnp.take_along_axis(scores, first, axis=1))
@@ -278,24 +278,26 @@ def _is_among(first: Array, labels: Array) -> Array:
   return jnp.any(first == labels[:, None], axis=1)
 
 
-def _rows(apart: Array, labels: Array) -> Array:
+def _rows(matrix: Array, labels: Array) -> Array:
   """[batch, classes], distances from the true class; NaN for a label outside."""
-  inside = (labels >= 0) & (labels < len(apart))
-  rows = jnp.take(apart, labels, axis=0, mode="clip")
+  inside = (labels >= 0) & (labels < len(matrix))
+  rows = jnp.take(matrix, labels, axis=0, mode="clip")
   return jnp.where(inside[:, None], rows, jnp.nan)
 
 
 @jax.jit
-def _distances_of(first: Array, labels: Array, apart: Array) -> Array:
-  """[batch, k], how far the predicted classes are from the true one."""
-  return jnp.take_along_axis(_rows(apart, labels), first, axis=1, mode="fill")
+def _distances_of(first: Array, labels: Array, matrix: Array) -> Array:
+  """Distances [batch, k] of the predicted classes from the true class."""
+  return jnp.take_along_axis(_rows(matrix, labels), first, axis=1, mode="fill")
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _share_near(scores: Array, labels: Array, apart: Array, k: int, rank: int) -> Array:
-  """[batch], how many of the first k are as near as the class of this rank."""
-  rows = _rows(apart, labels)
+def _share_near(
+  scores: Array, labels: Array, matrix: Array, k: int, rank: int
+) -> Array:
+  """Share [batch] of the first k that are as near as the class of this rank."""
+  rows = _rows(matrix, labels)
   radius = jnp.sort(rows, axis=1)[:, rank - 1, None]
-  near = _distances_of(_largest(scores, k), labels, apart) <= radius
+  near = _distances_of(_largest(scores, k), labels, matrix) <= radius
   share = jnp.mean(near.astype(rows.dtype), axis=1)
   return jnp.where(jnp.isnan(radius[:, 0]), jnp.nan, share).astype(scores.dtype)

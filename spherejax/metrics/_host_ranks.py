@@ -1,10 +1,10 @@
-"""Measures of queries of large classes, or in doubt, ranked by NumPy on the host.
+"""Ranks queries of large classes, or in doubt, by NumPy on the host.
 
-On a CPU it selects and sorts a row many times as fast as XLA does, and no program has
-to be compiled for it. The keys are float64 products, rounded to whole numbers of 31
-bits; the last of the 32 says whether the reference is relevant, so that a sorted row
-needs no index. Where rounding may hide the order of two of both kinds, the references
-are looked up and compared again.
+On a CPU NumPy selects and sorts a row many times faster than XLA, and needs no compiled
+program. The keys are float64 products, rounded to whole numbers of 31 bits. The last of
+32 bits marks relevant references, so that a sorted row needs no index. Where rounding
+may hide the order of a relevant and another reference, the references are looked up and
+compared again.
 """
 
 import concurrent.futures
@@ -25,16 +25,16 @@ from spherejax.metrics import _plan
 # times log2 of its length (measured for rows of 15,000).
 _SORT_COST = 3
 _ROWS = 16  # rows in a core's cache at once
-_EXACT = 2048  # pairs whose differences are in memory at once
-_DOUBTS = 2**23  # entries of references, of which float64 copies are no burden
-_NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
+_EXACT = 2048  # pairs with differences in memory at once
+_DOUBTS = 2**23  # largest number of entries for which float64 copies are affordable
+_NONE = np.int32(2**31 - 2)  # stands for no key, after all keys
 
 
 def can_rank(queries: Array, references: Array) -> bool:
-  """Whether these are ranked here.
+  """True if these queries and references are ranked on the host.
 
-  Not on accelerators, nor if they are traced or split over devices, nor if they are
-  float64, whose products are no more exact than the order that is asked for.
+  They are not on accelerators, nor if they are traced, split over devices, or float64,
+  whose products are no more exact than the required order.
   """
   operands = queries, references
   if any(isinstance(x, core.Tracer) or x.dtype == jnp.float64 for x in operands):
@@ -44,7 +44,7 @@ def can_rank(queries: Array, references: Array) -> bool:
 
 
 def can_decide(references: Array) -> bool:
-  """Whether rows in doubt are better ranked here than by the program that counts.
+  """True if the host ranks rows in doubt faster than the program that counts.
 
   The program takes seconds to compile; here the references are copied to float64.
   """
@@ -52,7 +52,7 @@ def can_decide(references: Array) -> bool:
 
 
 def blocks(references: Array, plan: _plan.Plan) -> int:
-  """How many of the plan's first blocks, those of the largest classes, to rank here."""
+  """Number of the plan's first blocks, those of the largest classes, to rank here."""
   limit = _SORT_COST * math.ceil(math.log2(len(references) + 1))
   return int(np.sum(plan.blocks.relevant.max(axis=1) > limit))
 
@@ -60,10 +60,10 @@ def blocks(references: Array, plan: _plan.Plan) -> int:
 def _operands(
   queries: np.ndarray, references: np.ndarray, excluded: np.ndarray, distance: Distance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-  """What to multiply for twice the keys in float64.
+  """Factors of the keys in float64, and masks of the rows that have keys.
 
-  [queries, dim + 1] and [references, dim + 1], and [queries] and [references], which
-  have keys. In float64 neither squares nor products of float32 leave the range.
+  The factors are [queries, dim + 1] and [references, dim + 1]; their product is twice
+  the keys. In float64 neither squares nor products of float32 leave the range.
   """
   asked, has = (
     np.isfinite(v).all(axis=1, keepdims=True) for v in (queries, references)
@@ -72,7 +72,8 @@ def _operands(
   x = np.where(asked, queries, 0).astype(np.float64)
   y = np.where(has, references, 0).astype(np.float64)
   if distance == "squared_euclidean":
-    # Far from an origin among them squares would drown what sets points apart.
+    # Far from the origin, squares would drown the differences of points; so the origin
+    # is one of the points.
     some = y[np.flatnonzero(has)[: _order.CENTRAL]]
     origin = np.sort(some, axis=0)[len(some) // 2] if len(some) else 0
     x, y = (x - origin) * asked, (y - origin) * has
@@ -86,9 +87,9 @@ def _operands(
     base = np.einsum("ij,ij->i", y, y) / 2  # no root, so that whole numbers stay whole
     spread = (size**2 + longest**2) / 2
   reach = size * longest + base.max(initial=0)
-  # A power of two, in which whole numbers of float32 remain whole.
+  # A power of two, so that whole numbers of float32 remain whole.
   unit = np.ldexp(1.0, np.frexp(np.maximum(reach * 1.0001, 1e-290))[1] - 30)
-  # Differences in float64 round as well, by a few times as much.
+  # Differences in float64 also round, by a few times as much.
   unit = np.maximum(unit, 8 * (y.shape[1] + 16) * np.finfo(float).eps * spread)
   scale = 2 / unit[:, None]
   return (
@@ -105,7 +106,7 @@ def exact_keys(
 ) -> np.ndarray:
   """[pairs] float64 keys of float32 rows, as `_order` has them.
 
-  Each is the same number whatever other pairs there are.
+  The key of a pair does not depend on the other pairs.
   """
   if distance == "squared_euclidean":
     away = np.subtract(queries, references, dtype=np.float64)
@@ -120,7 +121,7 @@ def exact_keys(
 
 @jax.jit
 def _keys(left: Array, right: Array, query: Array) -> Array:
-  """[block, references]. NumPy's threads would wait for each other, busily."""
+  """Keys [block, references]. Done in JAX: NumPy's threads would wait busily."""
   return _order.products(left[query], right).astype(jnp.int32)
 
 
@@ -130,37 +131,39 @@ class Ranker:
   Args:
     queries: [queries, dim], as they were given.
     references: [references, dim], likewise.
-    plan: which are relevant to which.
+    plan: relevant references of each query.
     distance: its name.
   """
 
   def __init__(
     self, queries: Array, references: Array, plan: _plan.Plan, distance: Distance
   ):
-    self._given = np.asarray(queries, np.float32), np.asarray(references, np.float32)
+    self._inputs = np.asarray(queries, np.float32), np.asarray(references, np.float32)
     self._distance: Distance = distance
     self._exact = bool(
       _order.propose(queries, references, distance, plan.excluded).certain
     )
-    left, right, self._ordered, known = _operands(*self._given, plan.excluded, distance)
-    # In the order of the classes those relevant to a query are one slice.
+    left, right, self._ordered, known = _operands(
+      *self._inputs, plan.excluded, distance
+    )
+    # In the order of the classes, the references relevant to a query form one slice.
     members = plan.by_class[: np.sum(~plan.excluded)]
     self._columns = members[known[members]]
     with _versions.enable_x64(True):
       self._operands = jnp.asarray(left), jnp.asarray(right[self._columns])
     self._bounds = np.concatenate([[0], np.cumsum(known[members])])
-    self._place = np.full(len(known) + 1, -1)  # the last is that of no reference
+    self._place = np.full(len(known) + 1, -1)  # the last entry stands for no reference
     self._place[self._columns] = np.arange(len(self._columns))
-    # New memory for each block would take as long as the products.
+    # Allocating memory for each block would take as long as the products.
     shape = plan.blocks.query.shape[1], len(self._columns)
     self._rows = np.empty(shape, np.int32)
 
   def score(self, block: _plan.Block) -> np.ndarray:
     """[block, 4], P@1, P@R, MAP@R and first rank."""
-    found = np.zeros((len(block.query), 4))
+    scores = np.zeros((len(block.query), 4))
     asked = int(np.count_nonzero(block.relevant))  # the others are behind
     if not asked or not len(self._columns):
-      return found
+      return scores
     inverse = 1 / np.arange(1, 1 + int(block.relevant.max()))
     with _versions.enable_x64(True):
       keys = np.asarray(_keys(*self._operands, block.query))
@@ -169,20 +172,20 @@ class Ranker:
       part = _plan.Block(*(field[rows] for field in block))
       even = np.bitwise_and(keys[rows], -2, out=self._rows[rows])
       hits, first = self._hits(even, part)
-      # Float64, so that blocks of other sizes give the same after rounding.
+      # Float64, so that other block sizes give the same result after rounding.
       count = np.cumsum(hits, axis=1, dtype=np.float64)
       precision = np.einsum("ij,j->i", count * hits, inverse[: hits.shape[1]])
       number = np.count_nonzero(hits, axis=1)
-      found[rows] = np.stack([first == 1, number, precision, first], axis=1)
+      scores[rows] = np.stack([first == 1, number, precision, first], axis=1)
 
     parts = [slice(i, min(i + _ROWS, asked)) for i in range(0, asked, _ROWS)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-      list(pool.map(rank, parts))  # NumPy leaves the lock
-    found[:, 1:3] /= np.maximum(block.relevant, 1)[:, None]
-    return found * self._ordered[block.query][:, None]
+      list(pool.map(rank, parts))  # NumPy releases the lock
+    scores[:, 1:3] /= np.maximum(block.relevant, 1)[:, None]
+    return scores * self._ordered[block.query][:, None]
 
   def _hits(self, keys: np.ndarray, part: _plan.Block) -> tuple[np.ndarray, np.ndarray]:
-    """[rows, largest R], whether the k-th is relevant, k <= R; [rows], first rank."""
+    """Mask [rows, largest R] of relevant ranks k <= R, and the first rank [rows]."""
     self._mark(keys, part)
     rows, numbers = np.arange(len(keys)), part.relevant
     last = min(numbers.max(), keys.shape[1] - 1)
@@ -213,19 +216,19 @@ class Ranker:
 
   def _mark(self, keys: np.ndarray, part: _plan.Block) -> None:
     """Makes the even keys odd where the reference is relevant."""
-    # One class less the query itself, which has no key.
+    # One class, without the query itself, which has no key.
     count = part.relevant + (part.skip <= part.relevant)
     start, stop = self._bounds[part.start], self._bounds[part.start + count]
     for key, some, end in zip(keys, start.tolist(), stop.tolist(), strict=True):
       key[some:end] |= 1
-    own = self._place[part.own]
-    row = np.flatnonzero(own >= 0)
-    keys[row, own[row]] = _NONE
+    left_out = self._place[part.left_out]
+    row = np.flatnonzero(left_out >= 0)
+    keys[row, left_out[row]] = _NONE
 
   def _in_order(
     self, keys: np.ndarray, limit: np.ndarray, queries: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the relevance of all that may be up to the limits, in exact order."""
+    """Rows and relevance flags of all references up to the limits, in exact order."""
     limit = np.minimum(limit | 1, _NONE - 3) + 2  # the next unit's end
     row, columns = np.nonzero(keys <= limit[:, None])
     chosen, columns = keys[row, columns], self._columns[columns]
@@ -233,7 +236,7 @@ class Ranker:
     order = np.lexsort((ordered, row))
     columns, chosen = columns[order], chosen[order]
     relevant = (chosen & 1).astype(bool)
-    if not self._exact:  # those are in order, ties too
+    if not self._exact:  # these are in order, including ties
       chosen >>= 1
       close = (chosen[1:] - chosen[:-1] <= 1) & (row[1:] == row[:-1])
       self._settle(queries[row], columns, relevant, close)
@@ -246,11 +249,11 @@ class Ranker:
     relevant: np.ndarray,
     close: np.ndarray,
   ) -> None:
-    """Puts what is relevant into exact order where neighbours are not surely apart."""
+    """Puts relevance flags into exact order where neighbours may be out of order."""
     mixed = np.flatnonzero(close & (relevant[1:] != relevant[:-1]))
     if not mixed.size:
       return
-    # Runs of neighbours that are not surely apart, those that hold both kinds.
+    # Runs of neighbours in doubt that hold both kinds.
     ends = np.concatenate([[-1], np.flatnonzero(~close), [len(close)]])
     run = np.unique(np.searchsorted(ends, mixed))
     start, length = ends[run - 1] + 1, ends[run] - ends[run - 1]
@@ -259,7 +262,7 @@ class Ranker:
     keys = np.concatenate(
       [
         exact_keys(
-          self._given[0][queries[part]], self._given[1][columns[part]], self._distance
+          self._inputs[0][queries[part]], self._inputs[1][columns[part]], self._distance
         )
         for part in np.array_split(place, -(-len(place) // _EXACT))
       ]

@@ -12,7 +12,7 @@ from spherejax import _checks
 
 
 class Interval(NamedTuple):
-  """A mean and the interval around it, as plain numbers ready for JSON.
+  """Mean and the interval around it, as plain numbers ready for JSON.
 
   Attributes:
     mean: of the values.
@@ -41,8 +41,8 @@ def mean_interval(
       distributed figures, in (0, 1).
 
   Returns:
-    Interval. One value says nothing about the spread: its interval is (-inf, inf).
-    A NaN among the values makes mean and ends NaN, so that no comparison holds.
+    Interval. A single value tells nothing about the spread: its interval is (-inf,
+    inf). A NaN among the values makes mean and ends NaN, so that no comparison holds.
 
   Raises:
     TypeError: values or confidence no numbers.

@@ -1,4 +1,4 @@
-"""How well distances follow others by ranks: those of prototypes a class tree's."""
+"""Rank correlation of two sets of distances, such as prototypes' and a class tree's."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from spherejax.distances._lp import Norm
 
 
 class MeanCorrelation(NamedTuple):
-  """What `mean_correlation` returns."""
+  """Result of `mean_correlation`."""
 
   mean: Float[Array, ""]
   """tanh of the mean of artanh of the classes that count; NaN without one."""
@@ -22,7 +22,7 @@ class MeanCorrelation(NamedTuple):
   """Rank correlation of each class, NaN where it does not count; not clipped
   away from 1."""
   counted: Bool[Array, " classes"]
-  """Whether the class is kept and neither of its columns is constant."""
+  """True if the class is kept and neither of its columns is constant."""
 
 
 def mean_correlation(
@@ -33,28 +33,27 @@ def mean_correlation(
   z_clip: Real[ArrayLike, ""] | None = 1e-6,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> MeanCorrelation:
-  """Mean rank correlation of learned and given distances of classes.
+  """Mean rank correlation of learned and given distances between classes.
 
       r_c = Spearman's correlation of column c of both matrices
       mean = tanh(1/C sum_c artanh(r_c))
 
-  Ties have their average rank. A tree has few different distances and learned ones do
-  not tie, so that not even a perfect order reaches 1: always report
-  `mean_correlation_ceiling` beside it. Values of different trees are not comparable
-  without.
+  Ties have their average rank. A tree has few different distances while learned
+  distances do not tie, so not even a perfect order reaches 1. Always report
+  `mean_correlation_ceiling` too; without it, values of different trees are not
+  comparable.
 
   Args:
     distances: [classes, classes], floating: of learned proxies, or of the means of
       classes (chords in the article).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
-    include_diagonal: whether the zeros of the diagonal take part, as in the article;
-      they lift even random distances above 0. Static.
-    z_clip: how far from -1 and 1 correlations are clipped before artanh, in [0, 1], may
-      be traced; else one perfect class would make the mean 1. None clips nothing, as
-      in the article: the mean is then 1 with a class of 1, -1 with one of -1, NaN with
-      both.
-    where: [classes], boolean, True keeps a class as column and as row: living ones,
-      say. None keeps all.
+    include_diagonal: True includes the zeros of the diagonal, as in the article; they
+      lift even random distances above 0. Static.
+    z_clip: distance from -1 and 1 at which correlations are clipped before artanh, in
+      [0, 1], may be traced. Without clipping a single perfect class makes the mean 1.
+      None clips nothing, as in the article: the mean is then 1 with a class at 1, -1
+      with a class at -1, and NaN with both.
+    where: [classes], boolean, True keeps a class as column and as row. None keeps all.
 
   Returns:
     MeanCorrelation(mean, correlations, counted), dtype of `distances`. A class with a
@@ -66,7 +65,7 @@ def mean_correlation(
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
-  Source: DIST IV. Differs from it: the clipping.
+  Source: DIST IV. Differs from the article in the clipping.
 
   Example:
     >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])
@@ -78,11 +77,11 @@ def mean_correlation(
     Array(0.99994713, dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  learned, given, kept = _matrices(
+  learned, target, mask = _matrices(
     distances, class_distances, include_diagonal, where, "distances"
   )
   return _correlate(
-    learned, given, kept, _clip(z_clip), dtype=jnp.asarray(distances).dtype
+    learned, target, mask, _clip(z_clip), dtype=jnp.asarray(distances).dtype
   )
 
 
@@ -93,11 +92,11 @@ def mean_correlation_ceiling(
   z_clip: Real[ArrayLike, ""] | None = 1e-6,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, ""]:
-  """The mean correlation of distances without ties that are in perfect order.
+  """Largest mean correlation: that of distances without ties in perfect order.
 
       r_c = Spearman's correlation of column c with itself, its ties broken
 
-  in any way: all give the same. It is 1 only where nothing ties.
+  in any way; all ways give the same. The ceiling is 1 only without ties.
 
   Args:
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
@@ -114,7 +113,7 @@ def mean_correlation_ceiling(
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
-  Source: none; the proxies that DIST IV lays out after its trees reach it.
+  Source: none; the proxies that DIST IV builds from its trees reach it.
 
   Example:
     >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])
@@ -122,11 +121,13 @@ def mean_correlation_ceiling(
     Array(0.99994713, dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  given = _checks.array("class_distances", class_distances, "real")
-  given = given.astype(jnp.result_type(float))
-  _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
-  untied = _untied(given, kept)
-  return _correlate(untied, given, kept, _clip(z_clip), dtype=given.dtype).mean
+  target = _checks.array("class_distances", class_distances, "real")
+  target = target.astype(jnp.result_type(float))
+  _, target, mask = _matrices(
+    target, target, include_diagonal, where, "class_distances"
+  )
+  untied = _untied(target, mask)
+  return _correlate(untied, target, mask, _clip(z_clip), dtype=target.dtype).mean
 
 
 def distance_correlation(
@@ -140,29 +141,29 @@ def distance_correlation(
   where: Bool[ArrayLike, " n"] | None = None,
   block_size: int = 16,
 ) -> MeanCorrelation:
-  """Mean rank correlation of the distances of inputs and of their features, by blocks.
+  """Mean rank correlation of the distances between inputs and between features.
 
       r_i = Spearman's correlation over j of ||x_i - x_j|| and |f_i - f_j|
       mean = tanh(1/n sum_i artanh(r_i))
 
-  What `mean_correlation` gives for the two matrices of distances, without them.
+  Equals `mean_correlation` of the two matrices of distances, without forming them.
 
   Args:
-    inputs: [n, dim], floating. For l-infinity give 8-bit images as 0 to 255: of
+    inputs: [n, dim], floating. For l-infinity give 8-bit images as 0 to 255: for
       fractions, rounding breaks the many exact ties.
     features: [n, channels], floating, not normalised in the paper.
     norm: of the inputs' distances: "linf", "l2" or "l1"; those of features are
       Euclidean. Static.
-    include_diagonal: whether each point's distance 0 from itself takes part. Static.
+    include_diagonal: True includes each point's distance 0 from itself. Static.
     z_clip: as in `mean_correlation`.
-    rows: [rows], integer, the points that are compared with all; None takes all. The
-      standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
+    rows: [rows], integer, the points that are compared with all points; None takes all.
+      The standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
     where: [n], boolean, True keeps. None keeps all. Masked points may be NaN.
     block_size: static. Rows at once; memory is some times block_size x n.
 
   Returns:
     MeanCorrelation(mean, correlations [rows], counted [rows]), dtype of `features`;
-    what counts as in `mean_correlation`.
+    classes count as in `mean_correlation`.
 
   Raises:
     TypeError: inputs or features not floating, rows not integers, where not boolean,
@@ -172,7 +173,7 @@ def distance_correlation(
 
   Differentiable in: nothing. Cost: O(rows n (dim + channels + log n)).
 
-  Source: DIST 5.1 and tables 5.1, 5.2. Differs from it: the clipping.
+  Source: DIST 5.1 and tables 5.1, 5.2. Differs from the article in the clipping.
 
   Example:
     >>> x = jnp.array([[0.0], [1.0], [3.0], [9.0]])
@@ -186,39 +187,41 @@ def distance_correlation(
     _checks.expect(name, array, "floating", rank=2)
   number = len(features)
   _checks.shape("inputs", inputs, (number, inputs.shape[1]), "the features")
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   chosen = jnp.arange(number) if rows is None else _checks.integers("rows", rows)
   _checks.expect("rows", chosen, "integer", rank=1)
   _checks.known_labels(chosen, number, name="rows")
   _checks.count("block_size", block_size)
-  inputs = jnp.where(kept[:, None], _numerics.upcast(inputs), 0)
-  wide = jnp.where(kept[:, None], _numerics.upcast(features), 0)
+  inputs = jnp.where(mask[:, None], _numerics.upcast(inputs), 0)
+  wide = jnp.where(mask[:, None], _numerics.upcast(features), 0)
 
   def block(indices: Array) -> tuple[Array, Array]:
-    given = (
+    target = (
       distances.pairwise_squared_euclidean(inputs, inputs[indices])
       if norm == "l2"
       else distances.pairwise_lp(inputs[indices], inputs, norm=norm).T
     )
     learned = distances.pairwise_squared_euclidean(wide, wide[indices])
-    own = jnp.arange(number)[:, None] == indices[None]
-    entries = kept[:, None] & kept[indices][None]
-    entries &= include_diagonal | ~own
+    is_self = jnp.arange(number)[:, None] == indices[None]
+    entries = mask[:, None] & mask[indices][None]
+    entries &= include_diagonal | ~is_self
     # A point is at distance 0 from itself, whatever the products round to.
-    given, learned = (jnp.where(own, 0, d).astype(wide.dtype) for d in (given, learned))
-    return _by_column(learned, given, entries)
+    target, learned = (
+      jnp.where(is_self, 0, d).astype(wide.dtype) for d in (target, learned)
+    )
+    return _by_column(learned, target, entries)
 
   blocks = -(-len(chosen) // block_size)
   padded = jnp.pad(chosen, (0, blocks * block_size - len(chosen)))
-  found = jax.lax.map(block, padded.reshape(blocks, block_size))
-  r, counted = (array.reshape(-1)[: len(chosen)] for array in found)
+  results = jax.lax.map(block, padded.reshape(blocks, block_size))
+  r, counted = (array.reshape(-1)[: len(chosen)] for array in results)
   return _average(r, counted, _clip(z_clip), features.dtype)
 
 
 @jax.jit
-def _untied(values: Array, kept: Array) -> Array:
+def _untied(values: Array, mask: Array) -> Array:
   """Ranks of the kept entries in their columns, ties broken by index."""
-  keys = jnp.where(kept, values, jnp.inf)
+  keys = jnp.where(mask, values, jnp.inf)
   return jnp.argsort(jnp.argsort(keys, axis=0), axis=0).astype(values.dtype)
 
 
@@ -229,24 +232,24 @@ def _matrices(
   where: ArrayLike | None,
   name: str,
 ) -> tuple[Array, Array, Array]:
-  """Both matrices, and which of their entries take part."""
+  """Distances of both kinds, and a mask of the entries that count."""
   learned = _checks.array(name, distances, "floating", rank=2)
   size = len(learned)
   _checks.shape(name, learned, (size, size), "its rows")
-  given = _checks.array("class_distances", class_distances, "real")
-  _checks.shape("class_distances", given, learned.shape, name)
-  rows = _checks.kept(where, (size,))
-  kept = rows[:, None] & rows[None]
+  target = _checks.array("class_distances", class_distances, "real")
+  _checks.shape("class_distances", target, learned.shape, name)
+  rows = _checks.where_mask(where, (size,))
+  mask = rows[:, None] & rows[None]
   if not include_diagonal:
-    kept &= ~jnp.eye(size, dtype=bool)
+    mask &= ~jnp.eye(size, dtype=bool)
   wide = _numerics.upcast(learned)
-  return wide, given.astype(wide.dtype), kept
+  return wide, target.astype(wide.dtype), mask
 
 
-def _ranks(values: Array, kept: Array) -> Array:
+def _ranks(values: Array, mask: Array) -> Array:
   """[rows, columns], average ranks among the kept entries of a column, centred."""
-  # Behind the largest kept value, so that searching finds kept entries only.
-  keys = jnp.sort(jnp.where(kept, values, jnp.inf), axis=0)
+  # After the largest kept value, so that searching finds kept entries only.
+  keys = jnp.sort(jnp.where(mask, values, jnp.inf), axis=0)
 
   def of_column(ordered: Array, column: Array) -> Array:
     before = jnp.searchsorted(ordered, column, side="left")
@@ -254,28 +257,28 @@ def _ranks(values: Array, kept: Array) -> Array:
     return (before + until).astype(column.dtype) / 2
 
   ranks = jax.vmap(of_column, 1, 1)(keys, values)
-  number = jnp.sum(kept, axis=0, dtype=jnp.int32).astype(values.dtype)
-  return jnp.where(kept, ranks - number[None] / 2, 0)
+  number = jnp.sum(mask, axis=0, dtype=jnp.int32).astype(values.dtype)
+  return jnp.where(mask, ranks - number[None] / 2, 0)
 
 
 @functools.partial(jax.jit, static_argnames=("dtype",))
 def _correlate(
-  learned: Array, given: Array, kept: Array, clip: ArrayLike, *, dtype: jnp.dtype
+  learned: Array, target: Array, mask: Array, clip: ArrayLike, *, dtype: jnp.dtype
 ) -> MeanCorrelation:
-  return _average(*_by_column(learned, given, kept), clip, dtype)
+  return _average(*_by_column(learned, target, mask), clip, dtype)
 
 
-def _by_column(learned: Array, given: Array, kept: Array) -> tuple[Array, Array]:
+def _by_column(learned: Array, target: Array, mask: Array) -> tuple[Array, Array]:
   """Rank correlation of each column, and whether it counts."""
-  finite = jnp.all(jnp.where(kept, jnp.isfinite(learned + given), True), axis=0)
-  first, second = _ranks(learned, kept), _ranks(given, kept)
-  product, one, other = (
+  finite = jnp.all(jnp.where(mask, jnp.isfinite(learned + target), True), axis=0)
+  first, second = _ranks(learned, mask), _ranks(target, mask)
+  product, left, right = (
     jnp.sum(a * b, axis=0)
     for a, b in ((first, second), (first, first), (second, second))
   )
-  counted = finite & (one > 0) & (other > 0)
-  # In this order exactly 1 of equal ranks and -1 of reversed ones.
-  r = _numerics.divide(product, one) * jnp.sqrt(_numerics.divide(one, other))
+  counted = finite & (left > 0) & (right > 0)
+  # In this order equal ranks give exactly 1 and reversed ranks exactly -1.
+  r = _numerics.divide(product, left) * jnp.sqrt(_numerics.divide(left, right))
   return jnp.clip(r, -1, 1), counted
 
 

@@ -1,4 +1,4 @@
-"""Agreement of two partitions."""
+"""Normalised mutual information of two partitions."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def normalized_mutual_information(
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, ""]:
-  """Agreement of classes and clusters (NMI), whatever their numbers are called.
+  """Normalised mutual information (NMI) of classes and clusters.
 
       I = sum_ab n_ab / n log(n n_ab / (n_a n_b)),    H(a) = -sum_a n_a / n log(n_a / n)
       NMI = 2 I / (H(labels) + H(clusters))
@@ -29,8 +29,8 @@ def normalized_mutual_information(
     where: [n], boolean, True keeps. None keeps all.
 
   Returns:
-    Scalar in [0, 1], in the default type; 1 where both are of one block, 0 where one
-    of them is, NaN without a kept row.
+    Scalar in [0, 1], in the default type; 1 if both have a single block, 0 if only one
+    of them has, NaN without a kept row.
 
   Raises:
     TypeError: labels or clusters not integers, where not boolean.
@@ -50,39 +50,39 @@ def normalized_mutual_information(
   (clusters,) = _checks.names(("clusters", clusters))
   _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(clusters, labels, "clusters")
-  kept = _checks.kept(where, labels.shape)
-  return _information(labels, clusters, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  return _information(labels, clusters, mask)
 
 
 @jax.jit
-def _information(labels: Array, clusters: Array, kept: Array) -> Array:
+def _information(labels: Array, clusters: Array, mask: Array) -> Array:
   dtype = jnp.result_type(float)
-  n = jnp.sum(kept).astype(dtype)
+  n = jnp.sum(mask).astype(dtype)
   of_label, of_cluster, of_both = (
-    jnp.where(kept, _block_sizes(keys, kept), 1).astype(dtype)
+    jnp.where(mask, _block_sizes(keys, mask), 1).astype(dtype)
     for keys in ((labels,), (clusters,), (labels, clusters))
   )
 
   def mean(x: Array) -> Array:
-    return jnp.sum(jnp.where(kept, x, 0)) / n
+    return jnp.sum(jnp.where(mask, x, 0)) / n
 
-  # The sums over cells, as means over rows.
+  # The sums over cells are computed as means over rows.
   shared = mean(jnp.log(n * of_both / (of_label * of_cluster)))
   entropy = mean(jnp.log(n / of_label)) + mean(jnp.log(n / of_cluster))
   several = entropy > 0
   share = 2 * jnp.maximum(shared, 0) / jnp.where(several, entropy, 1)
-  found = jnp.where(several, jnp.minimum(share, 1), 1)
-  return jnp.where(n > 0, found, jnp.nan)
+  information = jnp.where(several, jnp.minimum(share, 1), 1)
+  return jnp.where(n > 0, information, jnp.nan)
 
 
-def _block_sizes(keys: tuple[Array, ...], kept: Array) -> Array:
-  """How many kept rows have the same keys as each row."""
-  number = len(kept)
+def _block_sizes(keys: tuple[Array, ...], mask: Array) -> Array:
+  """Number of kept rows that have the same keys as each row."""
+  number = len(mask)
   if not number:
     return jnp.zeros(0, jnp.int32)
   order = jnp.lexsort(keys)
   changed = [key[order][1:] != key[order][:-1] for key in keys]
   first = jnp.concatenate([jnp.zeros(1, bool), jnp.any(jnp.stack(changed), axis=0)])
   block = jnp.cumsum(first)
-  sizes = jax.ops.segment_sum(kept[order].astype(jnp.int32), block, number)
+  sizes = jax.ops.segment_sum(mask[order].astype(jnp.int32), block, number)
   return jnp.zeros(number, jnp.int32).at[order].set(sizes[block])

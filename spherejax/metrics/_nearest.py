@@ -1,4 +1,4 @@
-"""The nearest references of some queries, in exact order."""
+"""Nearest references of queries, in exact order."""
 
 from typing import Any
 
@@ -21,24 +21,24 @@ def nearest(
   distance: Distance = "squared_euclidean",
   block_size: int = 128,
 ) -> Int[Array, "queries k"]:
-  """Indices of the k nearest references of each query, nearest first.
+  """Finds the k nearest references of each query; returns indices, nearest first.
 
   The order is that of `retrieval`: increasing (distance, index) by float64 differences
   or products of the rows, ties to the lowest index; references with a NaN or infinite
-  entry are last, in the order of their indices. For some rows of one set,
-  `nearest(x[rows], x, k=5, exclude=rows)` leaves each row out of its own list.
+  entry are last, in the order of their indices. To search for rows within their own
+  set, `nearest(x[rows], x, k=5, exclude=rows)` leaves each row out of its own list.
 
   Args:
     queries: [queries, dim], floating.
-    references: [references, dim], floating. Their rows may be split over devices or
-      be in a file, as in `retrieval`; the file is read once. Rows of NaN fill up what
-      does not divide evenly: they are last.
+    references: [references, dim], floating. Their rows may be split over devices or be
+      in a file, as in `retrieval`; the file is read once. Pad the last device's rows
+      with NaN if they do not divide evenly: such rows rank last.
     k: static. References returned for each query.
     exclude: [queries], integer, index of one reference that the query leaves out, or
       -1. None leaves out none.
     distance: "squared_euclidean", "cosine" or "dot", as in `retrieval`. Static.
-    block_size: static. Queries ranked at once; memory is block_size x references, of
-      split references those of one device, of a file those of a tile.
+    block_size: static. Queries ranked at once; memory is block_size x references, where
+      references are those of one device if split, of a tile if in a file.
 
   Returns:
     [queries, k], integer.
@@ -90,5 +90,5 @@ def nearest(
     return _order.nearest(queries, others, exclude, **options)
   _split.agree(others)
   exclude = _split.whole(exclude, sharding)
-  found = _split.nearest(queries, others, exclude, sharding=sharding, **options)
-  return _split.local(found)
+  neighbours = _split.nearest(queries, others, exclude, sharding=sharding, **options)
+  return _split.local(neighbours)

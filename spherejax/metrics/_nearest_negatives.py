@@ -1,4 +1,4 @@
-"""Nearest negatives of contrastive learning, looked at in the encoder and by labels."""
+"""Nearest negatives of contrastive learning: distances in the encoder, and labels."""
 
 import functools
 from typing import NamedTuple
@@ -15,19 +15,19 @@ _FARTHEST = 2.0  # distance of opposite unit vectors
 
 
 class NegativeDistances(NamedTuple):
-  """What `nearest_negative_distance` returns."""
+  """Result of `nearest_negative_distance`."""
 
   values: Float[Array, " batch"]
   """In [0, 2]; 0 where not counted."""
   counted: Bool[Array, " batch"]
-  """Whether the example is kept and has a nearest negative that is."""
+  """True if the example is kept and has a kept nearest negative."""
 
 
 class DistanceHistogram(NamedTuple):
-  """What `distance_histogram` returns."""
+  """Result of `distance_histogram`."""
 
   shares: Float[Array, " bins"]
-  """Of the kept distances; they sum to 1."""
+  """Shares of the kept distances; they sum to 1."""
   edges: Float[Array, " edges"]
   """From 0 to 2, one more than bins."""
 
@@ -39,7 +39,7 @@ def nearest_negative_distance(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> NegativeDistances:
-  """How far the nearest negative of the projector is in the encoder.
+  """Distance, in the encoder, of the nearest negative in the projector.
 
       distance_i = | h_i / |h_i| - h_i* / |h_i*| |
 
@@ -48,15 +48,15 @@ def nearest_negative_distance(
   Args:
     first: [batch, dim], floating, the encoder's vectors of the first views, the
       anchors.
-    second: [batch, dim], floating, of the second ones, row by row.
+    second: [batch, dim], floating, vectors of the second views, row by row.
     nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
       views from 0, second ones from batch on, -1 for none.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
     NegativeDistances(values [batch], dtype of `first`; counted [batch]), for
-    `mean_where`. Not counted are masked rows, rows whose nearest is masked or none, and
-    a traced nearest that is no row. A vector of 0 has distance 1 from all others.
+    `mean_where`. Masked rows do not count, nor do rows whose nearest is masked, none,
+    or a traced index out of range. A vector of 0 has distance 1 from all others.
 
   Raises:
     TypeError: views not floating, nearest not integers, where not boolean.
@@ -76,13 +76,13 @@ def nearest_negative_distance(
   _checks.shape("second", second, first.shape, "first")
   nearest = _checks.integers("nearest", nearest)
   _checks.labels(nearest, first, "nearest")
-  kept = _checks.kept(where, (len(first),))
-  counted, index = _negatives(nearest, kept)
+  mask = _checks.where_mask(where, (len(first),))
+  counted, index = _negatives(nearest, mask)
   both = jnp.concatenate([first, second.astype(first.dtype)])
-  both = jnp.where(jnp.tile(kept, 2)[:, None], _numerics.upcast(both), 0)
+  both = jnp.where(jnp.tile(mask, 2)[:, None], _numerics.upcast(both), 0)
   both = _numerics.normalize(both)
-  apart = _numerics.norm(both[: len(first)] - both[index])
-  values = jnp.where(counted, jnp.minimum(apart, _FARTHEST), 0)
+  lengths = _numerics.norm(both[: len(first)] - both[index])
+  values = jnp.where(counted, jnp.minimum(lengths, _FARTHEST), 0)
   return NegativeDistances(values.astype(first.dtype), counted)
 
 
@@ -96,7 +96,7 @@ def distance_histogram(
 
   Args:
     distances: [batch], floating, in [0, 2]; beyond counts in the nearest bin.
-    bins: static. The last one holds its right edge, the others do not.
+    bins: static. Only the last bin contains its right edge.
     where: [batch], boolean, True keeps: `counted` of `nearest_negative_distance`. None
       keeps all.
 
@@ -120,14 +120,14 @@ def distance_histogram(
   """
   distances = _checks.array("distances", distances, "floating", rank=1)
   _checks.count("bins", bins)
-  kept = _checks.kept(where, distances.shape)
-  values = jnp.where(kept, _numerics.upcast(distances), 0)
+  mask = _checks.where_mask(where, distances.shape)
+  values = jnp.where(mask, _numerics.upcast(distances), 0)
   edges = jnp.linspace(0, _FARTHEST, bins + 1, dtype=values.dtype)
-  # Inner edges alone: what lies beyond the outer ones falls into the nearest bin.
+  # Only inner edges count: a value beyond the outer edges falls into the nearest bin.
   index = jnp.searchsorted(edges[1:-1], values, side="right")
-  member = (index[:, None] == jnp.arange(bins)[None]) & kept[:, None]
+  member = (index[:, None] == jnp.arange(bins)[None]) & mask[:, None]
   counts = jnp.sum(member, axis=0, dtype=jnp.int32).astype(values.dtype)
-  shares = counts / jnp.sum(kept, dtype=jnp.int32)
+  shares = counts / jnp.sum(mask, dtype=jnp.int32)
   return DistanceHistogram(
     jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, shares), edges
   )
@@ -139,12 +139,12 @@ def label_sharing(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
-  """Share of examples whose nearest negative has their own label.
+  """Share of examples whose nearest negative has the same label.
 
       share = mean_i 1[y_i* = y_i]
 
-  Once with fine and once with coarse labels tells whether the projector pushes away
-  what belongs together.
+  Use it once with fine and once with coarse labels to see whether the projector pushes
+  away examples that belong together.
 
   Args:
     nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
@@ -172,8 +172,8 @@ def label_sharing(
   (labels,) = _checks.names(("labels", labels))
   _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(nearest, labels, "nearest")
-  kept = _checks.kept(where, labels.shape)
-  counted, index = _negatives(nearest, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  counted, index = _negatives(nearest, mask)
   same = counted & (jnp.tile(labels, 2)[index] == labels)
   number = jnp.sum(same, dtype=jnp.int32).astype(jnp.result_type(float))
   return number / jnp.sum(counted, dtype=jnp.int32)
@@ -185,12 +185,11 @@ def contrastive_collapse(
   *,
   threshold: Real[ArrayLike, ""] = 0.999,
 ) -> Bool[Array, "*shape"]:
-  """Whether all projected vectors have become one.
+  """Detects collapse: True if all projected vectors have become one.
 
       collapsed = (repulsion > threshold) and (invariance < -threshold)
 
-  of the batch's means. Runs that collapsed are to be reported, not averaged with
-  others.
+  of the batch's means. Report collapsed runs; do not average them with others.
 
   Args:
     invariance: [...], floating, mean of `losses.info_nce_invariance`; of many steps or
@@ -207,7 +206,7 @@ def contrastive_collapse(
 
   Differentiable in: nothing. Cost: one read.
 
-  Source: SSL 3 (both terms of its bound); the threshold is ours.
+  Source: SSL 3 (both terms of its bound); the threshold is not from the paper.
 
   Example:
     >>> spherejax.metrics.contrastive_collapse(
@@ -218,21 +217,21 @@ def contrastive_collapse(
   repulsion = _checks.array("repulsion", repulsion, "floating")
   _checks.shape("repulsion", repulsion, invariance.shape, "invariance")
   _checks.between("threshold", threshold, 0, 1, low_open=True)
-  # In half precision the threshold itself would be 1.
+  # In half precision the threshold itself would round to 1.
   invariance, repulsion = _numerics.upcast(invariance), _numerics.upcast(repulsion)
   bound = _checks.scalar("threshold", threshold, repulsion.dtype)
   return (repulsion > bound) & (invariance < -bound.astype(invariance.dtype))
 
 
-def _check_nearest(rows: int, nearest: ArrayLike, kept: ArrayLike) -> None:
+def _check_nearest(rows: int, nearest: ArrayLike, mask: ArrayLike) -> None:
   index = np.asarray(nearest)
-  _checks.known_labels(index, rows, np.asarray(kept) & (index >= 0), "nearest")
+  _checks.known_labels(index, rows, np.asarray(mask) & (index >= 0), "nearest")
 
 
-def _negatives(nearest: Array, kept: Array) -> tuple[Array, Array]:
-  """Which rows have a kept nearest negative, and its index, 0 where they have not."""
-  batch = len(kept)
-  _compiled.known(functools.partial(_check_nearest, 2 * batch), nearest, kept)
+def _negatives(nearest: Array, mask: Array) -> tuple[Array, Array]:
+  """Mask of rows with a kept nearest negative, and its index, 0 for other rows."""
+  batch = len(mask)
+  _compiled.known(functools.partial(_check_nearest, 2 * batch), nearest, mask)
   inside = (nearest >= 0) & (nearest < 2 * batch)
   index = jnp.where(inside, nearest, 0)
-  return kept & inside & jnp.tile(kept, 2)[index], index
+  return mask & inside & jnp.tile(mask, 2)[index], index

@@ -1,4 +1,4 @@
-"""Does the norm grow with the number of objects? Regression, slopes and their tests."""
+"""Regression of norms on numbers of objects, with slopes and tests."""
 
 from typing import Literal, NamedTuple
 
@@ -16,24 +16,24 @@ _PLACES = (0.25, 0.5, 0.75)
 
 
 class NormCountRegression(NamedTuple):
-  """What `norm_count_regression` returns; its figures are NaN where not `valid`.
+  """Result of `norm_count_regression`; its figures are NaN where not `valid`.
 
-  Entry j of `counts`, `deviations` and `sizes` speaks of the j-th smallest count; there
-  is room for as many as there are rows, and entries behind the last have size 0.
+  Entry j of `counts`, `deviations` and `sizes` belongs to the j-th smallest count. The
+  arrays are as long as the rows; entries after the last count have size 0.
   """
 
   coefficients: Float[Array, "3"]
   """b0, b1, b2 of b0 + b1 c + b2 c^2."""
   covariance: Float[Array, "3 3"]
-  """Of the coefficients."""
+  """Covariance of the coefficients."""
   points: Float[Array, "3"]
   """Counts at a quarter, a half and three quarters of the way from least to most."""
   slopes: Float[Array, "3"]
   """b1 + 2 b2 c at these points."""
   standard_errors: Float[Array, "3"]
-  """Of the slopes."""
+  """Standard errors of the slopes."""
   p_values: Float[Array, "3"]
-  """One-sided: small where the slope is above 0, above 1/2 where it is below."""
+  """One-sided p-values: small for a slope above 0, above 1/2 for a slope below 0."""
   log_p_values: Float[Array, "3"]
   """Their logarithms, which do not underflow."""
   counts: Int[Array, " n"]
@@ -43,11 +43,11 @@ class NormCountRegression(NamedTuple):
   sizes: Int[Array, " n"]
   """Rows of each count."""
   valid: Bool[Array, ""]
-  """Whether there are three different counts, enough rows and only finite norms."""
+  """True with three different counts, enough rows and only finite norms."""
 
 
 class _Groups(NamedTuple):
-  """Rows of equal count, in ascending order of the counts, masked rows behind them."""
+  """Groups of rows of equal count, in ascending order, with masked rows last."""
 
   order: Array  # [n], the rows, group by group
   member: Array  # [n], the group of each row in this order
@@ -57,7 +57,7 @@ class _Groups(NamedTuple):
 
 
 class _Variances(NamedTuple):
-  """What the norms scatter within the counts."""
+  """Variances of the norms within the counts."""
 
   of_rows: Array  # [n], positive, one over the weights
   deviations: Array  # [n], of each group
@@ -65,7 +65,7 @@ class _Variances(NamedTuple):
 
 
 class _Fit(NamedTuple):
-  """A weighted parabola in counts that are centred and scaled to deviation 1."""
+  """Weighted parabola in counts that are centred and scaled to deviation 1."""
 
   solution: Array  # [3]
   root: Array  # [3, 3], root root' is the inverse of X' W X
@@ -83,33 +83,33 @@ def norm_count_regression(
   standardize: bool = True,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> NormCountRegression:
-  """Weighted quadratic regression of norms on counts; is its slope above 0?
+  """Weighted quadratic regression of norms on counts, with tests for a positive slope.
 
       v_i = b0 + b1 c_i + b2 c_i^2 + e_i,   e_i ~ N(0, sigma_c^2),   c = c_i
       b = argmin sum_i w_i (v_i - ...)^2,   w_i = 1 / variance of v within the count c_i
       c_q = c_min + q (c_max - c_min),   s_q = b1 + 2 b2 c_q,   q = 1/4, 1/2, 3/4
       T_q = s_q / se_q,   p_q = P(t_{n-3} > T_q) ("estimated") or P(Z > T_q) ("known")
 
-  The test is of the slope being at most 0 against its being above. A norm "increases"
-  when all three p are small. Many regressions at once: `jax.vmap`. Ask for ten rows of
-  a count or more: with four a test at 5 % rejects 7 % of flat lines.
+  The test compares a slope of at most 0 with a positive slope. A norm "increases" when
+  all three p are small. Use `jax.vmap` for many regressions. Use ten or more rows per
+  count: with four, a test at 5 % rejects 7 % of flat lines.
 
   Args:
     norms: [n], floating.
     counts: [n], integer.
     covariance: "known": the weights are the variances, (sum_i w_i x_i x_i')^{-1};
-      "estimated": that times the mean weighted squared residual, which is what
-      statistics packages print. Static.
+      "estimated": this matrix times the mean weighted squared residual, as statistics
+      packages print. Static.
     standardize: static. v = (norm - mean) / standard deviation, so that slopes are in
       standard deviations of the norm and comparable; False takes v = norm.
     where: [n], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
     `NormCountRegression`, dtype of `norms`. A count of one row, or of equal norms,
-    takes the pooled variance of all; where that is 0, all weights are 1. NaN and
-    `valid` False with fewer than three different counts, with at most three rows,
-    with a norm that is NaN or infinite, and with "known" where no count occurs twice.
-    Norms that are all equal have slopes 0 and p 1/2.
+    takes the pooled variance of all; where this is 0, all weights are 1. The results
+    are NaN and `valid` is False with fewer than three different counts, with at most
+    three rows, with a norm that is NaN or infinite, and with "known" where no count
+    occurs twice. Norms that are all equal have slopes 0 and p 1/2.
 
   Raises:
     TypeError: norms not floating, counts not integers, where not boolean, standardize
@@ -131,25 +131,25 @@ def norm_count_regression(
   """
   _checks.flag("standardize", standardize)
   _checks.one_of("covariance", covariance, Covariance)
-  values, counts, kept, dtype = _operands(norms, counts, where)
+  values, counts, mask, dtype = _operands(norms, counts, where)
   finite = jnp.all(jnp.isfinite(values))
-  # From one norm, so that equal ones are 0 exactly.
-  origin = jnp.zeros_like(values[0]) if standardize else values[jnp.argmax(kept)]
-  values = _standardized(values, kept) if standardize else values - origin
-  values = jnp.where(kept, values, 0)
-  groups = _groups(counts, kept)
-  variances = _variances(values, kept, groups)
-  fit = _fit(values, counts, kept, jnp.where(kept, 1 / variances.of_rows, 0))
-  total = jnp.sum(kept)
+  # Relative to one norm, so that equal norms are exactly 0.
+  origin = jnp.zeros_like(values[0]) if standardize else values[jnp.argmax(mask)]
+  values = _standardized(values, mask) if standardize else values - origin
+  values = jnp.where(mask, values, 0)
+  groups = _groups(counts, mask)
+  variances = _variances(values, mask, groups)
+  fit = _fit(values, counts, mask, jnp.where(mask, 1 / variances.of_rows, 0))
+  total = jnp.sum(mask)
   freedom = jnp.maximum(total - 3, 1).astype(values.dtype)
   scale = variances.scale
   if covariance == "estimated":
-    scale = jnp.sum(kept * fit.residuals**2 / variances.of_rows) / freedom
+    scale = jnp.sum(mask * fit.residuals**2 / variances.of_rows) / freedom
   slopes = _numerics.product(fit.slope_rows, fit.solution)
   errors = jnp.sqrt(
     scale * jnp.sum(_numerics.product(fit.slope_rows, fit.root) ** 2, axis=1)
   )
-  # Without noise a slope of 0 is flat, and any other one certain.
+  # Without noise a slope of 0 is flat, and any other slope is certain.
   ratio = jnp.where(slopes == 0, 0, slopes / errors)
   if covariance == "estimated":
     log_p = _student.log_student_survival(ratio, freedom)
@@ -183,11 +183,11 @@ def norm_count_correlation(
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, ""]:
-  """Pearson's correlation of norm and count, of one few-shot episode for instance.
+  """Pearson's correlation of norm and count, for instance of a few-shot episode.
 
       rho = sum_i (v_i - mean v)(c_i - mean c) / ((n - 1) std(v) std(c))
 
-  Of thousands of episodes at once by `jax.vmap`; `correlation` has a p-value, too.
+  Use `jax.vmap` for thousands of episodes; `correlation` also gives a p-value.
 
   Args:
     norms: [n], floating.
@@ -211,11 +211,11 @@ def norm_count_correlation(
     >>> spherejax.metrics.norm_count_correlation(norms, counts)
     Array(0.982, dtype=float32)
   """
-  values, counts, kept, dtype = _operands(norms, counts, where)
-  v = _standardized(values, kept)
-  c = _standardized(counts.astype(values.dtype), kept)
+  values, counts, mask, dtype = _operands(norms, counts, where)
+  v = _standardized(values, mask)
+  c = _standardized(counts.astype(values.dtype), mask)
   varies = jnp.any(v != 0) & jnp.any(c != 0)
-  rho = jnp.sum(v * c) / jnp.maximum(jnp.sum(kept) - 1, 1)
+  rho = jnp.sum(v * c) / jnp.maximum(jnp.sum(mask) - 1, 1)
   finite = jnp.all(jnp.isfinite(values))
   rho = jnp.where(varies & finite, jnp.clip(rho, -1, 1), jnp.nan)
   return rho.astype(dtype)
@@ -228,41 +228,41 @@ def _operands(
   norms = _checks.array("norms", norms, "floating", rank=1, empty=False)
   counts = _checks.integers("counts", counts)
   _checks.labels(counts, norms, "counts")
-  kept = _checks.kept(where, norms.shape)
-  return jnp.where(kept, _numerics.upcast(norms), 0), counts, kept, norms.dtype
+  mask = _checks.where_mask(where, norms.shape)
+  return jnp.where(mask, _numerics.upcast(norms), 0), counts, mask, norms.dtype
 
 
-def _standardized(values: Array, kept: Array) -> Array:
-  """Mean 0 and deviation 1 (ddof 1) over the kept rows; all 0 where they are equal."""
-  # Equal values differ from one of them by exactly 0, from their mean by a rounding.
-  moved = jnp.where(kept, values - values[jnp.argmax(kept)], 0)
-  total = jnp.maximum(jnp.sum(kept), 1)
-  centred = jnp.where(kept, moved - jnp.sum(moved) / total, 0)
+def _standardized(values: Array, mask: Array) -> Array:
+  """Scales kept rows to mean 0 and deviation 1 (ddof 1); all 0 if they are equal."""
+  # Equal values differ by exactly 0 from one of them, but by rounding from their mean.
+  moved = jnp.where(mask, values - values[jnp.argmax(mask)], 0)
+  total = jnp.maximum(jnp.sum(mask), 1)
+  centred = jnp.where(mask, moved - jnp.sum(moved) / total, 0)
   spread = jnp.sqrt(jnp.sum(centred**2) / jnp.maximum(total - 1, 1))
   return _numerics.divide(centred, spread)
 
 
-def _groups(counts: Array, kept: Array) -> _Groups:
-  order = jnp.lexsort((counts, ~kept))
-  sorted_counts, sorted_kept = counts[order], kept[order]
+def _groups(counts: Array, mask: Array) -> _Groups:
+  order = jnp.lexsort((counts, ~mask))
+  sorted_counts, sorted_kept = counts[order], mask[order]
   differs = sorted_counts[1:] != sorted_counts[:-1]
   begins = differs | (sorted_kept[1:] != sorted_kept[:-1])
   member = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(begins)])
   sizes = _sums(sorted_kept.astype(jnp.int32), member)
-  own = jnp.zeros_like(counts).at[member].set(sorted_counts)
+  distinct = jnp.zeros_like(counts).at[member].set(sorted_counts)
   number = jnp.zeros_like(member).at[order].set(member)
-  return _Groups(order, member, number, jnp.where(sizes > 0, own, 0), sizes)
+  return _Groups(order, member, number, jnp.where(sizes > 0, distinct, 0), sizes)
 
 
 def _sums(x: Array, member: Array) -> Array:
   return jax.ops.segment_sum(x, member, len(x), indices_are_sorted=True)
 
 
-def _variances(values: Array, kept: Array, groups: _Groups) -> _Variances:
-  """Of each count, or of all together where one count tells nothing."""
-  inside, member = kept[groups.order], groups.member
+def _variances(values: Array, mask: Array, groups: _Groups) -> _Variances:
+  """Estimates the variance of each count, pooled where a count tells nothing."""
+  inside, member = mask[groups.order], groups.member
   v = values[groups.order]
-  # From the largest of the group, so that equal norms have variance 0 exactly.
+  # Relative to the largest of the group, so equal norms have variance exactly 0.
   largest = jax.ops.segment_max(v, member, len(v), indices_are_sorted=True)
   moved = jnp.where(inside, v - largest[member], 0)
   means = _sums(moved, member) / jnp.maximum(groups.sizes, 1)
@@ -270,36 +270,36 @@ def _variances(values: Array, kept: Array, groups: _Groups) -> _Variances:
   freedom = jnp.maximum(groups.sizes - 1, 0)
   # NaN where no count occurs twice.
   pooled = jnp.sum(squares) / jnp.sum(freedom)
-  own = squares / jnp.maximum(freedom, 1)
-  found = jnp.where((freedom > 0) & (own > 0), own, pooled)
+  estimates = squares / jnp.maximum(freedom, 1)
+  variances = jnp.where((freedom > 0) & (estimates > 0), estimates, pooled)
   noisy = pooled > 0
   return _Variances(
-    jnp.where(noisy, found, 1)[groups.number],
-    jnp.where(groups.sizes > 0, jnp.sqrt(found), jnp.nan),
+    jnp.where(noisy, variances, 1)[groups.number],
+    jnp.where(groups.sizes > 0, jnp.sqrt(variances), jnp.nan),
     jnp.where(noisy, 1, pooled),
   )
 
 
-def _fit(values: Array, counts: Array, kept: Array, weights: Array) -> _Fit:
-  # Differences of the integers first: large counts lose nothing.
-  least = jnp.min(jnp.where(kept, counts, jnp.iinfo(counts.dtype).max))
-  most = jnp.max(jnp.where(kept, counts, jnp.iinfo(counts.dtype).min))
-  above = jnp.where(kept, counts - least, 0).astype(values.dtype)
-  middle = jnp.sum(above) / jnp.maximum(jnp.sum(kept), 1)
+def _fit(values: Array, counts: Array, mask: Array, weights: Array) -> _Fit:
+  # Differences of the integers come first, so large counts lose no digits.
+  least = jnp.min(jnp.where(mask, counts, jnp.iinfo(counts.dtype).max))
+  most = jnp.max(jnp.where(mask, counts, jnp.iinfo(counts.dtype).min))
+  above = jnp.where(mask, counts - least, 0).astype(values.dtype)
+  middle = jnp.sum(above) / jnp.maximum(jnp.sum(mask), 1)
   spread = jnp.sqrt(
-    jnp.sum(jnp.where(kept, above - middle, 0) ** 2) / jnp.maximum(jnp.sum(kept), 1)
+    jnp.sum(jnp.where(mask, above - middle, 0) ** 2) / jnp.maximum(jnp.sum(mask), 1)
   )
-  u = jnp.where(kept, above - middle, 0) / spread
+  u = jnp.where(mask, above - middle, 0) / spread
   design = jnp.stack([jnp.ones_like(u), u, u**2])
   lengths = jnp.sqrt(weights)
   root, basis = _triangular_root(design * lengths[None])
   solution = _numerics.product(root, _numerics.product(basis, values * lengths))
   steps = jnp.array(_PLACES, values.dtype) * (most - least).astype(values.dtype)
-  zero, one = jnp.zeros_like(spread), jnp.ones_like(spread)
+  zero, unit = jnp.zeros_like(spread), jnp.ones_like(spread)
   m = (middle + least.astype(values.dtype)) / spread
   turn = jnp.array(
     [
-      [one, -m, m**2],
+      [unit, -m, m**2],
       [zero, 1 / spread, -2 * m / spread],
       [zero, zero, 1 / spread**2],
     ]
@@ -319,8 +319,8 @@ def _fit(values: Array, counts: Array, kept: Array, weights: Array) -> _Fit:
 def _triangular_root(columns: Array) -> tuple[Array, Array]:
   """R^{-1} and Q' of three columns, given as rows: columns' = Q R.
 
-  By hand: twice orthogonalised as accurate as Householder's way, and a batch of such
-  small factorisations is slow in every library.
+  Written by hand: orthogonalising twice is as accurate as Householder's method, and
+  libraries are slow for a batch of such small factorisations.
   """
   basis, upper = [], jnp.zeros((3, 3), columns.dtype)
   for number in range(3):

@@ -1,4 +1,4 @@
-"""Which references are relevant to which query, found on the host from labels."""
+"""Finds on the host, from labels, the references that are relevant to each query."""
 
 from typing import Any, NamedTuple
 
@@ -6,29 +6,29 @@ import numpy as np
 
 
 class Block(NamedTuple):
-  """Some queries and where their relevant references are in `by_class`.
+  """A block of queries, and where their relevant references are in `by_class`.
 
-  Arrays of NumPy on the host, traced ones in a program.
+  The fields are NumPy arrays on the host, traced arrays in a program.
 
   Attributes:
     query: [block], index of the query.
-    own: [block], index of the reference that the query leaves out, itself or what
-      `exclude` says; or -1.
+    left_out: [block], index of the reference that the query leaves out, the query
+      itself or the one that `exclude` names; or -1.
     start: [block], first place of the query's class in `by_class`.
-    skip: [block], place of `own`, counted from `start`; beyond the class where it is
-      of another one or not among the references.
+    skip: [block], place of `left_out`, counted from `start`; beyond the class if that
+      reference is of another class or not among the references.
     relevant: [block], number of relevant references; 0 for padding.
   """
 
   query: Any
-  own: Any
+  left_out: Any
   start: Any
   skip: Any
   relevant: Any
 
 
 class Plan(NamedTuple):
-  """Which references are relevant to which query, as slices of one permutation.
+  """Relevant references of every query, as slices of one permutation.
 
   Attributes:
     blocks: `Block` of arrays [blocks, block]; queries sorted by R, so that the
@@ -50,17 +50,17 @@ class Plan(NamedTuple):
 
 def make_plan(
   labels: np.ndarray,
-  kept: np.ndarray,
+  mask: np.ndarray,
   other_labels: np.ndarray,
   other_kept: np.ndarray,
   *,
-  own: np.ndarray,
+  left_out: np.ndarray,
   block_size: int,
   least: int,
 ) -> Plan:
   """Sorts the references by class on the host; `least` bounds `most` from below.
 
-  `own` [queries] is the reference that each query leaves out, or -1.
+  `left_out` [queries] is the reference that each query leaves out, or -1.
   """
   if np.result_type(labels, other_labels).kind == "f":  # int64 beside uint64
     labels, other_labels = labels.astype(object), other_labels.astype(object)
@@ -69,15 +69,15 @@ def make_plan(
   start = np.searchsorted(other_labels[by_class], labels, "left")
   stop = np.searchsorted(other_labels[by_class], labels, "right")
   skip = np.full(len(labels), np.iinfo(np.int32).max, np.int32)
-  # The place of `own` among the query's class; a masked reference has none.
+  # The place of `left_out` among the query's class; a masked reference has none.
   place = np.empty(len(other_labels), np.int64)
   place[by_class] = np.arange(len(by_class))
-  inside = np.flatnonzero(own >= 0)
-  inside = inside[other_kept[own[inside]]]
-  inside = inside[other_labels[own[inside]] == labels[inside]]
-  skip[inside] = place[own[inside]] - start[inside]
+  inside = np.flatnonzero(left_out >= 0)
+  inside = inside[other_kept[left_out[inside]]]
+  inside = inside[other_labels[left_out[inside]] == labels[inside]]
+  skip[inside] = place[left_out[inside]] - start[inside]
   relevant = (stop - start - (skip < len(other_labels))).astype(np.int32)
-  work = np.where(kept, relevant, 0)
+  work = np.where(mask, relevant, 0)
   arranged = np.argsort(-work, kind="stable")
   total = -(-len(labels) // block_size) * block_size
   position = np.empty(len(labels), np.int32)
@@ -88,13 +88,13 @@ def make_plan(
     padded[: len(arranged)] = values[arranged]
     return padded.reshape(-1, block_size)
 
-  # Padding and masked references are never read: they lie behind all slices.
+  # Padding and masked references are never read: they come after all slices.
   padded = np.zeros(len(other_labels), np.int32)
   padded[: len(by_class)] = by_class
   return Plan(
     blocks=Block(
       query=blocks(np.arange(len(labels))),
-      own=blocks(own),
+      left_out=blocks(left_out),
       start=blocks(start),
       skip=blocks(skip),
       relevant=blocks(work),
@@ -108,5 +108,5 @@ def make_plan(
 
 
 def bound(relevant: np.ndarray, least: int) -> int:
-  """The power of two above all R, so that few programs are compiled."""
+  """Power of two above all R, so that few programs are compiled."""
   return max(least, 1 << int(relevant.max(initial=1) - 1).bit_length())

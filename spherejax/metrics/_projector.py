@@ -1,4 +1,4 @@
-"""What the column space of a projector holds, and where a projector is affine."""
+"""Column space of a projector, and its affine form near a vector."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from spherejax import _checks, _numerics
 from spherejax.metrics import _singular_values
 
 _HIGHEST = jax.lax.Precision.HIGHEST
-_WORD = 32  # activations that are compared at a time
+_WORD = 32  # activations compared at a time
 
 
 class LocalAffine(NamedTuple):
-  """What `local_affine` returns: projector(h) = weights^T h + bias near that h."""
+  """Result of `local_affine`: projector(h) = weights^T h + bias near that h."""
 
   weights: Float[Array, "dim outputs"]
   bias: Float[Array, " outputs"]
@@ -34,9 +34,9 @@ def unexplained_variance(
 
       unexplained = sum_i |d_i - Q Q^T d_i|^2 / sum_i |d_i|^2
 
-  Q are the left singular vectors of the weights whose singular value is not 0, so that
-  scaling the weights changes nothing. For displacements in all directions alike it is
-  1 - rank(weights) / dim on average.
+  Q holds the left singular vectors of the weights whose singular value is not 0, so
+  scaling the weights changes nothing. For isotropic displacements the share is 1 -
+  rank(weights) / dim on average.
 
   Args:
     displacements: [batch, dim], floating: a second view minus the nearest negative.
@@ -48,8 +48,8 @@ def unexplained_variance(
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
-    Scalar in [0, 1], dtype of `displacements`. 0 if all displacements are 0, or else 1
-    for weights of 0.
+    Scalar in [0, 1], dtype of `displacements`. 0 if all displacements are 0; otherwise
+    1 for weights of 0.
 
   Raises:
     TypeError: arrays not floating, where not boolean.
@@ -59,8 +59,8 @@ def unexplained_variance(
   Differentiable in: nothing. Cost: O(dim outputs min(dim, outputs)
   + batch dim min(dim, outputs)).
 
-  Source: SSL eq. 10. SSL eq. 9 takes W W^T for Q Q^T, which is no projection unless the
-  columns of W are orthonormal.
+  Source: SSL eq. 10. SSL eq. 9 takes W W^T in place of Q Q^T, which is no projection
+  unless the columns of W are orthonormal.
 
   Example:
     >>> w = jnp.array([[2.0], [0.0]])
@@ -81,12 +81,12 @@ def displacement_alignment(
   threshold: Real[ArrayLike, ""] | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """Share of each displacement that lies in the column space of its own projector.
+  """Share of each displacement that lies in the column space of its projector.
 
       alignment_i = |Q_i^T d_i|^2 / |d_i|^2
 
-  For the weights of `local_affine` at each example. Of one displacement it is 1 minus
-  `unexplained_variance`.
+  Use it with the weights of `local_affine` at each example. For a single displacement
+  it is 1 minus `unexplained_variance`.
 
   Args:
     displacements: [batch, dim], floating: a second view minus the nearest negative.
@@ -100,7 +100,7 @@ def displacement_alignment(
 
   Returns:
     [batch] in [0, 1], dtype of `displacements`: 1 for a displacement of 0, which leaves
-    nothing to explain, or else 0 for weights of 0; 0 for masked rows.
+    nothing to explain; otherwise 0 for weights of 0; 0 for masked rows.
 
   Raises:
     TypeError: arrays not floating, where not boolean.
@@ -120,26 +120,26 @@ def displacement_alignment(
   weights = _checks.array("weights", weights, rank=3)
   _checks.shape("weights", weights, (len(displacements), *weights.shape[1:]))
   rows = _kept_rows(displacements, weights, where)
-  kept = jnp.ones(len(rows), bool) if where is None else _checks.array("where", where)
-  weights = jnp.where(kept[:, None, None], weights, 0)
+  mask = jnp.ones(len(rows), bool) if where is None else _checks.array("where", where)
+  weights = jnp.where(mask[:, None, None], weights, 0)
 
-  def inside(row: Array, own: Array) -> Array:
-    return 1 - _outside(row[None], column_space(own, threshold, row.dtype))
+  def inside(row: Array, weight: Array) -> Array:
+    return 1 - _outside(row[None], column_space(weight, threshold, row.dtype))
 
-  found = jnp.where(kept, jax.vmap(inside)(rows, weights), 0)
-  return found.astype(displacements.dtype)
+  shares = jnp.where(mask, jax.vmap(inside)(rows, weights), 0)
+  return shares.astype(displacements.dtype)
 
 
 def local_affine(
   projector: Callable[[Array], Array], h: Float[ArrayLike, " dim"]
 ) -> LocalAffine:
-  """The affine map that a projector is near one vector.
+  """Affine map that equals a projector near a vector.
 
       projector(h) = W^T h + b,    W^T the Jacobian at h
 
-  A perceptron of ReLU or leaky ReLU without biases has b = 0, and W is the same along
-  the ray from 0 through h. Batches: `jax.vmap`. At a kink the derivative is JAX's: the
-  slope of `jax.nn.relu` at 0 is 0, so the value still holds there.
+  For a perceptron with ReLU or leaky ReLU and without biases, b is 0 and W is constant
+  along the ray from 0 through h. Use `jax.vmap` for batches. At a kink the derivative
+  is JAX's: the slope of `jax.nn.relu` at 0 is 0, so the value is right there too.
 
   Args:
     projector: maps one vector [dim] to [outputs]; differentiable by JAX. Static.
@@ -147,14 +147,14 @@ def local_affine(
 
   Returns:
     LocalAffine(weights [dim, outputs], bias [outputs]), dtype of the projector's value.
-    Of a projector that is not piecewise affine it is the tangent.
+    For a projector that is not piecewise affine the result is the tangent.
 
   Raises:
     TypeError: h not floating.
     ValueError: h or the projector's value not a vector.
 
-  Differentiable in: h, where the projector is twice. Cost: min(dim, outputs) passes
-  through the projector.
+  Differentiable in: h, where the projector is twice differentiable. Cost: min(dim,
+  outputs) passes through the projector.
 
   Source: SSL eq. 11; Balestriero & Baraniuk 2018, "A spline theory of deep learning".
 
@@ -188,7 +188,7 @@ def count_regions(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Int[Array, ""]:
-  """Number of distinct activation patterns: affine regions that the examples meet.
+  """Counts distinct activation patterns: the affine regions that examples lie in.
 
   Args:
     patterns: [batch, units], boolean: whether each hidden unit of a ReLU or leaky ReLU
@@ -197,8 +197,8 @@ def count_regions(
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
-    Scalar, int32; at most the number of kept rows, 0 of none. Exact. It counts regions
-    that hold an example, not all that exist.
+    Scalar, int32; at most the number of kept rows, 0 of none. The count is exact, but
+    covers only regions that hold an example.
 
   Raises:
     TypeError: patterns or where not boolean.
@@ -215,10 +215,10 @@ def count_regions(
   """
   patterns = _checks.array("patterns", patterns, "boolean", rank=2)
   batch, units = patterns.shape
-  kept = _checks.kept(where, (batch,))
+  mask = _checks.where_mask(where, (batch,))
   if batch == 0:
     return jnp.zeros((), jnp.int32)
-  bits = jnp.where(kept[:, None], patterns, False).astype(jnp.uint32)
+  bits = jnp.where(mask[:, None], patterns, False).astype(jnp.uint32)
   bits = jnp.pad(bits, ((0, 0), (0, -units % _WORD)))
   shifts = jnp.arange(_WORD, dtype=jnp.uint32)[None, None]
   words = jnp.sum(
@@ -226,7 +226,7 @@ def count_regions(
   )
 
   def refine(groups: Array, word: Array) -> tuple[Array, None]:
-    """Rows of a group that differ in this word part."""
+    """Parts the rows of a group that differ in this word."""
     order = jnp.lexsort((word, groups))
     ordered, of_word = groups[order], word[order]
     new = (ordered[1:] != ordered[:-1]) | (of_word[1:] != of_word[:-1])
@@ -234,16 +234,16 @@ def count_regions(
     return jnp.zeros(batch, jnp.int32).at[order].set(numbers), None
 
   # Masked rows are a group by themselves from the start.
-  groups, _ = jax.lax.scan(refine, kept.astype(jnp.int32), words.T)
+  groups, _ = jax.lax.scan(refine, mask.astype(jnp.int32), words.T)
   ordered = jnp.sort(groups)
   number = 1 + jnp.sum(ordered[1:] != ordered[:-1], dtype=jnp.int32)
-  return number - jnp.any(~kept).astype(jnp.int32)
+  return number - jnp.any(~mask).astype(jnp.int32)
 
 
 def column_space(
   weights: Array, threshold: ArrayLike | None, dtype: jnp.dtype
 ) -> Array:
-  """[dim, smaller side]: orthonormal columns that span those of the weights, and 0."""
+  """Orthonormal columns [dim, smaller side] that span the weights, and zeros."""
   if 0 in weights.shape:
     raise ValueError(f"weights must have no empty axis, got shape {weights.shape}")
   if threshold is None:
@@ -251,7 +251,7 @@ def column_space(
   _checks.between("threshold", threshold, 0, 1, high_open=True)
   share = _checks.scalar("threshold", threshold, dtype)
   vectors, values, _ = _singular_values.thin_svd(weights.astype(dtype))
-  # This way round, those of weights with NaN stay NaN.
+  # In this order, columns of weights with NaN stay NaN.
   return jnp.where((values <= share * values[0])[None], 0, vectors)
 
 
@@ -265,13 +265,13 @@ def _kept_rows(displacements: Array, weights: Array, where: ArrayLike | None) ->
       f"weights must have {dim} rows to match displacements {displacements.shape}, got "
       f"{weights.shape}"
     )
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   dtype = _numerics.compute_dtype(jnp.promote_types(displacements.dtype, weights.dtype))
-  return jnp.where(kept[:, None], displacements.astype(dtype), 0)
+  return jnp.where(mask[:, None], displacements.astype(dtype), 0)
 
 
 def _outside(rows: Array, space: Array) -> Array:
-  """Share of the squared lengths of the rows that the space does not hold."""
+  """Share of the squared lengths of the rows outside the space."""
   # In units of the largest entry: squares neither overflow nor vanish.
   rows = _numerics.divide(rows, jnp.max(jnp.abs(rows), initial=0))
   parts = jnp.matmul(rows, space, precision=_HIGHEST)

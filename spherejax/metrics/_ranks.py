@@ -1,4 +1,4 @@
-"""Ranks of the relevant references inside a row block, by counting."""
+"""Ranks of the relevant references within a row block, by counting."""
 
 import math
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from spherejax.distances._order import Distance
 from spherejax.metrics import _plan
 
 TILE = 8  # relevant references counted in one pass over the row block
-NEVER = jnp.iinfo(jnp.int32).max  # rank of what is never retrieved
-# Putting a row in order costs as much as this many passes of one relevant reference,
-# times log2 of the row's length (measured on a CPU for rows of 15,000).
+NEVER = jnp.iinfo(jnp.int32).max  # rank of a reference that is never retrieved
+# Sorting a row costs as much as this many passes for a relevant reference, times log2
+# of the row's length (measured on a CPU for rows of 15,000).
 _SORT_COST = 64
 _PAIRS = 8  # undecided ranks looked at together
-_FEW = 32  # references in doubt around one relevant; with more the row is put in order
+_FEW = 32  # references in doubt around a relevant one; with more the row is sorted
 _ROWS = 4  # rows put in order together
 
 
 class Rows(NamedTuple):
-  """A row block, and what decides where its products cannot.
+  """Row block, and the rows that decide where its products cannot.
 
   Attributes:
     product: [block, references], NaN where the query leaves the reference out.
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     query: [block, dim], as they were given.
     references: [references, dim], likewise.
     excluded: [references], boolean.
-    own: [block], index of the reference that the query leaves out, or -1.
+    left_out: [block], index of the reference that the query leaves out, or -1.
   """
 
   product: Array
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
   query: Array
   references: Array
   excluded: Array
-  own: Array
+  left_out: Array
 
 
 def row_block(
@@ -50,12 +50,12 @@ def row_block(
   excluded: Array,
   block: _plan.Block,
 ) -> Rows:
-  """The products of a block's queries, computed once and read by every count."""
-  query, own = jnp.asarray(block.query), jnp.asarray(block.own)
+  """Computes the products of a block's queries once, for every count to read."""
+  query, left_out = jnp.asarray(block.query), jnp.asarray(block.left_out)
   product = _order.products(proposal.queries[query], proposal.references)
   rows = jnp.arange(len(query))
-  out = jnp.where(own < 0, product.shape[1], own)
-  # In place of a comparison of each column in every pass.
+  out = jnp.where(left_out < 0, product.shape[1], left_out)
+  # Replaces a comparison of each column in every pass.
   product = (
     jax.lax.optimization_barrier(product).at[rows, out].set(jnp.nan, mode="drop")
   )
@@ -66,7 +66,7 @@ def row_block(
     queries[query],
     references,
     excluded,
-    own,
+    left_out,
   )
 
 
@@ -81,12 +81,12 @@ def ranks(
 ) -> tuple[Array, Array]:
   """[block, most], rank from 1 of each relevant reference; `NEVER` for the rest.
 
-  Exact up to R, and for the nearest relevant reference: more the measures do not ask
-  for. `NEVER`, too, for a reference without a key. `certain` is the proposal's where it
+  Ranks are exact up to R, and for the nearest relevant reference; the metrics need no
+  more. A reference without a key also has `NEVER`. `certain` is the proposal's where it
   is known, so that only one way to count is compiled.
 
-  Then [block], whether the products leave a rank in doubt; nowhere with `decide`, which
-  takes most of the time that it takes to compile this.
+  Also returns [block], whether the products leave a rank in doubt; no rank is with
+  `decide`, which takes most of the compilation time.
   """
   relevant = jnp.asarray(block.relevant)
   start, skip = jnp.asarray(block.start)[:, None], jnp.asarray(block.skip)[:, None]
@@ -116,7 +116,7 @@ def ranks(
     before, near = count(rows, low, high, longest)
     nearest = jnp.min(jnp.where(valid, high, jnp.inf), axis=1, keepdims=True)
     wanted = valid & ((before < relevant[:, None]) | (low <= nearest))
-    # Itself is one of them.
+    # The reference itself is one of them.
     doubt = jnp.where(wanted, near - before - 1, 0)
     if not decide:
       return 1 + before, jnp.any(doubt > 0, axis=1)
@@ -128,12 +128,12 @@ def ranks(
   either = (
     by_count() if most <= limit else jax.lax.cond(longest <= limit, by_count, sort)
   )
-  found, doubt = either
-  return jnp.where(valid, found, NEVER), doubt
+  result, doubt = either
+  return jnp.where(valid, result, NEVER), doubt
 
 
 def _limit(rows: Rows) -> int:
-  """With more relevant references of a query than so many, its row is sorted."""
+  """Number of relevant references above which a query's row is sorted."""
   return _SORT_COST * math.ceil(math.log2(rows.product.shape[1] + 1))
 
 
@@ -144,8 +144,8 @@ def _columns(x: Array) -> tuple[Array, ...]:
 def _sum_all(conditions: tuple[Array, ...]) -> Array:
   """Row counts [block, conditions], all in ONE pass over the row block.
 
-  The reduction over several operands is what makes the pass one: separate sums, or
-  a sum over a third axis, ran 20 times slower on a CPU.
+  A reduction over several operands needs a single pass: separate sums, or a sum over a
+  third axis, ran 20 times slower on a CPU.
   """
   zeros = (jnp.int32(0),) * len(conditions)
   counts = jax.lax.reduce(
@@ -158,13 +158,14 @@ def _sum_all(conditions: tuple[Array, ...]) -> Array:
 
 
 def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
-  """How many references are surely before each relevant one, and not surely after.
+  """Counts references surely before each relevant one, and those not surely after.
 
-  By comparing each row with TILE relevant references at a time.
+  Compares each row with TILE relevant references at a time.
   """
 
-  def tile(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
-    # Else XLA computes both ahead of the loop, two more row blocks to write and read.
+  def tile(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+    # Otherwise XLA computes both before the loop, two more row blocks to write and
+    # read.
     product, i = jax.lax.optimization_barrier((rows.product, i))
     least, most = rows.proposal.low[None] - product, rows.proposal.high[None] - product
     slack = rows.slack[:, None]
@@ -180,8 +181,8 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
     )
     place = jnp.int32(0), i * TILE
     return (
-      jax.lax.dynamic_update_slice(found[0], counts[:, :TILE], place),
-      jax.lax.dynamic_update_slice(found[1], counts[:, TILE:], place),
+      jax.lax.dynamic_update_slice(sums[0], counts[:, :TILE], place),
+      jax.lax.dynamic_update_slice(sums[1], counts[:, TILE:], place),
     )
 
   steps = (longest + TILE - 1) // TILE
@@ -190,10 +191,10 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
 
 
 def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Array:
-  """How many are before, where the keys are exact: ties go to the lowest index."""
+  """Counts the references before each, for exact keys: ties to the lowest index."""
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
-  def tile(i: Array, found: Array) -> Array:
+  def tile(i: Array, sums: Array) -> Array:
     product, i = jax.lax.optimization_barrier((rows.product, i))
     keys = rows.proposal.low[None] - product
     bounds = jax.lax.dynamic_slice_in_dim(key, i * TILE, TILE, axis=1)
@@ -204,7 +205,7 @@ def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Arra
         for bound, place in zip(_columns(bounds), _columns(places), strict=True)
       )
     )
-    return jax.lax.dynamic_update_slice(found, counts, (jnp.int32(0), i * TILE))
+    return jax.lax.dynamic_update_slice(sums, counts, (jnp.int32(0), i * TILE))
 
   steps = (longest + TILE - 1) // TILE
   return jax.lax.fori_loop(0, steps, tile, jnp.zeros(key.shape, jnp.int32))
@@ -215,23 +216,22 @@ def _decide(
   index: Array,
   low: Array,
   high: Array,
-  found: Array,
+  results: Array,
   doubt: Array,
   distance: Distance,
 ) -> Array:
-  """The ranks, where `doubt` [block, most] counts references not decided yet."""
+  """Decides the ranks where `doubt` [block, most] counts references in doubt."""
   many = jnp.max(doubt, axis=1) > _FEW
   few = (doubt > 0) & ~many[:, None]
   size, most = doubt.shape
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
-  def pairs(i: Array, found: Array) -> Array:
+  def pairs(i: Array, results: Array) -> Array:
     flat = jax.lax.dynamic_slice_in_dim(places, i * _PAIRS, _PAIRS)
     row, place = flat // most, flat % most
     chosen, slack = index[row, place], rows.slack[row][:, None]
     product = rows.product[row]
-    # Counted anew, so that what is surely before and what is near are two sets that
-    # rounding cannot mix.
+    # Counted anew, so that rounding cannot mix references surely before with near ones.
     before = rows.proposal.high[None] - product + slack < low[row, place][:, None]
     near = rows.proposal.low[None] - product - slack <= high[row, place][:, None]
     near &= ~before & (columns != chosen[:, None])
@@ -240,7 +240,7 @@ def _decide(
     surely = jnp.sum(before, axis=1, dtype=jnp.int32)
     query, reference = rows.query[row], rows.references[chosen]
 
-    def one(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def count_pair(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
       number, last, more = state
       following = jnp.where(near & (columns > last[:, None]), columns, columns.shape[1])
       last = jnp.min(following, axis=1)
@@ -249,26 +249,28 @@ def _decide(
       return number + 1, last, more + (closer & (number < left))
 
     start = jnp.int32(0), jnp.full(_PAIRS, -1, jnp.int32), jnp.zeros(_PAIRS, jnp.int32)
-    more = jax.lax.while_loop(lambda state: state[0] < jnp.max(left), one, start)[2]
-    return found.at[row, place].set(1 + surely + more, mode="drop")
+    more = jax.lax.while_loop(
+      lambda state: state[0] < jnp.max(left), count_pair, start
+    )[2]
+    return results.at[row, place].set(1 + surely + more, mode="drop")
 
   places = _places(few.reshape(-1), _PAIRS)
   groups = (jnp.sum(few) + _PAIRS - 1) // _PAIRS
-  found = jax.lax.fori_loop(0, groups, pairs, found)
+  results = jax.lax.fori_loop(0, groups, pairs, results)
 
-  def whole(i: Array, found: Array) -> Array:
+  def whole(i: Array, results: Array) -> Array:
     row = jax.lax.dynamic_slice_in_dim(lines, i * _ROWS, _ROWS)
     inside = jnp.minimum(row, size - 1)
     ordered = _in_order(rows, inside, index[inside], distance)
-    return found.at[row].set(ordered, mode="drop")
+    return results.at[row].set(ordered, mode="drop")
 
   lines = _places(many, _ROWS)
   groups = (jnp.sum(many) + _ROWS - 1) // _ROWS
-  return jax.lax.fori_loop(0, groups, whole, found)
+  return jax.lax.fori_loop(0, groups, whole, results)
 
 
 def _places(where: Array, group: int) -> Array:
-  """Where it is True, ascending; then its length, up to whole groups."""
+  """Indices of the True entries, ascending; then `size`, up to whole groups."""
   size = len(where)
   return jnp.nonzero(where, size=-(-size // group) * group, fill_value=size)[0]
 
@@ -278,14 +280,14 @@ def _in_order(rows: Rows, row: Array, index: Array, distance: Distance) -> Array
   count = rows.product.shape[1]
   columns = jnp.arange(count, dtype=jnp.int32)
 
-  def one(line: tuple[Array, Array, Array]) -> Array:
-    query, own, chosen = line
-    out = rows.excluded | (columns == own)
+  def rank_query(line: tuple[Array, Array, Array]) -> Array:
+    query, left_out, chosen = line
+    out = rows.excluded | (columns == left_out)
     if index.shape[1] <= _limit(rows):
       return _order.ranks(query, rows.references, out, chosen, distance)
     order = _order.order(query, rows.references, out, distance)
     rank = jnp.zeros(count, jnp.int32).at[order].set(columns + 1)
     return rank[chosen]
 
-  lines = rows.query[row], rows.own[row], index
-  return jax.lax.map(one, lines, batch_size=_ROWS)
+  lines = rows.query[row], rows.left_out[row], index
+  return jax.lax.map(rank_query, lines, batch_size=_ROWS)

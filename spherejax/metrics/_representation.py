@@ -1,7 +1,7 @@
-"""How the classes lie among features: variances between and within, and their ratios.
+"""Class variances of features: between classes, within classes, and their ratios.
 
-Means and scatters are kept by class and updated block by block, so that a set of any
-size takes one pass.
+Means and scatters are stored per class and updated block by block, so a set of any size
+takes a single pass.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class ClassMoments(NamedTuple):
 
 
 class ClassVariance(NamedTuple):
-  """What `class_variance` returns."""
+  """Result of `class_variance`."""
 
   inter: Float[Array, ""]
   """D_inter: mean squared distance of two different class means; NaN of one class."""
@@ -85,15 +85,15 @@ def class_moments_update(
                                                    + |delta|^2 n n_b / n'
 
   Args:
-    moments: of `class_moments_init` or of the last update.
+    moments: from `class_moments_init` or the last update.
     features: [batch, dim], floating.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    normalize: whether rows are divided by their norm first; a zero row stays zero and
-      counts. Static; the same for all blocks.
+    normalize: True divides rows by their norm first; a zero row stays zero and counts.
+      Static; the same for all blocks.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
-    axis_name: mapped axis over which the block is spread; every device gets the
-      moments of all.
+    axis_name: mapped axis over which the block is spread; every device gets the moments
+      over all devices.
 
   Returns:
     ClassMoments.
@@ -122,31 +122,31 @@ def class_moments_update(
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")
   _checks.labels(labels, features)
-  kept = _checks.kept(where, labels.shape)
-  kept &= _checks.inside(labels, classes, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  mask &= _checks.inside(labels, classes, mask)
   rows = features.astype(moments.means.dtype)
-  rows = jnp.where(kept[:, None], rows, 0)
-  empty = kept & jnp.all(rows == 0, axis=1) & normalize
+  rows = jnp.where(mask[:, None], rows, 0)
+  empty = mask & jnp.all(rows == 0, axis=1) & normalize
   rows = _numerics.normalize(rows) if normalize else rows
 
   def total(values: Array) -> Array:
-    values = jnp.where(jnp.reshape(kept, (-1,) + (1,) * (values.ndim - 1)), values, 0)
+    values = jnp.where(jnp.reshape(mask, (-1,) + (1,) * (values.ndim - 1)), values, 0)
     sums = jax.ops.segment_sum(values, labels, classes)
     return sums if axis_name is None else jax.lax.psum(sums, axis_name)
 
-  counts = total(kept.astype(jnp.int32))
+  counts = total(mask.astype(jnp.int32))
   size = jnp.maximum(counts, 1).astype(rows.dtype)
-  own = jnp.where(kept, labels, 0)
+  index = jnp.where(mask, labels, 0)
   means = total(rows) / size[:, None]
-  # Once more around the first mean, whose sum has rounded.
-  means += total(rows - means[own]) / size[:, None]
-  scatter = total(jnp.sum((rows - means[own]) ** 2, axis=1))
+  # Repeated around the first mean, whose sum has rounded.
+  means += total(rows - means[index]) / size[:, None]
+  scatter = total(jnp.sum((rows - means[index]) ** 2, axis=1))
   block = ClassMoments(counts, means, scatter, total(empty.astype(jnp.int32)))
   return class_moments_merge(moments, block)
 
 
 def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMoments:
-  """Moments of two disjoint sets together, as in `class_moments_update`.
+  """Merges the moments of two disjoint sets, as in `class_moments_update`.
 
   Args:
     first: of one set.
@@ -174,11 +174,11 @@ def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMomen
   counts = first.counts + second.counts
   share = second.counts / jnp.maximum(counts, 1)
   share = share.astype(first.means.dtype)
-  apart = second.means - first.means
-  between = share * first.counts.astype(share.dtype) * jnp.sum(apart**2, axis=1)
+  differences = second.means - first.means
+  between = share * first.counts.astype(share.dtype) * jnp.sum(differences**2, axis=1)
   return ClassMoments(
     counts,
-    first.means + share[:, None] * apart,
+    first.means + share[:, None] * differences,
     first.scatter + second.scatter + between,
     first.zeros + second.zeros,
   )
@@ -196,8 +196,8 @@ def class_scatter(
 
       scatter_c = sum_{i: y_i = c} ||f_i - mean_c||_p^2
 
-  The second pass of variances in l1 or l-infinity: add the results of all blocks and
-  put the sum into the moments, `moments._replace(scatter=...)`.
+  This is the second pass of variances in l1 or l-infinity: add the results of all
+  blocks and put the sum into the moments, `moments._replace(scatter=...)`.
 
   Args:
     means: [classes, dim], floating, of the finished moments.
@@ -230,12 +230,12 @@ def class_scatter(
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), means.shape[1]), "the means")
   _checks.labels(labels, features)
-  kept = _checks.kept(where, labels.shape)
-  kept &= _checks.inside(labels, len(means), kept)
-  apart = features.astype(means.dtype) - means[jnp.where(kept, labels, 0)]
-  apart = jnp.where(kept[:, None], apart, 0)
-  squares = distances.lp_norm(apart, norm=norm) ** 2
-  return jax.ops.segment_sum(squares, jnp.where(kept, labels, len(means)), len(means))
+  mask = _checks.where_mask(where, labels.shape)
+  mask &= _checks.inside(labels, len(means), mask)
+  differences = features.astype(means.dtype) - means[jnp.where(mask, labels, 0)]
+  differences = jnp.where(mask[:, None], differences, 0)
+  squares = distances.lp_norm(differences, norm=norm) ** 2
+  return jax.ops.segment_sum(squares, jnp.where(mask, labels, len(means)), len(means))
 
 
 def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance:
@@ -245,11 +245,11 @@ def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance
       D_intra = 1/C sum_k 1/N_k sum_{i in k} d(f_i, mu_k)^2
       phi = D_inter / D_intra,    R2 = 1 - d_within / d_total
 
-  over the C classes that are there. For normalised rows phi and R2 are one statistic,
-  R2 = phi / (phi + 2 C / (C - 1)): report one of them.
+  over the C classes that occur. For normalised rows phi and R2 are equivalent, R2 = phi
+  / (phi + 2 C / (C - 1)): report only one of them.
 
   Args:
-    moments: of all features. For another norm than l2 with the scatters of
+    moments: of all features; for norms other than l2, with the scatters of
       `class_scatter`.
     norm: of the distances: "linf", "l2" or "l1". Static.
 
@@ -292,26 +292,26 @@ def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance
     several, total / jnp.where(several, classes * (classes - 1), 1), jnp.nan
   )
   intra = jnp.sum(jnp.where(present, moments.scatter / size, 0)) / some
-  # A zero row is at cosine distance 1 from all, itself too.
+  # A zero row is at cosine distance 1 from all rows, itself included.
   within = intra + jnp.sum(moments.zeros / size) / some
   between = spread / some
   whole = within + between
-  # The share explained adds variances up, which squares of other norms do not.
+  # The share explained adds up variances, which squares of other norms do not allow.
   defined = several & (whole > 0) & (norm == "l2")
   r2 = jnp.where(defined, between / jnp.where(defined, whole, 1), jnp.nan)
   return ClassVariance(inter, intra, inter / intra, r2)
 
 
 def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
-  """Mean cosine distance within classes over that between class means.
+  """Ratio of the mean cosine distance within classes to that between class means.
 
       pi_inter = 1/(C (C - 1)) sum_{k != l} (1 - cos(mu_k, mu_l))
       pi_intra = sum_k sum_{i != j in k} (1 - cos(f_i, f_j)) / sum_k N_k (N_k - 1)
 
   Args:
     moments: of normalised features.
-    pooled: whether all pairs weigh the same, as printed; False takes the mean over
-      the classes of two or more of the class's mean, as Roth's code does. Static.
+    pooled: True gives all pairs the same weight, as printed. False averages the class
+      means over the classes of two or more, as Roth's code does. Static.
 
   Returns:
     Scalar; NaN with less than two classes, or without a pair.
@@ -337,9 +337,9 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
   means = moments.means
   present = moments.counts > 0
   classes = jnp.sum(present).astype(means.dtype)
-  apart = distances.pairwise_cosine_distance(means)
+  matrix = distances.pairwise_cosine_distance(means)
   pairs = present[:, None] & present[None] & ~jnp.eye(len(means), dtype=bool)
-  inter = _numerics.masked_sum(apart, pairs, axis=None) / (classes * (classes - 1))
+  inter = _numerics.masked_sum(matrix, pairs, axis=None) / (classes * (classes - 1))
   number = moments.counts.astype(means.dtype)
   zeros = moments.zeros.astype(means.dtype)
   sums = number * (moments.scatter + zeros) - zeros

@@ -1,4 +1,4 @@
-"""Deviations of features from their class's mean, and features with those of others."""
+"""Residuals of features from their class's mean, and augmentation by them."""
 
 from typing import Literal
 
@@ -19,12 +19,12 @@ def class_residuals(
   labels: Integer[ArrayLike, " batch"],
   moments: ClassMoments,
 ) -> Float[Array, "batch dim"]:
-  """What is left of features without the mean of their class.
+  """Features minus the mean of their class.
 
       r_i = f_i - mu_{y_i}
 
-  Over the features of the moments they sum to 0 in each class, and the mean over the
-  classes of their mean square is D_intra of `class_variance`.
+  Over the features of the moments the residuals sum to 0 in each class. The mean over
+  the classes of their mean square is D_intra of `class_variance`.
 
   Args:
     features: [batch, dim], floating, as they were counted (normalised or not).
@@ -58,8 +58,8 @@ def class_residuals(
   _checks.shape("features", features, (len(features), dim), "the moments")
   _checks.labels(labels, features)
   _checks.known_labels(labels, classes)
-  own = jnp.where((labels >= 0) & (labels < classes), labels, classes)
-  means = moments.means.at[own].get(mode="fill", fill_value=jnp.nan)
+  index = jnp.where((labels >= 0) & (labels < classes), labels, classes)
+  means = moments.means.at[index].get(mode="fill", fill_value=jnp.nan)
   return (features.astype(means.dtype) - means).astype(features.dtype)
 
 
@@ -73,14 +73,14 @@ def augment_within_classes(
   scale: Real[ArrayLike, ""] = 1.0,
   kind: Kind = "residual",
 ) -> Float[Array, "batch dim"]:
-  """Features moved as features of all classes deviate from their means.
+  """Moves features by the deviations of other features from their class means.
 
       "residual": f_i + scale r_j,  j uniform       "normal": f_i + scale N(0, Sigma)
       Sigma = 1/C sum_k 1/N_k sum_{j: y_j = k} r_j r_j^T,    of trace D_intra
 
-  In expectation the means of the classes stay; with as many residuals in every class
-  D_intra grows by the factor 1 + scale^2, for "normal" in any case. Divide by the norms
-  afterwards where features are directions.
+  In expectation the class means stay. D_intra grows by the factor 1 + scale^2: always
+  for "normal", and for "residual" with equally many residuals in every class. Divide by
+  the norms afterwards if features are directions.
 
   Args:
     key: a typed PRNG key.
@@ -127,7 +127,7 @@ def augment_within_classes(
   else:
     counts = jax.ops.segment_sum(jnp.ones(number, wide.dtype), labels, num_classes)
     classes = jnp.sum(counts > 0).astype(wide.dtype)
-    # A sum of residuals with normal weights has their weighted second moment.
+    # A sum of residuals with normal weights has the residuals' second moment.
     known = known / jnp.sqrt(classes * counts[labels])[:, None]
     drawn = jax.random.normal(key, (len(wide), number), wide.dtype)
     moves = jnp.matmul(drawn, known, precision=jax.lax.Precision.HIGHEST)

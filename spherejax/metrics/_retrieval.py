@@ -1,4 +1,4 @@
-"""Precision at 1, R-precision and MAP@R, exact, streaming over blocks of queries."""
+"""Exact precision at 1, R-precision and MAP@R, streaming over blocks of queries."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ from spherejax.metrics import _host_ranks, _plan, _ranks, _tile_ranks
 
 
 class RetrievalResult(NamedTuple):
-  """What one query's ranking of the references is worth, for every query.
+  """Retrieval scores of every query, from its ranking of the references.
 
   Attributes:
     precision_at_1: [queries], 1 where the nearest reference is relevant.
@@ -52,25 +52,28 @@ def retrieval(
   reference_where: Bool[ArrayLike, " references"] | None = None,
   exclude: Integer[ArrayLike, " queries"] | None = None,
 ) -> RetrievalResult:
-  """P@1, R-precision and MAP@R of every query, by counting exact ranks.
+  """Computes P@1, R-precision and MAP@R of every query, by counting exact ranks.
 
   References are ordered by increasing (distance, index): ties go to the lowest index.
-  rel(k) is 1 where the k-th is of the query's class, R the number of such references.
+  rel(k) is 1 if the k-th reference has the query's class; R is the number of such
+  references.
 
       P@1   = rel(1)
       P@R   = 1/R sum_{k <= R} rel(k)
       MAP@R = 1/R sum_{k <= R} rel(k) (1/k sum_{l <= k} rel(l))
 
   Without `references` the queries are their own references, and query i leaves out
-  reference i (by its index, never because it is close); with them, `exclude` says which
-  one a query leaves out, if any. The rank of a relevant reference is one more than the
-  number of references before it, so no list is cut and a class may have any size.
+  reference i (by its index, never because it is close); With `references`, `exclude`
+  names the reference that a query leaves out, if any. The rank of a relevant reference
+  is one more than the number of references before it, so no list is cut and a class may
+  have any size.
 
   The order is that of float64 differences of the rows (for "cosine" and "dot", of
-  float64 products): a product in the dtype of the rows gives bounds, and where those of
-  two references overlap both are compared again. Entries below the smallest normal
-  number count as 0. A reference with a NaN or infinite entry is never retrieved,
-  though it counts in R, and a query with one retrieves nothing: its measures are 0.
+  float64 products): a product in the dtype of the rows gives bounds, and where the
+  bounds of two references overlap, both are compared again. Entries below the smallest
+  normal number count as 0. A reference with a NaN or infinite entry is never retrieved,
+  though it counts in R. A query with such an entry retrieves nothing: its metrics are
+  0.
 
   Args:
     queries: [queries, dim], floating. May be traced unless the references are in a
@@ -78,12 +81,12 @@ def retrieval(
     query_labels: [queries], integer: any values, only equality matters. Concrete:
       classes are grouped on the host.
     references: [references, dim], floating, or None: the queries. Their rows may be
-      split over the devices of one or several processes, by a `jax.NamedSharding`
-      over one axis of a mesh: each device then ranks its rows, and the counts add up
-      to the same ranks. `reference_where` leaves out rows that fill up what does not
-      divide evenly. Or they are in a file and read in tiles of 128 MiB, of which the
-      device holds one at a time: a `np.memmap`, or what has its `shape`, `dtype`,
-      `ndim`, slices and `__array__`, as data sets of h5py and arrays of zarr.
+      split over the devices of one or several processes, by a `jax.NamedSharding` over
+      one axis of a mesh: each device then ranks its rows, and the counts add up to the
+      same ranks. `reference_where` leaves out padding rows. Or the references are in a
+      file and read in tiles of 128 MiB, one at a time: a `np.memmap`, or an object with
+      its `shape`, `dtype`, `ndim`, slices and `__array__`, such as data sets of h5py
+      and arrays of zarr.
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
@@ -110,16 +113,16 @@ def retrieval(
       that was cut short.
 
   Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
-  Cost: O(queries references (dim + R)) time. Where classes are so large that comparing
-  with each relevant reference would dominate, the nearest references are sorted, on a
-  CPU by NumPy if nothing is traced. A query with dozens of references that the product
-  cannot tell from a relevant one is compared with all of them again, which takes dozens
-  of times as long. A file is read once for 4096 queries, and twice where products leave
-  a rank in doubt. Compiled once for each shape and power of two above the largest R.
+  Cost: O(queries references (dim + R)) time. For classes so large that comparing with
+  each relevant reference would dominate, the nearest references are sorted, on a CPU by
+  NumPy if nothing is traced. If the product cannot tell dozens of references from a
+  relevant one, the query is compared with all references again, which takes dozens of
+  times as long. A file is read once for 4096 queries, and twice where products leave a
+  rank in doubt. Compiled once for each shape and power of two above the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
-  learning reality check", define it. Differs from DML: its text puts P@R there, which
-  would make MAP@R the square of P@R.
+  learning reality check", define it. Differs from DML, whose text puts P@R there; MAP@R
+  would then be the square of P@R.
 
   Example:
     >>> x = jnp.array([[0.0], [1.0], [3.0], [7.0]])
@@ -129,13 +132,13 @@ def retrieval(
     >>> result.counted
     Array([ True, False,  True,  True], dtype=bool)
   """
-  own = references is None
-  if own != (reference_labels is None):
+  alone = references is None
+  if alone != (reference_labels is None):
     raise ValueError("references and reference_labels go together, got only one")
-  given = queries if references is None else references
-  file = given if _tiles.in_file(given) else None
+  source = queries if references is None else references
+  file = source if _tiles.in_file(source) else None
   queries = _checks.array("queries", queries)
-  if own or file is not None:
+  if alone or file is not None:
     references = queries
   else:
     references = _checks.array("references", references)
@@ -143,7 +146,7 @@ def retrieval(
   _order.check(queries, others, distance)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
-  kept = _host_mask("where", where, queries)
+  mask = _host_mask("where", where, queries)
   if reference_labels is None:
     other_labels = labels
     other_kept = _host_mask(
@@ -153,32 +156,32 @@ def retrieval(
     other_labels = _host_labels("reference_labels", reference_labels, others)
     other_kept = _host_mask("reference_where", reference_where, others)
 
-  if own and exclude is not None:
+  if alone and exclude is not None:
     raise ValueError(
       "exclude needs references, got None: queries leave themselves out without"
     )
   queries, references, sharding = _split.place(queries, references)
   if sharding is not None:
     _split.agree(references, labels, other_labels)
+  out = np.arange(len(labels)) if alone else _host_exclude(exclude, queries, others)
   plan = _plan.make_plan(
     labels,
-    kept,
+    mask,
     other_labels,
     other_kept,
-    own=np.arange(len(labels)) if own else _host_exclude(exclude, queries, others),
+    left_out=out,
     block_size=block_size,
     least=_ranks.TILE,
   )
-  dtype = queries.dtype
-  counted = jnp.asarray(kept & (plan.relevant > 0))
+  counted = jnp.asarray(mask & (plan.relevant > 0))
   if not len(labels) or not len(other_labels) or not plan.relevant.any():
-    zero = jnp.zeros(len(labels), dtype)
+    zero = jnp.zeros(len(labels), queries.dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
   if file is not None:
     scores = _score_tiles(queries, file, plan, distance=distance)
   elif _host_ranks.can_rank(queries, references):
-    # In a program, whose arguments these are not, they are known all the same.
+    # Inside a program they are known too, if they are not its arguments.
     inside = _compiled.is_inside(queries, references)
     with jax.ensure_compile_time_eval() if inside else contextlib.nullcontext():
       scores = _score_on_host(queries, references, plan, distance=distance)
@@ -193,9 +196,9 @@ def retrieval(
       scores = [_split.local(score) for score in scores]
   precision, r_precision, map_at_r, first = scores
   return RetrievalResult(
-    precision.astype(dtype),
-    r_precision.astype(dtype),
-    map_at_r.astype(dtype),
+    precision.astype(queries.dtype),
+    r_precision.astype(queries.dtype),
+    map_at_r.astype(queries.dtype),
     first,
     jnp.asarray(plan.relevant),
     counted,
@@ -209,12 +212,11 @@ def recall_at_k(
 
       recall@k = [1 <= first_rank <= k]
 
-  Any k costs nothing more once `retrieval` has run; k beyond the list means the
-  whole list.
+  After `retrieval` any k is free of cost; a k beyond the list means the whole list.
 
   Args:
-    first_rank: [queries], integer, of a RetrievalResult; 0 says that there is none.
-    k: how many of the nearest references count, at least 1; may be traced.
+    first_rank: [queries], integer, of a RetrievalResult; 0 where there is none.
+    k: number of nearest references that count, at least 1; may be traced.
 
   Returns:
     [queries], float32. 0 where `first_rank` is 0; average with
@@ -240,7 +242,7 @@ def recall_at_k(
 
 
 def _host_labels(name: str, values: ArrayLike, rows: Array | np.ndarray) -> np.ndarray:
-  """Labels as they were given: jax would cut 64-bit labels to 32 bits."""
+  """Keeps the labels in their type: jax would cut 64-bit labels to 32 bits."""
   values = _checks.host(name, values)
   _checks.labels(values, rows, name)
   return values
@@ -278,7 +280,7 @@ def _score_blocks(
   distance: str,
   decide: bool = True,
 ) -> tuple[Array, ...]:
-  """`_score` of some of the plan's blocks."""
+  """Scores some of the plan's blocks by `_score`."""
   proposal = _order.propose(queries, references, distance, plan.excluded)
   certain = proposal.certain
   return _score(
@@ -311,7 +313,7 @@ def _score(
   certain: bool | None,
   decide: bool,
 ) -> tuple[Array, ...]:
-  """P@1, P@R, MAP@R, first rank, whether these are in doubt, each [queries]."""
+  """P@1, P@R, MAP@R, first rank, and whether they are in doubt, each [queries]."""
   dtype = queries.dtype
 
   def score(block: _plan.Block) -> tuple[Array, ...]:
@@ -331,7 +333,7 @@ def _score(
 def _score_on_host(
   queries: Array, references: Array, plan: _plan.Plan, *, distance: Distance
 ) -> tuple[Array, ...]:
-  """As `_score`; rows of large classes and those in doubt are ranked on the host."""
+  """Scores like `_score`; the host ranks rows of large classes and rows in doubt."""
   width = plan.blocks.query.shape[1]
   large = width * _host_ranks.blocks(references, plan)
   flat = _plan.Block(*(np.asarray(field).reshape(-1) for field in plan.blocks))
@@ -354,11 +356,11 @@ def _score_on_host(
   if places.size:
     ranker = _host_ranks.Ranker(queries, references, plan, distance)
     for part in np.split(places, range(width, len(places), width)):
-      # Filled up, so that one program serves all.
+      # Padded, so that one program serves all blocks.
       filled = _plan.Block(*(np.resize(field[part], width) for field in flat))
       asked = np.where(np.arange(width) < len(part), filled.relevant, 0)
-      found = ranker.score(filled._replace(relevant=asked))
-      columns[:, part] = found[: len(part)].T
+      ranked = ranker.score(filled._replace(relevant=asked))
+      columns[:, part] = ranked[: len(part)].T
   *measures, first = columns[:, plan.position]
   scores = [jnp.asarray(measure, queries.dtype) for measure in measures]
   return *scores, jnp.asarray(first, jnp.int32)
@@ -367,14 +369,18 @@ def _score_on_host(
 def _score_tiles(
   queries: Array, references: _tiles.Stored, plan: _plan.Plan, *, distance: Distance
 ) -> tuple[Array, ...]:
-  """As `_score`, of references in a file."""
+  """Scores like `_score`, for references in a file."""
   _checks.host("queries", queries)
-  found, blocks = [], zip(*plan.blocks, strict=True)
+  scores_of_blocks, blocks = [], zip(*plan.blocks, strict=True)
   for several in _tile_ranks.ranks(queries, references, plan, distance):
     for ranks in several:
       relevant = jnp.asarray(_plan.Block(*next(blocks)).relevant)
-      found.append(_measures(jnp.sort(ranks), relevant, jnp.dtype("float32")))
-  *scores, first = (jnp.concatenate(c)[plan.position] for c in zip(*found, strict=True))
+      scores_of_blocks.append(
+        _measures(jnp.sort(ranks), relevant, jnp.dtype("float32"))
+      )
+  *scores, first = (
+    jnp.concatenate(c)[plan.position] for c in zip(*scores_of_blocks, strict=True)
+  )
   return *(score.astype(queries.dtype) for score in scores), first
 
 
@@ -382,9 +388,9 @@ def _score_tiles(
 def _measures(
   ranks: Array, relevant: Array, dtype: jnp.dtype
 ) -> tuple[Array, Array, Array, Array]:
-  """The measures from the sorted ranks of the relevant references [block, most]."""
+  """Metrics from the sorted ranks of the relevant references [block, most]."""
   retrieved = ranks <= relevant[:, None]
-  # The k-th of the sorted ranks has k relevant references up to itself.
+  # Up to the k-th of the sorted ranks there are k relevant references.
   k = jnp.arange(1, ranks.shape[1] + 1, dtype=dtype)[None]
   precision = jnp.where(retrieved, k / ranks.astype(dtype), 0)
   some = relevant > 0

@@ -1,4 +1,4 @@
-"""Accuracy under attack: curves over budgets, and what no classifier can exceed."""
+"""Accuracy under attack: curves over budgets, and upper bounds for any classifier."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ _METRICS: dict[Norm, str] = {
 
 
 class Separation(NamedTuple):
-  """What `separation` returns."""
+  """Result of `separation`."""
 
   nearest: Float[Array, " n"]
   """Distance to the nearest other point; inf of a single one."""
@@ -36,16 +36,15 @@ def accuracy_curve(
 
       accuracy_k = share of points that no attack of budgets 0..k has broken
 
-  A point that was broken stays broken in every larger region, so the curve does not
-  rise. An attack can only break what can be broken: each value is an upper bound of
-  the accuracy, for the standard regions (SAA) and for those bounded by Voronoi cells
-  (VAA) alike. The last value of the latter at an infinite budget is the global
-  robustness.
+  A broken point stays broken in every larger region, so the curve never rises. Attacks
+  may miss points that can be broken, so each value is an upper bound of the accuracy,
+  both for standard regions (SAA) and for regions bounded by Voronoi cells (VAA). VAA at
+  an infinite budget is the global robustness.
 
   Args:
-    success: [budgets, batch], boolean, by growing budget: whether an attack found a
-      point of the region that is classified wrongly. The first row may be that of
-      budget 0, the mistakes on clean points.
+    success: [budgets, batch], boolean, by growing budget: True if an attack found a
+      misclassified point of the region. The first row may have budget 0: the mistakes
+      on clean points.
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
@@ -65,10 +64,10 @@ def accuracy_curve(
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
   success = _checks.array("success", success, "boolean", rank=2)
-  kept = _checks.kept(where, success.shape[1:])
+  mask = _checks.where_mask(where, success.shape[1:])
   broken = jnp.cumsum(success, axis=0, dtype=jnp.int32) > 0
-  standing = jnp.sum(kept[None] & ~broken, axis=1).astype(jnp.result_type(float))
-  return standing / jnp.sum(kept)
+  standing = jnp.sum(mask[None] & ~broken, axis=1).astype(jnp.result_type(float))
+  return standing / jnp.sum(mask)
 
 
 def accuracy_curve_from_distances(
@@ -83,8 +82,8 @@ def accuracy_curve_from_distances(
 
   Args:
     minimal: [batch], floating: 0 where a clean point is classified wrongly, inf where
-      nothing breaks it. Those that a minimal-norm attack found give upper bounds of the
-      accuracy, certified ones lower bounds.
+      nothing breaks it. Distances found by a minimal-norm attack give upper bounds of
+      the accuracy, certified distances lower bounds.
     budgets: [budgets].
     where: [batch], boolean, True keeps. May be traced.
 
@@ -106,9 +105,9 @@ def accuracy_curve_from_distances(
   """
   minimal = _checks.array("minimal", minimal, "floating", rank=1)
   budgets = _checks.array("budgets", budgets, rank=1)
-  kept = _checks.kept(where, minimal.shape)
-  standing = jnp.sum(kept[None] & (minimal[None] > budgets[:, None]), axis=1)
-  return standing.astype(jnp.result_type(float)) / jnp.sum(kept)
+  mask = _checks.where_mask(where, minimal.shape)
+  standing = jnp.sum(mask[None] & (minimal[None] > budgets[:, None]), axis=1)
+  return standing.astype(jnp.result_type(float)) / jnp.sum(mask)
 
 
 def separation(
@@ -118,12 +117,12 @@ def separation(
   norm: Norm = "l2",
   block_size: int = 128,
 ) -> Separation:
-  """Distances of the points of a set to the nearest other and to other classes.
+  """Distances of each point to the nearest other point, and to the nearest other class.
 
-  Half the smallest of the first is the budget below which Voronoi cells bound nothing
-  (VAA is SAA); below half the smallest of the second the nearest-neighbour classifier
-  is robust at every point, and a classifier without a mistake in any ball of that
-  radius agrees with it in all of them.
+  Below half the smallest of the first, Voronoi cells bound nothing, so VAA is SAA.
+  Below half the smallest of the second, the nearest-neighbour classifier is robust at
+  every point. A classifier without a mistake in any ball of that radius agrees with it
+  in all of these balls.
 
   Args:
     points: [n, dim], floating, n > 0.
@@ -159,7 +158,10 @@ def separation(
   )
   known = jnp.all(jnp.isfinite(points), axis=1)
   return Separation(
-    *(jnp.where(known, found.distances[:, 0], jnp.nan) for found in (nearest, other))
+    *(
+      jnp.where(known, neighbours.distances[:, 0], jnp.nan)
+      for neighbours in (nearest, other)
+    )
   )
 
 
@@ -171,13 +173,14 @@ def best_accuracy(
   norm: Norm = "l2",
   block_size: int = 512,
 ) -> Float[np.ndarray, " budgets"]:
-  """The largest standard adversarial accuracy that any classifier of two classes has.
+  """Largest standard adversarial accuracy that a classifier of two classes can have.
 
       1 - (maximum matching of {(i, j): y_i != y_j, ||x_i - x_j|| <= 2 budget}) / n
 
-  Of two points of different class whose closed balls meet only one can be robust; by
-  König's theorem as many points must be given up as pairs can be matched. The
-  nearest-neighbour classifier, which is globally robust, may stay below.
+  If the closed balls of two points of different classes meet, only one of the points
+  can be robust. By König's theorem as many points must be given up as pairs can be
+  matched. The nearest-neighbour classifier, which is globally robust, may stay below
+  this accuracy.
 
   Args:
     points: [n, dim], concrete, in a convex domain.

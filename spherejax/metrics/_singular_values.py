@@ -1,4 +1,4 @@
-"""Ranks of a matrix: singular values counted, or weighed by their entropy."""
+"""Ranks of a matrix, by counting singular values or by their entropy."""
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ def numerical_rank(
 
       rank = #{j: sigma_j >= threshold}
 
-  It falls when the matrix is scaled down, as weight decay does; `relative_rank` and
-  `effective_rank` do not.
+  This rank falls when the matrix is scaled down, for instance by weight decay;
+  `relative_rank` and `effective_rank` do not.
 
   Args:
     matrix: [..., rows, columns], floating: weights, or representations by rows.
@@ -35,11 +35,11 @@ def numerical_rank(
     ValueError: fewer than two axes, an empty one, shapes that do not match, or a
       static threshold that is not positive.
 
-  Differentiable in: nothing. Cost: O(rows columns min(rows, columns)) time and
-  O(rows columns) memory: no singular vectors. Singular values below about the rounding
-  of the largest are noise, 1e-6 of it in float32; those of the smaller product
-  (`matrix.T @ matrix`) would be noise below 3e-4 of it, and so it is not taken. For
-  reports give float64 (`jax.enable_x64`).
+  Differentiable in: nothing. Cost: O(rows columns min(rows, columns)) time and O(rows
+  columns) memory: no singular vectors. Singular values below about the rounding of the
+  largest are noise: 1e-6 of the largest in float32. The smaller product `matrix.T @
+  matrix` is not used, since its noise reaches 3e-4 of the largest. For reports pass
+  float64 (`jax.enable_x64`).
 
   Source: SSL eq. 2, whose threshold is not stated, so that only the order of its
   ranks can be compared.
@@ -99,8 +99,8 @@ def effective_rank(
 
       rank = exp(-sum_j p_j log p_j),    p_j = sigma_j / sum_k sigma_k
 
-  It needs no threshold, is at most the rank, and equals it where all singular values
-  that are not 0 are the same.
+  The effective rank needs no threshold. It is at most the rank, and equals the rank if
+  all nonzero singular values are equal.
 
   Args:
     matrix: [..., rows, columns], floating: weights, or representations by rows.
@@ -125,12 +125,12 @@ def effective_rank(
   """
   matrix = _checks.array("matrix", matrix)
   values = _singular_values(matrix, where)
-  # By the largest first: the sum could overflow.
+  # Divided by the largest first, as the sum could overflow.
   shares = _numerics.divide(values, values[..., :1])
   shares = _numerics.divide(shares, jnp.sum(shares, axis=-1, keepdims=True))
   entropy = jnp.sum(jax.scipy.special.entr(shares), axis=-1)
-  found = jnp.where(values[..., 0] == 0, 0, jnp.exp(entropy))
-  return found.astype(matrix.dtype)
+  rank = jnp.where(values[..., 0] == 0, 0, jnp.exp(entropy))
+  return rank.astype(matrix.dtype)
 
 
 def log_singular_values(
@@ -143,7 +143,7 @@ def log_singular_values(
 
   Args:
     matrix: [..., rows, columns], floating: weights, or representations by rows.
-    centre: static. Whether the mean of the kept rows is subtracted first.
+    centre: static. True subtracts the mean of the kept rows first.
     where: [..., rows], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
@@ -170,7 +170,7 @@ def log_singular_values(
 
 
 def thin_svd(matrix: Array) -> tuple[Array, Array, Array]:
-  """Of one matrix; NaN throughout where an entry is not finite, on any solver."""
+  """Thin SVD of a matrix; NaN throughout if an entry is not finite, on any solver."""
   finite = jnp.all(jnp.isfinite(matrix))
   left, values, right = jnp.linalg.svd(
     jnp.where(finite, matrix, 0), full_matrices=False
@@ -189,12 +189,12 @@ def _singular_values(
       f"matrix must have two axes or more, the last two not empty, got shape "
       f"{matrix.shape}"
     )
-  kept = _checks.kept(where, matrix.shape[:-1])
-  rows = jnp.where(kept[..., None], _numerics.upcast(matrix), 0)
+  mask = _checks.where_mask(where, matrix.shape[:-1])
+  rows = jnp.where(mask[..., None], _numerics.upcast(matrix), 0)
   if centre:
-    number = jnp.sum(kept, axis=-1, dtype=jnp.int32)[..., None, None]
+    number = jnp.sum(mask, axis=-1, dtype=jnp.int32)[..., None, None]
     mean = jnp.sum(rows, axis=-2, keepdims=True) / jnp.maximum(number, 1)
-    rows = jnp.where(kept[..., None], rows - mean, 0)
+    rows = jnp.where(mask[..., None], rows - mean, 0)
   finite = jnp.all(jnp.isfinite(rows), axis=(-2, -1), keepdims=True)
   values = jnp.linalg.svd(
     jnp.where(finite, rows, 0), full_matrices=False, compute_uv=False

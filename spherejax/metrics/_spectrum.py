@@ -1,4 +1,4 @@
-"""Singular values of features: how many directions they use, and re-weighted ones."""
+"""Singular values of features: spectrum, principal axes, re-weighted directions."""
 
 from typing import NamedTuple
 
@@ -10,22 +10,22 @@ from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
 
-# A direction below this share of the largest is rounding, or nearly so.
+# A direction below this share of the largest is mostly rounding.
 _NO_DIRECTION = 1e-6
-# A singular value counts as above the mean from this share on: rounding makes those of
-# a flat spectrum differ, in float32 by 3e-5 after re-weighting.
+# A singular value counts as above the mean from this share on: rounding spreads a flat
+# spectrum, in float32 by 3e-5 after re-weighting.
 _ABOVE = 1e-4
 
 
 class FeatureTriangle(NamedTuple):
-  """The triangular factor of all features so far; it has their singular values."""
+  """Triangular factor of all features so far; it has their singular values."""
 
   triangle: Float[Array, "dim dim"]
   rows: Int[Array, ""]
 
 
 class Spectrum(NamedTuple):
-  """What `spectrum` returns."""
+  """Result of `spectrum`."""
 
   values: Float[Array, " components"]
   """Decreasing singular values over their sum; 0 beyond the number of features."""
@@ -36,7 +36,7 @@ class Spectrum(NamedTuple):
 
 
 class PrincipalAxes(NamedTuple):
-  """What `principal_axes` returns."""
+  """Result of `principal_axes`."""
 
   mean: Float[Array, " dim"]
   axes: Float[Array, "rank dim"]
@@ -45,7 +45,7 @@ class PrincipalAxes(NamedTuple):
 
 
 def triangle_init(dim: int) -> FeatureTriangle:
-  """The factor of no features.
+  """Factor of an empty set of features.
 
   Args:
     dim: static.
@@ -80,13 +80,13 @@ def triangle_update(
 
       R <- the R of QR([R; F])
 
-  The singular values of R are those of all features, and no product has squared their
-  ratios as the matrix F^T F does. Blocks of at least `dim` rows are the cheapest.
+  The singular values of R are those of all features. No product squares their ratios,
+  as in the matrix F^T F. Blocks of at least `dim` rows are cheapest.
 
   Args:
-    state: of `triangle_init` or of the last update.
+    state: from `triangle_init` or the last update.
     features: [batch, dim], floating; not centred.
-    normalize: whether rows are divided by their norm first. Static.
+    normalize: True divides rows by their norm first. Static.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
@@ -114,12 +114,12 @@ def triangle_update(
   _checks.expect("features", features, "floating")
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the triangle")
-  kept = _checks.kept(where, (len(features),))
-  rows = jnp.where(kept[:, None], features.astype(state.triangle.dtype), 0)
+  mask = _checks.where_mask(where, (len(features),))
+  rows = jnp.where(mask[:, None], features.astype(state.triangle.dtype), 0)
   rows = _numerics.normalize(rows) if normalize else rows
   stacked = jnp.concatenate([state.triangle, rows])
   return FeatureTriangle(
-    jnp.linalg.qr(stacked, mode="r"), state.rows + jnp.sum(kept, dtype=jnp.int32)
+    jnp.linalg.qr(stacked, mode="r"), state.rows + jnp.sum(mask, dtype=jnp.int32)
   )
 
 
@@ -136,7 +136,7 @@ def spectrum(
 
   Args:
     state: of `triangle_update`.
-    components: static. Largest singular values that take part; None takes dim - 1.
+    components: static. Number of largest singular values used; None takes dim - 1.
     power: static. 2 counts d_DoV by squares, over their sum; 1 is the default.
 
   Returns:
@@ -151,8 +151,8 @@ def spectrum(
 
   Source: DIST eq. 2.9 and tables 5.4, 5.5; Roth et al. 2020, "Revisiting training
   strategies and generalization performance in deep metric learning" (rho, and the d - 1
-  components). Differs from DIST eq. 2.9, which has all d components: `components=dim`.
-  Differs from both: the 1e-4; see errata.
+  components). Differs from DIST eq. 2.9, which has all d components (`components=dim`),
+  and from both sources in the 1e-4; see errata.
 
   Example:
     >>> state = spherejax.metrics.triangle_init(3)
@@ -224,22 +224,22 @@ def reweight(
   weights: Float[ArrayLike, " rank"] | None = None,
   keep_mean: bool = False,
 ) -> Float[Array, "batch dim"]:
-  """Features with their principal directions re-weighted.
+  """Re-weights the principal directions of features.
 
       f_new = sum_i w_i <f - mean, u_i> u_i,    w_i = weights_i (S_i / S_1)^-exponent
 
-  An exponent of 1 makes the spectrum of the training set flat; a negative one raises
-  the leading directions. Weights that are 1 for the first k directions and 0 for the
-  rest make the projection of a PCA.
+  An exponent of 1 makes the spectrum of the training set flat; a negative exponent
+  raises the leading directions. Weights of 1 for the first k directions and 0 for the
+  rest give the projection of a PCA.
 
   Args:
-    features: [batch, dim], floating; any, not only those of the axes.
+    features: [batch, dim], floating; any features, not only those behind the axes.
     principal: of `principal_axes`. Directions at or below 1e-6 of the largest singular
       value are dropped.
     exponent: may be traced.
     weights: [rank], floating, at least 0; None is all ones. Give equal weights to
       directions of equal singular value: their axes are arbitrary.
-    keep_mean: whether the mean is added again. Static.
+    keep_mean: True adds the mean again. Static.
 
   Returns:
     [batch, dim], dtype of `features`.
@@ -269,14 +269,14 @@ def reweight(
     weights = _checks.array("weights", weights, "floating")
     _checks.not_negative("weights", weights)
     _checks.shape("weights", weights, values.shape, "the axes")
-  kept = values > _NO_DIRECTION * values[0]
-  shares = jnp.where(kept, values / jnp.where(kept, values[0], 1), 1)
+  mask = values > _NO_DIRECTION * values[0]
+  shares = jnp.where(mask, values / jnp.where(mask, values[0], 1), 1)
   factors = shares ** -_checks.scalar("exponent", exponent, values.dtype)
   if weights is not None:
     factors *= weights.astype(values.dtype)
   highest = jax.lax.Precision.HIGHEST
   rows = features.astype(mean.dtype) - mean[None]
   along = jnp.matmul(rows, axes.T, precision=highest)
-  along *= jnp.where(kept, factors, 0)[None]
+  along *= jnp.where(mask, factors, 0)[None]
   new = jnp.matmul(along, axes, precision=highest)
   return (new + mean[None] if keep_mean else new).astype(features.dtype)

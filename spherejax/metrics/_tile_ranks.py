@@ -1,8 +1,9 @@
-"""Ranks of the relevant references among references that are read in tiles.
+"""Ranks of relevant references, among references that are read in tiles.
 
-The exact keys of the relevant ones are known beforehand: a few rows are read for them.
-So each tile can be counted by itself, and the counts add up. Where the products leave a
-rank in doubt, a second pass over the tiles finds what is near and compares exact keys.
+The exact keys of the relevant references are computed beforehand from a few rows. So
+each tile is counted by itself, and the counts add up. Where the products leave a rank
+in doubt, a second pass over the tiles finds the near references and compares exact
+keys.
 """
 
 import functools
@@ -20,13 +21,13 @@ from spherejax.distances._order import Distance
 from spherejax.metrics import _host_ranks, _plan, _ranks
 
 _DOUBTS = 16  # rows in doubt that are looked at together
-_QUERIES = 4096  # of one pass over the references
+_QUERIES = 4096  # queries per pass over the references
 _PAIRS = 2**16  # relevant rows in memory at once
-_ERROR = 2.0**-20  # more than what becomes of an exact key in float32
+_ERROR = 2.0**-20  # more than the rounding of an exact key in float32
 
 
 class _Wanted(NamedTuple):
-  """The relevant references of blocks of queries.
+  """Relevant references of blocks of queries.
 
   Attributes:
     keys: [blocks, block, most], exact, in float64; NaN for none.
@@ -40,9 +41,9 @@ class _Wanted(NamedTuple):
 def ranks(
   queries: Array, references: _tiles.Stored, plan: _plan.Plan, distance: Distance
 ) -> Iterator[np.ndarray]:
-  """[some blocks, block, most], ranks from 1, one pass or two after the other.
+  """Yields ranks from 1, [some blocks, block, most], in one or two passes.
 
-  Exact up to R and for the nearest relevant reference; `NEVER` for the others.
+  Ranks are exact up to R and for the nearest relevant reference; others are `NEVER`.
   """
   width = plan.blocks.query.shape[1]
   step = max(1, _QUERIES // width)
@@ -69,7 +70,7 @@ def _pass(
         queries,
         tile,
         _excluded(plan, first, len(tile)),
-        blocks._replace(own=_tiles.local(blocks.own, first, len(tile))),
+        blocks._replace(left_out=_tiles.local(blocks.left_out, first, len(tile))),
         wanted.keys,
         distance=distance,
       )
@@ -77,13 +78,13 @@ def _pass(
     near += np.asarray(counts[1])
   nearest = np.min(wanted.keys, axis=-1, keepdims=True, where=valid, initial=np.inf)
   asked = (before < blocks.relevant[..., None]) | (wanted.keys == nearest)
-  # Itself is one of those near it.
+  # The reference itself is among those near it.
   doubt = valid & asked & (near - before > 1)
-  found = np.add(1, before)
+  exact = np.add(1, before)
   if doubt.any():
-    _settle(queries, references, plan, blocks, wanted, doubt, found, distance)
-  # The others may be less far behind than counted.
-  return np.where(valid & asked, found, _ranks.NEVER)
+    _settle(queries, references, plan, blocks, wanted, doubt, exact, distance)
+  # The others may rank higher than counted.
+  return np.where(valid & asked, exact, _ranks.NEVER)
 
 
 def _relevant(
@@ -122,7 +123,7 @@ def _thresholds(
   keys: Array,
   distance: Distance,
 ) -> tuple[Array, Array]:
-  """Bounds of exact keys [block, most], as they are among those of the proposal."""
+  """Bounds of exact keys [block, most], on the scale of the proposal's keys."""
   queries = jnp.where(jnp.isfinite(queries).all(1, keepdims=True), queries, 0)
   usable = jnp.isfinite(tile).all(1, keepdims=True) & ~excluded[:, None]
   tile = jnp.where(usable, tile, 0)
@@ -133,14 +134,14 @@ def _thresholds(
     scaled = jnp.ldexp(keys, -2 * jnp.frexp(largest)[1])
     key, size = (scaled - square) / 2, (scaled + square) / 2
   else:
-    # Powers of two; of a zero row, all of whose keys are 0, any.
+    # Powers of two; any for a zero row, whose keys are all 0.
     grown = [(x, queries[query]), (y, tile)][: 1 if distance == "cosine" else 2]
     key = keys
-    for axis, (now, given) in enumerate(grown):
+    for axis, (now, before) in enumerate(grown):
       along = 1 if axis == 0 else None
       most = [
         jnp.max(jnp.abs(v), axis=along, keepdims=True, initial=0).astype(jnp.float64)
-        for v in (now, given)
+        for v in (now, before)
       ]
       key = key * jnp.where(most[0] > 0, _numerics.divide(*most), 1)
     size = jnp.abs(key)
@@ -159,12 +160,12 @@ def _count(
   *,
   distance: Distance,
 ) -> tuple[Array, Array]:
-  """How many of the tile are surely before each relevant one, and not surely after."""
+  """Counts a tile's references surely before each relevant one, not surely after."""
   queries = _numerics.upcast(queries)
   proposal = _order.propose(queries, tile, distance, excluded)
 
-  def count(given: tuple[_plan.Block, Array]) -> tuple[Array, Array]:
-    block, keys = given
+  def count(operands: tuple[_plan.Block, Array]) -> tuple[Array, Array]:
+    block, keys = operands
     rows, low, high = _row_block(
       proposal, queries, tile, excluded, block, keys, distance
     )
@@ -184,9 +185,9 @@ def _near(
   *,
   distance: Distance,
 ) -> tuple[Array, Array]:
-  """[block, tile], what is near a key; [block, most], what else is before each key.
+  """Near references [block, tile], and counts [block, most] of others before each key.
 
-  Of the first keys, `most` of each row; the others are NaN.
+  Takes the first `most` keys of each row; the others are NaN.
   """
   queries = _numerics.upcast(queries)
   proposal = _order.propose(queries, tile, distance, excluded)
@@ -195,13 +196,13 @@ def _near(
 
   def add(i: Array, near: Array) -> Array:
     product, i = jax.lax.optimization_barrier((rows.product, i))
-    # Not the opposite of "surely after": nothing is near what is no number.
+    # Not the opposite of "surely after": no reference is near NaN.
     least = proposal.low[None] - product - slack
     most = proposal.high[None] - product + slack
     return near | ((least <= high[:, i, None]) & ~(most < low[:, i, None]))
 
   near = jax.lax.fori_loop(0, most, add, jnp.zeros(rows.product.shape, bool))
-  # What is not near is on one side of the key, whatever rounds.
+  # A reference that is not near is on one side of the key, however products round.
   middle = (proposal.low + proposal.high) / 2
   rest = rows._replace(
     product=jnp.where(near, jnp.nan, rows.product),
@@ -234,28 +235,28 @@ def _settle(
   blocks: _plan.Block,
   wanted: _Wanted,
   doubt: np.ndarray,
-  found: np.ndarray,
+  counts: np.ndarray,
   distance: Distance,
 ) -> None:
-  """Puts exact ranks into `found` where there is doubt, by one more pass."""
+  """Replaces ranks in doubt by exact ranks, in one more pass."""
   flat = _plan.Block(*(v.reshape(-1) for v in blocks))
-  ranks = found.reshape(-1, found.shape[-1])
+  ranks = counts.reshape(-1, counts.shape[-1])
   exact, doubt = wanted.keys.reshape(ranks.shape), doubt.reshape(ranks.shape)
   ranks[doubt] = 1
   lines = np.flatnonzero(doubt.any(axis=1))
   most = int(doubt.sum(axis=1).max())
-  # The places in doubt first; near what is no number is nothing.
+  # The places in doubt come first; no reference is near NaN.
   places = np.argsort(~doubt[lines], axis=1, kind="stable")
   keys = np.take_along_axis(np.where(doubt, exact, np.nan)[lines], places, axis=1)
   columns = wanted.columns.reshape(ranks.shape)[lines[:, None], places[:, :most]]
-  given = np.asarray(queries, np.float32)
+  rows_of_queries = np.asarray(queries, np.float32)
   for first, tile in _tiles.read(references, "retrieval, second pass"):
     excluded = _excluded(plan, first, len(tile))
     for start in range(0, len(lines), _DOUBTS):
       part = np.arange(start, min(start + _DOUBTS, len(lines)))
       filled = np.resize(part, _DOUBTS)  # one program for all
       block = _plan.Block(*(v[lines[filled]] for v in flat))
-      block = block._replace(own=_tiles.local(block.own, first, len(tile)))
+      block = block._replace(left_out=_tiles.local(block.left_out, first, len(tile)))
       with _versions.enable_x64(True):
         near, before = _near(
           queries,
@@ -268,7 +269,7 @@ def _settle(
         )
       more = _compare(
         np.asarray(near)[: len(part)],
-        given[block.query],
+        rows_of_queries[block.query],
         tile,
         keys[part, :most],
         columns[part] - first,
@@ -286,7 +287,7 @@ def _compare(
   columns: np.ndarray,
   distance: Distance,
 ) -> np.ndarray:
-  """[rows, keys], how many of what is near are before each key, or tie at less."""
+  """Counts [rows, keys] of near references before each key, or tied at less."""
   row, column = np.nonzero(near)
   parts = max(1, -(-len(row) // _PAIRS))
   pairs = (np.array_split(v, parts) for v in (row, column))

@@ -1,4 +1,4 @@
-"""Flax modules that own parameters: networks, heads, poolings, losses."""
+"""Flax modules with parameters: networks, heads, poolings and losses."""
 
 from spherejax import _names
 from spherejax.models._aggregation_poolings import OTP as OTP

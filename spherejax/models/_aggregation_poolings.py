@@ -1,4 +1,4 @@
-"""Poolings by prototypes, centres or norms: each module calls its function."""
+"""Pooling modules by prototypes, centres or norms; each calls its function."""
 
 import flax.linen as nn
 from flax.typing import Initializer
@@ -16,8 +16,8 @@ class OTP(nn.Module):
   """Optimal-transport pooling with learned prototypes.
 
   Owns `prototypes` [num_prototypes, channels] and calls `spherejax.pooling.otp`. The
-  result has num_prototypes * channels numbers. While the prototypes are being
-  prepared, the sum of its blocks over sqrt(num_prototypes) is global average pooling.
+  result has num_prototypes * channels numbers. Before the prototypes are trained, use
+  the sum of its blocks over sqrt(num_prototypes): it is global average pooling.
 
   Attributes:
     num_prototypes: static.
@@ -149,13 +149,14 @@ class NetVLAD(nn.Module):
 class TSMK(nn.Module):
   """Smoothed and projected features, weighted by their norms.
 
-  Owns `kernel` [channels, dim] and `bias` [dim] and calls `spherejax.pooling.tsmk`.
-  It projects the features itself, as the norms are those of the raw ones.
+  Owns `kernel` [channels, dim] and `bias` [dim] and calls `spherejax.pooling.tsmk`. It
+  projects the features itself, since it needs the norms of the raw features.
 
   Attributes:
     dim: static. Dimension of the result.
     window: static, odd. Side of the smoothing window.
-    stop_attention_gradient: static. Whether the norms are constants of the derivative.
+    stop_attention_gradient: static. True treats the norms as constants for the
+      derivative.
     reduction: static. "mean" or "sum".
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.tsmk`.

@@ -1,4 +1,4 @@
-"""Poolings with learned attention: each module calls the function of its name."""
+"""Pooling modules with learned attention; each calls the function of its name."""
 
 import functools
 
@@ -18,7 +18,7 @@ _GLOROT = nn.initializers.glorot_uniform()
 
 
 def _glorot_to_one(key: Array, shape: tuple[int, ...]) -> Array:
-  """Glorot-uniform weights of a layer with one output, whose axis is left out."""
+  """Glorot-uniform weights of a layer with one output, without the output axis."""
   return _GLOROT(key, (*shape, 1))[..., 0]
 
 
@@ -32,18 +32,18 @@ def _reduced(channels: int, reduction: int) -> int:
 class CBAM(nn.Module):
   """Mean of a map after attention to its channels and then to its positions.
 
-  Owns the kernels, and as asked the biases and a BatchNorm `positions`, and calls
+  Owns the kernels, optional biases and an optional BatchNorm `positions`, and calls
   `spherejax.pooling.cbam`. `CBAM(reduction=1, kernel_size=3, use_bias=False,
   norm="none")` is the form of DML's released code.
 
   Attributes:
-    reduction: static. Channels over hidden units of the perceptron; divides the
+    reduction: static. Ratio of channels to hidden units of the perceptron; divides the
       channels.
     kernel_size: static, odd. Of the convolution over positions; 1 also takes tokens.
-    use_bias: static. Whether the perceptron has biases.
+    use_bias: static. True gives the perceptron biases.
     norm: static. "batch" normalises the result of the convolution, "none" does not.
-    axis_name: static. Device axis over which BatchNorm takes its training statistics,
-      where each device counts the same; None takes those of this device's rows.
+    axis_name: static. Device axis over which BatchNorm averages its training
+      statistics, with equal weight for each device; None takes this device's rows only.
 
   Call: `(features, *, where=None, train=False)` with the shapes of
   `spherejax.pooling.cbam`. With `train=True` and BatchNorm, the collection
@@ -107,7 +107,7 @@ class CBAM(nn.Module):
 
 
 class DeLF(nn.Module):
-  """Sum of the features, each with a weight that a small network reads off it.
+  """Sum of the features, each weighted by a learned score.
 
   Owns the kernels and biases of two layers and calls `spherejax.pooling.delf`.
 
@@ -167,13 +167,13 @@ class SOLAR(nn.Module):
   nn.initializers.glorot_uniform())` is the form of DML's released code.
 
   Attributes:
-    reduction: static. Channels over those of queries, keys and values; divides the
-      channels.
+    reduction: static. Ratio of the channels to those of queries, keys and values;
+      divides the channels.
     power: start of the learned power, positive.
     init_output: draws the output kernel at the start. At 0 the module starts as
       `GeM`.
-    axis_name: static. Device axis over which BatchNorm takes its training statistics,
-      where each device counts the same; None takes those of this device's rows.
+    axis_name: static. Device axis over which BatchNorm averages its training
+      statistics, with equal weight for each device; None takes this device's rows only.
 
   Call: `(features, *, where=None, train=False)` with the shapes of
   `spherejax.pooling.solar`. With `train=True` the collection "batch_stats" must be

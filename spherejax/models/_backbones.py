@@ -17,12 +17,12 @@ Norm = Literal["batch", "group"]
 
 
 def as_images(images: ArrayLike) -> Array:
-  """A floating array of four axes."""
+  """Checks that images are a floating array of four axes."""
   return _checks.array("images", images, "floating", rank=4)
 
 
 def same_length(name: str, values: Sequence[int], other: str, count: int) -> None:
-  """Raises unless the values are counts, as many as there are of the other thing."""
+  """Raises unless the values are counts, and as many as expected."""
   _checks.sequence(name, values)
   if len(values) != count:
     raise ValueError(
@@ -40,10 +40,10 @@ def batch_norm(
   epsilon: float = 1e-5,
   momentum: float = 0.9,
 ) -> Array:
-  """BatchNorm in the dtype of x; call it in a compact method of the owner.
+  """Applies BatchNorm in the dtype of x; call it in a compact method of the owner.
 
-  The owner's `frozen_norm` keeps the statistics and gives the parameters no gradient;
-  its `axis_name` is that of the training statistics.
+  The owner's `frozen_norm` keeps the statistics and gives the parameters no gradient.
+  Its `axis_name` is the axis of the training statistics.
   """
   norm, frozen = nn.BatchNorm, owner.frozen_norm
   if frozen:
@@ -60,10 +60,10 @@ def batch_norm(
 
 
 def halve(x: Array) -> Array:
-  """The largest of each 2x2 positions, a row or column at the end left out.
+  """Maximum of each 2x2 positions; an odd row or column at the end is left out.
 
-  The gradient of XLA's own pooling takes twice the time of a small network on a CPU;
-  here, positions that tie share it.
+  On a CPU the gradient of XLA's own pooling takes twice the time of a small network.
+  Here positions that tie share the gradient.
   """
   rows, columns = x.shape[1] // 2, x.shape[2] // 2
   whole = x[:, : 2 * rows, : 2 * columns]
@@ -71,10 +71,10 @@ def halve(x: Array) -> Array:
 
 
 class _HalvedBatchNorm(nn.Module):
-  """BatchNorm and then the largest of each 2x2 positions, in the cheaper order.
+  """BatchNorm and the maximum of each 2x2 positions, in the cheaper order.
 
-  Normalising is linear: the largest value (where the factor is negative, the smallest)
-  is found before it, and a quarter of the positions is normalised.
+  Normalising is linear, so the largest value (the smallest for a negative factor) is
+  taken first, and only a quarter of the positions is normalised.
   """
 
   axis_name: str | None
@@ -104,7 +104,7 @@ class _HalvedBatchNorm(nn.Module):
 
 
 class _Normalization(nn.Module):
-  """BatchNorm or GroupNorm over the channels, chosen by name; 2x2 maxima after it."""
+  """BatchNorm or GroupNorm over the channels, chosen by name, then 2x2 maxima."""
 
   kind: Norm
   groups: int
@@ -143,7 +143,7 @@ class ConvNet(nn.Module):
     axis_name: static. Device axis over which BatchNorm takes its training
       statistics; None takes those of this device's rows.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
-      copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
+      copies, with the same result; for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
     frozen_norm: static. BatchNorm keeps its statistics when training and gives its
       parameters no gradient.
@@ -161,7 +161,7 @@ class ConvNet(nn.Module):
   Differentiable in: parameters, images. Cost: nine multiplications a weight pair
   and position.
 
-  Source: none; the convolutional embedding of DML 3.2.4 in its smallest form.
+  Source: none; it is the convolutional embedding of DML 3.2.4 in its smallest form.
 
   Example:
     >>> network = spherejax.models.ConvNet(widths=(8, 8), strides=(1, 2))
@@ -215,7 +215,7 @@ class Conv4(nn.Module):
     axis_name: static. Device axis over which BatchNorm takes its training
       statistics; None takes those of this device's rows.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
-      copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
+      copies, with the same result; for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives
@@ -269,7 +269,7 @@ class Conv4(nn.Module):
 
 
 class _PreActivationBlock(nn.Module):
-  """norm, relu, 3x3, norm, relu, 3x3, added to the input."""
+  """Pre-activation block: norm, relu, 3x3, norm, relu, 3x3, added to the input."""
 
   width: int
   stride: int
@@ -311,7 +311,7 @@ class ResNet20(nn.Module):
     axis_name: static. Device axis over which BatchNorm takes its training
       statistics; None takes those of this device's rows.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
-      copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
+      copies, with the same result; for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives

@@ -1,4 +1,4 @@
-"""The second Inception network, the first with batch normalisation."""
+"""BN-Inception: the second Inception network, the first with batch normalisation."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from spherejax import _checks
 from spherejax.models._backbones import as_images, batch_norm
 from spherejax.models._convolution import Convolution
 
-# Of the first convolution as published; all widths are multiples of a half of it.
+# Width of the published first convolution; all widths are multiples of its half.
 _WIDTH = 64
 
 
@@ -30,13 +30,13 @@ class _Unit(nn.Module):
 
 
 class _Block(nn.Module):
-  """A map seen at three sizes and pooled, side by side.
+  """Block of branches with three kernel sizes and a pooling, concatenated.
 
-  Widths are those of the published network. A block without 1x1 convolutions halves
-  the map; what it pools is then not convolved.
+  Widths are those of the published network. A block without 1x1 convolutions halves the
+  map, and does not convolve the pooled map.
   """
 
-  one: int
+  single: int
   three: tuple[int, int]
   double: tuple[int, int]
   pooled: int
@@ -52,14 +52,14 @@ class _Block(nn.Module):
       options = (self.frozen_norm, self.axis_name)
       return _Unit(channels, size, stride, *options, name=name)(y, train)
 
-    stride = 1 if self.one else 2
-    parts = [unit(x, "1x1", self.one)] if self.one else []
+    stride = 1 if self.single else 2
+    parts = [unit(x, "1x1", self.single)] if self.single else []
     reduced = unit(x, "3x3_reduce", self.three[0])
     parts.append(unit(reduced, "3x3", self.three[1], 3, stride))
     reduced = unit(x, "double_3x3_reduce", self.double[0])
     wider = unit(reduced, "double_3x3_1", self.double[1], 3)
     parts.append(unit(wider, "double_3x3_2", self.double[1], 3, stride))
-    if self.pool == "mean":  # of nine, zeros around the map among them
+    if self.pool == "mean":  # mean of nine positions, including zeros around the map
       pooled = nn.avg_pool(x, (3, 3), padding="SAME")
     elif self.pool == "max":
       pooled = nn.max_pool(x, (3, 3), padding="SAME")
@@ -69,7 +69,7 @@ class _Block(nn.Module):
     return jnp.concatenate(parts, axis=-1)
 
 
-# Widths of the 1x1, the 3x3 and the two 3x3 convolutions (with the 1x1 before them),
+# Widths of the 1x1, the 3x3 and the double 3x3 convolutions (with the 1x1 before them),
 # and of the pooled map.
 _BLOCKS = (
   ("3a", 64, (64, 64), (64, 96), 32, "mean"),
@@ -89,11 +89,11 @@ class BNInception(nn.Module):
   """Feature maps of the Inception network with batch normalisation.
 
   Three convolutions and ten blocks of branches, without the pooling and the
-  classifier: the network of much work on metric learning. A 224x224 image gives a 7x7
-  map of 1024 channels. `import_weights` fills it from files with the names of
-  pretrained-models.pytorch ("bninception", once converted from Caffe). Those weights
-  were trained on pixels in [0, 255] with blue first, less their means; of pixels in
-  [0, 1] with red first that is
+  classifier: the usual backbone in metric learning. A 224x224 image gives a 7x7 map of
+    1024 channels. `import_weights` fills it from files with the names of
+    pretrained-models.pytorch ("bninception", once converted from Caffe). Those weights
+    were trained on pixels in [0, 255] with blue first, minus their means. Convert
+    pixels in [0, 1] with red first by
 
       images = spherejax.data.normalize(
         255 * pixels[..., ::-1], (104.0, 117.0, 128.0), (1.0, 1.0, 1.0)
@@ -106,14 +106,14 @@ class BNInception(nn.Module):
       parameters no gradient (exclude them from weight decay).
     axis_name: static. Device axis over which BatchNorm takes its training statistics;
       None takes those of this device's rows.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    remat: static. Recomputes the inside of a block for the gradient: memory of one map
+      per block, a third more time.
 
-  Call: `(images [batch, height, width, channels], *, train=False)` gives
-  [batch, (height + 1) // 32, (width + 1) // 32, 16 x width]. Sides must be between
-  32 n - 1 and 32 n + 6: windows of the pooling reach over the border, those of the
-  convolutions lie around each second position, and for other sides their maps differ
-  in size. Computes in the dtype of the images: bfloat16 images are convolved in
+  Call: `(images [batch, height, width, channels], *, train=False)` gives [batch,
+    (height + 1) // 32, (width + 1) // 32, 16 x width]. Sides must be between 32 n - 1
+    and 32 n + 6: pooling windows reach over the border and convolution windows lie
+    around every second position, so for other sides their maps differ in size. Computes
+    in the dtype of the images: bfloat16 images are convolved in
   bfloat16, the parameters and statistics stay float32. With `train=True` and unless
   `frozen_norm`, the collection "batch_stats" must be mutable.
 
@@ -126,8 +126,9 @@ class BNInception(nn.Module):
   224x224 image; 10.3 million parameters.
 
   Source: Ioffe and Szegedy 2015, "Batch normalization", appendix, with the widths of
-  the converted network. Differs from the code of the conversion: the statistics move
-  by a tenth in each step (there by nine tenths, as torch counts the other way round).
+  the converted network. Differs from the code of the conversion: the statistics move by
+  a tenth in each step (there by nine tenths, since torch defines momentum the other way
+  round).
 
   Example:
     >>> network = spherejax.models.BNInception(frozen_norm=True)
@@ -171,22 +172,22 @@ class BNInception(nn.Module):
     x = unit(x, "conv2_3x3_reduce", 64, 1)
     x = _halve(unit(x, "conv2_3x3", 192, 3))
     block_class = nn.remat(_Block, static_argnums=(2,)) if self.remat else _Block
-    for name, one, three, double, pooled, pool in _BLOCKS:
-      widths = (one, three, double, pooled, pool, self.width)
+    for name, single, three, double, pooled, pool in _BLOCKS:
+      widths = (single, three, double, pooled, pool, self.width)
       x = block_class(*widths, *options, name=f"inception_{name}")(x, train)
     return x
 
 
 def _halve(x: Array) -> Array:
-  """The largest of 3x3 positions, at every second one from the first on.
+  """Maximum of 3x3 positions, at every second position from the first.
 
-  Where a size is even the last window reaches over the border. Zeros there are as good
-  as -inf: nothing is negative.
+  For an even size the last window reaches over the border. Zeros serve as -inf there,
+  since no entry is negative.
   """
   padded = jnp.pad(x, [(0, 0), (0, 1), (0, 1), (0, 0)])
   return nn.max_pool(padded, (3, 3), (2, 2))
 
 
 def _scaled(channels: int, width: int) -> int:
-  """Channels of the published network in a narrower or a wider one."""
+  """Scales the channels of the published network to another width."""
   return channels * width // _WIDTH

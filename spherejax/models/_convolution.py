@@ -1,4 +1,4 @@
-"""One convolution with two ways of computing it."""
+"""Convolution with two ways of computing it."""
 
 from typing import Literal
 
@@ -19,9 +19,9 @@ class Convolution(nn.Module):
   """Square convolution, odd in size and centred on the input whatever the stride.
 
   "native" is XLA's convolution. "patches" gathers the shifted copies of the map and
-  multiplies once: the same numbers with size^2 times the memory for the input, but
-  on a CPU much faster inside `lax.scan` (where XLA's own runs on a slow path) and
-  under `vmap` over the kernel (which makes XLA's a grouped convolution).
+  multiplies once. The result is the same; the input takes size^2 times the memory. On a
+  CPU "patches" is much faster inside `lax.scan`, where XLA's convolution takes a slow
+  path, and under `vmap` over the kernel, which turns XLA's into a grouped convolution.
   """
 
   width: int
@@ -57,7 +57,7 @@ def _from_patches(x: Array, kernel: Array, stride: int) -> Array:
   size = kernel.shape[0]
   border = (size // 2, size // 2)
   padded = jnp.pad(x, [(0, 0), border, border, (0, 0)])
-  # As far as the last window reaches.
+  # Only as far as the last window reaches.
   spans = [(extent - 1) // stride * stride + 1 for extent in x.shape[1:3]]
   shifted = [
     padded[:, row : row + spans[0] : stride, column : column + spans[1] : stride]

@@ -46,7 +46,7 @@ def _forwards(x: Array, kernel: Array, stride: int) -> tuple[Array, tuple]:
   return depthwise(x, kernel, stride), (x, kernel)
 
 
-def _backwards(stride: int, kept: tuple, cotangent: Array) -> tuple[Array, Array]:
+def _backwards(stride: int, residuals: tuple, cotangent: Array) -> tuple[Array, Array]:
   def of_grouped(x: Array, kernel: Array, cotangent: Array) -> tuple[Array, Array]:
     convolve = functools.partial(_grouped, stride=stride)
     return jax.vjp(convolve, x, kernel)[1](cotangent)
@@ -56,7 +56,7 @@ def _backwards(stride: int, kept: tuple, cotangent: Array) -> tuple[Array, Array
     return of_x, _to_kernel(x, kernel, cotangent, stride)
 
   return jax.lax.platform_dependent(
-    *kept, cotangent, cpu=of_shifted, default=of_grouped
+    *residuals, cotangent, cpu=of_shifted, default=of_grouped
   )
 
 
@@ -83,7 +83,7 @@ def _shifted_sum(x: Array, kernel: Array, stride: int) -> Array:
 def _to_input(
   shape: tuple[int, ...], kernel: Array, cotangent: Array, stride: int
 ) -> Array:
-  """The gradient of the input: the same sum, of a map with gaps and a turned kernel."""
+  """Gradient of the input: the same sum, for a map with gaps and a turned kernel."""
   last = len(kernel) - 1
   spans, borders = _reach(shape, len(kernel), stride)
   gaps = [
@@ -96,7 +96,7 @@ def _to_input(
 
 
 def _to_kernel(x: Array, kernel: Array, cotangent: Array, stride: int) -> Array:
-  """The gradient of the kernel: one entry after the other, for an image at a time.
+  """Gradient of the kernel: entry after entry, for one image at a time.
 
   Then a map stays in the cache, and there is one program for all entries.
   """
@@ -122,7 +122,7 @@ def _to_kernel(x: Array, kernel: Array, cotangent: Array, stride: int) -> Array:
 def _reach(
   shape: Sequence[int], size: int, stride: int
 ) -> tuple[list[int], list[tuple[int, int]]]:
-  """How far the windows' first cells reach, and the borders around the map."""
+  """Extent of the windows' first cells, and the borders around the map."""
   spans = [(side - 1) // stride * stride + 1 for side in shape[1:3]]
   totals = [
     max(span + size - 1 - side, 0) for span, side in zip(spans, shape[1:3], strict=True)
@@ -131,7 +131,7 @@ def _reach(
 
 
 def _windows(padded: Array, kernel: Array, spans: Sequence[int], stride: int) -> Array:
-  """The sum over the kernel's cells of the map that begins there."""
+  """Sum over the kernel's cells of the map shifted to each cell."""
   padded, kernel = _numerics.upcast(padded), _numerics.upcast(kernel)
   rows, columns = spans
   size = len(kernel)

@@ -1,4 +1,4 @@
-"""Losses on distances that own proxies or the exponent."""
+"""Loss modules on distances, with proxies or an exponent as parameters."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from spherejax.models._softmax_losses import embedding_rows, unit_rows
 
 
 def _squared_distances(rows: Array, proxies: Array) -> Array:
-  """[batch, classes], by differences, not products: the losses are about small ones."""
+  """Squared distances [batch, classes], by differences, which keep small ones."""
   wide = _numerics.compute_dtype(jnp.result_type(rows, proxies))
   return _differences.squared_distances(rows.astype(wide), proxies.astype(wide))
 
 
 def _proxies(module: Any, rows: Array) -> Array:
-  """The parameter `proxies` [classes, dim] of a module."""
+  """Parameter `proxies` [classes, dim] of a module."""
   _checks.count("num_classes", module.num_classes)
   shape = (module.num_classes, rows.shape[-1])
   return module.param("proxies", _checks.initializer(module, "init_proxies"), shape)
@@ -124,8 +124,8 @@ class DistanceSoftmax(nn.Module):
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
     proxies = _proxies(self, rows)
-    apart = _numerics.sqrt(_squared_distances(rows, proxies))
-    loss = losses.distance_softmax(apart, labels, scale=self.scale, where=where)
+    matrix = _numerics.sqrt(_squared_distances(rows, proxies))
+    loss = losses.distance_softmax(matrix, labels, scale=self.scale, where=where)
     return loss.astype(jnp.result_type(rows, proxies))
 
 
@@ -136,7 +136,7 @@ class DistanceRatio(nn.Module):
   It trains at the network's rate.
 
   Attributes:
-    init_log_exponent: where the logarithm of the exponent starts.
+    init_log_exponent: initial logarithm of the exponent.
     offset: added to the squared distances.
 
   Call: `(squared_distances [batch, classes], labels [batch], *, classes=None,

@@ -1,4 +1,4 @@
-"""EfficientNet without what small processors are slow at."""
+"""EfficientNet-Lite, without the operations that are slow on small processors."""
 
 import functools
 import math
@@ -35,7 +35,7 @@ def _relu6(x: Array) -> Array:
 
 
 class _Block(nn.Module):
-  """A 1x1 convolution that widens, a depthwise one, a 1x1 one that narrows."""
+  """Inverted residual block: 1x1 convolution to widen, depthwise, 1x1 to narrow."""
 
   width: int
   size: int
@@ -58,7 +58,7 @@ class _Block(nn.Module):
 
 
 def _product(x: Array, width: int, name: str) -> Array:
-  """A 1x1 convolution; as a matrix product it is faster on a CPU."""
+  """Convolution 1x1, as a matrix product, which is faster on a CPU."""
   return Convolution(width, 1, method="patches", name=name)(x)
 
 
@@ -75,17 +75,17 @@ class EfficientNetLite(nn.Module):
       Lite1, 1.1 for Lite2.
     depth: static. Factor of the blocks of each stage but the first and the last,
       rounded up: 1.0 for Lite0, 1.1 for Lite1, 1.2 for Lite2.
-    frozen_norm, axis_name, remat: as of `ResNet`.
+    frozen_norm, axis_name, remat: as in `ResNet`.
 
-  Call: as of `ResNet`, gives [batch, height / 32, width / 32, 1280].
+  Call: as in `ResNet`, gives [batch, height / 32, width / 32, 1280].
 
   Raises:
     TypeError: images not floating.
     ValueError: images without 4 axes, a width or a depth that is not positive.
 
   Differentiable in: parameters, images, by reverse mode (`jax.grad`, also twice);
-  `jax.jvp` is refused, since depthwise convolutions have a gradient that is written
-  out. Cost: 0.4 billion multiplications for Lite0 and a 224x224 image; 3.4 million
+  `jax.jvp` is refused, since the gradient of depthwise convolutions is written by hand.
+  Cost: 0.4 billion multiplications for Lite0 and a 224x224 image; 3.4 million
   parameters.
 
   Source: Tan and Le 2019, "EfficientNet: rethinking model scaling for convolutional
@@ -150,7 +150,7 @@ class EfficientNetLite(nn.Module):
 
 
 def _scaled(channels: int, width: float) -> int:
-  """To the nearest multiple of 8, unless that takes away more than a tenth."""
+  """Rounds to a multiple of 8, but takes away a tenth of the channels at most."""
   exact = channels * width
   rounded = max(8, int(exact + 4) // 8 * 8)
   return rounded + 8 if rounded < 0.9 * exact else rounded

@@ -1,4 +1,4 @@
-"""The layer between a feature map and an embedding."""
+"""Embedding head: the layer between a feature map and an embedding."""
 
 import inspect
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from spherejax.models import _poolings
 
 
 class HeadResult(NamedTuple):
-  """What an `EmbeddingHead` gives for a batch.
+  """Result of an `EmbeddingHead` for a batch.
 
   Attributes:
     embeddings: [batch, dim], normalised as the head says; longer where a pooling
@@ -56,28 +56,29 @@ class EmbeddingHead(nn.Module):
       f_j = W u_j,    embedding = normalise(pool(f_1 .. f_n))
 
   or, with `projection="after"`, normalise(W pool(u_1 .. u_n)). The convolution has no
-  bias, so with a linear pooling both are the same.
+  bias, so both orders agree for a linear pooling.
 
   Attributes:
-    dim: static. Dimension of the embedding; of the local features, where they are
-      projected before a pooling that changes it.
+    dim: static. Dimension of the embedding, or of the local features if they are
+      projected before a pooling that changes the dimension.
     pooling: function or module `(features, *, where=None)` that returns the pooled
       array, or a named tuple with the fields pooled, weights and attributes, such
       as `models.GSP(...)`, `models.GeM()`, `pooling.gap`.
-    normalization: static. "l2" (sphere), "unit_ball" (shrinks what is longer than 1)
-      or "none".
-    projection: static. "before" pooling, each position, or "after" it, or "none" for
-      a pooling that projects by itself, such as `models.TSMK`, to `dim`.
+    normalization: static. "l2" (sphere), "unit_ball" (shrinks vectors longer than 1) or
+      "none".
+    projection: static. "before" pooling (at each position), "after" pooling, or "none"
+      for a pooling that itself projects to `dim`, such as `models.TSMK`.
 
   Call: `(features [batch, height, width, channels] or [batch, tokens, channels], *,
-  where=None, train=False)`, where boolean without the last axis, True keeps; `train` is
-  passed on to a pooling that takes it, as those with a BatchNorm do. Returns
+    where=None, train=False)`, where boolean without the last axis, True keeps; `train`
+    is passed on to a pooling that takes it, such as one with BatchNorm. Returns
   `HeadResult`.
 
   Raises:
     TypeError: features not floating.
     ValueError: features without 3 or 4 axes, `where` of another shape, an unknown
-      normalisation or projection, or without one a pooling to another dimension.
+      normalisation or projection, or a pooling to another dimension without a
+      projection.
 
   Differentiable in: parameters, features. Cost: O(batch tokens channels dim) and
   the pooling.

@@ -1,4 +1,4 @@
-"""The third Inception network, whose blocks look with kernels of several shapes."""
+"""Inception v3, whose blocks have kernels of several shapes."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -41,10 +41,10 @@ class _Unit(nn.Module):
 
 
 class _Block(nn.Module):
-  """A map seen through several branches, side by side.
+  """Block of several branches, concatenated.
 
-  `kind` is "a" to "e", as in the order of the network; `inner` is the width of what
-  differs between blocks of one kind.
+  `kind` is "a" to "e" in the order of the network; `inner` is the width that differs
+  between blocks of one kind.
   """
 
   kind: str
@@ -62,14 +62,14 @@ class _Block(nn.Module):
       return _Unit(channels, size, stride, pad, *options, name=name)(y, train)
 
     def chain(name, *layers):
-      """Units one after the other; they are numbered where there are several."""
+      """Applies units one after another, numbered if there are several."""
       y = x
       for number, (channels, *rest) in enumerate(layers, 1):
         y = unit(y, f"{name}_{number}" if len(layers) > 1 else name, channels, *rest)
       return y
 
     def pair(y, name, *numbers):
-      """The same map seen along the rows and along the columns."""
+      """Two convolutions of one map, along the rows and along the columns."""
       sizes = zip(numbers, ((1, 3), (3, 1)), strict=True)
       return [unit(y, f"{name}_{number}", 384, size) for number, size in sizes]
 
@@ -109,11 +109,11 @@ class _Block(nn.Module):
           halved(),
         ]
       case _:
-        one = unit(x, "branch3x3_1", 384)
+        branch = unit(x, "branch3x3_1", 384)
         two = unit(unit(x, "branch3x3dbl_1", 448), "branch3x3dbl_2", 384, 3)
         parts = [
           chain("branch1x1", (320,)),
-          *pair(one, "branch3x3", "2a", "2b"),
+          *pair(branch, "branch3x3", "2a", "2b"),
           *pair(two, "branch3x3dbl", "3a", "3b"),
           pooled(192),
         ]
@@ -142,8 +142,8 @@ class InceptionV3(nn.Module):
       parameters no gradient (exclude them from weight decay).
     axis_name: static. Device axis over which BatchNorm takes its training statistics;
       None takes those of this device's rows.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    remat: static. Recomputes the inside of a block for the gradient: memory of one map
+      per block, a third more time.
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives
   [batch, rows, columns, 64 x width]. Computes in the dtype of the images; parameters

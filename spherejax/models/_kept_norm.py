@@ -1,4 +1,4 @@
-"""Batch normalisation inside a pooling, of the positions that are kept."""
+"""Batch normalisation inside a pooling, over the kept positions."""
 
 from typing import Literal
 
@@ -10,14 +10,14 @@ Norm = Literal["batch", "none"]
 
 
 def batch_norm(
-  place: str, x: Array, kept: Array, *, train: bool, axis_name: str | None
+  place: str, x: Array, mask: Array, *, train: bool, axis_name: str | None
 ) -> Array:
-  """Normalised x; call it in a compact method, `place` names the submodule.
+  """Normalises x; call it in a compact method, `place` names the submodule.
 
-  Masked positions, which hold 0, do not count in the statistics. Those over nothing
-  would be NaN: of a batch without a kept position all count.
+  Masked positions, which hold 0, do not count in the statistics. Statistics of no
+  position would be NaN, so all positions count in a batch without a kept one.
   """
   norm = nn.BatchNorm(
     use_running_average=not train, momentum=0.9, axis_name=axis_name, name=place
   )
-  return norm(x, mask=kept | ~jnp.any(kept))
+  return norm(x, mask=mask | ~jnp.any(mask))

@@ -1,4 +1,4 @@
-"""Softmax losses with margins on the angle that own the weights of the classes."""
+"""Loss modules with margins on the angle, with class weights as parameters."""
 
 import flax.linen as nn
 from jax import Array
@@ -15,7 +15,7 @@ from spherejax.models._softmax_losses import (
 
 
 class CosFace(ClassWeights):
-  """Softmax of cosines with a margin on the own one, with learned class weights.
+  """CosFace loss with learned class weights.
 
   Owns `weights` [num_classes, dim], takes the cosines of all pairs and calls
   `spherejax.losses.cosface`.
@@ -63,7 +63,7 @@ class CosFace(ClassWeights):
 
 
 class ArcFace(ClassWeights):
-  """Softmax of cosines with the own angle widened, with learned class weights.
+  """ArcFace loss with learned class weights.
 
   Owns `weights` [num_classes, dim], takes the cosines of all pairs and calls
   `spherejax.losses.arcface`.
@@ -74,7 +74,7 @@ class ArcFace(ClassWeights):
     scale: multiplies the cosines.
     margin: radians; one number, or [num_classes].
     tail: static. "linear" or "continuous".
-    easy_margin: static. Margin only within a right angle.
+    easy_margin: static. True applies the margin only within a right angle.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 
@@ -120,7 +120,7 @@ class ArcFace(ClassWeights):
 
 
 class SubcentreArcFace(ClassWeights):
-  """ArcFace on the nearest of several learned centres of each class.
+  """Sub-centre ArcFace loss with several learned centres per class.
 
   Owns `weights` [num_classes, per_class, dim], takes the cosines of all pairs and
   calls `spherejax.losses.subcentre_arcface`.
@@ -132,7 +132,7 @@ class SubcentreArcFace(ClassWeights):
     scale: multiplies the cosines.
     margin: radians; one number, or [num_classes].
     tail: static. "linear" or "continuous".
-    easy_margin: static. Margin only within a right angle.
+    easy_margin: static. True applies the margin only within a right angle.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 

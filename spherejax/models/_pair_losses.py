@@ -1,4 +1,4 @@
-"""Losses over pairs that own parameters."""
+"""Loss modules over pairs, with parameters."""
 
 from collections.abc import Callable
 
@@ -19,13 +19,14 @@ class Margin(nn.Module):
 
   Owns `boundary` [], with `num_classes` also `class_boundaries` [num_classes], with
   `num_examples` also `example_boundaries` [num_examples], and calls
-  `spherejax.losses.margin` with their sum. The boundaries want a learning rate of
-  their own, 500 times the network's in the paper.
+  `spherejax.losses.margin` with their sum. Give the boundaries their own learning rate:
+  500 times the network's in the paper.
 
   Attributes:
-    num_classes: static. Training classes with a boundary each; None for no such part.
-    num_examples: static. Training examples with a boundary each; None for no such
-      part.
+    num_classes: static. Number of training classes, each with a boundary; None for no
+      such part.
+    num_examples: static. Number of training examples, each with a boundary; None for no
+      such part.
     margin: unit of a distance.
     boundary_weight: weight of the mean boundary.
     form: static. "pairs" or "triplets".
@@ -37,8 +38,8 @@ class Margin(nn.Module):
     init_boundary: draws the boundary at the start. The other parts start at 0.
 
   Call: `(embeddings [batch, dim], labels [batch], *, examples, where, references)`
-  gives [batch]; the last three may be None. `examples` [batch] says which of the
-  training examples the rows are, in [0, num_examples).
+    gives [batch]; the last three may be None. `examples` [batch] holds the rows'
+    indices in the training set, in [0, num_examples).
 
   Raises:
     TypeError: embeddings not floating, labels or examples not integer.

@@ -1,4 +1,4 @@
-"""Poolings that own parameters: each module calls the function of its name."""
+"""Pooling modules with parameters; each calls the function of its name."""
 
 import dataclasses
 
@@ -19,9 +19,9 @@ class GeM(nn.Module):
   Owns `power`, a scalar or [channels], and calls `spherejax.pooling.gem`.
 
   Attributes:
-    power: start of the learned power, positive. 1 is the mean; the larger, the
+    power: start of the learned power, positive. 1 gives the mean; larger powers come
       nearer to the maximum.
-    per_channel: static. Whether each channel learns a power of its own.
+    per_channel: static. True learns a power for each channel.
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gem`.
 
@@ -63,9 +63,9 @@ class GeM(nn.Module):
 class GSP(nn.Module):
   """Generalized sum pooling with learned prototypes.
 
-  Owns `prototypes` [num_prototypes, channels] and calls `spherejax.pooling.gsp`.
-  A mass of 1 is global average pooling with attributes; `module.clone(mass=1.0)`
-  uses the same parameters, as is wanted while the prototypes are being prepared.
+  Owns `prototypes` [num_prototypes, channels] and calls `spherejax.pooling.gsp`. A mass
+  of 1 is global average pooling with attributes; `module.clone(mass=1.0)` uses the same
+  parameters; use it until the prototypes are prepared.
 
   Attributes:
     num_prototypes: static. 64, or 128 for data sets with thousands of classes.
@@ -139,26 +139,26 @@ def feature_channels(features: ArrayLike) -> int:
 
 
 def cleared(features: Array, where: ArrayLike | None) -> Array:
-  """Features with what is masked 0, where NaN would reach a projection's gradient."""
+  """Sets masked features to 0, since NaN would reach a projection's gradient."""
   if where is None:
     return features
-  kept = _checks.array("where", where)
-  _checks.mask(kept, features.shape[:-1])
-  return jnp.where(kept[..., None], features, 0)
+  mask = _checks.array("where", where)
+  _checks.mask(mask, features.shape[:-1])
+  return jnp.where(mask[..., None], features, 0)
 
 
 class GSPGMP(nn.Module):
-  """Generalized sum pooling plus the maximum, each behind a projection of its own.
+  """Generalized sum pooling plus maximum pooling, each after its own projection.
 
       pooled = gsp(W f_1 .. W f_n) + V max_j f_j
 
-  Owns `projection` W and `max_projection` V, both [channels, dim] without bias, and
-  the sum's prototypes [num_prototypes, dim]. It projects by itself:
+  Owns `projection` W and `max_projection` V, both [channels, dim] without bias, and the
+  sum's prototypes [num_prototypes, dim]. The module projects by itself:
   `models.EmbeddingHead(dim, module, projection="none")`.
 
   Attributes:
     dim: static. Dimension of the result.
-    gsp: the sum, with its prototypes, mass and inverse temperature.
+    gsp: the GSP module, with its prototypes, mass and inverse temperature.
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gsp`;
   returns its `GSPResult`, `pooled` [batch, dim], weights and attributes of the sum.
@@ -183,7 +183,7 @@ class GSPGMP(nn.Module):
   """
 
   dim: int = 128
-  # Anew for each: `nnx.bridge.ToNNX` takes what the class holds for a method.
+  # A new instance per module: `nnx.bridge.ToNNX` takes class attributes for methods.
   gsp: GSP = dataclasses.field(default_factory=GSP)
 
   @nn.compact

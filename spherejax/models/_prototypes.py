@@ -1,4 +1,4 @@
-"""Prototypes chosen among pooled embeddings, once the network means something."""
+"""Prototypes chosen among pooled embeddings, after some training."""
 
 from typing import Any
 
@@ -20,17 +20,17 @@ def replace_prototypes(
   project: bool = True,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Any:
-  """Parameters whose prototypes are points that cover the others best.
+  """Replaces the prototypes in parameters by points that cover all points best.
 
-  A pooling by prototypes starts with random ones. Prototypes that lie where the
-  features do are better, but there is nothing to choose from before the features mean
-  something. So train by averages for a while (`models.GSP` of mass 1), pool some
-  training images, and go on from what this returns:
+  A pooling by prototypes starts with random prototypes. Prototypes near the features
+  are better, but can only be chosen once the features are useful. So train with average
+  pooling for a while (`models.GSP` of mass 1), pool some training images, and continue
+  with the parameters that this function returns:
 
       new prototypes = unit_ball(points)[greedy_k_centre(unit_ball(points), k)]
 
-  with as many as the pooling has. All else stays as it is, the optimiser's moments
-  too, which are not looked at.
+  with as many prototypes as the pooling has. Everything else stays as it is, including
+  the optimiser's moments.
 
   Args:
     params: nested dictionaries of parameters, as Flax makes them, or the `nnx.State` of
@@ -40,8 +40,8 @@ def replace_prototypes(
     path: static. Names from the root of `params` to the prototypes, joined by "/":
       "pooling/prototypes". Any parameter [k, dim] will do: prototypes of `models.GSP`
       and `models.OTP`, centres of `models.NetVLAD`.
-    project: static. False leaves the points where they are instead of bringing them
-      into the unit ball: for `models.NetVLAD`, which compares raw features.
+    project: static. False leaves the points as they are instead of projecting them into
+      the unit ball: for `models.NetVLAD`, which compares raw features.
     where: [n], boolean, True keeps: the filled slots of a memory. None keeps all.
 
   Returns:
@@ -55,7 +55,7 @@ def replace_prototypes(
 
   Not differentiable. Cost: O(n k dim).
 
-  Source: DML 4.3 and algorithm 2; when and from what is that of the authors'
+  Source: DML 4.3 and algorithm 2; when and from which points follows the authors'
   implementation.
 
   Example:
@@ -68,9 +68,9 @@ def replace_prototypes(
   """
   _checks.flag("project", project)
   points = _checks.array("points", points, "floating", rank=2)
-  kept = None if where is None else _checks.array("where", where)
-  if kept is not None:
-    _checks.mask(kept, points.shape[:1])
+  mask = None if where is None else _checks.array("where", where)
+  if mask is not None:
+    _checks.mask(mask, points.shape[:1])
   leaves, structure = jax.tree_util.tree_flatten_with_path(
     params, is_leaf=lambda node: _checks.unwrapped(node) is not node
   )
@@ -85,12 +85,12 @@ def replace_prototypes(
   _checks.expect(f"the parameter {path!r}", old, rank=2)
   _checks.shape("points", points, (len(points), old.shape[1]), f"{path!r} {old.shape}")
   available = len(points)
-  if kept is not None and not isinstance(kept, jax.core.Tracer):
-    available = int(jnp.sum(kept))
+  if mask is not None and not isinstance(mask, jax.core.Tracer):
+    available = int(jnp.sum(mask))
   if len(old) > available:
     raise ValueError(f"{len(old)} prototypes need as many points, got {available}")
   new = jax.tree.unflatten(
-    jax.tree.structure(replaced), [_cover(points, old, kept, project)]
+    jax.tree.structure(replaced), [_cover(points, old, mask, project)]
   )
   values = [
     new if name == path else leaf for name, (_, leaf) in zip(names, leaves, strict=True)
@@ -98,9 +98,9 @@ def replace_prototypes(
   return jax.tree.unflatten(structure, values)
 
 
-def _cover(points: Array, old: Array, kept: Array | None, project: bool) -> Array:
-  """As many of the points as there are old prototypes, old ones where they run out."""
+def _cover(points: Array, old: Array, mask: Array | None, project: bool) -> Array:
+  """Chooses as many points as there are prototypes; old ones fill any gap."""
   inside = distances.unit_ball(points) if project else points
-  chosen = prototypes.greedy_k_centre(inside, len(old), where=kept).indices
+  chosen = prototypes.greedy_k_centre(inside, len(old), where=mask).indices
   new = inside[chosen].astype(old.dtype)
-  return new if kept is None else jnp.where(kept[chosen][:, None], new, old)
+  return new if mask is None else jnp.where(mask[chosen][:, None], new, old)

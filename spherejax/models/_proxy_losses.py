@@ -1,4 +1,4 @@
-"""Losses that own proxies of the classes."""
+"""Loss modules with proxies of the classes as parameters."""
 
 import flax.linen as nn
 from flax.typing import Initializer
@@ -15,8 +15,8 @@ from spherejax.models._softmax_losses import embedding_rows, grouped, unit_rows
 class ProxyAnchor(nn.Module):
   """Proxy-anchor loss with learned proxies.
 
-  Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_anchor`. The
-  proxies want a learning rate of their own, 100 times the network's in the paper.
+  Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_anchor`. Give the
+  proxies their own learning rate: 100 times the network's in the paper.
 
   Attributes:
     num_classes: static. Training classes; labels are in [0, num_classes).
@@ -85,9 +85,9 @@ class ProxyAnchor(nn.Module):
 class ProxyNCA(nn.Module):
   """ProxyNCA loss with learned proxies.
 
-  Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_nca`.
-  Each row has a term of its own, so rows spread over devices need no exchange. The
-  proxies want a learning rate of their own, 100 times the network's.
+  Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_nca`. Each row has
+  a term of its own, so rows spread over devices need no exchange. Give the proxies
+  their own learning rate, 100 times the network's.
 
   Attributes:
     num_classes: static. Training classes; labels are in [0, num_classes).
@@ -150,8 +150,8 @@ class ProxyNCAPlusPlus(nn.Module):
   """ProxyNCA++ loss with learned proxies.
 
   Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_nca_plus_plus`.
-  Each row has a term of its own, so rows spread over devices need no exchange. The
-  proxies want a learning rate of their own, 100 times the network's.
+  Each row has a term of its own, so rows spread over devices need no exchange. Give the
+  proxies their own learning rate, 100 times the network's.
 
   Attributes:
     num_classes: static. Training classes; labels are in [0, num_classes).
@@ -214,17 +214,16 @@ class ProxyNCAPlusPlus(nn.Module):
 
 
 class SoftTriple(nn.Module):
-  """SoftTriple loss with several learned centres a class.
+  """SoftTriple loss with several learned centres per class.
 
-  Owns `centres` [num_classes, per_class, dim] and calls
-  `spherejax.losses.soft_triple`. The centres want a learning rate of their own, 100
-  times the network's in the paper.
+  Owns `centres` [num_classes, per_class, dim] and calls `spherejax.losses.soft_triple`.
+  Give the centres their own learning rate: 100 times the network's in the paper.
 
   Attributes:
     num_classes: static. Training classes; labels are in [0, num_classes).
     per_class: static. Centres of a class.
     scale: multiplies the similarities.
-    temperature: of the choice among centres.
+    temperature: temperature of the choice among centres.
     margin: unit of a cosine.
     regularization: weight of the force that merges centres.
     normalize: static. "l2", "unit_ball" or "none", for embeddings and centres.
@@ -297,7 +296,7 @@ class Manifold(nn.Module):
   Owns `proxies` [num_proxies, dim] and calls `spherejax.losses.manifold`.
 
   Attributes:
-    num_proxies: static. The classes, or as many proxies as are drawn for a batch
+    num_proxies: static. Number of classes, or of proxies that are drawn for a batch
       without labels; labels are in [0, num_proxies).
     persistence: in (0, 1), probability that a walk goes on.
     temperature: divides the cosines of the graph.
@@ -360,7 +359,7 @@ class Manifold(nn.Module):
 
 
 def _proxies(module: ProxyAnchor | ProxyNCA | ProxyNCAPlusPlus, rows: Array) -> Array:
-  """The parameter `proxies`, with an axis for several of a class."""
+  """Parameter `proxies`, with an axis for several per class."""
   _checks.count("num_classes", module.num_classes)
   _checks.count("per_class", module.per_class)
   dim = rows.shape[-1]

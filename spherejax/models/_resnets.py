@@ -1,4 +1,4 @@
-"""Residual networks with the activation after the sum: of photographs, of CIFAR."""
+"""Residual networks with the activation after the sum, for photographs and CIFAR."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -18,7 +18,7 @@ Shortcut = Literal["projection", "projection_3x3", "padding"]
 
 
 class _Block(nn.Module):
-  """Two or three convolutions with BatchNorm, the shortcut, ReLU after the sum."""
+  """Residual block: two or three convolutions with BatchNorm, shortcut, sum, ReLU."""
 
   width: int
   stride: int
@@ -33,7 +33,7 @@ class _Block(nn.Module):
     def convolve(y: Array, width: int, size: int, stride: int, name: str) -> Array:
       return Convolution(width, size, stride, method=self.convolution, name=name)(y)
 
-    if self.bottleneck:  # the stride at the 3x3, as torchvision has it ("v1.5")
+    if self.bottleneck:  # stride at the 3x3, as in torchvision ("v1.5")
       out = 4 * self.width
       layers = ((self.width, 1, 1), (self.width, 3, self.stride), (out, 1, 1))
     else:
@@ -57,11 +57,12 @@ class _Block(nn.Module):
 
 
 class ResNet(nn.Module):
-  """Feature maps of a residual network whose blocks end with the activation.
+  """Feature maps of a residual network (ResNet) whose blocks end with the activation.
 
   A stem, stages of blocks, no pooling and no classifier: put `EmbeddingHead` or a
   pooling and a linear layer after it. `ResNet18`, `ResNet50`, `ResNet101` and
-  `ResNet32` are this with other defaults; `import_weights` fills them from files.
+  `ResNet32` are this module with other defaults; `import_weights` fills them from
+  files.
 
   Attributes:
     blocks: static. Blocks of each stage.
@@ -79,8 +80,8 @@ class ResNet(nn.Module):
       parameters no gradient (exclude them from weight decay).
     axis_name: static. Device axis over which BatchNorm takes its training
       statistics; None takes those of this device's rows.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    remat: static. Recomputes the inside of a block for the gradient: memory of one map
+      per block, a third more time.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
       copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
@@ -99,9 +100,9 @@ class ResNet(nn.Module):
   Differentiable in: parameters, images. Cost: `ResNet18` 1.8, `ResNet50` 4.1
   billion multiplications for a 224x224 image, `ResNet32` 69 million for a 32x32 one.
 
-  Source: He et al. 2016, "Deep residual learning for image recognition", sections
-  3.4 and 4.2. Differs from the paper: a bottleneck's stride is at its 3x3
-  convolution, as in the weights that people have.
+  Source: He et al. 2016, "Deep residual learning for image recognition", sections 3.4
+  and 4.2. Differs from the paper: a bottleneck's stride is at its 3x3 convolution, as
+  in the common weight files.
 
   Example:
     >>> network = spherejax.models.ResNet(blocks=(1, 1), widths=(8, 8), strides=(1, 2))
@@ -147,7 +148,7 @@ class ResNet(nn.Module):
     )
     x = nn.relu(batch_norm(self, stem(x), "stem_norm", train))
     if self.stem == "photograph":
-      # Zeros around the map are as good as -inf: it is not negative.
+      # Zeros around the map serve as -inf, since the map is not negative.
       x = jnp.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
       x = nn.max_pool(x, (3, 3), strides=(2, 2))
     block_class = nn.remat(_Block, static_argnums=(2,)) if self.remat else _Block
@@ -171,8 +172,8 @@ class ResNet(nn.Module):
 class ResNet18(ResNet):
   """`ResNet` of 18 layers: two blocks in each of four stages.
 
-  A 224x224 image gives a 7x7 map of 512 channels, a 32x32 image with `stem="small"`
-  a 4x4 map. `blocks=(3, 4, 6, 3)` makes it ResNet-34.
+  A 224x224 image gives a 7x7 map of 512 channels, a 32x32 image with `stem="small"` a
+  4x4 map. With `blocks=(3, 4, 6, 3)` it is ResNet-34.
 
   Attributes, call, errors, derivatives: those of `ResNet`. Cost: 1.8 billion
   multiplications for a 224x224 image; 11.2 million parameters.

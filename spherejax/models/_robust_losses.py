@@ -1,4 +1,4 @@
-"""Losses of clean and attacked embeddings that own their proxies."""
+"""Loss modules of clean and attacked embeddings, with proxies as parameters."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -15,7 +15,7 @@ _ATTACKED = "adversarial_embeddings"
 
 
 class _NearProxies(ClassWeights):
-  """NormFace of clean rows, and a loss that draws attacked ones to their proxy."""
+  """NormFace of clean rows, plus a loss that draws attacked rows to their proxy."""
 
   clean_weight: Real[ArrayLike, ""] = 0.5
   scale: Real[ArrayLike, ""] = 64.0
@@ -48,7 +48,7 @@ class _NearProxies(ClassWeights):
 
 
 class ProxyCap(_NearProxies):
-  """NormFace on clean examples, and attacked ones held in a cap around their proxy.
+  """NormFace loss on clean examples, plus a cap around the proxy for attacked ones.
 
   Owns `weights` [num_classes, dim], the proxies, takes the cosines of all pairs and the
   angle from each proxy to the next, and calls `spherejax.losses.proxy_cap`.
@@ -64,7 +64,7 @@ class ProxyCap(_NearProxies):
 
   Raises:
     TypeError: embeddings not floating, labels not integer.
-    ValueError: shapes do not match, a number outside of what is allowed.
+    ValueError: shapes do not match, a number out of range.
 
   Differentiable in: proxies, both embeddings. Cost: O(classes (batch + classes) dim).
 
@@ -83,7 +83,7 @@ class ProxyCap(_NearProxies):
 
 
 class NormFaceNegativeMargin(_NearProxies):
-  """NormFace on clean examples, ArcFace with a negative margin on attacked ones.
+  """NormFace loss on clean examples, ArcFace with a negative margin on attacked ones.
 
   Owns `weights` [num_classes, dim], the proxies, takes the cosines of all pairs and the
   angle from each proxy to the next, and calls
@@ -100,12 +100,12 @@ class NormFaceNegativeMargin(_NearProxies):
 
   Raises:
     TypeError: embeddings not floating, labels not integer.
-    ValueError: shapes do not match, a number outside of what is allowed.
+    ValueError: shapes do not match, a number out of range.
 
   Differentiable in: proxies, both embeddings. Cost: O(classes (batch + classes) dim).
 
   Source: DIST 6.2.1; differs from it as `spherejax.losses.normface_negative_margin`
-  does. `ProxyCap` keeps what is promised there.
+  does. `ProxyCap` fulfils the bound claimed there.
 
   Example:
     >>> module = spherejax.models.NormFaceNegativeMargin(num_classes=3)

@@ -1,4 +1,4 @@
-"""Second-order pooling that owns its branches and their normalisation."""
+"""Second-order pooling module, with its branches and their normalisation."""
 
 import functools
 import math
@@ -19,22 +19,22 @@ Branches = Literal["both", "channel", "spatial"]
 
 
 class GSoP(nn.Module):
-  """Average of a map gated by what its covariances say of channels and positions.
+  """Average of a map whose covariances gate its channels and positions (GSoP).
 
   Owns `channel` and `spatial`, the fields of two `spherejax.pooling.GSoPBranch`, and
   calls `spherejax.pooling.gsop`. The spatial branch has a row for each position of
   the map it was initialised with, or for each of size x size cells.
 
   Attributes:
-    reduced: static. Channels the covariance is taken of.
-    hidden: static. Numbers that each row of a covariance gives.
+    reduced: static. Number of channels whose covariance is taken.
+    hidden: static. Hidden numbers per row of a covariance.
     branches: static. "both", "channel" or "spatial".
     fuse: static. "max" or "sum" of both.
-    centred: static. Covariances, or products as in DML.
-    size: static. Cells on a side that the spatial branch sees, or None for the
+    centred: static. True takes covariances, False products as in DML.
+    size: static. Cells along a side that the spatial branch sees; None for the
       positions of the map.
-    norm: static. "batch" puts a BatchNorm behind each reduction and before the rows,
-      as the original has it; "none" does not.
+    norm: static. "batch" puts a BatchNorm after each reduction and before the rows, as
+      in the original; "none" does not.
     axis_name: static. Device axis over which BatchNorm takes its training statistics,
       where each device counts the same; None takes those of this device's rows.
 
@@ -119,7 +119,7 @@ def _draw(key: Array, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Array]:
   grouped = nn.initializers.glorot_uniform(in_axis=-2, out_axis=-1, batch_axis=0)
   draw = {
     "reduce_kernel": nn.initializers.glorot_uniform(),
-    "row_kernel": grouped,  # each row has its own
+    "row_kernel": grouped,  # each row has its own kernel
     "out_kernel": nn.initializers.glorot_uniform(),
   }
   return {

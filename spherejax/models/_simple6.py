@@ -1,4 +1,4 @@
-"""A plain network without any normalisation."""
+"""Simple6: a plain network without any normalisation."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ from spherejax.models._convolution import Convolution, Method
 
 
 class Simple6(nn.Module):
-  """Feature maps of six 3x3 convolutions with ReLU, and nothing that normalises.
+  """Feature maps of six 3x3 convolutions with ReLU, without normalisation.
 
-  After every second layer the largest of each 2x2 positions is taken. With
-  global average pooling behind it the norm of an image's features follows the number of
-  objects in it; without biases features of objects far enough apart just add up.
+  After every second layer the maximum of each 2x2 positions is taken. With global average
+  pooling after it, the norm of an image's features follows the number of objects in the
+  image. Without biases, features of objects far enough apart simply add up.
 
   Attributes:
     widths: static. Channels of the six layers.
-    use_bias: static. Whether the convolutions have biases, zeros at first.
+    use_bias: static. True gives the convolutions biases, initially zero.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
       copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
@@ -36,7 +36,7 @@ class Simple6(nn.Module):
   Differentiable in: parameters, images. Cost: 29 million multiplications for a 28x28
   image; 0.3 million parameters.
 
-  Source: NCH 4.1, which does not say the widths.
+  Source: NCH 4.1, which does not state the widths.
 
   Example:
     >>> network = spherejax.models.Simple6()

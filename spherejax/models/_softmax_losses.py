@@ -1,4 +1,4 @@
-"""Losses over classes that own the weights of the classes."""
+"""Loss modules over classes, with class weights as parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,17 +17,17 @@ from spherejax import _checks, distances, losses
 def embedding_rows(
   embeddings: ArrayLike, where: ArrayLike | None, name: str = "embeddings"
 ) -> Array:
-  """The checked embeddings; masked ones are zero, so that no parameter sees NaN."""
+  """Checked embeddings; masked rows are zero, so that no parameter sees NaN."""
   rows = _checks.array(name, embeddings, "floating", rank=2)
   if where is None:
     return rows
-  kept = _checks.array("where", where)
-  _checks.mask(kept, rows.shape[:1])
-  return jnp.where(kept[:, None], rows, 0)
+  mask = _checks.array("where", where)
+  _checks.mask(mask, rows.shape[:1])
+  return jnp.where(mask[:, None], rows, 0)
 
 
 def unit_rows(key: Array, shape: tuple[int, ...], dtype: Any = None) -> Array:
-  """Uniform on the sphere: an initializer of rows whose direction alone counts."""
+  """Initializer, uniform on the sphere, for rows of which only the direction counts."""
   kind = jnp.result_type(float) if dtype is None else dtype
   return distances.l2_normalize(jax.random.normal(key, shape, kind))
 
@@ -157,12 +157,11 @@ class NormFace(ClassWeights):
 
 
 class AdaCos(ClassWeights):
-  """Softmax cross-entropy of cosines whose scale follows the training.
+  """AdaCos loss: cross-entropy of cosines with a scale that adapts during training.
 
-  Owns `weights` [num_classes, dim] and, in the collection "batch_stats", `scale`.
-  Where that collection is mutable the scale is updated on the batch by
-  `spherejax.losses.adacos_update` and then used; where it is not, the scale is used
-  as it is, in `spherejax.losses.normface`.
+  Owns `weights` [num_classes, dim] and, in the collection "batch_stats", `scale`. If
+  that collection is mutable, `spherejax.losses.adacos_update` updates the scale on the
+  batch first. `spherejax.losses.normface` then uses the scale.
 
   Attributes:
     num_classes: static, at least 3, or 1 where `least` is given. Training classes;

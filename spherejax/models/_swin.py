@@ -1,4 +1,4 @@
-"""The Swin transformer: attention within windows that shift from block to block."""
+"""Swin transformer: attention within windows that shift from block to block."""
 
 from collections.abc import Sequence
 
@@ -17,14 +17,14 @@ _SMALL = nn.initializers.truncated_normal(0.02)
 
 
 def _relative_positions(window: int) -> np.ndarray:
-  """[window^2, window^2], which of the (2 window - 1)^2 biases a pair of cells has."""
+  """Index [window^2, window^2] of each pair's bias among (2 window - 1)^2."""
   cells = np.indices((window, window)).reshape(2, -1)
   rows, columns = cells[:, :, None] - cells[:, None] + window - 1
   return rows * (2 * window - 1) + columns
 
 
 def _regions(shape: tuple[int, int], window: int, shifts: tuple[int, int]) -> Array:
-  """Where cells of a shifted map come from: only equal ones see each other."""
+  """Region number of each cell of a shifted map: only equal regions see each other."""
   parts = []
   for extent, shift in zip(shape, shifts, strict=True):
     cell = jnp.arange(extent)
@@ -34,7 +34,7 @@ def _regions(shape: tuple[int, int], window: int, shifts: tuple[int, int]) -> Ar
 
 
 def _split(x: Array, window: int) -> Array:
-  """[batch, height, width, ...] to [batch, windows, window^2, ...]."""
+  """Splits [batch, height, width, ...] into [batch, windows, window^2, ...]."""
   batch, height, width, *rest = x.shape
   grid = (height // window, window, width // window, window)
   cut = x.reshape(batch, *grid, *rest).swapaxes(2, 3)
@@ -42,7 +42,7 @@ def _split(x: Array, window: int) -> Array:
 
 
 def _join(x: Array, window: int, shape: tuple[int, int]) -> Array:
-  """The inverse of `_split`."""
+  """Inverts `_split`."""
   height, width = shape
   grid = (height // window, width // window, window, window)
   return (
@@ -103,7 +103,7 @@ def _layer_norm(x: Array, name: str) -> Array:
 
 
 class _Block(nn.Module):
-  """Attention, then two layers in each cell; each after a norm, added to its input."""
+  """Transformer block: attention, then two layers per cell, each with a shortcut."""
 
   heads: int
   window: int
@@ -112,24 +112,24 @@ class _Block(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
-    def kept(y: Array) -> Array:
-      # One draw an image: the whole branch is there, or it is not.
+    def dropped(y: Array) -> Array:
+      # One draw per image keeps or drops the whole branch.
       dropout = nn.Dropout(self.drop, broadcast_dims=(1, 2, 3))
       return dropout(y, deterministic=not train)
 
     attention = _WindowAttention(self.heads, self.window, self.shift, name="attention")
-    x += kept(attention(_layer_norm(x, "norm1")))
+    x += dropped(attention(_layer_norm(x, "norm1")))
     y = _layer_norm(x, "norm2")
     width = x.shape[-1]
     y = nn.Dense(4 * width, kernel_init=_SMALL, dtype=x.dtype, name="dense1")(y)
     y = nn.gelu(y, approximate=False)
-    return x + kept(
+    return x + dropped(
       nn.Dense(width, kernel_init=_SMALL, dtype=x.dtype, name="dense2")(y)
     )
 
 
 class _Merge(nn.Module):
-  """Each 2x2 cells become one of twice the channels."""
+  """Merges each 2x2 cells into one of twice the channels."""
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
@@ -160,8 +160,8 @@ class SwinT(nn.Module):
     window: static. Cells along a side of a window.
     stochastic_depth: static. Probability that the last block's branches are left out
       for an image in training; it grows linearly from 0 at the first block.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    remat: static. Recomputes the inside of a block for the gradient: memory of one map
+      per block, a third more time.
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives
   [batch, height / (patch 2^(stages - 1)), ..., width 2^(stages - 1)], sizes rounded
@@ -180,7 +180,7 @@ class SwinT(nn.Module):
 
   Source: Liu et al. 2021, "Swin Transformer: hierarchical vision transformer using
   shifted windows"; DL2P table 3. Any size of image is padded to whole windows with
-  zeros that are attended to, as torchvision has it.
+  zeros that are attended to, as in torchvision.
 
   Example:
     >>> network = spherejax.models.SwinT()

@@ -1,4 +1,4 @@
-"""Both formats of torch.save: a zip file, and before torch 1.6 pickles and storages."""
+"""Reads both formats of torch.save: a zip file, and the pickles before torch 1.6."""
 
 import os
 import reprlib
@@ -11,11 +11,11 @@ import numpy as np
 from spherejax.models import _weight_pickle
 from spherejax.models._weight_tensors import GLOBALS, STORAGES, TENSORS, Storage
 
-_ORDERS = {b"little": "<", b"big": ">"}  # of bytes, as files call them
+_ORDERS = {b"little": "<", b"big": ">"}  # byte orders, as files name them
 
 
 def load(file: IO[bytes]) -> Any:
-  """What a file of `torch.save` holds; any exception where it is damaged."""
+  """Reads a file of `torch.save`; raises any exception where it is damaged."""
   size = os.fstat(file.fileno()).st_size
   if file.read(2) != b"PK":
     file.seek(0)
@@ -36,7 +36,7 @@ class Archive:
         f"it has {len(names)} entries data.pkl instead of one, by torch.save"
       )
     self._archive = archive
-    self._left = size  # bytes that entries can have before some overlap
+    self._left = size  # total bytes of the entries, beyond which some overlap
     self._folder = names[0].removesuffix("data.pkl")
     self._storages: dict[str, tuple[str, Storage, int]] = {}
     marked = f"{self._folder}byteorder" in archive.namelist()
@@ -74,9 +74,9 @@ class Archive:
 
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-# Begins a file of the format before torch 1.6, behind what pickle puts first.
+# Start of a file of the format before torch 1.6, after pickle's own first bytes.
 MAGIC_BYTES = _MAGIC.to_bytes(10, "little")
-# What names no storage, for the first reading: which storages there are.
+# Names no storage in the first reading, which only lists the storages.
 _NAMES_ALONE = {
   name: known._replace(call=lambda *_: None) if known.name in TENSORS else known
   for name, known in GLOBALS.items()
@@ -87,9 +87,9 @@ class Stream:
   """Tensors of a file before torch 1.6.
 
   Five pickles follow one another: a magic number, the protocol, facts about the system,
-  the tensors, and the order of the storages. Then come the storages, each behind the
-  number of its entries. Only the tensors' pickle says how large an entry is, so it is
-  read twice. Numbers are little-endian on whatever system they were written.
+  the tensors, and the order of the storages. Then come the storages, each preceded by
+  the number of its entries. Only the tensors' pickle says how large an entry is, so it
+  is read twice. Numbers are little-endian on every system.
   """
 
   def __init__(self, file: IO[bytes], size: int):
@@ -142,10 +142,10 @@ class Stream:
       raise ValueError(f"it ends within a storage, {len(content)} of {size} bytes")
     return content
 
-  # What pickletools calls.
+  # Called by pickletools.
 
   def read(self, size: int) -> bytes:
-    """At most what is left: for sizes that are announced nothing is reserved."""
+    """Reads at most what is left: an announced size reserves no memory."""
     return self._file.read(min(size, self._size - self._file.tell()))
 
   def readline(self) -> bytes:

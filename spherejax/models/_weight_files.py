@@ -1,4 +1,4 @@
-"""Arrays by name from files of weights, without running what is in them."""
+"""Reads arrays by name from weight files, without running code in them."""
 
 import json
 import os
@@ -34,45 +34,45 @@ _SAFE_TYPES = {
   "F8_E5M2FNUZ": jnp.float8_e5m2fnuz,
   "F8_E8M0": jnp.float8_e8m0fnu,
 }
-# Where training scripts put the weights beside the epoch and the optimizer.
+# Keys under which training scripts store the weights beside epoch and optimizer.
 _PLACES = ("state_dict", "model", "model_state_dict")
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """The arrays of a weight file by the names they have there.
+  """Reads the arrays of a weight file, by their names in the file.
 
-  Reads safetensors and what `torch.save` writes (zip files, and the format before
-  torch 1.6), whatever the file is called. torch's files hold pickles, which can run
-  any program when they are read in the usual way. Here they can only name tensors, and
-  dictionaries of them; a file that names anything else is refused and nothing of it
-  runs. torch itself is not needed.
+  The file may be in safetensors or in the formats of `torch.save` (zip files, and the
+  format before torch 1.6), under any name. torch's files hold pickles, which can run
+  any program when they are read in the usual way. Here they can only name tensors and
+  dictionaries of tensors; a file that names anything else is refused and none of its
+  code runs. torch itself is not needed.
 
-  Weights within "state_dict", "model" or "model_state_dict" are found there. Prefixes
-  that wrappers put before all names are taken off, also one within another: "module."
-  of training on several devices, "_orig_mod." of compiled modules, and "model.",
-  "backbone." and "encoder.". A prefix that only some names have stays.
+  Weights may be within "state_dict", "model" or "model_state_dict". Prefixes of
+  wrappers that all names have are removed, also when nested: "module." of training on
+  several devices, "_orig_mod." of compiled modules, and "model.", "backbone." and
+  "encoder.". A prefix that only some names have stays.
 
-  What torch put off is done: negated and conjugated tensors have their numbers. Of
-  parameters, hooks and attributes are dropped. Quantised, sparse and nested tensors,
-  subclasses of tensors and types that NumPy lacks are refused by name.
+  Negated and conjugated tensors, which torch stores lazily, are computed. Hooks and
+  attributes of parameters are dropped. Quantised, sparse and nested tensors, subclasses
+  of tensors and types that NumPy lacks are refused by name.
 
   Args:
     path: the file. safetensors need the package of that name (extra `weights`).
 
   Returns:
     Arrays in the order of the file, with its types (bfloat16 and float8, too) and
-    shapes. Those of a torch file that share memory there do so here, and cannot be
+    shapes. Arrays that share memory in a torch file share it here too, and cannot be
     written to.
 
   Raises:
     TypeError: path no path.
     OSError: it names no file that can be read.
     FileNotFoundError: no such file.
-    ValueError: no such kind of file, a truncated one, one that asks for anything but
-      tensors (the message names it), or one without weights.
+    ValueError: another kind of file, a truncated file, a file that asks for anything
+      but tensors (the message names it), or a file without weights.
     ImportError: a safetensors file, and the package is not installed.
 
-  Differentiable in: nothing. Cost: one reading of the file; memory of its size,
+  Differentiable in: nothing. Cost: one reading of the file; memory of the file's size,
   whatever sizes it claims.
 
   Source: none; the formats of safetensors and torch.
@@ -125,7 +125,7 @@ def _read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _safe_array(file: IO[bytes], start: int, entry: dict[str, Any]) -> np.ndarray:
-  """One array; by now its place and size are known to be right."""
+  """Reads an array whose place and size have been checked."""
   dtype = _SAFE_TYPES.get(entry["dtype"])
   if dtype is None:
     raise _weight_pickle.RefusedError(
@@ -149,7 +149,7 @@ def _read_torch(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _state(path: pathlib.Path, content: object) -> dict[str, np.ndarray]:
-  """The dictionary of arrays in what a file holds."""
+  """Finds the dictionary of arrays in the contents of a file."""
   if isinstance(content, Mapping):
     place = next(
       (key for key in _PLACES if isinstance(content.get(key), Mapping)), None

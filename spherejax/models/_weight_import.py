@@ -1,4 +1,4 @@
-"""Parameters of our networks from arrays with other people's names."""
+"""Imports parameters of our networks from arrays with other libraries' names."""
 
 import collections
 import re
@@ -26,28 +26,27 @@ def import_weights(
   fresh: Sequence[str] = (),
   names: Sequence[tuple[str, str]] | None = None,
 ) -> dict[str, Any]:
-  """Variables of a network with the parameters and statistics of a weight file.
+  """Fills the variables of a network with parameters and statistics of a weight file.
 
-  Every parameter and statistic is filled exactly once, and every array of the file is
-  used, or the import fails and says which are left. Convolutions and matrices are
-  turned from torch's order of axes into ours, and a row [1, n] is taken for a vector
-  [n] as Caffe's conversions have it. Knows the names that torchvision, timm and the
-  authors' code give the parameters of `ResNet`, `InceptionV3`, `BNInception` (those of
-  pretrained-models.pytorch), `EfficientNetLite` and `SwinT`, and takes those that fit.
-  A prefix of wrappers that all names have is taken off ("module.", "_orig_mod.",
-  "model.", "backbone.", "encoder.", also one within another); one that only some have
-  is named in the error.
+  Every parameter and statistic is filled exactly once and every array of the file is
+  used; otherwise the import fails and names the rest. Convolutions and matrices are
+  converted from torch's order of axes to ours. A row [1, n] counts as a vector [n], as
+  in Caffe's conversions. The known tables cover the names of torchvision, timm and the
+  authors' code for `ResNet`, `InceptionV3`, `BNInception` (pretrained-models.pytorch),
+  `EfficientNetLite` and `SwinT`; the table that fits is used. A wrapper's prefix that
+  all names have is removed ("module.", "_orig_mod.", "model.", "backbone.", "encoder.",
+  also nested); a prefix that only some names have is named in the error.
 
   Args:
     variables: of the backbone alone, as `init` gives them, with the collections
       "params" and "batch_stats"; or their shapes, from `jax.eval_shape`.
     weights: arrays by name, as `read_weights` gives them.
-    ignore: beginnings of names in `weights` that are not wanted. The default leaves
-      out classifiers ("fc.", "_fc.", "head.", "linear.", "last_linear.",
-      "classifier.", "AuxLogits."), as the networks here end with a feature map.
-    fresh: beginnings of our paths, such as "stem/", whose variables stay as they are:
-      a first convolution for other channels, for example. Their counterparts in
-      `weights` are left out, whatever their shapes.
+    ignore: prefixes of names in `weights` to leave out. The default leaves out
+      classifiers ("fc.", "_fc.", "head.", "linear.", "last_linear.", "classifier.",
+      "AuxLogits."), as the networks here end with a feature map.
+    fresh: prefixes of our paths, such as "stem/", whose variables stay as they are: for
+      example a first convolution for other channels. Their counterparts in `weights`
+      are left out, whatever their shapes.
     names: pairs of a pattern and its replacement, applied in turn by `re.sub` to our
       paths, such as "stage1_0/norm1/scale" and "stage1_0/norm1/mean", whose last part
       is torch's already ("weight", "running_mean"). None takes the known tables.
@@ -58,9 +57,9 @@ def import_weights(
   Raises:
     TypeError: text instead of a sequence of texts.
     ValueError: `fresh` for a variable that is a shape without values, a parameter
-      without weights, weights without a parameter, a shape that
-      differs, one array for two parameters; the message lists them. So of another
-      architecture nothing is taken.
+      without weights, weights without a parameter, a shape that differs, one array for
+      two parameters; the message lists them. So nothing is taken from another
+      architecture.
 
   Differentiable in: nothing. Cost: one copy of the weights.
 
@@ -85,21 +84,23 @@ def import_weights(
   flat, structure = jax.tree.flatten_with_path(dict(variables))
   paths = ["/".join(str(entry.key) for entry in path[1:]) for path, _ in flat]
   tables = {"names": tuple(names)} if names is not None else TABLES
-  given = {title: _translate(paths, table) for title, table in tables.items()}
+  translations = {title: _translate(paths, table) for title, table in tables.items()}
   bare = dict(zip(unwrapped(weights), weights, strict=True))
-  title, found, files = max(
+  title, names_in_file, files = max(
     (
-      (title, own, files)
-      for title, translated in given.items()
-      for own in (unwrapped(translated), translated)
+      (title, names_of_ours, files)
+      for title, translated in translations.items()
+      for names_of_ours in (unwrapped(translated), translated)
       for files in (bare, {name: name for name in weights})
     ),
     key=lambda option: sum(name in option[2] for name in option[1]),
   )
-  _once(paths, found)
-  kept = [path.startswith(tuple(fresh)) for path in paths]
+  _once(paths, names_in_file)
+  is_fresh = [path.startswith(tuple(fresh)) for path in paths]
   missing, shapes, leaves = [], [], []
-  for path, name, (_, leaf), stays in zip(paths, found, flat, kept, strict=True):
+  for path, name, (_, leaf), stays in zip(
+    paths, names_in_file, flat, is_fresh, strict=True
+  ):
     if stays:
       if isinstance(leaf, jax.ShapeDtypeStruct):
         raise ValueError(f"fresh needs the values of {path}, got its shape only")
@@ -117,18 +118,22 @@ def import_weights(
   unused = [
     name
     for name, file in files.items()
-    if name not in set(found)
+    if name not in set(names_in_file)
     and not name.startswith(tuple(ignore))
     and not file.startswith(tuple(ignore))
     and name.rpartition(".")[2] not in BUFFERS
   ]
-  hint = _hint(given.values(), files, len(found) - len(missing)) if missing else ""
+  hint = (
+    _hint(translations.values(), files, len(names_in_file) - len(missing))
+    if missing
+    else ""
+  )
   _complain(title, missing, unused, shapes, hint)
   return jax.tree.unflatten(
     structure,
     [
       value if stays else jnp.asarray(value, leaf.dtype)
-      for value, (_, leaf), stays in zip(leaves, flat, kept, strict=True)
+      for value, (_, leaf), stays in zip(leaves, flat, is_fresh, strict=True)
     ],
   )
 
@@ -145,29 +150,29 @@ def _translate(paths: Sequence[str], table: Sequence[tuple[str, str]]) -> list[s
 
 
 def _oriented(path: str, array: np.ndarray, axes: int) -> np.ndarray:
-  """Torch's order of axes, [out, in, height, width] and [out, in], into ours."""
+  """Converts torch's order of axes, [out, in, height, width] and [out, in], to ours."""
   if not path.endswith("kernel"):
     return array[0] if axes == 1 and array.ndim == 2 and len(array) == 1 else array
   return array.transpose((2, 3, 1, 0) if array.ndim == 4 else None)
 
 
-def _once(paths: Sequence[str], found: Sequence[str]) -> None:
+def _once(paths: Sequence[str], names: Sequence[str]) -> None:
   taken: dict[str, str] = {}
-  for path, name in zip(paths, found, strict=True):
+  for path, name in zip(paths, names, strict=True):
     if name in taken:
       raise ValueError(f"names give {name} to {taken[name]} and to {path}")
     taken[name] = path
 
 
 def _hint(known: Iterable[Sequence[str]], names: Iterable[str], fitting: int) -> str:
-  """A prefix behind which more of the network lies than without it, as a sentence."""
+  """Sentence that names a prefix under which more of the network is found."""
   wanted = [set(translated) for translated in known]
   behind = collections.Counter(
     (table, name[: place.end()])
     for name in names
     for place in re.finditer(r"\.", name)
-    for table, own in enumerate(wanted)
-    if name[place.end() :] in own
+    for table, names_of_table in enumerate(wanted)
+    if name[place.end() :] in names_of_table
   )
   (_, prefix), count = max(
     behind.items(), key=lambda item: item[1], default=((0, ""), 0)

@@ -1,4 +1,4 @@
-"""How weight files call the parameters of our networks. One table for each origin.
+"""Names of our networks' parameters in weight files, in one table for each origin.
 
 A table is a sequence of (pattern, replacement), applied in turn by `re.sub` to a path
 of ours such as "stage1_0/norm1/scale" and ending in the file's name. The names of the
@@ -7,7 +7,7 @@ leaves, which are the same everywhere, are in `LEAVES`.
 
 from collections.abc import Iterable
 
-# Ours, within a module, to torch's; parameters of other names stay what they are.
+# Our names within a module to torch's; other names stay as they are.
 LEAVES = {
   "kernel": "weight",
   "scale": "weight",
@@ -15,11 +15,11 @@ LEAVES = {
   "var": "running_var",
 }
 
-# What files hold besides parameters: counters, and indices that follow from sizes.
+# Entries of files besides parameters: counters, and indices that follow from sizes.
 BUFFERS = ("num_batches_tracked", "relative_position_index", "attn_mask")
 
-# What wrappers put before all names: training on several devices, compiled modules,
-# and classes that hold the network.
+# Prefixes of wrappers: training on several devices, compiled modules, and classes that
+# hold the network.
 _WRAPPERS = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
 
 _RESNET = (
@@ -30,7 +30,7 @@ _RESNET = (
   (r"norm(\d)/", r"bn\1."),
 )
 
-# Of three blocks a stage, whose first ones have a shortcut where they are wider.
+# Three blocks per stage; the first has a shortcut where it is wider.
 _PRE_ACTIVATION = (
   (r"^Convolution_0/", "conv1."),
   (r"^_Normalization_0/", "bn."),
@@ -63,7 +63,7 @@ _TIMM_SWIN = (
 
 
 def _efficientnet_lite(blocks: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-  """Their blocks are numbered throughout, `blocks` of them a stage."""
+  """Table of EfficientNet-Lite, whose blocks are numbered throughout."""
   places = [(s, b) for s, count in enumerate(blocks, 1) for b in range(count)]
   return (
     *((rf"^stage{s}_{b}/", f"_blocks.{n}.") for n, (s, b) in enumerate(places)),
@@ -134,7 +134,7 @@ TABLES = {
     *((rf"^merge{n}/", rf"layers.{n - 1}.downsample.") for n in range(2, 5)),
     *_TIMM_SWIN,
   ),
-  # Also of timm before 0.9.
+  # Also used by timm before 0.9.
   "Swin of its authors": (
     *((rf"^merge{n}/", rf"layers.{n - 2}.downsample.") for n in range(2, 5)),
     *_TIMM_SWIN,
@@ -143,7 +143,7 @@ TABLES = {
 
 
 def unwrapped(names: Iterable[str]) -> list[str]:
-  """The names without the wrappers' prefixes that all of them have, one in another."""
+  """Removes wrappers' prefixes that all names have, also nested."""
   names = list(names)
   while names:
     prefix = next((p for p in _WRAPPERS if names[0].startswith(p)), None)

@@ -1,16 +1,16 @@
-"""What a pickle of tensors holds, worked out here: Python's own reader runs programs.
+"""Reads pickles of tensors without running programs, as Python's own reader would.
 
-Objects are numbers, text, tuples, lists, dictionaries and what the caller's functions
-make. Time and memory grow with the length of the pickle, whatever it says: nothing is
-reserved because a length is announced, and only what is quick to hash is a key (a tuple
-of tuples, each twice in the next, takes for ever).
+Objects are numbers, text, tuples, lists, dictionaries and results of the caller's
+functions. Time and memory grow with the length of the pickle, whatever it claims: an
+announced length reserves no memory, and only objects that hash quickly may be keys
+(nested tuples, each twice in the next, would take for ever).
 """
 
 import pickletools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-# Opcodes whose argument is the object.
+# Opcodes whose argument is the object itself.
 _VALUES = frozenset(
   {"INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"}
   | {"STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE"}
@@ -22,11 +22,11 @@ _MOST_ARGUMENTS = 16
 
 
 class RefusedError(ValueError):
-  """The pickle asks for something that is not a tensor."""
+  """Raised when a pickle asks for something other than a tensor."""
 
 
 class Global(NamedTuple):
-  """Stands for something that a pickle may name."""
+  """Placeholder for a global that a pickle may name."""
 
   name: str
   call: Callable[..., Any] | None = None
@@ -36,8 +36,8 @@ class Reader:
   """Reads one pickle.
 
   Args:
-    known: what it may name, by module and name with a blank between.
-    stored: the object at an address outside the pickle.
+    known: globals it may name, as "module name".
+    stored: returns the object at an address outside the pickle.
   """
 
   def __init__(self, known: Mapping[str, Global], stored: Callable[[Any], Any]):
@@ -48,10 +48,11 @@ class Reader:
     self._memo: dict[int, Any] = {}
 
   def load(self, pickled: Any) -> Any:
-    """The object; RefusedError, or any other exception of a damaged pickle.
+    """Loads the object; raises RefusedError, or any exception for a damaged pickle.
 
     Args:
-      pickled: bytes, or what has `read`, `readline` and `tell` and stops behind it.
+      pickled: bytes, or an object with `read`, `readline` and `tell`, which stops after
+        the pickle.
     """
     argument: Any
     for opcode, argument, _ in pickletools.genops(pickled):
@@ -79,7 +80,7 @@ class Reader:
     self._stack = []
 
   def _marked(self) -> list[Any]:
-    """What was put since the last mark, taken off."""
+    """Takes off and returns the items since the last mark."""
     items, self._stack = self._stack, self._below.pop()
     return items
 
@@ -135,7 +136,7 @@ class Reader:
     self._push(function.call(*arguments))
 
   def _build(self, _: Any) -> None:
-    """Drops the attributes that torch hangs on dictionaries."""
+    """Drops the attributes that torch attaches to dictionaries."""
     self._stack.pop()
     target = self._stack[-1]
     if type(target) is not dict:

@@ -1,4 +1,4 @@
-"""What files of torch may name: tensors, and the storages that they are cut from."""
+"""Tensors, and the storages that they are cut from, as files of torch name them."""
 
 import math
 import reprlib
@@ -9,8 +9,8 @@ import numpy as np
 
 from spherejax.models import _weight_pickle
 
-# torch's types of storage, and how NumPy calls what lies in them. Without a type are
-# those of tensors that name their own type, one of `_TYPES`.
+# torch's storage types and the NumPy types of their numbers. Storages without a type
+# belong to tensors that name their own type, one of `_TYPES`.
 STORAGES = {
   "DoubleStorage": np.float64,
   "FloatStorage": np.float32,
@@ -36,16 +36,16 @@ _TYPES = {
   "float8_e5m2fnuz": jnp.float8_e5m2fnuz,
   "float8_e8m0fnu": jnp.float8_e8m0fnu,
 }
-_MOST_AXES = 64  # of a NumPy array
+_MOST_AXES = 64  # limit of NumPy arrays
 
 
 class Storage:
-  """The memory that tensors of a file are cut from.
+  """Memory that tensors of a file are cut from.
 
   Args:
     content: the bytes.
     order: of the bytes within a number, ">" or "<".
-    dtype: of the numbers; None where each tensor says it.
+    dtype: of the numbers; None where each tensor names it.
   """
 
   def __init__(self, content: bytes, order: str, dtype: Any):
@@ -54,7 +54,7 @@ class Storage:
     self._numbers: dict[tuple[str, bool, bool], np.ndarray] = {}
 
   def numbers(self, dtype: Any, conj: bool, neg: bool) -> np.ndarray:
-    """All numbers; once for each use, as a file may name it time and again."""
+    """Reads all numbers; once per use, as a file may name a storage many times."""
     dtype = np.dtype(dtype)
     key = dtype.name, conj, neg
     if key not in self._numbers:
@@ -79,7 +79,7 @@ def _tensor(
   *,
   dtype: Any = None,
 ) -> np.ndarray:
-  # Nothing but a storage, whose memory is known: views of views could leave it.
+  # Only a storage, whose memory is known: views of views could leave it.
   if type(storage) is not Storage:
     raise _weight_pickle.RefusedError(
       f"it makes a tensor of a {type(storage).__name__}"
@@ -93,16 +93,16 @@ def _tensor(
     or axes > _MOST_AXES
     or not all(map(_is_size, (offset, *shape, *strides)))
   ):
-    found = ", ".join(
+    kinds = ", ".join(
       f"{name} {reprlib.repr(value)}"
       for name, value in (("shape", shape), ("strides", strides), ("offset", offset))
     )
-    raise ValueError(f"tensor of {found}")
+    raise ValueError(f"tensor of {kinds}")
   data = storage.numbers(dtype, *_still_to_do(metadata))
   if 0 in shape:
     return np.zeros(shape, data.dtype)
   last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-  # Copies of one entry, as torch's expand makes them, are no weights, but can be huge.
+  # Expanded copies of one entry are no weights, but can be huge.
   if last >= data.size or math.prod(shape) > data.size:
     raise ValueError(f"a tensor of shape {shape} exceeds its storage of {data.size}")
   size = data.itemsize
@@ -123,7 +123,7 @@ def _typed_tensor(
   kind: object,
   metadata: object = None,
 ) -> np.ndarray:
-  """A tensor of one of the types that have no storage of their own."""
+  """Builds a tensor of a type that has no storage type of its own."""
   name = kind.name if type(kind) is _weight_pickle.Global else reprlib.repr(kind)
   if name not in _TYPES:
     raise ValueError(f"it has a tensor of the type {name}")
@@ -134,7 +134,7 @@ def _typed_tensor(
 
 
 def _still_to_do(metadata: object) -> tuple[bool, bool]:
-  """Whether the numbers have yet to be conjugated and negated: torch puts that off."""
+  """True for conjugation, and for negation, where torch has put it off."""
   if metadata is None:
     return False, False
   if type(metadata) is not dict or not all(
@@ -151,7 +151,7 @@ def _is_size(number: object) -> bool:
 
 
 def _ordered() -> dict[str, Any]:
-  """Takes no items: those of the same list, time and again, would fill any memory."""
+  """Takes no items: the same list again and again would fill any memory."""
   return {}
 
 
@@ -162,7 +162,7 @@ GLOBALS = {
     ("collections", "OrderedDict", _ordered),
     ("torch._utils", "_rebuild_tensor_v2", _tensor),
     ("torch._utils", "_rebuild_tensor_v3", _typed_tensor),
-    # Their attributes and hooks are not of the numbers.
+    # Their attributes and hooks do not belong to the numbers.
     ("torch._utils", "_rebuild_parameter", lambda tensor, *_: tensor),
     ("torch._utils", "_rebuild_parameter_with_state", lambda tensor, *_: tensor),
     *(("torch", name, None) for name in (*_TYPES, *STORAGES)),

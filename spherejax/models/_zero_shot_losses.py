@@ -1,4 +1,4 @@
-"""Zero-shot prediction that owns the embeddings of the labels."""
+"""Zero-shot prediction module, with label embeddings as parameters."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -27,10 +27,10 @@ class ZeroShotPrediction(nn.Module):
       device.
     init_label_embeddings: draws the label embeddings at the start.
 
-  Call: `(attributes [batch, prototypes], labels [batch], *, where=None)` gives
-  [batch], in the order of the batch. The mean over the batch is half of the paper's
-  scalar when the halves have equally many rows; it is the form of the authors'
-  implementation, to which the published mixing weights belong.
+  Call: `(attributes [batch, prototypes], labels [batch], *, where=None)` gives [batch],
+    in the order of the batch. The mean over the batch is half of the paper's scalar if
+    the halves have equally many rows. The authors' implementation uses this form, and
+    the published mixing weights refer to it.
 
   Raises:
     TypeError: attributes not floating, labels not integer.
@@ -76,8 +76,8 @@ class ZeroShotPrediction(nn.Module):
     )
     axis_name = None if self.is_initializing() else self.axis_name
     half_a, half_b = losses.split_by_class(labels, where=where, axis_name=axis_name)
-    # Both halves are the whole batch behind complementary masks: a row has a value
-    # in one of them and 0 in the other.
+    # Both halves are the whole batch with complementary masks: a row has a value in one
+    # half and 0 in the other.
     both = losses.zero_shot_prediction(
       attributes,
       labels,

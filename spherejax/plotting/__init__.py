@@ -1,4 +1,4 @@
-"""Figures from results: retrieval sheets, pooling weights, curves, bars and maps.
+"""Plots of results: retrieval sheets, pooling weights, curves, bars and maps.
 
 Every function returns a matplotlib Figure that needs no display; `save` writes it.
 """

@@ -1,4 +1,4 @@
-"""Charts of figures over seeds: curves of training and bars with intervals."""
+"""Charts over seeds: training curves, and bars with intervals."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -25,12 +25,12 @@ def training_curves(
   ylabel: str,
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """Mean over seeds against the step, with the range of the seeds as a band.
+  """Plots the mean over seeds against the step, with the range of the seeds as a band.
 
   Args:
-    curves: for each name [seeds, steps]. A figure that is NaN was not measured: the
-      line goes on to the next one, and the mean is of the seeds that have one.
-    steps: [steps], where the figures were taken; None: 1, 2, ...
+    curves: for each name [seeds, steps]. NaN means not measured: the line continues to
+      the next value, and the mean is over the seeds that have one.
+    steps: [steps], the steps of the values; None: 1, 2, ...
     xlabel: what `steps` counts.
     ylabel: the quantity and its unit.
     title: text above the chart.
@@ -96,11 +96,11 @@ def bars_with_intervals(
   confidence: float = 0.95,
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """Groups of bars: means over seeds, Student's intervals, and the seeds as dots.
+  """Plots groups of bars: means over seeds, Student's intervals, and seeds as dots.
 
   Args:
-    values: for each group (a test set, say) the figures of each method, [seeds].
-      A method keeps its colour in all groups and may be absent from some.
+    values: for each group (such as a test set) the values of each method, [seeds]. A
+      method keeps its colour in all groups and may be absent from some.
     ylabel: the quantity and its unit.
     confidence: of the intervals, see `metrics.mean_interval`. One seed has none.
     title: text above the chart.
@@ -168,7 +168,7 @@ def _seeds(
   figures: np.ndarray,
   interval: metrics.Interval,
 ) -> None:
-  """The single runs beside the whisker, so that neither hides the other."""
+  """Draws the single runs beside the whisker, so that neither hides the other."""
   n = len(figures)
   axes.plot(
     np.full(n, middle - 0.22 * width),

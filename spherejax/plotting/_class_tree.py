@@ -1,4 +1,4 @@
-"""A class tree as a picture, from the root on the left to the classes on the right."""
+"""Plot of a class tree, from the root on the left to the classes on the right."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
   import matplotlib.figure
 
 _ROW = 0.155  # inches from one leaf to the next: names of 8 points do not touch
-_LETTER = 0.068  # inches of a letter of a leaf's name, at most
+_LETTER = 0.068  # largest width of a letter of a leaf's name, in inches
 
 
 def class_tree(
@@ -24,11 +24,11 @@ def class_tree(
   max_depth: int | None = None,
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """A class tree drawn from left to right, its leaves below one another.
+  """Draws a class tree from left to right, with its leaves below one another.
 
-  An edge is as long as it says: 1 in a tree of classes, measured in an inferred one,
-  where a negative one turns back. The names of inner nodes stand over their edges. The
-  picture grows with the number of leaves, so that all names can be read.
+  Edges are drawn to scale: 1 in a tree of classes, the estimated length in an inferred
+  tree, where a negative edge turns back. Names of inner nodes are above their edges.
+  The figure grows with the number of leaves, so that all names can be read.
 
   Args:
     tree: a ClassTree.
@@ -72,9 +72,9 @@ def class_tree(
 
   extent = float(np.ptp(across[shown])) or 1.0
   wide = _inches_per_unit(tree, labels, children, shown, extent)
-  beside = _LETTER * max((len(labels[leaf]) for leaf in leaves), default=1) + 0.15
+  label_width = _LETTER * max((len(labels[leaf]) for leaf in leaves), default=1) + 0.15
   figure = _figure.new_figure(
-    wide * extent + beside + 0.3, _ROW * len(leaves) + (0.55 if title else 0.25)
+    wide * extent + label_width + 0.3, _ROW * len(leaves) + (0.55 if title else 0.25)
   )
   axes = figure.subplots()
   _edges(axes, tree, across, rows, colours, children, shown)
@@ -92,7 +92,7 @@ def class_tree(
         color=colours[node],
       )
   left, right = across[shown].min(), across[shown].max()
-  axes.set_xlim(left - 0.05 / wide, right + beside / wide)
+  axes.set_xlim(left - 0.05 / wide, right + label_width / wide)
   axes.set_ylim(len(leaves) - 0.4, -0.9)
   axes.axis("off")
   if title:
@@ -103,7 +103,7 @@ def class_tree(
 def _colours(
   tree: hierarchy.ClassTree, below: np.ndarray, groups: ArrayLike | None
 ) -> list[str]:
-  """A colour for each node: that of its classes where they agree."""
+  """Colour of each node: that of its classes if they agree."""
   if groups is None:
     top = np.flatnonzero(tree.parents == 0)
     named = below[:, top].argmax(axis=1) if len(top) else np.zeros(len(below), int)
@@ -111,15 +111,15 @@ def _colours(
     named = np.asarray(groups)
     _checks.expect("groups", named, "integer")
     _checks.shape("groups", named, tree.classes.shape, "the classes")
-  found = []
+  colours = []
   for column in below.T:
     inside = np.unique(named[column])
-    found.append(_figure.color(int(inside[0])) if len(inside) == 1 else _figure.INK)
-  return found
+    colours.append(_figure.color(int(inside[0])) if len(inside) == 1 else _figure.INK)
+  return colours
 
 
 def _rows(children: list[list[int]]) -> tuple[np.ndarray, list[int]]:
-  """The height of each node, in leaves from the top, and the leaves in that order."""
+  """Height of each node, in leaves from the top, and the leaves in that order."""
   rows, leaves, stack = np.zeros(len(children)), [], [0]
   while stack:
     node = stack.pop()
@@ -140,13 +140,13 @@ def _labels(
   shown: np.ndarray,
   children: list[list[int]],
 ) -> list[str]:
-  """Names; what is drawn as a leaf and is none says how many classes it holds."""
+  """Names of the nodes; an inner node drawn as a leaf adds its number of classes."""
   inner = set(tree.parents.tolist())
-  found = list(tree.names)
+  texts = list(tree.names)
   for node in np.flatnonzero(shown):
     if node in inner and not children[node]:
-      found[node] = f"{tree.names[node]} ({below[:, node].sum()} classes)"
-  return found
+      texts[node] = f"{tree.names[node]} ({below[:, node].sum()} classes)"
+  return texts
 
 
 def _inches_per_unit(
@@ -156,7 +156,7 @@ def _inches_per_unit(
   shown: np.ndarray,
   extent: float,
 ) -> float:
-  """Inches of a unit of length: inner names fit over their edges, within reason."""
+  """Inches per unit of length, so that inner names fit over their edges."""
   needed = [
     0.058 * len(labels[node]) / float(tree.lengths[node])
     for node in np.flatnonzero(shown)[1:]

@@ -1,4 +1,4 @@
-"""What all figures share: palette, canvas, image checks and saving."""
+"""Shared parts of all figures: palette, canvas, image checks and saving."""
 
 import io
 import pathlib
@@ -13,37 +13,37 @@ if TYPE_CHECKING:
   import matplotlib.axes
   import matplotlib.figure
 
-# Okabe and Ito 2008: told apart with any of the common colour deficiencies. Grey for
-# their black, on which no whisker would show.
+# Okabe and Ito 2008: distinguishable with any common colour deficiency. Grey in place
+# of their black, on which no whisker would show.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 RIGHT, WRONG = PALETTE[0], PALETTE[1]
 INK, FAINT = "#222222", "#D9D9D9"
 MARKERS = "osD^vPX"
-# What tells apart those that share a colour, in every further turn of the palette.
+# Line styles of curves that share a colour, for every further turn of the palette.
 DASHES, HATCHES = ("-", "--", ":", "-."), ("", "///", "...", "xx")
 
 
 def new_figure(
   width: float, height: float, *, layout: Literal["constrained"] | None = "constrained"
 ) -> "matplotlib.figure.Figure":
-  """An empty figure of the size in inches, outside pyplot: no display, no state."""
+  """Creates an empty figure, with a size in inches, outside pyplot: no display."""
   from matplotlib.figure import Figure
 
   return Figure(figsize=(width, height), layout=layout, facecolor="white")
 
 
 def turn(index: int) -> int:
-  """How often the palette has been gone through before the index-th colour."""
+  """Number of times the palette is used up before the index-th colour."""
   return index // len(PALETTE)
 
 
 def color(index: int) -> str:
-  """The index-th colour of the palette, from the start again at its end."""
+  """Colour number `index` of the palette, which repeats."""
   return PALETTE[index % len(PALETTE)]
 
 
 def pictures(name: str, images: ArrayLike) -> np.ndarray:
-  """[n, height, width, 1 or 3] floating pixels in [0, 1], or bytes brought there."""
+  """Images [n, height, width, 1 or 3] as floats in [0, 1], also from bytes."""
   pixels = _checks.host(name, images)
   _checks.expect(name, pixels, rank=(3, 4))
   if pixels.ndim == 3:
@@ -60,7 +60,7 @@ def pictures(name: str, images: ArrayLike) -> np.ndarray:
 
 
 def show(axes: "matplotlib.axes.Axes", picture: np.ndarray) -> None:
-  """Draws one picture [height, width, channels] without ticks, pixels as they are."""
+  """Draws an image [height, width, channels] without ticks or interpolation."""
   gray = picture.shape[-1] == 1
   axes.imshow(
     picture[..., 0] if gray else picture,
@@ -74,7 +74,7 @@ def show(axes: "matplotlib.axes.Axes", picture: np.ndarray) -> None:
 
 
 def soften(axes: "matplotlib.axes.Axes") -> None:
-  """Leaves of the frame what the eye needs: two axes and faint lines of level."""
+  """Reduces the frame to two axes and faint horizontal lines."""
   axes.spines[["top", "right"]].set_visible(False)
   axes.spines[["left", "bottom"]].set_color(INK)
   axes.grid(axis="y", color=FAINT, linewidth=0.8)
@@ -132,7 +132,7 @@ def save(
   file fits.
 
   Args:
-    figure: what the functions of this room return.
+    figure: the result of a function of this module.
     path: file name; its suffix must be `.png`.
     max_bytes: upper limit of the file's size.
 

@@ -1,4 +1,4 @@
-"""A table of figures as colours, with the figures in it."""
+"""Heat map: a table of numbers as colours, with the numbers in it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -25,15 +25,15 @@ def heat_map(
   number_format: str = ".3f",
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """A figure for each pair of two hyperparameters, as a colour and as a number.
+  """Plots a number for each pair of two hyperparameters, as colour and text.
 
   The best cell, the largest number, is framed.
 
   Args:
-    values: [rows, columns]; NaN leaves a cell grey (a run that diverged, say). With
-      `training.grid` of two hyperparameters, the cells' means reshaped.
-    rows: what each row stands for, from the top.
-    columns: what each column stands for, from the left.
+    values: [rows, columns]; NaN leaves a cell grey (such as a diverged run). With
+      `training.grid` of two hyperparameters, pass the cells' means reshaped.
+    rows: the value of each row, from the top.
+    columns: the value of each column, from the left.
     row_label: the quantity of the rows.
     column_label: the quantity of the columns.
     value_label: the quantity of the values and its unit.

@@ -1,4 +1,4 @@
-"""Points of the plane by class, with the hull of each class."""
+"""Plots of points in the plane by class, with the hull of each class."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,16 +24,16 @@ def class_hulls(
   others: Mapping[str, Real[ArrayLike, "_ 2"]] | None = None,
   other_label: str = "",
 ) -> "matplotlib.figure.Figure":
-  """Points of every class in the plane, and their convex hulls, in panels side by side.
+  """Plots the points of every class in the plane and their convex hulls, in panels.
 
   A class has the same colour in all panels.
 
   Args:
     panels: for each title the points of each class, [points, 2]; a class may have
       fewer than three points, or none.
-    dots: for each title more points of each class, drawn small: samples, say.
+    dots: for each title further points of each class, drawn small, such as samples.
     others: for each title points [points, 2] of no class, drawn as crosses.
-    other_label: what the crosses are.
+    other_label: label of the crosses.
 
   Returns:
     A matplotlib Figure.
@@ -51,9 +51,9 @@ def class_hulls(
     >>> len(figure.axes[0].patches)
     2
   """
-  for name, given in (("panels", panels), ("dots", dots), ("others", others)):
-    if given is not None or name == "panels":
-      _checks.mapping(name, given)
+  for name, mapping in (("panels", panels), ("dots", dots), ("others", others)):
+    if mapping is not None or name == "panels":
+      _checks.mapping(name, mapping)
   if not panels:
     raise ValueError("panels must name at least one, got none")
   for name in {**(dots or {}), **(others or {})}:
@@ -101,7 +101,7 @@ def _points(name: str, points: ArrayLike) -> np.ndarray:
 
 
 def _colors(number: int) -> list[Any]:
-  """So many colours, told apart as far as a wheel allows; few come from the palette."""
+  """Returns `number` distinct colours, from the palette if there are few."""
   if number <= len(_figure.PALETTE):
     return [_figure.color(i) for i in range(number)]
   import matplotlib

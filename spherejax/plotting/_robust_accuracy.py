@@ -1,4 +1,4 @@
-"""Accuracy under attack against the size of the attack."""
+"""Plot of the accuracy under attack against the size of the attack."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -26,13 +26,13 @@ def robust_accuracy(
   xlabel: str = "epsilon",
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """Accuracy under attack against the budget, one line for each network or attack.
+  """Plots accuracy under attack against the budget, a line per network or attack.
 
   Args:
     curves: for each name the accuracies [budgets] of `metrics.accuracy_curve`, or
       results of attacks to compute them from: one result for each budget, or a single
-      one, whose successes count from the budget of their norm on (of an attack of least
-      norm, say).
+      result (such as of a minimal-norm attack), whose successes count from the budget
+      of their norm on.
     budgets: [budgets], growing, at least 0 and finite.
     intervals: for some of the names (low, high), each [budgets], drawn as a band.
     xlabel: what the budgets measure.
@@ -42,7 +42,7 @@ def robust_accuracy(
     A matplotlib Figure.
 
   Raises:
-    TypeError: curves or intervals no mapping, or what should be numbers are none.
+    TypeError: curves or intervals no mapping, or values that are no numbers.
     ValueError: no curve; budgets that do not grow; another number of results or of
       accuracies than of budgets; accuracies outside [0, 1]; or an interval of a name
       that has no curve.
@@ -68,7 +68,7 @@ def robust_accuracy(
   _checks.between("budgets", at, 0)
   if np.any(np.diff(at) <= 0):
     raise ValueError(f"budgets must grow, got {at.tolist()}")
-  lines = {name: _accuracies(name, found, at) for name, found in curves.items()}
+  lines = {name: _accuracies(name, results, at) for name, results in curves.items()}
   bands = {} if intervals is None else intervals
   _checks.mapping("intervals", bands)
   for name in bands:
@@ -94,25 +94,25 @@ def robust_accuracy(
   return figure
 
 
-def _accuracies(name: str, found: object, budgets: np.ndarray) -> np.ndarray:
+def _accuracies(name: str, results: object, budgets: np.ndarray) -> np.ndarray:
   """Accuracies [budgets] as given, or of results."""
   argument = f"curves[{name!r}]"
-  if isinstance(found, attacks.AttackResult):
-    least = np.where(found.success, found.norm, np.inf)
+  if isinstance(results, attacks.AttackResult):
+    least = np.where(results.success, results.norm, np.inf)
     return np.asarray(metrics.accuracy_curve_from_distances(least, budgets))
-  if isinstance(found, Sequence) and any(
-    isinstance(each, attacks.AttackResult) for each in found
+  if isinstance(results, Sequence) and any(
+    isinstance(attack, attacks.AttackResult) for attack in results
   ):
-    for each in found:
-      _checks.instance(f"each of {argument}", each, attacks.AttackResult)
-    if len(found) != len(budgets):
+    for attack in results:
+      _checks.instance(f"each of {argument}", attack, attacks.AttackResult)
+    if len(results) != len(budgets):
       raise ValueError(
         f"{argument} must have a result for each of the {len(budgets)} budgets,"
-        f" got {len(found)}"
+        f" got {len(results)}"
       )
-    success = np.stack([np.asarray(each.success) for each in found])
+    success = np.stack([np.asarray(attack.success) for attack in results])
     return np.asarray(metrics.accuracy_curve(success))
-  return _shares(argument, found, budgets)
+  return _shares(argument, results, budgets)
 
 
 def _shares(name: str, values: object, budgets: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Sheets of pictures: what was retrieved, and where a pooling looked."""
+"""Sheets of images: retrieved images, and weights of poolings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
   import matplotlib.figure
 
 # Inches.
-_CELL = 1.0  # height of a picture
-_GAP = 0.06  # between pictures
-_APART = 0.14  # between a query and its references, besides the gap
+_CELL = 1.0  # height of an image
+_GAP = 0.06  # gap between images
+_APART = 0.14  # further gap between a query and its references
 _EDGE = 0.12
 _LETTER = 0.085  # width of an average letter at 9 points
 _LINE = 0.24  # height of a line at 10 points
@@ -34,10 +34,10 @@ def retrieval_sheet(
   names: Sequence[str] | None = None,
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """A row for each query: its picture, then its nearest references, right or wrong.
+  """Draws a row for each query: its image, then its nearest references, right or wrong.
 
-  Right ones have a blue frame and a check mark, wrong ones an orange frame and a
-  cross, so the sheet reads without colour as well.
+  Right references have a blue frame and a check mark, wrong ones an orange frame and a
+  cross, so the sheet is readable without colour.
 
   Args:
     images: [images, height, width] or [..., 1 or 3], in [0, 1] or bytes.
@@ -45,8 +45,8 @@ def retrieval_sheet(
     retrieved: [queries, k], rows of `reference_images`, nearest first; see
       `metrics.nearest`.
     correct: [queries, k], boolean, True where the class is the query's.
-    reference_images: pictures that `retrieved` counts; None: `images`.
-    names: one text for each query, written beside it (its class, say).
+    reference_images: images that `retrieved` indexes; None: `images`.
+    names: a text for each query, written beside it (such as its class).
     title: text above the sheet.
 
   Returns:
@@ -82,15 +82,15 @@ def retrieval_sheet(
   _indices("queries", queries, len(images))
   _indices("retrieved", retrieved, len(references))
   if names is not None and len(names) != len(queries):
-    raise ValueError(f"names must be {len(queries)}, one a query, got {len(names)}")
+    raise ValueError(f"names must be {len(queries)}, one per query, got {len(names)}")
 
   rows, k = retrieved.shape
   figure, cells = _grid(
     rows,
     1 + k,
     ratio=images.shape[2] / images.shape[1],
-    apart=_APART,
-    left=_beside(names or ()),
+    gap=_APART,
+    left=_name_margin(names or ()),
     top=_LINE + _above(title),
     bottom=1.5 * _LINE,
     right=_EDGE,
@@ -118,17 +118,17 @@ def weight_maps(
   names: Sequence[str] | None = None,
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """Pooling weights as heat maps over the pictures they pool.
+  """Draws pooling weights as heat maps over the images they pool.
 
-  The first row shows the pictures, each further row the weights of one pooling. A
-  weight is drawn relative to average pooling, weight x rows x columns: 1 means the
-  average's share, 0 unseen. All maps share one scale, however fine they are.
+  The first row shows the images, each further row the weights of one pooling. A weight
+  is drawn relative to average pooling, weight x rows x columns: 1 is the weight in
+  average pooling, 0 means ignored. All maps share one scale.
 
   Args:
     images: [images, height, width] or [..., 1 or 3], in [0, 1] or bytes.
-    weights: for each pooling's name [images, rows, columns], non-negative, sum 1
-      over a picture; `GSPResult.weights`, say.
-    names: one text for each picture, written above it.
+    weights: for each pooling's name [images, rows, columns], non-negative, sum 1 over
+      an image, such as `GSPResult.weights`.
+    names: a text for each image, written above it.
     title: text above the sheet.
 
   Returns:
@@ -136,7 +136,7 @@ def weight_maps(
 
   Raises:
     TypeError: weights no mapping.
-    ValueError: shapes do not match, no picture, no map, or values outside their range.
+    ValueError: shapes do not match, no image, no map, or values outside their range.
 
   Source: the attention maps of DML 5.3.2 and figure 5.5.
 
@@ -151,7 +151,7 @@ def weight_maps(
 
   images = _figure.pictures("images", images)
   if not len(images):
-    raise ValueError(f"images must hold at least one picture, got shape {images.shape}")
+    raise ValueError(f"images must hold at least one image, got shape {images.shape}")
   _checks.mapping("weights", weights)
   if not weights:
     raise ValueError("weights must name at least one pooling, got none")
@@ -159,13 +159,13 @@ def weight_maps(
     name: _relative(name, values, len(images)) for name, values in weights.items()
   }
   if names is not None and len(names) != len(images):
-    raise ValueError(f"names must be {len(images)}, one a picture, got {len(names)}")
+    raise ValueError(f"names must be {len(images)}, one per image, got {len(names)}")
 
   figure, cells = _grid(
     1 + len(maps),
     len(images),
     ratio=images.shape[2] / images.shape[1],
-    left=_beside(["picture", *maps]),
+    left=_name_margin(["picture", *maps]),
     top=_above(title) + (_LINE if names is not None else 0),
     bottom=_EDGE,
     right=0.85,
@@ -222,16 +222,16 @@ def _grid(
   top: float,
   bottom: float,
   right: float,
-  apart: float = 0,
+  gap: float = 0,
 ) -> tuple["matplotlib.figure.Figure", np.ndarray]:
-  """A figure with axes [rows, columns] of one size, whatever is written around."""
+  """Figure with axes [rows, columns] of one size, whatever text is around them."""
   wide, high = _CELL * ratio + _GAP, _CELL + _GAP
-  width = left + columns * wide - _GAP + apart + right
+  width = left + columns * wide - _GAP + gap + right
   height = top + rows * high - _GAP + bottom
   figure = _figure.new_figure(width, height, layout=None)
   cells = np.empty((rows, columns), object)
   for row, column in np.ndindex(rows, columns):
-    x = left + column * wide + apart * (column > 0)
+    x = left + column * wide + gap * (column > 0)
     y = bottom + (rows - 1 - row) * high
     cells[row, column] = figure.add_axes(
       (x / width, y / height, _CELL * ratio / width, _CELL / height)
@@ -239,7 +239,7 @@ def _grid(
   return figure, cells
 
 
-def _beside(names: Iterable[str]) -> float:
+def _name_margin(names: Iterable[str]) -> float:
   return _EDGE + _LETTER * max((len(name) + 1 for name in names), default=0)
 
 
@@ -261,7 +261,7 @@ def _title(figure: "matplotlib.figure.Figure", title: str) -> None:
 def _color_bar(
   figure: "matplotlib.figure.Figure", scale: "matplotlib.cm.ScalarMappable", text: str
 ) -> None:
-  """A bar at the right of the whole grid, as high as it."""
+  """Draws a colour bar at the right of the grid, as high as the grid."""
   boxes = [axes.get_position() for axes in figure.axes]
   low, high = min(box.y0 for box in boxes), max(box.y1 for box in boxes)
   left = max(box.x1 for box in boxes) + 0.15 / figure.get_figwidth()

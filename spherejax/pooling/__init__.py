@@ -1,7 +1,7 @@
-"""Poolings: a map or a set of features becomes one vector.
+"""Poolings that turn a map or a set of features into one vector.
 
 Features are [batch, tokens, dim] or [batch, height, width, dim]; a mask over the
-positions leaves out those that are not there.
+positions leaves out positions that do not exist.
 """
 
 from spherejax import _compiled, _names

@@ -1,4 +1,4 @@
-"""Convolutional block attention, then the mean."""
+"""Convolutional block attention (CBAM), then the mean."""
 
 from collections.abc import Callable
 
@@ -32,8 +32,8 @@ def cbam(
       s = sigmoid(normalize(conv([mean_k y_jk, max_k y_jk])))
       mean_j s_j y_j                                     over the kept positions j
 
-  with the kernels R, E and biases r, e. Masked positions are 0 in the convolution, as
-  those outside the map are.
+  with the kernels R, E and biases r, e. Masked positions are 0 in the convolution, like
+  positions outside the map.
 
   Args:
     features: [batch, height, width, channels], floating; [batch, tokens, channels]
@@ -43,11 +43,11 @@ def cbam(
     spatial_kernel: [size, size, 2], size odd: from mean and maximum over the channels.
     reduce_bias: [hidden]; None for none.
     expand_bias: [channels]; None for none.
-    normalize: function of (place, x, kept) to what stands at "normalize", with x
-      [batch, height, width, 1], the mask in its shape and the place "positions". None
+    normalize: function of (place, x, mask) that computes "normalize" above, for x
+      [batch, height, width, 1], a mask of its shape and the place "positions". None
       normalises nothing. See `models.CBAM`.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -61,8 +61,8 @@ def cbam(
   gets its gradient. Cost: O(batch (positions (channels + size^2) + channels hidden)).
 
   Source: Woo et al. 2018, "CBAM: convolutional block attention module", with biases,
-  batch normalisation and size 7; DML 5.3.5, whose released code has neither biases nor
-  normalisation and size 3.
+  batch normalisation and size 7; DML 5.3.5, whose released code has size 3 and neither
+  biases nor normalisation.
 
   Example:
     >>> features = jnp.array([[[[1.0, 4.0], [3.0, 0.0]]]])
@@ -73,7 +73,7 @@ def cbam(
   if normalize is not None:
     _checks.function("normalize", normalize)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   dtype, channels = tokens.dtype, tokens.shape[2]
   reduce_kernel = _checks.array("reduce_kernel", reduce_kernel).astype(dtype)
   expand_kernel = _checks.array("expand_kernel", expand_kernel).astype(dtype)
@@ -88,13 +88,15 @@ def cbam(
     inner = jax.nn.relu(inner)
     return jnp.matmul(inner, expand_kernel, precision=_HIGHEST) + expand_bias[None]
 
-  summaries = _tokens.mean(tokens, kept), _tokens.maximum(tokens, kept)
+  summaries = _tokens.mean(tokens, mask), _tokens.maximum(tokens, mask)
   of_channels = jax.nn.sigmoid(sum(map(perceptron, summaries)))
   tokens = tokens * of_channels[:, None]
-  seen = jnp.stack([jnp.mean(tokens, axis=2), _tokens.first_maximum(tokens, 2)], axis=2)
+  statistics = jnp.stack(
+    [jnp.mean(tokens, axis=2), _tokens.first_maximum(tokens, 2)], axis=2
+  )
   sides = features.shape[1:3] if features.ndim == 4 else (1, features.shape[1])
   logits = jax.lax.conv_general_dilated(
-    seen.reshape(-1, *sides, 2),
+    statistics.reshape(-1, *sides, 2),
     spatial_kernel[..., None],
     window_strides=(1, 1),
     padding="SAME",
@@ -102,10 +104,10 @@ def cbam(
     precision=_HIGHEST,
   )
   if normalize is not None:
-    counted = jnp.ones(tokens.shape[:2], bool) if kept is None else kept
+    counted = jnp.ones(tokens.shape[:2], bool) if mask is None else mask
     logits = normalize("positions", logits, counted.reshape(logits.shape))
   of_positions = jax.nn.sigmoid(logits.reshape(*tokens.shape[:2], 1))
-  return _tokens.mean(of_positions * tokens, kept).astype(features.dtype)
+  return _tokens.mean(of_positions * tokens, mask).astype(features.dtype)
 
 
 def _check_kernels(features, reduce_kernel, expand_kernel, spatial_kernel) -> None:

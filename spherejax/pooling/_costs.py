@@ -1,4 +1,4 @@
-"""Costs of transporting features to prototypes, and what they say at once."""
+"""Costs of transporting features to prototypes, and the dominant prototypes."""
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,13 @@ _FAR = 2.0**40
 def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   """Distances in the unit ball: [batch, n, dim], [m, dim] -> [batch, n, m].
 
-  The projected features are never formed: one product of the raw features serves,
-  scaled afterwards.
+  The projected features are never formed: one product of the raw features is scaled
+  afterwards.
   """
   prototypes = _tokens.points("prototypes", prototypes, tokens)
   batch, number, dim = tokens.shape
   rows = tokens.reshape(batch * number, dim)
-  # Far outside of the ball the length does not count, whose square might be infinite.
+  # Far outside the ball the length does not count; its square might be infinite.
   largest = _numerics.largest_size(rows, 1)
   rows = jnp.where(largest > _FAR, rows / largest, rows)
   squares = jnp.sum(rows**2, axis=1, keepdims=True)
@@ -43,19 +43,20 @@ def dominant_prototypes(
   *,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Int[Array, "batch *positions"]:
-  """The prototype that each position sends most of its mass to.
+  """Prototype to which each position sends most of its mass.
 
       argmin_i |unit_ball(prototype_i) - unit_ball(f_j)|
 
-  The plan of generalized sum pooling sends the mass of a position to the prototypes
-  by a softmax of the negative costs, so its largest share goes to the nearest one,
-  for every mass and inverse temperature. A map of what `gsp` sees in an image.
+  The result is a map of what `gsp` sees in an image. The plan of generalized sum
+  pooling splits the mass of a position among the prototypes by a softmax of the
+  negative costs. The largest share goes to the nearest prototype, for every mass and
+  inverse temperature.
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
     prototypes: [prototypes, dim], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     int32 in the layout of the features, ties to the lowest index; -1 where masked.
@@ -66,7 +67,7 @@ def dominant_prototypes(
 
   Not differentiable. Cost: O(batch tokens prototypes dim), one matrix product.
 
-  Source: DML 5.2.2 and eq. 4.2.5, whose histogram counts these.
+  Source: DML 5.2.2 and eq. 4.2.5, whose histogram counts the dominant prototypes.
 
   Example:
     >>> features = jnp.array([[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]])
@@ -74,8 +75,8 @@ def dominant_prototypes(
     Array([[0, 0, 1]], dtype=int32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   nearest = jnp.argmin(to_prototypes(tokens, prototypes), axis=2).astype(jnp.int32)
-  if kept is not None:
-    nearest = jnp.where(kept, nearest, -1)
+  if mask is not None:
+    nearest = jnp.where(mask, nearest, -1)
   return nearest.reshape(features.shape[:-1])

@@ -1,4 +1,4 @@
-"""Cross-dimensional weighting of a map's positions and channels."""
+"""Cross-dimensional weighting (CroW) of a map's positions and channels."""
 
 import jax
 import jax.numpy as jnp
@@ -27,18 +27,18 @@ def crow(
       s_j = (t_j / |t|_a)^(1/b),  t_j = sum_k x_jk
       i_k = log((D o + sum_h q_h) / (o + q_k)),  q_k = share of positions with x_jk > 0
 
-  with D channels, norm order a, root b, offset o = 1e-6. A channel that is nowhere
-  active has i_k = 0. The weights of channels are constants for the derivative.
+  with D channels, norm order a, root b, offset o = 1e-6. A channel without activity has
+  i_k = 0. The channel weights are constants for the derivative.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-      What is negative counts as 0.
+      Negative entries count as 0.
     norm_order: positive, may be traced. a.
     root: positive, may be traced. b.
     soft: static. True for q_k = mean_j sigmoid(x_jk), which is differentiated, with
       o = 1e-16, and the mean over positions instead of the sum.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept or all is 0.
@@ -53,7 +53,7 @@ def crow(
 
   Source: Kalantidis, Mellina, Osindero 2016, "Cross-dimensional weighting for
   aggregated deep convolutional features"; DML 5.3.5, whose released code is the soft
-  form. Its q_k lie in [0.5, 1), so that the weights of channels hardly differ.
+  form. The q_k of the soft form lie in [0.5, 1), so the channel weights hardly differ.
 
   Example:
     >>> spherejax.pooling.crow(jnp.array([[[4.0, 0.0], [0.0, 3.0]]]))
@@ -61,18 +61,18 @@ def crow(
   """
   _checks.flag("soft", soft)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.positive("norm_order", norm_order)
   _checks.positive("root", root)
   norm_order = _checks.scalar("norm_order", norm_order, tokens.dtype)
   root = _checks.scalar("root", root, tokens.dtype)
-  kept = jnp.ones(tokens.shape[:2], bool) if kept is None else kept
-  number = _tokens.count(kept, tokens.dtype)[:, None]
+  mask = jnp.ones(tokens.shape[:2], bool) if mask is None else mask
+  number = _tokens.count(mask, tokens.dtype)[:, None]
   tokens = jax.nn.relu(tokens)
   pooled = jnp.sum(_strength(tokens, norm_order, root) * tokens, axis=1)
   if soft:
     active = jax.nn.sigmoid(tokens)
-    rarity = _rarity(_tokens.mean(jnp.where(kept[..., None], active, 0), kept), True)
+    rarity = _rarity(_tokens.mean(jnp.where(mask[..., None], active, 0), mask), True)
     return (rarity * pooled / number).astype(features.dtype)
   share = jnp.sum(tokens > 0, axis=1, dtype=jnp.int32).astype(tokens.dtype) / number
   return (_rarity(share, False) * pooled).astype(features.dtype)

@@ -1,4 +1,4 @@
-"""Sum of features, each weighted by a score of its own."""
+"""DeLF pooling: sum of features, each weighted by its own score."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def delf(
   reduction: Reduction = "sum",
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
-  """Sum of the features, each with a weight that a small network reads off it (DeLF).
+  """Sum of the features, each weighted by the score that a network gives it (DeLF).
 
       sum_j a_j x_j,    a_j = softplus(relu(x_j W + b) w + c)    over the kept j
 
@@ -35,10 +35,10 @@ def delf(
     hidden_bias: [hidden]. b.
     score_kernel: [hidden]. w.
     score_bias: scalar. c.
-    reduction: static. "sum", or "mean" over the kept positions; the same after a
+    reduction: static. "sum", or "mean" over the kept positions; both agree after a
       normalisation to length 1.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -52,8 +52,8 @@ def delf(
   hidden).
 
   Source: Noh et al. 2017, "Large-scale image retrieval with attentive deep local
-  features", which takes the sum and trains it on fixed features; DML 5.3.5, whose
-  released code takes the mean and trains all at once.
+  features", which takes the sum and trains the scores on fixed features; DML 5.3.5,
+  whose released code takes the mean and trains all parameters together.
 
   Example:
     >>> features = jnp.array([[[1.0, 4.0], [3.0, 0.0]]])
@@ -62,7 +62,7 @@ def delf(
     Array([[2.772589, 2.772589]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.one_of("reduction", reduction, Reduction)
   hidden_kernel = _checks.array("hidden_kernel", hidden_kernel).astype(tokens.dtype)
   hidden_bias = _checks.array("hidden_bias", hidden_bias).astype(tokens.dtype)
@@ -78,5 +78,5 @@ def delf(
   scores = jnp.matmul(jax.nn.relu(hidden), score_kernel, precision=_HIGHEST)
   weighted = _numerics.softplus(scores + score_bias)[..., None] * tokens
   if reduction == "mean":
-    return _tokens.mean(weighted, kept).astype(features.dtype)
+    return _tokens.mean(weighted, mask).astype(features.dtype)
   return jnp.sum(weighted, axis=1).astype(features.dtype)

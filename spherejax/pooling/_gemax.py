@@ -18,19 +18,19 @@ def gemax(
   ridge: Real[ArrayLike, ""] = 1.0,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
-  """The vector that has the same product with every feature (generalized max pooling).
+  """Generalized max pooling: the vector that has the same product with every feature.
 
       argmin_z sum_j (<z, x_j> - 1)^2 + ridge |z|^2      over the kept positions j
 
-  so that frequent features do not outweigh rare ones: with a small ridge, copies of a
-  feature count once. With a large one, ridge times the result is the sum of features.
+  so that frequent features do not outweigh rare ones. With a small ridge, copies of a
+  feature count once. With a large ridge, ridge times the result is the sum of features.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    ridge: positive, may be traced. What is smaller than the rounding errors of the
-      features' products counts as of their size.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    ridge: positive, may be traced. A ridge below the rounding errors of the features'
+      products is raised to their size.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -52,7 +52,7 @@ def gemax(
     Array([[0.5, 1. ]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.positive("ridge", ridge)
   ridge = _checks.scalar("ridge", ridge, tokens.dtype)
   wide = tokens.shape[1] < tokens.shape[2]
@@ -60,10 +60,10 @@ def gemax(
   gram = jnp.matmul(left, jnp.swapaxes(left, 1, 2), precision=_HIGHEST)
   if not wide:
     right = jnp.sum(tokens, axis=1)
-  elif kept is None:
+  elif mask is None:
     right = jnp.ones(tokens.shape[:2], tokens.dtype)
   else:
-    right = kept.astype(tokens.dtype)
+    right = mask.astype(tokens.dtype)
   solution = _solve(gram, ridge, right)
   if wide:
     solution = jnp.einsum("bnd,bn->bd", tokens, solution, precision=_HIGHEST)

@@ -1,4 +1,4 @@
-"""Second-order pooling: attention from the covariances of a feature map."""
+"""Second-order pooling (GSoP): attention from the covariances of a feature map."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -17,13 +17,13 @@ Fuse = Literal["max", "sum"]
 
 
 class GSoPBranch(NamedTuple):
-  """What a branch of `gsop` learns. An affine normalisation is part of it.
+  """Learned parameters of a branch of `gsop`, with any affine normalisation folded in.
 
   Rows are those of the branch's covariance: its channels, or its positions.
   """
 
   reduce_kernel: Float[ArrayLike, "channels reduced"]
-  """From the channels of the map to those the covariance is taken of."""
+  """Maps the channels of the map to the channels of the covariance."""
   reduce_bias: Float[ArrayLike, " reduced"]
   row_kernel: Float[ArrayLike, "rows rows hidden"]
   """Row i of the covariance times entry i gives its `hidden` numbers."""
@@ -58,7 +58,7 @@ def gsop(
   normalize: Normalize | None = None,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
-  """Average of a map gated by what its covariances say of channels and positions.
+  """Average of a map whose covariances gate its channels and positions (GSoP).
 
       pooled = mean_j fuse(g x_j, relu(s_j x_j))
       Y = relu(norm(relu(X) A + a))                                in each branch
@@ -67,26 +67,26 @@ def gsop(
       spatial:  S = Y (I - 1 1^T / c) Y^T / c,   s = sigmoid(h O + o)
                                                  h_i = relu(norm(S)_i R_i + r_i)
 
-  with n positions, c reduced channels, and the kernels A, R, O and biases a, r, o of
-  the branch: of its reduction, of each row, and of its gates.
+  with n positions and c reduced channels. A branch has kernels A, R, O and biases a, r,
+  o: for its reduction, for each row, and for its gates.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
     channel: parameters of the channel branch, with a gate for each channel; None
       leaves it out.
-    spatial: parameters of the spatial branch, with a row and a gate for each
-      position, so for maps of one size unless `size` is given; None leaves it out.
+    spatial: parameters of the spatial branch, with a row and a gate for each position.
+      They fit maps of one size unless `size` is given. None leaves it out.
     fuse: static. "max" or "sum" of the two branches.
     centred: static. True takes covariances; False (DML's form) takes the products
       Y^T Y / n^2 and Y Y^T / c^2.
     size: static. The spatial branch sees the map averaged to size x size cells (8 in
-      the original), and its gates are spread back; None uses the map as it is.
-    normalize: function of (place, x, kept) to what stands at "norm", with the rows or
-      channels of x on its last axis and a mask that broadcasts against x; the places
-      are "channel_map", "channel_rows", "spatial_map" and "spatial_rows". None
-      normalises nothing: the parameters hold what is affine. See `models.GSoP`.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+      the original); its gates are spread back to the map. None uses the map as it is.
+    normalize: function of (place, x, mask) that computes "norm" above. The last axis of
+      x holds its rows or channels, and the mask broadcasts against x. The places are
+      "channel_map", "channel_rows", "spatial_map" and "spatial_rows". None normalises
+      nothing: the parameters include any affine part. See `models.GSoP`.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -115,7 +115,7 @@ def gsop(
   """
   _checks.flag("centred", centred)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, token_mask = _tokens.flatten(features, where)
   _checks.one_of("fuse", fuse, Fuse)
   if normalize is not None:
     _checks.function("normalize", normalize)
@@ -126,47 +126,49 @@ def gsop(
     _checks.count("size", size)
     _checks.expect("features", features, rank=4)
     cells = _cells(features.shape[1], features.shape[2], size)
-  if kept is None:
-    kept = jnp.ones(tokens.shape[:2], bool)
+  if token_mask is None:
+    token_mask = jnp.ones(tokens.shape[:2], bool)
 
   def norm(place: str, x: Array, mask: Array) -> Array:
     return x if normalize is None else normalize(place, x, mask)
 
   branches = []
   if channel is not None:
-    branches.append(_channel_branch(tokens, kept, channel, centred, norm))
+    branches.append(_channel_branch(tokens, token_mask, channel, centred, norm))
   if spatial is not None:
-    branches.append(_spatial_branch(tokens, kept, spatial, centred, cells, norm))
+    branches.append(_spatial_branch(tokens, token_mask, spatial, centred, cells, norm))
   gated = branches[0]
   if len(branches) == 2:
     first, second = branches
     # Not jnp.maximum, whose derivative is split between ties.
     larger = jnp.where(first >= second, first, second)
     gated = larger if fuse == "max" else first + second
-  number = _tokens.count(kept, tokens.dtype)
-  total = _numerics.masked_sum(gated, kept[..., None], axis=1)
+  number = _tokens.count(token_mask, tokens.dtype)
+  total = _numerics.masked_sum(gated, token_mask[..., None], axis=1)
   return (total / number[:, None]).astype(features.dtype)
 
 
 def _channel_branch(
-  tokens: Array, kept: Array, params: GSoPBranch, centred: bool, norm: Normalize
+  tokens: Array, token_mask: Array, params: GSoPBranch, centred: bool, norm: Normalize
 ) -> Array:
   """Tokens with each channel gated."""
   _checks.instance("channel", params, GSoPBranch)
   p = _checked("channel", params, tokens, None, tokens.shape[2])
-  y = _reduced(tokens, kept, p, "channel_map", norm)
-  number = _tokens.count(kept, y.dtype)[:, None, None]
+  y = _reduced(tokens, token_mask, p, "channel_map", norm)
+  number = _tokens.count(token_mask, y.dtype)[:, None, None]
   if centred:
-    y = jnp.where(kept[..., None], y - jnp.sum(y, axis=1, keepdims=True) / number, 0)
+    y = jnp.where(
+      token_mask[..., None], y - jnp.sum(y, axis=1, keepdims=True) / number, 0
+    )
   products = _einsum("bni,bnj->bij", y, y) / (number if centred else number**2)
-  some = jnp.any(kept, axis=1)[:, None, None]
+  some = jnp.any(token_mask, axis=1)[:, None, None]
   hidden = _hidden(norm("channel_rows", products, some), p)
   return _gates(hidden, p)[:, None] * tokens
 
 
 def _spatial_branch(
   tokens: Array,
-  kept: Array,
+  token_mask: Array,
   params: GSoPBranch,
   centred: bool,
   cells: tuple[np.ndarray, np.ndarray] | None,
@@ -176,38 +178,38 @@ def _spatial_branch(
   _checks.instance("spatial", params, GSoPBranch)
   rows = tokens.shape[1] if cells is None else len(cells[0])
   p = _checked("spatial", params, tokens, rows, rows)
-  y = _reduced(tokens, kept, p, "spatial_map", norm)
-  seen = kept
+  y = _reduced(tokens, token_mask, p, "spatial_map", norm)
+  visible = token_mask
   if cells is not None:
     inside = jnp.asarray(cells[0], y.dtype)
-    number = _einsum("cn,bn->bc", inside, kept.astype(y.dtype))
-    seen = number > 0
+    number = _einsum("cn,bn->bc", inside, token_mask.astype(y.dtype))
+    visible = number > 0
     y = _numerics.divide(_einsum("cn,bnd->bcd", inside, y), number[..., None])
   width = y.shape[2]
   if centred:
     y -= jnp.mean(y, axis=2, keepdims=True)
   products = _einsum("bid,bjd->bij", y, y) / (width if centred else width**2)
-  normalized = norm("spatial_rows", products, seen[..., None])
-  both = seen[:, :, None] & seen[:, None, :]
+  normalized = norm("spatial_rows", products, visible[..., None])
+  both = visible[:, :, None] & visible[:, None, :]
   hidden = jax.nn.relu(_hidden(jnp.where(both, normalized, 0), p))
-  gates = _gates(jnp.where(seen[..., None], hidden, 0), p)
+  gates = _gates(jnp.where(visible[..., None], hidden, 0), p)
   if cells is not None:
     gates = _einsum("nc,bc->bn", jnp.asarray(cells[1], y.dtype), gates)
   return jax.nn.relu(gates[..., None] * tokens)
 
 
 def _reduced(
-  tokens: Array, kept: Array, p: _Arrays, place: str, norm: Normalize
+  tokens: Array, token_mask: Array, p: _Arrays, place: str, norm: Normalize
 ) -> Array:
   """Y [batch, n, c], 0 where masked."""
   y = _einsum("bnd,dc->bnc", jax.nn.relu(tokens), p.reduce_kernel)
-  y = norm(place, y + p.reduce_bias[None, None], kept[..., None])
-  return jnp.where(kept[..., None], jax.nn.relu(y), 0)
+  y = norm(place, y + p.reduce_bias[None, None], token_mask[..., None])
+  return jnp.where(token_mask[..., None], jax.nn.relu(y), 0)
 
 
 def _hidden(rows: Array, p: _Arrays) -> Array:
-  """The numbers of each row: [batch, r, r] -> [batch, r, hidden]."""
-  # Row i is column i: what a normalisation did to the last axis, it did to the row.
+  """Hidden numbers of each row: [batch, r, r] -> [batch, r, hidden]."""
+  # The matrix is symmetric, so a normalisation of the last axis is one of the rows.
   return _einsum("bji,ijh->bih", rows, p.row_kernel) + p.row_bias[None]
 
 
@@ -228,9 +230,9 @@ def _cells(height: int, width: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bins(length: int, number: int) -> np.ndarray:
-  """Which of `length` places each of `number` even intervals touches [number, length].
+  """Mask [number, length] of the places that each of `number` even intervals touches.
 
-  Averages over them shrink an axis, or stretch it.
+  Averages over the intervals shrink an axis, or stretch it.
   """
   place, interval = np.arange(length)[None], np.arange(number)[:, None]
   starts = place * number < (interval + 1) * length

@@ -1,4 +1,4 @@
-"""Generalized sum pooling: a learned choice of which features to average."""
+"""Generalized sum pooling (GSP): a learned choice of the features to average."""
 
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,7 @@ Solver = Literal["newton", "fixed_point"]
 
 
 class GSPResult(NamedTuple):
-  """A pooled map, where its vector comes from, and how exact the solution is."""
+  """Pooled map, the origin of its vector, and the accuracy of the solution."""
 
   pooled: Float[Array, "batch dim"]
   """Weighted sum of the features."""
@@ -27,7 +27,7 @@ class GSPResult(NamedTuple):
   residual: Float[Array, "batch *positions"]
   """Mass that stays with each feature; sums to 1 - mass."""
   converged: Bool[Array, " batch"]
-  """Whether the mass error is as small as rounding allows."""
+  """True if the mass error is as small as rounding allows."""
   mass_error: Float[Array, " batch"]
   """|attained mass / mass - 1| before the weights are normalised; no derivative."""
   steps: Int[Array, " batch"]
@@ -44,7 +44,7 @@ def gsp(
   steps: int = 100,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> GSPResult:
-  """Weighted sum of the features that lie near a learned set of prototypes.
+  """Generalized sum pooling: weighted sum of the features near learned prototypes.
 
   A share `mass` of the features is transported to the prototypes at least cost,
   smoothed by entropy; the rest is left out:
@@ -53,14 +53,14 @@ def gsp(
       c_ij = |unit_ball(prototype_i) - unit_ball(f_j)|
       attributes_i = sum_j p_j softmax_i(-b c_ij)
 
-  with b the inverse temperature. Features that no prototype describes (background)
-  get no weight, without a label for them. A small mass chooses, mass 1 is exactly
-  global average pooling; a large inverse temperature cuts sharply.
+  with b the inverse temperature. Features that no prototype describes (background) get
+  no weight, without any label for them. A small mass selects few features; mass 1 is
+  exactly global average pooling. A large inverse temperature makes the cut sharp.
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
-    prototypes: [prototypes, dim], floating, usually learned. Projected onto the unit
-      ball here, as are the features for their costs, not for their sum.
+    prototypes: [prototypes, dim], floating, usually learned. They are projected onto
+      the unit ball here. Features are projected for their costs, but not for their sum.
     mass: scalar or [batch], in (0, 1], may be traced (then clipped to that interval).
       Share of the features that is pooled.
     inverse_temperature: scalar or [batch], not negative, may be traced (then clipped
@@ -69,8 +69,8 @@ def gsp(
       comparisons: its weights sum to 1 only at convergence, and its derivative goes
       through the steps.
     steps: static. Steps of "fixed_point"; "newton" stops by itself.
-    where: [batch, tokens] or [batch, height, width], boolean, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: [batch, tokens] or [batch, height, width], boolean, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     GSPResult(pooled, weights, attributes, residual, converged, mass_error, steps),
@@ -83,11 +83,11 @@ def gsp(
       static mass not in (0, 1], static inverse temperature negative or not finite.
 
   Differentiable in: features, prototypes, mass, inverse_temperature, forward, reverse
-  and repeatedly (mass_error, converged and steps carry no derivative). Cost:
-  O(batch tokens prototypes dim), one matrix product; memory of the backward pass does
-  not depend on the solver's steps. Costs come from |x|^2 + |y|^2 - 2 x.y, and what
-  is rounding noise in that counts as 0, with derivative 0: in float32 distances below
-  1.4e-3 at 128 dimensions.
+  and repeatedly (mass_error, converged and steps carry no derivative). Cost: O(batch
+  tokens prototypes dim), one matrix product; memory of the backward pass does not
+  depend on the solver's steps. Costs come from |x|^2 + |y|^2 - 2 x.y. Rounding noise in
+  it counts as 0, with derivative 0: in float32 at 128 dimensions, distances below
+  1.4e-3.
 
   Source: DML 5.2.1 and 5.2.2; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling for
   metric learning". Differs from the paper as `gsp_weights` does.
@@ -102,7 +102,7 @@ def gsp(
     Array([[0.5, 0.5, 0. , 0. ]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.one_of("solver", solver, Solver)
   _checks.count("steps", steps)
   batch = (tokens.shape[0],)
@@ -110,7 +110,7 @@ def gsp(
     _costs.to_prototypes(tokens, prototypes),
     _gsp_arguments.mass_of(mass, batch, tokens.dtype),
     _gsp_arguments.inverse_temperature_of(inverse_temperature, batch, tokens.dtype),
-    jnp.ones(tokens.shape[:2], bool) if kept is None else kept,
+    jnp.ones(tokens.shape[:2], bool) if mask is None else mask,
     steps if solver == "fixed_point" else None,
   )
   pooled = jnp.einsum("bn,bnd->bd", plan.weights, tokens, precision=_HIGHEST)

@@ -1,7 +1,7 @@
-"""Arguments of the generalized sum pooling functions, checked and brought into line.
+"""Checks the arguments of generalized sum pooling, and brings them to one layout.
 
-Inside, images lie side by side with prototypes last: costs are [batch, tokens,
-prototypes], so that the sums over prototypes run over adjacent numbers.
+Internally costs are [batch, tokens, prototypes], so that the sums over prototypes run
+over adjacent numbers.
 """
 
 import math
@@ -15,10 +15,10 @@ from spherejax import _checks, _numerics
 
 
 class Images(NamedTuple):
-  """Costs of a batch in their computing type, and what the caller gave."""
+  """Costs of a batch in their computing type, and the caller's shape and dtype."""
 
   costs: Array  # [images, tokens, prototypes], 0 where masked
-  kept: Array  # [images, tokens], boolean
+  mask: Array  # [images, tokens], boolean
   batch: tuple[int, ...]
   dtype: jnp.dtype
 
@@ -38,15 +38,15 @@ def from_costs(costs: ArrayLike, where: ArrayLike | None) -> Images:
   where = _checks.array("where", where)
   _checks.mask(where, (*batch, tokens))
   images = math.prod(batch)
-  kept = where.reshape(images, tokens)
+  mask = where.reshape(images, tokens)
   rows = _numerics.upcast(costs.reshape(images, prototypes, tokens)).swapaxes(1, 2)
-  return Images(jnp.where(kept[..., None], rows, 0), kept, tuple(batch), costs.dtype)
+  return Images(jnp.where(mask[..., None], rows, 0), mask, tuple(batch), costs.dtype)
 
 
 def _per_image(
   name: str, value: ArrayLike, batch: tuple[int, ...], dtype: jnp.dtype
 ) -> Array:
-  """A scalar, or one number an image, as [images]."""
+  """Broadcasts a scalar, or one number per image, to [images]."""
   if value is None:
     raise TypeError(f"{name} must be a number, got None")
   value = jnp.asarray(value, dtype)
@@ -59,7 +59,7 @@ def mass_of(mass: ArrayLike, batch: tuple[int, ...], dtype: jnp.dtype) -> Array:
   """The mass of each image [images], in (0, 1]."""
   _checks.between("mass", mass, 0, 1, low_open=True)
   mass = _per_image("mass", mass, batch, dtype)
-  # Not jnp.clip, whose derivative at a bound is half the right one.
+  # Not jnp.clip: its derivative at a bound is half the right one.
   mass = jnp.where(mass > 1, 1, mass)
   tiny = float(jnp.finfo(dtype).tiny)
   return jnp.where(mass < tiny, tiny, mass)

@@ -1,4 +1,4 @@
-"""The unsmoothed limit of generalized sum pooling: a linear program, in closed form."""
+"""Unsmoothed limit of generalized sum pooling: a linear program, in closed form."""
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,9 @@ def gsp_linear_program(
       min_{P, r >= 0}  sum_ij c_ij P_ij
       subject to       r_j + sum_i P_ij = a_j,   sum_ij P_ij = mass,   a_j = 1/tokens
 
-  The limit of `gsp_weights` at infinite inverse temperature. The features with the
-  least cost to any prototype are taken whole until the mass is full; at most one is
-  cut. The optimal value is `mass * sum_j p_j min_i c_ij`.
+  This is the limit of `gsp_weights` at infinite inverse temperature. The features with
+  the least cost to any prototype are taken whole until the mass is full; at most one
+  feature is cut. The optimal value is `mass * sum_j p_j min_i c_ij`.
 
   Args:
     costs: [..., prototypes, tokens], floating.
@@ -52,12 +52,12 @@ def gsp_linear_program(
   """
   images = _gsp_arguments.from_costs(costs, where)
   mass = _gsp_arguments.mass_of(mass, images.batch, images.costs.dtype)
-  kept = images.kept
-  cheapest = jnp.where(kept, jnp.min(images.costs, axis=2), jnp.inf)
+  mask = images.mask
+  cheapest = jnp.where(mask, jnp.min(images.costs, axis=2), jnp.inf)
   order = jnp.argsort(cheapest, axis=1, stable=True)
   rank = jnp.argsort(order, axis=1).astype(mass.dtype)
-  full = mass * jnp.sum(kept, axis=1, dtype=jnp.int32).astype(mass.dtype)
+  full = mass * jnp.sum(mask, axis=1, dtype=jnp.int32).astype(mass.dtype)
   left = jax.nn.relu(full[:, None] - rank)
-  taken = jnp.where(kept, jnp.where(left < 1, left, 1), 0)
+  taken = jnp.where(mask, jnp.where(left < 1, left, 1), 0)
   weights = taken / jnp.where(full == 0, 1, full)[:, None]
   return images.restore(weights)

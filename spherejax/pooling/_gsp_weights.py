@@ -14,7 +14,7 @@ from spherejax.pooling import _gsp_arguments, _gsp_iteration, _gsp_solver
 
 
 class Plan(NamedTuple):
-  """What the transport of each image's features to the prototypes comes to."""
+  """Summary of the transport from each image's features to the prototypes."""
 
   weights: Array  # [batch, n]
   attributes: Array  # [batch, m]
@@ -29,12 +29,13 @@ def transport(
   costs: Array,
   mass: Array,
   inverse_temperature: Array,
-  kept: Array,
+  mask: Array,
   iterations: int | None,
 ) -> Plan:
-  """Plan of each image from its costs [batch, n, m]; the plan matrix is not formed.
+  """Solves the plan of each image from costs [batch, n, m], without the plan matrix.
 
-  `iterations` None solves; a number runs that many steps of the paper's iteration.
+  With `iterations` None the solution is exact; a number runs that many steps of the
+  paper's iteration.
   """
   cheapest = jax.lax.stop_gradient(jnp.min(costs, axis=2))
   exponentials = jnp.exp(
@@ -45,13 +46,13 @@ def transport(
   # The derivative of the score is complete: `cheapest` cancels out of it.
   score = spread - inverse_temperature[:, None] * cheapest
   if iterations is None:
-    problem = _gsp_solver.Problem(cheapest, spread, mass, inverse_temperature, kept)
+    problem = _gsp_solver.Problem(cheapest, spread, mass, inverse_temperature, mask)
     solution = _gsp_solver.solve(jax.lax.stop_gradient(problem))
-    weights, residual, *_ = _gsp_solver.transport_weights(score, mass, kept, solution)
+    weights, residual, *_ = _gsp_solver.transport_weights(score, mass, mask, solution)
     normalised, error = weights, solution.mass_error
     converged, steps = solution.converged, solution.steps
   else:
-    weights, residual, error = _gsp_iteration.iterate(score, mass, kept, iterations)
+    weights, residual, error = _gsp_iteration.iterate(score, mass, mask, iterations)
     normalised = _numerics.divide(weights, jnp.sum(weights, axis=1, keepdims=True))
     error = jax.lax.stop_gradient(error)
     converged = error <= 64 * float(jnp.finfo(error.dtype).eps)
@@ -74,8 +75,8 @@ def gsp_weights(
       min  sum_ij c_ij P_ij + (1/b) (sum_ij P_ij log P_ij + sum_j r_j log r_j)
       subject to  r_j + sum_i P_ij = a_j,  sum_ij P_ij = mass,  P, r >= 0
 
-  with a_j = 1/tokens and b the inverse temperature. Solved exactly: only the mass
-  constraint keeps a multiplier theta, and
+  with a_j = 1/tokens and b the inverse temperature. The problem is solved exactly: only
+  the mass constraint keeps a multiplier theta, and
 
       p_j = a_j sigmoid(theta + s_j) / mass,    s_j = log sum_i exp(-b c_ij)
 
@@ -84,11 +85,11 @@ def gsp_weights(
 
   Args:
     costs: [..., prototypes, tokens], floating.
-    mass: scalar or of the batch's shape, in (0, 1], may be traced (then clipped to
-      that interval). Share of the features that is transported; 1 weighs all alike.
+    mass: scalar or of the batch's shape, in (0, 1], may be traced (then clipped to that
+      interval). Share of the features that is transported; 1 gives all the same weight.
     inverse_temperature: scalar or of the batch's shape, not negative, may be traced
-      (then clipped at 0). In units of one over the cost; 0 weighs all features alike,
-      infinity is `gsp_linear_program`.
+      (then clipped at 0). In units of one over the cost; 0 gives all features the same
+      weight, infinity is `gsp_linear_program`.
     where: [..., tokens], boolean, True keeps. None keeps all.
 
   Returns:
@@ -128,13 +129,13 @@ def _weights(
   where: ArrayLike | None,
   iterations: int | None,
 ) -> Array:
-  """The checked problem's weights, by so many iterations or by the closed form."""
+  """Weights of the checked problem, by `iterations` steps or by the exact solver."""
   images = _gsp_arguments.from_costs(costs, where)
   mass = _gsp_arguments.mass_of(mass, images.batch, images.costs.dtype)
   inverse_temperature = _gsp_arguments.inverse_temperature_of(
     inverse_temperature, images.batch, images.costs.dtype
   )
-  plan = transport(images.costs, mass, inverse_temperature, images.kept, iterations)
+  plan = transport(images.costs, mass, inverse_temperature, images.mask, iterations)
   return images.restore(plan.weights)
 
 
@@ -146,13 +147,14 @@ def gsp_fixed_point(
   steps: int = 100,
   where: Bool[ArrayLike, "*batch tokens"] | None = None,
 ) -> Float[Array, "*batch tokens"]:
-  """Weights after some steps of the paper's iteration for `gsp_weights`.
+  """Weights of `gsp_weights` after some steps of the paper's iteration.
 
       r <- a / (1 + t k),    t <- mass / sum_j k_j r_j,    k_j = sum_i exp(-b c_ij)
 
-  from t = 1, with p = (a - r) / mass. Converges linearly, with a rate between `mass`
-  and 1, so slowly for a mass near 1 or a sharp inverse temperature; computed with
-  log t, so that nothing underflows. For comparisons; `gsp_weights` is exact.
+  from t = 1, with p = (a - r) / mass. Use it for comparisons only; `gsp_weights` is
+  exact. The iteration converges linearly with a rate between `mass` and 1, so slowly
+  for a mass near 1 or a large inverse temperature. It is computed with log t, so that
+  nothing underflows.
 
   Args:
     costs: [..., prototypes, tokens], floating.

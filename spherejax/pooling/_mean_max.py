@@ -19,8 +19,8 @@ def gap(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -38,8 +38,8 @@ def gap(
     Array([[2., 2.]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
-  return _tokens.mean(tokens, kept).astype(features.dtype)
+  tokens, mask = _tokens.flatten(features, where)
+  return _tokens.mean(tokens, mask).astype(features.dtype)
 
 
 def gmp(
@@ -53,8 +53,8 @@ def gmp(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -63,8 +63,8 @@ def gmp(
     TypeError: features not floating, where not boolean.
     ValueError: features without 3 or 4 axes or without entries, shapes do not match.
 
-  Differentiable in: features; among ties only the first position gets the gradient.
-  Cost: one read of the features.
+  Differentiable in: features; in a tie only the first position gets the gradient. Cost:
+  one read of the features.
 
   Source: Tolias, Sicre, Jegou 2016, "Particular object retrieval with integral
   max-pooling of CNN activations"; DML 5.3.5.
@@ -74,8 +74,8 @@ def gmp(
     Array([[3., 4.]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
-  return _tokens.maximum(tokens, kept).astype(features.dtype)
+  tokens, mask = _tokens.flatten(features, where)
+  return _tokens.maximum(tokens, mask).astype(features.dtype)
 
 
 def gap_gmp(
@@ -89,8 +89,8 @@ def gap_gmp(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -109,7 +109,7 @@ def gap_gmp(
     Array([[5., 6.]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
-  return (_tokens.mean(tokens, kept) + _tokens.maximum(tokens, kept)).astype(
+  tokens, mask = _tokens.flatten(features, where)
+  return (_tokens.mean(tokens, mask) + _tokens.maximum(tokens, mask)).astype(
     features.dtype
   )

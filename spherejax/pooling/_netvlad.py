@@ -1,4 +1,4 @@
-"""Vectors of locally aggregated descriptors, with a learned soft assignment."""
+"""NetVLAD: locally aggregated descriptors with a learned soft assignment."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def netvlad(
   *,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch centres*dim"]:
-  """Sums of what the features differ from the centres they are assigned to.
+  """Sums of the features' differences from the centres they are assigned to (NetVLAD).
 
       V_k = sum_j softmax_k(w_k . f_j + b_k) (f_j - c_k)
       pooled = l2(concatenation over k of l2(V_k))
@@ -34,12 +34,12 @@ def netvlad(
     centres: [centres, dim], floating.
     weights: [centres, dim], floating, the rows w_k.
     biases: [centres], floating.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
-    [batch, centres * dim], dtype of `features`, of norm 1. A block V_k that is 0
-    stays 0; all are where nothing is kept.
+    [batch, centres * dim], dtype of `features`, of norm 1. A block V_k that is 0 stays
+    0; where no position is kept all blocks are 0.
 
   Raises:
     TypeError: features, centres, weights or biases not floating, where not boolean.
@@ -60,7 +60,7 @@ def netvlad(
     Array([[ 0.71,  0.00,  0.00, -0.71]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   points = _tokens.points("centres", centres, tokens)
   rows = _checks.array("weights", weights, "floating")
   offsets = _checks.array("biases", biases, "floating")
@@ -71,8 +71,8 @@ def netvlad(
   )
   scores += offsets.astype(tokens.dtype)[None, None]
   assigned = jax.nn.softmax(scores, axis=2)
-  if kept is not None:
-    assigned = jnp.where(kept[..., None], assigned, 0)
+  if mask is not None:
+    assigned = jnp.where(mask[..., None], assigned, 0)
   blocks = jnp.einsum("bnk,bnd->bkd", assigned, tokens, precision=_HIGHEST)
   blocks -= jnp.sum(assigned, axis=1)[..., None] * points[None]
   blocks = _numerics.normalize(blocks)

@@ -1,4 +1,4 @@
-"""Optimal-transport pooling: an average of the features for each prototype."""
+"""Optimal-transport pooling (OTP): an average of the features for each prototype."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ def otp(
   bandwidth: Real[ArrayLike, ""] = 1.0,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch prototypes*dim"]:
-  """Sums of the features transported to each prototype, one after the other.
+  """Concatenates the sums of the features transported to each prototype (OTP).
 
       pooled = concatenation over i of sqrt(m) sum_j P_ij f_j
 
@@ -41,14 +41,14 @@ def otp(
     features: [batch, tokens, dim] or [batch, height, width, dim], floating; the
       result has m times as many numbers, so project them to few first.
     prototypes: [prototypes, dim], floating, usually learned.
-    inverse_temperature: scalar or [batch], not negative, may be traced. 0 sends every
-      feature to all prototypes alike.
+    inverse_temperature: scalar or [batch], not negative, may be traced. 0 spreads every
+      feature evenly over the prototypes.
     steps: static, not negative. Steps of `solvers.sinkhorn`.
     cost: static. "distance", with 10 steps at inverse temperature 2, is DML's form;
       "gaussian", with 100 steps, the original.
     bandwidth: positive, may be traced. Of "gaussian".
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, prototypes * dim], dtype of `features`. 0 where nothing is kept.
@@ -64,7 +64,7 @@ def otp(
   steps. Cost: O(batch tokens prototypes (dim + steps)).
 
   Source: Mialon et al. 2021, "A trainable optimal transport embedding for feature
-  aggregation"; DML 5.3.5. The two differ in the cost, which DML does not say.
+  aggregation"; DML 5.3.5. The two differ in the cost, which DML does not mention.
 
   Example:
     >>> features = jnp.array([[[1.0, 0.0], [0.0, 1.0]]])
@@ -72,7 +72,7 @@ def otp(
     Array([[0.668 , 0.039, 0.039, 0.668 ]], dtype=float32)
   """
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.one_of("cost", cost, Cost)
   _checks.positive("bandwidth", bandwidth)
   _checks.count("steps", steps, 0)
@@ -81,9 +81,9 @@ def otp(
   else:
     costs = _kernel(tokens, prototypes, bandwidth)
   marginal = None
-  if kept is not None:
-    share = 1 / _tokens.count(kept, tokens.dtype)
-    marginal = jnp.where(kept, share[:, None], 0)
+  if mask is not None:
+    share = 1 / _tokens.count(mask, tokens.dtype)
+    marginal = jnp.where(mask, share[:, None], 0)
   transport = solvers.sinkhorn(
     costs.swapaxes(1, 2),
     inverse_temperature=inverse_temperature,

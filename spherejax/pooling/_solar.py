@@ -1,4 +1,4 @@
-"""Second-order attention, then the generalized mean."""
+"""SOLAR: second-order attention, then the generalized mean."""
 
 from collections.abc import Callable
 
@@ -40,11 +40,11 @@ def solar(
     value_kernel: [channels, inner]. V.
     output_kernel: [inner, channels]. O.
     power: scalar, positive, may be traced. Of the generalized mean.
-    normalize: function of (place, x, kept) to what stands at "norm", with x [batch,
+    normalize: function of (place, x, mask) that computes "norm" above, for x [batch,
       positions, inner], 0 where masked, a mask that broadcasts against x, and the
       places "queries" and "keys". None normalises nothing. See `models.SOLAR`.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, channels], dtype of `features`. 0 where nothing is kept.
@@ -69,35 +69,35 @@ def solar(
   if normalize is not None:
     _checks.function("normalize", normalize)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   query_kernel, key_kernel, value_kernel, output_kernel = _kernels(
     tokens, query_kernel, key_kernel, value_kernel, output_kernel
   )
 
-  if kept is None:
-    kept = jnp.ones(tokens.shape[:2], bool)
+  if mask is None:
+    mask = jnp.ones(tokens.shape[:2], bool)
 
   def projected(place: str, kernel: Array) -> Array:
     x = jnp.matmul(tokens, kernel, precision=_HIGHEST)
-    x = x if normalize is None else normalize(place, x, kept[..., None])
+    x = x if normalize is None else normalize(place, x, mask[..., None])
     return jax.nn.relu(x)
 
   queries, keys = projected("queries", query_kernel), projected("keys", key_kernel)
-  attention = _attention(queries, keys, kept)
+  attention = _attention(queries, keys, mask)
   values = jnp.matmul(tokens, value_kernel, precision=_HIGHEST)
   attended = jnp.matmul(attention, values, precision=_HIGHEST)
   tokens += jnp.matmul(attended, output_kernel, precision=_HIGHEST)
-  return gem(tokens, power=power, where=kept).astype(features.dtype)
+  return gem(tokens, power=power, where=mask).astype(features.dtype)
 
 
-def _attention(queries: Array, keys: Array, kept: Array) -> Array:
-  """Weights [batch, queries, keys] with sum 1 over the kept keys, 0 for the others."""
+def _attention(queries: Array, keys: Array, mask: Array) -> Array:
+  """Weights [batch, queries, keys] that sum to 1 over the kept keys, else 0."""
   size = jnp.sqrt(jnp.asarray(queries.shape[2], queries.dtype))
   products = jnp.einsum("bqc,bkc->bqk", queries, keys, precision=_HIGHEST)
-  logits, kept = products / size, kept[:, None]
-  kept = jnp.broadcast_to(kept, logits.shape)
-  total = _numerics.logsumexp(logits, kept, keepdims=True)
-  return jnp.exp(jnp.where(kept, logits - total, -jnp.inf))
+  logits, mask = products / size, mask[:, None]
+  mask = jnp.broadcast_to(mask, logits.shape)
+  total = _numerics.logsumexp(logits, mask, keepdims=True)
+  return jnp.exp(jnp.where(mask, logits - total, -jnp.inf))
 
 
 def _kernels(

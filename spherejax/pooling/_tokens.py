@@ -1,4 +1,4 @@
-"""What all poolings share: one axis of positions, and the mask over it."""
+"""Shared parts of the poolings: a single axis of positions, and the mask over it."""
 
 import math
 from typing import Literal
@@ -27,13 +27,13 @@ def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array 
     return tokens, None
   where = _checks.array("where", where)
   _checks.mask(where, (batch, *positions))
-  kept = where.reshape(batch, number)
-  return jnp.where(kept[..., None], tokens, 0), kept
+  mask = where.reshape(batch, number)
+  return jnp.where(mask[..., None], tokens, 0), mask
 
 
-def count(kept: Array, dtype: jnp.dtype) -> Array:
-  """Number of kept positions [batch], 1 where there is none."""
-  return jnp.maximum(jnp.sum(kept, axis=1, dtype=jnp.int32), 1).astype(dtype)
+def count(mask: Array, dtype: jnp.dtype) -> Array:
+  """Number of kept positions [batch], or 1 where no position is kept."""
+  return jnp.maximum(jnp.sum(mask, axis=1, dtype=jnp.int32), 1).astype(dtype)
 
 
 def points(name: str, value: ArrayLike, tokens: Array) -> Array:
@@ -48,24 +48,24 @@ def points(name: str, value: ArrayLike, tokens: Array) -> Array:
   return array.astype(tokens.dtype)
 
 
-def mean(tokens: Array, kept: Array | None) -> Array:
+def mean(tokens: Array, mask: Array | None) -> Array:
   """Mean over the positions, 0 over none; masked positions hold 0."""
-  if kept is None:
+  if mask is None:
     return jnp.mean(tokens, axis=1)
-  return jnp.sum(tokens, axis=1) / count(kept, tokens.dtype)[:, None]
+  return jnp.sum(tokens, axis=1) / count(mask, tokens.dtype)[:, None]
 
 
-def maximum(tokens: Array, kept: Array | None) -> Array:
+def maximum(tokens: Array, mask: Array | None) -> Array:
   """Maximum over the positions, 0 over none; one position gets the gradient."""
-  if kept is None:
+  if mask is None:
     return first_maximum(tokens, axis=1)
-  compared = jnp.where(kept[..., None], tokens, -jnp.inf)
+  compared = jnp.where(mask[..., None], tokens, -jnp.inf)
   chosen = jnp.argmax(compared, axis=1, keepdims=True)
   largest = jnp.take_along_axis(tokens, chosen, axis=1)[:, 0]
-  return jnp.where(jnp.any(kept, axis=1)[:, None], largest, 0)
+  return jnp.where(jnp.any(mask, axis=1)[:, None], largest, 0)
 
 
 def first_maximum(x: Array, axis: int) -> Array:
-  """Maximum by its index: the first of a tie gets the gradient."""
+  """Maximum by index, so that the first of a tie gets the gradient."""
   chosen = jnp.argmax(x, axis=axis, keepdims=True)
   return jnp.squeeze(jnp.take_along_axis(x, chosen, axis=axis), axis)

@@ -1,4 +1,4 @@
-"""The descriptor of the tiled selective match kernel: norms as attention."""
+"""Descriptor of the tiled selective match kernel, with norms as attention."""
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,7 @@ def tsmk(
 
       pooled = mean_j |x_j| (W s_j + b)
 
-  with s_j the average of the positions in a square window around j, of those that
-  are there and kept.
+  with s_j the average over the existing, kept positions in a square window around j.
 
   Args:
     features: [batch, height, width, channels], floating; [batch, tokens, channels]
@@ -35,12 +34,12 @@ def tsmk(
     kernel: [channels, dim], floating, the transpose of W.
     bias: [dim], floating.
     window: static, odd. Side of the window; 1 does not smooth.
-    stop_attention_gradient: static. True (DML's form) takes the norms as constants of
-      the derivative, False (the original) does not.
-    reduction: static. "mean" (DML's form) or "sum" (the original); alike once the
+    stop_attention_gradient: static. True (DML's form) treats the norms as constants for
+      the derivative, False (the original) differentiates them.
+    reduction: static. "mean" (DML's form) or "sum" (the original); both agree once the
       embedding is divided by its norm.
-    where: boolean, the shape of `features` without channels, True keeps; what is
-      masked may be NaN. None keeps all.
+    where: boolean, the shape of `features` without channels, True keeps; masked
+      positions may be NaN. None keeps all.
 
   Returns:
     [batch, dim], dtype of `features`. 0 where nothing is kept; a zero feature has no
@@ -65,7 +64,7 @@ def tsmk(
   """
   _checks.flag("stop_attention_gradient", stop_attention_gradient)
   features = _checks.array("features", features)
-  tokens, kept = _tokens.flatten(features, where)
+  tokens, mask = _tokens.flatten(features, where)
   _checks.count("window", window)
   _checks.one_of("reduction", reduction, Reduction)
   if window % 2 == 0:
@@ -78,27 +77,27 @@ def tsmk(
   _checks.shape("kernel", kernel, shape, f"features {features.shape}")
   _checks.expect("bias", bias, "floating")
   _checks.shape("bias", bias, shape[1:], f"kernel {shape}")
-  if kept is None:
-    kept = jnp.ones(tokens.shape[:2], bool)
+  if mask is None:
+    mask = jnp.ones(tokens.shape[:2], bool)
   attention = _numerics.norm(tokens)
   if stop_attention_gradient:
     attention = jax.lax.stop_gradient(attention)
   smooth = tokens
   if window > 1:
     # Without a mask all images have the same windows.
-    present = kept[:1] if where is None else kept
+    present = mask[:1] if where is None else mask
     total, number = (
       _window_sums(x.reshape(len(x), *features.shape[1:3], -1), window)
       for x in (tokens, present.astype(tokens.dtype))
     )
     smooth = (total / jnp.maximum(number, 1)).reshape(tokens.shape)
-  # Linear in the smoothed features: one projection an image.
+  # The result is linear in the smoothed features, so one projection per image suffices.
   highest = jax.lax.Precision.HIGHEST
   mixed = jnp.einsum("bn,bnc->bc", attention, smooth, precision=highest)
   pooled = jnp.matmul(mixed, kernel.astype(mixed.dtype), precision=highest)
   pooled += jnp.sum(attention, axis=1)[:, None] * bias.astype(tokens.dtype)[None]
   if reduction == "mean":
-    pooled /= _tokens.count(kept, tokens.dtype)[:, None]
+    pooled /= _tokens.count(mask, tokens.dtype)[:, None]
   return pooled.astype(features.dtype)
 
 

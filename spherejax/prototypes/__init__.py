@@ -1,4 +1,4 @@
-"""Representatives of classes and of local features."""
+"""Prototypes: representatives of classes and of local features."""
 
 from spherejax import _compiled, _names
 from spherejax.prototypes._assignment import AssignmentState as AssignmentState

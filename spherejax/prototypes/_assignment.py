@@ -1,4 +1,4 @@
-"""Which class is represented by which prototype, and measures of that choice."""
+"""Assigns prototypes to classes, and measures the choice."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ from spherejax.prototypes import _moving
 class AssignmentState(NamedTuple):
   """Representatives of the classes and the prototypes assigned to them.
 
-  Whoever trains moves `representatives` by `ema_update` or adds to `sums` by
+  The training step moves `representatives` by `ema_update` or adds to `sums` by
   `class_sums_update`; `assignment_update` does the rest.
   """
 
   representatives: _moving.MovingPrototypes
-  """Of the classes, [classes, dim]."""
+  """Representatives of the classes, [classes, dim]."""
   sums: _moving.ClassSums
   """Embeddings since the last matching; zeros where the former are moved."""
   assignment: Int[Array, " classes"]
@@ -39,20 +39,20 @@ def assign_prototypes(
   | None = None,
   host: bool = False,
 ) -> solvers.Assignment:
-  """Assigns every class the prototype that lies well for it, all different.
+  """Assigns each class its own prototype, with the largest sum of cosines.
 
       max_a  sum_k cos(m_k, p_{a_k})                a_k all different
 
   which also maximises the likelihood of the softmax over the prototypes, whose
   denominator is the same for every a, and minimises sum_k |m_k - p_{a_k}|^2 for unit
-  rows. Both are normalised here: the length of a representative would change the
-  result.
+  rows. Representatives and prototypes are normalised here, since the length of a
+  representative would change the result.
 
   Args:
-    representatives: m, [classes, dim], floating; zero rows are indifferent.
+    representatives: m, [classes, dim], floating; zero rows have no preference.
     prototypes: p, [prototypes, dim], floating, at least as many as classes.
-    start: assignment [classes] and column duals [prototypes] of an earlier result
-      for similar representatives. As exact, and less work.
+    start: assignment [classes] and column duals [prototypes] of an earlier result for
+      similar representatives. The result is as exact, with less work.
     host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
@@ -62,11 +62,12 @@ def assign_prototypes(
   Raises:
     TypeError: representatives or prototypes not floating, host not boolean.
     ValueError: shapes do not match, fewer prototypes than classes, or a known entry
-      that is not finite. Of traced ones the cost is NaN and nothing is matched.
+      that is not finite. With such an entry traced, the cost is NaN and nothing is
+      matched.
 
   Not differentiable. Cost: O(classes prototypes (classes + dim)) time at worst.
 
-  Source: DL2P eqs. 8, 9. Its loss is another one: the matching need not minimise the
+  Source: DL2P eqs. 8, 9. The loss there differs: the matching need not minimise the
   pull loss summed over the samples.
 
   Example:
@@ -90,7 +91,7 @@ def assignment_init(
   num_classes: int | None = None,
   host: bool = False,
 ) -> AssignmentState:
-  """Random representatives, matched with the prototypes: a random assignment.
+  """Random representatives matched with the prototypes, which is a random assignment.
 
   Args:
     key: typed key.
@@ -119,12 +120,12 @@ def assignment_init(
   p = _checks.array("prototypes", prototypes, "floating", rank=2)
   classes = len(p) if num_classes is None else num_classes
   representatives = _moving.ema_init(key, classes, p.shape[1])
-  found = assign_prototypes(representatives.prototypes, p, host=host)
+  matching = assign_prototypes(representatives.prototypes, p, host=host)
   return AssignmentState(
     representatives,
     _moving.class_sums_init(classes, p.shape[1]),
-    jnp.asarray(found.assignment),
-    jnp.asarray(found.column_dual),
+    jnp.asarray(matching.assignment),
+    jnp.asarray(matching.column_dual),
     jnp.zeros((), representatives.prototypes.dtype),
   )
 
@@ -135,27 +136,26 @@ def assignment_update(
   *,
   host: bool = False,
 ) -> AssignmentState:
-  """Matches classes and prototypes again, from where the last matching ended.
+  """Matches classes and prototypes again, starting from the last matching.
 
-  Sums become representatives first: a class with embeddings in them takes their
-  direction, and the sums begin again from 0. Where they are zeros this does nothing.
+  Sums become representatives first: a class with embeddings in its sum takes the sum's
+  direction, and all sums restart from 0. Sums of zeros change nothing.
 
   Args:
-    state: of `assignment_init` or of the last update.
-    prototypes: [prototypes, dim], floating; those of before.
+    state: from `assignment_init` or the last update.
+    prototypes: [prototypes, dim], floating; the same as before.
     host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
-    AssignmentState. Nothing changes, and its change is 0, where the representatives
-    did not move. Where one of them is not finite the assignment stays, and the change
-    is NaN.
+    AssignmentState. If the representatives did not move, nothing changes and its change
+    is 0. If one of them is not finite, the assignment stays and the change is NaN.
 
   Raises:
     TypeError: prototypes not floating, host not boolean.
     ValueError: shapes do not match, or a known entry that is not finite.
 
-  Not differentiable. Cost: that of `assign_prototypes`; after small movements one look
-  at all costs.
+  Not differentiable. Cost: that of `assign_prototypes`; after small movements a single
+  pass over the costs.
 
   Source: DL2P algorithm 1.
 
@@ -171,15 +171,15 @@ def assignment_update(
   _checks.instance("state", state, AssignmentState)
   moving, sums = state.representatives, state.sums
   rows = _moving.class_sums_directions(sums, moving.prototypes)
-  seen = moving.seen | jnp.any(sums.sums != 0, axis=1)
+  present = moving.seen | jnp.any(sums.sums != 0, axis=1)
   start = state.assignment, state.column_dual
-  found = assign_prototypes(rows, prototypes, start=start, host=host)
-  matched, dual = jnp.isfinite(found.cost), jnp.asarray(found.column_dual)
-  change = assignment_change(found.assignment, state.assignment)
+  matching = assign_prototypes(rows, prototypes, start=start, host=host)
+  matched, dual = jnp.isfinite(matching.cost), jnp.asarray(matching.column_dual)
+  change = assignment_change(matching.assignment, state.assignment)
   return AssignmentState(
-    _moving.MovingPrototypes(rows, seen),
+    _moving.MovingPrototypes(rows, present),
     jax.tree.map(jnp.zeros_like, sums),
-    jnp.where(matched, found.assignment, state.assignment),
+    jnp.where(matched, matching.assignment, state.assignment),
     jnp.where(matched, dual, state.column_dual).astype(state.column_dual.dtype),
     jnp.where(matched, change, jnp.nan).astype(state.change.dtype),
   )
@@ -188,7 +188,7 @@ def assignment_update(
 def assignment_change(
   assignment: Integer[ArrayLike, " classes"], before: Integer[ArrayLike, " classes"]
 ) -> Float[Array, ""]:
-  """Share of the classes whose prototype is another one than before.
+  """Share of the classes whose prototype has changed.
 
   Args:
     assignment: [classes], integer.
@@ -252,8 +252,10 @@ def assignment_alignment(
     Array(0.8, dtype=float32)
   """
   m, p = _pair(representatives, prototypes)
-  own = _own(p, assignment, len(m))
-  return jnp.mean(jnp.sum(m * own, axis=1)).astype(jnp.asarray(representatives).dtype)
+  chosen = _class_prototypes(p, assignment, len(m))
+  return jnp.mean(jnp.sum(m * chosen, axis=1)).astype(
+    jnp.asarray(representatives).dtype
+  )
 
 
 def sibling_gap(
@@ -261,7 +263,7 @@ def sibling_gap(
   assignment: Integer[ArrayLike, " classes"],
   superclasses: Integer[ArrayLike, " classes"],
 ) -> Float[Array, ""]:
-  """How much nearer the prototypes of related classes lie than those of others.
+  """Mean cosine of prototypes of related classes minus that of unrelated ones.
 
       mean of cos(p_{a_k}, p_{a_l}) over pairs of classes k < l of one superclass
       - mean over the pairs of two superclasses
@@ -269,7 +271,7 @@ def sibling_gap(
   Args:
     prototypes: p, [prototypes, dim], floating.
     assignment: a, [classes], integer, in [0, prototypes).
-    superclasses: [classes], integer: classes with equal ones are related.
+    superclasses: [classes], integer: classes of the same superclass are related.
 
   Returns:
     Scalar in [-2, 2], dtype of `prototypes`; 0 for a simplex whatever the assignment,
@@ -281,7 +283,8 @@ def sibling_gap(
 
   Not differentiated. Cost: O(classes^2 dim).
 
-  Source: ours; DL2P 3.1 claims that related classes get prototypes near each other.
+  Source: none; it tests the claim of DL2P 3.1 that related classes get nearby
+  prototypes.
 
   Example:
     >>> p = jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
@@ -292,17 +295,19 @@ def sibling_gap(
   p = _checks.array("prototypes", prototypes, "floating", rank=2, empty=False)
   (groups,) = _checks.names(("superclasses", superclasses))
   _checks.expect("superclasses", groups, "integer", rank=1)
-  own = _own(_numerics.normalize(_numerics.upcast(p)), assignment, len(groups))
+  chosen = _class_prototypes(
+    _numerics.normalize(_numerics.upcast(p)), assignment, len(groups)
+  )
   pairs = jnp.triu(jnp.ones((len(groups), len(groups)), bool), 1)
   related = groups[:, None] == groups[None]
-  cosines = _numerics.product(own, own.T)
+  cosines = _numerics.product(chosen, chosen.T)
   siblings = jnp.mean(cosines, where=pairs & related)
   others = jnp.mean(cosines, where=pairs & ~related)
   return (siblings - others).astype(p.dtype)
 
 
 def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Array]:
-  """Both as unit rows."""
+  """Representatives and prototypes as unit rows."""
   m = _checks.array("representatives", representatives)
   p = _checks.array("prototypes", prototypes)
   for name, rows in (("representatives", m), ("prototypes", p)):
@@ -312,8 +317,8 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
   return _numerics.normalize(m), _numerics.normalize(p).astype(m.dtype)
 
 
-def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
-  """Each class's prototype."""
+def _class_prototypes(p: Array, assignment: ArrayLike, classes: int) -> Array:
+  """Prototype of each class."""
   a = _checks.integers("assignment", assignment)
   _checks.expect("assignment", a, "integer")
   _checks.shape("assignment", a, (classes,), "the classes")

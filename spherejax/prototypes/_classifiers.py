@@ -1,7 +1,7 @@
-"""Classification by the nearest points: exact decisions, and scores with gradients.
+"""Nearest-neighbour classifiers: exact decisions, and scores with gradients.
 
-The decision judges, the scores guide an attacker: they are two functions, because the
-decision has no gradient and the scores have the wrong ties.
+The decision judges and the scores guide an attacker. They are two functions because the
+decision has no gradient and the scores break ties differently.
 """
 
 from typing import Literal
@@ -17,7 +17,7 @@ from spherejax import _checks, _numerics, distances
 from spherejax.distances._lp import Norm
 
 Ties = Literal["nearest", "label"]
-_LARGE = 1e30  # stands for the distance of no neighbour; finite
+_LARGE = 1e30  # finite distance in place of a missing neighbour
 
 
 def nearest_neighbours(
@@ -32,14 +32,14 @@ def nearest_neighbours(
   where: Bool[ArrayLike, " sites"] | None = None,
   block_size: int = 128,
 ) -> Int[Array, " batch"]:
-  """Classes of points by the majority of their k nearest sites.
+  """Classifies points by the majority of their k nearest sites.
 
       k = 1: the label of argmin_i ||s_i - x||_p, the lowest index among equals
       k > 1: the label of most of the k nearest, of the smaller sum of distances among
              equals, then the lower label
 
-  With a class's mean for each site, and k = 1, it is the nearest prototype classifier;
-  `where` then leaves out the classes that have none.
+  With the class means as sites and k = 1 this is the nearest-prototype classifier;
+  `where` then leaves out classes without a mean.
 
   Args:
     points: [batch, dim], floating.
@@ -48,8 +48,8 @@ def nearest_neighbours(
     labels: [sites], integer in [0, num_classes).
     num_classes: static.
     k: static, at most the number of sites.
-    ties: which of several labels with most votes: "nearest", that of the smaller sum of
-      distances; or "label", the lowest. Static.
+    ties: winner among several labels with most votes: "nearest", the label with the
+      smaller sum of distances; or "label", the lowest label. Static.
     norm: "linf", "l2" or "l1". Static.
     where: [sites], boolean, True keeps; masked sites may be NaN. None keeps all. Where
       fewer than k are kept, all of them vote.
@@ -80,21 +80,21 @@ def nearest_neighbours(
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
   _checks.one_of("ties", ties, Ties)
-  kept = _checks.kept(where, labels.shape)
-  _checks.known_labels(labels, num_classes, kept)
-  apart = None
+  mask = _checks.where_mask(where, labels.shape)
+  _checks.known_labels(labels, num_classes, mask)
+  groups = None
   if where is not None:
-    # Every point leaves out the sites of the group 0, whatever they hold.
-    apart = jnp.zeros(len(points), jnp.int32), kept.astype(jnp.int32)
-  found = distances.k_nearest(
-    points, sites, k=k, norm=norm, apart=apart, block_size=block_size
+    # Every point leaves out the sites of group 0, whatever they hold.
+    groups = jnp.zeros(len(points), jnp.int32), mask.astype(jnp.int32)
+  neighbours = distances.k_nearest(
+    points, sites, k=k, norm=norm, apart=groups, block_size=block_size
   )
-  voted = jnp.where(kept, labels, -1)[found.indices].astype(jnp.int32)
+  voted = jnp.where(mask, labels, -1)[neighbours.indices].astype(jnp.int32)
   # Where one of the two is NaN there is no neighbour.
-  voted = jnp.where(jnp.isinf(found.distances), -1, voted)
+  voted = jnp.where(jnp.isinf(neighbours.distances), -1, voted)
   if k == 1:
     return voted[:, 0]
-  votes, totals = _ballots(voted, found.distances, num_classes)
+  votes, totals = _ballots(voted, neighbours.distances, num_classes)
   most = jnp.max(votes, axis=1, keepdims=True)
   if ties == "label":
     chosen = jnp.argmax(votes, axis=1)
@@ -109,7 +109,7 @@ def _ballots(voted: Array, lengths: Array, num_classes: int) -> tuple[Array, Arr
   # A negative index would count from the end.
   voted = jnp.where(voted < 0, num_classes, voted)
 
-  def one(carry: tuple[Array, Array], neighbour: tuple[Array, Array]):
+  def count_vote(carry: tuple[Array, Array], neighbour: tuple[Array, Array]):
     votes, totals = carry
     label, length = neighbour
     votes = votes.at[rows, label].add(1, mode="drop")
@@ -117,7 +117,7 @@ def _ballots(voted: Array, lengths: Array, num_classes: int) -> tuple[Array, Arr
 
   shape = len(voted), num_classes
   start = jnp.zeros(shape, jnp.int32), jnp.zeros(shape, lengths.dtype)
-  return jax.lax.scan(one, start, (voted.T, lengths.T))[0]
+  return jax.lax.scan(count_vote, start, (voted.T, lengths.T))[0]
 
 
 def neighbour_logits(
@@ -130,16 +130,16 @@ def neighbour_logits(
   sharpness: Real[ArrayLike, ""] = 20.0,
   norm: Norm = "l2",
 ) -> Float[Array, "batch classes"]:
-  """Scores of classes by near sites, smooth, for attacks on `nearest_neighbours`.
+  """Smooth scores of classes by near sites, for attacks on `nearest_neighbours`.
 
       k = 1: z_y = 1/b log sum_{i: y_i = y} exp(-b d_i),    b = sharpness
       k > 1: z_y = log sum_{i: y_i = y} sigmoid(b (m - d_i)),
              m = the middle between the k-th and the next distance
 
-  For k = 1 the scores decide as the nearest neighbour does wherever the second class is
-  farther by more than log(largest class) / b; for sites of different classes they are
-  the negative distances. Attack them with `loss="margin"`: at a site cross-entropy is
-  all but flat, and finds few of the digits that the margin breaks.
+  For k = 1 the scores decide like the nearest neighbour wherever the second class is
+  farther by more than log(largest class) / b. For sites of different classes they are
+  the negative distances. Attack them with `loss="margin"`: cross-entropy is nearly flat
+  at a site and breaks few of the digits that the margin breaks.
 
   Args:
     points: [batch, dim], floating.
@@ -147,8 +147,8 @@ def neighbour_logits(
     labels: [sites], integer in [0, num_classes).
     num_classes: static.
     k: static, below the number of sites if above 1.
-    sharpness: b, positive, in one over the unit of distance; may be traced. Large is
-      exact, small is smooth.
+    sharpness: b, positive, in one over the unit of distance; may be traced. A large
+      value is exact, a small one smooth.
     norm: "linf", "l2" or "l1". Static. "l2" uses matrix products, which round distances
       below 1e-3 to 2e-3 of the norms to 0.
 
@@ -163,8 +163,8 @@ def neighbour_logits(
   Differentiable in: points, sites, sharpness; m is held constant. Cost: O(batch sites
   dim) time, O(batch sites) memory.
 
-  Source: DIST 5.2 names the classifiers; the scores are own, for k = 1 as in Sitawarin
-  and Wagner 2019, "On the robustness of deep k-nearest neighbors".
+  Source: DIST 5.2 names the classifiers; the scores for k = 1 follow Sitawarin and
+  Wagner 2019, "On the robustness of deep k-nearest neighbors".
 
   Example:
     >>> sites, labels = jnp.array([[0.0], [1.0]]), jnp.array([0, 1])
@@ -211,16 +211,16 @@ def nearest_neighbour_scores(
   *,
   num_classes: int,
 ) -> Float[Array, "batch classes"]:
-  """Scores of classes by the nearest site of each in l2, linear from border to border.
+  """Scores of classes by the nearest site of each in l2, linear between boundaries.
 
       z_y = max_{i: y_i = y} 2 <x - c, s_i - c> - |s_i - c|^2
           = |x - c|^2 - min_{i: y_i = y} |x - s_i|^2,    c the mean of the sites
 
-  The decision is that of `nearest_neighbours`, up to the rounding of one product:
-  squared distances that differ by less than about (4 + sqrt(dim)) eps |x - c|^2 are
-  told apart by chance. Where the nearest sites stay the same the border of two classes
-  is the plane of zero lead: attacks of least norm, which linearise, reach
-  `nearest_neighbour_distance`, where the smooth `neighbour_logits` leave them beyond.
+  The decision is that of `nearest_neighbours`, up to the rounding of a product: squared
+  distances that differ by less than about (4 + sqrt(dim)) eps |x - c|^2 are ordered by
+  chance. While the nearest sites stay the same, the boundary of two classes is the
+  plane of zero lead. So minimal-norm attacks, which linearise, reach
+  `nearest_neighbour_distance`; with the smooth `neighbour_logits` they end beyond it.
 
   Args:
     points: [batch, dim], floating.
@@ -249,7 +249,7 @@ def nearest_neighbour_scores(
   points, sites, labels = _labelled_sites(points, sites, labels, num_classes)
   wide = _numerics.upcast(points)
   known = sites.astype(wide.dtype)
-  # Near the origin the products round less.
+  # Products round less near the origin.
   centre = jax.lax.stop_gradient(jnp.mean(known, axis=0, keepdims=True))
   known = known - centre
   along = jnp.matmul(wide - centre, known.T, precision=jax.lax.Precision.HIGHEST)
@@ -280,14 +280,14 @@ def nearest_neighbour_radius(
   norm: Norm = "l2",
   block_size: int = 128,
 ) -> Float[Array, " batch"]:
-  """A radius in which the nearest neighbour classifier is surely right.
+  """Radius within which the nearest-neighbour classifier is certain to be right.
 
       r = max((d_other - d_own) / 2, 0)
 
-  with the distances to the nearest site of another class and of the own. By the
-  triangle inequality nothing nearer changes the decision, in any norm; for a point
-  that is itself a site of l2 cells, and with no own site nearer to the midpoint to the
-  nearest other one, nothing larger is sure.
+  with the distances to the nearest site of another class and of the own class. By the
+  triangle inequality no smaller move changes the decision, in any norm. The radius is
+  the largest certain one for a point that is a site of l2 cells, if no own site is
+  nearer to the midpoint between the point and the nearest other site.
 
   Args:
     points: [batch, dim], floating.
@@ -317,20 +317,20 @@ def nearest_neighbour_radius(
     Array([1.], dtype=float32)
   """
   points, sites = _checks.array("points", points), _checks.array("sites", sites)
-  own, labels = _checks.names(("point_labels", point_labels), ("labels", labels))
+  names, labels = _checks.names(("point_labels", point_labels), ("labels", labels))
   check_points(points, sites)
-  _checks.labels(own, points, "point_labels")
+  _checks.labels(names, points, "point_labels")
   _checks.labels(labels, sites)
   anything = distances.k_nearest(points, sites, k=1, norm=norm, block_size=block_size)
   other = distances.k_nearest(
-    points, sites, k=1, norm=norm, apart=(own, labels), block_size=block_size
+    points, sites, k=1, norm=norm, apart=(names, labels), block_size=block_size
   )
-  # Where the nearest of all is of another class, the difference is 0.
+  # Where the nearest site is of another class, the difference is 0.
   return (other.distances[:, 0] - anything.distances[:, 0]) / 2
 
 
 def check_points(points: Array | np.ndarray, sites: Array | np.ndarray) -> None:
-  """Raises unless both are rows of one length."""
+  """Raises unless points and sites are rows of one length."""
   for name, array in (("points", points), ("sites", sites)):
     _checks.expect(name, array, "floating", rank=2)
   _checks.shape("sites", sites, (len(sites), points.shape[1]), "the points")

@@ -1,4 +1,4 @@
-"""Prototypes on the sphere that are as far apart as possible, by formula."""
+"""Prototypes on the sphere in closed form, as far apart as possible."""
 
 import functools
 from typing import Literal
@@ -15,7 +15,7 @@ Split = Literal["balanced", "one_large"]
 
 
 def check_sizes(num_classes: int, dim: int) -> None:
-  """Raises unless that many different unit vectors of that length exist."""
+  """Raises unless `num_classes` different unit vectors exist in `dim` dimensions."""
   _checks.count("num_classes", num_classes)
   _checks.count("dim", dim)
   if dim == 1 and num_classes > 2:
@@ -27,20 +27,20 @@ def check_sizes(num_classes: int, dim: int) -> None:
 def simplex(
   key: Key[Array, ""] | None, num_classes: int, dim: int, *, rotate: bool = True
 ) -> Float[Array, "num_classes dim"]:
-  """Simplex: all prototypes at equal and largest possible distances.
+  """Simplex: prototypes at equal and largest possible distances.
 
       <p_i, p_j> = -1 / (C - 1) for i != j,    sum_i p_i = 0
 
-  Row r of the C - 1 coordinates is 0, s_r and -s_r / (k - r) before, at and after
-  prototype r, with k = C - 1 and s_r^2 = (k - r)(k + 1) / (k (k - r + 1)). It is known
-  as simplex equiangular tight frame and as maximum class separation too.
+  Let k = C - 1 and s_r^2 = (k - r)(k + 1) / (k (k - r + 1)). Coordinate r is 0 for the
+  prototypes before r, s_r for prototype r, and -s_r / (k - r) for the prototypes after
+  r. Other names are simplex equiangular tight frame and maximum class separation.
 
   Args:
-    key: typed key of the orientation; not looked at without `rotate`.
+    key: typed key of the orientation; ignored without `rotate`.
     num_classes: C. Static.
     dim: at least C - 1. Static.
-    rotate: in a random orientation, uniform over all. False takes the coordinates as
-      they are and sets the rest to 0. Static.
+    rotate: True turns the prototypes to a uniformly random orientation. False keeps the
+      coordinates and sets the rest to 0. Static.
 
   Returns:
     [num_classes, dim], unit rows, float32 (float64 under x64). A unit vector for one
@@ -80,21 +80,21 @@ def orthogonal_simplices(
   split: Split = "balanced",
   rotate: bool = True,
 ) -> Float[Array, "num_classes dim"]:
-  """Simplices in orthogonal subspaces: no two prototypes less than 90 degrees apart.
+  """Simplices in orthogonal subspaces: prototypes at least 90 degrees apart.
 
   C - dim simplices share the coordinates; one of d coordinates has d + 1 prototypes.
-  The largest cosine is 0 (within rounding), which nothing improves for C > dim + 1,
-  and the prototypes add to 0. C = 2 dim gives the cross-polytope, C = dim + 1 the
+  The largest cosine is 0 (within rounding), which is the least possible for C > dim +
+  1, and the prototypes add to 0. C = 2 dim gives the cross-polytope, C = dim + 1 the
   simplex.
 
   Args:
-    key: typed key of the orientation; not looked at without `rotate`.
+    key: typed key of the orientation; ignored without `rotate`.
     num_classes: C, from dim + 1 to 2 dim. Static.
     dim: length of a prototype. Static.
     split: "balanced" gives the simplices as equal sizes as possible. "one_large" makes
       pairs p, -p and one simplex of the rest: minimisers of `gaussian_potential` with
       t of 2 and above look so. Static.
-    rotate: in a random orientation, uniform over all. Static.
+    rotate: True turns the prototypes to a uniformly random orientation. Static.
 
   Returns:
     [num_classes, dim], unit rows, float32 (float64 under x64). Prototypes of a
@@ -141,16 +141,16 @@ def orthogonal_simplices(
 def cross_polytope(
   key: Key[Array, ""] | None, num_classes: int, dim: int, *, rotate: bool = True
 ) -> Float[Array, "num_classes dim"]:
-  """The first C of e_1, ..., e_dim, -e_1, ..., -e_dim: orthogonal or opposite.
+  """Cross-polytope: the first C of e_1, ..., e_dim, -e_1, ..., -e_dim.
 
-  Orthonormal prototypes for C <= dim. For dim + 1 < C < 2 dim the largest cosine is 0
-  as that of `orthogonal_simplices`, but the prototypes do not add to 0.
+  Orthonormal prototypes for C <= dim. For dim + 1 < C < 2 dim the largest cosine is 0,
+  as with `orthogonal_simplices`, but the prototypes do not add to 0.
 
   Args:
-    key: typed key of the orientation; not looked at without `rotate`.
+    key: typed key of the orientation; ignored without `rotate`.
     num_classes: C, at most 2 dim. Static.
     dim: length of a prototype. Static.
-    rotate: in a random orientation, uniform over all. Static.
+    rotate: True turns the prototypes to a uniformly random orientation. Static.
 
   Returns:
     [num_classes, dim], unit rows, float32 (float64 under x64).
@@ -183,14 +183,14 @@ def cross_polytope(
 def circle(
   key: Key[Array, ""] | None, num_classes: int, *, rotate: bool = True
 ) -> Float[Array, "num_classes 2"]:
-  """Equal angles on the circle, the best for two dimensions.
+  """Prototypes at equal angles on the circle, optimal in two dimensions.
 
       p_k = (cos(2 pi k / C), sin(2 pi k / C))
 
   Args:
-    key: typed key of the orientation; not looked at without `rotate`.
+    key: typed key of the orientation; ignored without `rotate`.
     num_classes: C. Static.
-    rotate: turned, and reflected or not, at random. Static.
+    rotate: True turns the prototypes, and reflects them or not, at random. Static.
 
   Returns:
     [num_classes, 2], unit rows, float32 (float64 under x64). Neighbours on the circle
@@ -233,7 +233,7 @@ def _simplex(number: int) -> np.ndarray:
 def _place(
   base: np.ndarray, dim: int, key: Key[Array, ""] | None, rotate: bool
 ) -> Array:
-  """Rows of length at most `dim` in `dim` coordinates, turned at random."""
+  """Places rows of length at most `dim` in `dim` coordinates, turned at random."""
   if key is not None:
     _checks.key("key", key)
   if not rotate:
@@ -245,12 +245,11 @@ def _place(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _turn(base: Array, key: Array, dim: int) -> Array:
-  """The rows in a uniform (Haar) frame of `dim` coordinates.
+  """Turns the rows into a uniform (Haar) frame of `dim` coordinates.
 
-  Column i of the frame is a uniform direction among those orthogonal to the columns
-  before: what the first i reflections make of a uniform direction of the coordinates
-  from i on (Stewart 1980). Without a factorisation, whose threads wait for each other
-  on a busy CPU.
+  Column i of the frame is a uniform direction orthogonal to the columns before it: the
+  first i reflections of a uniform direction of the coordinates from i on (Stewart
+  1980). This avoids a factorisation, whose threads wait for each other on a busy CPU.
   """
   width = base.shape[1]
   draws = jax.random.normal(key, (width, dim), base.dtype)

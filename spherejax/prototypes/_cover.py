@@ -1,4 +1,4 @@
-"""How well a few points cover each class, and new ones that cover it better."""
+"""Measures how well points cover each class, and chooses points that cover better."""
 
 from typing import Literal
 
@@ -24,19 +24,19 @@ def renew_proxies(
   space: Space = "raw",
   where: Bool[ArrayLike, "classes pool"] | None = None,
 ) -> Float[Array, "classes num_proxies dim"]:
-  """New proxies of every class, from a pool where the old ones cover it least.
+  """Chooses new proxies of every class, from a pool where the old ones cover it least.
 
-  In each class the pool's point that is farthest from all proxies, old and new, is
-  the next new one (`greedy_k_centre`). The old ones only keep new ones away.
+  In each class the next new proxy is the pool's point farthest from all proxies, old
+  and new (`greedy_k_centre`). Old proxies only keep new ones away.
 
   Args:
     pools: [classes, pool, dim], floating: embeddings of some images of each class
       (`data.class_pools`), before any normalisation.
-    proxies: [classes, old, dim], floating: the converged ones. One row of zeros for
-      each class makes the longest embeddings the first picks.
-    num_proxies: static, at most the pool. None takes as many as the old ones.
-    space: static. Where distances are taken: "raw", as the paper's code does, or
-      "unit_ball", as its losses do (`distances.unit_ball`). What is chosen stays raw.
+    proxies: [classes, old, dim], floating: the converged proxies. With one row of zeros
+      per class, the longest embeddings are picked first.
+    num_proxies: static, at most the pool. None takes as many as there are old proxies.
+    space: static. Space of the distances: "raw" as in the paper's code, or "unit_ball"
+      as in its losses (`distances.unit_ball`). The chosen proxies stay raw.
     where: [classes, pool], boolean, True keeps; masked points may be NaN and are
       chosen when no other is left. None keeps all.
 
@@ -69,16 +69,16 @@ def renew_proxies(
     raise ValueError(
       f"num_proxies must be at most the pool's {pool} points, got {number}"
     )
-  kept = _checks.kept(where, (classes, pool))
+  mask = _checks.where_mask(where, (classes, pool))
   _checks.one_of("space", space, Space)
-  seen, centres = pools, proxies
+  inputs, centres = pools, proxies
   if space == "unit_ball":
-    seen, centres = map(distances.unit_ball, (pools, proxies))
+    inputs, centres = map(distances.unit_ball, (pools, proxies))
 
   def of_class(points: Array, old: Array, where: Array) -> Array:
     return _fixed.greedy_k_centre(points, number, initial=old, where=where).indices
 
-  rows = jax.vmap(of_class)(seen, centres, kept)
+  rows = jax.vmap(of_class)(inputs, centres, mask)
   return jax.lax.stop_gradient(jnp.take_along_axis(pools, rows[..., None], axis=1))
 
 
@@ -89,17 +89,17 @@ def class_covering_radii(
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, " classes"]:
-  """Largest distance in each class of a point to the nearest centre of its class.
+  """Covering radius of each class: largest distance of a point to its nearest centre.
 
       delta_c = max_{i: y_i = c} min_j |x_i - s_cj|
 
-  Its largest entry is the delta of the bounds on proxies, a small one says that the
-  centres stand for all of the class.
+  The largest entry is the delta of the bounds on proxies. A small radius means that the
+  centres represent the whole class.
 
   Args:
     points: [n, dim], floating.
     labels: [n], integer in [0, classes). A traced label outside makes a masked row.
-    centres: [classes, m, dim], floating: proxies, say.
+    centres: [classes, m, dim], floating, such as proxies.
     where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
 
   Returns:
@@ -126,33 +126,33 @@ def class_covering_radii(
   classes, number, dim = centres.shape
   _checks.shape("points", points, (len(points), dim), "the centres")
   _checks.labels(labels, points)
-  kept = _checks.kept(where, (len(points),))
-  kept &= _checks.inside(labels, classes, kept)
-  rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
-  own = jnp.clip(labels, 0, classes - 1)
+  mask = _checks.where_mask(where, (len(points),))
+  mask &= _checks.inside(labels, classes, mask)
+  rows = jnp.where(mask[:, None], _numerics.upcast(points), 0)
+  index = jnp.clip(labels, 0, classes - 1)
 
   def squares(j: Array) -> Array:
-    # By differences: a point that is a centre is at distance 0.
-    to = _numerics.upcast(centres)[own, j].astype(rows.dtype)
+    # Computed by differences, so that a point that is a centre is at distance 0.
+    to = _numerics.upcast(centres)[index, j].astype(rows.dtype)
     return jnp.sum((rows - to) ** 2, axis=1)
 
   def nearer(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
     least, chosen = carry
-    found = jax.lax.stop_gradient(squares(j))
-    better = found < least
-    return (jnp.where(better, found, least), jnp.where(better, j, chosen)), None
+    squared = jax.lax.stop_gradient(squares(j))
+    better = squared < least
+    return (jnp.where(better, squared, least), jnp.where(better, j, chosen)), None
 
   start = jnp.full(len(rows), jnp.inf, rows.dtype), jnp.zeros(len(rows), jnp.int32)
   places = jnp.arange(number, dtype=jnp.int32)
   (_, chosen), _ = jax.lax.scan(nearer, start, places)
-  apart = jnp.where(kept, _numerics.sqrt(jnp.where(kept, squares(chosen), 0)), 0)
-  # The first of the farthest points of a class, which has all of the derivative.
-  size = jax.lax.stop_gradient(apart)
-  widest = jnp.zeros(classes, rows.dtype).at[own].max(size)
-  farthest = kept & ((size == widest[own]) | jnp.isnan(size))
+  lengths = jnp.where(mask, _numerics.sqrt(jnp.where(mask, squares(chosen), 0)), 0)
+  # The first of the farthest points of a class gets the whole derivative.
+  size = jax.lax.stop_gradient(lengths)
+  widest = jnp.zeros(classes, rows.dtype).at[index].max(size)
+  farthest = mask & ((size == widest[index]) | jnp.isnan(size))
   row = jnp.where(farthest, jnp.arange(len(rows)), len(rows))
-  first = jnp.full(classes, len(rows)).at[own].min(row)
-  return apart.at[first].get(mode="fill", fill_value=0).astype(points.dtype)
+  first = jnp.full(classes, len(rows)).at[index].min(row)
+  return lengths.at[first].get(mode="fill", fill_value=0).astype(points.dtype)
 
 
 def covering_curve(
@@ -162,8 +162,9 @@ def covering_curve(
 
       r_k = max_i min_{s <= k} |x_i - x_{i_s}|,   i_1 = argmin_i max_j |x_i - x_j|
 
-  Each next centre is the point farthest from those before. The radius is at most
-  twice the least that k of the points can reach, and the least at k = 1 and k = n.
+  Each further centre is the point farthest from the centres before it. The radius is at
+  most twice the least that k of the points can reach; it is the least at k = 1 and k =
+  n.
 
   Args:
     points: [n, dim], floating, at least one.
@@ -178,8 +179,8 @@ def covering_curve(
 
   Not differentiable. Cost: O(n^2 dim) time, O(n) memory beyond the points.
 
-  Source: DML figure 3.3; the "minimum cover" there is NP-hard, the greedy one is within
-  a factor of 2 (Gonzalez 1985).
+  Source: DML figure 3.3; the "minimum cover" there is NP-hard; the greedy cover is
+  within a factor of 2 (Gonzalez 1985).
 
   Example:
     >>> points = jnp.array([[0.0], [1.0], [5.0], [6.0]])
@@ -188,20 +189,20 @@ def covering_curve(
   """
   points = _checks.array("points", points, "floating", rank=2, empty=False)
   number = len(points)
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
-  rows = jnp.where(kept[:, None], rows, 0)
+  rows = jnp.where(mask[:, None], rows, 0)
 
   def radius(row: Array) -> Array:
-    return jnp.max(jnp.where(kept, jnp.sum((rows - row[None]) ** 2, axis=1), 0))
+    return jnp.max(jnp.where(mask, jnp.sum((rows - row[None]) ** 2, axis=1), 0))
 
-  radii = jnp.where(kept, jax.lax.map(radius, rows), jnp.inf)
+  radii = jnp.where(mask, jax.lax.map(radius, rows), jnp.inf)
   first = jnp.argmin(radii)
-  start = jnp.where(jnp.any(kept), jnp.sqrt(radii[first]), 0)[None]
+  start = jnp.where(jnp.any(mask), jnp.sqrt(radii[first]), 0)[None]
   rest = start[:0]
   if number > 1:
     chosen = _fixed.greedy_k_centre(
-      rows, number - 1, initial=rows[first][None], where=kept
+      rows, number - 1, initial=rows[first][None], where=mask
     )
     rest = chosen.radii
   return jnp.concatenate([start, rest]).astype(points.dtype)
@@ -214,9 +215,9 @@ def mean_covering_radius(
 
       mean over classes of (1 / n_c) sum_k r_k,   r the covering curve of the class
 
-  Falls as the embeddings of a class come closer together; compared with the mean
-  distance of different classes (`metrics.mean_interclass_distance`) it does not
-  depend on the scale.
+  The radius falls as the embeddings of a class move together. Its ratio to the mean
+  distance of different classes (`metrics.mean_interclass_distance`) does not depend on
+  the scale.
 
   Args:
     points: [n, dim], floating, may be traced.
@@ -239,15 +240,15 @@ def mean_covering_radius(
     Array(0.5, dtype=float32)
   """
   points = _checks.array("points", points, "floating", rank=2, empty=False)
-  given = _checks.host("labels", labels)  # they decide the shapes of the classes
-  _checks.labels(given, points)
-  _, own, counts = np.unique(given, return_inverse=True, return_counts=True)
-  order = np.argsort(own, kind="stable")
+  names = _checks.host("labels", labels)  # they decide the shapes of the classes
+  _checks.labels(names, points)
+  _, index, counts = np.unique(names, return_inverse=True, return_counts=True)
+  order = np.argsort(index, kind="stable")
   starts = np.cumsum(counts) - counts
   place = np.arange(counts.max())[None, :]
-  kept = place < counts[:, None]
-  table = order[np.where(kept, starts[:, None] + place, 0)]
-  curves = _curves(points[table], jnp.asarray(kept))
+  mask = place < counts[:, None]
+  table = order[np.where(mask, starts[:, None] + place, 0)]
+  curves = _curves(points[table], jnp.asarray(mask))
   return jnp.mean(jnp.sum(curves, axis=1) / counts.astype(points.dtype))
 
 
@@ -257,11 +258,11 @@ def _curves(points: Array, where: Array) -> Array:
 
 
 def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]:
-  """Mean distance of the proxies of a class from each other, over the classes.
+  """Mean distance between the proxies of a class, averaged over the classes.
 
       mean_c mean_{i < j} |p_ci - p_cj|
 
-  Proxies of one long training coalesce, and it falls towards 0.
+  In one long training the proxies of a class merge, and the spread falls towards 0.
 
   Args:
     proxies: [classes, m, dim], floating, m at least 2.
@@ -271,7 +272,7 @@ def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]
 
   Raises:
     TypeError: proxies not floating.
-    ValueError: fewer than two proxies a class, no class.
+    ValueError: fewer than two proxies per class, no class.
 
   Differentiable in: proxies; derivative 0 of a distance of 0.
   Cost: O(classes m^2 dim).
@@ -290,5 +291,5 @@ def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]
     )
   first, second = np.triu_indices(number, 1)
   rows = _numerics.upcast(proxies)
-  apart = _numerics.norm(rows[:, first] - rows[:, second])
-  return jnp.mean(apart).astype(proxies.dtype)
+  lengths = _numerics.norm(rows[:, first] - rows[:, second])
+  return jnp.mean(lengths).astype(proxies.dtype)

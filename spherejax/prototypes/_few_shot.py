@@ -1,4 +1,4 @@
-"""Classification of queries by a few supports of each class (few-shot learning)."""
+"""Few-shot classification of queries, by a few supports of each class."""
 
 from typing import Literal
 
@@ -20,14 +20,14 @@ def support_squared_distances(
   *,
   representative: Representative = "mean",
 ) -> Float[Array, "queries ways"]:
-  """Squared distances of queries to classes that are given by their supports.
+  """Squared distances of queries to classes, each given by its supports.
 
       "mean":     d_iy^2 = ||z_i - mean_k s_yk||^2
       "nearest":  d_iy^2 = min_k ||z_i - s_yk||^2
 
-  What `losses.squared_distance_softmax` makes a prototypical network of, and
-  `losses.distance_ratio` its scale-free form. They are computed from differences: the
-  distance ratio is about small distances, which products of matrices lose.
+  With `losses.squared_distance_softmax` they make a prototypical network, with
+  `losses.distance_ratio` its scale-free form. They are computed from differences, since
+  the distance ratio depends on small distances, which matrix products lose.
 
   Args:
     queries: [queries, dim], floating.
@@ -78,16 +78,16 @@ def simple_shot(
   centre: Float[ArrayLike, " dim"] | None = None,
   representative: Representative = "mean",
 ) -> Int[Array, " queries"]:
-  """The nearest class of each query, by transformed features (SimpleShot).
+  """Nearest class of each query, by transformed features (SimpleShot).
 
       "none": x = f,    "l2": x = f / ||f||,    "centred_l2": x = (f - c) / ||f - c||
       class = argmin_y ||x_i - mean_k x_yk||,   the lowest among equals
 
-  The mean is not normalised again: with several supports this is no cosine classifier.
-  Distances come from a matrix product around the mean of the supports. Classes whose
-  squared distances from a query differ by less than about (4 + sqrt(dim)) eps times the
-  squared distance of the query from that mean are told apart by rounding;
-  `support_squared_distances` takes differences.
+  The mean is not normalised again, so with several supports this is no cosine
+  classifier. Distances come from a matrix product around the mean of the supports.
+  Rounding decides between two classes if their squared distances from a query differ by
+  less than about (4 + sqrt(dim)) eps times the squared distance of the query from that
+  mean. `support_squared_distances` takes differences instead.
 
   Args:
     queries: [queries, dim], floating.
@@ -136,15 +136,16 @@ def episode_accuracies(
   representative: Representative = "mean",
   block_size: int = 8,
 ) -> Float[Array, " episodes"]:
-  """The share of queries that `simple_shot` classifies rightly, for many episodes.
+  """Accuracy of `simple_shot` on the queries of many episodes.
 
   Features are computed and transformed once; an episode only picks rows of them. With
-  "none" it is also the accuracy of a prototypical network, whatever its loss.
+  the transform "none" this is also the accuracy of a prototypical network, whatever its
+  loss.
 
   Args:
     features: [count, dim], floating.
-    episodes: [episodes, ways, rows], integer in [0, count): of each class the supports,
-      then the queries, as `data.sample_episode` draws them.
+    episodes: [episodes, ways, rows], integer in [0, count): the supports of each class,
+      then its queries, as `data.sample_episode` draws them.
     num_shots: static, below rows. Supports of each class.
     transform: as in `simple_shot`. Static.
     centre: likewise.
@@ -188,14 +189,14 @@ def episode_accuracies(
   def accuracy(episode: Array) -> Array:
     drawn = rows[episode]
     supports, queries = drawn[:, :num_shots], drawn[:, num_shots:]
-    found = _nearest_class(
+    predicted = _nearest_class(
       queries.reshape(-1, queries.shape[-1]), supports, representative
     )
-    right = found.reshape(queries.shape[:2]) == jnp.arange(len(episode))[:, None]
+    right = predicted.reshape(queries.shape[:2]) == jnp.arange(len(episode))[:, None]
     return jnp.mean(right, dtype=rows.dtype)
 
-  found = jax.lax.map(accuracy, episodes, batch_size=block_size)
-  return found.astype(features.dtype)
+  accuracies = jax.lax.map(accuracy, episodes, batch_size=block_size)
+  return accuracies.astype(features.dtype)
 
 
 def _nearest_class(
@@ -203,8 +204,8 @@ def _nearest_class(
 ) -> Array:
   """[queries], int32: argmax of (z - c).(p_y - c) - |p_y - c|^2 / 2, c the mean of all.
 
-  -1 for a query that is not finite.
-  Without the queries' own norms, and near the prototypes' mean, products round little.
+  -1 for a query that is not finite. Products round little without the queries' norms
+  and near the prototypes' mean.
   """
   known = supports
   if representative == "mean":

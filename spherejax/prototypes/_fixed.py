@@ -1,4 +1,4 @@
-"""Prototypes that are chosen once and do not move."""
+"""Fixed prototypes, chosen once from given points."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from spherejax import _checks, _numerics
 
 
 class KCentre(NamedTuple):
-  """What `greedy_k_centre` returns."""
+  """Result of `greedy_k_centre`."""
 
   indices: Int[Array, " k"]
   """Rows of the points that are centres, in the order of their choice."""
@@ -28,7 +28,7 @@ def greedy_k_centre(
   first: int = 0,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> KCentre:
-  """Greedy k-centre: each new centre is the point farthest from those before.
+  """Greedy k-centre: chooses the point farthest from all previous centres as the next.
 
       i_t = argmax_i min_{s < t} |x_i - x_{i_s}|
 
@@ -36,11 +36,11 @@ def greedy_k_centre(
 
   Args:
     points: [n, dim], floating. Their rows may be split over devices by a
-      `jax.NamedSharding` of a mesh with automatic axes; each keeps its own.
+      `jax.NamedSharding` of a mesh with automatic axes; each device keeps its own rows.
     k: static, at least 1 and at most n. Number of centres.
-    initial: [m, dim], floating. Centres that are there already and are not returned;
-      None starts with the point `first`.
-    first: static. Row of the first centre; not looked at when `initial` is given.
+    initial: [m, dim], floating. Existing centres, which are not returned; None starts
+      with the point `first`.
+    first: static. Row of the first centre; ignored when `initial` is given.
     where: [n], boolean, True keeps. None keeps all. Masked points are neither chosen
       nor covered, and may be NaN.
 
@@ -72,17 +72,17 @@ def greedy_k_centre(
   _checks.count("first", first, 0)
   if first >= number:
     raise ValueError(f"first must be a row of the {number} points, got {first}")
-  kept = _checks.kept(where, (number,))
+  mask = _checks.where_mask(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
-  rows = jnp.where(kept[:, None], rows, 0)
+  rows = jnp.where(mask[:, None], rows, 0)
 
   def to_centre(centre: Array) -> Array:
-    # By differences: a centre is at distance 0 from itself and from its duplicates.
+    # Computed by differences, so that a centre is at distance 0 from its duplicates.
     return jnp.sum((rows - centre[None]) ** 2, axis=1)
 
   if initial is None:
     nearest = jnp.full(number, jnp.inf, rows.dtype)
-    start = jnp.where(kept[first], first, jnp.argmax(kept))
+    start = jnp.where(mask[first], first, jnp.argmax(mask))
   else:
     initial = _checks.array("initial", initial, "floating")
     _checks.shape("initial", initial, (len(initial), rows.shape[1]), "the points")
@@ -93,16 +93,16 @@ def greedy_k_centre(
       lambda i, least: jnp.minimum(least, to_centre(centres[i])),
       jnp.full(number, jnp.inf, rows.dtype),
     )
-    start = jnp.argmax(jnp.where(kept, nearest, -1))
+    start = jnp.argmax(jnp.where(mask, nearest, -1))
 
   def choose(carry, _):
     nearest, free, index = carry
-    # A gather: of points that are split, a slice would bring all to every device.
+    # A gather: a slice of split points would bring all of them to every device.
     nearest = jnp.minimum(nearest, to_centre(rows[index[None]][0]))
     free &= jnp.arange(number) != index
-    radius = jnp.sqrt(jnp.max(jnp.where(kept, nearest, 0)))
-    # -1 for masked points, -2 for centres: never a point twice.
-    rank = jnp.where(free, jnp.where(kept, nearest, -1), -2)
+    radius = jnp.sqrt(jnp.max(jnp.where(mask, nearest, 0)))
+    # -1 for masked points and -2 for centres, so that no point is chosen twice.
+    rank = jnp.where(free, jnp.where(mask, nearest, -1), -2)
     following = jnp.argmax(rank).astype(jnp.int32)
     return (nearest, free, following), (index, radius)
 

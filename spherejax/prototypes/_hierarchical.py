@@ -1,4 +1,4 @@
-"""Fixed prototypes laid out after similarities of the classes, such as a tree's."""
+"""Fixed prototypes from similarities between classes, such as a tree's."""
 
 from typing import Literal, NamedTuple
 
@@ -14,14 +14,14 @@ Method = Literal["cholesky", "spectral", "classical", "stress"]
 
 
 class HierarchicalPrototypes(NamedTuple):
-  """What `hierarchical_prototypes` returns."""
+  """Result of `hierarchical_prototypes`."""
 
   prototypes: Float[Array, "classes dim"]
-  """Of length 1, but for "classical"."""
+  """Rows of length 1, except for "classical"."""
   stress: Float[Array, ""]
-  """|D_W - D|_F / |D|_F, how far their distances are from those asked for."""
+  """|D_W - D|_F / |D|_F, relative error of the distances."""
   converged: Bool[Array, ""]
-  """Of `solvers.sphere_mds`; True for the other methods, which have a closed form."""
+  """Convergence of `solvers.sphere_mds`; True for the other methods."""
 
 
 def hierarchical_prototypes(
@@ -33,31 +33,31 @@ def hierarchical_prototypes(
   steps: int = 1000,
   learning_rate: float = 1e-3,
 ) -> HierarchicalPrototypes:
-  """Prototypes whose cosines are given similarities S of the classes.
+  """Prototypes whose cosines match given similarities S between the classes.
 
       "cholesky"    rows of L, S = L L^T: exact; S positive definite, dim >= classes
       "spectral"    rows of Q sqrt(E) for the largest eigenvalues E of S, normalised
       "classical"   the same of -J D^2 J / 2, D^2 = 2 - 2 S: Euclidean, off the sphere
       "stress"      least normalised stress by `solvers.sphere_mds`
 
-  "stress" from random points is the paper's way. "cholesky" does at once, and exactly,
-  what it does nearly. With fewer dimensions than classes, "stress" comes nearest to the
-  distances themselves. "spectral" keeps their order better, but classes that only the
-  dropped eigenvectors tell apart coincide: siblings, in a tree.
+  "stress" from random points is the paper's method; "cholesky" reaches exactly and at
+  once what it approximates. With fewer dimensions than classes, "stress" comes nearest
+  to the distances themselves. "spectral" keeps their order better, but merges classes
+  that only the dropped eigenvectors tell apart: siblings, in a tree.
 
   Args:
     similarities: [classes, classes], in [-1, 1], symmetric, 1 on the diagonal:
       `hierarchy.chordal_similarities`, or one minus `hierarchy.lca_distances`. Host
       values, not traced.
-    dim: static. Length of the prototypes; what is not needed is filled with zeros.
-    method: one of those above. Static.
+    dim: static. Length of the prototypes; components that are not needed are 0.
+    method: one of the four above. Static.
     key: a typed key, for "stress" only.
     steps: of "stress".
     learning_rate: of "stress".
 
   Returns:
-    HierarchicalPrototypes(prototypes, stress, converged), in the default type. They
-    are meant to stay as they are while a network learns to reach them.
+    HierarchicalPrototypes(prototypes, stress, converged), in the default type. Keep the
+    prototypes fixed while a network learns to reach them.
 
   Raises:
     ValueError: not a matrix of cosines; "cholesky" with fewer dimensions than classes
@@ -93,14 +93,14 @@ def hierarchical_prototypes(
   if method == "stress":
     if key is None:
       raise ValueError('method "stress" needs a key, got None')
-    found = solvers.sphere_mds(
+    solution = solvers.sphere_mds(
       jnp.asarray(chords, jnp.result_type(float)),
       dim,
       key=key,
       steps=steps,
       learning_rate=learning_rate,
     )
-    return HierarchicalPrototypes(found.points, found.stress, found.converged)
+    return HierarchicalPrototypes(solution.points, solution.stress, solution.converged)
   if method == "cholesky":
     points = _cholesky(cosines, dim)
   elif method == "spectral":
@@ -131,19 +131,19 @@ def hierarchical_prototypes(
 
 
 def _cosines(similarities: ArrayLike) -> np.ndarray:
-  """The matrix in float64, or an error; rounding of single precision is evened out."""
-  given = _checks.numbers_of("similarities", similarities)
-  _checks.expect("similarities", given, rank=2, empty=False)
-  _checks.shape("similarities", given, given.shape[:1] * 2, "its rows")
-  wrong = given[~(np.abs(given) <= 1 + 1e-5)]
+  """Checked matrix in float64; the asymmetry of rounded entries is averaged out."""
+  matrix = _checks.numbers_of("similarities", similarities)
+  _checks.expect("similarities", matrix, rank=2, empty=False)
+  _checks.shape("similarities", matrix, matrix.shape[:1] * 2, "its rows")
+  wrong = matrix[~(np.abs(matrix) <= 1 + 1e-5)]
   if wrong.size:
     raise ValueError(f"similarities must be in [-1, 1], got {wrong[0]:g}")
-  if np.abs(given - given.T).max() > 1e-5:
+  if np.abs(matrix - matrix.T).max() > 1e-5:
     raise ValueError("similarities must be symmetric")
-  diagonal = np.diagonal(given)
+  diagonal = np.diagonal(matrix)
   if (np.abs(diagonal - 1) > 1e-5).any():
     raise ValueError(f"similarities must be 1 on the diagonal, got {diagonal.min():g}")
-  cosines = np.clip((given + given.T) / 2, -1, 1)
+  cosines = np.clip((matrix + matrix.T) / 2, -1, 1)
   np.fill_diagonal(cosines, 1)
   return cosines
 
@@ -167,6 +167,6 @@ def _principal(matrix: np.ndarray, dim: int) -> np.ndarray:
   """[classes, min(dim, classes)]: eigenvectors times roots, largest first."""
   values, vectors = np.linalg.eigh(matrix)
   values, vectors = values[::-1][:dim], vectors[:, ::-1][:, :dim]
-  # The sign of an eigenvector is free: its largest entry is made positive.
+  # The sign of an eigenvector is arbitrary: its largest entry is made positive.
   largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
   return vectors * np.where(largest < 0, -1, 1) * np.sqrt(np.maximum(values, 0))[None]

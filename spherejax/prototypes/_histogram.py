@@ -1,4 +1,4 @@
-"""Local features counted on prototypes: what average pooling computes."""
+"""Histograms of local features on prototypes, which average pooling computes."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from spherejax import _checks, _numerics
 
 
 class PrototypeHistogram(NamedTuple):
-  """What `prototype_histogram` returns."""
+  """Result of `prototype_histogram`."""
 
   histogram: Float[Array, "batch prototypes"]
   """Weight of the features on each prototype; sums to 1."""
@@ -35,17 +35,17 @@ def prototype_histogram(
       c_ij = |v_i - x_j|,    assignment_j = argmin_i c_ij
       histogram_i = sum_j a_j [assignment_j = i],    error = sum_j a_j min_i c_ij
 
-  Of all distributions over the prototypes, the histogram is the nearest in optimal
-  transport to the image's features; the error is that transport distance.
+  Among all distributions over the prototypes, the histogram is nearest to the image's
+  features in optimal transport; the error is this transport distance.
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
-    prototypes: [prototypes, dim], floating. Neither they nor the features are
+    prototypes: [prototypes, dim], floating. Neither prototypes nor features are
       normalised here.
-    weights: not negative, the shape of `features` without dim; a_j is a weight
-      divided by the sum of the kept ones, `GSPResult.weights`, say. None weighs all
-      kept positions alike.
-    where: boolean, the shape of `features` without dim, True keeps; what is masked
+    weights: not negative, the shape of `features` without dim; a_j is a weight divided
+      by the sum of the kept weights, such as `GSPResult.weights`. None gives all kept
+      positions the same weight.
+    where: boolean, the shape of `features` without dim, True keeps; masked positions
       may be NaN. None keeps all.
 
   Returns:
@@ -57,10 +57,10 @@ def prototype_histogram(
     TypeError: features, prototypes or weights not floating, where not boolean.
     ValueError: shapes do not match, features or prototypes without entries.
 
-  Differentiable in: weights; features and prototypes through the error, with
-  derivative 0 where a feature is its prototype (the histogram is piecewise constant
-  in both). Cost: O(batch tokens prototypes dim) time, one prototype after another:
-  memory of a few numbers a position besides the features.
+  Differentiable in: weights; features and prototypes through the error, with derivative
+  0 where a feature is its prototype (the histogram is piecewise constant in both).
+  Cost: O(batch tokens prototypes dim) time, one prototype after another; memory of a
+  few numbers per position besides the features.
 
   Source: DML eq. 4.2.5 and claim 4.2.1.
 
@@ -80,7 +80,7 @@ def prototype_histogram(
   counted = parts.chosen[..., None] == jnp.arange(len(prototypes))[None, None]
   histogram = _numerics.masked_sum(parts.weights[..., None], counted, axis=1)
   error = jnp.sum(parts.weights * _distances(parts), axis=1)
-  assignment = jnp.where(parts.kept, parts.chosen, -1)
+  assignment = jnp.where(parts.mask, parts.chosen, -1)
   return PrototypeHistogram(
     histogram.astype(features.dtype),
     error.astype(features.dtype),
@@ -99,7 +99,7 @@ def prototype_convex_combination(
 
       pcc = sum_i histogram_i v_i = sum_j a_j v_assignment(j)
 
-  It lies in the convex hull of the prototypes that the image uses, and near the
+  The result lies in the convex hull of the prototypes that the image uses, and near the
   average of the features themselves:
 
       |pcc - sum_j a_j x_j| <= error <= covering radius of the prototypes
@@ -109,11 +109,11 @@ def prototype_convex_combination(
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
-    prototypes: [prototypes, dim], floating. Neither they nor the features are
+    prototypes: [prototypes, dim], floating. Neither prototypes nor features are
       normalised here.
     weights: not negative, the shape of `features` without dim; divided by the sum of
-      the kept ones. None weighs all kept positions alike.
-    where: boolean, the shape of `features` without dim, True keeps; what is masked
+      the kept ones. None gives all kept positions the same weight.
+    where: boolean, the shape of `features` without dim, True keeps; masked positions
       may be NaN. None keeps all.
 
   Returns:
@@ -139,7 +139,7 @@ def prototype_convex_combination(
   prototypes = _checks.array("prototypes", prototypes)
   parts = _parts(features, prototypes, weights, where)
   nearest = parts.prototypes[parts.chosen]
-  # Of a feature that is no number none is the nearest.
+  # A feature that is NaN has no nearest prototype.
   unknown = jnp.any(jnp.isnan(parts.tokens), axis=2, keepdims=True)
   nearest = jnp.where(unknown, jnp.nan, nearest)
   return jnp.sum(parts.weights[..., None] * nearest, axis=1).astype(features.dtype)
@@ -157,7 +157,7 @@ def covering_radius(
 
   Args:
     points: [n, dim], floating.
-    prototypes: [prototypes, dim], floating; `greedy_k_centre` chooses some with a
+    prototypes: [prototypes, dim], floating; `greedy_k_centre` chooses prototypes with a
       small radius.
     where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
 
@@ -169,8 +169,8 @@ def covering_radius(
     ValueError: shapes do not match, points or prototypes without entries.
 
   Differentiable in: points, prototypes, the first among equals; derivative 0 at radius
-  0. Cost: O(n prototypes dim) time, one prototype after another: memory of a few
-  numbers a point.
+  0. Cost: O(n prototypes dim) time, one prototype after another; memory of a few
+  numbers per point.
 
   Source: DML 4.2.2; Sener, Savarese 2018, "Active learning for convolutional neural
   networks: a core-set approach", where it bounds the loss of a choice of points.
@@ -182,13 +182,13 @@ def covering_radius(
   """
   points = _checks.array("points", points, "floating", rank=2, empty=False)
   prototypes = _checks.array("prototypes", prototypes)
-  kept = None if where is None else _checks.array("where", where)
-  if kept is not None:
-    _checks.mask(kept, points.shape[:1])
-    kept = kept[None]
-  parts = _parts(points[None], prototypes, None, kept, "points")
-  apart = jnp.where(parts.kept, _distances(parts), 0)[0]
-  return apart[jnp.argmax(apart)].astype(points.dtype)
+  mask = None if where is None else _checks.array("where", where)
+  if mask is not None:
+    _checks.mask(mask, points.shape[:1])
+    mask = mask[None]
+  parts = _parts(points[None], prototypes, None, mask, "points")
+  lengths = jnp.where(parts.mask, _distances(parts), 0)[0]
+  return lengths[jnp.argmax(lengths)].astype(points.dtype)
 
 
 class _Parts(NamedTuple):
@@ -197,7 +197,7 @@ class _Parts(NamedTuple):
   tokens: Array  # [batch, n, dim], 0 where masked
   prototypes: Array
   weights: Array  # [batch, n], sum 1 over an image, 0 where masked
-  kept: Array
+  mask: Array
   chosen: Array  # [batch, n], int32
 
 
@@ -219,24 +219,24 @@ def _parts(
       f"{features.shape}, got {prototypes.shape}"
     )
   layout = (batch, *positions)
-  kept = _checks.kept(where, layout)
+  mask = _checks.where_mask(where, layout)
   number = math.prod(positions)
-  kept = kept.reshape(batch, number)
+  mask = mask.reshape(batch, number)
   tokens = _numerics.upcast(features.reshape(batch, number, dim))
-  tokens = jnp.where(kept[..., None], tokens, 0)
+  tokens = jnp.where(mask[..., None], tokens, 0)
   centres = prototypes.astype(tokens.dtype)
   weights = jnp.ones(layout, tokens.dtype) if weights is None else weights
-  given = _checks.array("weights", weights, "floating")
-  _checks.shape("weights", given, layout, f"the positions of {name}")
-  raw = jnp.where(kept, given.reshape(batch, number).astype(tokens.dtype), 0)
+  raw_weights = _checks.array("weights", weights, "floating")
+  _checks.shape("weights", raw_weights, layout, f"the positions of {name}")
+  raw = jnp.where(mask, raw_weights.reshape(batch, number).astype(tokens.dtype), 0)
   shares = _numerics.divide(raw, jnp.sum(raw, axis=1, keepdims=True))
-  return _Parts(tokens, centres, shares, kept, _nearest(tokens, centres))
+  return _Parts(tokens, centres, shares, mask, _nearest(tokens, centres))
 
 
 def _nearest(tokens: Array, prototypes: Array) -> Array:
   """Index of each token's nearest prototype, ties to the lowest: [batch, n].
 
-  By differences, so that a feature that is a prototype is found whatever its norm.
+  Computed by differences, so that a feature that is a prototype is found at any norm.
   """
   power = _numerics.shrinking(tokens, prototypes)
   tokens, prototypes = (

@@ -1,4 +1,4 @@
-"""Prototypes by their largest cosines, and prototypes from vectors of the classes."""
+"""Prototypes by descent on their largest cosines, and from vectors of the classes."""
 
 import functools
 
@@ -13,7 +13,8 @@ from spherejax import _checks, _numerics
 from spherejax.prototypes import _closed_forms, _potential
 
 _RATE = 0.1
-# All triplets up to this number of classes, then a draw of so many for C^2 in a step.
+# All triplets up to this number of classes; beyond, this multiple of C^2 drawn per
+# step.
 _ALL_TRIPLETS = 20
 _DRAWS = 10
 
@@ -38,15 +39,15 @@ def hpn_prototypes(
         -s log(sigmoid(o)) - (1 - s) log(1 - sigmoid(o)),
       o = <p_i, p_j> - <p_i, p_k>,   s = 1 if cos(w_i, w_j) >= cos(w_i, w_k) else 0
 
-  over all triplets up to 20 classes, over 10 C^2 drawn in every step beyond.
-  `uniform_prototypes` are farther apart.
+  over all triplets up to 20 classes, over 10 C^2 drawn in every step beyond. The
+  prototypes of `uniform_prototypes` are farther apart.
 
   Args:
     key: typed key of the start, and of the triplets.
     num_classes: C. Static.
     dim: length of a prototype. Static.
     vectors: [classes, size], floating, one for each class; only the order of their
-      cosines matters. None for the first term alone.
+      cosines matters. None uses the first term alone.
     steps: of the descent; 1000 in the paper, 10000 in its released code. Static.
 
   Returns:
@@ -60,7 +61,7 @@ def hpn_prototypes(
   Not differentiable. Cost: O(steps C^2 dim) time, with drawn triplets O(C^2) memory.
 
   Source: Mettes et al. 2019, "Hyperspherical prototype networks", eqs. 4 and 6; DL2P
-  4.2. The released code ranks otherwise: by nearest neighbours and far pairs.
+  4.2. The released code ranks differently: by nearest neighbours and far pairs.
 
   Example:
     >>> points = spherejax.prototypes.hpn_prototypes(
@@ -87,12 +88,12 @@ def hpn_prototypes(
 def vector_prototypes(
   vectors: Float[ArrayLike, "classes size"], dim: int
 ) -> Float[Array, "classes dim"]:
-  """Normalised vectors of the classes, brought to `dim` components if they have more.
+  """Normalised vectors of the classes, reduced to `dim` components if they have more.
 
   Vectors with more than `dim` components are centred and projected on their `dim`
   leading principal axes, each oriented so that its largest coefficient is positive.
-  Shorter ones are filled with zeros, as is what the rank of the centred vectors does
-  not fill.
+  Shorter vectors are filled with zeros, and so are components beyond the rank of the
+  centred vectors.
 
   Args:
     vectors: [classes, size], floating, such as word vectors of the classes' names.
@@ -138,7 +139,7 @@ def _principal_parts(rows: Array) -> Array:
   chosen = jnp.argmax(jnp.abs(axes), axis=1, keepdims=True)
   axes *= jnp.where(jnp.take_along_axis(axes, chosen, axis=1) < 0, -1, 1)
   parts = jnp.matmul(rows, axes.T, precision=jax.lax.Precision.HIGHEST)
-  # Coordinates that are rounding noise would become directions when normalised.
+  # Normalising would turn coordinates of rounding noise into directions.
   noise = max(rows.shape) * jnp.finfo(rows.dtype).eps * jnp.max(sizes, initial=0)
   flat = (sizes <= noise)[None] | (jnp.abs(parts) <= noise)  # NaN stays NaN
   return jnp.where(flat, 0, parts)
@@ -180,7 +181,7 @@ def _ranking(products: Array, near: Array, i: Array, j: Array, k: Array) -> Arra
 
 
 def _all_triplets(number: int) -> tuple[Array, Array, Array]:
-  """All (i, j, k) of three different entries."""
+  """Indices (i, j, k) of all triplets of different entries."""
   i, j, k = (axis.ravel() for axis in np.indices((number,) * 3))
   different = (i != j) & (i != k) & (j != k)
   i, j, k = np.stack([i, j, k])[:, different]

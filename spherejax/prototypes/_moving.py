@@ -1,4 +1,4 @@
-"""Representatives of classes that follow the embeddings, without a gradient."""
+"""Moving prototypes of classes that follow the embeddings, without a gradient."""
 
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,7 @@ BatchMean = Literal["mean", "direction"]
 
 
 class ClassMeans(NamedTuple):
-  """What `class_means` returns."""
+  """Result of `class_means`."""
 
   means: Float[Array, "classes dim"]
   """A zero row where there is no embedding of the class, or their mean is 0."""
@@ -33,16 +33,16 @@ class MovingPrototypes(NamedTuple):
   prototypes: Float[Array, "classes dim"]
   """Unit rows."""
   seen: Bool[Array, " classes"]
-  """Whether the class was in a batch, with a mean that is not 0."""
+  """True once the class was in a batch with a mean that is not 0."""
 
 
 class ClassSums(NamedTuple):
-  """Embeddings added up over batches, as by `class_sums_update`."""
+  """Sums of embeddings over batches, from `class_sums_update`."""
 
   sums: Float[Array, "classes dim"]
   """Sums of the normalised embeddings."""
   counts: Int[Array, " classes"]
-  """How many were added."""
+  """Number of added embeddings."""
 
 
 def class_means(
@@ -67,12 +67,13 @@ def class_means(
     normalize: "l2" or "none". Static.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
     axis_name: mapped axis over which the batch is spread; every device gets the means
-      of all.
+      over all devices.
 
   Returns:
-    ClassMeans: means [num_classes, dim], dtype of `embeddings`, zero rows for classes
-    without an embedding and on the sphere for those whose mean is 0, NaN for those
-    with an embedding that is not finite; counts [num_classes], int32, 0 for a class
+    ClassMeans: means [num_classes, dim], dtype of `embeddings`. A row is zero for a
+      class without an embedding, and on the sphere for a class with a mean of 0; it is
+      NaN for a class with an embedding that is not finite. Also counts [num_classes],
+      int32, 0 for a class
     that has no mean: without an embedding, and on the sphere with a mean of 0.
 
   Raises:
@@ -107,7 +108,7 @@ def class_means(
 
 
 def ema_init(key: Key[Array, ""], num_classes: int, dim: int) -> MovingPrototypes:
-  """Random representatives, so that a first matching with prototypes is random too.
+  """Random representatives, so that the first matching with prototypes is random too.
 
   Args:
     key: typed key.
@@ -116,7 +117,7 @@ def ema_init(key: Key[Array, ""], num_classes: int, dim: int) -> MovingPrototype
 
   Returns:
     MovingPrototypes: unit rows, uniform on the sphere, float32 (float64 under x64),
-    none seen. For other first rows put them in place: `state._replace(prototypes=x)`.
+      none seen. To start from other rows use `state._replace(prototypes=x)`.
 
   Raises:
     TypeError: a size that is no static integer.
@@ -152,28 +153,28 @@ def ema_update(
 
       m_c <- l2(decay m_c + (1 - decay) mean_c)    for the classes of the batch
 
-  with the mean of all normalised embeddings of class c in the batch. To be called with
-  the embeddings of the forward pass, after the step of the optimiser.
+  with the mean of all normalised embeddings of class c in the batch. Call it after the
+  optimiser's step, with the embeddings of the forward pass.
 
   Args:
-    state: of `ema_init` or of the last update.
+    state: from `ema_init` or the last update.
     embeddings: [batch, dim], floating. Not differentiated; rows are divided by their
       norm here (a zero row stays zero, and counts).
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    decay: in [0, 1], may be traced: how much of the old row stays.
+    decay: in [0, 1], may be traced: share of the old row that stays.
     batch_mean: "mean", which is shorter than 1 where embeddings of a class differ, or
       "direction", the mean divided by its norm. Static.
-    start_at_first: a class that was not seen takes its first mean's direction and
-      forgets its random row. Static.
+    start_at_first: True gives a class that was not seen before the direction of its
+      first mean, in place of its random row. Static.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
     axis_name: mapped axis over which the batch is spread; every device gets the state
-      that the whole batch makes.
+      from the whole batch.
 
   Returns:
-    MovingPrototypes. Classes that are not in the batch, and those whose new row would
-    be 0, keep their old row bit by bit. An embedding that is not finite makes the row
-    of its class NaN, and no other.
+    MovingPrototypes. Classes that are not in the batch, and classes whose new row would
+    be 0, keep their old row exactly. An embedding that is not finite makes only the row
+    of its class NaN.
 
   Raises:
     TypeError: embeddings not floating, labels not integers, where not boolean,
@@ -185,7 +186,7 @@ def ema_update(
 
   Source: DL2P algorithm 1 (decay 0.9 and "mean"); DIST 2.2; DIST IV eqs. 9 and 12
   (decay 0.999, "direction" and `start_at_first`, as in the released code). DL2P's
-  released code keeps one of several embeddings of a class; here all count.
+  released code uses one of several embeddings of a class; here all count.
 
   Example:
     >>> state = spherejax.prototypes.ema_init(jax.random.key(0), 2, 2)
@@ -220,7 +221,7 @@ def ema_update(
 
 
 def class_sums_init(num_classes: int, dim: int) -> ClassSums:
-  """Empty sums, for the beginning of an epoch.
+  """Empty sums for the beginning of an epoch.
 
   Args:
     num_classes: static.
@@ -235,7 +236,7 @@ def class_sums_init(num_classes: int, dim: int) -> ClassSums:
 
   Not differentiable. Cost: O(num_classes dim).
 
-  Source: DL2P 3.2.3, which averages with momentum; sums over an epoch are ours.
+  Source: DL2P 3.2.3, which averages with momentum instead of summing over an epoch.
 
   Example:
     >>> spherejax.prototypes.class_sums_init(3, 2).counts
@@ -257,7 +258,7 @@ def class_sums_update(
   """Adds a batch's normalised embeddings to the sums of their classes.
 
   Args:
-    state: of `class_sums_init` or of the last update.
+    state: from `class_sums_init` or the last update.
     embeddings: [batch, dim], floating. Not differentiated; rows are divided by their
       norm here (a zero row stays zero, and counts).
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
@@ -276,7 +277,7 @@ def class_sums_update(
 
   Not differentiable. Cost: O(batch classes dim).
 
-  Source: DL2P 3.2.3, which averages with momentum; sums over an epoch are ours.
+  Source: DL2P 3.2.3, which averages with momentum instead of summing over an epoch.
 
   Example:
     >>> state = spherejax.prototypes.class_sums_init(2, 2)
@@ -294,14 +295,14 @@ def class_sums_update(
 def class_sums_directions(
   state: ClassSums, previous: Float[ArrayLike, "classes dim"]
 ) -> Float[Array, "classes dim"]:
-  """The representatives of an epoch: directions of the sums.
+  """Representatives of an epoch: directions of the sums.
 
       m_c = l2(sum_c), or previous_c where the sum is 0
 
   Args:
     state: of `class_sums_update`.
-    previous: [classes, dim], floating: rows of classes that had no embedding, or
-      whose embeddings add to 0; those of `ema_init`, say.
+    previous: [classes, dim], floating: rows for classes that had no embedding, or whose
+      embeddings add to 0; for example from `ema_init`.
 
   Returns:
     [classes, dim], dtype of `previous`.
@@ -312,7 +313,7 @@ def class_sums_directions(
 
   Not differentiable. Cost: O(classes dim).
 
-  Source: DL2P 3.2.3, which averages with momentum; sums over an epoch are ours.
+  Source: DL2P 3.2.3, which averages with momentum instead of summing over an epoch.
 
   Example:
     >>> state = spherejax.prototypes.class_sums_init(2, 2)
@@ -348,21 +349,21 @@ def _sums(
     _checks.shape("embeddings", embeddings, expected, "the state")
   _checks.labels(labels, embeddings)
   _checks.count("num_classes", num_classes)
-  kept = _checks.kept(where, labels.shape)
-  _checks.known_labels(labels, num_classes, kept)
+  mask = _checks.where_mask(where, labels.shape)
+  _checks.known_labels(labels, num_classes, mask)
   rows = _numerics.upcast(jax.lax.stop_gradient(embeddings))
-  own = (labels[None] == jnp.arange(num_classes)[:, None]) & kept[None]
-  rows = jnp.where(jnp.any(own, axis=0)[:, None], rows, 0)
+  class_mask = (labels[None] == jnp.arange(num_classes)[:, None]) & mask[None]
+  rows = jnp.where(jnp.any(class_mask, axis=0)[:, None], rows, 0)
   if on_sphere:
     rows = _numerics.normalize(rows)
   finite = jnp.all(jnp.isfinite(rows), axis=1)
-  # In the product, 0 of another class times NaN would be NaN.
+  # In the product, the 0 of another class times NaN would be NaN.
   rows = jnp.where(finite[:, None], rows, 0)
   precision = jax.lax.Precision.HIGHEST
-  sums = jnp.matmul(own.astype(rows.dtype), rows, precision=precision)
-  broken = jnp.any(own & ~finite[None], axis=1)
+  sums = jnp.matmul(class_mask.astype(rows.dtype), rows, precision=precision)
+  broken = jnp.any(class_mask & ~finite[None], axis=1)
   sums = jnp.where(broken[:, None], jnp.nan, sums)
-  counts = jnp.sum(own, axis=1, dtype=jnp.int32)
+  counts = jnp.sum(class_mask, axis=1, dtype=jnp.int32)
   if axis_name is not None:
     sums, counts = jax.lax.psum((sums, counts), axis_name)
   return sums, counts, embeddings.dtype

@@ -1,4 +1,4 @@
-"""Exact minimal adversarial distances of the nearest neighbour classifier."""
+"""Exact minimal adversarial distances of the nearest-neighbour classifier."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -8,7 +8,7 @@ from spherejax import _checks, solvers
 from spherejax.distances._lp import Norm
 from spherejax.prototypes import _classifiers
 
-_SLACK = 1e-9  # of a constraint, relative to its size
+_SLACK = 1e-9  # slack of a constraint, relative to its size
 
 
 def nearest_neighbour_distance(
@@ -21,13 +21,13 @@ def nearest_neighbour_distance(
   low: float | int = -np.inf,
   high: float | int = np.inf,
 ) -> Float[np.ndarray, " batch"]:
-  """The least perturbation that changes the class of the nearest site, exactly.
+  """Exact least perturbation that changes the class of the nearest site.
 
       min_s min_d ||d||_p   with  |x + d - s|_2 <= |x + d - r|_2  for all r of the class
 
   over the sites s of other classes; a linear programme for l1 and l-infinity, a
-  quadratic one for l2. The cells are those of l2 whatever the norm of d. Sites are
-  tried by increasing lower bound, and left when it exceeds what was found.
+  quadratic one for l2. The cells are l2 cells for any norm of d. Sites are tried by
+  increasing lower bound, until the bound exceeds the distance found.
 
   Args:
     points: [batch, dim], floating, in the box, concrete.
@@ -47,8 +47,8 @@ def nearest_neighbour_distance(
     ValueError: shapes do not match, or an unknown norm.
     RuntimeError: a linear programme is neither solved nor infeasible.
 
-  Differentiable in: nothing (runs on the host, in float64). Cost: some programmes with
-  as many constraints as sites of the class, for each point: for sets of hundreds.
+  Differentiable in: nothing (runs on the host, in float64). Cost: several programmes
+  per point, with as many constraints as sites of the class; meant for sets of hundreds.
 
   Source: DIST 5.2 names the classifier; the programmes as in Wang et al. 2019,
   "Evaluating the robustness of nearest neighbor classifiers: a primal-dual
@@ -63,24 +63,24 @@ def nearest_neighbour_distance(
   _checks.limits(low, high)
   for name, side in (("low", low), ("high", high)):
     _checks.expect(name, np.asarray(side), rank=0)
-  x, own = _checks.host("points", points), _checks.host("point_labels", point_labels)
+  x, names = _checks.host("points", points), _checks.host("point_labels", point_labels)
   s, y = _checks.host("sites", sites), _checks.host("labels", labels)
   _classifiers.check_points(x, s)
-  _checks.labels(own, x, "point_labels")
+  _checks.labels(names, x, "point_labels")
   _checks.labels(y, s)
   _checks.one_of("norm", norm, Norm)
   x, s = x.astype(np.float64), s.astype(np.float64)
   return np.array(
     [
       _least(p, s[y == c], s[y != c], norm, low, high)
-      for p, c in zip(x, own, strict=True)
+      for p, c in zip(x, names, strict=True)
     ]
   )
 
 
 def _least(
   x: np.ndarray,
-  own: np.ndarray,
+  same_class: np.ndarray,
   others: np.ndarray,
   norm: Norm,
   low: float | int,
@@ -88,22 +88,22 @@ def _least(
 ) -> float:
   if not len(others):
     return np.inf
-  if not len(own):
+  if not len(same_class):
     return 0.0
-  squares = ((others - x) ** 2).sum(1), ((own - x) ** 2).sum(1)
+  squares = ((others - x) ** 2).sum(1), ((same_class - x) ** 2).sum(1)
   if squares[0].min() < squares[1].min():
     return 0.0
   dual = {"l1": np.inf, "l2": 2, "linf": 1}[norm]
   best = np.inf
-  # A bound by the nearest own site first, which is nearly always the tightest.
+  # The nearest own site comes first: its bound is nearly always the tightest.
   gap = squares[0] - squares[1].min()
-  normals = 2 * (own[np.argmin(squares[1])] - others)
+  normals = 2 * (same_class[np.argmin(squares[1])] - others)
   bounds = gap / np.maximum(np.linalg.norm(normals, dual, axis=1), 1e-300)
   for j in np.argsort(bounds):
     if bounds[j] >= best:
       break
     # 2 <r - s, d> <= |x - r|^2 - |x - s|^2 for each own site r.
-    matrix = 2 * (own - others[j])
+    matrix = 2 * (same_class - others[j])
     limit = squares[1] - squares[0][j]
     best = min(best, _programme(matrix, limit, low - x, high - x, norm))
   return float(best)
@@ -124,12 +124,14 @@ def _programme(
     cost = np.concatenate([np.zeros(n), np.ones(columns)])
     right = np.concatenate([limit, np.zeros(2 * n)])
     bounds = [*zip(low, high, strict=True), *[(0, None)] * columns]
-    found = linprog(cost, np.block(rows), right, bounds=bounds)
-    if found.status == 2:  # no point is in all half-spaces and the box
+    solution = linprog(cost, np.block(rows), right, bounds=bounds)
+    if solution.status == 2:  # no point is in all half-spaces and the box
       return np.inf
-    if found.status != 0:
-      raise RuntimeError(f"linprog ended with status {found.status}: {found.message}")
-    return float(found.fun)
+    if solution.status != 0:
+      raise RuntimeError(
+        f"linprog ended with status {solution.status}: {solution.message}"
+      )
+    return float(solution.fun)
   upper, lower = np.isfinite(high), np.isfinite(low)
   a = np.concatenate([-matrix, -eye[upper], eye[lower]])
   b = np.concatenate([-limit, -high[upper], low[lower]])

@@ -1,4 +1,4 @@
-"""Prototypes on the sphere that push each other apart, by descent."""
+"""Prototypes on the sphere by descent on their repulsion."""
 
 import functools
 from typing import Literal
@@ -14,7 +14,7 @@ from spherejax.prototypes import _closed_forms, _potential
 
 Preset = Literal["scaled", "paper"]
 
-# The annealed descent: inverse squared widths, and Adam's rates.
+# Annealed descent: inverse squared widths, and Adam's rates.
 _SHARPNESS = (2.0, 1000.0)
 _RATES = (0.05, 1e-4)
 _PAPER_RATE = 0.1
@@ -29,12 +29,12 @@ def gaussian_potential_prototypes(
   steps: int = 1000,
   preset: Preset = "scaled",
 ) -> Float[Array, "num_classes dim"]:
-  """Descent of the Gaussian potential from random prototypes, as DL2P makes its own.
+  """Prototypes of DL2P: descent on the Gaussian potential from random prototypes.
 
       p <- normalize(p - rate dL/dp),    L = gaussian_potential(p, t=t)
 
-  For reproducing the paper. `annealed_prototypes` finds larger angles in a tenth of
-  the steps, and `uniform_prototypes` knows the best set for C <= 2 dim.
+  Use it to reproduce the paper. `annealed_prototypes` finds larger angles in a tenth of
+  the steps, and `uniform_prototypes` has the best set for C <= 2 dim.
 
   Args:
     key: typed key of the start, uniform in a cube and normalised.
@@ -87,11 +87,11 @@ def annealed_prototypes(
   restarts: int = 2,
   constant_run: bool = True,
 ) -> Float[Array, "num_classes dim"]:
-  """Largest angles between prototypes: descent of a sharpening largest cosine.
+  """Prototypes with large angles: descent on the largest cosine, sharpened in steps.
 
-  Adam, along the sphere, on `smooth_max_cosine` while t grows from 2 to 1000 and the
-  rate falls from 0.05 to 1e-4. Of several runs from random starts the one with the
-  smallest largest cosine is returned.
+  Adam descends `smooth_max_cosine` along the sphere while t grows from 2 to 1000 and
+  the rate falls from 0.05 to 1e-4. Among several runs from random starts, the one with
+  the smallest largest cosine is returned.
 
   Args:
     key: typed key of the starts.
@@ -101,8 +101,8 @@ def annealed_prototypes(
       prototypes in 3 dimensions; 100 are enough to be well ahead of
       `gaussian_potential_prototypes`. Static.
     restarts: runs with growing t, at least 1. Static.
-    constant_run: another run stays at t = 2, where very symmetric sets are found that
-      the others miss (24 prototypes in 4 dimensions). Static.
+    constant_run: True adds a run that stays at t = 2. It finds very symmetric sets that
+      the other runs miss (24 prototypes in 4 dimensions). Static.
 
   Returns:
     [num_classes, dim], unit rows, float32 (float64 under x64).
@@ -114,7 +114,8 @@ def annealed_prototypes(
 
   Not differentiable. Cost: O(runs steps C^2 dim) time, O(runs C^2) memory.
 
-  Source: DL2P eq. 3 has one t; the annealing is ours. Adam: Kingma and Ba 2015.
+  Source: DL2P eq. 3 with one t; the annealing is not in the paper. Adam: Kingma and Ba
+  2015.
 
   Example:
     >>> points = spherejax.prototypes.annealed_prototypes(
@@ -146,13 +147,13 @@ def _descend(start: Array, t: Array, rate: ArrayLike, steps: int) -> Array:
 
 @functools.partial(jax.jit, static_argnums=2)
 def _best_annealed(starts: Array, ends: Array, steps: int) -> Array:
-  """The best of the runs from [runs, n, dim] toward [runs] final values of t."""
+  """Best of the runs from [runs, n, dim] towards [runs] final values of t."""
   results, cosines = jax.vmap(functools.partial(_anneal, steps=steps))(starts, ends)
   return results[jnp.argmin(cosines)]
 
 
 def _anneal(start: Array, end: Array, *, steps: int) -> tuple[Array, Array]:
-  """One run: the rows and their largest cosine."""
+  """Rows after one annealing run, and their largest cosine."""
 
   def step(carry: tuple[Array, _numerics.AdamMoments], done: Array):
     rows, moments = carry

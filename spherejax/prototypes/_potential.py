@@ -1,4 +1,4 @@
-"""How much prototypes repel each other: smooth forms of the largest cosine."""
+"""Repulsion of prototypes: smooth forms of their largest cosine."""
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +17,16 @@ def gaussian_potential(
 
       L = log( 1 / (C (C - 1)) sum_{i != j} exp(2 t (cos(p_i, p_j) - 1)) )
 
-  exp(2 t (cos - 1)) is exp(-t |p_i - p_j|^2) of unit rows. No set is below
-  -2 t C / (C - 1), the value of the simplex. The kernel exerts no force between
-  coinciding prototypes, and for C far above dim minimisers of small t contain some:
-  `smooth_max_cosine` of growing t is the better objective there.
+  exp(2 t (cos - 1)) is exp(-t |p_i - p_j|^2) of unit rows. No set is below -2 t C / (C
+  - 1), the value of the simplex. The kernel exerts no force between coinciding
+  prototypes, and for C far above dim the minimisers for small t contain some.
+  `smooth_max_cosine` with growing t is the better objective there.
 
   Args:
     prototypes: [classes, dim], floating; rows are divided by their norm here (a zero
       row stays zero).
-    t: positive, may be traced. Small: only the sum of the prototypes counts; large:
-      only the closest pair.
+    t: positive, may be traced. With a small t only the sum of the prototypes counts,
+      with a large t only the closest pair.
 
   Returns:
     Scalar, dtype of `prototypes`, accurate relative to its size for small t too. NaN
@@ -57,7 +57,8 @@ def smooth_max_cosine(
       F = 1 + 1 / (2 t) log sum_{i < j} exp(2 t (cos(p_i, p_j) - 1))
       max cos <= F <= max cos + log(C (C - 1) / 2) / (2 t)
 
-  It has the minimisers of `gaussian_potential` of the same t, on the scale of cosines.
+  It has the same minimisers as `gaussian_potential` at the same t, on the scale of
+  cosines.
 
   Args:
     prototypes: [classes, dim], floating; rows are divided by their norm here (a zero
@@ -90,7 +91,7 @@ def repulsion(rows: Array, t: Array) -> Array:
 
       sum_j q_ij p_j without its part along p_i,   q = softmax over pairs of 2 t cos
 
-  By hand, because the optimisers spend all their time here. Times 2 t, it is the
+  Written by hand, because the optimisers spend their time here. Times 2 t it is the
   gradient of `gaussian_potential`.
   """
   score = _off_diagonal(2 * t * _numerics.product(rows, rows.T), -jnp.inf)
@@ -100,7 +101,7 @@ def repulsion(rows: Array, t: Array) -> Array:
 
 
 def along_sphere(rows: Array, gradient: Array) -> Array:
-  """The gradient without its part along each row."""
+  """Removes the part of the gradient along each row."""
   return gradient - jnp.sum(gradient * rows, axis=1, keepdims=True) * rows
 
 
@@ -117,7 +118,7 @@ def _arguments(prototypes: ArrayLike, t: ArrayLike) -> tuple[Array, Array, jnp.d
 
 
 def _log_mean(rows: Array, t: Array) -> Array:
-  """The Gaussian potential; exact in float32 for every t."""
+  """Gaussian potential, exact in float32 for every t."""
   if len(rows) < 2:
     return jnp.full((), jnp.nan, rows.dtype)
   score = 2 * t * (_distances.pairwise_cosine(rows) - 1)
@@ -125,7 +126,7 @@ def _log_mean(rows: Array, t: Array) -> Array:
   largest = jax.lax.stop_gradient(jnp.max(_off_diagonal(score, -jnp.inf)))
   behind = jnp.where(pairs, score - largest, 0)
   number = len(rows) * (len(rows) - 1)
-  # A mean near 1 by its difference from 1: small t has digits left then.
+  # A mean near 1 is computed by its difference from 1, so that small t keeps digits.
   below = jnp.sum(jnp.expm1(behind)) / number
   mean = _numerics.masked_sum(jnp.exp(behind), pairs, None) / number
   close = below > -0.5

@@ -1,4 +1,4 @@
-"""How far apart prototypes are, and how far apart they could be."""
+"""Separation of prototypes, and bounds on how far apart they can be."""
 
 import math
 from typing import NamedTuple
@@ -13,12 +13,12 @@ from spherejax import distances as _distances
 
 
 class PrototypeQuality(NamedTuple):
-  """Cosines between different prototypes, as `prototype_quality` returns them."""
+  """Cosines between different prototypes, the result of `prototype_quality`."""
 
   max: Float[Array, ""]
   """The closest pair; the smaller, the better."""
   mean_of_maxima: Float[Array, ""]
-  """Mean over the prototypes of the cosine with the closest other one."""
+  """Mean over the prototypes of the cosine with the closest other prototype."""
   min: Float[Array, ""]
   """The farthest pair."""
   mean: Float[Array, ""]
@@ -28,7 +28,7 @@ class PrototypeQuality(NamedTuple):
 def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQuality:
   """Largest, mean largest, smallest and mean cosine between prototypes.
 
-  `rankin_bound` and `levenshtein_bound` say how small the largest can be.
+  `rankin_bound` and `levenshtein_bound` tell how small the largest cosine can be.
 
   Args:
     prototypes: [classes, dim], floating; rows are divided by their norm here (a zero
@@ -41,10 +41,11 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
     TypeError: prototypes not floating.
     ValueError: prototypes not a matrix.
 
-  Differentiable in: prototypes; of equal pairs the first. Cost: O(classes^2 dim).
+  Differentiable in: prototypes; in a tie the first pair gets the gradient. Cost:
+  O(classes^2 dim).
 
-  Source: DL2P table 7, which has 0 on the diagonal and so no largest cosine below 0;
-  here a prototype is not compared with itself.
+  Source: DL2P table 7, which has 0 on the diagonal, so its largest cosine is never
+  below 0. Here a prototype is not compared with itself.
 
   Example:
     >>> square = jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
@@ -60,7 +61,7 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
     return PrototypeQuality(nothing, nothing, nothing, nothing)
   cosines = _distances.pairwise_cosine(_numerics.upcast(prototypes))
   pairs = ~jnp.eye(number, dtype=bool)
-  # By their places, so that the first of a tie has the derivative.
+  # By their indices, so that the first of a tie gets the derivative.
   rivals = jnp.argmax(jnp.where(pairs, cosines, -jnp.inf), axis=1)
   closest = cosines[jnp.arange(number), rivals]
   mean = _numerics.masked_sum(cosines, pairs, None) / (number * (number - 1))
@@ -74,12 +75,12 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
 
 
 def rankin_bound(num_classes: int, dim: int) -> float:
-  """No set of unit vectors has a smaller largest cosine.
+  """Lower bound on the largest cosine of unit vectors.
 
       -1 / (C - 1) for C <= dim + 1,    0 for C >= dim + 2
 
-  Attained for C <= 2 dim: by `simplex` and by `orthogonal_simplices`. Above that the
-  largest cosine is positive; `levenshtein_bound` says how much, at least.
+  Attained for C <= 2 dim: by `simplex` and by `orthogonal_simplices`. For larger C the
+  largest cosine is positive; `levenshtein_bound` bounds it from below.
 
   Args:
     num_classes: C.
@@ -107,12 +108,12 @@ def rankin_bound(num_classes: int, dim: int) -> float:
 
 
 def welch_bound(num_classes: int, dim: int) -> float:
-  """No set of unit vectors has a smaller largest ABSOLUTE cosine.
+  """Lower bound on the largest absolute cosine of unit vectors.
 
       sqrt((C - dim) / (dim (C - 1))) for C >= dim, else 0
 
-  It bounds codes, in which v and -v are alike, and says nothing of the largest cosine
-  of prototypes: that of the cross-polytope is 0.
+  This bound is for codes, in which v and -v are alike. It does not hold for the largest
+  cosine of prototypes: that of the cross-polytope is 0.
 
   Args:
     num_classes: C.
@@ -140,13 +141,13 @@ def welch_bound(num_classes: int, dim: int) -> float:
 
 
 def levenshtein_bound(num_classes: int, dim: int) -> float:
-  """No set of unit vectors has a smaller largest cosine; sharper for C > 2 dim.
+  """Lower bound on the largest cosine of unit vectors, sharper for C > 2 dim.
 
       the least s with C <= dim (1 - s) (2 + (dim + 1) s) / (1 - dim s^2)
 
-  over 0 <= s <= (sqrt(dim + 3) - 1) / (dim + 2), beyond which this bound does not
-  reach: that s is the answer for larger C, from C = dim (dim + 3) / 2. Attained by 5
-  classes in 2, 16 in 5 and 27 in 6 dimensions. For C <= 2 dim it is `rankin_bound`.
+  over 0 <= s <= (sqrt(dim + 3) - 1) / (dim + 2), the largest s that the bound reaches;
+  it is the result for C >= dim (dim + 3) / 2. Attained by 5 classes in 2, 16 in 5 and
+  27 in 6 dimensions. For C <= 2 dim it is `rankin_bound`.
 
   Args:
     num_classes: C.

@@ -1,4 +1,4 @@
-"""The prototypes to take for so many classes in so many dimensions."""
+"""Chooses the best known prototypes for a number of classes and dimensions."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from spherejax.prototypes import _closed_forms, _optimized
 
 
 class UniformPrototypes(NamedTuple):
-  """What `uniform_prototypes` returns."""
+  """Result of `uniform_prototypes`."""
 
   prototypes: Float[Array, "num_classes dim"]
   """Unit rows."""
@@ -27,7 +27,7 @@ def uniform_prototypes(
   restarts: int = 2,
   constant_run: bool = True,
 ) -> UniformPrototypes:
-  """Prototypes as far apart as is known how, in a random orientation.
+  """Prototypes with the best known separation, in a random orientation.
 
       classes                 construction            largest cosine
       C <= dim + 1            simplex                 -1 / (C - 1), least possible
@@ -55,7 +55,7 @@ def uniform_prototypes(
   Not differentiable. Cost: that of the construction.
 
   Source: DL2P 3.2.1; Rankin 1955. Differs from the paper, which descends
-  `gaussian_potential` for all sizes: where a best set is known, it is taken.
+  `gaussian_potential` for all sizes; here a best set is taken where one is known.
 
   Example:
     >>> found = spherejax.prototypes.uniform_prototypes(jax.random.key(0), 100, 64)

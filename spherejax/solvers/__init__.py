@@ -1,4 +1,4 @@
-"""Solvers that report how well they converged.
+"""Solvers that report their convergence.
 
 Roots, fixed points and projections onto balls have implicit derivatives; transport is
 differentiated through its steps; clusters and scaling of distances have none. An

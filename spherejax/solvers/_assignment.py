@@ -1,4 +1,4 @@
-"""The linear assignment problem: rows to columns, one to one, at least cost."""
+"""Linear assignment problem: rows to columns, one to one, at least cost."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from spherejax.solvers import _assignment_host, _assignment_paths
 
 
 class Assignment(NamedTuple):
-  """An optimal assignment and what certifies it.
+  """Optimal assignment, and the duals that certify it.
 
   Every cost is at least the sum of its two duals, with equality on the chosen entries,
   and the dual of a column without a row is 0: so the duals add up to the cost, and no
@@ -49,8 +49,8 @@ def linear_assignment(
       min_a  sum_k c[k, a_k]                        a_k all different
       max    sum_k u_k + sum_j v_j,  u_k + v_j <= c_kj,  v_j = 0 for free columns
 
-  Exact, by shortest augmenting paths, to the rounding of the costs' type. Under vmap
-  and for leading axes all problems advance together. Outside of jit
+  Shortest augmenting paths solve the problem exactly, to the rounding of the costs'
+  type. Under vmap and for leading axes all problems advance together. Outside jit,
   `host_linear_assignment` is exact to float64.
 
   Args:
@@ -60,13 +60,12 @@ def linear_assignment(
       are kept, and only the other rows are matched anew; the result is as exact as
       without.
     host: static; True leaves the device and solves one problem after another by scipy,
-      in float64. A search is a long chain of small steps, for each of which a GPU or
-      TPU starts kernels.
+      in float64. On a GPU or TPU each of a search's many small steps starts kernels.
 
   Returns:
-    Assignment. Among equal costs it is the same each time; costs that are all equal
-    give the identity. Where costs are not finite, or so large that their sum is not,
-    the assignment is the identity, the cost NaN and the duals are 0.
+    Assignment. With ties the result is reproducible; equal costs give the identity.
+    Where costs are not finite, or so large that their sum is not, the assignment is the
+    identity, the cost NaN and the duals are 0.
 
   Raises:
     TypeError: costs or duals not floating, assignment not integer, host not boolean.
@@ -128,15 +127,15 @@ def host_linear_assignment(
 ) -> Assignment:
   """Assigns every row a column of its own at least total cost, on the host.
 
-  The problem of `linear_assignment`, in float64 by scipy: for one large matrix that is
-  at hand outside of jit.
+  Solves the problem of `linear_assignment` in float64 by scipy, for one large matrix
+  outside jit.
 
   Args:
     costs: [rows, columns], floating, columns >= rows >= 1.
-    start: assignment [rows] and column duals [columns] of an earlier result for
-      similar costs. Pairs that are still tight are kept, the other rows are matched
-      anew; where these are many, all are. Gives duals.
-    duals: whether to compute the duals without a start too; about as long again.
+    start: assignment [rows] and column duals [columns] of an earlier result for similar
+      costs. Pairs that are still tight are kept, and the other rows are matched anew;
+      if there are many of them, all rows are. The result then has duals.
+    duals: True computes the duals without a start too, which doubles the time.
 
   Returns:
     Assignment of NumPy arrays; costs and duals are float64.

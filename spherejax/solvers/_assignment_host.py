@@ -1,4 +1,4 @@
-"""Assignments on the host: by scipy, their duals, repairs of old results."""
+"""Assignments on the host by scipy, their duals, and repairs of old results."""
 
 import functools
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array
 
 _BLOCK = 32  # rows; a block of 1000 columns stays in a core's cache
-_ROUNDING = 8  # units in the last place of what is compared
+_ROUNDING = 8  # tolerance in units in the last place
 _PIECE = 96_000  # bytes
-_REPAIRED = 8  # beyond one row in so many, repairs take longer than beginning again
+_REPAIRED = 8  # a fresh start is faster beyond one changed row in this many
 
 
 def check_finite(costs: np.ndarray, extremes: np.ndarray | np.floating) -> None:
@@ -27,7 +27,7 @@ def solve(costs: np.ndarray) -> np.ndarray:
   """Column of each row."""
   from scipy.optimize import linear_sum_assignment
 
-  check_finite(costs, costs.max())  # scipy allows +inf, and finds the others itself
+  check_finite(costs, costs.max())  # scipy allows +inf, and rejects the others itself
   try:
     return linear_sum_assignment(costs)[1]
   except ValueError:
@@ -39,20 +39,20 @@ def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nda
   """Duals that certify an optimal assignment.
 
   The column duals are shortest distances from a point at distance 0 to all columns,
-  when row k leads from its own column a_k to column j at c[k, j] - c[k, a_k]: there is
-  no negative cycle, because no exchange lowers the cost. Only rows whose column came
-  nearer are looked at again.
+  where row k leads from its column a_k to column j at length c[k, j] - c[k, a_k]. No
+  cycle is negative, because no exchange lowers the cost. Only rows whose column came
+  nearer are visited again.
   """
   rows, columns = costs.shape
-  own = costs[np.arange(rows), assignment].astype(np.float64)
-  tolerance = _rounding(np.float64) * np.max(np.abs(own))
+  chosen_costs = costs[np.arange(rows), assignment].astype(np.float64)
+  tolerance = _rounding(np.float64) * np.max(np.abs(chosen_costs))
   distance = np.zeros(columns)
   active = np.arange(rows)
   for _ in range(columns):
     nearest = np.zeros(columns)
     for first in range(0, len(active), _BLOCK):
       some = active[first : first + _BLOCK]
-      offset = distance[assignment[some]] - own[some]
+      offset = distance[assignment[some]] - chosen_costs[some]
       reached = np.min(costs[some] + offset[:, None], axis=0)
       np.minimum(nearest, reached, out=nearest)
     nearer = nearest < distance - tolerance
@@ -82,7 +82,7 @@ def solve_from(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
   """Columns, duals and the number of rows matched anew, from an earlier result.
 
-  The precision is that which the duals were stored in.
+  `precision` is the type in which the duals were stored.
   """
   rows, columns = costs.shape
   dual = np.where(np.isfinite(column_dual), column_dual, 0)
@@ -91,31 +91,33 @@ def solve_from(
   chosen = np.where(inside, assignment, 0)
   unique = np.zeros(rows, bool)
   unique[np.unique(assignment, return_index=True)[1]] = True
-  kept = inside & unique
-  own = costs[np.arange(rows), chosen].astype(np.float64)
-  tolerance = _rounding(precision) * max(np.max(np.abs(own)), np.max(np.abs(dual)))
+  settled_rows = inside & unique
+  chosen_costs = costs[np.arange(rows), chosen].astype(np.float64)
+  tolerance = _rounding(precision) * max(
+    np.max(np.abs(chosen_costs)), np.max(np.abs(dual))
+  )
   cheapest = np.min(costs, axis=1)
   check_finite(costs, cheapest)
   while True:
     if rows < columns:  # a free column must be at 0
       free = np.ones(columns, bool)
-      free[chosen[kept]] = False
+      free[chosen[settled_rows]] = False
       dual = np.where(free, 0, np.minimum(dual, 0))
-    least = _least(costs, cheapest, own - dual[chosen], dual, tolerance)
-    tight = kept & (own - dual[chosen] <= least + tolerance)
-    settled = rows == columns or np.array_equal(tight, kept)
-    kept = tight
+    least = _least(costs, cheapest, chosen_costs - dual[chosen], dual, tolerance)
+    tight = settled_rows & (chosen_costs - dual[chosen] <= least + tolerance)
+    settled = rows == columns or np.array_equal(tight, settled_rows)
+    settled_rows = tight
     if settled:
       break
-  new = int(rows - kept.sum())
+  new = int(rows - settled_rows.sum())
   if new == 0:
     return chosen, least, dual, 0
   if new * _REPAIRED > rows:
-    found = solve(costs)
-    return found, *duals(costs, found), rows
+    assignment_anew = solve(costs)
+    return assignment_anew, *duals(costs, assignment_anew), rows
   owner = np.full(columns, -1)
-  owner[chosen[kept]] = np.flatnonzero(kept)
-  for row in np.flatnonzero(~kept):
+  owner[chosen[settled_rows]] = np.flatnonzero(settled_rows)
+  for row in np.flatnonzero(~settled_rows):
     _augment(costs, dual, owner, int(row))
   matched = np.flatnonzero(owner >= 0)
   result = np.empty(rows, int)
@@ -124,7 +126,7 @@ def solve_from(
 
 
 def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
-  """All four parts of the results for finite costs [B, R, K], inside a program."""
+  """Solves finite costs [B, R, K] inside a program; returns all four results."""
   _, rows, columns = costs.shape
   shapes = (
     jax.ShapeDtypeStruct((rows,), jnp.int32),
@@ -133,27 +135,27 @@ def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Arra
     jax.ShapeDtypeStruct((), jnp.int32),
   )
 
-  found = functools.partial(_solve_pieces, columns=columns)
+  solve_here = functools.partial(_solve_pieces, columns=columns)
 
   def called(split: Callable[[Array], list[Array]], *operands: Array):
     pieces = tuple(map(split, operands))
-    return jax.pure_callback(found, shapes, pieces, vmap_method="sequential")
+    return jax.pure_callback(solve_here, shapes, pieces, vmap_method="sequential")
 
-  def one(operands: tuple[Array, ...]) -> tuple[Array, Array, Array, Array]:
+  def solve_problem(operands: tuple[Array, ...]) -> tuple[Array, Array, Array, Array]:
     return jax.lax.platform_dependent(
       *operands,
       cpu=functools.partial(called, _pieces),
       default=functools.partial(called, lambda x: [x.ravel()]),
     )
 
-  return jax.lax.map(one, (costs, *start))
+  return jax.lax.map(solve_problem, (costs, *start))
 
 
 def _pieces(array: Array) -> list[Array]:
-  """Its entries in a row, in arrays that a CPU hands to a callback at once.
+  """Splits an array into pieces that a CPU hands to a callback at once.
 
-  Larger ones it copies by a thread of the pool whose threads the callbacks hold: with
-  as many callbacks as threads they would wait for each other for ever.
+  Larger arrays are copied by a thread of the pool whose threads run the callbacks. With
+  as many callbacks as threads they would deadlock.
   """
   entries, step = array.ravel(), _PIECE // array.dtype.itemsize
   return [entries[first : first + step] for first in range(0, entries.size, step)]
@@ -163,16 +165,16 @@ def _solve_pieces(
   pieces: tuple[list[Array], ...], columns: int
 ) -> tuple[np.ndarray, ...]:
   """Results for one matrix, in the types of the costs."""
-  costs, *start = (np.concatenate([np.asarray(x) for x in each]) for each in pieces)
+  costs, *start = (np.concatenate([np.asarray(x) for x in parts]) for parts in pieces)
   matrix = costs.reshape(-1, columns)
   if start:
     before, dual = start
-    found = solve_from(matrix, before, dual.astype(np.float64), costs.dtype.type)
+    result = solve_from(matrix, before, dual.astype(np.float64), costs.dtype.type)
   else:
     assignment = solve(matrix)
-    found = assignment, *duals(matrix, assignment), len(matrix)
+    result = assignment, *duals(matrix, assignment), len(matrix)
   types = np.int32, costs.dtype, costs.dtype, np.int32
-  return tuple(np.asarray(x, dtype) for x, dtype in zip(found, types, strict=True))
+  return tuple(np.asarray(x, dtype) for x, dtype in zip(result, types, strict=True))
 
 
 def _rounding(precision: type) -> float:
@@ -186,7 +188,7 @@ def _least(
   dual: np.ndarray,
   tolerance: float,
 ) -> np.ndarray:
-  """Duals of rows, by one more look at those that may find less than what they pay."""
+  """Duals of rows, recomputed for rows that may find a lower price than they pay."""
   least = paid.copy()
   unsure = np.flatnonzero(paid > cheapest - np.max(dual) + tolerance)
   if len(unsure):
@@ -195,7 +197,7 @@ def _least(
 
 
 def _augment(costs: np.ndarray, dual: np.ndarray, owner: np.ndarray, root: int) -> None:
-  """Gives the row a column, by the shortest path; changes duals and owners."""
+  """Gives the row a column by the shortest path; changes duals and owners."""
   columns = len(dual)
   distance = np.full(columns, np.inf)
   previous = np.full(columns, -1)

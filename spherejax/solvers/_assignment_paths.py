@@ -1,8 +1,8 @@
-"""Shortest augmenting paths for a batch of assignment problems at once.
+"""Shortest augmenting paths for a batch of assignment problems.
 
-Every problem advances by itself: one step looks at one more row of each, or turns one
-more edge of a path that was found, so nobody waits for the longest path of a round.
-The batch is the last axis, where it fills vector registers.
+Every problem advances by itself: a step visits one more row of each, or turns one more
+edge of a complete path. So no problem waits for the longest path of a round. The batch
+is the last axis, where it fills vector registers.
 """
 
 import functools
@@ -18,7 +18,7 @@ _GREEDY_PASSES = 2
 
 
 class _Search(NamedTuple):
-  """State of all searches; [K, B] and [B]."""
+  """State of all searches, [K, B] and [B]."""
 
   dual: Array
   """v of the columns."""
@@ -39,15 +39,15 @@ class _Search(NamedTuple):
   slack: Array
   """u of the row."""
   shift: Array
-  """What known columns have yet to lose."""
+  """Amount that known columns still have to lose."""
   turning: Array
-  """Whether a path was found and is being turned."""
+  """True while a complete path is being turned."""
   fresh: Array
-  """Whether a search begins."""
+  """True where a search begins."""
 
 
 def solve(costs: Array) -> tuple[Array, Array, Array]:
-  """Columns [B, R] and duals [B, R], [B, K] of least cost, from nothing."""
+  """Solves from scratch: columns [B, R] and duals [B, R], [B, K] of least cost."""
   batch, rows, columns = costs.shape
   if rows == columns:
     dual = jnp.min(costs, axis=1)
@@ -61,15 +61,15 @@ def solve(costs: Array) -> tuple[Array, Array, Array]:
 def solve_from(
   costs: Array, assignment: Array, dual: Array
 ) -> tuple[Array, Array, Array, Array]:
-  """The same from an earlier result; also how many rows [B] had to be matched anew."""
-  dual, owner, kept = _kept(costs, assignment, dual)
-  mine = jnp.where(kept, assignment, costs.shape[2]).astype(jnp.int32)
+  """Solves from an earlier result; also returns how many rows [B] were matched anew."""
+  dual, owner, mask = _still_optimal(costs, assignment, dual)
+  mine = jnp.where(mask, assignment, costs.shape[2]).astype(jnp.int32)
   result = _finish(costs, dual.T, owner.T, mine.T)
-  return *result, jnp.sum(~kept, axis=1, dtype=jnp.int32)
+  return *result, jnp.sum(~mask, axis=1, dtype=jnp.int32)
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
-  """The function of arrays [B, ...], with mapped axes folded into B."""
+  """Wraps a function of arrays [B, ...] so that mapped axes are folded into B."""
   mapped = jax.custom_batching.custom_vmap(fn)
 
   @mapped.def_vmap
@@ -86,33 +86,33 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
   return jax.jit(mapped)
 
 
-def _kept(costs: Array, assignment: Array, dual: Array) -> tuple[Array, ...]:
+def _still_optimal(costs: Array, assignment: Array, dual: Array) -> tuple[Array, ...]:
   """Duals and owners [B, K] of the pairs that are still tight, and which [B, R] are."""
   _, rows, columns = costs.shape
   chosen = jnp.clip(assignment, 0, columns - 1)
-  own = jnp.take_along_axis(costs, chosen[:, :, None], axis=2)[:, :, 0]
+  chosen_costs = jnp.take_along_axis(costs, chosen[:, :, None], axis=2)[:, :, 0]
   rounding = 8 * float(jnp.finfo(costs.dtype).eps)
   tolerance = rounding * jnp.max(jnp.abs(costs), axis=(1, 2))[:, None]
   names = jnp.arange(rows, dtype=jnp.int32)
 
-  def owners(kept: Array) -> Array:
-    match = (chosen[:, :, None] == jnp.arange(columns)[None, None]) & kept[:, :, None]
+  def owners(mask: Array) -> Array:
+    match = (chosen[:, :, None] == jnp.arange(columns)[None, None]) & mask[:, :, None]
     return jnp.min(jnp.where(match, names[None, :, None], rows), axis=1)
 
   def drop(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    dual, kept, _ = state
+    dual, mask, _ = state
     if rows < columns:  # a free column must be at 0, where a row may prefer it
-      dual = jnp.where(owners(kept) < rows, jnp.minimum(dual, 0), 0)
+      dual = jnp.where(owners(mask) < rows, jnp.minimum(dual, 0), 0)
     least = jnp.min(costs - dual[:, None], axis=2)
-    paid = own - jnp.take_along_axis(dual, chosen, axis=1)
-    fewer = kept & (paid <= least + tolerance)
-    return dual, fewer, jnp.any(fewer != kept) & (rows < columns)
+    paid = chosen_costs - jnp.take_along_axis(dual, chosen, axis=1)
+    fewer = mask & (paid <= least + tolerance)
+    return dual, fewer, jnp.any(fewer != mask) & (rows < columns)
 
   inside = chosen == assignment
-  kept = inside & (jnp.take_along_axis(owners(inside), chosen, axis=1) == names[None])
-  start = dual, kept, jnp.array(True)
-  dual, kept, _ = lax.while_loop(lambda state: state[2], drop, start)
-  return dual, owners(kept), kept
+  mask = inside & (jnp.take_along_axis(owners(inside), chosen, axis=1) == names[None])
+  start = dual, mask, jnp.array(True)
+  dual, mask, _ = lax.while_loop(lambda state: state[2], drop, start)
+  return dual, owners(mask), mask
 
 
 def _finish(
@@ -122,7 +122,7 @@ def _finish(
   rows = costs.shape[1]
   dual, owner, mine = _greedy(costs, dual, owner, mine)
   dual, owner = _augment(costs, dual, owner, mine)
-  # Sorted by their owners, columns are in the order of the rows, and free ones last.
+  # Sorting columns by owner puts them in the order of the rows, free columns last.
   assignment = jnp.argsort(owner, axis=0)[:rows].T.astype(jnp.int32)
   dual = dual.T
   return assignment, jnp.min(costs - dual[:, None], axis=2), dual
@@ -146,10 +146,11 @@ def _smallest(x: Array, free: Array, names: Array) -> tuple[Array, Array, Array]
 def _greedy(
   costs: Array, dual: Array, owner: Array, mine: Array
 ) -> tuple[Array, Array, Array]:
-  """Rows take the column they like best, and its price rises to their second best.
+  """Gives rows their best column, whose price rises to the row's second best.
 
-  Leaves few rows to the searches. Matched pairs stay tight: who loses a column looks
-  for another one, and who keeps one sees others become dearer.
+  This leaves few rows to the searches. Matched pairs stay tight: a row that loses its
+  column looks for another, and for a row that keeps its column the others become
+  dearer.
   """
   columns, batch = owner.shape
   rows = costs.shape[1]
@@ -183,7 +184,7 @@ def _greedy(
 def _augment(
   costs: Array, dual: Array, owner: Array, mine: Array
 ) -> tuple[Array, Array]:
-  """A shortest augmenting path for every row that owns no column, in their order."""
+  """Finds a shortest augmenting path for every row without a column, in their order."""
   batch, rows, columns = costs.shape
   queue = jnp.where(mine == columns, jnp.arange(rows, dtype=jnp.int32)[:, None], rows)
   end = jnp.full((1, batch), rows, jnp.int32)
@@ -209,13 +210,14 @@ def _augment(
 
 
 def _step(costs: Array, queue: Array, s: _Search) -> _Search:
-  """One row more, or one edge more, in every problem."""
+  """Advances every problem by one row, or by one edge."""
   columns, batch = s.owner.shape
   rows = len(queue) - 1
   names = lax.broadcasted_iota(jnp.int32, (columns, batch), 0)
   lane = jnp.arange(batch, dtype=jnp.int32) * rows
   searching = (s.root < rows) & ~s.turning
-  # Each column whose path is known loses what the last step added to all paths.
+  # Each column with a known path loses the amount that the last step added to all
+  # paths.
   dual = s.dual - jnp.where(s.distance == -jnp.inf, s.shift[None], 0)
   known = names == s.column[None]
   distance = jnp.where(known, -jnp.inf, s.distance - s.shift[None])
@@ -233,7 +235,7 @@ def _step(costs: Array, queue: Array, s: _Search) -> _Search:
   row = _at(s.owner, column)
   entry = (jnp.minimum(row, rows - 1) + lane) * columns + column
   slack = jnp.take(costs.reshape(-1), entry, mode="clip") - _at(dual, column)
-  # The other half: an edge of the path goes to the row that comes before it.
+  # Second half: an edge of the path goes to the row before it.
   before = _at(previous, s.column)
   first = before == columns
   turned = known & s.turning[None]

@@ -12,23 +12,23 @@ from jaxtyping import Bool, Float, Int, PyTree, Real
 
 from spherejax import _checks
 
-# Up to this many unknowns the derivative's linear system is solved by elimination
-# (its matrix takes at most 256 KiB in float32), above it by a Neumann series.
+# Up to this many unknowns elimination solves the derivative's linear system (its matrix
+# takes at most 256 KiB in float32); above, a Neumann series does.
 _DENSE_UNKNOWNS = 256
 _SERIES_TERMS = 10_000
 
 
 class FixedPointResult(NamedTuple):
-  """A fixed point and what is known about it."""
+  """Fixed point, and its convergence."""
 
   value: PyTree[Float[Array, "..."]]
-  """The fixed point, differentiable in what the function closes over."""
+  """Fixed point, differentiable in the arrays that the function closes over."""
   residual: Float[Array, ""]
   """Largest entry of |fn(value) - value|, not differentiated."""
   steps: Int[Array, ""]
   """Evaluations of the function after the first."""
   converged: Bool[Array, ""]
-  """Whether the residual is at most `tol`."""
+  """True if the residual is at most `tol`."""
 
 
 def fixed_point(
@@ -38,18 +38,18 @@ def fixed_point(
   tol: Real[ArrayLike, ""] = 1e-6,
   max_steps: int = 100,
 ) -> FixedPointResult:
-  """Fixed point of a function, by repeating it, with implicit derivatives.
+  """Fixed point of a function by iteration, with implicit derivatives.
 
       x <- fn(x)   until   max |fn(x) - x| <= tol
 
       dx = (I - J)^-1 d fn(x),    J = Jacobian of fn at the fixed point
 
-  Convergence is linear, with the spectral radius r of J, which need not be
-  symmetric. The linear system of the derivative is solved by elimination for up to
-  256 unknowns, and for more by its Neumann series until a term no longer changes
-  the sum (relative error about eps / (1 - r), as many products with J as the fixed
-  point would need steps to full precision, at most 10,000). It is taken at the value
-  returned, so the derivative's error is of the order of that value's.
+  Convergence is linear, with the spectral radius r of J, which need not be symmetric.
+  Elimination solves the linear system of the derivative for up to 256 unknowns. For
+  more unknowns the Neumann series is summed until a term no longer changes the sum. Its
+  relative error is about eps / (1 - r); it needs as many products with J as the fixed
+  point needs steps to full precision, at most 10,000. The derivative is taken at the
+  value returned, so its error is of the order of that value's.
 
   Args:
     fn: differentiable; a pytree of floating arrays to a pytree of the same
@@ -67,9 +67,9 @@ def fixed_point(
       `fn` changes structure, shape or dtype.
     TypeError: a leaf of `init` is not floating, max_steps is not a static integer.
 
-  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly;
-  not in `init`. Cost: one evaluation of `fn` a step; memory of the backward pass
-  does not depend on the number of steps.
+  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly; not
+  in `init`. Cost: one evaluation of `fn` per step; memory of the backward pass does not
+  depend on the number of steps.
 
   Source: Banach's fixed-point theorem; the implicit function theorem.
 
@@ -81,7 +81,7 @@ def fixed_point(
   _checks.function("fn", fn)
   _checks.positive("tol", tol)
   _checks.count("max_steps", max_steps)
-  # Of a type of its own, as a loop needs it, also for a number.
+  # A loop needs an array of a fixed type, also for a Python number.
   init = jax.tree.map(lambda leaf: _checks.array("init", leaf), init)
   init = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), init)
   init = jax.lax.stop_gradient(init)
@@ -110,7 +110,7 @@ def fixed_point(
 
 
 def _check_preserves(fn: Callable[[Any], Any], init: Any) -> None:
-  """Raises unless `fn` maps the pytree to one of the same kind."""
+  """Raises unless `fn` maps the pytree to a pytree of the same kind."""
   out = jax.eval_shape(fn, init)
   kinds = [
     jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", tree)
@@ -118,7 +118,7 @@ def _check_preserves(fn: Callable[[Any], Any], init: Any) -> None:
   ]
   if kinds[0] != kinds[1]:
     raise ValueError(
-      f"fn must return what it takes, {kinds[0]}, got one that returns {kinds[1]}"
+      f"fn must return the type that it takes, {kinds[0]}, got {kinds[1]}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Clusters by k-means: drawn far apart, then Lloyd's steps until nothing moves."""
+"""k-means clusters: k-means++ seeding, then Lloyd's steps until nothing moves."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from spherejax.distances import _split
 
 
 class KMeansResult(NamedTuple):
-  """What `k_means` returns."""
+  """Result of `k_means`."""
 
   centres: Float[Array, "k dim"]
   """Means of the clusters; of an empty one the centre that was drawn."""
@@ -25,7 +25,7 @@ class KMeansResult(NamedTuple):
   steps: Int[Array, ""]
   """Steps that were made."""
   converged: Bool[Array, ""]
-  """Whether the last step left every point in its cluster."""
+  """True if the last step left every point in its cluster."""
 
 
 def k_means(
@@ -37,21 +37,22 @@ def k_means(
   max_steps: int = 100,
   block_size: int = 1024,
 ) -> KMeansResult:
-  """Clusters of points, each around its mean.
+  """Clusters points around means, by k-means++ and Lloyd's iteration.
 
       min  sum_i |x_i - mu_{a_i}|^2
 
-  The first centre is a point at random, each further one a point with probability
-  proportional to its squared distance from the nearest centre so far. Then every point
-  goes to its nearest centre, as exactly as in `metrics.nearest`, and centres to the
-  means, until no point changes its cluster. A cluster that is empty takes the point
-  farthest from the mean of its own one; where all points lie on their means, as with
-  fewer different points than clusters, it stays empty.
+  The first centre is a random point. Each further centre is a point drawn with
+  probability proportional to its squared distance from the nearest centre so far. Then
+  every point goes to its nearest centre, as exactly as in `metrics.nearest`, and
+  centres move to the means, until no point changes its cluster. An empty cluster takes
+  the point farthest from the mean of its own cluster. It stays empty where all points
+  lie on their means, as with fewer different points than clusters.
 
   Args:
-    points: [n, dim], floating; for cosines normalise them before. Their rows may be
+    points: [n, dim], floating; normalise them first for cosines. Their rows may be
       split over devices by a `jax.NamedSharding` of a mesh with automatic axes; each
-      keeps its own. Means are then summed in another order. A file is read as a whole.
+      device keeps its own rows. The means are then summed in another order. A file is
+      read as a whole.
     k: static. Number of clusters, at least 1.
     key: a typed key for the first centres.
     where: [n], boolean, True keeps. None keeps all.
@@ -85,43 +86,43 @@ def k_means(
   _checks.key("key", key)
   _checks.count("max_steps", max_steps)
   _checks.count("block_size", block_size)
-  kept = _checks.kept(where, points.shape[:1])
+  mask = _checks.where_mask(where, points.shape[:1])
   wide = jax.lax.stop_gradient(_numerics.upcast(points))
-  found = _cluster(
-    jnp.where(kept[:, None], wide, 0), kept, key, k, max_steps, block_size, sharding
+  result = _cluster(
+    jnp.where(mask[:, None], wide, 0), mask, key, k, max_steps, block_size, sharding
   )
-  return found._replace(
-    centres=found.centres.astype(points.dtype),
-    inertia=found.inertia.astype(points.dtype),
+  return result._replace(
+    centres=result.centres.astype(points.dtype),
+    inertia=result.inertia.astype(points.dtype),
   )
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4, 5, 6))
 def _cluster(
   points: Array,
-  kept: Array,
+  mask: Array,
   key: Array,
   k: int,
   max_steps: int,
   block_size: int,
   sharding: jax.NamedSharding | None,
 ) -> KMeansResult:
-  # From one of them, so that points far from the origin keep their digits.
-  origin = _row(points, jnp.argmax(kept))
-  points = jnp.where(kept[:, None], points - origin[None], 0)
+  # Relative to one of the points, so that points far from the origin keep their digits.
+  origin = _row(points, jnp.argmax(mask))
+  points = jnp.where(mask[:, None], points - origin[None], 0)
 
   def nearest(centres: Array) -> Array:
-    found = _split.closest(points, centres, sharding=sharding, block_size=block_size)
-    return jnp.where(kept, found, -1)
+    closest = _split.closest(points, centres, sharding=sharding, block_size=block_size)
+    return jnp.where(mask, closest, -1)
 
   def step(state: tuple[Array, Array, Array, Array]):
     centres, before, _, steps = state
-    assignment = _without_empty(points, kept, nearest(centres), k)
+    assignment = _without_empty(points, mask, nearest(centres), k)
     moved = jnp.any(assignment != before)
     return _means(points, assignment, centres), assignment, moved, steps + 1
 
   start = (
-    _drawn(points, kept, key, k),
+    _drawn(points, mask, key, k),
     jnp.full(len(points), -1, jnp.int32),
     jnp.bool_(True),
     jnp.int32(0),
@@ -129,21 +130,21 @@ def _cluster(
   centres, assignment, moved, steps = jax.lax.while_loop(
     lambda state: state[2] & (state[3] < max_steps), step, start
   )
-  inertia = jnp.sum(_squares_from_own(points, kept, assignment, centres))
+  inertia = jnp.sum(_squares_from_own(points, mask, assignment, centres))
   return KMeansResult(centres + origin[None], assignment, inertia, steps, ~moved)
 
 
 def _row(points: Array, index: Array) -> Array:
-  """By a gather: of points that are split, a slice would bring all to every device."""
+  """Gathers a row: a slice of split points would bring all of them to every device."""
   return points[index[None]][0]
 
 
-def _drawn(points: Array, kept: Array, key: Array, k: int) -> Array:
-  """The first centres."""
+def _drawn(points: Array, mask: Array, key: Array, k: int) -> Array:
+  """Draws the first centres."""
 
   def draw(key: Array, weights: Array) -> Array:
-    # Where all points are centres, any of them.
-    weights = jnp.where(jnp.any(weights > 0), weights, kept.astype(points.dtype))
+    # Where all points are centres, any point is drawn.
+    weights = jnp.where(jnp.any(weights > 0), weights, mask.astype(points.dtype))
     reached = jnp.cumsum(weights)
     level = jax.random.uniform(key, dtype=points.dtype) * reached[-1]
     index = jnp.searchsorted(reached, level, side="right")
@@ -151,10 +152,10 @@ def _drawn(points: Array, kept: Array, key: Array, k: int) -> Array:
 
   def add(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     centres, nearest = state
-    weights = jnp.where(kept, jnp.where(number > 0, nearest, 1), 0)
+    weights = jnp.where(mask, jnp.where(number > 0, nearest, 1), 0)
     centre = draw(jax.random.fold_in(key, number), weights)
-    apart = jnp.sum((points - centre[None]) ** 2, axis=1)
-    return centres.at[number].set(centre), jnp.minimum(nearest, apart)
+    squares = jnp.sum((points - centre[None]) ** 2, axis=1)
+    return centres.at[number].set(centre), jnp.minimum(nearest, squares)
 
   start = (
     jnp.zeros((k, points.shape[1]), points.dtype),
@@ -164,37 +165,37 @@ def _drawn(points: Array, kept: Array, key: Array, k: int) -> Array:
 
 
 def _means(points: Array, assignment: Array, centres: Array) -> Array:
-  """Of the clusters; an empty one keeps its centre."""
+  """Means of the clusters; an empty cluster keeps its centre."""
   k = len(centres)
-  own = jnp.where(assignment < 0, k, assignment)
-  sizes = jax.ops.segment_sum(jnp.ones_like(points[:, 0]), own, k)[:, None]
-  # From the centre, so that what lies far from the origin keeps its digits.
-  apart = points - centres[jnp.minimum(own, k - 1)]
-  sums = jax.ops.segment_sum(apart, own, k)
+  cluster = jnp.where(assignment < 0, k, assignment)
+  sizes = jax.ops.segment_sum(jnp.ones_like(points[:, 0]), cluster, k)[:, None]
+  # Relative to the centre, so that points far from the origin keep their digits.
+  differences = points - centres[jnp.minimum(cluster, k - 1)]
+  sums = jax.ops.segment_sum(differences, cluster, k)
   return centres + sums / jnp.maximum(sizes, 1)
 
 
 def _squares_from_own(
-  points: Array, kept: Array, assignment: Array, centres: Array
+  points: Array, mask: Array, assignment: Array, centres: Array
 ) -> Array:
-  apart = points - centres[jnp.maximum(assignment, 0)]
-  return jnp.where(kept, jnp.sum(apart**2, axis=1), 0)
+  differences = points - centres[jnp.maximum(assignment, 0)]
+  return jnp.where(mask, jnp.sum(differences**2, axis=1), 0)
 
 
-def _without_empty(points: Array, kept: Array, assignment: Array, k: int) -> Array:
+def _without_empty(points: Array, mask: Array, assignment: Array, k: int) -> Array:
   """Gives each empty cluster, lowest first, the point farthest from its own mean."""
   number = jnp.arange(len(points))
 
   def sizes(assignment: Array) -> Array:
-    own = jnp.where(assignment < 0, k, assignment)
-    return jax.ops.segment_sum(jnp.ones_like(own), own, k)
+    cluster = jnp.where(assignment < 0, k, assignment)
+    return jax.ops.segment_sum(jnp.ones_like(cluster), cluster, k)
 
   def farthest(assignment: Array) -> tuple[Array, Array]:
     zero = jnp.zeros((k, points.shape[1]), points.dtype)
     means = _means(points, assignment, _means(points, assignment, zero))
-    # A point alone is its own mean, whatever that rounds to.
+    # A single point is its own mean, however the mean rounds.
     alone = sizes(assignment)[jnp.maximum(assignment, 0)] < 2
-    squares = _squares_from_own(points, kept & ~alone, assignment, means)
+    squares = _squares_from_own(points, mask & ~alone, assignment, means)
     index = jnp.argmax(squares)
     return index, jnp.max(squares)
 

@@ -1,4 +1,4 @@
-"""Points of a sphere at given distances: multidimensional scaling by gradient steps."""
+"""Multidimensional scaling on the sphere, by gradient steps."""
 
 import functools
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from spherejax import _checks, _compiled, _numerics
 
 # A square that keeps the root of a zero distance smooth.
 _SMOOTHING = 1e-12
-# Converged: as near to exact as steps of this size come, or a flat place.
+# Converged: as near to exact as steps of this size come, or at a stationary point.
 _EXACT, _FLAT = 1e-3, 0.1
 
 
 class SphereMDSResult(NamedTuple):
-  """What `sphere_mds` returns."""
+  """Result of `sphere_mds`."""
 
   points: Float[Array, "n dim"]
   """Rows of length 1."""
@@ -29,8 +29,8 @@ class SphereMDSResult(NamedTuple):
   steps: Int[Array, ""]
   """Steps that were made."""
   converged: Bool[Array, ""]
-  """Whether the stress is at most 1e-3, or no longer falls: moving every point by a
-  small angle would change it by less than 0.1 of that angle, as a share."""
+  """True if the stress is at most 1e-3, or no longer falls: moving every point by a
+  small angle would change it relatively by less than 0.1 of that angle."""
 
 
 def sphere_mds(
@@ -42,20 +42,20 @@ def sphere_mds(
   steps: int = 1000,
   learning_rate: Real[ArrayLike, ""] = 1e-3,
 ) -> SphereMDSResult:
-  """Points of the unit sphere whose chords come near to given distances.
+  """Points of the unit sphere whose chords approximate given distances.
 
       min_W  |D_W - D|_F / |D|_F,   (D_W)_ij = sqrt(2 - 2 cos(W_i, W_j) + 1e-12)
 
-  by Adam on the rows of W, which are normalised inside. They start at random, or where
-  `initial` is. This is not classical scaling, whose points leave the sphere. Where the
+  by Adam on the rows of W, which are normalised inside. They start at random, or at
+  `initial`. This is not classical scaling, whose points leave the sphere. Where the
   matrix 1 - D^2 / 2 is positive definite and dim >= n, its Cholesky factor is an exact
   solution at once (`prototypes.hierarchical_prototypes`).
 
   Args:
     distances: [n, n], floating: chords in [0, 2], symmetric, 0 on the diagonal.
     dim: static. Length of the points.
-    key: a typed key for random points; not looked at with `initial`.
-    initial: [n, dim], floating, where to start. Need not be normalised.
+    key: a typed key for random points; ignored with `initial`.
+    initial: [n, dim], floating, the start. Need not be normalised.
     steps: static.
     learning_rate: positive, may be traced.
 
@@ -68,7 +68,7 @@ def sphere_mds(
     ValueError: shapes do not match, neither or both of key and initial, or known
       distances that are no chords.
 
-  Differentiable in: nothing. Cost: O(steps n^2 dim) time, one compilation a shape.
+  Differentiable in: nothing. Cost: O(steps n^2 dim) time, one compilation per shape.
 
   Source: DIST IV eq. 13 ("MDS"): 1000 steps at 1e-3, and the points stay fixed when a
   network is trained towards them.
@@ -120,7 +120,7 @@ def _check_chords(distances: ArrayLike) -> None:
 def _stress(free: Array, distances: Array) -> Array:
   points = _numerics.normalize(free)
   product = jnp.matmul(points, points.T, precision=jax.lax.Precision.HIGHEST)
-  # The diagonal is 0 by definition, not what rounding leaves of it.
+  # The diagonal is 0 by definition, despite rounding.
   square = jnp.where(jnp.eye(len(free), dtype=bool), 0, jax.nn.relu(2 - 2 * product))
   error = _numerics.norm(jnp.ravel(jnp.sqrt(square + _SMOOTHING) - distances))
   size = _numerics.norm(jnp.ravel(distances))
@@ -139,7 +139,7 @@ def _descend(
     direction, moments = _numerics.adam(gradient, moments, count)
     return (free - rate * direction, moments), None
 
-  # The paper normalises its random points first: that sets the size of the steps.
+  # The paper normalises its random points first, which sets the size of the steps.
   free = _numerics.normalize(start)
   zero = jnp.zeros_like(free)
   counts = jnp.arange(1, steps + 1).astype(free.dtype)

@@ -13,16 +13,16 @@ from spherejax import _checks, _compiled
 
 
 class RootResult(NamedTuple):
-  """A root and what is known about it."""
+  """Root, and its convergence."""
 
   value: Float[Array, ""]
-  """The root, differentiable in what the function closes over."""
+  """Root, differentiable in the arrays that the function closes over."""
   residual: Float[Array, ""]
   """|fn(value)|, not differentiated."""
   steps: Int[Array, ""]
   """Newton or bisection steps taken, not counting the two ends of the bracket."""
   converged: Bool[Array, ""]
-  """Whether the residual is at most `tol`."""
+  """True if the residual is at most `tol`."""
 
 
 class _Search(NamedTuple):
@@ -46,9 +46,9 @@ def newton(
 
       x <- x - fn(x) / fn'(x)
 
-  A step that leaves the bracket is replaced by a bisection, and so is every third
-  step when the bracket has not halved since the third step before. So convergence
-  is quadratic near a simple root and never slower than a few bisections a digit.
+  A bisection replaces a step that leaves the bracket, and every third step if the
+  bracket has not halved over three steps. So convergence is quadratic near a simple
+  root and never slower than a few bisections per digit.
 
       dx = -d fn(x) / fn'(x)      implicit derivative at the root
 
@@ -70,9 +70,9 @@ def newton(
       `fn` returns no scalar.
     TypeError: max_steps is not a static integer.
 
-  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly;
-  not in the bracket. Cost: one value and derivative of `fn` a step; the backward
-  pass needs one more, whatever the number of steps.
+  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly; not
+  in the bracket. Cost: one value and derivative of `fn` per step; the backward pass
+  needs one more, whatever the number of steps.
 
   Source: safeguarded Newton as in W. Press et al., "Numerical Recipes", 9.4; the
   implicit function theorem.

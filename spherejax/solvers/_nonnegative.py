@@ -1,4 +1,4 @@
-"""Least squares with nonnegative unknowns, on the host."""
+"""Nonnegative least squares, on the host."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -6,19 +6,19 @@ from jaxtyping import Float
 
 from spherejax import _checks
 
-_SLOPE = 1e-10  # of columns of length 1, relative to the target's length
-_GAP = 1e-13  # of the squared error, relative to the target's
-_STEPS = 50  # for each unknown
+_SLOPE = 1e-10  # slope along unit columns, relative to the target's length
+_GAP = 1e-13  # change of the squared error, relative to the target's square
+_STEPS = 50  # steps per unknown
 
 
 def host_nonnegative_least_squares(
   matrix: Float[ArrayLike, "rows columns"], target: Float[ArrayLike, " rows"]
 ) -> Float[np.ndarray, " columns"]:
-  """The nonnegative x with the least |matrix x - target|, on the host in float64.
+  """Nonnegative x with the least |matrix x - target|, on the host in float64.
 
-  What is returned fulfils the conditions of a minimum: the slope along an entry is 0
-  where it is positive, and nowhere below 0. It finds the nearest point of a cone, of a
-  hull, or of many half-spaces (Lawson and Hanson, chapter 23).
+  The result fulfils the conditions of a minimum: the slope along a positive entry is 0,
+  and no slope is below 0. Use it to find the nearest point of a cone, of a hull, or of
+  many half-spaces (Lawson and Hanson, chapter 23).
 
   Args:
     matrix: [rows, columns], floating, concrete.
@@ -46,35 +46,35 @@ def host_nonnegative_least_squares(
   """
   from scipy.optimize import lsq_linear, nnls
 
-  given, right = _checks.host("matrix", matrix), _checks.host("target", target)
-  for name, array, rank in (("matrix", given, 2), ("target", right, 1)):
+  rows, right = _checks.host("matrix", matrix), _checks.host("target", target)
+  for name, array, rank in (("matrix", rows, 2), ("target", right, 1)):
     _checks.expect(name, array, "floating", rank=rank)
     if not np.isfinite(array).all():
       raise ValueError(f"{name} must be finite")
-  if not given.shape[1]:
-    raise ValueError(f"matrix must have a column, got shape {given.shape}")
-  _checks.shape("target", right, given.shape[:1], "the rows of the matrix")
-  # Columns of length 1, whose slopes can be compared.
-  a, b = given.astype(np.float64), right.astype(np.float64)
+  if not rows.shape[1]:
+    raise ValueError(f"matrix must have a column, got shape {rows.shape}")
+  _checks.shape("target", right, rows.shape[:1], "the rows of the matrix")
+  # Columns of length 1, so that their slopes can be compared.
+  a, b = rows.astype(np.float64), right.astype(np.float64)
   lengths = np.linalg.norm(a, axis=0)
   lengths = np.where(lengths > 0, lengths, 1)
   a = a / lengths
   steps = _STEPS * a.shape[1]
   try:
-    found = nnls(a, b, maxiter=steps)[0]
-  except RuntimeError:  # it did not end
-    found = np.full(a.shape[1], np.nan)
-  if not _is_minimum(a, b, found):
+    solution = nnls(a, b, maxiter=steps)[0]
+  except RuntimeError:  # the solver did not converge
+    solution = np.full(a.shape[1], np.nan)
+  if not _is_minimum(a, b, solution):
     bounds = (0, np.inf)
-    found = lsq_linear(a, b, bounds, "bvls", tol=1e-15, max_iter=steps).x
-    found = np.maximum(found, 0)
-    if not _is_minimum(a, b, found):
+    solution = lsq_linear(a, b, bounds, "bvls", tol=1e-15, max_iter=steps).x
+    solution = np.maximum(solution, 0)
+    if not _is_minimum(a, b, solution):
       raise RuntimeError("no nonnegative least-squares solution was found")
-  return found / lengths
+  return solution / lengths
 
 
 def _is_minimum(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> bool:
-  """No slope below 0, and none above where more than rounding is left of an entry."""
+  """True if no slope is below 0, and none above 0 where an entry exceeds rounding."""
   slopes, size = a.T @ (a @ x - b), max(np.linalg.norm(b), np.finfo(float).tiny)
   gaps = np.abs(x * slopes)
   return bool((slopes >= -_SLOPE * size).all() and (gaps <= _GAP * size**2).all())

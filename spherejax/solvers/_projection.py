@@ -1,8 +1,7 @@
-"""Exact projections onto a norm ball cut by a box, and moves to a half-space in it.
+"""Exact projections onto a norm ball cut by a box, and onto a half-space in a box.
 
-All come down to one number, the root of a piecewise linear function. It is found by
-Newton steps that end on the right piece, without sorting, and is then the closed form
-of that piece.
+Each depends on a single number, the root of a piecewise linear function. Newton steps
+reach the right piece without sorting; the root is then the closed form of that piece.
 """
 
 from typing import NamedTuple
@@ -19,14 +18,14 @@ from spherejax.solvers._newton import newton
 
 
 class HalfspaceResult(NamedTuple):
-  """The nearest point of a half-space in a box."""
+  """Nearest point of a half-space in a box."""
 
   value: Float[Array, "..."]
   """The point; the one of the box that comes closest, if none is inside."""
   distance: Float[Array, ""]
   """Norm of the move; 0 inside, inf where the box does not meet the half-space."""
   feasible: Bool[Array, ""]
-  """Whether the box meets the half-space."""
+  """True if the box meets the half-space."""
 
 
 def project_ball(
@@ -42,8 +41,8 @@ def project_ball(
 
       argmin_z |z - point|_2   with |z - center|_p <= epsilon and low <= z <= high
 
-  Scaling to the ball and clipping to the box afterwards gives a point of the region,
-  but for l1 and l2 not the nearest one.
+  Scaling to the ball and then clipping to the box gives a point of the region, but for
+  l1 and l2 not the nearest.
 
   Args:
     point: one point, floating, of any shape; many by vmap.
@@ -87,7 +86,7 @@ def project_ball(
     return jnp.clip(wide, low, high).astype(point.dtype)
   delta = wide - middle
   size = jnp.abs(delta)
-  # No entry moves farther than `point` itself, so that a missing bound is finite here.
+  # No entry moves farther than `point` itself, so a missing bound is finite here.
   room = jnp.minimum(_room(delta, middle, low, high), size)
   largest = jax.lax.stop_gradient(jnp.max(size, initial=0))
   scale = jnp.where(largest > 0, largest, 1)
@@ -106,7 +105,7 @@ def project_halfspace(
   low: Real[ArrayLike, "..."] = -jnp.inf,
   high: Real[ArrayLike, "..."] = jnp.inf,
 ) -> HalfspaceResult:
-  """The least move of a point of a box into a half-space, within the box.
+  """Least move of a point of a box into a half-space, within the box.
 
       argmin_z |z - point|_p   with <normal, z> + offset >= 0 and low <= z <= high
 
@@ -114,7 +113,7 @@ def project_halfspace(
     point: one point, floating, of any shape, inside the box; many by vmap.
     normal: its shape; any length.
     offset: a number, may be traced.
-    norm: "linf", "l2" or "l1", over all entries: what is least. Static.
+    norm: "linf", "l2" or "l1", over all entries: the norm to minimise. Static.
     low: broadcasts to `point`; may be traced.
     high: likewise.
 
@@ -166,7 +165,7 @@ def project_halfspace(
 
 
 def _room(direction: Array, start: Array, low: Array, high: Array) -> Array:
-  """How far each entry may go to the side of `direction`; 0 for none."""
+  """Distance that each entry may go to the side of `direction`; 0 for none."""
   room = jnp.where(direction > 0, high - start, start - low)
   return jnp.where(direction == 0, 0, jnp.maximum(room, 0))
 
@@ -174,8 +173,8 @@ def _room(direction: Array, start: Array, low: Array, high: Array) -> Array:
 def _fill(slopes: Array, caps: Array, total: Array) -> Array:
   """T >= 0 with sum_i min(t slopes_i, caps_i) = total; the last break point if none.
 
-  The sum is concave in t, so Newton's steps from 0 come from below, and they end
-  after finitely many, when the set of capped entries stays the same.
+  The sum is concave in t, so Newton's steps from 0 stay below the root. They end after
+  finitely many steps, when the set of capped entries stays the same.
   """
 
   def solve(slopes, caps, total, t):
@@ -208,7 +207,7 @@ def _shrink_l1(size: Array, room: Array, radius: Array) -> Array:
   def excess(t):
     return jnp.sum(jnp.clip(fixed[0] - t, 0, fixed[1])) - fixed[2]
 
-  # Sizes are at most 1: a smaller residual is below what rounding of t leaves.
+  # Sizes are at most 1: a smaller residual is below the rounding of t.
   tol = jnp.full_like(fixed[2], 2 * jnp.finfo(size.dtype).eps)
   bracket = jnp.zeros_like(tol), jnp.ones_like(tol)
   t = jax.lax.stop_gradient(newton(excess, bracket, tol=tol).value)
@@ -225,7 +224,7 @@ def _shrink_l1(size: Array, room: Array, radius: Array) -> Array:
 def _least_move(
   gain: Array, room: Array, reach: Array, missing: Array, norm: Norm
 ) -> Array:
-  """The move in [0, room] of least norm with sum gain move = missing."""
+  """Move in [0, room] of least norm with sum gain move = missing."""
   if norm == "linf":
     return jnp.where(gain > 0, jnp.minimum(_fill(gain, reach, missing), room), 0)
   if norm == "l2":

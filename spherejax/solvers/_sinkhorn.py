@@ -12,7 +12,7 @@ from spherejax import _checks, _numerics
 
 
 class SinkhornResult(NamedTuple):
-  """A transport plan, its potentials, and how well it meets the marginals."""
+  """Transport plan, its potentials, and its residual against the marginals."""
 
   log_plan: Float[Array, "*batch rows columns"]
   """Logarithm of the plan; -inf where a marginal is 0."""
@@ -32,7 +32,7 @@ def sinkhorn(
   column_marginal: Real[ArrayLike, "*batch columns"] | None = None,
   steps: int = 100,
 ) -> SinkhornResult:
-  """Plan between two marginals at least cost, smoothed by entropy.
+  """Transport plan of least cost between two marginals, smoothed by entropy.
 
       min  sum_ij c_ij P_ij + (1/b) sum_ij P_ij log P_ij,   P 1 = r,  P^T 1 = a
 
@@ -41,15 +41,15 @@ def sinkhorn(
       f_i <- log r_i - log sum_j exp(g_j - b c_ij)
 
   with b the inverse temperature. From f = 0 the two half steps are repeated `steps`
-  times, then the first once more, so that the columns are met exactly after any
-  number of steps. On logarithms nothing underflows, whatever b c is.
+  times, then the first once more, so that the column marginal is met exactly after any
+  number of steps. Logarithms keep everything from underflowing, whatever b c is.
 
   Args:
     costs: [..., rows, columns], floating. May be NaN where a marginal is 0.
     inverse_temperature: scalar or of the batch's shape, not negative, may be traced.
     row_marginal: r, [..., rows], not negative, of sum 1. None is uniform.
-    column_marginal: a, [..., columns], not negative, of sum 1. None is uniform. A 0
-      in a marginal leaves that row or column out: that is how masks are given.
+    column_marginal: a, [..., columns], not negative, of sum 1. None is uniform. A 0 in
+      a marginal leaves that row or column out, which serves as a mask.
     steps: static, not negative. Convergence is linear and slows down as the inverse
       temperature grows; see `residual`.
 
@@ -89,14 +89,14 @@ def sinkhorn(
     _checks.shape("inverse_temperature", sharpness, batch, "the batch")
   r = _marginal("row_marginal", row_marginal, (*batch, rows), dtype)
   a = _marginal("column_marginal", column_marginal, (*batch, columns), dtype)
-  kept = (r > 0)[..., :, None] & (a > 0)[..., None, :]
-  costs_kept = jnp.where(kept, _numerics.upcast(costs), 0)
+  mask = (r > 0)[..., :, None] & (a > 0)[..., None, :]
+  costs_kept = jnp.where(mask, _numerics.upcast(costs), 0)
   # Differences to the cheapest of a column keep the digits that a large b c loses.
-  cheapest = jnp.min(costs_kept, axis=-2, where=kept, initial=jnp.inf)
-  cheapest = jax.lax.stop_gradient(jnp.where(jnp.any(kept, axis=-2), cheapest, 0))
+  cheapest = jnp.min(costs_kept, axis=-2, where=mask, initial=jnp.inf)
+  cheapest = jax.lax.stop_gradient(jnp.where(jnp.any(mask, axis=-2), cheapest, 0))
   sharpness = jnp.broadcast_to(sharpness, batch)[..., None]
   scores = -sharpness[..., None] * (costs_kept - cheapest[..., None, :])
-  f, g, log_plan = _iterate(scores, kept, r, a, steps)
+  f, g, log_plan = _iterate(scores, mask, r, a, steps)
   error = jnp.abs(jnp.sum(jnp.exp(log_plan), axis=-1) - r)
   residual = jax.lax.stop_gradient(jnp.max(error, axis=-1))
   g += sharpness * cheapest
@@ -104,12 +104,12 @@ def sinkhorn(
 
 
 def _iterate(
-  scores: Array, kept: Array, r: Array, a: Array, steps: int
+  scores: Array, mask: Array, r: Array, a: Array, steps: int
 ) -> tuple[Array, Array, Array]:
   """Potentials of rows and columns, and the logarithm of the plan."""
   # Far below all others, and finite: its exponential and the derivative of it are 0.
-  scores = jnp.where(kept, scores, -float(jnp.finfo(scores.dtype).max) / 4)
-  rows, columns = jnp.any(kept, axis=-1), jnp.any(kept, axis=-2)
+  scores = jnp.where(mask, scores, -float(jnp.finfo(scores.dtype).max) / 4)
+  rows, columns = jnp.any(mask, axis=-1), jnp.any(mask, axis=-2)
   log_r = jnp.log(jnp.where(rows, r, 1))
   log_a = jnp.log(jnp.where(columns, a, 1))
 
@@ -125,7 +125,7 @@ def _iterate(
   f, _ = jax.lax.scan(jax.checkpoint(step), jnp.zeros_like(r), length=steps)
   # From the shares and not from the potentials, so that columns add up to rounding.
   shares, g = by_columns(f)
-  log_plan = jnp.where(kept, log_a[..., None, :] + shares, -jnp.inf)
+  log_plan = jnp.where(mask, log_a[..., None, :] + shares, -jnp.inf)
   f, g = jnp.where(rows, f, -jnp.inf), jnp.where(columns, g, -jnp.inf)
   return f, g, log_plan
 

@@ -1,4 +1,4 @@
-"""Train state, steps over all devices, checkpoints, the training loop and sweeps."""
+"""Training: state, steps over all devices, checkpoints, the loop and sweeps."""
 
 from spherejax import _compiled, _names
 from spherejax.training._assignment import reassign as reassign

@@ -1,7 +1,7 @@
-"""The arrays of a checkpoint in one file: the bytes of each, in the order of names.
+"""Stores the arrays of a checkpoint in one file: their bytes, in the order of names.
 
-Names, shapes and types stand in the manifest beside it. A plain file takes any folder
-name, any type and arrays without entries, of which tensorstore refuses some.
+Names, shapes and types are in the manifest beside the file. Unlike tensorstore, a plain
+file allows any folder name, any type, and arrays without entries.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ _NAME = "arrays"
 
 @dataclasses.dataclass
 class Save(ocp.args.CheckpointArgs):
-  """What orbax hands to the handler."""
+  """Argument that orbax hands to the handler."""
 
   arrays: Mapping[str, np.ndarray]
 
@@ -32,21 +32,21 @@ class Handler(ocp.AsyncCheckpointHandler):
   async def async_save(
     self, directory: os.PathLike[str], args: Save
   ) -> list[future.Future]:
-    """Begins to write, as orbax's own handlers do: an error reaches all of them."""
+    """Starts writing, as orbax's own handlers do: an error reaches all of them."""
     writing = _write(pathlib.Path(directory) / _NAME, args.arrays)
     return [future.CommitFutureAwaitingContractedSignals(writing, name=_NAME)]
 
   def save(self, directory: os.PathLike[str], args: Save):
-    """Not called: the manager takes `async_save`, and waits."""
+    """Raises: the manager calls `async_save`, and waits."""
     raise RuntimeError("the arrays of a checkpoint are written by async_save")
 
   def restore(self, directory: os.PathLike[str], args: Any = None):
-    """Not called: `read` needs the manifest, and no orbax."""
+    """Raises: `read` needs the manifest, and no orbax."""
     raise RuntimeError("the arrays of a checkpoint are read by read")
 
 
 async def _write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]):
-  """By the first process, which has all of the arrays."""
+  """Writes the arrays, in the first process, which holds all of them."""
   if jax.process_index() != 0:
     return
   with path.open("xb") as file:
@@ -57,16 +57,16 @@ async def _write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]):
 
 
 def exists(directory: os.PathLike[str]) -> bool:
-  """Whether a checkpoint's arrays are in this form; older ones are tensorstore's."""
+  """True if a checkpoint's arrays are in this form; older ones are tensorstore's."""
   return (pathlib.Path(directory) / _NAME).exists()
 
 
 def read(
   directory: os.PathLike[str], entries: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, np.ndarray]]:
-  """Names and arrays, of the shapes and types that the manifest's entries name.
+  """Yields names and arrays, with the shapes and types of the manifest's entries.
 
-  Raises ValueError for a file that is longer or shorter than these.
+  Raises ValueError if the file is longer or shorter than that.
   """
   with (pathlib.Path(directory) / _NAME).open("rb") as file:
     for name in sorted(entries):
@@ -83,5 +83,5 @@ def _next(file: io.BufferedReader, name: str, entry: Mapping[str, Any]) -> np.nd
 
 
 def raw(array: np.ndarray) -> np.ndarray:
-  """The bytes of an array, [bytes]; of a contiguous one they are the same memory."""
+  """Views an array as bytes; a contiguous array shares its memory."""
   return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

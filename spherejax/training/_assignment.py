@@ -1,4 +1,4 @@
-"""Labels that change their prototypes while the network trains."""
+"""Dynamic assignment of classes to prototypes during training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from spherejax.training._state import TrainState
 from spherejax.training._when import when
 
 ASSIGNMENT = "assignment"
-# Steps between two matchings, at most; exact in float32 and int32.
+# Largest number of steps between two matchings; exact in float32 and int32.
 _LONGEST = 2**30
 
 
@@ -25,16 +25,16 @@ def reassign(
   updates_per_epoch: Real[ArrayLike, ""] = 1,
   host: bool = False,
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
-  """A training step that first matches classes and prototypes again, when it is time.
+  """Wraps a training step so that it matches classes and prototypes again when due.
 
       before step s:  a <- match(representatives, points)   for s = n, 2 n, 3 n, ...
       n = max(1, round(steps_per_epoch / updates_per_epoch))
 
-  So what is evaluated after step s is the assignment that the network was trained
-  with, and a matching at s comes after it. The state of the assignment,
-  `prototypes.AssignmentState`, lies in `state.batch_stats["loss"]["assignment"]`, and
-  so in checkpoints; the objective moves its representatives with the embeddings of
-  the same forward pass and returns it in `Outcome.batch_stats`:
+  So an evaluation after step s uses the assignment that the network was trained with; a
+  matching at s comes after it. The state of the assignment,
+  `prototypes.AssignmentState`, is in `state.batch_stats["loss"]["assignment"]`, and so
+  in checkpoints. The objective moves its representatives with the embeddings of the
+  same forward pass and returns the state in `Outcome.batch_stats`:
 
       matching = batch_stats["loss"]["assignment"]
       losses = pull(cosines with points[matching.assignment], labels)
@@ -45,16 +45,16 @@ def reassign(
   distance="cosine")`.
 
   Args:
-    step: what `make_step` built.
+    step: the result of `make_step`.
     points: [prototypes, dim], floating: the fixed prototypes.
     steps_per_epoch: static.
-    updates_per_epoch: positive, may be traced; below 1 for a matching every few
+    updates_per_epoch: positive, may be traced; a number below 1 matches every few
       epochs.
     host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
-    The step, for the same uses. Under vmap and jit a matching takes time only in
-    steps that make one.
+    The step, for the same uses. Under vmap and jit a matching takes time only in the
+    steps in which it is due.
 
   Raises:
     TypeError: points not floating, steps_per_epoch not an integer, host not boolean.
@@ -63,7 +63,7 @@ def reassign(
 
   Cost: that of `prototypes.assignment_update` in every n-th step.
 
-  Source: DL2P algorithm 1; the order of evaluation and matching is that of the authors'
+  Source: DL2P algorithm 1; the order of evaluation and matching follows the authors'
   implementation.
 
   Example:
@@ -124,7 +124,7 @@ def reassign(
 
 
 def _period(steps_per_epoch: int, updates_per_epoch: ArrayLike) -> int | Array:
-  """Steps from one matching to the next."""
+  """Number of steps from one matching to the next."""
   known = _checks.static_number(updates_per_epoch)
   if known is not None:
     return min(max(1, round(steps_per_epoch / known)), _LONGEST)

@@ -1,4 +1,4 @@
-"""Chance-constrained training: one problem after another, each about new proxies."""
+"""Chance-constrained training (CCP): a sequence of problems, each with new proxies."""
 
 import reprlib
 from typing import Any, Literal, NamedTuple
@@ -19,10 +19,10 @@ Tree = Any
 
 
 class CCPState(NamedTuple):
-  """Where a training by chance-constrained problems stands.
+  """State of a training by chance-constrained problems.
 
   Attributes:
-    anchor: the network's parameters that the present problem is projected onto.
+    anchor: the network's parameters that the current problem is projected onto.
     weight: float32 scalar, of the squared distance to them.
     problem: int32 scalar, number of the problem, from 1.
     evaluated: boolean scalar, whether the problem has a best evaluation.
@@ -43,12 +43,12 @@ class CCPState(NamedTuple):
 
 
 class CCPTurn(NamedTuple):
-  """What `ccp_observe` returns.
+  """Result of `ccp_observe`.
 
   Attributes:
     state: the `CCPState` after the evaluation.
-    params: to go on with: those given, or where the problem was switched the best
-      ones, whose proxies are to be renewed.
+    params: to continue with: the given ones, or after a switch the best ones, whose
+      proxies must be renewed.
     batch_stats: likewise.
     switched: boolean scalar, whether a new problem begins.
   """
@@ -62,24 +62,24 @@ class CCPTurn(NamedTuple):
 def ccp_projection(
   batch_stats: Tree = None, *, first_weight: Real[ArrayLike, ""] = 0.0
 ) -> optax.GradientTransformation:
-  """Adds the gradient of the projection onto the weights of the problem before.
+  """Adds the gradient of the projection onto the weights of the previous problem.
 
       g <- g + weight (theta - anchor)
 
-  for all of params["network"], none of params["loss"]. It stands first in a chain,
-  before weight decay, clipping and the optimiser, and its state is the `CCPState`,
-  so checkpoints hold it: `optax.chain(ccp_projection(), optimizer(...))`.
+  for all of params["network"] and none of params["loss"]. Put it first in a chain,
+  before weight decay, clipping and the optimiser. Its state is the `CCPState`, so
+  checkpoints hold it: `optax.chain(ccp_projection(), optimizer(...))`.
 
-  Under plain gradient descent the weight times the learning rate must stay below 1,
-  beyond which a step overshoots the anchor, and below 2, beyond which the weights leave
-  it for good.
+  Under plain gradient descent keep the weight times the learning rate below 1. Above 1
+  a step overshoots the anchor; above 2 the weights diverge from it.
 
   Args:
     batch_stats: the network's moving statistics before the first step, such as
-      `variables["batch_stats"]`; they are kept and restored with the best weights.
-      None for a network without.
-    first_weight: not negative, of the first problem, whose anchor are the initial
-      weights. The thesis's text has that of the others, its released code 0.
+      `variables["batch_stats"]`; they are stored and restored with the best weights.
+      None for a network without statistics.
+    first_weight: not negative, of the first problem, whose anchor is the initial
+      weights. The thesis's text uses the weight of the other problems, its released
+      code 0.
 
   Returns:
     An optax transformation of {"network": ..., "loss": ...}.
@@ -145,28 +145,28 @@ def ccp_observe(
   max_problems: int | None = None,
   batch_stats: Tree = None,
 ) -> CCPTurn:
-  """The state after an evaluation, which may have ended the problem.
+  """Updates the state after an evaluation, which may end the problem.
 
-  A score that is better by more than `margin` than the problem's best so far is its
-  new best, and what was evaluated is kept; the first one always is. After `patience`
-  evaluations without a better one the best weights become the anchor, and the next
-  problem begins with the best weights and proxies, the proxies to be renewed
+  A score that exceeds the problem's best so far by more than `margin` is the new best,
+  and the evaluated weights are stored; the first score always is. After `patience`
+  evaluations without a better score the best weights become the anchor. The next
+  problem begins with the best weights and proxies; renew the proxies then
   (`prototypes.renew_proxies`). So a problem lasts at least 1 + patience evaluations.
-  A pure function, for jit and vmap.
+  This is a pure function, for jit and vmap.
 
   Args:
     state: that of `ccp_projection`.
     params: {"network": ..., "loss": ...} that were evaluated.
-    score: larger is better; NaN is never better, and a problem that has had no other
-      score does not end.
-    weight: not negative, may be traced: of the projection from the second problem on.
-      1e-5 to 1e-1 works (DML figure 3.5).
+    score: larger is better; NaN is never better, and a problem with only NaN scores
+      does not end.
+    weight: not negative, may be traced: weight of the projection from the second
+      problem on. 1e-5 to 1e-1 works (DML figure 3.5).
     patience: static, at least 1. Evaluations.
     margin: not negative, may be traced.
-    restart: static. "best" goes on with the best weights, as the text has it, "last"
-      with the present ones, as the released code does; the anchor are the best ones
-      and the proxies those beside them either way.
-    max_problems: static. The last problem is not switched any more; None for no end.
+    restart: static. "best" continues with the best weights, as in the text; "last" with
+      the current weights, as in the released code. Both take the best weights as
+      anchor, and their proxies.
+    max_problems: static. The last problem does not switch; None for no limit.
     batch_stats: the network's moving statistics that were evaluated, laid out as in
       `ccp_projection`; None for none.
 
@@ -201,15 +201,15 @@ def ccp_observe(
     _checks.count("max_problems", max_problems)
   _checks.single("margin", margin)
   stats = {} if batch_stats is None else batch_stats
-  for name, given, kept in (
+  for name, new, stored in (
     ("params", params, state.best_params),
     ("batch_stats", stats, state.best_stats),
   ):
-    wanted = jax.tree.structure(kept)
-    if jax.tree.structure(given) != wanted:
+    wanted = jax.tree.structure(stored)
+    if jax.tree.structure(new) != wanted:
       raise ValueError(
         f"{name} must have the structure of the state's, {wanted}, got "
-        f"{reprlib.repr(given)}"
+        f"{reprlib.repr(new)}"
       )
   _checks.number("score", score)
   score = jnp.asarray(score, jnp.float32)
@@ -218,7 +218,7 @@ def ccp_observe(
   best_params = optax.tree.where(improved, params, state.best_params)
   best_stats = optax.tree.where(improved, stats, state.best_stats)
   stale = jnp.where(improved, 0, state.stale + 1)
-  # Without an evaluation that counted there is nothing to go back to.
+  # Without an evaluation that counted there are no weights to go back to.
   switched = (stale >= patience) & (state.evaluated | improved)
   if max_problems is not None:
     switched &= state.problem < max_problems

@@ -1,4 +1,4 @@
-"""Chance-constrained problems inside of a training: the answer to its evaluations."""
+"""Chance-constrained problems within a training: the response to its evaluations."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from spherejax.training._state import TrainState, check_optimizer
 
 
 def ccp_state(state: TrainState) -> CCPState:
-  """The `CCPState` inside of the optimiser's state.
+  """Finds the `CCPState` inside the optimiser's state.
 
   Args:
     state: a train state.
@@ -40,16 +40,16 @@ def ccp_state(state: TrainState) -> CCPState:
     1
   """
   _checks.instance("state", state, TrainState)
-  found = [
+  states = [
     leaf
     for leaf in jax.tree.leaves(state.opt_state, is_leaf=_is_ccp)
     if isinstance(leaf, CCPState)
   ]
-  if len(found) != 1:
+  if len(states) != 1:
     raise ValueError(
-      f"the optimizer must have one ccp_projection in its chain, got {len(found)}"
+      f"the optimizer must have one ccp_projection in its chain, got {len(states)}"
     )
-  return found[0]
+  return states[0]
 
 
 def ccp_response(
@@ -63,28 +63,28 @@ def ccp_response(
   max_problems: int | None = None,
   fresh_moments: optax.GradientTransformation | None = None,
 ) -> Callable[[TrainState, Mapping[str, float]], TrainState]:
-  """What `fit` takes as `respond` for chance-constrained training.
+  """Returns the `respond` argument of `fit` for chance-constrained training.
 
   After each evaluation `ccp_observe` decides; where a new problem begins, its proxies
-  come from `renew`. All of it lies in the train state, so a run that was killed goes
-  on inside of its problem with the same bits.
+  come from `renew`. Everything is in the train state, so a killed run resumes within
+  its problem, with the same bits.
 
   Args:
-    renew: `renew(state)` returns the new params["loss"]; the state has the weights
-      that the problem begins with and the converged proxies. It embeds pools of
-      images (`data.class_pools`) and calls `prototypes.renew_proxies`. With restart
-      "last" the weights to embed with are not the state's own but the best ones,
-      `ccp_state(state).best_params["network"]`. What it draws must follow from the
-      state, from `jax.random.fold_in(key, state.step)` say, of another key than
-      `state.key`, from which the next step draws so.
+    renew: `renew(state)` returns the new params["loss"]; the state has the weights that
+      the problem begins with and the converged proxies. It embeds pools of images
+      (`data.class_pools`) and calls `prototypes.renew_proxies`. With restart "last"
+      embed with the best weights, `ccp_state(state).best_params["network"]`, not with
+      the state's. Random draws must follow from the state, for example from
+      `jax.random.fold_in(key, state.step)`, with a key other than `state.key`, which
+      the next step uses.
     metric: name of the score in what `evaluate` returns.
     weight: see `ccp_observe`, as all that follow.
     patience: static.
     margin: static.
     restart: static.
     max_problems: static.
-    fresh_moments: the state's optimiser, to begin every problem with new moments for
-      the proxies; None keeps them, as the released code does.
+    fresh_moments: the state's optimiser, to start every problem with new moments for
+      the proxies; None keeps the moments, as in the released code.
 
   Returns:
     `(state, values) -> state`.
@@ -94,7 +94,7 @@ def ccp_response(
     ValueError: as `ccp_observe`; on a call, an evaluation without the metric, a state
       without `ccp_projection`.
 
-  Cost: that of `renew`, once a problem.
+  Cost: that of `renew`, once per problem.
 
   Source: DML algorithms 1 and 2.
 
@@ -136,9 +136,9 @@ def ccp_response(
         f"evaluate must return the metric {metric!r} of ccp_response, got"
         f" {sorted(values)}"
       )
-    seen = ccp_state(state)
+    ccp = ccp_state(state)
     stats = state.batch_stats.get("network", {})
-    turn = ccp_observe(seen, state.params, values[metric], batch_stats=stats, **options)
+    turn = ccp_observe(ccp, state.params, values[metric], batch_stats=stats, **options)
     batch_stats = dict(state.batch_stats)
     if turn.batch_stats:
       batch_stats["network"] = turn.batch_stats
@@ -166,10 +166,10 @@ def ccp_response(
 def ccp_fresh_moments(
   optimizer: optax.GradientTransformation, opt_state: Tree, params: Tree
 ) -> Tree:
-  """The optimiser's state with what belongs to the proxies as at the first step.
+  """Resets the proxies' part of the optimiser's state to that of the first step.
 
-  What belongs to the network stays, and the `CCPState`. For a training loop of one's
-  own; `ccp_response` has an argument for it.
+  The network's part and the `CCPState` stay. Use it in your own training loop;
+  `ccp_response` has an argument for it.
 
   Args:
     optimizer: whose state it is.
@@ -198,20 +198,20 @@ def ccp_fresh_moments(
   check_optimizer(optimizer)
   _checks.mapping("params", params)
   first = optimizer.init(params)
-  found, wanted = (
+  structure, wanted = (
     jax.tree.structure(tree, is_leaf=_is_ccp) for tree in (opt_state, first)
   )
-  if found != wanted:
+  if structure != wanted:
     raise ValueError(
       "opt_state must have the structure of optimizer.init(params), of"
-      f" {wanted.num_leaves} leaves, got one of {found.num_leaves} leaves"
+      f" {wanted.num_leaves} leaves, got one of {structure.num_leaves} leaves"
     )
 
   def choose(path: Any, old: Any, new: Any) -> Any:
     if _is_ccp(old):
       return old
     names = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
-    # The outermost one: a layer of the network may be called so, too.
+    # Only the outermost: a layer of the network may have the same name.
     group = next((name for name in names if name in ("network", "loss")), "")
     return new if group == "loss" else old
 

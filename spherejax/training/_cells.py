@@ -1,4 +1,4 @@
-"""Cells of an ablation: columns of hyperparameters, one entry a cell."""
+"""Cells of an ablation: columns of hyperparameters, one entry per cell."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Column = ArrayLike | Sequence[Any]
 
 
 def column(name: str, values: Column) -> np.ndarray:
-  """The values as [cells, ...] numbers; what is no number cannot be vmapped."""
+  """Converts values to numbers [cells, ...]; anything else cannot be vmapped."""
   _checks.text("the name of a hyperparameter", name)
   entries = np.asarray(values)
   if entries.dtype.kind not in "biuf" and entries.dtype.name != "bfloat16":
@@ -32,14 +32,14 @@ def column(name: str, values: Column) -> np.ndarray:
     )
   if entries.ndim == 0:
     raise ValueError(
-      f"hyperparameter {name!r} must hold one value a cell, got a scalar"
+      f"hyperparameter {name!r} must hold one value per cell, got a scalar"
     )
   if not len(entries):
     raise ValueError(f"hyperparameter {name!r} must hold at least one value, got none")
   narrow = jax.dtypes.canonicalize_dtype(entries.dtype)
   with np.errstate(over="ignore"):
-    kept = entries.astype(narrow)
-  same = kept == entries if entries.dtype.kind in "iu" else np.isfinite(kept)
+    narrowed = entries.astype(narrow)
+  same = narrowed == entries if entries.dtype.kind in "iu" else np.isfinite(narrowed)
   if lost := entries[~same & np.isfinite(entries)].tolist():
     raise ValueError(
       f"hyperparameter {name!r} must hold numbers of {narrow}, got {lost[0]!r}"
@@ -48,7 +48,7 @@ def column(name: str, values: Column) -> np.ndarray:
 
 
 def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
-  """All combinations of the values of several hyperparameters.
+  """Builds all combinations of the values of several hyperparameters.
 
   The last name varies fastest, so that a result of the cells, reshaped to the numbers
   of values in the order of their names, has one axis for each hyperparameter.
@@ -88,12 +88,12 @@ def factorial(
   *,
   relation: Sequence[Sequence[str]] = (),
 ) -> dict[str, np.ndarray]:
-  """A two-level design: all combinations, or the fraction that a relation keeps.
+  """Builds a two-level design: all combinations, or the fraction that a relation keeps.
 
   Each word of the relation keeps the cells in which an even number of its
-  hyperparameters is low (their signs multiply to +1) and so halves the design. With
-  a word of k names, effects of i of them are confounded with those of the other
-  k - i: `metrics.factorial_effects` says which.
+  hyperparameters is low (their signs multiply to +1), and so halves the design. With a
+  word of k names, effects of i of them are confounded with effects of the other k - i;
+  `metrics.factorial_effects` lists them.
 
   Args:
     levels: for each name its low and its high value. The last name varies fastest.
@@ -137,17 +137,17 @@ def factorial(
       strict=True,
     )
   )
-  kept = np.ones(2 ** len(levels), bool)
+  mask = np.ones(2 ** len(levels), bool)
   for word in relation:
     if not word or len(set(word)) != len(word) or not set(word) <= set(levels):
       raise ValueError(
         f"a word of the relation must name some of {', '.join(levels)} once, got "
         f"{tuple(word)}"
       )
-    after = kept & (math.prod((signs[name] for name in word), start=1) == 1)
-    if after.sum() * 2 != kept.sum():
+    after = mask & (math.prod((signs[name] for name in word), start=1) == 1)
+    if after.sum() * 2 != mask.sum():
       raise ValueError(
         f"the word {tuple(word)} follows from, or contradicts, the others"
       )
-    kept = after
-  return {name: entries[kept] for name, entries in cells.items()}
+    mask = after
+  return {name: entries[mask] for name, entries in cells.items()}

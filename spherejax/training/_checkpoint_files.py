@@ -1,4 +1,4 @@
-"""One checkpoint on the disk: opened, read, verified."""
+"""Opens, reads and verifies a checkpoint on the disk."""
 
 import contextlib
 import pathlib
@@ -12,21 +12,21 @@ import orbax.checkpoint as ocp
 from spherejax.training import _array_file, _manifest
 from spherejax.training._manifest import State
 
-# Also written into each checkpoint: a later layout can tell which one it reads. The
-# first one had no seal over what stands beside the arrays, the second one kept these in
-# tensorstore's files.
+# Also written into each checkpoint, so that a later version knows the layout. The first
+# layout had no seal over the metadata; the second kept arrays in tensorstore's files.
 FORMAT, _UNSEALED = 3, 1
 
-# What tensorstore says where another start, with more rights or memory, may succeed.
+# Errors of tensorstore after which another start, with more rights or memory, may
+# succeed.
 _NO_DAMAGE = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED")
 
 
 class Restored(NamedTuple):
-  """What `Checkpoints.restore` found.
+  """Result of `Checkpoints.restore`.
 
   Attributes:
     state: the train state, on the default device.
-    record: what was stored beside it.
+    record: the record stored with it.
   """
 
   state: State
@@ -34,17 +34,17 @@ class Restored(NamedTuple):
 
 
 class UnreadableError(Exception):
-  """A checkpoint whose files are damaged or missing."""
+  """Raised for a checkpoint whose files are damaged or missing."""
 
 
 def manager(directory: pathlib.Path) -> ocp.CheckpointManager:
-  """Where a series of checkpoints is written and listed."""
+  """Orbax manager that writes and lists a series of checkpoints."""
   registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
   registry.add("state", _array_file.Save, _array_file.Handler())
   registry.add("state", ocp.args.StandardRestore, ocp.StandardCheckpointHandler())
   for kind in (ocp.args.JsonSave, ocp.args.JsonRestore):
     registry.add("manifest", kind, ocp.JsonCheckpointHandler())
-  # Which ones to keep is decided here, when the new one has been read back.
+  # The checkpoints to keep are chosen here, once the new one has been read back.
   options = ocp.CheckpointManagerOptions(
     max_to_keep=None, enable_async_checkpointing=False
   )
@@ -52,10 +52,10 @@ def manager(directory: pathlib.Path) -> ocp.CheckpointManager:
 
 
 def read(series: ocp.CheckpointManager, step: int, state: State) -> Restored:
-  """One checkpoint, verified."""
+  """Reads and verifies a checkpoint."""
   manifest = _read_manifest(series, step)
   directory = series.directory / str(step)
-  if manifest["format"] > FORMAT:  # it is whole, so it is not put aside
+  if manifest["format"] > FORMAT:  # it is intact, so it is not put aside
     raise ValueError(
       f"the checkpoint {directory} has layout {manifest['format']}, and this version "
       f"reads those up to {FORMAT}: install a newer one"
@@ -85,14 +85,14 @@ def _read_manifest(series: ocp.CheckpointManager, step: int) -> dict[str, Any]:
     if seal is None and manifest["format"] != _UNSEALED:
       raise UnreadableError("its seal is missing")
     if seal is not None and seal != _manifest.seal(manifest):
-      raise UnreadableError("what stands beside its arrays is not what was written")
+      raise UnreadableError("its metadata are not what was written")
   return manifest
 
 
 def _read_tensorstore(
   series: ocp.CheckpointManager, step: int, stored: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-  """The arrays of the second layout."""
+  """Reads the arrays of the second layout."""
   target = {
     name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
     for name, entry in stored.items()
@@ -102,20 +102,20 @@ def _read_tensorstore(
 
 
 def read_back(series: ocp.CheckpointManager, step: int, seal: str):
-  """Raises when a checkpoint cannot be opened, or holds something else."""
+  """Raises if a checkpoint cannot be opened, or holds something else."""
   manifest = _read_manifest(series, step)
   if manifest["seal"] != seal:
-    raise UnreadableError("what stands beside its arrays is not what was written")
+    raise UnreadableError("its metadata are not what was written")
   if jax.process_index() == 0:  # which wrote the arrays; one at a time is in memory
     state = series.directory / str(step) / "state"
-    found = _manifest.checksum(_array_file.read(state, manifest["arrays"]))
-    if found != manifest["checksum"]:
+    checksum = _manifest.checksum(_array_file.read(state, manifest["arrays"]))
+    if checksum != manifest["checksum"]:
       raise UnreadableError("its checksum differs")
 
 
 @contextlib.contextmanager
 def _damage_named() -> Iterator[None]:
-  """Whatever fails in here is damage, but for a lack of memory or of rights."""
+  """Reports any failure inside as damage, except a lack of memory or of rights."""
   try:
     yield
   except (MemoryError, PermissionError, UnreadableError):

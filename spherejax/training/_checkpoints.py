@@ -1,4 +1,4 @@
-"""Checkpoints of a run: atomic, verified, the newest ones and the best."""
+"""Checkpoints of a run, atomic and verified: the newest ones and the best."""
 
 import contextlib
 import logging
@@ -24,24 +24,25 @@ _logger = logging.getLogger(__name__)
 
 
 _REPLACED = ".replaced"
-# Bytes that are written beside those of arrays: for each, and in a dozen files.
+# Bytes written besides the arrays': for each array, and in a dozen files.
 _ARRAY, _FILES = 512, 2**16
 
 
 class Checkpoints:
-  """The checkpoints of one run, in one folder; a context manager.
+  """Checkpoints of one run in one folder; a context manager.
 
-  A checkpoint is written under a temporary name and renamed when it is complete, so
-  a process killed while writing leaves the earlier ones as they were. Checksums over
-  all arrays and over what stands beside them are stored with it. They are compared on
-  reading, and already after writing: an earlier checkpoint is removed only when the
-  new one has been read back. The folder `last` holds the newest `keep` checkpoints,
-  `best` the best one and what was the best when each of those was written.
+  A checkpoint is written under a temporary name and renamed when it is complete, so a
+  process killed while writing leaves the earlier ones as they were. Checksums over all
+  arrays and over the metadata are stored with it. They are compared on reading, and
+  also right after writing: an earlier checkpoint is removed only when the new one has
+  been read back. The folder `last` holds the newest `keep` checkpoints. The folder
+  `best` holds the best checkpoint, and those that were the best when each of the newest
+  was written.
 
   Args:
     directory: folder of the run, of any name; made if missing.
-    keep: static. Number of newest checkpoints to keep, at least 2 if a damaged one
-      is to have one before it.
+    keep: static. Number of newest checkpoints to keep; with at least 2 a damaged one
+      has a predecessor.
 
   Raises:
     ValueError: keep below 1, a name that is no UTF-8.
@@ -93,7 +94,7 @@ class Checkpoints:
     self.close()
 
   def close(self):
-    """Releases what the managers hold; nothing is left to be written."""
+    """Releases the managers' resources; all writing is done."""
     for manager in self._series.values():
       manager.close()
 
@@ -110,10 +111,10 @@ class Checkpoints:
 
     Args:
       state: not replicated. States and modules of flax.nnx are trees of arrays, too.
-      record: what else a resumed run must know, as JSON values.
+      record: further information for a resumed run, as JSON values.
 
     Raises:
-      OSError: it could not be written, or not be read back (a full disk, say). The
+      OSError: it could not be written or read back (such as on a full disk). The
         message names the newest checkpoint that exists; it and the others are
         untouched.
       TypeError: the state is no tree of arrays of numbers, or the record no mapping of
@@ -125,18 +126,18 @@ class Checkpoints:
     self._forget()
 
   def save_best(self, state: State, record: Mapping[str, Any] | None = None):
-    """Like `save`, in place of the best checkpoint so far."""
+    """Saves like `save`, in place of the best checkpoint so far."""
     step = self._save("best", state, record)
     self._forget(after=step)
 
   def restore(self, state: State) -> Restored | None:
-    """The newest checkpoint that is whole.
+    """Restores the newest checkpoint that is intact.
 
-    A damaged one is put aside into the folder `unreadable`, with a warning in the
-    log, and the one before it is read.
+    A damaged checkpoint is moved to the folder `unreadable`, with a warning in the log,
+    and the one before it is read.
 
     Args:
-      state: of the shapes to be restored; arrays, or `jax.eval_shape` of them.
+      state: arrays of the shapes to restore, or their `jax.eval_shape`.
 
     Returns:
       `Restored`; None when the run has no checkpoint yet. Arrays of 64 bits are NumPy's
@@ -154,7 +155,7 @@ class Checkpoints:
     return self._restore("last", state)
 
   def restore_best(self, state: State, *, step: int | None = None) -> Restored | None:
-    """Like `restore`, for the best checkpoint.
+    """Restores the best checkpoint, like `restore`.
 
     Args:
       state: as for `restore`.
@@ -177,19 +178,19 @@ class Checkpoints:
     return None
 
   def _forget(self, after: int | None = None):
-    """Removes all but the newest checkpoints, and best ones that no run goes back to.
+    """Removes all but the newest checkpoints, and best checkpoints no run may need.
 
-    With a step, also all best ones after it.
+    With a step, also removes all best checkpoints after it.
     """
     last = self._series["last"]
     for step in sorted(last.all_steps())[: -self._keep]:
       last.delete(step)
     manager = self._series["best"]
     best = manager.all_steps()
-    kept = [step for step in best if after is None or step <= after]
-    needed = {max(kept, default=None)}
+    candidates = [step for step in best if after is None or step <= after]
+    needed = {max(candidates, default=None)}
     for end in self._series["last"].all_steps():
-      needed.add(max((step for step in kept if step <= end), default=None))
+      needed.add(max((step for step in candidates if step <= end), default=None))
     for step in set(best) - needed:
       manager.delete(step)
 
@@ -207,7 +208,7 @@ class Checkpoints:
       "record": dict(record or {}),
     }
     manifest["seal"] = _manifest.seal(manifest)
-    if step in manager.all_steps():  # the same step again, by a run that went back
+    if step in manager.all_steps():  # the same step again, from a run that went back
       _rename(self.directory / series / str(step), self._replaced(series, step))
       manager.reload()
     others, written = set(threading.enumerate()), False
@@ -223,11 +224,11 @@ class Checkpoints:
     except Exception as error:
       _await_threads(others)
       _remove_partial(self.directory / series)
-      if written and jax.process_index() == 0:  # but not what was to be written
+      if written and jax.process_index() == 0:  # but not the new checkpoint
         shutil.rmtree(self.directory / series / str(step), ignore_errors=True)
       _put_back(self.directory)
       manager.reload()
-      steps = [step for each in self._series.values() for step in each.all_steps()]
+      steps = [step for saved in self._series.values() for step in saved.all_steps()]
       before = max(steps, default=None)
       rest = "no earlier one" if before is None else f"that of step {before} is intact"
       reason = str(error).split(" [", 1)[0]  # without tensorstore's specification
@@ -235,14 +236,14 @@ class Checkpoints:
         f"the checkpoint of step {step} could not be written to "
         f"{self.directory / series} ({rest}): {reason}"
       ) from error
-    _put_back(self.directory)  # what was replaced goes
+    _put_back(self.directory)  # remove the replaced checkpoint
     return step
 
   def _replaced(self, series: str, step: int) -> pathlib.Path:
     return self.directory / f"{series}-{step}{_REPLACED}"
 
   def _check_space(self, arrays: Mapping[str, np.ndarray]):
-    """A full disk is better noticed before dozens of files are begun."""
+    """Raises early for a full disk, before dozens of files are started."""
     needed = sum(array.nbytes + _ARRAY for array in arrays.values()) + _FILES
     free = shutil.disk_usage(self.directory).free
     if free < needed:
@@ -261,7 +262,7 @@ class Checkpoints:
         self._put_aside(series, step, error, f"; {following}")
     damaged = self.directory / "unreadable"
     aside = sorted(path.name for path in damaged.glob(f"{series}-*"))
-    if steps or aside:  # also at the next start, which would else begin anew
+    if steps or aside:  # also at the next start, which would begin from scratch
       raise RuntimeError(
         f"none of the checkpoints in {self.directory / series} can be read; the "
         f"damaged ones, {', '.join(aside)}, are in {damaged}: remove them to begin anew"
@@ -285,7 +286,7 @@ class Checkpoints:
 
 
 def _rename(source: pathlib.Path, target: pathlib.Path):
-  """By the first process; the others wait for it."""
+  """Renames a file, in the first process; the other processes wait."""
   if jax.process_index() == 0:
     source.rename(target)
   if jax.process_count() > 1:
@@ -293,7 +294,7 @@ def _rename(source: pathlib.Path, target: pathlib.Path):
 
 
 def _put_back(directory: pathlib.Path):
-  """Checkpoints that were to be replaced: back in place where nothing replaced them."""
+  """Moves checkpoints back that were to be replaced and were not."""
   if jax.process_index() != 0:
     return
   for replaced in directory.glob(f"*-*{_REPLACED}"):
@@ -306,21 +307,21 @@ def _put_back(directory: pathlib.Path):
 
 
 def _remove_partial(directory: pathlib.Path):
-  """Removes what a killed or failed save has left."""
+  """Removes the remains of a killed or failed save."""
   if jax.process_index() == 0:
     for partial in directory.glob("*.orbax-checkpoint-tmp*"):
       shutil.rmtree(partial, ignore_errors=True)
 
 
 def _await_threads(others: set[threading.Thread]):
-  """Waits for the threads that a failed save has left; they may still be writing."""
+  """Waits for the threads of a failed save, which may still be writing."""
   for thread in set(threading.enumerate()) - others:
     with contextlib.suppress(Exception):  # orbax's threads raise what they caught
       thread.join(timeout=10)
 
 
 def _make(directory: pathlib.Path):
-  """Makes the folder; what it cannot be is better known before the training."""
+  """Makes the folder, so that an error appears before the training."""
   shown = repr(os.fspath(directory))
   try:
     os.fspath(directory).encode()
@@ -335,7 +336,7 @@ def _make(directory: pathlib.Path):
 
 @contextlib.contextmanager
 def _said_once() -> Iterator[None]:
-  """Leaves out orbax's log of an error of one of its threads, which it raises too."""
+  """Drops orbax's log of an error in one of its threads, which it raises too."""
 
   def is_ours(record: logging.LogRecord) -> bool:
     return "_SignalingThread" not in record.getMessage()

@@ -1,8 +1,8 @@
-"""What the devices of a step tell each other, through collectives over a named axis.
+"""Communication between the devices of a step, by collectives over a named axis.
 
-A step is written for the rows of one device and talks to the others in here alone. So
-the same function runs under `jax.pmap`, `jax.shard_map` and `jax.vmap(axis_name=...)`,
-and, without an axis, on one device.
+A step is written for the rows of one device and communicates only through these
+functions. So the same step runs under `jax.pmap`, `jax.shard_map` and
+`jax.vmap(axis_name=...)`, and, without an axis, on one device.
 """
 
 import jax
@@ -16,7 +16,7 @@ from spherejax.training._parallel import Tree
 
 
 def gather(tree: Tree, axis_name: str | None) -> Tree:
-  """The rows of all devices, in global order; the tree itself without an axis.
+  """Gathers the rows of all devices, in global order; without an axis, the tree itself.
 
   Differentiable: the derivative with respect to the rows that other devices hold
   flows back to those devices.
@@ -52,17 +52,17 @@ def global_mean(
   *,
   axis_name: str | None = None,
 ) -> Float[Array, ""]:
-  """This device's share of the mean over the kept rows of all devices.
+  """Share of this device in the mean over the kept rows of all devices.
 
       devices * sum of this device's kept values / number kept on all devices
 
   The average of the shares over the devices is the mean, and the average of their
-  gradients is its gradient, however unevenly the kept rows lie. (A mean of local
-  means would weigh the rows of a device with few kept rows too much.) On one device
-  it is the mean. A training step takes the average.
+  gradients is its gradient, however unevenly the kept rows lie. (A mean of local means
+  would overweight the rows of a device with few kept rows.) On one device the share is
+  the mean. A training step takes the average of the shares.
 
   Args:
-    values: [batch], floating, one value a row of this device.
+    values: [batch], floating, one value per row of this device.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: the mapped device axis, None for one device.
 
@@ -84,9 +84,9 @@ def global_mean(
     Array(3., dtype=float32)
   """
   values = _checks.array("values", values, "floating", rank=1)
-  kept = _checks.kept(where, values.shape)
-  total = _numerics.masked_sum(_numerics.upcast(values), kept)
-  count = jnp.sum(kept, dtype=jnp.int32)
+  mask = _checks.where_mask(where, values.shape)
+  total = _numerics.masked_sum(_numerics.upcast(values), mask)
+  count = jnp.sum(mask, dtype=jnp.int32)
   if axis_name is not None:
     count = jax.lax.psum(count, axis_name)
     total = total * jax.lax.axis_size(axis_name)
@@ -94,7 +94,7 @@ def global_mean(
 
 
 def device_mean(tree: Tree, axis_name: str | None) -> Tree:
-  """The average over the devices, equal on all of them; integers stay as they are."""
+  """Averages over the devices, equally on all of them; integers stay as they are."""
   if axis_name is None:
     return tree
 
@@ -109,9 +109,9 @@ def per_device(tree: Tree, axis_name: str | None) -> Tree:
   """Marks replicated arrays as each device's own, so that gradients stay local.
 
   Under `jax.shard_map` with its replication checks, the gradient with respect to a
-  replicated array is summed over the devices of its own accord, and an average
-  taken afterwards would count every device again. With respect to what this
-  function returns it is the local gradient under every kind of mapping.
+  replicated array is summed over the devices of its own accord, and an average taken
+  afterwards would count every device again. With respect to this function's result the
+  gradient is local under every kind of mapping.
   """
   mapped = jax.sharding.get_abstract_mesh().manual_axes
   if axis_name is None or axis_name not in mapped:

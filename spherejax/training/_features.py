@@ -1,4 +1,4 @@
-"""Features of a set of images, computed once and kept in a file."""
+"""Features of a set of images, computed once and stored in a file."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import tqdm
 from spherejax import _checks, data
 from spherejax.training import _manifest
 
-_PART = 16  # batches after which the manifest says how far it has come
+_PART = 16  # batches between two updates of the manifest
 
 
 def keep_features(
@@ -26,39 +26,38 @@ def keep_features(
   workers: int = 0,
   progress: bool = True,
 ) -> np.memmap:
-  """Maps a set of images through a network, into a file that later calls read.
+  """Maps a set of images through a network, and stores the features for later calls.
 
-  A manifest beside the file, `NAME.json` of `NAME.npy`, says what it was made with and
-  how far it has come. A call that was stopped goes on where the manifest ends; one
-  that finds a complete file computes nothing; one that was made with anything else is
-  refused.
+  A manifest beside the file, `NAME.json` of `NAME.npy`, records its inputs and
+  progress. A stopped call resumes where the manifest ends. A call that finds a complete
+  file computes nothing. A file with other inputs is refused.
 
   Args:
     path: of the file, ending in `.npy`; its folder exists.
     function: of uint8 [batch_size, height, width, channels] to floating [batch_size,
       ...]. The last batch is filled up, so that one shape is compiled.
     images: in memory or lazy; all of one size. They are read ahead by threads.
-    made_with: what the features depend on, by name: whatever JSON has words for, and
-      trees of arrays (a network's variables), of which a checksum is kept. Number,
-      labels and names of the classes are always compared, and the pixels of images
-      that are in memory.
+    made_with: everything the features depend on, by name: JSON values, and trees of
+      arrays (a network's variables), of which a checksum is stored. Number, labels and
+      names of the classes are always compared, and the pixels of images that are in
+      memory.
     batch_size: static.
     workers: static. Processes that read, as in `data.pipeline`.
-    progress: whether a bar shows how far it has come.
+    progress: True shows a progress bar.
 
   Returns:
     float16 [images, ...], memory-mapped and read-only, in the order of the images.
 
   Raises:
-    TypeError: an argument of another type; made_with has what is neither JSON nor an
-      array; the features are not floating.
+    TypeError: an argument of another type; made_with has a value that is neither JSON
+      nor an array; the features are not floating.
     ValueError: the file was made with something else (the message names what differs
-      and both sides), is shorter than its manifest says, or has no manifest; path does
-      not end in `.npy`; features that float16 does not hold, or of another shape.
+      and both sides), is shorter than its manifest states, or has no manifest; path
+      does not end in `.npy`; features that float16 does not hold, or of another shape.
     FileNotFoundError: the folder of `path` is missing.
 
-  Cost: one reading of the images that are left; float16 keeps three digits, at half
-  of the size.
+  Cost: one reading of the remaining images. float16 keeps three digits at half the
+  size.
 
   Source: own.
 
@@ -96,30 +95,30 @@ def keep_features(
   if left:
     plan = done + data.ordered_plan(left, batch_size=batch_size)
     batches = data.pipeline(images, plan, workers=workers)
-    kept = np.lib.format.open_memmap(file, "r+") if done else None
+    stored = np.lib.format.open_memmap(file, "r+") if done else None
     with tqdm.tqdm(
       total=len(images), initial=done, unit="image", disable=not progress
     ) as bar:
       for step, batch in enumerate(batches, 1):
         rows = _rows(function(batch["image"]), batch_size, done)
         rows = rows[: len(images) - done]
-        if kept is None:
+        if stored is None:
           _write(manifest, described | {"done": 0})  # the file is ours from now on
           shape = len(images), *rows.shape[1:]
-          kept = np.lib.format.open_memmap(file, "w+", np.float16, shape)
-        _checks.shape("features", rows, (len(rows), *kept.shape[1:]), "those before")
-        kept[done : done + len(rows)] = rows
+          stored = np.lib.format.open_memmap(file, "w+", np.float16, shape)
+        _checks.shape("features", rows, (len(rows), *stored.shape[1:]), "those before")
+        stored[done : done + len(rows)] = rows
         done += len(rows)
         bar.update(len(rows))
         if step % _PART == 0 or done == len(images):
-          kept.flush()
+          stored.flush()
           _write(manifest, described | {"done": done})
   return np.lib.format.open_memmap(file, "r")
 
 
-def _rows(found: Any, batch_size: int, first: int) -> np.ndarray:
-  """Checked features of one batch in half precision."""
-  rows = _checks.host("features", found)
+def _rows(features: Any, batch_size: int, first: int) -> np.ndarray:
+  """Checked features of a batch in half precision."""
+  rows = _checks.host("features", features)
   _checks.batched("features", rows)
   _checks.expect("features", rows, "floating")
   if len(rows) != batch_size:
@@ -136,8 +135,8 @@ def _rows(found: Any, batch_size: int, first: int) -> np.ndarray:
 
 
 def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, Any]:
-  """What the features depend on, as JSON holds it."""
-  own: dict[str, Any] = {
+  """Describes everything the features depend on, as JSON holds it."""
+  of_images: dict[str, Any] = {
     "number of images": len(images),
     "labels": _manifest.digest(images.labels),
     "names of classes": _manifest.digest(
@@ -145,9 +144,9 @@ def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, A
     ),
   }
   if isinstance(images.images, np.ndarray):
-    own["pixels"] = _manifest.digest(images.images)
-  given = {name: _words(name, value) for name, value in made_with.items()}
-  return {"images": own, "made with": given}
+    of_images["pixels"] = _manifest.digest(images.images)
+  of_network = {name: _words(name, value) for name, value in made_with.items()}
+  return {"images": of_images, "made with": of_network}
 
 
 def _words(name: str, value: Any) -> Any:
@@ -162,7 +161,7 @@ def _words(name: str, value: Any) -> Any:
 
 
 def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> int:
-  """Rows that are kept; raises where they are of something else."""
+  """Number of stored rows; raises if they were made with other inputs."""
   if not manifest.exists():
     if file.exists():
       raise ValueError(
@@ -172,7 +171,7 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
   try:
     before = json.loads(manifest.read_text())
     done = before.pop("done")
-    if done:  # at 0 the file may not be whole
+    if done:  # at 0 the file may be incomplete
       held = len(np.lib.format.open_memmap(file, "r"))
       if not 0 < done <= held == before["images"]["number of images"]:
         raise ValueError(f"{held} rows, {done} of them done")
@@ -180,12 +179,12 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
     raise ValueError(
       f"{file} is not what {manifest.name} says ({error}); delete both"
     ) from error
-  for kind, given in now.items():
+  for kind, current in now.items():
     old = before.get(kind, {})
-    for name in sorted(old.keys() | given.keys()):
-      if old.get(name) != given.get(name):
+    for name in sorted(old.keys() | current.keys()):
+      if old.get(name) != current.get(name):
         raise ValueError(
-          f"{file} was made with {name} {old.get(name)!r}, not {given.get(name)!r};"
+          f"{file} was made with {name} {old.get(name)!r}, not {current.get(name)!r};"
           " choose another path, or delete it"
         )
   return done

@@ -1,4 +1,4 @@
-"""The training loop: steps, reports, evaluations, checkpoints."""
+"""Training loop: steps, reports, evaluations, checkpoints."""
 
 import contextlib
 import dataclasses
@@ -24,16 +24,16 @@ Respond = Callable[[TrainState, Mapping[str, float]], TrainState]
 
 
 class FitResult(NamedTuple):
-  """What a training run leaves.
+  """Result of `fit`.
 
   Attributes:
     state: after the last step.
-    best: the state of the best evaluation; the last one without a monitor, the first
-      one if the monitor saw no finite number.
-    curve: one dict a report: "step", and the means of the step's metrics since the
-      report before.
-    evaluations: one dict an evaluation: "step", and what `evaluate` returned.
-    stopped_early: whether the monitor's patience ended the run.
+    best: the state of the best evaluation; the last state without a monitor, the first
+      if the monitor saw no finite number.
+    curve: one dict per report: "step", and the means of the step's metrics since the
+      previous report.
+    evaluations: one dict per evaluation: "step", and the result of `evaluate`.
+    stopped_early: True if the monitor's patience ended the run.
   """
 
   state: TrainState
@@ -61,36 +61,36 @@ def fit(
 ) -> FitResult:
   """Trains until `steps` steps are done, on all devices.
 
-  With `checkpoints` the run first looks for its newest checkpoint and goes on from
-  there; a run that was killed at any moment and started again ends with the same
-  bits as one that was not. A loss, gradient or parameter that is not finite stops
-  the run before it reaches a checkpoint. Where the best checkpoint is lost, a warning
-  in the log says so, and the best of the later evaluations takes its place.
+  With `checkpoints` the run resumes from its newest checkpoint, if any. A run that is
+  killed at any moment and started again ends with the same bits as an uninterrupted
+  run. A loss, gradient or parameter that is not finite stops the run before it reaches
+  a checkpoint. If the best checkpoint is lost, the log warns, and the best of the later
+  evaluations takes its place.
 
   Args:
     state: the state before the first step, on one device.
     step: what `make_step` built.
     batches: `batches(first)` yields the batches of steps first, first + 1, ... (from
       0), pytrees of host arrays [batch, ...]; in a run of several processes, this
-      process's rows. What it yields must depend on the number of the step alone.
-    steps: static. Steps in all, those before a resumption included.
+      process's rows. The batches may depend only on the number of the step.
+    steps: static. Total number of steps, including steps before a resumption.
     evaluate: `evaluate(state)` returns numbers by name; called every
       `evaluate_every` steps and after the last.
     evaluate_every: static. In steps.
-    monitor: which evaluation is the best, when to stop, when to lower the rate.
-    respond: `respond(state, values)` returns the state to go on with after each
-      evaluation, given what `evaluate` returned; `ccp_response` is one. What the
-      monitor keeps is the state that was evaluated.
-    checkpoints: where to write; None writes nothing.
+    monitor: decides which evaluation is the best, when to stop, and when to lower the
+      learning rate.
+    respond: `respond(state, values)` returns the state to continue with after each
+      evaluation, given the result of `evaluate`; `ccp_response` makes one. The monitor
+      keeps the evaluated state.
+    checkpoints: where to write checkpoints; None writes nothing.
     checkpoint_every: static. In steps; the last step is always written.
-    report_every: static. Steps between two looks at the losses, which wait for the
+    report_every: static. Steps between two reports of the losses, which wait for the
       devices.
     devices: this process's devices that take part, for one process; None takes all.
-    progress: whether to show a bar on stderr.
+    progress: True shows a bar on stderr.
 
   Returns:
-    `FitResult`. After a resumption its curve and evaluations are those of the whole
-    run.
+    `FitResult`. After a resumption its curve and evaluations cover the whole run.
 
   Raises:
     TypeError: state no `TrainState`, a function, number, monitor, device or checkpoints
@@ -180,12 +180,12 @@ def fit(
 
 @dataclasses.dataclass
 class _Run:
-  """What changes while `fit` runs."""
+  """State of `fit` that changes while it runs."""
 
   replicated: TrainState
   step: int
   best: TrainState
-  seen: MonitorState
+  monitor_state: MonitorState
   curve: list[dict[str, Any]]
   evaluations: list[dict[str, Any]]
   monitor: Monitor | None
@@ -205,9 +205,9 @@ class _Run:
     checkpoints: Checkpoints | None,
     devices: Sequence[Any] | None,
   ) -> "_Run":
-    """A run at the given state, or at its newest checkpoint."""
-    seen = MonitorState() if monitor is None else _monitor.start(monitor)
-    # Without an evaluation of a finite number, the best state is the first one.
+    """Starts a run at the given state, or at its newest checkpoint."""
+    monitor_state = MonitorState() if monitor is None else _monitor.start(monitor)
+    # Without a finite evaluation the best state is the first one.
     best, record = state, {"curve": [], "evaluations": []}
     like = jax.eval_shape(lambda: state)  # of the types that the devices will hold
     restored = None if checkpoints is None else checkpoints.restore(like)
@@ -217,14 +217,14 @@ class _Run:
       record = restored.record
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
       _monitor.check_record(record, monitor, checkpoints.directory)
-      seen = MonitorState(**record["seen"])
-      if seen.best_step is not None:
-        best, seen = _restored_best(state, seen, checkpoints)
+      monitor_state = MonitorState(**record["seen"])
+      if monitor_state.best_step is not None:
+        best, monitor_state = _restored_best(state, monitor_state, checkpoints)
     return cls(
       replicated=_parallel.replicate(state, devices=devices),
       step=int(state.step),
       best=best,
-      seen=seen._replace(plateau=tuple(seen.plateau)),
+      monitor_state=monitor_state._replace(plateau=tuple(monitor_state.plateau)),
       curve=record["curve"],
       evaluations=record["evaluations"],
       monitor=monitor,
@@ -236,11 +236,13 @@ class _Run:
 
   @property
   def stopped(self) -> bool:
-    """Whether patience has run out."""
-    return self.monitor is not None and _monitor.should_stop(self.monitor, self.seen)
+    """True once patience has run out."""
+    return self.monitor is not None and _monitor.should_stop(
+      self.monitor, self.monitor_state
+    )
 
   def due(self, every: int, steps: int) -> bool:
-    """Whether something happens after this step."""
+    """True if a periodic action happens after this step."""
     return self.step % every == 0 or self.step == steps
 
   def advance(self, metrics: Any):
@@ -249,7 +251,7 @@ class _Run:
     self.pending.append(metrics)
 
   def report(self) -> dict[str, float]:
-    """Means since the report before; raises if one of the losses is not finite."""
+    """Reports means since the previous report; raises if a loss is not finite."""
     _returned.reported(self.pending)
     rows = [
       {
@@ -268,7 +270,7 @@ class _Run:
     return means
 
   def evaluate_now(self) -> dict[str, float]:
-    """Evaluates the state; keeps it if it is the best; lets it be responded to."""
+    """Evaluates the state, keeps it if it is the best, and calls `respond`."""
     if self.evaluate is None:
       return {}
     state = _parallel.unreplicate(self.replicated)
@@ -292,9 +294,11 @@ class _Run:
         f"{sorted(values)}"
       )
     value = values[monitor.metric]
-    self.seen, improved = _monitor.observe(monitor, self.seen, self.step, value)
+    self.monitor_state, improved = _monitor.observe(
+      monitor, self.monitor_state, self.step, value
+    )
     if monitor.plateau is not None:
-      scale = jnp.float32(_monitor.learning_rate_scale(self.seen))
+      scale = jnp.float32(_monitor.learning_rate_scale(self.monitor_state))
       self.replicated = self.replicated.replace(
         learning_rate_scale=_parallel.replicate(scale, devices=self.devices)
       )
@@ -312,7 +316,7 @@ class _Run:
       self.checkpoints.save(state, self._record())
 
   def result(self) -> FitResult:
-    """What `fit` returns."""
+    """Result of `fit`."""
     state = _parallel.unreplicate(self.replicated)
     best = state if self.monitor is None else self.best
     return FitResult(state, best, self.curve, self.evaluations, self.stopped)
@@ -321,7 +325,7 @@ class _Run:
     return {
       "curve": self.curve,
       "evaluations": self.evaluations,
-      "seen": self.seen._asdict(),
+      "seen": self.monitor_state._asdict(),
       "monitor": _monitor.watched(self.monitor),
     }
 
@@ -352,7 +356,7 @@ class _Run:
 
   @contextlib.contextmanager
   def lost_process_explained(self) -> Iterator[None]:
-    """Where a run of several processes fails, says what that most likely means."""
+    """Explains the likely cause when a run of several processes fails."""
     try:
       yield
     except jax.errors.JaxRuntimeError as error:
@@ -366,9 +370,10 @@ class _Run:
 
 
 def _check_key(state: TrainState, restored: TrainState, checkpoints: Checkpoints):
-  """Raises for a checkpoint of another seed, which would be taken for this one."""
+  """Raises for a checkpoint of another seed."""
   now, stored = (
-    np.asarray(jax.random.key_data(each.key)).tolist() for each in (state, restored)
+    np.asarray(jax.random.key_data(one_state.key)).tolist()
+    for one_state in (state, restored)
   )
   if stored != now:
     raise ValueError(
@@ -379,17 +384,17 @@ def _check_key(state: TrainState, restored: TrainState, checkpoints: Checkpoints
 
 
 def _restored_best(
-  state: TrainState, seen: MonitorState, checkpoints: Checkpoints
+  state: TrainState, monitor_state: MonitorState, checkpoints: Checkpoints
 ) -> tuple[TrainState, MonitorState]:
-  """The state of the best evaluation; where it is lost, later ones are to be better."""
-  found = checkpoints.restore_best(state, step=seen.best_step)
-  if found is not None:
-    return found.state, seen
+  """State of the best evaluation; if it is lost, the best restarts from none."""
+  restored = checkpoints.restore_best(state, step=monitor_state.best_step)
+  if restored is not None:
+    return restored.state, monitor_state
   _logger.warning(
     "the best checkpoint, of step %d, is lost from %s; until the next evaluation the "
     "state of step %d counts as the best",
-    seen.best_step,
+    monitor_state.best_step,
     checkpoints.directory,
     state.step,
   )
-  return state, seen._replace(best=None, best_step=None)
+  return state, monitor_state._replace(best=None, best_step=None)

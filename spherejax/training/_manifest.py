@@ -1,4 +1,4 @@
-"""What a checkpoint holds: arrays by name, their shapes, types and checksums."""
+"""Contents of a checkpoint: arrays by name, their shapes, types and checksums."""
 
 import collections
 import functools
@@ -23,12 +23,12 @@ State = Any
 def named_leaves(state: State) -> dict[str, Any]:
   """Leaves by path, in the order of the tree.
 
-  Raises ValueError for two leaves of which no name tells one from the other.
+  Raises ValueError if no name distinguishes two leaves.
   """
   leaves = list(_leaves(state))
   plain = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
   counts = collections.Counter(plain)
-  # {"a": {"b": ...}, "a.b": ...} has a.b twice; the names of all others stay short.
+  # {"a": {"b": ...}, "a.b": ...} has a.b twice; all other names stay short.
   names = [
     name if counts[name] == 1 else jax.tree_util.keystr(path)
     for name, (path, _) in zip(plain, leaves, strict=True)
@@ -44,7 +44,7 @@ def named_leaves(state: State) -> dict[str, Any]:
 
 
 def _leaves(state: State, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
-  """Paths and leaves; a variable of flax.nnx has the name of what it holds."""
+  """Paths and leaves; a variable of flax.nnx has the name of its value."""
   wrapped = jax.tree_util.tree_leaves_with_path(
     state, is_leaf=lambda node: _checks.unwrapped(node) is not node
   )
@@ -57,13 +57,13 @@ def _leaves(state: State, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, An
 
 
 def check(state: State, record: Mapping[str, Any] | None = None):
-  """Raises for what a checkpoint cannot hold."""
+  """Raises for values that a checkpoint cannot hold."""
   leaves = named_leaves(state)
   for name, leaf in leaves.items():
     if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
       raise TypeError(
         f"state must be a tree of arrays, got {reprlib.repr(leaf)} as {name or 'all'}; "
-        "np.asarray(...) makes a number one"
+        "np.asarray(...) turns a number into an array"
       )
     _check_type(name, leaf)
   step = leaves.get("step")
@@ -83,21 +83,21 @@ def check(state: State, record: Mapping[str, Any] | None = None):
 
 
 def _check_type(name: str, leaf: Any):
-  """Raises TypeError for an array of text, objects and whatever has no plain bytes."""
+  """Raises TypeError for an array of text, objects or a type without plain bytes."""
   if is_key(leaf):
     if leaf.dtype not in _key_names():
       raise TypeError(f"state must hold keys of jax's own kinds, got {leaf.dtype}")
     return
   dtype = np.dtype(leaf.dtype)
   numeric = jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_
-  if not numeric or dtype.char in "mgG":  # time spans, and what differs by machine
+  if not numeric or dtype.char in "mgG":  # time spans, and types that differ by machine
     raise TypeError(f"state must hold arrays of numbers, got {dtype} as {name}")
 
 
 def _check_names(record: Any):
-  """Raises ValueError for names that JSON makes the same: 1 and "1"."""
+  """Raises ValueError for names that JSON does not distinguish: 1 and "1"."""
   if isinstance(record, Mapping):
-    # As JSON writes them: a name that is no text becomes its literal.
+    # As JSON writes names: a name other than text becomes its literal.
     names = [key if isinstance(key, str) else json.dumps(key) for key in record]
     if repeated := [name for name, n in collections.Counter(names).items() if n > 1]:
       raise ValueError(
@@ -111,12 +111,12 @@ def _check_names(record: Any):
 
 
 def is_key(leaf: Any) -> bool:
-  """Whether it is a typed PRNG key, of which the bits are stored."""
+  """True for a typed PRNG key, whose bits are stored."""
   return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def describe(state: State) -> dict[str, dict[str, Any]]:
-  """Shape and type of each array as it is stored; keys as the bits they hold."""
+  """Shape and type of each array as stored; keys are stored as their bits."""
 
   def entry(leaf: Any) -> dict[str, Any]:
     stored = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
@@ -135,9 +135,9 @@ def _key_names() -> dict[Any, str]:
 
 
 def to_host(state: State) -> dict[str, np.ndarray]:
-  """Copies that a later step, which reuses the state's memory, does not change.
+  """Copies arrays to the host, so that a later step cannot change them.
 
-  In the byte order of this machine, which the name of a type does not tell.
+  In this machine's byte order, which the name of a type does not include.
   """
 
   def copied(leaf: Any) -> np.ndarray:
@@ -148,9 +148,9 @@ def to_host(state: State) -> dict[str, np.ndarray]:
 
 
 def from_host(array: np.ndarray, like: Any, key: str | None) -> Any:
-  """What `to_host` stored: a key, an array on the device, or one of NumPy.
+  """Restores what `to_host` stored: a key, an array on the device, or one of NumPy.
 
-  NumPy keeps what jax would cut, 64 bits without x64.
+  NumPy keeps 64-bit types, which jax would cut without x64.
   """
   if is_key(like):
     return jax.random.wrap_key_data(jnp.asarray(array), impl=key)
@@ -175,9 +175,9 @@ def digest(tree: Any) -> str:
 
 
 def seal(manifest: Mapping[str, Any]) -> str:
-  """Checksum of what stands beside the arrays, as it is read back from JSON."""
-  beside = {name: value for name, value in manifest.items() if name != "seal"}
-  plain = json.loads(json.dumps(beside))  # names that are numbers become text
+  """Checksum of the manifest beside the arrays, as it is read back from JSON."""
+  unsealed = {name: value for name, value in manifest.items() if name != "seal"}
+  plain = json.loads(json.dumps(unsealed))  # names that are numbers become text
   text = json.dumps(plain, sort_keys=True)
   return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -185,7 +185,7 @@ def seal(manifest: Mapping[str, Any]) -> str:
 def check_same(
   path: os.PathLike[str], stored: Mapping[str, Any], wanted: Mapping[str, Any]
 ):
-  """Raises when a checkpoint does not hold the arrays of the state."""
+  """Raises if a checkpoint does not hold the arrays of the state."""
   if dict(stored) == dict(wanted):
     return
 

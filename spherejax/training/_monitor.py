@@ -1,4 +1,4 @@
-"""Which evaluation was the best, when to stop, when to lower the learning rate."""
+"""Tracks the best evaluation; decides when to stop or lower the learning rate."""
 
 import math
 import os
@@ -15,7 +15,7 @@ Mode = Literal["max", "min"]
 
 
 class Monitor(NamedTuple):
-  """What `fit` does with the results of the evaluations.
+  """Rules by which `fit` acts on the results of the evaluations.
 
   The best evaluation decides which state is kept as the best. A result that is NaN or
   infinite is never better than another, nor the best one. Patience counts evaluations,
@@ -24,12 +24,12 @@ class Monitor(NamedTuple):
   Attributes:
     metric: name of the metric in what `evaluate` returns.
     mode: "max" or "min".
-    margin: not negative; a value counts as better when it is better by more.
-    patience: stop after so many evaluations without a better one; None never stops.
-    plateau: `optax.contrib.reduce_on_plateau(...)`, which scales the learning rate
-      down when the metric stops improving; None does not. It sees the metric's
-      negative when `mode` is "max", for which it needs `rtol=0` and a positive
-      `atol`.
+    margin: not negative; a value counts as better if it is better by more than this.
+    patience: number of evaluations without a better one after which to stop; None never
+      stops.
+    plateau: `optax.contrib.reduce_on_plateau(...)`, which scales the learning rate down
+      when the metric stops improving; None does not. With `mode` "max" it sees the
+      negative metric, and then needs `rtol=0` and a positive `atol`.
 
   Example:
     >>> import optax
@@ -49,7 +49,7 @@ class Monitor(NamedTuple):
 
 
 class MonitorState(NamedTuple):
-  """What a monitor has seen; numbers only, so that it is stored as JSON."""
+  """State of a monitor; numbers only, so that it is stored as JSON."""
 
   best: float | None = None
   best_step: int | None = None
@@ -68,8 +68,8 @@ def check(monitor: Monitor):
     _checks.count("patience", monitor.patience)
   if monitor.plateau is None or monitor.mode == "min":
     return
-  # A relative tolerance on a negative best value lowers the bar instead of raising
-  # it: an equal value would count as an improvement for ever.
+  # A relative tolerance on a negative best value lowers the bar instead of raising it,
+  # so an equal value would count as an improvement for ever.
   state: Any = monitor.plateau.init(jnp.zeros(()))
   state = state._replace(best_value=jnp.float32(-1))
   _, state = monitor.plateau.update({}, state, value=jnp.float32(-1))
@@ -81,7 +81,7 @@ def check(monitor: Monitor):
 
 
 def start(monitor: Monitor) -> MonitorState:
-  """The state before the first evaluation."""
+  """State before the first evaluation."""
   if monitor.plateau is None:
     return MonitorState()
   return MonitorState(plateau=_numbers(monitor.plateau.init(jnp.zeros(()))))
@@ -90,10 +90,10 @@ def start(monitor: Monitor) -> MonitorState:
 def observe(
   monitor: Monitor, state: MonitorState, step: int, value: float
 ) -> tuple[MonitorState, bool]:
-  """The state after an evaluation, and whether it was the best so far."""
+  """State after an evaluation, and whether it was the best so far."""
   sign = -1 if monitor.mode == "max" else 1
   bar = math.inf if state.best is None else sign * state.best - monitor.margin
-  finite = math.isfinite(value)  # else an infinity would be the best for ever
+  finite = math.isfinite(value)  # otherwise an infinity would stay the best for ever
   improved = finite and sign * value < bar
   if improved:
     state = state._replace(best=value, best_step=step, stale=0)
@@ -101,24 +101,24 @@ def observe(
     state = state._replace(stale=state.stale + 1)
   if monitor.plateau is not None:
     before = _plateau_state(state.plateau)
-    seen = jnp.float32(sign * value if finite else math.nan)
-    _, after = monitor.plateau.update({}, before, value=seen)
+    observed = jnp.float32(sign * value if finite else math.nan)
+    _, after = monitor.plateau.update({}, before, value=observed)
     state = state._replace(plateau=_numbers(after))
   return state, improved
 
 
 def should_stop(monitor: Monitor, state: MonitorState) -> bool:
-  """Whether the patience is used up."""
+  """True once the patience is used up."""
   return monitor.patience is not None and state.stale >= monitor.patience
 
 
 def learning_rate_scale(state: MonitorState) -> float:
-  """The factor on the learning rate, 1 without a plateau rule."""
+  """Factor on the learning rate, 1 without a plateau rule."""
   return state.plateau[0] if state.plateau else 1.0
 
 
 def watched(monitor: Monitor | None) -> dict[str, Any] | None:
-  """What of a monitor the numbers that it has seen depend on, as JSON values."""
+  """Settings of a monitor on which its state depends, as JSON values."""
   if monitor is None:
     return None
   plateau = monitor.plateau is not None
@@ -128,7 +128,7 @@ def watched(monitor: Monitor | None) -> dict[str, Any] | None:
 def check_record(
   record: Mapping[str, Any], monitor: Monitor | None, directory: os.PathLike[str]
 ):
-  """Raises where a checkpoint's monitor saw other numbers than this one would."""
+  """Raises if a checkpoint's monitor depends on other settings than this one."""
   now = watched(monitor)
   stored = record.get("monitor", now)  # older checkpoints do not name it
   if stored != now:

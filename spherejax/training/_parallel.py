@@ -1,4 +1,4 @@
-"""Processes and devices: how rows and states are spread, how a step is mapped."""
+"""Processes and devices: spreads rows and states, and maps steps."""
 
 import functools
 import reprlib
@@ -24,7 +24,7 @@ Devices = Sequence[Any] | None
 
 
 def local_devices(devices: Devices) -> list[Any]:
-  """The devices that take part; raises TypeError for what are none."""
+  """Devices that take part; raises TypeError for anything else."""
   known = jax.local_devices()
   if devices is None:
     return known
@@ -65,12 +65,12 @@ def start_processes(
     process_id: this process's number, or None where jax finds out.
 
   Returns:
-    This process's number, from 0.
+    The number of this process, from 0.
 
   Raises:
     TypeError: coordinator_address no text, a number no integer.
     RuntimeError: jax was used before, or the others did not appear.
-    ValueError: what is None cannot be found out.
+    ValueError: an argument is None and jax cannot find it out.
 
   Cost: waits until all processes have called it.
 
@@ -91,7 +91,7 @@ def start_processes(
 
 
 def process_rows(batch: Tree) -> Tree:
-  """This process's rows of a global batch; all of them when there is one process.
+  """Rows of a global batch that belong to this process; all of them for one process.
 
   Args:
     batch: pytree of arrays [batch, ...] that every process builds alike.
@@ -122,10 +122,10 @@ def process_rows(batch: Tree) -> Tree:
 
 
 def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
-  """A batch lengthened to a multiple, and the mask of its real rows.
+  """Pads a batch to a multiple, and returns the mask of its real rows.
 
-  Padding repeats the first row, so that what is computed on it is harmless; pass
-  the mask on as `where`.
+  Padding repeats the first row, so that computing on it is harmless. Pass the mask on
+  as `where`.
 
   Args:
     batch: pytree of arrays [batch, ...], at least one row.
@@ -161,7 +161,7 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
 
 
 def shard(batch: Tree, *, devices: Devices = None) -> Tree:
-  """A batch on the host, spread in equal parts over this process's devices.
+  """Spreads a batch on the host in equal parts over this process's devices.
 
   Args:
     batch: pytree of arrays [batch, ...]; the rows of this process.
@@ -203,7 +203,7 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
 
 
 def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
-  """A copy of every array on each of this process's devices.
+  """Copies every array to each of this process's devices.
 
   Args:
     tree: pytree of arrays, typed keys included.
@@ -238,7 +238,7 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
 
 
 def unreplicate(tree: Tree) -> Tree:
-  """The first device's copy of what `replicate` or a mapped step returned.
+  """Takes the first device's copy of a result of `replicate` or a mapped step.
 
   Args:
     tree: pytree of arrays [devices, ...].
@@ -263,7 +263,7 @@ def unreplicate(tree: Tree) -> Tree:
   def first(leaf: Any) -> Array:
     if not isinstance(leaf, jax.Array) or not leaf.ndim:
       kind = f"{type(leaf).__name__} of shape {np.shape(leaf)}"
-      raise TypeError(f"tree must hold what replicate makes, got a {kind}")
+      raise TypeError(f"tree must be a result of replicate, got a {kind}")
     return leaf.addressable_shards[0].data[0]
 
   return jax.tree.map(first, tree)
@@ -272,15 +272,15 @@ def unreplicate(tree: Tree) -> Tree:
 def parallel_step(
   step: Callable[..., tuple[Tree, Tree]], *, devices: Devices = None
 ) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
-  """A training step mapped over all devices of all processes.
+  """Maps a training step over all devices of all processes.
 
   Args:
     step: `(state, batch, *, axis_name) -> (state, metrics)`, as `make_step` builds.
     devices: this process's devices that take part, for one process; None takes all.
 
   Returns:
-    Function of a replicated state and a sharded batch. It reuses the memory of the
-    state that it is given, which must not be used again.
+    Function of a replicated state and a sharded batch. It reuses the memory of its
+    state argument, which must not be used again.
 
   Raises:
     TypeError: step no function, devices no devices; on a call, a step that returns
@@ -314,7 +314,7 @@ def parallel_step(
 def _parallel(
   keyed: _arguments.Keyed, devices: tuple[Any, ...] | None
 ) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
-  """Another one for the same step would compile it again."""
+  """Cached: a second mapping of the same step would compile it again."""
 
   def mapped(state: Tree, batch: Tree) -> tuple[Tree, Tree]:
     state, metrics = _returned.pair(keyed.value(state, batch, axis_name=AXIS_NAME))
@@ -329,9 +329,10 @@ def parallel_map(
   batch_size: int,
   devices: Devices = None,
 ) -> Callable[[Tree, Tree], Tree]:
-  """A function of rows, applied to a whole data set in batches on all devices.
+  """Applies a function of rows to a whole data set, in batches on all devices.
 
-  The last batch is padded and the padding cut off again, so one shape is compiled.
+  The last batch is padded and its padding removed from the result, so one shape is
+  compiled.
 
   Args:
     fn: `(variables, rows [n, ...]) -> [n, ...]`, pytrees; each row's result may
@@ -341,8 +342,8 @@ def parallel_map(
     devices: this process's devices that take part; None takes all.
 
   Returns:
-    Function `(variables, rows) -> results` of pytrees of host arrays [n, ...]. In a
-    run of several processes each process computes the rows that it is given.
+    Function `(variables, rows) -> results` of pytrees of host arrays [n, ...]. In a run
+    of several processes each process computes its own rows.
 
   Raises:
     TypeError: fn no function, batch_size no integer, devices no devices; on a call, a
@@ -367,8 +368,8 @@ def parallel_map(
   local = local_devices(devices)
   batch_size = -(-batch_size // len(local)) * len(local)
 
-  def with_leaf(given: tuple[Tree, Array], rows: Tree) -> Tree:
-    return _returned.rows("fn", fn(given[0], rows), _rows_of(rows))
+  def with_leaf(operands: tuple[Tree, Array], rows: Tree) -> Tree:
+    return _returned.rows("fn", fn(operands[0], rows), _rows_of(rows))
 
   mapped = jax.pmap(with_leaf, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
 
@@ -378,9 +379,9 @@ def parallel_map(
     for start in range(0, max(size, 1), batch_size):
       part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], rows)  # noqa: B023
       part, _ = pad_rows(part, batch_size)
-      # Of an argument without a leaf pmap mistakes the axes of the next one.
-      given = variables, np.float32(0)
-      parts.append(jax.device_get(mapped(given, shard(part, devices=local))))
+      # If an argument has no leaf, pmap confuses the axes of the next one.
+      inputs = variables, np.float32(0)
+      parts.append(jax.device_get(mapped(inputs, shard(part, devices=local))))
     return jax.tree.map(
       lambda *leaves: np.concatenate(
         [leaf.reshape(-1, *leaf.shape[2:]) for leaf in leaves]

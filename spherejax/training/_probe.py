@@ -1,4 +1,4 @@
-"""A linear classifier on fixed features, to judge a representation while it learns."""
+"""Linear probe: a linear classifier on fixed features, to judge a representation."""
 
 from typing import Any, NamedTuple
 
@@ -52,8 +52,8 @@ def linear_probe(
 
       min over W, b of  mean_i cross_entropy(W^T x_i + b, y_i) + penalty / 2 |W|^2
 
-  with features standardised over the kept rows. It is convex; a pure function, so
-  the probes of many runs are vmapped.
+  with features standardised over the kept rows. The problem is convex. This is a pure
+  function, so you may vmap the probes of many runs.
 
   Args:
     features: [batch, dim], floating.
@@ -90,17 +90,17 @@ def linear_probe(
   _checks.count("steps", steps)
   _checks.between("penalty", penalty, 0)
   strength = _checks.scalar("penalty", penalty, x.dtype)
-  kept = _checks.kept(where, x.shape[:1])
-  _checks.known_labels(labels, num_classes, kept)
-  share = kept.astype(x.dtype) / jnp.maximum(kept.sum(), 1)
-  x = jnp.where(kept[:, None], x, 0)
+  mask = _checks.where_mask(where, x.shape[:1])
+  _checks.known_labels(labels, num_classes, mask)
+  share = mask.astype(x.dtype) / jnp.maximum(mask.sum(), 1)
+  x = jnp.where(mask[:, None], x, 0)
   mean = share @ x
   deviation = _numerics.norm(jnp.sqrt(share)[:, None] * (x - mean[None]), axis=0)
-  # Of a feature that is the same everywhere rounding alone is left.
+  # A constant feature leaves nothing but rounding.
   varies = deviation > 100 * jnp.finfo(x.dtype).eps * jnp.abs(mean)
   scale = jnp.where(varies, deviation, 1)
   x = jnp.where(varies[None], (x - mean[None]) / scale[None], 0)
-  labels = jnp.where(kept, labels, 0)
+  labels = jnp.where(mask, labels, 0)
 
   def objective(params: tuple[Array, Array]) -> Array:
     weights, bias = params
@@ -126,5 +126,5 @@ def linear_probe(
 
   zeros = jnp.zeros((x.shape[1], num_classes), x.dtype), jnp.zeros(num_classes, x.dtype)
   start: Any = (zeros, optimizer.init(zeros))
-  found: Any = jax.lax.scan(step, start, length=steps)[0][0]
-  return LinearProbe(found[0], found[1], mean, scale)
+  fitted: Any = jax.lax.scan(step, start, length=steps)[0][0]
+  return LinearProbe(fitted[0], fitted[1], mean, scale)

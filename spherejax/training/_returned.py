@@ -1,6 +1,6 @@
-"""Checks of what a user's function returns, while it is traced.
+"""Checks of the results of a user's function, while it is traced.
 
-Without them jax would name its own insides: "scan body output must be a pair".
+Without them jax's messages would name internals: "scan body output must be a pair".
 """
 
 import reprlib
@@ -16,8 +16,8 @@ from spherejax import _checks
 
 
 def pair(result: Any, name: str = "step") -> tuple[Any, Any]:
-  """A state and metrics; raises TypeError for anything else."""
-  # A NamedTuple is a state, or one that is returned alone.
+  """Checks a pair of state and metrics; raises TypeError for anything else."""
+  # A NamedTuple is a state that was returned alone.
   if type(result) not in (tuple, list) or len(result) != 2:
     raise TypeError(
       f"{name} must return (state, metrics), got {_shown(result)}; return state, {{}} "
@@ -27,7 +27,7 @@ def pair(result: Any, name: str = "step") -> tuple[Any, Any]:
 
 
 def tree(name: str, result: Any) -> Any:
-  """The tree with arrays as leaves; raises TypeError where it holds anything else."""
+  """Converts the leaves of a tree to arrays; raises TypeError for anything else."""
   try:
     leaves, structure = jax.tree_util.tree_flatten_with_path(result)
   except ValueError as error:  # names that cannot be sorted
@@ -49,11 +49,11 @@ def tree(name: str, result: Any) -> Any:
 
 def alike(name: str, result: Any, before: Any, what: str = "state"):
   """Raises TypeError for a tree of another structure, shape or type."""
-  found, wanted = jax.tree.structure(result), jax.tree.structure(before)
-  if found != wanted:
+  structure, wanted = jax.tree.structure(result), jax.tree.structure(before)
+  if structure != wanted:
     raise TypeError(
       f"{name} must return a {what} like the one that it is given, of structure "
-      f"{wanted}, got {found}"
+      f"{wanted}, got {structure}"
     )
   olds = jax.tree_util.tree_leaves_with_path(before)
   for (path, old), new in zip(olds, jax.tree.leaves(result), strict=True):
@@ -76,7 +76,7 @@ def scalars(name: str, metrics: Any):
 
 
 def rows(name: str, result: Any, count: int) -> Any:
-  """A tree of arrays [count, ...]; raises for anything else."""
+  """Checks a tree of arrays [count, ...]; raises for anything else."""
   result = tree(name, result)
   for path, leaf in jax.tree_util.tree_leaves_with_path(result):
     if leaf.shape[:1] != (count,):
@@ -89,7 +89,7 @@ def rows(name: str, result: Any, count: int) -> Any:
 
 
 def score(result: Any) -> Array:
-  """What `evaluate` returns, float32; raises for what is no real number."""
+  """Checks the result of `evaluate` and returns it as float32; raises unless real."""
   value = tree("evaluate", result)
   if not isinstance(value, jax.Array) or jnp.iscomplexobj(value):
     raise TypeError(f"evaluate must return a real number, got {_shown(result)}")
@@ -99,45 +99,45 @@ def score(result: Any) -> Array:
 
 
 def numbers(name: str, result: Any) -> dict[str, float]:
-  """Numbers by name, on the host; raises for anything else."""
+  """Checks numbers by name, on the host; raises for anything else."""
   if not isinstance(result, Mapping):
     raise TypeError(f"{name} must return numbers by name, got {_shown(result)}")
-  found = {}
+  values = {}
   for key, value in result.items():
     _checks.text(f"the name of a number that {name} returns", key)
     if key == "step":
       raise ValueError(
-        f"{name} must not return a number named 'step': the step is noted beside them"
+        f"{name} must not return a number named 'step': the report adds the step itself"
       )
     what = f"{key!r} that {name} returns"
     _checks.single(what, _checks.numbers_of(what, value))
-    found[key] = float(value)
-  return found
+    values[key] = float(value)
+  return values
 
 
 def batches(result: Any) -> Iterator[Any]:
-  """An iterator over what `batches` returns; raises TypeError for what has none."""
+  """Iterator over the result of `batches`; raises TypeError if there is none."""
   if not isinstance(result, Iterable) or isinstance(result, (str, Mapping)):
     raise TypeError(
-      f"batches must return an iterable of batches, got {_shown(result)}; a generator "
-      "function is one that does"
+      f"batches must return an iterable of batches, got {_shown(result)}; write "
+      "it as a generator function"
     )
   return iter(result)
 
 
 def reported(metrics: Sequence[Any]):
-  """Raises ValueError where `step` does not report what `fit` looks at."""
+  """Raises ValueError if `step` does not report the numbers that `fit` needs."""
   wanted = {"loss", "gradient_norm"}
-  for found in metrics[:1]:
-    if not isinstance(found, Mapping) or not found.keys() >= wanted:
+  for first in metrics[:1]:
+    if not isinstance(first, Mapping) or not first.keys() >= wanted:
       raise ValueError(
         "step must report loss and gradient_norm, as that of make_step does, got "
-        f"{reprlib.repr(found)}"
+        f"{reprlib.repr(first)}"
       )
 
 
 def _shown(result: Any) -> str:
-  """Its type, and the shapes of its arrays."""
+  """Describes a result: its type, and the shapes of its arrays."""
   if isinstance(result, (jax.Array, np.ndarray)):
     return f"{result.dtype}{list(result.shape)}"
   if isinstance(result, (tuple, list)):

@@ -1,4 +1,4 @@
-"""What a training step takes and returns, and its optimiser."""
+"""State that a training step takes and returns, and its optimiser."""
 
 import collections
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ class TrainState(flax.struct.PyTreeNode):
   Attributes:
     step: int32 scalar, steps taken.
     params: {"network": ..., "loss": ...}, the learned parameters.
-    batch_stats: {"network": ..., "loss": ...}, what moves without a gradient:
-      BatchNorm statistics, the assignment of `reassign`; empty without.
+    batch_stats: {"network": ..., "loss": ...}, values that move without a gradient:
+      BatchNorm statistics, the assignment of `reassign`; may be empty.
     opt_state: the optimiser's.
     learning_rate_scale: float32 scalar that multiplies every update; 1 until the
       learning rate is reduced on a plateau.
-    key: typed PRNG key of the run; never changes, each step folds its number in.
+    key: typed PRNG key of the run; never changes; each step folds in its number.
   """
 
   step: Any
@@ -40,7 +40,7 @@ class TrainState(flax.struct.PyTreeNode):
   key: Any
 
   def variables(self, part: str = "network") -> dict[str, Any]:
-    """The Flax variables of one part, as its module's `apply` takes them."""
+    """Flax variables of one part, as its module's `apply` takes them."""
     stats = self.batch_stats.get(part)
     return {"params": self.params[part]} | ({"batch_stats": stats} if stats else {})
 
@@ -51,12 +51,12 @@ def create_state(
   network: Mapping[str, Any],
   loss: Mapping[str, Any] | None = None,
 ) -> TrainState:
-  """The state before the first step.
+  """Creates the state before the first step.
 
   Args:
     key: typed PRNG key for everything random inside the steps.
-    optimizer: what `optimizer` builds, or any optax transformation of
-      {"network": ..., "loss": ...}.
+    optimizer: the result of `optimizer`, or any optax transformation of {"network":
+      ..., "loss": ...}.
     network: variables from the network's `init`.
     loss: variables from the loss module's `init`, such as proxies; None for a loss
       without parameters.
@@ -92,12 +92,12 @@ def create_state(
     _checks.mapping(name, variables)
     unknown = sorted(set(variables) - {"params", "batch_stats"}, key=str)
     if unknown:
-      apart = (
+      advice = (
         _APART if {"network", "loss"} & {*unknown} else "{'params': ...} holds them"
       )
       raise ValueError(
         f"{name} may have the collections 'params' and 'batch_stats', got {unknown}; "
-        f"{apart}"
+        f"{advice}"
       )
   params = {name: variables.get("params", {}) for name, variables in parts.items()}
   return TrainState(
@@ -115,7 +115,7 @@ def create_state(
 
 
 def _group_of(path: str, groups: Mapping[str, Any]) -> str:
-  """The longest group whose name is the path or a folder above it."""
+  """Longest group name that is the path or a prefix of it."""
   matches = [name for name in groups if f"{path}/".startswith(f"{name}/")]
   if not matches:
     raise ValueError(
@@ -137,19 +137,19 @@ def _check_paths(params: Any):
 
 
 def check_optimizer(value: object, name: str = "optimizer") -> None:
-  """Raises TypeError for what is no optax transformation."""
+  """Raises TypeError unless the value is an optax transformation."""
   if not (hasattr(value, "init") and hasattr(value, "update")):
     raise TypeError(f"{name} must be an optax transformation, got {value!r}")
 
 
 def global_norm(tree: Any) -> Array:
-  """Euclidean norm of all arrays of a tree together; finite where it can be."""
+  """Euclidean norm of all arrays of a tree together, without overflow of squares."""
   power, size = _scaled_norm(tree)
   return size / power
 
 
 def _scaled_norm(tree: Any) -> tuple[Array, Array]:
-  """A power of two, and the norm of its product with the tree."""
+  """Power of two, and the norm of its product with the tree."""
   leaves = [_numerics.upcast(leaf) for leaf in jax.tree.leaves(tree)]
   leaves = leaves or [jnp.zeros(())]
   power = _numerics.shrinking(*leaves, least=0.0)
@@ -157,7 +157,7 @@ def _scaled_norm(tree: Any) -> tuple[Array, Array]:
 
 
 def _clip_by_norm(max_norm: float | int) -> optax.GradientTransformation:
-  """`optax.clip_by_global_norm` for entries whose squares overflow, too."""
+  """Clips like `optax.clip_by_global_norm`, also for entries whose squares overflow."""
 
   def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
     power, size = _scaled_norm(updates)
@@ -178,17 +178,17 @@ def optimizer(
   max_norm: int | float | None = None,
   max_value: int | float | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-  """One optimiser for each group of parameters, after clipping them together.
+  """Combines one optimiser per group of parameters, after clipping them together.
 
-  A group is named by the path of its parameters: "network", "loss",
-  "network/head", "loss/proxies". The longest matching name wins, and a parameter
-  without a group is an error, so that proxies never train at the network's rate by
-  oversight. `optax.set_to_zero()` freezes a group.
+  A group is named by the path of its parameters: "network", "loss", "network/head",
+  "loss/proxies". The longest matching name wins, and a parameter without a group is an
+  error, so proxies never train at the network's rate by oversight.
+  `optax.set_to_zero()` freezes a group.
 
   Args:
     groups: optax transformation for each path.
-    max_norm: positive. Gradients are scaled down to this global norm, taken over
-      all groups; None does not.
+    max_norm: positive. Gradients are scaled down to this global norm, taken over all
+      groups; None does not clip.
     max_value: positive. Then each entry is clipped to [-max_value, max_value].
 
   Returns:

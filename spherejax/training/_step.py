@@ -1,4 +1,4 @@
-"""The pure training step, built from an objective and an optimiser."""
+"""Pure training step, built from an objective and an optimiser."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ from spherejax.training._state import TrainState, check_optimizer, global_norm
 
 
 class Outcome(NamedTuple):
-  """What an objective returns.
+  """Result of an objective.
 
   Attributes:
     loss: scalar to be minimised; averaged over the devices by the step.
-    batch_stats: BatchNorm statistics and the like after the batch, as laid out in
-      `TrainState.batch_stats`; None leaves all as it is.
+    batch_stats: BatchNorm statistics and the like after the batch, in the layout of
+      `TrainState.batch_stats`; None leaves them as they are.
     metrics: scalars to report, counts and booleans as float32; averaged over the
       devices by the step.
   """
@@ -37,14 +37,14 @@ def _step_key(state: TrainState, axis_name: str | None) -> Array:
 
 
 def _real(metric: Array) -> Array:
-  """A metric that has a mean: `device_mean` leaves integers as they are."""
+  """Converts a metric to float, since `device_mean` leaves integers as they are."""
   metric = jnp.asarray(metric)
   floating = jnp.issubdtype(metric.dtype, jnp.floating)
   return metric if floating else metric.astype(jnp.float32)
 
 
 def _checked(outcome: Any, stats: Any) -> Outcome:
-  """An outcome of arrays; raises for what a step cannot use."""
+  """Checks an outcome of arrays; raises if a step cannot use it."""
   if not isinstance(outcome, Outcome):
     raise TypeError(
       f"objective must return a training.Outcome, got a {type(outcome).__name__}; "
@@ -58,19 +58,19 @@ def _checked(outcome: Any, stats: Any) -> Outcome:
     )
   metrics = {} if outcome.metrics is None else outcome.metrics
   _checks.mapping("the metrics of the objective", metrics)
-  own = ["gradient_norm", "loss"]
-  if {*own, "step"} & metrics.keys():  # the last one in what is reported
+  reserved = ["gradient_norm", "loss"]
+  if {*reserved, "step"} & metrics.keys():  # "step" would clash in the report
     raise ValueError(
-      f"metrics must not be named {own} or 'step', got {sorted(metrics, key=str)}"
+      f"metrics must not be named {reserved} or 'step', got {sorted(metrics, key=str)}"
     )
   metrics = _returned.tree("objective", dict(metrics))
   _returned.scalars("the objective", metrics)
   if outcome.batch_stats is not None:
-    found, wanted = map(jax.tree.structure, (outcome.batch_stats, stats))
-    if found != wanted:
+    structure, wanted = map(jax.tree.structure, (outcome.batch_stats, stats))
+    if structure != wanted:
       raise ValueError(
         f"batch_stats of the objective must be laid out as the state's, {wanted}, got "
-        f"{found}; dict(batch_stats, network=...) keeps the rest"
+        f"{structure}; dict(batch_stats, network=...) keeps the rest"
       )
   return Outcome(loss, outcome.batch_stats, metrics)
 
@@ -78,19 +78,19 @@ def _checked(outcome: Any, stats: Any) -> Outcome:
 def make_step(
   objective: Callable[..., Outcome], optimizer: optax.GradientTransformation
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
-  """A pure training step `(state, batch, *, axis_name=None) -> (state, metrics)`.
+  """Builds a pure step `(state, batch, *, axis_name=None) -> (state, metrics)`.
 
   With an axis the batch is this device's part, and loss, gradients, statistics and
-  metrics are averaged over the devices. That is the step on the whole batch when
-  the objective
+  metrics are averaged over the devices. This equals the step on the whole batch if the
+  objective
 
   * takes its means by `global_mean(values, where, axis_name=axis_name)`, and
   * gives `axis_name` to losses over pairs (or uses `gather`), and to BatchNorm.
 
   Args:
     objective: `(params, batch_stats, batch, *, key, axis_name) -> Outcome`. `params`
-      and `batch_stats` are laid out as in `TrainState`; the key differs in every
-      step and on every device.
+      and `batch_stats` have the layout of `TrainState`; the key differs in every step
+      and on every device.
     optimizer: the transformation that made the state's `opt_state`. One that takes
       extra arguments is given the loss as `value`.
 
@@ -137,9 +137,9 @@ def make_step(
     )
 
     def scalar(params: Any) -> tuple[Array, Outcome]:
-      # A variable of flax.nnx may change only in the trace that made it.
-      given = jax.tree.map(lambda leaf: leaf, stats)
-      outcome = objective(params, given, batch, key=key, axis_name=axis_name)
+      # A variable of flax.nnx may change only in the trace that created it.
+      stats_copy = jax.tree.map(lambda leaf: leaf, stats)
+      outcome = objective(params, stats_copy, batch, key=key, axis_name=axis_name)
       outcome = _checked(outcome, stats)
       return outcome.loss, outcome
 
@@ -149,7 +149,7 @@ def make_step(
     loss, grads, new_stats, reported = _collectives.device_mean(
       (loss, grads, new_stats, reported), axis_name
     )
-    own = {"loss": loss, "gradient_norm": global_norm(grads)}
+    standard = {"loss": loss, "gradient_norm": global_norm(grads)}
     updates, opt_state = optimizer.update(
       grads, state.opt_state, state.params, value=loss
     )
@@ -162,6 +162,6 @@ def make_step(
       batch_stats=new_stats,
       opt_state=opt_state,
     )
-    return new_state, reported | own
+    return new_state, reported | standard
 
   return step

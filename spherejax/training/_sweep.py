@@ -1,4 +1,4 @@
-"""Many complete trainings as one program: an ablation over numbers and seeds."""
+"""Sweeps: many complete trainings as one program, over hyperparameters and seeds."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -20,22 +20,22 @@ Tree = Any
 
 
 class SweepResult(NamedTuple):
-  """What the trainings of a sweep leave, for every cell and seed.
+  """Results of a sweep's trainings, for every cell and seed.
 
   Attributes:
     cells: the hyperparameters, for each name [cells, ...].
     seeds: [seeds].
     steps: [evaluations], steps taken at each evaluation.
-    scores: [cells, seeds, evaluations], what `evaluate` returned; NaN after a run
-      stopped and from where it diverged.
-    curves: what `step` reported, each [cells, seeds, evaluations]: the mean over
-      the steps since the evaluation before.
+    scores: [cells, seeds, evaluations], the results of `evaluate`; NaN after a run
+      stopped and from its divergence on.
+    curves: the metrics of `step`, each [cells, seeds, evaluations]: means over the
+      steps since the previous evaluation.
     best_score: [cells, seeds]; NaN for a run that diverged before any evaluation.
     best_step: [cells, seeds], steps taken at the best evaluation; 0 for none.
     best_state: the state at the best evaluation, each array [cells, seeds, ...]; the
-      initial one for none.
-    state: the last state, each array [cells, seeds, ...]; that of the evaluation at
-      which a run stopped, or of the last one before it diverged.
+      initial state without one.
+    state: the last state, each array [cells, seeds, ...]: at the evaluation at which a
+      run stopped, or at the last evaluation before it diverged.
     stopped: [cells, seeds], boolean: patience ended the run.
     diverged: [cells, seeds], boolean: a number became infinite or NaN.
   """
@@ -63,7 +63,7 @@ class SweepResult(NamedTuple):
 
 
 class _Saved(NamedTuple):
-  """What a checkpoint of a sweep holds."""
+  """Contents of a checkpoint of a sweep."""
 
   step: Array  # evaluations done
   runs: _sweep_run.Run
@@ -98,13 +98,13 @@ def sweep(
   `hyper` holds one cell's numbers by name. They are traced: losses, poolings and
   optimisers take them where they take a number (a learning rate through
   `optax.inject_hyperparams`, or `updates` multiplied by it). All cells of a seed get
-  the same keys, so that their runs are paired; a step's key differs in every step,
-  the evaluation's is the same every time. Runs are spread over the devices.
+  the same keys, so their runs are paired. The key of a step differs in every step; the
+  key of the evaluation stays the same. Runs are spread over the devices.
 
-  Every run has its own early stopping and keeps its own best state. A run whose
-  patience ran out stays as it was. So does one that diverged: one of its metrics or
-  scores, or an entry of its state that was finite, became infinite or NaN. It goes
-  back to its last evaluation, and the others do not notice.
+  Every run has its own early stopping and best state. A run whose patience ran out
+  stays as it is. A run diverges if a metric, a score, or a finite entry of its state
+  becomes infinite or NaN. It returns to its last evaluation and stays there; other runs
+  are not affected.
 
   Args:
     key: typed PRNG key of the whole sweep.
@@ -113,19 +113,20 @@ def sweep(
     evaluate: score is a scalar.
     cells: for each name a column [cells, ...] of numbers: `grid` makes all
       combinations, `factorial` a two-level design.
-    seeds: static. The seeds, or their number, then they are 0, 1, ...
+    seeds: static. The seeds, or their number for the seeds 0, 1, ...
     steps: static. Of every training; a multiple of `evaluate_every`.
     evaluate_every: static. Steps between two evaluations.
-    patience: static. A run stops after so many evaluations without a better one;
-      None never stops.
-    margin: static, not negative. A score counts as better when it is better by more.
+    patience: static. Number of evaluations without a better one after which a run
+      stops; None never stops.
+    margin: static, not negative. A score counts as better if it is better by more than
+      this.
     mode: static. "max" or "min": which scores are better.
-    checkpoints: where every evaluation is recorded; a sweep that was killed goes on
-      from there. None records nothing.
+    checkpoints: where every evaluation is recorded; a killed sweep resumes from there.
+      None records nothing.
     devices: this process's devices that take part; None takes all.
-    batch_size: static. Runs that each device vmaps at a time, as of `jax.lax.map`;
-      None vmaps all. 1 takes one run after the other, on a CPU often the faster way
-      for networks with convolutions, and leaves out those that ended.
+    batch_size: static. Runs that each device vmaps at a time, as of `jax.lax.map`; None
+      vmaps all. 1 takes one run after another and skips ended runs; on a CPU this is
+      often faster for networks with convolutions.
     progress: whether to show a bar on stderr.
 
   Returns:
@@ -138,14 +139,14 @@ def sweep(
       a function that returns something else, or a state that is not like the one
       before.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a negative margin, a batch size below 1, a score or metric
-      that is no scalar, a checkpoint of a sweep of other cells, seeds, steps, patience,
-      margin or mode or with another key.
+      `evaluate_every`, a negative margin, a batch size below 1; a score or metric
+      that is no scalar; a checkpoint of a sweep with another key or with other cells,
+      seeds, steps, patience, margin or mode.
     OSError, RuntimeError: of checkpoints, as `fit`.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
-  swept before. Memory of two states for every run. A stopped run costs as much as
-  the others of its batch until all have stopped. Arrays that the functions close over
+  swept before. Memory of two states for every run. A stopped run costs as much as the
+  other runs of its batch until all have stopped. Arrays that the functions close over
   become constants of the program: bind large ones as `jax.tree_util.Partial(step,
   data)`.
 
@@ -176,8 +177,10 @@ def sweep(
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, margin, mode)
-  given = _sweep_run.Functions(*map(_sweep_run.as_partial, (init, step, evaluate)))
-  functions = given._replace(step=_sweep_run.traced_once(_sweep_run.as_partial(step)))
+  original = _sweep_run.Functions(*map(_sweep_run.as_partial, (init, step, evaluate)))
+  functions = original._replace(
+    step=_sweep_run.traced_once(_sweep_run.as_partial(step))
+  )
   local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)
@@ -209,7 +212,7 @@ def sweep(
         bar.update(evaluate_every)
         bar.set_postfix(_summary(runs, plan))
   except (TypeError, ValueError, IndexError, jax.errors.JAXTypeError):
-    _sweep_run.reject_static(given, plan, key, columns)
+    _sweep_run.reject_static(original, plan, key, columns)
     raise
   return _result(columns, numbers, plan, real(runs))
 
@@ -264,13 +267,13 @@ def _plan(
 def _programs(
   plan: _sweep_run.Plan, devices: tuple[Any, ...], batch_size: int | None
 ) -> tuple[Callable, Callable]:
-  """How all runs begin and advance, spread over the devices."""
+  """Returns the programs that begin and advance all runs, spread over the devices."""
 
   def begin(
     functions: _sweep_run.Functions, key: Array, seeds: Array, hyper: Tree
   ) -> _sweep_run.Run:
-    one = functools.partial(_sweep_run.begin, functions, plan, key)
-    return jax.vmap(one)(seeds, hyper)
+    run_cell = functools.partial(_sweep_run.begin, functions, plan, key)
+    return jax.vmap(run_cell)(seeds, hyper)
 
   def advance(
     functions: _sweep_run.Functions,
@@ -280,13 +283,13 @@ def _programs(
     seeds: Array,
     hyper: Tree,
   ) -> _sweep_run.Run:
-    one = functools.partial(_sweep_run.advance, functions, plan, number, key)
+    run_cell = functools.partial(_sweep_run.advance, functions, plan, number, key)
     if batch_size is None:
-      return jax.vmap(one)(runs, seeds, hyper)
+      return jax.vmap(run_cell)(runs, seeds, hyper)
 
     def unless_ended(row: tuple[_sweep_run.Run, Array, Tree]) -> _sweep_run.Run:
       ended = row[0].stopped | row[0].diverged
-      return jax.lax.cond(ended, lambda run, *_: run, one, *row)
+      return jax.lax.cond(ended, lambda run, *_: run, run_cell, *row)
 
     size = None if batch_size == 1 else batch_size
     return jax.lax.map(unless_ended, (runs, seeds, hyper), batch_size=size)
@@ -294,7 +297,7 @@ def _programs(
   if len(devices) == 1:
     return jax.jit(begin), jax.jit(advance, donate_argnums=3)
   over = functools.partial(jax.pmap, devices=devices)
-  # One None for all three would do, but jax 0.10 then misplaces the axes when there
+  # A single None for all three would do, but jax 0.10 then misplaces the axes if there
   # are as many leaves as arguments (functions have none).
   shared = _sweep_run.Functions(None, None, None)  # pyright: ignore[reportArgumentType]
   return (
@@ -304,7 +307,7 @@ def _programs(
 
 
 def _spread(tree: Tree, *, devices: tuple[Any, ...]) -> Tree:
-  """Rows [runs, ...] in equal parts over the devices; the first one fills up."""
+  """Spreads rows [runs, ...] in equal parts over the devices, padded with the first."""
   if len(devices) == 1:
     return jax.device_put(jax.tree.map(jnp.asarray, tree), devices[0])
   number = len(jax.tree.leaves(tree)[0])
@@ -319,7 +322,7 @@ def _spread(tree: Tree, *, devices: tuple[Any, ...]) -> Tree:
 
 
 def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
-  """The first rows [runs, ...] of what lies on the devices, on the host if several."""
+  """Gathers the first rows [runs, ...] from the devices, on the host if several."""
   if len(devices) == 1:
     return tree
 
@@ -336,7 +339,7 @@ def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
 def _restore(
   checkpoints: Checkpoints, runs: _sweep_run.Run, record: Mapping[str, Any]
 ) -> tuple[int, _sweep_run.Run]:
-  """Evaluations done and runs of the newest checkpoint, or of the start."""
+  """Number of evaluations and runs from the newest checkpoint, or from the start."""
   restored = checkpoints.restore(_Saved(jnp.int32(0), runs))
   if restored is None:
     return 0, runs
@@ -355,7 +358,7 @@ def _ended(runs: _sweep_run.Run) -> bool:
 
 
 def _summary(runs: _sweep_run.Run, plan: _sweep_run.Plan) -> dict[str, Any]:
-  """What the bar shows."""
+  """Figures that the progress bar shows."""
   stopped, diverged = int(np.sum(runs.stopped)), int(np.sum(runs.diverged))
   best = plan.sign * np.max(np.asarray(runs.best_score))
   return {"best": f"{best:.4g}", "stopped": stopped, "diverged": diverged}
@@ -367,11 +370,11 @@ def _result(
   plan: _sweep_run.Plan,
   runs: _sweep_run.Run,
 ) -> SweepResult:
-  """The runs by cell and seed."""
+  """Arranges the runs by cell and seed."""
   shape = (len(next(iter(columns.values()))), len(seeds))
 
   def by_cell(leaf: Array | np.ndarray) -> Array:
-    # Of one device: programs of several that wait for each other would not end.
+    # On one device: programs on several that wait for each other would deadlock.
     return jnp.asarray(leaf.reshape(*shape, *leaf.shape[1:]))
 
   def on_host(leaf: Array | np.ndarray) -> np.ndarray:

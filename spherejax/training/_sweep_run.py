@@ -1,4 +1,4 @@
-"""One training of a sweep: how it begins, advances, stops and diverges."""
+"""A single training of a sweep: how it begins, advances, stops and diverges."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Tree = Any
 
 
 class Run(NamedTuple):
-  """One training in progress."""
+  """A training in progress."""
 
   state: Tree
   best_state: Tree
@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
 
 class Functions(NamedTuple):
-  """The user's functions; arrays bound by `jax.tree_util.Partial` are operands."""
+  """User's functions; arrays bound by `jax.tree_util.Partial` are operands."""
 
   init: Callable[..., Tree]
   step: Callable[..., tuple[Tree, Tree]]
@@ -40,7 +40,7 @@ class Functions(NamedTuple):
 
 
 def as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
-  """A pytree: the function is structure, arrays bound to it are leaves."""
+  """Converts a function to a pytree whose leaves are the arrays bound to it."""
   return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
 
 
@@ -54,12 +54,12 @@ def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
-  """For what it reports and for what it does; in a program it is no other."""
+  """Jits the step once, so that its metrics and the scan share one trace."""
   return jax.tree_util.Partial(_inlined(step.func), *step.args, **step.keywords)
 
 
 class Plan(NamedTuple):
-  """What is fixed when the program is compiled."""
+  """Settings that are fixed when the program is compiled."""
 
   evaluations: int
   evaluate_every: int
@@ -71,11 +71,11 @@ class Plan(NamedTuple):
 def begin(
   functions: Functions, plan: Plan, key: Array, seed: Array | int, hyper: Tree
 ) -> Run:
-  """One run before its first step."""
+  """State of a run before its first step."""
   init_key, step_key, _ = _keys(key, seed)
   state = _returned.tree("init", functions.init(init_key, hyper))
   state = jax.tree.map(_strong, state)
-  # What is known of `hyper` stays so: `reject_static` needs it.
+  # Known values of `hyper` stay known, as `reject_static` needs.
   after, reported = jax.eval_shape(
     lambda state, key: step_checked(functions.step(state, key, hyper)), state, step_key
   )
@@ -106,7 +106,7 @@ def advance(
   seed: Array | int,
   hyper: Tree,
 ) -> Run:
-  """One run up to and including its next evaluation; unchanged once it has ended."""
+  """Advances a run to the end of its next evaluation; an ended run stays as it is."""
   _, step_key, evaluate_key = _keys(key, seed)
 
   def one_step(state: Tree, taken: Array) -> tuple[Tree, Tree]:
@@ -143,13 +143,13 @@ def advance(
 
 
 def step_checked(result: Any) -> tuple[Tree, Tree]:
-  """What `step` returned, as arrays; before jit, which has words of its own for it."""
+  """Checks the result of `step` before jit does, whose messages are harder to read."""
   state, metrics = _returned.pair(result)
   return _returned.tree("step", state), _returned.tree("step", metrics)
 
 
 def _strong(leaf: Array) -> Array:
-  """An array of a type that steps keep: that of a Python number is weak."""
+  """Array of a strong type, which steps keep; the type of a Python number is weak."""
   return jnp.asarray(leaf, leaf.dtype)
 
 
@@ -169,7 +169,7 @@ def _all_finite(tree: Tree) -> Array:
 
 
 def _still_finite(old: Tree, new: Tree) -> Array:
-  """Whether all that was finite is; a state may hold an infinity from the start."""
+  """True if every finite entry of `old` is finite in `new`; infinities may stay."""
   checks = [
     (jnp.isfinite(after) | ~jnp.isfinite(before)).all()
     for before, after in zip(_floating(old), _floating(new), strict=True)
@@ -180,28 +180,28 @@ def _still_finite(old: Tree, new: Tree) -> Array:
 def reject_static(
   functions: Functions, plan: Plan, key: Array, columns: Mapping[str, np.ndarray]
 ) -> None:
-  """Raises for hyperparameters whose values the functions need when they are traced.
+  """Raises for hyperparameters that must be known when the functions are traced.
 
-  Those at fault are the ones with which tracing fails, all others being known.
+  A hyperparameter is at fault if tracing fails while all others are known.
   """
   cell = {name: values[0] for name, values in columns.items()}
 
   def failure(*traced: str) -> Exception | None:
     known = {name: value for name, value in cell.items() if name not in traced}
 
-    def one(hyper: Tree) -> Tree:
+    def trace(hyper: Tree) -> Tree:
       run = begin(functions, plan, key, 0, known | hyper)
       return advance(functions, plan, jnp.int32(0), key, run, 0, known | hyper)
 
     try:
-      jax.eval_shape(one, {name: jnp.asarray(cell[name]) for name in traced})
+      jax.eval_shape(trace, {name: jnp.asarray(cell[name]) for name in traced})
     except Exception as error:
       return error
     return None
 
   if failure() is not None:  # not the hyperparameters' fault
     return
-  static = {name: found for name in cell if (found := failure(name)) is not None}
+  static = {name: failed for name in cell if (failed := failure(name)) is not None}
   if not static:
     return
   name, reason = next(iter(static.items()))

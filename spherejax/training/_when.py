@@ -1,4 +1,4 @@
-"""Something that is done in some steps only, also in a vmapped program."""
+"""Conditional work that is done in some steps only, also in a vmapped program."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,14 +16,14 @@ _Tree = TypeVar("_Tree")
 
 
 def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -> _Tree:
-  """fn(value) where it is due, value elsewhere, in the time of what is due.
+  """Returns fn(value) where due and value elsewhere, at the cost of the due work only.
 
-  `jax.lax.cond` computes both branches under vmap. This does not: the function runs
-  only while one of the vmapped runs needs it.
+  `jax.lax.cond` computes both branches under vmap. Here the function runs only while
+  one of the vmapped runs needs it.
 
   Args:
     due: boolean scalar, may be traced.
-    fn: of a pytree of arrays; returns one of the same shapes and types.
+    fn: maps a pytree of arrays to a pytree of the same shapes and types.
     value: such a pytree.
 
   Returns:

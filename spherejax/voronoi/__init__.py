@@ -1,7 +1,7 @@
-"""Voronoi cells of training points: the budgets of an adversary who knows the data.
+"""Voronoi cells of training points, as budgets of an adversary who knows the data.
 
-A point may be moved as far as the nearest training point stays its own. Cells do not
-overlap, so that no classifier is asked for two answers at one place.
+A point may move as long as its own training point stays the nearest. Cells do not
+overlap, so no classifier is asked for two answers at one place.
 """
 
 from spherejax import _compiled, _names

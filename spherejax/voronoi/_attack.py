@@ -1,4 +1,4 @@
-"""Projected gradient ascent inside of Voronoi cells."""
+"""Projected gradient ascent inside Voronoi cells."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from spherejax.distances._lp import Norm
 from spherejax.voronoi import _cells, _margin
 
 Loss = Literal["ce", "margin", "dlr"]  # "kl" is of no use here
-RESTARTS = 20  # by default: a cell has several corners where a loss is largest
+RESTARTS = 20  # a cell has several corners where the loss may be largest
 
 
 def voronoi_pgd(
@@ -50,18 +50,18 @@ def voronoi_pgd(
   exact: bool = True,
   block_size: int = 128,
 ) -> attacks.AttackResult:
-  """The Voronoi-epsilon adversary: gradient ascent within ball, box and own cell.
+  """Voronoi-epsilon adversary: gradient ascent within ball, box and own cell.
 
       x_{i+1} = P(x_i + step_size s(grad loss(x_i))),
       P onto {z: |z - x|_p <= epsilon, |z - x|_q < |z - s|_q for all other sites s}
 
-  The accuracy against it (`metrics.accuracy_curve` of the successes) is VAA; at
-  epsilon = inf global robustness, which the nearest neighbour classifier alone has in
-  full. It is SAA below half the distance to the nearest other site.
+  The accuracy against it (`metrics.accuracy_curve` of the successes) is VAA. At epsilon
+  = inf VAA is the global robustness, which only the nearest-neighbour classifier has in
+  full. Below half the distance to the nearest other site VAA is SAA.
 
-  For Voronoi-constrained training: `mode="train"`, few steps, `nearest` of the whole
-  training set computed once by `distances.k_nearest` (rows of the batch), the points
-  into `losses.adversarial_training`.
+  For Voronoi-constrained training use `mode="train"` and few steps. Compute `nearest`
+  of the whole training set once by `distances.k_nearest` and pass the rows of the
+  batch. Pass the points to `losses.adversarial_training`.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode. A new
@@ -80,12 +80,12 @@ def voronoi_pgd(
     nearest: as in `voronoi_cells`.
     site_labels: as in `voronoi_cells`: sites of the own label do not bound.
     steps: static.
-    step_size: one number or [batch], may be traced. None follows the cell: where no
-      other site can bind 2.5 epsilon / steps, else from half of how far ball and box
-      reach down to a hundredth of the distance to the nearest other site.
+    step_size: one number or [batch], may be traced. None follows the cell. Where no
+      other site can bind, it is 2.5 epsilon / steps; otherwise it falls from half the
+      reach of ball and box to a hundredth of the distance to the nearest other site.
     restarts: as in `attacks.pgd`. None is 20 in the mode "evaluate" with random starts,
-      else 1: a cell has several corners, and the loss its largest value in any of them.
-      Fewer cost less and find less. Static.
+      else 1: a cell has several corners, and the loss may be largest in any of them.
+      Fewer restarts cost less and find less. Static.
     random_start: as in `attacks.pgd`. Static.
     loss: as in `attacks.pgd`, but "kl". Static.
     targets: as in `attacks.pgd`.
@@ -95,8 +95,8 @@ def voronoi_pgd(
     high: largest value; likewise.
     mode: as in `attacks.pgd`. Static.
     index: as in `attacks.pgd`. None counts from 0.
-    exact: as in `confine`: False saves a pass over the sites for a lower bound of the
-      margin, in training say. Static.
+    exact: as in `confine`: False saves a pass over the sites and gives a lower bound of
+      the margin, for instance in training. Static.
     block_size: static. Samples at once in passes over the sites; memory is block_size x
       sites.
 
@@ -111,10 +111,11 @@ def voronoi_pgd(
   Verified on: an exact grid of the plane, epsilon inf, the defaults: 40 random networks
   of two hidden layers with 12 sites each, in l2, where both break the same sites. In l1
   and l-infinity, where points go back along the ray alone, 13 of some 220 sites that
-  the grid breaks were missed: there use more `restarts`. For images a bound, as ever.
+  the grid breaks were missed: use more `restarts` there. For images the accuracy is
+  only a bound.
 
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
-  others where more sites bind than were kept.
+  further passes where more sites bind than were kept.
 
   Source: DIST III definitions 3 and 4; Khoury and Hadfield-Menell 2019, "Adversarial
   training with Voronoi constraints".
@@ -152,7 +153,7 @@ def voronoi_pgd(
   )
   if restarts is None:
     restarts = RESTARTS if random_start and mode == "evaluate" else 1
-  found = attacks.pgd(
+  result = attacks.pgd(
     logits_fn,
     x,
     labels,
@@ -170,7 +171,7 @@ def voronoi_pgd(
     region=cells,
   )
   points, margin = _margin.confine(
-    found.x_adv,
+    result.x_adv,
     cells,
     own_index,
     sites,
@@ -184,20 +185,20 @@ def voronoi_pgd(
     if isinstance(targets, str) or targets is None
     else _checks.integers("targets", targets)
   )
-  moved = jnp.any(_numerics.flat_rows(points != found.x_adv), axis=1)
+  moved = jnp.any(_numerics.flat_rows(points != result.x_adv), axis=1)
   attack = jax.lax.cond(
     jnp.any(moved),
     lambda: _again(
-      logits_fn, found, points, moved, jnp.asarray(x), labels, aims, loss, cells
+      logits_fn, result, points, moved, jnp.asarray(x), labels, aims, loss, cells
     ),
-    lambda: found,
+    lambda: result,
   )
   return attack._replace(cell_margin=margin, complete=cells.complete)
 
 
 def _again(
   logits_fn: Callable[[Array], Array],
-  found: attacks.AttackResult,
+  result: attacks.AttackResult,
   points: Array,
   moved: Array,
   clean: Array,
@@ -206,22 +207,22 @@ def _again(
   loss: Loss,
   cells: _cells.VoronoiCells,
 ) -> attacks.AttackResult:
-  """The result at points that were brought back."""
-  z = jnp.asarray(logits_fn(points)).astype(found.loss.dtype)
+  """Evaluates the result at points that were brought back."""
+  z = jnp.asarray(logits_fn(points)).astype(result.loss.dtype)
   value = attacks.attack_loss(z, labels, loss=loss, targets=aims)
   margin = attacks.attack_loss(z, labels, loss="margin", targets=aims)
   choice = jnp.argmax(z, axis=1)
   success = choice != labels if aims is None else choice == aims
   success &= jnp.all(jnp.isfinite(z), axis=1)
   size = cells.size(_cells.flat(points), _cells.flat(clean))
-  return found._replace(
+  return result._replace(
     x_adv=points,
-    success=jnp.where(moved, success, found.success),
-    loss=jnp.where(moved, value, found.loss),
-    margin=jnp.where(moved, margin, found.margin),
-    norm=jnp.where(moved, size, found.norm),
-    queries=found.queries + moved,
+    success=jnp.where(moved, success, result.success),
+    loss=jnp.where(moved, value, result.loss),
+    margin=jnp.where(moved, margin, result.margin),
+    norm=jnp.where(moved, size, result.norm),
+    queries=result.queries + moved,
     converged=jnp.where(
-      moved, success | (found.converged & ~found.success), found.converged
+      moved, success | (result.converged & ~result.success), result.converged
     ),
   )

@@ -21,21 +21,21 @@ from spherejax.voronoi import _clearance, _pace, _sites
 # A sweep that moves a point by less than this share ends its projection.
 _SETTLED = 1e-3
 _ROWS = 16  # samples that are projected at once
-_PASSES = 2  # over the half-spaces in one sweep
+_PASSES = 2  # passes over the half-spaces in one sweep
 
 
 class VoronoiCells(NamedTuple):
-  """A `attacks.Region`: points of a ball and a box nearer to their site than others.
+  """Region of a ball and a box in which points are nearest to their own site.
 
-  Only the sites within twice the budget can bound a cell inside of the ball, in every
-  norm: of those, `towards` has the nearest. Distances from sites are those of `norm`,
-  sizes of moves and of steps those of the ball's.
+  Only sites within twice the budget can bound a cell inside the ball, in every norm;
+  `towards` has the nearest of them. Distances from sites are in `norm`; sizes of moves
+  and of steps are in the ball's norm.
   """
 
   ball: attacks.Ball
   """The ball and the box; its radius may be inf."""
   norm: Norm
-  """Of the cells: "linf", "l2" or "l1"."""
+  """Norm of the cells: "linf", "l2" or "l1"."""
   epsilon: Array
   """[batch]: a finite radius, for starts and steps."""
   closest: Array
@@ -47,13 +47,13 @@ class VoronoiCells(NamedTuple):
   products: Array
   """[batch, neighbours, neighbours]: inner products of these; for l2."""
   present: Array
-  """[batch, neighbours]: which of them can bound the region."""
+  """Mask [batch, neighbours] of the sites that can bound the region."""
   nearest: Array
   """[batch]: distance to the nearest other site; inf without one."""
   horizon: Array
   """[batch]: every site that is not in `towards` is at least so far; inf if none is."""
   sweeps: int
-  """Of the projection in l2. Static."""
+  """Number of sweeps of the projection in l2. Static."""
 
   @property
   def complete(self) -> Array:
@@ -62,10 +62,10 @@ class VoronoiCells(NamedTuple):
     return jnp.isinf(self.horizon) | (self.horizon > reach)
 
   def start(self, keys: Array, clean: Array) -> Array:
-    """Draws from the ball, drawn back into the cell along the ray.
+    """Draws points from the ball and pulls them back into the cell along the ray.
 
-    Where another site can bind every second one, at random, is instead a uniform share
-    of the way to the end of the cell in its direction, which may be far.
+    Where another site can bind, half of the points, at random, are instead a uniform
+    share of the way to the end of the cell in their direction, which may be far.
     """
     drawn = self.ball._replace(epsilon=self.epsilon).start(keys, clean)
     near = self._into(drawn - clean, drawn - clean, clean, 0)
@@ -82,10 +82,10 @@ class VoronoiCells(NamedTuple):
     return jnp.where(coin[:, None], self.ball.seal(far, clean), near)
 
   def project(self, points: Array, clean: Array) -> Array:
-    """Onto ball and box exactly; in l2 then onto the cell; then back along the ray.
+    """Projects onto ball and box exactly; in l2 onto the cell; then back along the ray.
 
-    Inside of the cell of the near sites up to the rounding of a distance, with a
-    margin above it; `confine` looks at all sites.
+    The result is inside the cell of the near sites with a margin above the rounding of
+    a distance; `confine` checks all sites.
     """
     points = jnp.where(jnp.isfinite(points), points, clean)
     onto = self.ball.project(points, clean)
@@ -96,11 +96,11 @@ class VoronoiCells(NamedTuple):
     return _pace.sizes(self.ball.epsilon, self.closest, self.reach, steps)
 
   def ascend(self, gradients: Array) -> Array:
-    """The steepest directions of the ball's norm."""
+    """Steepest directions in the ball's norm."""
     return self.ball.ascend(gradients)
 
   def size(self, points: Array, clean: Array) -> Array:
-    """The ball's norms of the moves."""
+    """Norms of the moves in the ball's norm."""
     return self.ball.size(points, clean)
 
   def apart(self, points: Array, clean: Array) -> Array:
@@ -108,7 +108,7 @@ class VoronoiCells(NamedTuple):
     return self.ball._replace(norm=self.norm).size(points, clean)
 
   def _into(self, wanted: Array, onto: Array, clean: Array, sweeps: int) -> Array:
-    """The move `onto`, in ball and box, into the cell; `wanted` is before both."""
+    """Brings the move `onto`, in ball and box, into the cell; `wanted` is unclipped."""
     size = distances.lp_norm(onto, norm=self.norm)
 
     def cut() -> Array:
@@ -127,7 +127,7 @@ class VoronoiCells(NamedTuple):
       share = _clearance.stay_l2(move, inner, squares, self.present, self.nearest)
       return share[:, None] * move
 
-    # Below half the distance to the nearest other site nothing binds.
+    # No site binds below half the distance to the nearest other site.
     free = size <= self.nearest * (0.5 - _clearance.OF_MOVE)
     move = jax.lax.cond(jnp.all(free), lambda: onto, cut)
     return self.ball.seal(clean + move, clean)
@@ -141,7 +141,7 @@ class VoronoiCells(NamedTuple):
     limit: Array,
     clean: Array,
   ) -> tuple[Array, Array]:
-    """Moves projected and their inner products; some rows at a time, those outside."""
+    """Projects moves that are outside, in blocks; also returns inner products."""
     order, number = jnp.argsort(~outside), jnp.sum(outside)
     size = min(_ROWS, len(onto))
 
@@ -156,8 +156,8 @@ class VoronoiCells(NamedTuple):
       part = self._replace(
         ball=ball, towards=self.towards[rows], products=self.products[rows]
       )
-      given = (wanted, onto, outside, inner, limit, clean)
-      new, along = part._alternate(*(v[rows] for v in given))
+      operands = (wanted, onto, outside, inner, limit, clean)
+      new, along = part._alternate(*(v[rows] for v in operands))
       return start + size, move.at[rows].set(new), reach.at[rows].set(along)
 
     end = jax.lax.while_loop(lambda c: c[0] < number, some, (0, onto, inner))
@@ -177,8 +177,8 @@ class VoronoiCells(NamedTuple):
   ) -> tuple[Array, Array]:
     """Dykstra's projection of moves onto half-spaces, ball and box.
 
-    The corrections of the half-spaces are numbers, and passes over them need their
-    inner products alone. Moves that are not `outside` stay as they are.
+    The corrections of the half-spaces are scalars, and passes over them need only inner
+    products. Moves that are not `outside` stay as they are.
     """
     squares = jnp.diagonal(self.products, axis1=1, axis2=2)
     weight = jnp.where(jnp.isfinite(limit), 1 / jnp.where(squares > 0, squares, 1), 0)
@@ -191,10 +191,10 @@ class VoronoiCells(NamedTuple):
         share = self.ball.epsilon / jnp.where(size > 0, size, 1)
         return moves * jnp.minimum(1, share)[:, None]
 
-      def one(move, radius):
+      def project(move, radius):
         return project_ball(move, jnp.zeros_like(move), radius, norm=self.ball.norm)
 
-      return jax.vmap(one)(moves, self.ball.epsilon)
+      return jax.vmap(project)(moves, self.ball.epsilon)
 
     def bounded(j, carry):
       reach, dual = carry
@@ -243,7 +243,7 @@ class VoronoiCells(NamedTuple):
 
 
 def _widening(norm: Norm, ball: attacks.Ball) -> float:
-  """How much larger the cells' norm of a move can be than the ball's."""
+  """Largest ratio of a move's size in the cells' norm to its size in the ball's."""
   inverse = {"linf": 0.0, "l2": 0.5, "l1": 1.0}
   return ball.low.shape[1] ** max(0.0, inverse[norm] - inverse[ball.norm])
 
@@ -271,51 +271,51 @@ def voronoi_cells(
   sweeps: int = 20,
   block_size: int = 128,
 ) -> VoronoiCells:
-  """The part of a norm ball and a box that is nearer to a site than to all others.
+  """Region of a norm ball and a box that is nearer to a site than to all others.
 
       {z: ||z - x||_q < ||z - s||_q for all other sites s, ||z - x||_p <= epsilon,
        low <= z <= high}
 
-  In any norm a site farther than 2 epsilon never binds, for q below p one that is
-  farther than 2 n^(1/q - 1/p) epsilon with n entries, so that it suffices to keep the
-  near ones. Goes as `region` into the attacks of a fixed budget; `voronoi_pgd` does
-  that and compares the result with all sites.
+  Only near sites matter: in any norm a site farther than 2 epsilon never binds. For q
+  below p and n entries the limit is 2 n^(1/q - 1/p) epsilon. Pass the result as
+  `region` to the attacks of a fixed budget; `voronoi_pgd` does so and compares the
+  points with all sites.
 
   Args:
     x: [batch, ...], floating: sites, each exactly that of `own_index`.
     own_index: [batch], integer, the rows of x among the sites.
     sites: [sites, ...], floating, different points, or equal ones of one label of
-      `site_labels`: see `merge_sites`. Of traced ones a site that is given twice has
-      no cell, and its points stay.
+      `site_labels`: see `merge_sites`. A traced site that occurs twice has no cell, and
+      its points stay.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
       and box. A known one that is finite and beyond the extent of a known box is an
       error.
     norm: q, of the cells: "linf", "l2" or "l1". Static.
     ball_norm: p, of the ball and the steps, likewise. None is `norm`. Static.
-    neighbours: static. Nearest sites that are kept for each sample. With fewer than can
-      bind, points may leave the cell in between, and `confine` brings them back.
+    neighbours: static. Number of nearest sites kept for each sample. With fewer than
+      can bind, points may leave the cell in between, and `confine` brings them back.
     nearest: of `distances.k_nearest` for the rows of x, without themselves; None
       computes it here. For training it is computed once.
-    site_labels: [sites], integer: only sites of other labels than the own bound a cell.
-      None for all sites.
+    site_labels: [sites], integer: only sites of other labels bound a cell. None for all
+      sites.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
     share: for a ball of l1: the share of the entries that a step moves, one at least.
       Static.
     sweeps: static, for cells of l2: sweeps of Dykstra's projection onto the cell; most
-      points need few. 0 goes back along the ray alone, as in the other norms.
+      points need few. With 0, points only go back along the ray, as in the other norms.
     block_size: static. Samples at once in the search.
 
   Returns:
-    VoronoiCells, a region; `complete` says where no site was left out.
+    VoronoiCells, a region; `complete` is True where no site was left out.
 
   Raises:
     TypeError: points not floating, indices or labels not integers.
     ValueError: shapes do not match, no site, an unknown norm, neighbours below 1; where
-      known: a row of x that is not its site or not in the box, an index that is none,
-      equal sites that are not of one label, a site that is not finite, low > high,
-      epsilon below 0, an infinite epsilon and box with a cell that is infinite (in l1
-      and l-infinity: with any cell).
+      known: a row of x that is not its site or not in the box; an index out of range;
+      equal sites of different labels, a site that is not finite; low > high, epsilon
+      below 0; an infinite epsilon and box with an infinite cell (in l1 and l-infinity:
+      with any cell).
 
   Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
   memory.
@@ -334,13 +334,13 @@ def voronoi_cells(
   """
   _checks.share("share", share)
   x = _checks.array("x", x)
-  own = _checks.integers("own_index", own_index)
+  index = _checks.integers("own_index", own_index)
   sites = _checks.array("sites", sites)
   labels = (
     None if site_labels is None else _checks.names(("site_labels", site_labels))[0]
   )
-  _sites.check(x, own, sites, labels, "x")
-  _compiled.known(_sites.check_rows, x, own, sites)
+  _sites.check(x, index, sites, labels, "x")
+  _compiled.known(_sites.check_rows, x, index, sites)
   _compiled.known(_sites.check_different, sites, labels)
   _checks.one_of("norm", norm, Norm)
   ball_norm = norm if ball_norm is None else ball_norm
@@ -350,7 +350,7 @@ def voronoi_cells(
   clean, known = flat(x), flat(sites)
   known = known.astype(clean.dtype)
   least, most = (side.reshape(clean.shape) for side in box(x, low, high))
-  radius = radii(epsilon, own.shape, clean.dtype)
+  radius = radii(epsilon, index.shape, clean.dtype)
   check_radius(epsilon, low, high, x.shape, ball_norm)
   if nearest is None:
     nearest = distances.k_nearest(
@@ -358,28 +358,26 @@ def voronoi_cells(
       known,
       k=min(neighbours, len(known)),
       norm=norm,
-      exclude=own,
-      apart=None if labels is None else (labels[own], labels),
+      exclude=index,
+      apart=None if labels is None else (labels[index], labels),
       block_size=block_size,
     )
   _checks.instance("nearest", nearest, distances.Neighbours)
-  found = jnp.asarray(nearest.distances, clean.dtype)
+  gaps = jnp.asarray(nearest.distances, clean.dtype)
   n = clean.shape[1]
-  reach = jnp.max(found, axis=1, initial=0)  # inf where fewer sites are left
-  horizon = jnp.where(len(known) - 1 <= found.shape[1], jnp.inf, reach)
-  first = jnp.min(found, axis=1, initial=jnp.inf)
+  reach = jnp.max(gaps, axis=1, initial=0)  # inf where fewer sites are left
+  horizon = jnp.where(len(known) - 1 <= gaps.shape[1], jnp.inf, reach)
+  first = jnp.min(gaps, axis=1, initial=jnp.inf)
   span = jnp.asarray(high, clean.dtype) - jnp.asarray(low, clean.dtype)
-  if span.ndim:  # otherwise one number, and nothing to be folded at compilation
+  if span.ndim:  # otherwise a scalar, so that nothing is folded at compilation
     span = jnp.max(most - least, axis=1)
   widest = span * {"linf": 1, "l2": n**0.5, "l1": n}[ball_norm]
   towards = jnp.where(
-    jnp.isinf(found)[..., None], 0, known[nearest.indices] - clean[:, None]
+    jnp.isinf(gaps)[..., None], 0, known[nearest.indices] - clean[:, None]
   )
-  closest = (
-    _pace.nearest_size(found, towards, ball_norm) if ball_norm != norm else first
-  )
+  closest = _pace.nearest_size(gaps, towards, ball_norm) if ball_norm != norm else first
   cells = functools.partial(_sites.check_finite_cells, norm)
-  _compiled.known(cells, epsilon, low, high, x, own, sites, labels)
+  _compiled.known(cells, epsilon, low, high, x, index, sites, labels)
   finite = jnp.minimum(closest, widest)
   count = towards.shape[1] if norm == "l2" else 0
   ball = attacks.Ball(ball_norm, radius, least, most, share)
@@ -389,12 +387,12 @@ def voronoi_cells(
     norm,
     jnp.where(jnp.isinf(radius), finite, radius),
     closest,
-    _pace.reach(ball, clean, found),
+    _pace.reach(ball, clean, gaps),
     towards,
     jnp.einsum(
       "bkn,bln->bkl", towards[:, :count], towards[:, :count], precision="highest"
     ),
-    jnp.isfinite(found) & (found <= bound[:, None] * (1 + _clearance.OF_MOVE)),
+    jnp.isfinite(gaps) & (gaps <= bound[:, None] * (1 + _clearance.OF_MOVE)),
     first,
     horizon,
     sweeps,

@@ -1,4 +1,4 @@
-"""How far a move may go without coming near the boundary of a Voronoi cell."""
+"""Bounds moves that stay clear of the boundary of a Voronoi cell."""
 
 import jax
 import jax.numpy as jnp
@@ -7,11 +7,11 @@ from jax import Array
 from spherejax import _numerics, distances
 from spherejax.distances._lp import Norm
 
-# Kept from the boundary, in float32: of the distance to the nearest other site, and of
-# the distance moved. Above the rounding of both distances.
+# Clearance from the boundary in float32, relative to the distance to the nearest other
+# site and to the distance moved; above the rounding of both.
 OF_NEAREST = 1e-6
 OF_MOVE = 1e-5
-# Newton's steps along a ray, which end by themselves; and when one ends them.
+# Limits of Newton's steps along a ray: their number, and the least useful step.
 _MOST_STEPS = 40
 _STEP = 1e-6
 
@@ -23,9 +23,9 @@ def stay(
 
       |t delta - v| - t |delta| >= 1e-6 nearest + 1e-5 t |delta|    for all v
 
-  The left side is convex and falls with t in every norm: Newton's steps from 0 stay on
-  the near side, and for l1 and l-infinity end at the root. In l2 it is a root of a
-  quadratic.
+  The left side is convex and falls with t in every norm. Newton's steps from 0 stay on
+  the near side, and for l1 and l-infinity end at the root. In l2 the share is a root of
+  a quadratic.
   """
   if not present.shape[1]:
     return jnp.ones_like(nearest)
@@ -67,14 +67,14 @@ def _floor(nearest: Array) -> Array:
 
 
 def required(nearest: Array, moved: Array) -> Array:
-  """The margin that stays above the rounding of both distances."""
+  """Margin that stays above the rounding of both distances."""
   return _floor(nearest) + OF_MOVE * moved
 
 
 def stay_l2(
   delta: Array, inner: Array, squares: Array, present: Array, nearest: Array
 ) -> Array:
-  """The same in l2, from inner products with the moves and squares."""
+  """Largest safe share of a move in l2, from inner products with moves and squares."""
   size = _numerics.norm(delta)
   scale = jnp.where(size > 0, size, 1)[:, None]
   # In the unit of the move: V - 2 t a + t^2 >= (t c + m)^2.
@@ -86,6 +86,6 @@ def stay_l2(
     half > 0, last / jnp.where(half > 0, half + root, 1), (root - half) / lead
   )
   share = jnp.min(jnp.where(present, jnp.maximum(ahead, 0), 1), axis=1, initial=1)
-  # Squares of a move far shorter than that underflow.
+  # Squares of a much shorter move underflow.
   free = size <= nearest * (0.5 - OF_MOVE)
   return jnp.where(free, 1, jnp.minimum(share, 1))

@@ -1,4 +1,4 @@
-"""How clearly a point is in its cell, against all sites; and points brought back."""
+"""Margin of a point within its cell, against all sites; moves points back inside."""
 
 from typing import NamedTuple
 
@@ -16,11 +16,11 @@ _ROUNDS = 40  # sites that a point is brought back from before it returns to its
 
 
 class Confined(NamedTuple):
-  """What `confine` returns."""
+  """Result of `confine`."""
 
   points: Float[Array, "batch ..."]
   margin: Float[Array, " batch"]
-  """As of `cell_margin`; above 0, or 0 at a site that is given twice."""
+  """Margin as in `cell_margin`; above 0, or 0 at a site that occurs twice."""
 
 
 def cell_margin(
@@ -32,7 +32,7 @@ def cell_margin(
   site_labels: Integer[ArrayLike, " sites"] | None = None,
   block_size: int = 128,
 ) -> Float[Array, " batch"]:
-  """How much nearer points are to their own site than to any other.
+  """Margin by which points are nearer to their own site than to any other.
 
       M(z) = min_{s != x} ||z - s||_p - ||z - x||_p,    z in the cell of x iff M(z) > 0
 
@@ -62,9 +62,11 @@ def cell_margin(
     Array([0.5], dtype=float32)
   """
   points = _checks.array("points", points)
-  flat, own, known, labels = _operands(points, own_index, sites, site_labels)
+  flat, site_index, known, labels = _operands(points, own_index, sites, site_labels)
   ball = _sizes(norm)
-  return _margin(flat, own, known, labels, ball, block_size)[0].astype(points.dtype)
+  return _margin(flat, site_index, known, labels, ball, block_size)[0].astype(
+    points.dtype
+  )
 
 
 def _operands(
@@ -74,17 +76,20 @@ def _operands(
   site_labels: ArrayLike | None,
 ) -> tuple[Array, Array, Array, Array | None]:
   """Checked points, rows of their sites, sites and labels; points and sites flat."""
-  own, sites = _checks.integers("own_index", own_index), _checks.array("sites", sites)
+  site_index, sites = (
+    _checks.integers("own_index", own_index),
+    _checks.array("sites", sites),
+  )
   labels = None
   if site_labels is not None:
     (labels,) = _checks.names(("site_labels", site_labels))
-  _sites.check(points, own, sites, labels, "points")
+  _sites.check(points, site_index, sites, labels, "points")
   flat = _cells.flat(points)
-  return flat, own, _cells.flat(sites).astype(flat.dtype), labels
+  return flat, site_index, _cells.flat(sites).astype(flat.dtype), labels
 
 
 def _sizes(norm: Norm) -> attacks.Ball:
-  """A ball for its norms alone, which sum in a fixed order."""
+  """Ball that serves only for its norms, which sum in a fixed order."""
   _checks.one_of("norm", norm, Norm)
   nothing = jnp.zeros(())
   return attacks.Ball(norm, nothing, nothing, nothing)
@@ -92,27 +97,27 @@ def _sizes(norm: Norm) -> attacks.Ball:
 
 def _margin(
   points: Array,
-  own: Array,
+  site_index: Array,
   sites: Array,
   labels: Array | None,
   ball: attacks.Ball,
   block_size: int,
 ) -> tuple[Array, Array]:
-  """The margin and the nearest other site."""
+  """Margin, and the nearest other site."""
   rival = distances.k_nearest(
     points,
     sites,
     k=1,
     norm=ball.norm,
-    exclude=own,
-    apart=None if labels is None else (labels[own], labels),
+    exclude=site_index,
+    apart=None if labels is None else (labels[site_index], labels),
     block_size=block_size,
   )
   index = rival.indices[:, 0]
   away = jnp.where(
     jnp.isinf(rival.distances[:, 0]), jnp.inf, ball.size(points, sites[index])
   )
-  return away - ball.size(points, sites[own]), index
+  return away - ball.size(points, sites[site_index]), index
 
 
 def confine(
@@ -125,12 +130,12 @@ def confine(
   exact: bool = True,
   block_size: int = 128,
 ) -> Confined:
-  """Brings points into their region, surely, in view of all sites.
+  """Brings points into their region with certainty, against all sites.
 
-  A point whose margin is not above rounding goes back along the ray to its site, from
-  one other site after the other. All sites are looked at unless, by the triangle
-  inequality, those that the cells keep cannot be beaten at any point. Never clip or
-  round a point afterwards, which can leave a cell.
+  A point whose margin is not above rounding goes back along the ray to its site, away
+  from one other site after another. All sites are checked, unless by the triangle
+  inequality the sites in `cells` are the nearest at every point. Never clip or round a
+  point afterwards: it may leave its cell.
 
   Args:
     points: [batch, ...], floating, of an attack in `cells`.
@@ -138,16 +143,16 @@ def confine(
     own_index: [batch], integer, as given there.
     sites: [sites, ...], floating, as given there.
     site_labels: as given there.
-    exact: whether the margin is that to the nearest of all sites. False leaves the pass
-      over the sites out where all that can bind are kept (a budget below half of the
+    exact: True gives the margin to the nearest of all sites. False skips the pass over
+      the sites where all sites that can bind are kept (a budget below half of the
       cells' horizon); the margin is then a lower bound. Static.
     block_size: static. Points at once; memory is block_size x sites.
 
   Returns:
     Confined(points, margin), in the shape of `points`, float32 (float64 for float64).
     Points are in ball and box and their margin is above 0 in exact arithmetic. A site
-    that another one is equal to, which `voronoi_cells` refuses where the sites are
-    known, has no cell: its point returns to it, with a margin of 0.
+    that equals another has no cell: its point returns to it, with a margin of 0.
+    `voronoi_cells` refuses such sites where they are known.
 
   Raises:
     TypeError: points not floating, indices or labels not integers, exact not boolean.
@@ -168,15 +173,15 @@ def confine(
   _checks.flag("exact", exact)
   _checks.instance("cells", cells, _cells.VoronoiCells)
   points = _checks.array("points", points)
-  flat, own, known, labels = _operands(points, own_index, sites, site_labels)
-  clean = known[own]
+  flat, site_index, known, labels = _operands(points, own_index, sites, site_labels)
+  clean = known[site_index]
   flat = cells.ball.seal(flat, clean)
 
   def look(points: Array) -> tuple[Array, Array]:
     """Margin, and the move to the site that sets it."""
     moved = cells.apart(points, clean)
     margin, v = _near_margin(points, clean, moved, cells)
-    # No other site can have less than this.
+    # No other site can have a smaller margin.
     rest = cells.horizon - 2 * moved
     sure = margin * (1 + 1e-5) <= rest
     if not exact:
@@ -185,7 +190,7 @@ def confine(
 
     def all_sites() -> tuple[Array, Array]:
       ball = cells.ball._replace(norm=cells.norm)
-      total, index = _margin(points, own, known, labels, ball, block_size)
+      total, index = _margin(points, site_index, known, labels, ball, block_size)
       lower = ~sure & (total < margin)
       return (
         jnp.where(lower, total, margin),
@@ -202,7 +207,7 @@ def confine(
     delta = points - clean
     every = jnp.ones((len(points), 1), bool)
     share = _clearance.stay(delta, v[:, None], every, cells.nearest, cells.norm)
-    # What rounding alone has left outside; and an end.
+    # Points that only rounding has left outside, and the end of the loop.
     share = jnp.where(share > 0.999, 0.5, share) * (count < _ROUNDS)
     back = cells.ball.seal(clean + share[:, None] * delta, clean)
     points = jnp.where((outside & (count > 0))[:, None], back, points)
@@ -210,7 +215,7 @@ def confine(
     margin = jnp.where(outside, new, margin)
     return count + 1, points, margin, v, outside & short(points, margin)
 
-  # The first round looks only.
+  # The first round only measures.
   batch = len(flat)
   carry = (0, flat, jnp.zeros(batch, flat.dtype), clean, jnp.ones(batch, bool))
   _, inside, margin, _, _ = jax.lax.while_loop(
@@ -222,7 +227,7 @@ def confine(
 def _near_margin(
   points: Array, clean: Array, moved: Array, cells: _cells.VoronoiCells
 ) -> tuple[Array, Array]:
-  """The margin among the near sites, and the move to the one that sets it."""
+  """Margin among the near sites, and the move to the site that sets it."""
   if not cells.towards.shape[1]:
     return jnp.full_like(moved, jnp.inf), jnp.zeros_like(clean)
   gap = (points - clean)[:, None] - cells.towards
@@ -230,9 +235,9 @@ def _near_margin(
   known = jnp.any(cells.towards != 0, axis=2)
   place = jnp.argmin(jnp.where(known, away, jnp.inf), axis=1)
   v = jnp.take_along_axis(cells.towards, place[:, None, None], 1)[:, 0]
-  # A site in the same place, whose move 0 is also that of no site, leaves no margin.
+  # A site at the same place leaves no margin; its move of 0 also stands for no site.
   twice = cells.nearest == 0
   known, v = known | twice[:, None], jnp.where(twice[:, None], 0, v)
-  # In the sum's fixed order, of the site itself up to one rounding.
+  # In the sum's fixed order; for the site itself up to a rounding.
   least = jnp.where(jnp.any(known, axis=1), cells.apart(points, clean + v), jnp.inf)
   return least - moved, v

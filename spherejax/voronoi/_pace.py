@@ -1,4 +1,4 @@
-"""How far the points of a cell may be, and sizes of steps that go so far."""
+"""Bounds the distances of a cell's points, and sizes steps accordingly."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -6,13 +6,14 @@ from jax import Array
 from spherejax import attacks, distances
 from spherejax.distances._lp import Norm
 
-_FALL = 0.8  # of the sizes of steps, from one to the next at least
+_FALL = 0.8  # least ratio of the sizes of consecutive steps
 
 
 def reach(ball: attacks.Ball, clean: Array, neighbours: Array) -> Array:
-  """[batch]: how far ball and box let a point be; finite.
+  """Largest distance [batch] that ball and box allow; finite.
 
-  In an infinite box, whose cells end, that of the farthest site known.
+  In an infinite box, whose cells are finite, it is the distance of the farthest known
+  site.
   """
   far = jnp.maximum(clean - ball.low, ball.high - clean)
   corner = ball.size(far, jnp.zeros_like(far))
@@ -27,11 +28,11 @@ def free(radius: Array, closest: Array) -> Array:
 
 
 def sizes(radius: Array, closest: Array, reach: Array, steps: int) -> Array:
-  """Sizes of steps, [steps, batch]: those of a ball where no other site can bind.
+  """Sizes of steps, [steps, batch]; those of a ball where no other site can bind.
 
-  Where one can, the cell may end near the site on one side and far on another: from
-  half the reach down to a hundredth of the nearest distance, at most a fifth less from
-  step to step.
+  Where a site can bind, the cell may end near on one side and far on another. Then
+  sizes fall from half the reach to a hundredth of the nearest distance, by at most a
+  fifth per step.
   """
   first, last = reach / 2, jnp.minimum(closest, reach) / 100
   rate = (last / jnp.where(first > 0, first, 1)) ** (1 / max(steps - 1, 1))
@@ -40,8 +41,8 @@ def sizes(radius: Array, closest: Array, reach: Array, steps: int) -> Array:
   return jnp.where(free(radius, closest)[None], constant[None], first[None] * falls)
 
 
-def nearest_size(found: Array, towards: Array, norm: Norm) -> Array:
-  """[batch], how far the nearest site is in another norm; inf without one."""
-  place = jnp.argmin(found, axis=1)[:, None, None]
+def nearest_size(lengths: Array, towards: Array, norm: Norm) -> Array:
+  """Distance [batch] of the nearest site in another norm; inf without a site."""
+  place = jnp.argmin(lengths, axis=1)[:, None, None]
   sizes = distances.lp_norm(jnp.take_along_axis(towards, place, 1)[:, 0], norm=norm)
-  return jnp.where(jnp.isinf(jnp.min(found, axis=1, initial=jnp.inf)), jnp.inf, sizes)
+  return jnp.where(jnp.isinf(jnp.min(lengths, axis=1, initial=jnp.inf)), jnp.inf, sizes)

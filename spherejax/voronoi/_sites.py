@@ -1,4 +1,4 @@
-"""Training points as sites: each place once, with one class; and checks of them."""
+"""Training points as sites, each place once with one class, and their checks."""
 
 import math
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ Conflicts = Literal["error", "drop"]
 
 
 class Sites(NamedTuple):
-  """What `merge_sites` returns, as NumPy arrays."""
+  """Result of `merge_sites`, as NumPy arrays."""
 
   points: Float[np.ndarray, "sites *shape"]
   """Different points, in the order of their first rows."""
@@ -30,7 +30,7 @@ def merge_sites(
   *,
   conflicts: Conflicts = "error",
 ) -> Sites:
-  """Sites of a training set: equal points of one class become one.
+  """Merges a training set into sites: equal points of one class become one site.
 
   Equal points of different classes have no cells, and no classifier is right at both.
 
@@ -50,7 +50,7 @@ def merge_sites(
 
   Differentiable in: nothing (runs on the host). Cost: O(n entries).
 
-  Source: DIST III 1.1 (its data are a set, so different points).
+  Source: DIST III 1.1 (its data form a set, so points differ).
 
   Example:
     >>> x, y = np.array([[0.0], [1.0], [0.0]], np.float32), np.array([5, 6, 5])
@@ -72,9 +72,9 @@ def merge_sites(
       f"{first[row]} and {row}"
     )
   dropped = np.isin(first, first[wrong])
-  kept = (first == np.arange(len(x))) & ~dropped
-  number = np.cumsum(kept) - 1
-  return Sites(x[kept], y[kept], np.where(dropped, -1, number[first]))
+  mask = (first == np.arange(len(x))) & ~dropped
+  number = np.cumsum(mask) - 1
+  return Sites(x[mask], y[mask], np.where(dropped, -1, number[first]))
 
 
 def _finite(name: str, points: np.ndarray) -> None:
@@ -85,18 +85,18 @@ def _finite(name: str, points: np.ndarray) -> None:
 
 
 def _first_rows(points: np.ndarray) -> np.ndarray:
-  """[n]: for each point the first row that is equal, which may be its own."""
-  # 0 and -0 are one place and two strings of bytes.
+  """First row [n] that equals each point, which may be its own row."""
+  # 0 and -0 are the same place but differ in bytes.
   flat = points.reshape(len(points), math.prod(points.shape[1:]))
   flat = np.ascontiguousarray(flat + points.dtype.type(0))
-  seen: dict[bytes, int] = {}
+  first_of: dict[bytes, int] = {}
   return np.array(
-    [seen.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
+    [first_of.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
   )
 
 
 def check_different(sites: ArrayLike, labels: ArrayLike | None) -> None:
-  """Raises for sites that are equal, and not known to be of one class."""
+  """Raises for equal sites that are not known to be of one class."""
   points = np.asarray(sites)
   _finite("sites", points)
   first = _first_rows(points)
@@ -117,9 +117,9 @@ def check_different(sites: ArrayLike, labels: ArrayLike | None) -> None:
 
 
 def check(
-  points: Array, own_index: Array, sites: Array, apart: Array | None, name: str
+  points: Array, own_index: Array, sites: Array, labels: Array | None, name: str
 ) -> None:
-  """Raises for operands that do not belong to each other, where they are known."""
+  """Raises for known operands that do not belong to each other."""
   for title, array in ((name, points), ("sites", sites)):
     _checks.expect(title, array, "floating")
     _checks.batched(title, array)
@@ -127,18 +127,18 @@ def check(
   _checks.shape("sites", sites, (len(sites), *points.shape[1:]), name)
   _checks.labels(own_index, points, "own_index")
   _checks.known_labels(own_index, len(sites), name="own_index")
-  if apart is not None:
-    _checks.labels(apart, sites, "site_labels")
+  if labels is not None:
+    _checks.labels(labels, sites, "site_labels")
 
 
 def check_rows(x: ArrayLike, own_index: ArrayLike, sites: ArrayLike) -> None:
   """Raises for a row of x that is not its site."""
-  own = np.asarray(own_index)
-  same = np.asarray(sites)[own] == np.asarray(x)
+  index = np.asarray(own_index)
+  same = np.asarray(sites)[index] == np.asarray(x)
   same = same.all(tuple(range(1, same.ndim)))
   if not same.all():
     row = int(np.argmin(same))
-    raise ValueError(f"x must be the site of own_index, row {row} is not {own[row]}")
+    raise ValueError(f"x must be the site of own_index, row {row} is not {index[row]}")
 
 
 def check_finite_cells(
@@ -153,7 +153,7 @@ def check_finite_cells(
 ) -> None:
   """Raises for a sample of infinite radius, in an infinite box and cell.
 
-  Which cells of l1 and l-infinity are finite is not decided: none counts as it.
+  In l1 and l-infinity it is not decided which cells are finite: none counts as finite.
   """
   shape = np.shape(x)
   box = np.broadcast_to(np.isinf(np.subtract(high, low)), shape)
@@ -163,10 +163,10 @@ def check_finite_cells(
   points, known = (
     np.asarray(a, np.float64).reshape(-1, math.prod(shape[1:])) for a in (x, sites)
   )
-  own = np.asarray(own_index)
+  index = np.asarray(own_index)
   names = np.arange(len(known)) if labels is None else np.asarray(labels)
   for row in np.flatnonzero(asked):
-    others = known[names != names[own[row]]] - points[row]
+    others = known[names != names[index[row]]] - points[row]
     if norm != "l2" or not _surround(others):
       what = f"an infinite one in row {row}" if norm == "l2" else norm
       raise ValueError(
@@ -175,10 +175,10 @@ def check_finite_cells(
 
 
 def _surround(vectors: np.ndarray) -> bool:
-  """Whether no half-space through 0 is free of the vectors [k, n].
+  """True if every half-space through 0 holds one of the vectors [k, n].
 
-  By Stiemke's lemma: they span the space, and 0 is a sum of them all with positive
-  weights.
+  By Stiemke's lemma this holds if they span the space and 0 is a sum of all of them
+  with positive weights.
   """
   from scipy import optimize
 
@@ -186,7 +186,7 @@ def _surround(vectors: np.ndarray) -> bool:
   if k <= n or np.linalg.matrix_rank(vectors) < n:
     return False
   unit = vectors / np.abs(vectors).max(1, keepdims=True)
-  found = optimize.linprog(
+  solution = optimize.linprog(
     np.zeros(k), A_eq=unit.T, b_eq=np.zeros(n), bounds=(1, None), method="highs"
   )
-  return found.status == 0
+  return solution.status == 0

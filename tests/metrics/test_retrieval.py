@@ -470,7 +470,7 @@ def test_memory_is_a_few_row_blocks():
   labels = np.arange(rows) // 5
   kept = np.ones(rows, bool)
   plan = _plan.make_plan(
-    labels, kept, labels, kept, own=np.arange(rows), block_size=block, least=8
+    labels, kept, labels, kept, left_out=np.arange(rows), block_size=block, least=8
   )
   x = jax.ShapeDtypeStruct((rows, 32), jnp.float32)
   lowered = _retrieval._score.lower(

@@ -92,7 +92,7 @@ def test_a_device_holds_its_rows_and_a_block():
   count, dim, block = 16_384, 16, 32
   kept, y = np.ones(count, bool), np.arange(count) // 4
   plan = _plan.make_plan(
-    y, kept, y, kept, own=np.arange(count), block_size=block, least=8
+    y, kept, y, kept, left_out=np.arange(count), block_size=block, least=8
   )
   x = split(np.zeros((count, dim), np.float32), 4)
   by_class, excluded = (_split.put(v, x.sharding) for v in (plan.by_class, ~kept))

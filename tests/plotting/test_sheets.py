@@ -111,7 +111,7 @@ def test_names_over_the_pictures():
     ({"images": IMAGES * np.nan}, ValueError, r"images must lie in \[0, 1\]"),
     ({"images": IMAGES[..., None] * np.ones(2)}, ValueError, "1 or 3 channels"),
     ({"queries": np.array([0, 5])}, ValueError, r"in \[0, 5\), got values in \[0, 5\]"),
-    ({"names": ["a"]}, ValueError, "names must be 2, one a query, got 1"),
+    ({"names": ["a"]}, ValueError, "names must be 2, one per query, got 1"),
     (
       {"retrieved": RETRIEVED[:, :0], "correct": CORRECT[:, :0]},
       ValueError,
@@ -134,11 +134,11 @@ def test_sheet_errors(unchecked, change, error, message):
   ("images", "weights", "names", "message"),
   [
     (IMAGES, {}, None, "at least one pooling"),
-    (IMAGES[:0], {"a": np.ones((0, 2, 2))}, None, "at least one picture"),
+    (IMAGES[:0], {"a": np.ones((0, 2, 2))}, None, "at least one image"),
     (IMAGES, {"a": np.ones((4, 2, 2))}, None, r"weights\['a'\] must have shape"),
     (IMAGES, {"a": -np.ones((5, 2, 2))}, None, "non-negative, got -1"),
     (IMAGES, {"a": np.ones((5, 2))}, None, r"weights\['a'\] must have 3 axes"),
-    (IMAGES, {"a": np.ones((5, 2, 2))}, ["x"], "one a picture, got 1"),
+    (IMAGES, {"a": np.ones((5, 2, 2))}, ["x"], "one per image, got 1"),
   ],
 )
 def test_weight_map_errors(unchecked, images, weights, names, message):

@@ -395,7 +395,7 @@ def test_errors(unchecked):
     small(cells=cells | {"mass": [1.0, 2.0, 3.0]})
   with pytest.raises(ValueError, match="at least one hyperparameter"):
     small(cells={})
-  with pytest.raises(ValueError, match="one value a cell, got a scalar"):
+  with pytest.raises(ValueError, match="one value per cell, got a scalar"):
     small(cells={"rate": 1.0})
   with pytest.raises(ValueError, match="multiple of evaluate_every = 3, got 7"):
     small(cells=cells, steps=7, evaluate_every=3)
