@@ -6,9 +6,9 @@ quadratic regression, one-sided tests), and what classifiers gain when norms are
 out. Beside it the same network untrained, and the norm of the image itself: with empty
 cells that are 0 these count as well. NCH, tables 1 to 3, figures 1 and 2.
 
-    python -m experiments.norm_count                     # 3 sets, 6 min on 2 cores
+    python -m experiments.norm_count                     # 3 sets, 45 min of a core
     python -m experiments.norm_count --preset smoke      # seconds
-    python -m experiments.norm_count --preset voc        # photographs with boxes
+    python -m experiments.norm_count --preset voc        # photographs with boxes, 5 min
     python -m experiments.norm_count --preset table-1 --supervised-weights FILE \
       --simclr-weights FILE                              # accelerators; so are others
 
@@ -16,10 +16,10 @@ table-2 and table-3 measure accuracies and few-shot episodes in place of slopes,
 the untrained network too, and of the norm of the image the correlation with the count.
 
 The weights are those of a ResNet-50 trained on ImageNet, as safetensors or a state_dict
-of torch. Sets other than the digits that scikit-learn embeds are read from
-TFDS_DATA_DIR; the preset cpu goes without those that are not there. Of Pascal VOC that
-is 2007 alone, without the paper's figures beside it: those are of 2007 to 2013, for
-which --voc-folder names a folder.
+of torch; without them photographs are seen by EfficientNet-Lite0. Sets other than the
+digits that scikit-learn embeds are read from TFDS_DATA_DIR; the preset cpu goes without
+those that are not there. Of Pascal VOC that is 2007 alone, without the paper's figures
+beside it: those are of 2007 to 2013, for which --voc-folder names a folder.
 """
 
 import pathlib
@@ -59,9 +59,6 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[str, Any]
   for name, found in sets.items():
     own = photographs if name == "voc" else grids
     own.check(config, name, found)
-  objects = [found.held for name, found in sets.items() if name != "voc"]
-  if config.theory and objects:
-    claims.add_theory(table, config, objects[0])
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
     for name, found in sets.items():
       bar.set_postfix(set=name)

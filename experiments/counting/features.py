@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,9 +37,7 @@ class Samples(NamedTuple):
   single: Sample
   """All of one class."""
   fitted: Sample
-  """Of one class too, to fit classifiers to."""
-  asked: Sample
-  """Of one class, none of them fitted to, to judge classifiers."""
+  """Of one class too, others, to fit classifiers to."""
 
 
 class Shape(NamedTuple):
@@ -158,6 +157,18 @@ def residual_network(config: Any) -> tuple[Callable[[Array], Any], Apply]:
   network = models.ResNet50(
     blocks, widths, (1, *(2,) * (len(widths) - 1)), frozen_norm=True
   )
+
+  return drawn_and_applied(network)
+
+
+@functools.cache
+def pretrained() -> models.PretrainedNetwork:
+  """The network that photographs are seen by, where no weights are named."""
+  return models.pretrained("efficientnet_lite0")
+
+
+def drawn_and_applied(network: nn.Module) -> tuple[Callable[[Array], Any], Apply]:
+  """How the variables of a network are drawn from a key, and how it is applied."""
 
   def draw(key: Array) -> Any:
     return network.init(key, jnp.zeros((1, 32, 32, 3)))

@@ -43,9 +43,9 @@ class Networks(NamedTuple):
   """[seeds], of single objects; empty for networks that were not trained here."""
 
   @property
-  def fixed(self) -> bool:
-    """Whether seeds change the images alone."""
-    return all(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
+  def fixed(self) -> int:
+    """Of how many of them, the first ones, seeds change the images alone."""
+    return sum(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
 
 
 def fills(config: Any, name: str) -> tuple[str, ...]:
@@ -89,7 +89,6 @@ def simple_networks(
   config: Any, name: str, objects: Objects, folder: pathlib.Path
 ) -> Networks:
   """Simple-6 by every method that takes part."""
-  full = config.controls and name == "digits"
   train = functools.partial(
     training.train,
     config,
@@ -103,10 +102,11 @@ def simple_networks(
   )
   # Of each method the shares of the biases, and the networks' names.
   jobs: dict[training.Method, tuple[tuple[float, ...], tuple[str, ...]]]
-  jobs = {"supervised": ((1.0, 0.0), _FULL[:2]) if full else ((1.0,), _FULL[:1])}
+  number = 2 if config.controls else 1
+  jobs = {"supervised": ((1.0, 0.0)[:number], _FULL[:number])}
   if "SimCLR" in config.methods and name in _TWO_VIEWS:
     jobs["SimCLR"] = (1.0,), (claims.SIMCLR,)
-  if full:
+  if config.controls and name == "digits":
     jobs["grids"] = (1.0,), (claims.ON_GRIDS,)
   with at_once.pool() as pool:
     done = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
@@ -120,10 +120,18 @@ def simple_networks(
   return Networks(tuple(found), tuple(found.values()), apply, accuracies)
 
 
-def residual_networks(config: Any) -> Networks:
-  """ResNet-50 with weights from files, the same for all seeds; and as it is drawn."""
-  draw, apply = features.residual_network(config)
-  found = features.residual_weights(config, draw)
+def trained_networks(config: Any) -> Networks:
+  """A network that was trained, the same for all seeds; and as it is drawn.
+
+  ResNet-50 with weights from files where these are named, else EfficientNet-Lite0.
+  """
+  if checks.files(config):
+    draw, apply = features.residual_network(config)
+    found = features.residual_weights(config, draw)
+  else:
+    network = features.pretrained()
+    draw, apply = features.drawn_and_applied(network.module)
+    found = {claims.SUPERVISED: network.variables}
   found = {name: jax.tree.map(lambda x: x[None], own) for name, own in found.items()}
   if config.controls:
     numbers = jnp.arange(config.seed, config.seed + config.seeds)
@@ -177,7 +185,7 @@ def measure(
       continue
     if "classifiers" in config.measures:
       found[name] |= norm_count_measures.classifiers(
-        samples.fitted, samples.asked, number, key
+        samples.fitted, samples.single, number, key
       )
     for shots, rows in drawn.items():
       found[name] |= norm_count_measures.episodes(
@@ -244,7 +252,7 @@ def _seed(
       draw(shape(config, fill, kind != _MIXED), key_of(seed, kind))
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
-    samples = Samples(mixed, single, fitted, single)
+    samples = Samples(mixed, single, fitted)
     figures[fill], own = looked_at(config, networks, samples, fill, seed)
     arrays |= own
   return finished.Finished(figures, arrays)
@@ -262,7 +270,7 @@ def study(
   kept = output / "kept"
   points = Points(*map(jnp.asarray, objects))
   if name == "stl10":
-    networks = residual_networks(config)
+    networks = trained_networks(config)
   else:
     networks = simple_networks(config, name, objects, kept)
   arrays: dict[str, np.ndarray] = {}

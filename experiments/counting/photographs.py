@@ -8,59 +8,42 @@ import numpy as np
 import tqdm
 
 from experiments.counting import claims, features, grids, images, settings
-from experiments.counting.images import Objects, Photographs
+from experiments.counting.images import Photographs
 from experiments.frame.study import Table
-
-_SMALL = "cifar10"
-"""What Simple-6 is trained on, where no weights are named."""
 
 
 def check(config: Any, name: str, found: Photographs) -> None:
   """Raises ValueError where counts or classes do not suffice, before any training."""
   del name
-  single = found.labels >= 0
   for seed in range(config.seed, config.seed + config.seeds):
-    _, fitted = _split(found, seed)
+    own, single, fitted = _split(found, seed)
     settings.check_sample(
       config,
       "photographs",
-      mixed=found.counts,
+      mixed=found.counts[own],
       counts=found.counts[single],
       labels=found.labels[single],
       fitted=found.labels[fitted],
     )
-  if not _named(config):
-    settings.check_training(_objects(config).train_labels, _SMALL)
 
 
-def _split(found: Photographs, seed: int) -> tuple[np.ndarray, np.ndarray]:
-  """Rows of one class, to measure on and to fit to."""
-  single = np.random.default_rng(seed).permutation(np.flatnonzero(found.labels >= 0))
-  half = len(single) // 2
-  return single[:half], single[half:]
+def _split(found: Photographs, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Rows of the half to measure on, those of one class of it and of the other half.
+
+  Another half for each seed, so that the photographs are drawn anew as all else is.
+  """
+  order = np.random.default_rng(seed).permutation(len(found.labels))
+  halves = np.array_split(order, 2)
+  single, fitted = (rows[found.labels[rows] >= 0] for rows in halves)
+  return halves[0], single, fitted
 
 
-def _named(config: Any) -> bool:
-  return bool(config.supervised_weights or config.simclr_weights)
-
-
-def _objects(config: Any) -> Objects:
-  """What Simple-6 is trained on."""
-  try:
-    return images.load(_SMALL, config)
-  except FileNotFoundError as error:
-    raise SystemExit(
-      f"without weights of a ResNet-50 Simple-6 is trained on {_SMALL}: {error}"
-    ) from error
-
-
-def _networks(config: Any, output: pathlib.Path) -> tuple[grids.Networks, Any]:
-  """ResNet-50 where weights are named, else Simple-6 of CIFAR-10; moments of pixels."""
-  if _named(config):
-    return grids.residual_networks(config), images.IMAGENET
-  objects = _objects(config)
-  networks = grids.simple_networks(config, _SMALL, objects, output / "kept")
-  return networks, (objects.mean, objects.std)
+def _moments(config: Any) -> tuple[Any, Any]:
+  """Mean and deviation of the pixels in [0, 1] that the network was trained with."""
+  if settings.files(config):
+    return images.IMAGENET
+  network = features.pretrained()
+  return np.array(network.mean) / 255, np.array(network.deviation) / 255
 
 
 def study(
@@ -72,23 +55,22 @@ def study(
   bar: tqdm.tqdm,
 ) -> dict[str, Any]:
   """Measures all networks; classifiers and episodes on photographs of one class."""
-  networks, moments = _networks(config, output)
+  del output
+  networks, moments = grids.trained_networks(config), _moments(config)
   fill = claims.NO_FILL
   arrays: dict[str, np.ndarray] = {}
-  sample: Any = None
+  see = functools.partial(
+    features.of_photographs, networks.apply, photographs=found, moments=moments,
+    block=config.block,
+  )  # fmt: skip
+  known = see(grids.of_seed(config, networks, config.seed)[: networks.fixed])
   for seed in range(config.seed, config.seed + config.seeds):
-    if sample is None or not networks.fixed:
-      sample = features.of_photographs(
-        networks.apply,
-        grids.of_seed(config, networks, seed),
-        found,
-        moments,
-        block=config.block,
-      )
+    drawn = grids.of_seed(config, networks, seed)[networks.fixed :]
+    sample = known
+    if drawn:
+      sample = known._replace(z=np.concatenate([known.z, see(drawn).z]))
     take = functools.partial(features.take, sample)
-    asked, fitted = map(take, _split(found, seed))
-    single = take(np.flatnonzero(sample.labels >= 0))
-    samples = features.Samples(sample, single, fitted, asked)
+    samples = features.Samples(*map(take, _split(found, seed)))
     figures, own = grids.looked_at(config, networks, samples, fill, seed)
     claims.add(table, config, name, fill, figures)
     arrays = arrays or own

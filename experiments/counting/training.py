@@ -29,7 +29,7 @@ class Settings(Limited):
 
   seed: int = 0
   """First seed."""
-  seeds: int = 5
+  seeds: int = 8
   """Networks of each training, each with grids of its own."""
   widths: tuple[int, int, int, int, int, int] = (16, 16, 32, 32, 64, 64)
   """Channels of the six layers."""
