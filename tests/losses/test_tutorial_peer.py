@@ -109,3 +109,6 @@ def test_both_trainings_have_the_same_losses():
   assert len(ours) == len(theirs) == 20
   assert np.ptp(theirs) > 0.1  # something is learned
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+  # What the page shows of theirs.
+  exec(compile(tutorials.programs(PAGE)[3], PAGE, "exec"), names)
+  np.testing.assert_allclose(names["theirs"], theirs, atol=1e-5)

@@ -145,7 +145,7 @@ def definitions(programs):
 def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
   examples = tutorials.programs("devices_and_hosts.md")
   (block,) = (program for program in examples if "start_processes(" in program)
-  defined = definitions(examples[:2])
+  defined = definitions(examples[:3])
   counts = "[jax.process_count(), jax.device_count(), jax.local_device_count()]"
   steps = 12
 
