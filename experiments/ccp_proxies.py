@@ -55,7 +55,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
   planned = jobs(shared)
   with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
-    def one(name: str) -> runs.Trained:
+    def train_name(name: str) -> runs.Trained:
       weights = (config.weight,)
       if name == "c2 ccp":  # the first cell is the usual one
         weights += config.other_weights
@@ -63,15 +63,15 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       group, title = "characters", problem_figures.title(name)
       if name in DIGITS:
         group, title = "digits", ""
-      kept = output / "kept" / group
-      trained = runs.train(*planned[name], cells, kept, title)
+      folder = output / "kept" / group
+      trained = runs.train(*planned[name], cells, folder, title)
       bar.set_postfix({group: name})
       bar.update()
       return trained
 
     with at_once.pool() as pool:
-      found = dict(zip(planned, pool.map(one, planned), strict=True))
-  return Runs(found, settings, shared)
+      trained_runs = dict(zip(planned, pool.map(train_name, planned), strict=True))
+  return Runs(trained_runs, settings, shared)
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:

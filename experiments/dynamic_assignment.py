@@ -116,8 +116,13 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     )  # fmt: skip
 
   with at_once.pool() as pool:
-    found = list(pool.map(lambda each: of_images(*each), config.images))
-  return [*studies, *(each for each in found if each is not None)]
+    image_studies = list(
+      pool.map(lambda image_study: of_images(*image_study), config.images)
+    )
+  return [
+    *studies,
+    *(image_study for image_study in image_studies if image_study is not None),
+  ]
 
 
 def measure(
@@ -139,9 +144,9 @@ def measure(
 
   def draw() -> dict[str, Any]:
     first = pictures.draw(studies[0], cosines) if studies else {}
-    for each in studies:
-      if each.data == "siblings":
-        first |= pictures.by_dimension(each, "siblings")
+    for studied in studies:
+      if studied.data == "siblings":
+        first |= pictures.by_dimension(studied, "siblings")
     return first | pictures.draw_images(studies)
 
   return table, draw

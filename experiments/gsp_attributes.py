@@ -110,19 +110,19 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     split_key = jax.random.fold_in(jax.random.key(seed), 1)
     for name, run in runs.items():
       result = network.embed(run.state, tested, config, mass=config.mass)
-      own, embeddings = (
+      probabilities, embeddings = (
         attributes.class_means(np.asarray(values), tested.labels)
         for values in (result.attributes, result.embeddings)
       )
       right = attributes.predict_classes(
-        split_key, own, embeddings, config.ridge, splits=config.splits
+        split_key, probabilities, embeddings, config.ridge, splits=config.splits
       )
       for (metric, candidates, source), share in right.items():
         label = name if source == "own" else f"{name}, {source}"
         table.add(label, f"accuracy, {metric}, {candidates}", share)
-      spread = np.abs(own - own.mean(0)).sum(1).mean() / 2
+      spread = np.abs(probabilities - probabilities.mean(0)).sum(1).mean() / 2
       table.add(name, "variation of class attributes", spread)
-      last[name] = (run.state, result, own)
+      last[name] = (run.state, result, probabilities)
   return table, (last, tested)
 
 

@@ -59,11 +59,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   source = config.images
   tiles = quick_tiles.photographs(source) if source else quick_tiles.digits()
   keys = [jax.random.key(config.seed + number) for number in range(config.seeds)]
-  made = [quick_tiles.collages(tiles, config.collages, key) for key in keys]
+  tiled = [quick_tiles.collages(tiles, config.collages, key) for key in keys]
   with tqdm.tqdm(
     total=3 * config.seeds, desc="training", unit="part", file=sys.stderr
   ) as progress:
-    runs = quick.compare(config, made, keys, progress.update)
+    runs = quick.compare(config, tiled, keys, progress.update)
   table = Table()
   for run in runs:
     for name, trained in run.items():

@@ -73,18 +73,18 @@ def trained(
     ("l2", (0.0, *config.l2)),
     ("linf", config.linf),
   ]
-  for norm, budgets in [each for each in norms if each[1]]:
+  for norm, budgets in [entry for entry in norms if entry[1]]:
     progress.set_postfix(norm=norm)
     loss = networks.adversarial(config.clean_weight)
     defence = networks.Defence(config, loss, norm)
-    own = folder / norm
-    result = networks.train(defence, {"epsilon": budgets}, train, test, own)
+    run_folder = folder / norm
+    result = networks.train(defence, {"epsilon": budgets}, train, test, run_folder)
     params = result.state.params
     some = Points(train.x[:MEASURED], train.y[:MEASURED])
-    found = structure.of_models(defence, params, some)
-    found["accuracy"] = result.scores[..., -1]
+    measures = structure.of_models(defence, params, some)
+    measures["accuracy"] = result.scores[..., -1]
     judged = networks.judge(defence, test)
-    found["accuracy under attack"] = judged(params, jnp.array(budgets))
+    measures["accuracy under attack"] = judged(params, jnp.array(budgets))
     if standard is None:
       standard = jax.tree.map(lambda x: x[:1], params)
     same = np.zeros(len(budgets), int)
@@ -93,7 +93,7 @@ def trained(
     )
     for number, budget in enumerate(budgets):
       name = structure.name_of(norm, budget)
-      structure.add(table, name, {key: x[number] for key, x in found.items()})
+      structure.add(table, name, {key: x[number] for key, x in measures.items()})
       table.add("standard", f"accuracy under {name}", attacked[number])
     progress.update()
 

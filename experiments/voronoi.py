@@ -60,8 +60,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     table.add(config.images, "sites, each place once", len(sites.y))
   budgets = voronoi_sets.BUDGETS[config.images]
   # Beside the budgets: without an attack, and 1-NN with a wrong label.
-  each = len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
-  total = sum(len(budgets[x]) * len(config.classifiers) + each for x in config.norms)
+  runs_per_norm = len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
+  total = sum(
+    len(budgets[x]) * len(config.classifiers) + runs_per_norm for x in config.norms
+  )
   with tqdm.tqdm(total=total, unit="attack", file=sys.stderr) as progress:
     remember = curves.remembering(config, output / "kept", progress)
     for norm in config.norms:

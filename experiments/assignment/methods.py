@@ -156,11 +156,11 @@ def losses_of(
   `weights` [classes] count where the method is weighted.
   """
   points = jnp.where(method.learned > 0, points, jax.lax.stop_gradient(points))
-  own = points[assignment]
+  assigned = points[assignment]
   weights = jnp.where(method.weighted > 0, weights, 1.0)
-  cosines = distances.pairwise_cosine(embeddings, own)
+  cosines = distances.pairwise_cosine(embeddings, assigned)
   pull = method.scale * losses.pull(cosines, targets, weights=weights)
-  logits = jnp.where(method.on_sphere > 0, cosines, embeddings @ own.T)
+  logits = jnp.where(method.on_sphere > 0, cosines, embeddings @ assigned.T)
   entropy = losses.softmax(method.scale * logits, targets * weights[None])
   return jnp.where(method.softmax > 0, entropy, pull)
 
@@ -214,12 +214,12 @@ def objective(
     devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
     loss *= len(labels) * devices
   loss += method.uniformity * prototypes.gaussian_potential(points)
-  own = jnp.take_along_axis(targets, labels[:, None], axis=1)[:, 0]
+  label_weights = jnp.take_along_axis(targets, labels[:, None], axis=1)[:, 0]
   moved = prototypes.ema_update(
     matching.representatives,
     embeddings,
     labels,
-    where=own > 1 - 1e-6 if skip_mixed else None,  # but for rounding it is 1
+    where=label_weights > 1 - 1e-6 if skip_mixed else None,  # but for rounding it is 1
     axis_name=axis_name,
   )
   new = {"loss": {"assignment": matching._replace(representatives=moved)}}

@@ -103,12 +103,12 @@ def make_optimizer(
   """One optimiser for the network; prototypes have it where they are learned."""
   rates = schedule(config, per_epoch)
   if config.optimizer == "adamw":
-    own = optax.adamw(rates, weight_decay=config.weight_decay)
+    trained = optax.adamw(rates, weight_decay=config.weight_decay)
   else:
     decay = optax.add_decayed_weights(config.weight_decay)
-    own = optax.chain(decay, optax.sgd(rates, momentum=0.9))
+    trained = optax.chain(decay, optax.sgd(rates, momentum=0.9))
   return training.optimizer(
-    {"network": own, "loss": optax.set_to_zero() if fixed else own}
+    {"network": trained, "loss": optax.set_to_zero() if fixed else trained}
   )
 
 
@@ -146,8 +146,8 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
     embeddings: Any = network.apply(state.variables(), x)
     matching = state.batch_stats["loss"]["assignment"]
     points = state.params["loss"]["points"]
-    found = methods.predict(method, embeddings, points, matching.assignment)
-    return found == rows["label"]
+    predicted = methods.predict(method, embeddings, points, matching.assignment)
+    return predicted == rows["label"]
 
   apply = training.parallel_map(right, batch_size=config.batch)
 
@@ -159,8 +159,8 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
       process_index=0,
       process_count=1,
     )
-    found = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
-    return float(np.concatenate(found)[: len(images)].mean())
+    predicted = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
+    return float(np.concatenate(predicted)[: len(images)].mean())
 
   return accuracy
 
@@ -172,12 +172,14 @@ def _totals(config: Full, method: methods.Method) -> bool:
 
 def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
   """A job's method with the numbers of the settings."""
-  own = RECIPES[job.method].method._replace(weighted=float(config.weighted and fixed))
+  method = RECIPES[job.method].method._replace(
+    weighted=float(config.weighted and fixed)
+  )
   if job.method == "PSC*":
-    own = own._replace(uniformity=job.uniformity or 0.0)
-  if _totals(config, own):
-    own = own._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
-  return own
+    method = method._replace(uniformity=job.uniformity or 0.0)
+  if _totals(config, method):
+    method = method._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
+  return method
 
 
 def train(
@@ -190,7 +192,7 @@ def train(
 ) -> Trained:
   """One training; `points` are its fixed prototypes, None where they are learned."""
   fixed = points is not None
-  own = _method(config, job, fixed=fixed)
+  method = _method(config, job, fixed=fixed)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
   if len(sets.train) < config.batch:
@@ -202,7 +204,7 @@ def train(
   network = Network(config, job.dim)
   example = jnp.zeros((1, config.image_size, config.image_size, 3))
   optimizer = make_optimizer(config, per_epoch, fixed=fixed)
-  matching = methods.first_matching(match_key, points, shuffled=own.shuffled)
+  matching = methods.first_matching(match_key, points, shuffled=method.shuffled)
   state = training.create_state(
     step_key,
     optimizer,
@@ -213,24 +215,24 @@ def train(
     methods.objective,
     prepare=functools.partial(prepare, config),
     network=functools.partial(forward, network),
-    method=own,
+    method=method,
     mixup=config.mixup,
     skip_mixed=config.skip_mixed,
-    total=_totals(config, own),
+    total=_totals(config, method),
   )
 
   def matched(step: frame_training.Step) -> frame_training.Step:
-    if own.updates == NEVER:
+    if method.updates == NEVER:
       return step
     return training.reassign(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )
 
-  accuracy = make_accuracy(config, own, job.dim)
+  accuracy = make_accuracy(config, method, job.dim)
   batches = frame_training.shuffled(
     sets.train, data_key, batch=config.batch, epochs=config.epochs, per_epoch=per_epoch
   )
-  result = frame_training.one(
+  result = frame_training.single(
     lambda _: state,
     objective,
     optimizer,
@@ -290,18 +292,24 @@ def run_job(
     points = jnp.asarray(before / np.linalg.norm(before, axis=1, keepdims=True))
   key = jax.random.fold_in(jax.random.key(config.seed), 2 + seed)
   weights = config.uniformities if job.uniformity is None else (job.uniformity,)
-  found = []
+  trainings = []
   for weight in weights if job.method == "PSC*" else (None,):
-    one = dataclasses.replace(job, uniformity=weight)
+    candidate = dataclasses.replace(job, uniformity=weight)
     alone = dataclasses.replace(config, jobs=(), trainings=())
-    name = kept.digest((alone, one, seed))
-    found.append(train(config, one, sets, points, key, output / "trainings" / name))
-  if len(found) > 1 and np.isnan(found[0].validation):
+    name = kept.digest((alone, candidate, seed))
+    trainings.append(
+      train(config, candidate, sets, points, key, output / "trainings" / name)
+    )
+  if len(trainings) > 1 and np.isnan(trainings[0].validation):
     raise ValueError(
       f"{job.label}: PSC* chooses among {len(weights)} weights on validation images; "
       "set validation above 0 or give one weight"
     )
-  return max(found, key=lambda one: one.validation) if len(found) > 1 else found[0]
+  return (
+    max(trainings, key=lambda candidate: candidate.validation)
+    if len(trainings) > 1
+    else trainings[0]
+  )
 
 
 def read_sets(config: Full, job: Job) -> readers.Sets:

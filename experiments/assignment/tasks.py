@@ -115,8 +115,8 @@ def digits(key: Array, seeds: int) -> Task:
   inputs = np.asarray(images.images).reshape(len(images), -1) / np.float32(255)
   inputs = (inputs - inputs.mean()) / inputs.std()
   drawn = [
-    data.split_within_classes(images.labels, fractions=(0.5, 0.25, 0.25), key=own)
-    for own in jax.random.split(key, seeds)
+    data.split_within_classes(images.labels, fractions=(0.5, 0.25, 0.25), key=split_key)
+    for split_key in jax.random.split(key, seeds)
   ]
   train, validation, test = (
     Part(
@@ -130,13 +130,13 @@ def digits(key: Array, seeds: int) -> Task:
 
 def check_names(names: tuple[str, ...]) -> None:
   """Raises for a class that is there twice: its images would get two prototypes."""
-  seen: set[str] = set()
+  known: set[str] = set()
   for label, name in enumerate(names):
-    if name in seen:
+    if name in known:
       raise ValueError(
         f"classes must have different names, got {name!r} again at {label}"
       )
-    seen.add(name)
+    known.add(name)
 
 
 def photographs(size: int) -> Task:
@@ -150,7 +150,7 @@ def photographs(size: int) -> Task:
   }
   names = read["train"].label_names
   check_names(names)
-  path = beside.beside("tiny_imagenet", "hierarchy.csv")
+  path = beside.newest_file("tiny_imagenet", "hierarchy.csv")
   tree = hierarchy.from_csv(path, classes=names)
   chosen = [
     np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP]
@@ -175,9 +175,9 @@ def characters(size: int) -> Task:
   tree = class_sets.tree_of("omniglot", images.label_names)
   alphabets = superclasses(tree, depth=1)
   chosen = [
-    own[:CHARACTERS]
-    for own in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
-    if len(own) >= CHARACTERS and np.isin(own[:CHARACTERS], images.labels).all()
+    rows[:CHARACTERS]
+    for rows in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
+    if len(rows) >= CHARACTERS and np.isin(rows[:CHARACTERS], images.labels).all()
   ]
   images = _of_classes(images, np.concatenate(chosen[:ALPHABETS]))
   pixels = 255 - np.asarray(images.images)
@@ -229,7 +229,7 @@ def superclasses(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
   """[classes], the branch of each class at this depth, or the class if it is higher."""
   above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
   # Nodes stand below each other in the order of their depth.
-  last = [np.flatnonzero(own)[-1] for own in above]
+  last = [np.flatnonzero(members)[-1] for members in above]
   return np.unique(last, return_inverse=True)[1]
 
 
@@ -244,10 +244,10 @@ def _part(images: data.Images) -> Part:
   return Part(jnp.asarray(images.images)[None], jnp.asarray(images.labels)[None])
 
 
-def _of_classes(images: data.Images, kept: np.ndarray) -> data.Images:
-  """The images of some classes, labelled by their number in `kept`."""
-  own = images[np.isin(images.labels, kept)]
+def _of_classes(images: data.Images, classes: np.ndarray) -> data.Images:
+  """The images of some classes, labelled by their number in `classes`."""
+  subset = images[np.isin(images.labels, classes)]
   order = np.full(len(images.label_names), -1, np.int32)
-  order[kept] = np.arange(len(kept))
-  names = tuple(images.label_names[label] for label in kept)
-  return data.Images(np.asarray(own.images), order[own.labels], names)
+  order[classes] = np.arange(len(classes))
+  names = tuple(images.label_names[label] for label in classes)
+  return data.Images(np.asarray(subset.images), order[subset.labels], names)

@@ -260,8 +260,10 @@ def load(config: Config, folder: pathlib.Path) -> Parts:
     return sets
   name = f"{config.images}-{config.image_size}"
   parts = zip(("train", "validation", "test"), sets[:3], strict=True)
-  made: list[Any] = [frozen.pooled(f"{name}-{x}", own, folder) for x, own in parts]
-  return Parts(*made)
+  pooled: list[Any] = [
+    frozen.pooled(f"{name}-{x}", images, folder) for x, images in parts
+  ]
+  return Parts(*pooled)
 
 
 def _images(config: Config) -> Parts:
@@ -284,27 +286,27 @@ def omniglot(size: int, percent: int, rows: int) -> Parts:
 
   Of a share of the images, the classes that have `rows` of them.
   """
-  seen = _characters("train", size, percent, rows)
-  labels = np.unique(seen.labels)
+  train = _characters("train", size, percent, rows)
+  labels = np.unique(train.labels)
   first, last = data.split_classes(
-    seen.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
+    train.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
   )
   test = _characters("test", size, percent, rows)
-  return Parts(seen[first], seen[last], test)
+  return Parts(train[first], train[last], test)
 
 
 def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
   split = part if percent == 100 else f"{part}[:{percent}%]"
-  found = class_sets.read("omniglot", split, size=size)
-  labels = np.asarray(found.labels)
-  found = found[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
-  return data.Images(255 - np.asarray(found.images), found.labels, found.label_names)
+  images = class_sets.read("omniglot", split, size=size)
+  labels = np.asarray(images.labels)
+  images = images[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
+  return data.Images(255 - np.asarray(images.images), images.labels, images.label_names)
 
 
 def cub(size: int) -> Parts:
   """Birds: every second class to train on, of the others every second to test on."""
-  found = class_sets.read("caltech_birds2011", "train+test", lazy=True)
-  return photographs(birds(found), size)
+  images = class_sets.read("caltech_birds2011", "train+test", lazy=True)
+  return photographs(birds(images), size)
 
 
 def birds(images: data.Images) -> Parts:

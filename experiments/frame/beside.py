@@ -4,7 +4,7 @@ import os
 import pathlib
 
 
-def beside(name: str, file: str) -> pathlib.Path:
+def newest_file(name: str, file: str) -> pathlib.Path:
   """A file of the newest version of an image set; ends with a message without it."""
   root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
   path = max(root.glob(f"*/{file}"), key=_version, default=None)

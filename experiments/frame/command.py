@@ -160,8 +160,8 @@ def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
   if not path.exists():
     return
   try:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    experiment, before = kept["experiment"], dict(kept["settings"])
+    existing = json.loads(path.read_text(encoding="utf-8"))
+    experiment, before = existing["experiment"], dict(existing["settings"])
   except (OSError, ValueError, TypeError, KeyError):
     experiment, before = None, {}
   if experiment != name:
@@ -188,8 +188,8 @@ def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
 def _compile_quickly(level: int, *flags: str) -> None:
   """Programs that run for a short time: on a CPU, before jax first looks for one."""
   level_flag = f"--xla_backend_optimization_level={level}"
-  own = os.environ.get("XLA_FLAGS", "")  # the last of two holds
-  os.environ["XLA_FLAGS"] = " ".join([level_flag, *flags, own]).strip()
+  user_flags = os.environ.get("XLA_FLAGS", "")  # the last of two holds
+  os.environ["XLA_FLAGS"] = " ".join([level_flag, *flags, user_flags]).strip()
 
 
 def _keep_compiled_programs() -> None:

@@ -79,7 +79,7 @@ def one_line(error: BaseException) -> str:
 
 
 def mean_loss(
-  losses: "ArrayLike", step: int, what: str, kept: pathlib.Path | None = None
+  losses: "ArrayLike", step: int, what: str, folder: pathlib.Path | None = None
 ) -> float:
   """Of the steps after that one; FloatingPointError names one that is not finite."""
   import numpy as np
@@ -87,7 +87,9 @@ def mean_loss(
   values = np.asarray(losses)
   bad = np.flatnonzero(~np.isfinite(values))
   if len(bad):
-    last = f"kept is that of step {step} in {kept}" if kept and step else "none is kept"
+    last = (
+      f"kept is that of step {step} in {folder}" if folder and step else "none is kept"
+    )
     raise FloatingPointError(
       f"{what}: the loss is {values[bad[0]]} at step {step + bad[0] + 1}; of its "
       f"checkpoints {last}"

@@ -45,14 +45,14 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
     return np.asarray(jnp.mean(network.features(coloured), axis=(1, 2)))
 
   folder.mkdir(parents=True, exist_ok=True)
-  kept = training.keep_features(
+  features = training.keep_features(
     folder / f"{name}-{len(images)}-{NETWORK}.npy",
     means,
     images,
     made_with={"network": NETWORK, "variables": network.variables, "pooling": "mean"},
     batch_size=32,
   )
-  rows = np.asarray(kept, np.float32)
+  rows = np.asarray(features, np.float32)
   return Features(rows, images.labels, images.label_names, images.extras)
 
 

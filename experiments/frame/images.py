@@ -120,7 +120,7 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
     return with_classes(
       hierarchy.from_paths(tree_paths(SOURCES[name].notation)), classes
     )
-  return hierarchy.from_csv(beside.beside(name, "hierarchy.csv"), classes=classes)
+  return hierarchy.from_csv(beside.newest_file(name, "hierarchy.csv"), classes=classes)
 
 
 def with_classes(
@@ -156,11 +156,11 @@ def available(
   """The sets that are there; says on stderr which are not."""
   for name in names:
     try:
-      found = load(name)
+      image_set = load(name)
     except FileNotFoundError as error:
       tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
     else:
-      yield name, found
+      yield name, image_set
 
 
 def _inverted(images: data.Images) -> data.Images:
@@ -226,8 +226,8 @@ def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Part
     )
   train, held, rest = np.split(order, [sizes[0], end])
   tested = whole.images[rest] if whole.tested is None else whole.tested
-  own = whole.images
-  return Parts(own[train], own[held], tested, whole.tree, whole.living)
+  images = whole.images
+  return Parts(images[train], images[held], tested, whole.tree, whole.living)
 
 
 def log_sizes(images: data.Images) -> np.ndarray:

@@ -22,11 +22,11 @@ def digest(settings: Any) -> str:
 
 def fingerprint(arrays: Iterable[Any]) -> str:
   """Of their bytes, shapes and types: a run on other data has another folder."""
-  found = hashlib.sha256()
+  digest_of = hashlib.sha256()
   for x in map(np.ascontiguousarray, arrays):
-    found.update(f"{x.dtype}{x.shape}".encode())
-    found.update(x.data if x.size else b"")  # no copy
-  return found.hexdigest()[:16]
+    digest_of.update(f"{x.dtype}{x.shape}".encode())
+    digest_of.update(x.data if x.size else b"")  # no copy
+  return digest_of.hexdigest()[:16]
 
 
 class Finished(NamedTuple):
@@ -50,10 +50,10 @@ def restore(
   record, arrays = _files(path)
   if not record.is_file() or not arrays.is_file():
     return None
-  kept = read_record(record, "settings", "figures")
-  if kept["settings"] != json.loads(json.dumps(settings)):
+  contents = read_record(record, "settings", "figures")
+  if contents["settings"] != json.loads(json.dumps(settings)):
     return None
-  done = Finished(kept["figures"], _whole(arrays, _arrays))
+  done = Finished(contents["figures"], _whole(arrays, _arrays))
   if check is not None:
     _whole(record, lambda _: check(done))
   return done
@@ -72,12 +72,12 @@ def read_record(
   """
 
   def read(path: pathlib.Path) -> dict[str, Any]:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(kept, dict) or not set(names) <= kept.keys():
+    contents = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(contents, dict) or not set(names) <= contents.keys():
       raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
     if check is not None:
-      check(kept)
-    return kept
+      check(contents)
+    return contents
 
   return _whole(path, read, remedy)
 

@@ -113,7 +113,7 @@ class Network(nn.Module):
   @nn.compact
   def __call__(self, images: Array, *, train: bool = False) -> models.HeadResult:
     a = self.architecture
-    features = _seen(a, images)
+    features = _network_input(a, images)
     if a.backbone != "maps":
       features = _backbone(a, self.axis_name)(features, train=train)
     pooling = recipe(a)
@@ -206,7 +206,7 @@ def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
   return kind(width, **options)
 
 
-def _seen(a: Architecture, images: Array) -> Array:
+def _network_input(a: Architecture, images: Array) -> Array:
   """Bytes, or floats in [0, 1], as the backbone takes them."""
   x = data.to_float(images) if images.dtype == jnp.uint8 else images
   if a.backbone == "maps":
@@ -225,30 +225,30 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
   variables = _initialize(key, architecture=architecture)
   if not architecture.weights:
     return variables
-  own = {name: tree["backbone"] for name, tree in variables.items()}
-  backbone = _read_backbone(architecture, own)
+  backbones = {name: tree["backbone"] for name, tree in variables.items()}
+  backbone = _read_backbone(architecture, backbones)
   return {
     name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
   }
 
 
-def _read_backbone(architecture: Architecture, own: Any) -> Any:
+def _read_backbone(architecture: Architecture, template: Any) -> Any:
   """What the file or folder of weights has for the backbone's variables, or shapes."""
   if architecture.backbone in SMALL:
     return _kept_backbone(architecture)
-  return models.import_weights(own, models.read_weights(architecture.weights))
+  return models.import_weights(template, models.read_weights(architecture.weights))
 
 
 def _kept_backbone(architecture: Architecture) -> Any:
   """Of another network of the same backbone; ValueError where it is another one."""
   with jax.ensure_compile_time_eval():
-    kept = load(pathlib.Path(architecture.weights))
-    arrays = jax.tree.map(np.asarray, kept.variables)
+    model = load(pathlib.Path(architecture.weights))
+    arrays = jax.tree.map(np.asarray, model.variables)
   for name in ("backbone", "width", "strides", "channels"):
-    wanted, found = getattr(architecture, name), getattr(kept.architecture, name)
-    if wanted != found:
+    wanted, actual = getattr(architecture, name), getattr(model.architecture, name)
+    if wanted != actual:
       raise ValueError(
-        f"weights must be of a network of {name} {wanted!r}, got {found!r} in"
+        f"weights must be of a network of {name} {wanted!r}, got {actual!r} in"
         f" {architecture.weights}"
       )
   return {name: tree["backbone"] for name, tree in arrays.items()}
@@ -269,8 +269,8 @@ def check(architecture: Architecture) -> None:
     functools.partial(_initialize, architecture=architecture), jax.random.key(0)
   )
   if architecture.weights:
-    own = {name: tree["backbone"] for name, tree in shapes.items()}
-    _read_backbone(architecture, own)
+    backbones = {name: tree["backbone"] for name, tree in shapes.items()}
+    _read_backbone(architecture, backbones)
 
 
 def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
@@ -280,12 +280,12 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
   pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
-    found = photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
+    fitted = photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
   elif a.padded:
-    found = photographs.padded(pixels, size=a.image_size)
+    fitted = photographs.padded(pixels, size=a.image_size)
   else:
-    found = photographs.squared(pixels, size=a.image_size)
-  return 255 - found if a.inverted else found
+    fitted = photographs.squared(pixels, size=a.image_size)
+  return 255 - fitted if a.inverted else fitted
 
 
 class _Kept(NamedTuple):
@@ -305,8 +305,8 @@ class Model(NamedTuple):
 
   def embed(self, images: Array) -> Array:
     """[batch, dim], raw, of prepared images; for jit."""
-    found: Any = Network(self.architecture).apply(self.variables, images)
-    return found.embeddings
+    outputs: Any = Network(self.architecture).apply(self.variables, images)
+    return outputs.embeddings
 
   def embed_blocks(self, images: Array) -> Array:
     """The same of many images, block by block."""

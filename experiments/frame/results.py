@@ -146,9 +146,9 @@ def _options(experiment: str, preset: str, config: Any) -> str:
   usual = getattr(module, "PRESETS", {}).get(preset)
   if usual is None:
     return ""
-  made, before = dataclasses.asdict(config), dataclasses.asdict(usual)
+  options, before = dataclasses.asdict(config), dataclasses.asdict(usual)
   parts = []
-  for name, value in made.items():
+  for name, value in options.items():
     if name in before and value == before[name]:
       continue
     option = name.replace("_", "-")

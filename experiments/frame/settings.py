@@ -115,12 +115,12 @@ def _declared(kind: type) -> dict[str, list[Limit]]:
 
 def unused(settings: Any) -> Unused:
   """Settings that do nothing beside the others, by the reason."""
-  found: Unused = {}
+  by_reason: Unused = {}
   for name, limits in _declared(type(settings)).items():
     for limit in limits:
       if isinstance(limit, Without | Among) and (reason := limit.reason(settings)):
-        found[reason] = (*found.get(reason, ()), name)
-  return found
+        by_reason[reason] = (*by_reason.get(reason, ()), name)
+  return by_reason
 
 
 @dataclasses.dataclass(frozen=True)

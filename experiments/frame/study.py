@@ -75,8 +75,8 @@ class Table:
   def rows(self) -> list[dict[str, Any]]:
     """The rows of the results: gains, then figures."""
     gains = [
-      results.row(title, measure, self.gain(measure, own, over=other), paper=paper)
-      for measure, own, other, paper, title in self._gains
+      results.row(title, measure, self.gain(measure, variant, over=other), paper=paper)
+      for measure, variant, other, paper, title in self._gains
     ]
     return gains + [
       results.row(*at, values, paper=self._paper[at]) | self._notes[at]
@@ -134,13 +134,13 @@ class Study(Generic[Config]):
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""
     claims = self.claims(config, table) if callable(self.claims) else self.claims
-    made = []
+    verdicts = []
     for claim in claims:
       try:
         values = np.atleast_1d(claim.difference(table))
       except NotMeasured:
         continue
-      made.append(
+      verdicts.append(
         results.claim(
           claim.id,
           claim.statement,
@@ -149,7 +149,7 @@ class Study(Generic[Config]):
           every_seed=claim.every_seed,
         )
       )
-    return made
+    return verdicts
 
   def run(
     self, config: Config, output: pathlib.Path, preset: str = "cpu"

@@ -27,15 +27,15 @@ def hulls_intersect(a: np.ndarray, b: np.ndarray) -> bool:
     return False
   sums = np.zeros((2, len(a) + len(b)))
   sums[0, : len(a)] = sums[1, len(a) :] = 1
-  found = scipy.optimize.linprog(
+  solution = scipy.optimize.linprog(
     np.zeros(len(a) + len(b)),
     A_eq=np.concatenate([np.concatenate([first, -second]).T, sums]),
     b_eq=np.concatenate([np.zeros(first.shape[1]), np.ones(2)]),
     method="highs",
   )
-  if found.status not in (0, 2):  # neither solved nor infeasible
-    raise RuntimeError(f"the linear program did not end: {found.message}")
-  return found.status == 0
+  if solution.status not in (0, 2):  # neither solved nor infeasible
+    raise RuntimeError(f"the linear program did not end: {solution.message}")
+  return solution.status == 0
 
 
 def hull_distance(a: np.ndarray, b: np.ndarray) -> float:

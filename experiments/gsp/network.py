@@ -154,16 +154,16 @@ class Network(nn.Module):
 
 def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
   """Losses with parameters."""
-  found: dict[str, nn.Module] = {}
+  modules: dict[str, nn.Module] = {}
   if settings.loss == "proxy_nca":
-    found["proxies"] = models.ProxyNCAPlusPlus(
+    modules["proxies"] = models.ProxyNCAPlusPlus(
       classes, temperature=settings.temperature, normalize=settings.normalization
     )
   if settings.pooling == "gsp":
-    found["zero_shot"] = models.ZeroShotPrediction(
+    modules["zero_shot"] = models.ZeroShotPrediction(
       classes, settings.dim, scale=settings.zero_shot_scale
     )
-  return found
+  return modules
 
 
 def mixture(
@@ -202,9 +202,9 @@ def make_optimizer(settings: Settings, names: tuple[str, ...]):
   """One optimiser object for all runs, so that they share a compiled program."""
   adam = optax.adam(settings.learning_rate)
   fast = optax.adam(settings.proxy_rate * settings.learning_rate)
-  own = {name: fast if name == "proxies" else adam for name in names}
+  rates = {name: fast if name == "proxies" else adam for name in names}
   return training.optimizer(
-    {"network": adam} | {f"loss/{name}": rate for name, rate in own.items()}
+    {"network": adam} | {f"loss/{name}": rate for name, rate in rates.items()}
   )
 
 

@@ -113,21 +113,23 @@ def _train(
   def objective(params, _, batch, *, key, axis_name):
     del key, axis_name  # nothing is drawn, and one device is enough
     images, labels = batch
-    found: Any = Network(config).apply({"params": params["network"]}, images, mass)
-    values = losses.contrastive(found.embeddings, labels, negative_margin=config.margin)
+    outputs: Any = Network(config).apply({"params": params["network"]}, images, mass)
+    values = losses.contrastive(
+      outputs.embeddings, labels, negative_margin=config.margin
+    )
     return training.Outcome(values.mean())
 
   step = training.make_step(objective, _optimizer(config.learning_rate))
   number = min(config.classes, len(table.counts))
   classes = {"num_classes": number, "per_class": config.per_class}
 
-  def one(_, before):
+  def train_step(_, before):
     state, total = before
     rows = data.class_balanced_indices(key, table, state.step, **classes)
     state, values = step(state, (collages.images[rows], collages.labels[rows]))
     return state, total + values["loss"]
 
-  state, total = jax.lax.fori_loop(0, steps, one, (state, jnp.float32(0)))
+  state, total = jax.lax.fori_loop(0, steps, train_step, (state, jnp.float32(0)))
   return state, total / steps
 
 
@@ -152,12 +154,12 @@ def evaluate(
   params: Any, test: data.Collages, mass: float, config: Settings
 ) -> Trained:
   """Retrieval among the test collages, and where the pooling looks."""
-  found = embed(params, test.images, jnp.float32(mass), config=config)
+  outputs = embed(params, test.images, jnp.float32(mass), config=config)
   measures = {
-    "MAP@R": retrieval(found.embeddings, test.labels)["MAP@R"],
-    WEIGHT: foreground_weight(found.weights, test.foreground),
+    "MAP@R": retrieval(outputs.embeddings, test.labels)["MAP@R"],
+    WEIGHT: foreground_weight(outputs.weights, test.foreground),
   }
-  return Trained(measures, np.asarray(found.weights))
+  return Trained(measures, np.asarray(outputs.weights))
 
 
 def compare(
@@ -209,4 +211,4 @@ def compare(
       {name: pool.submit(finish, begun, number, mass) for name, mass in masses.items()}
       for number, begun in enumerate(starts)
     ]
-    return [{name: run.result() for name, run in each.items()} for each in runs]
+    return [{name: run.result() for name, run in by_name.items()} for by_name in runs]

@@ -171,7 +171,7 @@ def strength(values: np.ndarray) -> np.ndarray:
 def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
   """An effect and what it is confounded with, in the paper's symbols."""
   words = [word, *effect.aliases]
-  return " = ".join("*".join(SYMBOLS[name] for name in each) for each in words)
+  return " = ".join("*".join(SYMBOLS[name] for name in factors) for factors in words)
 
 
 def effect_name(loss: str, word: tuple[str, ...]) -> str:

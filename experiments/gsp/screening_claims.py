@@ -43,12 +43,12 @@ def tabulate(
 
 def design_claim() -> Claim:
   """The effects of the paper's table, which it does not print."""
-  found = screening_cells.published()
-  apart = [abs(found[w].value - x).max() for w, x in screening_cells.BY_HAND.items()]
+  cells = screening_cells.published()
+  errors = [abs(cells[w].value - x).max() for w, x in screening_cells.BY_HAND.items()]
   return Claim(
     "screen-design",
     "effects of the paper's table within 0.01 of those worked out by hand",
-    lambda _: 0.01 - np.array(apart),
+    lambda _: 0.01 - np.array(errors),
     every_seed=True,
   )
 

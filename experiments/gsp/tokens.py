@@ -83,10 +83,10 @@ def draw_samples(key: Array, per_class: int) -> Samples:
   return Samples(labels, one_hot, number / TOKENS)
 
 
-def of_class(own: Array, shared: Array) -> Array:
+def of_class(class_tokens: Array, shared: Array) -> Array:
   """What a class's 8 tokens hold: [classes, 4, ...], [4, ...] -> [classes, 8, ...]."""
   shared = jnp.broadcast_to(shared[None], (CLASSES, *shared.shape))
-  return jnp.concatenate([own, shared], axis=1)
+  return jnp.concatenate([class_tokens, shared], axis=1)
 
 
 def features_of(params: Params, samples: Samples) -> Array:
@@ -183,9 +183,9 @@ def init(config: Settings, key: Array, hyper: dict[str, Array]) -> State:
   points = jax.random.uniform(
     token_key, (CLASSES * OWN + SHARED, DIM), minval=-BOX, maxval=BOX
   )
-  own, shared = jnp.split(points, [CLASSES * OWN])
+  class_tokens, shared = jnp.split(points, [CLASSES * OWN])
   none = jnp.zeros((config.prototypes, DIM))
-  params = Params(own.reshape(CLASSES, OWN, DIM), shared, none)
+  params = Params(class_tokens.reshape(CLASSES, OWN, DIM), shared, none)
   state = State(params, optax.adam(config.learning_rate).init(params))  # pyright: ignore[reportArgumentType]
   state, _ = jax.lax.scan(
     lambda state, key: update(config, state, key, average),

@@ -149,8 +149,8 @@ def initial_variables(
 
 @functools.partial(jax.jit, static_argnames=("settings", "shapes"))
 def _initialize(key: Array, *, settings: Architecture, shapes: Shapes) -> Any:
-  given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-  return Network(settings).lazy_init(key, *given)
+  inputs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+  return Network(settings).lazy_init(key, *inputs)
 
 
 UNIT = models.ProxyDistanceRatio(1).init_proxies
@@ -182,14 +182,14 @@ class Setting(NamedTuple):
 
 
 def _settings() -> dict[str, Setting]:
-  found = {"softmax": Setting("softmax", "softmax")}
+  by_name = {"softmax": Setting("softmax", "softmax")}
   for loss in ("NormFace", "ProxyDR"):
     for proxies, name in (("learned", ""), ("ema", "EMA"), ("mds", "MDS")):
       for dynamic in (False, True):
         words = [word for word in (name, "dynamic" * dynamic) if word]
         key = "-".join([loss.lower(), *(word.lower() for word in words)])
-        found[key] = Setting(" ".join([loss, *words]), loss, proxies, dynamic)
-  return found | {"corr": Setting("CORR", "CORR", "mds")}
+        by_name[key] = Setting(" ".join([loss, *words]), loss, proxies, dynamic)
+  return by_name | {"corr": Setting("CORR", "CORR", "mds")}
 
 
 SETTINGS = _settings()
@@ -221,8 +221,8 @@ def initial_state(
   stats: dict[str, Any] = {}
   if setting.loss == "softmax":
     module = _softmax(classes)
-    given = (jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32))
-    params = dict(module.lazy_init(loss_key, *given)["params"])
+    inputs = (jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32))
+    params = dict(module.lazy_init(loss_key, *inputs)["params"])
   elif setting.proxies == "learned":
     params["proxies"] = UNIT(loss_key, (classes, dim))
   elif setting.proxies == "ema":
@@ -249,12 +249,12 @@ class Head(NamedTuple):
 
 def head(params: Any, stats: Any, rates: Rates) -> Head:
   """From the two halves of a train state."""
-  own, moved = params.get("loss", {}), stats.get("loss", {})
+  learned, moved = params.get("loss", {}), stats.get("loss", {})
   scale = moved["scale"].scale if "scale" in moved else rates.scale
-  if "weights" in own:
-    return Head(own["weights"], own["biases"], scale)
-  if "proxies" in own:
-    return Head(own["proxies"], None, scale)
+  if "weights" in learned:
+    return Head(learned["weights"], learned["biases"], scale)
+  if "proxies" in learned:
+    return Head(learned["proxies"], None, scale)
   if "moving" in moved:
     return Head(moved["moving"].prototypes, None, scale)
   return Head(moved["fixed"], None, scale)

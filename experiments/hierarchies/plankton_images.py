@@ -88,8 +88,8 @@ class Whole(NamedTuple):
 
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
   """One image on its canvas; the ground is white."""
-  found = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
-  return 255 - found if inverted else found
+  fitted = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
+  return 255 - fitted if inverted else fitted
 
 
 def load(choice: Selection) -> Whole:
@@ -104,7 +104,7 @@ def load(choice: Selection) -> Whole:
     part = f"[:{choice.percent}%]"
     images = class_sets.read(choice.data, f"train{part}+test{part}")
     tree = class_sets.tree_of(choice.data, images.label_names)
-  seen, unseen = classes(images, choice)
+  train_classes, unseen = classes(images, choice)
   options = {name: getattr(choice, name) for name in ("canvas", "shrink", "inverted")}
   fitted = data.map_images(images, functools.partial(prepare, **options))
   extras = {}
@@ -112,7 +112,7 @@ def load(choice: Selection) -> Whole:
     sizes = [image.shape[1::-1] for image in images.images]
     extras = class_sets.size_extras(np.array(sizes))
   fitted = dataclasses.replace(fitted, extras=extras)
-  return Whole(fitted, seen, unseen, tree)
+  return Whole(fitted, train_classes, unseen, tree)
 
 
 def classes(
@@ -169,8 +169,8 @@ def divide(whole: Whole, choice: Selection, key: jax.Array) -> class_sets.Parts:
     for part, rows in zip(parts, members, strict=False):
       part.append(rows)
   for name in whole.unseen:
-    own = order[labels == names.index(name)]
-    parts[3].append(own[: choice.unseen_images])
+    class_rows = order[labels == names.index(name)]
+    parts[3].append(class_rows[: choice.unseen_images])
   test, validation, train = (_of(whole, whole.seen, part) for part in parts[:3])
   unseen = _of(whole, whole.unseen, parts[3])
   return class_sets.Parts(train, validation, test, unseen=unseen)

@@ -110,18 +110,20 @@ def resolved(config: Config) -> Config:
   )
 
 
-def seen(config: Config, whole: images.Whole, folder: pathlib.Path) -> images.Whole:
+def as_network_input(
+  config: Config, whole: images.Whole, folder: pathlib.Path
+) -> images.Whole:
   """The set as a frozen network sees it, computed once; otherwise the images."""
   if config.network != frozen.NETWORK:
     return whole
   name = f"{config.data}-{config.image_size}"
   parts = {"images": whole.images, "tested": whole.tested}
-  made: Any = {
+  features: Any = {
     part: frozen.pooled(f"{name}-{part}", images, folder)
     for part, images in parts.items()
     if images is not None
   }
-  return whole._replace(**made)
+  return whole._replace(**features)
 
 
 class Ground(NamedTuple):
@@ -174,11 +176,11 @@ def train(
   # What changes this training; the rest says which others there are.
   others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others
-  kept = finished.restore(path, settings)
-  if kept is not None:
+  stored = finished.restore(path, settings)
+  if stored is not None:
     progress.update(config.epochs)
-    outcome = measures.Outcome(kept.figures["test"], **kept.arrays)
-    return Finished(outcome, kept.figures["curves"])
+    outcome = measures.Outcome(stored.figures["test"], **stored.arrays)
+    return Finished(outcome, stored.figures["curves"])
   setting = methods.SETTINGS[name]
   study = shared.study
 

@@ -136,13 +136,13 @@ def triplet_batches(
 
   @jax.jit
   def plan(steps):
-    def one(step):
+    def draw(step):
       drawn = data.sample_triplets(
         jax.random.fold_in(key, step), table, batch_size=settings.triplets
       )
       return jnp.stack(drawn[:3], axis=1).reshape(-1)
 
-    return jax.vmap(one)(steps)
+    return jax.vmap(draw)(steps)
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
     for iteration in range(first // settings.steps, settings.iterations):
@@ -151,9 +151,9 @@ def triplet_batches(
       margin = np.float32(margin_of(iteration + 1))
       for read in data.pipeline(images, rows, start=max(first - start, 0)):
         triplets = read["image"].reshape(-1, 3, *read["image"].shape[1:])
-        beside = sizes[read["index"]].reshape(len(triplets), 3, sizes.shape[1])
+        size_columns = sizes[read["index"]].reshape(len(triplets), 3, sizes.shape[1])
         margins = np.full(len(triplets), margin)
-        yield {"image": triplets, "size": beside, "margin": margins}
+        yield {"image": triplets, "size": size_columns, "margin": margins}
 
   return begin
 
@@ -177,7 +177,7 @@ class Look(NamedTuple):
 @functools.partial(jax.jit, static_argnames=("classes",))
 def _look(points: Array, labels: Array, *, classes: int) -> tuple[Array, Array, Array]:
   means = prototypes.class_means(points, labels, classes, normalize="none")
-  found = prototypes.nearest_neighbours(
+  predicted = prototypes.nearest_neighbours(
     points,
     means.means,
     jnp.arange(classes),
@@ -185,7 +185,7 @@ def _look(points: Array, labels: Array, *, classes: int) -> tuple[Array, Array, 
     where=means.counts > 0,
   )
   radii = metrics.cluster_radii(points, labels, means.means)
-  return means.means, radii, jnp.mean(found == labels)
+  return means.means, radii, jnp.mean(predicted == labels)
 
 
 def look(variables: Any, images: data.Images, settings: Settings) -> Look:
@@ -216,8 +216,8 @@ def _stretch(
   """Trains up to an iteration, or on from where an earlier run was stopped."""
   train, validation = images
   number = len(validation.label_names)
-  with training.Checkpoints(folder) as kept:
-    restored = kept.restore(state)
+  with training.Checkpoints(folder) as checkpoints:
+    restored = checkpoints.restore(state)
     start = state if restored is None else restored.state
     before = look(start.variables(), validation, settings)
     report((int(start.step) - int(state.step)) // settings.steps)
@@ -244,7 +244,7 @@ def _stretch(
       steps=end * settings.steps,
       evaluate=evaluate,
       evaluate_every=settings.steps,
-      checkpoints=kept,
+      checkpoints=checkpoints,
       checkpoint_every=settings.steps,
       report_every=settings.steps,
       progress=False,
@@ -298,7 +298,7 @@ def train_embedding(
   if common == settings.iterations:
     return Embedded(start, first.state.variables(), _curves(first.evaluations), {})
   later = run(first.state, settings.iterations, raised, folder=folder / "raised")
-  kept = run(
+  last = run(
     first.state,
     settings.iterations,
     lambda _: settings.margins[0],
@@ -308,7 +308,7 @@ def train_embedding(
     start,
     later.state.variables(),
     _curves(first.evaluations + later.evaluations),
-    _curves(first.evaluations + kept.evaluations),
+    _curves(first.evaluations + last.evaluations),
   )
 
 

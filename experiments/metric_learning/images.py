@@ -96,8 +96,8 @@ def omniglot(size: int, number: int = 1) -> Study:
 
 def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
   """Images and labels of the characters that nothing else here trains on or finds."""
-  seen = class_sets.read("omniglot", "train")
-  others = seen[np.flatnonzero(np.asarray(seen.labels) >= 266)]
+  train = class_sets.read("omniglot", "train")
+  others = train[np.flatnonzero(np.asarray(train.labels) >= 266)]
   rows, labels = _rows(np.asarray(others.labels), np.unique(others.labels))
   return 255 - _resized(others[rows], size), labels
 
@@ -139,8 +139,8 @@ def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
 
 def halves(labels: np.ndarray, parts: list[np.ndarray], most: int) -> Halves:
   """Rows of the classes of three parts, at most `most` of each class."""
-  rows, own = zip(*(_rows(labels, part, most) for part in parts), strict=True)
-  return Halves(*rows, *own)
+  rows, classes = zip(*(_rows(labels, part, most) for part in parts), strict=True)
+  return Halves(*rows, *classes)
 
 
 def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:

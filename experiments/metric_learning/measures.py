@@ -14,7 +14,9 @@ NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 RADIUS, APART = "covering radius", "distance of classes"
 
 
-_apart = jax.jit(metrics.mean_interclass_distance)  # after every evaluation
+_mean_interclass_distance = jax.jit(
+  metrics.mean_interclass_distance
+)  # after every evaluation
 
 
 def measures(
@@ -27,15 +29,15 @@ def measures(
   """
   x = distances.unit_ball(jnp.asarray(points))
   if queries is None:
-    found = metrics.retrieval(x, labels)
+    result = metrics.retrieval(x, labels)
   else:
-    found = metrics.retrieval(
+    result = metrics.retrieval(
       x[queries], labels[queries], x[~queries], labels[~queries]
     )
-  values = (found.precision_at_1, found.r_precision, found.map_at_r)
+  values = (result.precision_at_1, result.r_precision, result.map_at_r)
   return {
-    name: float(metrics.mean_where(each, found.counted))
-    for name, each in zip(NAMES, values, strict=True)
+    name: float(metrics.mean_where(value, result.counted))
+    for name, value in zip(NAMES, values, strict=True)
   }
 
 
@@ -43,5 +45,5 @@ def covers(points: Any, labels: np.ndarray) -> dict[str, Any]:
   """How wide classes are, and how far apart, of embeddings in the unit ball."""
   return {
     RADIUS: prototypes.mean_covering_radius(points, labels),
-    APART: _apart(points, labels),
+    APART: _mean_interclass_distance(points, labels),
   }

@@ -137,7 +137,7 @@ def initial(method: Method, key: Array, classes: int, dim: int) -> dict[str, Arr
   return {"proxies": scale * jax.random.normal(key, shape)}
 
 
-def _own(method: Method, x: Array, labels: Array, proxies: Array) -> Array:
+def _proxy_loss(method: Method, x: Array, labels: Array, proxies: Array) -> Array:
   numbers = method.settings()
   if method.loss == "soft_triple":
     return losses.soft_triple(x, labels, proxies, **numbers)
@@ -163,7 +163,7 @@ def value(
 ) -> Array:
   """The loss of a batch of raw embeddings, a scalar by `average`."""
   if method.own_proxies:
-    return average(_own(method, x, labels, loss_params["proxies"]))
+    return average(_proxy_loss(method, x, labels, loss_params["proxies"]))
   pairs = functools.partial(
     _PAIRS[method.loss],
     x,
@@ -173,8 +173,8 @@ def value(
     **method.settings(),
   )
   if method.kind == "xbm":
-    beside = average(pairs(references=memory))
-    return average(pairs()) + jnp.where(remembers, beside, 0.0)
+    memory_term = average(pairs(references=memory))
+    return average(pairs()) + jnp.where(remembers, memory_term, 0.0)
   if proxies is None:
     return average(pairs())
   total = average(pairs(references=proxies))

@@ -245,24 +245,24 @@ def plan(config: Config) -> dict[Name, Method]:
   number, pool = config.proxies, config.pool
   remembered = config.memory or number
   first, second = config.group, "plankton"
-  made: dict[Name, Method] = {}
+  methods: dict[Name, Method] = {}
   for loss in config.losses:
     # The conventional protocol stops by what the fair one does not look at.
     watched = loss == "c2" and config.backbone != "maps"
-    made[Name(first, loss)] = Method(loss, watch_test=watched)
-    made[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
+    methods[Name(first, loss)] = Method(loss, watch_test=watched)
+    methods[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
   for loss in config.memory_losses:
-    made.setdefault(Name(first, loss), Method(loss))
-    made[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=remembered)
+    methods.setdefault(Name(first, loss), Method(loss))
+    methods[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=remembered)
   for loss in config.proxy_losses:
     centres = 10 if loss == "soft_triple" else 1
-    made[Name(first, loss)] = Method(loss, "plain", centres)
+    methods[Name(first, loss)] = Method(loss, "plain", centres)
   for loss in config.second_losses:
-    made[Name(second, loss)] = Method(loss)
-    made[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
+    methods[Name(second, loss)] = Method(loss)
+    methods[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
   if config.folds:
-    made[Name(tables.FOLDS, "c2")] = Method("c2")
-  beside: dict[str, dict[str, Any]] = {
+    methods[Name(tables.FOLDS, "c2")] = Method("c2")
+  options: dict[str, dict[str, Any]] = {
     "": {},
     "ccp": {"kind": "ccp", "proxies": number, "pool": pool},
     "xbm": {"kind": "xbm", "memory": remembered},
@@ -270,16 +270,16 @@ def plan(config: Config) -> dict[Name, Method]:
   for text in config.gsp_methods:
     loss, _, kind = text.partition("+")
     proxies = {"proxies": 1} if loss in PROXY_LOSSES else {}
-    method = Method(loss, **proxies, **beside[kind])
+    method = Method(loss, **proxies, **options[kind])
     for parts in ("", BOTH, *((GSP, ZSP) if text in config.gsp_parts else ())):
-      made.setdefault(Name(first, loss, method.kind, parts), method)
+      methods.setdefault(Name(first, loss, method.kind, parts), method)
   for loss in POOLED_LOSSES if config.poolings else ():
     method = Method(loss, proxies=int(loss in PROXY_LOSSES))
-    made[Name(first, loss)] = method
+    methods[Name(first, loss)] = method
     for name in config.poolings:
       parts = GSP if name == "gsp" else poolings.TITLES[name]
-      made[Name(first, loss, parts=parts)] = method
-  return made
+      methods[Name(first, loss, parts=parts)] = method
+  return methods
 
 
 def settings_of(

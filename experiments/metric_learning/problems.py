@@ -113,8 +113,8 @@ def digits(config: Config) -> tuple[Settings, images.Study]:
   settings = command.only(Settings, config)
   if config.data == "gaussians":
     return settings, images.gaussians(config.seed)
-  own = {"backbone": config.digit_backbone, "width": config.digit_width, "dim": 2}
-  settings = dataclasses.replace(settings, seeds=config.digit_seeds, **own)
+  overrides = {"backbone": config.digit_backbone, "width": config.digit_width, "dim": 2}
+  settings = dataclasses.replace(settings, seeds=config.digit_seeds, **overrides)
   return settings, images.mnist(config.image_size, *config.digit_images)
 
 
@@ -146,10 +146,10 @@ def plan(
     for m, b in pools:
       others[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
   for batch in config.batches:
-    own = dataclasses.replace(shared, batch=batch)
+    settings = dataclasses.replace(shared, batch=batch)
     for kind in ("plain", "ccp"):
       method = Method("c2", kind, number, config.pool)
-      others[f"batch {batch} {kind}"] = own, method
+      others[f"batch {batch} {kind}"] = settings, method
   return plane, others
 
 
@@ -167,8 +167,8 @@ def claim(
 
 def claims(config: Config, _: Table) -> list[Claim]:
   """All of them; those about trainings that were not made are not made either."""
-  made = [_of_problems, _of_characters, _of_batches, _of_costs]
-  return _of_digits() + [own for of in made for own in of(config)]
+  makers = [_of_problems, _of_characters, _of_batches, _of_costs]
+  return _of_digits() + [statement for of in makers for statement in of(config)]
 
 
 def _all(table: Table, measure: str) -> np.ndarray:

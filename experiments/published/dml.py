@@ -87,8 +87,8 @@ def _conventional(backbones: Mapping[str, Any]) -> dict[str, Table]:
 _TABLES = figures("dml")
 SIZES = {name: Size(*size) for name, size in _TABLES["sizes"].items()}
 NUMBERS = {
-  name: Numbers(**own | {"losses": _TABLES["losses"] | own["losses"]})
-  for name, own in _TABLES["numbers"].items()
+  name: Numbers(**numbers | {"losses": _TABLES["losses"] | numbers["losses"]})
+  for name, numbers in _TABLES["numbers"].items()
 }
 # Many small classes are taken for products, a few large ones for birds.
 NUMBERS |= {"omniglot": NUMBERS["inshop"], "tiny_imagenet": NUMBERS["cub"]}
@@ -113,8 +113,8 @@ def cell(
   if backbone != "bn_inception":
     return None
   tables = {"fair": TABLE_3_1, "fair534": TABLE_5_1}
-  found = tables.get(protocol, {}).get(place)
-  if found is None and protocol == "fair534" and dim in (512, 128):
+  printed = tables.get(protocol, {}).get(place)
+  if printed is None and protocol == "fair534" and dim in (512, 128):
     both = TABLE_5_3.get(method, {}).get(dataset)
-    found = both and Cell(None, both[0 if dim == 512 else 1])
-  return found
+    printed = both and Cell(None, both[0 if dim == 512 else 1])
+  return printed

@@ -84,12 +84,12 @@ def add_shifts(table: Table, name: str, x: np.ndarray, y: np.ndarray) -> None:
   moved[:, :, 1:] = x[:, :, :-1]
   step, flat = (v.reshape(len(x), -1) for v in (moved - x, x))
   for norm, order in ORDERS.items():
-    own = np.linalg.norm(step, order, axis=1)
+    shift_lengths = np.linalg.norm(step, order, axis=1)
     other = distances.k_nearest(flat, flat, k=1, norm=norm, apart=(y, y)).distances
     other = np.asarray(other)[:, 0]
-    table.add(f"{name}, {norm}", "distance of a shift by a pixel", own.mean())
+    table.add(f"{name}, {norm}", "distance of a shift by a pixel", shift_lengths.mean())
     table.add(f"{name}, {norm}", "distance to another class", other.mean())
-    table.add(f"{name}, {norm}", SHIFTED, np.mean(own > other))
+    table.add(f"{name}, {norm}", SHIFTED, np.mean(shift_lengths > other))
 
 
 def of_shifts(name: str) -> list[Claim]:
@@ -132,9 +132,9 @@ def add_best_binary(table: Table, train: Points) -> None:
   x, y = map(np.asarray, train)
   budgets = np.array([0.7, 0.8, 1.0, 1.5])
   for name, pair in PAIRS.items():
-    kept = np.isin(y, pair) if pair else np.ones(len(y), bool)
+    mask = np.isin(y, pair) if pair else np.ones(len(y), bool)
     labels = (y == pair[0]).astype(int) if pair else y % 2
-    best = metrics.best_accuracy(x[kept], labels[kept], budgets)
+    best = metrics.best_accuracy(x[mask], labels[mask], budgets)
     for budget, value in zip(budgets, best, strict=True):
       table.add(f"digits, {name}", f"best SAA of all at {budget:g}, l2", value)
 
@@ -242,12 +242,12 @@ def claims(config: Any, table: Table) -> list[Claim]:
   names = (config.images,)
   if config.images == "digits":
     names = ("digits", *config.shifted)
-  made = [claim for name in names for claim in of_shifts(name)]
+  statements = [claim for name in names for claim in of_shifts(name)]
   for norm in config.norms:
     known = THEOREMS
     if config.images == "digits" and norm == "l2":
       known = THEOREMS | EXACTLY
-    made += [
+    statements += [
       Claim(
         f"X3-{key}-{norm}",
         text.format(norm),
@@ -256,4 +256,4 @@ def claims(config: Any, table: Table) -> list[Claim]:
       )
       for key, (text, difference) in known.items()
     ]
-  return [*(plane.CLAIMS if config.images == "digits" else ()), *made]
+  return [*(plane.CLAIMS if config.images == "digits" else ()), *statements]

@@ -55,8 +55,8 @@ def load_small(name: str, size: int) -> tuple[Points, Points]:
   """Training and test images of a prepared set, made smaller."""
   parts = (class_sets.read(name, part, size=size) for part in ("train", "test"))
   train, test = (
-    Points(jnp.asarray(found.images, jnp.float32) / 255, jnp.asarray(found.labels))
-    for found in parts
+    Points(jnp.asarray(images.images, jnp.float32) / 255, jnp.asarray(images.labels))
+    for images in parts
   )
   return train, test
 
@@ -75,8 +75,8 @@ class Images(NamedTuple):
 
   def sites(self) -> Points:
     """As rows, each place once; a place of two classes has no cell."""
-    found = voronoi.merge_sites(*self.points(), conflicts="drop")
-    return Points(jnp.asarray(found.points), jnp.asarray(found.labels))
+    merged = voronoi.merge_sites(*self.points(), conflicts="drop")
+    return Points(jnp.asarray(merged.points), jnp.asarray(merged.labels))
 
 
 def load(config) -> tuple[Images, Images]:
@@ -96,5 +96,5 @@ def load(config) -> tuple[Images, Images]:
 
 def prepared(name: str, split: str, read: Any = data.load_tfds) -> Images:
   """A prepared image set; FileNotFoundError where it is missing."""
-  found = read(name, split)
-  return Images(np.asarray(found.images, np.float32) / 255, np.asarray(found.labels))
+  images = read(name, split)
+  return Images(np.asarray(images.images, np.float32) / 255, np.asarray(images.labels))

@@ -162,16 +162,16 @@ def train(
   def init(key, hyper):
     # All cells of a seed begin alike.
     params = network.init(key, tested.x[:1])["params"]
-    own = points(key, hyper) if callable(points) else points
-    return State(params, optimizer.init(params), own)
+    train_points = points(key, hyper) if callable(points) else points
+    return State(params, optimizer.init(params), train_points)
 
   def step(state: State, key: Array, hyper):
     row_key, attack_key = jax.random.split(key)
-    own = state.points
-    rows = jax.random.choice(row_key, len(own.y), (s.batch,), replace=False)
-    x, y = own.x[rows], own.y[rows]
+    train_points = state.points
+    rows = jax.random.choice(row_key, len(train_points.y), (s.batch,), replace=False)
+    x, y = train_points.x[rows], train_points.y[rows]
     scores = defence.scores(state.params)
-    attacked = attack(scores, own, rows, attack_key, hyper["epsilon"])
+    attacked = attack(scores, train_points, rows, attack_key, hyper["epsilon"])
 
     def objective(params):
       both: Any = network.apply({"params": params}, jnp.concatenate([x, attacked]))
@@ -181,12 +181,12 @@ def train(
     loss, grads = jax.value_and_grad(objective)(state.params)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params: Any = optax.apply_updates(state.params, updates)
-    return State(params, opt_state, own), {"loss": loss}
+    return State(params, opt_state, train_points), {"loss": loss}
 
   def evaluate(state, key, hyper):
     del key, hyper
-    found = defence.scores(state.params)(tested.x)
-    return jnp.mean(jnp.argmax(found, axis=1) == tested.y)
+    logits = defence.scores(state.params)(tested.x)
+    return jnp.mean(jnp.argmax(logits, axis=1) == tested.y)
 
   return trainer.many(
     jax.random.key(s.seed),
@@ -216,9 +216,9 @@ def over_models(function: Callable) -> Callable:
 def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
   """Of parameters and budgets [cells]: the share right under attack, [cells, seeds]."""
 
-  def one(x, labels, model):
+  def accuracy_of_model(x, labels, model):
     params, budget = model
-    found = attacks.pgd(
+    result = attacks.pgd(
       defence.scores(params),
       x,
       labels,
@@ -229,9 +229,9 @@ def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray
       low=defence.low,
       high=defence.high,
     )
-    return 1 - jnp.mean(found.success)
+    return 1 - jnp.mean(result.success)
 
-  judged = over_models(one)
+  judged = over_models(accuracy_of_model)
 
   def accuracy(params, budgets):
     seeds = jax.tree.leaves(params)[0].shape[1]

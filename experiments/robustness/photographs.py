@@ -86,7 +86,7 @@ def objective(config, classes: int, norm: Norm, budget: float):
   """Of one defence; a budget of 0 trains without an attack."""
 
   def value(params, stats, batch, *, key, axis_name):
-    own = network(config.photographs, classes, axis_name)
+    model = network(config.photographs, classes, axis_name)
     labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
@@ -96,7 +96,7 @@ def objective(config, classes: int, norm: Norm, budget: float):
     shown = [images]
     if budget:
       attacked = attacks.pgd(
-        functools.partial(_scores, own, frozen),
+        functools.partial(_scores, model, frozen),
         images,
         labels,
         key=attack_key,
@@ -106,12 +106,14 @@ def objective(config, classes: int, norm: Norm, budget: float):
         mode="train",
       ).x_adv
       shown = [images, attacked] if config.clean_weight else [attacked]
-    found, changed = own.apply(
+    outputs, changed = model.apply(
       frozen, jnp.concatenate(shown), train=True, mutable=["batch_stats"]
     )
-    seen = jnp.split(found[1], len(shown))
+    logits = jnp.split(outputs[1], len(shown))
     weight = config.clean_weight if len(shown) > 1 else 0.0
-    loss = losses.adversarial_training(seen[0], seen[-1], labels, clean_weight=weight)
+    loss = losses.adversarial_training(
+      logits[0], logits[-1], labels, clean_weight=weight
+    )
     mean = training.global_mean(loss, axis_name=axis_name)
     return training.Outcome(mean, {"network": changed["batch_stats"]})
 
@@ -145,7 +147,7 @@ def train(
   first, second, third = jax.random.split(jax.random.key(seed), 3)
   shape = jax.ShapeDtypeStruct((1, *images.images[0].shape), jnp.float32)
   variables = jax.jit(lambda key: network(s, classes).lazy_init(key, shape))(first)
-  return trainer.one(
+  return trainer.single(
     lambda _: training.create_state(second, optimizer, variables),
     objective(config, classes, norm, budget),
     optimizer,
@@ -167,14 +169,14 @@ def _embed(settings: Photographs, classes: int):
   )
 
 
-def look(config, own: Points, state, classes: int) -> dict[str, float]:
+def look(config, train: Points, state, classes: int) -> dict[str, float]:
   """`structure.of_features` of the training images."""
   mapped = _embed(config.photographs, classes)
-  features = jnp.asarray(mapped(state.variables(), np.asarray(own.x)))
-  inputs = own.x.reshape(len(own.x), -1)
+  features = jnp.asarray(mapped(state.variables(), np.asarray(train.x)))
+  inputs = train.x.reshape(len(train.x), -1)
   measured = jax.jit(structure.of_features, static_argnames=("classes", "levels"))
-  found = measured(inputs, features, own.y, classes=classes, levels=LEVELS)
-  return {name: float(value) for name, value in found.items()}
+  measures = measured(inputs, features, train.y, classes=classes, levels=LEVELS)
+  return {name: float(value) for name, value in measures.items()}
 
 
 @functools.cache
@@ -183,7 +185,7 @@ def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: in
 
   def right(variables, rows):
     scores = functools.partial(_scores, built, variables)
-    found = attacks.pgd(
+    result = attacks.pgd(
       scores,
       rows["x"],
       rows["y"],
@@ -195,7 +197,7 @@ def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: in
     )
     return {
       "accuracy": jnp.argmax(scores(rows["x"]), axis=1) == rows["y"],
-      "accuracy under attack": ~found.success,
+      "accuracy under attack": ~result.success,
     }
 
   return training.parallel_map(right, batch_size=settings.batch)
@@ -213,8 +215,8 @@ def judge(
     "epsilon": np.full(count, budget, np.float32),
   }
   mapped = _judge(config.photographs, classes, norm, config.judge_steps, config.seed)
-  found = mapped(state.variables(), rows)
-  return {name: float(np.mean(right)) for name, right in found.items()}
+  right_by_measure = mapped(state.variables(), rows)
+  return {name: float(np.mean(right)) for name, right in right_by_measure.items()}
 
 
 def trained(
@@ -226,7 +228,7 @@ def trained(
     class_sets.read(config.images, f"{split}[:{percent}%]", size=32)
     for split in ("train", "test")
   )
-  own, tested = points(images), points(tests)
+  train_points, tested = points(images), points(tests)
   classes = len(images.label_names)
   made_with = kept.digest(config)
   norms: dict[Norm, Any] = {"l2": (0.0, *config.l2), "linf": config.linf}
@@ -248,12 +250,16 @@ def trained(
       )
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
-      found = look(config, own, state, classes) | judge(config, tested, state, **attack)
-      structure.add(table, name, found, structure.printed_features(config.images, name))
+      measures = look(config, train_points, state, classes) | judge(
+        config, tested, state, **attack
+      )
+      structure.add(
+        table, name, measures, structure.printed_features(config.images, name)
+      )
       under = judge(config, tested, standard, **attack)["accuracy under attack"]
       table.add("standard", f"accuracy under {name}", under)
       progress.update()
-  return own, tested
+  return train_points, tested
 
 
 @dataclasses.dataclass(frozen=True)

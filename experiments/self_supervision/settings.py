@@ -286,7 +286,7 @@ def _quarter(split: str, side: int) -> data.Images:
 def _coarse(tree: hierarchy.ClassTree) -> tuple[np.ndarray, tuple[str, ...]]:
   """The node of each class at a depth, or the class where it lies higher."""
   depth = hierarchy.depths(tree)
-  found = tree.classes.copy()
-  while (deep := depth[found] > _DEPTH).any():
-    found[deep] = tree.parents[found[deep]]
-  return found, tree.names
+  ancestors = tree.classes.copy()
+  while (deep := depth[ancestors] > _DEPTH).any():
+    ancestors[deep] = tree.parents[ancestors[deep]]
+  return ancestors, tree.names

@@ -136,12 +136,12 @@ def _plan(
 ) -> Array:
   """[steps, batch]. The table is traced: a small class repeats its images."""
 
-  def one(step: Array) -> Array:
+  def batch_of(step: Array) -> Array:
     return data.class_balanced_indices(
       key, table, step, num_classes=num_classes, per_class=per_class
     )
 
-  return jax.vmap(one)(steps)
+  return jax.vmap(batch_of)(steps)
 
 
 def planned(
@@ -188,8 +188,8 @@ def _embedding(
   architecture: networks.Architecture, bfloat16: bool, batch: int
 ) -> Callable[[Any, Any], Any]:
   def points(variables: Any, images: Array) -> Array:
-    found, _ = objective.forward(architecture, variables, images, bfloat16=bfloat16)
-    return found.embeddings.astype(jnp.float32)
+    outputs, _ = objective.forward(architecture, variables, images, bfloat16=bfloat16)
+    return outputs.embeddings.astype(jnp.float32)
 
   return training.parallel_map(points, batch_size=batch)
 
@@ -203,13 +203,13 @@ def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarr
   return np.concatenate(parts)[: len(images)]
 
 
-def score(settings: FullConfig, variables: Any, seen: Watched) -> dict[str, float]:
+def score(settings: FullConfig, variables: Any, watched: Watched) -> dict[str, float]:
   """P@1, P@R and MAP@R, perhaps with covers."""
-  points = embed(settings, variables, seen.images)
-  labels = np.asarray(seen.images.labels)
-  found = protocols.measures(points, labels, seen.queries)
-  if seen.covers:
+  points = embed(settings, variables, watched.images)
+  labels = np.asarray(watched.images.labels)
+  scores = protocols.measures(points, labels, watched.queries)
+  if watched.covers:
     x = distances.unit_ball(jnp.asarray(points))
     wide = measures.covers(x, labels)
-    found |= {name: float(figure) for name, figure in wide.items()}
-  return found
+    scores |= {name: float(figure) for name, figure in wide.items()}
+  return scores

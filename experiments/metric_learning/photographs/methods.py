@@ -67,8 +67,10 @@ def _rows() -> list[Row]:
   kinds |= dict.fromkeys(PROXY_LOSSES, ("plain", "ccp"))
   return [
     Row(loss, kind, pooling, variant, batch)
-    for loss, own in kinds.items()
-    for kind, pooling, batch in itertools.product(own, _POOLINGS, (0, *BATCHES))
+    for loss, kinds_of_loss in kinds.items()
+    for kind, pooling, batch in itertools.product(
+      kinds_of_loss, _POOLINGS, (0, *BATCHES)
+    )
     for variant in ("", "S", "L")
     if not variant or kind != "plain" or loss == "soft_triple"
   ]
@@ -208,10 +210,10 @@ _OF_PROTOCOL = ("batch", "evaluate_every", "patience", "dim", "weight_decay")
 
 def protocol_of(config: FullConfig) -> Protocol:
   """The protocol with what the settings change."""
-  own = protocols.protocol(config.protocol, config.dataset, config.backbone)
+  protocol = protocols.protocol(config.protocol, config.dataset, config.backbone)
   names = (*_OF_PROTOCOL, "repeats", "learning_rate", "pooling")
-  given = {name: getattr(config, name) for name in names}
-  return own._replace(**{name: x for name, x in given.items() if x})
+  overrides = {name: getattr(config, name) for name in names}
+  return protocol._replace(**{name: x for name, x in overrides.items() if x})
 
 
 def hyperparameters(config: FullConfig) -> list[str]:
@@ -233,7 +235,7 @@ def check_numbers(config: FullConfig) -> None:
     )
 
 
-def job(config: FullConfig, own: Protocol, name: str) -> Job:
+def job(config: FullConfig, protocol: Protocol, name: str) -> Job:
   """A method by its name; ValueError names those that are like an unknown one."""
   row = ROWS.get(name.lower())
   if row is None:
@@ -246,12 +248,14 @@ def job(config: FullConfig, own: Protocol, name: str) -> Job:
     )
   if row.variant:
     config = dataclasses.replace(config, variant=row.variant)
-  own = own._replace(batch=row.batch or own.batch, pooling=row.pooling or own.pooling)
+  protocol = protocol._replace(
+    batch=row.batch or protocol.batch, pooling=row.pooling or protocol.pooling
+  )
   method = _method(config, row)
   title = method.name + (f"-{row.variant}" if row.variant else "")
   title += f"+{_POOLINGS[row.pooling]}" if row.pooling else ""
   title += f", batch {row.batch}" if row.batch else ""
-  return Job(row.name, title, method, _settings(config, own, method))
+  return Job(row.name, title, method, _settings(config, protocol, method))
 
 
 def _method(config: FullConfig, row: Row) -> Method:
@@ -275,10 +279,10 @@ def _method(config: FullConfig, row: Row) -> Method:
   )
 
 
-def _settings(config: FullConfig, own: Protocol, method: Method) -> FullConfig:
+def _settings(config: FullConfig, protocol: Protocol, method: Method) -> FullConfig:
   """Those of one training, with what the protocol and the method have."""
   published = dml.NUMBERS[config.dataset]
-  rate, pooling = own.learning_rate, own.pooling
+  rate, pooling = protocol.learning_rate, protocol.pooling
   newer = config.protocol in ("fair534", "tuning")
   if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
     rate = config.learning_rate or 5e-6
@@ -303,17 +307,17 @@ def _settings(config: FullConfig, own: Protocol, method: Method) -> FullConfig:
     zero_shot=zero_shot if pooling in frame_poolings.SUMMED else 0.0,
     per_class=1 if single else 4,
     learning_rate=rate,
-    places=config.memory * own.batch or 32 * published.memory[config.variant],
-    metric=own.metric,
-    plateau=own.plateau,
-    **{name: getattr(own, name) for name in _OF_PROTOCOL},
+    places=config.memory * protocol.batch or 32 * published.memory[config.variant],
+    metric=protocol.metric,
+    plateau=protocol.plateau,
+    **{name: getattr(protocol, name) for name in _OF_PROTOCOL},
   )
 
 
-def _depends(own: Job) -> dict[str, bool]:
+def _depends(job: Job) -> dict[str, bool]:
   """Whether the method depends on settings that only some methods have."""
-  method, pair = own.method, not own.method.own_proxies
-  summed = own.settings.pooling in frame_poolings.SUMMED
+  method, pair = job.method, not job.method.own_proxies
+  summed = job.settings.pooling in frame_poolings.SUMMED
   parts = (
     (method.refers_to_proxies, ("pool", "first_centres", "pool_space")),
     (
@@ -325,25 +329,25 @@ def _depends(own: Job) -> dict[str, bool]:
     (method.renews, ("restart", "fresh_moments")),
     (method.kind == "xbm", ("memory", "memory_start", "memory_use")),
     (summed, ("prototypes", "mass", "inverse_temperature")),
-    (summed and ALONE not in own.name.split("+"), ("zero_shot",)),
+    (summed and ALONE not in job.name.split("+"), ("zero_shot",)),
   )
   return {name: has for has, names in parts for name in names}
 
 
-def searched(own: Job) -> list[str]:
+def searched(job: Job) -> list[str]:
   """Numbers of the method that may be searched, beside those of every training."""
   numbers = {"zero_shot"} | {
     field.name
     for field in dataclasses.fields(FullConfig)
     if type(field.default) in (int, float)
   }
-  return [name for name, has in _depends(own).items() if has and name in numbers]
+  return [name for name, has in _depends(job).items() if has and name in numbers]
 
 
 def unused(config: FullConfig) -> dict[str, tuple[str, ...]]:
   """Settings that no method has."""
-  own = protocol_of(config)
-  methods = [_depends(job(config, own, name)) for name in config.methods]
+  protocol = protocol_of(config)
+  methods = [_depends(job(config, protocol, name)) for name in config.methods]
   if not methods:
     return {}
   names = [name for name in methods[0] if not any(x[name] for x in methods)]

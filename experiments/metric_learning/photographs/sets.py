@@ -106,8 +106,8 @@ def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> 
   asked = pictures.labels if queries is None else pictures.labels[queries]
   others = pictures.labels if queries is None else pictures.labels[~queries]
   least = 2 if queries is None else 1  # the query is none of its own
-  found = np.bincount(others, minlength=size)[asked] >= least
-  if not found.any():
+  matched = np.bincount(others, minlength=size)[asked] >= least
+  if not matched.any():
     raise ValueError(
       f"none of the {len(asked)} queries among the {what} pictures has another one of"
       f" its class, so nothing can be measured; the first class is {pictures.names[0]}"
@@ -185,10 +185,10 @@ def _broken(pictures: Pictures) -> dict[int, str]:
 
   with concurrent.futures.ThreadPoolExecutor() as pool:
     places = range(len(pictures))
-    found = tqdm.tqdm(
+    reasons = tqdm.tqdm(
       pool.map(check, places), total=len(places), desc="pictures", leave=False
     )
-    return {place: why for place, why in zip(places, found, strict=True) if why}
+    return {place: why for place, why in zip(places, reasons, strict=True) if why}
 
 
 def _readable(pictures: Pictures, skip: bool) -> Pictures:
@@ -203,11 +203,13 @@ def _readable(pictures: Pictures, skip: bool) -> Pictures:
       " --skip-unreadable leaves them out"
     )
   print(f"{len(unreadable)} pictures are left out: {named}")
-  kept = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
-  counts = np.bincount(kept.labels, minlength=len(kept.names))
+  readable = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
+  counts = np.bincount(readable.labels, minlength=len(readable.names))
   if not counts.all():
-    raise SystemExit(f"class {kept.names[np.argmin(counts)]} has no readable picture")
-  return kept
+    raise SystemExit(
+      f"class {readable.names[np.argmin(counts)]} has no readable picture"
+    )
+  return readable
 
 
 class _Listed(NamedTuple):
@@ -230,7 +232,7 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
     lines = path.read_text(encoding="utf-8").splitlines()
   except UnicodeDecodeError as error:
     raise SystemExit(f"{path} is no text in UTF-8: {error}") from error
-  found, expected, places = [], None, {}
+  rows, expected, places = [], None, {}
   for number, line in enumerate(lines, start=1):
     fields = line.split()
     if not fields or fields == _FIELDS.split():
@@ -253,21 +255,21 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
         f" {places[fields[0]]}"
       )
     places[fields[0]] = number
-    found.append(_Listed(*fields))
-  if expected is not None and expected != len(found):
+    rows.append(_Listed(*fields))
+  if expected is not None and expected != len(rows):
     raise SystemExit(
-      f"{path} says that it lists {expected} pictures, but lists {len(found)}"
+      f"{path} says that it lists {expected} pictures, but lists {len(rows)}"
     )
   for part in ("train", "query", "gallery"):
-    if not any(one.part == part for one in found):
+    if not any(row.part == part for row in rows):
       raise SystemExit(f"{path} lists no picture with the status {part}")
   learned, sought = (
-    {one.item for one in found if (one.part == "train") == train}
+    {row.item for row in rows if (row.part == "train") == train}
     for train in (True, False)
   )
   if both := sorted(learned & sought):
     raise SystemExit(f"{path}: item {both[0]} is both learned and sought")
-  return found
+  return rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -287,9 +289,9 @@ class _Files(Sequence):
 def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:
   """Items in the order of their names."""
   listed = read_listing(folder)
-  source = _Files(folder, tuple(one.file for one in listed))
-  parts = np.array([one.part for one in listed])
-  items = np.array([one.item for one in listed])
+  source = _Files(folder, tuple(row.file for row in listed))
+  parts = np.array([row.part for row in listed])
+  items = np.array([row.item for row in listed])
   names, labels = np.unique(items, return_inverse=True)
   every = Pictures(
     source, np.arange(len(listed)), labels.astype(np.int32), tuple(names.tolist())

@@ -58,10 +58,10 @@ class Run(objective.Run):
     self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
   ) -> np.ndarray:
     del place  # pictures are decoded on the host
-    own = self.settings
-    images = batches.augmented(own, self.pictures, np.asarray(rows), key)
-    own = dataclasses.replace(own, mass=1.0) if average else own
-    return batches.embed(own, variables, images)
+    settings = self.settings
+    images = batches.augmented(settings, self.pictures, np.asarray(rows), key)
+    settings = dataclasses.replace(settings, mass=1.0) if average else settings
+    return batches.embed(settings, variables, images)
 
   def first_proxies(self, variables: Any, key: Array) -> Array:
     """Those that cover a pool better than random ones do."""
@@ -76,8 +76,8 @@ class Run(objective.Run):
 
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
-    seen = training.ccp_state(state)
-    best = objective.variables(seen.best_params["network"], seen.best_stats)
+    ccp = training.ccp_state(state)
+    best = objective.variables(ccp.best_params["network"], ccp.best_stats)
     key = jax.random.fold_in(self.renewal_key, state.step)
     old, space = state.params["loss"]["proxies"], self.settings.pool_space
     new = _renewed(self.pool(best, key)[0], old, space=space)
@@ -140,13 +140,13 @@ class Journal(NamedTuple):
     if jax.process_index() != 0:
       return
     self.path.parent.mkdir(parents=True, exist_ok=True)
-    kept = [
+    earlier = [
       line
       for line in self._lines()
       if line["step"] < figures["step"]
       or any(line.get(name) != value for name, value in self.who.items())
     ]
-    lines = [*kept, {**self.who, **figures}]
+    lines = [*earlier, {**self.who, **figures}]
     temporary = self.path.with_suffix(".partial")
     temporary.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     temporary.replace(self.path)
@@ -226,7 +226,7 @@ def train(
   settings: FullConfig,
   method: Method,
   pictures: Pictures,
-  seen: Watched,
+  watched: Watched,
   key: Array,
   folder: pathlib.Path,
   journal: Journal,
@@ -236,14 +236,14 @@ def train(
   run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
-    found = batches.score(settings, state.variables(), seen)
+    scores = batches.score(settings, state.variables(), watched)
     problem = 0
     if method.kind == "ccp":
       problem = int(training.ccp_state(state).problem)
-    journal.add({"step": int(state.step), "problem": problem, **_finite(found)})
-    return {**found, "problem": problem}
+    journal.add({"step": int(state.step), "problem": problem, **_finite(scores)})
+    return {**scores, "problem": problem}
 
-  result = frame_training.one(
+  result = frame_training.single(
     functools.partial(run.start, start_key),
     run.objective,
     run.objective.optimizer(first_weight=settings.first_weight),
