@@ -38,7 +38,7 @@ from experiments.metric_learning.settings import Settings
 
 
 def train(config: Config, output: pathlib.Path) -> Runs:
-  """All trainings, or those that an earlier run has left to do."""
+  """Runs all trainings, or those that an earlier run has left."""
   settings, study = problems.digits(config)
   sought = problems.characters(config) if problems.plan(config, settings)[1] else study
 
@@ -75,7 +75,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and what they show."""
+  """Runs all trainings and tabulates their measures."""
   pretraining.check(config, config.pretraining, config.data)
   trained = train(config, output)
   costs = {}

@@ -34,7 +34,7 @@ from experiments.hierarchies.runs import PRESETS, Config
 
 
 def plan(config: Config) -> list[tuple[str, int]]:
-  """All trainings: setting and seed, those of the first seed first."""
+  """Lists all trainings as (setting, seed); those of the first seed come first."""
   return [
     (name, seed)
     for seed in range(config.seed, config.seed + config.seeds)
@@ -43,7 +43,7 @@ def plan(config: Config) -> list[tuple[str, int]]:
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and the controls."""
+  """Runs all trainings and the controls."""
   whole = images.load(config.data, config.image_size, config.folder, config.percent)
   whole = class_runs.as_network_input(config, whole, output / "kept")
   seeds = range(config.seed, config.seed + config.seeds)

@@ -1,4 +1,4 @@
-"""Which class gets which prototype: does it pay to match them while training?
+"""Assigns classes to prototypes: does it pay to match them while training?
 
 Prototypes on the sphere are fixed before training; DL2P matches classes and prototypes
 again and again, so that related classes come to lie near each other. Part A looks at
@@ -69,7 +69,7 @@ PRESETS: dict[str, Any] = {
 
 
 def part_b(config: Config, output: pathlib.Path) -> list[Study]:
-  """All trainings."""
+  """Runs all trainings on images."""
   key = jax.random.key(config.seed)
   task = tasks.superclass(key, config.seeds, counts=config.counts)
   balanced = functools.partial(
@@ -153,7 +153,7 @@ def measure(
 
 
 def claimed(config: Config | Full, table: Table) -> list[Claim]:
-  """Of the small study, or of a table of the paper."""
+  """Claims of the small study, or of a table of the paper."""
   if isinstance(config, Full):
     return [*tables.claims(config)]
   return claims.claims(config, table)

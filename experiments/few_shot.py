@@ -74,7 +74,7 @@ def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[st
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings, and what is exact."""
+  """Runs all trainings and adds the exact results."""
   parts, fixed = settings.parts(config), Part(1, "mean")
   configs = {part: of_part(config, part.shots) for part in (*parts, fixed)}
   sets = settings.load(config, output / "kept")

@@ -106,7 +106,7 @@ def least(table: Table, *measures: str) -> np.ndarray:
 
 
 def falls(table: Table) -> np.ndarray:
-  """By how much the covering radius falls in all; -1 where it rises on the way."""
+  """Total decrease of the covering radius; -1 where it increases on the way."""
   rise = table.values("largest rise of the radius", GAP)
   return np.where(rise <= 0, table.values("radius of 1 - radius of all", GAP), -1)
 

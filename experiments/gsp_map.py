@@ -109,7 +109,7 @@ SHARP, SMOOTH = name(0.2, LINEAR_PROGRAM), name(0.2, 5.0)
 
 
 def steps(table: Table) -> np.ndarray:
-  """By how much the effective number grows at each step to a more blurred solution."""
+  """Increase of the effective number at each step to a more blurred solution."""
   numbers = [table.values(NUMBER, name(0.2, beta)) for beta in SOLUTIONS[0.2][1:]]
   return np.diff(numbers, axis=0)
 

@@ -86,7 +86,7 @@ def measure(
 
 
 def claims(config: screening_cells.Config | FullScreening, table: Table) -> list[Claim]:
-  """What DML says of its table and figures."""
+  """Claims of DML about its table and plots."""
   if isinstance(config, FullScreening):
     return [*photographs.claims(config, table)]
   statements = [screening_claims.design_claim()]

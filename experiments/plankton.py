@@ -37,7 +37,7 @@ from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN,
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and measures; F1 of every class is a file of its own."""
+  """Runs all trainings and measures; F1 of every class goes to a separate file."""
   plankton_images.check(config)
   whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)

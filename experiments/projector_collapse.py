@@ -1,4 +1,4 @@
-"""Why projectors of contrastive learning lose rank: the geometry of augmentations.
+"""Explains why projectors of contrastive learning lose rank: augmentations.
 
 An encoder and a linear projector learn by InfoNCE with augmentations of several
 strengths. Measured are the rank of the projector and of the features, the bound of the
@@ -54,7 +54,7 @@ def train(
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and what they show, and what needs no images."""
+  """Runs all trainings and measures them; adds what needs no images."""
   check(config)
   known, study = strengths_of(config), images.load(config)
   if config.batch > len(study.train):

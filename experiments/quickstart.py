@@ -109,7 +109,7 @@ def _short(name: str) -> str:
 
 
 def summary(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
-  """One table, and a sentence that says what it means."""
+  """Table of the results, and a sentence that explains it."""
   rows = {(row["metric"], row["name"]): row["mean"] for row in content["rows"]}
   shown = rich.table.Table(title="retrieval among test collages")
   for heading in ("", "GAP", "GSP", "GSP - GAP", "95 % interval", "seeds above 0"):

@@ -64,7 +64,7 @@ Draw = Callable[[], Mapping[str, Any]]
 
 
 def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
-  """All trainings and what they find; a function that draws it."""
+  """Runs all trainings; returns the table and a function that draws it."""
   if isinstance(config, FullConfig):
     if config.search:
       return search.measure(config, output)
@@ -115,7 +115,7 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
 
 
 def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:
-  """What is said of trainings in memory, or of photographs."""
+  """Claims about trainings in memory, or about photographs."""
   if isinstance(config, FullConfig):
     return photograph_claims.claims(table)
   return claims.claims(config, table)

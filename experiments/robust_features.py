@@ -1,4 +1,4 @@
-"""What adversarial training does to features: structure, discriminality, proxies.
+"""Structure of features under adversarial training: discriminality, proxies.
 
 Networks are trained with and without attacks of growing budgets. Measured is
 how the distances of their features follow those of the images (MC), how far classes
@@ -119,7 +119,7 @@ def add_digits(
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
-  """All trainings and measures."""
+  """Runs all trainings and measures."""
   total = 2 + len(config.dims) + len(config.proposals) + len(config.studies)
   if config.images == "cifar10_16":
     total = 2

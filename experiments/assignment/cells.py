@@ -22,7 +22,7 @@ FEW = 5
 def make_cells(
   config: Any, methods: Sequence[str], dims: Sequence[int], task: tasks.Task
 ) -> list[Cell]:
-  """All methods that exist in a dimension, with all rates."""
+  """Returns a cell for every method of a dimension and every learning rate."""
   return [
     Cell(name, dim, *RECIPES[name], rate)
     for dim in dims

@@ -80,7 +80,7 @@ def time_matchings(table: Table, studies: Sequence[Study]) -> None:
 def _above(
   key: str, study: str, dim: int, second: str, place: str, *, by: int = 0
 ) -> Claim:
-  """That DL2P is above another method, or above it in another dimension."""
+  """Claims that DL2P beats another method, or itself in another dimension."""
   label, other = (f"{study}, D = {x}" for x in (dim, by or dim))
   setting = f", {label}" if label == other else f" in D = {by}, {label}"
   return _claim(
@@ -100,7 +100,7 @@ def _claim(
 
 
 def _within(values: np.ndarray, limit: float) -> np.ndarray:
-  """How far values are within a limit of 0; the farther end of the interval decides."""
+  """Margin by which a value's confidence interval lies within a limit around 0."""
   return limit - (1 if values.mean() >= 0 else -1) * values
 
 

@@ -188,7 +188,7 @@ def objective(
   skip_mixed: bool = False,
   total: bool = False,
 ) -> training.Outcome:
-  """One step of Algorithm 1 but for the matching, which `training.reassign` adds.
+  """Loss of one step of Algorithm 1; `training.reassign` adds the matching.
 
   `prepare(key, images)` augments; `network(params, stats, images, key)` returns
   embeddings and its new statistics. `total` sums over the batch instead of taking the

@@ -100,7 +100,7 @@ def schedule(config: Full, per_epoch: int) -> optax.Schedule:
 def make_optimizer(
   config: Full, per_epoch: int, *, fixed: bool
 ) -> optax.GradientTransformation:
-  """One optimiser for the network; prototypes have it where they are learned."""
+  """Returns the network's optimiser, which also trains prototypes unless fixed."""
   rates = schedule(config, per_epoch)
   if config.optimizer == "adamw":
     trained = optax.adamw(rates, weight_decay=config.weight_decay)
@@ -113,7 +113,7 @@ def make_optimizer(
 
 
 class Trained(NamedTuple):
-  """What one training has come to."""
+  """Outcome of one training."""
 
   accuracy: float
   """On test images."""
@@ -128,7 +128,7 @@ class Trained(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _init(config: Full, dim: int) -> Any:
-  """Of a key and an image: the network's variables; compiled once for all trainings."""
+  """Returns the network's variables for a key and an image; compiles only once."""
   return jax.jit(Network(config, dim).init)
 
 
@@ -166,7 +166,7 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
 
 
 def _totals(config: Full, method: methods.Method) -> bool:
-  """Whether losses are summed: where the settings ask for it and it is no softmax."""
+  """Whether to sum the loss: where the settings say so, except for a softmax."""
   return config.total and not method.softmax
 
 
@@ -190,7 +190,7 @@ def train(
   key: Array,
   folder: pathlib.Path,
 ) -> Trained:
-  """One training; `points` are its fixed prototypes, None where they are learned."""
+  """Runs one training; `points` are fixed prototypes, or None to learn them."""
   fixed = points is not None
   method = _method(config, job, fixed=fixed)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
@@ -285,7 +285,7 @@ def run_job(
   output: pathlib.Path,
   earlier: dict[str, Trained],
 ) -> Trained:
-  """One training of the plan, and for PSC* one for each weight of uniformity."""
+  """Runs one job of the plan; for PSC*, one training per weight of uniformity."""
   points = fixed_points(config, job, sets)
   if RECIPES[job.method].source == LEARNED_BEFORE:
     before = earlier[job.label].points

@@ -90,7 +90,7 @@ def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
 
 
 def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any]:
-  """All pictures of what was trained; of the first seed where one run is shown."""
+  """Draws every plot; plots of a single run show the first seed."""
   runs, dims = study.runs, study.dims
   groups = np.arange(runs.points.shape[2]) // tasks.PER_GROUP
   low = dims[0]

@@ -102,7 +102,7 @@ def study(
 
 
 def _looked_at(name: str, classes: int, dim: int) -> bool:
-  """Whether a recipe is of interest: few in many dimensions are a simplex."""
+  """Whether to list a recipe: few prototypes in many dimensions form a simplex."""
   return name in (BEST, POTENTIAL) or classes >= 100 or classes > dim + 1
 
 

@@ -144,7 +144,7 @@ def class_vectors(path: pathlib.Path | None, sets: Sets, key: Array) -> Array:
 
 
 def cifar100_vectors(path: pathlib.Path | None, key: Array) -> Array:
-  """The same for CIFAR-100, in any order and without its images."""
+  """Reads class vectors of CIFAR-100, listed in any order and without images."""
   if path is not None:
     return jnp.asarray(stored_vectors(path, 100))
   paths = tree_paths("CIFAR_100")

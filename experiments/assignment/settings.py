@@ -78,7 +78,7 @@ class Config:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """One training of the plan."""
+  """Settings of one training of the plan."""
 
   images: str
   method: str
@@ -91,7 +91,7 @@ class Job:
 
   @property
   def name(self) -> str:
-    """Of a training of a preset."""
+    """Name of a training in a preset."""
     parts = [self.images, self.method, f"{self.dim}"]
     parts += [f"r={self.updates:g}"] if self.updates != 1 else []
     parts += [] if self.uniformity is None else [f"uniformity={self.uniformity:g}"]
@@ -100,12 +100,12 @@ class Job:
 
   @property
   def label(self) -> str:
-    """What it is but for the method."""
+    """Settings in words, without the method."""
     return ", ".join([self.images, f"D = {self.dim}", *self._tail])
 
   @property
   def data(self) -> str:
-    """What it is trained on."""
+    """Name of the training images."""
     return ", ".join([self.images, *self._tail])
 
   @property

@@ -50,7 +50,7 @@ IMBALANCES = (0.005, 0.01, 0.02)
 def _grid(
   images: Sequence[str], methods: Sequence[str], dims: Sequence[int], **options: Any
 ) -> tuple[Job, ...]:
-  """All combinations, and of them all of the values of an option."""
+  """Returns every combination of options; among equal ones, all values of one."""
   ways = [
     dict(zip(options, x, strict=True)) for x in itertools.product(*options.values())
   ]
@@ -163,7 +163,7 @@ def reported(config: Full, job: Job) -> float | None:
 def measure(
   config: Full, output: pathlib.Path
 ) -> tuple[Table, Callable[[], dict[str, Any]]]:
-  """All trainings of a table or figure, beside the paper's figures."""
+  """Runs all trainings of a table or plot and lists the paper's figures with them."""
   jobs = plan(config)
   if config.needs_listing and config.listing is None:
     raise SystemExit("table-5 is of ImageNet-LT: give its list of images by --listing")

@@ -1,4 +1,4 @@
-"""What the small trainings of `dynamic_assignment` look at.
+"""Data sets of the small trainings of `dynamic_assignment`.
 
 Super-classes with sub-classes as Gaussians, apart or overlapping, scikit-learn's
 digits, and images with super-classes: photographs of tiny_imagenet under inner nodes of
@@ -70,7 +70,7 @@ def superclass(
   counts: tuple[int, int, int] = (60, 50, 50),
   offset: float = OFFSET,
 ) -> Task:
-  """20 classes = 5 super-classes of 4, in 64 dimensions; `counts` of each class."""
+  """Draws 20 classes in 5 super-classes, 64-D; `counts` gives images per class."""
   number = GROUPS * PER_GROUP
   generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
@@ -96,7 +96,7 @@ def superclass(
 
 
 def siblings(key: Array, seeds: int) -> Task:
-  """The same with classes that overlap with those of their super-class."""
+  """Draws `superclass` with classes that overlap within their super-class."""
   task = superclass(key, seeds, counts=MORE, offset=OVERLAP)
   return task._replace(name="siblings")
 
@@ -140,7 +140,7 @@ def check_names(names: tuple[str, ...]) -> None:
 
 
 def photographs(size: int) -> Task:
-  """20 classes of tiny_imagenet in 5 super-classes of its tree.
+  """Reads 20 classes of tiny_imagenet, in 5 super-classes of its class tree.
 
   Of the training images of a class the last fifth is for validation.
   """
@@ -190,7 +190,7 @@ def characters(size: int) -> Task:
 
 
 def plankton(size: int) -> Task:
-  """All classes of ndsb_plankton, from the one with most images to the rarest.
+  """Reads all classes of ndsb_plankton, most frequent first.
 
   Of the training images of a class, 100 at most, the last fifth is for validation.
   Super-classes are the branches of its tree below all plankton.
@@ -240,7 +240,7 @@ def _divided(images: data.Images) -> tuple[data.Images, data.Images]:
 
 
 def _part(images: data.Images) -> Part:
-  """The same for all seeds."""
+  """Returns a part of the data that all seeds share."""
   return Part(jnp.asarray(images.images)[None], jnp.asarray(images.labels)[None])
 
 

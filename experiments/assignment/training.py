@@ -28,7 +28,7 @@ _BLOCK = 120  # runs at once, which stay in a core's cache
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """How the networks are trained; what differs from one program to another."""
+  """Settings of the networks' training that need a program of their own."""
 
   network: str
   """linear, mlp or resnet."""
@@ -75,7 +75,7 @@ class Cell(NamedTuple):
 
 
 class Runs(NamedTuple):
-  """What the trainings of all cells with all seeds have come to."""
+  """Outcomes of all cells and seeds."""
 
   cells: list[Cell]
   validation: np.ndarray  # [cells, seeds], mean accuracy of classes at the end
@@ -124,7 +124,7 @@ class Study(NamedTuple):
 
   @property
   def of_images(self) -> bool:
-    """Whether a residual network was trained."""
+    """Whether a residual network was trained on images."""
     return self.name.endswith(", resnet")
 
   @property
@@ -137,7 +137,7 @@ class Study(NamedTuple):
     return list(dict.fromkeys((cell.name, cell.dim) for cell in self.runs.cells))
 
   def has(self, dim: int, *names: str) -> bool:
-    """Whether the dimension was trained, with all these methods."""
+    """Whether the study trained all of these methods in a dimension."""
     there = {name for name, dimension in self.methods() if dimension == dim}
     return bool(there) and there >= set(names)
 
@@ -173,7 +173,7 @@ def _columns(
 
 @functools.cache
 def _optimizer(momentum: float) -> optax.GradientTransformation:
-  """At rate 1: the state's scale is the learning rate."""
+  """Optimiser with learning rate 1, which the state's scale multiplies."""
   return optax.sgd(1.0, momentum=momentum)
 
 
@@ -202,7 +202,7 @@ def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dic
 
 
 def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict):
-  """One step of one training."""
+  """Runs one training step."""
   del key  # a run's own lies in its state
   count = part.labels.shape[1]
   rows = data.shuffled_indices(state.key, count, state.step, batch_size=setting.batch)
@@ -342,5 +342,5 @@ def train(
 
 @functools.cache
 def _bound(fn: Any, setting: Training) -> Any:
-  """One function object for each setting, so that a second sweep is not compiled."""
+  """Caches a bound function per setting, so that a second sweep reuses its program."""
   return functools.partial(fn, setting)

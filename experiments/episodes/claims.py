@@ -78,14 +78,14 @@ OF_UPDATES = [
 
 
 def mean_defined(values: np.ndarray) -> np.ndarray:
-  """Over the last axis, of what is not NaN; NaN of nothing."""
+  """Mean over the last axis, ignoring NaN; NaN where nothing is defined."""
   counts = np.sum(~np.isnan(values), axis=-1)
   sums = np.nansum(values, axis=-1)
   return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def geometric_mean(values: np.ndarray) -> np.ndarray:
-  """Over the last axis, of what is defined; NaN of nothing."""
+  """Geometric mean over the last axis, ignoring NaN; NaN where nothing is defined."""
   logs = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
   return np.exp(mean_defined(logs))
 
@@ -127,7 +127,7 @@ def fisher(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
-  """Of each seed, the two-sided tests of the article's Tables 3 to 10."""
+  """Two-sided tests of the article's Tables 3 to 10, one per seed."""
 
   def of_seeds(test: Callable[..., float], values: np.ndarray) -> np.ndarray:
     return np.array([test(*pair) for pair in zip(*values, strict=True)])
@@ -157,7 +157,7 @@ def undefined(series: Series) -> dict[str, np.ndarray]:
 
 
 def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
-  """What the article prints of SD, DR and tests, if this is a training of its own."""
+  """Published figures for SD, DR and tests, where the article has this training."""
   alike = (
     part.representative == "mean"
     and (config.width == 64 or config.backbone != "conv4")
@@ -172,7 +172,7 @@ def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
 def tabulate(
   config: Config, trained: Mapping[Part, Trained], fixed: Trained | None
 ) -> Table:
-  """All figures; `fixed` are trainings with exponents that stay."""
+  """Tabulates all measures; `fixed` holds trainings with constant exponents."""
   table = Table()
   toy.add(table)
   for part, run in trained.items():
@@ -263,7 +263,7 @@ def at_end(trained: Trained) -> dict[str, np.ndarray]:
 
 
 def half_width(values: np.ndarray) -> np.ndarray:
-  """Of the 95 % interval of the means over the last axis, as the article's."""
+  """Half width of the 95 % interval of the mean, as the article computes it."""
   return 1.96 * values.std(-1) / values.shape[-1] ** 0.5
 
 
@@ -276,7 +276,7 @@ def shown_validations(config: Config) -> dict[int, int]:
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """Those of the plane, then of each training."""
+  """Claims about the plane, then about each training."""
   del table
   every = [claim for part in settings.parts(config) for claim in _of_part(part)]
   return [*toy.CLAIMS, *every]

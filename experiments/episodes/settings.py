@@ -83,7 +83,7 @@ class Part(NamedTuple):
 
   @property
   def name(self) -> str:
-    """As in tables."""
+    """Name of the part in tables."""
     kind = "" if self.representative == "mean" else "1-NN, "
     return f"{kind}{self.shots}-shot"
 
@@ -177,7 +177,7 @@ class Known(NamedTuple):
 
 
 def table(images: data.Images, rows: int) -> data.ClassTable:
-  """Of a set whose classes are checked to have enough images."""
+  """Reads a data set and checks that its classes have enough images."""
   return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
 
 
@@ -189,7 +189,7 @@ def fixed_episodes(
   queries: int,
   number: int,
 ) -> np.ndarray:
-  """The same for every network."""
+  """Draws the episodes that validate and test every network."""
   classes = table(images, part.shots + queries)
   key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
   shape = settings.num_ways, part.shots, queries
@@ -216,7 +216,7 @@ def known(
   part: Part,
   images: data.Images,
 ) -> Known:
-  """As many episodes as validate; their images as those of a validation."""
+  """Draws training episodes, as many as validate, with as many images each."""
   drawn = fixed_episodes(
     settings,
     part,
@@ -333,7 +333,7 @@ def mini_imagenet(size: int, folder: pathlib.Path) -> Parts:
 
 
 def photographs(sets: Parts, size: int) -> Parts:
-  """To validate and test, the centre of each; to train, all of it.
+  """Centre crops for validation and test; whole images for training.
 
   Training images become squares before the random crops, which then are of other
   aspects than crops of the originals.

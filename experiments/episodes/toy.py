@@ -1,4 +1,4 @@
-"""Where each loss is least: prototypes in the plane and on the sphere.
+"""Minima of each loss, for prototypes in the plane and on the sphere.
 
 DIST, article II: Table 1, figures 1, 7 and 8, appendix E.
 """
@@ -149,7 +149,7 @@ def add(table: Table) -> None:
 
 
 def _beyond(table: Table) -> np.ndarray:
-  """Of the ratio, 1e-6 less what is not as it should be."""
+  """Tolerance 1e-6 less the largest deviation of a ratio from its exact value."""
   least = []
   for kind in ("2", "7.389"):
     red, green, blue, behind = (

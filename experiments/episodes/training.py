@@ -38,7 +38,7 @@ FURTHER = ("con_alpha by features", "div_alpha by features", "training accuracy"
 
 
 class State(NamedTuple):
-  """One run: the network, its optimiser and what was seen of its updates."""
+  """State of one run: network, optimiser, and measures of its updates."""
 
   params: Any
   statistics: Any
@@ -56,7 +56,7 @@ class Trained(NamedTuple):
 
 
 def measures(settings: Settings) -> tuple[str, ...]:
-  """What is kept of a look."""
+  """Names of the measures that each check records."""
   return (*MEASURES, *(FURTHER if settings.all_diagnostics else ()))
 
 
@@ -109,7 +109,7 @@ def embed(settings: Settings, state: State, images: Array) -> Array:
 
 
 def _shape(settings: Settings, shape: Sequence[int]) -> Sequence[int]:
-  """Of what the network sees of one image."""
+  """Shape of one image as the network gets it."""
   if settings.backbone == frozen.NETWORK:
     return shape[1:]
   return settings.image_size, settings.image_size, shape[-1]
@@ -150,7 +150,7 @@ def _step(
   key: Array,
   hyper: Mapping[str, Array],
 ) -> tuple[State, dict[str, Array]]:
-  """Some episodes, and what the update of the last one did to it."""
+  """Trains on some episodes and measures what the last update changed."""
   optimizer = optax.adam(settings.learning_rate)
   ways, queries = settings.num_ways, settings.num_queries
   labels = jnp.repeat(jnp.arange(ways), queries)
@@ -213,7 +213,7 @@ def _step(
 
 
 def _nothing_seen(settings, part, images, state, embedded):
-  """What stands for the last episode before there was one."""
+  """Placeholder for the last episode before the first one has run."""
   rows = settings.num_ways * (part.shots + settings.num_queries)
   inputs = jnp.zeros((rows, *_shape(settings, images.shape)))
   shape = jax.eval_shape(lambda: embedded(state.params, state.statistics, inputs)[0])
@@ -254,7 +254,7 @@ def train(
   cells: Mapping[str, Sequence[float]],
   folder: pathlib.Path,
 ) -> Trained:
-  """All cells and seeds at once, then tested; kept under `folder` and taken from it."""
+  """Trains and tests all cells and seeds at once; resumes from `folder`."""
   classes = few_shot_sets.table(sets.train, part.shots + settings.num_queries)
   known = None
   if settings.all_diagnostics:

@@ -1,4 +1,4 @@
-"""How many trainings are made, or rows computed, at a time, and where."""
+"""Number of trainings or rows that run at a time, and their device."""
 
 import concurrent.futures
 import contextlib

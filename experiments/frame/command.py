@@ -26,7 +26,7 @@ Unused = Mapping[str, Sequence[str]]
 
 
 class Arguments(NamedTuple):
-  """What an experiment was asked to do."""
+  """Preset, settings and output folder of one run."""
 
   preset: str
   config: Any
@@ -114,7 +114,7 @@ def parse(
 
 
 def _check_numbers(config: Any, preset: Any) -> None:
-  """No setting is negative; what makes up a run is 0 where the preset's is, alone."""
+  """Rejects negative numbers, and 0 for run sizes unless the preset has 0."""
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
     least = int(field.name in _AT_LEAST_ONE and getattr(preset, field.name) > 0)
@@ -125,7 +125,7 @@ def _check_numbers(config: Any, preset: Any) -> None:
 
 
 def _check_names(config: Any) -> None:
-  """No setting names one thing twice: it would be trained and told of twice."""
+  """Rejects a setting that lists the same name twice."""
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
     names = isinstance(value, tuple) and all(isinstance(x, str) for x in value)

@@ -1,4 +1,4 @@
-"""What a frozen network of ImageNet's makes of images, in the place of the images.
+"""Features of a frozen ImageNet network, which replace the images.
 
 The network sees each image once. What is trained begins with its features, at a price
 that a CPU can pay.

@@ -22,7 +22,7 @@ from spherejax import data, hierarchy
 
 
 class Source(NamedTuple):
-  """What is particular to an image set.
+  """Properties of one image set.
 
   Attributes:
     side: of the images, in the paper's protocol.
@@ -169,7 +169,7 @@ def _inverted(images: data.Images) -> data.Images:
 
 
 def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
-  """One size for all, without their aspect; the old ones beside, as logarithms."""
+  """Resizes all images to one size; adds their old sizes, as logarithms."""
   sizes = np.array([image.shape[1::-1] for image in images.images])
   small = data.map_images(images, functools.partial(photographs.squared, size=side))
   small = _inverted(small) if inverted else small
@@ -177,7 +177,7 @@ def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
 
 
 def size_extras(sizes: np.ndarray) -> dict[str, np.ndarray]:
-  """What `log_sizes` reads, from [count, 2] widths and heights."""
+  """Columns that `log_sizes` reads, from [count, 2] widths and heights."""
   logs = np.log(sizes.astype(np.float32))
   return {"log_width": logs[:, 0], "log_height": logs[:, 1]}
 

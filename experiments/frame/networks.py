@@ -100,7 +100,7 @@ class Architecture(Limited):
 
   @property
   def architecture(self) -> "Architecture":
-    """These fields alone, of settings that have more."""
+    """Selects the architecture's fields from settings that have more."""
     return command.only(Architecture, self)
 
 
@@ -142,7 +142,7 @@ class Headed(nn.Module):
 
 
 class _Layers(nn.Module):
-  """Two hidden layers on all pixels; a map of one position."""
+  """Two hidden layers on all pixels; returns a map of one position."""
 
   width: int
 
@@ -233,14 +233,14 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
 
 
 def _read_backbone(architecture: Architecture, template: Any) -> Any:
-  """What the file or folder of weights has for the backbone's variables, or shapes."""
+  """Reads a backbone's variables, or their shapes, from a file or folder of weights."""
   if architecture.backbone in SMALL:
     return _kept_backbone(architecture)
   return models.import_weights(template, models.read_weights(architecture.weights))
 
 
 def _kept_backbone(architecture: Architecture) -> Any:
-  """Of another network of the same backbone; ValueError where it is another one."""
+  """Reads the backbone of a stored network; ValueError if the backbones differ."""
   with jax.ensure_compile_time_eval():
     model = load(pathlib.Path(architecture.weights))
     arrays = jax.tree.map(np.asarray, model.variables)
@@ -274,7 +274,7 @@ def check(architecture: Architecture) -> None:
 
 
 def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
-  """One image, uint8 [height, width, channels], as it is evaluated."""
+  """Prepares one uint8 image [height, width, channels] for evaluation."""
   a = architecture
   single = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
   pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
@@ -300,7 +300,7 @@ class Model(NamedTuple):
   variables: Any
 
   def prepare(self) -> Callable[[np.ndarray], np.ndarray]:
-    """From an image to what is embedded, importable by other processes."""
+    """Returns the function that prepares images, picklable for other processes."""
     return functools.partial(prepare, architecture=self.architecture)
 
   def embed(self, images: Array) -> Array:
@@ -309,7 +309,7 @@ class Model(NamedTuple):
     return outputs.embeddings
 
   def embed_blocks(self, images: Array) -> Array:
-    """The same of many images, block by block."""
+    """Embeds many images, block by block."""
     return at_once.mapped(self.embed, images)
 
 
@@ -322,7 +322,7 @@ def keep(folder: pathlib.Path, model: Model, step: int) -> None:
 
 
 def load(folder: pathlib.Path) -> Model:
-  """What `keep` wrote; FileNotFoundError names the folder that holds no model."""
+  """Reads a model of `keep`; FileNotFoundError if the folder holds none."""
   path = folder / "network.json"
   if not path.is_file():
     raise FileNotFoundError(

@@ -63,7 +63,7 @@ class Only:
 
 @dataclasses.dataclass(frozen=True)
 class Without:
-  """Does nothing where another setting, or a property, has one of these values."""
+  """Limit: the setting does nothing where another one has any of these values."""
 
   other: str
   value: Any
@@ -85,7 +85,7 @@ class Without:
 
 @dataclasses.dataclass(frozen=True)
 class Among:
-  """Does nothing unless another setting names one of these, which may have a name."""
+  """Limit: the setting does nothing unless another one lists any of these values."""
 
   other: str
   values: tuple[str, ...]

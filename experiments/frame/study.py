@@ -69,7 +69,7 @@ class Table:
     return [variant for variant, of in self._figures if of == measure]
 
   def measures(self) -> list[str]:
-    """What was measured of any variant."""
+    """Measures that any variant has."""
     return list(dict.fromkeys(measure for _, measure in self._figures))
 
   def rows(self) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Study(Generic[Config]):
-  """One command: ``python -m experiments.<name>``."""
+  """Study behind one command, ``python -m experiments.<name>``."""
 
   name: str
   doc: str | None

@@ -1,8 +1,9 @@
-"""One objective trained in two ways: many small runs at once, or one large run.
+"""Trains an objective in two ways: many small runs at once, or one large run.
 
 An objective is what `training.make_step` takes, `(params, batch_stats, batch, *, key,
-axis_name) -> Outcome`. `many` trains it with every cell and seed as one program, `single`
-on all devices with batches from the host. Both resume from their folder.
+axis_name) -> Outcome`. `many` trains every cell and seed as one program. `single`
+trains one run on all devices, with batches from the host. Both resume from their
+folder.
 """
 
 import functools
@@ -70,7 +71,7 @@ def many(
 def several(
   step: Step, batch: Callable[[training.TrainState, Array], Any], number: int
 ) -> Callable[[training.TrainState, Array], tuple[training.TrainState, Any]]:
-  """So many steps as one function of a state and a key, with the mean of the metrics.
+  """Chains `number` steps into a function of state and key; averages metrics.
 
   `batch(state, key)` draws what a step sees.
   """
@@ -96,7 +97,7 @@ def single(
   around: Callable[[Step], Step] = lambda step: step,
   **options: Any,
 ) -> training.FitResult:
-  """One training on all devices, resumed from a folder.
+  """Runs one training on all devices, resumed from a folder.
 
   Args:
     start: the first state, of which only the shapes count where it is not fresh.

@@ -23,7 +23,7 @@ from spherejax import data, plotting, training
 
 
 class Trained(NamedTuple):
-  """What is trained: one program, the variants that share it, and on which images."""
+  """One program to train: the variants that share it, and its images."""
 
   settings: Config
   variants: dict[str, network.Variant]
@@ -31,7 +31,7 @@ class Trained(NamedTuple):
 
 
 def plan(config: Config) -> list[Trained]:
-  """All trainings of one seed."""
+  """Lists all trainings of one seed."""
   variant, weight = network.Variant, config.zero_shot_weight
   average = variant(1.0, 0.0)  # at mass 1 GSP is exactly the average
   masses = {
@@ -64,7 +64,7 @@ def plan(config: Config) -> list[Trained]:
 
 
 def kept_path(trained: Trained, seed: int, output: pathlib.Path) -> pathlib.Path:
-  """Where the outcome of a program is kept."""
+  """Path of a program's stored outcome."""
   what = [
     trained.settings.loss,
     trained.settings.pooling,
@@ -74,7 +74,7 @@ def kept_path(trained: Trained, seed: int, output: pathlib.Path) -> pathlib.Path
 
 
 def kept_settings(trained: Trained) -> dict[str, Any]:
-  """What changes a program's outcome; the rest says which others there are."""
+  """Settings that change a program's outcome; drops those that add other programs."""
   others = {"seeds": 0, "losses": (), "poolings": ()}
   return dataclasses.asdict(trained.settings) | others
 

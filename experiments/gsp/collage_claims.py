@@ -20,7 +20,7 @@ def rivals_of(table: Table, measure: str, loss: str) -> list[str]:
 
 
 def _compared(table: Table, measure: str, loss: str) -> bool:
-  """Whether GAP and GSP are compared, with ZSP and without, and no other pooling."""
+  """Whether GAP and GSP are compared, each with and without ZSP, and nothing else."""
   return f"{loss}, {ON_COLLAGES[-1]}" in table.variants(measure)
 
 
@@ -42,7 +42,7 @@ def complete(table: Table, config: Config) -> None:
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """What both sections say and these trainings speak to."""
+  """Claims of both sections that these trainings can decide."""
   measure = f"MAP@R, {config.images}"
   return [
     claim

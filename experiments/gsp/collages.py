@@ -105,7 +105,7 @@ def _tiny_imagenet(size: int, some: str) -> Source:
 
 
 def _column(name: str, file: str, key: str, value: str) -> dict[str, str]:
-  """Two columns of a table that lies beside an image set."""
+  """Reads two columns of a table of an image set."""
   with beside.newest_file(name, file).open(newline="") as table:
     return {row[key]: row[value] for row in csv.DictReader(table)}
 
@@ -176,7 +176,7 @@ def single_images(source: Source, least: int, everything: bool = False) -> data.
 
 
 class Part(NamedTuple):
-  """One part of a data set, the same labelled images in two forms.
+  """Part of a data set in two forms: collages, and labelled images alone.
 
   Attributes:
     collages: each among three others.

@@ -17,7 +17,7 @@ _SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 
 
 class Study(NamedTuple):
-  """What one network's local features look like beside their prototypes."""
+  """Local features of one network, with their prototypes."""
 
   features: np.ndarray  # [images, positions, 2], longest of norm 1
   labels: np.ndarray
@@ -91,7 +91,7 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
 def draw(
   study: Study, radii: Sequence[np.ndarray], images: data.Images
 ) -> dict[str, Any]:
-  """All pictures: the cells, the hulls, single images and the radius."""
+  """Draws all plots: cells, hulls, single images and the radius."""
   curve = plotting.training_curves(
     {"greedy k-centre": np.stack(radii)},
     steps=np.arange(1, len(radii[0]) + 1),
@@ -114,7 +114,7 @@ def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shade_cells(axes: Any, study: Study) -> None:
-  """Each point of the plane in the tone of its nearest prototype."""
+  """Shades each point of the plane by its nearest prototype."""
   low, high = _limits(study.features.reshape(-1, 2))
   x, y = (np.linspace(low[i], high[i], 360) for i in (0, 1))
   grid = np.stack(np.meshgrid(x, y), axis=-1)

@@ -87,7 +87,7 @@ LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
 
 
 class Variant(NamedTuple):
-  """What tells one variant from another: two numbers, so one program runs them all."""
+  """Two numbers that tell variants apart, so that one program runs them all."""
 
   mass: float
   zero_shot_weight: float
@@ -199,7 +199,7 @@ def mixture(
 
 @functools.cache
 def make_optimizer(settings: Settings, names: tuple[str, ...]):
-  """One optimiser object for all runs, so that they share a compiled program."""
+  """Returns the same optimiser for equal settings, so that runs share a program."""
   adam = optax.adam(settings.learning_rate)
   fast = optax.adam(settings.proxy_rate * settings.learning_rate)
   rates = {name: fast if name == "proxies" else adam for name in names}
@@ -237,7 +237,7 @@ def embed(
   mass: float = 1.0,
   pooled: bool = True,
 ) -> models.HeadResult:
-  """What the network makes of images; `pooled=False` gives maps as `pooled`.
+  """Embeds images; `pooled=False` returns the maps in place of `pooled`.
 
   By batches of one size, so that one program serves sets of any size.
   """

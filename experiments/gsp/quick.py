@@ -84,7 +84,7 @@ class Network(nn.Module):
 
 @functools.cache
 def _optimizer(learning_rate: float) -> optax.GradientTransformation:
-  """One optimiser object for all runs, so that they share a compiled program."""
+  """Returns the same optimiser for equal settings, so that runs share a program."""
   return optax.adam(learning_rate)
 
 
@@ -108,7 +108,7 @@ def _train(
   *,
   config: Settings,
 ) -> tuple[training.TrainState, Array]:
-  """So many steps, and the mean of their losses."""
+  """Runs `steps` training steps and returns the mean of their losses."""
 
   def objective(params, _, batch, *, key, axis_name):
     del key, axis_name  # nothing is drawn, and one device is enough
@@ -144,7 +144,7 @@ _choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",
 
 
 class Trained(NamedTuple):
-  """What a trained network makes of the test collages."""
+  """Outcome of a trained network on the test collages."""
 
   measures: Mapping[str, float]
   weights: np.ndarray

@@ -1,4 +1,4 @@
-"""What the quickstart's collages are made of: digits, or photographs of a folder."""
+"""Tiles of the quickstart's collages: digits, or photographs of a folder."""
 
 import pathlib
 from typing import NamedTuple

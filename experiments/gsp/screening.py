@@ -31,7 +31,7 @@ from spherejax import data, metrics, models, pooling, training
 
 
 class State(NamedTuple):
-  """One training."""
+  """State of one training."""
 
   train: training.TrainState
   apart: Array  # largest distance yet of pooled vectors from the average, relative
@@ -84,7 +84,7 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
 
 
 def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper):
-  """One step on a mixture of a metric loss and zero-shot prediction."""
+  """Runs one step on a mixture of a metric loss and zero-shot prediction."""
   rows = data.class_balanced_indices(
     key,
     maps.table,
@@ -134,7 +134,7 @@ def functions(settings: Settings, train: Maps, validation: Maps) -> tuple:
 
 @functools.lru_cache(maxsize=16)
 def _of(settings: Settings, classes: int, labels: tuple[int, ...]) -> tuple:
-  """The same objects for all frozen networks, so that they share compiled programs."""
+  """Caches the functions for all frozen networks, so that they share programs."""
   return (
     functools.partial(init, settings, classes),
     functools.partial(step, settings, classes),

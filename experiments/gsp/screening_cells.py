@@ -1,4 +1,4 @@
-"""What the screening trains: settings, cells, and the effects of the design."""
+"""Settings and cells of the screening, and the effects of its design."""
 
 import dataclasses
 from typing import Literal, NamedTuple
@@ -58,7 +58,7 @@ class Config(network.Settings):
 
   @property
   def plan(self) -> "Plan":
-    """What heads are trained for."""
+    """Lists the heads to train and their purpose."""
     curves = 64 in self.counts
     return Plan(
       (64, *self.centre),
@@ -102,7 +102,7 @@ class Plan(NamedTuple):
 
   @property
   def cells(self) -> list[Cell]:
-    """All of them, none twice."""
+    """Lists all cells, each once."""
     cells = runs_of_design() if self.screen else []
     for number in self.counts:
       row = self.sharpness if number <= 128 else (None,)

@@ -104,7 +104,7 @@ def claims(
 
 
 def flat(plan: Plan, loss: str, table: Table) -> Iterator[Claim]:
-  """That the number of prototypes does not matter where there are many."""
+  """Claims that the number of prototypes does not matter where it is large."""
   known = table.variants("MAP@R")
   names = [name(loss, plan.of_grid(n)) for n in plan.counts if n >= 64]
   many = [x for x in names if x in known]

@@ -47,7 +47,7 @@ class Config(gsp_tokens.Settings):
 
 @functools.cache
 def functions(config: Config, pool) -> tuple[Any, Any, Any]:
-  """Those of a sweep; the same objects in every call, so that they compile once."""
+  """Functions of a sweep; caches them, so that a second call compiles nothing."""
   return (
     functools.partial(gsp_tokens.init, config),
     functools.partial(gsp_tokens.step, config, pool),
@@ -58,7 +58,7 @@ def functions(config: Config, pool) -> tuple[Any, Any, Any]:
 def train(
   config: Config, key: jax.Array, pool, cells, output: pathlib.Path
 ) -> training.SweepResult:
-  """All cells with all seeds; each epoch is kept, so a stopped run goes on."""
+  """Trains all cells with all seeds; stores each epoch and resumes from the last."""
   what = finished.digest((config, cells))
   return frame_training.many(
     key,

@@ -25,7 +25,7 @@ MEMORY = 1024  # pooled vectors to choose prototypes from
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What a training looks at and is the same in all runs of a sweep."""
+  """Settings that all runs of a sweep share."""
 
   prototypes: int = 64
   """Prototypes of the pooling; not given in the paper."""
@@ -42,7 +42,7 @@ class Settings:
 
 
 class Params(NamedTuple):
-  """What is learned."""
+  """Learned parameters."""
 
   own: Array  # [classes, 4, 2]
   shared: Array  # [4, 2]
@@ -50,14 +50,14 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-  """One training."""
+  """State of one training."""
 
   params: Params
   opt_state: Any
 
 
 class Samples(NamedTuple):
-  """Which tokens samples are made of."""
+  """Samples, with the tokens that they consist of."""
 
   labels: Array  # [batch]
   kinds: Array  # [batch, 50, 8], one-hot: 4 of the class, 4 of the background
@@ -84,7 +84,7 @@ def draw_samples(key: Array, per_class: int) -> Samples:
 
 
 def of_class(class_tokens: Array, shared: Array) -> Array:
-  """What a class's 8 tokens hold: [classes, 4, ...], [4, ...] -> [classes, 8, ...]."""
+  """Joins the 8 tokens per class: [classes, 4, ...], [4, ...] -> [classes, 8, ...]."""
   shared = jnp.broadcast_to(shared[None], (CLASSES, *shared.shape))
   return jnp.concatenate([class_tokens, shared], axis=1)
 
@@ -156,7 +156,7 @@ def average(params: Params, samples: Samples) -> Array:
 
 
 def update(config: Settings, state: State, key: Array, pool) -> tuple[State, Array]:
-  """One step of Adam on the contrastive loss of a batch pooled by `pool`."""
+  """Runs one Adam step on the contrastive loss of a batch pooled by `pool`."""
   samples = draw_samples(key, config.per_class)
 
   def objective(params: Params) -> Array:
@@ -214,6 +214,6 @@ def evaluate(
 
 
 def map_at_r(embeddings: Array, per_class: int) -> Array:
-  """Of embeddings that are ordered by class."""
+  """MAP@R of embeddings ordered by class."""
   labels = np.repeat(np.arange(CLASSES), per_class)  # known when it is compiled
   return metrics.retrieval(embeddings, labels).map_at_r.mean()

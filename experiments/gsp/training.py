@@ -53,7 +53,7 @@ def _initial_state(key, images, *, settings, classes) -> training.TrainState:
 
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
 def _some_steps(state, images, labels, table, key, variant, *, settings, classes):
-  """One part of a training as one compiled program."""
+  """Compiles some steps of a training as one program."""
   objective = functools.partial(_objective, settings=settings, classes=classes)
   optimizer = pooled_network.make_optimizer(
     settings, tuple(pooled_network.loss_modules(settings, classes))
@@ -150,7 +150,7 @@ def train(
   best: bool = False,
   progress: bool = True,
 ) -> dict[str, Run]:
-  """All variants from one seed.
+  """Trains all variants from one seed.
 
   They share the first part, which pools by averages: prototypes are chosen among
   features that mean something already. They begin with the backbone of `pretrained`,

@@ -129,12 +129,12 @@ def title(name: str) -> str:
 
 
 def gain(table: Table, measure: str, name: str, over: str) -> np.ndarray:
-  """By how much a setting is above another one."""
+  """Gain of one setting over another."""
   return table.gain(measure, title(name), over=title(over))
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """All of them; one seed has no interval and decides nothing, whichever its sign."""
+  """Lists all claims; one seed has no interval and cannot decide any of them."""
   undecided = " (one seed: undecided)" if config.seeds == 1 else ""
 
   def claim(

@@ -1,4 +1,4 @@
-"""What DIST, article IV, measures of a trained network, and its chance controls."""
+"""Measures of a trained network after DIST, article IV, and chance controls."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ WITHOUT, LIVING = ", diagonal out", ", living"
 
 
 class Relations(NamedTuple):
-  """What a tree says of its classes.
+  """Relations between classes, from the class tree.
 
   Attributes:
     distances: of paths.
@@ -36,7 +36,7 @@ class Relations(NamedTuple):
 
 
 def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
-  """From the tree, once."""
+  """Computes the relations of a tree."""
   path_distances = hierarchy.path_distances(tree)
   return Relations(
     path_distances, hierarchy.chordal_similarities(path_distances), living
@@ -182,7 +182,7 @@ def test(
   related: Relations,
   state: training.TrainState,
 ) -> Outcome:
-  """All measures of one trained network."""
+  """Measures one trained network on the test images."""
   classifier = methods.head(state.params, state.batch_stats, settings.rates)
   variables, labels = state.variables(), study.test.labels
   features = class_training.embed(variables, study.test, settings)

@@ -122,7 +122,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def shapes(images: data.Images) -> Shapes:
-  """Of what the network is given: two images and their sizes."""
+  """Shapes of the network's inputs: two images and their sizes."""
   return (2, *images.images[0].shape), class_sets.log_sizes(images[:2]).shape
 
 
@@ -160,7 +160,7 @@ DRAWN = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", 1, 0)
 
 
 class Setting(NamedTuple):
-  """One way to train.
+  """Setting of one training: loss, proxies and scale.
 
   Attributes:
     title: in tables and pictures.
@@ -177,7 +177,7 @@ class Setting(NamedTuple):
 
   @property
   def geometry(self) -> Literal["cosine", "chordal"]:
-    """What the scale multiplies."""
+    """Geometry of the values that the scale multiplies."""
     return "chordal" if self.loss == "ProxyDR" else "cosine"
 
 
@@ -210,7 +210,7 @@ def initial_state(
   setting: Setting,
   shapes: Shapes,
 ) -> training.TrainState:
-  """Before the first step; the network is the same for all settings of a key.
+  """Initial state; all settings of a key share the network's first weights.
 
   `fixed` [classes, dim] are the proxies after the tree.
   """
@@ -240,7 +240,7 @@ def _softmax(classes: int) -> models.Softmax:
 
 
 class Head(NamedTuple):
-  """What classifies: proxies or weights, biases or none, and the scale."""
+  """Classifier: proxies or weights, biases or None, and the scale."""
 
   proxies: Array
   biases: Array | None
@@ -248,7 +248,7 @@ class Head(NamedTuple):
 
 
 def head(params: Any, stats: Any, rates: Rates) -> Head:
-  """From the two halves of a train state."""
+  """Extracts the classifier from the two halves of a train state."""
   learned, moved = params.get("loss", {}), stats.get("loss", {})
   scale = moved["scale"].scale if "scale" in moved else rates.scale
   if "weights" in learned:

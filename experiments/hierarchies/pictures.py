@@ -31,7 +31,7 @@ _ROWS = 300  # of a tree
 
 
 def bars(runs: claims.Runs) -> Figure:
-  """Each measure of each setting, with intervals over the seeds and the seeds."""
+  """Bar plot of each measure and setting, with intervals and single seeds."""
   names = list(runs)
   places = np.arange(len(names))[::-1]
   figure = Figure(figsize=(13, 1.6 + 0.5 * len(names)), layout="constrained")
@@ -153,7 +153,7 @@ def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
 
 
 def depth_that_fits(tree: hierarchy.ClassTree) -> int:
-  """Of three levels as many as have so few rows that a picture can be read."""
+  """Number of the tree's first levels, at most three, whose rows fit in a figure."""
   depth = hierarchy.depths(tree)
   leaf = np.isin(np.arange(len(depth)), tree.parents, invert=True)
   fits = [
@@ -170,7 +170,7 @@ def draw(
   outcomes: Mapping[str, measures.Outcome],
   tree: hierarchy.ClassTree,
 ) -> dict[str, Any]:
-  """Everything of a run. `outcomes` are those of the first seed."""
+  """Draws all plots of a run. `outcomes` belong to the first seed."""
   figures: dict[str, Any] = {"measures": bars(runs)} | curves(curves_of_runs)
   shown = {
     SETTINGS[name].title: outcomes[name].prototypes

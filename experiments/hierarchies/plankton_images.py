@@ -44,7 +44,7 @@ def confusion(label: str, prediction: str) -> float | None:
 
 @dataclasses.dataclass(frozen=True)
 class Selection(Limited):
-  """Which images are read, and which classes are learned."""
+  """Choice of the images to read and the classes to learn."""
 
   # Of each class at least two images: a reference and one to judge.
 
@@ -87,7 +87,7 @@ class Whole(NamedTuple):
 
 
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
-  """One image on its canvas; the ground is white."""
+  """Fits one image into its canvas, with a white background."""
   fitted = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
   return 255 - fitted if inverted else fitted
 

@@ -79,7 +79,7 @@ def predictions(
 def confusions(
   points: np.ndarray, images: data.Images, neighbours: tuple[int, ...], key: Array
 ) -> dict[str, np.ndarray]:
-  """For each way [classes, classes], counts of one half by the other as references."""
+  """Confusion counts [classes, classes] per rule; half of the images are references."""
   classes = len(images.label_names)
   first, second = halves(images.labels, key)
   by_rule = predictions(

@@ -21,7 +21,7 @@ def draw(
   study: Parts,
   config,
 ) -> dict[str, Figure]:
-  """Everything of a run. `study` is that of the first seed."""
+  """Draws all plots of a run. `study` belongs to the first seed."""
   figures: dict[str, Figure | None] = {
     "training": training(embedded),
     "neighbours": neighbours(embedded),

@@ -1,4 +1,4 @@
-"""One seed's embedding or softmax classifier of plankton, and what is kept of it."""
+"""Trains one seed's embedding or softmax classifier of plankton and stores it."""
 
 import dataclasses
 import functools
@@ -52,7 +52,7 @@ def train_baseline(
   folder: pathlib.Path,
   report: triplets.Report,
 ) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
-  """The same network with an output for each class, on batches of images.
+  """Trains the same network with one output per class, on batches of images.
 
   Returns a function to logits, and accuracies on validation images after each part.
   """
@@ -107,7 +107,7 @@ def train_baseline(
 
 
 class Found(NamedTuple):
-  """What is kept of a seed.
+  """Stored outcome of a seed.
 
   Attributes:
     figures: "curves", "kept margin", "start", "by k" of the embedding, "accuracies" of
@@ -203,7 +203,7 @@ def run(
   output: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:
-  """One job, or what was kept of it."""
+  """Runs one job, or reads its stored outcome."""
   settings = dataclasses.asdict(config) | OTHERS
   name = f"{kind.split()[0]}-{seed}"
   path = output / "kept" / name

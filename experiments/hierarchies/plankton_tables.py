@@ -31,7 +31,7 @@ ENDS = (("first", 0), ("last", -1))
 
 
 def comparable(config: Any) -> bool:
-  """Whether the article's classes are learned, from ImageNet's weights as there."""
+  """Whether the run has the article's classes and starts from ImageNet weights."""
   return config.seen == "article" and bool(config.weights)
 
 
@@ -42,7 +42,7 @@ def tabulate(
   path_distances: dict[str, np.ndarray | None],
   config: Any,
 ) -> Table:
-  """All figures; the article's beside those of its classes and first weights.
+  """Tabulates all measures, with the article's where classes and weights agree.
 
   `path_distances` are edges between the classes of each group, where there is a tree.
   """
@@ -76,7 +76,7 @@ def tabulate(
 
 
 def drift(run: plankton_runs.Found) -> list[float]:
-  """From each iteration to the next, without the way from the first weights."""
+  """Distance from each iteration to the next, without the first one."""
   return run.figures["curves"]["drift"][1:]
 
 

@@ -127,7 +127,7 @@ def as_network_input(
 
 
 class Ground(NamedTuple):
-  """What all trainings of one seed share."""
+  """Inputs that all trainings of one seed share."""
 
   study: images.Parts
   related: measures.Relations
@@ -159,7 +159,7 @@ def ground(config: Any, whole: images.Whole, seed: int) -> Ground:
 
 
 class Finished(NamedTuple):
-  """What is kept of a training."""
+  """Stored outcome of a training."""
 
   outcome: measures.Outcome
   curves: dict[str, list[float]]
@@ -172,7 +172,7 @@ def train(
   path: pathlib.Path,
   progress: tqdm.tqdm,
 ) -> Finished:
-  """One training and its measures, or what was kept of it."""
+  """Runs one training with its measures, or reads its stored outcome."""
   # What changes this training; the rest says which others there are.
   others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others

@@ -1,4 +1,4 @@
-"""One training of `class_hierarchy`, and what is looked at after every epoch."""
+"""Trains one network of `class_hierarchy` and measures it after every epoch."""
 
 import functools
 import pathlib

@@ -84,7 +84,7 @@ def unraised(settings: Settings) -> int:
 def make_optimizer(
   settings: Settings, rate: float, decay: float, every: int
 ) -> optax.GradientTransformation:
-  """Of the settings' kind, whose rate decays with every so many steps."""
+  """Optimiser of the settings' kind, with a stepwise decay of the learning rate."""
 
   def schedule(count):
     return rate * decay ** (count // every)
@@ -166,7 +166,7 @@ def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray
 
 
 class Look(NamedTuple):
-  """How the classes lie in an embedding."""
+  """Distribution of the classes in an embedding."""
 
   centroids: np.ndarray
   radii: np.ndarray
@@ -272,7 +272,7 @@ def train_embedding(
   folder: pathlib.Path,
   report: Report,
 ) -> Embedded:
-  """Both ways share the iterations in which their margin is the same."""
+  """Trains the embedding; both schedules share the iterations with equal margins."""
   network_key, step_key, data_key = jax.random.split(key, 3)
   start = methods.initial_variables(
     network_key,

@@ -1,4 +1,4 @@
-"""What `retrieval` says about each claim of the tables, of images in memory."""
+"""Verdicts of `retrieval` on each claim about images in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ POOLINGS = "DML, tables 5.1 and 5.3"
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """Every claim that the trainings can tell something about."""
+  """Lists every claim that the trainings can decide."""
   statements, first = [], config.group
 
   def better(loss: str, kind: str, other: str = "plain", group: str = first) -> Claim:
@@ -61,7 +61,7 @@ def _of_loss(key: str, loss: str, losses: Sequence[str]) -> str:
 
 
 def _of_folds(config: Config) -> Iterator[Claim]:
-  """All folds together against their mean."""
+  """Claims that all folds together beat their mean."""
   folds = Name(FOLDS, "c2")
   for key, measure in (("precision", "P@1"), ("map", MAP)) if config.folds else ():
     yield Claim(
@@ -116,7 +116,7 @@ def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
 
 
 def _of_measures(table: Table, group: str) -> Iterator[Claim]:
-  """Which measure tells the trainings of the first set apart."""
+  """Claims about how well each measure separates the trainings of the first set."""
   untrained = f"{group}, untrained"
   names = [
     x for x in table.variants(MAP) if x.startswith(f"{group}, ") and x != untrained

@@ -76,7 +76,7 @@ def read_maps(name: str, pictures: data.Images, folder: pathlib.Path) -> np.memm
 def projected(
   maps: np.ndarray, learned: np.ndarray, used: np.ndarray, channels: int
 ) -> np.ndarray:
-  """Some maps on the first principal directions of the learned ones, float16."""
+  """Projects maps on the first principal directions of the training maps, float16."""
   dim = maps.shape[-1]
   total, moments, positions = np.zeros(dim), np.zeros((dim, dim)), 0
   for part in np.array_split(np.sort(learned), max(1, len(learned) // 256)):

@@ -22,7 +22,7 @@ _mean_interclass_distance = jax.jit(
 def measures(
   points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None = None
 ) -> dict[str, float]:
-  """Of embeddings in the unit ball; without queries that have no match.
+  """Retrieval measures of embeddings in the unit ball, over queries with a match.
 
   Each is a query among all others, or, where `queries` says so, in the gallery of those
   that are none.
@@ -42,7 +42,7 @@ def measures(
 
 
 def covers(points: Any, labels: np.ndarray) -> dict[str, Any]:
-  """How wide classes are, and how far apart, of embeddings in the unit ball."""
+  """Width and separation of classes, of embeddings in the unit ball."""
   return {
     RADIUS: prototypes.mean_covering_radius(points, labels),
     APART: _mean_interclass_distance(points, labels),

@@ -68,7 +68,7 @@ class Method:
 
   @property
   def name(self) -> str:
-    """As in tables."""
+    """Name of the method in tables."""
     kind = {"plain": "", "xbm": "+XBM", "proxy": "-Proxy"}.get(
       self.kind, f"+{self.kind.upper()}"
     )
@@ -76,22 +76,22 @@ class Method:
 
   @property
   def own_proxies(self) -> bool:
-    """Whether the loss knows nothing but proxies."""
+    """Whether the loss uses proxies alone."""
     return self.loss in PROXY_LOSSES
 
   @property
   def refers_to_proxies(self) -> bool:
-    """Whether there are representatives of the classes that begin as embeddings."""
+    """Whether the classes' representatives start as embeddings of images."""
     return self.kind in ("proxy", "ccp", "samples")
 
   @property
   def draws_proxies(self) -> bool:
-    """Whether proxies of the loss's own begin anywhere."""
+    """Whether the proxies of the loss start at random."""
     return self.own_proxies and not self.refers_to_proxies
 
   @property
   def renews(self) -> bool:
-    """Whether problems with new representatives follow each other."""
+    """Whether training is a sequence of problems with new representatives."""
     return self.kind in ("ccp", "samples")
 
   @property
@@ -101,7 +101,7 @@ class Method:
 
   @property
   def inverse_temperature(self) -> float:
-    """Of generalized sum pooling beside the loss (DML 5.3.4)."""
+    """Inverse temperature of generalized sum pooling with this loss (DML 5.3.4)."""
     return 0.5 if self.own_proxies else 5.0
 
   @property

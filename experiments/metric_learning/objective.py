@@ -37,7 +37,7 @@ def forward(
   train: bool = False,
   axis_name: str | None = None,
 ) -> tuple[models.HeadResult, Any]:
-  """What the network makes of images, and its statistics after them."""
+  """Applies the network to images; returns its outputs and updated statistics."""
   network = networks.Network(architecture, axis_name)
   halved = nn.intercept_methods(_halved)
   with halved if bfloat16 else contextlib.nullcontext():
@@ -48,7 +48,7 @@ def forward(
 
 
 def variables(params: Any, stats: Any) -> Any:
-  """Of the network."""
+  """Variables of the network."""
   return {"params": params} | ({"batch_stats": stats} if stats else {})
 
 
@@ -150,7 +150,7 @@ class Objective:
   def optimizer(
     self, stats: Any = None, first_weight: float = 0.0, rate: Any = 1.0
   ) -> optax.GradientTransformation:
-    """Of the settings and the method; `stats` are the network's before the steps.
+    """Optimiser of settings and method; `stats` are those before the first step.
 
     `rate` multiplies every learning rate.
     """
@@ -265,7 +265,7 @@ def optimizer(
 
 
 class Run:
-  """What one kind of training knows beside its state; `place` is where images lie."""
+  """Fixed inputs of one kind of training; `place` locates its images."""
 
   settings: Any
   """A `Training`, of which each kind has its own."""
@@ -301,7 +301,7 @@ class Run:
     return jnp.asarray(points).reshape(*rows.shape, -1), rows
 
   def with_prototypes(self, variables: Any, key: Array, *place: Any) -> Any:
-    """Those of a pooling, chosen among averages of some training images."""
+    """Sets the pooling's prototypes, chosen among averages of training images."""
 
     def pooled(params: Any) -> Any:
       row_key, move_key = jax.random.split(key)

@@ -1,4 +1,4 @@
-"""What `retrieval` trains: settings, methods, the images of each."""
+"""Plan of `retrieval`: settings, methods, and the images of each group."""
 
 import dataclasses
 import pathlib
@@ -93,7 +93,7 @@ class Config(ProxySettings):
 
   @property
   def group(self) -> str:
-    """What most of the trainings are of."""
+    """Group of most trainings."""
     names = {"cars196": "cars", "cub_birds100": "birds", "collages": "collages"}
     return {"tiny_imagenet": "photographs", **names}.get(self.data, "characters")
 
@@ -241,7 +241,7 @@ PRESETS: dict[str, Any] = {
 
 
 def plan(config: Config) -> dict[Name, Method]:
-  """All trainings."""
+  """Lists all trainings."""
   number, pool = config.proxies, config.pool
   remembered = config.memory or number
   first, second = config.group, "plankton"
@@ -285,7 +285,7 @@ def plan(config: Config) -> dict[Name, Method]:
 def settings_of(
   config: Config, shared: Settings, name: Name, method: Method
 ) -> Settings:
-  """Of one training: the images of its group, and its pooling."""
+  """Settings of one training, with its group's images and its pooling."""
   if name.group == "plankton":
     shared = dataclasses.replace(shared, image_size=config.plankton_size, channels=1)
   if not name.parts:

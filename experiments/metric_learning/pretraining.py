@@ -1,4 +1,4 @@
-"""What stands for ImageNet's weights: a network that classified other characters."""
+"""Replaces ImageNet weights: trains a network on other characters."""
 
 import dataclasses
 import pathlib

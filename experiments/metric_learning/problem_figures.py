@@ -34,7 +34,7 @@ score with CCP over those without."""
 
 
 class Runs(NamedTuple):
-  """All trainings."""
+  """Outcomes of all trainings, by name."""
 
   trained: dict[str, Trained]
   digits: Settings
@@ -92,7 +92,7 @@ def radii(trained: Trained, name: str) -> np.ndarray:
 
 
 def costs(runs: Runs, study: Study, losses: Sequence[str], config: Any) -> Costs:
-  """For each loss how much longer CCP takes: a step, and steps to the best score."""
+  """Cost of CCP per loss: ratios of time per step and of steps to the best score."""
   ratios = {}
   for loss in losses:
     methods = [Method(loss), Method(loss, "ccp", config.proxies, config.pool)]

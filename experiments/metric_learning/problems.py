@@ -1,4 +1,4 @@
-"""What `ccp_proxies` trains, and what it says about each claim of the chapter."""
+"""Plan of `ccp_proxies` and its claims about the chapter."""
 
 import dataclasses
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class Config(ProxySettings):
 
   @property
   def of_characters(self) -> bool:
-    """Whether anything is trained on characters."""
+    """Whether any training uses characters."""
     return bool(self.losses or self.other_weights or len(self.batches) > 1)
 
 
@@ -166,7 +166,7 @@ def claim(
 
 
 def claims(config: Config, _: Table) -> list[Claim]:
-  """All of them; those about trainings that were not made are not made either."""
+  """Lists the claims about the trainings that were run."""
   makers = [_of_problems, _of_characters, _of_batches, _of_costs]
   return _of_digits() + [statement for of in makers for statement in of(config)]
 

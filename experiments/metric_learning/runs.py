@@ -81,7 +81,7 @@ def train(
   title: str = "",
   rates: Sequence[float] = (1.0,),
 ) -> Trained:
-  """All cells ("weight" of the projection, "fold") and seeds at once.
+  """Trains all cells ("weight" of the projection, "fold") and seeds at once.
 
   Of the rates, multiples of every learning rate, the one is kept whose validation
   images are found best on average. Where each seed divides the classes in its own way
@@ -203,7 +203,7 @@ def _embedded(
 
 @functools.partial(jax.jit, static_argnames="architecture")
 def _points(runs: Any, arrays: Data, *, architecture: networks.Architecture) -> Array:
-  """In the unit ball, one run after another."""
+  """Embeds images into the unit ball, one run after another."""
 
   def embed(run: tuple[Any, Array]) -> Array:
     variables, fold = run
@@ -215,7 +215,7 @@ def _points(runs: Any, arrays: Data, *, architecture: networks.Architecture) -> 
 
 
 def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Each measure [cells, seeds]."""
+  """Measures of the test images, [cells, seeds] each."""
   measured = [[measures(x, labels) for x in row] for row in points]
   return {
     name: np.array([[figures[name] for figures in row] for row in measured])
@@ -224,7 +224,7 @@ def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
-  """Each measure [seeds] of the networks before their first step.
+  """Measures [seeds] of the networks before their first step.
 
   Their heads are drawn, and their backbones too where none was pretrained.
   """

@@ -9,7 +9,7 @@ from experiments.frame.settings import MultipleOf
 
 @dataclasses.dataclass(frozen=True)
 class Training(networks.Architecture):
-  """Of small images and of photographs; the same for all that are compared."""
+  """Training settings that small images and photographs share."""
 
   steps: int = 600
   """Of a training, at most."""
@@ -51,7 +51,7 @@ class Training(networks.Architecture):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Training):
-  """Of images in memory."""
+  """Settings of trainings on images in memory."""
 
   seed: int = 0
   """First seed: initial weights, batches, shifts of the images."""
@@ -73,7 +73,7 @@ class Settings(Training):
 
 @dataclasses.dataclass(frozen=True)
 class ProxySettings(Settings):
-  """What the entry points have beside them, for the methods that they compare."""
+  """Settings of the compared methods, for the entry points."""
 
   proxies: int = 4
   """Of each class."""

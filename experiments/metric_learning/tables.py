@@ -33,7 +33,7 @@ class Name(NamedTuple):
 
   @property
   def title(self) -> str:
-    """As in the table."""
+    """Title of the training in the table."""
     kind = "" if self.kind == "plain" else self.kind.upper()
     return "+".join(filter(None, (TITLES[self.loss], kind, self.parts)))
 
@@ -47,7 +47,7 @@ Measures = dict[str, np.ndarray]
 
 
 def side_by_side(trained: Trained, labels: np.ndarray) -> Measures:
-  """Of the embeddings of all folds together, normalised together."""
+  """Measures of the concatenated, normalised embeddings of all folds."""
   points = np.concatenate(list(trained.points), axis=-1)  # [seeds, images, all dims]
   lengths = np.linalg.norm(points, axis=-1, keepdims=True)
   measured = [measures(x, labels) for x in points / np.maximum(lengths, 1)]
@@ -89,7 +89,7 @@ def tabulate(
 
 
 def draw(runs: Found, studies: Mapping[str, Study], config: Any) -> dict[str, Any]:
-  """All pictures by the names of their files."""
+  """Draws all plots, by file name."""
   groups: dict[str, dict[Name, Trained]] = {}
   for name, run in runs.items():
     if name.group != FOLDS:
@@ -114,7 +114,7 @@ def draw(runs: Found, studies: Mapping[str, Study], config: Any) -> dict[str, An
 
 
 def bars(group: str, runs: Found) -> Any:
-  """What is found by each training; poolings of one method stand together."""
+  """Bar plot of the scores; groups the poolings of one method."""
   if not any(name.parts for name in runs):
     values = {group: {name.title: score(run) for name, run in runs.items()}}
   else:
@@ -136,7 +136,7 @@ def without_shared_parts(runs: Found) -> Found:
 
 
 def sheet(runs: Found, name: Name, study: Study) -> Any:
-  """Some test images of as many classes and the nearest others, by the first seed."""
+  """Shows test images of several classes with their nearest neighbours, seed 1."""
   points = runs[name].points[0, 0]
   classes = np.unique(study.test_labels)
   chosen = classes[np.linspace(0, len(classes) - 1, QUERIES).astype(int)]

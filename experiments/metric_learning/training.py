@@ -1,4 +1,4 @@
-"""One training of `retrieval` and `ccp_proxies` on images in memory, for vmap."""
+"""Trains one run of `retrieval` or `ccp_proxies` on images in memory, for vmap."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ _COVERED = 2000  # training images whose cover is measured, at most
 
 
 class State(NamedTuple):
-  """One run."""
+  """State of one run."""
 
   train: training.TrainState
   rows: Array  # [classes, proxies], images that the proxies are or were of
@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-  """What lies on the device."""
+  """Arrays on the device."""
 
   images: Array
   train: Array  # [folds, rows], as those below
@@ -39,12 +39,12 @@ class Data(NamedTuple):
 
 
 def on_device(study: Study) -> Data:
-  """Its images, and which of them train and validate."""
+  """Moves images to the device, with the rows that train and validate."""
   return Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
 
 
 def of_fold(rows: Array, hyper: Any) -> Array:
-  """Those of the run's fold."""
+  """Selects the rows of the run's fold."""
   return rows[hyper["fold"].astype(int)]
 
 
@@ -165,7 +165,7 @@ class Run(objective.Run):
     return figures
 
   def covers(self, arrays: Data, hyper: Any, state: State, held: Array):
-    """How well proxies cover training images, and how wide classes are."""
+    """Covering radius of the proxies, and width of classes relative to separation."""
     train_rows = of_fold(arrays.train, hyper)
     every = max(1, len(self.study.train_labels) // _COVERED)
     labels = self.study.train_labels[::every]
@@ -240,7 +240,7 @@ class Run(objective.Run):
     return state._replace(train=train, rows=rows), figures | radii
 
   def steps(self, arrays: Data, state: State, key: Array, hyper: Any):
-    """Those up to the next evaluation, and their mean loss."""
+    """Trains up to the next evaluation; returns the mean loss."""
     several = frame_training.several(
       training.make_step(self.objective, self.objective.optimizer(rate=hyper["rate"])),
       lambda _, key: self.batch(arrays, hyper, state.rows, key),

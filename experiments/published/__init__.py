@@ -14,7 +14,7 @@ def figures(name: str) -> dict[str, Any]:
 
 
 def tree_paths(name: str) -> list[tuple[str, ...]]:
-  """One path for each class of a tree of `trees.toml`, in order of appearance.
+  """Paths of all classes of a tree in `trees.toml`, in order of appearance.
 
   There `a{b, c}` are children, `a/b` is a single child, `a*` a class with children.
   """

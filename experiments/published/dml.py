@@ -1,4 +1,4 @@
-"""What DML prints of retrieval on photographs, read from `dml.toml`."""
+"""Published figures of DML for retrieval on photographs, from `dml.toml`."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ TITLES = {
 
 
 class Size(NamedTuple):
-  """Of a data set; learned are the first classes."""
+  """Size of a data set; the first classes are those for training."""
 
   classes: int
   images: int
@@ -59,7 +59,7 @@ Table = Mapping[tuple[str, str, int], Cell]
 
 
 def _fair(lines: Mapping[str, str]) -> Table:
-  """From P@1 and MAP@R, perhaps each +-std, of every set in 512 and 128 dimensions."""
+  """Parses P@1 and MAP@R, with or without std, of every set in 512 and 128-D."""
   table = {}
   places = [(name, dim) for name in SETS for dim in (512, 128)]
   for method, text in lines.items():
@@ -71,7 +71,7 @@ def _fair(lines: Mapping[str, str]) -> Table:
 
 
 def _conventional(backbones: Mapping[str, Any]) -> dict[str, Table]:
-  """By backbone, from P@1, or P@1/MAP@R, or "-" where nothing is printed."""
+  """Parses P@1 or P@1/MAP@R by backbone; "-" where nothing is printed."""
   return {
     backbone: {
       (method, name, int(dim)): Cell(*map(float, figure.split("/")))
@@ -105,7 +105,7 @@ TABLE_5_3: Mapping[str, Mapping[str, tuple[float, float]]] = {
 def cell(
   protocol: str, backbone: str, method: str, dataset: str, dim: int
 ) -> Cell | None:
-  """What the thesis has of a method in that protocol."""
+  """Published figures of a method in a protocol."""
   place = (method, dataset, dim)
   conventional = {"conventional": TABLE_3_2, "conventional534": TABLE_5_2}
   if protocol in conventional:

@@ -93,7 +93,7 @@ def add_shifts(table: Table, name: str, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def of_shifts(name: str) -> list[Claim]:
-  """What shifts do to images of a name."""
+  """Claims about shifts of images."""
   source = "DIST fig. 1.1"
   if name == "digits":
     return [
@@ -128,7 +128,7 @@ def of_shifts(name: str) -> list[Claim]:
 
 
 def add_best_binary(table: Table, train: Points) -> None:
-  """What no classifier of two classes of digits can exceed."""
+  """Adds the best accuracy that any classifier of two digits can reach."""
   x, y = map(np.asarray, train)
   budgets = np.array([0.7, 0.8, 1.0, 1.5])
   for name, pair in PAIRS.items():
@@ -140,7 +140,7 @@ def add_best_binary(table: Table, train: Points) -> None:
 
 
 def curve(table: Table, config: Any, name: str, measure: str, norm: str) -> np.ndarray:
-  """At budget 0 and at each finite one."""
+  """Accuracies at budget 0 and at each finite budget."""
   row = f"{config.images}, {name}, {measure}, {norm}"
   return np.concatenate(
     [table.values(f"at {x:g}", row) for x in (0, *_budgets(config, norm))]
@@ -237,7 +237,7 @@ EXACTLY: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
-  """Of the plane, of shifts, then of each norm."""
+  """Claims about the plane, about shifts, then about each norm."""
   del table
   names = (config.images,)
   if config.images == "digits":

@@ -1,4 +1,4 @@
-"""What DIST says of images and of adversarial training, as claims, and its pictures."""
+"""Claims of DIST about images and adversarial training, with their plots."""
 
 import functools
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def _worse(table: Table) -> np.ndarray:
 
 
 def _as_printed(table: Table, images: str) -> np.ndarray:
-  """Of the largest distance, 1 being what is allowed: less of what has no ties."""
+  """Tolerance less the largest deviation from the print, for values without ties."""
   if table.values(COUNT, "images") != structure.IMAGES.get(images):
     raise NotMeasured("the table is of a whole set")
   return 1 - np.max(
@@ -75,7 +75,7 @@ def _below(table: Table, name: str) -> np.ndarray:
 
 
 def of_inputs(images: str, others: Sequence[str]) -> list[Claim]:
-  """Of the images that networks are trained on, and of others beside them."""
+  """Claims about the training images, and about the other image sets."""
   if images == "digits":
     text = "the digits tell their classes apart better than CIFAR-10's images, always"
     statements = [Claim("X7", text, _better, INPUTS, every_seed=True)]
@@ -107,7 +107,7 @@ def of_inputs(images: str, others: Sequence[str]) -> list[Claim]:
 
 
 def names_of(config: Any) -> list[str]:
-  """All networks: the standard one, then those of growing budgets."""
+  """Names of all networks: the standard one, then by growing budget."""
   budgets = [("l2", x) for x in (0, *config.l2)] + [("linf", x) for x in config.linf]
   return [network(*budget) for budget in budgets]
 
@@ -118,7 +118,7 @@ def _column(table: Table, measure: str, names: Sequence[str]) -> np.ndarray:
 
 
 def _gain(measure: str, names: Sequence[str], sign: int = 1, least: float = 0) -> Any:
-  """By how much a measure is above the standard network's; with sign -1 below."""
+  """Gain of a measure over the standard network, or loss with sign -1."""
   return lambda t: (
     (sign * (_column(t, measure, names) - t.values(measure, "standard"))).min(0) - least
   )
@@ -243,7 +243,7 @@ def of_training(config: Any) -> list[Claim]:
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
-  """All of them; those of digits alone are not measured beside photographs."""
+  """Lists all claims; photographs omit those about digits."""
   del table
   statements = of_inputs(config.images, config.beside) + of_training(config)
   if config.images != "digits":

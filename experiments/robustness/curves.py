@@ -74,7 +74,7 @@ def classifier(name: str, sites, labels, norm: Norm) -> Judged:
 
 
 class Task(NamedTuple):
-  """Which sites are attacked, and how."""
+  """Sites under attack, and the kind of attack."""
 
   config: Any
   sites: Points
@@ -82,7 +82,7 @@ class Task(NamedTuple):
 
   @property
   def budgets(self) -> tuple[float, ...]:
-    """Of the attacks; the last one is infinite."""
+    """Budgets of the attacks; the last one is infinite."""
     return BUDGETS[self.config.images][self.norm]
 
   def mapped(self, fn: Callable) -> Callable:
@@ -94,7 +94,7 @@ class Task(NamedTuple):
 
 
 def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remember:
-  """What an earlier run of the same command found is kept, and not made again."""
+  """Returns a function that stores results and reads those of earlier runs."""
   settings = {"made with": kept.digest(config)}
 
   def remember(name: str, make: Callable[[], Finished]) -> Finished:
@@ -151,7 +151,7 @@ def _mistakes(task: Task, judged: Judged) -> Finished:
 
 
 def _adversaries(task: Task, judged: Judged) -> Callable[[float, tuple], Finished]:
-  """Both attacks of a classifier, of a budget and of the classifier's operands."""
+  """Returns both attacks on a classifier, as a function of budget and operands."""
   # Cross-entropy of the nearest neighbour is flat at its own sites.
   options: dict[str, Any] = {
     "norm": task.norm,

@@ -54,7 +54,7 @@ def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
 
 
 def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]]:
-  """How each network is trained, and within which budget."""
+  """Defence and budget of each network."""
 
   def trades(divergence, weight):
     return lambda clean, attacked, labels, _: losses.trades(
@@ -161,7 +161,7 @@ def _measures(config: Any) -> dict[float, str]:
 def add_noisy(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Does training under noise let votes under noise certify more?"""
+  """Tests if training under noise lets votes under noise certify more."""
 
   def add(scores, points, rows, key, epsilon):
     del scores
@@ -192,7 +192,7 @@ def add_noisy(
 
 
 def _votes(config: Any) -> list[str]:
-  """Of networks trained without noise and under it."""
+  """Votes of networks trained with and without noise."""
   name = f"votes under noise {config.noise:g}, trained"
   return [f"{name} without noise", f"{name} under it"]
 
@@ -200,7 +200,7 @@ def _votes(config: Any) -> list[str]:
 def add_combined(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Does training in the combined ball help in every norm?
+  """Tests if training in the combined ball helps in every norm.
 
   DIST, appendix A.
   """
@@ -241,7 +241,7 @@ def add_combined(
 
 
 def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:
-  """Of a defence over the standard one."""
+  """Smallest gain of a defence over the standard one."""
   ours, theirs = f"defence: {name}", f"defence: {STANDARD}"
   return np.min([table.gain(x, ours, over=theirs) for x in measures], axis=0)
 
@@ -255,7 +255,7 @@ def _worst(table: Table, config: Any, name: str) -> np.ndarray:
 
 
 def claims(config: Any) -> list[Claim]:
-  """Of defences, votes under noise, and training in the combined ball."""
+  """Claims about defences, votes under noise, and the combined ball."""
   both = list(_measures(config).values())
   without, under = _votes(config)
   certified = f"certified at l2 {RADII[2]:g}"

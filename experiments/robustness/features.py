@@ -1,4 +1,4 @@
-"""What DIST 6.2 proposes for features: residuals of classes, directions re-weighted."""
+"""Tests proposals of DIST 6.2 for features: class residuals, reweighting."""
 
 import pathlib
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ FALLS = "least fall of phi from an exponent to the next"
 
 
 def rotated(points: Points) -> tuple[Points, np.ndarray]:
-  """Every image at each angle, and which it is; bilinear."""
+  """Rotates every image by each angle, bilinearly; returns the angle's number too."""
   images = np.asarray(points.x).reshape(-1, 8, 8)
   turned = [
     scipy.ndimage.rotate(images, angle, axes=(1, 2), reshape=False, order=1)
@@ -73,7 +73,7 @@ def rotated(points: Points) -> tuple[Points, np.ndarray]:
 def _deviations(
   key: Array, features: np.ndarray, labels: Array, classes: int
 ) -> tuple[float, float, float]:
-  """Of residuals the largest sum of a class and the error of their trace.
+  """Largest sum of a class's residuals, and the error of their trace.
 
   And by which factor they make D_intra grow.
   """
@@ -100,7 +100,7 @@ def _deviations(
 def _nearest(
   config: Any, learned: Points, tested: Points, folder: pathlib.Path
 ) -> tuple[dict[str, Array], Array, np.ndarray]:
-  """What is nearest to each tested image among those of other classes.
+  """Nearest neighbours of each test image among images of other classes.
 
   By residuals and by features, [1, seeds, tested]; the features of the images that
   train, [1, seeds, count, dim]; and the networks' accuracies, [seeds].

@@ -69,12 +69,12 @@ class Images(NamedTuple):
   y: np.ndarray
 
   def points(self) -> Points:
-    """As rows."""
+    """Images as flat rows."""
     x = self.x.reshape(len(self.x), -1)
     return Points(jnp.asarray(x), jnp.asarray(self.y))
 
   def sites(self) -> Points:
-    """As rows, each place once; a place of two classes has no cell."""
+    """Images as flat rows without duplicates; drops rows with two classes."""
     merged = voronoi.merge_sites(*self.points(), conflicts="drop")
     return Points(jnp.asarray(merged.points), jnp.asarray(merged.labels))
 

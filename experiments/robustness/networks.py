@@ -53,7 +53,7 @@ class Settings:
 
 
 class Network(nn.Module):
-  """Two layers; scores of the classes, or cosines with their proxies."""
+  """Network of two layers; returns class scores, or cosines with proxies."""
 
   classes: int
   hidden: int
@@ -95,7 +95,7 @@ class Defence(NamedTuple):
 
   @property
   def network(self) -> Network:
-    """What is trained."""
+    """Network to train."""
     s = self.settings
     return Network(self.classes, s.hidden, s.dim, self.cosine)
 
@@ -130,7 +130,7 @@ class Defence(NamedTuple):
 
 
 class State(NamedTuple):
-  """One training, with the points that it is of."""
+  """State of one training, with its training points."""
 
   params: Any
   opt_state: Any
@@ -151,7 +151,7 @@ def train(
   tested: Points,
   folder: pathlib.Path,
 ) -> training.SweepResult:
-  """All cells and seeds at once, of points or of what a function draws for a run.
+  """Trains all cells and seeds at once, on points or on a draw for each run.
 
   What was trained under a path of `folder` with the same settings is read from there.
   """
@@ -201,7 +201,7 @@ def train(
 
 
 def over_models(function: Callable) -> Callable:
-  """Of models, [cells, seeds, ...] each, and arrays: function(*arrays, model)."""
+  """Maps function(*arrays, model) over models, [cells, seeds, ...] each."""
 
   @jax.jit
   def compiled(models, shared):
@@ -214,7 +214,7 @@ def over_models(function: Callable) -> Callable:
 
 
 def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
-  """Of parameters and budgets [cells]: the share right under attack, [cells, seeds]."""
+  """Accuracy under attack, [cells, seeds], for parameters and budgets [cells]."""
 
   def accuracy_of_model(x, labels, model):
     params, budget = model

@@ -73,7 +73,7 @@ def _signed(images: Array) -> Array:
 
 
 def points(images: data.Images) -> Points:
-  """All images as one array in [0, 1]."""
+  """Loads all images as one array in [0, 1]."""
   x = np.asarray(images.images, np.float32) / LEVELS
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
@@ -83,7 +83,7 @@ def _scores(network: Headed, variables: Any, x: Array) -> Array:
 
 
 def objective(config, classes: int, norm: Norm, budget: float):
-  """Of one defence; a budget of 0 trains without an attack."""
+  """Objective of one defence; a budget of 0 trains without an attack."""
 
   def value(params, stats, batch, *, key, axis_name):
     model = network(config.photographs, classes, axis_name)
@@ -129,7 +129,7 @@ def train(
   seed: int,
   folder: pathlib.Path,
 ) -> training.TrainState:
-  """One network, from its newest checkpoint if there is one."""
+  """Trains one network, or resumes it from its newest checkpoint."""
   s, classes = config.photographs, len(images.label_names)
   per_epoch = len(images) // s.batch
   if not per_epoch:

@@ -130,7 +130,7 @@ def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
 
 
 def _rows(table: Table, measure: str, name: str) -> list[np.ndarray]:
-  """Of the norms that were looked at."""
+  """Measured rows, for the norms that the run has."""
   rows = [name.format(norm) for norm in MINIMAL]
   there = {*table.variants(measure)}
   if not (series := [table.values(measure, x) for x in rows if x in there]):
@@ -205,7 +205,7 @@ CLAIMS = [
 
 
 def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
-  """For each point the class whose region it is in; 2 for both, -1 for none."""
+  """Class whose region contains each point; 2 for both, -1 for none."""
   distances = _pairwise_distances(points, SITES, "l2")
   inside = distances <= budget
   if cells:  # without their borders, which are as near to another site

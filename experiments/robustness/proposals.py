@@ -1,4 +1,4 @@
-"""What DIST 5.4 and 6.2.1 propose: known inputs, and losses near proxies."""
+"""Tests proposals of DIST 5.4 and 6.2.1: known inputs, losses near proxies."""
 
 import functools
 import pathlib
@@ -76,7 +76,7 @@ def _named(dim: int, radius: float, how: str) -> str:
 def add_radii(
   table: Table, config: Any, progress: tqdm.tqdm, folder: pathlib.Path
 ) -> None:
-  """Does training under attack cost less where the inputs are far apart?
+  """Tests if training under attack costs less where inputs are far apart.
 
   DIST 5.4.
   """
@@ -126,7 +126,7 @@ def _far_from_known(table: Table, config: Any) -> np.ndarray:
 
 
 def of_radii(config: Any) -> list[Claim]:
-  """Of inputs whose discriminality is known."""
+  """Claims about inputs of known discriminality."""
   if not config.dims:
     return []
   first, last = config.radii[0], config.radii[-1]
@@ -205,7 +205,7 @@ def add_losses(
   progress: tqdm.tqdm,
   folder: pathlib.Path,
 ) -> None:
-  """Which losses hold attacked images within half the angle of their proxy?
+  """Tests which losses keep attacked images within half the angle of their proxy.
 
   DIST 6.2.1.
   """
@@ -232,7 +232,7 @@ def add_losses(
 
 
 def of_losses(config: Any) -> list[Claim]:
-  """Of attacked images near their proxies."""
+  """Claims about attacked images near their proxies."""
   plain, *others = (f"{name}, l2 {config.proposed_budget:g}" for name in LOSSES)
   _, negative, cap = others
   parts = {

@@ -1,4 +1,4 @@
-"""What the features of a network look like: the measures of DIST 2.4 and 5.1."""
+"""Structure of a network's features: the measures of DIST 2.4 and 5.1."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def printed_inputs(images: str) -> Mapping[str, float]:
 def moments(
   points: Array, labels: Array, classes: int, *, normalize: bool = False
 ) -> metrics.ClassMoments:
-  """Of all points at once."""
+  """Class moments of all points at once."""
   empty = metrics.class_moments_init(classes, points.shape[1])
   return metrics.class_moments_update(empty, points, labels, normalize=normalize)
 
@@ -101,7 +101,7 @@ def of_models(
 def of_inputs(
   train: Points, test: Points, *, classes: int, levels: int
 ) -> dict[str, float]:
-  """How well the images themselves tell the classes apart (DIST table 5.3).
+  """Measures how well raw images separate the classes (DIST table 5.3).
 
   In l-infinity images are their `integers`.
   """

@@ -55,7 +55,7 @@ _DEEP = (
 def tabulate(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
 ) -> Table:
-  """All figures at the end of the trainings, and before them where they tell more.
+  """Tabulates all measures after training, and before it where that tells more.
 
   Runs that collapsed are counted, and have no part in the figures of the end.
   """
@@ -113,7 +113,7 @@ def _names(table: Table) -> list[str]:
 
 
 def _end(table: Table, figure: str, name: str) -> np.ndarray:
-  """Of the seeds of which no run collapsed."""
+  """Values of the seeds whose runs did not collapse."""
   gone = table.values(COLLAPSED, name) > 0
   every = [table.values(COLLAPSED, x) > 0 for x in table.variants(COLLAPSED)]
   mask = ~np.any(every, axis=0)
@@ -129,7 +129,7 @@ def _difference(figure: str, more: str, less: str) -> Any:
 
 
 def _above(figure: str, other: str, name: str) -> Any:
-  """One figure of runs less another one of the same."""
+  """Difference between two runs' values of one measure."""
   return lambda t: _end(t, figure, name) - _end(t, other, name)
 
 
@@ -139,14 +139,14 @@ def _grown(figure: str, name: str, sign: int = 1) -> Any:
 
 
 def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> Any:
-  """Over the strengths, or over some of them, less a threshold."""
+  """Minimum over the strengths, or over some of them, less a threshold."""
   return lambda t: (
     np.min([_end(t, figure, x) for x in names or _names(t)], axis=0) - threshold
   )
 
 
 def _lead(kind: str, name: str) -> Any:
-  """By how much more the projector's views became alike than the encoder's."""
+  """Difference in how much the views converge, in the projector and the encoder."""
   of_projector, of_encoder = (
     _grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER)
   )
@@ -154,7 +154,7 @@ def _lead(kind: str, name: str) -> Any:
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
-  """What trainings tell; seeds of which a run collapsed do not count."""
+  """Claims about trainings; ignores seeds with a collapsed run."""
   del table
   some = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
   statements = [
@@ -190,7 +190,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
 
 
 def _compared(some: tuple[str, ...]) -> list[Claim]:
-  """What a stronger augmentation changes."""
+  """Claims about the effect of a stronger augmentation."""
   statements = []
   for less, more in itertools.pairwise(some):
     text = f"effective rank of W: {less} < {more} augmentation"
@@ -245,7 +245,7 @@ def _compared(some: tuple[str, ...]) -> list[Claim]:
 
 
 def _during(name: str) -> list[Claim]:
-  """What one strength of augmentation does to a linear projector."""
+  """Claims about a linear projector during training at one strength."""
   unseen = f"unexplained{ALL}"
   statements = [
     Claim(
@@ -288,7 +288,7 @@ def _during(name: str) -> list[Claim]:
 
 
 def _of_depth(projector: str) -> list[Claim]:
-  """What hidden layers change, under large augmentation."""
+  """Claims about the effect of hidden layers, under large augmentation."""
   deep = _deep(projector)
   text = f"projector {projector}: its affine map at an image holds more of its move"
   return [

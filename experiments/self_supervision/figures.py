@@ -44,7 +44,7 @@ def draw(
   config: Any,
   table: Table,
 ) -> dict[str, Any]:
-  """All pictures by the names of their files."""
+  """Draws all plots, by file name."""
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
   names = config.strengths
   drawn: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def _whole(trained: Trained, curve: str) -> np.ndarray:
 def _going(
   trained: Trained, names: tuple[str, ...], values: np.ndarray
 ) -> dict[str, np.ndarray]:
-  """By strength, [seeds, ...] of the runs that did not collapse."""
+  """Values [seeds, ...] of the runs that did not collapse, by strength."""
   rows = zip(names, values, ~trained.collapsed, strict=True)
   return {name: of_seeds[mask] for name, of_seeds, mask in rows if mask.any()}
 

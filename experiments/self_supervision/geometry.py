@@ -1,4 +1,4 @@
-"""What a projector keeps of displacements and changes of images; ranks and spectra.
+"""Geometry of a projector: displacements, changes of images, ranks, spectra.
 
 A projector with hidden layers is an affine map near each image, SSL eq. 11. Changes of
 one strength each, brightness for one, are taken for the action of a generator on the
@@ -37,12 +37,12 @@ OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
 
 
 def wide(x: Any) -> Array:
-  """In float64, inside `on_host`."""
+  """Converts to float64, inside `on_host`."""
   return jnp.asarray(np.asarray(x, np.float64))
 
 
 def plain(tree: Any) -> dict[str, np.ndarray]:
-  """What leaves `on_host`."""
+  """Converts results of `on_host` to plain arrays."""
   return {name: np.asarray(x) for name, x in tree.items()}
 
 
@@ -79,7 +79,7 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
 def of_views(
   settings: Settings, shown: Mapping[str, Any], kernel: Any
 ) -> dict[str, np.ndarray]:
-  """What a linear projector, or as many random directions, do not see of views."""
+  """Share of view displacements that a projector, or random directions, removes."""
   if len(settings.projector) > 1:
     return {}
   with at_once.on_host():
@@ -96,7 +96,7 @@ def of_views(
 def measured(
   run: Run, arrays: Given, params: Any, stats: Any, shown: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-  """All of it for one network; `shown` is what `Run.measured` shows of it."""
+  """Measures the geometry of one network; `shown` comes from `Run.measured`."""
   projector = params["projector"]
   with at_once.on_host():
     weights = jax.tree.map(wide, projector)
@@ -202,7 +202,7 @@ def _pairs(
 def overlaps(
   kernel: Any, before: Any, after: Mapping[str, tuple[Any, Any]]
 ) -> dict[str, np.ndarray]:
-  """For each change the share of what its generator does that W does not see.
+  """Share of each change's generator that W does not see.
 
   Generators are estimated from the first half of the images. Of the other half they
   explain a share of the change, which is below 0 where none would have done better.

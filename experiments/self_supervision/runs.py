@@ -50,7 +50,7 @@ class Trained(NamedTuple):
 
 
 def device_data(study: Study) -> Given:
-  """On the device, with the mean and deviation of the training images' channels."""
+  """Moves a study to the device, with mean and deviation of its channels."""
   pixels = study.train.reshape(-1, study.train.shape[-1]) / 255
   moments = (jnp.asarray(x, jnp.float32) for x in (pixels.mean(0), pixels.std(0)))
   return Given(*map(jnp.asarray, study[1:6]), *moments)
@@ -67,7 +67,7 @@ def train(
   study: Study,
   folder: pathlib.Path,
 ) -> Trained:
-  """All runs, or what was kept of them; FloatingPointError names what diverged."""
+  """Runs all trainings, or reads them; FloatingPointError names diverged runs."""
   # With what is kept of a run, which is another thing in other versions.
   identity = settings, dict(strengths), study.name, State._fields
   record = {"made with": kept.digest(identity)}
@@ -125,7 +125,7 @@ def _all_told(
 
 
 def _told(run: Run, arrays: Given, state: State, hyper: Any) -> dict[str, np.ndarray]:
-  """What of one run is looked at when it is over; a word before each name."""
+  """Final measures of one run, with the time of measurement before each name."""
   end = state.params, state.stats
   start, first = look_closely(run, arrays, *state.first, hyper)
   figures, shown = look_closely(run, arrays, *end, hyper)
@@ -153,7 +153,7 @@ def look(
 def look_closely(
   run: Run, arrays: Given, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-  """Also the geometry, and figures of all images; they, and what pictures show."""
+  """Measures, geometry and figures of all images, with the values for plots."""
   figures, spectra, shown = look(run, arrays, params, stats, hyper)
   geometry = collapse_geometry.measured(run, arrays, params, stats, shown)
   every, whole = run.measured(arrays, params, stats, hyper, len(arrays.train))
@@ -228,7 +228,7 @@ def train_apart(
   study: Study,
   folder: pathlib.Path,
 ) -> Trained:
-  """All networks, each from its newest checkpoint if there is one."""
+  """Trains the networks one after another, each from its newest checkpoint."""
   seeds = range(settings.seeds)
   return _stacked(
     _stacked(
@@ -275,7 +275,7 @@ def _train_on_all_devices(
   seed: int,
   folder: pathlib.Path,
 ) -> Trained:
-  """One network; the spectra of each measurement are kept, a file each."""
+  """Trains one network; stores the spectra of each measurement in a file."""
   norm_axis = training.AXIS_NAME if settings.synchronized else None
   run, images = Run(settings, study.classes, norm_axis), device_data(study)
   hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}

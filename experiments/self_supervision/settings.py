@@ -89,7 +89,7 @@ class Settings(Limited):
 
 @dataclasses.dataclass(frozen=True)
 class Full(Settings):
-  """What the trainings one after another need beside."""
+  """Additional settings of trainings that run one after another."""
 
   warm_up: Annotated[int, Without("at_once", True)] = 3900
   """Steps in which the learning rate rises, and a cosine follows, where networks are
@@ -191,7 +191,7 @@ def check(config: Config) -> None:
 
 
 def strengths_of(config: Config) -> Mapping[str, data.ViewStrengths]:
-  """Of the images, by name."""
+  """Augmentation strengths for the images, by name."""
   return GREY if config.images == "digits" else COLOURED
 
 
@@ -231,7 +231,7 @@ def load(config: Any) -> Study:
 
 
 def photographs(side: int) -> Study:
-  """Every fourth class of tiny_imagenet; coarse classes are nodes of its tree."""
+  """Reads every fourth class of tiny_imagenet; its tree gives coarse classes."""
   train, test = (_quarter(split, side) for split in ("train", "test"))
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
   coarse, names = _coarse(tree)
@@ -252,7 +252,7 @@ def photographs(side: int) -> Study:
 
 
 def cifar100() -> Study:
-  """All that is prepared, with the coarse labels that come with it."""
+  """Reads all of cifar100, with its coarse labels."""
   train, test = (class_sets.read("cifar100", split) for split in ("train", "test"))
   if not {len(np.unique(part.labels)) for part in (train, test)} == {100}:
     raise ValueError("cifar100 must have images of its 100 classes in both splits")

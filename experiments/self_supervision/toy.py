@@ -1,4 +1,4 @@
-"""What can be shown without images: fixed features, rotations of a pixel, regions."""
+"""Results without images: fixed features, rotations of a pixel, regions."""
 
 import functools
 import itertools

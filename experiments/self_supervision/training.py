@@ -1,4 +1,4 @@
-"""One contrastive training of `projector_collapse` and what is measured, for vmap."""
+"""Trains one run of `projector_collapse` and measures it, for vmap."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -79,7 +79,7 @@ def alike(first: Array, second: Array) -> dict[str, Array]:
 
 
 class Given(NamedTuple):
-  """What lies on the device."""
+  """Arrays on the device."""
 
   train: Array  # uint8
   labels: Array
@@ -100,7 +100,7 @@ class Given(NamedTuple):
 
 
 class State(NamedTuple):
-  """One run."""
+  """State of one run."""
 
   params: Any
   stats: Any
@@ -114,7 +114,7 @@ class State(NamedTuple):
 
 
 def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
-  """Of the augmentation, from what differs between the cells of a sweep."""
+  """Augmentation strengths, from the values that differ between a sweep's cells."""
   rest = {name: x for name, x in hyper.items() if name != "area"}
   return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
 
@@ -265,7 +265,7 @@ class Run:
     )
 
   def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
-    """By running statistics, block by block."""
+    """Features of images, by running statistics, block by block."""
     variables = {"params": params, "batch_stats": stats}
     return at_once.mapped(lambda x: self.network.apply(variables, x), images)
 
@@ -323,7 +323,7 @@ class Run:
 
   @functools.partial(jax.jit, static_argnums=0)
   def probed_by_chance(self, arrays: Given, params: Any, stats: Any) -> Array:
-    """The same of as many random directions of the features as there are outputs."""
+    """Accuracy on as many random directions of the features as there are outputs."""
     normalized = arrays.normalized(data.to_float(arrays.everything))
     directions = chance(self.settings, kernel_of(params))
     return self.accuracy(
@@ -331,7 +331,7 @@ class Run:
     )
 
   def accuracy(self, arrays: Given, rows: Array) -> Array:
-    """Of a linear classifier of rows of all images, the training images first."""
+    """Accuracy of a linear classifier; `rows` starts with the training images."""
     number = len(arrays.train)
     probe = training.linear_probe(
       rows[:number], arrays.labels, num_classes=self.classes, penalty=1e-3, steps=60

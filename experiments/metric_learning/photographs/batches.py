@@ -29,7 +29,7 @@ _PLANNED = 10_000  # steps whose images are drawn at once
 
 
 class Watched(NamedTuple):
-  """What is evaluated while a network trains, and afterwards."""
+  """Images that are evaluated during training and after it."""
 
   images: data.Images
   queries: np.ndarray | None
@@ -83,7 +83,7 @@ def random_crop(
 def augmented(
   settings: FullConfig, pictures: Pictures, rows: np.ndarray, key: Array, first: int = 0
 ) -> data.Images:
-  """Some of them, cut at random; row i is number first + i of what the key draws."""
+  """Crops some images at random; image i uses draw `first + i` of the key."""
   seeds = tuple(int(x) for x in jax.random.key_data(key))
   cut = functools.partial(
     random_crop, seeds=seeds, first=first, size=settings.image_size, crop=settings.crop
@@ -116,7 +116,7 @@ def watched(
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:
-  """Every process looks at all images, so that all agree."""
+  """Orders the images so that every process sees the same list."""
   plan = data.ordered_plan(
     len(images), batch_size=min(settings.evaluation_batch, len(images))
   )
@@ -169,7 +169,7 @@ def planned(
 def batches(
   settings: FullConfig, pictures: Pictures, table: data.ClassTable, key: Array
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """For `training.fit`: "image" and "label" from the first step asked for."""
+  """Yields batches for `training.fit`: "image" and "label" from a given step on."""
   parts = planned(settings, pictures, table, key)
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:

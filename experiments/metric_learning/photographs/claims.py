@@ -1,4 +1,4 @@
-"""What the thesis says of methods on photographs, of those that were trained."""
+"""Claims of the thesis about the methods that were trained on photographs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -31,7 +31,7 @@ def add(
   judged: Mapping[int, Sequence[Mapping[str, float]]],
   problems: Sequence[Sequence[Mapping[str, float]]] = (),
 ) -> None:
-  """What the claims need of a method.
+  """Adds the figures of one method that claims need.
 
   `judged` are measures of networks or combinations by dimension, `problems` of each
   training the last evaluation of every problem.
@@ -71,7 +71,7 @@ def _kind(name: str) -> str:
 
 
 def claims(table: Table) -> list[Claim]:
-  """Each holds where it does for every pair, those of problems on average."""
+  """Lists claims, decided over every pair of methods or the average of problems."""
   statements, names = [], table.variants(MAP)
 
   def claim(key: str, text: str, pairs: list[tuple[str, str]], paper: str) -> None:
@@ -115,7 +115,7 @@ def _claim(
 
 
 def _of_problems(table: Table) -> Iterator[Claim]:
-  """What changes over those of a training, where there is a second one."""
+  """Claims about the problems of one training, where there are at least two."""
   to = f"from the end of problem 1 to that of {_SHOWN} or the last"
   wide = "covering radius of validation classes over their distance falls"
   rises = "MAP@R of validation classes rises"
@@ -135,7 +135,7 @@ def _of_problems(table: Table) -> Iterator[Claim]:
 
 
 def _of_batches(names: Sequence[str]) -> Iterator[Claim]:
-  """What a small batch loses, with chance-constrained proxies and without."""
+  """Claims about the loss from small batches, with and without CCP."""
   words, ends = [], []
   plain = {name.rpartition("+b")[0] for name in names if "+b" in name} - {""}
   for name in sorted(x for x in plain if _kind(x) == "ccp"):
@@ -155,7 +155,7 @@ def _of_batches(names: Sequence[str]) -> Iterator[Claim]:
 
 
 def _of_all(table: Table, names: Sequence[str]) -> Iterator[Claim]:
-  """All networks together against each; which measure tells the methods apart."""
+  """Claims about all networks together, and about which measure separates methods."""
   joined = table.variants(NETWORK)
   if joined:
     yield _claim(

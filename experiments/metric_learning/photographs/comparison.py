@@ -53,7 +53,7 @@ WATCHED = "chosen by the test images"  # in the conventional protocols
 
 
 class Found(NamedTuple):
-  """What one training came to."""
+  """Outcome of one training."""
 
   best: Mapping[str, float]
   """The monitored classes at the best evaluation, in percent."""
@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
 
 class Comparison:
-  """All trainings of a run."""
+  """Trains and judges all methods of a run."""
 
   def __init__(
     self,
@@ -109,17 +109,17 @@ class Comparison:
 
   @property
   def judged(self) -> bool:
-    """Whether the protocol looks at what is sought."""
+    """Whether the protocol evaluates the images of the unseen classes."""
     return self.flattered or self.config.protocol in ("fair", "fair534")
 
   @property
   def flattered(self) -> bool:
-    """Whether what is sought decides when a training ends, and which weights count."""
+    """Whether the test images decide when a training ends and which weights count."""
     return self.protocol.parts == 1
 
   @property
   def complete(self) -> bool:
-    """Whether the figures are those that the thesis prints."""
+    """Whether the settings are those of the figures in the thesis."""
     c, usual = self.config, FullConfig()
     same = all(
       getattr(c, field.name) == getattr(usual, field.name)
@@ -139,11 +139,11 @@ class Comparison:
 
   @functools.cached_property
   def sought(self) -> batches.Watched:
-    """What is sought, as it is evaluated; the same for all methods."""
+    """Test images, evaluated in the same way for all methods."""
     return batches.watched(self.jobs[0].settings, self.sets.sought, self.sets.queries)
 
   def train(self) -> dict[str, list[list[Found]]]:
-    """By the name of the method: [models][repeats]."""
+    """Trains all methods; returns outcomes by name, [models][repeats]."""
     by_name: dict[str, list[list[Found]]] = {planned.name: [] for planned in self.jobs}
     for number in self.models:
       split = self.splits[number]
@@ -164,7 +164,7 @@ class Comparison:
     return batches.watched(self.jobs[0].settings, held, covers=True)
 
   def made_with(self, job: Job) -> str:
-    """What a training depends on; how fast pictures are read is not part of it."""
+    """Digest of a training's inputs, without options of reading speed."""
     settings = dataclasses.replace(job.settings, **_OF_OTHERS)
     return finished.digest((settings, job.method, self._images, self._weights))
 
@@ -228,7 +228,7 @@ class Comparison:
     return Found(**done.figures, points=done.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
-    """Of what is sought."""
+    """Measures of embeddings of the test images."""
     return protocols.measures(points, self.sets.sought.labels, self.sets.queries)
 
   def judge(self, job: Job, folds: list[list[Found]]) -> dict[int, list[Any]]:
@@ -265,7 +265,7 @@ class Comparison:
   def _best_repeats(
     self, single: list[list[dict[str, float]]]
   ) -> list[dict[str, float]]:
-    """Of networks one by one; the best repeat, or averages of combinations."""
+    """Measures of single networks; the best repeat, or averages over combinations."""
     if self.flattered:
       return [max(runs, key=lambda run: run[self.protocol.metric]) for runs in single]
     if len(single[0]) == 1:
@@ -274,7 +274,7 @@ class Comparison:
     return [protocols.average(single, way) for way in ways]
 
   def cell(self, job: Job, dim: int) -> dml.Cell | None:
-    """What the thesis has beside it."""
+    """Printed figure of the thesis for a method and dimension."""
     if not self.complete:
       return None
     return dml.cell(
@@ -343,7 +343,7 @@ def comparison_text(
 
 
 def measure(config: FullConfig, output: pathlib.Path) -> Table:
-  """All trainings of the methods, judged; writes `comparison.txt` beside the models."""
+  """Trains and judges all methods; writes `comparison.txt` next to the models."""
   comparison = Comparison(config, output)
   trained = comparison.train()
   judged = {

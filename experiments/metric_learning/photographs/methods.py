@@ -1,4 +1,4 @@
-"""What a run of `retrieval` on photographs is asked for, and what it comes to."""
+"""Methods and settings of a run of `retrieval` on photographs."""
 
 import dataclasses
 import difflib
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
   @property
   def name(self) -> str:
-    """As `--methods` has it, and the published tables."""
+    """Name of the method for `--methods` and the published tables."""
     kind = "" if self.kind == "plain" else self.kind
     batch = f"b{self.batch}" if self.batch else ""
     parts = (self.loss, kind, self.pooling, self.variant.lower(), batch)
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def _rows() -> list[Row]:
-  """All that can be trained: proxies alone know no memory and no batch beside them."""
+  """Lists all methods; pure proxy losses have no memory and no batch variants."""
   kinds = dict.fromkeys(PAIR_LOSSES, ("plain", "proxy", "xbm", "ccp"))
   kinds |= dict.fromkeys(PROXY_LOSSES, ("plain", "ccp"))
   return [
@@ -217,7 +217,7 @@ def protocol_of(config: FullConfig) -> Protocol:
 
 
 def hyperparameters(config: FullConfig) -> list[str]:
-  """Those that the losses of the methods have."""
+  """Hyperparameters of the losses of the methods."""
   names = {name.lower().partition("+")[0] for name in config.methods}
   known = dml.NUMBERS[config.dataset].losses
   return sorted({key for name in names for key in known.get(name, ())})
@@ -280,7 +280,7 @@ def _method(config: FullConfig, row: Row) -> Method:
 
 
 def _settings(config: FullConfig, protocol: Protocol, method: Method) -> FullConfig:
-  """Those of one training, with what the protocol and the method have."""
+  """Settings of one training, with those of its protocol and method."""
   published = dml.NUMBERS[config.dataset]
   rate, pooling = protocol.learning_rate, protocol.pooling
   newer = config.protocol in ("fair534", "tuning")
@@ -315,7 +315,7 @@ def _settings(config: FullConfig, protocol: Protocol, method: Method) -> FullCon
 
 
 def _depends(job: Job) -> dict[str, bool]:
-  """Whether the method depends on settings that only some methods have."""
+  """Dependence of a method on the settings that only some methods have."""
   method, pair = job.method, not job.method.own_proxies
   summed = job.settings.pooling in frame_poolings.SUMMED
   parts = (

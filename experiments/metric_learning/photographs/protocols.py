@@ -97,7 +97,7 @@ class Split(NamedTuple):
 
 
 def splits(protocol: Protocol, classes: int) -> list[Split]:
-  """Of each model; the first one validates on the last classes."""
+  """Splits of classes, one per model; the first validates on the last classes."""
   if protocol.parts == 1:
     return [Split(np.arange(classes), np.arange(0))]
   parts = []
@@ -128,14 +128,14 @@ def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def combinations(models: int, repeats: int) -> list[tuple[int, ...]]:
-  """One repeat of each model, in all ways."""
+  """Lists all combinations of one repeat per model."""
   return list(itertools.product(range(repeats), repeat=models))
 
 
 def average(
   single: Sequence[Sequence[Mapping[str, float]]], chosen: Sequence[int]
 ) -> dict[str, float]:
-  """Of the networks of one combination; `single[model][repeat]`."""
+  """Mean over the networks of a combination, from `single[model][repeat]`."""
   chosen_runs = [runs[repeat] for runs, repeat in zip(single, chosen, strict=True)]
   return {name: float(np.mean([run[name] for run in chosen_runs])) for name in MEASURES}
 

@@ -117,7 +117,7 @@ def _trained(
 
 
 def claims(config: FullScreening, table: Table) -> Iterator[Claim]:
-  """What the thesis says of the table or figure."""
+  """Claims of the thesis about the table or plot."""
   for loss in config.losses:
     grid = plan(config, loss)
     yield from screening_claims.claims(grid, loss, table, measure=MEASURE)

@@ -26,7 +26,7 @@ _SCORE = "MAP@R [%], validation classes"
 
 
 class Box:
-  """What is searched: each number between two ends, wide ranges in logarithms."""
+  """Search box: a range per number, logarithmic where wide."""
 
   def __init__(self, config: FullConfig):
     if len(config.methods) != 1:
@@ -83,7 +83,7 @@ class Box:
 def measure(
   config: FullConfig, output: pathlib.Path
 ) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
-  """All trials, the best by its mean, and their picture."""
+  """Runs all trials, picks the best mean, and draws them."""
   box = Box(config)
   (method,) = config.methods
   dims = len(box.names)

@@ -35,7 +35,7 @@ _PREPARED = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pictures:
-  """Some pictures of a source, each decoded when it is asked for."""
+  """Images of a source, decoded on access."""
 
   source: Any
   """Sequence or array of uint8 [height, width, channels]."""
@@ -50,11 +50,11 @@ class Pictures:
     return len(self.rows)
 
   def take(self, chosen: np.ndarray) -> "Pictures":
-    """Some of them, in that order."""
+    """Selects images by place, in the given order."""
     return dataclasses.replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
 
   def of(self, classes: np.ndarray) -> "Pictures":
-    """Those of some classes, whose labels are their places among these."""
+    """Selects the images of some classes and relabels them by place in the list."""
     place = np.full(len(self.names), -1, np.int32)
     place[classes] = np.arange(len(classes))
     chosen = np.flatnonzero(place[self.labels] >= 0)
@@ -68,7 +68,7 @@ class Pictures:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Shown(Sequence):
-  """What a function makes of each picture, given its place as well."""
+  """View that applies a function to each image and its place."""
 
   source: Any
   rows: np.ndarray
@@ -84,14 +84,14 @@ class _Shown(Sequence):
 def shown(
   pictures: Pictures, function: Callable[[np.ndarray, int], np.ndarray]
 ) -> data.Images:
-  """For `data.pipeline`: function(picture, place among these) of each."""
+  """View for `data.pipeline` that applies function(image, place) to each image."""
   return data.Images(
     _Shown(pictures.source, pictures.rows, function), pictures.labels, pictures.names
   )
 
 
 class Sets(NamedTuple):
-  """What is learned, and what is sought."""
+  """Training and test images, with the queries."""
 
   learned: Pictures
   sought: Pictures
@@ -156,7 +156,7 @@ def _images(dataset: str, folder: str) -> data.Images:
 
 
 def _learned(dataset: str, there: int, asked: int) -> int:
-  """How many classes are learned."""
+  """Number of training classes."""
   size = dml.SIZES[dataset]
   if not asked and there != size.classes:
     raise SystemExit(
@@ -174,7 +174,7 @@ def _learned(dataset: str, there: int, asked: int) -> int:
 
 
 def _broken(pictures: Pictures) -> dict[int, str]:
-  """Why which pictures cannot be decoded, by their place."""
+  """Reasons why images cannot be decoded, by their place."""
 
   def check(place: int) -> str:
     try:
@@ -192,7 +192,7 @@ def _broken(pictures: Pictures) -> dict[int, str]:
 
 
 def _readable(pictures: Pictures, skip: bool) -> Pictures:
-  """Those that can be decoded; ends with a message unless all or `skip`."""
+  """Selects the readable images; exits if some are unreadable, unless `skip`."""
   unreadable = _broken(pictures)
   if not unreadable:
     return pictures
@@ -304,6 +304,6 @@ def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:
 
 
 def _of_rows(pictures: Pictures, rows: np.ndarray) -> Pictures:
-  """Some pictures, with the classes that they have."""
+  """Selects images by row, with the classes that occur."""
   some = pictures.take(rows)
   return some.of(np.unique(some.labels))

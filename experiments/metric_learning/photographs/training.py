@@ -1,4 +1,4 @@
-"""One training of `retrieval` on photographs, through `training.fit` on all devices.
+"""Trains one method of `retrieval` on photographs, on all devices.
 
 All that moves between steps, chance-constrained problems and the memory of earlier
 batches among it, lies in the train state, so a run that was killed goes on inside of
@@ -44,7 +44,7 @@ class Trained(NamedTuple):
 
 
 class Run(objective.Run):
-  """What one training knows beside its state."""
+  """Fixed inputs of one training."""
 
   def __init__(
     self, settings: FullConfig, method: Method, pictures: Pictures, renewal_key: Array
@@ -64,7 +64,7 @@ class Run(objective.Run):
     return batches.embed(settings, variables, images)
 
   def first_proxies(self, variables: Any, key: Array) -> Array:
-    """Those that cover a pool better than random ones do."""
+    """Picks proxies that cover a pool better than random ones do."""
     random_key, pool_key = jax.random.split(key)
     shape = (self.classes, self.method.proxies, self.settings.embedding_dim)
     first = jnp.zeros(shape)
@@ -84,7 +84,7 @@ class Run(objective.Run):
     return {**state.params["loss"], "proxies": new}
 
   def start(self, key: Array, fresh: bool) -> training.TrainState:
-    """Before the first step; only its shapes are right unless it is fresh."""
+    """Initial state; only its shapes are right unless the training is fresh."""
     settings, method = self.settings, self.method
     keys = jax.random.split(key, 5)
     network_key, loss_key, pool_key, label_key, step_key = keys
@@ -103,7 +103,7 @@ class Run(objective.Run):
     return training.create_state(step_key, chain, variables, loss)
 
   def response(self) -> Any:
-    """What follows an evaluation; None where there is one problem alone."""
+    """Callback after an evaluation; None where there is only one problem."""
     if self.method.kind != "ccp":
       return None
     settings = self.settings
@@ -125,7 +125,7 @@ def _renewed(pools: Array, old: Array, *, space: Literal["raw", "unit_ball"]) ->
 
 
 class Journal(NamedTuple):
-  """Where evaluations are written as they come, a line of JSON each."""
+  """Log of evaluations, one line of JSON each, written as they come."""
 
   path: pathlib.Path
   who: dict[str, Any]
@@ -203,7 +203,7 @@ def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
 
 
 def monitor(settings: FullConfig) -> training.Monitor:
-  """Which evaluation is the best, and the learning rate where there is none."""
+  """Monitor that picks the best evaluation and lowers the learning rate."""
   plateau = None
   if settings.plateau:
     plateau = contrib.reduce_on_plateau(
@@ -268,5 +268,5 @@ def train(
 
 
 def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
-  """For JSON, which knows no NaN."""
+  """Replaces NaN by None for JSON."""
   return {name: x if math.isfinite(x) else None for name, x in figures.items()}
