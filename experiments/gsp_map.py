@@ -35,11 +35,11 @@ class Config:
   """Settings of the toy."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 5
-  """Maps with different noise."""
+  """Number of maps, each with other noise."""
   noise: float = 0.1
-  """Standard deviation of the noise on each colour."""
+  """Standard deviation of the noise on each colour channel."""
 
 
 PRESETS = {preset: Config() for preset in ("cpu", "smoke", "full")}

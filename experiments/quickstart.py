@@ -38,13 +38,13 @@ class Config(quick.Settings):
   """Settings of the quickstart."""
 
   images: str = ""
-  """Folder of photographs, a class a sub-folder; digits where it is empty."""
+  """Folder of photographs with a sub-folder per class; empty: digits."""
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 8
   """Trainings of each pooling."""
   collages: tuple[int, int] = (2000, 400)
-  """Collages to train on and to test with."""
+  """Numbers of training and test collages."""
 
 
 PRESETS = {

@@ -56,7 +56,7 @@ STUDIES = {
 
 
 MEASURED = 1500
-"""Training images at most whose features are measured."""
+"""Largest number of training images whose features are measured."""
 
 
 def trained(

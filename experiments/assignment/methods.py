@@ -29,15 +29,15 @@ class Method(NamedTuple):
   on_sphere: float = 1.0
   """1 where logits are cosines, 0 where they are products."""
   scale: float = 1.0
-  """Of the logits under cross-entropy, of the loss under pull."""
+  """Factor of the logits under cross-entropy, of the loss under pull."""
   uniformity: float = 0.0
   """Weight of the Gaussian potential of learned prototypes."""
   updates: float = NEVER
-  """Matchings an epoch."""
+  """Matchings per epoch."""
   shuffled: float = 1.0
   """1 for a random first assignment, 0 where row k is class k's by construction."""
   weighted: float = 0.0
-  """1 where every class of a batch counts alike."""
+  """1 to give every class of a batch equal weight."""
 
 
 class Recipe(NamedTuple):

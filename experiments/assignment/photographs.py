@@ -116,14 +116,14 @@ class Trained(NamedTuple):
   """Outcome of one training."""
 
   accuracy: float
-  """On test images."""
+  """Accuracy on test images."""
   validation: float
-  """On images held out; NaN without."""
+  """Accuracy on held-out images; NaN without them."""
   points: np.ndarray
   changes: np.ndarray
-  """Share of classes that each matching changed; every epoch's mean."""
+  """Share of classes that each matching reassigns, averaged per epoch."""
   alignment: float
-  """Mean cosine of the classes' representatives and their prototypes at the end."""
+  """Mean cosine between class representatives and their prototypes, at the end."""
 
 
 @functools.lru_cache(maxsize=2)

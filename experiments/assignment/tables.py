@@ -50,7 +50,7 @@ IMBALANCES = (0.005, 0.01, 0.02)
 def _grid(
   images: Sequence[str], methods: Sequence[str], dims: Sequence[int], **options: Any
 ) -> tuple[Job, ...]:
-  """Returns every combination of options; among equal ones, all values of one."""
+  """Jobs of all combinations; the options vary fastest."""
   ways = [
     dict(zip(options, x, strict=True)) for x in itertools.product(*options.values())
   ]

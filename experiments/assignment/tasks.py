@@ -36,7 +36,7 @@ class Part(NamedTuple):
   """Examples of one part, drawn for each seed."""
 
   inputs: Array
-  """[seeds, count, ...], or [1, count, ...] where all seeds have the same."""
+  """Inputs [seeds, count, ...], or [1, count, ...] where all seeds share them."""
   labels: Array
   """[seeds or 1, count]."""
 
@@ -49,13 +49,13 @@ class Task(NamedTuple):
   validation: Part
   test: Part
   tree: hierarchy.ClassTree | None
-  """Of the classes; None where none is known."""
+  """Class tree; None if unknown."""
   superclasses: np.ndarray | None
-  """[classes], group of each class."""
+  """Group of each class, [classes]."""
   flips: bool = False
-  """Whether a mirror image is of the same class."""
+  """Whether mirror images keep their class."""
   tail: int = 0
-  """How many of the last classes are rare; 0 for balanced training data."""
+  """Number of rare classes, the last ones; 0 for balanced training data."""
 
   @property
   def classes(self) -> int:
@@ -240,7 +240,7 @@ def _divided(images: data.Images) -> tuple[data.Images, data.Images]:
 
 
 def _part(images: data.Images) -> Part:
-  """Returns a part of the data that all seeds share."""
+  """Converts images to a part that all seeds share."""
   return Part(jnp.asarray(images.images)[None], jnp.asarray(images.labels)[None])
 
 

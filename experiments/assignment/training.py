@@ -113,9 +113,9 @@ class Study(NamedTuple):
   name: str
   runs: Runs
   tail: int = 0
-  """How many of the last classes are rare; 0 for balanced training data."""
+  """Number of rare classes, the last ones; 0 for balanced training data."""
   seconds: float = 0.0
-  """Of all its trainings together; NaN where they went on from a checkpoint."""
+  """Seconds of all trainings together; NaN if they resumed from a checkpoint."""
 
   @property
   def data(self) -> str:

@@ -23,7 +23,7 @@ PROPER = {
 RATIOS = ("norm_ratio", "norm_ratio by features", *PROPER)
 
 Series = Mapping[str, np.ndarray]
-"""By measure [losses, seeds, checkpoints]; NaN where undefined."""
+"""Values [losses, seeds, checkpoints] by measure; NaN where undefined."""
 
 LOSSES = (SQUARED, RATIO)
 PAIRS = "left_out"  # of a query and a class without a ratio of distances

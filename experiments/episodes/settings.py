@@ -19,7 +19,7 @@ from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from spherejax import data
 
 EPISODES = {1: 60_000, 5: 50_000}
-"""Of the article, by its numbers of supports."""
+"""Training episodes of the article, by number of shots."""
 
 PREPARED = ("omniglot", "cub_birds100", "tiny_imagenet", "cub")
 OTHERS = ("cub_birds100", "tiny_imagenet", "cub", "mini_imagenet")
@@ -33,46 +33,46 @@ class Settings(Limited):
   """Network, episodes and optimiser."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 8
-  """Networks, each trained on other episodes from another start."""
+  """Number of networks, each with its own episodes and initial weights."""
   backbone: Literal["conv4", "resnet18", "efficientnet_lite0"] = "conv4"
-  """Network; efficientnet_lite0: a linear layer on what a frozen one of ImageNet's
-  makes of the images."""
+  """Network to train; efficientnet_lite0 trains a linear layer on features of a frozen
+  ImageNet network."""
   width: int = 32
-  """Channels of Conv4, dimension of the linear layer."""
+  """Channels of Conv4, or dimension of the linear layer."""
   convolution: Annotated[
     Literal["native", "patches"], Without("backbone", frozen.NETWORK)
   ] = "patches"
-  """How convolutions are computed: patches (on a CPU) or native."""
+  """Implementation of convolutions: patches (faster on a CPU) or native."""
   image_size: int = 28
-  """Side of an image as the network sees it."""
+  """Side of an image at the network's input, in pixels."""
   augment: Annotated[bool, Without("backbone", frozen.NETWORK)] = False
-  """Random crops, flips and colours while training."""
+  """Augments training images with random crops, flips and colours."""
   num_ways: Annotated[int, Within(2)] = 5
   """Classes of an episode."""
   num_queries: Annotated[int, Within(1)] = 10
   """Queries of each class while training and validating."""
   test_queries: Annotated[int, Within(1)] = 10
-  """Likewise while testing."""
+  """Queries of each class while testing."""
   episodes: Annotated[int, MultipleOf("validate_every"), MultipleOf("check_every")] = (
     400
   )
-  """Training steps, an episode each; 0: the article's, 60,000 at 1 shot and 50,000 at
-  more."""
+  """Training steps, one episode each; 0: as in the article, 60,000 at 1 shot and 50,000
+  at more."""
   check_every: Annotated[int, Within(1)] = 10
-  """Episodes between two looks at what the last update did."""
+  """Episodes between two measurements of an update's effect."""
   validate_every: Annotated[int, Within(1), MultipleOf("check_every")] = 50
   """Episodes between two validations."""
   validation_episodes: Annotated[int, Within(1)] = 100
-  """Fixed episodes that choose the network."""
+  """Fixed episodes whose accuracy chooses the network."""
   test_episodes: Annotated[int, Within(1)] = 600
   """Fixed episodes for the final accuracy."""
   learning_rate: float = 1e-3
-  """Of Adam."""
+  """Learning rate of Adam."""
   all_diagnostics: bool = False
-  """Whether all figures of the article's tables are measured by their centring, and
-  tested, and training classes are classified at each look."""
+  """Measures and tests all figures of the article's tables, and classifies training
+  classes at each check."""
 
 
 class Part(NamedTuple):
@@ -95,15 +95,16 @@ class Config(Settings):
   images: Literal[
     "omniglot", "cub_birds100", "tiny_imagenet", "cub", "mini_imagenet"
   ] = "omniglot"
-  """What is classified."""
+  """Data set to classify."""
   percent: Annotated[int, Within(1, 100), Without("images", OTHERS)] = 100
-  """Of omniglot's images that are read; classes with too few of them are left out."""
+  """Share of omniglot's images to read, in percent; drops classes with too few."""
   folder: Annotated[str, Without("images", PREPARED)] = "mini-imagenet"
-  """Folders train, val and test of mini-ImageNet."""
+  """Folder of mini-ImageNet, with sub-folders train, val and test."""
   shots: Annotated[tuple[int, ...], Within(1)] = (1, 5)
-  """Supports of each class, a training for each."""
+  """Supports of each class; each number is a separate training."""
   nearest_shots: Annotated[tuple[int, ...], Within(1)] = (5,)
-  """Likewise with the nearest support in place of their mean."""
+  """Supports of trainings that compare queries with the nearest support, not the
+  mean."""
   exponents: Annotated[tuple[float, ...], Within(1e-6)] = (
     1.0,
     2.0,
@@ -112,7 +113,7 @@ class Config(Settings):
     16.0,
     32.0,
   )
-  """Fixed exponents of DR, compared at 1 shot."""
+  """Fixed exponents of DR to compare at 1 shot."""
 
 
 def of_part(config: Config, shots: int) -> Config:
@@ -177,7 +178,7 @@ class Known(NamedTuple):
 
 
 def table(images: data.Images, rows: int) -> data.ClassTable:
-  """Reads a data set and checks that its classes have enough images."""
+  """Table of rows by class; checks that every class has enough images."""
   return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
 
 
@@ -216,7 +217,7 @@ def known(
   part: Part,
   images: data.Images,
 ) -> Known:
-  """Draws training episodes, as many as validate, with as many images each."""
+  """Fixed episodes of training images, drawn like those of validation."""
   drawn = fixed_episodes(
     settings,
     part,

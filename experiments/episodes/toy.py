@@ -149,7 +149,7 @@ def add(table: Table) -> None:
 
 
 def _beyond(table: Table) -> np.ndarray:
-  """Tolerance 1e-6 less the largest deviation of a ratio from its exact value."""
+  """Tolerance 1e-6 less the largest error of DR's probabilities in the plane."""
   least = []
   for kind in ("2", "7.389"):
     red, green, blue, behind = (

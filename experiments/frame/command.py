@@ -22,7 +22,7 @@ _Settings = TypeVar("_Settings")
 _AT_LEAST_ONE = ("seeds", "steps", "batch")
 _NONE = object()
 Unused = Mapping[str, Sequence[str]]
-"""Settings that do nothing, by the reason: "without digits among --sets"."""
+"""Ineffective settings, by the reason: "without digits among --sets"."""
 
 
 class Arguments(NamedTuple):

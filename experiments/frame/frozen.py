@@ -15,7 +15,7 @@ from spherejax import data, models, training
 
 NETWORK = "efficientnet_lite0"
 DIRECTIONS = 512
-"""Of its 1280 dimensions, as many principal directions are kept."""
+"""Number of principal directions kept of the 1280 features."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -77,11 +77,11 @@ class Parts(NamedTuple):
   validation: data.Images
   test: data.Images
   tree: Any = None
-  """A `hierarchy.ClassTree`, where there is one."""
+  """Class tree, a `hierarchy.ClassTree`; None if there is none."""
   living: Any = None
-  """[classes], boolean; all where the tree does not say."""
+  """Living classes, boolean [classes]; None if the tree does not say."""
   unseen: Any = None
-  """Images of classes that are in no other part, where there are any."""
+  """Images of the classes that no other part has; None if there are none."""
 
 
 class Whole(NamedTuple):
@@ -89,7 +89,7 @@ class Whole(NamedTuple):
 
   images: data.Images
   tested: data.Images | None
-  """The part that is kept for tests; None where all are drawn."""
+  """Images of the test part; None to draw them from all."""
   tree: hierarchy.ClassTree
   living: np.ndarray
 

@@ -33,7 +33,7 @@ class Finished(NamedTuple):
   """Stored outcome of one training."""
 
   figures: dict[str, Any]
-  """Whatever JSON holds."""
+  """Figures that JSON can hold."""
   arrays: dict[str, np.ndarray]
 
 

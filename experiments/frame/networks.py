@@ -44,44 +44,46 @@ class Architecture(Limited):
     "inception_v3",
     "maps",
   ] = "conv"
-  """Four convolutions, a residual network for digits, small or as published, two hidden
-  layers, a network for photographs, or none: the images are maps already."""
+  """Backbone: four convolutions, a residual network for digits (small or as published),
+  two hidden layers, a network for photographs, or none for stored feature maps."""
   width: int = 32
-  """Channels of each convolution of conv, of each layer of mlp, of the first
-  convolution of the others."""
+  """Channels of each convolution of conv, of each layer of mlp, or of the first
+  convolution of other backbones."""
   strides: tuple[int, int, int, int] = (1, 2, 2, 2)
-  """Of the convolutions of conv."""
+  """Strides of the convolutions of conv."""
   convolution: Literal["native", "patches"] = "patches"
-  """How small networks compute convolutions: patches (on a CPU) or native."""
+  """Implementation of convolutions in small networks: patches (faster on a CPU) or
+  native."""
   weights: str = ""
-  """File of ImageNet's weights for a network of photographs; for the other ones the
-  folder of a network that was kept, of which the backbone is taken."""
+  """File of ImageNet weights for a network of photographs; for other backbones, folder
+  of a stored network whose backbone to start from."""
   frozen_norm: bool = False
-  """Batch norms of conv and of networks of photographs stay as they were read."""
+  """Freezes the batch norms of conv and of networks of photographs."""
   remat: bool = False
-  """A network of photographs computes its maps again for the gradient: less memory."""
+  """Recomputes the maps of networks of photographs for the gradient, to save memory."""
   pooling: str = "gap"
-  """How a map becomes a vector: gap, gsp or another one; a wrong name lists all."""
+  """Pooling of the maps: gap, gsp or another; a wrong name lists all."""
   prototypes: int = 64
-  """Of generalized sum pooling."""
+  """Prototypes of generalized sum pooling."""
   mass: float = 0.3
-  """Share of a map's features that generalized sum pooling keeps."""
+  """Share of a map's features that generalized sum pooling keeps, from 0 to 1."""
   inverse_temperature: float = 5.0
-  """Of generalized sum pooling."""
+  """Inverse temperature of generalized sum pooling."""
   dim: int = 64
   """Dimension of the embedding."""
   image_size: int = 28
-  """Side of the images."""
+  """Side of the images, in pixels."""
   shorter_side: int = 0
-  """Of an image before its centre is taken; 0: it is scaled to a square."""
+  """Side to which the shorter side is scaled before the centre is cut; 0 scales the
+  image to a square."""
   channels: int = 1
-  """Of the images, 1 or 3; of maps as many as principal directions are kept."""
+  """Channels of the images, 1 or 3; for maps, the number of principal directions."""
   inverted: _Decided = False
-  """White becomes 0."""
+  """Inverts the images, so that white is 0."""
   # Not in the text of settings, by which trainings that were kept are found.
   padded: _Decided = dataclasses.field(default=False, repr=False)
-  """The longer side is brought to `image_size` and the rest is white, where there is
-  no `shorter_side`."""
+  """Scales the longer side to `image_size` and pads with white, without
+  `shorter_side`."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -129,7 +131,7 @@ class Headed(nn.Module):
   backbone: Callable[[], nn.Module]
   head: Callable[[], nn.Module]
   pixels: Callable[[Array], Array] = lambda images: images
-  """From images to what the backbone expects."""
+  """Function from images to the backbone's inputs."""
 
   @nn.compact
   def __call__(self, images: Array, *, train: bool | None = None) -> Any:

@@ -169,7 +169,7 @@ def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
 
 
 Summary = Callable[[dict[str, Any], pathlib.Path], Sequence[Any]]
-"""From a result with claims and its folder to what is printed of it."""
+"""Function from a result with claims and its folder to the text to print."""
 
 
 def write(

@@ -68,7 +68,7 @@ class Without:
   other: str
   value: Any
   because: str = ""
-  """The reason that is told; the value of the other option where it is empty."""
+  """Reason to report; empty: the value of the other option."""
 
   def reason(self, settings: Any) -> str | None:
     value = getattr(settings, self.other)

@@ -102,7 +102,7 @@ class Claim:
   statement: str
   difference: Callable[[Table], ArrayLike]
   source: str = ""
-  """Where the paper says so; that of the study where it is empty."""
+  """Place in the paper; empty: the study's source."""
   every_seed: bool = False
 
 
@@ -112,24 +112,24 @@ class Study(Generic[Config]):
 
   name: str
   doc: str | None
-  """Its help: the docstring of its file."""
+  """Help text: the docstring of the study's file."""
   source: str
-  """The paper and the place that most claims come from."""
+  """Paper and place of most claims."""
   presets: Mapping[str, Config]
   measure: Callable[[Config, pathlib.Path], tuple[Table, Any]]
-  """Settings and output folder to the figures and to what the pictures show."""
+  """Function of settings and output folder to the table and the input of `draw`."""
   claims: Sequence[Claim] | Callable[[Config, Table], Sequence[Claim]] = ()
-  """A function where statements tell numbers of the settings or name a figure."""
+  """Claims, or a function if statements depend on settings or figures."""
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
-  """Table, what is shown and settings to figures by the name of their file."""
+  """Function of table, drawing input and settings to plots by file name."""
   resolved: Callable[[Config], Config] = lambda config: config
-  """Fills in what settings leave open."""
+  """Function that fills in open settings."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}
-  """Settings that do nothing beside the others, where no limit declares them."""
+  """Ineffective settings that no limit declares, by the reason."""
   short: bool = False
-  """Whether it compiles for as long as it trains."""
+  """Whether compiling takes as long as training."""
   summary: results.Summary | None = None
-  """What is printed of the result, in the place of all tables."""
+  """Function that prints the result; None prints all tables."""
 
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""

@@ -38,19 +38,19 @@ class Settings(Limited):
   steps: int = 200
   """Training steps of each pooling; the first quarter pools by averages."""
   classes: int = 6
-  """Classes in a batch, as far as there are so many."""
+  """Classes per batch, at most all there are."""
   per_class: int = 8
-  """Collages of each class in a batch."""
+  """Collages per class in a batch."""
   dim: int = 32
   """Dimension of the embedding."""
   prototypes: int = 16
   """Prototypes of the pooling."""
   mass: float = 0.1
-  """Share of a collage's features that GSP keeps (DML eq. 5.2.1); a tile is 0.11."""
+  """Share of a collage's features that GSP keeps (DML eq. 5.2.1); one tile is 0.11."""
   inverse_temperature: float = 10.0
-  """Sharpness of the pooling (DML eq. 5.2.1)."""
+  """Inverse temperature of the pooling (DML eq. 5.2.1)."""
   margin: float = 0.5
-  """Distance beyond which collages of different classes are left alone (C2)."""
+  """Distance beyond which collages of different classes are ignored (C2)."""
   learning_rate: float = 2e-3
   """Learning rate of Adam."""
 

@@ -26,23 +26,23 @@ class Config(gsp_tokens.Settings):
   """Settings of the study."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 10
   """Runs of each variant."""
   steps: int = 6000
-  """Training steps after the warm-up, at most."""
+  """Largest number of training steps after the warm-up."""
   epoch: int = 100
-  """Steps between two evaluations; the paper does not say."""
+  """Steps between two evaluations; not given in the paper."""
   patience: int = 30
-  """Epochs without a better MAP@R after which a run stops (DML 5.3.1)."""
+  """Epochs without a better MAP@R before a run stops (DML 5.3.1)."""
   mass: float = 0.5
   """Share of the tokens that GSP keeps; not given in the paper."""
   inverse_temperature: float = 20.0
-  """Sharpness of the pooling; not given in the paper."""
+  """Inverse temperature of the pooling; not given in the paper."""
   linear_program: bool = True
-  """Whether to train with the limit of infinite inverse temperature, too."""
+  """Also trains with the limit of infinite inverse temperature."""
   test: int = 100
-  """Fresh samples of each class that the figures are of."""
+  """Fresh samples per class for the test."""
 
 
 @functools.cache

@@ -30,15 +30,15 @@ class Settings:
   prototypes: int = 64
   """Prototypes of the pooling; not given in the paper."""
   margin: float = 0.5
-  """Distance beyond which two classes are left alone (C2); not given."""
+  """Distance beyond which two classes are ignored (C2); not given in the paper."""
   learning_rate: float = 1e-3
-  """Learning rate of Adam; the paper's is 1e-4."""
+  """Learning rate of Adam; 1e-4 in the paper."""
   warm_up: int = 500
   """Steps of average pooling before the prototypes are chosen."""
   per_class: int = 4
-  """Samples of each class in a batch."""
+  """Samples per class in a batch."""
   validation: int = 25
-  """Fresh samples of each class at an evaluation."""
+  """Fresh samples per class at an evaluation."""
 
 
 class Params(NamedTuple):

@@ -26,13 +26,14 @@ class Rates:
   """Numbers of the losses."""
 
   learning_rate: float = 1e-3
-  """Of Adam, for the network and the proxies alike."""
+  """Learning rate of Adam, for network and proxies."""
   scale: float = 10.0
-  """Of the cosines, and exponent of the distance ratio, where it is not dynamic."""
+  """Scale of the cosines, and exponent of the distance ratio, where it is not
+  learned."""
   scale_rate: float = 1e-3
-  """Of Adam, for the dynamic scale."""
+  """Learning rate of Adam for the dynamic scale."""
   ema_rate: float = 0.01
-  """Share of a batch in the moving averages (0.001 in the article's text, 0.01 in its
+  """Weight of a batch in the moving averages (0.001 in the article's text, 0.01 in its
   released commands)."""
 
 
@@ -41,12 +42,12 @@ class Architecture:
   """The network."""
 
   network: Literal["conv4", "resnet50", "inception_v3"] = "conv4"
-  """Four convolutions, ResNet-50, or Inception v3."""
+  """Network: four convolutions, ResNet-50 or Inception v3."""
   width: int = 32
-  """Channels of each convolution of conv4, of the first stage of resnet50, of the first
-  convolution of inception_v3."""
+  """Channels of each convolution of conv4, of the first stage of resnet50, or of the
+  first convolution of inception_v3."""
   weights: str = ""
-  """File of ImageNet's weights for resnet50 or inception_v3."""
+  """File of ImageNet weights for resnet50 or inception_v3."""
   dim: Annotated[int, Within(1)] = 128
   """Dimension of the embedding."""
 
@@ -62,29 +63,29 @@ class Settings(Architecture):
   network: Literal[  # pyright: ignore[reportIncompatibleVariableOverride]
     "paper", "conv4", "resnet50", "inception_v3", "efficientnet_lite0"
   ] = "conv4"
-  """Four convolutions, ResNet-50, Inception v3, the paper's, by the data, or a frozen
-  EfficientNet-Lite0 of ImageNet's, of which only the linear layer is trained."""
+  """Network: four convolutions, ResNet-50, Inception v3, the paper's choice for the
+  data, or a frozen EfficientNet-Lite0 with a trained linear layer."""
   width: Annotated[int, Without("network", frozen.NETWORK)] = 32
-  """Channels of each convolution of conv4, of the first stage of resnet50, of the first
-  convolution of inception_v3; 0: as many as usual, by the network."""
+  """Channels of each convolution of conv4, of the first stage of resnet50, or of the
+  first convolution of inception_v3; 0: the network's usual number."""
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   batch: int = 64
-  """Images in a batch."""
+  """Images per batch."""
   epochs: int = 6
-  """Passes over the training images; 0: as many as the paper's, by the data."""
+  """Passes over the training images; 0: as many as in the paper for the data."""
   augment: Annotated[bool, Without("network", frozen.NETWORK)] = False
-  """Warp the training images, where the paper does so for the data."""
+  """Warps the training images, where the paper does so for the data."""
   keep_best: bool = False
-  """Test the epoch of the best validation accuracy, not the last one; with a network
-  that is trained, write a checkpoint after each."""
+  """Tests the epoch of the best validation accuracy, not the last one. Trained networks
+  then write a checkpoint per epoch."""
   curve_images: int = 3200
-  """Training images whose class means are followed after each epoch; 0: all."""
+  """Training images whose class means are measured after each epoch; 0: all."""
   joined: bool = False
-  """Infer trees from proxies and class means by neighbour joining, and report the share
-  of the given tree's splits that they have."""
+  """Infers trees from proxies and class means by neighbour joining, and reports the
+  share of the class tree's splits that they recover."""
   rates: Rates = dataclasses.field(default_factory=Rates)
-  """Numbers of the losses."""
+  """Hyperparameters of the losses."""
 
 
 class Network(nn.Module):

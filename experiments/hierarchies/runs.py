@@ -28,25 +28,25 @@ class Config(methods.Settings):
   """Settings of the comparison."""
 
   data: Data = "ndsb_plankton"
-  """Images and their tree."""
+  """Image set, with its class tree."""
   folder: Annotated[str, Without("data", PREPARED)] = ""
-  """Where nabirds, micro_s, micro_l and meso_z are."""
+  """Folder that holds nabirds, micro_s, micro_l and meso_z."""
   image_size: int = 32
-  """Side of the images; 0: the paper's, by the data."""
+  """Side of the images, in pixels; 0: the paper's for the data."""
   percent: Annotated[int, Without("data", tuple(images.FOLDERS))] = 100
-  """Share of a prepared image set that is read, in percent."""
+  """Share of a prepared image set to read, in percent."""
   train_images: int = 16_000
-  """Drawn for training; 0: 90 %, of sets without a test part 70 %."""
+  """Training images to draw; 0: 90 %, or 70 % for sets without a test part."""
   validation_images: int = 1600
-  """Drawn for validation; 0: 10 %."""
+  """Validation images to draw; 0: 10 %."""
   test_images: int = 0
-  """Of the test part; 0: all."""
+  """Images of the test part; 0: all."""
   settings: tuple[Name, ...] = ALL
-  """Ways to train."""
+  """Methods to train."""
   seeds: int = 8
-  """Runs of each, each with another division of the images and another start."""
+  """Runs of each method, each with another division of the images and other weights."""
   mds_steps: int = 1000
-  """Steps that lay out the proxies after the tree."""
+  """Steps that place the proxies after the class tree."""
 
 
 FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
@@ -132,7 +132,7 @@ class Ground(NamedTuple):
   study: images.Parts
   related: measures.Relations
   fixed: jax.Array
-  """Proxies after the tree."""
+  """Proxies placed after the class tree."""
   key: jax.Array
 
 

@@ -21,7 +21,7 @@ from spherejax import data, distances, losses, metrics, prototypes, training
 MOMENTUM = 0.9  # of SGD, in the article's released code
 _NEAR = np.array([True, False])  # of a positive and a negative
 Report = Callable[[int], object]
-"""Is told how many iterations were done."""
+"""Callback that gets the number of finished iterations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,31 +29,32 @@ class Settings(methods.Architecture, Limited):
   """Network and training."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   triplets: Annotated[int, Within(1)] = 48
-  """Triplets of a step."""
+  """Triplets per step."""
   iterations: Annotated[int, Within(1)] = 15
-  """Parts of the training, after each of which it is looked at."""
+  """Parts of the training; the embedding is measured after each."""
   steps: Annotated[int, Within(1)] = 100
-  """Steps of an iteration."""
+  """Steps per iteration."""
   margins: Annotated[tuple[float, ...], Within(1e-6, 4)] = (1.0, 1.3)
-  """Of squared distances of unit vectors, one after the other."""
+  """Successive margins, of squared distances between unit vectors."""
   raised_after: Annotated[tuple[int, ...], Within(1)] = (10,)
-  """Iterations after which the next margin holds."""
+  """Iterations after which the next margin applies."""
   optimizer: Literal["adam", "sgd"] = "adam"
-  """SGD has momentum 0.9."""
+  """Optimiser; SGD has momentum 0.9."""
   learning_rate: Annotated[float, Within(1e-9)] = 1e-3
-  """In the first iteration."""
+  """Learning rate of the first iteration."""
   decay: Annotated[float, Within(1e-9)] = 0.9
-  """Factor of the learning rate with each iteration."""
+  """Factor of the learning rate from one iteration to the next."""
   baseline_batch: Annotated[int, Within(1)] = 64
-  """Images of a step of the softmax classifier."""
+  """Images per step of the softmax classifier."""
   baseline_rate: Annotated[float, Within(1e-9)] = 1e-3
-  """Its learning rate in the first iteration."""
+  """Learning rate of the classifier in the first iteration."""
   baseline_decay: Annotated[float, Within(1e-9)] = 0.9
-  """Factor of its learning rate with each iteration."""
+  """Factor of the classifier's learning rate from one iteration to the next."""
   baseline_epochs: int = 0
-  """Passes over the training images; 0: as many images as the triplets have."""
+  """Passes of the classifier over the training images; 0: as many images as the
+  triplets have."""
 
 
 def margin_schedule(settings: Settings, iteration: int) -> float:
@@ -171,7 +172,7 @@ class Look(NamedTuple):
   centroids: np.ndarray
   radii: np.ndarray
   accuracy: np.ndarray
-  """Of the nearest centroid, on the images that made the centroids."""
+  """Accuracy of the nearest centroid, on the images that made the centroids."""
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
@@ -261,7 +262,7 @@ class Embedded(NamedTuple):
   curves: dict[str, list[float]]
   """Each quantity after every iteration; the first drift is from the first weights."""
   kept_margin: dict[str, list[float]]
-  """The same with the first margin throughout; empty where it is never raised."""
+  """Curves with the first margin throughout; empty where the margin is never raised."""
 
 
 def train_embedding(
@@ -272,7 +273,7 @@ def train_embedding(
   folder: pathlib.Path,
   report: Report,
 ) -> Embedded:
-  """Trains the embedding; both schedules share the iterations with equal margins."""
+  """Trains the embedding; shares the iterations before the margin is raised."""
   network_key, step_key, data_key = jax.random.split(key, 3)
   start = methods.initial_variables(
     network_key,

@@ -21,26 +21,26 @@ class Study(NamedTuple):
 
   name: str
   images: np.ndarray
-  """[count, height, width, channels], uint8 or floats."""
+  """Images [count, height, width, channels], uint8 or floats."""
   train: np.ndarray
-  """[folds, rows]."""
+  """Training rows [folds, rows]."""
   held: np.ndarray
-  """[folds, rows]."""
+  """Validation rows [folds, rows]."""
   test: np.ndarray
-  """[folds, rows]."""
+  """Test rows [folds, rows]."""
   train_labels: np.ndarray
   held_labels: np.ndarray
   test_labels: np.ndarray
   by_seed: bool = False
-  """Whether each fold is of one seed, which divides the classes in its own way."""
+  """Whether each fold belongs to one seed, which divides the classes."""
   watched: bool = False
-  """Whether covers are measured after every evaluation."""
+  """Whether to measure covers after every evaluation."""
   inverted: bool = False
-  """Whether white became 0."""
+  """Whether the images are inverted, so that white is 0."""
   padded: bool = False
-  """Whether the longer side was brought to the size, not both."""
+  """Whether the longer side was scaled and the rest padded."""
   raw: np.ndarray | None = None
-  """[folds, test images, dim], what a pretrained network says without any training."""
+  """Embeddings [folds, test images, dim] of a pretrained network without training."""
 
 
 def folds(classes: int, number: int) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 from spherejax import distances, metrics, prototypes
 
 MARGIN = 1e-5
-"""By which an evaluation must be better."""
+"""Smallest improvement that makes an evaluation better."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 RADIUS, APART = "covering radius", "distance of classes"
 

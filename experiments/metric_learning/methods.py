@@ -56,15 +56,15 @@ class Method:
   loss: str
   kind: Literal["plain", "xbm", "proxy", "ccp", "samples"] = "plain"
   proxies: int = 0
-  """Of each class."""
+  """Proxies per class."""
   pool: int = 8
-  """Images of each class that new proxies are chosen among."""
+  """Images per class among which new proxies are chosen."""
   memory: int = 0
-  """Embeddings of the memory, for each class."""
+  """Embeddings in the memory, per class."""
   numbers: tuple[tuple[str, float], ...] = ()
   """Hyperparameters that differ from `NUMBERS`."""
   watch_test: bool = False
-  """P@1 of the test images after every evaluation, for the conventional protocol."""
+  """Measures P@1 of test images after every evaluation (conventional protocol)."""
 
   @property
   def name(self) -> str:

@@ -268,7 +268,7 @@ class Run:
   """Fixed inputs of one kind of training; `place` locates its images."""
 
   settings: Any
-  """A `Training`, of which each kind has its own."""
+  """Settings of the training, derived from `Training`."""
 
   def __init__(
     self,

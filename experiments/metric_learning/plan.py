@@ -33,38 +33,39 @@ class Config(ProxySettings):
   data: Literal[
     "images", "tiny_imagenet", "gaussians", "cars196", "cub_birds100", "collages"
   ] = "images"
-  """Characters and plankton, photographs in the place of characters, points that are
-  drawn, or what a pretrained network says of cars, birds or collages."""
+  """Data: characters and plankton, photographs instead of characters, random points, or
+  a pretrained network's features of cars, birds or collages."""
   losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
-  """With chance-constrained proxies and without."""
+  """Losses to train with and without chance-constrained proxies."""
   memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
-  """Also with a memory of as many vectors as there are proxies."""
+  """Losses to train with a memory, too, of as many vectors as there are proxies."""
   proxy_losses: tuple[Literal["proxy_anchor", "proxy_nca", "soft_triple"], ...] = (
     PROXY_LOSSES
   )
-  """Losses that know proxies only."""
+  """Proxy losses to train."""
   second_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c2",)
-  """With chance-constrained proxies and without, on plankton."""
+  """Losses to train on plankton, with and without chance-constrained proxies."""
   plankton_size: Annotated[int, Without("second_losses", ((),))] = 32
-  """Side of the plankton's images."""
+  """Side of the plankton images, in pixels."""
   folds: int = 4
-  """Networks whose embeddings are joined, each without another share of the classes."""
+  """Networks whose embeddings are concatenated, each trained on another share of the
+  classes."""
   gsp_methods: tuple[Summed, ...] = ()
-  """Methods with generalized sum pooling and zero-shot prediction, and without."""
+  """Methods to train with and without generalized sum pooling and zero-shot
+  prediction."""
   gsp_parts: tuple[Summed, ...] = ()
-  """Of them, those that are trained with either of the two alone as well."""
+  """Methods, among these, to train with each of the two alone as well."""
   poolings: tuple[Pooled, ...] = ()
-  """In the place of the average, with the contrastive loss and ProxyNCA++."""
+  """Poolings to compare with the average, for the contrastive loss and ProxyNCA++."""
   rates: tuple[float, ...] = (1.0,)
-  """Multiples of `learning_rate`, of which validation chooses one for each method, by
-  two seeds."""
+  """Multiples of `learning_rate`; validation with two seeds chooses one per method."""
   zero_shot_share: Sums[float] = 0.1
-  """Of zero-shot prediction, in the loss."""
+  """Weight of zero-shot prediction in the loss, from 0 to 1."""
   prototypes: Sums[int] = 64
   mass: Sums[float] = 0.3
   inverse_temperature: Sums[float] = 5.0
   memory: Remembers[int] = 0
-  """Embeddings of a class that the memory holds; 0: as many as there are proxies."""
+  """Embeddings per class in the memory; 0: as many as there are proxies."""
   memory_start: Remembers[int] = 100
   memory_use: Remembers[Literal["full", "any"]] = "full"
 

@@ -29,8 +29,8 @@ _MARKS = {"renewed": "s", "trained once": "D"}
 
 
 Costs = dict[str, tuple[np.ndarray, float]]
-"""By loss: a step's time with CCP over that without, [repeats], and steps to the best
-score with CCP over those without."""
+"""Ratios of CCP to training without it, by loss: time per step [repeats], and steps to
+the best score."""
 
 
 class Runs(NamedTuple):

@@ -28,23 +28,23 @@ class Config(ProxySettings):
   """Settings of the study; those of networks are of the characters."""
 
   data: Literal["images", "gaussians"] = "images"
-  """Digits and characters, or points that are drawn."""
+  """Data: digits and characters, or random points."""
   digit_seeds: Drawn[int] = 6
-  """Trainings of each kind with digits."""
+  """Trainings of each kind on digits."""
   digit_images: Drawn[tuple[int, int]] = (1000, 300)
-  """Of each digit, to train and to validate."""
+  """Images per digit, for training and validation."""
   digit_backbone: Drawn[Literal["resnet8", "resnet20"]] = "resnet8"
-  """Network of the digits: with one block a stage, or ResNetV2-20."""
+  """Network for the digits: one block per stage, or ResNetV2-20."""
   digit_width: Drawn[int] = 16
   """Channels of the first stage of the digits' network."""
   losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
-  """Compared with proxies trained once."""
+  """Losses to compare with proxies trained once."""
   large_pool: int = 16
-  """Of digits, and of the comparison of pools."""
+  """Pool size of the digits, and of the comparison of pools."""
   other_weights: tuple[float, ...] = (0.0, 1e-2, 10.0)
-  """Others that are compared with it."""
+  """Weights to compare with `weight`."""
   batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = (8, 64)
-  """Images of a step, compared with and without chance constraints."""
+  """Images per step, to compare with and without chance constraints."""
   pretraining: Annotated[
     int, Without("of_characters", False, "without trainings on characters")
   ] = 1000

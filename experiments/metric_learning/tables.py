@@ -29,7 +29,7 @@ class Name(NamedTuple):
   loss: str
   kind: str = "plain"
   parts: str = ""
-  """GSP, ZSP or both, in the place of global average pooling."""
+  """Parts that replace global average pooling: GSP, ZSP or both."""
 
   @property
   def title(self) -> str:
@@ -43,7 +43,7 @@ class Name(NamedTuple):
 
 Found = Mapping[Name, Trained]
 Measures = dict[str, np.ndarray]
-"""P@1, P@R and MAP@R, [seeds] each."""
+"""Values of P@1, P@R and MAP@R, [seeds] each."""
 
 
 def side_by_side(trained: Trained, labels: np.ndarray) -> Measures:

@@ -30,19 +30,19 @@ class Numbers(NamedTuple):
   memory: Mapping[str, int]
   """Batches of 32 in the memory, small and large."""
   centres: Mapping[str, int]
-  """Of SoftTriple, for each class."""
+  """Centres per class of SoftTriple."""
   soft_triple: str
-  """Which of both the tables have."""
+  """Variant of SoftTriple in the tables."""
   proxies: Mapping[str, int]
-  """Of a class, with chance-constrained proxies."""
+  """Proxies per class with chance-constrained proxies."""
   pool: int
-  """Images of a class that they are chosen among."""
+  """Images per class among which proxies are chosen."""
   prototypes: int
-  """Of generalized sum pooling."""
+  """Prototypes of generalized sum pooling."""
   evaluate_every: int
-  """Steps in the protocols of chapter 3; four times as many in those of 5.3.4."""
+  """Steps between evaluations in chapter 3; four times as many in section 5.3.4."""
   learning_rate: float
-  """In the conventional protocol."""
+  """Learning rate of the conventional protocol."""
 
 
 class Cell(NamedTuple):
@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 
 
 Table = Mapping[tuple[str, str, int], Cell]
-"""By method, data set and dimension."""
+"""Figures by method, data set and dimension."""
 
 
 def _fair(lines: Mapping[str, str]) -> Table:

@@ -35,29 +35,31 @@ class Config:
   """Settings of the study."""
 
   images: Literal["digits", "cifar10", "mnist"] = "digits"
-  """The sites; of the last two all training images. Toy, closed forms: digits only."""
+  """Images that are the sites; for the last two, all training images. Toy figures and
+  closed forms need digits."""
   percent: Annotated[int, Without("images", "digits")] = 100
-  """Share of cifar10 or mnist that is read, in percent."""
+  """Share of cifar10 or mnist to read, in percent."""
   seed: int = 0
-  """Of the starts of attacks."""
+  """Seed of the attacks' starting points."""
   train_images: OfDigits[int] = 1297
-  """First digits: the sites, whose accuracy is measured."""
+  """Number of digits that are sites, the first ones; accuracy is measured on them."""
   test_images: OfDigits[int] = 500
-  """Last digits, of which shifts are measured, too."""
+  """Number of digits, the last ones, whose shifts are measured, too."""
   shifted: OfDigits[tuple[Literal["cifar10", "mnist"], ...]] = ("cifar10",)
-  """Images that are shifted beside the digits, where they are there."""
+  """Image sets whose shifts are measured as well as the digits', if they are
+  prepared."""
   toy_norms: OfDigits[tuple[Literal["l2", "linf", "l1"], ...]] = ("l2", "linf", "l1")
-  """Of cells and balls in the plane, and of the least distances of digits."""
+  """Norms of cells and balls in the plane, and of the smallest distances of digits."""
   norms: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
-  """Of cells and balls of images."""
+  """Norms of cells and balls of images."""
   classifiers: tuple[Literal["1-NN", "ridge"], ...] = ("1-NN", "ridge")
-  """What is attacked on images."""
+  """Classifiers to attack on images."""
   steps: int = 40
-  """Of the attacks."""
+  """Steps of the attacks."""
   neighbours: int = 32
-  """Sites about each that bound its cell during an attack."""
+  """Nearest sites that bound a cell during an attack."""
   batch: int = 2000
-  """Sites that are attacked at once, over all devices."""
+  """Sites to attack at once, over all devices."""
 
 
 PRESETS = {
@@ -233,7 +235,7 @@ EXACTLY: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
   ),
   "bracket": ("SAA of 1-NN is within its known bounds, {}", _bracket),
 }
-"""Of digits in l2, whose least moves are known."""
+"""Claims about digits in l2, whose smallest shifts are known."""
 
 
 def claims(config: Any, table: Table) -> list[Claim]:

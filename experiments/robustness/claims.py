@@ -52,7 +52,7 @@ def _worse(table: Table) -> np.ndarray:
 
 
 def _as_printed(table: Table, images: str) -> np.ndarray:
-  """Tolerance less the largest deviation from the print, for values without ties."""
+  """1 less the largest deviation from the print, relative to the tolerance."""
   if table.values(COUNT, "images") != structure.IMAGES.get(images):
     raise NotMeasured("the table is of a whole set")
   return 1 - np.max(

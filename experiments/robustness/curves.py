@@ -24,7 +24,7 @@ FLIPPED = "lost by one wrong label, less that site"
 MARGIN = "least by which an attacked point is nearer to its own site"
 Norm = Literal["l2", "linf", "l1"]
 Remember = Callable[[str, Callable[[], Finished]], Finished]
-"""What was kept under a name; else it is made, and kept."""
+"""Function that reads the outcome under a name, or makes and stores it."""
 
 
 def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:

@@ -53,7 +53,7 @@ EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
 MILD = tuple(x for x in EXPONENTS if abs(x) <= 0.5)
 LEADING = 9
 FACTORS = (0.2, 5.0)
-"""Weights of the leading directions, the others having 1."""
+"""Weights of the leading directions; the others have 1."""
 SHOTS, QUERIES, EPISODES = 1, 5, 600
 FALLS = "least fall of phi from an exponent to the next"
 

@@ -65,7 +65,7 @@ class Images(NamedTuple):
   """Labelled images of [0, 1]."""
 
   x: np.ndarray
-  """[n, height, width, channels]."""
+  """Images [n, height, width, channels]."""
   y: np.ndarray
 
   def points(self) -> Points:

@@ -39,17 +39,17 @@ class Settings:
   steps: OfSmall[int] = 600
   """Training steps: 60 epochs of the digits."""
   batch: OfSmall[int] = 128
-  """Images of a step."""
+  """Images per step."""
   learning_rate: OfSmall[float] = 1e-3
-  """Of Adam."""
+  """Learning rate of Adam."""
   clean_weight: float = 0.5
-  """Share of the clean images in the loss (DIST eq. 3.7)."""
+  """Weight of the clean images in the loss (DIST eq. 3.7)."""
   attack_steps: int = 7
-  """Steps of the attack in training, each of 2.5 budget / steps."""
+  """Steps of the attack in training, of size 2.5 budget / steps."""
   judge_steps: int = 40
-  """Steps of the attack that decides about accuracy."""
+  """Steps of the attack that measures accuracy."""
   scale: OfDigits[float] = 16.0
-  """Of the cosines, where the loss is of angles."""
+  """Scale of the cosines, for losses of angles."""
 
 
 class Network(nn.Module):
@@ -73,11 +73,12 @@ class Network(nn.Module):
 
 
 Loss = Callable[[Array, Array, Array, Array | None], Array]
-"""Of clean scores, attacked scores, labels and proxies; one value an image."""
+"""Function of clean scores, attacked scores, labels and proxies to one loss per
+image."""
 
 
 Attack = Callable[..., Array]
-"""Of scores, the training set, the rows of the batch, key and budget."""
+"""Function of scores, training set, rows of the batch, key and budget."""
 
 
 class Defence(NamedTuple):
@@ -90,7 +91,7 @@ class Defence(NamedTuple):
   low: float = 0.0
   high: float = 1.0
   attack: Attack | None = None
-  """In training; None is PGD on the cross-entropy."""
+  """Attack in training; None: PGD on the cross-entropy."""
   classes: int = CLASSES
 
   @property

@@ -39,19 +39,20 @@ class Photographs:
   """Settings of the networks of photographs and of their training."""
 
   network: Literal["ResNet18", "ResNet50"] = "ResNet50"
-  """The public robust networks of CIFAR-10 have 50 layers."""
+  """Network; the public robust networks of CIFAR-10 have 50 layers."""
   width: int = 64
   """Channels of the first stage."""
   epochs: int = 150
   """Passes over the training images."""
   batch: int = 128
-  """Images of a step."""
+  """Images per step."""
   learning_rate: float = 0.1
-  """Of SGD with momentum 0.9, divided by 10 after each third of the epochs."""
+  """Learning rate of SGD with momentum 0.9, divided by 10 after each third of the
+  epochs."""
   weight_decay: float = 5e-4
-  """Added to the gradients."""
+  """Weight decay, added to the gradients."""
   percent: int = 100
-  """Share of the image set that is read, in percent."""
+  """Share of the image set to read, in percent."""
 
 
 def network(
@@ -267,42 +268,42 @@ class Config(Settings):
   """Settings of the study."""
 
   images: Literal["digits", "cifar10_16", "cifar10", "svhn_cropped"] = "digits"
-  """What the networks are trained on; cifar10_16: at 16 x 16 pixels, with the small
-  networks of the digits."""
+  """Training images; cifar10_16: at 16 x 16 pixels, with the small networks of the
+  digits."""
   photographs: Annotated[Photographs, Without("images", ("digits", "cifar10_16"))] = (
     dataclasses.field(default_factory=Photographs)
   )
-  """Networks of photographs and their training, in place of those of the digits."""
+  """Settings for networks of photographs."""
   train_images: OfDigits[int] = 1297
-  """First digits, to train on."""
+  """Number of training digits, the first ones."""
   test_images: OfDigits[int] = 500
-  """Last digits, to test on."""
+  """Number of test digits, the last ones."""
   l2: tuple[float, ...] = (0.15, 0.3, 0.6, 1.0)
   """Budgets in l2; images are in [0, 1]^64."""
   linf: tuple[float, ...] = (0.05, 0.1)
   """Budgets in l-infinity."""
   dims: OfDigits[tuple[int, ...]] = (8, 32, 128)
-  """Input dimensions of the classes of known discriminality."""
+  """Input dimensions of the classes with known discriminality."""
   radii: OfDigits[tuple[float, ...]] = (0.3, 1.0, 3.0)
-  """Distances of their means from the origin."""
+  """Distances of the class means from the origin."""
   proposals: OfDigits[tuple[robust_proposals.Name, ...]] = robust_proposals.LOSSES
   """Losses to compare."""
   proposed_budget: OfDigits[float] = 0.6
-  """l2 budget of these losses, and of the defences."""
+  """Budget of these losses and of the defences, in l2."""
   studies: OfDigits[
     tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
   ] = ("defences", "noise", "combined", "rotation", "reweighting")
   """What DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
   beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
-  """Photographs that are measured beside the digits, where they are there."""
+  """Image sets to measure as well as the digits, if they are prepared."""
   defences: OfDigits[tuple[robust_defences.Name, ...]] = robust_defences.DEFENCES
-  """Trainings to compare."""
+  """Defences to compare."""
   neighbours: OfDigits[int] = 32
   """Sites that bound a Voronoi cell during an attack."""
   combined: OfDigits[tuple[float, float]] = (1.0, 0.1)
   """Radii of the l1 and the l-infinity ball that the combined ball contains."""
   noise: OfDigits[float] = 0.25
-  """Deviation of the noise of randomised smoothing."""
+  """Standard deviation of the noise of randomised smoothing."""
   votes: OfDigits[int] = 1000
   """Draws that bound the class's probability."""
 

@@ -14,7 +14,7 @@ from experiments.robustness.images import Points
 from spherejax import metrics, prototypes
 
 IMAGES = {"cifar10": 50_000, "svhn_cropped": 73_257}
-"""Training images of a whole set, which table 5.3 is of."""
+"""Number of training images in a whole set, as in table 5.3."""
 
 NORMS = ("l2", "linf")
 

@@ -113,7 +113,7 @@ def _names(table: Table) -> list[str]:
 
 
 def _end(table: Table, figure: str, name: str) -> np.ndarray:
-  """Values of the seeds whose runs did not collapse."""
+  """Values of the seeds of which no run collapsed."""
   gone = table.values(COLLAPSED, name) > 0
   every = [table.values(COLLAPSED, x) > 0 for x in table.variants(COLLAPSED)]
   mask = ~np.any(every, axis=0)

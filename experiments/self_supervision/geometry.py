@@ -79,7 +79,7 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
 def of_views(
   settings: Settings, shown: Mapping[str, Any], kernel: Any
 ) -> dict[str, np.ndarray]:
-  """Share of view displacements that a projector, or random directions, removes."""
+  """Overlap of view displacements with the kernel, and their share outside chance."""
   if len(settings.projector) > 1:
     return {}
   with at_once.on_host():

@@ -34,7 +34,7 @@ class Watched(NamedTuple):
   images: data.Images
   queries: np.ndarray | None
   covers: bool = False
-  """Whether the width of classes and their distance are measured, too."""
+  """Whether to measure the width and the distance of classes, too."""
 
 
 def _random_box(random: np.random.Generator, width: int, height: int, crop: str):
@@ -116,7 +116,7 @@ def watched(
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:
-  """Orders the images so that every process sees the same list."""
+  """Reads all images in order, the same ones on every process."""
   plan = data.ordered_plan(
     len(images), batch_size=min(settings.evaluation_batch, len(images))
   )

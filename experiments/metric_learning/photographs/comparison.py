@@ -56,12 +56,12 @@ class Found(NamedTuple):
   """Outcome of one training."""
 
   best: Mapping[str, float]
-  """The monitored classes at the best evaluation, in percent."""
+  """Measures of the monitored classes at the best evaluation, in percent."""
   steps: int
   points: np.ndarray
-  """Raw embeddings of what is sought; none where the protocol does not look at it."""
+  """Raw embeddings of the test images; empty if the protocol does not use them."""
   problems: Sequence[Mapping[str, float]] = ()
-  """The last evaluation of each."""
+  """Last evaluation of each problem."""
 
 
 class Comparison:

@@ -24,26 +24,26 @@ class Protocol(NamedTuple):
   """Numbers of one kind of comparison."""
 
   parts: int
-  """Equal parts of the learned classes of which one validates; 1: the classes that
-  are sought are watched themselves."""
+  """Parts of the learned classes, one of which validates; 1: the test classes
+  validate."""
   models: int
-  """Networks, each with another part."""
+  """Number of networks, each with another validation part."""
   repeats: int
-  """Trainings of each."""
+  """Trainings of each network."""
   metric: str
-  """What decides which weights are the best."""
+  """Measure that chooses the best weights."""
   batch: int
   evaluate_every: int
-  """Steps."""
+  """Steps between two evaluations."""
   patience: int
-  """Evaluations without a better one after which a training stops."""
+  """Evaluations without a better one before a training stops."""
   dim: int
   learning_rate: float
   weight_decay: float
   plateau: bool
-  """The learning rate falls where the metric stays."""
+  """Lowers the learning rate when the measure stagnates."""
   pooling: str
-  """Where generalized sum pooling is not asked for."""
+  """Pooling of methods without generalized sum pooling."""
 
 
 def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
@@ -93,7 +93,7 @@ class Split(NamedTuple):
 
   train: np.ndarray
   held: np.ndarray
-  """None of them: the classes that are sought are watched."""
+  """Validation classes; empty: the test classes validate."""
 
 
 def splits(protocol: Protocol, classes: int) -> list[Split]:

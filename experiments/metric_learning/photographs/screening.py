@@ -38,12 +38,12 @@ class FullScreening(FullConfig):
   """Settings of the trainings; what the design varies is not among them."""
 
   protocol: protocols.Name = "tuning"
-  """Four fifths of the learned classes train, the last fifth validates."""
+  """Protocol: four fifths of the learned classes train, the last fifth validates."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""
   study: Literal["table-5.4", "figure-5.8", "figure-5.10", "figure-5.11"] = "table-5.4"
-  """What is varied: the two-level design, the mass, prototypes and inverse temperature,
-  or prototypes alone."""
+  """Parameters to vary: the two-level design, the mass, prototypes and inverse
+  temperature, or prototypes alone."""
 
 
 PRESETS = {

@@ -38,13 +38,13 @@ class Pictures:
   """Images of a source, decoded on access."""
 
   source: Any
-  """Sequence or array of uint8 [height, width, channels]."""
+  """Images, a sequence or array of uint8 [height, width, channels]."""
   rows: np.ndarray
-  """Which of the source."""
+  """Rows of the source."""
   labels: np.ndarray
-  """Of the rows, from 0."""
+  """Labels of the rows, from 0."""
   names: tuple[str, ...]
-  """Of the labels."""
+  """Names of the labels."""
 
   def __len__(self) -> int:
     return len(self.rows)
@@ -96,8 +96,8 @@ class Sets(NamedTuple):
   learned: Pictures
   sought: Pictures
   queries: np.ndarray | None
-  """Boolean, which of the sought are queries and not in the gallery; None: each is a
-  query among all others."""
+  """Boolean mask of the test images that are queries and not in the gallery; None: each
+  is a query among all others."""
 
 
 def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> None:

@@ -37,10 +37,10 @@ class Trained(NamedTuple):
 
   variables: Any
   steps: int
-  """In all."""
+  """Steps of the whole training."""
   evaluations: list[dict[str, Any]]
   best: dict[str, Any]
-  """One of them."""
+  """Measures of the best evaluation."""
 
 
 class Run(objective.Run):
@@ -103,7 +103,7 @@ class Run(objective.Run):
     return training.create_state(step_key, chain, variables, loss)
 
   def response(self) -> Any:
-    """Callback after an evaluation; None where there is only one problem."""
+    """Response to an evaluation; None unless the method has several problems."""
     if self.method.kind != "ccp":
       return None
     settings = self.settings
@@ -129,7 +129,7 @@ class Journal(NamedTuple):
 
   path: pathlib.Path
   who: dict[str, Any]
-  """The training's name among those of the file."""
+  """Keys of the training in the file."""
 
   def add(self, figures: Mapping[str, Any]) -> None:
     """Adds a line, in place of the training's own of this step and of later ones.
