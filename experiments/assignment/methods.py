@@ -111,7 +111,7 @@ def fixed_set(
     return prototypes.hpn_prototypes(key, classes, dim, vectors=vectors)
   if source == VECTORS and vectors is not None:
     return prototypes.vector_prototypes(vectors, dim)
-  raise ValueError(f"there are no fixed prototypes of source {source!r}")
+  raise ValueError(f"no fixed prototypes have the source {source!r}")
 
 
 def first_matching(

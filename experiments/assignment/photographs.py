@@ -196,7 +196,9 @@ def train(
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
   if len(sets.train) < config.batch:
-    raise ValueError(f"{len(sets.train)} images make no batch of {config.batch}")
+    raise ValueError(
+      f"batch must be at most the {len(sets.train)} training images, got {config.batch}"
+    )
   per_epoch = len(sets.train) // config.batch
   if points is None:
     shape = (classes, job.dim)

@@ -114,7 +114,7 @@ def _named_images(listing: pathlib.Path) -> dict[str, int]:
   try:
     text = listing.read_text(encoding="utf-8")
   except UnicodeDecodeError as error:
-    raise ValueError(f"{listing} is no text in UTF-8: {error}") from error
+    raise ValueError(f"{listing} must be text in UTF-8: {error}") from error
   line_of: dict[str, int] = {}
   for number, line in enumerate(text.splitlines(), start=1):
     fields = line.split()
@@ -132,7 +132,7 @@ def _named_images(listing: pathlib.Path) -> dict[str, int]:
       )
     line_of[name] = number
   if not line_of:
-    raise ValueError(f"{listing} names no image")
+    raise ValueError(f"{listing} must name at least one image, is empty")
   return line_of
 
 

@@ -166,7 +166,7 @@ def measure(
   """Runs all trainings of a table or plot and lists the paper's figures with them."""
   jobs = plan(config)
   if config.needs_listing and config.listing is None:
-    raise SystemExit("table-5 is of ImageNet-LT: give its list of images by --listing")
+    raise SystemExit("table-5 needs --listing, the list of the images of ImageNet-LT")
   key = jax.random.key(config.seed)
   # All that can be wrong is found before the first training.
   vectors = None

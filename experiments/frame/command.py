@@ -180,8 +180,8 @@ def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
     more = f", and {len(names) - 3} more" if len(names) > 3 else ""
     what = f"results of other settings ({'; '.join(changes)}{more})"
   raise SystemExit(
-    f"--output {output} holds {what}: choose another folder, or replace them by "
-    "--overwrite"
+    f"--output {output} holds {what}: choose another folder, or pass "
+    "--overwrite to replace them"
   )
 
 

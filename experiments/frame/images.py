@@ -129,7 +129,9 @@ def with_classes(
   """The tree for labels in another order; every class must be on both sides."""
   for name in tree.class_names:
     if name not in classes:
-      raise ValueError(f"class {name!r} of the tree has no images (no such label)")
+      raise ValueError(
+        f"class {name!r} of the tree has no images: no label has this name"
+      )
   return hierarchy.restrict(tree, classes)
 
 

@@ -91,7 +91,7 @@ class Architecture(Limited):
       if (value := getattr(self, name)) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
     if self.channels not in (1, 3) and self.backbone != "maps":
-      raise ValueError(f"channels must be 1 or 3 of images, got {self.channels}")
+      raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
     if self.frozen_norm and self.backbone in (*DIGITS, "mlp", "maps"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 

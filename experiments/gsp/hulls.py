@@ -34,7 +34,7 @@ def hulls_intersect(a: np.ndarray, b: np.ndarray) -> bool:
     method="highs",
   )
   if solution.status not in (0, 2):  # neither solved nor infeasible
-    raise RuntimeError(f"the linear program did not end: {solution.message}")
+    raise RuntimeError(f"the linear program failed: {solution.message}")
   return solution.status == 0
 
 

@@ -73,9 +73,9 @@ def rotated(points: Points) -> tuple[Points, np.ndarray]:
 def _deviations(
   key: Array, features: np.ndarray, labels: Array, classes: int
 ) -> tuple[float, float, float]:
-  """Largest sum of a class's residuals, and the error of their trace.
+  """Largest class sum of the residuals, error of their trace, growth of D_intra.
 
-  And by which factor they make D_intra grow.
+  The growth is the factor by which adding residuals increases D_intra.
   """
   with at_once.on_host():
     x = jnp.asarray(features, jnp.float64)

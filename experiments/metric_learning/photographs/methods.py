@@ -227,7 +227,7 @@ def check_numbers(config: FullConfig) -> None:
   """Raises ValueError for a hyperparameter that no loss of the methods has."""
   has = hyperparameters(config)
   if unknown := [key for key, _ in config.numbers if key not in has]:
-    raise ValueError(f"numbers must be of {', '.join(has)}, got {unknown[0]!r}")
+    raise ValueError(f"numbers must name some of {', '.join(has)}, got {unknown[0]!r}")
   if config.search or config.trials:
     raise ValueError(
       "trials are of a search, and a search is of `retrieval`: got search"

@@ -30,7 +30,9 @@ class Box:
 
   def __init__(self, config: FullConfig):
     if len(config.methods) != 1:
-      raise ValueError(f"a search is of one method, got {config.methods}")
+      raise ValueError(
+        f"methods must name a single one with --search, got {config.methods}"
+      )
     if config.protocol not in ("tuning", "ablation"):
       raise ValueError(
         "a search looks at validation classes alone: protocol must be tuning or"

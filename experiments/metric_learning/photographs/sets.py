@@ -231,7 +231,7 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
   try:
     lines = path.read_text(encoding="utf-8").splitlines()
   except UnicodeDecodeError as error:
-    raise SystemExit(f"{path} is no text in UTF-8: {error}") from error
+    raise SystemExit(f"{path} must be text in UTF-8: {error}") from error
   rows, expected, places = [], None, {}
   for number, line in enumerate(lines, start=1):
     fields = line.split()
