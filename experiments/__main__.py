@@ -5,7 +5,7 @@ import pathlib
 
 
 def main() -> None:
-  """One line each: the name, and the first line of what it does."""
+  """Prints the name and purpose of every experiment, one a line."""
   for path in sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py")):
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     print(f"{path.stem:20} {text.partition(chr(10))[0]}")

@@ -38,7 +38,7 @@ from experiments.metric_learning.settings import Settings
 
 
 def train(config: Config, output: pathlib.Path) -> Runs:
-  """All trainings, or those that an earlier run has left to do."""
+  """Runs all trainings, or those that an earlier run has left."""
   settings, study = problems.digits(config)
   sought = problems.characters(config) if problems.plan(config, settings)[1] else study
 
@@ -55,7 +55,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
   planned = jobs(shared)
   with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
-    def one(name: str) -> runs.Trained:
+    def train_name(name: str) -> runs.Trained:
       weights = (config.weight,)
       if name == "c2 ccp":  # the first cell is the usual one
         weights += config.other_weights
@@ -63,19 +63,19 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       group, title = "characters", problem_figures.title(name)
       if name in DIGITS:
         group, title = "digits", ""
-      kept = output / "kept" / group
-      trained = runs.train(*planned[name], cells, kept, title)
+      folder = output / "kept" / group
+      trained = runs.train(*planned[name], cells, folder, title)
       bar.set_postfix({group: name})
       bar.update()
       return trained
 
     with at_once.pool() as pool:
-      found = dict(zip(planned, pool.map(one, planned), strict=True))
-  return Runs(found, settings, shared)
+      trained_runs = dict(zip(planned, pool.map(train_name, planned), strict=True))
+  return Runs(trained_runs, settings, shared)
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and what they show."""
+  """Runs all trainings and tabulates their measures."""
   pretraining.check(config, config.pretraining, config.data)
   trained = train(config, output)
   costs = {}

@@ -34,7 +34,7 @@ from experiments.hierarchies.runs import PRESETS, Config
 
 
 def plan(config: Config) -> list[tuple[str, int]]:
-  """All trainings: setting and seed, those of the first seed first."""
+  """Lists all trainings as (setting, seed); those of the first seed come first."""
   return [
     (name, seed)
     for seed in range(config.seed, config.seed + config.seeds)
@@ -43,22 +43,22 @@ def plan(config: Config) -> list[tuple[str, int]]:
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and the controls."""
+  """Runs all trainings and the controls."""
   whole = images.load(config.data, config.image_size, config.folder, config.percent)
-  whole = class_runs.seen(config, whole, output / "kept")
+  whole = class_runs.as_network_input(config, whole, output / "kept")
   seeds = range(config.seed, config.seed + config.seeds)
   grounds = {seed: class_runs.ground(config, whole, seed) for seed in seeds}
   trainings = plan(config)
   total = len(trainings) * config.epochs
   with tqdm.tqdm(total=total, unit="epoch", file=sys.stderr) as progress:
 
-    def one(each: tuple[str, int]) -> class_runs.Finished:
-      name, seed = each
+    def train_seed(job: tuple[str, int]) -> class_runs.Finished:
+      name, seed = job
       path = output / "trained" / f"{name}-{seed}"
       return class_runs.train(name, grounds[seed], config, path, progress)
 
     with at_once.pool() as pool:
-      done = dict(zip(trainings, pool.map(one, trainings), strict=True))
+      done = dict(zip(trainings, pool.map(train_seed, trainings), strict=True))
   untrained = [class_runs.chance(config, shared) for shared in grounds.values()]
   runs = {
     name: {
@@ -73,7 +73,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   firsts = {name: done[name, config.seed].outcome for name in config.settings}
   controls = {
     name: {
-      metric: [found[name][metric] for found in untrained]
+      metric: [figures[name][metric] for figures in untrained]
       for metric in untrained[0][name]
     }
     for name in untrained[0]

@@ -1,4 +1,4 @@
-"""Which class gets which prototype: does it pay to match them while training?
+"""Assigns classes to prototypes: does it pay to match them while training?
 
 Prototypes on the sphere are fixed before training; DL2P matches classes and prototypes
 again and again, so that related classes come to lie near each other. Part A looks at
@@ -69,7 +69,7 @@ PRESETS: dict[str, Any] = {
 
 
 def part_b(config: Config, output: pathlib.Path) -> list[Study]:
-  """All trainings."""
+  """Runs all trainings on images."""
   key = jax.random.key(config.seed)
   task = tasks.superclass(key, config.seeds, counts=config.counts)
   balanced = functools.partial(
@@ -116,8 +116,13 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     )  # fmt: skip
 
   with at_once.pool() as pool:
-    found = list(pool.map(lambda each: of_images(*each), config.images))
-  return [*studies, *(each for each in found if each is not None)]
+    image_studies = list(
+      pool.map(lambda image_study: of_images(*image_study), config.images)
+    )
+  return [
+    *studies,
+    *(image_study for image_study in image_studies if image_study is not None),
+  ]
 
 
 def measure(
@@ -139,16 +144,16 @@ def measure(
 
   def draw() -> dict[str, Any]:
     first = pictures.draw(studies[0], cosines) if studies else {}
-    for each in studies:
-      if each.data == "siblings":
-        first |= pictures.by_dimension(each, "siblings")
+    for studied in studies:
+      if studied.data == "siblings":
+        first |= pictures.by_dimension(studied, "siblings")
     return first | pictures.draw_images(studies)
 
   return table, draw
 
 
 def claimed(config: Config | Full, table: Table) -> list[Claim]:
-  """Of the small study, or of a table of the paper."""
+  """Claims of the small study, or of a table of the paper."""
   if isinstance(config, Full):
     return [*tables.claims(config)]
   return claims.claims(config, table)

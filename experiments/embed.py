@@ -23,18 +23,20 @@ def load(model: str, weights: pathlib.Path | None = None) -> _networks.Embedder:
   folder = pathlib.Path(model)
   if not folder.is_dir():
     return _networks.pretrained(model, weights)
-  kept = networks.load(folder)
+  restored = networks.load(folder)
 
   def apply(images: Array) -> _networks.Found:
-    found: Any = networks.Network(kept.architecture).apply(kept.variables, images)
-    embeddings = distances.unit_ball(found.embeddings)
-    if kept.architecture.pooling != "gsp":
+    outputs: Any = networks.Network(restored.architecture).apply(
+      restored.variables, images
+    )
+    embeddings = distances.unit_ball(outputs.embeddings)
+    if restored.architecture.pooling != "gsp":
       return _networks.Found(embeddings)
-    return _networks.Found(embeddings, found.weights, found.attributes)
+    return _networks.Found(embeddings, outputs.weights, outputs.attributes)
 
-  settings = f"{kept.architecture}"
+  settings = f"{restored.architecture}"
   return _networks.embedder(
-    folder.name, settings, kept.variables, kept.prepare(), apply
+    folder.name, settings, restored.variables, restored.prepare(), apply
   )
 
 

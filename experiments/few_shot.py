@@ -40,16 +40,18 @@ def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[st
   """Learning curves, norm ratios, and where each loss is least."""
   del table
   drawn: dict[str, Any] = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
-  for part, found in shown.items():
+  for part, trained in shown.items():
     name = part.name.replace(", ", "-").replace(" ", "-").lower()
-    times = config.validate_every * np.arange(1, found.validation.shape[-1] + 1)
-    curves: dict[str, np.ndarray] = dict(zip(LOSSES, found.validation, strict=True))
+    times = config.validate_every * np.arange(1, trained.validation.shape[-1] + 1)
+    curves: dict[str, np.ndarray] = dict(zip(LOSSES, trained.validation, strict=True))
     label = "validation accuracy"
-    if "training accuracy" in found.series:
-      each = config.validate_every // config.check_every
-      own = found.series["training accuracy"][..., each - 1 :: each]
+    if "training accuracy" in trained.series:
+      stride = config.validate_every // config.check_every
+      training_accuracy = trained.series["training accuracy"][..., stride - 1 :: stride]
       curves = {f"{loss}, validation": values for loss, values in curves.items()}
-      curves |= {f"{x}, training": y for x, y in zip(LOSSES, own, strict=True)}
+      curves |= {
+        f"{x}, training": y for x, y in zip(LOSSES, training_accuracy, strict=True)
+      }
       label = "accuracy"
     drawn[f"accuracy-{name}"] = plotting.training_curves(
       curves,
@@ -58,9 +60,11 @@ def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[st
       ylabel=label,
       title=part.name,
     )
-    checks = config.check_every * np.arange(1, found.series["norm_ratio"].shape[-1] + 1)
+    checks = config.check_every * np.arange(
+      1, trained.series["norm_ratio"].shape[-1] + 1
+    )
     drawn[f"norm-ratio-{name}"] = plotting.training_curves(
-      dict(zip(LOSSES, found.series["norm_ratio"], strict=True)),
+      dict(zip(LOSSES, trained.series["norm_ratio"], strict=True)),
       steps=checks,
       xlabel="episodes",
       ylabel="norm ratio of the update",
@@ -70,9 +74,9 @@ def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[st
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings, and what is exact."""
+  """Runs all trainings and adds the exact results."""
   parts, fixed = settings.parts(config), Part(1, "mean")
-  own = {part: of_part(config, part.shots) for part in (*parts, fixed)}
+  configs = {part: of_part(config, part.shots) for part in (*parts, fixed)}
   sets = settings.load(config, output / "kept")
   count = len(config.exponents)
   check_classes(config, [*parts, fixed] if count else parts, sets)
@@ -87,12 +91,12 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     cells = {"ratio": (1.0,) * count, "log_exponent": logs, "learned": (0.0,) * count}
     jobs.append((fixed, cells))
 
-  def one(job: tuple[Part, dict[str, tuple[float, ...]]]) -> Trained:
+  def train_job(job: tuple[Part, dict[str, tuple[float, ...]]]) -> Trained:
     part, cells = job
-    return train(own[part], part, sets, cells, output / "kept")
+    return train(configs[part], part, sets, cells, output / "kept")
 
   with at_once.pool() as pool:
-    done = list(pool.map(one, jobs))
+    done = list(pool.map(train_job, jobs))
   trained = dict(zip(parts, done, strict=False))
   return claims.tabulate(config, trained, done[-1] if count else None), trained
 

@@ -31,19 +31,19 @@ class Config(network.Settings):
   """Settings of the study."""
 
   seeds: int = 3
-  """Networks, each trained from another start."""
+  """Number of networks, each with its own initial weights."""
   dim: Annotated[int, Only(2, "features are drawn as they are")] = 2
-  """Dimension of the local features and of the embedding; the plane is drawn."""
+  """Dimension of local features and embedding; 2, to draw the plane."""
   normalization: Literal["l2", "unit_ball", "none"] = "unit_ball"
-  """Of the embedding: l2 or unit_ball."""
+  """Normalisation of the embedding: l2 or unit_ball."""
   steps: int = 600
-  """Training steps; 0 leaves the network as it was drawn."""
+  """Training steps; 0 keeps the random weights."""
   centres: int = 48
   """Prototypes of the local features."""
   images: int = 64
-  """Test images of each class."""
+  """Test images per class."""
   train_split: str = "train"
-  """Images to train on."""
+  """Split with the training images."""
   # Of poolings and losses that do not take part.
   prototypes: network.Decided[int] = 64
   inverse_temperature: network.Decided[float] = 0.5
@@ -106,7 +106,7 @@ def least(table: Table, *measures: str) -> np.ndarray:
 
 
 def falls(table: Table) -> np.ndarray:
-  """By how much the covering radius falls in all; -1 where it rises on the way."""
+  """Total decrease of the covering radius; -1 where it increases on the way."""
   rise = table.values("largest rise of the radius", GAP)
   return np.where(rise <= 0, table.values("radius of 1 - radius of all", GAP), -1)
 

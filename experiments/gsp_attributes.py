@@ -32,32 +32,32 @@ class Config(network.Settings):
   """Settings of the study."""
 
   seeds: int = 5
-  """Runs of both variants."""
+  """Runs of each variant."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""
   pooling: network.Decided[str] = "gsp"
-  """How a map becomes a vector."""
+  """Pooling of the maps."""
   margin: network.Decided[float] = 0.5
-  """Of C2, which does not take part."""
+  """Margin of C2, which is not used."""
   prototypes: int = 8
   """Prototypes of the pooling."""
   mass: float = 0.2
-  """Share of an image's features that is pooled (DML's for images of this kind)."""
+  """Share of an image's features to pool (as in DML for such images)."""
   inverse_temperature: float = 10.0
-  """Sharpness of the pooling (DML's for images of this kind)."""
+  """Inverse temperature of the pooling (as in DML for such images)."""
   zero_shot_weight: float = 0.5
-  """Weight of the zero-shot prediction loss (DML's for images of this kind)."""
+  """Weight of the zero-shot prediction loss (as in DML for such images)."""
   steps: int = 1600
-  """Training steps. After 400 the additional loss did not help yet on images held out
-  of the training set."""
+  """Training steps. After 400, the additional loss did not yet help on held-out
+  images."""
   ridge: float = 0.05
-  """Of the regression from attributes to embeddings (DML 5.2.4)."""
+  """Ridge of the regression from attributes to embeddings (DML 5.2.4)."""
   splits: int = 1000
-  """Splits of the ten classes into halves."""
+  """Random splits of the ten classes into halves."""
   train_split: str = "train"
-  """Images to train on."""
+  """Split with the training images."""
   test_split: str = "test"
-  """Images whose classes are predicted."""
+  """Split with the images whose classes are predicted."""
 
 
 PRESETS = {
@@ -110,19 +110,19 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     split_key = jax.random.fold_in(jax.random.key(seed), 1)
     for name, run in runs.items():
       result = network.embed(run.state, tested, config, mass=config.mass)
-      own, embeddings = (
+      probabilities, embeddings = (
         attributes.class_means(np.asarray(values), tested.labels)
         for values in (result.attributes, result.embeddings)
       )
       right = attributes.predict_classes(
-        split_key, own, embeddings, config.ridge, splits=config.splits
+        split_key, probabilities, embeddings, config.ridge, splits=config.splits
       )
       for (metric, candidates, source), share in right.items():
         label = name if source == "own" else f"{name}, {source}"
         table.add(label, f"accuracy, {metric}, {candidates}", share)
-      spread = np.abs(own - own.mean(0)).sum(1).mean() / 2
+      spread = np.abs(probabilities - probabilities.mean(0)).sum(1).mean() / 2
       table.add(name, "variation of class attributes", spread)
-      last[name] = (run.state, result, own)
+      last[name] = (run.state, result, probabilities)
   return table, (last, tested)
 
 

@@ -91,14 +91,16 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
         progress=False,
       )
 
-      def one(each: collage.Trained, seed=seed, parts=parts, begun=begun) -> Any:
-        done = collage.outcomes(each, seed, parts, begun, output)
+      def outcomes_of(
+        trained: collage.Trained, seed=seed, parts=parts, begun=begun
+      ) -> Any:
+        done = collage.outcomes(trained, seed, parts, begun, output)
         progress.update()
         return done
 
       last = {}
       with at_once.pool() as pool:
-        results = list(pool.map(one, trainings))
+        results = list(pool.map(outcomes_of, trainings))
       for done in results:
         for name, measured in done.figures.items():
           for metric, value in measured.items():

@@ -35,11 +35,11 @@ class Config:
   """Settings of the toy."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 5
-  """Maps with different noise."""
+  """Number of maps, each with other noise."""
   noise: float = 0.1
-  """Standard deviation of the noise on each colour."""
+  """Standard deviation of the noise on each colour channel."""
 
 
 PRESETS = {preset: Config() for preset in ("cpu", "smoke", "full")}
@@ -109,7 +109,7 @@ SHARP, SMOOTH = name(0.2, LINEAR_PROGRAM), name(0.2, 5.0)
 
 
 def steps(table: Table) -> np.ndarray:
-  """By how much the effective number grows at each step to a more blurred solution."""
+  """Increase of the effective number at each step to a more blurred solution."""
   numbers = [table.values(NUMBER, name(0.2, beta)) for beta in SOLUTIONS[0.2][1:]]
   return np.diff(numbers, axis=0)
 

@@ -74,26 +74,26 @@ def measure(
       runs.append(screening.train(config, loss, seed, maps, validation, output))
   table = Table()
   for loss, runs in trained.items():
-    scores, apart = (
+    scores, shifts = (
       {cell: np.array([run[cell][part] for run in runs]) for cell in runs[0]}
       for part in (0, 1)
     )
     screening_claims.tabulate(table, config.plan, loss, scores, points=100)
-    for cell, values in apart.items():
+    for cell, values in shifts.items():
       name = screening_claims.name(loss, cell)
       table.add(name, screening_claims.APART, values, listed=False)
   return table, None
 
 
 def claims(config: screening_cells.Config | FullScreening, table: Table) -> list[Claim]:
-  """What DML says of its table and figures."""
+  """Claims of DML about its table and plots."""
   if isinstance(config, FullScreening):
     return [*photographs.claims(config, table)]
-  made = [screening_claims.design_claim()]
+  statements = [screening_claims.design_claim()]
   for loss in config.losses:
-    made += screening_claims.claims(config.plan, loss, table, points=100)
-    made += screening_claims.flat(config.plan, loss, table)
-  return made
+    statements += screening_claims.claims(config.plan, loss, table, points=100)
+    statements += screening_claims.flat(config.plan, loss, table)
+  return statements
 
 
 def draw(

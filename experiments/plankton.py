@@ -37,7 +37,7 @@ from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN,
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and measures; F1 of every class is a file of its own."""
+  """Runs all trainings and measures; F1 of every class goes to a separate file."""
   plankton_images.check(config)
   whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
@@ -54,18 +54,18 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
   with tqdm.tqdm(total=total, unit="iteration", file=sys.stderr) as progress:
 
-    def one(job: tuple[str, int]) -> plankton_runs.Found:
+    def run_job(job: tuple[str, int]) -> plankton_runs.Found:
       kind, seed = job
       return plankton_runs.run(
         kind, seed, config, studies[seed], output, progress.update
       )
 
     with at_once.pool() as pool:
-      done = dict(zip(jobs, pool.map(one, jobs), strict=True))
+      done = dict(zip(jobs, pool.map(run_job, jobs), strict=True))
   embedded, classified = (
     [done[kind, s] for s in seeds] for kind in (EMBEDDING, BASELINE)
   )
-  apart = {
+  path_distances = {
     group: plankton_images.distances(whole, names)
     for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen))
   }
@@ -73,7 +73,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   plankton_tables.write_classes(
     embedded, classified, first, config, output / "classes.csv"
   )
-  table = plankton_tables.tabulate(embedded, classified, whole, apart, config)
+  table = plankton_tables.tabulate(embedded, classified, whole, path_distances, config)
   return table, (embedded, classified, first)
 
 

@@ -1,4 +1,4 @@
-"""Why projectors of contrastive learning lose rank: the geometry of augmentations.
+"""Explains why projectors of contrastive learning lose rank: augmentations.
 
 An encoder and a linear projector learn by InfoNCE with augmentations of several
 strengths. Measured are the rank of the projector and of the features, the bound of the
@@ -49,12 +49,12 @@ def train(
   if config.at_once:
     return runs.train(command.only(Settings, config), strengths, study, folder)
   settings = command.only(runs.Full, config)
-  own = folder / f"full-{kept.digest((settings, study.name))}"
-  return runs.train_apart(settings, strengths, study, own)
+  run_folder = folder / f"full-{kept.digest((settings, study.name))}"
+  return runs.train_apart(settings, strengths, study, run_folder)
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings and what they show, and what needs no images."""
+  """Runs all trainings and measures them; adds what needs no images."""
   check(config)
   known, study = strengths_of(config), images.load(config)
   if config.batch > len(study.train):
@@ -64,17 +64,17 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     )
   jobs = [(config, {name: known[name] for name in config.strengths})]
   for name in config.projectors:
-    own = dataclasses.replace(config, projector=widths_of(name))
-    jobs.append((own, {LARGE: known[LARGE]}))
+    variant = dataclasses.replace(config, projector=widths_of(name))
+    jobs.append((variant, {LARGE: known[LARGE]}))
 
-  def one(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
+  def train_job(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
     return train(*job, study, output / "kept")
 
   if config.at_once:
     with at_once.pool() as pool:
-      linear, *others = pool.map(one, jobs)
+      linear, *others = pool.map(train_job, jobs)
   else:
-    linear, *others = map(one, jobs)
+    linear, *others = map(train_job, jobs)
   deep = dict(zip(config.projectors, others, strict=True))
   table = claims.tabulate(linear, config.strengths, deep)
   for name in config.toys:

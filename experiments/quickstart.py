@@ -38,13 +38,13 @@ class Config(quick.Settings):
   """Settings of the quickstart."""
 
   images: str = ""
-  """Folder of photographs, a class a sub-folder; digits where it is empty."""
+  """Folder of photographs with a sub-folder per class; empty: digits."""
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 8
   """Trainings of each pooling."""
   collages: tuple[int, int] = (2000, 400)
-  """Collages to train on and to test with."""
+  """Numbers of training and test collages."""
 
 
 PRESETS = {
@@ -59,11 +59,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   source = config.images
   tiles = quick_tiles.photographs(source) if source else quick_tiles.digits()
   keys = [jax.random.key(config.seed + number) for number in range(config.seeds)]
-  made = [quick_tiles.collages(tiles, config.collages, key) for key in keys]
+  tiled = [quick_tiles.collages(tiles, config.collages, key) for key in keys]
   with tqdm.tqdm(
     total=3 * config.seeds, desc="training", unit="part", file=sys.stderr
   ) as progress:
-    runs = quick.compare(config, made, keys, progress.update)
+    runs = quick.compare(config, tiled, keys, progress.update)
   table = Table()
   for run in runs:
     for name, trained in run.items():
@@ -109,7 +109,7 @@ def _short(name: str) -> str:
 
 
 def summary(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
-  """One table, and a sentence that says what it means."""
+  """Table of the results, and a sentence that explains it."""
   rows = {(row["metric"], row["name"]): row["mean"] for row in content["rows"]}
   shown = rich.table.Table(title="retrieval among test collages")
   for heading in ("", "GAP", "GSP", "GSP - GAP", "95 % interval", "seeds above 0"):

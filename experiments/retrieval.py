@@ -64,7 +64,7 @@ Draw = Callable[[], Mapping[str, Any]]
 
 
 def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
-  """All trainings and what they find; a function that draws it."""
+  """Runs all trainings; returns the table and a function that draws it."""
   if isinstance(config, FullConfig):
     if config.search:
       return search.measure(config, output)
@@ -74,48 +74,48 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
   groups = dict.fromkeys(name.group for name in planned)
   studies = {group: plan.study(config, group, output / "kept") for group in groups}
   for name, method in planned.items():
-    own = plan.settings_of(config, settings, name, method)
-    runs.check(own, method, studies[name.group])
+    adapted = plan.settings_of(config, settings, name, method)
+    runs.check(adapted, method, studies[name.group])
   if config.pretraining:
     settings = pretraining.train(settings, config.pretraining, output / "kept")
   with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
-    def one(name: tables.Name) -> runs.Trained:
-      own = plan.settings_of(config, settings, name, planned[name])
+    def train_name(name: tables.Name) -> runs.Trained:
+      adapted = plan.settings_of(config, settings, name, planned[name])
       folds = config.folds if name.group == tables.FOLDS else 1
       cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
-      kept = output / "kept" / name.group
+      folder = output / "kept" / name.group
       train = functools.partial(
         runs.train, method=planned[name], study=studies[name.group], cells=cells,
-        folder=kept, title=name.title,
+        folder=folder, title=name.title,
       )  # fmt: skip
       rates = config.rates
       if len(rates) > 1:
-        few = dataclasses.replace(own, seeds=min(own.seeds, _SEARCHED))
+        few = dataclasses.replace(adapted, seeds=min(adapted.seeds, _SEARCHED))
         rates = (train(few, rates=rates).rate,)
-      trained = train(own, rates=rates)
+      trained = train(adapted, rates=rates)
       bar.set_postfix({name.group: name.title})
       bar.update()
       return trained
 
     with at_once.pool() as pool:
-      found = dict(zip(planned, pool.map(one, planned), strict=True))
+      trained_runs = dict(zip(planned, pool.map(train_name, planned), strict=True))
   untrained = {}
   for group, study in studies.items():
     size, channels = study.images.shape[1], study.images.shape[-1]
-    own = dataclasses.replace(settings, image_size=size, channels=channels)
-    untrained[f"{group}, untrained"] = runs.untrained(own, study)
+    adapted = dataclasses.replace(settings, image_size=size, channels=channels)
+    untrained[f"{group}, untrained"] = runs.untrained(adapted, study)
     if study.raw is not None:
       every = [measures.measures(raw, study.test_labels) for raw in study.raw]
       untrained[f"{group}, averaged maps"] = {
-        name: np.array([one[name] for one in every]) for name in every[0]
+        name: np.array([figures[name] for figures in every]) for name in every[0]
       }
-  table = tables.tabulate(found, untrained, studies)
-  return table, functools.partial(tables.draw, found, studies, config)
+  table = tables.tabulate(trained_runs, untrained, studies)
+  return table, functools.partial(tables.draw, trained_runs, studies, config)
 
 
 def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:
-  """What is said of trainings in memory, or of photographs."""
+  """Claims about trainings in memory, or about photographs."""
   if isinstance(config, FullConfig):
     return photograph_claims.claims(table)
   return claims.claims(config, table)

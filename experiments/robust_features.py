@@ -1,4 +1,4 @@
-"""What adversarial training does to features: structure, discriminality, proxies.
+"""Structure of features under adversarial training: discriminality, proxies.
 
 Networks are trained with and without attacks of growing budgets. Measured is
 how the distances of their features follow those of the images (MC), how far classes
@@ -56,7 +56,7 @@ STUDIES = {
 
 
 MEASURED = 1500
-"""Training images at most whose features are measured."""
+"""Largest number of training images whose features are measured."""
 
 
 def trained(
@@ -73,18 +73,18 @@ def trained(
     ("l2", (0.0, *config.l2)),
     ("linf", config.linf),
   ]
-  for norm, budgets in [each for each in norms if each[1]]:
+  for norm, budgets in [entry for entry in norms if entry[1]]:
     progress.set_postfix(norm=norm)
     loss = networks.adversarial(config.clean_weight)
     defence = networks.Defence(config, loss, norm)
-    own = folder / norm
-    result = networks.train(defence, {"epsilon": budgets}, train, test, own)
+    run_folder = folder / norm
+    result = networks.train(defence, {"epsilon": budgets}, train, test, run_folder)
     params = result.state.params
     some = Points(train.x[:MEASURED], train.y[:MEASURED])
-    found = structure.of_models(defence, params, some)
-    found["accuracy"] = result.scores[..., -1]
+    measures = structure.of_models(defence, params, some)
+    measures["accuracy"] = result.scores[..., -1]
     judged = networks.judge(defence, test)
-    found["accuracy under attack"] = judged(params, jnp.array(budgets))
+    measures["accuracy under attack"] = judged(params, jnp.array(budgets))
     if standard is None:
       standard = jax.tree.map(lambda x: x[:1], params)
     same = np.zeros(len(budgets), int)
@@ -93,7 +93,7 @@ def trained(
     )
     for number, budget in enumerate(budgets):
       name = structure.name_of(norm, budget)
-      structure.add(table, name, {key: x[number] for key, x in found.items()})
+      structure.add(table, name, {key: x[number] for key, x in measures.items()})
       table.add("standard", f"accuracy under {name}", attacked[number])
     progress.update()
 
@@ -119,7 +119,7 @@ def add_digits(
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
-  """All trainings and measures."""
+  """Runs all trainings and measures."""
   total = 2 + len(config.dims) + len(config.proposals) + len(config.studies)
   if config.images == "cifar10_16":
     total = 2

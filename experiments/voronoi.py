@@ -36,7 +36,7 @@ from spherejax import plotting
 
 
 def add_digits(table: Table, config: Config, train: Images, test: Images) -> None:
-  """What is measured on digits and in the plane alone."""
+  """Adds the measures of digits and of the plane."""
   plane.add(table, jax.random.key(config.seed), config.toy_norms)
   every = Images(*map(np.concatenate, zip(train, test, strict=True)))
   cells.add_shifts(table, "digits", *every)
@@ -50,7 +50,7 @@ def add_digits(table: Table, config: Config, train: Images, test: Images) -> Non
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All attacks, and what stands beside them."""
+  """Runs all attacks and adds the measures next to them."""
   train, test = voronoi_sets.load(config)
   table, sites = Table(), train.sites()
   if config.images == "digits":
@@ -60,8 +60,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     table.add(config.images, "sites, each place once", len(sites.y))
   budgets = voronoi_sets.BUDGETS[config.images]
   # Beside the budgets: without an attack, and 1-NN with a wrong label.
-  each = len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
-  total = sum(len(budgets[x]) * len(config.classifiers) + each for x in config.norms)
+  runs_per_norm = len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
+  total = sum(
+    len(budgets[x]) * len(config.classifiers) + runs_per_norm for x in config.norms
+  )
   with tqdm.tqdm(total=total, unit="attack", file=sys.stderr) as progress:
     remember = curves.remembering(config, output / "kept", progress)
     for norm in config.norms:

@@ -22,7 +22,7 @@ FEW = 5
 def make_cells(
   config: Any, methods: Sequence[str], dims: Sequence[int], task: tasks.Task
 ) -> list[Cell]:
-  """All methods that exist in a dimension, with all rates."""
+  """Returns a cell for every method of a dimension and every learning rate."""
   return [
     Cell(name, dim, *RECIPES[name], rate)
     for dim in dims
@@ -50,8 +50,8 @@ def tail_cells(config: Any, dim: int) -> list[Cell]:
     method, source = RECIPES[name]
     pull = not method.softmax
     label = f"{name}, weighted" if pull else name
-    own = method._replace(weighted=float(pull))
-    cells += [Cell(label, dim, own, source, rate) for rate in config.rates]
+    variant = method._replace(weighted=float(pull))
+    cells += [Cell(label, dim, variant, source, rate) for rate in config.rates]
   return cells
 
 
@@ -72,14 +72,14 @@ def fixed_sets(
   vectors = None
   if task.tree is not None:
     vectors = dl2p_methods.word_vectors(task.tree, key)
-  found = {}
+  sets = {}
   for source, dim in sorted({(cell.source, cell.dim) for cell in cells}):
     if source != dl2p_methods.LEARNED:
       make = functools.partial(
         dl2p_methods.fixed_set, source, classes=task.classes, dim=dim, vectors=vectors
       )
-      found[source, dim] = jax.jit(jax.vmap(make))(keys)
-  return found
+      sets[source, dim] = jax.jit(jax.vmap(make))(keys)
+  return sets
 
 
 def conduct(

@@ -70,22 +70,24 @@ def time_matchings(table: Table, studies: Sequence[Study]) -> None:
     if study.of_images and np.isfinite(study.seconds):
       cells, seeds, classes, dim = study.runs.points.shape
       epoch = study.seconds / (cells * seeds * study.runs.change.shape[2])
-      own = prototypes.matching_seconds(jax.random.key(0), (classes,), 8, dim)[classes]
-      share = 0.01 - np.array(own) / epoch
+      seconds = prototypes.matching_seconds(jax.random.key(0), (classes,), 8, dim)[
+        classes
+      ]
+      share = 0.01 - np.array(seconds) / epoch
       table.add(study.data, _SHARE, share, listed=False)
 
 
 def _above(
   key: str, study: str, dim: int, second: str, place: str, *, by: int = 0
 ) -> Claim:
-  """That DL2P is above another method, or above it in another dimension."""
-  own, other = (f"{study}, D = {x}" for x in (dim, by or dim))
-  beside = f", {own}" if own == other else f" in D = {by}, {own}"
+  """Claims that DL2P beats another method, or itself in another dimension."""
+  label, other = (f"{study}, D = {x}" for x in (dim, by or dim))
+  setting = f", {label}" if label == other else f" in D = {by}, {label}"
   return _claim(
     key,
-    f"accuracy(DL2P) > accuracy({second}){beside}",
+    f"accuracy(DL2P) > accuracy({second}){setting}",
     lambda t: (
-      t.values(f"accuracy, {own}", "DL2P") - t.values(f"accuracy, {other}", second)
+      t.values(f"accuracy, {label}", "DL2P") - t.values(f"accuracy, {other}", second)
     ),
     place,
   )
@@ -98,21 +100,21 @@ def _claim(
 
 
 def _within(values: np.ndarray, limit: float) -> np.ndarray:
-  """How far values are within a limit of 0; the farther end of the interval decides."""
+  """Margin by which a value's confidence interval lies within a limit around 0."""
   return limit - (1 if values.mean() >= 0 else -1) * values
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
   """P3 and A1 to A11; those about what was not trained are not made."""
   images = [(f"{name}, resnet", dim) for name, dim in config.images]
-  made = [*prototypes.claims(config.prototypes)]
-  made += [_above(f"A1-d{d}", LINEAR, d, "Static", "4.4, Fig. 4a") for d in LOW]
-  made += [*_gaps(config), *_tails(table)]
+  statements = [*prototypes.claims(config.prototypes)]
+  statements += [_above(f"A1-d{d}", LINEAR, d, "Static", "4.4, Fig. 4a") for d in LOW]
+  statements += [*_gaps(config), *_tails(table)]
   compared = [(study, dim) for study in (LINEAR, MLP, DIGITS) for dim in LOW]
   compared += [(SIBLINGS, dim) for dim in config.siblings if dim < FULL]
   for study, dim in compared + images:
     short = _SHORT.get(study, study.split(", ")[0])
-    made += [
+    statements += [
       _above(f"{key}-{short}-d{dim}", study, dim, second, place)
       for key, (second, place) in _RIVALS.items()
       if (study, second) != (LINEAR, "Static")
@@ -122,10 +124,10 @@ def claims(config: Config, table: Table) -> list[Claim]:
     ("A11-cosine", "PSC, cosine"),
     ("A11-linear", "PSC, linear"),
   ):
-    made.append(_above(key, SIBLINGS, HALF, second, "abstract, Table 2", by=FULL))
+    statements.append(_above(key, SIBLINGS, HALF, second, "abstract, Table 2", by=FULL))
   for study, dim in images:
     where, data = f"{study}, D = {dim}", study.split(", ")[0]
-    made.append(
+    statements.append(
       _claim(
         f"A3-{data}-d{dim}",
         f"sibling gap of DL2P > 0, {where}",
@@ -133,10 +135,10 @@ def claims(config: Config, table: Table) -> list[Claim]:
         "4.4",
       )
     )
-    made += _settles(study, dim, f"-{data}", f"{study}, ")
-  made += prototypes.growth_claims(config.matchings)
+    statements += _settles(study, dim, f"-{data}", f"{study}, ")
+  statements += prototypes.growth_claims(config.matchings)
   for name in table.variants(_SHARE):
-    made.append(
+    statements.append(
       _claim(
         "A6-share",
         f"a matching of {name} takes less than 1 % of the time of an epoch, all"
@@ -145,7 +147,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
         "Fig. 3c",
       )
     )
-  return made
+  return statements
 
 
 def _gaps(config: Config) -> Iterator[Claim]:
@@ -229,15 +231,16 @@ def _tails(table: Table) -> Iterator[Claim]:
     study, _, dim = where.rpartition(", D = ")
     data, *_, network = study.split(", ")
     short = data if network == "resnet" else network
-    for own, rival in itertools.product(
+    for winner, rival in itertools.product(
       ("Static", "DL2P") if int(dim) == FULL else ("DL2P",), ("cosine", "linear")
     ):
       yield _claim(
-        f"A7-{rival}-{short}-{own.lower()}-d{dim}",
-        f"accuracy on the {classes}: {own}, weighted > PSC, {rival} without weights, "
+        f"A7-{rival}-{short}-{winner.lower()}-d{dim}",
+        f"accuracy on the {classes}: {winner}, weighted > PSC, {rival} "
+        "without weights, "
         f"{where}",
-        lambda t, own=own, rival=rival, measure=measure: t.gain(
-          measure, f"{own}, weighted", over=f"PSC, {rival}"
+        lambda t, winner=winner, rival=rival, measure=measure: t.gain(
+          measure, f"{winner}, weighted", over=f"PSC, {rival}"
         ),
         "Table 4",
       )

@@ -29,15 +29,15 @@ class Method(NamedTuple):
   on_sphere: float = 1.0
   """1 where logits are cosines, 0 where they are products."""
   scale: float = 1.0
-  """Of the logits under cross-entropy, of the loss under pull."""
+  """Factor of the logits under cross-entropy, of the loss under pull."""
   uniformity: float = 0.0
   """Weight of the Gaussian potential of learned prototypes."""
   updates: float = NEVER
-  """Matchings an epoch."""
+  """Matchings per epoch."""
   shuffled: float = 1.0
   """1 for a random first assignment, 0 where row k is class k's by construction."""
   weighted: float = 0.0
-  """1 where every class of a batch counts alike."""
+  """1 to give every class of a batch equal weight."""
 
 
 class Recipe(NamedTuple):
@@ -111,7 +111,7 @@ def fixed_set(
     return prototypes.hpn_prototypes(key, classes, dim, vectors=vectors)
   if source == VECTORS and vectors is not None:
     return prototypes.vector_prototypes(vectors, dim)
-  raise ValueError(f"there are no fixed prototypes of source {source!r}")
+  raise ValueError(f"no fixed prototypes have the source {source!r}")
 
 
 def first_matching(
@@ -156,11 +156,11 @@ def losses_of(
   `weights` [classes] count where the method is weighted.
   """
   points = jnp.where(method.learned > 0, points, jax.lax.stop_gradient(points))
-  own = points[assignment]
+  assigned = points[assignment]
   weights = jnp.where(method.weighted > 0, weights, 1.0)
-  cosines = distances.pairwise_cosine(embeddings, own)
+  cosines = distances.pairwise_cosine(embeddings, assigned)
   pull = method.scale * losses.pull(cosines, targets, weights=weights)
-  logits = jnp.where(method.on_sphere > 0, cosines, embeddings @ own.T)
+  logits = jnp.where(method.on_sphere > 0, cosines, embeddings @ assigned.T)
   entropy = losses.softmax(method.scale * logits, targets * weights[None])
   return jnp.where(method.softmax > 0, entropy, pull)
 
@@ -188,7 +188,7 @@ def objective(
   skip_mixed: bool = False,
   total: bool = False,
 ) -> training.Outcome:
-  """One step of Algorithm 1 but for the matching, which `training.reassign` adds.
+  """Loss of one step of Algorithm 1; `training.reassign` adds the matching.
 
   `prepare(key, images)` augments; `network(params, stats, images, key)` returns
   embeddings and its new statistics. `total` sums over the batch instead of taking the
@@ -214,12 +214,12 @@ def objective(
     devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
     loss *= len(labels) * devices
   loss += method.uniformity * prototypes.gaussian_potential(points)
-  own = jnp.take_along_axis(targets, labels[:, None], axis=1)[:, 0]
+  label_weights = jnp.take_along_axis(targets, labels[:, None], axis=1)[:, 0]
   moved = prototypes.ema_update(
     matching.representatives,
     embeddings,
     labels,
-    where=own > 1 - 1e-6 if skip_mixed else None,  # but for rounding it is 1
+    where=label_weights > 1 - 1e-6 if skip_mixed else None,  # but for rounding it is 1
     axis_name=axis_name,
   )
   new = {"loss": {"assignment": matching._replace(representatives=moved)}}

@@ -100,35 +100,35 @@ def schedule(config: Full, per_epoch: int) -> optax.Schedule:
 def make_optimizer(
   config: Full, per_epoch: int, *, fixed: bool
 ) -> optax.GradientTransformation:
-  """One optimiser for the network; prototypes have it where they are learned."""
+  """Returns the network's optimiser, which also trains prototypes unless fixed."""
   rates = schedule(config, per_epoch)
   if config.optimizer == "adamw":
-    own = optax.adamw(rates, weight_decay=config.weight_decay)
+    trained = optax.adamw(rates, weight_decay=config.weight_decay)
   else:
     decay = optax.add_decayed_weights(config.weight_decay)
-    own = optax.chain(decay, optax.sgd(rates, momentum=0.9))
+    trained = optax.chain(decay, optax.sgd(rates, momentum=0.9))
   return training.optimizer(
-    {"network": own, "loss": optax.set_to_zero() if fixed else own}
+    {"network": trained, "loss": optax.set_to_zero() if fixed else trained}
   )
 
 
 class Trained(NamedTuple):
-  """What one training has come to."""
+  """Outcome of one training."""
 
   accuracy: float
-  """On test images."""
+  """Accuracy on test images."""
   validation: float
-  """On images held out; NaN without."""
+  """Accuracy on held-out images; NaN without them."""
   points: np.ndarray
   changes: np.ndarray
-  """Share of classes that each matching changed; every epoch's mean."""
+  """Share of classes that each matching reassigns, averaged per epoch."""
   alignment: float
-  """Mean cosine of the classes' representatives and their prototypes at the end."""
+  """Mean cosine between class representatives and their prototypes, at the end."""
 
 
 @functools.lru_cache(maxsize=2)
 def _init(config: Full, dim: int) -> Any:
-  """Of a key and an image: the network's variables; compiled once for all trainings."""
+  """Returns the network's variables for a key and an image; compiles only once."""
   return jax.jit(Network(config, dim).init)
 
 
@@ -146,8 +146,8 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
     embeddings: Any = network.apply(state.variables(), x)
     matching = state.batch_stats["loss"]["assignment"]
     points = state.params["loss"]["points"]
-    found = methods.predict(method, embeddings, points, matching.assignment)
-    return found == rows["label"]
+    predicted = methods.predict(method, embeddings, points, matching.assignment)
+    return predicted == rows["label"]
 
   apply = training.parallel_map(right, batch_size=config.batch)
 
@@ -159,25 +159,27 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
       process_index=0,
       process_count=1,
     )
-    found = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
-    return float(np.concatenate(found)[: len(images)].mean())
+    predicted = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
+    return float(np.concatenate(predicted)[: len(images)].mean())
 
   return accuracy
 
 
 def _totals(config: Full, method: methods.Method) -> bool:
-  """Whether losses are summed: where the settings ask for it and it is no softmax."""
+  """Whether to sum the loss: where the settings say so, except for a softmax."""
   return config.total and not method.softmax
 
 
 def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
   """A job's method with the numbers of the settings."""
-  own = RECIPES[job.method].method._replace(weighted=float(config.weighted and fixed))
+  method = RECIPES[job.method].method._replace(
+    weighted=float(config.weighted and fixed)
+  )
   if job.method == "PSC*":
-    own = own._replace(uniformity=job.uniformity or 0.0)
-  if _totals(config, own):
-    own = own._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
-  return own
+    method = method._replace(uniformity=job.uniformity or 0.0)
+  if _totals(config, method):
+    method = method._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
+  return method
 
 
 def train(
@@ -188,13 +190,15 @@ def train(
   key: Array,
   folder: pathlib.Path,
 ) -> Trained:
-  """One training; `points` are its fixed prototypes, None where they are learned."""
+  """Runs one training; `points` are fixed prototypes, or None to learn them."""
   fixed = points is not None
-  own = _method(config, job, fixed=fixed)
+  method = _method(config, job, fixed=fixed)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
   if len(sets.train) < config.batch:
-    raise ValueError(f"{len(sets.train)} images make no batch of {config.batch}")
+    raise ValueError(
+      f"batch must be at most the {len(sets.train)} training images, got {config.batch}"
+    )
   per_epoch = len(sets.train) // config.batch
   if points is None:
     shape = (classes, job.dim)
@@ -202,7 +206,7 @@ def train(
   network = Network(config, job.dim)
   example = jnp.zeros((1, config.image_size, config.image_size, 3))
   optimizer = make_optimizer(config, per_epoch, fixed=fixed)
-  matching = methods.first_matching(match_key, points, shuffled=own.shuffled)
+  matching = methods.first_matching(match_key, points, shuffled=method.shuffled)
   state = training.create_state(
     step_key,
     optimizer,
@@ -213,24 +217,24 @@ def train(
     methods.objective,
     prepare=functools.partial(prepare, config),
     network=functools.partial(forward, network),
-    method=own,
+    method=method,
     mixup=config.mixup,
     skip_mixed=config.skip_mixed,
-    total=_totals(config, own),
+    total=_totals(config, method),
   )
 
   def matched(step: frame_training.Step) -> frame_training.Step:
-    if own.updates == NEVER:
+    if method.updates == NEVER:
       return step
     return training.reassign(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )
 
-  accuracy = make_accuracy(config, own, job.dim)
+  accuracy = make_accuracy(config, method, job.dim)
   batches = frame_training.shuffled(
     sets.train, data_key, batch=config.batch, epochs=config.epochs, per_epoch=per_epoch
   )
-  result = frame_training.one(
+  result = frame_training.single(
     lambda _: state,
     objective,
     optimizer,
@@ -283,25 +287,31 @@ def run_job(
   output: pathlib.Path,
   earlier: dict[str, Trained],
 ) -> Trained:
-  """One training of the plan, and for PSC* one for each weight of uniformity."""
+  """Runs one job of the plan; for PSC*, one training per weight of uniformity."""
   points = fixed_points(config, job, sets)
   if RECIPES[job.method].source == LEARNED_BEFORE:
     before = earlier[job.label].points
     points = jnp.asarray(before / np.linalg.norm(before, axis=1, keepdims=True))
   key = jax.random.fold_in(jax.random.key(config.seed), 2 + seed)
   weights = config.uniformities if job.uniformity is None else (job.uniformity,)
-  found = []
+  trainings = []
   for weight in weights if job.method == "PSC*" else (None,):
-    one = dataclasses.replace(job, uniformity=weight)
+    candidate = dataclasses.replace(job, uniformity=weight)
     alone = dataclasses.replace(config, jobs=(), trainings=())
-    name = kept.digest((alone, one, seed))
-    found.append(train(config, one, sets, points, key, output / "trainings" / name))
-  if len(found) > 1 and np.isnan(found[0].validation):
+    name = kept.digest((alone, candidate, seed))
+    trainings.append(
+      train(config, candidate, sets, points, key, output / "trainings" / name)
+    )
+  if len(trainings) > 1 and np.isnan(trainings[0].validation):
     raise ValueError(
       f"{job.label}: PSC* chooses among {len(weights)} weights on validation images; "
       "set validation above 0 or give one weight"
     )
-  return max(found, key=lambda one: one.validation) if len(found) > 1 else found[0]
+  return (
+    max(trainings, key=lambda candidate: candidate.validation)
+    if len(trainings) > 1
+    else trainings[0]
+  )
 
 
 def read_sets(config: Full, job: Job) -> readers.Sets:

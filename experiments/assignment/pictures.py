@@ -90,7 +90,7 @@ def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
 
 
 def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any]:
-  """All pictures of what was trained; of the first seed where one run is shown."""
+  """Draws every plot; plots of a single run show the first seed."""
   runs, dims = study.runs, study.dims
   groups = np.arange(runs.points.shape[2]) // tasks.PER_GROUP
   low = dims[0]
@@ -143,7 +143,7 @@ def by_dimension(study: training.Study, file: str) -> dict[str, Any]:
 
 
 def draw_tables(
-  found: Mapping[Job, Sequence[Trained]],
+  trainings: Mapping[Job, Sequence[Trained]],
   cosines: Mapping[Any, np.ndarray],
   seconds: Mapping[int, Sequence[float]],
 ) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def draw_tables(
      lambda job: job.dim if job.uniformity is None else None),
   )  # fmt: skip
   for name, xlabel, label, varied in settings:
-    curves, values = accuracies(found, label, varied)
+    curves, values = accuracies(trainings, label, varied)
     if curves:
       figures[name] = plotting.training_curves(
         _told_apart(curves), steps=values, xlabel=xlabel, ylabel="accuracy"
@@ -175,8 +175,8 @@ def draw_tables(
     )
     figures["matchings"].axes[0].set(xscale="log", yscale="log")
   moved = {
-    f"{job.title}, {job.label}": np.stack([one.changes for one in runs])
-    for job, runs in found.items()
+    f"{job.title}, {job.label}": np.stack([run.changes for run in runs])
+    for job, runs in trainings.items()
     if job.method == "DL2P"
   }
   if moved:
@@ -189,7 +189,7 @@ def draw_tables(
 
 
 def accuracies(
-  found: Mapping[Job, Sequence[Trained]],
+  trainings: Mapping[Job, Sequence[Trained]],
   label: Callable[[Job], str],
   varied: Callable[[Job], float | None],
 ) -> tuple[dict[str, np.ndarray], list[float]]:
@@ -199,16 +199,16 @@ def accuracies(
   varies is None.
   """
   by_label: dict[str, dict[float, list[float]]] = {}
-  for job, runs in found.items():
+  for job, runs in trainings.items():
     if (value := varied(job)) is not None:
-      own = by_label.setdefault(label(job), {})
-      own[value] = [one.accuracy for one in runs]
-  several = {name: own for name, own in by_label.items() if len(own) > 1}
-  values = sorted({value for own in several.values() for value in own})
+      by_value = by_label.setdefault(label(job), {})
+      by_value[value] = [run.accuracy for run in runs]
+  several = {name: by_value for name, by_value in by_label.items() if len(by_value) > 1}
+  values = sorted({value for by_value in several.values() for value in by_value})
   curves = {}
-  for name, own in several.items():
-    missing = [np.nan] * len(next(iter(own.values())))
-    curves[name] = np.transpose([own.get(value, missing) for value in values])
+  for name, by_value in several.items():
+    missing = [np.nan] * len(next(iter(by_value.values())))
+    curves[name] = np.transpose([by_value.get(value, missing) for value in values])
   return curves, values
 
 
@@ -222,8 +222,8 @@ def draw_images(studies: Sequence[training.Study]) -> dict[str, Any]:
   values = {
     f"{study.data}, D = {dim}": {
       name: study.runs.accuracy(name, dim)
-      for name, own in study.methods()
-      if own == dim
+      for name, dimension in study.methods()
+      if dimension == dim
     }
     for study in studies
     if study.of_images

@@ -80,37 +80,37 @@ def study(
         continue
       own_size = {"num_classes": classes, "dim": dim}
       make = jax.jit(functools.partial(recipe, **own_size)).lower(key).compile()
-      own: dict[str, list[float]] = {}
+      by_metric: dict[str, list[float]] = {}
       for seed in range(1 if name == WORDS else seeds):
         seed_key = jax.random.fold_in(key, seed)
         start = time.perf_counter()
         points = jax.block_until_ready(make(seed_key))
         seconds = time.perf_counter() - start
-        found = cosines(points)
-        first.setdefault((name, classes, dim), found)
+        cosines_of_points = cosines(points)
+        first.setdefault((name, classes, dim), cosines_of_points)
         measured = {
-          MAX: found.max(),
-          MIN: found.min(),
-          MEAN: found.mean(),
-          DEVIATION: found.std(),
+          MAX: cosines_of_points.max(),
+          MIN: cosines_of_points.min(),
+          MEAN: cosines_of_points.mean(),
+          DEVIATION: cosines_of_points.std(),
           SECONDS: seconds,
         }
         for metric, value in measured.items():
-          own.setdefault(metric, []).append(float(value))
-      figures[name, classes, dim] = own
+          by_metric.setdefault(metric, []).append(float(value))
+      figures[name, classes, dim] = by_metric
   return figures, first
 
 
 def _looked_at(name: str, classes: int, dim: int) -> bool:
-  """Whether a recipe is of interest: few in many dimensions are a simplex."""
+  """Whether to list a recipe: few prototypes in many dimensions form a simplex."""
   return name in (BEST, POTENTIAL) or classes >= 100 or classes > dim + 1
 
 
 def tabulate(table: Table, figures: Figures) -> None:
   """Adds figures of the table."""
-  for (name, classes, dim), own in figures.items():
+  for (name, classes, dim), by_metric in figures.items():
     paper = TABLE_7.get((name, classes, dim), (None, None))
-    for metric, values in own.items():
+    for metric, values in by_metric.items():
       if metric == DEVIATION and classes < 100:
         continue
       known = {MAX: paper[0], MIN: paper[1]}.get(metric)
@@ -139,18 +139,18 @@ def matching_seconds(
   key: Array, sizes: tuple[int, ...], seeds: int, dim: int = 128
 ) -> dict[int, list[float]]:
   """Seconds of one matching on the host by number of classes, from random costs."""
-  found: dict[int, list[float]] = {}
+  seconds: dict[int, list[float]] = {}
   solvers.host_linear_assignment(np.eye(2))  # loads what it needs
   for number, classes in enumerate(sizes):
     for seed in range(seeds):
       keys = jax.random.split(jax.random.fold_in(key, 100 * seed + number))
-      m, p = (jax.random.normal(own, (classes, dim)) for own in keys)
+      m, p = (jax.random.normal(draw_key, (classes, dim)) for draw_key in keys)
       m, p = (x / jnp.linalg.norm(x, axis=1, keepdims=True) for x in (m, p))
       costs = np.asarray(-m @ p.T, np.float64)
       start = time.perf_counter()
       solvers.host_linear_assignment(costs)
-      found.setdefault(classes, []).append(time.perf_counter() - start)
-  return found
+      seconds.setdefault(classes, []).append(time.perf_counter() - start)
+  return seconds
 
 
 MATCHING = "matching on the host"

@@ -114,8 +114,8 @@ def _named_images(listing: pathlib.Path) -> dict[str, int]:
   try:
     text = listing.read_text(encoding="utf-8")
   except UnicodeDecodeError as error:
-    raise ValueError(f"{listing} is no text in UTF-8: {error}") from error
-  found: dict[str, int] = {}
+    raise ValueError(f"{listing} must be text in UTF-8: {error}") from error
+  line_of: dict[str, int] = {}
   for number, line in enumerate(text.splitlines(), start=1):
     fields = line.split()
     if not fields:
@@ -126,14 +126,14 @@ def _named_images(listing: pathlib.Path) -> dict[str, int]:
         f" an image alone, got {line!r}"
       )
     name = fields[0].rsplit("/", 1)[-1]
-    if name in found:
+    if name in line_of:
       raise ValueError(
-        f"{listing}, line {number}: {name!r} is listed already, in line {found[name]}"
+        f"{listing}, line {number}: {name!r} is listed already, in line {line_of[name]}"
       )
-    found[name] = number
-  if not found:
-    raise ValueError(f"{listing} names no image")
-  return found
+    line_of[name] = number
+  if not line_of:
+    raise ValueError(f"{listing} must name at least one image, is empty")
+  return line_of
 
 
 def class_vectors(path: pathlib.Path | None, sets: Sets, key: Array) -> Array:
@@ -144,12 +144,12 @@ def class_vectors(path: pathlib.Path | None, sets: Sets, key: Array) -> Array:
 
 
 def cifar100_vectors(path: pathlib.Path | None, key: Array) -> Array:
-  """The same for CIFAR-100, in any order and without its images."""
+  """Reads class vectors of CIFAR-100, listed in any order and without images."""
   if path is not None:
     return jnp.asarray(stored_vectors(path, 100))
   paths = tree_paths("CIFAR_100")
   # The superclasses that stand beside the images, without the levels above them.
-  tree = hierarchy.from_paths([each[-2:] for each in paths])
+  tree = hierarchy.from_paths([names_of_path[-2:] for names_of_path in paths])
   return methods.word_vectors(tree, key)
 
 
@@ -185,4 +185,6 @@ def class_tree(sets: Sets) -> hierarchy.ClassTree:
     parents += [0] * (max(coarse) + 1)
     called = ["", *names, *(f"group {group}" for group in range(max(coarse) + 1))]
     return hierarchy.from_parents(parents, names=called, classes=names)
-  return hierarchy.from_csv(beside.beside(sets.name, "hierarchy.csv"), classes=names)
+  return hierarchy.from_csv(
+    beside.newest_file(sets.name, "hierarchy.csv"), classes=names
+  )

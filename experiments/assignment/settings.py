@@ -22,52 +22,52 @@ class Config:
   """Settings of the small study; the paper's tables have their own."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   prototypes: tuple[tuple[int, int], ...] = (
     (10, 9), (20, 19), (10, 3), (20, 5), (100, 10), (100, 25), (100, 50), (100, 100)
   )  # fmt: skip
-  """Part A: numbers of prototypes and their dimensions."""
+  """Part A: sets of prototypes, as (number, dimension)."""
   prototype_seeds: int = 8
-  """Sets of prototypes of each kind, and timings of a matching."""
+  """Sets of prototypes of each kind, and repetitions of each timing."""
   matchings: tuple[int, ...] = (500, 1000, 2000)
-  """Numbers of classes whose matching is timed."""
+  """Numbers of classes for timing a matching."""
   seeds: int = 24
   """Part B: runs of each training."""
   methods: tuple[Method, ...] = dl2p_methods.SMALL
-  """Methods to train; what is a rival of DL2P for its dimension alone, such as a
-  simplex, in one dimension less than there are classes, and where classes overlap."""
+  """Methods to train. Rivals of DL2P that exist in some dimensions only, such as a
+  simplex, run there alone, and with overlapping classes."""
   networks: tuple[Literal["linear", "mlp"], ...] = ("linear", "mlp")
-  """Networks for Gaussian super-classes: linear and mlp."""
+  """Networks for Gaussian super-classes: linear, mlp or both."""
   dims: tuple[int, ...] = (3, 5, 19)
   """Dimensions of the embedding; a simplex of the 20 classes needs 19."""
   siblings: tuple[int, ...] = (3, 5, 8, 10, 19)
-  """The same for super-classes whose classes overlap; none leaves them out."""
+  """Dimensions for super-classes whose classes overlap; none skips them."""
   counts: tuple[int, int, int] = (60, 50, 50)
-  """Examples of each class for training, validation and tests."""
+  """Examples per class for training, validation and test."""
   epochs: int = 15
   """Passes over the training examples."""
   rates: tuple[float, ...] = (0.0125, 0.05, 0.2, 0.8, 3.2)
-  """Learning rates that validation examples choose from, for each method."""
+  """Learning rates; validation examples choose one per method."""
   updates: tuple[float, ...] = (0.1, 0.5, 5.0)
-  """Matchings an epoch besides 1, in five dimensions with the linear network."""
+  """Matchings per epoch besides 1, with the linear network in five dimensions."""
   tail_epochs: int = 40
-  """Passes under a long tail; 0 for no such training."""
+  """Passes over the training examples under a long tail; 0 skips it."""
   imbalance: float = 0.02
-  """The last class's share of the first one's examples under a long tail."""
+  """Examples of the last class relative to the first one, under a long tail."""
   digits: tuple[int, ...] = (3, 5)
-  """Dimensions for scikit-learn's digits; none leaves them out."""
+  """Dimensions for scikit-learn's digits; none skips them."""
   images: tuple[tuple[ImageSet, int], ...] = ()
-  """Sets of images and the dimension for each; none leaves them out."""
+  """Image sets, each with its dimension; none skips them."""
   image_methods: tuple[Method, ...] = dl2p_methods.EVERYWHERE
-  """Methods for images."""
+  """Methods to train on images."""
   image_seeds: int = 8
-  """Runs on images."""
+  """Runs of each training on images."""
   image_epochs: int = 30
   """Passes over images."""
   image_batch: int = 32
-  """Images in a batch."""
+  """Images per batch."""
   image_size: int = 16
-  """Side of the images, by area average from larger ones."""
+  """Side of the images, in pixels; larger ones are averaged over areas."""
 
   def __post_init__(self) -> None:
     """Raises ValueError for settings that do not fit each other."""
@@ -78,20 +78,20 @@ class Config:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """One training of the plan."""
+  """Settings of one training of the plan."""
 
   images: str
   method: str
   dim: int
   updates: float = 1.0
-  """Matchings an epoch, r in the paper."""
+  """Matchings per epoch, r in the paper."""
   uniformity: float | None = None
-  """Weight of PSC*'s; None where validation images choose."""
+  """Weight of PSC*'s uniformity; None: validation images choose."""
   imbalance: float = 1.0
 
   @property
   def name(self) -> str:
-    """Of a training of a preset."""
+    """Name of a training in a preset."""
     parts = [self.images, self.method, f"{self.dim}"]
     parts += [f"r={self.updates:g}"] if self.updates != 1 else []
     parts += [] if self.uniformity is None else [f"uniformity={self.uniformity:g}"]
@@ -100,12 +100,12 @@ class Job:
 
   @property
   def label(self) -> str:
-    """What it is but for the method."""
+    """Settings in words, without the method."""
     return ", ".join([self.images, f"D = {self.dim}", *self._tail])
 
   @property
   def data(self) -> str:
-    """What it is trained on."""
+    """Name of the training images."""
     return ", ".join([self.images, *self._tail])
 
   @property
@@ -128,70 +128,70 @@ class Full:
   """Settings of the paper's tables and figures."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 1
   """Runs of each training."""
   trainings: tuple[str, ...] = ()
-  """Which of the preset's trainings, by their names, such as cifar100/DL2P/50; a wrong
-  name lists all; none: all of them."""
+  """Trainings of the preset to run, such as cifar100/DL2P/50; none: all. A wrong name
+  lists them."""
   jobs: Annotated[tuple[Job, ...], tyro.conf.Suppress] = ()
   """The trainings of the preset."""
   prototypes: tuple[tuple[int, int], ...] = ()
-  """Classes and dimensions of prototypes to look at without training."""
+  """Sets of prototypes to evaluate without training, as (classes, dimension)."""
   matchings: tuple[int, ...] = ()
-  """Classes whose matching is timed."""
+  """Numbers of classes for timing a matching."""
   network: Literal["resnet32", "resnet18", "resnet50", "resnet101", "swin_t"] = (
     "resnet32"
   )
-  """Backbone; its average-pooled map is followed by a linear layer."""
+  """Backbone, followed by average pooling and a linear layer."""
   width: int = 16
   """Channels of resnet32's first stage."""
   feature_norm: bool = False
-  """Whether a BatchNorm follows the linear layer."""
+  """Adds a BatchNorm after the linear layer."""
   image_size: int = 32
-  """Side of the images that the network sees."""
+  """Side of the images at the network's input, in pixels."""
   crop: Literal["padded", "resized"] = "padded"
-  """Random crops after padding by an eighth, or of boxes of random size."""
+  """Random crops: padded (by an eighth) or resized (from boxes of random size)."""
   epochs: int = 250
   """Passes over the training images."""
   batch: int = 128
-  """Images in a batch over all devices."""
+  """Images per batch, over all devices."""
   optimizer: Literal["sgd", "adamw"] = "sgd"
-  """SGD has momentum 0.9 and adds the decay to the gradient."""
+  """Optimiser; SGD has momentum 0.9 and adds the decay to the gradient."""
   learning_rate: float = 0.01
-  """Of all methods (DL2P 7.1)."""
+  """Learning rate of all methods (DL2P 7.1)."""
   weight_decay: float = 1e-4
-  """Of all weights but fixed prototypes."""
+  """Weight decay of all weights except fixed prototypes."""
   drops: tuple[int, ...] = (100, 200)
-  """Epochs after which the rate is a tenth; without any it falls as a cosine."""
+  """Epochs that divide the learning rate by 10; none: it follows a cosine."""
   warm_up: int = 0
-  """Epochs in which the rate rises linearly."""
+  """Epochs over which the learning rate rises linearly."""
   total: bool = True
-  """Sum (1 - cos)^2 over the batch, as the balanced code does; otherwise the mean of
-  the pull loss."""
+  """Sums (1 - cos)^2 over the batch, as the balanced code does; otherwise averages the
+  pull loss."""
   mixup: float | None = None
   """Parameter of mixup's Beta distribution."""
   skip_mixed: bool = False
-  """Whether images blended with one of another class leave their class's
-  representative as it is; otherwise they move that of their first label."""
+  """Excludes images blended with another class from their class's representative;
+  otherwise they update that of their first label."""
   weighted: bool = False
-  """Whether the pull loss counts every class of a batch alike."""
+  """Gives every class of a batch equal weight in the pull loss."""
   uniform: Literal["potential", "anneal"] = "potential"
-  """Prototypes of DL2P, Static and Fixed + CE: of least Gaussian potential, as the
-  paper's, or the best known of the size."""
+  """Prototypes of DL2P, Static and Fixed + CE: least Gaussian potential, as in the
+  paper, or the best known of that size."""
   uniformities: tuple[float, ...] = (0.01, 0.1, 1.0)
-  """Weights of PSC*'s uniformity, of which validation images choose."""
+  """Candidate weights of PSC*'s uniformity; validation images choose one."""
   validation: float = 0.0
-  """Share of the training images held out for that choice."""
+  """Share of the training images held out for that choice, from 0 to 1."""
   evaluate_every: int = 10
   """Epochs between two evaluations."""
   listing: pathlib.Path | None = None
-  """File that names the training images to keep, one a line, with or without the
-  number of its class after it, as ImageNet-LT's ImageNet_LT_train.txt does."""
+  """Text file that lists the training images, one a line, with or without the class
+  number after it, as in ImageNet_LT_train.txt of ImageNet-LT."""
   needs_listing: Annotated[bool, tyro.conf.Suppress] = False
-  """Whether its images are those of a list that comes with the paper's set."""
+  """Whether the images need the list of the paper's data set."""
   vectors: pathlib.Path | None = None
-  """NumPy file of word vectors [classes, size]; without it the class tree's."""
+  """NumPy file of word vectors [classes, size]; none: vectors from the class tree."""
 
 
 def plan(config: Full) -> list[Job]:

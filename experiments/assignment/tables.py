@@ -50,7 +50,7 @@ IMBALANCES = (0.005, 0.01, 0.02)
 def _grid(
   images: Sequence[str], methods: Sequence[str], dims: Sequence[int], **options: Any
 ) -> tuple[Job, ...]:
-  """All combinations, and of them all of the values of an option."""
+  """Jobs of all combinations; the options vary fastest."""
   ways = [
     dict(zip(options, x, strict=True)) for x in itertools.product(*options.values())
   ]
@@ -163,10 +163,10 @@ def reported(config: Full, job: Job) -> float | None:
 def measure(
   config: Full, output: pathlib.Path
 ) -> tuple[Table, Callable[[], dict[str, Any]]]:
-  """All trainings of a table or figure, beside the paper's figures."""
+  """Runs all trainings of a table or plot and lists the paper's figures with them."""
   jobs = plan(config)
   if config.needs_listing and config.listing is None:
-    raise SystemExit("table-5 is of ImageNet-LT: give its list of images by --listing")
+    raise SystemExit("table-5 needs --listing, the list of the images of ImageNet-LT")
   key = jax.random.key(config.seed)
   # All that can be wrong is found before the first training.
   vectors = None
@@ -178,7 +178,7 @@ def measure(
     if where not in read:
       read[where] = photographs.read_sets(config, job)
     photographs.fixed_points(config, job, read[where])
-  found: dict[Job, list[Trained]] = {}
+  trainings: dict[Job, list[Trained]] = {}
   for seed in range(config.seeds):
     earlier: dict[str, Trained] = {}
     for job in jobs:
@@ -186,43 +186,45 @@ def measure(
       trained = photographs.run_job(config, job, sets, seed, output, earlier)
       if job.method == "PSC*":
         earlier[job.label] = trained
-      found.setdefault(job, []).append(trained)
+      trainings.setdefault(job, []).append(trained)
   figures, cosines = prototypes.study(key, config.prototypes, 3, vectors=vectors)
   # The mean of four, as in figure 3c.
   seconds = prototypes.matching_seconds(key, config.matchings, 4)
   table = Table()
-  tabulate(table, config, found)
+  tabulate(table, config, trainings)
   prototypes.tabulate(table, figures)
   prototypes.tabulate_matchings(table, seconds)
-  return table, functools.partial(pictures.draw_tables, found, cosines, seconds)
+  return table, functools.partial(pictures.draw_tables, trainings, cosines, seconds)
 
 
-def tabulate(table: Table, config: Full, found: Mapping[Job, list[Trained]]) -> None:
+def tabulate(
+  table: Table, config: Full, trainings: Mapping[Job, list[Trained]]
+) -> None:
   """Adds accuracies, and how near classes come to prototypes that are not learned."""
-  for job, runs in found.items():
-    accuracies = [one.accuracy for one in runs]
+  for job, runs in trainings.items():
+    accuracies = [run.accuracy for run in runs]
     paper = reported(config, job)
     table.add(job.title, f"accuracy, {job.label}", accuracies, paper=paper)
     if RECIPES[job.method].source != LEARNED:
-      aligned = [one.alignment for one in runs]
+      aligned = [run.alignment for run in runs]
       table.add(job.title, f"alignment, {job.label}", aligned)
 
 
 def claims(config: Full) -> Iterator[Claim]:
   """DL2P above every other method of the same images and dimension."""
   jobs = plan(config)
-  for own in jobs:
-    for job in jobs if own.method == "DL2P" and own.updates == 1 else ():
-      if job.label == own.label and job.method != "DL2P":
+  for ours in jobs:
+    for job in jobs if ours.method == "DL2P" and ours.updates == 1 else ():
+      if job.label == ours.label and job.method != "DL2P":
         parts = [job.images, job.method, f"d{job.dim}"]
         parts += [f"imbalance{job.imbalance:g}"] if job.imbalance < 1 else []
         weight = job.uniformity
         parts += [] if weight is None else [f"uniformity{weight:g}"]
         yield Claim(
           "-".join(parts),
-          f"accuracy(DL2P) > accuracy({job.title}), {own.label}",
-          lambda t, own=own, job=job: t.gain(
-            f"accuracy, {own.label}", own.title, over=job.title
+          f"accuracy(DL2P) > accuracy({job.title}), {ours.label}",
+          lambda t, ours=ours, job=job: t.gain(
+            f"accuracy, {ours.label}", ours.title, over=job.title
           ),
         )
   yield from prototypes.growth_claims(config.matchings)

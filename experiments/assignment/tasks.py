@@ -1,4 +1,4 @@
-"""What the small trainings of `dynamic_assignment` look at.
+"""Data sets of the small trainings of `dynamic_assignment`.
 
 Super-classes with sub-classes as Gaussians, apart or overlapping, scikit-learn's
 digits, and images with super-classes: photographs of tiny_imagenet under inner nodes of
@@ -36,7 +36,7 @@ class Part(NamedTuple):
   """Examples of one part, drawn for each seed."""
 
   inputs: Array
-  """[seeds, count, ...], or [1, count, ...] where all seeds have the same."""
+  """Inputs [seeds, count, ...], or [1, count, ...] where all seeds share them."""
   labels: Array
   """[seeds or 1, count]."""
 
@@ -49,13 +49,13 @@ class Task(NamedTuple):
   validation: Part
   test: Part
   tree: hierarchy.ClassTree | None
-  """Of the classes; None where none is known."""
+  """Class tree; None if unknown."""
   superclasses: np.ndarray | None
-  """[classes], group of each class."""
+  """Group of each class, [classes]."""
   flips: bool = False
-  """Whether a mirror image is of the same class."""
+  """Whether mirror images keep their class."""
   tail: int = 0
-  """How many of the last classes are rare; 0 for balanced training data."""
+  """Number of rare classes, the last ones; 0 for balanced training data."""
 
   @property
   def classes(self) -> int:
@@ -70,7 +70,7 @@ def superclass(
   counts: tuple[int, int, int] = (60, 50, 50),
   offset: float = OFFSET,
 ) -> Task:
-  """20 classes = 5 super-classes of 4, in 64 dimensions; `counts` of each class."""
+  """Draws 20 classes in 5 super-classes, 64-D; `counts` gives images per class."""
   number = GROUPS * PER_GROUP
   generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
@@ -96,7 +96,7 @@ def superclass(
 
 
 def siblings(key: Array, seeds: int) -> Task:
-  """The same with classes that overlap with those of their super-class."""
+  """Draws `superclass` with classes that overlap within their super-class."""
   task = superclass(key, seeds, counts=MORE, offset=OVERLAP)
   return task._replace(name="siblings")
 
@@ -115,8 +115,8 @@ def digits(key: Array, seeds: int) -> Task:
   inputs = np.asarray(images.images).reshape(len(images), -1) / np.float32(255)
   inputs = (inputs - inputs.mean()) / inputs.std()
   drawn = [
-    data.split_within_classes(images.labels, fractions=(0.5, 0.25, 0.25), key=own)
-    for own in jax.random.split(key, seeds)
+    data.split_within_classes(images.labels, fractions=(0.5, 0.25, 0.25), key=split_key)
+    for split_key in jax.random.split(key, seeds)
   ]
   train, validation, test = (
     Part(
@@ -130,17 +130,17 @@ def digits(key: Array, seeds: int) -> Task:
 
 def check_names(names: tuple[str, ...]) -> None:
   """Raises for a class that is there twice: its images would get two prototypes."""
-  seen: set[str] = set()
+  known: set[str] = set()
   for label, name in enumerate(names):
-    if name in seen:
+    if name in known:
       raise ValueError(
         f"classes must have different names, got {name!r} again at {label}"
       )
-    seen.add(name)
+    known.add(name)
 
 
 def photographs(size: int) -> Task:
-  """20 classes of tiny_imagenet in 5 super-classes of its tree.
+  """Reads 20 classes of tiny_imagenet, in 5 super-classes of its class tree.
 
   Of the training images of a class the last fifth is for validation.
   """
@@ -150,7 +150,7 @@ def photographs(size: int) -> Task:
   }
   names = read["train"].label_names
   check_names(names)
-  path = beside.beside("tiny_imagenet", "hierarchy.csv")
+  path = beside.newest_file("tiny_imagenet", "hierarchy.csv")
   tree = hierarchy.from_csv(path, classes=names)
   chosen = [
     np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP]
@@ -175,9 +175,9 @@ def characters(size: int) -> Task:
   tree = class_sets.tree_of("omniglot", images.label_names)
   alphabets = superclasses(tree, depth=1)
   chosen = [
-    own[:CHARACTERS]
-    for own in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
-    if len(own) >= CHARACTERS and np.isin(own[:CHARACTERS], images.labels).all()
+    rows[:CHARACTERS]
+    for rows in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
+    if len(rows) >= CHARACTERS and np.isin(rows[:CHARACTERS], images.labels).all()
   ]
   images = _of_classes(images, np.concatenate(chosen[:ALPHABETS]))
   pixels = 255 - np.asarray(images.images)
@@ -190,7 +190,7 @@ def characters(size: int) -> Task:
 
 
 def plankton(size: int) -> Task:
-  """All classes of ndsb_plankton, from the one with most images to the rarest.
+  """Reads all classes of ndsb_plankton, most frequent first.
 
   Of the training images of a class, 100 at most, the last fifth is for validation.
   Super-classes are the branches of its tree below all plankton.
@@ -229,7 +229,7 @@ def superclasses(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
   """[classes], the branch of each class at this depth, or the class if it is higher."""
   above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
   # Nodes stand below each other in the order of their depth.
-  last = [np.flatnonzero(own)[-1] for own in above]
+  last = [np.flatnonzero(members)[-1] for members in above]
   return np.unique(last, return_inverse=True)[1]
 
 
@@ -240,14 +240,14 @@ def _divided(images: data.Images) -> tuple[data.Images, data.Images]:
 
 
 def _part(images: data.Images) -> Part:
-  """The same for all seeds."""
+  """Converts images to a part that all seeds share."""
   return Part(jnp.asarray(images.images)[None], jnp.asarray(images.labels)[None])
 
 
-def _of_classes(images: data.Images, kept: np.ndarray) -> data.Images:
-  """The images of some classes, labelled by their number in `kept`."""
-  own = images[np.isin(images.labels, kept)]
+def _of_classes(images: data.Images, classes: np.ndarray) -> data.Images:
+  """The images of some classes, labelled by their number in `classes`."""
+  subset = images[np.isin(images.labels, classes)]
   order = np.full(len(images.label_names), -1, np.int32)
-  order[kept] = np.arange(len(kept))
-  names = tuple(images.label_names[label] for label in kept)
-  return data.Images(np.asarray(own.images), order[own.labels], names)
+  order[classes] = np.arange(len(classes))
+  names = tuple(images.label_names[label] for label in classes)
+  return data.Images(np.asarray(subset.images), order[subset.labels], names)

@@ -28,7 +28,7 @@ _BLOCK = 120  # runs at once, which stay in a core's cache
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """How the networks are trained; what differs from one program to another."""
+  """Settings of the networks' training that need a program of their own."""
 
   network: str
   """linear, mlp or resnet."""
@@ -75,7 +75,7 @@ class Cell(NamedTuple):
 
 
 class Runs(NamedTuple):
-  """What the trainings of all cells with all seeds have come to."""
+  """Outcomes of all cells and seeds."""
 
   cells: list[Cell]
   validation: np.ndarray  # [cells, seeds], mean accuracy of classes at the end
@@ -91,14 +91,16 @@ class Runs(NamedTuple):
     That is its mean over seeds.
     """
     names = (name,) if isinstance(name, str) else name
-    own = [
+    candidates = [
       number
       for number, cell in enumerate(self.cells)
       if cell.name in names and cell.dim == dim
     ]
     # A rate with which a run diverged is no choice.
-    score = [np.nan_to_num(self.validation[number].mean(), nan=-1.0) for number in own]
-    return own[int(np.argmax(score))]
+    score = [
+      np.nan_to_num(self.validation[number].mean(), nan=-1.0) for number in candidates
+    ]
+    return candidates[int(np.argmax(score))]
 
   def accuracy(self, name: str | Sequence[str], dim: int) -> np.ndarray:
     """[seeds], mean accuracy of the classes of the best cell on test data."""
@@ -111,9 +113,9 @@ class Study(NamedTuple):
   name: str
   runs: Runs
   tail: int = 0
-  """How many of the last classes are rare; 0 for balanced training data."""
+  """Number of rare classes, the last ones; 0 for balanced training data."""
   seconds: float = 0.0
-  """Of all its trainings together; NaN where they went on from a checkpoint."""
+  """Seconds of all trainings together; NaN if they resumed from a checkpoint."""
 
   @property
   def data(self) -> str:
@@ -122,7 +124,7 @@ class Study(NamedTuple):
 
   @property
   def of_images(self) -> bool:
-    """Whether a residual network was trained."""
+    """Whether a residual network was trained on images."""
     return self.name.endswith(", resnet")
 
   @property
@@ -135,8 +137,8 @@ class Study(NamedTuple):
     return list(dict.fromkeys((cell.name, cell.dim) for cell in self.runs.cells))
 
   def has(self, dim: int, *names: str) -> bool:
-    """Whether the dimension was trained, with all these methods."""
-    there = {name for name, own in self.methods() if own == dim}
+    """Whether the study trained all of these methods in a dimension."""
+    there = {name for name, dimension in self.methods() if dimension == dim}
     return bool(there) and there >= set(names)
 
 
@@ -153,12 +155,12 @@ def _columns(
   looked up by it.
   """
   seed = np.tile(np.arange(seeds), len(cells))
-  own = len(task.train.labels) > 1
+  several_sets = len(task.train.labels) > 1
   numbers = [sources.index((cell.source, cell.dim)) for cell in cells]
   used = np.array([np.arange(setting.dim) < cell.dim for cell in cells], np.float32)
   columns: dict[str, np.ndarray] = {
     "seed": seed,
-    "data": seed if own else np.zeros_like(seed),
+    "data": seed if several_sets else np.zeros_like(seed),
     "source": np.repeat(numbers, seeds),
     "used": np.repeat(used, seeds, axis=0),
     "rate": np.repeat(np.array([cell.rate for cell in cells], np.float32), seeds),
@@ -171,7 +173,7 @@ def _columns(
 
 @functools.cache
 def _optimizer(momentum: float) -> optax.GradientTransformation:
-  """At rate 1: the state's scale is the learning rate."""
+  """Optimiser with learning rate 1, which the state's scale multiplies."""
   return optax.sgd(1.0, momentum=momentum)
 
 
@@ -200,7 +202,7 @@ def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dic
 
 
 def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict):
-  """One step of one training."""
+  """Runs one training step."""
   del key  # a run's own lies in its state
   count = part.labels.shape[1]
   rows = data.shuffled_indices(state.key, count, state.step, batch_size=setting.batch)
@@ -247,8 +249,8 @@ def _accuracies(embeddings: Array, part: tasks.Part, state: Any, hyper: dict) ->
   predicted = dl2p_methods.predict(
     _method(hyper), embeddings, points, matching.assignment
   )
-  own = jax.nn.one_hot(part.labels[hyper["data"]], len(points))
-  return (predicted == part.labels[hyper["data"]]) @ own / own.sum(0)
+  one_hot = jax.nn.one_hot(part.labels[hyper["data"]], len(points))
+  return (predicted == part.labels[hyper["data"]]) @ one_hot / one_hot.sum(0)
 
 
 def _validate(
@@ -263,7 +265,7 @@ def _validate(
 def _measure(setting, part, superclasses, states, columns):
   """Figures of all runs on test data; states are [runs, 1, ...]."""
 
-  def one(run: tuple[Any, dict]) -> dict[str, Array]:
+  def measure_run(run: tuple[Any, dict]) -> dict[str, Array]:
     state, hyper = run
     embeddings = _embed(setting, part, state, hyper)
     points = state.params["loss"]["points"]
@@ -276,7 +278,9 @@ def _measure(setting, part, superclasses, states, columns):
     }
 
   # One after the other: feature maps of all runs and images fill the memory.
-  return jax.lax.map(one, (jax.tree.map(lambda leaf: leaf[:, 0], states), columns))
+  return jax.lax.map(
+    measure_run, (jax.tree.map(lambda leaf: leaf[:, 0], states), columns)
+  )
 
 
 def train(
@@ -318,7 +322,7 @@ def train(
   )
   groups = task.superclasses
   known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
-  found = _measure(setting, task.test, known, result.state, columns)
+  measured = _measure(setting, task.test, known, result.state, columns)
 
   def by_seed(values: Any) -> np.ndarray:
     values = np.asarray(values)
@@ -328,15 +332,15 @@ def train(
   return Runs(
     list(cells),
     np.where(diverged, np.nan, by_seed(result.scores[:, 0, -1])),
-    gap=by_seed(found["gap"]),
-    test=by_seed(found["test"]),
+    gap=by_seed(measured["gap"]),
+    test=by_seed(measured["test"]),
     change=by_seed(result.curves["change"][:, 0]),
-    points=by_seed(found["points"]),
-    embeddings=by_seed(found["embeddings"]),
+    points=by_seed(measured["points"]),
+    embeddings=by_seed(measured["embeddings"]),
   )
 
 
 @functools.cache
 def _bound(fn: Any, setting: Training) -> Any:
-  """One function object for each setting, so that a second sweep is not compiled."""
+  """Caches a bound function per setting, so that a second sweep reuses its program."""
   return functools.partial(fn, setting)

@@ -23,7 +23,7 @@ PROPER = {
 RATIOS = ("norm_ratio", "norm_ratio by features", *PROPER)
 
 Series = Mapping[str, np.ndarray]
-"""By measure [losses, seeds, checkpoints]; NaN where undefined."""
+"""Values [losses, seeds, checkpoints] by measure; NaN where undefined."""
 
 LOSSES = (SQUARED, RATIO)
 PAIRS = "left_out"  # of a query and a class without a ratio of distances
@@ -78,14 +78,14 @@ OF_UPDATES = [
 
 
 def mean_defined(values: np.ndarray) -> np.ndarray:
-  """Over the last axis, of what is not NaN; NaN of nothing."""
+  """Mean over the last axis, ignoring NaN; NaN where nothing is defined."""
   counts = np.sum(~np.isnan(values), axis=-1)
   sums = np.nansum(values, axis=-1)
   return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def geometric_mean(values: np.ndarray) -> np.ndarray:
-  """Over the last axis, of what is defined; NaN of nothing."""
+  """Geometric mean over the last axis, ignoring NaN; NaN where nothing is defined."""
   logs = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
   return np.exp(mean_defined(logs))
 
@@ -108,24 +108,26 @@ def shares(series: Series) -> dict[str, np.ndarray]:
 
 def ranks(first: np.ndarray, second: np.ndarray, alternative: str) -> float:
   """Mann-Whitney's p of two sets of values, those that are defined; NaN of nothing."""
-  own = [x[np.isfinite(x)] for x in (first, second)]
-  if not all(map(len, own)):
+  finite = [x[np.isfinite(x)] for x in (first, second)]
+  if not all(map(len, finite)):
     return np.nan
-  found: Any = stats.mannwhitneyu(own[0], own[1], alternative=alternative)
-  return float(found.pvalue)
+  test: Any = stats.mannwhitneyu(finite[0], finite[1], alternative=alternative)
+  return float(test.pvalue)
 
 
 def fisher(first: np.ndarray, second: np.ndarray) -> float:
   """Fisher's exact p, two-sided, that two sets of 0, 1 and NaN are of one share."""
-  own = [x[~np.isnan(x)] for x in (first, second)]
-  if not all(map(len, own)):
+  defined = [x[~np.isnan(x)] for x in (first, second)]
+  if not all(map(len, defined)):
     return np.nan
-  found: Any = stats.fisher_exact([[int(np.sum(x == y)) for y in (0, 1)] for x in own])
-  return float(found.pvalue)
+  test: Any = stats.fisher_exact(
+    [[int(np.sum(x == y)) for y in (0, 1)] for x in defined]
+  )
+  return float(test.pvalue)
 
 
 def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
-  """Of each seed, the two-sided tests of the article's Tables 3 to 10."""
+  """Two-sided tests of the article's Tables 3 to 10, one per seed."""
 
   def of_seeds(test: Callable[..., float], values: np.ndarray) -> np.ndarray:
     return np.array([test(*pair) for pair in zip(*values, strict=True)])
@@ -133,12 +135,12 @@ def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
   def both_sides(first: np.ndarray, second: np.ndarray) -> float:
     return ranks(first, second, "two-sided")
 
-  found = {
+  measures = {
     f"Mann-Whitney p, {measure}": of_seeds(both_sides, series[measure])
     for measure in RATIOS
     if measure in series
   }
-  return found | {
+  return measures | {
     f"Fisher's p, {measure} proper": of_seeds(fisher, proper(series, measure))
     for measure in PROPER
     if measure in series
@@ -155,7 +157,7 @@ def undefined(series: Series) -> dict[str, np.ndarray]:
 
 
 def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
-  """What the article prints of SD, DR and tests, if this is a training of its own."""
+  """Published figures for SD, DR and tests, where the article has this training."""
   alike = (
     part.representative == "mean"
     and (config.width == 64 or config.backbone != "conv4")
@@ -170,11 +172,11 @@ def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
 def tabulate(
   config: Config, trained: Mapping[Part, Trained], fixed: Trained | None
 ) -> Table:
-  """All figures; `fixed` are trainings with exponents that stay."""
+  """Tabulates all measures; `fixed` holds trainings with constant exponents."""
   table = Table()
   toy.add(table)
-  for part, found in trained.items():
-    add_part(table, of_part(config, part.shots), part, found)
+  for part, run in trained.items():
+    add_part(table, of_part(config, part.shots), part, run)
   if fixed:
     accuracies = zip(config.exponents, fixed.test.mean(-1), strict=True)
     for exponent, values in accuracies:
@@ -183,35 +185,37 @@ def tabulate(
   return table
 
 
-def add_part(table: Table, config: Config, part: Part, found: Trained) -> None:
+def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None:
   """Adds accuracies and diagnostics of both losses; lists those of every seed."""
   printed = published(config, part)
   # The tables stop before the training does.
   last = CHECKPOINTS[part.shots] if printed else None
-  series = {name: values[..., :last] for name, values in found.series.items()}
+  series = {name: values[..., :last] for name, values in trained.series.items()}
 
-  def add(name: str, measures: Mapping[str, Any], beside: Mapping[str, Any]) -> None:
+  def add(
+    name: str, measures: Mapping[str, Any], published_values: Mapping[str, Any]
+  ) -> None:
     for measure, values in measures.items():
-      paper = beside.get(measure)
+      paper = published_values.get(measure)
       if isinstance(paper, str):  # what it is below
         paper = float(paper.lstrip("<"))
       listed = not np.isnan(values).any()
       table.add(name, measure, values, paper=paper, listed=listed)
 
   for number, loss in enumerate(LOSSES):
-    tests = found.test[number]
+    tests = trained.test[number]
     measures = {
       "test accuracy": tests.mean(-1),
       "half-width over its test episodes": half_width(tests),
     }
     for at, column in shown_validations(config).items():
-      measures[f"validation after {at}"] = found.validation[number][:, column]
-    more = _of_checkpoints(series) | at_end(found) | shares(series)
+      measures[f"validation after {at}"] = trained.validation[number][:, column]
+    more = _of_checkpoints(series) | at_end(trained) | shares(series)
     if loss == SQUARED:
       del more[EXPONENT]
     measures |= {measure: values[number] for measure, values in more.items()}
     add(f"{part.name}, {loss}", measures, printed.get(loss, {}))
-  paired = found.test[1] - found.test[0]
+  paired = trained.test[1] - trained.test[0]
   measures = {
     "DR - SD, test": paired.mean(-1),
     "half-width over its paired episodes": half_width(paired),
@@ -220,46 +224,46 @@ def add_part(table: Table, config: Config, part: Part, found: Trained) -> None:
     measures |= tests_of_seeds(series)
   add(part.name, measures, printed.get("tests", {}))
   if part == Part(1, "mean"):
-    for measure, value in _over_checkpoints(found).items():
+    for measure, value in _over_checkpoints(trained).items():
       table.add(part.name, measure, value, listed=False)
 
 
-def _over_checkpoints(found: Trained) -> dict[str, float]:
+def _over_checkpoints(trained: Trained) -> dict[str, float]:
   """The p of two differences over the checkpoints of all seeds."""
-  phi = found.series["norm_ratio"]
+  phi = trained.series["norm_ratio"]
   below = ranks(phi[0].ravel(), phi[1].ravel(), "less")
-  apart = proper(found.series, "div_alpha")
-  apart = apart.reshape(len(apart), -1)
-  shares = mean_defined(apart)
+  diverged = proper(trained.series, "div_alpha")
+  diverged = diverged.reshape(len(diverged), -1)
+  shares = mean_defined(diverged)
   # The larger share of the other one is no evidence; without shares there is no p.
   unequal = 1.0
   if not shares[1] <= shares[0]:
-    unequal = fisher(apart[0], apart[1])
+    unequal = fisher(diverged[0], diverged[1])
   return {RANKS: below, FISHER: unequal}
 
 
 def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:
   """[losses, seeds] by measure: means, and how much is left out of them."""
-  found = {
+  measures = {
     measure: geometric_mean(values)
     for measure, values in series.items()
     if measure not in ("exponent", "training accuracy", PAIRS)
   }
   counted = {"undefined pairs": series[PAIRS].sum(-1)}
-  return found | counted | undefined(series)
+  return measures | counted | undefined(series)
 
 
-def at_end(found: Trained) -> dict[str, np.ndarray]:
+def at_end(trained: Trained) -> dict[str, np.ndarray]:
   """[losses, seeds] by measure."""
   return {
-    f"{measure} at the end": found.series[measure][..., -1]
+    f"{measure} at the end": trained.series[measure][..., -1]
     for measure in ("exponent", "training accuracy")
-    if measure in found.series
+    if measure in trained.series
   }
 
 
 def half_width(values: np.ndarray) -> np.ndarray:
-  """Of the 95 % interval of the means over the last axis, as the article's."""
+  """Half width of the 95 % interval of the mean, as the article computes it."""
   return 1.96 * values.std(-1) / values.shape[-1] ** 0.5
 
 
@@ -272,14 +276,14 @@ def shown_validations(config: Config) -> dict[int, int]:
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """Those of the plane, then of each training."""
+  """Claims about the plane, then about each training."""
   del table
   every = [claim for part in settings.parts(config) for claim in _of_part(part)]
   return [*toy.CLAIMS, *every]
 
 
 def _of_part(part: Part) -> list[Claim]:
-  name, made = part.name, []
+  name, statements = part.name, []
   squared, ratio = f"{name}, {SQUARED}", f"{name}, {RATIO}"
   # Beside one support the article has five; other numbers are named.
   more = "" if part.shots == 5 else f" {name}"
@@ -290,7 +294,7 @@ def _of_part(part: Part) -> list[Claim]:
 
   if part.representative == "nearest":
     title = name if more else "1-NN"
-    made += [
+    statements += [
       faster(
         f"F7-{at}{more}",
         f"{title}: validation accuracy after {at} episodes: DR > SD",
@@ -299,27 +303,27 @@ def _of_part(part: Part) -> list[Claim]:
       for at in (50, 100)
     ]
   elif part.shots == 1:
-    made.append(
+    statements.append(
       Claim(
         "F2",
         "1-shot: test accuracy DR > SD, the same episodes",
         lambda t: t.values("DR - SD, test", name),
       )
     )
-    made += [
+    statements += [
       faster(f"F3-{at}", f"1-shot: validation accuracy after {at}: DR > SD", at)
       for at in (50, 100, 200)
     ]
-    made += OF_UPDATES
+    statements += OF_UPDATES
   else:
-    made.append(
+    statements.append(
       Claim(
         f"F6{more}",
         f"{name}: test accuracy DR >= SD - .005",
         lambda t: t.values("DR - SD, test", name) + 0.005,
       )
     )
-  made.append(
+  statements.append(
     Claim(
       f"F10 {name}",
       f"{name}: the exponent of DR grows",
@@ -327,4 +331,4 @@ def _of_part(part: Part) -> list[Claim]:
       every_seed=True,
     )
   )
-  return made
+  return statements

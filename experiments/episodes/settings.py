@@ -19,7 +19,7 @@ from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from spherejax import data
 
 EPISODES = {1: 60_000, 5: 50_000}
-"""Of the article, by its numbers of supports."""
+"""Training episodes of the article, by number of shots."""
 
 PREPARED = ("omniglot", "cub_birds100", "tiny_imagenet", "cub")
 OTHERS = ("cub_birds100", "tiny_imagenet", "cub", "mini_imagenet")
@@ -33,46 +33,46 @@ class Settings(Limited):
   """Network, episodes and optimiser."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 8
-  """Networks, each trained on other episodes from another start."""
+  """Number of networks, each with its own episodes and initial weights."""
   backbone: Literal["conv4", "resnet18", "efficientnet_lite0"] = "conv4"
-  """Network; efficientnet_lite0: a linear layer on what a frozen one of ImageNet's
-  makes of the images."""
+  """Network to train; efficientnet_lite0 trains a linear layer on features of a frozen
+  ImageNet network."""
   width: int = 32
-  """Channels of Conv4, dimension of the linear layer."""
+  """Channels of Conv4, or dimension of the linear layer."""
   convolution: Annotated[
     Literal["native", "patches"], Without("backbone", frozen.NETWORK)
   ] = "patches"
-  """How convolutions are computed: patches (on a CPU) or native."""
+  """Implementation of convolutions: patches (faster on a CPU) or native."""
   image_size: int = 28
-  """Side of an image as the network sees it."""
+  """Side of an image at the network's input, in pixels."""
   augment: Annotated[bool, Without("backbone", frozen.NETWORK)] = False
-  """Random crops, flips and colours while training."""
+  """Augments training images with random crops, flips and colours."""
   num_ways: Annotated[int, Within(2)] = 5
   """Classes of an episode."""
   num_queries: Annotated[int, Within(1)] = 10
   """Queries of each class while training and validating."""
   test_queries: Annotated[int, Within(1)] = 10
-  """Likewise while testing."""
+  """Queries of each class while testing."""
   episodes: Annotated[int, MultipleOf("validate_every"), MultipleOf("check_every")] = (
     400
   )
-  """Training steps, an episode each; 0: the article's, 60,000 at 1 shot and 50,000 at
-  more."""
+  """Training steps, one episode each; 0: as in the article, 60,000 at 1 shot and 50,000
+  at more."""
   check_every: Annotated[int, Within(1)] = 10
-  """Episodes between two looks at what the last update did."""
+  """Episodes between two measurements of an update's effect."""
   validate_every: Annotated[int, Within(1), MultipleOf("check_every")] = 50
   """Episodes between two validations."""
   validation_episodes: Annotated[int, Within(1)] = 100
-  """Fixed episodes that choose the network."""
+  """Fixed episodes whose accuracy chooses the network."""
   test_episodes: Annotated[int, Within(1)] = 600
   """Fixed episodes for the final accuracy."""
   learning_rate: float = 1e-3
-  """Of Adam."""
+  """Learning rate of Adam."""
   all_diagnostics: bool = False
-  """Whether all figures of the article's tables are measured by their centring, and
-  tested, and training classes are classified at each look."""
+  """Measures and tests all figures of the article's tables, and classifies training
+  classes at each check."""
 
 
 class Part(NamedTuple):
@@ -83,7 +83,7 @@ class Part(NamedTuple):
 
   @property
   def name(self) -> str:
-    """As in tables."""
+    """Name of the part in tables."""
     kind = "" if self.representative == "mean" else "1-NN, "
     return f"{kind}{self.shots}-shot"
 
@@ -95,15 +95,16 @@ class Config(Settings):
   images: Literal[
     "omniglot", "cub_birds100", "tiny_imagenet", "cub", "mini_imagenet"
   ] = "omniglot"
-  """What is classified."""
+  """Data set to classify."""
   percent: Annotated[int, Within(1, 100), Without("images", OTHERS)] = 100
-  """Of omniglot's images that are read; classes with too few of them are left out."""
+  """Share of omniglot's images to read, in percent; drops classes with too few."""
   folder: Annotated[str, Without("images", PREPARED)] = "mini-imagenet"
-  """Folders train, val and test of mini-ImageNet."""
+  """Folder of mini-ImageNet, with sub-folders train, val and test."""
   shots: Annotated[tuple[int, ...], Within(1)] = (1, 5)
-  """Supports of each class, a training for each."""
+  """Supports of each class; each number is a separate training."""
   nearest_shots: Annotated[tuple[int, ...], Within(1)] = (5,)
-  """Likewise with the nearest support in place of their mean."""
+  """Supports of trainings that compare queries with the nearest support, not the
+  mean."""
   exponents: Annotated[tuple[float, ...], Within(1e-6)] = (
     1.0,
     2.0,
@@ -112,7 +113,7 @@ class Config(Settings):
     16.0,
     32.0,
   )
-  """Fixed exponents of DR, compared at 1 shot."""
+  """Fixed exponents of DR to compare at 1 shot."""
 
 
 def of_part(config: Config, shots: int) -> Config:
@@ -177,7 +178,7 @@ class Known(NamedTuple):
 
 
 def table(images: data.Images, rows: int) -> data.ClassTable:
-  """Of a set whose classes are checked to have enough images."""
+  """Table of rows by class; checks that every class has enough images."""
   return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
 
 
@@ -189,7 +190,7 @@ def fixed_episodes(
   queries: int,
   number: int,
 ) -> np.ndarray:
-  """The same for every network."""
+  """Draws the episodes that validate and test every network."""
   classes = table(images, part.shots + queries)
   key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
   shape = settings.num_ways, part.shots, queries
@@ -216,7 +217,7 @@ def known(
   part: Part,
   images: data.Images,
 ) -> Known:
-  """As many episodes as validate; their images as those of a validation."""
+  """Fixed episodes of training images, drawn like those of validation."""
   drawn = fixed_episodes(
     settings,
     part,
@@ -260,8 +261,10 @@ def load(config: Config, folder: pathlib.Path) -> Parts:
     return sets
   name = f"{config.images}-{config.image_size}"
   parts = zip(("train", "validation", "test"), sets[:3], strict=True)
-  made: list[Any] = [frozen.pooled(f"{name}-{x}", own, folder) for x, own in parts]
-  return Parts(*made)
+  pooled: list[Any] = [
+    frozen.pooled(f"{name}-{x}", images, folder) for x, images in parts
+  ]
+  return Parts(*pooled)
 
 
 def _images(config: Config) -> Parts:
@@ -284,27 +287,27 @@ def omniglot(size: int, percent: int, rows: int) -> Parts:
 
   Of a share of the images, the classes that have `rows` of them.
   """
-  seen = _characters("train", size, percent, rows)
-  labels = np.unique(seen.labels)
+  train = _characters("train", size, percent, rows)
+  labels = np.unique(train.labels)
   first, last = data.split_classes(
-    seen.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
+    train.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
   )
   test = _characters("test", size, percent, rows)
-  return Parts(seen[first], seen[last], test)
+  return Parts(train[first], train[last], test)
 
 
 def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
   split = part if percent == 100 else f"{part}[:{percent}%]"
-  found = class_sets.read("omniglot", split, size=size)
-  labels = np.asarray(found.labels)
-  found = found[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
-  return data.Images(255 - np.asarray(found.images), found.labels, found.label_names)
+  images = class_sets.read("omniglot", split, size=size)
+  labels = np.asarray(images.labels)
+  images = images[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
+  return data.Images(255 - np.asarray(images.images), images.labels, images.label_names)
 
 
 def cub(size: int) -> Parts:
   """Birds: every second class to train on, of the others every second to test on."""
-  found = class_sets.read("caltech_birds2011", "train+test", lazy=True)
-  return photographs(birds(found), size)
+  images = class_sets.read("caltech_birds2011", "train+test", lazy=True)
+  return photographs(birds(images), size)
 
 
 def birds(images: data.Images) -> Parts:
@@ -331,7 +334,7 @@ def mini_imagenet(size: int, folder: pathlib.Path) -> Parts:
 
 
 def photographs(sets: Parts, size: int) -> Parts:
-  """To validate and test, the centre of each; to train, all of it.
+  """Centre crops for validation and test; whole images for training.
 
   Training images become squares before the random crops, which then are of other
   aspects than crops of the originals.

@@ -1,4 +1,4 @@
-"""Where each loss is least: prototypes in the plane and on the sphere.
+"""Minima of each loss, for prototypes in the plane and on the sphere.
 
 DIST, article II: Table 1, figures 1, 7 and 8, appendix E.
 """
@@ -115,13 +115,13 @@ def _in_plane(squared: bool, exponent: float, points: Array) -> Array:
 def add(table: Table) -> None:
   """Adds all that is exact; the article prints maps of the sphere alone."""
   red = jnp.zeros(1, jnp.int32)
-  for apart, printed in EXAMPLES.items():
-    squares = jnp.array([apart]) ** 2
+  for pair, printed in EXAMPLES.items():
+    squares = jnp.array([pair]) ** 2
     loss = [
       losses.squared_distance_softmax(squares, red)[0],
       losses.distance_ratio(squares, red, exponent=EXPONENT)[0],
     ]
-    name = f"distances {apart[0]:g} and {apart[1]:g}"
+    name = f"distances {pair[0]:g} and {pair[1]:g}"
     measures = "p by SD", "p by DR", "loss by SD", "loss by DR"
     values = [*np.exp(-np.array(loss)), *loss]
     for measure, value, paper in zip(measures, values, printed, strict=True):
@@ -149,7 +149,7 @@ def add(table: Table) -> None:
 
 
 def _beyond(table: Table) -> np.ndarray:
-  """Of the ratio, 1e-6 less what is not as it should be."""
+  """Tolerance 1e-6 less the largest error of DR's probabilities in the plane."""
   least = []
   for kind in ("2", "7.389"):
     red, green, blue, behind = (

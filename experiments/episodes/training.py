@@ -38,7 +38,7 @@ FURTHER = ("con_alpha by features", "div_alpha by features", "training accuracy"
 
 
 class State(NamedTuple):
-  """One run: the network, its optimiser and what was seen of its updates."""
+  """State of one run: network, optimiser, and measures of its updates."""
 
   params: Any
   statistics: Any
@@ -56,7 +56,7 @@ class Trained(NamedTuple):
 
 
 def measures(settings: Settings) -> tuple[str, ...]:
-  """What is kept of a look."""
+  """Names of the measures that each check records."""
   return (*MEASURES, *(FURTHER if settings.all_diagnostics else ()))
 
 
@@ -80,36 +80,36 @@ class Embedding(nn.Module):
 
 def prepared(settings: Settings, images: Array, key: Array | None = None) -> Array:
   """Bytes to what the network sees; with a key augmented."""
-  found = data.to_float(images)
+  images = data.to_float(images)
   if settings.backbone == frozen.NETWORK:
-    return found
+    return images
   if key is not None and settings.augment:
     crop, flip, bright, contrast, saturation = jax.random.split(key, 5)
-    found = data.random_resized_crop(crop, found, size=settings.image_size)
-    found = data.random_flip(flip, found)
-    found = data.random_brightness(bright, found)
-    found = data.random_contrast(contrast, found)
-    found = data.random_saturation(saturation, found)
-  elif found.shape[1] != settings.image_size:
-    found = data.center_crop(found, settings.image_size)
-  if found.shape[-1] == 3:
-    return data.normalize(found, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-  return found
+    images = data.random_resized_crop(crop, images, size=settings.image_size)
+    images = data.random_flip(flip, images)
+    images = data.random_brightness(bright, images)
+    images = data.random_contrast(contrast, images)
+    images = data.random_saturation(saturation, images)
+  elif images.shape[1] != settings.image_size:
+    images = data.center_crop(images, settings.image_size)
+  if images.shape[-1] == 3:
+    return data.normalize(images, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+  return images
 
 
 def embed(settings: Settings, state: State, images: Array) -> Array:
   """[count, dim], in blocks, by the running statistics."""
   variables = {"params": state.params["network"], "batch_stats": state.statistics}
 
-  def one(image: Array) -> Array:
-    found: Any = Embedding(settings).apply(variables, prepared(settings, image[None]))
-    return found[0]
+  def embed_image(image: Array) -> Array:
+    points: Any = Embedding(settings).apply(variables, prepared(settings, image[None]))
+    return points[0]
 
-  return jax.lax.map(one, images, batch_size=250)
+  return jax.lax.map(embed_image, images, batch_size=250)
 
 
 def _shape(settings: Settings, shape: Sequence[int]) -> Sequence[int]:
-  """Of what the network sees of one image."""
+  """Shape of one image as the network gets it."""
   if settings.backbone == frozen.NETWORK:
     return shape[1:]
   return settings.image_size, settings.image_size, shape[-1]
@@ -128,16 +128,16 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
 
 
-def _embedded(settings: Settings, part: Part, params, statistics, seen):
+def _embedded(settings: Settings, part: Part, params, statistics, inputs):
   """[ways, shots and queries, dim] of an episode's images, and the statistics after."""
-  found, updated = Embedding(settings).apply(
+  points, updated = Embedding(settings).apply(
     {"params": params["network"], "batch_stats": statistics},
-    seen,
+    inputs,
     train=True,
     mutable=["batch_stats"],
   )
   shape = settings.num_ways, part.shots + settings.num_queries, -1
-  return found.reshape(shape), updated.get("batch_stats", {})
+  return points.reshape(shape), updated.get("batch_stats", {})
 
 
 def _step(
@@ -150,7 +150,7 @@ def _step(
   key: Array,
   hyper: Mapping[str, Array],
 ) -> tuple[State, dict[str, Array]]:
-  """Some episodes, and what the update of the last one did to it."""
+  """Trains on some episodes and measures what the last update changed."""
   optimizer = optax.adam(settings.learning_rate)
   ways, queries = settings.num_ways, settings.num_queries
   labels = jnp.repeat(jnp.arange(ways), queries)
@@ -163,10 +163,10 @@ def _step(
     rows = data.sample_episode(
       draw_key, classes, num_ways=ways, num_shots=part.shots, num_queries=queries
     )
-    seen = prepared(settings, images[rows.reshape(-1)], image_key)
+    inputs = prepared(settings, images[rows.reshape(-1)], image_key)
 
     def objective(params):
-      points, updated = embedded(params, statistics, seen)
+      points, updated = embedded(params, statistics, inputs)
       squares = prototypes.support_squared_distances(
         points[:, part.shots :].reshape(len(labels), -1),
         points[:, : part.shots],
@@ -188,34 +188,36 @@ def _step(
     updates, opt_state = optimizer.update(grads, opt_state, params)
     params = optax.apply_updates(params, updates)
     # The last one is looked at: its images before augmentation would be others.
-    return (params, updated, opt_state, (seen, points, statistics)), loss
+    return (params, updated, opt_state, (inputs, points, statistics)), loss
 
   first = _nothing_seen(settings, part, images, state, embedded)
   carry = (state.params, state.statistics, state.opt_state, first)
   keys = jax.random.split(key, settings.check_every)
   (params, statistics, opt_state, last), loss = jax.lax.scan(episode, carry, keys)
-  seen, before, old_statistics = last
-  after = embedded(params, old_statistics, seen)[0]
-  found = _looked_at(part, before, after) | {
+  inputs, before, old_statistics = last
+  after = embedded(params, old_statistics, inputs)[0]
+  measures = _looked_at(part, before, after) | {
     "exponent": jnp.exp(params["log_exponent"])
   }
   new = State(params, statistics, opt_state, state.checks + 1, state.series)
   if known is not None:
-    own = _accuracies(settings, part, new, images[known.rows], known.episodes)
-    found["training accuracy"] = jnp.mean(own)
+    episode_accuracies = _accuracies(
+      settings, part, new, images[known.rows], known.episodes
+    )
+    measures["training accuracy"] = jnp.mean(episode_accuracies)
   series = {
-    name: values.at[state.checks].set(found[name].astype(jnp.float32))
+    name: values.at[state.checks].set(measures[name].astype(jnp.float32))
     for name, values in state.series.items()
   }
   return new._replace(series=series), {"loss": jnp.mean(loss)}
 
 
 def _nothing_seen(settings, part, images, state, embedded):
-  """What stands for the last episode before there was one."""
+  """Placeholder for the last episode before the first one has run."""
   rows = settings.num_ways * (part.shots + settings.num_queries)
-  seen = jnp.zeros((rows, *_shape(settings, images.shape)))
-  shape = jax.eval_shape(lambda: embedded(state.params, state.statistics, seen)[0])
-  return seen, jnp.zeros(shape.shape), state.statistics
+  inputs = jnp.zeros((rows, *_shape(settings, images.shape)))
+  shape = jax.eval_shape(lambda: embedded(state.params, state.statistics, inputs)[0])
+  return inputs, jnp.zeros(shape.shape), state.statistics
 
 
 def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
@@ -225,10 +227,10 @@ def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
   }
   points = metrics.embedding_change(before, after, **options)
   features = metrics.embedding_change(before, after, centre="features", **options)
-  found = points._asdict()
+  measures = points._asdict()
   for name in ("norm_ratio", "scaling", "con_alpha", "div_alpha"):
-    found[f"{name} by features"] = getattr(features, name)
-  return found
+    measures[f"{name} by features"] = getattr(features, name)
+  return measures
 
 
 def _evaluate(settings, part, images, episodes, state, key, hyper) -> Array:
@@ -252,7 +254,7 @@ def train(
   cells: Mapping[str, Sequence[float]],
   folder: pathlib.Path,
 ) -> Trained:
-  """All cells and seeds at once, then tested; kept under `folder` and taken from it."""
+  """Trains and tests all cells and seeds at once; resumes from `folder`."""
   classes = few_shot_sets.table(sets.train, part.shots + settings.num_queries)
   known = None
   if settings.all_diagnostics:
@@ -269,7 +271,7 @@ def train(
 
   def make() -> finished.Finished:
     images = jnp.asarray(sets.train.images)
-    seen = jnp.asarray(sets.validation.images)
+    validation_images = jnp.asarray(sets.validation.images)
     step = functools.partial(_step, settings, part)
     evaluate = functools.partial(_evaluate, settings, part)
     result = trainer.many(
@@ -277,7 +279,7 @@ def train(
       (
         functools.partial(_init, settings, images.shape),
         jax.tree_util.Partial(step, images, jax.tree.map(jnp.asarray, classes), known),
-        jax.tree_util.Partial(evaluate, seen, validation),
+        jax.tree_util.Partial(evaluate, validation_images, validation),
       ),
       cells,
       path.with_name(f"{path.name}-checkpoints"),
@@ -303,9 +305,9 @@ def _tested(
 
   @jax.jit
   def accuracies(states, images, episodes):
-    def one(state):
+    def test_state(state):
       return _accuracies(settings, part, state, images, episodes)
 
-    return jax.lax.map(lambda row: jax.lax.map(one, row), states)
+    return jax.lax.map(lambda row: jax.lax.map(test_state, row), states)
 
   return np.asarray(accuracies(states, jnp.asarray(images.images), episodes))

@@ -1,1 +1,1 @@
-"""What every study shares: command line, results, pictures, data, networks."""
+"""Shared parts of all studies: command line, results, figures, data, networks."""

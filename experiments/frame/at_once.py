@@ -1,4 +1,4 @@
-"""How many trainings are made, or rows computed, at a time, and where."""
+"""Number of trainings or rows that run at a time, and their device."""
 
 import concurrent.futures
 import contextlib
@@ -21,8 +21,8 @@ def mapped(fn: Callable[[Array], Any], rows: Array, size: int = 256) -> Any:
   blocks = -(-count // size)
   block = -(-count // blocks)
   filled = jnp.pad(rows, [(0, blocks * block - count)] + [(0, 0)] * (rows.ndim - 1))
-  found = jax.lax.map(fn, filled.reshape(blocks, block, *rows.shape[1:]))
-  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], found)
+  blockwise = jax.lax.map(fn, filled.reshape(blocks, block, *rows.shape[1:]))
+  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], blockwise)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import os
 import pathlib
 
 
-def beside(name: str, file: str) -> pathlib.Path:
+def newest_file(name: str, file: str) -> pathlib.Path:
   """A file of the newest version of an image set; ends with a message without it."""
   root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
   path = max(root.glob(f"*/{file}"), key=_version, default=None)
@@ -14,6 +14,6 @@ def beside(name: str, file: str) -> pathlib.Path:
 
 
 def _version(path: pathlib.Path) -> list[int]:
-  """1.10.0 is newer than 1.9.0; a folder that is no version is the oldest."""
+  """Version numbers of a folder, so that 1.10.0 sorts after 1.9.0; -1 for words."""
   parts = path.parent.name.split(".")
   return [int(part) if part.isdecimal() else -1 for part in parts]

@@ -22,11 +22,11 @@ _Settings = TypeVar("_Settings")
 _AT_LEAST_ONE = ("seeds", "steps", "batch")
 _NONE = object()
 Unused = Mapping[str, Sequence[str]]
-"""Settings that do nothing, by the reason: "without digits among --sets"."""
+"""Ineffective settings, by the reason: "without digits among --sets"."""
 
 
 class Arguments(NamedTuple):
-  """What an experiment was asked to do."""
+  """Preset, settings and output folder of one run."""
 
   preset: str
   config: Any
@@ -114,7 +114,7 @@ def parse(
 
 
 def _check_numbers(config: Any, preset: Any) -> None:
-  """No setting is negative; what makes up a run is 0 where the preset's is, alone."""
+  """Rejects negative numbers, and 0 for run sizes unless the preset has 0."""
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
     least = int(field.name in _AT_LEAST_ONE and getattr(preset, field.name) > 0)
@@ -125,7 +125,7 @@ def _check_numbers(config: Any, preset: Any) -> None:
 
 
 def _check_names(config: Any) -> None:
-  """No setting names one thing twice: it would be trained and told of twice."""
+  """Rejects a setting that lists the same name twice."""
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
     names = isinstance(value, tuple) and all(isinstance(x, str) for x in value)
@@ -160,8 +160,8 @@ def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
   if not path.exists():
     return
   try:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    experiment, before = kept["experiment"], dict(kept["settings"])
+    existing = json.loads(path.read_text(encoding="utf-8"))
+    experiment, before = existing["experiment"], dict(existing["settings"])
   except (OSError, ValueError, TypeError, KeyError):
     experiment, before = None, {}
   if experiment != name:
@@ -180,16 +180,16 @@ def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
     more = f", and {len(names) - 3} more" if len(names) > 3 else ""
     what = f"results of other settings ({'; '.join(changes)}{more})"
   raise SystemExit(
-    f"--output {output} holds {what}: choose another folder, or replace them by "
-    "--overwrite"
+    f"--output {output} holds {what}: choose another folder, or pass "
+    "--overwrite to replace them"
   )
 
 
 def _compile_quickly(level: int, *flags: str) -> None:
   """Programs that run for a short time: on a CPU, before jax first looks for one."""
   level_flag = f"--xla_backend_optimization_level={level}"
-  own = os.environ.get("XLA_FLAGS", "")  # the last of two holds
-  os.environ["XLA_FLAGS"] = " ".join([level_flag, *flags, own]).strip()
+  user_flags = os.environ.get("XLA_FLAGS", "")  # the last of two holds
+  os.environ["XLA_FLAGS"] = " ".join([level_flag, *flags, user_flags]).strip()
 
 
 def _keep_compiled_programs() -> None:

@@ -1,4 +1,4 @@
-"""How a run that ends before its end says so: in one line, and what to do next.
+"""Reports a run that ends early in one line that says what to do next.
 
 Imports nothing that takes time: it is what an entry point loads first.
 """
@@ -73,21 +73,23 @@ def in_one_line(output: pathlib.Path) -> None:
 
 
 def one_line(error: BaseException) -> str:
-  """What an error says, without line breaks; its type if it says nothing."""
+  """Message of an error without line breaks; its type if the message is empty."""
   lines = (line.strip() for line in f"{error}".splitlines())
   return " ".join(filter(None, lines)) or type(error).__name__
 
 
 def mean_loss(
-  losses: "ArrayLike", step: int, what: str, kept: pathlib.Path | None = None
+  losses: "ArrayLike", step: int, what: str, folder: pathlib.Path | None = None
 ) -> float:
-  """Of the steps after that one; FloatingPointError names one that is not finite."""
+  """Mean loss of the steps after `step`; raises if one of them is not finite."""
   import numpy as np
 
   values = np.asarray(losses)
   bad = np.flatnonzero(~np.isfinite(values))
   if len(bad):
-    last = f"kept is that of step {step} in {kept}" if kept and step else "none is kept"
+    last = (
+      f"kept is that of step {step} in {folder}" if folder and step else "none is kept"
+    )
     raise FloatingPointError(
       f"{what}: the loss is {values[bad[0]]} at step {step + bad[0] + 1}; of its "
       f"checkpoints {last}"
@@ -101,7 +103,7 @@ def _say(message: str) -> None:
 
 
 def _unraised(args: "sys.UnraisableHookArgs") -> None:
-  """What Python calls with an error that nobody can catch.
+  """Handles an error that nobody can catch, as `sys.unraisablehook`.
 
   A Ctrl-C that arrives in a callback of C is given again, outside of it. Nothing is
   said of a part of a checkpoint that ended after another one had failed: threads of its
@@ -117,7 +119,7 @@ def _unraised(args: "sys.UnraisableHookArgs") -> None:
 
 
 def _is_told(error: BaseException, trace: TracebackType | None) -> bool:
-  """Whether the message is meant for the user: files, and what we raise ourselves."""
+  """Whether the user can mend the error: a file problem, or one that we raise."""
   if isinstance(error, OSError):
     return True
   while trace is not None and trace.tb_next is not None:

@@ -1,4 +1,4 @@
-"""What a frozen network of ImageNet's makes of images, in the place of the images.
+"""Features of a frozen ImageNet network, which replace the images.
 
 The network sees each image once. What is trained begins with its features, at a price
 that a CPU can pay.
@@ -15,7 +15,7 @@ from spherejax import data, models, training
 
 NETWORK = "efficientnet_lite0"
 DIRECTIONS = 512
-"""Of its 1280 dimensions, as many principal directions are kept."""
+"""Number of principal directions kept of the 1280 features."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,14 +45,14 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
     return np.asarray(jnp.mean(network.features(coloured), axis=(1, 2)))
 
   folder.mkdir(parents=True, exist_ok=True)
-  kept = training.keep_features(
+  features = training.keep_features(
     folder / f"{name}-{len(images)}-{NETWORK}.npy",
     means,
     images,
     made_with={"network": NETWORK, "variables": network.variables, "pooling": "mean"},
     batch_size=32,
   )
-  rows = np.asarray(kept, np.float32)
+  rows = np.asarray(features, np.float32)
   return Features(rows, images.labels, images.label_names, images.extras)
 
 

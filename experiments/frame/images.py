@@ -22,7 +22,7 @@ from spherejax import data, hierarchy
 
 
 class Source(NamedTuple):
-  """What is particular to an image set.
+  """Properties of one image set.
 
   Attributes:
     side: of the images, in the paper's protocol.
@@ -77,11 +77,11 @@ class Parts(NamedTuple):
   validation: data.Images
   test: data.Images
   tree: Any = None
-  """A `hierarchy.ClassTree`, where there is one."""
+  """Class tree, a `hierarchy.ClassTree`; None if there is none."""
   living: Any = None
-  """[classes], boolean; all where the tree does not say."""
+  """Living classes, boolean [classes]; None if the tree does not say."""
   unseen: Any = None
-  """Images of classes that are in no other part, where there are any."""
+  """Images of the classes that no other part has; None if there are none."""
 
 
 class Whole(NamedTuple):
@@ -89,7 +89,7 @@ class Whole(NamedTuple):
 
   images: data.Images
   tested: data.Images | None
-  """The part that is kept for tests; None where all are drawn."""
+  """Images of the test part; None to draw them from all."""
   tree: hierarchy.ClassTree
   living: np.ndarray
 
@@ -120,7 +120,7 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
     return with_classes(
       hierarchy.from_paths(tree_paths(SOURCES[name].notation)), classes
     )
-  return hierarchy.from_csv(beside.beside(name, "hierarchy.csv"), classes=classes)
+  return hierarchy.from_csv(beside.newest_file(name, "hierarchy.csv"), classes=classes)
 
 
 def with_classes(
@@ -129,7 +129,9 @@ def with_classes(
   """The tree for labels in another order; every class must be on both sides."""
   for name in tree.class_names:
     if name not in classes:
-      raise ValueError(f"class {name!r} of the tree has no images (no such label)")
+      raise ValueError(
+        f"class {name!r} of the tree has no images: no label has this name"
+      )
   return hierarchy.restrict(tree, classes)
 
 
@@ -156,11 +158,11 @@ def available(
   """The sets that are there; says on stderr which are not."""
   for name in names:
     try:
-      found = load(name)
+      image_set = load(name)
     except FileNotFoundError as error:
       tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
     else:
-      yield name, found
+      yield name, image_set
 
 
 def _inverted(images: data.Images) -> data.Images:
@@ -169,7 +171,7 @@ def _inverted(images: data.Images) -> data.Images:
 
 
 def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
-  """One size for all, without their aspect; the old ones beside, as logarithms."""
+  """Resizes all images to one size; adds their old sizes, as logarithms."""
   sizes = np.array([image.shape[1::-1] for image in images.images])
   small = data.map_images(images, functools.partial(photographs.squared, size=side))
   small = _inverted(small) if inverted else small
@@ -177,7 +179,7 @@ def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
 
 
 def size_extras(sizes: np.ndarray) -> dict[str, np.ndarray]:
-  """What `log_sizes` reads, from [count, 2] widths and heights."""
+  """Columns that `log_sizes` reads, from [count, 2] widths and heights."""
   logs = np.log(sizes.astype(np.float32))
   return {"log_width": logs[:, 0], "log_height": logs[:, 1]}
 
@@ -226,8 +228,8 @@ def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Part
     )
   train, held, rest = np.split(order, [sizes[0], end])
   tested = whole.images[rest] if whole.tested is None else whole.tested
-  own = whole.images
-  return Parts(own[train], own[held], tested, whole.tree, whole.living)
+  images = whole.images
+  return Parts(images[train], images[held], tested, whole.tree, whole.living)
 
 
 def log_sizes(images: data.Images) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What an earlier run of the same command finished, so that a stopped one goes on."""
+"""Stores finished trainings, so that the same command resumes after a stop."""
 
 import hashlib
 import io
@@ -21,19 +21,19 @@ def digest(settings: Any) -> str:
 
 
 def fingerprint(arrays: Iterable[Any]) -> str:
-  """Of their bytes, shapes and types: a run on other data has another folder."""
-  found = hashlib.sha256()
+  """Digest of the arrays' bytes, shapes and types; other data get another folder."""
+  digest_of = hashlib.sha256()
   for x in map(np.ascontiguousarray, arrays):
-    found.update(f"{x.dtype}{x.shape}".encode())
-    found.update(x.data if x.size else b"")  # no copy
-  return found.hexdigest()[:16]
+    digest_of.update(f"{x.dtype}{x.shape}".encode())
+    digest_of.update(x.data if x.size else b"")  # no copy
+  return digest_of.hexdigest()[:16]
 
 
 class Finished(NamedTuple):
-  """What is kept of one training."""
+  """Stored outcome of one training."""
 
   figures: dict[str, Any]
-  """Whatever JSON holds."""
+  """Figures that JSON can hold."""
   arrays: dict[str, np.ndarray]
 
 
@@ -42,7 +42,7 @@ def restore(
   settings: Mapping[str, Any],
   check: Callable[[Finished], None] | None = None,
 ) -> Finished | None:
-  """What was kept under a path, if it was made with the same settings.
+  """Reads an outcome if it was stored with the same settings.
 
   ValueError names a file that is damaged: whether to lose it is the user's decision.
   `check` raises for contents that are none of those that `keep` was given.
@@ -50,10 +50,10 @@ def restore(
   record, arrays = _files(path)
   if not record.is_file() or not arrays.is_file():
     return None
-  kept = read_record(record, "settings", "figures")
-  if kept["settings"] != json.loads(json.dumps(settings)):
+  contents = read_record(record, "settings", "figures")
+  if contents["settings"] != json.loads(json.dumps(settings)):
     return None
-  done = Finished(kept["figures"], _whole(arrays, _arrays))
+  done = Finished(contents["figures"], _whole(arrays, _arrays))
   if check is not None:
     _whole(record, lambda _: check(done))
   return done
@@ -65,25 +65,25 @@ def read_record(
   remedy: str = _REMEDY,
   check: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-  """What `results.write_json` wrote, which has these names at least.
+  """Reads a record of `results.write_json` and checks that it has these names.
 
   ValueError names a file that is damaged, and what helps; `check` raises for values
   that were not written.
   """
 
   def read(path: pathlib.Path) -> dict[str, Any]:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(kept, dict) or not set(names) <= kept.keys():
+    contents = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(contents, dict) or not set(names) <= contents.keys():
       raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
     if check is not None:
-      check(kept)
-    return kept
+      check(contents)
+    return contents
 
   return _whole(path, read, remedy)
 
 
 def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
-  """What `np.save` wrote, objects excepted.
+  """Reads an array of `np.save`; rejects arrays of objects.
 
   ValueError names a file that is damaged, and what helps.
   """
@@ -102,7 +102,7 @@ def _whole(
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """As `keep` writes them: not compressed, so that none is larger than the file."""
+  """Reads uncompressed arrays as `keep` writes them, never larger than the file."""
   arrays: dict[str, np.ndarray] = {}
   left = path.stat().st_size
   with zipfile.ZipFile(path) as archive:
@@ -118,10 +118,10 @@ def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _array(content: bytes) -> np.ndarray:
-  """As `np.load`, which first reserves whatever size a header claims, does it."""
+  """Reads an array like `np.load`, but allocates no more than the file holds."""
   file = io.BytesIO(content)
   if np.lib.format.read_magic(file) != (1, 0):
-    raise ValueError("it has an array that was not written here")
+    raise ValueError("it has an array in another format")
   shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
   flat = np.frombuffer(content, dtype, offset=file.tell())  # refuses objects
   if min(shape, default=0) < 0:
@@ -141,7 +141,7 @@ def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> Non
 def once(
   path: pathlib.Path, *, made_with: Mapping[str, Any], make: Callable[[], Finished]
 ) -> Finished:
-  """What was kept under a path if it was made with the same; otherwise makes it."""
+  """Reads the outcome under a path if its inputs are the same; otherwise makes it."""
   done = restore(path, made_with)
   if done is None:
     done = make()

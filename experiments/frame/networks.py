@@ -44,44 +44,46 @@ class Architecture(Limited):
     "inception_v3",
     "maps",
   ] = "conv"
-  """Four convolutions, a residual network for digits, small or as published, two hidden
-  layers, a network for photographs, or none: the images are maps already."""
+  """Backbone: four convolutions, a residual network for digits (small or as published),
+  two hidden layers, a network for photographs, or none for stored feature maps."""
   width: int = 32
-  """Channels of each convolution of conv, of each layer of mlp, of the first
-  convolution of the others."""
+  """Channels of each convolution of conv, of each layer of mlp, or of the first
+  convolution of other backbones."""
   strides: tuple[int, int, int, int] = (1, 2, 2, 2)
-  """Of the convolutions of conv."""
+  """Strides of the convolutions of conv."""
   convolution: Literal["native", "patches"] = "patches"
-  """How small networks compute convolutions: patches (on a CPU) or native."""
+  """Implementation of convolutions in small networks: patches (faster on a CPU) or
+  native."""
   weights: str = ""
-  """File of ImageNet's weights for a network of photographs; for the other ones the
-  folder of a network that was kept, of which the backbone is taken."""
+  """File of ImageNet weights for a network of photographs; for other backbones, folder
+  of a stored network whose backbone to start from."""
   frozen_norm: bool = False
-  """Batch norms of conv and of networks of photographs stay as they were read."""
+  """Freezes the batch norms of conv and of networks of photographs."""
   remat: bool = False
-  """A network of photographs computes its maps again for the gradient: less memory."""
+  """Recomputes the maps of networks of photographs for the gradient, to save memory."""
   pooling: str = "gap"
-  """How a map becomes a vector: gap, gsp or another one; a wrong name lists all."""
+  """Pooling of the maps: gap, gsp or another; a wrong name lists all."""
   prototypes: int = 64
-  """Of generalized sum pooling."""
+  """Prototypes of generalized sum pooling."""
   mass: float = 0.3
-  """Share of a map's features that generalized sum pooling keeps."""
+  """Share of a map's features that generalized sum pooling keeps, from 0 to 1."""
   inverse_temperature: float = 5.0
-  """Of generalized sum pooling."""
+  """Inverse temperature of generalized sum pooling."""
   dim: int = 64
   """Dimension of the embedding."""
   image_size: int = 28
-  """Side of the images."""
+  """Side of the images, in pixels."""
   shorter_side: int = 0
-  """Of an image before its centre is taken; 0: it is scaled to a square."""
+  """Side to which the shorter side is scaled before the centre is cut; 0 scales the
+  image to a square."""
   channels: int = 1
-  """Of the images, 1 or 3; of maps as many as principal directions are kept."""
+  """Channels of the images, 1 or 3; for maps, the number of principal directions."""
   inverted: _Decided = False
-  """White becomes 0."""
+  """Inverts the images, so that white is 0."""
   # Not in the text of settings, by which trainings that were kept are found.
   padded: _Decided = dataclasses.field(default=False, repr=False)
-  """The longer side is brought to `image_size` and the rest is white, where there is
-  no `shorter_side`."""
+  """Scales the longer side to `image_size` and pads with white, without
+  `shorter_side`."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -89,7 +91,7 @@ class Architecture(Limited):
       if (value := getattr(self, name)) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
     if self.channels not in (1, 3) and self.backbone != "maps":
-      raise ValueError(f"channels must be 1 or 3 of images, got {self.channels}")
+      raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
     if self.frozen_norm and self.backbone in (*DIGITS, "mlp", "maps"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
@@ -100,7 +102,7 @@ class Architecture(Limited):
 
   @property
   def architecture(self) -> "Architecture":
-    """These fields alone, of settings that have more."""
+    """Selects the architecture's fields from settings that have more."""
     return command.only(Architecture, self)
 
 
@@ -113,7 +115,7 @@ class Network(nn.Module):
   @nn.compact
   def __call__(self, images: Array, *, train: bool = False) -> models.HeadResult:
     a = self.architecture
-    features = _seen(a, images)
+    features = _network_input(a, images)
     if a.backbone != "maps":
       features = _backbone(a, self.axis_name)(features, train=train)
     pooling = recipe(a)
@@ -129,7 +131,7 @@ class Headed(nn.Module):
   backbone: Callable[[], nn.Module]
   head: Callable[[], nn.Module]
   pixels: Callable[[Array], Array] = lambda images: images
-  """From images to what the backbone expects."""
+  """Function from images to the backbone's inputs."""
 
   @nn.compact
   def __call__(self, images: Array, *, train: bool | None = None) -> Any:
@@ -142,7 +144,7 @@ class Headed(nn.Module):
 
 
 class _Layers(nn.Module):
-  """Two hidden layers on all pixels; a map of one position."""
+  """Two hidden layers on all pixels; returns a map of one position."""
 
   width: int
 
@@ -206,7 +208,7 @@ def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
   return kind(width, **options)
 
 
-def _seen(a: Architecture, images: Array) -> Array:
+def _network_input(a: Architecture, images: Array) -> Array:
   """Bytes, or floats in [0, 1], as the backbone takes them."""
   x = data.to_float(images) if images.dtype == jnp.uint8 else images
   if a.backbone == "maps":
@@ -225,30 +227,30 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
   variables = _initialize(key, architecture=architecture)
   if not architecture.weights:
     return variables
-  own = {name: tree["backbone"] for name, tree in variables.items()}
-  backbone = _read_backbone(architecture, own)
+  backbones = {name: tree["backbone"] for name, tree in variables.items()}
+  backbone = _read_backbone(architecture, backbones)
   return {
     name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
   }
 
 
-def _read_backbone(architecture: Architecture, own: Any) -> Any:
-  """What the file or folder of weights has for the backbone's variables, or shapes."""
+def _read_backbone(architecture: Architecture, template: Any) -> Any:
+  """Reads a backbone's variables, or their shapes, from a file or folder of weights."""
   if architecture.backbone in SMALL:
     return _kept_backbone(architecture)
-  return models.import_weights(own, models.read_weights(architecture.weights))
+  return models.import_weights(template, models.read_weights(architecture.weights))
 
 
 def _kept_backbone(architecture: Architecture) -> Any:
-  """Of another network of the same backbone; ValueError where it is another one."""
+  """Reads the backbone of a stored network; ValueError if the backbones differ."""
   with jax.ensure_compile_time_eval():
-    kept = load(pathlib.Path(architecture.weights))
-    arrays = jax.tree.map(np.asarray, kept.variables)
+    model = load(pathlib.Path(architecture.weights))
+    arrays = jax.tree.map(np.asarray, model.variables)
   for name in ("backbone", "width", "strides", "channels"):
-    wanted, found = getattr(architecture, name), getattr(kept.architecture, name)
-    if wanted != found:
+    wanted, actual = getattr(architecture, name), getattr(model.architecture, name)
+    if wanted != actual:
       raise ValueError(
-        f"weights must be of a network of {name} {wanted!r}, got {found!r} in"
+        f"weights must be of a network of {name} {wanted!r}, got {actual!r} in"
         f" {architecture.weights}"
       )
   return {name: tree["backbone"] for name, tree in arrays.items()}
@@ -269,23 +271,23 @@ def check(architecture: Architecture) -> None:
     functools.partial(_initialize, architecture=architecture), jax.random.key(0)
   )
   if architecture.weights:
-    own = {name: tree["backbone"] for name, tree in shapes.items()}
-    _read_backbone(architecture, own)
+    backbones = {name: tree["backbone"] for name, tree in shapes.items()}
+    _read_backbone(architecture, backbones)
 
 
 def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
-  """One image, uint8 [height, width, channels], as it is evaluated."""
+  """Prepares one uint8 image [height, width, channels] for evaluation."""
   a = architecture
   single = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
   pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
   pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
-    found = photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
+    fitted = photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
   elif a.padded:
-    found = photographs.padded(pixels, size=a.image_size)
+    fitted = photographs.padded(pixels, size=a.image_size)
   else:
-    found = photographs.squared(pixels, size=a.image_size)
-  return 255 - found if a.inverted else found
+    fitted = photographs.squared(pixels, size=a.image_size)
+  return 255 - fitted if a.inverted else fitted
 
 
 class _Kept(NamedTuple):
@@ -300,16 +302,16 @@ class Model(NamedTuple):
   variables: Any
 
   def prepare(self) -> Callable[[np.ndarray], np.ndarray]:
-    """From an image to what is embedded, importable by other processes."""
+    """Returns the function that prepares images, picklable for other processes."""
     return functools.partial(prepare, architecture=self.architecture)
 
   def embed(self, images: Array) -> Array:
     """[batch, dim], raw, of prepared images; for jit."""
-    found: Any = Network(self.architecture).apply(self.variables, images)
-    return found.embeddings
+    outputs: Any = Network(self.architecture).apply(self.variables, images)
+    return outputs.embeddings
 
   def embed_blocks(self, images: Array) -> Array:
-    """The same of many images, block by block."""
+    """Embeds many images, block by block."""
     return at_once.mapped(self.embed, images)
 
 
@@ -322,7 +324,7 @@ def keep(folder: pathlib.Path, model: Model, step: int) -> None:
 
 
 def load(folder: pathlib.Path) -> Model:
-  """What `keep` wrote; FileNotFoundError names the folder that holds no model."""
+  """Reads a model of `keep`; FileNotFoundError if the folder holds none."""
   path = folder / "network.json"
   if not path.is_file():
     raise FileNotFoundError(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
-  """Of the size in inches, outside pyplot: no display, no state."""
+  """Creates a figure of a size in inches, without pyplot's state or a display."""
   from matplotlib.figure import Figure
 
   return Figure(figsize=(width, height), layout="constrained", facecolor="white")

@@ -19,14 +19,14 @@ TITLES = {
   "gsp": "GSP", "gsp_gmp": "GSP+GMP",
 }  # fmt: skip
 NAMES = tuple(name for name in TITLES if name != "gsp_gmp")
-"""Without the one that joins two of them."""
+"""Poolings to compare; omits the one that combines two of them."""
 WIDE = {"otp_wide": "OTP of 64", "netvlad_wide": "NetVLAD of 64"}
-"""The two whose embedding may be long: a vector of the usual dimension for each of 64
-prototypes, which gives 64 x 128 = 8,192 numbers in the paper."""
+"""Poolings with a long embedding: a vector of the usual dimension per prototype; with
+64 of them, 64 x 128 = 8,192 numbers in the paper."""
 SUMMED = ("gsp", "gsp_gmp")
-"""Those that have attributes."""
+"""Poolings with attributes."""
 AVERAGED = 1024
-"""Training images whose averages prototypes are chosen among, at most."""
+"""Training images, at most, whose averages are candidates for prototypes."""
 PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
 MANY_PROTOTYPES = 64  # of `WIDE`
 

@@ -33,7 +33,7 @@ LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
 def row(
   name: str, metric: str, values: Iterable[float], *, paper: float | None = None
 ) -> dict[str, Any]:
-  """One figure of a table: its value for each seed, mean and 95 % interval."""
+  """Row of a table: a value for each seed, with mean and 95 % interval."""
   numbers = [float(value) for value in values]
   interval = metrics.mean_interval(np.array(numbers))
   return {
@@ -141,14 +141,14 @@ def result(
 
 
 def _options(experiment: str, preset: str, config: Any) -> str:
-  """What the command line says beside the preset, where its settings are known."""
+  """Options that differ from the preset, where the preset is known."""
   module = sys.modules.get(f"experiments.{experiment}", sys.modules["__main__"])
   usual = getattr(module, "PRESETS", {}).get(preset)
   if usual is None:
     return ""
-  made, before = dataclasses.asdict(config), dataclasses.asdict(usual)
+  options, before = dataclasses.asdict(config), dataclasses.asdict(usual)
   parts = []
-  for name, value in made.items():
+  for name, value in options.items():
     if name in before and value == before[name]:
       continue
     option = name.replace("_", "-")
@@ -169,7 +169,7 @@ def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
 
 
 Summary = Callable[[dict[str, Any], pathlib.Path], Sequence[Any]]
-"""From a result with claims and its folder to what is printed of it."""
+"""Function from a result with claims and its folder to the text to print."""
 
 
 def write(
@@ -195,7 +195,7 @@ def _everything(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
 
 
 def standard(content: Any) -> Any:
-  """With None for what is no number: JSON has no NaN and no infinity."""
+  """Replaces NaN and infinity by None, since JSON has neither."""
   if isinstance(content, dict):
     return {name: standard(value) for name, value in content.items()}
   if isinstance(content, (list, tuple)):
@@ -240,12 +240,12 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
 
 
 def _ends(interval: metrics.Interval) -> list[float | None]:
-  """Both ends; None where one seed gives none, as JSON knows no infinity."""
+  """Ends of an interval; None where one seed gives no interval."""
   return [float(x) if np.isfinite(x) else None for x in (interval.low, interval.high)]
 
 
 def measure_text(entry: Mapping[str, Any]) -> str:
-  """What a row measures, and what is noted beside its figures."""
+  """Name of a row's measure, with the note on its figures."""
   return entry["metric"] + (f": {entry['note']}" if "note" in entry else "")
 
 

@@ -63,12 +63,12 @@ class Only:
 
 @dataclasses.dataclass(frozen=True)
 class Without:
-  """Does nothing where another setting, or a property, has one of these values."""
+  """Limit: the setting does nothing where another one has any of these values."""
 
   other: str
   value: Any
   because: str = ""
-  """The reason that is told; the value of the other option where it is empty."""
+  """Reason to report; empty: the value of the other option."""
 
   def reason(self, settings: Any) -> str | None:
     value = getattr(settings, self.other)
@@ -85,7 +85,7 @@ class Without:
 
 @dataclasses.dataclass(frozen=True)
 class Among:
-  """Does nothing unless another setting names one of these, which may have a name."""
+  """Limit: the setting does nothing unless another one lists any of these values."""
 
   other: str
   values: tuple[str, ...]
@@ -115,12 +115,12 @@ def _declared(kind: type) -> dict[str, list[Limit]]:
 
 def unused(settings: Any) -> Unused:
   """Settings that do nothing beside the others, by the reason."""
-  found: Unused = {}
+  by_reason: Unused = {}
   for name, limits in _declared(type(settings)).items():
     for limit in limits:
       if isinstance(limit, Without | Among) and (reason := limit.reason(settings)):
-        found[reason] = (*found.get(reason, ()), name)
-  return found
+        by_reason[reason] = (*by_reason.get(reason, ()), name)
+  return by_reason
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,14 +69,14 @@ class Table:
     return [variant for variant, of in self._figures if of == measure]
 
   def measures(self) -> list[str]:
-    """What was measured of any variant."""
+    """Measures that any variant has."""
     return list(dict.fromkeys(measure for _, measure in self._figures))
 
   def rows(self) -> list[dict[str, Any]]:
     """The rows of the results: gains, then figures."""
     gains = [
-      results.row(title, measure, self.gain(measure, own, over=other), paper=paper)
-      for measure, own, other, paper, title in self._gains
+      results.row(title, measure, self.gain(measure, variant, over=other), paper=paper)
+      for measure, variant, other, paper, title in self._gains
     ]
     return gains + [
       results.row(*at, values, paper=self._paper[at]) | self._notes[at]
@@ -102,45 +102,45 @@ class Claim:
   statement: str
   difference: Callable[[Table], ArrayLike]
   source: str = ""
-  """Where the paper says so; that of the study where it is empty."""
+  """Place in the paper; empty: the study's source."""
   every_seed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Study(Generic[Config]):
-  """One command: ``python -m experiments.<name>``."""
+  """Study behind one command, ``python -m experiments.<name>``."""
 
   name: str
   doc: str | None
-  """Its help: the docstring of its file."""
+  """Help text: the docstring of the study's file."""
   source: str
-  """The paper and the place that most claims come from."""
+  """Paper and place of most claims."""
   presets: Mapping[str, Config]
   measure: Callable[[Config, pathlib.Path], tuple[Table, Any]]
-  """Settings and output folder to the figures and to what the pictures show."""
+  """Function of settings and output folder to the table and the input of `draw`."""
   claims: Sequence[Claim] | Callable[[Config, Table], Sequence[Claim]] = ()
-  """A function where statements tell numbers of the settings or name a figure."""
+  """Claims, or a function if statements depend on settings or figures."""
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
-  """Table, what is shown and settings to figures by the name of their file."""
+  """Function of table, drawing input and settings to plots by file name."""
   resolved: Callable[[Config], Config] = lambda config: config
-  """Fills in what settings leave open."""
+  """Function that fills in open settings."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}
-  """Settings that do nothing beside the others, where no limit declares them."""
+  """Ineffective settings that no limit declares, by the reason."""
   short: bool = False
-  """Whether it compiles for as long as it trains."""
+  """Whether compiling takes as long as training."""
   summary: results.Summary | None = None
-  """What is printed of the result, in the place of all tables."""
+  """Function that prints the result; None prints all tables."""
 
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""
     claims = self.claims(config, table) if callable(self.claims) else self.claims
-    made = []
+    verdicts = []
     for claim in claims:
       try:
         values = np.atleast_1d(claim.difference(table))
       except NotMeasured:
         continue
-      made.append(
+      verdicts.append(
         results.claim(
           claim.id,
           claim.statement,
@@ -149,7 +149,7 @@ class Study(Generic[Config]):
           every_seed=claim.every_seed,
         )
       )
-    return made
+    return verdicts
 
   def run(
     self, config: Config, output: pathlib.Path, preset: str = "cpu"

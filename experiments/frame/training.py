@@ -1,8 +1,9 @@
-"""One objective trained in two ways: many small runs at once, or one large run.
+"""Trains an objective in two ways: many small runs at once, or one large run.
 
 An objective is what `training.make_step` takes, `(params, batch_stats, batch, *, key,
-axis_name) -> Outcome`. `many` trains it with every cell and seed as one program, `one`
-on all devices with batches from the host. Both resume from their folder.
+axis_name) -> Outcome`. `many` trains every cell and seed as one program. `single`
+trains one run on all devices, with batches from the host. Both resume from their
+folder.
 """
 
 import functools
@@ -70,21 +71,23 @@ def many(
 def several(
   step: Step, batch: Callable[[training.TrainState, Array], Any], number: int
 ) -> Callable[[training.TrainState, Array], tuple[training.TrainState, Any]]:
-  """So many steps as one function of a state and a key, with the mean of the metrics.
+  """Chains `number` steps into a function of state and key; averages metrics.
 
   `batch(state, key)` draws what a step sees.
   """
 
   def run(state: training.TrainState, key: Array) -> tuple[training.TrainState, Any]:
     state, reported = jax.lax.scan(
-      lambda now, own: step(now, batch(now, own)), state, jax.random.split(key, number)
+      lambda now, step_key: step(now, batch(now, step_key)),
+      state,
+      jax.random.split(key, number),
     )
     return state, jax.tree.map(jnp.mean, reported)
 
   return run
 
 
-def one(
+def single(
   start: Callable[[bool], training.TrainState],
   objective: Callable[..., training.Outcome],
   optimizer: optax.GradientTransformation,
@@ -94,7 +97,7 @@ def one(
   around: Callable[[Step], Step] = lambda step: step,
   **options: Any,
 ) -> training.FitResult:
-  """One training on all devices, resumed from a folder.
+  """Runs one training on all devices, resumed from a folder.
 
   Args:
     start: the first state, of which only the shapes count where it is not fresh.
@@ -122,9 +125,9 @@ def shuffled(
   batch: int,
   epochs: int,
   per_epoch: int,
-  beside: Mapping[str, np.ndarray] | None = None,
+  columns: Mapping[str, np.ndarray] | None = None,
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Batches from the first step asked for: "image", "label" and rows of `beside`."""
+  """Batches from the first step asked for: "image", "label" and rows of `columns`."""
   at = functools.partial(data.shuffled_indices, key, len(images), batch_size=batch)
   epoch_plan = jax.jit(jax.vmap(at))
 
@@ -133,7 +136,7 @@ def shuffled(
       steps = jnp.arange(per_epoch) + epoch * per_epoch
       begin = max(first - epoch * per_epoch, 0)
       for rows in data.pipeline(images, np.asarray(epoch_plan(steps)), start=begin):
-        more = {name: table[rows["index"]] for name, table in (beside or {}).items()}
+        more = {name: table[rows["index"]] for name, table in (columns or {}).items()}
         yield {"image": rows["image"], "label": rows["label"], **more}
 
   return batches

@@ -23,7 +23,7 @@ from spherejax import data, plotting, training
 
 
 class Trained(NamedTuple):
-  """What is trained: one program, the variants that share it, and on which images."""
+  """One program to train: the variants that share it, and its images."""
 
   settings: Config
   variants: dict[str, network.Variant]
@@ -31,7 +31,7 @@ class Trained(NamedTuple):
 
 
 def plan(config: Config) -> list[Trained]:
-  """All trainings of one seed."""
+  """Lists all trainings of one seed."""
   variant, weight = network.Variant, config.zero_shot_weight
   average = variant(1.0, 0.0)  # at mass 1 GSP is exactly the average
   masses = {
@@ -45,28 +45,38 @@ def plan(config: Config) -> list[Trained]:
   for loss in config.losses:
     settings = dataclasses.replace(config, loss=network.LOSSES[loss])
     for name in config.poolings:
-      own = variant(config.mass if name == "gsp" else 1.0, 0.0)
-      named = {f"{loss}, {titles[name]}": own}
+      pooling_variant = variant(config.mass if name == "gsp" else 1.0, 0.0)
+      named = {f"{loss}, {titles[name]}": pooling_variant}
       trained.append(Trained(dataclasses.replace(settings, pooling=name), named))
     if not config.poolings:
       gsp = dataclasses.replace(settings, pooling="gsp")
       trained += [
-        Trained(gsp, {f"{loss}, {name}": own for name, own in masses.items()}),
+        Trained(
+          gsp,
+          {
+            f"{loss}, {name}": pooling_variant
+            for name, pooling_variant in masses.items()
+          },
+        ),
         Trained(settings, {f"{loss}, distilled": average}, alone=True),
       ]
   return trained
 
 
-def kept_path(each: Trained, seed: int, output: pathlib.Path) -> pathlib.Path:
-  """Where the outcome of a program is kept."""
-  what = [each.settings.loss, each.settings.pooling, "alone" if each.alone else "on"]
+def kept_path(trained: Trained, seed: int, output: pathlib.Path) -> pathlib.Path:
+  """Path of a program's stored outcome."""
+  what = [
+    trained.settings.loss,
+    trained.settings.pooling,
+    "alone" if trained.alone else "on",
+  ]
   return output / "kept" / "-".join([*what, str(seed)])
 
 
-def kept_settings(each: Trained) -> dict[str, Any]:
-  """What changes a program's outcome; the rest says which others there are."""
+def kept_settings(trained: Trained) -> dict[str, Any]:
+  """Settings that change a program's outcome; drops those that add other programs."""
   others = {"seeds": 0, "losses": (), "poolings": ()}
-  return dataclasses.asdict(each.settings) | others
+  return dataclasses.asdict(trained.settings) | others
 
 
 def learning_rate_scale(scores: Sequence[float], patience: int) -> float:
@@ -81,7 +91,7 @@ def learning_rate_scale(scores: Sequence[float], patience: int) -> float:
 
 
 def outcomes(
-  each: Trained,
+  trained: Trained,
   seed: int,
   parts: dict[str, collages.Part],
   begun: training.TrainState | None,
@@ -91,10 +101,11 @@ def outcomes(
 
   Figures of each variant, and its weights on the collages that are drawn.
   """
-  settings = each.settings
-  path = kept_path(each, seed, output)
+  settings = trained.settings
+  path = kept_path(trained, seed, output)
   train, validation, test = (
-    parts[name].alone if each.alone else parts[name].collages for name in collages.PARTS
+    parts[name].alone if trained.alone else parts[name].collages
+    for name in collages.PARTS
   )
 
   def after(run: pooled_training.Run, variant: network.Variant):
@@ -113,7 +124,7 @@ def outcomes(
     runs = pooled_training.train(
       settings,
       seed,
-      each.variants,
+      trained.variants,
       train,
       path.with_name(f"parts-{settings.patience}{'-best' * best}"),
       pretrained=begun,
@@ -123,7 +134,7 @@ def outcomes(
     )
     figures, weights = {}, {}
     for name, run in runs.items():
-      mass = each.variants[name].mass
+      mass = trained.variants[name].mass
       result = network.embed(run.state, test, settings, mass=mass)
       figures[name] = collage_measures.retrieval(result.embeddings, test.labels)
       if result.weights is not None:
@@ -133,7 +144,7 @@ def outcomes(
         weights[name] = np.asarray(result.weights)[drawn_rows(test)]
     return kept.Finished(figures, weights)
 
-  return kept.once(path, made_with=kept_settings(each), make=make)
+  return kept.once(path, made_with=kept_settings(trained), make=make)
 
 
 def scores(table: Table, measure: str) -> Any:

@@ -1,4 +1,4 @@
-"""What is measured of embeddings of collages."""
+"""Measures of embeddings of collages."""
 
 import numpy as np
 from jax.typing import ArrayLike

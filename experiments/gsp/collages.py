@@ -54,11 +54,15 @@ def load(name: str, size: int, percent: int = 100) -> Source:
 
 def _cifar100(size: int, some: str) -> Source:
   """Five sub-classes in each of twenty super-classes, train and test together."""
-  found = class_sets.read("cifar100", f"train{some}+test{some}", size=size)
-  names = found.extra_names["coarse_label"]
+  images = class_sets.read("cifar100", f"train{some}+test{some}", size=size)
+  names = images.extra_names["coarse_label"]
   shared = tuple(names.index(name) for name in CIFAR_SHARED)
   return Source(
-    np.asarray(found.images), found.extras["coarse_label"], found.labels, names, shared
+    np.asarray(images.images),
+    images.extras["coarse_label"],
+    images.labels,
+    names,
+    shared,
   )
 
 
@@ -67,12 +71,14 @@ def _omniglot(size: int, some: str) -> Source:
 
   Ink is 1 on 0.
   """
-  found = class_sets.read("omniglot", f"train{some}", size=size)
-  alphabets = np.unique(found.extras["alphabet"])[:20]
-  kept = found[np.isin(found.extras["alphabet"], alphabets)]
-  labels = np.searchsorted(alphabets, kept.extras["alphabet"]).astype(np.int32)
-  names = tuple(found.extra_names["alphabet"][alphabet] for alphabet in alphabets)
-  return Source(255 - np.asarray(kept.images), labels, kept.labels, names, (0, 1, 2, 3))
+  images = class_sets.read("omniglot", f"train{some}", size=size)
+  alphabets = np.unique(images.extras["alphabet"])[:20]
+  chosen = images[np.isin(images.extras["alphabet"], alphabets)]
+  labels = np.searchsorted(alphabets, chosen.extras["alphabet"]).astype(np.int32)
+  names = tuple(images.extra_names["alphabet"][alphabet] for alphabet in alphabets)
+  return Source(
+    255 - np.asarray(chosen.images), labels, chosen.labels, names, (0, 1, 2, 3)
+  )
 
 
 def _tiny_imagenet(size: int, some: str) -> Source:
@@ -81,26 +87,26 @@ def _tiny_imagenet(size: int, some: str) -> Source:
   Four groups of large outdoor things are background, the first sixteen others in the
   order of the tree foreground.
   """
-  found = class_sets.read("tiny_imagenet", f"train{some}+test{some}", size=size)
+  images = class_sets.read("tiny_imagenet", f"train{some}+test{some}", size=size)
   groups = _smallest_groups(_class_tree("tiny_imagenet"), 3)
   names = _column("tiny_imagenet", "names.csv", "wnid", "name")
   shared = [group for group in groups if names[group] in TINY_IMAGENET_SHARED]
-  kept = shared + [group for group in groups if group not in shared][:16]
-  group_of = {leaf: kept.index(group) for group in kept for leaf in groups[group]}
-  label_of = np.array([group_of.get(name, -1) for name in found.label_names], np.int32)
-  labels = label_of[found.labels]
+  chosen = shared + [group for group in groups if group not in shared][:16]
+  group_of = {leaf: chosen.index(group) for group in chosen for leaf in groups[group]}
+  label_of = np.array([group_of.get(name, -1) for name in images.label_names], np.int32)
+  labels = label_of[images.labels]
   return Source(
-    np.asarray(found.images)[labels >= 0],
+    np.asarray(images.images)[labels >= 0],
     labels[labels >= 0],
-    found.labels[labels >= 0],
-    tuple(names[group] for group in kept),
+    images.labels[labels >= 0],
+    tuple(names[group] for group in chosen),
     tuple(range(len(shared))),
   )
 
 
 def _column(name: str, file: str, key: str, value: str) -> dict[str, str]:
-  """Two columns of a table that lies beside an image set."""
-  with beside.beside(name, file).open(newline="") as table:
+  """Reads two columns of a table of an image set."""
+  with beside.newest_file(name, file).open(newline="") as table:
     return {row[key]: row[value] for row in csv.DictReader(table)}
 
 
@@ -144,10 +150,12 @@ def parts(source: Source) -> dict[str, np.ndarray]:
   """
   groups: dict[str, list[int]] = {part: [] for part in PARTS}
   for label in np.unique(source.labels):
-    own = np.unique(source.fine[source.labels == label])
-    middle = max(1, len(own) // 5)
-    first = (len(own) - middle + 1) // 2
-    for part, some in zip(PARTS, np.split(own, [first, first + middle]), strict=True):
+    classes = np.unique(source.fine[source.labels == label])
+    middle = max(1, len(classes) // 5)
+    first = (len(classes) - middle + 1) // 2
+    for part, some in zip(
+      PARTS, np.split(classes, [first, first + middle]), strict=True
+    ):
       groups[part] += some.tolist()
   rows = data.split_classes(source.fine, groups=list(groups.values()))
   return dict(zip(PARTS, rows, strict=True))
@@ -160,15 +168,15 @@ def single_images(source: Source, least: int, everything: bool = False) -> data.
   one may have fewer.
   """
   rows = np.arange(len(source.fine)) if everything else parts(source)["train"]
-  own = source.fine[rows]
-  rows = rows[np.bincount(own)[own] >= least]
+  classes = source.fine[rows]
+  rows = rows[np.bincount(classes)[classes] >= least]
   fine, labels = np.unique(source.fine[rows], return_inverse=True)
   names = tuple(map(str, fine))
   return data.Images(source.images[rows], labels.astype(np.int32), names)
 
 
 class Part(NamedTuple):
-  """One part of a data set, the same labelled images in two forms.
+  """Part of a data set in two forms: collages, and labelled images alone.
 
   Attributes:
     collages: each among three others.
@@ -193,7 +201,7 @@ def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
   foreground = np.setdiff1d(np.unique(source.labels), source.shared)
   names = tuple(source.names[label] for label in foreground)
   generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-  made = {}
+  by_part = {}
   for number, (part, rows) in enumerate(parts(source).items()):
     behind = rows[np.isin(source.labels[rows], source.shared)]
     front = generator.permutation(np.setdiff1d(rows, behind))
@@ -202,12 +210,12 @@ def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
     images = source.images[chosen]
     own_key = jax.random.fold_in(key, number)
     drawn = _draw(own_key, images, labels, source.images[behind])
-    made[part] = Part(
+    by_part[part] = Part(
       data.Images(images=np.asarray(drawn.images), labels=labels, label_names=names),
       data.Images(images=images, labels=labels, label_names=names),
       np.asarray(drawn.foreground),
     )
-  return made
+  return by_part
 
 
 def _at_most(rows: np.ndarray, classes: np.ndarray, most: int) -> np.ndarray:

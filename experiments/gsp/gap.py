@@ -17,7 +17,7 @@ _SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 
 
 class Study(NamedTuple):
-  """What one network's local features look like beside their prototypes."""
+  """Local features of one network, with their prototypes."""
 
   features: np.ndarray  # [images, positions, 2], longest of norm 1
   labels: np.ndarray
@@ -55,24 +55,24 @@ def variation(first: np.ndarray, second: np.ndarray) -> float:
   return float(np.abs(first.mean(0) - second.mean(0)).sum() / 2)
 
 
-def measure(found: Study, seed: int) -> dict[str, Any]:
+def measure(study: Study, seed: int) -> dict[str, Any]:
   """Figures of one network."""
   rng = np.random.default_rng(seed)
-  radius = found.radii[-1]
-  off = np.linalg.norm(found.combinations - found.averages, axis=1)
-  classes = [found.histograms[found.labels == label] for label in range(10)]
+  radius = study.radii[-1]
+  off = np.linalg.norm(study.combinations - study.averages, axis=1)
+  classes = [study.histograms[study.labels == label] for label in range(10)]
   active = [(histograms > 0).any(0) for histograms in classes]
   pairs = list(itertools.combinations(range(10), 2))
   halves = [np.array_split(rng.permutation(histograms), 2) for histograms in classes]
-  hulls = [found.prototypes[used] for used in active]
-  rises = np.diff(found.radii).max()
+  hulls = [study.prototypes[used] for used in active]
+  rises = np.diff(study.radii).max()
   return {
     "covering radius": radius,
     "distance of average and combination": off.mean(),
     "largest such distance": off.max(),
-    "mean distance of features to prototypes": found.errors.mean(),
-    "least of error - distance": (found.errors - off).min(),
-    "least of radius - error": (radius - found.errors).min(),
+    "mean distance of features to prototypes": study.errors.mean(),
+    "least of error - distance": (study.errors - off).min(),
+    "least of radius - error": (radius - study.errors).min(),
     "class pairs with intersecting hulls": gsp_hulls.intersecting_pairs(hulls),
     "mean distance of two class hulls": np.mean(
       [gsp_hulls.hull_distance(hulls[a], hulls[b]) for a, b in pairs]
@@ -83,15 +83,15 @@ def measure(found: Study, seed: int) -> dict[str, Any]:
       [variation(classes[a], classes[b]) for a, b in pairs]
     ),
     "variation between halves of a class": np.mean([variation(*h) for h in halves]),
-    "radius of 1 - radius of all": found.radii[0] - radius,
+    "radius of 1 - radius of all": study.radii[0] - radius,
     "largest rise of the radius": rises,
   }
 
 
 def draw(
-  found: Study, radii: Sequence[np.ndarray], images: data.Images
+  study: Study, radii: Sequence[np.ndarray], images: data.Images
 ) -> dict[str, Any]:
-  """All pictures: the cells, the hulls, single images and the radius."""
+  """Draws all plots: cells, hulls, single images and the radius."""
   curve = plotting.training_curves(
     {"greedy k-centre": np.stack(radii)},
     steps=np.arange(1, len(radii[0]) + 1),
@@ -99,9 +99,9 @@ def draw(
     ylabel="covering radius",
   )
   return {
-    "cells": cells(found),
-    "hulls": hulls(found, images.label_names),
-    "singles": singles(found, images),
+    "cells": cells(study),
+    "hulls": hulls(study, images.label_names),
+    "singles": singles(study, images),
     "radius": curve,
   }
 
@@ -113,14 +113,14 @@ def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return (low + high) / 2 - half, (low + high) / 2 + half
 
 
-def _shade_cells(axes: Any, found: Study) -> None:
-  """Each point of the plane in the tone of its nearest prototype."""
-  low, high = _limits(found.features.reshape(-1, 2))
+def _shade_cells(axes: Any, study: Study) -> None:
+  """Shades each point of the plane by its nearest prototype."""
+  low, high = _limits(study.features.reshape(-1, 2))
   x, y = (np.linspace(low[i], high[i], 360) for i in (0, 1))
   grid = np.stack(np.meshgrid(x, y), axis=-1)
-  squares = [((grid - vector) ** 2).sum(-1) for vector in found.prototypes]
+  squares = [((grid - vector) ** 2).sum(-1) for vector in study.prototypes]
   nearest = np.argmin(squares, axis=0)
-  tones = np.random.default_rng(0).permutation(len(found.prototypes))
+  tones = np.random.default_rng(0).permutation(len(study.prototypes))
   axes.imshow(
     tones[nearest],
     origin="lower",
@@ -143,28 +143,28 @@ def _shade_cells(axes: Any, found: Study) -> None:
   axes.set_aspect("equal")
 
 
-def _worst_covered(found: Study) -> tuple[float, float]:
+def _worst_covered(study: Study) -> tuple[float, float]:
   """The prototype whose farthest feature sets the covering radius."""
-  points = found.features.reshape(-1, 2)
-  squares = np.stack([((points - v) ** 2).sum(1) for v in found.prototypes])
+  points = study.features.reshape(-1, 2)
+  squares = np.stack([((points - v) ** 2).sum(1) for v in study.prototypes])
   chosen = np.argmin(squares[:, np.argmax(squares.min(0))])
-  return tuple(found.prototypes[chosen].tolist())
+  return tuple(study.prototypes[chosen].tolist())
 
 
-def cells(found: Study) -> Any:
+def cells(study: Study) -> Any:
   """Local features, prototypes and the cells of the plane (figure 4.2)."""
   from matplotlib.patches import Circle
 
   figure = pictures.new_figure(6.4, 6.2)
   axes = figure.subplots()
-  _shade_cells(axes, found)
-  points = np.random.default_rng(0).permutation(found.features.reshape(-1, 2))[:5000]
+  _shade_cells(axes, study)
+  points = np.random.default_rng(0).permutation(study.features.reshape(-1, 2))[:5000]
   axes.plot(*points.T, ".", color="#444444", markersize=1, alpha=0.5, rasterized=True)
-  axes.plot(*found.prototypes.T, "o", color="black", markersize=5)
-  radius = float(found.radii[-1])
-  axes.add_patch(Circle(_worst_covered(found), radius, fill=False, linewidth=1.2))
+  axes.plot(*study.prototypes.T, "o", color="black", markersize=5)
+  radius = float(study.radii[-1])
+  axes.add_patch(Circle(_worst_covered(study), radius, fill=False, linewidth=1.2))
   axes.set_title(
-    f"local features and {len(found.prototypes)} prototypes; circle: covering radius "
+    f"local features and {len(study.prototypes)} prototypes; circle: covering radius "
     f"{radius:.3f}",
     fontsize=10,
     loc="left",
@@ -172,7 +172,7 @@ def cells(found: Study) -> Any:
   return figure
 
 
-def hulls(found: Study, names: Sequence[str]) -> Any:
+def hulls(study: Study, names: Sequence[str]) -> Any:
   """Hulls of the prototypes in use by each class, and the averages (figure 4.3)."""
   import matplotlib
   import scipy.spatial
@@ -181,15 +181,15 @@ def hulls(found: Study, names: Sequence[str]) -> Any:
   figure = pictures.new_figure(7.4, 6.2)
   axes = figure.subplots()
   for label, name in enumerate(names):
-    own = found.labels == label
-    used = found.prototypes[(found.histograms[own] > 0).any(0)]
+    mask = study.labels == label
+    used = study.prototypes[(study.histograms[mask] > 0).any(0)]
     color = colors(label)
     if len(used) > 2:
       corners = used[scipy.spatial.ConvexHull(used).vertices]
       axes.fill(*corners.T, facecolor="none", edgecolor=color, linewidth=1.6)
-    axes.plot(*found.averages[own].T, ".", color=color, markersize=5, label=name)
-  axes.plot(*found.prototypes.T, "o", color="black", markersize=4, zorder=3)
-  low, high = _limits(found.features.reshape(-1, 2))
+    axes.plot(*study.averages[mask].T, ".", color=color, markersize=5, label=name)
+  axes.plot(*study.prototypes.T, "o", color="black", markersize=4, zorder=3)
+  low, high = _limits(study.features.reshape(-1, 2))
   axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
   axes.set_aspect("equal")
   figure.legend(
@@ -198,31 +198,31 @@ def hulls(found: Study, names: Sequence[str]) -> Any:
   return figure
 
 
-def singles(found: Study, images: data.Images) -> Any:
+def singles(study: Study, images: data.Images) -> Any:
   """Images with their local features, average and combination (figure 4.4)."""
   figure = pictures.new_figure(9.6, 4.6)
   cells = figure.subplots(2, 3, height_ratios=(1, 2.4))
   for column, name in enumerate(_SINGLES):
-    row = int(np.argmax(found.labels == images.label_names.index(name)))
+    row = int(np.argmax(study.labels == images.label_names.index(name)))
     top, axes = cells[:, column]
     top.imshow(images.images[row], interpolation="nearest")
     top.set(xticks=[], yticks=[], title=name)
-    _shade_cells(axes, found)
-    features, used = found.features[row], found.histograms[row] > 0
+    _shade_cells(axes, study)
+    features, used = study.features[row], study.histograms[row] > 0
     axes.plot(*features.T, ".", color="#444444", markersize=3, label="local features")
-    sizes = 250 * found.histograms[row][used]
+    sizes = 250 * study.histograms[row][used]
     axes.scatter(
-      *found.prototypes[used].T,
+      *study.prototypes[used].T,
       s=sizes,
       color="black",
       alpha=0.55,
       linewidth=0,
       label="prototypes by share",
     )
-    axes.plot(*found.averages[row], "s", color="#D55E00", markersize=9, label="GAP")
-    axes.plot(*found.combinations[row], "^", color="#0072B2", markersize=7, label="PCC")
-    off = np.linalg.norm(found.combinations[row] - found.averages[row])
-    bound, radius = found.errors[row], found.radii[-1]
+    axes.plot(*study.averages[row], "s", color="#D55E00", markersize=9, label="GAP")
+    axes.plot(*study.combinations[row], "^", color="#0072B2", markersize=7, label="PCC")
+    off = np.linalg.norm(study.combinations[row] - study.averages[row])
+    bound, radius = study.errors[row], study.radii[-1]
     axes.set_xlabel(
       f"distance {off:.3f}, bound {bound:.3f}, radius {radius:.3f}", fontsize=8
     )

@@ -10,7 +10,7 @@ from spherejax import solvers
 
 
 def hulls_intersect(a: np.ndarray, b: np.ndarray) -> bool:
-  """Whether the convex hulls of `a` [p, dim] and `b` [q, dim] intersect.
+  """Decides if the convex hulls of `a` [p, dim] and `b` [q, dim] intersect.
 
   They do when weights of both sum to 1 and give the same point,
 
@@ -27,15 +27,15 @@ def hulls_intersect(a: np.ndarray, b: np.ndarray) -> bool:
     return False
   sums = np.zeros((2, len(a) + len(b)))
   sums[0, : len(a)] = sums[1, len(a) :] = 1
-  found = scipy.optimize.linprog(
+  solution = scipy.optimize.linprog(
     np.zeros(len(a) + len(b)),
     A_eq=np.concatenate([np.concatenate([first, -second]).T, sums]),
     b_eq=np.concatenate([np.zeros(first.shape[1]), np.ones(2)]),
     method="highs",
   )
-  if found.status not in (0, 2):  # neither solved nor infeasible
-    raise RuntimeError(f"the linear program did not end: {found.message}")
-  return found.status == 0
+  if solution.status not in (0, 2):  # neither solved nor infeasible
+    raise RuntimeError(f"the linear program failed: {solution.message}")
+  return solution.status == 0
 
 
 def hull_distance(a: np.ndarray, b: np.ndarray) -> float:
@@ -59,7 +59,7 @@ def hull_distance(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _normalized(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-  """Both sets moved and brought to size 1, since tolerances are absolute; the size."""
+  """Centres and rescales both sets to size 1, since tolerances are absolute."""
   a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
   if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
     raise ValueError(f"a and b must be [points, dim], got {a.shape} and {b.shape}")

@@ -33,11 +33,11 @@ class Settings(Limited):
   """Network and training; an experiment adds its own."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   image_size: int = 16
-  """Side of the images, by area average from 32."""
+  """Side of the images, in pixels, averaged down from 32."""
   blocks: int = 1
-  """Basic blocks of each stage of the residual network."""
+  """Basic blocks per stage of the residual network."""
   widths: tuple[int, ...] = (16, 32, 64)
   """Channels of each stage."""
   strides: tuple[int, ...] = (1, 1, 1)
@@ -45,49 +45,49 @@ class Settings(Limited):
   stem_stride: int = 2
   """Stride of the first convolution."""
   norm: Literal["batch", "group"] = "group"
-  """Normalisation inside the network: group or batch."""
+  """Normalisation inside the network: batch or group."""
   convolution: Literal["native", "patches"] = "patches"
-  """How convolutions are computed: patches (on a CPU) or native."""
+  """Implementation of convolutions: patches (faster on a CPU) or native."""
   dim: int = 64
   """Dimension of the local features and of the embedding."""
   pooling: Decided[str] = "gap"
-  """How a map becomes a vector: gap, gsp or another one; a wrong name lists all."""
+  """Pooling of the maps: gap, gsp or another; a wrong name lists all."""
   prototypes: int = 64
   """Prototypes of generalized sum pooling."""
   inverse_temperature: float = 0.5
-  """Sharpness of the pooling (DML 5.2.4, for proxy losses)."""
+  """Inverse temperature of the pooling (DML 5.2.4, for proxy losses)."""
   normalization: Literal["l2", "unit_ball", "none"] = "l2"
-  """Of the embedding: l2 or unit_ball."""
+  """Normalisation of the embedding: l2 or unit_ball."""
   steps: Annotated[int, MultipleOf("parts")] = 400
-  """Training steps; 0 leaves the network as it was drawn."""
+  """Training steps; 0 keeps the random weights."""
   parts: int = 4
-  """Parts of the training: after the first one, which pools by averages, the
-  prototypes are chosen."""
+  """Parts of the training. The first one pools by averages; then the prototypes are
+  chosen."""
   batch_classes: int = 16
-  """Classes in a batch at most."""
+  """Largest number of classes per batch."""
   per_class: int = 4
-  """Images of each class in a batch."""
+  """Images per class in a batch."""
   loss: Decided[str] = "proxy_nca"
-  """Of the embeddings: contrastive (C2) or proxy_nca (ProxyNCA++)."""
+  """Loss: contrastive (C2) or proxy_nca (ProxyNCA++)."""
   margin: float = 0.5
-  """Distance beyond which C2 leaves different classes alone."""
+  """Distance beyond which C2 ignores pairs of different classes."""
   temperature: float = 1 / 9
-  """Of ProxyNCA++, divides squared distances."""
+  """Temperature of ProxyNCA++, which divides squared distances."""
   zero_shot_scale: float = 1.0
-  """Multiplies the logits of zero-shot prediction: 1 is DML eq. 5.2.4; the authors'
-  released code has 9.5."""
+  """Factor of the logits of zero-shot prediction: 1 in DML eq. 5.2.4, 9.5 in the
+  authors' code."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
   proxy_rate: float = 100.0
-  """Learning rate of the proxies over that of the network (DML 5.3.4)."""
+  """Learning rate of the proxies relative to the network's (DML 5.3.4)."""
 
 
 LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
-"""By their names in tables."""
+"""Losses by their name in tables."""
 
 
 class Variant(NamedTuple):
-  """What tells one variant from another: two numbers, so one program runs them all."""
+  """Two numbers that tell variants apart, so that one program runs them all."""
 
   mass: float
   zero_shot_weight: float
@@ -154,16 +154,16 @@ class Network(nn.Module):
 
 def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
   """Losses with parameters."""
-  found: dict[str, nn.Module] = {}
+  modules: dict[str, nn.Module] = {}
   if settings.loss == "proxy_nca":
-    found["proxies"] = models.ProxyNCAPlusPlus(
+    modules["proxies"] = models.ProxyNCAPlusPlus(
       classes, temperature=settings.temperature, normalize=settings.normalization
     )
   if settings.pooling == "gsp":
-    found["zero_shot"] = models.ZeroShotPrediction(
+    modules["zero_shot"] = models.ZeroShotPrediction(
       classes, settings.dim, scale=settings.zero_shot_scale
     )
-  return found
+  return modules
 
 
 def mixture(
@@ -199,12 +199,12 @@ def mixture(
 
 @functools.cache
 def make_optimizer(settings: Settings, names: tuple[str, ...]):
-  """One optimiser object for all runs, so that they share a compiled program."""
+  """Returns the same optimiser for equal settings, so that runs share a program."""
   adam = optax.adam(settings.learning_rate)
   fast = optax.adam(settings.proxy_rate * settings.learning_rate)
-  own = {name: fast if name == "proxies" else adam for name in names}
+  rates = {name: fast if name == "proxies" else adam for name in names}
   return training.optimizer(
-    {"network": adam} | {f"loss/{name}": rate for name, rate in own.items()}
+    {"network": adam} | {f"loss/{name}": rate for name, rate in rates.items()}
   )
 
 
@@ -237,7 +237,7 @@ def embed(
   mass: float = 1.0,
   pooled: bool = True,
 ) -> models.HeadResult:
-  """What the network makes of images; `pooled=False` gives maps as `pooled`.
+  """Embeds images; `pooled=False` returns the maps in place of `pooled`.
 
   By batches of one size, so that one program serves sets of any size.
   """

@@ -38,19 +38,19 @@ class Settings(Limited):
   steps: int = 200
   """Training steps of each pooling; the first quarter pools by averages."""
   classes: int = 6
-  """Classes in a batch, as far as there are so many."""
+  """Classes per batch, at most all there are."""
   per_class: int = 8
-  """Collages of each class in a batch."""
+  """Collages per class in a batch."""
   dim: int = 32
   """Dimension of the embedding."""
   prototypes: int = 16
   """Prototypes of the pooling."""
   mass: float = 0.1
-  """Share of a collage's features that GSP keeps (DML eq. 5.2.1); a tile is 0.11."""
+  """Share of a collage's features that GSP keeps (DML eq. 5.2.1); one tile is 0.11."""
   inverse_temperature: float = 10.0
-  """Sharpness of the pooling (DML eq. 5.2.1)."""
+  """Inverse temperature of the pooling (DML eq. 5.2.1)."""
   margin: float = 0.5
-  """Distance beyond which collages of different classes are left alone (C2)."""
+  """Distance beyond which collages of different classes are ignored (C2)."""
   learning_rate: float = 2e-3
   """Learning rate of Adam."""
 
@@ -84,7 +84,7 @@ class Network(nn.Module):
 
 @functools.cache
 def _optimizer(learning_rate: float) -> optax.GradientTransformation:
-  """One optimiser object for all runs, so that they share a compiled program."""
+  """Returns the same optimiser for equal settings, so that runs share a program."""
   return optax.adam(learning_rate)
 
 
@@ -108,26 +108,28 @@ def _train(
   *,
   config: Settings,
 ) -> tuple[training.TrainState, Array]:
-  """So many steps, and the mean of their losses."""
+  """Runs `steps` training steps and returns the mean of their losses."""
 
   def objective(params, _, batch, *, key, axis_name):
     del key, axis_name  # nothing is drawn, and one device is enough
     images, labels = batch
-    found: Any = Network(config).apply({"params": params["network"]}, images, mass)
-    values = losses.contrastive(found.embeddings, labels, negative_margin=config.margin)
+    outputs: Any = Network(config).apply({"params": params["network"]}, images, mass)
+    values = losses.contrastive(
+      outputs.embeddings, labels, negative_margin=config.margin
+    )
     return training.Outcome(values.mean())
 
   step = training.make_step(objective, _optimizer(config.learning_rate))
   number = min(config.classes, len(table.counts))
   classes = {"num_classes": number, "per_class": config.per_class}
 
-  def one(_, before):
+  def train_step(_, before):
     state, total = before
     rows = data.class_balanced_indices(key, table, state.step, **classes)
     state, values = step(state, (collages.images[rows], collages.labels[rows]))
     return state, total + values["loss"]
 
-  state, total = jax.lax.fori_loop(0, steps, one, (state, jnp.float32(0)))
+  state, total = jax.lax.fori_loop(0, steps, train_step, (state, jnp.float32(0)))
   return state, total / steps
 
 
@@ -142,7 +144,7 @@ _choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",
 
 
 class Trained(NamedTuple):
-  """What a trained network makes of the test collages."""
+  """Outcome of a trained network on the test collages."""
 
   measures: Mapping[str, float]
   weights: np.ndarray
@@ -152,12 +154,12 @@ def evaluate(
   params: Any, test: data.Collages, mass: float, config: Settings
 ) -> Trained:
   """Retrieval among the test collages, and where the pooling looks."""
-  found = embed(params, test.images, jnp.float32(mass), config=config)
+  outputs = embed(params, test.images, jnp.float32(mass), config=config)
   measures = {
-    "MAP@R": retrieval(found.embeddings, test.labels)["MAP@R"],
-    WEIGHT: foreground_weight(found.weights, test.foreground),
+    "MAP@R": retrieval(outputs.embeddings, test.labels)["MAP@R"],
+    WEIGHT: foreground_weight(outputs.weights, test.foreground),
   }
-  return Trained(measures, np.asarray(found.weights))
+  return Trained(measures, np.asarray(outputs.weights))
 
 
 def compare(
@@ -209,4 +211,4 @@ def compare(
       {name: pool.submit(finish, begun, number, mass) for name, mass in masses.items()}
       for number, begun in enumerate(starts)
     ]
-    return [{name: run.result() for name, run in each.items()} for each in runs]
+    return [{name: run.result() for name, run in by_name.items()} for by_name in runs]

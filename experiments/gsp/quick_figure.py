@@ -41,7 +41,7 @@ def draw(
     for n, axes in enumerate(row):
       axes.set(xticks=[], yticks=[])
       axes.spines[:].set_visible(False)
-      axes.imshow(_apart(np.broadcast_to(collages[n], (side, side, 3)), 255))
+      axes.imshow(_with_gaps(np.broadcast_to(collages[n], (side, side, 3)), 255))
       tile = np.argwhere(foreground[n])[0]
       if values is None:
         axes.set_title(f"label: {names[n]}", fontsize=11)
@@ -49,7 +49,7 @@ def draw(
         opacity = _SEEN * values[n] / largest
         opacity = np.kron(opacity, np.ones((side // len(opacity),) * 2))
         color = np.broadcast_to(np.array(_WEIGHT) / 255, (side, side, 3))
-        axes.imshow(_apart(np.dstack([color, opacity]), 0))
+        axes.imshow(_with_gaps(np.dstack([color, opacity]), 0))
         share = np.sum(values[n] * _spread(foreground[n], len(values[n])))
         axes.set_xlabel(f"{100 * share:.0f} %", fontsize=12, labelpad=3)
       _frame(axes, tile, side // GRID)
@@ -66,7 +66,7 @@ def _gap(tile: int) -> int:
   return max(1, tile // 8)
 
 
-def _apart(image: np.ndarray, fill: int) -> np.ndarray:
+def _with_gaps(image: np.ndarray, fill: int) -> np.ndarray:
   """The image with a gap around each tile."""
   tile, channels = len(image) // GRID, image.shape[-1]
   gap = _gap(tile)

@@ -1,4 +1,4 @@
-"""What the quickstart's collages are made of: digits, or photographs of a folder."""
+"""Tiles of the quickstart's collages: digits, or photographs of a folder."""
 
 import pathlib
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def photographs(folder: str) -> Tiles:
     )
   pixels = np.asarray(images.images)
   average = training.parallel_map(
-    lambda _, own: _quarters(network.features(own)), batch_size=32
+    lambda _, block: _quarters(network.features(block)), batch_size=32
   )
   split = 2 * len(counts) // 3
   maps = average(None, pixels)
@@ -109,9 +109,9 @@ def collages(
     strict=True,
   ):
     labels = tiles.labels[rows]
-    own = np.resize(rows[np.isin(labels, tiles.labelled)], count)
+    fronts = np.resize(rows[np.isin(labels, tiles.labelled)], count)
     around = rows[np.isin(labels, tiles.shared)]
     parts.append(
-      _collages(name, images[own], tiles.labels[own], images[around], grid=GRID)
+      _collages(name, images[fronts], tiles.labels[fronts], images[around], grid=GRID)
     )
   return Collages(*parts)

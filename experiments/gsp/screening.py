@@ -31,7 +31,7 @@ from spherejax import data, metrics, models, pooling, training
 
 
 class State(NamedTuple):
-  """One training."""
+  """State of one training."""
 
   train: training.TrainState
   apart: Array  # largest distance yet of pooled vectors from the average, relative
@@ -58,8 +58,8 @@ def apply_head(settings: Settings, params, features: Array, hyper) -> models.Hea
 
 
 def _head(settings: Settings, mass, inverse_temperature, **_) -> models.EmbeddingHead:
-  own = recipe(settings, mass, inverse_temperature)
-  return models.EmbeddingHead(own.dim, own.pool, settings.normalization)
+  chosen = recipe(settings, mass, inverse_temperature)
+  return models.EmbeddingHead(chosen.dim, chosen.pool, settings.normalization)
 
 
 def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> State:
@@ -84,7 +84,7 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
 
 
 def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper):
-  """One step on a mixture of a metric loss and zero-shot prediction."""
+  """Runs one step on a mixture of a metric loss and zero-shot prediction."""
   rows = data.class_balanced_indices(
     key,
     maps.table,
@@ -100,15 +100,15 @@ def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array,
     weight = hyper["zero_shot_weight"]
     loss = mixture(settings, classes, params["loss"], result, labels, weight)
     average = pooling.gap(features @ params["network"]["Dense_0"]["kernel"])
-    apart = jnp.abs(result.pooled - average).max() / jnp.abs(average).max()
-    return training.Outcome(loss, metrics={"apart": apart})
+    shift = jnp.abs(result.pooled - average).max() / jnp.abs(average).max()
+    return training.Outcome(loss, metrics={"apart": shift})
 
   optimizer = make_optimizer(settings, tuple(state.train.params["loss"]))
   train, reported = training.make_step(objective, optimizer)(
     state.train, (maps.features[rows], maps.labels[rows])
   )
-  apart = jnp.maximum(state.apart, reported["apart"])
-  return State(train, apart), {"loss": reported["loss"]}
+  shift = jnp.maximum(state.apart, reported["apart"])
+  return State(train, shift), {"loss": reported["loss"]}
 
 
 def evaluate(
@@ -117,8 +117,8 @@ def evaluate(
   """MAP@R among the validation collages."""
   del key  # always the same collages
   result = apply_head(settings, state.train.params["network"], features, hyper)
-  found = metrics.retrieval(result.embeddings, np.array(labels))
-  return metrics.mean_where(found.map_at_r, found.counted)
+  retrieved = metrics.retrieval(result.embeddings, np.array(labels))
+  return metrics.mean_where(retrieved.map_at_r, retrieved.counted)
 
 
 def functions(settings: Settings, train: Maps, validation: Maps) -> tuple:
@@ -134,7 +134,7 @@ def functions(settings: Settings, train: Maps, validation: Maps) -> tuple:
 
 @functools.lru_cache(maxsize=16)
 def _of(settings: Settings, classes: int, labels: tuple[int, ...]) -> tuple:
-  """The same objects for all frozen networks, so that they share compiled programs."""
+  """Caches the functions for all frozen networks, so that they share programs."""
   return (
     functools.partial(init, settings, classes),
     functools.partial(step, settings, classes),
@@ -176,8 +176,8 @@ def train(
       evaluate_every=config.head_steps // 2,
     )
     # The end of the training: choosing the best would be fitting the validation set.
-    score, apart = result.scores[:, 0, -1], np.asarray(result.state.apart)[:, 0]
-    trained |= dict(zip(cells, zip(score, apart, strict=True), strict=True))
+    score, shift = result.scores[:, 0, -1], np.asarray(result.state.apart)[:, 0]
+    trained |= dict(zip(cells, zip(score, shift, strict=True), strict=True))
   return trained
 
 
@@ -202,8 +202,10 @@ def frozen_maps(
 
   def maps(images: data.Images, per_class: int) -> Maps:
     blocks = np.array_split(np.asarray(images.images), -(-len(images) // 250))
-    found = np.concatenate([np.asarray(features(params, block)) for block in blocks])
-    return make_maps(found, images.labels, per_class)
+    extracted = np.concatenate(
+      [np.asarray(features(params, block)) for block in blocks]
+    )
+    return make_maps(extracted, images.labels, per_class)
 
   return maps(train, config.per_class), maps(validation, 1)
 

@@ -1,4 +1,4 @@
-"""What the screening trains: settings, cells, and the effects of the design."""
+"""Settings and cells of the screening, and the effects of its design."""
 
 import dataclasses
 from typing import Literal, NamedTuple
@@ -18,35 +18,35 @@ class Config(network.Settings):
   """Settings of the screening; the network's own are of the frozen part."""
 
   percent: int = 100
-  """Share of the image set that is read, in percent."""
+  """Share of the image set to read, in percent."""
   most: int = 200
-  """Images of a foreground sub-class at most; each is in one collage."""
+  """Largest number of images per foreground sub-class; each is in one collage."""
   validation: int = 640
-  """Validation collages."""
+  """Number of validation collages."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train heads with."""
   seeds: int = 5
-  """Runs of each cell, each on a frozen network of its own."""
+  """Runs of each cell, each on another frozen network."""
   at_once: int = 25
-  """Cells that are one program: memory is in proportion."""
+  """Cells per program; memory grows in proportion."""
   pretraining: int = 2000
-  """Steps in which the frozen network first learns to tell the sub-classes of single
-  training images apart; 0 begins with random weights."""
+  """Steps that train the frozen network to classify single training images by
+  sub-class; 0 keeps random weights."""
   screen: bool = True
-  """Whether to train the two-level design."""
+  """Trains the two-level design."""
   head_steps: int = 200
   """Training steps of a head."""
   counts: tuple[int, ...] = (16, 32, 64, 128, 256)
-  """Numbers of prototypes; the low and the high level of the design among them."""
+  """Numbers of prototypes; they include the low and high level of the design."""
   sharpness: tuple[float, ...] = (0.5, 1.0, 5.0, 10.0, 20.0)
   """Inverse temperatures of the grid."""
   masses: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-  """Masses of the curve, which is of 64 prototypes."""
+  """Masses of the curve, at 64 prototypes."""
   # Those of each cell take their place.
   prototypes: network.Decided[int] = 64
   inverse_temperature: network.Decided[float] = 0.5
   centre: tuple[float, float, float] = (0.3, 5.0, 0.1)
-  """Mass, inverse temperature and weight where they are not varied."""
+  """Default mass, inverse temperature and weight."""
 
   def __post_init__(self):
     super().__post_init__()
@@ -58,7 +58,7 @@ class Config(network.Settings):
 
   @property
   def plan(self) -> "Plan":
-    """What heads are trained for."""
+    """Lists the heads to train and their purpose."""
     curves = 64 in self.counts
     return Plan(
       (64, *self.centre),
@@ -74,17 +74,17 @@ class Plan(NamedTuple):
   """Trainings with one loss."""
 
   centre: Cell
-  """Where a number is not varied."""
+  """Default of every number."""
   masses: tuple[float, ...] = ()
-  """Of the curve."""
+  """Masses of the curve."""
   counts: tuple[int, ...] = ()
   """Prototypes of the grid."""
   sharpness: tuple[float, ...] = ()
   """Inverse temperatures of the grid, up to 128 prototypes."""
   screen: bool = False
-  """Whether the two-level design is trained."""
+  """Trains the two-level design."""
   averaged: bool = True
-  """Whether average pooling is."""
+  """Trains average pooling."""
 
   @property
   def average(self) -> Cell:
@@ -102,7 +102,7 @@ class Plan(NamedTuple):
 
   @property
   def cells(self) -> list[Cell]:
-    """All of them, none twice."""
+    """Lists all cells, each once."""
     cells = runs_of_design() if self.screen else []
     for number in self.counts:
       row = self.sharpness if number <= 128 else (None,)
@@ -171,7 +171,7 @@ def strength(values: np.ndarray) -> np.ndarray:
 def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
   """An effect and what it is confounded with, in the paper's symbols."""
   words = [word, *effect.aliases]
-  return " = ".join("*".join(SYMBOLS[name] for name in each) for each in words)
+  return " = ".join("*".join(SYMBOLS[name] for name in factors) for factors in words)
 
 
 def effect_name(loss: str, word: tuple[str, ...]) -> str:

@@ -43,12 +43,12 @@ def tabulate(
 
 def design_claim() -> Claim:
   """The effects of the paper's table, which it does not print."""
-  found = screening_cells.published()
-  apart = [abs(found[w].value - x).max() for w, x in screening_cells.BY_HAND.items()]
+  cells = screening_cells.published()
+  errors = [abs(cells[w].value - x).max() for w, x in screening_cells.BY_HAND.items()]
   return Claim(
     "screen-design",
     "effects of the paper's table within 0.01 of those worked out by hand",
-    lambda _: 0.01 - np.array(apart),
+    lambda _: 0.01 - np.array(errors),
     every_seed=True,
   )
 
@@ -104,7 +104,7 @@ def claims(
 
 
 def flat(plan: Plan, loss: str, table: Table) -> Iterator[Claim]:
-  """That the number of prototypes does not matter where there are many."""
+  """Claims that the number of prototypes does not matter where it is large."""
   known = table.variants("MAP@R")
   names = [name(loss, plan.of_grid(n)) for n in plan.counts if n >= 64]
   many = [x for x in names if x in known]

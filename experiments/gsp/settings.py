@@ -13,18 +13,18 @@ class Config(network.Settings):
   """Settings of the comparison."""
 
   images: Literal["omniglot", "tiny_imagenet", "cifar100"] = "omniglot"
-  """Source of the images."""
+  """Image set of the tiles."""
   percent: int = 100
-  """Share of the image set that is read, in percent."""
+  """Share of the image set to read, in percent."""
   image_size: int = 16
-  """Side of one tile; a collage has twice that."""
+  """Side of one tile, in pixels; a collage has twice that."""
   most: int = 200
-  """Images of a foreground sub-class at most; each is in one collage."""
+  """Largest number of images per foreground sub-class; each is in one collage."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""
   poolings: tuple[str, ...] = ()
-  """Poolings to compare, or all, without the two long ones; none compares GAP and
-  GSP, with ZSP and without."""
+  """Poolings to compare; all omits the two long ones; none compares GAP and GSP, each
+  with and without ZSP."""
   seeds: int = 3
   """Runs of each variant."""
   stem_stride: int = 2
@@ -34,26 +34,24 @@ class Config(network.Settings):
   mass: float = 0.25
   """Share of a collage's features that GSP keeps (DML eq. 5.2.1)."""
   inverse_temperature: float = 10.0
-  """Sharpness of the pooling (DML 5.3.2)."""
+  """Inverse temperature of the pooling (DML 5.3.2)."""
   zero_shot_weight: float = 0.5
   """Weight of the zero-shot prediction loss (DML 5.3.2)."""
   pretraining: Annotated[int, MultipleOf("parts")] = 2000
-  """Steps in which the backbone learns to tell the sub-classes of single images apart;
-  0 begins with random weights."""
+  """Steps that train the backbone to classify single images by sub-class; 0 keeps
+  random weights."""
   pretrain_on: Literal["training", "all"] = "training"
-  """Whether these are the sub-classes of the training or all, those of the test among
-  them, as in the paper."""
+  """Sub-classes of this pretraining: those of the training, or all, as in the paper."""
   steps: int = 500
   """Training steps."""
   patience: int = 0
-  """Parts without a better MAP@R of validation collages after which the learning rate
-  is halved; 0 leaves it."""
+  """Parts without a better validation MAP@R before the learning rate is halved; 0:
+  never."""
   keep: Literal["last", "best"] = "last"
-  """Which network is tested: the last one, or the one whose MAP@R of validation
-  collages after a part was best."""
+  """Network to test: the last one, or the one with the best validation MAP@R."""
   parts: int = 5
-  """Parts of the training: after the first one, which pools by averages, the
-  prototypes are chosen."""
+  """Parts of the training. The first one pools by averages; then the prototypes are
+  chosen."""
 
   def __post_init__(self):
     super().__post_init__()

@@ -26,28 +26,28 @@ class Config(gsp_tokens.Settings):
   """Settings of the study."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   seeds: int = 10
   """Runs of each variant."""
   steps: int = 6000
-  """Training steps after the warm-up, at most."""
+  """Largest number of training steps after the warm-up."""
   epoch: int = 100
-  """Steps between two evaluations; the paper does not say."""
+  """Steps between two evaluations; not given in the paper."""
   patience: int = 30
-  """Epochs without a better MAP@R after which a run stops (DML 5.3.1)."""
+  """Epochs without a better MAP@R before a run stops (DML 5.3.1)."""
   mass: float = 0.5
   """Share of the tokens that GSP keeps; not given in the paper."""
   inverse_temperature: float = 20.0
-  """Sharpness of the pooling; not given in the paper."""
+  """Inverse temperature of the pooling; not given in the paper."""
   linear_program: bool = True
-  """Whether to train with the limit of infinite inverse temperature, too."""
+  """Also trains with the limit of infinite inverse temperature."""
   test: int = 100
-  """Fresh samples of each class that the figures are of."""
+  """Fresh samples per class for the test."""
 
 
 @functools.cache
 def functions(config: Config, pool) -> tuple[Any, Any, Any]:
-  """Those of a sweep; the same objects in every call, so that they compile once."""
+  """Functions of a sweep; caches them, so that a second call compiles nothing."""
   return (
     functools.partial(gsp_tokens.init, config),
     functools.partial(gsp_tokens.step, config, pool),
@@ -58,7 +58,7 @@ def functions(config: Config, pool) -> tuple[Any, Any, Any]:
 def train(
   config: Config, key: jax.Array, pool, cells, output: pathlib.Path
 ) -> training.SweepResult:
-  """All cells with all seeds; each epoch is kept, so a stopped run goes on."""
+  """Trains all cells with all seeds; stores each epoch and resumes from the last."""
   what = finished.digest((config, cells))
   return frame_training.many(
     key,
@@ -78,11 +78,11 @@ def measure(
 ) -> dict[str, jax.Array]:
   """Figures of states on fresh samples, each [cells, seeds, ...]."""
 
-  def one(state: gsp_tokens.State, seed, hyper):
+  def measure_seed(state: gsp_tokens.State, seed, hyper):
     # All variants of a seed are tested on the same samples.
     samples = gsp_tokens.draw_samples(jax.random.fold_in(key, seed), config.test)
     embeddings, weights = pool(state.params, samples, hyper)
-    own = samples.kinds[..., :4].sum(-1)  # the rest is background
+    class_tokens = samples.kinds[..., :4].sum(-1)  # the rest is background
     of_kind = jnp.einsum("bn,bnk->bk", weights, samples.kinds)
     number = samples.kinds.sum(1)
     by_class = functools.partial(
@@ -90,14 +90,14 @@ def measure(
     )
     return {
       MAP: gsp_tokens.map_at_r(embeddings, config.test),
-      BACKGROUND: (weights * (1 - own)).sum(1).mean(),
+      BACKGROUND: (weights * (1 - class_tokens)).sum(1).mean(),
       SHARE: 1 - samples.share.mean(),
       # Of a position that holds the token.
       "token weights": by_class(of_kind).sum(1) / by_class(number).sum(1),
       "embeddings": embeddings,
     }
 
-  over_seeds = jax.vmap(one, in_axes=(0, 0, None))
+  over_seeds = jax.vmap(measure_seed, in_axes=(0, 0, None))
   return jax.vmap(over_seeds, in_axes=(0, None, 0))(states, seeds, cells)
 
 
@@ -105,11 +105,11 @@ def used_tokens(
   params: gsp_tokens.Params, token_weights: np.ndarray
 ) -> list[np.ndarray]:
   """Tokens of each class, background too, with over half of an average weight."""
-  own, shared = np.asarray(params.own), np.asarray(params.shared)
+  class_tokens, shared = np.asarray(params.own), np.asarray(params.shared)
   used = token_weights > 0.5 / gsp_tokens.TOKENS
   return [
-    np.concatenate([tokens, shared])[kept]
-    for tokens, kept in zip(own, used, strict=True)
+    np.concatenate([tokens, shared])[mask]
+    for tokens, mask in zip(class_tokens, used, strict=True)
   ]
 
 
@@ -142,7 +142,7 @@ def collect(
     result = train(config, train_key, pool, cells, output)
     if result.diverged.any():
       raise FloatingPointError(f"runs diverged: {result.diverged}")
-    found = jax.device_get(
+    measured = jax.device_get(
       measure(
         test_key,
         result.best_state,
@@ -157,8 +157,8 @@ def collect(
       runs[name] = []
       for seed in range(config.seeds):
         params = jax.tree.map(lambda x: x[cell, seed], result.best_state.params)  # noqa: B023
-        tokens = used_tokens(params, found["token weights"][cell, seed])
-        embeddings = found["embeddings"][cell, seed]
+        tokens = used_tokens(params, measured["token weights"][cell, seed])
+        embeddings = measured["embeddings"][cell, seed]
         by_class = embeddings.reshape(gsp_tokens.CLASSES, config.test, -1)
         run = {
           "tokens": tokens,
@@ -167,9 +167,9 @@ def collect(
         }
         runs[name].append(run)
       figures[name] = {
-        MAP: found[MAP][cell],
-        BACKGROUND: found[BACKGROUND][cell],
-        SHARE: found[SHARE][cell],
+        MAP: measured[MAP][cell],
+        BACKGROUND: measured[BACKGROUND][cell],
+        SHARE: measured[SHARE][cell],
         HULLS: np.array([hulls.intersecting_pairs(r["tokens"]) for r in runs[name]]),
         "best step": config.warm_up + result.best_step[cell],
       }

@@ -25,24 +25,24 @@ MEMORY = 1024  # pooled vectors to choose prototypes from
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What a training looks at and is the same in all runs of a sweep."""
+  """Settings that all runs of a sweep share."""
 
   prototypes: int = 64
   """Prototypes of the pooling; not given in the paper."""
   margin: float = 0.5
-  """Distance beyond which two classes are left alone (C2); not given."""
+  """Distance beyond which two classes are ignored (C2); not given in the paper."""
   learning_rate: float = 1e-3
-  """Learning rate of Adam; the paper's is 1e-4."""
+  """Learning rate of Adam; 1e-4 in the paper."""
   warm_up: int = 500
   """Steps of average pooling before the prototypes are chosen."""
   per_class: int = 4
-  """Samples of each class in a batch."""
+  """Samples per class in a batch."""
   validation: int = 25
-  """Fresh samples of each class at an evaluation."""
+  """Fresh samples per class at an evaluation."""
 
 
 class Params(NamedTuple):
-  """What is learned."""
+  """Learned parameters."""
 
   own: Array  # [classes, 4, 2]
   shared: Array  # [4, 2]
@@ -50,14 +50,14 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-  """One training."""
+  """State of one training."""
 
   params: Params
   opt_state: Any
 
 
 class Samples(NamedTuple):
-  """Which tokens samples are made of."""
+  """Samples, with the tokens that they consist of."""
 
   labels: Array  # [batch]
   kinds: Array  # [batch, 50, 8], one-hot: 4 of the class, 4 of the background
@@ -83,10 +83,10 @@ def draw_samples(key: Array, per_class: int) -> Samples:
   return Samples(labels, one_hot, number / TOKENS)
 
 
-def of_class(own: Array, shared: Array) -> Array:
-  """What a class's 8 tokens hold: [classes, 4, ...], [4, ...] -> [classes, 8, ...]."""
+def of_class(class_tokens: Array, shared: Array) -> Array:
+  """Joins the 8 tokens per class: [classes, 4, ...], [4, ...] -> [classes, 8, ...]."""
   shared = jnp.broadcast_to(shared[None], (CLASSES, *shared.shape))
-  return jnp.concatenate([own, shared], axis=1)
+  return jnp.concatenate([class_tokens, shared], axis=1)
 
 
 def features_of(params: Params, samples: Samples) -> Array:
@@ -156,7 +156,7 @@ def average(params: Params, samples: Samples) -> Array:
 
 
 def update(config: Settings, state: State, key: Array, pool) -> tuple[State, Array]:
-  """One step of Adam on the contrastive loss of a batch pooled by `pool`."""
+  """Runs one Adam step on the contrastive loss of a batch pooled by `pool`."""
   samples = draw_samples(key, config.per_class)
 
   def objective(params: Params) -> Array:
@@ -183,9 +183,9 @@ def init(config: Settings, key: Array, hyper: dict[str, Array]) -> State:
   points = jax.random.uniform(
     token_key, (CLASSES * OWN + SHARED, DIM), minval=-BOX, maxval=BOX
   )
-  own, shared = jnp.split(points, [CLASSES * OWN])
+  class_tokens, shared = jnp.split(points, [CLASSES * OWN])
   none = jnp.zeros((config.prototypes, DIM))
-  params = Params(own.reshape(CLASSES, OWN, DIM), shared, none)
+  params = Params(class_tokens.reshape(CLASSES, OWN, DIM), shared, none)
   state = State(params, optax.adam(config.learning_rate).init(params))  # pyright: ignore[reportArgumentType]
   state, _ = jax.lax.scan(
     lambda state, key: update(config, state, key, average),
@@ -214,6 +214,6 @@ def evaluate(
 
 
 def map_at_r(embeddings: Array, per_class: int) -> Array:
-  """Of embeddings that are ordered by class."""
+  """MAP@R of embeddings ordered by class."""
   labels = np.repeat(np.arange(CLASSES), per_class)  # known when it is compiled
   return metrics.retrieval(embeddings, labels).map_at_r.mean()

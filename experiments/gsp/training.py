@@ -53,7 +53,7 @@ def _initial_state(key, images, *, settings, classes) -> training.TrainState:
 
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
 def _some_steps(state, images, labels, table, key, variant, *, settings, classes):
-  """One part of a training as one compiled program."""
+  """Compiles some steps of a training as one program."""
   objective = functools.partial(_objective, settings=settings, classes=classes)
   optimizer = pooled_network.make_optimizer(
     settings, tuple(pooled_network.loss_modules(settings, classes))
@@ -150,7 +150,7 @@ def train(
   best: bool = False,
   progress: bool = True,
 ) -> dict[str, Run]:
-  """All variants from one seed.
+  """Trains all variants from one seed.
 
   They share the first part, which pools by averages: prototypes are chosen among
   features that mean something already. They begin with the backbone of `pretrained`,
@@ -178,15 +178,15 @@ def train(
   def until(run: Run, parts: int, variant: pooled_network.Variant, name: str) -> Run:
     """Trains until so many parts are done, from the last one that is kept."""
     # What else an experiment is asked for, such as more seeds, changes no training.
-    own = command.only(pooled_network.Settings, settings)
-    what = finished.digest((own, seed, variant, _MEMORY, made_of))
+    shared_settings = command.only(pooled_network.Settings, settings)
+    what = finished.digest((shared_settings, seed, variant, _MEMORY, made_of))
     numbers = pooled_network.Variant(*map(jnp.float32, variant))
     path, title = folder / f"{name}-{what}", f"seed {seed} of {settings.pooling}"
-    with training.Checkpoints(path) as kept:
-      if (found := kept.restore(run.state)) is not None:
-        bar.update(len(found.record["curve"]) - len(run.curve))
-        curve, scores = (tuple(found.record[name]) for name in ("curve", "scores"))
-        run = Run(found.state, curve, scores)
+    with training.Checkpoints(path) as checkpoints:
+      if (restored := checkpoints.restore(run.state)) is not None:
+        bar.update(len(restored.record["curve"]) - len(run.curve))
+        curve, scores = (tuple(restored.record[name]) for name in ("curve", "scores"))
+        run = Run(restored.state, curve, scores)
       while len(run.curve) < parts:
         state, values = some_steps(run.state, *batches, numbers)
         loss = ending.mean_loss(values, int(run.state.step), title, path)
@@ -196,10 +196,10 @@ def train(
         bar.set_postfix(loss=f"{loss:.3f}")
         bar.update()
         if run.scores and run.scores[-1] > max(run.scores[:-1], default=-np.inf):
-          kept.save_best(run.state)
-        kept.save(run.state, {"curve": run.curve, "scores": run.scores})
-      if best and run.scores and (found := kept.restore_best(run.state)):
-        run = run._replace(state=found.state)
+          checkpoints.save_best(run.state)
+        checkpoints.save(run.state, {"curve": run.curve, "scores": run.scores})
+      if best and run.scores and (restored := checkpoints.restore_best(run.state)):
+        run = run._replace(state=restored.state)
     return run
 
   with bar:

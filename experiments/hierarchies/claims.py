@@ -98,15 +98,15 @@ def add_runs(
       table.add(name, metric, values, paper=paper)
   for name, value in measures.ceilings(related).items():
     table.add("the tree", name, value)
-  own = {name: of_seed for name, of_seed in runs.items() if name != "softmax"}
-  if sum(map(len, own.values())) > 3:
-    for first, found in spearman(own).items():
-      for second, value in found.items():
+  learned = {name: of_seed for name, of_seed in runs.items() if name != "softmax"}
+  if sum(map(len, learned.values())) > 3:
+    for first, correlated in spearman(learned).items():
+      for second, value in correlated.items():
         paper = printed_spearman(pretrained, first, second)
         table.add(f"rank correlation with {first}", second, value, paper=paper)
-  if len(own) > 3:
-    for seed in next(iter(own.values())):
-      for measure, value in spearman(own, [seed])[PROXIES].items():
+  if len(learned) > 3:
+    for seed in next(iter(learned.values())):
+      for measure, value in spearman(learned, [seed])[PROXIES].items():
         table.add(BY_SEED, measure, value, listed=False)
 
 
@@ -129,12 +129,12 @@ def title(name: str) -> str:
 
 
 def gain(table: Table, measure: str, name: str, over: str) -> np.ndarray:
-  """By how much a setting is above another one."""
+  """Gain of one setting over another."""
   return table.gain(measure, title(name), over=title(over))
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """All of them; one seed has no interval and decides nothing, whichever its sign."""
+  """Lists all claims; one seed has no interval and cannot decide any of them."""
   undecided = " (one seed: undecided)" if config.seeds == 1 else ""
 
   def claim(
@@ -145,20 +145,20 @@ def claims(config: Config, table: Table) -> list[Claim]:
   ) -> Claim:
     return Claim(name, statement + undecided, difference, source)
 
-  made = [
+  statements = [
     claim(
       "K2",
       "mean correlation of the proxies: ProxyDR > NormFace, both standard",
       lambda t: gain(t, PROXIES, PROXYDR, NORMFACE),
     ),
-    *(claim(*each) for loss in (NORMFACE, PROXYDR) for each in _of_trees(loss)),
+    *(claim(*parts) for loss in (NORMFACE, PROXYDR) for parts in _of_trees(loss)),
     claim(
       "K6",
       f"top-1: NormFace and ProxyDR differ by less than {KEEPS}, both standard",
       lambda t: KEEPS - abs(gain(t, "top-1", PROXYDR, NORMFACE)),
     ),
-    *(claim(*each) for each in _extremes(config)),
-    *(claim(*each) for each in _of_ratios(config)),
+    *(claim(*parts) for parts in _extremes(config)),
+    *(claim(*parts) for parts in _of_ratios(config)),
     claim(
       "K9",
       "mean correlation of the proxies of ProxyDR: dynamic > standard",
@@ -173,8 +173,10 @@ def claims(config: Config, table: Table) -> list[Claim]:
   if config.network == frozen.NETWORK:  # which has learned, and hides the pixels
     controls = (("K10-pretrained", "pretrained features"),)
   if APART in table.measures():
-    made += [claim(*each, source="DIST IV, figures 9 and 10") for each in _of_curves()]
-  made += [
+    statements += [
+      claim(*parts, source="DIST IV, figures 9 and 10") for parts in _of_curves()
+    ]
+  statements += [
     claim(
       id_,
       f"mean correlation of the prototypes: {name} > random distances",
@@ -183,7 +185,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
     )
     for id_, name in controls
   ]
-  made += [
+  statements += [
     claim(
       f"K11-{measure}",
       f"over the settings, the proxies' mean correlation and {measure} have a "
@@ -193,7 +195,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
     )
     for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1))
   ]
-  return made
+  return statements
 
 
 def _of_trees(loss: str) -> list[Parts]:
@@ -229,14 +231,14 @@ def _of_trees(loss: str) -> list[Parts]:
 
 def _of_ratios(config: Config) -> list[Parts]:
   """K2 and K8, where the text of the article names no exception; K12 of averages."""
-  found: list[Parts] = [
+  statements: list[Parts] = [
     (
       "K2-dynamic",
       "mean correlation of the proxies: ProxyDR > NormFace, both dynamic",
       lambda t: gain(t, PROXIES, "proxydr-dynamic", "normface-dynamic"),
     )
   ]
-  found += [
+  statements += [
     (
       key,
       f"{measure}: ProxyDR {'<' if sign < 0 else '>'} NormFace, both standard",
@@ -249,16 +251,16 @@ def _of_ratios(config: Config) -> list[Parts]:
     )
   ]
   pairs = [(f"{x}{y}", f"{x}-ema{y}") for x in (NORMFACE, PROXYDR) for y in WAYS]
-  found += [
+  statements += [
     (
-      f"K12-{own}",
-      f"top-5: {title(own)} < {title(other)}",
-      lambda t, own=own, other=other: gain(t, "top-5", other, own),
+      f"K12-{better}",
+      f"top-5: {title(better)} < {title(other)}",
+      lambda t, better=better, other=other: gain(t, "top-5", other, better),
     )
-    for other, own in pairs
-    if own in config.settings
+    for other, better in pairs
+    if better in config.settings
   ]
-  found += [
+  statements += [
     (
       f"K13-{loss}",
       f"top-5 of {title(loss)} with MDS proxies: dynamic < with a fixed scale",
@@ -267,18 +269,18 @@ def _of_ratios(config: Config) -> list[Parts]:
     for loss in (NORMFACE, PROXYDR)
     if f"{loss}-mds-dynamic" in config.settings
   ]
-  return found
+  return statements
 
 
 def _of_curves() -> list[Parts]:
   """K14 to K18: what figures 9 and 10 show of ProxyDR, and the text says of them."""
   names = (PROXYDR, f"{PROXYDR}-dynamic")
 
-  def rise(table: Table, quantity: str, own: str) -> np.ndarray:
-    first, last = (table.values(quantity + at, own) for at in (FIRST, LAST))
+  def rise(table: Table, quantity: str, setting: str) -> np.ndarray:
+    first, last = (table.values(quantity + at, setting) for at in (FIRST, LAST))
     return last - first
 
-  found: list[Parts] = [
+  statements: list[Parts] = [
     (
       "K18",
       f"top-1 in validation, last epoch: dynamic and standard differ by < {KEEPS}",
@@ -288,58 +290,62 @@ def _of_curves() -> list[Parts]:
     )
   ]
   for name in names:
-    own = title(name)
-    found += [
+    setting = title(name)
+    statements += [
       (
         f"K14-{name}",
-        f"mean correlation of the prototypes of {own} after one epoch >= {EARLY}",
-        lambda t, own=own: t.values(PROTOTYPES + FIRST, own) - EARLY,
+        f"mean correlation of the prototypes of {setting} after one epoch >= {EARLY}",
+        lambda t, setting=setting: t.values(PROTOTYPES + FIRST, setting) - EARLY,
       ),
       (
         f"K15-{name}",
-        f"after one epoch: correlation of the prototypes of {own} > of its proxies",
-        lambda t, own=own: (
-          t.values(PROTOTYPES + FIRST, own) - t.values(PROXIES + FIRST, own)
+        f"after one epoch: correlation of the prototypes of {setting} > of its proxies",
+        lambda t, setting=setting: (
+          t.values(PROTOTYPES + FIRST, setting) - t.values(PROXIES + FIRST, setting)
         ),
       ),
       (
         f"K16-{name}",
-        f"the proxies of {own} gain more correlation than the prototypes",
-        lambda t, own=own: rise(t, PROXIES, own) - rise(t, PROTOTYPES, own),
+        f"the proxies of {setting} gain more correlation than the prototypes",
+        lambda t, setting=setting: (
+          rise(t, PROXIES, setting) - rise(t, PROTOTYPES, setting)
+        ),
       ),
       (
         f"K17-{name}",
-        f"{own}: best accuracy and highest correlation are at least an epoch apart",
-        lambda t, own=own: t.values(APART, own) - 0.5,
+        f"{setting}: best accuracy and highest correlation are at least an epoch apart",
+        lambda t, setting=setting: t.values(APART, setting) - 0.5,
       ),
     ]
-  found.append(
+  statements.append(
     (
       "K19",
       "correlation of the prototypes of ProxyDR dynamic: last epoch > first",
       lambda t: rise(t, PROTOTYPES, title(names[1])),
     )
   )
-  return found
+  return statements
 
 
 def _extremes(config: Config) -> list[Parts]:
   """Claims of one setting against all the others: K6b and K7."""
   others = [name for name in config.settings if name not in ("softmax", "corr")]
 
-  def least(table: Table, measure: str, own: str, sign: int) -> np.ndarray:
-    rivals = [x for x in config.settings if x in others or x == "corr" != own]
+  def least(table: Table, measure: str, setting: str, sign: int) -> np.ndarray:
+    rivals = [x for x in config.settings if x in others or x == "corr" != setting]
     if not others:
       raise NotMeasured("no other setting was trained")
-    return np.min([sign * gain(table, measure, x, own) for x in rivals], axis=0)
+    return np.min([sign * gain(table, measure, x, setting) for x in rivals], axis=0)
 
   return [
     (
       f"{id_}-{measure}",
-      f"{measure}: {title(own)} has the {word} of {among}",
-      lambda t, own=own, measure=measure, sign=sign: least(t, measure, own, sign),
+      f"{measure}: {title(setting)} has the {word} of {among}",
+      lambda t, setting=setting, measure=measure, sign=sign: least(
+        t, measure, setting, sign
+      ),
     )
-    for own, id_, among, measures in (
+    for setting, id_, among, measures in (
       ("softmax", "K6b", "all settings", ("HS@50", "HS@250", "AHS@250")),
       ("corr", "K7", "those of metric learning", ("top-5", "AHD@5", "HP@5")),
     )

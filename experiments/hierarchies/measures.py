@@ -1,4 +1,4 @@
-"""What DIST, article IV, measures of a trained network, and its chance controls."""
+"""Measures of a trained network after DIST, article IV, and chance controls."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ WITHOUT, LIVING = ", diagonal out", ", living"
 
 
 class Relations(NamedTuple):
-  """What a tree says of its classes.
+  """Relations between classes, from the class tree.
 
   Attributes:
     distances: of paths.
@@ -36,9 +36,11 @@ class Relations(NamedTuple):
 
 
 def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
-  """From the tree, once."""
-  apart = hierarchy.path_distances(tree)
-  return Relations(apart, hierarchy.chordal_similarities(apart), living)
+  """Computes the relations of a tree."""
+  path_distances = hierarchy.path_distances(tree)
+  return Relations(
+    path_distances, hierarchy.chordal_similarities(path_distances), living
+  )
 
 
 def predictions(
@@ -52,69 +54,79 @@ def predictions(
   parts = {"": np.ones(len(labels), bool)}
   if not related.living.all():
     parts[LIVING] = related.living[labels]
-  found = {}
-  for part, kept in parts.items():
-    found |= {f"{name}{part}": np.mean(each[kept]) for name, each in values.items()}
-    ranked = _retrieved(embeddings[kept], labels[kept], related.similarities)
-    found |= {f"{name}{part}": value for name, value in ranked.items()}
-  found |= _mildest(logits, labels, related.distances)
-  return {name: float(value) for name, value in found.items()}
+  measures = {}
+  for part, mask in parts.items():
+    measures |= {
+      f"{name}{part}": np.mean(per_image[mask]) for name, per_image in values.items()
+    }
+    ranked = _retrieved(embeddings[mask], labels[mask], related.similarities)
+    measures |= {f"{name}{part}": value for name, value in ranked.items()}
+  measures |= _mildest(logits, labels, related.distances)
+  return {name: float(value) for name, value in measures.items()}
 
 
 @jax.jit
-def _classified(logits, labels, apart):
+def _classified(logits, labels, class_distances):
   top = {f"top-{k}": metrics.top_k(logits, labels, k=k) for k in (1, FEW)}
   costs = {
-    f"AHD@{k}": metrics.average_hierarchical_distance(logits, labels, apart, k=k)
+    f"AHD@{k}": metrics.average_hierarchical_distance(
+      logits, labels, class_distances, k=k
+    )
     for k in (1, FEW)
   }
-  near = metrics.hierarchical_precision(logits, labels, apart, k=FEW)
+  near = metrics.hierarchical_precision(logits, labels, class_distances, k=FEW)
   return top | costs | {f"HP@{FEW}": near}
 
 
 @jax.jit
 def _retrieved(embeddings, labels, similarities):
-  found = metrics.hierarchical_similarity(embeddings, labels, similarities, k=RETRIEVED)
-  curve = jnp.mean(found.values, axis=0)
+  similarity = metrics.hierarchical_similarity(
+    embeddings, labels, similarities, k=RETRIEVED
+  )
+  curve = jnp.mean(similarity.values, axis=0)
   area = metrics.average_hierarchical_similarity(curve)
   return {f"HS@{k}": curve[k - 1] for k in (50, RETRIEVED)} | {f"AHS@{RETRIEVED}": area}
 
 
 @jax.jit
-def _mildest(logits, labels, apart):
+def _mildest(logits, labels, class_distances):
   """Severity of the mistakes, by probability and by least risk; the latter's others."""
-  risk = metrics.conditional_risk(jax.nn.softmax(logits), apart)
-  cost = metrics.average_hierarchical_distance(-risk, labels, apart)
+  risk = metrics.conditional_risk(jax.nn.softmax(logits), class_distances)
+  cost = metrics.average_hierarchical_distance(-risk, labels, class_distances)
   return {
-    "severity": metrics.mean_where(*metrics.severity(logits, labels, apart)),
-    "severity, least risk": metrics.mean_where(*metrics.severity(-risk, labels, apart)),
+    "severity": metrics.mean_where(*metrics.severity(logits, labels, class_distances)),
+    "severity, least risk": metrics.mean_where(
+      *metrics.severity(-risk, labels, class_distances)
+    ),
     "top-1, least risk": metrics.top_k(-risk, labels).mean(),
     "AHD@1, least risk": cost.mean(),
   }
 
 
 def correlations(
-  name: str, apart: Array, related: Relations, there: Any = None
+  name: str, class_distances: Array, related: Relations, there: Any = None
 ) -> dict[str, float]:
   """Mean correlation with the tree: with the diagonal, without it, among the living."""
-  known = np.ones(len(apart), bool) if there is None else np.asarray(there)
+  known = np.ones(len(class_distances), bool) if there is None else np.asarray(there)
   living = known & related.living
-  found = _correlations(*map(_padded, (apart, related.distances, known, living)))
+  coefficients = _correlations(
+    *map(_padded, (class_distances, related.distances, known, living))
+  )
   if related.living.all():
-    del found[LIVING]
-  return {f"mean correlation, {name}{way}": float(r) for way, r in found.items()}
+    del coefficients[LIVING]
+  return {f"mean correlation, {name}{way}": float(r) for way, r in coefficients.items()}
 
 
 def agreement(
-  name: str, apart: Any, tree: hierarchy.ClassTree, there: Any = None
+  name: str, class_distances: Any, tree: hierarchy.ClassTree, there: Any = None
 ) -> dict[str, float]:
   """Share of the tree's splits among those of neighbour joining, of classes there."""
-  known = np.ones(len(apart), bool) if there is None else np.asarray(there)
+  known = np.ones(len(class_distances), bool) if there is None else np.asarray(there)
   names = [tree.class_names[label] for label in np.flatnonzero(known)]
-  given = tree if known.all() else hierarchy.restrict(tree, names)
-  points = np.asarray(apart, np.float64)[np.ix_(known, known)]
+  pruned = tree if known.all() else hierarchy.restrict(tree, names)
+  points = np.asarray(class_distances, np.float64)[np.ix_(known, known)]
   joined = hierarchy.neighbor_joining((points + points.T) / 2)  # but for rounding so
-  recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(given))
+  recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(pruned))
   return {f"share of the tree's splits, {name}": recall}
 
 
@@ -127,21 +139,23 @@ def _padded(table: Any) -> np.ndarray:
 def ceilings(related: Relations) -> dict[str, float]:
   """The most that `correlations` can be for this tree."""
   known = np.ones(len(related.living), bool)
-  found = _ceilings(*map(_padded, (related.distances, known, related.living)))
+  coefficients = _ceilings(*map(_padded, (related.distances, known, related.living)))
   if related.living.all():
-    del found[LIVING]
-  return {f"ceiling of the mean correlation{way}": float(r) for way, r in found.items()}
+    del coefficients[LIVING]
+  return {
+    f"ceiling of the mean correlation{way}": float(r) for way, r in coefficients.items()
+  }
 
 
 @jax.jit
-def _correlations(apart, given, known, living):
-  measure = functools.partial(metrics.mean_correlation, apart, given)
+def _correlations(class_distances, path_distances, known, living):
+  measure = functools.partial(metrics.mean_correlation, class_distances, path_distances)
   return {way: x.mean for way, x in _of_groups(measure, known, living).items()}
 
 
 @jax.jit
-def _ceilings(given, known, living):
-  measure = functools.partial(metrics.mean_correlation_ceiling, given)
+def _ceilings(path_distances, known, living):
+  measure = functools.partial(metrics.mean_correlation_ceiling, path_distances)
   return _of_groups(measure, known, living)
 
 
@@ -168,7 +182,7 @@ def test(
   related: Relations,
   state: training.TrainState,
 ) -> Outcome:
-  """All measures of one trained network."""
+  """Measures one trained network on the test images."""
   classifier = methods.head(state.params, state.batch_stats, settings.rates)
   variables, labels = state.variables(), study.test.labels
   features = class_training.embed(variables, study.test, settings)
@@ -208,41 +222,41 @@ def controls(
   random = jax.random.uniform(distance_key, (classes, classes))
   points = jax.random.normal(point_key, (classes, dim))
   labels = study.train.labels
-  found: dict[str, Any] = {
+  by_control: dict[str, Any] = {
     "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
     "random points": (class_training.chords(points), None),
   }
   if isinstance(study.train, frozen.Features):
-    found["pretrained features"] = class_training.class_chords(
+    by_control["pretrained features"] = class_training.class_chords(
       study.train.images, labels, classes=classes
     )
-    return _of_controls(found, related)
+    return _of_controls(by_control, related)
 
   def untrained(variables: Any) -> tuple[Array, Array]:
     features = class_training.embed(variables, study.train, settings)
     return class_training.class_chords(features, labels, classes=classes)
 
-  apart, there = untrained(variables)
+  class_distances, there = untrained(variables)
   start = "pretrained weights" if settings.weights else "random weights"
-  found[start] = apart, there
+  by_control[start] = class_distances, there
   params = variables["params"]
   if "size" in params:
     # Untrained, the layer of the sizes is louder than the images.
     alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
-    found[f"{start}, images alone"] = untrained(variables | {"params": alone})
+    by_control[f"{start}, images alone"] = untrained(variables | {"params": alone})
   raw, unit = _pixel_means(study.train, classes)
-  apart = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
-  found["pixels"] = (apart, there)
-  found["normalised pixels"] = (class_training.chords(unit), there)
-  return _of_controls(found, related)
+  class_distances = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
+  by_control["pixels"] = (class_distances, there)
+  by_control["normalised pixels"] = (class_training.chords(unit), there)
+  return _of_controls(by_control, related)
 
 
 def _of_controls(
-  found: dict[str, Any], related: Relations
+  by_control: dict[str, Any], related: Relations
 ) -> dict[str, dict[str, float]]:
   return {
-    name: correlations("prototypes", apart, related, where)
-    for name, (apart, where) in found.items()
+    name: correlations("prototypes", class_distances, related, where)
+    for name, (class_distances, where) in by_control.items()
   }
 
 
@@ -253,9 +267,11 @@ def _pixel_means(images: data.Images, classes: int) -> tuple[np.ndarray, np.ndar
   for read in data.pipeline(images, data.ordered_plan(len(images), batch_size=1000)):
     left = len(images) - done  # the last batch is filled up
     rows = read["image"].reshape(len(read["image"]), -1)[:left].astype(np.float32) / 255
-    own = (read["label"][:left] == np.arange(classes)[:, None]).astype(np.float32)
+    one_hot = (read["label"][:left] == np.arange(classes)[:, None]).astype(np.float32)
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    sums = tuple(a + own @ b for a, b in zip(sums, (rows, rows / norms), strict=True))
+    sums = tuple(
+      a + one_hot @ b for a, b in zip(sums, (rows, rows / norms), strict=True)
+    )
     done += len(rows)
   counts = np.maximum(np.bincount(images.labels, minlength=classes), 1)
   raw, unit = (part / counts[:, None].astype(np.float32) for part in sums)

@@ -26,13 +26,14 @@ class Rates:
   """Numbers of the losses."""
 
   learning_rate: float = 1e-3
-  """Of Adam, for the network and the proxies alike."""
+  """Learning rate of Adam, for network and proxies."""
   scale: float = 10.0
-  """Of the cosines, and exponent of the distance ratio, where it is not dynamic."""
+  """Scale of the cosines, and exponent of the distance ratio, where it is not
+  learned."""
   scale_rate: float = 1e-3
-  """Of Adam, for the dynamic scale."""
+  """Learning rate of Adam for the dynamic scale."""
   ema_rate: float = 0.01
-  """Share of a batch in the moving averages (0.001 in the article's text, 0.01 in its
+  """Weight of a batch in the moving averages (0.001 in the article's text, 0.01 in its
   released commands)."""
 
 
@@ -41,12 +42,12 @@ class Architecture:
   """The network."""
 
   network: Literal["conv4", "resnet50", "inception_v3"] = "conv4"
-  """Four convolutions, ResNet-50, or Inception v3."""
+  """Network: four convolutions, ResNet-50 or Inception v3."""
   width: int = 32
-  """Channels of each convolution of conv4, of the first stage of resnet50, of the first
-  convolution of inception_v3."""
+  """Channels of each convolution of conv4, of the first stage of resnet50, or of the
+  first convolution of inception_v3."""
   weights: str = ""
-  """File of ImageNet's weights for resnet50 or inception_v3."""
+  """File of ImageNet weights for resnet50 or inception_v3."""
   dim: Annotated[int, Within(1)] = 128
   """Dimension of the embedding."""
 
@@ -62,29 +63,29 @@ class Settings(Architecture):
   network: Literal[  # pyright: ignore[reportIncompatibleVariableOverride]
     "paper", "conv4", "resnet50", "inception_v3", "efficientnet_lite0"
   ] = "conv4"
-  """Four convolutions, ResNet-50, Inception v3, the paper's, by the data, or a frozen
-  EfficientNet-Lite0 of ImageNet's, of which only the linear layer is trained."""
+  """Network: four convolutions, ResNet-50, Inception v3, the paper's choice for the
+  data, or a frozen EfficientNet-Lite0 with a trained linear layer."""
   width: Annotated[int, Without("network", frozen.NETWORK)] = 32
-  """Channels of each convolution of conv4, of the first stage of resnet50, of the first
-  convolution of inception_v3; 0: as many as usual, by the network."""
+  """Channels of each convolution of conv4, of the first stage of resnet50, or of the
+  first convolution of inception_v3; 0: the network's usual number."""
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   batch: int = 64
-  """Images in a batch."""
+  """Images per batch."""
   epochs: int = 6
-  """Passes over the training images; 0: as many as the paper's, by the data."""
+  """Passes over the training images; 0: as many as in the paper for the data."""
   augment: Annotated[bool, Without("network", frozen.NETWORK)] = False
-  """Warp the training images, where the paper does so for the data."""
+  """Warps the training images, where the paper does so for the data."""
   keep_best: bool = False
-  """Test the epoch of the best validation accuracy, not the last one; with a network
-  that is trained, write a checkpoint after each."""
+  """Tests the epoch of the best validation accuracy, not the last one. Trained networks
+  then write a checkpoint per epoch."""
   curve_images: int = 3200
-  """Training images whose class means are followed after each epoch; 0: all."""
+  """Training images whose class means are measured after each epoch; 0: all."""
   joined: bool = False
-  """Infer trees from proxies and class means by neighbour joining, and report the share
-  of the given tree's splits that they have."""
+  """Infers trees from proxies and class means by neighbour joining, and reports the
+  share of the class tree's splits that they recover."""
   rates: Rates = dataclasses.field(default_factory=Rates)
-  """Numbers of the losses."""
+  """Hyperparameters of the losses."""
 
 
 class Network(nn.Module):
@@ -122,7 +123,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def shapes(images: data.Images) -> Shapes:
-  """Of what the network is given: two images and their sizes."""
+  """Shapes of the network's inputs: two images and their sizes."""
   return (2, *images.images[0].shape), class_sets.log_sizes(images[:2]).shape
 
 
@@ -149,8 +150,8 @@ def initial_variables(
 
 @functools.partial(jax.jit, static_argnames=("settings", "shapes"))
 def _initialize(key: Array, *, settings: Architecture, shapes: Shapes) -> Any:
-  given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-  return Network(settings).lazy_init(key, *given)
+  inputs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+  return Network(settings).lazy_init(key, *inputs)
 
 
 UNIT = models.ProxyDistanceRatio(1).init_proxies
@@ -160,7 +161,7 @@ DRAWN = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", 1, 0)
 
 
 class Setting(NamedTuple):
-  """One way to train.
+  """Setting of one training: loss, proxies and scale.
 
   Attributes:
     title: in tables and pictures.
@@ -177,19 +178,19 @@ class Setting(NamedTuple):
 
   @property
   def geometry(self) -> Literal["cosine", "chordal"]:
-    """What the scale multiplies."""
+    """Geometry of the values that the scale multiplies."""
     return "chordal" if self.loss == "ProxyDR" else "cosine"
 
 
 def _settings() -> dict[str, Setting]:
-  found = {"softmax": Setting("softmax", "softmax")}
+  by_name = {"softmax": Setting("softmax", "softmax")}
   for loss in ("NormFace", "ProxyDR"):
     for proxies, name in (("learned", ""), ("ema", "EMA"), ("mds", "MDS")):
       for dynamic in (False, True):
         words = [word for word in (name, "dynamic" * dynamic) if word]
         key = "-".join([loss.lower(), *(word.lower() for word in words)])
-        found[key] = Setting(" ".join([loss, *words]), loss, proxies, dynamic)
-  return found | {"corr": Setting("CORR", "CORR", "mds")}
+        by_name[key] = Setting(" ".join([loss, *words]), loss, proxies, dynamic)
+  return by_name | {"corr": Setting("CORR", "CORR", "mds")}
 
 
 SETTINGS = _settings()
@@ -210,7 +211,7 @@ def initial_state(
   setting: Setting,
   shapes: Shapes,
 ) -> training.TrainState:
-  """Before the first step; the network is the same for all settings of a key.
+  """Initial state; all settings of a key share the network's first weights.
 
   `fixed` [classes, dim] are the proxies after the tree.
   """
@@ -221,8 +222,8 @@ def initial_state(
   stats: dict[str, Any] = {}
   if setting.loss == "softmax":
     module = _softmax(classes)
-    given = (jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32))
-    params = dict(module.lazy_init(loss_key, *given)["params"])
+    inputs = (jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32))
+    params = dict(module.lazy_init(loss_key, *inputs)["params"])
   elif setting.proxies == "learned":
     params["proxies"] = UNIT(loss_key, (classes, dim))
   elif setting.proxies == "ema":
@@ -240,7 +241,7 @@ def _softmax(classes: int) -> models.Softmax:
 
 
 class Head(NamedTuple):
-  """What classifies: proxies or weights, biases or none, and the scale."""
+  """Classifier: proxies or weights, biases or None, and the scale."""
 
   proxies: Array
   biases: Array | None
@@ -248,13 +249,13 @@ class Head(NamedTuple):
 
 
 def head(params: Any, stats: Any, rates: Rates) -> Head:
-  """From the two halves of a train state."""
-  own, moved = params.get("loss", {}), stats.get("loss", {})
+  """Extracts the classifier from the two halves of a train state."""
+  learned, moved = params.get("loss", {}), stats.get("loss", {})
   scale = moved["scale"].scale if "scale" in moved else rates.scale
-  if "weights" in own:
-    return Head(own["weights"], own["biases"], scale)
-  if "proxies" in own:
-    return Head(own["proxies"], None, scale)
+  if "weights" in learned:
+    return Head(learned["weights"], learned["biases"], scale)
+  if "proxies" in learned:
+    return Head(learned["proxies"], None, scale)
   if "moving" in moved:
     return Head(moved["moving"].prototypes, None, scale)
   return Head(moved["fixed"], None, scale)

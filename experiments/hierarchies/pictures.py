@@ -31,15 +31,15 @@ _ROWS = 300  # of a tree
 
 
 def bars(runs: claims.Runs) -> Figure:
-  """Each measure of each setting, with intervals over the seeds and the seeds."""
+  """Bar plot of each measure and setting, with intervals and single seeds."""
   names = list(runs)
   places = np.arange(len(names))[::-1]
   figure = Figure(figsize=(13, 1.6 + 0.5 * len(names)), layout="constrained")
   panels = figure.subplots(2, 5, sharey=True).ravel()
   for axes, measure in zip(panels, MEASURES, strict=True):
-    values = [[each[measure] for each in runs[name].values()] for name in names]
-    means = np.array([np.mean(each) for each in values])
-    ends = [metrics.mean_interval(np.array(each)) for each in values]
+    values = [[row[measure] for row in runs[name].values()] for name in names]
+    means = np.array([np.mean(row) for row in values])
+    ends = [metrics.mean_interval(np.array(row)) for row in values]
     errors = np.array([end.high - end.mean for end in ends])
     colours = [COLOURS[SETTINGS[name].loss] for name in names]
     axes.barh(places, means, color=colours, alpha=0.75, height=0.7)
@@ -48,10 +48,10 @@ def bars(runs: claims.Runs) -> Figure:
       means[several], places[several], xerr=errors[several], fmt="none",
       color="black", capsize=2, linewidth=1,
     )  # fmt: skip
-    for place, each in zip(places, values, strict=True):
-      axes.plot(each, [place] * len(each), "o", color="white", markeredgecolor="black",
+    for place, row in zip(places, values, strict=True):
+      axes.plot(row, [place] * len(row), "o", color="white", markeredgecolor="black",
                 markersize=3, markeredgewidth=0.6)  # fmt: skip
-    known = [x for each in values for x in each]
+    known = [x for row in values for x in row]
     known += [x for end in ends for x in (end.low, end.high) if np.isfinite(x)]
     low, high = min(known), max(known)
     axes.set_xlim(max(0, low - 0.6 * (high - low)), high + 0.1 * (high - low))
@@ -65,14 +65,16 @@ def bars(runs: claims.Runs) -> Figure:
   return figure
 
 
-def curves(found: Mapping[str, list[dict[str, list[float]]]]) -> dict[str, Figure]:
+def curves(
+  curves_of_runs: Mapping[str, list[dict[str, list[float]]]],
+) -> dict[str, Figure]:
   """Accuracy and mean correlations after every epoch."""
   figures = {}
   for name in CURVES:
     # Proxies after the tree stay where they are.
     moving = {
       SETTINGS[key].title: [run[name] for run in of_seed]
-      for key, of_seed in found.items()
+      for key, of_seed in curves_of_runs.items()
       if key in FOLLOWED and (name != PROXIES or SETTINGS[key].proxies != "mds")
     }
     if moving:
@@ -89,8 +91,8 @@ def similarity_maps(
   Lines part the branches below the root; the first map is what the tree asks for.
   """
   order, branch = leaf_order(tree)
-  apart = hierarchy.path_distances(tree)
-  maps = {"tree": hierarchy.chordal_similarities(apart)}
+  path_distances = hierarchy.path_distances(tree)
+  maps = {"tree": hierarchy.chordal_similarities(path_distances)}
   for name, rows in points.items():
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     maps[name] = (rows / norms) @ (rows / norms).T
@@ -130,11 +132,11 @@ def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Fi
   """
   order, _ = leaf_order(tree)
   order = order[(points[order] != 0).any(1)]
-  kept = np.sort(order[:: -(-len(order) // DRAWN)])
-  apart = np.asarray(training.chords(jnp.asarray(points[kept])))
-  names = [tree.class_names[label] for label in kept]
-  joined = hierarchy.neighbor_joining((apart + apart.T) / 2, names=names)
-  return plotting.class_tree(joined, groups=_branches(tree)[kept], title=title)
+  shown = np.sort(order[:: -(-len(order) // DRAWN)])
+  chords = np.asarray(training.chords(jnp.asarray(points[shown])))
+  names = [tree.class_names[label] for label in shown]
+  joined = hierarchy.neighbor_joining((chords + chords.T) / 2, names=names)
+  return plotting.class_tree(joined, groups=_branches(tree)[shown], title=title)
 
 
 def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
@@ -145,13 +147,13 @@ def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
     sizes = above[:, nodes].sum(0)
     if len(nodes) > 2 and sizes.max() < 0.8 * len(above):
       largest = nodes[np.argsort(-sizes, kind="stable")][:BRANCHES]
-      own = above[:, largest]
-      return np.where(own.any(1), own.argmax(1), BRANCHES)
+      members = above[:, largest]
+      return np.where(members.any(1), members.argmax(1), BRANCHES)
   return np.zeros(len(above), int)
 
 
 def depth_that_fits(tree: hierarchy.ClassTree) -> int:
-  """Of three levels as many as have so few rows that a picture can be read."""
+  """Number of the tree's first levels, at most three, whose rows fit in a figure."""
   depth = hierarchy.depths(tree)
   leaf = np.isin(np.arange(len(depth)), tree.parents, invert=True)
   fits = [
@@ -164,12 +166,12 @@ def depth_that_fits(tree: hierarchy.ClassTree) -> int:
 
 def draw(
   runs: claims.Runs,
-  found: Mapping[str, list[dict[str, list[float]]]],
+  curves_of_runs: Mapping[str, list[dict[str, list[float]]]],
   outcomes: Mapping[str, measures.Outcome],
   tree: hierarchy.ClassTree,
 ) -> dict[str, Any]:
-  """Everything of a run. `outcomes` are those of the first seed."""
-  figures: dict[str, Any] = {"measures": bars(runs)} | curves(found)
+  """Draws all plots of a run. `outcomes` belong to the first seed."""
+  figures: dict[str, Any] = {"measures": bars(runs)} | curves(curves_of_runs)
   shown = {
     SETTINGS[name].title: outcomes[name].prototypes
     for name in ("normface", "proxydr", "proxydr-mds", "corr")

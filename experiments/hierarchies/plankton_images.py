@@ -44,36 +44,36 @@ def confusion(label: str, prediction: str) -> float | None:
 
 @dataclasses.dataclass(frozen=True)
 class Selection(Limited):
-  """Which images are read, and which classes are learned."""
+  """Choice of the images to read and the classes to learn."""
 
   # Of each class at least two images: a reference and one to judge.
 
   data: Literal["ndsb_plankton", "folder"] = "ndsb_plankton"
-  """A prepared set, or a folder with a sub-folder for each class."""
+  """Data set: prepared, or a folder with a sub-folder for each class."""
   folder: Annotated[str, Without("data", "ndsb_plankton")] = ""
-  """That folder."""
+  """Folder of the images."""
   percent: Annotated[int, Without("data", "folder"), Within(1, 100)] = 100
-  """Share of the prepared set that is read, in percent."""
+  """Share of the prepared set to read, in percent."""
   canvas: Annotated[int, MultipleOf("shrink")] = 96
-  """Side of the canvas; larger images are scaled down to it."""
+  """Side of the canvas, in pixels; larger images are scaled down."""
   shrink: Annotated[int, Within(1)] = 3
-  """Side of the blocks of the canvas that are averaged."""
+  """Side of the blocks of the canvas to average, in pixels."""
   size_features: bool = False
-  """The network is also given the logarithms of an image's width and height."""
+  """Adds the logarithms of an image's width and height to the network's input."""
   inverted: bool = True
-  """The ground becomes 0."""
+  """Inverts the images, so that the background is 0."""
   seen: Literal["count", "article"] = "count"
-  """Learned are the classes with many images, or the article's 65 by their names."""
+  """Classes to learn: those with many images, or the article's 65 by name."""
   seen_from: Annotated[int, Without("seen", "article")] = 200
-  """Images from which on a class is learned."""
+  """Smallest number of images of a learned class."""
   unseen_from: Annotated[int, Without("seen", "article"), Within(2)] = 20
-  """Images from which on a class that is not learned is told apart."""
+  """Smallest number of images of a class that is evaluated but not learned."""
   test_images: Annotated[int, Within(2)] = 100
-  """Of each learned class, half of them references."""
+  """Test images per learned class; half of them are references."""
   validation_images: Annotated[int, Within(2)] = 30
-  """Of each learned class."""
+  """Validation images per learned class."""
   unseen_images: Annotated[int, Within(2)] = 100
-  """Of each class that is not learned, at most."""
+  """Largest number of images per class that is not learned."""
 
 
 class Whole(NamedTuple):
@@ -83,13 +83,13 @@ class Whole(NamedTuple):
   seen: tuple[str, ...]
   unseen: tuple[str, ...]
   tree: hierarchy.ClassTree | None
-  """Of all classes in the order of the labels; None where there is none."""
+  """Class tree, in the order of the labels; None if there is none."""
 
 
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
-  """One image on its canvas; the ground is white."""
-  found = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
-  return 255 - found if inverted else found
+  """Fits one image into its canvas, with a white background."""
+  fitted = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
+  return 255 - fitted if inverted else fitted
 
 
 def load(choice: Selection) -> Whole:
@@ -104,7 +104,7 @@ def load(choice: Selection) -> Whole:
     part = f"[:{choice.percent}%]"
     images = class_sets.read(choice.data, f"train{part}+test{part}")
     tree = class_sets.tree_of(choice.data, images.label_names)
-  seen, unseen = classes(images, choice)
+  train_classes, unseen = classes(images, choice)
   options = {name: getattr(choice, name) for name in ("canvas", "shrink", "inverted")}
   fitted = data.map_images(images, functools.partial(prepare, **options))
   extras = {}
@@ -112,7 +112,7 @@ def load(choice: Selection) -> Whole:
     sizes = [image.shape[1::-1] for image in images.images]
     extras = class_sets.size_extras(np.array(sizes))
   fitted = dataclasses.replace(fitted, extras=extras)
-  return Whole(fitted, seen, unseen, tree)
+  return Whole(fitted, train_classes, unseen, tree)
 
 
 def classes(
@@ -169,8 +169,8 @@ def divide(whole: Whole, choice: Selection, key: jax.Array) -> class_sets.Parts:
     for part, rows in zip(parts, members, strict=False):
       part.append(rows)
   for name in whole.unseen:
-    own = order[labels == names.index(name)]
-    parts[3].append(own[: choice.unseen_images])
+    class_rows = order[labels == names.index(name)]
+    parts[3].append(class_rows[: choice.unseen_images])
   test, validation, train = (_of(whole, whole.seen, part) for part in parts[:3])
   unseen = _of(whole, whole.unseen, parts[3])
   return class_sets.Parts(train, validation, test, unseen=unseen)
@@ -196,15 +196,15 @@ class Config(triplets.Settings, Selection):
   """Settings of the comparison."""
 
   seeds: int = 3
-  """Divisions of the images, each with another start."""
+  """Divisions of the images, each with other initial weights."""
   neighbours: Annotated[tuple[int, ...], Within(1)] = (1, 5, 10)
-  """Neighbours that vote; among them 10, which the claims are about."""
+  """Numbers of voting neighbours; include 10, which the claims use."""
   curve: Annotated[tuple[int, ...], Within(1)] = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
-  """Neighbours that vote on validation images, to choose their number."""
+  """Numbers of voting neighbours to try on validation images."""
   drawn: Annotated[int, Within(1)] = 2500
-  """Images of each group of classes in the pictures of the plane."""
+  """Images per group of classes in the plots of the plane."""
   need_weights: bool = False
-  """Whether a run without ImageNet's weights ends; else it begins with random ones."""
+  """Ends a run without ImageNet weights; otherwise it starts from random ones."""
 
 
 PRESETS = {

@@ -67,29 +67,29 @@ def predictions(
   neighbours: tuple[int, ...],
 ) -> dict[str, np.ndarray]:
   """Classes of the queries by each way; more neighbours than references: all."""
-  found = {CENTROID: _by_centroids(references, labels, queries, classes=classes)}
+  by_rule = {CENTROID: _by_centroids(references, labels, queries, classes=classes)}
   for k in neighbours:
     number = min(k, len(references))
-    found[way(k)] = _by_neighbours(
+    by_rule[way(k)] = _by_neighbours(
       references, labels, queries, classes=classes, k=number
     )
-  return {name: np.asarray(classes_of) for name, classes_of in found.items()}
+  return {name: np.asarray(classes_of) for name, classes_of in by_rule.items()}
 
 
 def confusions(
   points: np.ndarray, images: data.Images, neighbours: tuple[int, ...], key: Array
 ) -> dict[str, np.ndarray]:
-  """For each way [classes, classes], counts of one half by the other as references."""
+  """Confusion counts [classes, classes] per rule; half of the images are references."""
   classes = len(images.label_names)
   first, second = halves(images.labels, key)
-  found = predictions(
+  by_rule = predictions(
     points[first], images.labels[first], points[second], classes, neighbours
   )
   return {
     name: np.asarray(
       metrics.confusion_counts(images.labels[second], classes_of, num_classes=classes)
     )
-    for name, classes_of in found.items()
+    for name, classes_of in by_rule.items()
   }
 
 
@@ -110,14 +110,16 @@ def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
   """Pairs of classes, the most confused ones first; never fewer than happen."""
   classes = len(counts)
   number = min(COMMONEST, classes * (classes - 1))
-  found = _commonest(jnp.asarray(counts), k=number)
-  pairs = zip(*map(np.asarray, found), strict=True)
+  most = _commonest(jnp.asarray(counts), k=number)
+  pairs = zip(*map(np.asarray, most), strict=True)
   return [(int(a), int(b)) for a, b, rate in pairs if rate > 0]
 
 
-def share_near(pairs: list[tuple[int, int]], apart: np.ndarray) -> float:
+def share_near(pairs: list[tuple[int, int]], path_distances: np.ndarray) -> float:
   """Share of pairs whose classes are relatives in the tree."""
-  return float(np.mean([apart[pair] <= NEAR for pair in pairs])) if pairs else 0.0
+  return (
+    float(np.mean([path_distances[pair] <= NEAR for pair in pairs])) if pairs else 0.0
+  )
 
 
 def macro_f1(group: str, way: str = way(USUAL)) -> str:

@@ -21,16 +21,16 @@ def draw(
   study: Parts,
   config,
 ) -> dict[str, Figure]:
-  """Everything of a run. `study` is that of the first seed."""
+  """Draws all plots of a run. `study` belongs to the first seed."""
   figures: dict[str, Figure | None] = {
     "training": training(embedded),
     "neighbours": neighbours(embedded),
     "baseline": baseline(classified, config),
   }
   for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
-    own = classified if group == SEEN else []
+    baselines = classified if group == SEEN else []
     names = images.label_names
-    figures[f"f1-{group}"] = f1(embedded, own, group, names, config.neighbours)
+    figures[f"f1-{group}"] = f1(embedded, baselines, group, names, config.neighbours)
     points = embedded[0].points[group]
     figures[f"tsne-{group}"] = tsne(points, images.labels, names, config)
     figures[f"confused-{group}"] = confused(embedded, group, images)
@@ -46,17 +46,17 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
     panels, ("radius", "drift", "accuracy"), labels, strict=True
   ):
     first = int(name == "drift")  # it begins with the way from the first weights
-    curves = np.array([found.figures["curves"][name] for found in embedded])[:, first:]
+    curves = np.array([run.figures["curves"][name] for run in embedded])[:, first:]
     steps = np.arange(1, curves.shape[1] + 1) + first
     for key, values in embedded[0].figures["curves"].items():
       if key.startswith(f"{name} "):
         axes.plot(steps, values[first:], color=FAINT, linewidth=0.6, zorder=1)
-    kept = [found.figures["kept margin"].get(name) for found in embedded]
-    if kept[0] is not None:
-      mean = np.mean(kept, axis=0)[first:]
+    margins = [run.figures["kept margin"].get(name) for run in embedded]
+    if margins[0] is not None:
+      mean = np.mean(margins, axis=0)[first:]
       axes.plot(steps, mean, "--", color=ORANGE, label="first margin throughout")
     if name == "accuracy":
-      start = [found.figures["start"]["accuracy"] for found in embedded]
+      start = [run.figures["start"]["accuracy"] for run in embedded]
       axes.plot(0, np.mean(start), "o", color=INK, markersize=4)
       for values in curves:
         axes.plot(steps, values, color=FAINT, linewidth=0.8, zorder=1)
@@ -75,10 +75,10 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
 
 def neighbours(embedded: plankton_tables.Seeds) -> Figure:
   """Accuracy on one half of the validation images against the neighbours."""
-  found = [each.figures["by k"] for each in embedded]
+  by_k = [run.figures["by k"] for run in embedded]
   return plotting.training_curves(
-    {"embedding": [list(each.values()) for each in found]},
-    steps=[float(k) for k in found[0]],
+    {"embedding": [list(run.values()) for run in by_k]},
+    steps=[float(k) for k in by_k[0]],
     xlabel="neighbours k",
     ylabel="accuracy on half of the validation images",
   )
@@ -86,7 +86,7 @@ def neighbours(embedded: plankton_tables.Seeds) -> Figure:
 
 def baseline(classified: plankton_tables.Seeds, config) -> Figure:
   """Accuracy of the softmax classifier while it is trained."""
-  curves = np.array([found.figures["accuracies"] for found in classified])
+  curves = np.array([run.figures["accuracies"] for run in classified])
   parts = np.arange(1, curves.shape[1] + 1)
   epochs = config.baseline_epochs / config.iterations
   return plotting.training_curves(
@@ -166,7 +166,7 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
 def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
   """Images of the classes that are confused most: what each is, what it is called."""
   place = f"{EMBEDDING}, {group}, {plankton_measures.way(plankton_measures.USUAL)}"
-  counts = np.sum([found.counts[place] for found in embedded], axis=0)
+  counts = np.sum([run.counts[place] for run in embedded], axis=0)
   pairs = plankton_measures.commonest(counts)[:SHOWN]
   if not pairs:
     return None
@@ -185,8 +185,8 @@ def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | No
     texts = f"{texts[0]}: {rate:.2f} are called", texts[1]
     places = ((true, 0), (called, EACH + 1))
     for (label, first), text in zip(places, texts, strict=True):
-      own = np.flatnonzero(images.labels == label)[:EACH]
-      for axes, number in zip(row[first:], own, strict=False):
+      rows = np.flatnonzero(images.labels == label)[:EACH]
+      for axes, number in zip(row[first:], rows, strict=False):
         axes.imshow(images.images[int(number)][..., 0], cmap="gray", vmin=0, vmax=255)
       # A title would push the columns apart.
       axes = row[first]

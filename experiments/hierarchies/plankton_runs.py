@@ -1,4 +1,4 @@
-"""One seed's embedding or softmax classifier of plankton, and what is kept of it."""
+"""Trains one seed's embedding or softmax classifier of plankton and stores it."""
 
 import dataclasses
 import functools
@@ -40,8 +40,8 @@ def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   logits, moved = triplets.forward(
     settings, params, batch_stats, images, sizes, axis_name
   )
-  each = losses.softmax(logits, batch["label"])
-  return training.Outcome(training.global_mean(each, axis_name=axis_name), moved)
+  values = losses.softmax(logits, batch["label"])
+  return training.Outcome(training.global_mean(values, axis_name=axis_name), moved)
 
 
 def train_baseline(
@@ -52,19 +52,19 @@ def train_baseline(
   folder: pathlib.Path,
   report: triplets.Report,
 ) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
-  """The same network with an output for each class, on batches of images.
+  """Trains the same network with one output per class, on batches of images.
 
   Returns a function to logits, and accuracies on validation images after each part.
   """
   network_key, step_key, data_key = jax.random.split(key, 3)
-  own = dataclasses.replace(settings, dim=len(train.label_names))
+  head_settings = dataclasses.replace(settings, dim=len(train.label_names))
   batch, parts = settings.baseline_batch, settings.iterations
   per_epoch = triplets.epoch_length(settings, len(train))
-  seen = 3 * settings.triplets * parts * settings.steps
-  total = settings.baseline_epochs * per_epoch or seen // batch
+  images_seen = 3 * settings.triplets * parts * settings.steps
+  total = settings.baseline_epochs * per_epoch or images_seen // batch
   every = max(total // parts, 1)
   variables = methods.initial_variables(
-    network_key, settings=own, shapes=methods.shapes(train), fresh=False
+    network_key, settings=head_settings, shapes=methods.shapes(train), fresh=False
   )
   optimizer = triplets.make_optimizer(
     settings, settings.baseline_rate, settings.baseline_decay, every
@@ -77,12 +77,12 @@ def train_baseline(
     nonlocal known
     report(int(state.step) // every - known)
     known = int(state.step) // every
-    logits = class_training.embed(state.variables(), validation, own)
+    logits = class_training.embed(state.variables(), validation, head_settings)
     return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
 
-  done = trainer.one(
+  done = trainer.single(
     lambda _: state,
-    functools.partial(softmax_objective, settings=own),
+    functools.partial(softmax_objective, settings=head_settings),
     optimizer,
     trainer.shuffled(
       train,
@@ -90,7 +90,7 @@ def train_baseline(
       batch=batch,
       epochs=-(-every * parts // per_epoch),
       per_epoch=per_epoch,
-      beside={"size": class_sets.log_sizes(train)},
+      columns={"size": class_sets.log_sizes(train)},
     ),
     folder,
     steps=every * parts,
@@ -100,12 +100,14 @@ def train_baseline(
     report_every=every,
     progress=False,
   )
-  logits = functools.partial(class_training.embed, done.state.variables(), settings=own)
+  logits = functools.partial(
+    class_training.embed, done.state.variables(), settings=head_settings
+  )
   return logits, [row["accuracy"] for row in done.evaluations]
 
 
 class Found(NamedTuple):
-  """What is kept of a seed.
+  """Stored outcome of a seed.
 
   Attributes:
     figures: "curves", "kept margin", "start", "by k" of the embedding, "accuracies" of
@@ -140,10 +142,10 @@ def embedding(
   ):
     for group, (images, half_key) in tests.items():
       points[group] = triplets.embed(variables, images, config)
-      found = plankton_measures.confusions(
+      by_rule = plankton_measures.confusions(
         points[group], images, config.neighbours, half_key
       )
-      counts |= {f"{name}, {group}, {way}": x for way, x in found.items()}
+      counts |= {f"{name}, {group}, {way}": x for way, x in by_rule.items()}
   start = triplets.look(trained.start, study.validation, config)
   held = triplets.embed(trained.variables, study.validation, config)
   figures = {
@@ -201,29 +203,29 @@ def run(
   output: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:
-  """One job, or what was kept of it."""
+  """Runs one job, or reads its stored outcome."""
   settings = dataclasses.asdict(config) | OTHERS
   name = f"{kind.split()[0]}-{seed}"
   path = output / "kept" / name
-  kept = finished.restore(path, settings)
-  if kept is None:
+  stored = finished.restore(path, settings)
+  if stored is None:
     # Both jobs of a seed get one key, so that both are judged on one half.
     key = jax.random.fold_in(jax.random.key(seed), 1)
     made_with = finished.digest(settings | MEASURED)
     folder = output / "checkpoints" / f"{name}-{made_with}"
-    found = JOBS[kind](config, study, key, folder, report)
-    arrays = {f"counts: {name}": x for name, x in found.counts.items()}
-    arrays |= {f"points: {name}": x for name, x in found.points.items()}
-    kept = finished.Finished(found.figures, arrays)
-    finished.keep(path, settings, kept)
+    outcome = JOBS[kind](config, study, key, folder, report)
+    arrays = {f"counts: {name}": x for name, x in outcome.counts.items()}
+    arrays |= {f"points: {name}": x for name, x in outcome.points.items()}
+    stored = finished.Finished(outcome.figures, arrays)
+    finished.keep(path, settings, stored)
   else:
     report(parts(kind, config))
 
   def of(what: str) -> dict[str, np.ndarray]:
     return {
       name.removeprefix(what): x
-      for name, x in kept.arrays.items()
+      for name, x in stored.arrays.items()
       if name.startswith(what)
     }
 
-  return Found(kept.figures, of("counts: "), of("points: "))
+  return Found(stored.figures, of("counts: "), of("points: "))

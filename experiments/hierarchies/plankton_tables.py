@@ -31,7 +31,7 @@ ENDS = (("first", 0), ("last", -1))
 
 
 def comparable(config: Any) -> bool:
-  """Whether the article's classes are learned, from ImageNet's weights as there."""
+  """Whether the run has the article's classes and starts from ImageNet weights."""
   return config.seen == "article" and bool(config.weights)
 
 
@@ -39,12 +39,12 @@ def tabulate(
   embedded: Seeds,
   classified: Seeds,
   whole: plankton_images.Whole,
-  apart: dict[str, np.ndarray | None],
+  path_distances: dict[str, np.ndarray | None],
   config: Any,
 ) -> Table:
-  """All figures; the article's beside those of its classes and first weights.
+  """Tabulates all measures, with the article's where classes and weights agree.
 
-  `apart` are edges between the classes of each group, where there is a tree.
+  `path_distances` are edges between the classes of each group, where there is a tree.
   """
   table = Table()
   printed = plankton_images.FIGURES if comparable(config) else {}
@@ -71,12 +71,12 @@ def tabulate(
   if config.seen == "article":
     add_classes(table, embedded, classified, whole, config)
   for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen)):
-    add_confusions(table, embedded, group, names, apart[group], config)
+    add_confusions(table, embedded, group, names, path_distances[group], config)
   return table
 
 
 def drift(run: plankton_runs.Found) -> list[float]:
-  """From each iteration to the next, without the way from the first weights."""
+  """Distance from each iteration to the next, without the first one."""
   return run.figures["curves"]["drift"][1:]
 
 
@@ -87,7 +87,11 @@ def add_curves(table: Table, embedded: Seeds) -> None:
       ends = [run.figures["curves"][name][index] for run in embedded]
       table.add(EMBEDDING, f"{title}, {when} iteration", ends)
   for run in embedded:
-    moves, curves, kept = drift(run), run.figures["curves"], run.figures["kept margin"]
+    moves, curves, margins = (
+      drift(run),
+      run.figures["curves"],
+      run.figures["kept margin"],
+    )
     for when, index in ENDS:
       if moves:
         title = f"drift of the centroids, {when} two iterations"
@@ -99,8 +103,8 @@ def add_curves(table: Table, embedded: Seeds) -> None:
     if (third := (len(values) - 1) // 3) > 0:
       gain = (values[third] - values[0]) - (values[-1] - values[-1 - third])
       table.add(EMBEDDING, GAINS, gain, listed=False)
-    if kept:
-      wider = kept["radius"][-1] - curves["radius"][-1]
+    if margins:
+      wider = margins["radius"][-1] - curves["radius"][-1]
       table.add(EMBEDDING, MARGINS, wider, listed=False)
 
 
@@ -124,7 +128,7 @@ def add_classes(
     scores = [plankton_measures.scores(run.counts[place]).f1 for run in runs]
     for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
       paper = known.get(published.plain(name))
-      values = [float(each[label]) for each in scores]
+      values = [float(of_run[label]) for of_run in scores]
       # A class without images to judge, or predictions, has none.
       if paper is not None and not np.isnan(values).any():
         measure = f"F1 of {name}, {group}, {way}"
@@ -137,7 +141,7 @@ def add_confusions(
   embedded: Seeds,
   group: str,
   names: tuple[str, ...],
-  apart: np.ndarray | None,
+  path_distances: np.ndarray | None,
   config: Any,
 ) -> None:
   """Adds the commonest confusions over all seeds, and how many are of relatives."""
@@ -148,15 +152,17 @@ def add_confusions(
     table.add(
       f"confused, {group}, {way}",
       f"{names[a]} as {names[b]}",
-      [each[a, b] / each[a].sum() for each in counts],
+      [confusion[a, b] / confusion[a].sum() for confusion in counts],
       paper=printed(names[a], names[b]) if printed else None,
     )
-  if apart is None:
+  if path_distances is None:
     return
-  for each in counts:
-    share = plankton_measures.share_near(plankton_measures.commonest(each), apart)
+  for confusion in counts:
+    share = plankton_measures.share_near(
+      plankton_measures.commonest(confusion), path_distances
+    )
     table.add("relatives", f"{RELATIVES}, {group}", share)
-  pairs = apart[~np.eye(len(apart), dtype=bool)]
+  pairs = path_distances[~np.eye(len(path_distances), dtype=bool)]
   chance = float((pairs <= plankton_measures.NEAR).mean())
   table.add("relatives", f"among all pairs of classes, {group}", chance)
 

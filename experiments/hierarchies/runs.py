@@ -28,25 +28,25 @@ class Config(methods.Settings):
   """Settings of the comparison."""
 
   data: Data = "ndsb_plankton"
-  """Images and their tree."""
+  """Image set, with its class tree."""
   folder: Annotated[str, Without("data", PREPARED)] = ""
-  """Where nabirds, micro_s, micro_l and meso_z are."""
+  """Folder that holds nabirds, micro_s, micro_l and meso_z."""
   image_size: int = 32
-  """Side of the images; 0: the paper's, by the data."""
+  """Side of the images, in pixels; 0: the paper's for the data."""
   percent: Annotated[int, Without("data", tuple(images.FOLDERS))] = 100
-  """Share of a prepared image set that is read, in percent."""
+  """Share of a prepared image set to read, in percent."""
   train_images: int = 16_000
-  """Drawn for training; 0: 90 %, of sets without a test part 70 %."""
+  """Training images to draw; 0: 90 %, or 70 % for sets without a test part."""
   validation_images: int = 1600
-  """Drawn for validation; 0: 10 %."""
+  """Validation images to draw; 0: 10 %."""
   test_images: int = 0
-  """Of the test part; 0: all."""
+  """Images of the test part; 0: all."""
   settings: tuple[Name, ...] = ALL
-  """Ways to train."""
+  """Methods to train."""
   seeds: int = 8
-  """Runs of each, each with another division of the images and another start."""
+  """Runs of each method, each with another division of the images and other weights."""
   mds_steps: int = 1000
-  """Steps that lay out the proxies after the tree."""
+  """Steps that place the proxies after the class tree."""
 
 
 FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
@@ -110,27 +110,29 @@ def resolved(config: Config) -> Config:
   )
 
 
-def seen(config: Config, whole: images.Whole, folder: pathlib.Path) -> images.Whole:
+def as_network_input(
+  config: Config, whole: images.Whole, folder: pathlib.Path
+) -> images.Whole:
   """The set as a frozen network sees it, computed once; otherwise the images."""
   if config.network != frozen.NETWORK:
     return whole
   name = f"{config.data}-{config.image_size}"
   parts = {"images": whole.images, "tested": whole.tested}
-  made: Any = {
+  features: Any = {
     part: frozen.pooled(f"{name}-{part}", images, folder)
     for part, images in parts.items()
     if images is not None
   }
-  return whole._replace(**made)
+  return whole._replace(**features)
 
 
 class Ground(NamedTuple):
-  """What all trainings of one seed share."""
+  """Inputs that all trainings of one seed share."""
 
   study: images.Parts
   related: measures.Relations
   fixed: jax.Array
-  """Proxies after the tree."""
+  """Proxies placed after the class tree."""
   key: jax.Array
 
 
@@ -157,7 +159,7 @@ def ground(config: Any, whole: images.Whole, seed: int) -> Ground:
 
 
 class Finished(NamedTuple):
-  """What is kept of a training."""
+  """Stored outcome of a training."""
 
   outcome: measures.Outcome
   curves: dict[str, list[float]]
@@ -170,15 +172,15 @@ def train(
   path: pathlib.Path,
   progress: tqdm.tqdm,
 ) -> Finished:
-  """One training and its measures, or what was kept of it."""
+  """Runs one training with its measures, or reads its stored outcome."""
   # What changes this training; the rest says which others there are.
   others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others
-  kept = finished.restore(path, settings)
-  if kept is not None:
+  stored = finished.restore(path, settings)
+  if stored is not None:
     progress.update(config.epochs)
-    outcome = measures.Outcome(kept.figures["test"], **kept.arrays)
-    return Finished(outcome, kept.figures["curves"])
+    outcome = measures.Outcome(stored.figures["test"], **stored.arrays)
+    return Finished(outcome, stored.figures["curves"])
   setting = methods.SETTINGS[name]
   study = shared.study
 

@@ -1,4 +1,4 @@
-"""One training of `class_hierarchy`, and what is looked at after every epoch."""
+"""Trains one network of `class_hierarchy` and measures it after every epoch."""
 
 import functools
 import pathlib
@@ -53,8 +53,8 @@ def _projected(variables, features, sizes, *, settings):
 @jax.jit
 def chords(points: Array) -> Array:
   """Distances of the directions of points; exactly 0 on the diagonal."""
-  apart = distances.pairwise_chordal(points, points)
-  return jnp.where(jnp.eye(len(points), dtype=bool), 0, apart)
+  distance = distances.pairwise_chordal(points, points)
+  return jnp.where(jnp.eye(len(points), dtype=bool), 0, distance)
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
@@ -106,7 +106,7 @@ def train(
   if isinstance(study.train, frozen.Features):
     return _on_features(settings, setting, study.train, key, state, evaluate)
   step = _step(settings, setting, augment=augment)
-  kept = training.Checkpoints(checkpoints) if settings.keep_best else None
+  checkpointer = training.Checkpoints(checkpoints) if settings.keep_best else None
   result = training.fit(
     state,
     step,
@@ -116,18 +116,18 @@ def train(
       batch=settings.batch,
       epochs=settings.epochs,
       per_epoch=steps,
-      beside={"size": class_sets.log_sizes(study.train)},
+      columns={"size": class_sets.log_sizes(study.train)},
     ),
     steps=steps * settings.epochs,
     evaluate=evaluate,
     evaluate_every=steps,
     monitor=training.Monitor("validation top-1") if settings.keep_best else None,
-    checkpoints=kept,
+    checkpoints=checkpointer,
     checkpoint_every=steps,
     progress=False,
   )
-  if kept is not None:
-    kept.close()
+  if checkpointer is not None:
+    checkpointer.close()
   return Trained(result.best, _curves(result.evaluations))
 
 
@@ -168,12 +168,12 @@ def _on_features(
 def _epoch(state, rows, key, *, settings, setting):
   step, count = _step(settings, setting, augment=False), len(rows["label"])
 
-  def one(state, number):
+  def train_step(state, number):
     drawn = data.shuffled_indices(key, count, number, batch_size=settings.batch)
     return step(state, {name: values[drawn] for name, values in rows.items()})[0], None
 
   numbers = state.step + jnp.arange(count // settings.batch)
-  return jax.lax.scan(one, state, numbers)[0]
+  return jax.lax.scan(train_step, state, numbers)[0]
 
 
 def _look(
@@ -204,9 +204,9 @@ def _correlations(
   state: training.TrainState,
 ) -> dict[str, float]:
   features, classifier = _look(settings, images, state)
-  apart, there = class_chords(features, images.labels, classes=len(class_distances))
+  distance, there = class_chords(features, images.labels, classes=len(class_distances))
   proxies = metrics.mean_correlation(chords(classifier.proxies), class_distances)
-  means = metrics.mean_correlation(apart, class_distances, where=there)
+  means = metrics.mean_correlation(distance, class_distances, where=there)
   return {
     "mean correlation, proxies": float(proxies.mean),
     "mean correlation, prototypes": float(means.mean),

@@ -21,7 +21,7 @@ from spherejax import data, distances, losses, metrics, prototypes, training
 MOMENTUM = 0.9  # of SGD, in the article's released code
 _NEAR = np.array([True, False])  # of a positive and a negative
 Report = Callable[[int], object]
-"""Is told how many iterations were done."""
+"""Callback that gets the number of finished iterations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,31 +29,32 @@ class Settings(methods.Architecture, Limited):
   """Network and training."""
 
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   triplets: Annotated[int, Within(1)] = 48
-  """Triplets of a step."""
+  """Triplets per step."""
   iterations: Annotated[int, Within(1)] = 15
-  """Parts of the training, after each of which it is looked at."""
+  """Parts of the training; the embedding is measured after each."""
   steps: Annotated[int, Within(1)] = 100
-  """Steps of an iteration."""
+  """Steps per iteration."""
   margins: Annotated[tuple[float, ...], Within(1e-6, 4)] = (1.0, 1.3)
-  """Of squared distances of unit vectors, one after the other."""
+  """Successive margins, of squared distances between unit vectors."""
   raised_after: Annotated[tuple[int, ...], Within(1)] = (10,)
-  """Iterations after which the next margin holds."""
+  """Iterations after which the next margin applies."""
   optimizer: Literal["adam", "sgd"] = "adam"
-  """SGD has momentum 0.9."""
+  """Optimiser; SGD has momentum 0.9."""
   learning_rate: Annotated[float, Within(1e-9)] = 1e-3
-  """In the first iteration."""
+  """Learning rate of the first iteration."""
   decay: Annotated[float, Within(1e-9)] = 0.9
-  """Factor of the learning rate with each iteration."""
+  """Factor of the learning rate from one iteration to the next."""
   baseline_batch: Annotated[int, Within(1)] = 64
-  """Images of a step of the softmax classifier."""
+  """Images per step of the softmax classifier."""
   baseline_rate: Annotated[float, Within(1e-9)] = 1e-3
-  """Its learning rate in the first iteration."""
+  """Learning rate of the classifier in the first iteration."""
   baseline_decay: Annotated[float, Within(1e-9)] = 0.9
-  """Factor of its learning rate with each iteration."""
+  """Factor of the classifier's learning rate from one iteration to the next."""
   baseline_epochs: int = 0
-  """Passes over the training images; 0: as many images as the triplets have."""
+  """Passes of the classifier over the training images; 0: as many images as the
+  triplets have."""
 
 
 def margin_schedule(settings: Settings, iteration: int) -> float:
@@ -84,7 +85,7 @@ def unraised(settings: Settings) -> int:
 def make_optimizer(
   settings: Settings, rate: float, decay: float, every: int
 ) -> optax.GradientTransformation:
-  """Of the settings' kind, whose rate decays with every so many steps."""
+  """Optimiser of the settings' kind, with a stepwise decay of the learning rate."""
 
   def schedule(count):
     return rate * decay ** (count // every)
@@ -136,13 +137,13 @@ def triplet_batches(
 
   @jax.jit
   def plan(steps):
-    def one(step):
+    def draw(step):
       drawn = data.sample_triplets(
         jax.random.fold_in(key, step), table, batch_size=settings.triplets
       )
       return jnp.stack(drawn[:3], axis=1).reshape(-1)
 
-    return jax.vmap(one)(steps)
+    return jax.vmap(draw)(steps)
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
     for iteration in range(first // settings.steps, settings.iterations):
@@ -151,9 +152,9 @@ def triplet_batches(
       margin = np.float32(margin_of(iteration + 1))
       for read in data.pipeline(images, rows, start=max(first - start, 0)):
         triplets = read["image"].reshape(-1, 3, *read["image"].shape[1:])
-        beside = sizes[read["index"]].reshape(len(triplets), 3, sizes.shape[1])
+        size_columns = sizes[read["index"]].reshape(len(triplets), 3, sizes.shape[1])
         margins = np.full(len(triplets), margin)
-        yield {"image": triplets, "size": beside, "margin": margins}
+        yield {"image": triplets, "size": size_columns, "margin": margins}
 
   return begin
 
@@ -166,18 +167,18 @@ def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray
 
 
 class Look(NamedTuple):
-  """How the classes lie in an embedding."""
+  """Distribution of the classes in an embedding."""
 
   centroids: np.ndarray
   radii: np.ndarray
   accuracy: np.ndarray
-  """Of the nearest centroid, on the images that made the centroids."""
+  """Accuracy of the nearest centroid, on the images that made the centroids."""
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
 def _look(points: Array, labels: Array, *, classes: int) -> tuple[Array, Array, Array]:
   means = prototypes.class_means(points, labels, classes, normalize="none")
-  found = prototypes.nearest_neighbours(
+  predicted = prototypes.nearest_neighbours(
     points,
     means.means,
     jnp.arange(classes),
@@ -185,7 +186,7 @@ def _look(points: Array, labels: Array, *, classes: int) -> tuple[Array, Array, 
     where=means.counts > 0,
   )
   radii = metrics.cluster_radii(points, labels, means.means)
-  return means.means, radii, jnp.mean(found == labels)
+  return means.means, radii, jnp.mean(predicted == labels)
 
 
 def look(variables: Any, images: data.Images, settings: Settings) -> Look:
@@ -216,8 +217,8 @@ def _stretch(
   """Trains up to an iteration, or on from where an earlier run was stopped."""
   train, validation = images
   number = len(validation.label_names)
-  with training.Checkpoints(folder) as kept:
-    restored = kept.restore(state)
+  with training.Checkpoints(folder) as checkpoints:
+    restored = checkpoints.restore(state)
     start = state if restored is None else restored.state
     before = look(start.variables(), validation, settings)
     report((int(start.step) - int(state.step)) // settings.steps)
@@ -244,7 +245,7 @@ def _stretch(
       steps=end * settings.steps,
       evaluate=evaluate,
       evaluate_every=settings.steps,
-      checkpoints=kept,
+      checkpoints=checkpoints,
       checkpoint_every=settings.steps,
       report_every=settings.steps,
       progress=False,
@@ -261,7 +262,7 @@ class Embedded(NamedTuple):
   curves: dict[str, list[float]]
   """Each quantity after every iteration; the first drift is from the first weights."""
   kept_margin: dict[str, list[float]]
-  """The same with the first margin throughout; empty where it is never raised."""
+  """Curves with the first margin throughout; empty where the margin is never raised."""
 
 
 def train_embedding(
@@ -272,7 +273,7 @@ def train_embedding(
   folder: pathlib.Path,
   report: Report,
 ) -> Embedded:
-  """Both ways share the iterations in which their margin is the same."""
+  """Trains the embedding; shares the iterations before the margin is raised."""
   network_key, step_key, data_key = jax.random.split(key, 3)
   start = methods.initial_variables(
     network_key,
@@ -298,7 +299,7 @@ def train_embedding(
   if common == settings.iterations:
     return Embedded(start, first.state.variables(), _curves(first.evaluations), {})
   later = run(first.state, settings.iterations, raised, folder=folder / "raised")
-  kept = run(
+  last = run(
     first.state,
     settings.iterations,
     lambda _: settings.margins[0],
@@ -308,7 +309,7 @@ def train_embedding(
     start,
     later.state.variables(),
     _curves(first.evaluations + later.evaluations),
-    _curves(first.evaluations + kept.evaluations),
+    _curves(first.evaluations + last.evaluations),
   )
 
 

@@ -1,4 +1,4 @@
-"""What `retrieval` says about each claim of the tables, of images in memory."""
+"""Verdicts of `retrieval` on each claim about images in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,33 +14,35 @@ POOLINGS = "DML, tables 5.1 and 5.3"
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """Every claim that the trainings can tell something about."""
-  made, first = [], config.group
+  """Lists every claim that the trainings can decide."""
+  statements, first = [], config.group
 
   def better(loss: str, kind: str, other: str = "plain", group: str = first) -> Claim:
-    own, over = (f"{Name(group, loss, x)}" for x in (kind, other))
-    return Claim("", "", lambda t: t.gain(MAP, own, over=over))
+    first_name, over = (f"{Name(group, loss, x)}" for x in (kind, other))
+    return Claim("", "", lambda t: t.gain(MAP, first_name, over=over))
 
   for loss in config.losses:
     text = f"MAP@R of unseen {first}: {loss} with CCP > plain"
-    made.append(
+    statements.append(
       Claim(f"retrieval-ccp-{TITLES[loss]}", text, better(loss, "ccp").difference)
     )
   for loss in config.second_losses:
     key = _of_loss("retrieval-ccp-second-set", loss, config.second_losses)
     text = f"MAP@R of unseen plankton: {loss} with CCP > plain"
-    made.append(Claim(key, text, better(loss, "ccp", group="plankton").difference))
+    statements.append(
+      Claim(key, text, better(loss, "ccp", group="plankton").difference)
+    )
   for loss in config.memory_losses:
     key = _of_loss("retrieval-xbm", loss, config.memory_losses)
     text = f"MAP@R: {loss} with a memory > plain"
-    made.append(Claim(key, text, better(loss, "xbm").difference))
+    statements.append(Claim(key, text, better(loss, "xbm").difference))
     if loss in config.losses and not config.memory:
       key = _of_loss("retrieval-ccp-vs-xbm", loss, config.memory_losses)
       text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
-      made.append(Claim(key, text, better(loss, "ccp", "xbm").difference))
-  made += _of_folds(config)
+      statements.append(Claim(key, text, better(loss, "ccp", "xbm").difference))
+  statements += _of_folds(config)
   for loss in config.proxy_losses:
-    made.append(
+    statements.append(
       Claim(
         f"retrieval-proxy-losses-{TITLES[loss]}",
         f"MAP@R of {loss}: the untrained network's and .1 more",
@@ -49,8 +51,8 @@ def claims(config: Config, table: Table) -> list[Claim]:
         ),
       )
     )
-  made += [*_of_parts(config), *_of_poolings(config, table)]
-  return [*made, *_of_measures(table, first), *_of_protocols(table)]
+  statements += [*_of_parts(config), *_of_poolings(config, table)]
+  return [*statements, *_of_measures(table, first), *_of_protocols(table)]
 
 
 def _of_loss(key: str, loss: str, losses: Sequence[str]) -> str:
@@ -59,7 +61,7 @@ def _of_loss(key: str, loss: str, losses: Sequence[str]) -> str:
 
 
 def _of_folds(config: Config) -> Iterator[Claim]:
-  """All folds together against their mean."""
+  """Claims that all folds together beat their mean."""
   folds = Name(FOLDS, "c2")
   for key, measure in (("precision", "P@1"), ("map", MAP)) if config.folds else ():
     yield Claim(
@@ -93,7 +95,7 @@ def _of_parts(config: Config) -> Iterator[Claim]:
       yield Claim(
         key,
         f"MAP@R: {name.title} > {other.title}",
-        lambda t, own=f"{name}", over=f"{other}": t.gain(MAP, own, over=over),
+        lambda t, better=f"{name}", over=f"{other}": t.gain(MAP, better, over=over),
         POOLINGS,
       )
 
@@ -114,17 +116,17 @@ def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
 
 
 def _of_measures(table: Table, group: str) -> Iterator[Claim]:
-  """Which measure tells the trainings of the first set apart."""
+  """Claims about how well each measure separates the trainings of the first set."""
   untrained = f"{group}, untrained"
-  own = [
+  names = [
     x for x in table.variants(MAP) if x.startswith(f"{group}, ") and x != untrained
   ]
 
   def separation(table: Table, measure: str) -> np.ndarray:
-    figures = np.stack([table.values(measure, name) for name in own])
+    figures = np.stack([table.values(measure, name) for name in names])
     return (figures.max(0) - figures.min(0)) / figures.mean(0)
 
-  if len(own) > 1:
+  if len(names) > 1:
     yield Claim(
       "retrieval-map-separates",
       "(largest - smallest) / mean over the trainings: MAP@R > P@1",

@@ -21,26 +21,26 @@ class Study(NamedTuple):
 
   name: str
   images: np.ndarray
-  """[count, height, width, channels], uint8 or floats."""
+  """Images [count, height, width, channels], uint8 or floats."""
   train: np.ndarray
-  """[folds, rows]."""
+  """Training rows [folds, rows]."""
   held: np.ndarray
-  """[folds, rows]."""
+  """Validation rows [folds, rows]."""
   test: np.ndarray
-  """[folds, rows]."""
+  """Test rows [folds, rows]."""
   train_labels: np.ndarray
   held_labels: np.ndarray
   test_labels: np.ndarray
   by_seed: bool = False
-  """Whether each fold is of one seed, which divides the classes in its own way."""
+  """Whether each fold belongs to one seed, which divides the classes."""
   watched: bool = False
-  """Whether covers are measured after every evaluation."""
+  """Whether to measure covers after every evaluation."""
   inverted: bool = False
-  """Whether white became 0."""
+  """Whether the images are inverted, so that white is 0."""
   padded: bool = False
-  """Whether the longer side was brought to the size, not both."""
+  """Whether the longer side was scaled and the rest padded."""
   raw: np.ndarray | None = None
-  """[folds, test images, dim], what a pretrained network says without any training."""
+  """Embeddings [folds, test images, dim] of a pretrained network without training."""
 
 
 def folds(classes: int, number: int) -> list[np.ndarray]:
@@ -96,8 +96,8 @@ def omniglot(size: int, number: int = 1) -> Study:
 
 def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
   """Images and labels of the characters that nothing else here trains on or finds."""
-  seen = class_sets.read("omniglot", "train")
-  others = seen[np.flatnonzero(np.asarray(seen.labels) >= 266)]
+  train = class_sets.read("omniglot", "train")
+  others = train[np.flatnonzero(np.asarray(train.labels) >= 266)]
   rows, labels = _rows(np.asarray(others.labels), np.unique(others.labels))
   return 255 - _resized(others[rows], size), labels
 
@@ -139,8 +139,8 @@ def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
 
 def halves(labels: np.ndarray, parts: list[np.ndarray], most: int) -> Halves:
   """Rows of the classes of three parts, at most `most` of each class."""
-  rows, own = zip(*(_rows(labels, part, most) for part in parts), strict=True)
-  return Halves(*rows, *own)
+  rows, classes = zip(*(_rows(labels, part, most) for part in parts), strict=True)
+  return Halves(*rows, *classes)
 
 
 def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:

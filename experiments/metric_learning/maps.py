@@ -37,7 +37,7 @@ def study(
   for seed in seeds:
     whole = collages(seed) if pictures is None else pictures
     title = f"{name}-{seed}" if pictures is None else name
-    maps, labels = kept(title, whole, folder), np.asarray(whole.labels)
+    maps, labels = read_maps(title, whole, folder), np.asarray(whole.labels)
     counts = np.bincount(labels)
     divisions = divided(np.arange(len(counts)), seed)
     rows = halves(labels, divisions, counts.min())
@@ -60,7 +60,7 @@ def study(
   )
 
 
-def kept(name: str, pictures: data.Images, folder: pathlib.Path) -> np.memmap:
+def read_maps(name: str, pictures: data.Images, folder: pathlib.Path) -> np.memmap:
   """Maps [images, height, width, 1280] in a file of the folder."""
   network = models.pretrained(NETWORK)
   folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def kept(name: str, pictures: data.Images, folder: pathlib.Path) -> np.memmap:
 def projected(
   maps: np.ndarray, learned: np.ndarray, used: np.ndarray, channels: int
 ) -> np.ndarray:
-  """Some maps on the first principal directions of the learned ones, float16."""
+  """Projects maps on the first principal directions of the training maps, float16."""
   dim = maps.shape[-1]
   total, moments, positions = np.zeros(dim), np.zeros((dim, dim)), 0
   for part in np.array_split(np.sort(learned), max(1, len(learned) // 256)):
@@ -87,20 +87,21 @@ def projected(
   offset = total / positions
   covariance = moments / positions - np.outer(offset, offset)
   directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :channels].astype(np.float32)
-  found = np.empty((len(used), *maps.shape[1:-1], channels), np.float16)
+  reduced = np.empty((len(used), *maps.shape[1:-1], channels), np.float16)
   for first in range(0, len(used), 256):
     block = np.asarray(maps[used[first : first + 256]], np.float32)
     # One product: of four axes NumPy makes a small one for every row of positions.
     points = (block.reshape(-1, dim) - offset.astype(np.float32)) @ directions
-    found[first : first + 256] = points.reshape(*block.shape[:-1], channels)
-  return found
+    reduced[first : first + 256] = points.reshape(*block.shape[:-1], channels)
+  return reduced
 
 
 def collages(seed: int) -> data.Images:
   """An animal of Tiny ImageNet among three artefacts."""
   photographs = class_sets.read("tiny_imagenet", "train+test")
   tree = hierarchy.from_csv(
-    beside.beside("tiny_imagenet", "hierarchy.csv"), classes=photographs.label_names
+    beside.newest_file("tiny_imagenet", "hierarchy.csv"),
+    classes=photographs.label_names,
   )
   animals, artefacts = (
     np.flatnonzero(hierarchy.classes_below(tree, node)) for node in (_ANIMAL, _ARTEFACT)
@@ -117,18 +118,18 @@ def collages_of(
   classes each.
   """
   labels, pixels = np.asarray(photographs.labels), np.asarray(photographs.images)
-  random, tiles, found = np.random.default_rng(seed), [], []
-  own = [animals[part] for part in divided(np.arange(len(animals)), seed)]
-  for classes, around in zip(own, divided(artefacts, seed), strict=True):
+  random, tiles, tile_labels = np.random.default_rng(seed), [], []
+  class_folds = [animals[part] for part in divided(np.arange(len(animals)), seed)]
+  for classes, around in zip(class_folds, divided(artefacts, seed), strict=True):
     backs = np.flatnonzero(np.isin(labels, around))
     for label in classes:
       fronts = np.flatnonzero(labels == label)[:_EACH]
       rows = np.column_stack([fronts, random.choice(backs, (len(fronts), 3))])
       tiles.append(random.permuted(rows, axis=1))
-      found += [label] * len(fronts)
+      tile_labels += [label] * len(fronts)
   four = pixels[np.concatenate(tiles)]  # [collages, 4, height, width, channels]
   upper, lower = (np.concatenate([four[:, i], four[:, i + 1]], 2) for i in (0, 2))
   names = tuple(photographs.label_names[label] for label in animals)
-  numbered = np.searchsorted(animals, found).astype(np.int32)
+  numbered = np.searchsorted(animals, tile_labels).astype(np.int32)
   joined = np.concatenate([upper, lower], 1)
   return data.from_arrays(joined, numbered, label_names=names)

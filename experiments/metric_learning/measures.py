@@ -9,39 +9,41 @@ import numpy as np
 from spherejax import distances, metrics, prototypes
 
 MARGIN = 1e-5
-"""By which an evaluation must be better."""
+"""Smallest improvement that makes an evaluation better."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 RADIUS, APART = "covering radius", "distance of classes"
 
 
-_apart = jax.jit(metrics.mean_interclass_distance)  # after every evaluation
+_mean_interclass_distance = jax.jit(
+  metrics.mean_interclass_distance
+)  # after every evaluation
 
 
 def measures(
   points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None = None
 ) -> dict[str, float]:
-  """Of embeddings in the unit ball; without queries that have no match.
+  """Retrieval measures of embeddings in the unit ball, over queries with a match.
 
   Each is a query among all others, or, where `queries` says so, in the gallery of those
   that are none.
   """
   x = distances.unit_ball(jnp.asarray(points))
   if queries is None:
-    found = metrics.retrieval(x, labels)
+    result = metrics.retrieval(x, labels)
   else:
-    found = metrics.retrieval(
+    result = metrics.retrieval(
       x[queries], labels[queries], x[~queries], labels[~queries]
     )
-  values = (found.precision_at_1, found.r_precision, found.map_at_r)
+  values = (result.precision_at_1, result.r_precision, result.map_at_r)
   return {
-    name: float(metrics.mean_where(each, found.counted))
-    for name, each in zip(NAMES, values, strict=True)
+    name: float(metrics.mean_where(value, result.counted))
+    for name, value in zip(NAMES, values, strict=True)
   }
 
 
 def covers(points: Any, labels: np.ndarray) -> dict[str, Any]:
-  """How wide classes are, and how far apart, of embeddings in the unit ball."""
+  """Width and separation of classes, of embeddings in the unit ball."""
   return {
     RADIUS: prototypes.mean_covering_radius(points, labels),
-    APART: _apart(points, labels),
+    APART: _mean_interclass_distance(points, labels),
   }

@@ -56,19 +56,19 @@ class Method:
   loss: str
   kind: Literal["plain", "xbm", "proxy", "ccp", "samples"] = "plain"
   proxies: int = 0
-  """Of each class."""
+  """Proxies per class."""
   pool: int = 8
-  """Images of each class that new proxies are chosen among."""
+  """Images per class among which new proxies are chosen."""
   memory: int = 0
-  """Embeddings of the memory, for each class."""
+  """Embeddings in the memory, per class."""
   numbers: tuple[tuple[str, float], ...] = ()
   """Hyperparameters that differ from `NUMBERS`."""
   watch_test: bool = False
-  """P@1 of the test images after every evaluation, for the conventional protocol."""
+  """Measures P@1 of test images after every evaluation (conventional protocol)."""
 
   @property
   def name(self) -> str:
-    """As in tables."""
+    """Name of the method in tables."""
     kind = {"plain": "", "xbm": "+XBM", "proxy": "-Proxy"}.get(
       self.kind, f"+{self.kind.upper()}"
     )
@@ -76,22 +76,22 @@ class Method:
 
   @property
   def own_proxies(self) -> bool:
-    """Whether the loss knows nothing but proxies."""
+    """Whether the loss uses proxies alone."""
     return self.loss in PROXY_LOSSES
 
   @property
   def refers_to_proxies(self) -> bool:
-    """Whether there are representatives of the classes that begin as embeddings."""
+    """Whether the classes' representatives start as embeddings of images."""
     return self.kind in ("proxy", "ccp", "samples")
 
   @property
   def draws_proxies(self) -> bool:
-    """Whether proxies of the loss's own begin anywhere."""
+    """Whether the proxies of the loss start at random."""
     return self.own_proxies and not self.refers_to_proxies
 
   @property
   def renews(self) -> bool:
-    """Whether problems with new representatives follow each other."""
+    """Whether training is a sequence of problems with new representatives."""
     return self.kind in ("ccp", "samples")
 
   @property
@@ -101,7 +101,7 @@ class Method:
 
   @property
   def inverse_temperature(self) -> float:
-    """Of generalized sum pooling beside the loss (DML 5.3.4)."""
+    """Inverse temperature of generalized sum pooling with this loss (DML 5.3.4)."""
     return 0.5 if self.own_proxies else 5.0
 
   @property
@@ -137,7 +137,7 @@ def initial(method: Method, key: Array, classes: int, dim: int) -> dict[str, Arr
   return {"proxies": scale * jax.random.normal(key, shape)}
 
 
-def _own(method: Method, x: Array, labels: Array, proxies: Array) -> Array:
+def _proxy_loss(method: Method, x: Array, labels: Array, proxies: Array) -> Array:
   numbers = method.settings()
   if method.loss == "soft_triple":
     return losses.soft_triple(x, labels, proxies, **numbers)
@@ -163,7 +163,7 @@ def value(
 ) -> Array:
   """The loss of a batch of raw embeddings, a scalar by `average`."""
   if method.own_proxies:
-    return average(_own(method, x, labels, loss_params["proxies"]))
+    return average(_proxy_loss(method, x, labels, loss_params["proxies"]))
   pairs = functools.partial(
     _PAIRS[method.loss],
     x,
@@ -173,8 +173,8 @@ def value(
     **method.settings(),
   )
   if method.kind == "xbm":
-    beside = average(pairs(references=memory))
-    return average(pairs()) + jnp.where(remembers, beside, 0.0)
+    memory_term = average(pairs(references=memory))
+    return average(pairs()) + jnp.where(remembers, memory_term, 0.0)
   if proxies is None:
     return average(pairs())
   total = average(pairs(references=proxies))

@@ -37,18 +37,18 @@ def forward(
   train: bool = False,
   axis_name: str | None = None,
 ) -> tuple[models.HeadResult, Any]:
-  """What the network makes of images, and its statistics after them."""
+  """Applies the network to images; returns its outputs and updated statistics."""
   network = networks.Network(architecture, axis_name)
   halved = nn.intercept_methods(_halved)
   with halved if bfloat16 else contextlib.nullcontext():
-    found, moved = network.apply(
+    outputs, moved = network.apply(
       variables, images, train=train, mutable=["batch_stats"]
     )
-  return found, moved.get("batch_stats", {})
+  return outputs, moved.get("batch_stats", {})
 
 
 def variables(params: Any, stats: Any) -> Any:
-  """Of the network."""
+  """Variables of the network."""
   return {"params": params} | ({"batch_stats": stats} if stats else {})
 
 
@@ -75,7 +75,7 @@ class Objective:
   ) -> training.Outcome:
     del key  # images are moved before
     settings, method, labels = self.settings, self.method, batch["label"]
-    found, network_stats = forward(
+    outputs, network_stats = forward(
       settings.architecture,
       variables(params["network"], batch_stats.get("network", {})),
       batch["image"],
@@ -83,19 +83,21 @@ class Objective:
       train=True,
       axis_name=axis_name,
     )
-    points = found.embeddings.astype(jnp.float32)
+    points = outputs.embeddings.astype(jnp.float32)
     x, anchors = points[: len(labels)], points[len(labels) :]
     stats = {"network": network_stats} if network_stats else {}
     mean = functools.partial(training.global_mean, axis_name=axis_name)
-    remembered, remembers, kept = self._remembered(batch_stats, x, labels, axis_name)
-    own, own_labels, average = x, labels, mean
+    remembered, remembers, memory_stats = self._remembered(
+      batch_stats, x, labels, axis_name
+    )
+    gathered, gathered_labels, average = x, labels, mean
     if method.own_proxies:  # each device has the loss of all rows
-      own, own_labels = training.gather((x, labels), axis_name)
+      gathered, gathered_labels = training.gather((x, labels), axis_name)
       average = jnp.mean
     value = methods.value(
       method,
-      own,
-      own_labels,
+      gathered,
+      gathered_labels,
       params["loss"],
       self.references(anchors, params),
       remembered,
@@ -109,12 +111,12 @@ class Objective:
         value,
         settings.zero_shot,
         params["loss"]["zero_shot"],
-        jax.tree.map(lambda each: each[: len(labels)], found.attributes),
+        jax.tree.map(lambda leaf: leaf[: len(labels)], outputs.attributes),
         labels,
         axis_name=axis_name,
         average=mean,
       )
-    return training.Outcome(value, stats | kept)
+    return training.Outcome(value, stats | memory_stats)
 
   def _remembered(
     self, batch_stats: Any, x: Array, labels: Array, axis_name: str | None
@@ -133,8 +135,8 @@ class Objective:
       use=self.settings.memory_use,
       axis_name=axis_name,
     )
-    kept = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
-    return remembered, remembers, kept
+    memory_stats = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
+    return remembered, remembers, memory_stats
 
   def references(self, anchors: Array, params: Any) -> losses.References | None:
     """Proxies, or images in their place, as what a batch is compared with."""
@@ -148,7 +150,7 @@ class Objective:
   def optimizer(
     self, stats: Any = None, first_weight: float = 0.0, rate: Any = 1.0
   ) -> optax.GradientTransformation:
-    """Of the settings and the method; `stats` are the network's before the steps.
+    """Optimiser of settings and method; `stats` are those before the first step.
 
     `rate` multiplies every learning rate.
     """
@@ -263,10 +265,10 @@ def optimizer(
 
 
 class Run:
-  """What one kind of training knows beside its state; `place` is where images lie."""
+  """Fixed inputs of one kind of training; `place` locates its images."""
 
   settings: Any
-  """A `Training`, of which each kind has its own."""
+  """Settings of the training, derived from `Training`."""
 
   def __init__(
     self,
@@ -299,13 +301,13 @@ class Run:
     return jnp.asarray(points).reshape(*rows.shape, -1), rows
 
   def with_prototypes(self, variables: Any, key: Array, *place: Any) -> Any:
-    """Those of a pooling, chosen among averages of some training images."""
+    """Sets the pooling's prototypes, chosen among averages of training images."""
 
     def pooled(params: Any) -> Any:
       row_key, move_key = jax.random.split(key)
       rows = jax.random.permutation(row_key, self.images)[: poolings.AVERAGED]
-      own = {**variables, "params": params}
-      return self.embed(own, rows, move_key, *place, average=True)
+      current = {**variables, "params": params}
+      return self.embed(current, rows, move_key, *place, average=True)
 
     recipe = networks.recipe(self.settings)
     params = poolings.with_prototypes(recipe, variables["params"], pooled)

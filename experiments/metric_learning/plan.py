@@ -1,4 +1,4 @@
-"""What `retrieval` trains: settings, methods, the images of each."""
+"""Plan of `retrieval`: settings, methods, and the images of each group."""
 
 import dataclasses
 import pathlib
@@ -33,38 +33,39 @@ class Config(ProxySettings):
   data: Literal[
     "images", "tiny_imagenet", "gaussians", "cars196", "cub_birds100", "collages"
   ] = "images"
-  """Characters and plankton, photographs in the place of characters, points that are
-  drawn, or what a pretrained network says of cars, birds or collages."""
+  """Data: characters and plankton, photographs instead of characters, random points, or
+  a pretrained network's features of cars, birds or collages."""
   losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
-  """With chance-constrained proxies and without."""
+  """Losses to train with and without chance-constrained proxies."""
   memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
-  """Also with a memory of as many vectors as there are proxies."""
+  """Losses to train with a memory, too, of as many vectors as there are proxies."""
   proxy_losses: tuple[Literal["proxy_anchor", "proxy_nca", "soft_triple"], ...] = (
     PROXY_LOSSES
   )
-  """Losses that know proxies only."""
+  """Proxy losses to train."""
   second_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c2",)
-  """With chance-constrained proxies and without, on plankton."""
+  """Losses to train on plankton, with and without chance-constrained proxies."""
   plankton_size: Annotated[int, Without("second_losses", ((),))] = 32
-  """Side of the plankton's images."""
+  """Side of the plankton images, in pixels."""
   folds: int = 4
-  """Networks whose embeddings are joined, each without another share of the classes."""
+  """Networks whose embeddings are concatenated, each trained on another share of the
+  classes."""
   gsp_methods: tuple[Summed, ...] = ()
-  """Methods with generalized sum pooling and zero-shot prediction, and without."""
+  """Methods to train with and without generalized sum pooling and zero-shot
+  prediction."""
   gsp_parts: tuple[Summed, ...] = ()
-  """Of them, those that are trained with either of the two alone as well."""
+  """Methods, among these, to train with each of the two alone as well."""
   poolings: tuple[Pooled, ...] = ()
-  """In the place of the average, with the contrastive loss and ProxyNCA++."""
+  """Poolings to compare with the average, for the contrastive loss and ProxyNCA++."""
   rates: tuple[float, ...] = (1.0,)
-  """Multiples of `learning_rate`, of which validation chooses one for each method, by
-  two seeds."""
+  """Multiples of `learning_rate`; validation with two seeds chooses one per method."""
   zero_shot_share: Sums[float] = 0.1
-  """Of zero-shot prediction, in the loss."""
+  """Weight of zero-shot prediction in the loss, from 0 to 1."""
   prototypes: Sums[int] = 64
   mass: Sums[float] = 0.3
   inverse_temperature: Sums[float] = 5.0
   memory: Remembers[int] = 0
-  """Embeddings of a class that the memory holds; 0: as many as there are proxies."""
+  """Embeddings per class in the memory; 0: as many as there are proxies."""
   memory_start: Remembers[int] = 100
   memory_use: Remembers[Literal["full", "any"]] = "full"
 
@@ -93,7 +94,7 @@ class Config(ProxySettings):
 
   @property
   def group(self) -> str:
-    """What most of the trainings are of."""
+    """Group of most trainings."""
     names = {"cars196": "cars", "cub_birds100": "birds", "collages": "collages"}
     return {"tiny_imagenet": "photographs", **names}.get(self.data, "characters")
 
@@ -241,28 +242,28 @@ PRESETS: dict[str, Any] = {
 
 
 def plan(config: Config) -> dict[Name, Method]:
-  """All trainings."""
+  """Lists all trainings."""
   number, pool = config.proxies, config.pool
   remembered = config.memory or number
   first, second = config.group, "plankton"
-  made: dict[Name, Method] = {}
+  methods: dict[Name, Method] = {}
   for loss in config.losses:
     # The conventional protocol stops by what the fair one does not look at.
     watched = loss == "c2" and config.backbone != "maps"
-    made[Name(first, loss)] = Method(loss, watch_test=watched)
-    made[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
+    methods[Name(first, loss)] = Method(loss, watch_test=watched)
+    methods[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
   for loss in config.memory_losses:
-    made.setdefault(Name(first, loss), Method(loss))
-    made[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=remembered)
+    methods.setdefault(Name(first, loss), Method(loss))
+    methods[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=remembered)
   for loss in config.proxy_losses:
     centres = 10 if loss == "soft_triple" else 1
-    made[Name(first, loss)] = Method(loss, "plain", centres)
+    methods[Name(first, loss)] = Method(loss, "plain", centres)
   for loss in config.second_losses:
-    made[Name(second, loss)] = Method(loss)
-    made[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
+    methods[Name(second, loss)] = Method(loss)
+    methods[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
   if config.folds:
-    made[Name(tables.FOLDS, "c2")] = Method("c2")
-  beside: dict[str, dict[str, Any]] = {
+    methods[Name(tables.FOLDS, "c2")] = Method("c2")
+  options: dict[str, dict[str, Any]] = {
     "": {},
     "ccp": {"kind": "ccp", "proxies": number, "pool": pool},
     "xbm": {"kind": "xbm", "memory": remembered},
@@ -270,22 +271,22 @@ def plan(config: Config) -> dict[Name, Method]:
   for text in config.gsp_methods:
     loss, _, kind = text.partition("+")
     proxies = {"proxies": 1} if loss in PROXY_LOSSES else {}
-    method = Method(loss, **proxies, **beside[kind])
+    method = Method(loss, **proxies, **options[kind])
     for parts in ("", BOTH, *((GSP, ZSP) if text in config.gsp_parts else ())):
-      made.setdefault(Name(first, loss, method.kind, parts), method)
+      methods.setdefault(Name(first, loss, method.kind, parts), method)
   for loss in POOLED_LOSSES if config.poolings else ():
     method = Method(loss, proxies=int(loss in PROXY_LOSSES))
-    made[Name(first, loss)] = method
+    methods[Name(first, loss)] = method
     for name in config.poolings:
       parts = GSP if name == "gsp" else poolings.TITLES[name]
-      made[Name(first, loss, parts=parts)] = method
-  return made
+      methods[Name(first, loss, parts=parts)] = method
+  return methods
 
 
 def settings_of(
   config: Config, shared: Settings, name: Name, method: Method
 ) -> Settings:
-  """Of one training: the images of its group, and its pooling."""
+  """Settings of one training, with its group's images and its pooling."""
   if name.group == "plankton":
     shared = dataclasses.replace(shared, image_size=config.plankton_size, channels=1)
   if not name.parts:

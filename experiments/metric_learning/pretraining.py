@@ -1,4 +1,4 @@
-"""What stands for ImageNet's weights: a network that classified other characters."""
+"""Replaces ImageNet weights: trains a network on other characters."""
 
 import dataclasses
 import pathlib
@@ -52,33 +52,33 @@ class _Training:
     state = training.create_state(key, self.optimizer, network, loss)
     return _State(state, jnp.float32(0))
 
-  def batch(self, given: _Given, key: Array) -> dict[str, Array]:
+  def batch(self, arrays: _Given, key: Array) -> dict[str, Array]:
     batch_key, shift_key = jax.random.split(key)
-    rows = jax.random.randint(batch_key, (_BATCH,), 0, len(given.labels))
+    rows = jax.random.randint(batch_key, (_BATCH,), 0, len(arrays.labels))
     shift = self.settings.shift
-    images = data.random_crop(shift_key, given.images[rows], padding=shift)
-    return {"image": images, "label": given.labels[rows]}
+    images = data.random_crop(shift_key, arrays.images[rows], padding=shift)
+    return {"image": images, "label": arrays.labels[rows]}
 
   def objective(self, params: Any, stats: Any, batch: Any, *, key: Any, axis_name: Any):
     del key, axis_name  # a small network, on one device
     variables = objective.variables(params["network"], stats["network"])
-    found, moved = objective.forward(
+    outputs, moved = objective.forward(
       self.settings.architecture, variables, batch["image"], bfloat16=False, train=True
     )
-    logits = found.embeddings @ params["loss"]["classifier"]
+    logits = outputs.embeddings @ params["loss"]["classifier"]
     entropy = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
     return training.Outcome(jnp.mean(entropy), {"network": moved})
 
-  def period(self, given: _Given, state: _State, key: Array, hyper: Any):
+  def period(self, arrays: _Given, state: _State, key: Array, hyper: Any):
     del hyper
     step = training.make_step(self.objective, self.optimizer)
     several = frame_training.several(
-      step, lambda _, key: self.batch(given, key), _EVALUATE_EVERY
+      step, lambda _, key: self.batch(arrays, key), _EVALUATE_EVERY
     )
     train, _ = several(state.train, key)
-    points = self.model(train).embed_blocks(given.held)
+    points = self.model(train).embed_blocks(arrays.held)
     logits = points @ train.params["loss"]["classifier"]
-    right = jnp.argmax(logits, axis=1) == given.held_labels
+    right = jnp.argmax(logits, axis=1) == arrays.held_labels
     return _State(train, jnp.mean(right.astype(jnp.float32))), {}
 
   def model(self, state: training.TrainState) -> networks.Model:
@@ -118,12 +118,12 @@ def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
     place = np.arange(len(labels)) - np.searchsorted(labels, labels)
     held = place < _HELD
     parts = images[~held], labels[~held], images[held], labels[held]
-    given = _Given(*map(jnp.asarray, parts))
+    arrays = _Given(*map(jnp.asarray, parts))
     run = _Training(begins, int(labels.max()) + 1)
     result = training.sweep(
       jax.random.key(settings.seed),
       run.init,
-      jax.tree_util.Partial(run.period, given),
+      jax.tree_util.Partial(run.period, arrays),
       _accuracy,
       {"all": (0.0,)},
       seeds=1,
@@ -133,8 +133,8 @@ def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
       progress=False,
     )
     model = run.model(jax.tree.map(lambda x: x[0, 0], result.best_state.train))
-    seen = dataclasses.replace(model.architecture, inverted=True)
-    networks.keep(path, model._replace(architecture=seen), steps)
+    architecture = dataclasses.replace(model.architecture, inverted=True)
+    networks.keep(path, model._replace(architecture=architecture), steps)
     accuracy = float(result.best_score[0, 0])
     return kept.Finished({"accuracy": accuracy}, {})
 

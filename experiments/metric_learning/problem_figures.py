@@ -29,21 +29,21 @@ _MARKS = {"renewed": "s", "trained once": "D"}
 
 
 Costs = dict[str, tuple[np.ndarray, float]]
-"""By loss: a step's time with CCP over that without, [repeats], and steps to the best
-score with CCP over those without."""
+"""Ratios of CCP to training without it, by loss: time per step [repeats], and steps to
+the best score."""
 
 
 class Runs(NamedTuple):
-  """All trainings."""
+  """Outcomes of all trainings, by name."""
 
-  found: dict[str, Trained]
+  trained: dict[str, Trained]
   digits: Settings
   characters: Settings
 
 
-def score(found: Trained, cell: int = 0) -> np.ndarray:
+def score(trained: Trained, cell: int = 0) -> np.ndarray:
   """[seeds], MAP@R of the test images."""
-  return found.test["map_at_r"][cell]
+  return trained.test["map_at_r"][cell]
 
 
 def last(curve: np.ndarray) -> float:
@@ -51,57 +51,57 @@ def last(curve: np.ndarray) -> float:
   return float(curve[np.isfinite(curve)][-1])
 
 
-def lengths(found: Trained) -> list[list[int]]:
+def lengths(trained: Trained) -> list[list[int]]:
   """Evaluations of every problem that ended, for each seed of the first cell."""
-  made = []
-  for problems in found.curves["problem"][0]:
+  steps = []
+  for problems in trained.curves["problem"][0]:
     known = problems[np.isfinite(problems)].astype(int)
-    made.append(np.bincount(known)[1:-1].tolist())
-  return made
+    steps.append(np.bincount(known)[1:-1].tolist())
+  return steps
 
 
-def at_end(found: Trained, name: str, problem: int) -> np.ndarray:
+def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
   """[seeds], a figure at the last evaluation of a problem, or of the last problem.
 
   NaN for a training of one problem, which no other can be compared with.
   """
   ends = []
   for values, problems in zip(
-    found.curves[name][0], found.curves["problem"][0], strict=True
+    trained.curves[name][0], trained.curves["problem"][0], strict=True
   ):
     number = np.nanmax(problems)
-    own = problems == min(problem, number)
-    ends.append(values[own][-1] if number > 1 else np.nan)
+    mask = problems == min(problem, number)
+    ends.append(values[mask][-1] if number > 1 else np.nan)
   return np.array(ends)
 
 
-def moves(found: Trained, cell: int) -> np.ndarray:
+def moves(trained: Trained, cell: int) -> np.ndarray:
   """[seeds], mean distance of the anchors of two problems; NaN without a second one."""
-  switches = found.curves["moved"][cell] > 0
-  sums = np.nansum(found.curves["moved"][cell], axis=1)
+  switches = trained.curves["moved"][cell] > 0
+  sums = np.nansum(trained.curves["moved"][cell], axis=1)
   number = switches.sum(1)
   return np.where(number > 0, sums / np.maximum(number, 1), np.nan)
 
 
-def radii(found: Trained, name: str) -> np.ndarray:
+def radii(trained: Trained, name: str) -> np.ndarray:
   """[trainings that renewed], mean covering radius of pools after picks of a kind."""
-  picked = found.curves["random"][0] > 0
+  picked = trained.curves["random"][0] > 0
   renewed = picked.any(1)
-  sums = np.where(picked, found.curves[name][0], 0).sum(1)
+  sums = np.where(picked, trained.curves[name][0], 0).sum(1)
   return sums[renewed] / picked.sum(1)[renewed]
 
 
 def costs(runs: Runs, study: Study, losses: Sequence[str], config: Any) -> Costs:
-  """For each loss how much longer CCP takes: a step, and steps to the best score."""
-  made = {}
+  """Cost of CCP per loss: ratios of time per step and of steps to the best score."""
+  ratios = {}
   for loss in losses:
     methods = [Method(loss), Method(loss, "ccp", config.proxies, config.pool)]
     times = _seconds([Run(runs.characters, method, study) for method in methods])
     best = [
-      np.mean(runs.found[f"{loss} {kind}"].best[0] + 1) for kind in ("plain", "ccp")
+      np.mean(runs.trained[f"{loss} {kind}"].best[0] + 1) for kind in ("plain", "ccp")
     ]
-    made[loss] = times[:, 1] / times[:, 0], float(best[1] / best[0])
-  return made
+    ratios[loss] = times[:, 1] / times[:, 0], float(best[1] / best[0])
+  return ratios
 
 
 def _seconds(runs: Sequence[Run]) -> np.ndarray:
@@ -110,13 +110,13 @@ def _seconds(runs: Sequence[Run]) -> np.ndarray:
   Without the evaluation, and one training after the other in every repeat.
   """
   study = runs[0].study
-  given = on_device(study)
+  arrays = on_device(study)
   hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
   key = jax.random.key(0)
   programs, states = [], []
   for run in runs:
-    programs.append(jax.jit(functools.partial(run.steps, given)))
-    states.append(jax.jit(functools.partial(run.init, given))(key, hyper))
+    programs.append(jax.jit(functools.partial(run.steps, arrays)))
+    states.append(jax.jit(functools.partial(run.init, arrays))(key, hyper))
     jax.block_until_ready(programs[-1](states[-1], key, hyper))
   times = np.zeros((_REPEATS, len(runs)))
   for repeat in range(_REPEATS):
@@ -140,46 +140,46 @@ def title(name: str) -> str:
 def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
   """The table, and what the claims need beside it."""
   table = Table()
-  for name, found in runs.found.items():
+  for name, trained in runs.trained.items():
     for measure in NAMES:
-      table.add(title(name), NAMES[measure], found.test[measure][0])
-    if "problem" in found.curves:
-      _problems(table, title(name), found)
-    if "radius" in found.curves and name in PLANE:
-      _covers(table, title(name), found)
+      table.add(title(name), NAMES[measure], trained.test[measure][0])
+    if "problem" in trained.curves:
+      _problems(table, title(name), trained)
+    if "radius" in trained.curves and name in PLANE:
+      _covers(table, title(name), trained)
   for cell, weight in enumerate(config.other_weights, start=1):
-    found, name = runs.found["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
-    table.add(name, "MAP@R", score(found, cell))
-    table.add(name, "moves", moves(found, cell), listed=False)
+    trained, name = runs.trained["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
+    table.add(name, "MAP@R", score(trained, cell))
+    table.add(name, "moves", moves(trained, cell), listed=False)
   for loss, (longer, later) in costs.items():
     table.add(f"{TITLES[loss]}+CCP", "time of a step / plain", longer)
     table.add(f"{TITLES[loss]}+CCP", "steps to the best / plain", later)
   return table
 
 
-def _problems(table: Table, name: str, found: Trained) -> None:
-  table.add(name, "problems", np.nanmax(found.curves["problem"][0], axis=-1))
-  ended = [length for own in lengths(found) for length in own]
+def _problems(table: Table, name: str, trained: Trained) -> None:
+  table.add(name, "problems", np.nanmax(trained.curves["problem"][0], axis=-1))
+  ended = [length for of_seed in lengths(trained) for length in of_seed]
   table.add(name, "lengths", ended, listed=False)
-  picks = radii(found, "random") - radii(found, "greedy")
+  picks = radii(trained, "random") - radii(trained, "greedy")
   table.add(name, "random - greedy picks", picks, listed=False)
 
 
-def _covers(table: Table, name: str, found: Trained) -> None:
-  if "spread" in found.curves:
-    ends = [last(curve) for curve in found.curves["spread"][0]]
-    table.add(name, "spread of the proxies at first", found.first_spread[0])
+def _covers(table: Table, name: str, trained: Trained) -> None:
+  if "spread" in trained.curves:
+    ends = [last(curve) for curve in trained.curves["spread"][0]]
+    table.add(name, "spread of the proxies at first", trained.first_spread[0])
     table.add(name, "spread of the proxies at last", ends)
   for curve, text in (
     ("radius", "radius of the proxies' cover"),
     ("cover", "average covering radius / distance of classes"),
   ):
     for place, at in (("first", 0), ("last", -1)):
-      values = [x[np.isfinite(x)][at] for x in found.curves[curve][0]]
+      values = [x[np.isfinite(x)][at] for x in trained.curves[curve][0]]
       table.add(name, f"{text}, {place}", values)
   for curve in ("radius", "cover", "score"):
-    if "problem" in found.curves:
-      later = at_end(found, curve, 4) - at_end(found, curve, 1)
+    if "problem" in trained.curves:
+      later = at_end(trained, curve, 4) - at_end(trained, curve, 1)
       table.add(name, f"{curve}, problem 4 - 1", later, listed=False)
 
 
@@ -188,7 +188,7 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
   drawn: dict[str, Any] = {}
   if runs.digits.dim == 2:
     drawn["plane"] = plane(runs, study)
-  found = runs.found
+  trained = runs.trained
   steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
   for curve, label in (
     ("spread", "mean distance of a class's proxies"),
@@ -196,9 +196,9 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
     ("cover", "covering radius / distance of classes"),
   ):
     shown = {
-      name: found[name].curves[curve][0]
+      name: trained[name].curves[curve][0]
       for name in ("renewed", "trained once")
-      if curve in found[name].curves
+      if curve in trained[name].curves
     }
     if shown:
       drawn[curve] = plotting.training_curves(
@@ -207,7 +207,7 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
   for loss in config.losses:
     drawn[f"curves-{loss}"] = plotting.training_curves(
       {
-        title(name): found[name].curves["score"][0]
+        title(name): trained[name].curves["score"][0]
         for name in (f"{loss} plain", f"{loss} proxy", f"{loss} ccp")
       },
       steps=steps,
@@ -215,7 +215,7 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
     )
   bars = {
     title(name): run.test["map_at_r"][0]
-    for name, run in found.items()
+    for name, run in trained.items()
     if name not in PLANE
   }
   if bars:
@@ -230,20 +230,20 @@ def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
   figure = pictures.new_figure(9.0, 4.6)
   axes = figure.subplots(1, 2, sharex=True, sharey=True)
   labels = study.test_labels[:SHOWN]
-  for one, (name, mark) in zip(axes, _MARKS.items(), strict=True):
-    found = runs.found[name]
-    points = found.points[0, 0][:SHOWN]
-    one.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
-    proxies = found.proxies[0, 0]
+  for panel, (name, mark) in zip(axes, _MARKS.items(), strict=True):
+    trained = runs.trained[name]
+    points = trained.points[0, 0][:SHOWN]
+    panel.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
+    proxies = trained.proxies[0, 0]
     lengths = np.linalg.norm(proxies, axis=-1, keepdims=True)
     shown = proxies / np.maximum(lengths, 1)
     classes = np.repeat(np.arange(len(shown)), shown.shape[1])
-    one.scatter(
+    panel.scatter(
       *shown.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
       edgecolors="black", linewidths=1,
     )  # fmt: skip
-    one.set_title(f"proxies {name}")
-    one.set_aspect("equal")
-    one.set_xticks([])
-    one.set_yticks([])
+    panel.set_title(f"proxies {name}")
+    panel.set_aspect("equal")
+    panel.set_xticks([])
+    panel.set_yticks([])
   return figure

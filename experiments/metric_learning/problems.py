@@ -1,4 +1,4 @@
-"""What `ccp_proxies` trains, and what it says about each claim of the chapter."""
+"""Plan of `ccp_proxies` and its claims about the chapter."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,23 +28,23 @@ class Config(ProxySettings):
   """Settings of the study; those of networks are of the characters."""
 
   data: Literal["images", "gaussians"] = "images"
-  """Digits and characters, or points that are drawn."""
+  """Data: digits and characters, or random points."""
   digit_seeds: Drawn[int] = 6
-  """Trainings of each kind with digits."""
+  """Trainings of each kind on digits."""
   digit_images: Drawn[tuple[int, int]] = (1000, 300)
-  """Of each digit, to train and to validate."""
+  """Images per digit, for training and validation."""
   digit_backbone: Drawn[Literal["resnet8", "resnet20"]] = "resnet8"
-  """Network of the digits: with one block a stage, or ResNetV2-20."""
+  """Network for the digits: one block per stage, or ResNetV2-20."""
   digit_width: Drawn[int] = 16
   """Channels of the first stage of the digits' network."""
   losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
-  """Compared with proxies trained once."""
+  """Losses to compare with proxies trained once."""
   large_pool: int = 16
-  """Of digits, and of the comparison of pools."""
+  """Pool size of the digits, and of the comparison of pools."""
   other_weights: tuple[float, ...] = (0.0, 1e-2, 10.0)
-  """Others that are compared with it."""
+  """Weights to compare with `weight`."""
   batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = (8, 64)
-  """Images of a step, compared with and without chance constraints."""
+  """Images per step, to compare with and without chance constraints."""
   pretraining: Annotated[
     int, Without("of_characters", False, "without trainings on characters")
   ] = 1000
@@ -59,7 +59,7 @@ class Config(ProxySettings):
 
   @property
   def of_characters(self) -> bool:
-    """Whether anything is trained on characters."""
+    """Whether any training uses characters."""
     return bool(self.losses or self.other_weights or len(self.batches) > 1)
 
 
@@ -113,8 +113,8 @@ def digits(config: Config) -> tuple[Settings, images.Study]:
   settings = command.only(Settings, config)
   if config.data == "gaussians":
     return settings, images.gaussians(config.seed)
-  own = {"backbone": config.digit_backbone, "width": config.digit_width, "dim": 2}
-  settings = dataclasses.replace(settings, seeds=config.digit_seeds, **own)
+  overrides = {"backbone": config.digit_backbone, "width": config.digit_width, "dim": 2}
+  settings = dataclasses.replace(settings, seeds=config.digit_seeds, **overrides)
   return settings, images.mnist(config.image_size, *config.digit_images)
 
 
@@ -146,10 +146,10 @@ def plan(
     for m, b in pools:
       others[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
   for batch in config.batches:
-    own = dataclasses.replace(shared, batch=batch)
+    settings = dataclasses.replace(shared, batch=batch)
     for kind in ("plain", "ccp"):
       method = Method("c2", kind, number, config.pool)
-      others[f"batch {batch} {kind}"] = own, method
+      others[f"batch {batch} {kind}"] = settings, method
   return plane, others
 
 
@@ -166,9 +166,9 @@ def claim(
 
 
 def claims(config: Config, _: Table) -> list[Claim]:
-  """All of them; those about trainings that were not made are not made either."""
-  made = [_of_problems, _of_characters, _of_batches, _of_costs]
-  return _of_digits() + [own for of in made for own in of(config)]
+  """Lists the claims about the trainings that were run."""
+  makers = [_of_problems, _of_characters, _of_batches, _of_costs]
+  return _of_digits() + [statement for of in makers for statement in of(config)]
 
 
 def _all(table: Table, measure: str) -> np.ndarray:

@@ -81,7 +81,7 @@ def train(
   title: str = "",
   rates: Sequence[float] = (1.0,),
 ) -> Trained:
-  """All cells ("weight" of the projection, "fold") and seeds at once.
+  """Trains all cells ("weight" of the projection, "fold") and seeds at once.
 
   Of the rates, multiples of every learning rate, the one is kept whose validation
   images are found best on average. Where each seed divides the classes in its own way
@@ -96,7 +96,7 @@ def train(
   path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
 
   def make() -> finished.Finished:
-    run, given = Run(settings, method, study), on_device(study)
+    run, device_data = Run(settings, method, study), on_device(study)
     seeds = range(settings.seed, settings.seed + settings.seeds)
     drawn, folds = seeds, [(fold,) for fold in cells["fold"]]
     if study.by_seed:
@@ -104,13 +104,13 @@ def train(
     runs = [
       (rate, weight, fold)
       for rate in rates
-      for weight, own in zip(cells["weight"], folds, strict=True)
-      for fold in own
+      for weight, rows in zip(cells["weight"], folds, strict=True)
+      for fold in rows
     ]
     partial = jax.tree_util.Partial
     result = frame_training.many(
       jax.random.key(settings.seed),
-      (partial(run.init, given), partial(run.period, given), _score),
+      (partial(run.init, device_data), partial(run.period, device_data), _score),
       dict(zip(("rate", "weight", "fold"), zip(*runs, strict=True), strict=True)),
       path.with_name(f"{path.name}-checkpoints"),
       title=title or method.name,
@@ -135,7 +135,7 @@ def train(
       settings, study, best, int(steps[0, 0]), folder / model_name(title or method.name)
     )
     places = np.broadcast_to(np.asarray(folds, np.int32), steps.shape)
-    points = _embedded(settings, best, given, places)
+    points = _embedded(settings, best, device_data, places)
     arrays = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
     arrays |= _tested(points, study.test_labels)
     proxies = result.best_state.train.params["loss"].get("proxies")
@@ -186,49 +186,50 @@ def _keep_model(
   if settings.backbone == "maps":
     return  # it sees no images
   first = jax.tree.map(lambda x: np.asarray(x)[0, 0], variables)
-  seen = dataclasses.replace(
+  architecture = dataclasses.replace(
     settings.architecture, inverted=study.inverted, padded=study.padded
   )
-  model = networks.Model(seen, first)
+  model = networks.Model(architecture, first)
   networks.keep(folder, model, evaluations * settings.evaluate_every)
 
 
 def _embedded(
-  settings: Settings, variables: Any, given: Data, folds: np.ndarray
+  settings: Settings, variables: Any, arrays: Data, folds: np.ndarray
 ) -> np.ndarray:
   """[cells, seeds, test images, dim] of networks [cells, seeds, ...] of some folds."""
   architecture = settings.architecture
-  return np.asarray(_points((variables, folds), given, architecture=architecture))
+  return np.asarray(_points((variables, folds), arrays, architecture=architecture))
 
 
 @functools.partial(jax.jit, static_argnames="architecture")
-def _points(runs: Any, given: Data, *, architecture: networks.Architecture) -> Array:
-  """In the unit ball, one run after another."""
+def _points(runs: Any, arrays: Data, *, architecture: networks.Architecture) -> Array:
+  """Embeds images into the unit ball, one run after another."""
 
-  def one(run: tuple[Any, Array]) -> Array:
+  def embed(run: tuple[Any, Array]) -> Array:
     variables, fold = run
     model = networks.Model(architecture, variables)
-    images = given.images[of_fold(given.test, {"fold": fold})]
+    images = arrays.images[of_fold(arrays.test, {"fold": fold})]
     return distances.unit_ball(model.embed_blocks(images))
 
-  return jax.lax.map(lambda row: jax.lax.map(one, row), runs)
+  return jax.lax.map(lambda row: jax.lax.map(embed, row), runs)
 
 
 def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Each measure [cells, seeds]."""
-  found = [[measures(own, labels) for own in row] for row in points]
+  """Measures of the test images, [cells, seeds] each."""
+  measured = [[measures(x, labels) for x in row] for row in points]
   return {
-    name: np.array([[one[name] for one in row] for row in found]) for name in NAMES
+    name: np.array([[figures[name] for figures in row] for row in measured])
+    for name in NAMES
   }
 
 
 def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
-  """Each measure [seeds] of the networks before their first step.
+  """Measures [seeds] of the networks before their first step.
 
   Their heads are drawn, and their backbones too where none was pretrained.
   """
   run = Run(settings, Method("c2"), study)
-  given = on_device(study)
+  arrays = on_device(study)
   # The keys of a sweep, so these are the networks that were trained.
   seeds = jnp.arange(settings.seed, settings.seed + settings.seeds)
   folds = jnp.arange(settings.seeds) if study.by_seed else jnp.zeros_like(seeds)
@@ -238,8 +239,8 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
 
   def start(seed: Array, fold: Array) -> Any:
     key = jax.random.split(jax.random.fold_in(begin, seed), 3)[0]
-    return run.init(given, key, {"weight": 0.0, "fold": fold}).train.variables()
+    return run.init(arrays, key, {"weight": 0.0, "fold": fold}).train.variables()
 
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
-  points = _embedded(settings, variables, given, np.asarray(folds)[None])
+  points = _embedded(settings, variables, arrays, np.asarray(folds)[None])
   return {name: x[0] for name, x in _tested(points, study.test_labels).items()}

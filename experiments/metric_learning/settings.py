@@ -9,56 +9,57 @@ from experiments.frame.settings import MultipleOf
 
 @dataclasses.dataclass(frozen=True)
 class Training(networks.Architecture):
-  """Of small images and of photographs; the same for all that are compared."""
+  """Training settings that small images and photographs share."""
 
   steps: int = 600
-  """Of a training, at most."""
+  """Largest number of steps of a training."""
   evaluate_every: int = 25
   """Steps between two evaluations."""
   patience: int = 10
-  """Evaluations without a better one after which a training stops."""
+  """Evaluations without a better one before a training stops."""
   batch: int = 32
-  """Images of a step."""
+  """Images per step."""
   per_class: int = 4
-  """Images of each class in it; 1 for losses with proxies only."""
+  """Images per class in a step; 1 for losses with proxies only."""
   learning_rate: float = 1e-3
-  """Of Adam."""
+  """Learning rate of Adam."""
   proxy_rate: float = 100.0
-  """Learning rate of proxies over that of the network, for losses with proxies only."""
+  """Learning rate of proxies relative to the network's, for losses with proxies
+  only."""
   second_moment: float = 0.999
-  """Of Adam."""
+  """Second-moment decay of Adam."""
   weight_decay: float = 1e-4
-  """In the gradient, of the network without its norms."""
+  """Weight decay, added to the gradient of the network except its norms."""
   restart: Literal["best", "last"] = "best"
-  """Weights with which a problem begins."""
+  """Initial weights of each problem: best or last of the previous one."""
   switch_patience: int = 3
-  """Evaluations without a better one after which a problem ends."""
+  """Evaluations without a better one before a problem ends."""
   first_centres: Literal["random", "origin"] = "random"
-  """What the first proxies keep away from: random images, or the origin, as the
-  released code has it."""
+  """Points that the first proxies avoid: random images, or the origin, as in the
+  released code."""
   fresh_moments: bool = False
-  """Adam begins anew for the proxies of every problem."""
+  """Resets Adam's moments for the proxies of every problem."""
   in_batch: float = 0.1
-  """Weight of the batch against itself, beside the batch against proxies."""
+  """Weight of the loss within the batch, added to that between batch and proxies."""
   memory_start: int = 100
   """Steps before cross-batch memory is filled."""
   memory_use: Literal["full", "any"] = "full"
-  """The memory is filled from the first step and used once all of it is younger than
-  its start, or filled from its start on and used at once, as the memory's own code."""
+  """Filling of the memory: from the first step, and used once it is full (full); or
+  from `memory_start`, and used at once, as in the memory's released code (any)."""
   zero_shot: float = 0.0
-  """Share of zero-shot prediction in the loss, for a pooling with attributes."""
+  """Weight of zero-shot prediction in the loss, for a pooling with attributes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Training):
-  """Of images in memory."""
+  """Settings of trainings on images in memory."""
 
   seed: int = 0
-  """First seed: initial weights, batches, shifts of the images."""
+  """First seed, of initial weights, batches and image shifts."""
   seeds: int = 4
   """Trainings of each kind."""
   shift: int = 2
-  """Pixels by which training images are moved, at most."""
+  """Largest shift of training images, in pixels."""
   steps: Annotated[int, MultipleOf("evaluate_every")] = 600
   batch: Annotated[int, MultipleOf("per_class")] = 32
 
@@ -73,15 +74,15 @@ class Settings(Training):
 
 @dataclasses.dataclass(frozen=True)
 class ProxySettings(Settings):
-  """What the entry points have beside them, for the methods that they compare."""
+  """Settings of the compared methods, for the entry points."""
 
   proxies: int = 4
-  """Of each class."""
+  """Proxies per class."""
   pool: int = 8
-  """Images of each class that new proxies are chosen among; if fewer than the proxies,
-  so many for each of them, and of 1 all are taken."""
+  """Images per class among which new proxies are chosen. With fewer than the proxies,
+  that many per proxy; with 1, all are used."""
   weight: float = 2e-4
-  """Of the projection onto the weights of the problem before."""
+  """Weight of the projection onto the weights of the previous problem."""
   pretraining: int = 1000
-  """Steps of a classification of other characters, whose backbone all but the digits'
-  trainings begin with, as the thesis's begin with ImageNet's; 0: as they are drawn."""
+  """Steps of pretraining the backbone on other characters, for all trainings but the
+  digits'; it replaces ImageNet weights. 0: random weights."""

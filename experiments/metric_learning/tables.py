@@ -29,11 +29,11 @@ class Name(NamedTuple):
   loss: str
   kind: str = "plain"
   parts: str = ""
-  """GSP, ZSP or both, in the place of global average pooling."""
+  """Parts that replace global average pooling: GSP, ZSP or both."""
 
   @property
   def title(self) -> str:
-    """As in the table."""
+    """Title of the training in the table."""
     kind = "" if self.kind == "plain" else self.kind.upper()
     return "+".join(filter(None, (TITLES[self.loss], kind, self.parts)))
 
@@ -43,19 +43,19 @@ class Name(NamedTuple):
 
 Found = Mapping[Name, Trained]
 Measures = dict[str, np.ndarray]
-"""P@1, P@R and MAP@R, [seeds] each."""
+"""Values of P@1, P@R and MAP@R, [seeds] each."""
 
 
-def side_by_side(found: Trained, labels: np.ndarray) -> Measures:
-  """Of the embeddings of all folds together, normalised together."""
-  points = np.concatenate(list(found.points), axis=-1)  # [seeds, images, all dims]
+def side_by_side(trained: Trained, labels: np.ndarray) -> Measures:
+  """Measures of the concatenated, normalised embeddings of all folds."""
+  points = np.concatenate(list(trained.points), axis=-1)  # [seeds, images, all dims]
   lengths = np.linalg.norm(points, axis=-1, keepdims=True)
-  each = [measures(own, labels) for own in points / np.maximum(lengths, 1)]
-  return {name: np.array([one[name] for one in each]) for name in NAMES}
+  measured = [measures(x, labels) for x in points / np.maximum(lengths, 1)]
+  return {name: np.array([figures[name] for figures in measured]) for name in NAMES}
 
 
 def tabulate(
-  found: Found, untrained: Mapping[str, Measures], studies: Mapping[str, Study]
+  runs: Found, untrained: Mapping[str, Measures], studies: Mapping[str, Study]
 ) -> Table:
   """The table, and what the claims need beside it."""
   table = Table()
@@ -66,73 +66,78 @@ def tabulate(
 
   for name, figures in untrained.items():
     add(name, figures)
-  for name, one in found.items():
+  for name, run in runs.items():
     if name.group == FOLDS:
-      means = {measure: values.mean(0) for measure, values in one.test.items()}
+      means = {measure: values.mean(0) for measure, values in run.test.items()}
       add(f"{name}, mean of the folds", means)
       continue
-    add(f"{name}", {measure: one.test[measure][0] for measure in NAMES})
-    table.add(f"{name}", "evaluations to the best", one.best[0] + 1)
-    if any(each.rate != 1 for each in found.values()):
-      table.add(f"{name}", "rate", np.full(len(one.best[0]), one.rate))
-    if "problem" in one.curves:
-      problems = np.nanmax(one.curves["problem"][0], axis=-1)
+    add(f"{name}", {measure: run.test[measure][0] for measure in NAMES})
+    table.add(f"{name}", "evaluations to the best", run.best[0] + 1)
+    if any(run.rate != 1 for run in runs.values()):
+      table.add(f"{name}", "rate", np.full(len(run.best[0]), run.rate))
+    if "problem" in run.curves:
+      problems = np.nanmax(run.curves["problem"][0], axis=-1)
       table.add(f"{name}", "problems", problems)
-    if "test precision" in one.curves:
-      curves = one.curves["test precision"][0]
-      fair = np.take_along_axis(curves, one.best[0][:, None], axis=-1)[:, 0]
+    if "test precision" in run.curves:
+      curves = run.curves["test precision"][0]
+      fair = np.take_along_axis(curves, run.best[0][:, None], axis=-1)[:, 0]
       table.add(f"{name}", FLATTERY, np.nanmax(curves, axis=-1) - fair, listed=False)
-  if (folds := Name(FOLDS, "c2")) in found:
-    joined = side_by_side(found[folds], studies[FOLDS].test_labels)
+  if (folds := Name(FOLDS, "c2")) in runs:
+    joined = side_by_side(runs[folds], studies[FOLDS].test_labels)
     add(f"{folds}, side by side", joined)
   return table
 
 
-def draw(found: Found, studies: Mapping[str, Study], config: Any) -> dict[str, Any]:
-  """All pictures by the names of their files."""
+def draw(runs: Found, studies: Mapping[str, Study], config: Any) -> dict[str, Any]:
+  """Draws all plots, by file name."""
   groups: dict[str, dict[Name, Trained]] = {}
-  for name, one in found.items():
+  for name, run in runs.items():
     if name.group != FOLDS:
-      groups.setdefault(name.group, {})[name] = one
-  drawn = {f"bars-{group}": bars(group, own) for group, own in groups.items()}
+      groups.setdefault(name.group, {})[name] = run
+  drawn = {
+    f"bars-{group}": bars(group, group_runs) for group, group_runs in groups.items()
+  }
   steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
-  for group, own in groups.items():
+  for group, group_runs in groups.items():
     drawn[f"curves-{group}"] = plotting.training_curves(
-      {name.title: one.curves["score"][0] for name, one in apart(own).items()},
+      {
+        name.title: run.curves["score"][0]
+        for name, run in without_shared_parts(group_runs).items()
+      },
       steps=steps,
       ylabel="MAP@R, validation",
     )
-    best = max(own, key=lambda name: score(own[name])[0])
+    best = max(group_runs, key=lambda name: score(group_runs[name])[0])
     if studies[group].images.dtype == np.uint8:
-      drawn[f"sheet-{group}"] = sheet(found, best, studies[group])
+      drawn[f"sheet-{group}"] = sheet(runs, best, studies[group])
   return drawn
 
 
-def bars(group: str, found: Found) -> Any:
-  """What is found by each training; poolings of one method stand together."""
-  if not any(name.parts for name in found):
-    values = {group: {name.title: score(one) for name, one in found.items()}}
+def bars(group: str, runs: Found) -> Any:
+  """Bar plot of the scores; groups the poolings of one method."""
+  if not any(name.parts for name in runs):
+    values = {group: {name.title: score(run) for name, run in runs.items()}}
   else:
     values = {}
-    for name, one in found.items():
-      own = values.setdefault(name._replace(parts="").title, {})
-      own[name.parts or "average"] = score(one)
+    for name, run in runs.items():
+      scores = values.setdefault(name._replace(parts="").title, {})
+      scores[name.parts or "average"] = score(run)
   return plotting.bars_with_intervals(values, ylabel="MAP@R")
 
 
-def apart(found: Found) -> Found:
+def without_shared_parts(runs: Found) -> Found:
   """The methods with each part of the pooling alone, or all where none has it."""
-  every = {name._replace(parts="") for name in found if name.parts == GSP}
+  every = {name._replace(parts="") for name in runs if name.parts == GSP}
   return {
-    name: one
-    for name, one in found.items()
+    name: run
+    for name, run in runs.items()
     if not every or name._replace(parts="") in every
   }
 
 
-def sheet(found: Found, name: Name, study: Study) -> Any:
-  """Some test images of as many classes and the nearest others, by the first seed."""
-  points = found[name].points[0, 0]
+def sheet(runs: Found, name: Name, study: Study) -> Any:
+  """Shows test images of several classes with their nearest neighbours, seed 1."""
+  points = runs[name].points[0, 0]
   classes = np.unique(study.test_labels)
   chosen = classes[np.linspace(0, len(classes) - 1, QUERIES).astype(int)]
   queries = np.array([np.flatnonzero(study.test_labels == c)[0] for c in chosen])

@@ -1,4 +1,4 @@
-"""One training of `retrieval` and `ccp_proxies` on images in memory, for vmap."""
+"""Trains one run of `retrieval` or `ccp_proxies` on images in memory, for vmap."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ _COVERED = 2000  # training images whose cover is measured, at most
 
 
 class State(NamedTuple):
-  """One run."""
+  """State of one run."""
 
   train: training.TrainState
   rows: Array  # [classes, proxies], images that the proxies are or were of
@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-  """What lies on the device."""
+  """Arrays on the device."""
 
   images: Array
   train: Array  # [folds, rows], as those below
@@ -39,12 +39,12 @@ class Data(NamedTuple):
 
 
 def on_device(study: Study) -> Data:
-  """Its images, and which of them train and validate."""
+  """Moves images to the device, with the rows that train and validate."""
   return Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
 
 
 def of_fold(rows: Array, hyper: Any) -> Array:
-  """Those of the run's fold."""
+  """Selects the rows of the run's fold."""
   return rows[hyper["fold"].astype(int)]
 
 
@@ -74,19 +74,19 @@ class Run(objective.Run):
   def embed(
     self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
   ) -> Array:
-    given, hyper = place
+    arrays, hyper = place
     architecture = self.settings.architecture
     if average:
       architecture = dataclasses.replace(architecture, mass=1.0)
-    images = self.shown(key, given.images[of_fold(given.train, hyper)[rows]])
+    images = self.shown(key, arrays.images[of_fold(arrays.train, hyper)[rows]])
     return networks.Model(architecture, variables).embed_blocks(images)
 
   def chosen(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
     """The pool's points that are the new proxies, and their rows."""
     number = self.method.proxies
 
-    def of_class(own: Array, before: Array) -> Array:
-      return prototypes.greedy_k_centre(own, number, initial=before).indices
+    def of_class(of_label: Array, before: Array) -> Array:
+      return prototypes.greedy_k_centre(of_label, number, initial=before).indices
 
     picks = jax.vmap(of_class)(points, old)
     return (
@@ -94,20 +94,20 @@ class Run(objective.Run):
       jnp.take_along_axis(rows, picks, axis=1),
     )
 
-  def init(self, given: Data, key: Array, hyper: Any) -> State:
+  def init(self, arrays: Data, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and the first proxies."""
     key = self.run_key(key, hyper)
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
     network = networks.initial_variables(network_key, self.settings)
     more = functools.partial(jax.random.fold_in, key)
-    network = self.with_prototypes(network, more(0), given, hyper)
+    network = self.with_prototypes(network, more(0), arrays, hyper)
     rows = jnp.zeros((self.classes, max(self.method.proxies, 1)), jnp.int32)
     proxies = None
     if self.method.refers_to_proxies:
-      first, _ = self.pool(network, first_key, given, hyper)
+      first, _ = self.pool(network, first_key, arrays, hyper)
       if self.settings.first_centres == "origin":
         first = jnp.zeros_like(first)
-      points, pool_rows = self.pool(network, pool_key, given, hyper)
+      points, pool_rows = self.pool(network, pool_key, arrays, hyper)
       first = first[:, : self.method.proxies]
       proxies, rows = self.chosen(points, pool_rows, first)
     state = training.create_state(
@@ -124,7 +124,9 @@ class Run(objective.Run):
     """Embeddings that the memory holds."""
     return max(self.method.memory * self.classes, self.settings.batch)
 
-  def batch(self, given: Data, hyper: Any, rows: Array, key: Array) -> dict[str, Array]:
+  def batch(
+    self, arrays: Data, hyper: Any, rows: Array, key: Array
+  ) -> dict[str, Array]:
     """Training images of some classes, those of the proxies' rows behind them."""
     batch_key, shift_key = jax.random.split(key)
     per_class = 1 if self.method.own_proxies else self.settings.per_class
@@ -135,58 +137,60 @@ class Run(objective.Run):
       num_classes=self.settings.batch // per_class,
       per_class=per_class,
     )
-    train = of_fold(given.train, hyper)
-    images = self.shown(shift_key, given.images[train[chosen]])
+    train = of_fold(arrays.train, hyper)
+    images = self.shown(shift_key, arrays.images[train[chosen]])
     if self.method.kind == "samples":
-      images = jnp.concatenate([images, given.images[train[rows.reshape(-1)]]])
+      images = jnp.concatenate([images, arrays.images[train[rows.reshape(-1)]]])
     return {"image": images, "label": jnp.asarray(self.study.train_labels)[chosen]}
 
-  def evaluated(self, given: Data, hyper: Any, state: State) -> dict[str, Array]:
+  def evaluated(self, arrays: Data, hyper: Any, state: State) -> dict[str, Array]:
     """MAP@R of the validation images, and what the proxies do."""
-    held = given.images[of_fold(given.held, hyper)]
+    held = arrays.images[of_fold(arrays.held, hyper)]
     network = state.train.variables()
     points = distances.unit_ball(self.apply(network, held))
-    found = metrics.retrieval(points, self.study.held_labels)
-    figures = {"score": metrics.mean_where(found.map_at_r, found.counted)}
+    result = metrics.retrieval(points, self.study.held_labels)
+    figures = {"score": metrics.mean_where(result.map_at_r, result.counted)}
     proxies = state.train.params["loss"].get("proxies")
     if proxies is not None and self.method.kind in ("ccp", "proxy"):
       figures["spread"] = _spread(proxies)
     if self.study.watched and self.method.refers_to_proxies:
-      figures |= self.covers(given, hyper, state, points)
+      figures |= self.covers(arrays, hyper, state, points)
     if self.method.watch_test:
-      sought = given.images[of_fold(given.test, hyper)]
-      seen = distances.unit_ball(self.apply(network, sought))
-      tested = metrics.retrieval(seen, self.study.test_labels)
+      sought = arrays.images[of_fold(arrays.test, hyper)]
+      test_points = distances.unit_ball(self.apply(network, sought))
+      tested = metrics.retrieval(test_points, self.study.test_labels)
       figures["test precision"] = metrics.mean_where(
         tested.precision_at_1, tested.counted
       )
     return figures
 
-  def covers(self, given: Data, hyper: Any, state: State, held: Array):
-    """How well proxies cover training images, and how wide classes are."""
-    own = of_fold(given.train, hyper)
+  def covers(self, arrays: Data, hyper: Any, state: State, held: Array):
+    """Covering radius of the proxies, and width of classes relative to separation."""
+    train_rows = of_fold(arrays.train, hyper)
     every = max(1, len(self.study.train_labels) // _COVERED)
     labels = self.study.train_labels[::every]
     network = state.train.variables()
-    points = distances.unit_ball(self.apply(network, given.images[own[::every]]))
+    points = distances.unit_ball(
+      self.apply(network, arrays.images[train_rows[::every]])
+    )
     if self.method.kind == "samples":
-      anchors = given.images[own[state.rows.reshape(-1)]]
+      anchors = arrays.images[train_rows[state.rows.reshape(-1)]]
       proxies = self.apply(network, anchors).reshape(*state.rows.shape, -1)
     else:
       proxies = state.train.params["loss"]["proxies"]
     proxies = distances.unit_ball(proxies)
     radii = prototypes.class_covering_radii(points, labels, proxies)
-    wide, apart = measures.covers(held, self.study.held_labels).values()
-    return {"radius": jnp.mean(radii), "cover": wide / apart}
+    wide, separation = measures.covers(held, self.study.held_labels).values()
+    return {"radius": jnp.mean(radii), "cover": wide / separation}
 
-  def switched(self, given: Data, hyper: Any, state: State, key: Array):
+  def switched(self, arrays: Data, hyper: Any, state: State, key: Array):
     """After an evaluation: perhaps the next problem."""
     if not self.method.renews:
       return state, {}
     train = state.train
-    seen, *others = train.opt_state
+    ccp, *others = train.opt_state
     turn = training.ccp_observe(
-      seen,
+      ccp,
       train.params,
       state.score,
       weight=hyper["weight"],
@@ -196,7 +200,7 @@ class Run(objective.Run):
     )
     stats = {"network": turn.batch_stats} if turn.batch_stats else {}
     opt_state: Any = (turn.state, *others)
-    moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, seen.anchor))
+    moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, ccp.anchor))
     nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
 
     def renew(value: tuple[Any, Array, Any]) -> tuple[Any, Array, Any]:
@@ -206,10 +210,10 @@ class Run(objective.Run):
       best = objective.variables(
         turn.state.best_params["network"], turn.state.best_stats
       )
-      points, pool_rows = self.pool(best, pool_key, given, hyper)
+      points, pool_rows = self.pool(best, pool_key, arrays, hyper)
       if self.method.kind == "samples":
-        own = of_fold(given.train, hyper)
-        old = self.apply(best, given.images[own[rows.reshape(-1)]])
+        train_rows = of_fold(arrays.train, hyper)
+        old = self.apply(best, arrays.images[train_rows[rows.reshape(-1)]])
         old = old.reshape(self.classes, self.method.proxies, -1)
       else:
         old = loss["proxies"]
@@ -235,23 +239,23 @@ class Run(objective.Run):
     figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
     return state._replace(train=train, rows=rows), figures | radii
 
-  def steps(self, given: Data, state: State, key: Array, hyper: Any):
-    """Those up to the next evaluation, and their mean loss."""
+  def steps(self, arrays: Data, state: State, key: Array, hyper: Any):
+    """Trains up to the next evaluation; returns the mean loss."""
     several = frame_training.several(
       training.make_step(self.objective, self.objective.optimizer(rate=hyper["rate"])),
-      lambda _, key: self.batch(given, hyper, state.rows, key),
+      lambda _, key: self.batch(arrays, hyper, state.rows, key),
       self.settings.evaluate_every,
     )
     train, reported = several(state.train, key)
     return state._replace(train=train), reported["loss"]
 
-  def period(self, given: Data, state: State, key: Array, hyper: Any):
+  def period(self, arrays: Data, state: State, key: Array, hyper: Any):
     """The steps up to the next evaluation, it, and its consequences."""
     step_key, switch_key = jax.random.split(self.run_key(key, hyper))
-    state, loss = self.steps(given, state, step_key, hyper)
-    figures = self.evaluated(given, hyper, state)
+    state, loss = self.steps(arrays, state, step_key, hyper)
+    figures = self.evaluated(arrays, hyper, state)
     state = state._replace(score=figures["score"])
-    state, problem = self.switched(given, hyper, state, switch_key)
+    state, problem = self.switched(arrays, hyper, state, switch_key)
     return state, {"loss": loss, **figures, **problem}
 
 

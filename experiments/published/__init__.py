@@ -14,22 +14,22 @@ def figures(name: str) -> dict[str, Any]:
 
 
 def tree_paths(name: str) -> list[tuple[str, ...]]:
-  """One path for each class of a tree of `trees.toml`, in order of appearance.
+  """Paths of all classes of a tree in `trees.toml`, in order of appearance.
 
   There `a{b, c}` are children, `a/b` is a single child, `a*` a class with children.
   """
-  found, prefix, stack, before = [], (), [], ""
+  paths, prefix, stack, before = [], (), [], ""
   notation = " ".join(figures("trees")[name].split())
   for name, sign in re.findall(r"([^{},]*)([{},]|$)", notation):
     parts = tuple(part.strip() for part in name.split("/") if part.strip())
     if parts and before != "}":
       path = prefix + tuple(part.rstrip("*") for part in parts)
       if sign != "{" or parts[-1].endswith("*"):
-        found.append(path)
+        paths.append(path)
       if sign == "{":
         stack.append(prefix)
         prefix = path
     if sign == "}":
       prefix = stack.pop()
     before = sign
-  return found
+  return paths

@@ -1,4 +1,4 @@
-"""What DML prints of retrieval on photographs, read from `dml.toml`."""
+"""Published figures of DML for retrieval on photographs, from `dml.toml`."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ TITLES = {
 
 
 class Size(NamedTuple):
-  """Of a data set; learned are the first classes."""
+  """Size of a data set; the first classes are those for training."""
 
   classes: int
   images: int
@@ -30,19 +30,19 @@ class Numbers(NamedTuple):
   memory: Mapping[str, int]
   """Batches of 32 in the memory, small and large."""
   centres: Mapping[str, int]
-  """Of SoftTriple, for each class."""
+  """Centres per class of SoftTriple."""
   soft_triple: str
-  """Which of both the tables have."""
+  """Variant of SoftTriple in the tables."""
   proxies: Mapping[str, int]
-  """Of a class, with chance-constrained proxies."""
+  """Proxies per class with chance-constrained proxies."""
   pool: int
-  """Images of a class that they are chosen among."""
+  """Images per class among which proxies are chosen."""
   prototypes: int
-  """Of generalized sum pooling."""
+  """Prototypes of generalized sum pooling."""
   evaluate_every: int
-  """Steps in the protocols of chapter 3; four times as many in those of 5.3.4."""
+  """Steps between evaluations in chapter 3; four times as many in section 5.3.4."""
   learning_rate: float
-  """In the conventional protocol."""
+  """Learning rate of the conventional protocol."""
 
 
 class Cell(NamedTuple):
@@ -55,11 +55,11 @@ class Cell(NamedTuple):
 
 
 Table = Mapping[tuple[str, str, int], Cell]
-"""By method, data set and dimension."""
+"""Figures by method, data set and dimension."""
 
 
 def _fair(lines: Mapping[str, str]) -> Table:
-  """From P@1 and MAP@R, perhaps each +-std, of every set in 512 and 128 dimensions."""
+  """Parses P@1 and MAP@R, with or without std, of every set in 512 and 128-D."""
   table = {}
   places = [(name, dim) for name in SETS for dim in (512, 128)]
   for method, text in lines.items():
@@ -71,7 +71,7 @@ def _fair(lines: Mapping[str, str]) -> Table:
 
 
 def _conventional(backbones: Mapping[str, Any]) -> dict[str, Table]:
-  """By backbone, from P@1, or P@1/MAP@R, or "-" where nothing is printed."""
+  """Parses P@1 or P@1/MAP@R by backbone; "-" where nothing is printed."""
   return {
     backbone: {
       (method, name, int(dim)): Cell(*map(float, figure.split("/")))
@@ -87,8 +87,8 @@ def _conventional(backbones: Mapping[str, Any]) -> dict[str, Table]:
 _TABLES = figures("dml")
 SIZES = {name: Size(*size) for name, size in _TABLES["sizes"].items()}
 NUMBERS = {
-  name: Numbers(**own | {"losses": _TABLES["losses"] | own["losses"]})
-  for name, own in _TABLES["numbers"].items()
+  name: Numbers(**numbers | {"losses": _TABLES["losses"] | numbers["losses"]})
+  for name, numbers in _TABLES["numbers"].items()
 }
 # Many small classes are taken for products, a few large ones for birds.
 NUMBERS |= {"omniglot": NUMBERS["inshop"], "tiny_imagenet": NUMBERS["cub"]}
@@ -105,7 +105,7 @@ TABLE_5_3: Mapping[str, Mapping[str, tuple[float, float]]] = {
 def cell(
   protocol: str, backbone: str, method: str, dataset: str, dim: int
 ) -> Cell | None:
-  """What the thesis has of a method in that protocol."""
+  """Published figures of a method in a protocol."""
   place = (method, dataset, dim)
   conventional = {"conventional": TABLE_3_2, "conventional534": TABLE_5_2}
   if protocol in conventional:
@@ -113,8 +113,8 @@ def cell(
   if backbone != "bn_inception":
     return None
   tables = {"fair": TABLE_3_1, "fair534": TABLE_5_1}
-  found = tables.get(protocol, {}).get(place)
-  if found is None and protocol == "fair534" and dim in (512, 128):
+  printed = tables.get(protocol, {}).get(place)
+  if printed is None and protocol == "fair534" and dim in (512, 128):
     both = TABLE_5_3.get(method, {}).get(dataset)
-    found = both and Cell(None, both[0 if dim == 512 else 1])
-  return found
+    printed = both and Cell(None, both[0 if dim == 512 else 1])
+  return printed

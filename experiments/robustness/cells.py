@@ -35,29 +35,31 @@ class Config:
   """Settings of the study."""
 
   images: Literal["digits", "cifar10", "mnist"] = "digits"
-  """The sites; of the last two all training images. Toy, closed forms: digits only."""
+  """Images that are the sites; for the last two, all training images. Toy figures and
+  closed forms need digits."""
   percent: Annotated[int, Without("images", "digits")] = 100
-  """Share of cifar10 or mnist that is read, in percent."""
+  """Share of cifar10 or mnist to read, in percent."""
   seed: int = 0
-  """Of the starts of attacks."""
+  """Seed of the attacks' starting points."""
   train_images: OfDigits[int] = 1297
-  """First digits: the sites, whose accuracy is measured."""
+  """Number of digits that are sites, the first ones; accuracy is measured on them."""
   test_images: OfDigits[int] = 500
-  """Last digits, of which shifts are measured, too."""
+  """Number of digits, the last ones, whose shifts are measured, too."""
   shifted: OfDigits[tuple[Literal["cifar10", "mnist"], ...]] = ("cifar10",)
-  """Images that are shifted beside the digits, where they are there."""
+  """Image sets whose shifts are measured as well as the digits', if they are
+  prepared."""
   toy_norms: OfDigits[tuple[Literal["l2", "linf", "l1"], ...]] = ("l2", "linf", "l1")
-  """Of cells and balls in the plane, and of the least distances of digits."""
+  """Norms of cells and balls in the plane, and of the smallest distances of digits."""
   norms: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
-  """Of cells and balls of images."""
+  """Norms of cells and balls of images."""
   classifiers: tuple[Literal["1-NN", "ridge"], ...] = ("1-NN", "ridge")
-  """What is attacked on images."""
+  """Classifiers to attack on images."""
   steps: int = 40
-  """Of the attacks."""
+  """Steps of the attacks."""
   neighbours: int = 32
-  """Sites about each that bound its cell during an attack."""
+  """Nearest sites that bound a cell during an attack."""
   batch: int = 2000
-  """Sites that are attacked at once, over all devices."""
+  """Sites to attack at once, over all devices."""
 
 
 PRESETS = {
@@ -84,16 +86,16 @@ def add_shifts(table: Table, name: str, x: np.ndarray, y: np.ndarray) -> None:
   moved[:, :, 1:] = x[:, :, :-1]
   step, flat = (v.reshape(len(x), -1) for v in (moved - x, x))
   for norm, order in ORDERS.items():
-    own = np.linalg.norm(step, order, axis=1)
+    shift_lengths = np.linalg.norm(step, order, axis=1)
     other = distances.k_nearest(flat, flat, k=1, norm=norm, apart=(y, y)).distances
     other = np.asarray(other)[:, 0]
-    table.add(f"{name}, {norm}", "distance of a shift by a pixel", own.mean())
+    table.add(f"{name}, {norm}", "distance of a shift by a pixel", shift_lengths.mean())
     table.add(f"{name}, {norm}", "distance to another class", other.mean())
-    table.add(f"{name}, {norm}", SHIFTED, np.mean(own > other))
+    table.add(f"{name}, {norm}", SHIFTED, np.mean(shift_lengths > other))
 
 
 def of_shifts(name: str) -> list[Claim]:
-  """What shifts do to images of a name."""
+  """Claims about shifts of images."""
   source = "DIST fig. 1.1"
   if name == "digits":
     return [
@@ -128,19 +130,19 @@ def of_shifts(name: str) -> list[Claim]:
 
 
 def add_best_binary(table: Table, train: Points) -> None:
-  """What no classifier of two classes of digits can exceed."""
+  """Adds the best accuracy that any classifier of two digits can reach."""
   x, y = map(np.asarray, train)
   budgets = np.array([0.7, 0.8, 1.0, 1.5])
   for name, pair in PAIRS.items():
-    kept = np.isin(y, pair) if pair else np.ones(len(y), bool)
+    mask = np.isin(y, pair) if pair else np.ones(len(y), bool)
     labels = (y == pair[0]).astype(int) if pair else y % 2
-    best = metrics.best_accuracy(x[kept], labels[kept], budgets)
+    best = metrics.best_accuracy(x[mask], labels[mask], budgets)
     for budget, value in zip(budgets, best, strict=True):
       table.add(f"digits, {name}", f"best SAA of all at {budget:g}, l2", value)
 
 
 def curve(table: Table, config: Any, name: str, measure: str, norm: str) -> np.ndarray:
-  """At budget 0 and at each finite one."""
+  """Accuracies at budget 0 and at each finite budget."""
   row = f"{config.images}, {name}, {measure}, {norm}"
   return np.concatenate(
     [table.values(f"at {x:g}", row) for x in (0, *_budgets(config, norm))]
@@ -233,21 +235,21 @@ EXACTLY: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
   ),
   "bracket": ("SAA of 1-NN is within its known bounds, {}", _bracket),
 }
-"""Of digits in l2, whose least moves are known."""
+"""Claims about digits in l2, whose smallest shifts are known."""
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
-  """Of the plane, of shifts, then of each norm."""
+  """Claims about the plane, about shifts, then about each norm."""
   del table
   names = (config.images,)
   if config.images == "digits":
     names = ("digits", *config.shifted)
-  made = [claim for name in names for claim in of_shifts(name)]
+  statements = [claim for name in names for claim in of_shifts(name)]
   for norm in config.norms:
     known = THEOREMS
     if config.images == "digits" and norm == "l2":
       known = THEOREMS | EXACTLY
-    made += [
+    statements += [
       Claim(
         f"X3-{key}-{norm}",
         text.format(norm),
@@ -256,4 +258,4 @@ def claims(config: Any, table: Table) -> list[Claim]:
       )
       for key, (text, difference) in known.items()
     ]
-  return [*(plane.CLAIMS if config.images == "digits" else ()), *made]
+  return [*(plane.CLAIMS if config.images == "digits" else ()), *statements]

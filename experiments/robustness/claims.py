@@ -1,4 +1,4 @@
-"""What DIST says of images and of adversarial training, as claims, and its pictures."""
+"""Claims of DIST about images and adversarial training, with their plots."""
 
 import functools
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ def add_inputs(table: Table, title: str, images: str, train: Any, test: Any) -> 
   levels, printed = 255, structure.printed_inputs(images)
   if images == "digits":
     levels, printed = 16, {}
-  found = structure.of_inputs(train, test, classes=CLASSES, levels=levels)
-  structure.add(table, title, found, printed)
+  measures = structure.of_inputs(train, test, classes=CLASSES, levels=levels)
+  structure.add(table, title, measures, printed)
   table.add(title, COUNT, len(train.y), listed=False)
 
 
@@ -52,7 +52,7 @@ def _worse(table: Table) -> np.ndarray:
 
 
 def _as_printed(table: Table, images: str) -> np.ndarray:
-  """Of the largest distance, 1 being what is allowed: less of what has no ties."""
+  """1 less the largest deviation from the print, relative to the tolerance."""
   if table.values(COUNT, "images") != structure.IMAGES.get(images):
     raise NotMeasured("the table is of a whole set")
   return 1 - np.max(
@@ -74,22 +74,22 @@ def _below(table: Table, name: str) -> np.ndarray:
   return np.minimum(0.5 - near, 0.4 - mean)
 
 
-def of_inputs(images: str, beside: Sequence[str]) -> list[Claim]:
-  """Of the images that networks are trained on, and of others beside them."""
+def of_inputs(images: str, others: Sequence[str]) -> list[Claim]:
+  """Claims about the training images, and about the other image sets."""
   if images == "digits":
     text = "the digits tell their classes apart better than CIFAR-10's images, always"
-    made = [Claim("X7", text, _better, INPUTS, every_seed=True)]
+    statements = [Claim("X7", text, _better, INPUTS, every_seed=True)]
   else:
     text = (
       "neither the nearest neighbour nor the nearest mean is right for half of them"
     )
-    made = [Claim("X7", text, _worse, INPUTS, every_seed=True)]
+    statements = [Claim("X7", text, _worse, INPUTS, every_seed=True)]
   if images in ("cifar10", "svhn_cropped"):
     text = "phi, R2 and the nearest mean as printed to 0.002, 1-NN to 0.005"
-    made.append(
+    statements.append(
       Claim("X7-table", text, lambda t: _as_printed(t, images), INPUTS, every_seed=True)
     )
-  return made + [
+  return statements + [
     Claim(
       f"X7-{name}",
       f"of {name} the nearest neighbour is right for less than half of the images, the "
@@ -98,12 +98,12 @@ def of_inputs(images: str, beside: Sequence[str]) -> list[Claim]:
       INPUTS,
       every_seed=True,
     )
-    for name in beside
+    for name in others
   ]
 
 
 def names_of(config: Any) -> list[str]:
-  """All networks: the standard one, then those of growing budgets."""
+  """Names of all networks: the standard one, then by growing budget."""
   budgets = [("l2", x) for x in (0, *config.l2)] + [("linf", x) for x in config.linf]
   return [network(*budget) for budget in budgets]
 
@@ -114,7 +114,7 @@ def _column(table: Table, measure: str, names: Sequence[str]) -> np.ndarray:
 
 
 def _gain(measure: str, names: Sequence[str], sign: int = 1, least: float = 0) -> Any:
-  """By how much a measure is above the standard network's; with sign -1 below."""
+  """Gain of a measure over the standard network, or loss with sign -1."""
   return lambda t: (
     (sign * (_column(t, measure, names) - t.values(measure, "standard"))).min(0) - least
   )
@@ -137,8 +137,8 @@ def _ranks(
 
 
 def _rank(first: np.ndarray, second: np.ndarray) -> float:
-  found = metrics.correlation(first, second, method="spearman").value
-  return float(np.nan_to_num(found))  # of a constant measure 0
+  correlation = metrics.correlation(first, second, method="spearman").value
+  return float(np.nan_to_num(correlation))  # of a constant measure 0
 
 
 def _gain_under_attack(names: Sequence[str]) -> Any:
@@ -178,7 +178,7 @@ def of_training(config: Any) -> list[Claim]:
   growing = [f"l2 {x:g}" for x in config.l2]
   strong = [f"l2 {x:g}" for x in config.l2 if x >= 0.25]
   # Of which networks each speaks; without them it is not made.
-  made = {
+  parts = {
     "mc": (
       "MC (l2): every robust network > standard + 0.01",
       robust,
@@ -198,8 +198,8 @@ def of_training(config: Any) -> list[Claim]:
     text = (
       f"{measure}: robust {'>' if sign > 0 else '<'} standard, l2 budgets from 0.25 on"
     )
-    made[key] = text, strong, _gain(measure, strong, sign)
-  made |= {
+    parts[key] = text, strong, _gain(measure, strong, sign)
+  parts |= {
     "density": (
       "d_DoV: robust >= standard for two thirds of the budgets",
       robust,
@@ -221,7 +221,7 @@ def of_training(config: Any) -> list[Claim]:
       _gain_under_attack(strong),
     ),
   }
-  made["tradeoff"] = (
+  parts["tradeoff"] = (
     "accuracy on clean test images: robust < standard, l2 budgets from 0.25 on",
     strong,
     _gain("accuracy", strong, -1),
@@ -231,7 +231,7 @@ def of_training(config: Any) -> list[Claim]:
   return [
     *(
       Claim(f"X8-{key}", statement, difference, "DIST 5.3")
-      for key, (statement, networks, difference) in made.items()
+      for key, (statement, networks, difference) in parts.items()
       if networks
     ),
     Claim("X8-identity", text, identity, "DIST 2.4", every_seed=True),
@@ -239,14 +239,14 @@ def of_training(config: Any) -> list[Claim]:
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
-  """All of them; those of digits alone are not measured beside photographs."""
+  """Lists all claims; photographs omit those about digits."""
   del table
-  made = of_inputs(config.images, config.beside) + of_training(config)
+  statements = of_inputs(config.images, config.beside) + of_training(config)
   if config.images != "digits":
-    return made
-  made += [*features.WEIGHT_CLAIMS, *proposals.of_radii(config)]
-  made += [*proposals.of_losses(config), *defences.claims(config)]
-  return [*made, *features.RESIDUAL_CLAIMS]
+    return statements
+  statements += [*features.WEIGHT_CLAIMS, *proposals.of_radii(config)]
+  statements += [*proposals.of_losses(config), *defences.claims(config)]
+  return [*statements, *features.RESIDUAL_CLAIMS]
 
 
 def draw(table: Table, shown: None, config: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ FLIPPED = "lost by one wrong label, less that site"
 MARGIN = "least by which an attacked point is nearer to its own site"
 Norm = Literal["l2", "linf", "l1"]
 Remember = Callable[[str, Callable[[], Finished]], Finished]
-"""What was kept under a name; else it is made, and kept."""
+"""Function that reads the outcome under a name, or makes and stores it."""
 
 
 def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
@@ -74,7 +74,7 @@ def classifier(name: str, sites, labels, norm: Norm) -> Judged:
 
 
 class Task(NamedTuple):
-  """Which sites are attacked, and how."""
+  """Sites under attack, and the kind of attack."""
 
   config: Any
   sites: Points
@@ -82,19 +82,19 @@ class Task(NamedTuple):
 
   @property
   def budgets(self) -> tuple[float, ...]:
-    """Of the attacks; the last one is infinite."""
+    """Budgets of the attacks; the last one is infinite."""
     return BUDGETS[self.config.images][self.norm]
 
   def mapped(self, fn: Callable) -> Callable:
     """A function of rows, over all of them: on all devices, by batches if need be."""
     if len(self.sites.y) <= self.config.batch:
       whole = jax.jit(fn)
-      return lambda given, rows: jax.tree.map(np.asarray, whole(given, rows))
+      return lambda operands, rows: jax.tree.map(np.asarray, whole(operands, rows))
     return training.parallel_map(fn, batch_size=self.config.batch)
 
 
 def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remember:
-  """What an earlier run of the same command found is kept, and not made again."""
+  """Returns a function that stores results and reads those of earlier runs."""
   settings = {"made with": kept.digest(config)}
 
   def remember(name: str, make: Callable[[], Finished]) -> Finished:
@@ -111,14 +111,18 @@ def add(table: Table, task: Task, remember: Remember) -> None:
   images = task.config.images
   margins, place = [], f"{images}, {task.norm}"
   for name in task.config.classifiers:
-    own = classifier(name, *task.sites, task.norm)
-    attack = _adversaries(task, own)
-    clean = remember(f"{name}-{task.norm}-0", lambda own=own: _mistakes(task, own))
+    judged = classifier(name, *task.sites, task.norm)
+    attack = _adversaries(task, judged)
+    clean = remember(
+      f"{name}-{task.norm}-0", lambda judged=judged: _mistakes(task, judged)
+    )
     broken = {"VAA": [clean.arrays["wrong"]], "SAA": [clean.arrays["wrong"]]}
     for number, budget in enumerate(task.budgets):
       part = remember(
         f"{name}-{task.norm}-{number + 1}",
-        lambda budget=budget, attack=attack, own=own: attack(budget, own.operands),
+        lambda budget=budget, attack=attack, judged=judged: attack(
+          budget, judged.operands
+        ),
       )
       margins.append(part.figures["margin"])
       for measure, wrong in part.arrays.items():
@@ -129,7 +133,7 @@ def add(table: Table, task: Task, remember: Remember) -> None:
         row = f"{images}, {name}, {measure}, {task.norm}"
         table.add(row, f"at {budget:g}", value)
     if name == NEIGHBOUR:
-      sites, labels = own.operands
+      sites, labels = judged.operands
       operands = sites, labels.at[0].set((labels[0] + 1) % CLASSES)
       part = remember(
         f"{name}-{task.norm}-flipped",
@@ -140,14 +144,14 @@ def add(table: Table, task: Task, remember: Remember) -> None:
   table.add(place, MARGIN, min(margins), listed=False)
 
 
-def _mistakes(task: Task, own: Judged) -> Finished:
+def _mistakes(task: Task, judged: Judged) -> Finished:
   """Sites that a classifier has wrong as they are."""
-  decided = jax.jit(own.decide)(*own.operands, jnp.asarray(task.sites.x))
+  decided = jax.jit(judged.decide)(*judged.operands, jnp.asarray(task.sites.x))
   return Finished({}, {"wrong": np.asarray(decided) != np.asarray(task.sites.y)})
 
 
-def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
-  """Both attacks of a classifier, of a budget and of the classifier's operands."""
+def _adversaries(task: Task, judged: Judged) -> Callable[[float, tuple], Finished]:
+  """Returns both attacks on a classifier, as a function of budget and operands."""
   # Cross-entropy of the nearest neighbour is flat at its own sites.
   options: dict[str, Any] = {
     "norm": task.norm,
@@ -165,10 +169,10 @@ def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
     points = dict(zip("xy", map(np.asarray, task.sites), strict=True))
     return points | {"index": index, "near": near._asdict()}
 
-  def in_cells(given, rows):
-    epsilon, sites, operands = given
-    found = voronoi.voronoi_pgd(
-      functools.partial(own.scores, *operands),
+  def in_cells(operands_of_budget, rows):
+    epsilon, sites, operands = operands_of_budget
+    result = voronoi.voronoi_pgd(
+      functools.partial(judged.scores, *operands),
       rows["x"],
       rows["y"],
       rows["index"],
@@ -180,30 +184,30 @@ def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
       restarts=1,  # as in the balls
       **options,
     )
-    wrong = own.decide(*operands, found.x_adv) != rows["y"]
-    return {"VAA": wrong, "margin": found.cell_margin}
+    wrong = judged.decide(*operands, result.x_adv) != rows["y"]
+    return {"VAA": wrong, "margin": result.cell_margin}
 
-  def in_balls(given, rows):
-    epsilon, operands = given
-    found = attacks.pgd(
-      functools.partial(own.scores, *operands),
+  def in_balls(operands_of_budget, rows):
+    epsilon, operands = operands_of_budget
+    result = attacks.pgd(
+      functools.partial(judged.scores, *operands),
       rows["x"],
       rows["y"],
       epsilon=epsilon,
       index=rows["index"],
       **options,
     )
-    return {"SAA": own.decide(*operands, found.x_adv) != rows["y"]}
+    return {"SAA": judged.decide(*operands, result.x_adv) != rows["y"]}
 
   cells, balls = task.mapped(in_cells), task.mapped(in_balls)
 
   def attack(budget: float, operands) -> Finished:
     epsilon = jnp.float32(budget)
-    found = cells((epsilon, jnp.asarray(task.sites.x), operands), rows())
-    arrays = {"VAA": found["VAA"]}
+    result = cells((epsilon, jnp.asarray(task.sites.x), operands), rows())
+    arrays = {"VAA": result["VAA"]}
     if math.isfinite(budget):
       arrays |= balls((epsilon, operands), rows())
-    return Finished({"margin": float(found["margin"].min())}, arrays)
+    return Finished({"margin": float(result["margin"].min())}, arrays)
 
   return attack
 
@@ -219,10 +223,10 @@ def add_exact(table: Table, task: Task) -> None:
 
 def add_distances(table: Table, name: str, sites: Points, norm: Norm) -> None:
   """Adds how far the sites are from each other and from other classes."""
-  found = metrics.separation(*sites, norm=norm)
+  separation = metrics.separation(*sites, norm=norm)
   for measure, values in (
-    ("least distance of two", found.nearest),
-    ("least distance of two classes", found.nearest_other_class),
+    ("least distance of two", separation.nearest),
+    ("least distance of two classes", separation.nearest_other_class),
   ):
     table.add(f"{name}, {norm}", measure, np.min(values))
 

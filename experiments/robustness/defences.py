@@ -54,7 +54,7 @@ def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
 
 
 def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]]:
-  """How each network is trained, and within which budget."""
+  """Defence and budget of each network."""
 
   def trades(divergence, weight):
     return lambda clean, attacked, labels, _: losses.trades(
@@ -87,14 +87,14 @@ def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]
   plain, mixed = (
     networks.Defence(config, networks.adversarial(weight)) for weight in (0.0, 0.5)
   )
-  found = {STANDARD: (plain, 0.0), FRESH: (plain, budget), MIXED: (mixed, budget)}
-  own = plain._replace(attack=plain.within_ball("kl"))
+  by_name = {STANDARD: (plain, 0.0), FRESH: (plain, budget), MIXED: (mixed, budget)}
+  within_kl = plain._replace(attack=plain.within_ball("kl"))
   for name, (divergence, weight) in TRADES.items():
-    found[name] = (own._replace(loss=trades(divergence, weight)), budget)
+    by_name[name] = (within_kl._replace(loss=trades(divergence, weight)), budget)
   for name, others in CELLS.items():
     if name in config.defences:  # the search for neighbours is not free
-      found[name] = (mixed._replace(attack=within_cells(others)), math.inf)
-  return {name: found[name] for name in config.defences}
+      by_name[name] = (mixed._replace(attack=within_cells(others)), math.inf)
+  return {name: by_name[name] for name in config.defences}
 
 
 def add_side_by_side(
@@ -104,8 +104,8 @@ def add_side_by_side(
   trained, accuracy = [], []
   defences = _defences(config, train)
   for name, (defence, budget) in defences.items():
-    own = folder / _hyphened(name)
-    result = networks.train(defence, {"epsilon": [budget]}, train, test, own)
+    run_folder = folder / _hyphened(name)
+    result = networks.train(defence, {"epsilon": [budget]}, train, test, run_folder)
     trained.append(result.state.params)
     accuracy.append(result.scores[0, :, -1])
   params = jax.tree.map(lambda *x: jnp.concatenate(x), *trained)
@@ -114,7 +114,7 @@ def add_side_by_side(
   nearest = _neighbours(config, train, others=False)
 
   def within_ball(test, epsilon, params):
-    found = attacks.ensemble(
+    result = attacks.ensemble(
       score(params),
       test.x,
       test.y,
@@ -123,10 +123,10 @@ def add_side_by_side(
       norm="l2",
       steps=config.judge_steps,
     )
-    return 1 - jnp.mean(found.success)
+    return 1 - jnp.mean(result.success)
 
   def within_cells(train, nearest, params):
-    found = voronoi.voronoi_pgd(
+    result = voronoi.voronoi_pgd(
       score(params),
       train.x,
       train.y,
@@ -137,7 +137,7 @@ def add_side_by_side(
       steps=config.judge_steps,
       restarts=1,
     )
-    return 1 - jnp.mean(found.success)
+    return 1 - jnp.mean(result.success)
 
   judged = networks.over_models(within_ball)
   figures = {"accuracy": np.array(accuracy)} | {
@@ -161,7 +161,7 @@ def _measures(config: Any) -> dict[float, str]:
 def add_noisy(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Does training under noise let votes under noise certify more?"""
+  """Tests if training under noise lets votes under noise certify more."""
 
   def add(scores, points, rows, key, epsilon):
     del scores
@@ -182,17 +182,17 @@ def add_noisy(
 
   chosen, counts = networks.over_models(votes)(result.state.params, test)
   for cell, seed in np.ndindex(*chosen.shape[:2]):
-    found = attacks.smoothed_certificate(
+    certificate = attacks.smoothed_certificate(
       chosen[cell, seed], counts[cell, seed], sigma=config.noise, alpha=ALPHA
     )
-    right = found.label == np.asarray(test.y)
+    right = certificate.label == np.asarray(test.y)
     for radius in RADII:
-      share = np.mean(right & (found.radius >= radius))
+      share = np.mean(right & (certificate.radius >= radius))
       table.add(_votes(config)[cell], f"certified at l2 {radius:g}", share)
 
 
 def _votes(config: Any) -> list[str]:
-  """Of networks trained without noise and under it."""
+  """Votes of networks trained with and without noise."""
   name = f"votes under noise {config.noise:g}, trained"
   return [f"{name} without noise", f"{name} under it"]
 
@@ -200,7 +200,7 @@ def _votes(config: Any) -> list[str]:
 def add_combined(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Does training in the combined ball help in every norm?
+  """Tests if training in the combined ball helps in every norm.
 
   DIST, appendix A.
   """
@@ -232,8 +232,8 @@ def add_combined(
     ("l-infinity", plain),
     ("combined ball", plain._replace(attack=attack)),
   ):
-    own = folder / _hyphened(name)
-    result = networks.train(defence, {"epsilon": [last]}, train, test, own)
+    run_folder = folder / _hyphened(name)
+    result = networks.train(defence, {"epsilon": [last]}, train, test, run_folder)
     table.add(f"trained in the {name}", "accuracy", result.scores[0, :, -1])
     for measure, (judged, budget) in judges.items():
       under = judged(result.state.params, jnp.array([budget]))
@@ -241,7 +241,7 @@ def add_combined(
 
 
 def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:
-  """Of a defence over the standard one."""
+  """Smallest gain of a defence over the standard one."""
   ours, theirs = f"defence: {name}", f"defence: {STANDARD}"
   return np.min([table.gain(x, ours, over=theirs) for x in measures], axis=0)
 
@@ -255,11 +255,11 @@ def _worst(table: Table, config: Any, name: str) -> np.ndarray:
 
 
 def claims(config: Any) -> list[Claim]:
-  """Of defences, votes under noise, and training in the combined ball."""
+  """Claims about defences, votes under noise, and the combined ball."""
   both = list(_measures(config).values())
   without, under = _votes(config)
   certified = f"certified at l2 {RADII[2]:g}"
-  made: dict[str, tuple[str, Callable[[Table], np.ndarray]]] = {
+  parts: dict[str, tuple[str, Callable[[Table], np.ndarray]]] = {
     f"X14-robust-{name}": (
       f"accuracy under the ensemble, both budgets: {name} > standard",
       lambda t, name=name: _least_gain(t, both, name),
@@ -267,25 +267,25 @@ def claims(config: Any) -> list[Claim]:
     for name in DEFENCES
     if name != STANDARD
   }
-  made["X14-mixed"] = (
+  parts["X14-mixed"] = (
     "clean accuracy: half of the loss on clean images >= none of it, to 0.02",
     lambda t: t.gain("accuracy", f"defence: {MIXED}", over=f"defence: {FRESH}") + 0.02,
   )
-  made |= {
+  parts |= {
     f"X14-{name}": (
       f"accuracy of training images within their cells: {name} > standard",
       lambda t, name=name: _least_gain(t, [WITHIN], name),
     )
     for name in CELLS
   }
-  made["X13-noise"] = (
+  parts["X13-noise"] = (
     f"certified accuracy at {RADII[2]:g}: trained under noise > without",
     lambda t: t.gain(certified, under, over=without),
   )
   return [
     *(
       Claim(_hyphened(key), text, difference, "DIST 3.2")
-      for key, (text, difference) in made.items()
+      for key, (text, difference) in parts.items()
     ),
     Claim(
       "X6-training",

@@ -1,4 +1,4 @@
-"""What DIST 6.2 proposes for features: residuals of classes, directions re-weighted."""
+"""Tests proposals of DIST 6.2 for features: class residuals, reweighting."""
 
 import pathlib
 from collections.abc import Mapping
@@ -53,13 +53,13 @@ EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
 MILD = tuple(x for x in EXPONENTS if abs(x) <= 0.5)
 LEADING = 9
 FACTORS = (0.2, 5.0)
-"""Weights of the leading directions, the others having 1."""
+"""Weights of the leading directions; the others have 1."""
 SHOTS, QUERIES, EPISODES = 1, 5, 600
 FALLS = "least fall of phi from an exponent to the next"
 
 
 def rotated(points: Points) -> tuple[Points, np.ndarray]:
-  """Every image at each angle, and which it is; bilinear."""
+  """Rotates every image by each angle, bilinearly; returns the angle's number too."""
   images = np.asarray(points.x).reshape(-1, 8, 8)
   turned = [
     scipy.ndimage.rotate(images, angle, axes=(1, 2), reshape=False, order=1)
@@ -73,9 +73,9 @@ def rotated(points: Points) -> tuple[Points, np.ndarray]:
 def _deviations(
   key: Array, features: np.ndarray, labels: Array, classes: int
 ) -> tuple[float, float, float]:
-  """Of residuals the largest sum of a class and the error of their trace.
+  """Largest class sum of the residuals, error of their trace, growth of D_intra.
 
-  And by which factor they make D_intra grow.
+  The growth is the factor by which adding residuals increases D_intra.
   """
   with at_once.on_host():
     x = jnp.asarray(features, jnp.float64)
@@ -98,9 +98,9 @@ def _deviations(
 
 
 def _nearest(
-  config: Any, own: Points, tested: Points, folder: pathlib.Path
+  config: Any, learned: Points, tested: Points, folder: pathlib.Path
 ) -> tuple[dict[str, Array], Array, np.ndarray]:
-  """What is nearest to each tested image among those of other classes.
+  """Nearest neighbours of each test image among images of other classes.
 
   By residuals and by features, [1, seeds, tested]; the features of the images that
   train, [1, seeds, count, dim]; and the networks' accuracies, [seeds].
@@ -113,25 +113,27 @@ def _nearest(
   defence = networks.Defence(
     config, plain, cosine=True, attack=lambda scores, points, rows, *_: points.x[rows]
   )
-  result = networks.train(defence, {"epsilon": [0.0]}, own, tested, folder / "rotation")
+  result = networks.train(
+    defence, {"epsilon": [0.0]}, learned, tested, folder / "rotation"
+  )
 
-  def one(own, tested, params):
+  def search(learned, tested, params):
     known, asked = (
       distances.l2_normalize(defence.features(params, points.x))
-      for points in (own, tested)
+      for points in (learned, tested)
     )
-    moments = structure.moments(known, own.y, CLASSES)
+    moments = structure.moments(known, learned.y, CLASSES)
     residual, query = (
       metrics.class_residuals(x, points.y, moments)
-      for x, points in ((known, own), (asked, tested))
+      for x, points in ((known, learned), (asked, tested))
     )
     near = {
-      name: distances.k_nearest(q, r, k=1, apart=(tested.y, own.y)).indices[:, 0]
+      name: distances.k_nearest(q, r, k=1, apart=(tested.y, learned.y)).indices[:, 0]
       for name, q, r in (("residuals", query, residual), ("features", asked, known))
     }
     return near, known
 
-  near, known = networks.over_models(one)(result.state.params, own, tested)
+  near, known = networks.over_models(search)(result.state.params, learned, tested)
   return near, known, result.scores[0, :, -1]
 
 
@@ -139,23 +141,23 @@ def add_residuals(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Do deviations from the class's mean tell the angle to other classes?"""
-  own, angle = rotated(train)
+  learned, angle = rotated(train)
   tested, test_angle = rotated(test)
-  found, features, accuracy = _nearest(config, own, tested, folder)
-  for name, near in found.items():
+  nearest, features, accuracy = _nearest(config, learned, tested, folder)
+  for name, near in nearest.items():
     right = np.mean(angle[near[0]] == test_angle, axis=-1)
     table.add(ANGLE, name, right)
   table.add("rotated digits", "accuracy", accuracy)
   keys = jax.random.split(jax.random.key(config.seed), config.seeds)
   for key, known in zip(keys, features[0], strict=True):
-    sums, traces, growth = _deviations(key, known, own.y, CLASSES)
+    sums, traces, growth = _deviations(key, known, learned.y, CLASSES)
     table.add("rotated digits", GROWTH, growth)
     table.add("rotated digits", ERROR, max(sums, traces), listed=False)
 
 
 def _phi(points: Array, labels: Array, classes: int, *, normalize: bool = False):
-  found = structure.moments(points, labels, classes, normalize=normalize)
-  return metrics.class_variance(found).phi
+  moments = structure.moments(points, labels, classes, normalize=normalize)
+  return metrics.class_variance(moments).phi
 
 
 def reweighted(
@@ -168,17 +170,21 @@ def reweighted(
   rank = int(jnp.sum(values > 1e-6 * values[0]))
 
   @jax.jit
-  def one(exponent, factor):
+  def measure(exponent, factor):
     weights = jnp.where(jnp.arange(len(values)) < LEADING, factor, 1.0)
-    own, other = (
+    weighted_train, other = (
       metrics.reweight(y, axes, exponent=exponent, weights=weights) for y in (x, tested)
     )
-    triangle = metrics.triangle_update(metrics.triangle_init(own.shape[1]), own)
+    triangle = metrics.triangle_update(
+      metrics.triangle_init(weighted_train.shape[1]), weighted_train
+    )
     spectrum = metrics.spectrum(triangle, components=rank)
-    near = prototypes.nearest_neighbours(other, own, train.y, num_classes=classes)
+    near = prototypes.nearest_neighbours(
+      other, weighted_train, train.y, num_classes=classes
+    )
     return {
-      "phi": _phi(own, train.y, classes),
-      "phi, normalised": _phi(own, train.y, classes, normalize=True),
+      "phi": _phi(weighted_train, train.y, classes),
+      "phi, normalised": _phi(weighted_train, train.y, classes, normalize=True),
       "rho": spectrum.rho,
       "d_DoV": spectrum.density,
       "1-NN": jnp.mean(near == test.y),
@@ -187,7 +193,7 @@ def reweighted(
   cells = {f"exponent {x:g}": (x, 1.0) for x in EXPONENTS}
   cells |= {f"first {LEADING} times {x:g}": (0.0, x) for x in FACTORS}
   return {
-    name: {key: float(x) for key, x in one(*map(jnp.float32, cell)).items()}
+    name: {key: float(x) for key, x in measure(*map(jnp.float32, cell)).items()}
     for name, cell in cells.items()
   }
 
@@ -207,7 +213,7 @@ def add_features(
   of the classes that were not learned.
   """
   half = CLASSES // 2
-  own = _where(train, train.y < half)
+  seen_classes = _where(train, train.y < half)
   tested = _where(test, test.y < half)
   others = _where(test, test.y >= half)
   classes = data.class_table(np.asarray(others.y) - half, per_class=SHOTS + QUERIES)
@@ -221,30 +227,35 @@ def add_features(
   loss = networks.adversarial(config.clean_weight)
   defence = networks.Defence(config, loss, classes=half)
   columns = {"epsilon": list(budgets.values())}
-  kept = folder / "half of the classes"
-  result = networks.train(defence, columns, own, tested, kept)
+  run_folder = folder / "half of the classes"
+  result = networks.train(defence, columns, seen_classes, tested, run_folder)
 
-  def one(own, others, episodes, params) -> Mapping[str, Array]:
-    seen, unseen = (defence.features(params, x) for x in (own.x, others))
-    axes = metrics.principal_axes(seen)
+  def measure(seen_classes, others, episodes, params) -> Mapping[str, Array]:
+    learned, unseen = (defence.features(params, x) for x in (seen_classes.x, others))
+    axes = metrics.principal_axes(learned)
 
     def weighted(exponent):
       known, new = (
-        metrics.reweight(x, axes, exponent=exponent) for x in (seen, unseen)
+        metrics.reweight(x, axes, exponent=exponent) for x in (learned, unseen)
       )
       accuracies = prototypes.episode_accuracies(new, episodes, num_shots=SHOTS)
-      return {"phi": _phi(known, own.y, half), "few-shot": jnp.mean(accuracies)}
+      return {
+        "phi": _phi(known, seen_classes.y, half),
+        "few-shot": jnp.mean(accuracies),
+      }
 
     return jax.lax.map(weighted, jnp.array(EXPONENTS))
 
-  found = networks.over_models(one)(result.state.params, own, others.x, episodes)
+  measures = networks.over_models(measure)(
+    result.state.params, seen_classes, others.x, episodes
+  )
   titles = {"phi": "phi", "few-shot": f"accuracy, {half} new classes, {SHOTS} example"}
   for cell, name in enumerate(budgets):
     for number, x in enumerate(EXPONENTS):
       for key, title in titles.items():
-        values = found[key][cell, :, number]
+        values = measures[key][cell, :, number]
         table.add(f"features, {name}, exponent {x:g}", title, values)
-  falls = -np.diff(found["phi"], axis=-1).max(axis=(0, 2))
+  falls = -np.diff(measures["phi"], axis=-1).max(axis=(0, 2))
   table.add("features", FALLS, falls, listed=False)
 
 
@@ -301,5 +312,5 @@ WEIGHT_CLAIMS = [
 ]
 
 
-def _where(points: Points, kept: Array) -> Points:
-  return jax.tree.map(lambda x: x[np.asarray(kept)], points)
+def _where(points: Points, mask: Array) -> Points:
+  return jax.tree.map(lambda x: x[np.asarray(mask)], points)

@@ -55,8 +55,8 @@ def load_small(name: str, size: int) -> tuple[Points, Points]:
   """Training and test images of a prepared set, made smaller."""
   parts = (class_sets.read(name, part, size=size) for part in ("train", "test"))
   train, test = (
-    Points(jnp.asarray(found.images, jnp.float32) / 255, jnp.asarray(found.labels))
-    for found in parts
+    Points(jnp.asarray(images.images, jnp.float32) / 255, jnp.asarray(images.labels))
+    for images in parts
   )
   return train, test
 
@@ -65,18 +65,18 @@ class Images(NamedTuple):
   """Labelled images of [0, 1]."""
 
   x: np.ndarray
-  """[n, height, width, channels]."""
+  """Images [n, height, width, channels]."""
   y: np.ndarray
 
   def points(self) -> Points:
-    """As rows."""
+    """Images as flat rows."""
     x = self.x.reshape(len(self.x), -1)
     return Points(jnp.asarray(x), jnp.asarray(self.y))
 
   def sites(self) -> Points:
-    """As rows, each place once; a place of two classes has no cell."""
-    found = voronoi.merge_sites(*self.points(), conflicts="drop")
-    return Points(jnp.asarray(found.points), jnp.asarray(found.labels))
+    """Images as flat rows without duplicates; drops rows with two classes."""
+    merged = voronoi.merge_sites(*self.points(), conflicts="drop")
+    return Points(jnp.asarray(merged.points), jnp.asarray(merged.labels))
 
 
 def load(config) -> tuple[Images, Images]:
@@ -96,5 +96,5 @@ def load(config) -> tuple[Images, Images]:
 
 def prepared(name: str, split: str, read: Any = data.load_tfds) -> Images:
   """A prepared image set; FileNotFoundError where it is missing."""
-  found = read(name, split)
-  return Images(np.asarray(found.images, np.float32) / 255, np.asarray(found.labels))
+  images = read(name, split)
+  return Images(np.asarray(images.images, np.float32) / 255, np.asarray(images.labels))

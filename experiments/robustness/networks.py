@@ -39,21 +39,21 @@ class Settings:
   steps: OfSmall[int] = 600
   """Training steps: 60 epochs of the digits."""
   batch: OfSmall[int] = 128
-  """Images of a step."""
+  """Images per step."""
   learning_rate: OfSmall[float] = 1e-3
-  """Of Adam."""
+  """Learning rate of Adam."""
   clean_weight: float = 0.5
-  """Share of the clean images in the loss (DIST eq. 3.7)."""
+  """Weight of the clean images in the loss (DIST eq. 3.7)."""
   attack_steps: int = 7
-  """Steps of the attack in training, each of 2.5 budget / steps."""
+  """Steps of the attack in training, of size 2.5 budget / steps."""
   judge_steps: int = 40
-  """Steps of the attack that decides about accuracy."""
+  """Steps of the attack that measures accuracy."""
   scale: OfDigits[float] = 16.0
-  """Of the cosines, where the loss is of angles."""
+  """Scale of the cosines, for losses of angles."""
 
 
 class Network(nn.Module):
-  """Two layers; scores of the classes, or cosines with their proxies."""
+  """Network of two layers; returns class scores, or cosines with proxies."""
 
   classes: int
   hidden: int
@@ -73,11 +73,12 @@ class Network(nn.Module):
 
 
 Loss = Callable[[Array, Array, Array, Array | None], Array]
-"""Of clean scores, attacked scores, labels and proxies; one value an image."""
+"""Function of clean scores, attacked scores, labels and proxies to one loss per
+image."""
 
 
 Attack = Callable[..., Array]
-"""Of scores, the training set, the rows of the batch, key and budget."""
+"""Function of scores, training set, rows of the batch, key and budget."""
 
 
 class Defence(NamedTuple):
@@ -90,12 +91,12 @@ class Defence(NamedTuple):
   low: float = 0.0
   high: float = 1.0
   attack: Attack | None = None
-  """In training; None is PGD on the cross-entropy."""
+  """Attack in training; None: PGD on the cross-entropy."""
   classes: int = CLASSES
 
   @property
   def network(self) -> Network:
-    """What is trained."""
+    """Network to train."""
     s = self.settings
     return Network(self.classes, s.hidden, s.dim, self.cosine)
 
@@ -130,7 +131,7 @@ class Defence(NamedTuple):
 
 
 class State(NamedTuple):
-  """One training, with the points that it is of."""
+  """State of one training, with its training points."""
 
   params: Any
   opt_state: Any
@@ -151,7 +152,7 @@ def train(
   tested: Points,
   folder: pathlib.Path,
 ) -> training.SweepResult:
-  """All cells and seeds at once, of points or of what a function draws for a run.
+  """Trains all cells and seeds at once, on points or on a draw for each run.
 
   What was trained under a path of `folder` with the same settings is read from there.
   """
@@ -162,16 +163,16 @@ def train(
   def init(key, hyper):
     # All cells of a seed begin alike.
     params = network.init(key, tested.x[:1])["params"]
-    own = points(key, hyper) if callable(points) else points
-    return State(params, optimizer.init(params), own)
+    train_points = points(key, hyper) if callable(points) else points
+    return State(params, optimizer.init(params), train_points)
 
   def step(state: State, key: Array, hyper):
     row_key, attack_key = jax.random.split(key)
-    own = state.points
-    rows = jax.random.choice(row_key, len(own.y), (s.batch,), replace=False)
-    x, y = own.x[rows], own.y[rows]
+    train_points = state.points
+    rows = jax.random.choice(row_key, len(train_points.y), (s.batch,), replace=False)
+    x, y = train_points.x[rows], train_points.y[rows]
     scores = defence.scores(state.params)
-    attacked = attack(scores, own, rows, attack_key, hyper["epsilon"])
+    attacked = attack(scores, train_points, rows, attack_key, hyper["epsilon"])
 
     def objective(params):
       both: Any = network.apply({"params": params}, jnp.concatenate([x, attacked]))
@@ -181,12 +182,12 @@ def train(
     loss, grads = jax.value_and_grad(objective)(state.params)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params: Any = optax.apply_updates(state.params, updates)
-    return State(params, opt_state, own), {"loss": loss}
+    return State(params, opt_state, train_points), {"loss": loss}
 
   def evaluate(state, key, hyper):
     del key, hyper
-    found = defence.scores(state.params)(tested.x)
-    return jnp.mean(jnp.argmax(found, axis=1) == tested.y)
+    logits = defence.scores(state.params)(tested.x)
+    return jnp.mean(jnp.argmax(logits, axis=1) == tested.y)
 
   return trainer.many(
     jax.random.key(s.seed),
@@ -201,7 +202,7 @@ def train(
 
 
 def over_models(function: Callable) -> Callable:
-  """Of models, [cells, seeds, ...] each, and arrays: function(*arrays, model)."""
+  """Maps function(*arrays, model) over models, [cells, seeds, ...] each."""
 
   @jax.jit
   def compiled(models, shared):
@@ -214,11 +215,11 @@ def over_models(function: Callable) -> Callable:
 
 
 def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
-  """Of parameters and budgets [cells]: the share right under attack, [cells, seeds]."""
+  """Accuracy under attack, [cells, seeds], for parameters and budgets [cells]."""
 
-  def one(x, labels, model):
+  def accuracy_of_model(x, labels, model):
     params, budget = model
-    found = attacks.pgd(
+    result = attacks.pgd(
       defence.scores(params),
       x,
       labels,
@@ -229,9 +230,9 @@ def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray
       low=defence.low,
       high=defence.high,
     )
-    return 1 - jnp.mean(found.success)
+    return 1 - jnp.mean(result.success)
 
-  judged = over_models(one)
+  judged = over_models(accuracy_of_model)
 
   def accuracy(params, budgets):
     seeds = jax.tree.leaves(params)[0].shape[1]

@@ -39,19 +39,20 @@ class Photographs:
   """Settings of the networks of photographs and of their training."""
 
   network: Literal["ResNet18", "ResNet50"] = "ResNet50"
-  """The public robust networks of CIFAR-10 have 50 layers."""
+  """Network; the public robust networks of CIFAR-10 have 50 layers."""
   width: int = 64
   """Channels of the first stage."""
   epochs: int = 150
   """Passes over the training images."""
   batch: int = 128
-  """Images of a step."""
+  """Images per step."""
   learning_rate: float = 0.1
-  """Of SGD with momentum 0.9, divided by 10 after each third of the epochs."""
+  """Learning rate of SGD with momentum 0.9, divided by 10 after each third of the
+  epochs."""
   weight_decay: float = 5e-4
-  """Added to the gradients."""
+  """Weight decay, added to the gradients."""
   percent: int = 100
-  """Share of the image set that is read, in percent."""
+  """Share of the image set to read, in percent."""
 
 
 def network(
@@ -73,7 +74,7 @@ def _signed(images: Array) -> Array:
 
 
 def points(images: data.Images) -> Points:
-  """All images as one array in [0, 1]."""
+  """Loads all images as one array in [0, 1]."""
   x = np.asarray(images.images, np.float32) / LEVELS
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
@@ -83,10 +84,10 @@ def _scores(network: Headed, variables: Any, x: Array) -> Array:
 
 
 def objective(config, classes: int, norm: Norm, budget: float):
-  """Of one defence; a budget of 0 trains without an attack."""
+  """Objective of one defence; a budget of 0 trains without an attack."""
 
   def value(params, stats, batch, *, key, axis_name):
-    own = network(config.photographs, classes, axis_name)
+    model = network(config.photographs, classes, axis_name)
     labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
@@ -96,7 +97,7 @@ def objective(config, classes: int, norm: Norm, budget: float):
     shown = [images]
     if budget:
       attacked = attacks.pgd(
-        functools.partial(_scores, own, frozen),
+        functools.partial(_scores, model, frozen),
         images,
         labels,
         key=attack_key,
@@ -106,12 +107,14 @@ def objective(config, classes: int, norm: Norm, budget: float):
         mode="train",
       ).x_adv
       shown = [images, attacked] if config.clean_weight else [attacked]
-    found, changed = own.apply(
+    outputs, changed = model.apply(
       frozen, jnp.concatenate(shown), train=True, mutable=["batch_stats"]
     )
-    seen = jnp.split(found[1], len(shown))
+    logits = jnp.split(outputs[1], len(shown))
     weight = config.clean_weight if len(shown) > 1 else 0.0
-    loss = losses.adversarial_training(seen[0], seen[-1], labels, clean_weight=weight)
+    loss = losses.adversarial_training(
+      logits[0], logits[-1], labels, clean_weight=weight
+    )
     mean = training.global_mean(loss, axis_name=axis_name)
     return training.Outcome(mean, {"network": changed["batch_stats"]})
 
@@ -127,7 +130,7 @@ def train(
   seed: int,
   folder: pathlib.Path,
 ) -> training.TrainState:
-  """One network, from its newest checkpoint if there is one."""
+  """Trains one network, or resumes it from its newest checkpoint."""
   s, classes = config.photographs, len(images.label_names)
   per_epoch = len(images) // s.batch
   if not per_epoch:
@@ -145,7 +148,7 @@ def train(
   first, second, third = jax.random.split(jax.random.key(seed), 3)
   shape = jax.ShapeDtypeStruct((1, *images.images[0].shape), jnp.float32)
   variables = jax.jit(lambda key: network(s, classes).lazy_init(key, shape))(first)
-  return trainer.one(
+  return trainer.single(
     lambda _: training.create_state(second, optimizer, variables),
     objective(config, classes, norm, budget),
     optimizer,
@@ -167,14 +170,14 @@ def _embed(settings: Photographs, classes: int):
   )
 
 
-def look(config, own: Points, state, classes: int) -> dict[str, float]:
+def look(config, train: Points, state, classes: int) -> dict[str, float]:
   """`structure.of_features` of the training images."""
   mapped = _embed(config.photographs, classes)
-  features = jnp.asarray(mapped(state.variables(), np.asarray(own.x)))
-  inputs = own.x.reshape(len(own.x), -1)
+  features = jnp.asarray(mapped(state.variables(), np.asarray(train.x)))
+  inputs = train.x.reshape(len(train.x), -1)
   measured = jax.jit(structure.of_features, static_argnames=("classes", "levels"))
-  found = measured(inputs, features, own.y, classes=classes, levels=LEVELS)
-  return {name: float(value) for name, value in found.items()}
+  measures = measured(inputs, features, train.y, classes=classes, levels=LEVELS)
+  return {name: float(value) for name, value in measures.items()}
 
 
 @functools.cache
@@ -183,7 +186,7 @@ def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: in
 
   def right(variables, rows):
     scores = functools.partial(_scores, built, variables)
-    found = attacks.pgd(
+    result = attacks.pgd(
       scores,
       rows["x"],
       rows["y"],
@@ -195,7 +198,7 @@ def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: in
     )
     return {
       "accuracy": jnp.argmax(scores(rows["x"]), axis=1) == rows["y"],
-      "accuracy under attack": ~found.success,
+      "accuracy under attack": ~result.success,
     }
 
   return training.parallel_map(right, batch_size=settings.batch)
@@ -213,8 +216,8 @@ def judge(
     "epsilon": np.full(count, budget, np.float32),
   }
   mapped = _judge(config.photographs, classes, norm, config.judge_steps, config.seed)
-  found = mapped(state.variables(), rows)
-  return {name: float(np.mean(right)) for name, right in found.items()}
+  right_by_measure = mapped(state.variables(), rows)
+  return {name: float(np.mean(right)) for name, right in right_by_measure.items()}
 
 
 def trained(
@@ -226,7 +229,7 @@ def trained(
     class_sets.read(config.images, f"{split}[:{percent}%]", size=32)
     for split in ("train", "test")
   )
-  own, tested = points(images), points(tests)
+  train_points, tested = points(images), points(tests)
   classes = len(images.label_names)
   made_with = kept.digest(config)
   norms: dict[Norm, Any] = {"l2": (0.0, *config.l2), "linf": config.linf}
@@ -248,12 +251,16 @@ def trained(
       )
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
-      found = look(config, own, state, classes) | judge(config, tested, state, **attack)
-      structure.add(table, name, found, structure.printed_features(config.images, name))
+      measures = look(config, train_points, state, classes) | judge(
+        config, tested, state, **attack
+      )
+      structure.add(
+        table, name, measures, structure.printed_features(config.images, name)
+      )
       under = judge(config, tested, standard, **attack)["accuracy under attack"]
       table.add("standard", f"accuracy under {name}", under)
       progress.update()
-  return own, tested
+  return train_points, tested
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,42 +268,42 @@ class Config(Settings):
   """Settings of the study."""
 
   images: Literal["digits", "cifar10_16", "cifar10", "svhn_cropped"] = "digits"
-  """What the networks are trained on; cifar10_16: at 16 x 16 pixels, with the small
-  networks of the digits."""
+  """Training images; cifar10_16: at 16 x 16 pixels, with the small networks of the
+  digits."""
   photographs: Annotated[Photographs, Without("images", ("digits", "cifar10_16"))] = (
     dataclasses.field(default_factory=Photographs)
   )
-  """Networks of photographs and their training, in place of those of the digits."""
+  """Settings for networks of photographs."""
   train_images: OfDigits[int] = 1297
-  """First digits, to train on."""
+  """Number of training digits, the first ones."""
   test_images: OfDigits[int] = 500
-  """Last digits, to test on."""
+  """Number of test digits, the last ones."""
   l2: tuple[float, ...] = (0.15, 0.3, 0.6, 1.0)
   """Budgets in l2; images are in [0, 1]^64."""
   linf: tuple[float, ...] = (0.05, 0.1)
   """Budgets in l-infinity."""
   dims: OfDigits[tuple[int, ...]] = (8, 32, 128)
-  """Input dimensions of the classes of known discriminality."""
+  """Input dimensions of the classes with known discriminality."""
   radii: OfDigits[tuple[float, ...]] = (0.3, 1.0, 3.0)
-  """Distances of their means from the origin."""
+  """Distances of the class means from the origin."""
   proposals: OfDigits[tuple[robust_proposals.Name, ...]] = robust_proposals.LOSSES
   """Losses to compare."""
   proposed_budget: OfDigits[float] = 0.6
-  """l2 budget of these losses, and of the defences."""
+  """Budget of these losses and of the defences, in l2."""
   studies: OfDigits[
     tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
   ] = ("defences", "noise", "combined", "rotation", "reweighting")
   """What DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
   beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
-  """Photographs that are measured beside the digits, where they are there."""
+  """Image sets to measure as well as the digits, if they are prepared."""
   defences: OfDigits[tuple[robust_defences.Name, ...]] = robust_defences.DEFENCES
-  """Trainings to compare."""
+  """Defences to compare."""
   neighbours: OfDigits[int] = 32
   """Sites that bound a Voronoi cell during an attack."""
   combined: OfDigits[tuple[float, float]] = (1.0, 0.1)
   """Radii of the l1 and the l-infinity ball that the combined ball contains."""
   noise: OfDigits[float] = 0.25
-  """Deviation of the noise of randomised smoothing."""
+  """Standard deviation of the noise of randomised smoothing."""
   votes: OfDigits[int] = 1000
   """Draws that bound the class's probability."""
 

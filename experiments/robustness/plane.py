@@ -72,8 +72,10 @@ def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
   broken = []
   for budget in BUDGETS:
     x = _attacked(norm)(jnp.float32(budget), key)
-    found = prototypes.nearest_neighbours(x, SITES, LABELS, num_classes=2, norm=norm)
-    broken.append(np.asarray(found) != LABELS)
+    predicted = prototypes.nearest_neighbours(
+      x, SITES, LABELS, num_classes=2, norm=norm
+    )
+    broken.append(np.asarray(predicted) != LABELS)
   return np.asarray(jax.jit(metrics.accuracy_curve)(np.array(broken)))
 
 
@@ -83,7 +85,9 @@ def _grid() -> np.ndarray:
   return np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
 
 
-def _apart(points: np.ndarray, sites: np.ndarray, norm: Norm) -> np.ndarray:
+def _pairwise_distances(
+  points: np.ndarray, sites: np.ndarray, norm: Norm
+) -> np.ndarray:
   """[points, sites]: distances; of multiples of one number equal where they are."""
   away = np.abs(points[:, None] - sites[None])
   if norm == "l2":
@@ -94,9 +98,13 @@ def _apart(points: np.ndarray, sites: np.ndarray, norm: Norm) -> np.ndarray:
 def tied_accuracy(norm: Norm) -> float:
   """SAA of 1-NN at 0.5, where balls meet: what is tied goes to the first class."""
   grid = _grid()
-  found = prototypes.nearest_neighbours(grid, SITES, LABELS, num_classes=2, norm=norm)
-  wrong = np.asarray(found)[:, None] != LABELS[None]
-  return float(1 - np.mean((wrong & (_apart(grid, SITES, norm) <= 0.5)).any(0)))
+  predicted = prototypes.nearest_neighbours(
+    grid, SITES, LABELS, num_classes=2, norm=norm
+  )
+  wrong = np.asarray(predicted)[:, None] != LABELS[None]
+  return float(
+    1 - np.mean((wrong & (_pairwise_distances(grid, SITES, norm) <= 0.5)).any(0))
+  )
 
 
 def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
@@ -111,8 +119,8 @@ def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
       minimal = prototypes.nearest_neighbour_distance(SITES, LABELS, SITES, LABELS)
     standard = np.mean(np.asarray(minimal) > budgets[:, None], axis=1)
     best = metrics.best_accuracy(SITES, LABELS, budgets, norm=norm)
-    for budget, own, most in zip(budgets, standard, best, strict=True):
-      table.add(f"toy, {norm}, budget {budget:g}", SAA, own)
+    for budget, standard_accuracy, most in zip(budgets, standard, best, strict=True):
+      table.add(f"toy, {norm}, budget {budget:g}", SAA, standard_accuracy)
       table.add(f"toy, {norm}, budget {budget:g}", BEST, most)
     at_half = tied_accuracy(norm)
     table.add(f"toy, {norm}, budget 0.5", TIES, at_half)
@@ -122,12 +130,12 @@ def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
 
 
 def _rows(table: Table, measure: str, name: str) -> list[np.ndarray]:
-  """Of the norms that were looked at."""
+  """Measured rows, for the norms that the run has."""
   rows = [name.format(norm) for norm in MINIMAL]
   there = {*table.variants(measure)}
-  if not (found := [table.values(measure, x) for x in rows if x in there]):
+  if not (series := [table.values(measure, x) for x in rows if x in there]):
     raise NotMeasured(f"{measure} of {name} was not measured")
-  return found
+  return series
 
 
 def _above(table: Table) -> np.ndarray:
@@ -135,9 +143,9 @@ def _above(table: Table) -> np.ndarray:
   names = [f"toy, {{}}, budget {x:g}" for x in SHARES]
   return np.min(
     [
-      best - own
+      best - accuracy
       for name in names
-      for best, own in zip(
+      for best, accuracy in zip(
         _rows(table, BEST, name), _rows(table, SAA, name), strict=True
       )
     ],
@@ -197,11 +205,11 @@ CLAIMS = [
 
 
 def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
-  """For each point the class whose region it is in; 2 for both, -1 for none."""
-  apart = _apart(points, SITES, "l2")
-  inside = apart <= budget
+  """Class whose region contains each point; 2 for both, -1 for none."""
+  distances = _pairwise_distances(points, SITES, "l2")
+  inside = distances <= budget
   if cells:  # without their borders, which are as near to another site
-    nearest = apart <= apart.min(axis=1, keepdims=True)
+    nearest = distances <= distances.min(axis=1, keepdims=True)
     inside &= nearest & (nearest.sum(axis=1, keepdims=True) == 1)
   first, second = (inside[:, label == LABELS].any(axis=1) for label in (0, 1))
   return np.where(first & second, 2, np.where(first, 0, np.where(second, 1, -1)))
@@ -224,9 +232,9 @@ def draw() -> "matplotlib.figure.Figure":
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
   for number, (measure, budget) in enumerate(shown):
     axes = figure.add_subplot(1, len(shown), number + 1)
-    found = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
+    labels = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
     axes.imshow(
-      np.where(found < 0, 3, found),
+      np.where(labels < 0, 3, labels),
       cmap=ListedColormap(COLORS),
       vmin=0,
       vmax=3,
@@ -235,8 +243,8 @@ def draw() -> "matplotlib.figure.Figure":
       extent=(-4, 4, -4, 4),
     )
     for label in (0, 1):
-      own = SITES[label == LABELS]
-      axes.scatter(*own.T, s=18, color=COLORS[label], label=f"class {'AB'[label]}")
+      sites = SITES[label == LABELS]
+      axes.scatter(*sites.T, s=18, color=COLORS[label], label=f"class {'AB'[label]}")
     axes.set_title(f"{measure}, budget {budget:g}", fontsize=9)
     axes.set_xticks([])
     axes.set_yticks([])

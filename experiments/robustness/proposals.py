@@ -1,4 +1,4 @@
-"""What DIST 5.4 and 6.2.1 propose: known inputs, and losses near proxies."""
+"""Tests proposals of DIST 5.4 and 6.2.1: known inputs, losses near proxies."""
 
 import functools
 import pathlib
@@ -44,24 +44,28 @@ def gaussian(dim: int, key: Array, hyper) -> Gaussian:
 
 def _gaussian_budgets(config, dim: int) -> np.ndarray:
   """A quarter of the median distance to another class, for each radius (DIST 5.4)."""
-  found = []
+  medians = []
   for radius in config.radii:
-    own = gaussian(dim, jax.random.key(config.seed), {"radius": radius})
-    found.append(jnp.median(metrics.separation(own.x, own.y).nearest_other_class))
-  return 0.25 * np.array(found)
+    points = gaussian(dim, jax.random.key(config.seed), {"radius": radius})
+    medians.append(
+      jnp.median(metrics.separation(points.x, points.y).nearest_other_class)
+    )
+  return 0.25 * np.array(medians)
 
 
 def _gaussian_figures(defence, state) -> dict[str, Array]:
-  own = state.points
+  points = state.points
   apply = functools.partial(defence.network.apply, {"params": state.params})
-  seen: Any = apply(own.x)
-  unseen: Any = apply(own.unseen)
-  moments = structure.moments(own.x, own.y, GAUSSIAN_CLASSES)
-  found = structure.of_features(own.x, seen[0], own.y, classes=GAUSSIAN_CLASSES)
-  return found | {
+  train_outputs: Any = apply(points.x)
+  test_outputs: Any = apply(points.unseen)
+  moments = structure.moments(points.x, points.y, GAUSSIAN_CLASSES)
+  measures = structure.of_features(
+    points.x, train_outputs[0], points.y, classes=GAUSSIAN_CLASSES
+  )
+  return measures | {
     "phi of the inputs": metrics.class_variance(moments).phi,
-    "training accuracy": jnp.mean(jnp.argmax(seen[1], axis=1) == own.y),
-    "accuracy": jnp.mean(jnp.argmax(unseen[1], axis=1) == own.y),
+    "training accuracy": jnp.mean(jnp.argmax(train_outputs[1], axis=1) == points.y),
+    "accuracy": jnp.mean(jnp.argmax(test_outputs[1], axis=1) == points.y),
   }
 
 
@@ -72,7 +76,7 @@ def _named(dim: int, radius: float, how: str) -> str:
 def add_radii(
   table: Table, config: Any, progress: tqdm.tqdm, folder: pathlib.Path
 ) -> None:
-  """Does training under attack cost less where the inputs are far apart?
+  """Tests if training under attack costs less where inputs are far apart.
 
   DIST 5.4.
   """
@@ -92,13 +96,15 @@ def add_radii(
       "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
     }
     drawn: Any = points(jax.random.key(config.seed), {"radius": 1.0})
-    own = folder / f"gaussian-{dim}"
-    result = networks.train(defence, columns, points, drawn, own)
+    run_folder = folder / f"gaussian-{dim}"
+    result = networks.train(defence, columns, points, drawn, run_folder)
     figures = functools.partial(_gaussian_figures, defence)
-    found = networks.over_models(figures)(result.state)
+    measures = networks.over_models(figures)(result.state)
     for cell, radius in enumerate(columns["radius"]):
       name = _named(dim, radius, "standard" if cell < half else "robust")
-      structure.add(table, name, {key: values[cell] for key, values in found.items()})
+      structure.add(
+        table, name, {key: values[cell] for key, values in measures.items()}
+      )
     progress.update()
 
 
@@ -120,12 +126,12 @@ def _far_from_known(table: Table, config: Any) -> np.ndarray:
 
 
 def of_radii(config: Any) -> list[Claim]:
-  """Of inputs whose discriminality is known."""
+  """Claims about inputs of known discriminality."""
   if not config.dims:
     return []
   first, last = config.radii[0], config.radii[-1]
   few, many = min(config.dims), max(config.dims)
-  made = [
+  statements = [
     Claim(
       "X9-inputs",
       "phi of the inputs within 15 % of twice the squared radius",
@@ -134,7 +140,7 @@ def of_radii(config: Any) -> list[Claim]:
       every_seed=True,
     )
   ]
-  made += [
+  statements += [
     Claim(
       f"X9-{key}-{dim}",
       f"{text} that training under attack costs, {dim} dimensions: less at the largest "
@@ -151,7 +157,7 @@ def of_radii(config: Any) -> list[Claim]:
     for dim in config.dims
   ]
   if few < many:
-    made.append(
+    statements.append(
       Claim(
         "X9-density",
         f"d_DoV that it adds at the largest radius, where it is near the number of "
@@ -160,16 +166,16 @@ def of_radii(config: Any) -> list[Claim]:
         "DIST 5.4",
       )
     )
-  return made
+  return statements
 
 
 def _normface(config):
   def loss(clean, attacked, labels, proxies):
     del proxies
     weight = config.clean_weight
-    own = losses.normface(clean, labels, scale=config.scale)
+    clean_loss = losses.normface(clean, labels, scale=config.scale)
     other = losses.normface(attacked, labels, scale=config.scale)
-    return weight * own + (1 - weight) * other
+    return weight * clean_loss + (1 - weight) * other
 
   return loss
 
@@ -199,7 +205,7 @@ def add_losses(
   progress: tqdm.tqdm,
   folder: pathlib.Path,
 ) -> None:
-  """Which losses hold attacked images within half the angle of their proxy?
+  """Tests which losses keep attacked images within half the angle of their proxy.
 
   DIST 6.2.1.
   """
@@ -211,39 +217,39 @@ def add_losses(
       loss = _normface(config) if name == NORMFACE else _near_proxy(config, name)
       defence = networks.Defence(config, loss, cosine=True)
     budget = [config.proposed_budget]
-    own = folder / f"proposal-{name.replace(' ', '-')}"
-    result = networks.train(defence, {"epsilon": budget}, train, test, own)
+    run_folder = folder / f"proposal-{name.replace(' ', '-')}"
+    result = networks.train(defence, {"epsilon": budget}, train, test, run_folder)
     params = result.state.params
-    found = structure.of_models(defence, params, train)
-    found["accuracy"] = result.scores[..., -1]
+    measures = structure.of_models(defence, params, train)
+    measures["accuracy"] = result.scores[..., -1]
     judged = networks.judge(defence, test)
-    found["accuracy under attack"] = judged(params, jnp.array(budget))
+    measures["accuracy under attack"] = judged(params, jnp.array(budget))
     if defence.cosine:
-      found |= _caps(defence, params, train)
-    first = {measure: values[0] for measure, values in found.items()}
+      measures |= _caps(defence, params, train)
+    first = {measure: values[0] for measure, values in measures.items()}
     structure.add(table, f"{name}, l2 {config.proposed_budget:g}", first)
     progress.update()
 
 
 def of_losses(config: Any) -> list[Claim]:
-  """Of attacked images near their proxies."""
-  plain, *own = (f"{name}, l2 {config.proposed_budget:g}" for name in LOSSES)
-  _, negative, cap = own
-  made = {
+  """Claims about attacked images near their proxies."""
+  plain, *others = (f"{name}, l2 {config.proposed_budget:g}" for name in LOSSES)
+  _, negative, cap = others
+  parts = {
     "X10-cap": (
       "attacked images within half the angle: proxy cap > negative margin",
       lambda t: t.gain("share in the cap", cap, over=negative),
     ),
     "X10-r2": (
       "R2 of networks of angles >= that of cross-entropy, all three losses",
-      lambda t: np.min([t.gain("R2", x, over=plain) for x in own], axis=0),
+      lambda t: np.min([t.gain("R2", x, over=plain) for x in others], axis=0),
     ),
   }
   exact = {
     "X10-inside": (
       "no attacked image within half the angle is classified wrongly or beyond the "
       "printed boundary, all three losses; only the proxy cap holds many there",
-      lambda t: 0.5 - np.max([t.values(BEYOND, x) for x in own], axis=0),
+      lambda t: 0.5 - np.max([t.values(BEYOND, x) for x in others], axis=0),
     ),
     "X10-outside": (
       "with the negative margin some satisfy the printed boundary only, some of "
@@ -253,7 +259,7 @@ def of_losses(config: Any) -> list[Claim]:
   }
   return [
     Claim(key, text, difference, "DIST 6.2.1", every_seed=key in exact)
-    for key, (text, difference) in (made | exact).items()
+    for key, (text, difference) in (parts | exact).items()
   ]
 
 
@@ -261,7 +267,7 @@ def _caps(defence, params, train) -> dict[str, np.ndarray]:
   """Attacked training images, their proxies, and the boundary that DIST prints."""
   config = defence.settings
 
-  def one(params):
+  def measure(params):
     attacked = attacks.pgd(
       defence.scores(params),
       train.x,
@@ -274,12 +280,12 @@ def _caps(defence, params, train) -> dict[str, np.ndarray]:
     features = defence.features(params, attacked)
     angles = distances.pairwise_angle(features, params["proxies"])
     itself = jax.nn.one_hot(train.y, CLASSES, dtype=bool)
-    own = jnp.sum(jnp.where(itself, angles, 0), axis=1)
+    label_angles = jnp.sum(jnp.where(itself, angles, 0), axis=1)
     next_one = jnp.min(jnp.where(itself, jnp.inf, angles), axis=1)
     width = losses.nearest_proxy_angles(params["proxies"])[train.y] / 2
-    inside, right = own < width - 1e-5, own < next_one
-    printed = jnp.maximum(own - width, 0) < next_one
-    only = printed & ~(own < width)
+    inside, right = label_angles < width - 1e-5, label_angles < next_one
+    printed = jnp.maximum(label_angles - width, 0) < next_one
+    only = printed & ~(label_angles < width)
     return {
       "share in the cap": jnp.mean(inside),
       BEYOND: jnp.sum(inside & ~(right & printed)),
@@ -287,4 +293,4 @@ def _caps(defence, params, train) -> dict[str, np.ndarray]:
       "of these wrong": jnp.sum(only & ~right),
     }
 
-  return networks.over_models(one)(params)
+  return networks.over_models(measure)(params)

@@ -1,4 +1,4 @@
-"""What the features of a network look like: the measures of DIST 2.4 and 5.1."""
+"""Structure of a network's features: the measures of DIST 2.4 and 5.1."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from experiments.robustness.images import Points
 from spherejax import metrics, prototypes
 
 IMAGES = {"cifar10": 50_000, "svhn_cropped": 73_257}
-"""Training images of a whole set, which table 5.3 is of."""
+"""Number of training images in a whole set, as in table 5.3."""
 
 NORMS = ("l2", "linf")
 
@@ -38,7 +38,7 @@ def printed_inputs(images: str) -> Mapping[str, float]:
 def moments(
   points: Array, labels: Array, classes: int, *, normalize: bool = False
 ) -> metrics.ClassMoments:
-  """Of all points at once."""
+  """Class moments of all points at once."""
   empty = metrics.class_moments_init(classes, points.shape[1])
   return metrics.class_moments_update(empty, points, labels, normalize=normalize)
 
@@ -65,9 +65,9 @@ def of_features(
   `levels`.
   """
   exact = inputs if levels is None else integers(inputs, levels)
-  found = {
-    f"MC, {norm}": metrics.distance_correlation(given, features, norm=norm).mean
-    for norm, given in zip(NORMS, (inputs, exact), strict=True)
+  measures = {
+    f"MC, {norm}": metrics.distance_correlation(points, features, norm=norm).mean
+    for norm, points in zip(NORMS, (inputs, exact), strict=True)
   }
   variance = metrics.class_variance(moments(features, labels, classes, normalize=True))
   spectrum = metrics.spectrum(
@@ -75,7 +75,7 @@ def of_features(
       metrics.triangle_init(features.shape[1]), features, normalize=True
     )
   )
-  return found | {
+  return measures | {
     "D_inter": variance.inter,
     "D_intra": variance.intra,
     "phi": variance.phi,
@@ -90,48 +90,54 @@ def of_models(
 ) -> dict[str, np.ndarray]:
   """`of_features` of every model, each [cells, seeds]."""
 
-  def one(x, labels, params):
+  def measure(x, labels, params):
     features = defence.features(params, x)
     inputs = x.reshape(len(x), -1)
     return of_features(inputs, features, labels, classes=defence.classes)
 
-  return networks.over_models(one)(params, *points)
+  return networks.over_models(measure)(params, *points)
 
 
 def of_inputs(
   train: Points, test: Points, *, classes: int, levels: int
 ) -> dict[str, float]:
-  """How well the images themselves tell the classes apart (DIST table 5.3).
+  """Measures how well raw images separate the classes (DIST table 5.3).
 
   In l-infinity images are their `integers`.
   """
   x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
   unit = moments(x, train.y, classes, normalize=True)
-  found = {}
+  measures = {}
   for norm in NORMS:
     if norm == "linf":
       x, tested = integers(x, levels), integers(tested, levels)
-    own = moments(x, train.y, classes)
+    means_and_scatter = moments(x, train.y, classes)
     if norm == "linf":
-      scatter = metrics.class_scatter(own.means, x, train.y, norm=norm)
-      own = own._replace(scatter=scatter)
-    found[f"phi, {norm}"] = metrics.class_variance(own, norm=norm).phi
+      scatter = metrics.class_scatter(means_and_scatter.means, x, train.y, norm=norm)
+      means_and_scatter = means_and_scatter._replace(scatter=scatter)
+    measures[f"phi, {norm}"] = metrics.class_variance(means_and_scatter, norm=norm).phi
     near, mean = (
       prototypes.nearest_neighbours(
         tested, sites, labels, num_classes=classes, norm=norm
       )
-      for sites, labels in ((x, train.y), (own.means, jnp.arange(classes)))
+      for sites, labels in (
+        (x, train.y),
+        (means_and_scatter.means, jnp.arange(classes)),
+      )
     )
-    found[f"1-NN, {norm}"] = jnp.mean(near == test.y)
-    found[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
-  found["R2"] = metrics.class_variance(unit).r2
-  return {name: float(value) for name, value in found.items()}
+    measures[f"1-NN, {norm}"] = jnp.mean(near == test.y)
+    measures[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
+  measures["R2"] = metrics.class_variance(unit).r2
+  return {name: float(value) for name, value in measures.items()}
 
 
 def add(
-  table: Table, name: str, found: Mapping[str, Any], printed: Mapping[str, float] = {}
+  table: Table,
+  name: str,
+  measured: Mapping[str, Any],
+  printed: Mapping[str, float] = {},
 ) -> None:
   """Adds figures; rho of features that span less is infinite, and not listed."""
-  for measure, values in found.items():
+  for measure, values in measured.items():
     listed = bool(np.isfinite(values).all())
     table.add(name, measure, values, paper=printed.get(measure), listed=listed)

@@ -55,28 +55,32 @@ _DEEP = (
 def tabulate(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
 ) -> Table:
-  """All figures at the end of the trainings, and before them where they tell more.
+  """Tabulates all measures after training, and before it where that tells more.
 
   Runs that collapsed are counted, and have no part in the figures of the end.
   """
   table = Table()
   changes, explained = (
-    [own for own in (f"{kind}{change}" for change in _CHANGES) if own in linear.end]
+    [
+      figures_of_cell
+      for figures_of_cell in (f"{kind}{change}" for change in _CHANGES)
+      if figures_of_cell in linear.end
+    ]
     for kind in (OVERLAP, EXPLAINED)
   )
-  own = (*_FIGURES, *changes, *explained), (*_STARTS, *changes)
+  figures_of_cell = (*_FIGURES, *changes, *explained), (*_STARTS, *changes)
   for cell, name in enumerate(names):
-    _add(table, name, linear, cell, *own)
-    kept = ~linear.collapsed[cell]
-    if kept.any():
-      correlation = _correlations(linear)[cell][kept]
+    _add(table, name, linear, cell, *figures_of_cell)
+    mask = ~linear.collapsed[cell]
+    if mask.any():
+      correlation = _correlations(linear)[cell][mask]
       table.add(name, CORRELATION, correlation, listed=False)
-  for projector, found in deep.items():
-    name, kept = _deep(projector), ~found.collapsed[0]
-    if kept.any():
-      regions = found.regions[0][kept]
+  for projector, trained in deep.items():
+    name, mask = _deep(projector), ~trained.collapsed[0]
+    if mask.any():
+      regions = trained.regions[0][mask]
       table.add(name, "linear regions of the training images", regions)
-    _add(table, name, found, 0, _DEEP, (ALIGNMENT, *LOCAL))
+    _add(table, name, trained, 0, _DEEP, (ALIGNMENT, *LOCAL))
   return table
 
 
@@ -87,20 +91,20 @@ def _deep(projector: str) -> str:
 def _add(
   table: Table,
   name: str,
-  found: Trained,
+  trained: Trained,
   cell: int,
   ends: tuple[str, ...],
   starts: tuple[str, ...],
 ) -> None:
-  kept = ~found.collapsed[cell]
-  for figure in ends if kept.any() else ():
+  mask = ~trained.collapsed[cell]
+  for figure in ends if mask.any() else ():
     # The least gap is that of all steps.
     least = figure == GAP
-    values = found.curves[GAP].min(-1) if least else found.at_end(figure)
-    table.add(name, figure, values[cell][kept])
+    values = trained.curves[GAP].min(-1) if least else trained.at_end(figure)
+    table.add(name, figure, values[cell][mask])
   for figure in starts:
-    table.add(name, f"{figure}{BEFORE}", found.start[figure][cell])
-  table.add(name, COLLAPSED, found.collapsed[cell])
+    table.add(name, f"{figure}{BEFORE}", trained.start[figure][cell])
+  table.add(name, COLLAPSED, trained.collapsed[cell])
 
 
 def _names(table: Table) -> list[str]:
@@ -109,23 +113,23 @@ def _names(table: Table) -> list[str]:
 
 
 def _end(table: Table, figure: str, name: str) -> np.ndarray:
-  """Of the seeds of which no run collapsed."""
+  """Values of the seeds of which no run collapsed."""
   gone = table.values(COLLAPSED, name) > 0
   every = [table.values(COLLAPSED, x) > 0 for x in table.variants(COLLAPSED)]
-  kept = ~np.any(every, axis=0)
-  if not kept.any():
+  mask = ~np.any(every, axis=0)
+  if not mask.any():
     raise NotMeasured("a run of every seed collapsed")
   if figure.endswith(BEFORE):
-    return table.values(figure, name)[kept]
-  return table.values(figure, name)[kept[~gone]]
+    return table.values(figure, name)[mask]
+  return table.values(figure, name)[mask[~gone]]
 
 
-def _apart(figure: str, more: str, less: str) -> Any:
+def _difference(figure: str, more: str, less: str) -> Any:
   return lambda t: _end(t, figure, more) - _end(t, figure, less)
 
 
 def _above(figure: str, other: str, name: str) -> Any:
-  """One figure of runs less another one of the same."""
+  """Difference between two runs' values of one measure."""
   return lambda t: _end(t, figure, name) - _end(t, other, name)
 
 
@@ -135,23 +139,25 @@ def _grown(figure: str, name: str, sign: int = 1) -> Any:
 
 
 def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> Any:
-  """Over the strengths, or over some of them, less a threshold."""
+  """Minimum over the strengths, or over some of them, less a threshold."""
   return lambda t: (
     np.min([_end(t, figure, x) for x in names or _names(t)], axis=0) - threshold
   )
 
 
 def _lead(kind: str, name: str) -> Any:
-  """By how much more the projector's views became alike than the encoder's."""
-  own, other = (_grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER))
-  return lambda t: own(t) - other(t)
+  """Difference in how much the views converge, in the projector and the encoder."""
+  of_projector, of_encoder = (
+    _grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER)
+  )
+  return lambda t: of_projector(t) - of_encoder(t)
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
-  """What trainings tell; seeds of which a run collapsed do not count."""
+  """Claims about trainings; ignores seeds with a collapsed run."""
   del table
   some = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
-  made = [
+  statements = [
     Claim(
       "S3-correlation",
       "correlation of the loss and its bound over training > .5",
@@ -161,7 +167,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
     *_compared(some),
   ]
   for name in some:
-    made += _during(name)
+    statements += _during(name)
   ranks = (
     ("S7-features", "rank of h", ""),
     ("S7-augmented", "rank of augmented h", " of augmented images"),
@@ -169,27 +175,27 @@ def claims(config: Any, table: Table) -> list[Claim]:
   for key, figure, of in ranks if some else ():
     text = f"the features{of} keep .9 of their rank for all strengths"
     least = _least(figure, some, 0.9 - 1e-6)
-    made.append(Claim(key, text, least, "SSL, figures 4, 9"))
+    statements.append(Claim(key, text, least, "SSL, figures 4, 9"))
   for other in some[:-1] if SMALL in some else ():
     text = f"distance of the nearest negative: small > {other}"
-    far = _apart(f"nearest distance{ALL}", SMALL, other)
-    made.append(Claim(f"S8-{SMALL}-{other}", text, far, "SSL, figure 5"))
+    far = _difference(f"nearest distance{ALL}", SMALL, other)
+    statements.append(Claim(f"S8-{SMALL}-{other}", text, far, "SSL, figure 5"))
   if CROP in config.strengths:
     text = "effective rank of W: all augmentations < crops alone"
-    fewer = _apart("effective rank", CROP, LARGE)
-    made.append(Claim("S9", text, fewer, "SSL, section 4"))
+    fewer = _difference("effective rank", CROP, LARGE)
+    statements.append(Claim("S9", text, fewer, "SSL, section 4"))
   for projector in config.projectors:
-    made += _of_depth(projector)
-  return [*made, *toy.CLAIMS]
+    statements += _of_depth(projector)
+  return [*statements, *toy.CLAIMS]
 
 
 def _compared(some: tuple[str, ...]) -> list[Claim]:
-  """What a stronger augmentation changes."""
-  made = []
+  """Claims about the effect of a stronger augmentation."""
+  statements = []
   for less, more in itertools.pairwise(some):
     text = f"effective rank of W: {less} < {more} augmentation"
-    apart = _apart("effective rank", more, less)
-    made.append(Claim(f"S1-{less}-{more}", text, apart, "SSL, figure 1"))
+    difference = _difference("effective rank", more, less)
+    statements.append(Claim(f"S1-{less}-{more}", text, difference, "SSL, figure 1"))
   unseen = f"share in the kernel of W{{}}: {LARGE} > {SMALL} augmentation"
   for name, figure, text, source in (
     ("S2-large-small", "probe", f"{_PROBE}: large > small", "figure 1"),
@@ -217,16 +223,16 @@ def _compared(some: tuple[str, ...]) -> list[Claim]:
       for change in _CHANGES
     ),
   ):
-    apart = _apart(figure, LARGE, SMALL)
-    made.append(Claim(name, text, apart, f"SSL, {source}"))
+    difference = _difference(figure, LARGE, SMALL)
+    statements.append(Claim(name, text, difference, f"SSL, {source}"))
   for more, less in itertools.pairwise(some) if len(some) > 2 else ():
     text = f"{_PROBE}: {more} > {less}"
-    apart = _apart("probe", more, less)
-    made.append(Claim(f"S2-{more}-{less}", text, apart, "SSL, figure 1"))
+    difference = _difference("probe", more, less)
+    statements.append(Claim(f"S2-{more}-{less}", text, difference, "SSL, figure 1"))
   for key, kind in zip(("S13", "S13-centred"), SIMILAR, strict=True):
     large, small = _lead(kind, LARGE), _lead(kind, SMALL)
     text = f"{kind}: grows more in the projector than in the encoder"
-    made += [
+    statements += [
       Claim(f"{key}-large", f"{text}, large", large, "SSL, abstract"),
       Claim(
         f"{key}-large-small",
@@ -235,13 +241,13 @@ def _compared(some: tuple[str, ...]) -> list[Claim]:
         "SSL, abstract",
       ),
     ]
-  return made
+  return statements
 
 
 def _during(name: str) -> list[Claim]:
-  """What one strength of augmentation does to a linear projector."""
+  """Claims about a linear projector during training at one strength."""
   unseen = f"unexplained{ALL}"
-  made = [
+  statements = [
     Claim(
       f"{key}-{name}",
       f"{kind}label sharing of the nearest negative grows, {name}",
@@ -250,7 +256,7 @@ def _during(name: str) -> list[Claim]:
     )
     for key, kind in (("S4", ""), ("S4-coarse", "coarse "))
   ]
-  made += [
+  statements += [
     Claim(
       f"S6-{name}",
       f"unexplained variance falls, {name}",
@@ -278,11 +284,11 @@ def _during(name: str) -> list[Claim]:
   ]
   text = "share in the kernel of W of what moves one view to the other grows"
   moves = _grown(f"{MOVES}{ALL}", name)
-  return [*made, Claim(f"S14-{name}", f"{text}, {name}", moves, "SSL, Prop. 4.1")]
+  return [*statements, Claim(f"S14-{name}", f"{text}, {name}", moves, "SSL, Prop. 4.1")]
 
 
 def _of_depth(projector: str) -> list[Claim]:
-  """What hidden layers change, under large augmentation."""
+  """Claims about the effect of hidden layers, under large augmentation."""
   deep = _deep(projector)
   text = f"projector {projector}: its affine map at an image holds more of its move"
   return [
@@ -290,21 +296,21 @@ def _of_depth(projector: str) -> list[Claim]:
     for key, than, difference in (
       ("training", " after the training", _grown(ALIGNMENT, deep)),
       ("chance", " than random directions", _above(ALIGNMENT, CHANCE, deep)),
-      ("linear", " than a linear projector", _apart(ALIGNMENT, deep, LARGE)),
+      ("linear", " than a linear projector", _difference(ALIGNMENT, deep, LARGE)),
     )
   ] + [
     Claim(
       f"S17-{projector}",
       f"{_PROBE}: projector {projector} > a linear one",
-      _apart("probe", deep, LARGE),
+      _difference("probe", deep, LARGE),
       "SSL, section 5",
     )
   ]
 
 
-def _correlations(found: Trained) -> np.ndarray:
+def _correlations(trained: Trained) -> np.ndarray:
   """[strengths, seeds], of the curves of the loss and its bound."""
-  loss, bound = found.curves["loss"], found.curves["bound"]
+  loss, bound = trained.curves["loss"], trained.curves["bound"]
   centred = [x - x.mean(-1, keepdims=True) for x in (loss, bound)]
   norms = np.sqrt((centred[0] ** 2).sum(-1) * (centred[1] ** 2).sum(-1))
   return (centred[0] * centred[1]).sum(-1) / norms

@@ -39,22 +39,22 @@ _SPECTRA = {
 
 
 def draw(
-  found: Trained,
+  trained: Trained,
   deep: Mapping[str, Trained],
   config: Any,
   table: Table,
 ) -> dict[str, Any]:
-  """All pictures by the names of their files."""
+  """Draws all plots, by file name."""
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
   names = config.strengths
   drawn: dict[str, Any] = {}
   for file, (curve, label) in _CURVES.items():
-    if curves := _going(found, names, _whole(found, curve)):
+    if curves := _going(trained, names, _whole(trained, curve)):
       drawn[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
   both = {
     f"{name}, {kind}": values
     for kind in ("loss", "bound")
-    for name, values in _going(found, names, found.curves[kind]).items()
+    for name, values in _going(trained, names, trained.curves[kind]).items()
     if name in names[:3]
   }
   if both:
@@ -65,16 +65,16 @@ def draw(
     f"{name}, {place}": values
     for place in (ENCODER, PROJECTOR)
     for name, values in _going(
-      found, names, _whole(found, f"{SIMILAR[1]} {place}")
+      trained, names, _whole(trained, f"{SIMILAR[1]} {place}")
     ).items()
     if name in (LARGE, SMALL)
   }
   if alike:
     drawn["alike"] = plotting.training_curves(alike, steps=steps, ylabel=SIMILAR[1])
-  drawn["spectra"] = spectra(found, names)
-  drawn["distances"] = distances(found, names)
+  drawn["spectra"] = spectra(trained, names)
+  drawn["distances"] = distances(trained, names)
   if deep:
-    drawn["projectors"] = projectors(found, names, deep)
+    drawn["projectors"] = projectors(trained, names, deep)
   if "rotations" in config.toys:
     ranks = np.stack([table.values(measure, PIXEL) for measure in RANKS], axis=1)
     drawn["rotations"] = plotting.training_curves(
@@ -86,25 +86,27 @@ def draw(
   return drawn
 
 
-def _whole(found: Trained, curve: str) -> np.ndarray:
+def _whole(trained: Trained, curve: str) -> np.ndarray:
   """[strengths, seeds, measurements], from before the first step on."""
-  return np.concatenate([found.start[curve][..., None], found.curves[curve]], axis=-1)
+  return np.concatenate(
+    [trained.start[curve][..., None], trained.curves[curve]], axis=-1
+  )
 
 
 def _going(
-  found: Trained, names: tuple[str, ...], values: np.ndarray
+  trained: Trained, names: tuple[str, ...], values: np.ndarray
 ) -> dict[str, np.ndarray]:
-  """By strength, [seeds, ...] of the runs that did not collapse."""
-  rows = zip(names, values, ~found.collapsed, strict=True)
-  return {name: own[kept] for name, own, kept in rows if kept.any()}
+  """Values [seeds, ...] of the runs that did not collapse, by strength."""
+  rows = zip(names, values, ~trained.collapsed, strict=True)
+  return {name: of_seeds[mask] for name, of_seeds, mask in rows if mask.any()}
 
 
-def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
+def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
   """Logarithms of singular values over the largest, all seeds, at three times."""
   times = {
-    "at first": found.start,
-    "halfway": {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
-    "at the end": found.shown,
+    "at first": trained.start,
+    "halfway": {key: trained.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
+    "at the end": trained.shown,
   }
   figure = pictures.new_figure(9, 7)
   rows = figure.subplots(len(times), 3, sharex="col", sharey="col")
@@ -124,12 +126,12 @@ def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure
   return figure
 
 
-def distances(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
+def distances(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
   """Shares of nearest distances at the end, mean over seeds."""
   figure = pictures.new_figure(6, 3.6)
   axes = figure.subplots()
   edges = np.linspace(0, 2, BINS + 1)
-  going = _going(found, names, found.shown["distances"])
+  going = _going(trained, names, trained.shown["distances"])
   for name, shares in going.items():
     axes.stairs(shares.mean(0), edges, label=name, lw=1.5)
   axes.set_xlabel("distance of the nearest negative in the encoder")
@@ -143,16 +145,16 @@ def projectors(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
 ) -> "matplotlib.figure.Figure":
   """The study of depth and width: every seed a dot, their mean a line."""
-  places = {name: (own, 0) for name, own in deep.items()}
+  places = {name: (trained, 0) for name, trained in deep.items()}
   if LARGE in names:
     places = {"linear": (linear, names.index(LARGE)), **places}
   figure = pictures.new_figure(11, 3.2)
   for axes, (key, title) in zip(figure.subplots(1, 4), _PROJECTORS, strict=True):
-    for place, (own, row) in enumerate(places.values()):
+    for place, (trained, row) in enumerate(places.values()):
       # The map of a linear projector is W, everywhere.
-      is_linear = key == LOCAL[1] and own is linear
-      values = own.at_end("effective rank" if is_linear else key)[row]
-      values = values[~own.collapsed[row]]
+      is_linear = key == LOCAL[1] and trained is linear
+      values = trained.at_end("effective rank" if is_linear else key)[row]
+      values = values[~trained.collapsed[row]]
       axes.plot(np.full(len(values), place), values, "o", color=f"C{place}", alpha=0.5)
       if len(values):
         axes.hlines(values.mean(), place - 0.3, place + 0.3, "k", lw=1)

@@ -1,4 +1,4 @@
-"""What a projector keeps of displacements and changes of images; ranks and spectra.
+"""Geometry of a projector: displacements, changes of images, ranks, spectra.
 
 A projector with hidden layers is an affine map near each image, SSL eq. 11. Changes of
 one strength each, brightness for one, are taken for the action of a generator on the
@@ -37,12 +37,12 @@ OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
 
 
 def wide(x: Any) -> Array:
-  """In float64, inside `on_host`."""
+  """Converts to float64, inside `on_host`."""
   return jnp.asarray(np.asarray(x, np.float64))
 
 
 def plain(tree: Any) -> dict[str, np.ndarray]:
-  """What leaves `on_host`."""
+  """Converts results of `on_host` to plain arrays."""
   return {name: np.asarray(x) for name, x in tree.items()}
 
 
@@ -79,7 +79,7 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
 def of_views(
   settings: Settings, shown: Mapping[str, Any], kernel: Any
 ) -> dict[str, np.ndarray]:
-  """What a linear projector, or as many random directions, do not see of views."""
+  """Overlap of view displacements with the kernel, and their share outside chance."""
   if len(settings.projector) > 1:
     return {}
   with at_once.on_host():
@@ -94,20 +94,20 @@ def of_views(
 
 
 def measured(
-  run: Run, given: Given, params: Any, stats: Any, shown: Mapping[str, Any]
+  run: Run, arrays: Given, params: Any, stats: Any, shown: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-  """All of it for one network; `shown` is what `Run.measured` shows of it."""
+  """Measures the geometry of one network; `shown` comes from `Run.measured`."""
   projector = params["projector"]
   with at_once.on_host():
     weights = jax.tree.map(wide, projector)
     h, moves = (wide(shown[n]) for n in ("features augmented h", "displacements"))
     threshold = run.settings.threshold
-    own = local_maps(run.settings.projector, weights, h, moves, threshold=threshold)
-    found = plain(own)
+    maps = local_maps(run.settings.projector, weights, h, moves, threshold=threshold)
+    measures = plain(maps)
   if len(run.settings.projector) == 1:
     kernel = projector["layer0"]["kernel"]
-    found |= overlaps(kernel, *_pairs(run, given, params, stats))
-  return found
+    measures |= overlaps(kernel, *_pairs(run, arrays, params, stats))
+  return measures
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -130,9 +130,9 @@ def local_maps(
   def project(x: Array) -> Array:
     return jnp.asarray(Projector(widths).apply({"params": params}, x))
 
-  def one(pair: tuple[Array, Array]) -> dict[str, Array]:
-    own, move = pair
-    weights = metrics.local_affine(project, own).weights
+  def measure(pair: tuple[Array, Array]) -> dict[str, Array]:
+    point, move = pair
+    weights = metrics.local_affine(project, point).weights
     rank = metrics.relative_rank(weights, threshold=threshold)
     return {
       ALIGNMENT: aligned(move, weights),
@@ -142,7 +142,7 @@ def local_maps(
     }
 
   # One after another: all maps at once are large where features are many.
-  return jax.tree.map(jnp.mean, jax.lax.map(one, (h, moves)))
+  return jax.tree.map(jnp.mean, jax.lax.map(measure, (h, moves)))
 
 
 def changed(key: Array, images: Array) -> dict[str, tuple[Array, Array]]:
@@ -153,22 +153,24 @@ def changed(key: Array, images: Array) -> dict[str, tuple[Array, Array]]:
   keys = jax.random.split(key, 3)
   count = len(images)
   signed, share = (
-    jax.random.uniform(own, (count,), minval=low, maxval=_STRENGTH)
-    for own, low in ((keys[0], -_STRENGTH), (keys[1], 0.0))
+    jax.random.uniform(draw_key, (count,), minval=low, maxval=_STRENGTH)
+    for draw_key, low in ((keys[0], -_STRENGTH), (keys[1], 0.0))
   )
   factor = signed[:, None, None, None]
   # Luma, without an opinion of ours about its weights.
   grey = data.random_grayscale(keys[2], images, probability=1.0)
   mean = grey.mean((1, 2, 3), keepdims=True)
-  found = {
+  images_and_scales = {
     "brightness": (images * (1 + factor), signed),
     "contrast": (images + factor * (images - mean), signed),
     "zoom": (jax.vmap(_zoomed)(images, share), share),
   }
   if images.shape[-1] == 3:
-    found["saturation"] = images + factor * (images - grey), signed
-    found["flip"] = images[:, :, ::-1], jnp.ones(count)
-  return {name: (jnp.clip(x, 0, 1), scale) for name, (x, scale) in found.items()}
+    images_and_scales["saturation"] = images + factor * (images - grey), signed
+    images_and_scales["flip"] = images[:, :, ::-1], jnp.ones(count)
+  return {
+    name: (jnp.clip(x, 0, 1), scale) for name, (x, scale) in images_and_scales.items()
+  }
 
 
 def _zoomed(image: Array, share: Array) -> Array:
@@ -182,15 +184,15 @@ def _zoomed(image: Array, share: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pairs(
-  run: Run, given: Given, params: Any, stats: Any
+  run: Run, arrays: Given, params: Any, stats: Any
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
   """Features of images, and of the same changed with the strengths."""
   dim = params["projector"]["layer0"]["kernel"].shape[0]
-  count = 2 * min(len(given.train) // 2, _PAIRS * dim)
-  images = data.to_float(given.train[:count])
+  count = 2 * min(len(arrays.train) // 2, _PAIRS * dim)
+  images = data.to_float(arrays.train[:count])
 
   def features(x: Array) -> Array:
-    return run.features(params, stats, given.seen(x))[0]
+    return run.features(params, stats, arrays.normalized(x))[0]
 
   key = jax.random.key(run.settings.seed)
   others = changed(key, images).items()
@@ -200,12 +202,12 @@ def _pairs(
 def overlaps(
   kernel: Any, before: Any, after: Mapping[str, tuple[Any, Any]]
 ) -> dict[str, np.ndarray]:
-  """For each change the share of what its generator does that W does not see.
+  """Share of each change's generator that W does not see.
 
   Generators are estimated from the first half of the images. Of the other half they
   explain a share of the change, which is below 0 where none would have done better.
   """
-  half, found = len(before) // 2, {}
+  half, measures = len(before) // 2, {}
   with at_once.on_host():
     weights, h = wide(kernel), wide(before)
     for name, (moved, strengths) in after.items():
@@ -214,6 +216,6 @@ def overlaps(
       pushed = h[half:] @ generator.T
       moves = x[half:] - h[half:]
       rest = moves - scales[half:, None] * pushed
-      found[f"{OVERLAP}{name}"] = metrics.kernel_overlap(pushed.T, weights)
-      found[f"{EXPLAINED}{name}"] = 1 - jnp.sum(rest**2) / jnp.sum(moves**2)
-    return plain(found)
+      measures[f"{OVERLAP}{name}"] = metrics.kernel_overlap(pushed.T, weights)
+      measures[f"{EXPLAINED}{name}"] = 1 - jnp.sum(rest**2) / jnp.sum(moves**2)
+    return plain(measures)

@@ -49,8 +49,8 @@ class Trained(NamedTuple):
     return np.asarray(metrics.contrastive_collapse(*map(jnp.asarray, ends)))
 
 
-def given(study: Study) -> Given:
-  """On the device, with the mean and deviation of the training images' channels."""
+def device_data(study: Study) -> Given:
+  """Moves a study to the device, with mean and deviation of its channels."""
   pixels = study.train.reshape(-1, study.train.shape[-1]) / 255
   moments = (jnp.asarray(x, jnp.float32) for x in (pixels.mean(0), pixels.std(0)))
   return Given(*map(jnp.asarray, study[1:6]), *moments)
@@ -67,14 +67,14 @@ def train(
   study: Study,
   folder: pathlib.Path,
 ) -> Trained:
-  """All runs, or what was kept of them; FloatingPointError names what diverged."""
+  """Runs all trainings, or reads them; FloatingPointError names diverged runs."""
   # With what is kept of a run, which is another thing in other versions.
-  made = settings, dict(strengths), study.name, State._fields
-  record = {"made with": kept.digest(made)}
-  path = folder / f"runs-{record['made with']}"
+  identity = settings, dict(strengths), study.name, State._fields
+  record = {"made with": kept.digest(identity)}
+  path = folder / f"runs-{record['identity with']}"
 
   def make() -> kept.Finished:
-    run, images = Run(settings, study.classes), given(study)
+    run, images = Run(settings, study.classes), device_data(study)
     partial = jax.tree_util.Partial
     result = trainer.many(
       jax.random.key(settings.seed),
@@ -103,7 +103,7 @@ def train(
 
 def _all_told(
   run: Run,
-  given: Given,
+  device_data: Given,
   result: training.SweepResult,
   strengths: Iterable[data.ViewStrengths],
 ) -> dict[str, np.ndarray]:
@@ -113,67 +113,67 @@ def _all_told(
   curves = {n: np.asarray(x) for n, x in result.curves.items()}
   curves |= collapse_geometry.of_weights(run.settings, state.kernels)
   arrays = {f"curves {name}": x for name, x in curves.items()}
-  shape, found = state.taken.shape, []
+  shape, reports = state.taken.shape, []
   for cell, seed in np.ndindex(shape):
-    own = jax.tree.map(operator.itemgetter((cell, seed)), state)
+    of_run = jax.tree.map(operator.itemgetter((cell, seed)), state)
     hyper = {name: x[cell] for name, x in columns.items()}
-    found.append(_told(run, given, own, hyper))
-  for name in found[0]:
-    rows = np.stack([one[name] for one in found])
+    reports.append(_told(run, device_data, of_run, hyper))
+  for name in reports[0]:
+    rows = np.stack([report[name] for report in reports])
     arrays[name] = rows.reshape(*shape, *rows.shape[1:])
   return arrays
 
 
-def _told(run: Run, given: Given, state: State, hyper: Any) -> dict[str, np.ndarray]:
-  """What of one run is looked at when it is over; a word before each name."""
+def _told(run: Run, arrays: Given, state: State, hyper: Any) -> dict[str, np.ndarray]:
+  """Final measures of one run, with the time of measurement before each name."""
   end = state.params, state.stats
-  start, first = look_closely(run, given, *state.first, hyper)
-  figures, shown = look_closely(run, given, *end, hyper)
+  start, first = look_closely(run, arrays, *state.first, hyper)
+  figures, shown = look_closely(run, arrays, *end, hyper)
   start |= {name: np.asarray(x) for name, x in state.before.items()}
-  halves = look(run, given, *state.half, hyper)[1]
+  halves = look(run, arrays, *state.half, hyper)[1]
   shown |= {f"{name}{collapse_geometry.HALFWAY}": x for name, x in halves.items()}
   named = {"start": start | first, "end": figures, "shown": shown}
-  found = {
+  report = {
     f"{kind} {name}": x for kind, part in named.items() for name, x in part.items()
   }
-  return found | {"regions": np.asarray(regions(run, given, *end))}
+  return report | {"regions": np.asarray(regions(run, arrays, *end))}
 
 
 def look(
-  run: Run, given: Given, params: Any, stats: Any, hyper: Any
+  run: Run, arrays: Given, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Array]]:
   """Figures and spectra of a network at one time, and what `Run.measured` shows."""
-  figures, shown = run.measured(given, params, stats, hyper)
+  figures, shown = run.measured(arrays, params, stats, hyper)
   kernel = kernel_of(params)
   ranks, spectra = collapse_geometry.of_features(shown, kernel)
-  found = {name: np.asarray(x) for name, x in figures.items()} | ranks
-  return found | collapse_geometry.of_weights(run.settings, kernel), spectra, shown
+  measures = {name: np.asarray(x) for name, x in figures.items()} | ranks
+  return measures | collapse_geometry.of_weights(run.settings, kernel), spectra, shown
 
 
 def look_closely(
-  run: Run, given: Given, params: Any, stats: Any, hyper: Any
+  run: Run, arrays: Given, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-  """Also the geometry, and figures of all images; they, and what pictures show."""
-  figures, spectra, shown = look(run, given, params, stats, hyper)
-  geometry = collapse_geometry.measured(run, given, params, stats, shown)
-  every, whole = run.measured(given, params, stats, hyper, len(given.train))
+  """Measures, geometry and figures of all images, with the values for plots."""
+  figures, spectra, shown = look(run, arrays, params, stats, hyper)
+  geometry = collapse_geometry.measured(run, arrays, params, stats, shown)
+  every, whole = run.measured(arrays, params, stats, hyper, len(arrays.train))
   unseen = collapse_geometry.of_views(run.settings, whole, kernel_of(params))
   figures |= {f"{n}{ALL}": np.asarray(x) for n, x in (every | unseen).items()}
   figures |= geometry
-  figures[DRAWN] = np.asarray(run.probed_by_chance(given, params, stats))
+  figures[DRAWN] = np.asarray(run.probed_by_chance(arrays, params, stats))
   return figures, spectra | {"distances": np.asarray(whole["distances"])}
 
 
-def regions(run: Run, given: Given, params: Any, stats: Any) -> int:
+def regions(run: Run, arrays: Given, params: Any, stats: Any) -> int:
   """Linear regions of a network's projector that training images meet."""
   projector = Projector(run.settings.projector)
-  features = _features(run, given, params, stats)
+  features = _features(run, arrays, params, stats)
   return activation_patterns(projector, {"params": params["projector"]}, features)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _features(run: Run, given: Given, params: Any, stats: Any) -> Array:
-  return run.features(params, stats, given.seen(data.to_float(given.train)))[0]
+def _features(run: Run, arrays: Given, params: Any, stats: Any) -> Array:
+  return run.features(params, stats, arrays.normalized(data.to_float(arrays.train)))[0]
 
 
 def _is_weight(params: Any) -> Any:
@@ -228,20 +228,26 @@ def train_apart(
   study: Study,
   folder: pathlib.Path,
 ) -> Trained:
-  """All networks, each from its newest checkpoint if there is one."""
+  """Trains the networks one after another, each from its newest checkpoint."""
   seeds = range(settings.seeds)
   return _stacked(
     _stacked(
-      _one(settings, own, study, settings.seed + seed, folder / f"{name}-{seed}")
+      _train_on_all_devices(
+        settings,
+        strengths_of_name,
+        study,
+        settings.seed + seed,
+        folder / f"{name}-{seed}",
+      )
       for seed in seeds
     )
-    for name, own in augmentations.items()
+    for name, strengths_of_name in augmentations.items()
   )
 
 
-def _stacked(found: Iterable[Trained]) -> Trained:
+def _stacked(trained: Iterable[Trained]) -> Trained:
   """Along a new first axis."""
-  return jax.tree.map(lambda *x: np.stack(x), *found)
+  return jax.tree.map(lambda *x: np.stack(x), *trained)
 
 
 def _network(state: training.TrainState) -> tuple[Any, Any]:
@@ -262,16 +268,16 @@ def _drawn(
   return {**variables, "batch_stats": stats}
 
 
-def _one(
+def _train_on_all_devices(
   settings: Full,
   augmentation: data.ViewStrengths,
   study: Study,
   seed: int,
   folder: pathlib.Path,
 ) -> Trained:
-  """One network; the spectra of each measurement are kept, a file each."""
+  """Trains one network; stores the spectra of each measurement in a file."""
   norm_axis = training.AXIS_NAME if settings.synchronized else None
-  run, images = Run(settings, study.classes, norm_axis), given(study)
+  run, images = Run(settings, study.classes, norm_axis), device_data(study)
   hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
@@ -282,11 +288,11 @@ def _one(
   spectra = folder.with_name(f"{folder.name}-spectra")
 
   def figures(state: training.TrainState) -> dict[str, float]:
-    own = _network(state)
-    found, values, _ = look(run, images, *own, hyper)
+    network_variables = _network(state)
+    measures, values, _ = look(run, images, *network_variables, hyper)
     if jax.process_index() == 0:  # in place of those of a run that was stopped
       kept.keep(spectra / f"{int(state.step)}", {}, kept.Finished({}, values))
-    numbers = found | run.probed(images, *own)
+    numbers = measures | run.probed(images, *network_variables)
     return {name: float(x) for name, x in numbers.items()}
 
   def closely(state: training.TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -295,7 +301,7 @@ def _one(
 
   start, first_shown = closely(state)
   per_epoch = len(study.train) // settings.batch
-  result = trainer.one(
+  result = trainer.single(
     lambda _: state,
     functools.partial(objective, run=run, images=images, hyper=hyper),
     chain,

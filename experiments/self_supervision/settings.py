@@ -43,43 +43,46 @@ class Settings(Limited):
   """Network and training; the same for all strengths of augmentation."""
 
   seed: int = 0
-  """First seed: initial weights, batches, augmentations."""
+  """First seed, of initial weights, batches and augmentations."""
   seeds: int = 8
   """Trainings of each strength."""
   encoder: Literal["conv", "resnet18"] = "conv"
-  """Three convolutions, or a residual network with the stem for small images."""
+  """Encoder: three convolutions, or a residual network with the stem for small
+  images."""
   widths: Convolutional = (16, 32, 64)
   """Channels of the convolutions of conv."""
   strides: Convolutional = (2, 2, 2)
-  """Of the convolutions of conv; the first one has stride 2 for time alone."""
+  """Strides of the convolutions of conv; the first one has stride 2 to save time."""
   projector: Annotated[tuple[int, ...], Within(1)] = (16,)
-  """Outputs of its layers; one is a linear projector."""
+  """Outputs of the projector's layers; a single one makes it linear."""
   convolution: Literal["patches", "native"] = "patches"
-  """How convolutions are computed: patches (on a CPU) or native."""
+  """Implementation of convolutions: patches (faster on a CPU) or native."""
   steps: Annotated[int, MultipleOf("measure_every")] = 240
-  """Of a training."""
+  """Training steps."""
   measure_every: int = 20
   """Steps between two measurements."""
   probe_every: Annotated[int, Without("at_once", False)] = 120
-  """Steps between two fits of the classifiers, of networks that are trained at once."""
+  """Steps between two fits of the classifiers, for networks trained at once."""
   batch: Annotated[int, Within(2)] = 128
-  """Images of a step, two views of each."""
+  """Images per step, with two views each."""
   loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
   """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
   the softplus of InfoNCE's."""
   inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
-  """Of the loss."""
+  """Inverse temperature of the loss."""
   learning_rate: float = 0.2
-  """Of SGD, or LARS, with momentum 0.9."""
+  """Learning rate of SGD or LARS, with momentum 0.9."""
   weight_decay: float = 1e-6
-  """In the gradient, of everything; of LARS neither of norms nor of biases."""
+  """Weight decay, added to the gradient of all parameters; LARS excludes norms and
+  biases."""
   measured: Annotated[int, Within(2)] = 512
-  """Training images that are measured during the training, two fixed views of each;
-  before and after it all of them are, too."""
+  """Training images to measure during training, with two fixed views each; before and
+  after it, all images are measured, too."""
   threshold: Annotated[float, Within(1e-6, 1)] = 0.1
-  """Of singular values over the largest one, that a rank of the projector counts."""
+  """Smallest singular value, relative to the largest, that counts for the projector's
+  rank."""
   integer_crops: bool = False
-  """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
+  """Crops boxes of whole pixels; otherwise boxes lie anywhere."""
 
   @property
   def halfway(self) -> int:
@@ -89,14 +92,13 @@ class Settings(Limited):
 
 @dataclasses.dataclass(frozen=True)
 class Full(Settings):
-  """What the trainings one after another need beside."""
+  """Additional settings of trainings that run one after another."""
 
   warm_up: Annotated[int, Without("at_once", True)] = 3900
-  """Steps in which the learning rate rises, and a cosine follows, where networks are
-  not trained at once."""
+  """Steps over which the learning rate rises before a cosine, for networks trained one
+  after another."""
   synchronized: Annotated[bool, Without("at_once", True)] = False
-  """Batch norms take their statistics over all devices, not those of one; not of
-  networks that are trained at once."""
+  """Shares batch-norm statistics over all devices; not for networks trained at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,24 +106,25 @@ class Config(Full):
   """Settings of the study."""
 
   images: Literal["tiny_imagenet", "cifar100", "digits"] = "tiny_imagenet"
-  """What is learned from."""
+  """Training images."""
   at_once: bool = True
-  """All networks as one program, by SGD; else one after another, by LARS."""
+  """Trains all networks as one program, by SGD; otherwise one after another, by
+  LARS."""
   image_size: Annotated[int, Within(1), Without("images", ("cifar100", "digits"))] = 32
-  """Side of the photographs, an area average of the stored ones."""
+  """Side of the photographs, in pixels, averaged down from the stored ones."""
   strengths: tuple[
     Literal["large", "moderate", "small", "large, crops alone", "simclr"], ...
   ] = (LARGE, SMALL, CROP)
-  """Augmentations, in this order."""
+  """Augmentations to train with, in this order."""
   projectors: tuple[str, ...] = ("256-256-16",)
-  """Outputs of the layers of other projectors, deep ones too, trained with large
-  augmentation whatever `strengths` are."""
+  """Outputs of the layers of further projectors, trained with large augmentation
+  whatever `strengths` are."""
   toys: tuple[Literal["fixed_features", "depths", "rotations"], ...] = (
     "fixed_features", "depths", "rotations",
   )  # fmt: skip
-  """What needs no images."""
+  """Experiments that need no images."""
   toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 10
-  """Of what needs no images."""
+  """Seeds of the experiments without images."""
 
 
 PRESETS = {
@@ -191,7 +194,7 @@ def check(config: Config) -> None:
 
 
 def strengths_of(config: Config) -> Mapping[str, data.ViewStrengths]:
-  """Of the images, by name."""
+  """Augmentation strengths for the images, by name."""
   return GREY if config.images == "digits" else COLOURED
 
 
@@ -213,7 +216,7 @@ class Study(NamedTuple):
   test: np.ndarray
   test_labels: np.ndarray
   coarse_names: tuple[str, ...]
-  """Empty where there are fine classes only."""
+  """Names of the coarse classes; empty if there are fine classes only."""
 
   @property
   def classes(self) -> int:
@@ -231,7 +234,7 @@ def load(config: Any) -> Study:
 
 
 def photographs(side: int) -> Study:
-  """Every fourth class of tiny_imagenet; coarse classes are nodes of its tree."""
+  """Reads every fourth class of tiny_imagenet; its tree gives coarse classes."""
   train, test = (_quarter(split, side) for split in ("train", "test"))
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
   coarse, names = _coarse(tree)
@@ -252,7 +255,7 @@ def photographs(side: int) -> Study:
 
 
 def cifar100() -> Study:
-  """All that is prepared, with the coarse labels that come with it."""
+  """Reads all of cifar100, with its coarse labels."""
   train, test = (class_sets.read("cifar100", split) for split in ("train", "test"))
   if not {len(np.unique(part.labels)) for part in (train, test)} == {100}:
     raise ValueError("cifar100 must have images of its 100 classes in both splits")
@@ -286,7 +289,7 @@ def _quarter(split: str, side: int) -> data.Images:
 def _coarse(tree: hierarchy.ClassTree) -> tuple[np.ndarray, tuple[str, ...]]:
   """The node of each class at a depth, or the class where it lies higher."""
   depth = hierarchy.depths(tree)
-  found = tree.classes.copy()
-  while (deep := depth[found] > _DEPTH).any():
-    found[deep] = tree.parents[found[deep]]
-  return found, tree.names
+  ancestors = tree.classes.copy()
+  while (deep := depth[ancestors] > _DEPTH).any():
+    ancestors[deep] = tree.parents[ancestors[deep]]
+  return ancestors, tree.names

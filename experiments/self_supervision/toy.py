@@ -1,4 +1,4 @@
-"""What can be shown without images: fixed features, rotations of a pixel, regions."""
+"""Results without images: fixed features, rotations of a pixel, regions."""
 
 import functools
 import itertools
@@ -47,8 +47,8 @@ def learned(key: Array, scale: Array, *, directions: int, steps: int = 1500):
     return weights - 0.05 * jax.grad(objective)(weights), None
 
   weights, _ = jax.lax.scan(step, start, length=steps)
-  kept = jnp.sum((weights.T @ axes) ** 2) / jnp.sum(weights**2)
-  return weights, jnp.sqrt(kept * DIM / directions)
+  within_axes = jnp.sum((weights.T @ axes) ** 2) / jnp.sum(weights**2)
+  return weights, jnp.sqrt(within_axes * DIM / directions)
 
 
 def _fixed(directions: int, scale: float) -> str:
@@ -61,8 +61,8 @@ def fixed_features(table: Table, seeds: int, first: int) -> None:
   keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(11), numbers)
   for directions in DIRECTIONS:
     for scale in SCALES:
-      one = functools.partial(learned, directions=directions)
-      weights, share = jax.vmap(one, (0, None))(keys, jnp.float32(scale))
+      learned_share = functools.partial(learned, directions=directions)
+      weights, share = jax.vmap(learned_share, (0, None))(keys, jnp.float32(scale))
       table.add(_fixed(directions, scale), KEPT, share)
       ranks = jax.vmap(metrics.effective_rank)(weights)
       table.add(_fixed(directions, scale), "effective rank of W", ranks)
@@ -85,8 +85,8 @@ def _rotations(place: np.ndarray, degrees: np.ndarray) -> np.ndarray:
   rows = cos[:, None] * y.ravel() - sin[:, None] * x.ravel() + centre
   columns = sin[:, None] * y.ravel() + cos[:, None] * x.ravel() + centre
   tents = [
-    np.maximum(0, 1 - np.abs(found - own))
-    for found, own in zip((rows, columns), place, strict=True)
+    np.maximum(0, 1 - np.abs(learned - true))
+    for learned, true in zip((rows, columns), place, strict=True)
   ]
   return tents[0] * tents[1]
 
@@ -115,9 +115,9 @@ def regions(widths: tuple[int, ...], key: Array) -> int:
 
 def activation_patterns(projector: Projector, params: Any, x: Array) -> int:
   """Different patterns of active units that rows of x meet; 1 without hidden units."""
-  _, kept = projector.apply(params, x, capture_intermediates=True)
+  _, captured = projector.apply(params, x, capture_intermediates=True)
   hidden = [
-    np.asarray(kept["intermediates"][f"layer{i}"]["__call__"][0]) > 0
+    np.asarray(captured["intermediates"][f"layer{i}"]["__call__"][0]) > 0
     for i in range(len(projector.widths) - 1)
   ]
   return int(metrics.count_regions(np.concatenate(hidden, 1))) if hidden else 1
@@ -142,7 +142,7 @@ TOYS: dict[str, Callable[[Table, int, int], None]] = {
 }
 
 
-def _kept(table: Table, directions: int, scale: float) -> np.ndarray:
+def _kept_share(table: Table, directions: int, scale: float) -> np.ndarray:
   return table.values(KEPT, _fixed(directions, scale))
 
 
@@ -164,7 +164,7 @@ CLAIMS = [
     "each step of strength",
     lambda t: np.min(
       [
-        _kept(t, r, a) - _kept(t, r, b)
+        _kept_share(t, r, a) - _kept_share(t, r, b)
         for r in DIRECTIONS
         for a, b in itertools.pairwise(SCALES)
       ],
@@ -175,13 +175,13 @@ CLAIMS = [
   Claim(
     "S10-few",
     "no more directions than fit in the kernel: < .1 is kept of strong ones",
-    lambda t: np.minimum(*(0.1 - _kept(t, r, SCALES[-1]) for r in (FEW, SOME))),
+    lambda t: np.minimum(*(0.1 - _kept_share(t, r, SCALES[-1]) for r in (FEW, SOME))),
     "SSL, Prop. 4.2",
   ),
   Claim(
     "S10-many",
     "more directions than fit: > .4 is kept",
-    lambda t: _kept(t, MANY, SCALES[-1]) - 0.4,
+    lambda t: _kept_share(t, MANY, SCALES[-1]) - 0.4,
     "SSL, Prop. 4.2",
   ),
   Claim(

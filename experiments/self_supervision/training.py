@@ -1,4 +1,4 @@
-"""One contrastive training of `projector_collapse` and what is measured, for vmap."""
+"""Trains one run of `projector_collapse` and measures it, for vmap."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -79,7 +79,7 @@ def alike(first: Array, second: Array) -> dict[str, Array]:
 
 
 class Given(NamedTuple):
-  """What lies on the device."""
+  """Arrays on the device."""
 
   train: Array  # uint8
   labels: Array
@@ -94,13 +94,13 @@ class Given(NamedTuple):
     """Training images, then those of the test."""
     return jnp.concatenate([self.train, self.test])
 
-  def seen(self, images: Array) -> Array:
+  def normalized(self, images: Array) -> Array:
     """Pixels in [0, 1] as the network gets them."""
     return data.normalize(images, self.mean, self.std)
 
 
 class State(NamedTuple):
-  """One run."""
+  """State of one run."""
 
   params: Any
   stats: Any
@@ -114,7 +114,7 @@ class State(NamedTuple):
 
 
 def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
-  """Of the augmentation, from what differs between the cells of a sweep."""
+  """Augmentation strengths, from the values that differ between a sweep's cells."""
   rest = {name: x for name, x in hyper.items() if name != "area"}
   return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
 
@@ -124,7 +124,7 @@ def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
 
   Without a column for the blur, which takes time, where none has it.
   """
-  rows = [{"area": own.scale[0]} | own._asdict() for own in strengths]
+  rows = [{"area": strength.scale[0]} | strength._asdict() for strength in strengths]
   columns = {name: [row[name] for row in rows] for name in rows[0] if name != "scale"}
   return {name: x for name, x in columns.items() if name != "blur" or any(x)}
 
@@ -140,15 +140,15 @@ class Run:
       optax.sgd(settings.learning_rate, momentum=0.9),
     )
 
-  def init(self, given: Given, key: Array, hyper: Any) -> State:
+  def init(self, arrays: Given, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and what its features are worth."""
-    images = jax.ShapeDtypeStruct((2, *given.train.shape[1:]), jnp.float32)
+    images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
     params = variables["params"]
     stats = self.settled(
-      given, params, variables["batch_stats"], jax.random.fold_in(key, 1), hyper
+      arrays, params, variables["batch_stats"], jax.random.fold_in(key, 1), hyper
     )
-    probed = self.probed(given, params, stats)
+    probed = self.probed(arrays, params, stats)
     shape = kernel_of(params).shape
     measurements = self.settings.steps // self.settings.measure_every
     return State(
@@ -163,15 +163,15 @@ class Run:
       (params, stats),
     )
 
-  def batch(self, given: Given, key: Array) -> Array:
+  def batch(self, arrays: Given, key: Array) -> Array:
     """Images of a step."""
     rows = jax.random.choice(
-      key, len(given.train), (self.settings.batch,), replace=False
+      key, len(arrays.train), (self.settings.batch,), replace=False
     )
-    return given.train[rows]
+    return arrays.train[rows]
 
   def settled(
-    self, given: Given, params: Any, stats: Any, key: Array, hyper: Any
+    self, arrays: Given, params: Any, stats: Any, key: Array, hyper: Any
   ) -> Any:
     """Running statistics of a network that is not trained: of batches of views.
 
@@ -181,19 +181,19 @@ class Run:
 
     def pass_through(stats: Any, key: Array) -> tuple[Any, None]:
       batch_key, view_key = jax.random.split(key)
-      images = self.batch(given, batch_key)
-      return self.terms(given, params, stats, images, view_key, hyper)[1], None
+      images = self.batch(arrays, batch_key)
+      return self.terms(arrays, params, stats, images, view_key, hyper)[1], None
 
     keys = jax.random.split(key, _SETTLING)
     return jax.lax.scan(pass_through, stats, keys)[0]
 
-  def one_step(self, given: Given, hyper: Any, state: State, key: Array):
+  def one_step(self, arrays: Given, hyper: Any, state: State, key: Array):
     """A batch; returns the state and the terms of the bound."""
     batch_key, view_key = jax.random.split(key)
-    images = self.batch(given, batch_key)
+    images = self.batch(arrays, batch_key)
 
     def objective(params: Any) -> tuple[Array, Any]:
-      terms, stats = self.terms(given, params, state.stats, images, view_key, hyper)
+      terms, stats = self.terms(arrays, params, state.stats, images, view_key, hyper)
       return jnp.mean(terms["loss"]), (terms, stats)
 
     grads, (terms, stats) = jax.grad(objective, has_aux=True)(state.params)
@@ -206,7 +206,7 @@ class Run:
 
   def terms(
     self,
-    given: Given,
+    arrays: Given,
     params: Any,
     stats: Any,
     images: Array,
@@ -223,7 +223,7 @@ class Run:
     views = self.views(key, images, hyper)
     (_, outputs), moved = self.network.apply(
       {"params": params, "batch_stats": stats},
-      given.seen(jnp.concatenate(views)),
+      arrays.normalized(jnp.concatenate(views)),
       train=True,
       mutable=["batch_stats"],
     )
@@ -244,13 +244,15 @@ class Run:
         ("repulsion", "repulsion"),
       )
     }
-    found = {name: functools.reduce(jnp.add, x) / len(x) for name, x in terms.items()}
+    measures = {
+      name: functools.reduce(jnp.add, x) / len(x) for name, x in terms.items()
+    }
     if loss == "nt_xent":
-      found["loss"] = losses.nt_xent(first, second, **shared)
+      measures["loss"] = losses.nt_xent(first, second, **shared)
       softened = [jax.nn.softplus(bound.value) for bound in bounds]
-      found["bound"] = functools.reduce(jnp.add, softened) / len(softened)
-    found["least gap"] = functools.reduce(jnp.minimum, gaps)
-    return found, moved["batch_stats"]
+      measures["bound"] = functools.reduce(jnp.add, softened) / len(softened)
+    measures["least gap"] = functools.reduce(jnp.minimum, gaps)
+    return measures, moved["batch_stats"]
 
   def views(self, key: Array, images: Array, hyper: Any) -> Array:
     """[2, batch, ...], pixels in [0, 1], of uint8."""
@@ -263,26 +265,26 @@ class Run:
     )
 
   def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
-    """By running statistics, block by block."""
+    """Features of images, by running statistics, block by block."""
     variables = {"params": params, "batch_stats": stats}
     return at_once.mapped(lambda x: self.network.apply(variables, x), images)
 
   # Traced once for the start and the steps; as programs they are what they were.
   @functools.partial(jax.jit, static_argnums=(0, 5), inline=True)
   def measured(
-    self, given: Given, params: Any, stats: Any, hyper: Any, count: int | None = None
+    self, arrays: Given, params: Any, stats: Any, hyper: Any, count: int | None = None
   ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Geometry of features and projector on fixed views of fixed images.
 
     Numbers, and what is looked at later: distances, features, displacements. Of the
     first `count` images, by default as many as the settings say.
     """
-    count = min(count or self.settings.measured, len(given.train))
-    views = self.views(jax.random.key(self.settings.seed), given.train[:count], hyper)
-    images = data.to_float(given.train[:count])
-    seen = given.seen(jnp.concatenate([images, *views]))
+    count = min(count or self.settings.measured, len(arrays.train))
+    views = self.views(jax.random.key(self.settings.seed), arrays.train[:count], hyper)
+    images = data.to_float(arrays.train[:count])
+    normalized = arrays.normalized(jnp.concatenate([images, *views]))
     (raw, h1, h2), (_, f1, f2) = (
-      jnp.split(x, 3) for x in self.features(params, stats, seen)
+      jnp.split(x, 3) for x in self.features(params, stats, normalized)
     )
     temperature = 1 / self.settings.inverse_temperature
     near = losses.info_nce_bound(
@@ -297,60 +299,64 @@ class Run:
       "displacements": displacements,
       "moves": h2 - h1,
     }
-    found = {
+    measures = {
       "nearest distance": jnp.mean(far),
-      "sharing": metrics.label_sharing(near, given.labels[:count]),
-      "coarse sharing": metrics.label_sharing(near, given.coarse[:count]),
+      "sharing": metrics.label_sharing(near, arrays.labels[:count]),
+      "coarse sharing": metrics.label_sharing(near, arrays.coarse[:count]),
     }
     for place, pair in ((ENCODER, (h1, h2)), (PROJECTOR, (f1, f2))):
-      found |= {f"{name} {place}": x for name, x in alike(*pair).items()}
+      measures |= {f"{name} {place}": x for name, x in alike(*pair).items()}
     if len(self.settings.projector) == 1:
-      found["unexplained"] = metrics.unexplained_variance(
+      measures["unexplained"] = metrics.unexplained_variance(
         displacements, kernel_of(params)
       )
-    return {name: x.astype(jnp.float32) for name, x in found.items()}, shown
+    return {name: x.astype(jnp.float32) for name, x in measures.items()}, shown
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
-  def probed(self, given: Given, params: Any, stats: Any) -> dict[str, Array]:
+  def probed(self, arrays: Given, params: Any, stats: Any) -> dict[str, Array]:
     """Accuracies of linear classifiers of features and outputs."""
-    both = self.features(params, stats, given.seen(data.to_float(given.everything)))
+    both = self.features(
+      params, stats, arrays.normalized(data.to_float(arrays.everything))
+    )
     names = "probe", "probe of outputs"
-    return {n: self.accuracy(given, x) for n, x in zip(names, both, strict=True)}
+    return {n: self.accuracy(arrays, x) for n, x in zip(names, both, strict=True)}
 
   @functools.partial(jax.jit, static_argnums=0)
-  def probed_by_chance(self, given: Given, params: Any, stats: Any) -> Array:
-    """The same of as many random directions of the features as there are outputs."""
-    seen = given.seen(data.to_float(given.everything))
+  def probed_by_chance(self, arrays: Given, params: Any, stats: Any) -> Array:
+    """Accuracy on as many random directions of the features as there are outputs."""
+    normalized = arrays.normalized(data.to_float(arrays.everything))
     directions = chance(self.settings, kernel_of(params))
-    return self.accuracy(given, self.features(params, stats, seen)[0] @ directions)
-
-  def accuracy(self, given: Given, rows: Array) -> Array:
-    """Of a linear classifier of rows of all images, the training images first."""
-    number = len(given.train)
-    probe = training.linear_probe(
-      rows[:number], given.labels, num_classes=self.classes, penalty=1e-3, steps=60
+    return self.accuracy(
+      arrays, self.features(params, stats, normalized)[0] @ directions
     )
-    right = probe.logits(rows[number:]).argmax(axis=1) == given.test_labels
+
+  def accuracy(self, arrays: Given, rows: Array) -> Array:
+    """Accuracy of a linear classifier; `rows` starts with the training images."""
+    number = len(arrays.train)
+    probe = training.linear_probe(
+      rows[:number], arrays.labels, num_classes=self.classes, penalty=1e-3, steps=60
+    )
+    right = probe.logits(rows[number:]).argmax(axis=1) == arrays.test_labels
     return jnp.mean(right.astype(jnp.float32))
 
-  def period(self, given: Given, state: State, key: Array, hyper: Any):
+  def period(self, arrays: Given, state: State, key: Array, hyper: Any):
     """The steps up to the next measurement, and it."""
     keys = jax.random.split(key, self.settings.measure_every)
     state, terms = jax.lax.scan(
-      functools.partial(self.one_step, given, hyper), state, keys
+      functools.partial(self.one_step, arrays, hyper), state, keys
     )
     least = jnp.min(terms.pop("least gap"))
     figures = {name: jnp.mean(x) for name, x in terms.items()} | {"least gap": least}
-    measured, _ = self.measured(given, state.params, state.stats, hyper)
+    measured, _ = self.measured(arrays, state.params, state.stats, hyper)
     probed = training.when(
       state.taken % self.settings.probe_every == 0,
-      lambda _: self.probed(given, state.params, state.stats),
+      lambda _: self.probed(arrays, state.params, state.stats),
       state.probed,
     )
     at = state.taken // self.settings.measure_every
-    own = state.params, state.stats
+    before = state.params, state.stats
     is_half = state.taken == self.settings.halfway
-    half = jax.tree.map(functools.partial(jnp.where, is_half), own, state.half)
+    half = jax.tree.map(functools.partial(jnp.where, is_half), before, state.half)
     kernels = state.kernels.at[at - 1].set(kernel_of(state.params))
     state = state._replace(probed=probed, kernels=kernels, half=half)
     return state, figures | measured | probed

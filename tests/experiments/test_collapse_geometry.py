@@ -138,7 +138,7 @@ def test_a_network_is_measured_where_its_images_are():
   )
   settings = dataclasses.replace(settings, measured=20)
   study = collapse_sets.digits()
-  given = runs.given(study)
+  given = runs.device_data(study)
   run = Run(settings, study.classes)
   variables = jax.jit(run.network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
   params, stats = variables["params"], variables["batch_stats"]
@@ -157,7 +157,7 @@ def test_a_network_is_measured_where_its_images_are():
 
   @jax.jit
   def features(x):
-    return run.network.apply(variables, given.seen(x))[0]
+    return run.network.apply(variables, given.normalized(x))[0]
 
   pairs = {name: (features(x), scale) for name, (x, scale) in changes.items()}
   right = geometry.overlaps(kernel, features(images), pairs)

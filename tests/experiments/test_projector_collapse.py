@@ -150,7 +150,7 @@ def test_patterns_of_a_known_projector():
 def test_measurements_against_a_loop():
   settings = dataclasses.replace(TINY, measured=24)
   study = collapse_config.digits()
-  given = runs.given(study)
+  given = runs.device_data(study)
   strengths = collapse_config.GREY[LARGE]
   run, hyper = Run(settings, study.classes), of(strengths)
   state = jax.jit(run.init)(given, jax.random.key(1), hyper)
@@ -219,7 +219,7 @@ def test_what_is_not_seen_of_views():
 def test_what_is_measured_first_is_normalised():
   """Running statistics are the batches' and not those that they begin with."""
   study = collapse_config.digits()
-  given = runs.given(study)
+  given = runs.device_data(study)
   run, hyper = Run(TINY, study.classes), of(collapse_config.GREY[LARGE])
 
   @jax.jit
@@ -259,7 +259,7 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
     TINY, batch=6, loss=name, inverse_temperature=4.0, weight_decay=0.0
   )
   study = collapse_config.digits()
-  given, hyper = runs.given(study), of(collapse_config.GREY[LARGE])
+  given, hyper = runs.device_data(study), of(collapse_config.GREY[LARGE])
   run, key = Run(settings, study.classes), jax.random.key(3)
   params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
   state = collapse_training.State(
@@ -281,7 +281,7 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
   def total(params):
     (_, outputs), _ = run.network.apply(
       {"params": params, "batch_stats": stats},
-      given.seen(views.reshape(12, 8, 8, 1)),
+      given.normalized(views.reshape(12, 8, 8, 1)),
       train=True,
       mutable=["batch_stats"],
     )
@@ -696,7 +696,7 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
     patch.setattr(runs, "Run", stop)
     with pytest.raises(KeyboardInterrupt):
       runs.train_apart(settings, {LARGE: STRONG}, study, pathlib.Path("none"))
-  given = runs.given(study)
+  given = runs.device_data(study)
   run, whole = Run(TINY, study.classes, *made), Run(TINY, study.classes)
   for one in (run, whole):  # the same views, however the batch is spread
     monkeypatch.setattr(one, "views", lambda key, x, hyper: jnp.stack([x, x**2]))
@@ -739,7 +739,7 @@ def test_resnet18_takes_steps_by_lars():
     ),
   )
   study = noise(count=8, side=16)
-  images, run = runs.given(study), Run(settings, study.classes)
+  images, run = runs.device_data(study), Run(settings, study.classes)
   still = STRONG._replace(scale=(0.9, 1.0), jitter=0.1, flip=0.0, grayscale=0.0)
   hyper = {name: jnp.float32(x) for name, (x,) in cells([still]).items()}
   chain = runs.optimizer(settings)

@@ -233,7 +233,7 @@ def test_the_newest_version_counts(tmp_path, monkeypatch):
   for version in ("1.9.0", "1.10.0", "1.2.11", "notes"):
     (tmp_path / "a" / version).mkdir(parents=True)
     (tmp_path / "a" / version / "tree.csv").write_text("")
-  assert beside.beside("a", "tree.csv").parent.name == "1.10.0"
+  assert beside.newest_file("a", "tree.csv").parent.name == "1.10.0"
 
 
 def test_parts_are_named_as_the_options():

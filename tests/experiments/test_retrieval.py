@@ -344,11 +344,11 @@ def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
 
 def test_photographs_reach_each_network_as_its_weights_expect():
   image = jnp.full((1, 4, 4, 3), jnp.array([255, 0, 51], jnp.uint8))
-  caffe = networks._seen(networks.Architecture(backbone="bn_inception"), image)
+  caffe = networks._network_input(networks.Architecture(backbone="bn_inception"), image)
   np.testing.assert_allclose(caffe[0, 0, 0], [51 - 104, -117, 255 - 128], atol=1e-4)
-  torch = networks._seen(networks.Architecture(backbone="resnet50"), image)
+  torch = networks._network_input(networks.Architecture(backbone="resnet50"), image)
   np.testing.assert_allclose(torch[0, 0, 0, 0], (1 - 0.485) / 0.229, rtol=1e-5)
-  even = networks._seen(networks.Architecture(backbone="inception_v3"), image)
+  even = networks._network_input(networks.Architecture(backbone="inception_v3"), image)
   np.testing.assert_allclose(even[0, 0, 0], [1, -1, 0.4 - 1], atol=1e-6)
 
 

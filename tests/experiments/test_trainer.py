@@ -56,7 +56,7 @@ def one(folder, scale):
       SEEN.append(number)
       yield POINTS[4 * number : 4 * number + 4]
 
-  return trainer.one(
+  return trainer.single(
     lambda fresh: start(jax.random.key(1), scale),
     objective,
     OPTIMIZER,

@@ -29,12 +29,12 @@ _PLANNED = 10_000  # steps whose images are drawn at once
 
 
 class Watched(NamedTuple):
-  """What is evaluated while a network trains, and afterwards."""
+  """Images that are evaluated during training and after it."""
 
   images: data.Images
   queries: np.ndarray | None
   covers: bool = False
-  """Whether the width of classes and their distance are measured, too."""
+  """Whether to measure the width and the distance of classes, too."""
 
 
 def _random_box(random: np.random.Generator, width: int, height: int, crop: str):
@@ -83,7 +83,7 @@ def random_crop(
 def augmented(
   settings: FullConfig, pictures: Pictures, rows: np.ndarray, key: Array, first: int = 0
 ) -> data.Images:
-  """Some of them, cut at random; row i is number first + i of what the key draws."""
+  """Crops some images at random; image i uses draw `first + i` of the key."""
   seeds = tuple(int(x) for x in jax.random.key_data(key))
   cut = functools.partial(
     random_crop, seeds=seeds, first=first, size=settings.image_size, crop=settings.crop
@@ -116,7 +116,7 @@ def watched(
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:
-  """Every process looks at all images, so that all agree."""
+  """Reads all images in order, the same ones on every process."""
   plan = data.ordered_plan(
     len(images), batch_size=min(settings.evaluation_batch, len(images))
   )
@@ -136,12 +136,12 @@ def _plan(
 ) -> Array:
   """[steps, batch]. The table is traced: a small class repeats its images."""
 
-  def one(step: Array) -> Array:
+  def batch_of(step: Array) -> Array:
     return data.class_balanced_indices(
       key, table, step, num_classes=num_classes, per_class=per_class
     )
 
-  return jax.vmap(one)(steps)
+  return jax.vmap(batch_of)(steps)
 
 
 def planned(
@@ -169,7 +169,7 @@ def planned(
 def batches(
   settings: FullConfig, pictures: Pictures, table: data.ClassTable, key: Array
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """For `training.fit`: "image" and "label" from the first step asked for."""
+  """Yields batches for `training.fit`: "image" and "label" from a given step on."""
   parts = planned(settings, pictures, table, key)
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
@@ -188,8 +188,8 @@ def _embedding(
   architecture: networks.Architecture, bfloat16: bool, batch: int
 ) -> Callable[[Any, Any], Any]:
   def points(variables: Any, images: Array) -> Array:
-    found, _ = objective.forward(architecture, variables, images, bfloat16=bfloat16)
-    return found.embeddings.astype(jnp.float32)
+    outputs, _ = objective.forward(architecture, variables, images, bfloat16=bfloat16)
+    return outputs.embeddings.astype(jnp.float32)
 
   return training.parallel_map(points, batch_size=batch)
 
@@ -203,13 +203,13 @@ def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarr
   return np.concatenate(parts)[: len(images)]
 
 
-def score(settings: FullConfig, variables: Any, seen: Watched) -> dict[str, float]:
+def score(settings: FullConfig, variables: Any, watched: Watched) -> dict[str, float]:
   """P@1, P@R and MAP@R, perhaps with covers."""
-  points = embed(settings, variables, seen.images)
-  labels = np.asarray(seen.images.labels)
-  found = protocols.measures(points, labels, seen.queries)
-  if seen.covers:
+  points = embed(settings, variables, watched.images)
+  labels = np.asarray(watched.images.labels)
+  scores = protocols.measures(points, labels, watched.queries)
+  if watched.covers:
     x = distances.unit_ball(jnp.asarray(points))
     wide = measures.covers(x, labels)
-    found |= {name: float(figure) for name, figure in wide.items()}
-  return found
+    scores |= {name: float(figure) for name, figure in wide.items()}
+  return scores

@@ -1,4 +1,4 @@
-"""What the thesis says of methods on photographs, of those that were trained."""
+"""Claims of the thesis about the methods that were trained on photographs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -31,20 +31,20 @@ def add(
   judged: Mapping[int, Sequence[Mapping[str, float]]],
   problems: Sequence[Sequence[Mapping[str, float]]] = (),
 ) -> None:
-  """What the claims need of a method.
+  """Adds the figures of one method that claims need.
 
   `judged` are measures of networks or combinations by dimension, `problems` of each
   training the last evaluation of every problem.
   """
   for measure in (MAP, "P@1"):
-    values = [one[measure] for one in judged[max(judged)]]
+    values = [figures[measure] for figures in judged[max(judged)]]
     table.add(name, measure, np.mean(values), listed=False)
   if len(judged) > 1:
-    values = [one[MAP] for one in judged[min(judged)]]
+    values = [figures[MAP] for figures in judged[min(judged)]]
     table.add(name, NETWORK, np.mean(values), listed=False)
-  for own in problems:
-    if len(own) > 1 and RADIUS in own[0]:
-      a, b = own[0], own[:_SHOWN][-1]
+  for series in problems:
+    if len(series) > 1 and RADIUS in series[0]:
+      a, b = series[0], series[:_SHOWN][-1]
       fall = a[RADIUS] / a[APART] - b[RADIUS] / b[APART]
       table.add(name, _COVER, fall, listed=False)
       table.add(name, _RISE, b[MAP] - a[MAP], listed=False)
@@ -61,8 +61,8 @@ def _batches(names: Sequence[str], name: str) -> dict[int, str]:
   return {
     int(batch): x
     for x in names
-    for own, _, batch in [x.rpartition("+b")]
-    if own == name and batch.isdecimal()
+    for method, _, batch in [x.rpartition("+b")]
+    if method == name and batch.isdecimal()
   }
 
 
@@ -71,18 +71,18 @@ def _kind(name: str) -> str:
 
 
 def claims(table: Table) -> list[Claim]:
-  """Each holds where it does for every pair, those of problems on average."""
-  made, names = [], table.variants(MAP)
+  """Lists claims, decided over every pair of methods or the average of problems."""
+  statements, names = [], table.variants(MAP)
 
   def claim(key: str, text: str, pairs: list[tuple[str, str]], paper: str) -> None:
-    found = [(a, b) for a, b in pairs if a in names and b in names]
-    if found:
-      words = ", ".join(f"{a} > {b}" for a, b in found)
-      made.append(
+    compared = [(a, b) for a, b in pairs if a in names and b in names]
+    if compared:
+      words = ", ".join(f"{a} > {b}" for a, b in compared)
+      statements.append(
         _claim(
           key,
           f"{text}: {words}",
-          lambda t: np.concatenate([t.gain(MAP, a, over=b) for a, b in found]),
+          lambda t: np.concatenate([t.gain(MAP, a, over=b) for a, b in compared]),
           paper,
         )
       )
@@ -94,10 +94,10 @@ def claims(table: Table) -> list[Claim]:
   claim("retrieval-ccp-vs-xbm", "MAP@R with CCP > with a memory", both, _TABLES)
   both = [(x, x.replace("ccp", "proxy")) for x in names if _kind(x) == "ccp"]
   claim("ccp-alternating", "MAP@R with CCP > with fixed proxies", both, _ALTERNATING)
-  made += _of_batches(names)
+  statements += _of_batches(names)
   for kind, key in _POOLED.items():
-    own = [x for x in names if "gsp" in x.split("+") and _kind(x) == kind]
-    pairs = [(x, _without(x, "gsp")) for x in own]
+    pooled = [x for x in names if "gsp" in x.split("+") and _kind(x) == kind]
+    pairs = [(x, _without(x, "gsp")) for x in pooled]
     claim(key, "MAP@R with generalized sum pooling > without", pairs, _TABLES)
   parts = []
   for name in names:
@@ -105,7 +105,7 @@ def claims(table: Table) -> list[Claim]:
       if part in name.split("+"):
         parts += [(name, _without(name, part)), (name.replace(part, "gsp"), name)]
   claim("components", "MAP@R of a part > of none, of both > of one", parts, _COMPONENTS)
-  return [*made, *_of_problems(table), *_of_all(table, names)]
+  return [*statements, *_of_problems(table), *_of_all(table, names)]
 
 
 def _claim(
@@ -115,7 +115,7 @@ def _claim(
 
 
 def _of_problems(table: Table) -> Iterator[Claim]:
-  """What changes over those of a training, where there is a second one."""
+  """Claims about the problems of one training, where there are at least two."""
   to = f"from the end of problem 1 to that of {_SHOWN} or the last"
   wide = "covering radius of validation classes over their distance falls"
   rises = "MAP@R of validation classes rises"
@@ -123,17 +123,19 @@ def _of_problems(table: Table) -> Iterator[Claim]:
     ("ccp-covering", wide, _COVER),
     ("ccp-map-rises", rises, _RISE),
   ):
-    if own := table.variants(measure):
+    if methods := table.variants(measure):
       yield Claim(
         key,
         f"{text}, {to}",
-        lambda t, own=own, m=measure: np.concatenate([t.values(m, x) for x in own]),
+        lambda t, methods=methods, m=measure: np.concatenate(
+          [t.values(m, x) for x in methods]
+        ),
         _PROBLEMS,
       )
 
 
 def _of_batches(names: Sequence[str]) -> Iterator[Claim]:
-  """What a small batch loses, with chance-constrained proxies and without."""
+  """Claims about the loss from small batches, with and without CCP."""
   words, ends = [], []
   plain = {name.rpartition("+b")[0] for name in names if "+b" in name} - {""}
   for name in sorted(x for x in plain if _kind(x) == "ccp"):
@@ -141,7 +143,7 @@ def _of_batches(names: Sequence[str]) -> Iterator[Claim]:
     if len(shared := sorted(with_.keys() & without.keys())) > 1:
       small, large = shared[0], shared[-1]
       words.append(f"{small} against {large}, {name}")
-      ends.append([(own[large], own[small]) for own in (without, with_)])
+      ends.append([(of_size[large], of_size[small]) for of_size in (without, with_)])
 
   def lost(table: Table) -> np.ndarray:
     gains = [[table.gain(MAP, a, over=b) for a, b in pair] for pair in ends]
@@ -153,7 +155,7 @@ def _of_batches(names: Sequence[str]) -> Iterator[Claim]:
 
 
 def _of_all(table: Table, names: Sequence[str]) -> Iterator[Claim]:
-  """All networks together against each; which measure tells the methods apart."""
+  """Claims about all networks together, and about which measure separates methods."""
   joined = table.variants(NETWORK)
   if joined:
     yield _claim(
@@ -165,7 +167,7 @@ def _of_all(table: Table, names: Sequence[str]) -> Iterator[Claim]:
       _TABLES,
     )
 
-  def apart(table: Table, measure: str) -> float:
+  def spread(table: Table, measure: str) -> float:
     values = [table.values(measure, name) for name in names]
     return float(np.ptp(values) / np.mean(values))
 
@@ -173,6 +175,6 @@ def _of_all(table: Table, names: Sequence[str]) -> Iterator[Claim]:
     yield _claim(
       "retrieval-map-separates",
       "(largest - smallest) / mean over the methods: MAP@R > P@1",
-      lambda t: apart(t, MAP) - apart(t, "P@1"),
+      lambda t: spread(t, MAP) - spread(t, "P@1"),
       _TABLES,
     )

@@ -53,19 +53,19 @@ WATCHED = "chosen by the test images"  # in the conventional protocols
 
 
 class Found(NamedTuple):
-  """What one training came to."""
+  """Outcome of one training."""
 
   best: Mapping[str, float]
-  """The monitored classes at the best evaluation, in percent."""
+  """Measures of the monitored classes at the best evaluation, in percent."""
   steps: int
   points: np.ndarray
-  """Raw embeddings of what is sought; none where the protocol does not look at it."""
+  """Raw embeddings of the test images; empty if the protocol does not use them."""
   problems: Sequence[Mapping[str, float]] = ()
-  """The last evaluation of each."""
+  """Last evaluation of each problem."""
 
 
 class Comparison:
-  """All trainings of a run."""
+  """Trains and judges all methods of a run."""
 
   def __init__(
     self,
@@ -82,10 +82,12 @@ class Comparison:
     self.protocol = protocol_of(config)
     check_numbers(config)
     self.jobs = [job(config, self.protocol, name) for name in config.methods]
-    names = [own.name for own in self.jobs]
+    names = [planned_job.name for planned_job in self.jobs]
     if not names or len(set(names)) < len(names):
       raise ValueError(f"methods must name at least one, each once, got {names}")
-    for architecture in dict.fromkeys(own.settings.architecture for own in self.jobs):
+    for architecture in dict.fromkeys(
+      planned_job.settings.architecture for planned_job in self.jobs
+    ):
       networks.check(architecture)
     self.models = [fold - 1 for fold in config.folds] or range(self.protocol.models)
     if not set(self.models) <= set(range(self.protocol.models)):
@@ -102,22 +104,22 @@ class Comparison:
       train, held = map(self.sets.learned.of, self.splits[number])
       if len(held):
         retrieval_full_sets.check_matches(held, None, f"held-out (fold {number + 1})")
-      for own in self.jobs:
-        training.check(own.settings, own.method, train)
+      for planned_job in self.jobs:
+        training.check(planned_job.settings, planned_job.method, train)
 
   @property
   def judged(self) -> bool:
-    """Whether the protocol looks at what is sought."""
+    """Whether the protocol evaluates the images of the unseen classes."""
     return self.flattered or self.config.protocol in ("fair", "fair534")
 
   @property
   def flattered(self) -> bool:
-    """Whether what is sought decides when a training ends, and which weights count."""
+    """Whether the test images decide when a training ends and which weights count."""
     return self.protocol.parts == 1
 
   @property
   def complete(self) -> bool:
-    """Whether the figures are those that the thesis prints."""
+    """Whether the settings are those of the figures in the thesis."""
     c, usual = self.config, FullConfig()
     same = all(
       getattr(c, field.name) == getattr(usual, field.name)
@@ -137,20 +139,23 @@ class Comparison:
 
   @functools.cached_property
   def sought(self) -> batches.Watched:
-    """What is sought, as it is evaluated; the same for all methods."""
+    """Test images, evaluated in the same way for all methods."""
     return batches.watched(self.jobs[0].settings, self.sets.sought, self.sets.queries)
 
   def train(self) -> dict[str, list[list[Found]]]:
-    """By the name of the method: [models][repeats]."""
-    found: dict[str, list[list[Found]]] = {own.name: [] for own in self.jobs}
+    """Trains all methods; returns outcomes by name, [models][repeats]."""
+    by_name: dict[str, list[list[Found]]] = {planned.name: [] for planned in self.jobs}
     for number in self.models:
       split = self.splits[number]
-      seen = functools.cache(functools.partial(self._watched, split))
-      for own in self.jobs:
-        found[own.name].append(
-          [self._one(own, number, r, seen) for r in range(self.protocol.repeats)]
+      watched = functools.cache(functools.partial(self._watched, split))
+      for planned in self.jobs:
+        by_name[planned.name].append(
+          [
+            self._train_once(planned, number, r, watched)
+            for r in range(self.protocol.repeats)
+          ]
         )
-    return found
+    return by_name
 
   def _watched(self, split: Split) -> batches.Watched:
     if not len(split.held):
@@ -158,10 +163,10 @@ class Comparison:
     held = self.sets.learned.of(split.held)
     return batches.watched(self.jobs[0].settings, held, covers=True)
 
-  def made_with(self, own: Job) -> str:
-    """What a training depends on; how fast pictures are read is not part of it."""
-    settings = dataclasses.replace(own.settings, **_OF_OTHERS)
-    return finished.digest((settings, own.method, self._images, self._weights))
+  def made_with(self, job: Job) -> str:
+    """Digest of a training's inputs, without options of reading speed."""
+    settings = dataclasses.replace(job.settings, **_OF_OTHERS)
+    return finished.digest((settings, job.method, self._images, self._weights))
 
   @functools.cached_property
   def _images(self) -> str:
@@ -179,10 +184,10 @@ class Comparison:
     with open(self.config.weights, "rb") as file:
       return hashlib.file_digest(file, "sha256").hexdigest()
 
-  def _one(self, own: Job, number: int, repeat: int, seen: Any) -> Found:
+  def _train_once(self, job: Job, number: int, repeat: int, watched: Any) -> Found:
     """A training, or what is kept of it."""
-    made_with = self.made_with(own)
-    name = f"{own.name}-{number + 1}-{repeat + 1}"
+    made_with = self.made_with(job)
+    name = f"{job.name}-{number + 1}-{repeat + 1}"
     checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
 
     def make() -> finished.Finished:
@@ -190,26 +195,26 @@ class Comparison:
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
-      who = {"method": own.name, "fold": number + 1, "repeat": repeat + 1}
+      who = {"method": job.name, "fold": number + 1, "repeat": repeat + 1}
       trained = training.train(
-        own.settings,
-        own.method,
+        job.settings,
+        job.method,
         self.sets.learned.of(self.splits[number].train),
-        seen(),
+        watched(),
         key,
         checkpoints,
         training.Journal(
           self.output / "evaluations.jsonl", who | {"made with": made_with}
         ),
       )
-      model = networks.Model(own.settings.architecture, trained.variables)
+      model = networks.Model(job.settings.architecture, trained.variables)
       again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
-      folder = self.output / f"model-{own.name}-{number + 1}{again}"
+      folder = self.output / f"model-{job.name}-{number + 1}{again}"
       shutil.rmtree(folder, ignore_errors=True)  # one of other settings
       networks.keep(folder, model, trained.best["step"])
-      points = np.zeros((0, own.settings.embedding_dim), np.float32)
+      points = np.zeros((0, job.settings.embedding_dim), np.float32)
       if self.judged:
-        points = batches.embed(own.settings, trained.variables, self.sought.images)
+        points = batches.embed(job.settings, trained.variables, self.sought.images)
       problems = {row["problem"]: row for row in trained.evaluations}
       figures = {"best": trained.best, "steps": trained.steps}
       figures["problems"] = list(problems.values())
@@ -223,74 +228,76 @@ class Comparison:
     return Found(**done.figures, points=done.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
-    """Of what is sought."""
+    """Measures of embeddings of the test images."""
     return protocols.measures(points, self.sets.sought.labels, self.sets.queries)
 
-  def judge(self, own: Job, found: list[list[Found]]) -> dict[int, list[Any]]:
+  def judge(self, job: Job, folds: list[list[Found]]) -> dict[int, list[Any]]:
     """Measures by dimension: of networks or combinations, in percent.
 
     One network's dimension has the average of the networks of each combination, the
     larger one their embeddings side by side.
     """
-    dim = own.settings.embedding_dim
+    dim = job.settings.embedding_dim
     if not self.judged:
-      return {dim: [one.best for runs in found for one in runs]}
-    record = {"made with": self.made_with(own), "models": list(self.models)}
+      return {dim: [run.best for runs in folds for run in runs]}
+    record = {"made with": self.made_with(job), "models": list(self.models)}
     record["repeats"] = self.protocol.repeats
 
     def make() -> finished.Finished:
-      single = [[self.measures(one.points) for one in runs] for runs in found]
-      made = {f"{dim}": self._apart(single)}
-      if len(found) > 1:
-        ways = protocols.combinations(len(found), len(found[0]))
-        made[f"{dim * len(found)}"] = [
+      single = [[self.measures(run.points) for run in runs] for runs in folds]
+      figures = {f"{dim}": self._best_repeats(single)}
+      if len(folds) > 1:
+        ways = protocols.combinations(len(folds), len(folds[0]))
+        figures[f"{dim * len(folds)}"] = [
           self.measures(
             protocols.joined(
-              [runs[r].points for runs, r in zip(found, way, strict=True)]
+              [runs[r].points for runs, r in zip(folds, way, strict=True)]
             )
           )
           for way in ways
         ]
-      return finished.Finished(made, {})
+      return finished.Finished(figures, {})
 
-    path = self.output / "kept" / f"{own.name}-judged-{finished.digest(record)}"
-    kept = finished.once(path, made_with=record, make=make)
-    return {int(size): values for size, values in kept.figures.items()}
+    path = self.output / "kept" / f"{job.name}-judged-{finished.digest(record)}"
+    stored = finished.once(path, made_with=record, make=make)
+    return {int(size): values for size, values in stored.figures.items()}
 
-  def _apart(self, single: list[list[dict[str, float]]]) -> list[dict[str, float]]:
-    """Of networks one by one; the best repeat, or averages of combinations."""
+  def _best_repeats(
+    self, single: list[list[dict[str, float]]]
+  ) -> list[dict[str, float]]:
+    """Measures of single networks; the best repeat, or averages over combinations."""
     if self.flattered:
-      return [max(runs, key=lambda one: one[self.protocol.metric]) for runs in single]
+      return [max(runs, key=lambda run: run[self.protocol.metric]) for runs in single]
     if len(single[0]) == 1:
       return [runs[0] for runs in single]
     ways = protocols.combinations(len(single), len(single[0]))
     return [protocols.average(single, way) for way in ways]
 
-  def cell(self, own: Job, dim: int) -> dml.Cell | None:
-    """What the thesis has beside it."""
+  def cell(self, job: Job, dim: int) -> dml.Cell | None:
+    """Printed figure of the thesis for a method and dimension."""
     if not self.complete:
       return None
     return dml.cell(
-      self.config.protocol, self.config.backbone, own.name, self.config.dataset, dim
+      self.config.protocol, self.config.backbone, job.name, self.config.dataset, dim
     )
 
   def tabulate(
-    self, table: Table, own: Job, judged: Mapping[int, list[Any]], found: list[Found]
+    self, table: Table, job: Job, judged: Mapping[int, list[Any]], runs: list[Found]
   ) -> None:
     """Adds what a method's trainings came to."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
     note = f": {WATCHED}" if self.flattered else ""
     for dim, values in judged.items():
-      paper = self.cell(own, dim)
+      paper = self.cell(job, dim)
       protocols.tabulate(
-        table, own.title, dim, values, paper=paper, spread=spread, note=note
+        table, job.title, dim, values, paper=paper, spread=spread, note=note
       )
     printed = None
     if self.complete and self.config.protocol == "fair":
-      printed = dml.TABLE_3_3.get(own.name, {}).get(self.config.dataset)
-    steps = [one.steps / 1000 for one in found]
-    table.add(own.title, "steps / 1000", steps, paper=printed)
-    claims.add(table, own.name, judged, [one.problems for one in found])
+      printed = dml.TABLE_3_3.get(job.name, {}).get(self.config.dataset)
+    steps = [run.steps / 1000 for run in runs]
+    table.add(job.title, "steps / 1000", steps, paper=printed)
+    claims.add(table, job.name, judged, [run.problems for run in runs])
 
 
 def comparison_text(
@@ -302,17 +309,19 @@ def comparison_text(
     return " / ".join("-" if x is None else f"{x:.2f}" for x in values)
 
   title = dml.TITLES[comparison.config.dataset]
-  dims = sorted({dim for own in judged.values() for dim in own}, reverse=True)
+  dims = sorted({dim for planned in judged.values() for dim in planned}, reverse=True)
   lines = [["", *(f"{title} {dim}" for dim in dims)]]
-  for own in comparison.jobs:
-    line = [own.title]
+  for planned in comparison.jobs:
+    line = [planned.title]
     for dim in dims:
-      values = judged[own.name].get(dim)
+      values = judged[planned.name].get(dim)
       if values is None:  # poolings differ in it
         line.append("")
         continue
-      ours = [float(np.mean([one[m] for one in values])) for m in ("P@1", "MAP@R")]
-      paper = comparison.cell(own, dim)
+      ours = [
+        float(np.mean([figures[m] for figures in values])) for m in ("P@1", "MAP@R")
+      ]
+      paper = comparison.cell(planned, dim)
       theirs = "" if paper is None else f" ({text(paper[:2])})"
       line.append(text(ours) + theirs)
     lines.append(line)
@@ -320,7 +329,9 @@ def comparison_text(
   if comparison.flattered:
     notes.append(f"The weights were {WATCHED}.")
   if not any(
-    comparison.cell(own, dim) for own in comparison.jobs for dim in judged[own.name]
+    comparison.cell(planned, dim)
+    for planned in comparison.jobs
+    for dim in judged[planned.name]
   ):
     notes.append("The thesis has no figures of these images by these settings.")
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -332,14 +343,17 @@ def comparison_text(
 
 
 def measure(config: FullConfig, output: pathlib.Path) -> Table:
-  """All trainings of the methods, judged; writes `comparison.txt` beside the models."""
+  """Trains and judges all methods; writes `comparison.txt` next to the models."""
   comparison = Comparison(config, output)
-  found = comparison.train()
-  judged = {own.name: comparison.judge(own, found[own.name]) for own in comparison.jobs}
+  trained = comparison.train()
+  judged = {
+    planned.name: comparison.judge(planned, trained[planned.name])
+    for planned in comparison.jobs
+  }
   output.mkdir(parents=True, exist_ok=True)
   (output / "comparison.txt").write_text(comparison_text(comparison, judged))
   table = Table()
-  for own in comparison.jobs:
-    every = [one for runs in found[own.name] for one in runs]
-    comparison.tabulate(table, own, judged[own.name], every)
+  for planned in comparison.jobs:
+    every = [run for runs in trained[planned.name] for run in runs]
+    comparison.tabulate(table, planned, judged[planned.name], every)
   return table

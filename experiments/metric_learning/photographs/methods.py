@@ -1,4 +1,4 @@
-"""What a run of `retrieval` on photographs is asked for, and what it comes to."""
+"""Methods and settings of a run of `retrieval` on photographs."""
 
 import dataclasses
 import difflib
@@ -46,15 +46,15 @@ class Row(NamedTuple):
   loss: str
   kind: Literal["plain", "proxy", "xbm", "ccp"] = "plain"
   pooling: str = ""
-  """The protocol's where it is empty."""
+  """Pooling; empty: the protocol's."""
   variant: Literal["", "S", "L"] = ""
-  """Of the memory or the proxies of this method."""
+  """Variant of the memory or of the proxies."""
   batch: int = 0
-  """Images of a step; 0: the protocol's."""
+  """Images per step; 0: the protocol's."""
 
   @property
   def name(self) -> str:
-    """As `--methods` has it, and the published tables."""
+    """Name of the method for `--methods` and the published tables."""
     kind = "" if self.kind == "plain" else self.kind
     batch = f"b{self.batch}" if self.batch else ""
     parts = (self.loss, kind, self.pooling, self.variant.lower(), batch)
@@ -62,13 +62,15 @@ class Row(NamedTuple):
 
 
 def _rows() -> list[Row]:
-  """All that can be trained: proxies alone know no memory and no batch beside them."""
+  """Lists all methods; pure proxy losses have no memory and no batch variants."""
   kinds = dict.fromkeys(PAIR_LOSSES, ("plain", "proxy", "xbm", "ccp"))
   kinds |= dict.fromkeys(PROXY_LOSSES, ("plain", "ccp"))
   return [
     Row(loss, kind, pooling, variant, batch)
-    for loss, own in kinds.items()
-    for kind, pooling, batch in itertools.product(own, _POOLINGS, (0, *BATCHES))
+    for loss, kinds_of_loss in kinds.items()
+    for kind, pooling, batch in itertools.product(
+      kinds_of_loss, _POOLINGS, (0, *BATCHES)
+    )
     for variant in ("", "S", "L")
     if not variant or kind != "plain" or loss == "soft_triple"
   ]
@@ -82,103 +84,103 @@ class FullConfig(Training):
   """Settings of a comparison; 0 and "" stand for what the protocol has."""
 
   dataset: Literal["cub", "cars", "inshop", "sop", "omniglot", "tiny_imagenet"] = "cub"
-  """What is learned: its hyperparameters and its split. The thesis has no figures of
-  the last two, small ones: of omniglot the 964 classes of its first part are learned
-  by the hyperparameters of inshop, of tiny_imagenet the first 100 of its 200 by those
-  of cub."""
+  """Data set, with its split and hyperparameters. The last two are small and not in the
+  thesis: omniglot trains on the 964 classes of its first part with the hyperparameters
+  of inshop, tiny_imagenet on the first 100 of 200 classes with those of cub."""
   folder: str = ""
-  """Pictures in a folder for each class, in the place of the prepared set; of inshop
-  the folder that holds list_eval_partition.txt."""
+  """Folder with a sub-folder of images per class, instead of the prepared set; for
+  inshop, the folder of list_eval_partition.txt."""
   learned_classes: int = 0
-  """How many of the classes, the first ones, are learned; the others are sought."""
+  """Number of learned classes, the first ones; the others are for testing."""
   skip_unreadable: bool = False
-  """Leaves out pictures that cannot be read, instead of ending."""
+  """Skips unreadable images; otherwise the run ends with a list of them."""
   methods: tuple[str, ...] = ("c2", "c2+ccp")
-  """Each a loss (c1, c2, ms, triplet, proxy_anchor, proxy_nca, soft_triple), perhaps
-  +ccp, for the first four +proxy or +xbm, and the name of a pooling: c1+xbm+gsp. Of one
-  method alone +s or +l is the variant and +b16, +b32, +b64 or +b128 the batch."""
+  """Methods to train, such as c1+xbm+gsp: a loss (c1, c2, ms, triplet, proxy_anchor,
+  proxy_nca, soft_triple), optionally with +ccp, for the first four +proxy or +xbm, and
+  a pooling. +s or +l sets the variant of one method, +b16, +b32, +b64 or +b128 its
+  batch."""
   protocol: protocols.Name = "fair"
-  """Of chapter 3, of section 5.3.4, what is common elsewhere, once or the best of three
-  trainings, and those of ablations and of hyperparameters."""
+  """Protocol: that of chapter 3, that of section 5.3.4, the conventional one (one
+  training, or the best of three), or those of ablations and of hyperparameters."""
   folds: tuple[int, ...] = ()
-  """Models of the protocol that are trained, from 1; none: all."""
+  """Models of the protocol to train, from 1; none: all."""
   repeats: int = 0
   """Trainings of each model."""
   seed: int = 0
-  """Everything random follows from it."""
+  """Seed of everything random."""
   backbone: Literal["bn_inception", "resnet50", "inception_v3"] = "bn_inception"
-  """Network."""
+  """Backbone."""
   weights: str = ""
-  """File of its ImageNet weights; none: it begins as it is drawn."""
+  """File of ImageNet weights for the backbone; none: random weights."""
   width: int = 0
-  """Channels of its first convolution; 0: as it was published."""
+  """Channels of the backbone's first convolution; 0: as published."""
   pooling: str = ""
-  """Of methods that name none: gap, in the conventional protocols gap_gmp."""
+  """Pooling of methods that name none: gap; in the conventional protocols gap_gmp."""
   dim: int = 0
   image_size: int = 227
-  """Side of what the network sees."""
+  """Side of the network's input, in pixels."""
   shorter_side: int = 256
-  """Of an image that is evaluated, before its centre is taken."""
+  """Shorter side of evaluated images before the centre is cut, in pixels."""
   crop: Literal["area", "sides"] = "area"
-  """Random boxes of training images: 0.16 to 1 of their area, as the tables were made,
-  or of sides of 40 to 256 once the shorter one is 256, as the text has it."""
+  """Random crops for training: boxes of 0.16 to 1 of the area, as for the tables, or
+  with sides of 40 to 256 after scaling the shorter side to 256, as in the text."""
   frozen_norm: bool | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-  """Batch-norm layers keep statistics and parameters; none: those of weights from a
-  file do."""
+  """Freezes batch-norm layers; none: freezes those of weights from a file."""
   bfloat16: bool = False
-  """The backbone computes in it."""
+  """Computes the backbone in bfloat16."""
   second_moment: float = 0.999
-  """Of Adam; the thesis prints 0.99."""
+  """Second-moment decay of Adam; the thesis prints 0.99."""
   variant: Literal["S", "L"] = "L"
-  """Small or large memory, and proxies of chance-constrained problems; of soft_triple
-  what the tables have, unless its name says +s or +l."""
+  """Small or large memory and proxies of chance-constrained problems. soft_triple has
+  the variant of the tables, unless its name ends in +s or +l."""
   learning_rate: float = 0.0
   weight_decay: float = 0.0
   numbers: tuple[tuple[str, float], ...] = ()
-  """Hyperparameters of the losses in the place of the thesis's: negative_margin 0.4.
-  Each goes to the losses that have it."""
+  """Hyperparameters that replace the thesis's, such as negative_margin 0.4, in all
+  losses that have them."""
   search: tuple[tuple[str, float, float], ...] = ()
-  """Numbers that are searched, each with its ends: weight 1e-6 1 proxies 1 16. Settings
-  from here or hyperparameters of the loss; one method, validation classes."""
+  """Settings or hyperparameters to search, each with its range: weight 1e-6 1 proxies 1
+  16. Needs a single method and validation classes."""
   trials: int = 0
-  """Of the search."""
+  """Trials of the search."""
   batch: int = 0
   steps: int = 500_000
   evaluate_every: int = 0
   patience: int = 0
   weight: float = 2e-4
-  """Of the projection onto the weights of the problem before."""
+  """Weight of the projection onto the weights of the previous problem."""
   first_weight: float = 0.0
-  """Of the projection of the first problem, onto the initial weights; the thesis's text
-  has that of the others."""
+  """Weight of the first problem's projection, onto the initial weights; in the thesis's
+  text, equal to the others."""
   max_problems: int = 0
-  """The last problem goes on to the end; 0: as many as there are."""
+  """Largest number of problems; the last one runs to the end. 0: no limit."""
   pool_space: Literal["raw", "unit_ball"] = "raw"
-  """Where new proxies are far from old ones: among raw embeddings, as the released code
-  has it, or as the losses see them."""
+  """Space in which new proxies are far from old ones: raw embeddings, as in the
+  released code, or those that the losses get."""
   proxies: int = 0
-  """Of each class."""
+  """Proxies per class."""
   pool: int = 0
-  """Images of each class that new proxies are chosen among; if fewer than the proxies,
-  so many for each of them, and of 1 all are taken."""
+  """Images per class among which new proxies are chosen. With fewer than the proxies,
+  that many per proxy; with 1, all are used."""
   memory: int = 0
-  """Batches in the cross-batch memory; the thesis counts them by 32 images."""
+  """Batches in the cross-batch memory; the thesis counts batches of 32 images."""
   memory_start: int = 1000
   prototypes: int = 0
   mass: float = 0.0
   inverse_temperature: float = 0.0
   zero_shot: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-  """Share of zero-shot prediction in the loss beside it; none: the thesis's."""
+  """Weight of zero-shot prediction in the loss, from 0 to 1; none: as in the thesis."""
   checkpoint_every: int = 500
-  """Steps."""
+  """Steps between two checkpoints."""
   evaluation_batch: int = 256
-  """Images that are embedded at once."""
+  """Images per batch of an evaluation."""
   cache_gib: float = 8.0
-  """Evaluated images are decoded once where they need no more memory."""
+  """Memory for decoded test images, in GiB; if they need more, each evaluation decodes
+  them again."""
   workers: int = 0
-  """Processes that read pictures; 0: threads of this one."""
+  """Processes that read images; 0: threads of this process."""
   prefetch: int = 16
-  """Batches read ahead, each by a thread, by every worker."""
+  """Batches to read ahead, per worker."""
   # What is seen, and what a job fills in.
   strides: Decided[tuple[int, int, int, int]] = (1, 2, 2, 2)
   convolution: Decided[Literal["patches", "native"]] = "patches"
@@ -208,14 +210,14 @@ _OF_PROTOCOL = ("batch", "evaluate_every", "patience", "dim", "weight_decay")
 
 def protocol_of(config: FullConfig) -> Protocol:
   """The protocol with what the settings change."""
-  own = protocols.protocol(config.protocol, config.dataset, config.backbone)
+  protocol = protocols.protocol(config.protocol, config.dataset, config.backbone)
   names = (*_OF_PROTOCOL, "repeats", "learning_rate", "pooling")
-  given = {name: getattr(config, name) for name in names}
-  return own._replace(**{name: x for name, x in given.items() if x})
+  overrides = {name: getattr(config, name) for name in names}
+  return protocol._replace(**{name: x for name, x in overrides.items() if x})
 
 
 def hyperparameters(config: FullConfig) -> list[str]:
-  """Those that the losses of the methods have."""
+  """Hyperparameters of the losses of the methods."""
   names = {name.lower().partition("+")[0] for name in config.methods}
   known = dml.NUMBERS[config.dataset].losses
   return sorted({key for name in names for key in known.get(name, ())})
@@ -225,7 +227,7 @@ def check_numbers(config: FullConfig) -> None:
   """Raises ValueError for a hyperparameter that no loss of the methods has."""
   has = hyperparameters(config)
   if unknown := [key for key, _ in config.numbers if key not in has]:
-    raise ValueError(f"numbers must be of {', '.join(has)}, got {unknown[0]!r}")
+    raise ValueError(f"numbers must name some of {', '.join(has)}, got {unknown[0]!r}")
   if config.search or config.trials:
     raise ValueError(
       "trials are of a search, and a search is of `retrieval`: got search"
@@ -233,7 +235,7 @@ def check_numbers(config: FullConfig) -> None:
     )
 
 
-def job(config: FullConfig, own: Protocol, name: str) -> Job:
+def job(config: FullConfig, protocol: Protocol, name: str) -> Job:
   """A method by its name; ValueError names those that are like an unknown one."""
   row = ROWS.get(name.lower())
   if row is None:
@@ -246,12 +248,14 @@ def job(config: FullConfig, own: Protocol, name: str) -> Job:
     )
   if row.variant:
     config = dataclasses.replace(config, variant=row.variant)
-  own = own._replace(batch=row.batch or own.batch, pooling=row.pooling or own.pooling)
+  protocol = protocol._replace(
+    batch=row.batch or protocol.batch, pooling=row.pooling or protocol.pooling
+  )
   method = _method(config, row)
   title = method.name + (f"-{row.variant}" if row.variant else "")
   title += f"+{_POOLINGS[row.pooling]}" if row.pooling else ""
   title += f", batch {row.batch}" if row.batch else ""
-  return Job(row.name, title, method, _settings(config, own, method))
+  return Job(row.name, title, method, _settings(config, protocol, method))
 
 
 def _method(config: FullConfig, row: Row) -> Method:
@@ -275,10 +279,10 @@ def _method(config: FullConfig, row: Row) -> Method:
   )
 
 
-def _settings(config: FullConfig, own: Protocol, method: Method) -> FullConfig:
-  """Those of one training, with what the protocol and the method have."""
+def _settings(config: FullConfig, protocol: Protocol, method: Method) -> FullConfig:
+  """Settings of one training, with those of its protocol and method."""
   published = dml.NUMBERS[config.dataset]
-  rate, pooling = own.learning_rate, own.pooling
+  rate, pooling = protocol.learning_rate, protocol.pooling
   newer = config.protocol in ("fair534", "tuning")
   if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
     rate = config.learning_rate or 5e-6
@@ -303,17 +307,17 @@ def _settings(config: FullConfig, own: Protocol, method: Method) -> FullConfig:
     zero_shot=zero_shot if pooling in frame_poolings.SUMMED else 0.0,
     per_class=1 if single else 4,
     learning_rate=rate,
-    places=config.memory * own.batch or 32 * published.memory[config.variant],
-    metric=own.metric,
-    plateau=own.plateau,
-    **{name: getattr(own, name) for name in _OF_PROTOCOL},
+    places=config.memory * protocol.batch or 32 * published.memory[config.variant],
+    metric=protocol.metric,
+    plateau=protocol.plateau,
+    **{name: getattr(protocol, name) for name in _OF_PROTOCOL},
   )
 
 
-def _depends(own: Job) -> dict[str, bool]:
-  """Whether the method depends on settings that only some methods have."""
-  method, pair = own.method, not own.method.own_proxies
-  summed = own.settings.pooling in frame_poolings.SUMMED
+def _depends(job: Job) -> dict[str, bool]:
+  """Dependence of a method on the settings that only some methods have."""
+  method, pair = job.method, not job.method.own_proxies
+  summed = job.settings.pooling in frame_poolings.SUMMED
   parts = (
     (method.refers_to_proxies, ("pool", "first_centres", "pool_space")),
     (
@@ -325,25 +329,25 @@ def _depends(own: Job) -> dict[str, bool]:
     (method.renews, ("restart", "fresh_moments")),
     (method.kind == "xbm", ("memory", "memory_start", "memory_use")),
     (summed, ("prototypes", "mass", "inverse_temperature")),
-    (summed and ALONE not in own.name.split("+"), ("zero_shot",)),
+    (summed and ALONE not in job.name.split("+"), ("zero_shot",)),
   )
   return {name: has for has, names in parts for name in names}
 
 
-def searched(own: Job) -> list[str]:
+def searched(job: Job) -> list[str]:
   """Numbers of the method that may be searched, beside those of every training."""
   numbers = {"zero_shot"} | {
     field.name
     for field in dataclasses.fields(FullConfig)
     if type(field.default) in (int, float)
   }
-  return [name for name, has in _depends(own).items() if has and name in numbers]
+  return [name for name, has in _depends(job).items() if has and name in numbers]
 
 
 def unused(config: FullConfig) -> dict[str, tuple[str, ...]]:
   """Settings that no method has."""
-  own = protocol_of(config)
-  methods = [_depends(job(config, own, name)) for name in config.methods]
+  protocol = protocol_of(config)
+  methods = [_depends(job(config, protocol, name)) for name in config.methods]
   if not methods:
     return {}
   names = [name for name in methods[0] if not any(x[name] for x in methods)]

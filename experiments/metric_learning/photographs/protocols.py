@@ -24,26 +24,26 @@ class Protocol(NamedTuple):
   """Numbers of one kind of comparison."""
 
   parts: int
-  """Equal parts of the learned classes of which one validates; 1: the classes that
-  are sought are watched themselves."""
+  """Parts of the learned classes, one of which validates; 1: the test classes
+  validate."""
   models: int
-  """Networks, each with another part."""
+  """Number of networks, each with another validation part."""
   repeats: int
-  """Trainings of each."""
+  """Trainings of each network."""
   metric: str
-  """What decides which weights are the best."""
+  """Measure that chooses the best weights."""
   batch: int
   evaluate_every: int
-  """Steps."""
+  """Steps between two evaluations."""
   patience: int
-  """Evaluations without a better one after which a training stops."""
+  """Evaluations without a better one before a training stops."""
   dim: int
   learning_rate: float
   weight_decay: float
   plateau: bool
-  """The learning rate falls where the metric stays."""
+  """Lowers the learning rate when the measure stagnates."""
   pooling: str
-  """Where generalized sum pooling is not asked for."""
+  """Pooling of methods without generalized sum pooling."""
 
 
 def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
@@ -93,49 +93,51 @@ class Split(NamedTuple):
 
   train: np.ndarray
   held: np.ndarray
-  """None of them: the classes that are sought are watched."""
+  """Validation classes; empty: the test classes validate."""
 
 
-def splits(own: Protocol, classes: int) -> list[Split]:
-  """Of each model; the first one validates on the last classes."""
-  if own.parts == 1:
+def splits(protocol: Protocol, classes: int) -> list[Split]:
+  """Splits of classes, one per model; the first validates on the last classes."""
+  if protocol.parts == 1:
     return [Split(np.arange(classes), np.arange(0))]
-  found = []
-  for held in images.folds(classes, own.parts)[: own.models]:
+  parts = []
+  for held in images.folds(classes, protocol.parts)[: protocol.models]:
     train = np.setdiff1d(np.arange(classes), held)
     if not len(held) or not len(train):
       raise ValueError(
-        f"{own.parts} parts of {classes} learned classes leave one without a class"
+        f"{protocol.parts} parts of {classes} learned classes leave one without a class"
       )
-    found.append(Split(train, held))
-  return found
+    parts.append(Split(train, held))
+  return parts
 
 
 def measures(
   points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None
 ) -> dict[str, float]:
   """Percent, of embeddings in the unit ball; without queries that have no match."""
-  found = retrieval_measures.measures(points, labels, queries)
-  return {retrieval_measures.NAMES[name]: 100 * x for name, x in found.items()}
+  figures = retrieval_measures.measures(points, labels, queries)
+  return {retrieval_measures.NAMES[name]: 100 * x for name, x in figures.items()}
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
   """Embeddings of several networks side by side, each normalised, and all of them."""
-  each = [np.asarray(distances.unit_ball(jnp.asarray(part))) for part in parts]
-  return np.asarray(distances.unit_ball(jnp.asarray(np.concatenate(each, axis=1))))
+  unit_parts = [np.asarray(distances.unit_ball(jnp.asarray(part))) for part in parts]
+  return np.asarray(
+    distances.unit_ball(jnp.asarray(np.concatenate(unit_parts, axis=1)))
+  )
 
 
 def combinations(models: int, repeats: int) -> list[tuple[int, ...]]:
-  """One repeat of each model, in all ways."""
+  """Lists all combinations of one repeat per model."""
   return list(itertools.product(range(repeats), repeat=models))
 
 
 def average(
   single: Sequence[Sequence[Mapping[str, float]]], chosen: Sequence[int]
 ) -> dict[str, float]:
-  """Of the networks of one combination; `single[model][repeat]`."""
-  own = [runs[repeat] for runs, repeat in zip(single, chosen, strict=True)]
-  return {name: float(np.mean([one[name] for one in own])) for name in MEASURES}
+  """Mean over the networks of a combination, from `single[model][repeat]`."""
+  chosen_runs = [runs[repeat] for runs, repeat in zip(single, chosen, strict=True)]
+  return {name: float(np.mean([run[name] for run in chosen_runs])) for name in MEASURES}
 
 
 def tabulate(
@@ -158,7 +160,7 @@ def tabulate(
     printed["MAP@R"] = (paper.map_at_r, paper.map_at_r_std)
   for name in MEASURES:
     mean, deviation = printed.get(name, (None, None))
-    numbers, measure = [one[name] for one in values], f"{name}, {dim}-D"
+    numbers, measure = [figures[name] for figures in values], f"{name}, {dim}-D"
     if not spread:
       table.add(title, measure + note, numbers, paper=mean)
       continue

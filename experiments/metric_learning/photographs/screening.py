@@ -38,12 +38,12 @@ class FullScreening(FullConfig):
   """Settings of the trainings; what the design varies is not among them."""
 
   protocol: protocols.Name = "tuning"
-  """Four fifths of the learned classes train, the last fifth validates."""
+  """Protocol: four fifths of the learned classes train, the last fifth validates."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""
   study: Literal["table-5.4", "figure-5.8", "figure-5.10", "figure-5.11"] = "table-5.4"
-  """What is varied: the two-level design, the mass, prototypes and inverse temperature,
-  or prototypes alone."""
+  """Parameters to vary: the two-level design, the mass, prototypes and inverse
+  temperature, or prototypes alone."""
 
 
 PRESETS = {
@@ -87,10 +87,10 @@ def measure(config: FullScreening, output: pathlib.Path) -> Table:
   for loss, method in METHODS.items():
     if loss not in config.losses:
       continue
-    own, scores = plan(config, loss), {}
-    for cell in own.cells:
+    grid, scores = plan(config, loss), {}
+    for cell in grid.cells:
       numbers = {"methods": (method,)}
-      if cell != own.average:
+      if cell != grid.average:
         numbers = {
           "methods": (f"{method}+gsp",),
           **dict(zip(_DESIGN, cell, strict=True)),
@@ -99,11 +99,11 @@ def measure(config: FullScreening, output: pathlib.Path) -> Table:
       scores[cell], known = _trained(
         dataclasses.replace(config, **numbers), output / name, known
       )
-    paper = {own.average: BASELINE[loss]}
+    paper = {grid.average: BASELINE[loss]}
     column = 4 + tuple(METHODS).index(loss)
     paper |= {tuple(row[:4]): row[column] for row in screening_cells.TABLE.tolist()}
-    paper = paper if own.screen else {}
-    screening_claims.tabulate(table, own, loss, scores, measure=MEASURE, paper=paper)
+    paper = paper if grid.screen else {}
+    screening_claims.tabulate(table, grid, loss, scores, measure=MEASURE, paper=paper)
   return table
 
 
@@ -112,22 +112,22 @@ def _trained(
 ) -> tuple[np.ndarray, sets.Sets]:
   """[repeats], MAP@R of the validation classes; the images for the next one."""
   every = comparison.Comparison(config, output, known)
-  ((found,),) = every.train().values()
-  return np.array([one.best["MAP@R"] for one in found]), every.sets
+  ((runs,),) = every.train().values()
+  return np.array([run.best["MAP@R"] for run in runs]), every.sets
 
 
 def claims(config: FullScreening, table: Table) -> Iterator[Claim]:
-  """What the thesis says of the table or figure."""
+  """Claims of the thesis about the table or plot."""
   for loss in config.losses:
-    own = plan(config, loss)
-    yield from screening_claims.claims(own, loss, table, measure=MEASURE)
+    grid = plan(config, loss)
+    yield from screening_claims.claims(grid, loss, table, measure=MEASURE)
     if config.study == "figure-5.11":
       names = [
-        screening_claims.name(loss, own.of_grid(n)) for n in own.counts if n >= 64
+        screening_claims.name(loss, grid.of_grid(n)) for n in grid.counts if n >= 64
       ]
       worst = min(names, key=lambda name: table.values(MEASURE, name).mean())
       number = worst.split(", ")[1].removeprefix("m ")
-      average = screening_claims.name(loss, own.average)
+      average = screening_claims.name(loss, grid.average)
       yield Claim(
         f"m-improves-{loss.lower()}",
         f"MAP@R of the worst m from 64 on ({number}) > of the average, {loss}",

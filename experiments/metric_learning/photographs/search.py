@@ -26,11 +26,13 @@ _SCORE = "MAP@R [%], validation classes"
 
 
 class Box:
-  """What is searched: each number between two ends, wide ranges in logarithms."""
+  """Search box: a range per number, logarithmic where wide."""
 
   def __init__(self, config: FullConfig):
     if len(config.methods) != 1:
-      raise ValueError(f"a search is of one method, got {config.methods}")
+      raise ValueError(
+        f"methods must name a single one with --search, got {config.methods}"
+      )
     if config.protocol not in ("tuning", "ablation"):
       raise ValueError(
         "a search looks at validation classes alone: protocol must be tuning or"
@@ -45,8 +47,8 @@ class Box:
       if not low < high:
         raise ValueError(f"search of {name} must have low < high, got {low} and {high}")
     (method,) = config.methods
-    own = job(config, protocol_of(config), method)
-    self.fields = ("learning_rate", "weight_decay", "batch", *searched(own))
+    searched_job = job(config, protocol_of(config), method)
+    self.fields = ("learning_rate", "weight_decay", "batch", *searched(searched_job))
     known = (*self.fields, *hyperparameters(config))
     if unknown := [name for name in self.names if name not in known]:
       raise ValueError(
@@ -54,7 +56,9 @@ class Box:
       )
     self.whole = [isinstance(getattr(config, name, 0.0), int) for name in self.names]
     # A batch has as many images of each of its classes.
-    self.units = [own.settings.per_class if x == "batch" else 1 for x in self.names]
+    self.units = [
+      searched_job.settings.per_class if x == "batch" else 1 for x in self.names
+    ]
     self.low, self.high = (np.array([x[i] for x in config.search]) for i in (1, 2))
     self.log = (self.low > 0) & (self.high >= 30 * self.low)
 
@@ -81,22 +85,22 @@ class Box:
 def measure(
   config: FullConfig, output: pathlib.Path
 ) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
-  """All trials, the best by its mean, and their picture."""
+  """Runs all trials, picks the best mean, and draws them."""
   box = Box(config)
   (method,) = config.methods
   dims = len(box.names)
   known: sets.Sets | None = None
   # What the ends of the numbers cannot be is said before the first trial.
   for corner in itertools.product((0.0, 1.0), repeat=dims):
-    own = box.config(config, np.array(corner))
-    known = comparison.Comparison(own, output, known).sets
+    settings = box.config(config, np.array(corner))
+    known = comparison.Comparison(settings, output, known).sets
   points = np.random.default_rng(config.seed).random((config.trials, dims))
   table, scores, titles = Table(), [], []
   for number, point in enumerate(points, 1):
-    own = box.config(config, point)
-    trial = comparison.Comparison(own, output / f"trial-{number}", known)
-    ((found,),) = trial.train().values()
-    scores.append(np.array([one.best["MAP@R"] for one in found]))
+    settings = box.config(config, point)
+    trial = comparison.Comparison(settings, output / f"trial-{number}", known)
+    ((runs,),) = trial.train().values()
+    scores.append(np.array([run.best["MAP@R"] for run in runs]))
     numbers = box.numbers(point).items()
     titles.append(", ".join(f"{name} {x:.3g}" for name, x in numbers))
     table.add(f"{method}, {titles[-1]}", "MAP@R [%]", scores[-1])

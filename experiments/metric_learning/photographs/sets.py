@@ -35,26 +35,26 @@ _PREPARED = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pictures:
-  """Some pictures of a source, each decoded when it is asked for."""
+  """Images of a source, decoded on access."""
 
   source: Any
-  """Sequence or array of uint8 [height, width, channels]."""
+  """Images, a sequence or array of uint8 [height, width, channels]."""
   rows: np.ndarray
-  """Which of the source."""
+  """Rows of the source."""
   labels: np.ndarray
-  """Of the rows, from 0."""
+  """Labels of the rows, from 0."""
   names: tuple[str, ...]
-  """Of the labels."""
+  """Names of the labels."""
 
   def __len__(self) -> int:
     return len(self.rows)
 
   def take(self, chosen: np.ndarray) -> "Pictures":
-    """Some of them, in that order."""
+    """Selects images by place, in the given order."""
     return dataclasses.replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
 
   def of(self, classes: np.ndarray) -> "Pictures":
-    """Those of some classes, whose labels are their places among these."""
+    """Selects the images of some classes and relabels them by place in the list."""
     place = np.full(len(self.names), -1, np.int32)
     place[classes] = np.arange(len(classes))
     chosen = np.flatnonzero(place[self.labels] >= 0)
@@ -68,7 +68,7 @@ class Pictures:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Shown(Sequence):
-  """What a function makes of each picture, given its place as well."""
+  """View that applies a function to each image and its place."""
 
   source: Any
   rows: np.ndarray
@@ -84,20 +84,20 @@ class _Shown(Sequence):
 def shown(
   pictures: Pictures, function: Callable[[np.ndarray, int], np.ndarray]
 ) -> data.Images:
-  """For `data.pipeline`: function(picture, place among these) of each."""
+  """View for `data.pipeline` that applies function(image, place) to each image."""
   return data.Images(
     _Shown(pictures.source, pictures.rows, function), pictures.labels, pictures.names
   )
 
 
 class Sets(NamedTuple):
-  """What is learned, and what is sought."""
+  """Training and test images, with the queries."""
 
   learned: Pictures
   sought: Pictures
   queries: np.ndarray | None
-  """Boolean, which of the sought are queries and not in the gallery; None: each is a
-  query among all others."""
+  """Boolean mask of the test images that are queries and not in the gallery; None: each
+  is a query among all others."""
 
 
 def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> None:
@@ -106,8 +106,8 @@ def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> 
   asked = pictures.labels if queries is None else pictures.labels[queries]
   others = pictures.labels if queries is None else pictures.labels[~queries]
   least = 2 if queries is None else 1  # the query is none of its own
-  found = np.bincount(others, minlength=size)[asked] >= least
-  if not found.any():
+  matched = np.bincount(others, minlength=size)[asked] >= least
+  if not matched.any():
     raise ValueError(
       f"none of the {len(asked)} queries among the {what} pictures has another one of"
       f" its class, so nothing can be measured; the first class is {pictures.names[0]}"
@@ -156,7 +156,7 @@ def _images(dataset: str, folder: str) -> data.Images:
 
 
 def _learned(dataset: str, there: int, asked: int) -> int:
-  """How many classes are learned."""
+  """Number of training classes."""
   size = dml.SIZES[dataset]
   if not asked and there != size.classes:
     raise SystemExit(
@@ -174,7 +174,7 @@ def _learned(dataset: str, there: int, asked: int) -> int:
 
 
 def _broken(pictures: Pictures) -> dict[int, str]:
-  """Why which pictures cannot be decoded, by their place."""
+  """Reasons why images cannot be decoded, by their place."""
 
   def check(place: int) -> str:
     try:
@@ -185,14 +185,14 @@ def _broken(pictures: Pictures) -> dict[int, str]:
 
   with concurrent.futures.ThreadPoolExecutor() as pool:
     places = range(len(pictures))
-    found = tqdm.tqdm(
+    reasons = tqdm.tqdm(
       pool.map(check, places), total=len(places), desc="pictures", leave=False
     )
-    return {place: why for place, why in zip(places, found, strict=True) if why}
+    return {place: why for place, why in zip(places, reasons, strict=True) if why}
 
 
 def _readable(pictures: Pictures, skip: bool) -> Pictures:
-  """Those that can be decoded; ends with a message unless all or `skip`."""
+  """Selects the readable images; exits if some are unreadable, unless `skip`."""
   unreadable = _broken(pictures)
   if not unreadable:
     return pictures
@@ -203,11 +203,13 @@ def _readable(pictures: Pictures, skip: bool) -> Pictures:
       " --skip-unreadable leaves them out"
     )
   print(f"{len(unreadable)} pictures are left out: {named}")
-  kept = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
-  counts = np.bincount(kept.labels, minlength=len(kept.names))
+  readable = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
+  counts = np.bincount(readable.labels, minlength=len(readable.names))
   if not counts.all():
-    raise SystemExit(f"class {kept.names[np.argmin(counts)]} has no readable picture")
-  return kept
+    raise SystemExit(
+      f"class {readable.names[np.argmin(counts)]} has no readable picture"
+    )
+  return readable
 
 
 class _Listed(NamedTuple):
@@ -229,8 +231,8 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
   try:
     lines = path.read_text(encoding="utf-8").splitlines()
   except UnicodeDecodeError as error:
-    raise SystemExit(f"{path} is no text in UTF-8: {error}") from error
-  found, expected, places = [], None, {}
+    raise SystemExit(f"{path} must be text in UTF-8: {error}") from error
+  rows, expected, places = [], None, {}
   for number, line in enumerate(lines, start=1):
     fields = line.split()
     if not fields or fields == _FIELDS.split():
@@ -253,21 +255,21 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
         f" {places[fields[0]]}"
       )
     places[fields[0]] = number
-    found.append(_Listed(*fields))
-  if expected is not None and expected != len(found):
+    rows.append(_Listed(*fields))
+  if expected is not None and expected != len(rows):
     raise SystemExit(
-      f"{path} says that it lists {expected} pictures, but lists {len(found)}"
+      f"{path} says that it lists {expected} pictures, but lists {len(rows)}"
     )
   for part in ("train", "query", "gallery"):
-    if not any(one.part == part for one in found):
+    if not any(row.part == part for row in rows):
       raise SystemExit(f"{path} lists no picture with the status {part}")
   learned, sought = (
-    {one.item for one in found if (one.part == "train") == train}
+    {row.item for row in rows if (row.part == "train") == train}
     for train in (True, False)
   )
   if both := sorted(learned & sought):
     raise SystemExit(f"{path}: item {both[0]} is both learned and sought")
-  return found
+  return rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -287,9 +289,9 @@ class _Files(Sequence):
 def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:
   """Items in the order of their names."""
   listed = read_listing(folder)
-  source = _Files(folder, tuple(one.file for one in listed))
-  parts = np.array([one.part for one in listed])
-  items = np.array([one.item for one in listed])
+  source = _Files(folder, tuple(row.file for row in listed))
+  parts = np.array([row.part for row in listed])
+  items = np.array([row.item for row in listed])
   names, labels = np.unique(items, return_inverse=True)
   every = Pictures(
     source, np.arange(len(listed)), labels.astype(np.int32), tuple(names.tolist())
@@ -302,6 +304,6 @@ def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:
 
 
 def _of_rows(pictures: Pictures, rows: np.ndarray) -> Pictures:
-  """Some pictures, with the classes that they have."""
+  """Selects images by row, with the classes that occur."""
   some = pictures.take(rows)
   return some.of(np.unique(some.labels))

@@ -1,4 +1,4 @@
-"""One training of `retrieval` on photographs, through `training.fit` on all devices.
+"""Trains one method of `retrieval` on photographs, on all devices.
 
 All that moves between steps, chance-constrained problems and the memory of earlier
 batches among it, lies in the train state, so a run that was killed goes on inside of
@@ -37,14 +37,14 @@ class Trained(NamedTuple):
 
   variables: Any
   steps: int
-  """In all."""
+  """Steps of the whole training."""
   evaluations: list[dict[str, Any]]
   best: dict[str, Any]
-  """One of them."""
+  """Measures of the best evaluation."""
 
 
 class Run(objective.Run):
-  """What one training knows beside its state."""
+  """Fixed inputs of one training."""
 
   def __init__(
     self, settings: FullConfig, method: Method, pictures: Pictures, renewal_key: Array
@@ -58,13 +58,13 @@ class Run(objective.Run):
     self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
   ) -> np.ndarray:
     del place  # pictures are decoded on the host
-    own = self.settings
-    images = batches.augmented(own, self.pictures, np.asarray(rows), key)
-    own = dataclasses.replace(own, mass=1.0) if average else own
-    return batches.embed(own, variables, images)
+    settings = self.settings
+    images = batches.augmented(settings, self.pictures, np.asarray(rows), key)
+    settings = dataclasses.replace(settings, mass=1.0) if average else settings
+    return batches.embed(settings, variables, images)
 
   def first_proxies(self, variables: Any, key: Array) -> Array:
-    """Those that cover a pool better than random ones do."""
+    """Picks proxies that cover a pool better than random ones do."""
     random_key, pool_key = jax.random.split(key)
     shape = (self.classes, self.method.proxies, self.settings.embedding_dim)
     first = jnp.zeros(shape)
@@ -76,15 +76,15 @@ class Run(objective.Run):
 
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
-    seen = training.ccp_state(state)
-    best = objective.variables(seen.best_params["network"], seen.best_stats)
+    ccp = training.ccp_state(state)
+    best = objective.variables(ccp.best_params["network"], ccp.best_stats)
     key = jax.random.fold_in(self.renewal_key, state.step)
     old, space = state.params["loss"]["proxies"], self.settings.pool_space
     new = _renewed(self.pool(best, key)[0], old, space=space)
     return {**state.params["loss"], "proxies": new}
 
   def start(self, key: Array, fresh: bool) -> training.TrainState:
-    """Before the first step; only its shapes are right unless it is fresh."""
+    """Initial state; only its shapes are right unless the training is fresh."""
     settings, method = self.settings, self.method
     keys = jax.random.split(key, 5)
     network_key, loss_key, pool_key, label_key, step_key = keys
@@ -103,7 +103,7 @@ class Run(objective.Run):
     return training.create_state(step_key, chain, variables, loss)
 
   def response(self) -> Any:
-    """What follows an evaluation; None where there is one problem alone."""
+    """Response to an evaluation; None unless the method has several problems."""
     if self.method.kind != "ccp":
       return None
     settings = self.settings
@@ -125,11 +125,11 @@ def _renewed(pools: Array, old: Array, *, space: Literal["raw", "unit_ball"]) ->
 
 
 class Journal(NamedTuple):
-  """Where evaluations are written as they come, a line of JSON each."""
+  """Log of evaluations, one line of JSON each, written as they come."""
 
   path: pathlib.Path
   who: dict[str, Any]
-  """The training's name among those of the file."""
+  """Keys of the training in the file."""
 
   def add(self, figures: Mapping[str, Any]) -> None:
     """Adds a line, in place of the training's own of this step and of later ones.
@@ -140,13 +140,13 @@ class Journal(NamedTuple):
     if jax.process_index() != 0:
       return
     self.path.parent.mkdir(parents=True, exist_ok=True)
-    kept = [
+    earlier = [
       line
       for line in self._lines()
       if line["step"] < figures["step"]
       or any(line.get(name) != value for name, value in self.who.items())
     ]
-    lines = [*kept, {**self.who, **figures}]
+    lines = [*earlier, {**self.who, **figures}]
     temporary = self.path.with_suffix(".partial")
     temporary.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     temporary.replace(self.path)
@@ -203,7 +203,7 @@ def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
 
 
 def monitor(settings: FullConfig) -> training.Monitor:
-  """Which evaluation is the best, and the learning rate where there is none."""
+  """Monitor that picks the best evaluation and lowers the learning rate."""
   plateau = None
   if settings.plateau:
     plateau = contrib.reduce_on_plateau(
@@ -226,7 +226,7 @@ def train(
   settings: FullConfig,
   method: Method,
   pictures: Pictures,
-  seen: Watched,
+  watched: Watched,
   key: Array,
   folder: pathlib.Path,
   journal: Journal,
@@ -236,14 +236,14 @@ def train(
   run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
-    found = batches.score(settings, state.variables(), seen)
+    scores = batches.score(settings, state.variables(), watched)
     problem = 0
     if method.kind == "ccp":
       problem = int(training.ccp_state(state).problem)
-    journal.add({"step": int(state.step), "problem": problem, **_finite(found)})
-    return {**found, "problem": problem}
+    journal.add({"step": int(state.step), "problem": problem, **_finite(scores)})
+    return {**scores, "problem": problem}
 
-  result = frame_training.one(
+  result = frame_training.single(
     functools.partial(run.start, start_key),
     run.objective,
     run.objective.optimizer(first_weight=settings.first_weight),
@@ -268,5 +268,5 @@ def train(
 
 
 def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
-  """For JSON, which knows no NaN."""
+  """Replaces NaN by None for JSON."""
   return {name: x if math.isfinite(x) else None for name, x in figures.items()}
