@@ -313,7 +313,9 @@ def test_the_table_of_statements_counts_the_verdicts_of_their_claims():
 
   made = run(("a-1", [0.1, 0.2, 0.15]), ("a-2", [0.1, -0.1]), ("b", [-1, -1.1, -1.2]))
   statement = {
-    **{"text": "A is better", "paper": "P", "claims": ["x: a-*"]},
+    "text": "A is better",
+    "paper": "P",
+    "claims": ["x: a-*"],
     "objection": "A is larger.",
   }
   text = results_page.overview([made], [statement, {**statement, "claims": ["x: b"]}])
