@@ -207,7 +207,7 @@ def statement_row(
     f"{report.interval_text(claim['interval'])}".removesuffix(" -")  # no interval
     for claim in claims
   ]
-  effect = effects[0] if len(effects) == 1 else f"{effects[0]} to {effects[-1]}"
+  effect = " to ".join(dict.fromkeys((effects[0], effects[-1])))  # once where equal
   verdicts = [claim["verdict"] for claim in claims]
   counts = {x: verdicts.count(x) for x in report.VERDICTS if x in verdicts}
   verdict, *more = counts
@@ -225,6 +225,7 @@ def overview(
 ) -> str:
   """The first page: what the papers say, and how many claims of each run came out."""
   said = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
+  objections = [f"{i}. {x['objection']}" for i, x in enumerate(statements, 1)]
   lines = []
   for content in results:
     verdicts = [claim["verdict"] for claim in content["claims"]]
@@ -242,6 +243,9 @@ def overview(
       "| | statement | verdict | smallest and largest difference | run |",
       "| --- | --- | --- | --- | --- |",
       *said,
+      "\n### Objections\n",
+      "The strongest objection to each verdict, by its number in the table.\n",
+      *objections,
       "\n## Every run\n",
       "Do not add up claims across runs: some runs test one claim on other data.\n",
       f"| run | claims | {' | '.join(report.VERDICTS)} | minutes |",

@@ -312,14 +312,28 @@ def test_the_table_of_statements_counts_the_verdicts_of_their_claims():
     }
 
   made = run(("a-1", [0.1, 0.2, 0.15]), ("a-2", [0.1, -0.1]), ("b", [-1, -1.1, -1.2]))
-  statement = {"text": "A is better", "paper": "P", "claims": ["x: a-*"]}
+  statement = {
+    "text": "A is better",
+    "paper": "P",
+    "claims": ["x: a-*"],
+    "objection": "A is larger.",
+  }
   text = results_page.overview([made], [statement, {**statement, "claims": ["x: b"]}])
   assert "| 1 | A is better (P) | **1 reproduced, 1 undecided** | 0.000 [" in text
   assert " to 0.150 [" in text
+  assert "### Objections" in text
+  assert "\n2. A is larger.\n" in text
   assert "| 2 | A is better (P) | **contradicted** | -1.100 [" in text
   assert "| [x](results/x.md) | 3 | 1 | 1 | 1 | 1.5 |" in text
   with pytest.raises(SystemExit, match="names x: c, but no such claim"):
     results_page.overview([made], [{**statement, "claims": ["x: c"]}])
+
+
+def test_every_statement_has_a_short_objection():
+  statements = tomllib.loads(results_page.STATEMENTS.read_text())["statement"]
+  assert len(statements) == 12
+  for number, statement in enumerate(statements, 1):
+    assert 0 < len(statement["objection"].split()) <= 60, number
 
 
 def test_claims_about_cost_come_from_the_benchmark(tmp_path):
