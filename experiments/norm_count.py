@@ -6,9 +6,9 @@ quadratic regression, one-sided tests), and what classifiers gain when norms are
 out. Beside it the same network untrained, and the norm of the image itself: with empty
 cells that are 0 these count as well. NCH, tables 1 to 3, figures 1 and 2.
 
-    python -m experiments.norm_count                     # 3 sets, 45 min of a core
+    python -m experiments.norm_count                     # 3 sets, 96 min of half a core
     python -m experiments.norm_count --preset smoke      # seconds
-    python -m experiments.norm_count --preset voc        # photographs with boxes, 5 min
+    python -m experiments.norm_count --preset voc        # photographs with boxes, 4 min
     python -m experiments.norm_count --preset table-1 --supervised-weights FILE \
       --simclr-weights FILE                              # accelerators; so are others
 

@@ -7,7 +7,7 @@ the projector, and what it does not see of displacements and of augmentations; d
 projectors, fixed features and rotations of a pixel stand beside. SSL, abstract, figures
 1, 3 to 7, 9, 10 and sections 4 and 5.
 
-    python -m experiments.projector_collapse                    # 20 min of one core
+    python -m experiments.projector_collapse                    # 56 min of half a core
     python -m experiments.projector_collapse --preset long      # an hour; GPU: 3 min
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days

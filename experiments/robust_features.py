@@ -10,7 +10,7 @@ training in the combined ball (A), what deviations from a class's mean tell abou
 classes (6.2.2), and what re-weighted features tell apart of classes that no training
 has seen (6.2.3).
 
-    python -m experiments.robust_features        # CIFAR-10 at 16 x 16: 30 min of a core
+    python -m experiments.robust_features        # CIFAR-10 at 16 x 16: 16 min
     python -m experiments.robust_features --preset digits    # what DIST proposes
     python -m experiments.robust_features --preset smoke     # seconds
     python -m experiments.robust_features --preset cifar10   # accelerators

@@ -69,9 +69,9 @@ class EmbeddingHead(nn.Module):
     projection: static. "before" pooling (at each position), "after" pooling, or "none"
       for a pooling that itself projects to `dim`, such as `models.TSMK`.
 
-  Call: `(features [batch, height, width, channels] or [batch, tokens, channels], *,
-    where=None, train=False)`, where boolean without the last axis, True keeps; `train`
-    is passed on to a pooling that takes it, such as one with BatchNorm. Returns
+  Call: features [batch, height, width, channels] or [batch, tokens, channels],
+  `where=None`, `train=False`. `where` is boolean without the last axis, True keeps;
+  `train` is passed on to a pooling that takes it, such as one with BatchNorm. Returns
   `HeadResult`.
 
   Raises:

@@ -73,8 +73,8 @@ def class_means(
     ClassMeans: means [num_classes, dim], dtype of `embeddings`. A row is zero for a
       class without an embedding, and on the sphere for a class with a mean of 0; it is
       NaN for a class with an embedding that is not finite. Also counts [num_classes],
-      int32, 0 for a class
-    that has no mean: without an embedding, and on the sphere with a mean of 0.
+      int32, 0 for a class that has no mean: without an embedding, and on the sphere
+      with a mean of 0.
 
   Raises:
     TypeError: embeddings not floating, labels not integers, where not boolean.
