@@ -90,10 +90,10 @@ class BNInception(nn.Module):
 
   Three convolutions and ten blocks of branches, without the pooling and the
   classifier: the usual backbone in metric learning. A 224x224 image gives a 7x7 map of
-    1024 channels. `import_weights` fills it from files with the names of
-    pretrained-models.pytorch ("bninception", once converted from Caffe). Those weights
-    were trained on pixels in [0, 255] with blue first, minus their means. Convert
-    pixels in [0, 1] with red first by
+  1024 channels. `import_weights` fills it from files with the names of
+  pretrained-models.pytorch ("bninception", once converted from Caffe). Those weights
+  were trained on pixels in [0, 255] with blue first, minus their means. Convert pixels
+  in [0, 1] with red first by
 
       images = spherejax.data.normalize(
         255 * pixels[..., ::-1], (104.0, 117.0, 128.0), (1.0, 1.0, 1.0)
@@ -110,12 +110,12 @@ class BNInception(nn.Module):
       per block, a third more time.
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives [batch,
-    (height + 1) // 32, (width + 1) // 32, 16 x width]. Sides must be between 32 n - 1
-    and 32 n + 6: pooling windows reach over the border and convolution windows lie
-    around every second position, so for other sides their maps differ in size. Computes
-    in the dtype of the images: bfloat16 images are convolved in
-  bfloat16, the parameters and statistics stay float32. With `train=True` and unless
-  `frozen_norm`, the collection "batch_stats" must be mutable.
+  (height + 1) // 32, (width + 1) // 32, 16 x width]. Sides must be between 32 n - 1
+  and 32 n + 6: pooling windows reach over the border and convolution windows lie
+  around every second position, so for other sides their maps differ in size. Computes
+  in the dtype of the images: bfloat16 images are convolved in bfloat16, the parameters
+  and statistics stay float32. With `train=True` and unless `frozen_norm`, the
+  collection "batch_stats" must be mutable.
 
   Raises:
     TypeError: images not floating.
