@@ -48,7 +48,7 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
     ),
     ({"trials": 0}, "trials must be positive, got 0"),
     ({"protocol": "conventional"}, "validation classes alone.* got conventional"),
-    ({"methods": ("c1", "c2")}, "of one method"),
+    ({"methods": ("c1", "c2")}, "a single one"),
   ],
 )
 def test_wrong_searches_end_before_training(changes, message, tmp_path):

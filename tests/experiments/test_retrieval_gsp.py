@@ -170,7 +170,7 @@ def test_claims_about_the_sum():
   labels = [label.get_text() for label in axes.get_xticklabels()]
   assert labels == ["C2", "C2+CCP", "C1+XBM"]
   assert len(axes.patches) == len(found)
-  shown = {name.title for name in tables.apart(found)}
+  shown = {name.title for name in tables.without_shared_parts(found)}
   assert shown == {"C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP"}
   config = dataclasses.replace(
     retrieval.PRESETS["gsp"], gsp_methods=("c2", "c1+xbm", "c2+ccp")
