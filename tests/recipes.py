@@ -213,8 +213,8 @@ LOSS = {
       """
       batch = _classes.scores("logits", logits, labels, where)
       chances = jnp.exp(_numerics.log_softmax(batch.values))
-      error = jnp.sum((chances - batch.own) ** 2, axis=1)
-      return jnp.where(jnp.any(batch.own, axis=1), error, 0).astype(batch.dtype)
+      error = jnp.sum((chances - batch.class_mask) ** 2, axis=1)
+      return jnp.where(jnp.any(batch.class_mask, axis=1), error, 0).astype(batch.dtype)
   '''),
   "spherejax/losses/__init__.py": Export(
     "from spherejax.losses._brier import brier as brier\n", "brier"
