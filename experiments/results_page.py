@@ -43,9 +43,10 @@ interval over n seeds, or over other units where the statement names them. A cla
 above 0, and contradicted when none is. All other claims are **undecided**. The page of
 the run says how many seeds would decide a claim if mean and deviation stayed the same.
 
-The experiments run on small data sets on a CPU. They test the claims; their figures are
-not comparable with published ones. Minutes are on two cores. To shorten a run, see the
-`--help` of its command; `--seeds` and `--steps` matter most.
+The experiments run on small data sets. They test the claims; their figures are not
+comparable with published ones. Minutes are of the machine that the run's page names,
+mostly two cores. To shorten a run, see the `--help` of its command; `--seeds` and
+`--steps` matter most.
 """
 
 STATEMENTS = DOCS / "results" / "statements.toml"
