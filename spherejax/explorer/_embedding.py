@@ -98,9 +98,10 @@ class _Reader(Sequence):
     wrong, count = self.unreadable, len(self.source)
     if count - len(wrong) < least or (wrong and not skip):
       listed = [f"{self.source.names[row]}: {wrong[row]}" for row in sorted(wrong)]
+      remedy = "" if skip else ", or skip them with --skip-unreadable"
       raise ValueError(
         f"{len(wrong)} of {count} images cannot be read: {_files.listed(listed)};"
-        " repair or remove them, or skip them with --skip-unreadable"
+        f" repair or remove them{remedy}"
       )
 
 
