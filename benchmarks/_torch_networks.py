@@ -152,7 +152,7 @@ def randomize(network: nn.Module, seed: int) -> None:
 
 
 def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]:
-  """Outputs of all modules by name, channels last; images are float64."""
+  """Outputs of all modules by name, channels last, in the precision of the images."""
   outputs: dict[str, np.ndarray] = {}
   handles = []
   for name, module in network.named_modules():
@@ -161,9 +161,10 @@ def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]
       outputs[name] = output.detach().numpy()
 
     handles.append(module.register_forward_hook(keep))
-  network = network.double().eval()
+  inputs = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+  network = network.to(inputs.dtype).eval()
   with torch.no_grad():
-    network(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
+    network(inputs)
   for handle in handles:
     handle.remove()
   if not isinstance(network, _torch_swin.Swin):

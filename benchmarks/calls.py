@@ -1,8 +1,9 @@
 """Calls without jit: counts their compilations, and times them beside jit.
 
 Every public function is called three times with the arguments of its documented
-example, and its gradient where its documentation names one. Functions of batches are
-also timed on batches of 256, beside the same call under jit.
+example, and its gradient where its documentation names one. Of the classes of `models`
+the whole example is run three times. Functions of batches are also timed on batches of
+256, beside the same call under jit.
 
     python -m benchmarks.calls
     python -m benchmarks.calls --smoke        # one function a room
@@ -35,7 +36,7 @@ from benchmarks import _measure
 
 ROOMS = (
   "distances", "solvers", "hierarchy", "metrics", "prototypes", "pooling", "losses",
-  "attacks", "voronoi", "data", "training",
+  "attacks", "voronoi", "data", "training", "models", "plotting", "explorer",
 )  # fmt: skip
 TIMED = "distances", "metrics", "pooling", "losses"
 BATCH = 256
@@ -45,6 +46,7 @@ ELSEWHERE = {
   "data.load_folder": "reads a folder that is gone when its example ends",
   "data.load_tfds": "needs prepared data",
   "data.read_image": "reads a file that is gone when its example ends",
+  "explorer.main": "is the command of a process of its own",
   "training.start_processes": "has to be the first call of a process",
 }
 """Functions whose example cannot be run three times here, and why."""
@@ -77,6 +79,39 @@ def functions() -> Iterator[str]:
         yield f"{room}.{name}"
 
 
+def modules() -> Iterator[str]:
+  """Names of the Flax modules and other classes of `models` that have an example."""
+  for name in spherejax.models.__all__:
+    thing = getattr(spherejax.models, name)
+    if inspect.isclass(thing) and ">>>" in (inspect.getdoc(thing) or ""):
+      yield f"models.{name}"
+
+
+def example(module: str) -> Call:
+  """Runs the whole documented example of a class."""
+  original = getattr(spherejax.models, module.split(".")[1])
+  names = _names(original)
+
+  def run() -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+      for line in _lines(original):
+        exec(compile(line.source, module, "single"), names)
+
+  return Call(run, (), {})
+
+
+def _names(original: Any) -> dict[str, Any]:
+  return vars(sys.modules[original.__module__]) | {
+    "jax": jax, "jnp": jnp, "np": np, "spherejax": spherejax
+  }  # fmt: skip
+
+
+def _lines(original: Any) -> Iterator[doctest.Example]:
+  for line in doctest.DocTestParser().get_examples(inspect.getdoc(original) or ""):
+    if not line.options.get(doctest.SKIP):
+      yield line
+
+
 def documented(function: str) -> Call:
   """First call of a function in the example of its documentation.
 
@@ -89,15 +124,12 @@ def documented(function: str) -> Call:
   def reached(*args: Any, **kwargs: Any) -> Any:
     raise _Reached(args, kwargs)
 
-  names = vars(sys.modules[original.__module__]) | {
-    "jax": jax, "jnp": jnp, "np": np, "spherejax": spherejax
-  }  # fmt: skip
+  names = _names(original)
   setattr(room, name, reached)
   try:
     with contextlib.redirect_stdout(io.StringIO()):
-      for line in doctest.DocTestParser().get_examples(inspect.getdoc(original) or ""):
-        if not line.options.get(doctest.SKIP):
-          exec(compile(line.source, function, "single"), names)
+      for line in _lines(original):
+        exec(compile(line.source, function, "single"), names)
   except _Reached as signal:
     # Outside the trace, where a key may be split and used.
     with jax.ensure_compile_time_eval():
@@ -223,7 +255,7 @@ def _axes(annotation: Any) -> list[str]:
 
 def measured(function: str, repetitions: int) -> dict[str, Any]:
   """Compilations by call, and times on a batch of 256 beside jit's."""
-  call = documented(function)
+  call = example(function) if function in set(modules()) else documented(function)
   row: dict[str, Any] = {"function": function, "programs": compiled_in(call)}
   gradient_call = gradient(call)
   if gradient_call:
@@ -288,9 +320,8 @@ def _seconds(call: Callable[[], Any]) -> float:
 def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__)
-  chosen = [
-    name for name in functions() if options.only in name and name not in ELSEWHERE
-  ]
+  everything = [*functions(), *modules()]
+  chosen = [x for x in everything if options.only in x and x not in ELSEWHERE]
   if options.smoke:
     chosen = list({name.split(".")[0]: name for name in reversed(chosen)}.values())
   rows: list[dict[str, Any]] = []

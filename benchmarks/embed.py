@@ -88,10 +88,10 @@ class Embedding:
   """Embeds the images of both folders in two ways; records the floor's times."""
 
   def __init__(self, folders: Folders):
-    self.embedder = embed.load(folders.model)
+    self.embedder = embed.load(pathlib.Path(folders.model))
     self.sources = [_sources.find(text) for text in (folders.images, folders.queries)]
     self.network = training.parallel_map(
-      lambda _, images: self.embedder.apply(images).embeddings, batch_size=32
+      lambda _, images: self.embedder(images).embeddings, batch_size=32
     )
     self.seconds: dict[str, list[float]] = {"decode": [], "network": []}
 

@@ -4,6 +4,7 @@ Random weights, statistics, scales and shifts go from torch through a file into 
 networks, at full size; the last rows have the weights of `models.pretrained`. An
 activation is the output of a convolution, a norm, a linear layer or a block. The
 difference is the largest difference in an activation, divided by its largest entry.
+Torch's float64 is the reference; torch's own float32 is the floor of ours.
 
     python -m benchmarks.weight_import               # a minute or two on 2 cores
     python -m benchmarks.weight_import --json FILE
@@ -26,6 +27,8 @@ import rich.table
 from benchmarks import _measure
 from spherejax import _versions, models
 from spherejax.models import _pretrained, _weight_names
+
+FLOOR = "torch's float32"
 
 
 class Pair(NamedTuple):
@@ -147,9 +150,14 @@ def differences(
     # Within windows torch's cells and ours differ only in their order.
     if place and not re.search(r"Dropout|attention/(qkv|out)$|^embed$", place):
       name = torch_module(place, network)
-      gap = np.abs(np.asarray(value, np.float64) - theirs[name]).max()
-      result[name] = float(gap / (np.abs(theirs[name]).max() or 1))
+      result[name] = _gap(value, theirs[name])
   return result
+
+
+def _gap(value: Any, reference: np.ndarray) -> float:
+  """Largest difference, relative to the largest entry of the reference."""
+  gap = np.abs(np.asarray(value, np.float64) - reference).max()
+  return float(gap / (np.abs(reference).max() or 1))
 
 
 def measure(
@@ -195,11 +203,15 @@ def measure(
   ):
     np.testing.assert_array_equal(array, other)
   theirs = _torch_networks.activations(network, images)
+  errors: dict[str, float] = {}
   for dtype in dtypes:
     with _versions.enable_x64(dtype == "float64"):
       errors = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
     row["activations"] = len(errors)
     row[dtype] = float(np.max([*errors.values()]))
+  if "float32" in dtypes:
+    rounded = _torch_networks.activations(network, images.astype(np.float32))
+    row[FLOOR] = max(_gap(rounded[name], theirs[name]) for name in errors)
   return row
 
 
@@ -207,14 +219,15 @@ def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__, timed=False)
   table = rich.table.Table(title="largest relative difference of an activation")
-  for heading in ("network", "activations", "float32", "float64"):
+  precisions = "float32", FLOOR, "float64"
+  for heading in ("network", "activations", *precisions):
     table.add_column(heading, justify="left" if heading == "network" else "right")
   rows = []
   missing = [x for x in ("torch", "safetensors") if not importlib.util.find_spec(x)]
   for name in list(PAIRS)[:1] if options.smoke else PAIRS:
     if options.only in name and not missing:
       rows.append(measure(name, PAIRS[name]))
-      cells = (f"{rows[-1][dtype]:.0e}" for dtype in ("float32", "float64"))
+      cells = (f"{rows[-1][dtype]:.1e}" for dtype in precisions)
       table.add_row(name, str(rows[-1]["activations"]), *cells)
   rich.console.Console().print(table)
   for peer in missing:

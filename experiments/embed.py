@@ -14,31 +14,25 @@ from typing import Any
 from jax import Array
 
 from experiments.frame import networks
-from spherejax import distances
-from spherejax.explorer import _command, _networks
+from spherejax import distances, explorer
 
 
-def load(model: str, weights: pathlib.Path | None = None) -> _networks.Embedder:
-  """The network in that folder, to the unit ball; or a pretrained one."""
-  folder = pathlib.Path(model)
-  if not folder.is_dir():
-    return _networks.pretrained(model, weights)
+def load(folder: pathlib.Path) -> explorer.Embedder:
+  """The network in that folder, to the unit ball."""
   restored = networks.load(folder)
+  architecture = restored.architecture
 
-  def apply(images: Array) -> _networks.Found:
-    outputs: Any = networks.Network(restored.architecture).apply(
-      restored.variables, images
-    )
+  def apply(variables: Any, images: Array) -> explorer.Outputs:
+    outputs: Any = networks.Network(architecture).apply(variables, images)
     embeddings = distances.unit_ball(outputs.embeddings)
-    if restored.architecture.pooling != "gsp":
-      return _networks.Found(embeddings)
-    return _networks.Found(embeddings, outputs.weights, outputs.attributes)
+    if architecture.pooling != "gsp":
+      return explorer.Outputs(embeddings)
+    return explorer.Outputs(embeddings, outputs.weights, outputs.attributes)
 
-  settings = f"{restored.architecture}"
-  return _networks.embedder(
-    folder.name, settings, restored.variables, restored.prepare(), apply
+  return explorer.Embedder(
+    folder.name, restored.variables, restored.prepare(), apply, f"{architecture}"
   )
 
 
 if __name__ == "__main__":
-  _command.main(load=load)
+  explorer.main(load=load)

@@ -73,6 +73,7 @@ ANY_LABELS = f"""
 ACCEPTED = {
   "scalar": "attacks.steepest_ascent:* data.to_float:* training.reassign:*",
   "set": "hierarchy.from_paths:*",
+  "empty": "explorer.main:arguments",  # the command says what it needs, and ends
   "nothing": "training.unreplicate:*",
   "negative": """
     losses.mine_multi_similarity:* metrics.augment_within_classes:scale

@@ -199,11 +199,10 @@ def k_nearest(
   _checks.labels(left_out, wide, "exclude")
   query_names, reference_names = (None, None)
   if apart is not None:
-    query_names, reference_names = _checks.pair("apart", apart)
+    first, second = _checks.pair("apart", apart)
     query_names, reference_names = _checks.names(
-      ("apart[0]", query_names), ("apart[1]", reference_names)
+      ("apart[0]", first), ("apart[1]", second)
     )
-  if query_names is not None and reference_names is not None:
     _checks.labels(query_names, wide, "apart[0]")
     _checks.labels(reference_names, known, "apart[1]")
   block_size = max(1, min(block_size, len(wide)))

@@ -1,6 +1,6 @@
 """Runs the explorer: `python -m spherejax.explorer FOLDER`."""
 
-from spherejax.explorer._command import main
+from spherejax.explorer import main
 
 if __name__ == "__main__":
   main()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spherejax import distances
+from spherejax import _checks, distances
 from spherejax.explorer import (
   _embedding,
   _networks,
@@ -27,16 +27,51 @@ from spherejax.explorer import (
 )
 
 _PAGE = "explore.html"
-Load = Callable[[str, pathlib.Path | None], _networks.Embedder]
+Load = Callable[[pathlib.Path], _networks.Embedder]
 
 
-def main(
-  arguments: Sequence[str] | None = None, *, load: Load = _networks.pretrained
-) -> None:
-  """Runs the command line; user errors end it with a one-line message.
+def main(arguments: Sequence[str] | None = None, *, load: Load | None = None) -> None:
+  """Runs the command `spherejax-explore`, also for a network of your own.
 
-  `load` returns the network of `--model` and `--weights`.
+  A script that calls this with `load` has the options of `spherejax-explore`, and its
+  `--model` also takes a folder, whose network `load` reads.
+
+  Args:
+    arguments: of the command line; None takes those of the process.
+    load: function from the folder of `--model` to an `Embedder`. Its OSError,
+      ValueError or ImportError becomes the message. None refuses folders.
+
+  Returns:
+    None. The page and the tables are in the output folder; the page's path is printed.
+
+  Raises:
+    TypeError: arguments no list of texts; load no function.
+    SystemExit: after a mistake of the user, with a message of one line.
+
+  Source: none.
+
+  Example:
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> photos = pathlib.Path(tempfile.mkdtemp())
+    >>> for red in range(3):
+    ...     Image.new("RGB", (8, 8), (80 * red, 0, 0)).save(photos / f"{red}.png")
+    >>> def load(folder):
+    ...     return spherejax.explorer.Embedder(
+    ...         folder.name,
+    ...         {},
+    ...         lambda image: image,
+    ...         lambda _, images: spherejax.explorer.Outputs(images.mean(axis=(1, 2))),
+    ...     )
+    >>> options = ["--model", tempfile.mkdtemp(), "--output", tempfile.mkdtemp()]
+    >>> arguments = [str(photos), *options, "--layout", "pca"]
+    >>> spherejax.explorer.main(arguments, load=load)  # doctest: +ELLIPSIS
+    written: ...explore.html
   """
+  if arguments is not None:
+    _checks.texts("arguments", arguments)
+  if load is not None:
+    _checks.function("load", load)
   parser = _parser()
   options = parser.parse_args(arguments)
   if options.neighbours < 1:
@@ -62,8 +97,8 @@ def _parser() -> argparse.ArgumentParser:
   parser.add_argument(
     "--model",
     default="efficientnet_lite0",
-    help="network trained on ImageNet (efficientnet_lite0); python -m experiments.embed"
-    " also takes the folder of one that was trained here",
+    help="network trained on ImageNet (efficientnet_lite0), or the folder of a network"
+    " where the program can read it, as python -m experiments.embed",
   )
   parser.add_argument(
     "--weights", type=pathlib.Path, help="file of its weights, if no package has them"
@@ -86,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def explore(options: argparse.Namespace, load: Load) -> pathlib.Path:
+def explore(options: argparse.Namespace, load: Load | None) -> pathlib.Path:
   """Reads and embeds images, and writes the page; returns its path."""
   source = _sources.find(options.folder)
   if not 2 <= len(source) <= _page.MOST_IMAGES:
@@ -96,7 +131,7 @@ def explore(options: argparse.Namespace, load: Load) -> pathlib.Path:
     )
   asked = _sources.find(options.queries) if options.queries else None
   _page.check_libraries()
-  embedder = load(options.model, options.weights)
+  embedder = _embedder(options.model, options.weights, load)
   output = options.output or pathlib.Path(f"explored-{source.title}")
   _prepare(output, source)
   skip = options.skip_unreadable
@@ -130,6 +165,23 @@ def explore(options: argparse.Namespace, load: Load) -> pathlib.Path:
     layout=options.layout,
     title=f"{source.title} by {embedder.name}",
   )
+
+
+def _embedder(
+  model: str, weights: pathlib.Path | None, load: Load | None
+) -> _networks.Embedder:
+  """Reads the network of a folder, or a pretrained one by its name."""
+  folder = pathlib.Path(model)
+  if not folder.is_dir():
+    return _networks.pretrained(model, weights)
+  if load is None:
+    raise ValueError(
+      f"--model must be the name of a pretrained network, got the folder {model}; for a"
+      " network of your own write a script with spherejax.explorer.main(load=...)"
+    )
+  if weights is not None:
+    raise ValueError(f"--weights {weights} must be left out: {model} is a folder")
+  return load(folder)
 
 
 def _prepare(output: pathlib.Path, source: _sources.Source) -> None:

@@ -1,6 +1,7 @@
 """Embeds images once, and reuses the features of earlier runs."""
 
 import concurrent.futures
+import functools
 import hashlib
 import json
 import pathlib
@@ -9,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tqdm
 
@@ -98,9 +98,10 @@ class _Reader(Sequence):
     wrong, count = self.unreadable, len(self.source)
     if count - len(wrong) < least or (wrong and not skip):
       listed = [f"{self.source.names[row]}: {wrong[row]}" for row in sorted(wrong)]
+      remedy = "" if skip else ", or skip them with --skip-unreadable"
       raise ValueError(
         f"{len(wrong)} of {count} images cannot be read: {_files.listed(listed)};"
-        " repair or remove them, or skip them with --skip-unreadable"
+        f" repair or remove them{remedy}"
       )
 
 
@@ -134,7 +135,7 @@ def embed(
     made_with = {"network": embedder.identity, "files": chosen}
     rows = training.keep_features(
       folder / f"features-{_short(made_with)}.npy",
-      lambda images: _flat(embedder.apply(jnp.asarray(images))),
+      lambda images: _flat(embedder(images)),
       data.Images(reader, np.full(len(chosen), -1, np.int32), ()),
       made_with=made_with,
       batch_size=_BATCH,
@@ -192,12 +193,13 @@ def _shapes(embedder: _networks.Embedder) -> _Shapes:
   """Shapes of an image's embedding, weights and prototypes, None for missing parts."""
   black = embedder.prepare(np.zeros((8, 8, 3), np.uint8))
   parts = jax.eval_shape(
-    embedder.apply, jax.ShapeDtypeStruct((_BATCH, *black.shape), black.dtype)
+    functools.partial(embedder.apply, embedder.variables),
+    jax.ShapeDtypeStruct((_BATCH, *black.shape), black.dtype),
   )
   return [None if part is None else part.shape[1:] for part in parts]
 
 
-def _flat(output: _networks.Found) -> np.ndarray:
+def _flat(output: _networks.Outputs) -> np.ndarray:
   """Joins all parts to [images, numbers], since one array is stored."""
   parts = [np.asarray(part) for part in output if part is not None]
   return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)

@@ -1,5 +1,7 @@
 """Networks that embed the images of a page."""
 
+import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -13,36 +15,68 @@ from spherejax import distances, models
 from spherejax.training import _manifest
 
 
-class Found(NamedTuple):
-  """Output of a network for a batch; weights and prototypes as in `write_page`."""
+class Outputs(NamedTuple):
+  """Outputs of a network for a batch of images.
+
+  Attributes:
+    embeddings: [batch, dim], floating.
+    weights: [batch, rows, columns], share of a pooling for each place; None where the
+      page is to show no weights.
+    prototypes: [batch, prototypes], share of each prototype; None where the page is to
+      show no prototypes.
+  """
 
   embeddings: Array
   weights: Array | None = None
   prototypes: Array | None = None
 
 
-class Embedder(NamedTuple):
-  """Network, and the preparation of its images."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Embedder:
+  """A network of your own for `main`, with the preparation of its images.
+
+  Attributes:
+    name: of the network, for the page's title.
+    variables: of the network, any tree of arrays.
+    prepare: function from an image, uint8 [height, width, 1 or 3], to uint8 of one
+      shape. Called on several threads.
+    apply: function from the variables and a batch of prepared images to `Outputs`;
+      compiled once.
+    settings: text that changes with whatever else changes an embedding. Stored features
+      are computed again if the name, the settings or the variables differ.
+
+  Example:
+    >>> means = spherejax.explorer.Embedder(
+    ...     "mean colours",
+    ...     {"scale": jnp.float32(255)},
+    ...     lambda image: image[:8, :8],
+    ...     lambda variables, images: spherejax.explorer.Outputs(
+    ...         images.mean(axis=(1, 2)) / variables["scale"]
+    ...     ),
+    ... )
+    >>> means(np.full((1, 8, 8, 3), 51, np.uint8)).embeddings
+    Array([[0.2, 0.2, 0.2]], dtype=float32)
+  """
 
   name: str
-  identity: str
-  """Changes with whatever changes an embedding."""
+  variables: Any = dataclasses.field(repr=False)
   prepare: Callable[[np.ndarray], np.ndarray]
-  """From an image, uint8 [height, width, channels], to uint8 of one shape."""
-  apply: Callable[[Array], Found]
-  """Embeds prepared images; compiled once."""
+  apply: Callable[[Any, Array], Outputs]
+  settings: str = ""
+
+  def __call__(self, images: Any) -> Outputs:
+    """Returns the outputs for prepared images."""
+    return _apply(self.apply, self.variables, jnp.asarray(images))
+
+  @functools.cached_property
+  def identity(self) -> str:
+    """Text that changes with whatever changes an embedding."""
+    return f"{self.name} {self.settings} {_manifest.digest(self.variables)}"
 
 
-def embedder(
-  name: str,
-  settings: str,
-  variables: Any,
-  prepare: Callable[[np.ndarray], np.ndarray],
-  apply: Callable[[Array], Found],
-) -> Embedder:
-  """Builds an embedder from settings and variables; compiled at the first call."""
-  identity = f"{name} {settings} {_manifest.digest(variables)}"
-  return Embedder(name, identity, prepare, jax.jit(apply))
+@functools.partial(jax.jit, static_argnums=0)
+def _apply(apply: Callable, variables: Any, images: Array) -> Outputs:
+  return apply(variables, images)
 
 
 def pretrained(name: str, weights: pathlib.Path | None = None) -> Embedder:
@@ -58,9 +92,9 @@ def pretrained(name: str, weights: pathlib.Path | None = None) -> Embedder:
     fitted = ImageOps.fit(single.convert("RGB"), side, Image.Resampling.BICUBIC)
     return np.asarray(fitted)
 
-  def apply(images: Array) -> Found:
-    means = jnp.mean(network.features(images), axis=(1, 2))
-    return Found(distances.l2_normalize(means))
+  def apply(variables: Any, images: Array) -> Outputs:
+    maps = dataclasses.replace(network, variables=variables).features(images)
+    return Outputs(distances.l2_normalize(jnp.mean(maps, axis=(1, 2))))
 
   scale = f"{network.side} {network.mean} {network.deviation}"
-  return embedder(name, scale, network.variables, prepare, apply)
+  return Embedder(name, network.variables, prepare, apply, scale)

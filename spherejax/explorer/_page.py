@@ -195,6 +195,7 @@ def write(
 def check_libraries() -> Callable[..., str]:
   """Returns the function that renders the page; ImportError names a missing library."""
   try:
+    import PIL  # noqa: F401
     import sklearn  # noqa: F401
 
     from spherejax.explorer import _bokeh

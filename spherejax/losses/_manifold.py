@@ -72,8 +72,8 @@ def manifold(
   _checks.between("persistence", persistence, 0, 1, low_open=True, high_open=True)
   _checks.positive("temperature", temperature)
   _checks.between("context_weight", context_weight, 0)
-  rows, labels, mask, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
-  points = _batch.normalize_rows(_classes.proxies(proxies, rows), "l2")
+  rows, labels, mask, dtype = _batch.rows_and_labels(embeddings, labels, where, "none")
+  points = _classes.proxies(proxies, rows)
   class_mask = _batch.class_mask(labels, len(points), mask)
   persistence, temperature, margin, context_weight = (
     _checks.scalar(name, value, rows.dtype)
@@ -84,28 +84,31 @@ def manifold(
       ("context_weight", context_weight),
     )
   )
-  steps = _steps(rows, points, mask, temperature, axis_name)
-  walks, proxy_walks = _walks(*steps, persistence, axis_name)
-  normalize = _numerics.normalize
-  context = _batch.dot(normalize(walks), normalize(proxy_walks))
-  # Both at once makes the program half as large.
-  scores = jnp.stack([walks[:, -len(points) :], context])
+  # Rows and proxies at once, here and below: a smaller program, faster to compile.
+  starts = _batch.normalize_rows(jnp.concatenate([rows, points]), "l2")
+  steps = _steps(starts, mask, temperature, axis_name)
+  walks = _walks(*steps, persistence, axis_name)
+  directions = _numerics.normalize(walks)
+  context = _batch.dot(directions[: len(rows)], directions[len(rows) :])
+  scores = jnp.stack([walks[: len(rows), -len(points) :], context])
   intrinsic, contextual = jax.vmap(_excess, (0, None, None))(scores, class_mask, margin)
   loss = intrinsic + context_weight * contextual
   return jnp.where(mask, loss, 0).astype(dtype)
 
 
 def _steps(
-  rows: Array, points: Array, mask: Array, temperature: Array, axis_name: str | None
+  starts: Array, mask: Array, temperature: Array, axis_name: str | None
 ) -> tuple[Array, Array]:
   """[rows, nodes] and [proxies, nodes] of D^-1/2 S D^-1/2.
 
-  The nodes are the rows of all devices, then the proxies.
+  The starts are the rows of this device, then the proxies; the nodes are the rows of
+  all devices, then the proxies.
   """
+  rows, points = jnp.split(starts, [len(mask)])
   everyone, present = (_batch.gather(x, axis_name) for x in (rows, mask))
   among = jnp.ones(len(points), bool)
   nodes, present = jnp.concatenate([everyone, points]), jnp.append(present, among)
-  starts, mask = jnp.concatenate([rows, points]), jnp.append(mask, among)
+  mask = jnp.append(mask, among)
   number, first = len(rows), _batch.first_row(len(rows), axis_name)
   itself = jnp.append(
     first + jnp.arange(number), len(everyone) + jnp.arange(len(points))
@@ -124,8 +127,8 @@ def _steps(
 
 def _walks(
   from_rows: Array, from_points: Array, persistence: Array, axis_name: str | None
-) -> tuple[Array, Array]:
-  """[rows, nodes] and [proxies, nodes]: where walks of these steps end.
+) -> Array:
+  """[rows + proxies, nodes]: where walks of these steps end.
 
   Solved in two blocks: the matrix of the rows, spread over devices, then the proxies'
   complement.
@@ -143,14 +146,12 @@ def _walks(
   rest = persistence * (
     from_points[:, number:] + _numerics.product(from_points[:, :number], everyone)
   )
-  of_points = _numerics.solve_definite(identity - rest, identity)
+  of_points = _inverse(identity - rest, None)
   to_points = _numerics.product(reached, of_points)
   to_rows = inverse + _numerics.product(to_points, everyone.T)
-  walks = jnp.concatenate([to_rows, to_points], axis=1)
-  of_points = jnp.concatenate(
-    [_numerics.product(of_points, everyone.T), of_points], axis=1
-  )
-  return (1 - persistence) * walks, (1 - persistence) * of_points
+  from_points_to_rows = _numerics.product(of_points, everyone.T)
+  blocks = [[to_rows, to_points], [from_points_to_rows, of_points]]
+  return (1 - persistence) * jnp.block(blocks)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

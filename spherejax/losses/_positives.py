@@ -41,13 +41,17 @@ def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any
     column = chunk * _CHUNK + jnp.argmax(within, axis=1).astype(jnp.int32)
     return jnp.where(jnp.any(within, axis=1), column, end)
 
-  def turn(carried: tuple[Array, Any]) -> tuple[Array, Any]:
-    current, state = carried
-    return after(current), step(state, current)
+  # Counted, so that the program holds the search once.
+  most = jnp.max(jnp.sum(positives, axis=1, dtype=jnp.int32), initial=0)
 
-  first = after(jnp.full(positives.shape[0], -1, jnp.int32))
-  _, state = jax.lax.while_loop(
-    lambda carried: jnp.any(carried[0] < end), turn, (first, state)
+  def turn(carried: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
+    number, last, state = carried
+    column = after(last)
+    return number + 1, column, step(state, column)
+
+  none = jnp.full_like(most, -1, shape=positives.shape[:1])
+  _, _, state = jax.lax.while_loop(
+    lambda carried: carried[0] < most, turn, (jnp.zeros_like(most), none, state)
   )
   return state
 

@@ -1,5 +1,6 @@
 """Counts the triplets that each pair belongs to, without forming triplets."""
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -136,28 +137,30 @@ def _by_sort(
   kind: str,
   strict: bool,
 ) -> tuple[Array, Array]:
-  size = values.shape[1]
-  far = jnp.where(jnp.isnan(values), -jnp.inf, values)  # NaN counts
-  far_sorted = jnp.sort(jnp.where(negatives, far, jnp.inf), axis=1)
-  near_sorted = jnp.sort(jnp.where(positives, values, -jnp.inf), axis=1)
-  limit_sorted = jnp.sort(jnp.where(positives, limits, -jnp.inf), axis=1)
+  # NaN counts: as the nearest negative, and as the farthest limit.
+  far = jnp.where(jnp.isnan(values), -jnp.inf, values)
 
-  def below(ordered: Array, at: Array, equal: bool) -> Array:
-    side = "right" if equal else "left"
-    return jax.vmap(lambda row, x: jnp.searchsorted(row, x, side=side))(ordered, at)
+  def counts(limits: Array, equal: bool) -> Array:
+    """[2, rows, references]: negatives inside of each limit, limits beyond each."""
+    # The limits are negated, so that one sort and one search do both.
+    beyond = jnp.where(jnp.isnan(limits), -jnp.inf, -limits)
+    ordered = jnp.sort(
+      jnp.stack(
+        [jnp.where(negatives, far, jnp.inf), jnp.where(positives, beyond, jnp.inf)]
+      )
+    )
+    search = functools.partial(jnp.searchsorted, side="right" if equal else "left")
+    found = jax.vmap(jax.vmap(search))(ordered, jnp.stack([limits, -far]))
+    return jnp.where(jnp.stack([positives, negatives]), found, 0)
 
-  # The negatives of a positive come first in a sorted row; the positives of a negative
-  # come last.
-  inside = jnp.where(positives, below(far_sorted, limits, not strict), 0)
-  within = jnp.where(negatives, size - below(limit_sorted, far, strict), 0)
+  inside, within = counts(limits, not strict)
   if kind == "easy":
     available = jnp.sum(negatives, axis=1, keepdims=True, dtype=jnp.int32)
     present = jnp.sum(positives, axis=1, keepdims=True, dtype=jnp.int32)
     inside = jnp.where(positives, available - inside, 0)
     within = jnp.where(negatives, present - within, 0)
   if kind in ("hard", "semihard"):
-    nearer = jnp.where(positives, below(far_sorted, values, True), 0)
-    beyond = jnp.where(negatives, size - below(near_sorted, far, False), 0)
+    nearer, beyond = counts(values, True)
     hard, hard_within = jnp.minimum(inside, nearer), jnp.minimum(within, beyond)
     if kind == "hard":
       inside, within = hard, hard_within

@@ -10,8 +10,8 @@ from PIL import Image
 
 from experiments import embed
 from experiments.frame import networks
-from spherejax import data, models
-from spherejax.explorer import _command, _page
+from spherejax import data, explorer
+from spherejax.explorer import _page
 
 SMALL = networks.Architecture(width=8, strides=(2, 2, 1, 1), dim=6, image_size=8)
 GSP = networks.Architecture(
@@ -42,7 +42,7 @@ def pictures(tmp_path_factory):
 
 def run(model, folder, output, *more):
   given = [str(folder), "--model", str(model), "--output", str(output)]
-  _command.main([*given, "--layout", "pca", *more], load=embed.load)
+  explorer.main([*given, "--layout", "pca", *more], load=embed.load)
 
 
 def paths(output):
@@ -73,16 +73,6 @@ def test_embeddings_are_the_network_of_each_image(pictures, tmp_path, monkeypatc
   np.testing.assert_allclose(shown["prototypes"], expected.attributes, atol=1e-3)
   assert shown["title"].endswith("by model")
   assert (tmp_path / "out" / "queries.png").is_file()
-
-
-def test_a_pretrained_network_is_taken_by_name(monkeypatch):
-  asked = []
-  monkeypatch.setattr(
-    models, "pretrained", lambda name, path: asked.append((name, path)) or 1 / 0
-  )
-  with pytest.raises(ZeroDivisionError):
-    embed.load("efficientnet_lite0")
-  assert asked == [("efficientnet_lite0", None)]
 
 
 def test_a_model_folder_that_holds_no_network(pictures, tmp_path, capsys):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from spherejax import data, distances, models, training
-from spherejax.explorer import _command, _embedding, _page, _sources
+from spherejax import data, distances, explorer, models, training
+from spherejax.explorer import _embedding, _page, _sources
 
 SIDE = 8
 
@@ -55,13 +55,13 @@ def folder(tmp_path):
 
 def run(folder, *more):
   output = folder.parent / "out"
-  _command.main([str(folder), "--output", str(output), "--layout", "pca", *more])
+  explorer.main([str(folder), "--output", str(output), "--layout", "pca", *more])
   return output
 
 
 def refused(capsys, *arguments):
   with pytest.raises(SystemExit) as ended:
-    _command.main([*map(str, arguments)])
+    explorer.main([*map(str, arguments)])
   assert ended.value.code
   lines = capsys.readouterr().err.strip().splitlines()
   return lines[-1]
@@ -208,7 +208,7 @@ def test_a_prepared_set_is_shown(network, tmp_path, monkeypatch):
   monkeypatch.setattr(data, "load_tfds", lambda *_, **__: digits)
   output = tmp_path / "out"
   given = ["tfds:digits/test", "--output", str(output), "--layout", "pca"]
-  _command.main([*given, "--queries", "tfds:digits/test"])
+  explorer.main([*given, "--queries", "tfds:digits/test"])
   assert names(output) == [f"tfds:digits/test/{row}" for row in range(20)]
   for query, _, found, _ in table(output / "queries.csv")[1:]:
     assert query != found
@@ -273,7 +273,33 @@ def test_a_network_that_is_not_there(folder, capsys, tmp_path):
   assert "no.pth" in said
 
 
+def test_a_folder_with_a_network_of_your_own(folder, capsys, tmp_path):
+  own = tmp_path / "own"
+  own.mkdir()
+  given = [str(folder), "--output", str(tmp_path / "out"), "--model", str(own)]
+  assert "of a pretrained network, got the folder" in refused(capsys, *given)
+
+  def apply(variables, images):
+    return explorer.Outputs(variables["scale"] * images.mean(axis=(1, 2)))
+
+  def load(path):
+    assert path == own
+    scale = {"scale": jnp.float32(1 / 255)}
+    return explorer.Embedder("own", scale, lambda x: x[:4, :4, [0, 0, 0]], apply)
+
+  with pytest.raises(SystemExit):
+    explorer.main([*given, "--weights", "a.pth"], load=load)
+  assert "--weights a.pth must be left out" in capsys.readouterr().err
+  explorer.main([*given, "--layout", "pca"], load=load)
+  found = np.load(tmp_path / "out" / "embeddings.npy")
+  with Image.open(folder / "grey.png") as grey:
+    expected = np.asarray(grey)[:4, :4].mean() / 255
+  np.testing.assert_allclose(
+    found[names(tmp_path / "out").index("grey.png")], expected, atol=1e-3
+  )
+
+
 def test_help_is_one_screen(capsys):
   with pytest.raises(SystemExit):
-    _command.main(["--help"])
+    explorer.main(["--help"])
   assert len(capsys.readouterr().out.splitlines()) < 40

@@ -37,6 +37,18 @@ def test_lifted_structure_lies_between_the_hardest_hinge_and_log_many_above(mixe
   assert hardest <= joint <= hardest + math.log(16)
 
 
+def test_lifted_structure_of_a_pair_with_negatives_at_one_end():
+  x, labels = jnp.array([[1, 0], [0.6, 0.8], [0, 1]]), np.array([0, 0, 1])
+
+  def miner(values, positives, negatives):
+    return positives, negatives.at[0].set(False)
+
+  d = apart(x)
+  one = (1 - d[1, 2] + d[0, 1]) ** 2 / 4
+  loss = losses.lifted_structure(x, labels, miner=miner)
+  np.testing.assert_allclose(loss, [one, one, 0], rtol=1e-5)
+
+
 def test_nca_of_hopeless_and_of_certain_rows():
   d = jnp.array([[4.0, 0.0], [0.0, 4.0]])
   positives = jnp.array([[True, False], [True, False]])

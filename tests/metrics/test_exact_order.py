@@ -308,3 +308,13 @@ def test_ordinary_embeddings_are_seldom_looked_at_again():
     jax.effects_barrier()
     _retrieval._score.clear_cache()
   assert np.mean(np.concatenate(doubts).any(1)) < 0.02
+
+
+def test_the_next_unit_of_the_keys_is_put_in_order_too():
+  # Rounding may put the nearer of two references one unit behind.
+  ranker = object.__new__(_host_ranks.Ranker)
+  ranker._columns, ranker._exact = np.arange(4), True
+  keys = np.array([[0, 3, 4, 5]], np.int32)  # odd keys are relevant
+  row, relevant = ranker._in_order(keys, np.zeros(1, np.int32), np.zeros(1, int))
+  np.testing.assert_array_equal(row, [0, 0])
+  np.testing.assert_array_equal(relevant, [False, True])
