@@ -37,6 +37,7 @@ extensions = [
 exclude_patterns = ["_build", "benchmarks/*", "jupyter_execute", ".jupyter_cache"]
 html_theme = "furo"
 html_title = f"spherejax {release}"
+html_static_path, html_css_files = ["_static"], ["site.css"]
 # The theme's own style for dark pages underlines names of modules like links.
 pygments_dark_style = "github-dark"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
