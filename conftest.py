@@ -8,18 +8,14 @@ import os
 import pathlib
 import resource
 
+from tests import compiler
+
 # The tests compile thousands of small programs and run each a few times.
 os.environ["XLA_FLAGS"] = " ".join(
   [
     os.environ.get("XLA_FLAGS", ""),
     "--xla_force_host_platform_device_count=4",
-    "--xla_backend_optimization_level=0",
-    "--xla_llvm_disable_expensive_passes=true",
-    "--xla_cpu_parallel_codegen_split_count=1",
-    # Halves compilation. An unknown flag ends the process, so for tested versions only.
-    "--xla_cpu_use_fusion_emitters=false"
-    if importlib.metadata.version("jaxlib") in ("0.7.2", "0.10.2")
-    else "",
+    *compiler.FLAGS,
   ]
 )
 os.environ.setdefault("MPLBACKEND", "Agg")

