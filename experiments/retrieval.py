@@ -23,7 +23,8 @@ with. Their figures do not compare with the thesis's, which are of larger photog
 cars, birds and collages (of tiny_imagenet) train a layer, a pooling and a loss on maps
 that a pretrained network, of the extra `pretrained`, makes once of cars196,
 cub_birds100 or an animal among three artefacts; poolings (of collages) and
-cars-poolings compare all poolings. There each seed divides the classes in its own way.
+cars-poolings compare all poolings; cars-fine-tuned trains the network's last stage
+too. There each seed divides the classes in its own way.
 Those stand beside the others: full is CUB by the contrastive loss with and without
 chance-constrained proxies, table-3.1, -3.2, -3.3, -5.1, -5.2, -5.3, figure-3.4, -3.8
 and -5.12 are all methods of the table or figure, for cub, cars, sop or inshop, or,

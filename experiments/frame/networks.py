@@ -20,7 +20,10 @@ from experiments.frame.settings import Limited
 from spherejax import data, models, pooling, training
 
 DIGITS = ("resnet8", "resnet20")
-SMALL = ("conv", *DIGITS, "mlp", "maps")
+MAPS = ("maps", "last_stage")  # what sees stored maps in place of images
+SMALL = ("conv", *DIGITS, "mlp", *MAPS)
+LITE = "efficientnet_lite0"  # whose weights the extra `pretrained` installs
+LAST = 7  # its last stage
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
@@ -43,9 +46,11 @@ class Architecture(Limited):
     "resnet50",
     "inception_v3",
     "maps",
+    "last_stage",
   ] = "conv"
   """Backbone: four convolutions, a residual network for digits (small or as published),
-  two hidden layers, a network for photographs, or none for stored feature maps."""
+  two hidden layers, a network for photographs, none for stored feature maps, or the
+  last stage of the network that made the maps, with its weights."""
   width: int = 32
   """Channels of each convolution of conv, of each layer of mlp, or of the first
   convolution of other backbones."""
@@ -90,9 +95,9 @@ class Architecture(Limited):
     for name in ("width", "dim", "image_size"):
       if (value := getattr(self, name)) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-    if self.channels not in (1, 3) and self.backbone != "maps":
+    if self.channels not in (1, 3) and self.backbone not in MAPS:
       raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
-    if self.frozen_norm and self.backbone in (*DIGITS, "mlp", "maps"):
+    if self.frozen_norm and self.backbone in (*DIGITS, "mlp", *MAPS):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
   @property
@@ -190,6 +195,8 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     )
   if a.backbone == "mlp":
     return _Layers(a.width, name="backbone")
+  if a.backbone == "last_stage":
+    return end(name="backbone")
   options: dict[str, Any] = {
     "frozen_norm": a.frozen_norm,
     "axis_name": axis_name,
@@ -197,6 +204,11 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     "name": "backbone",
   }
   return photographic(a.backbone, a.width, **options)
+
+
+def end(**options: Any) -> nn.Module:
+  """The last stage of the pretrained network, and what follows it."""
+  return models.EfficientNetLite(frozen_norm=True, parts=(LAST, LAST + 2), **options)
 
 
 def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
@@ -211,7 +223,7 @@ def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
 def _network_input(a: Architecture, images: Array) -> Array:
   """Bytes, or floats in [0, 1], as the backbone takes them."""
   x = data.to_float(images) if images.dtype == jnp.uint8 else images
-  if a.backbone == "maps":
+  if a.backbone in MAPS:
     return x.astype(jnp.float32)  # they are kept in half precision
   if a.backbone in SMALL:
     return x
@@ -225,7 +237,7 @@ def _network_input(a: Architecture, images: Array) -> Array:
 def initial_variables(key: Array, architecture: Architecture) -> Any:
   """The network before the first step, its backbone read where one is named."""
   variables = _initialize(key, architecture=architecture)
-  if not architecture.weights:
+  if not _begun(architecture):
     return variables
   backbones = {name: tree["backbone"] for name, tree in variables.items()}
   backbone = _read_backbone(architecture, backbones)
@@ -234,11 +246,30 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
   }
 
 
+def _begun(architecture: Architecture) -> bool:
+  """Whether the backbone begins with trained weights."""
+  return bool(architecture.weights) or architecture.backbone == "last_stage"
+
+
 def _read_backbone(architecture: Architecture, template: Any) -> Any:
   """Reads a backbone's variables, or their shapes, from a file or folder of weights."""
+  if architecture.backbone == "last_stage":
+    return end_variables()
   if architecture.backbone in SMALL:
     return _kept_backbone(architecture)
   return models.import_weights(template, models.read_weights(architecture.weights))
+
+
+@functools.cache
+def end_variables() -> Any:
+  """Variables of the last stage and of what follows it."""
+  with jax.ensure_compile_time_eval():
+    whole = models.pretrained(LITE).variables
+  learned = (f"stage{LAST}_", "head")
+  return {
+    kind: {name: part for name, part in tree.items() if name.startswith(learned)}
+    for kind, tree in whole.items()
+  }
 
 
 def _kept_backbone(architecture: Architecture) -> Any:
@@ -270,7 +301,7 @@ def check(architecture: Architecture) -> None:
   shapes = jax.eval_shape(
     functools.partial(_initialize, architecture=architecture), jax.random.key(0)
   )
-  if architecture.weights:
+  if _begun(architecture):
     backbones = {name: tree["backbone"] for name, tree in shapes.items()}
     _read_backbone(architecture, backbones)
 

@@ -5,17 +5,21 @@ is the layer on its maps, the pooling and the loss. So the methods begin where t
 thesis's begin, at a price that a CPU can pay.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from experiments.frame import beside
+from experiments.frame import beside, networks
 from experiments.frame import images as class_sets
 from experiments.metric_learning.images import Study, divided, halves
-from spherejax import data, hierarchy, models, training
+from spherejax import data, distances, hierarchy, models, pooling, training
 
-NETWORK = "efficientnet_lite0"
 SETS = ("cars196", "cub_birds100", "collages")
 _EACH = 60  # collages of a class
 _ANIMAL, _ARTEFACT = "n00015388", "n00021939"  # of WordNet
@@ -51,7 +55,7 @@ def study(
   ends = np.cumsum([len(x) for x in parts[0][:2]])
   places = np.arange(len(seeds) * number).reshape(len(seeds), number)
   return Study(
-    f"{name}-{NETWORK}-{channels}-{seeds[0]}-{len(seeds)}",
+    f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
     np.concatenate(banks),
     *np.split(places, ends, axis=1),
     *parts[0][3:],
@@ -60,15 +64,54 @@ def study(
   )
 
 
-def read_maps(name: str, pictures: data.Images, folder: pathlib.Path) -> np.memmap:
-  """Maps [images, height, width, 1280] in a file of the folder."""
-  network = models.pretrained(NETWORK)
+def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> Study:
+  """The maps that the network's last stage sees, divided as in `study`."""
+  pictures = class_sets.read(name, "train+test", lazy=True)
+  labels = np.asarray(pictures.labels)
+  counts = np.bincount(labels)
+  divisions = [divided(np.arange(len(counts)), seed) for seed in seeds]
+  parts = [halves(labels, division, counts.min()) for division in divisions]
+  train, held, test = (np.stack(rows) for rows in list(zip(*parts, strict=True))[:3])
+  maps = read_maps(name, pictures, folder, parts=(0, networks.LAST))
+  title = f"{name}-{networks.LITE}-{networks.LAST}-{seeds[0]}-{len(seeds)}"
+  raw = _averaged(maps)[test]
+  return Study(title, maps, train, held, test, *parts[0][3:], by_seed=True, raw=raw)
+
+
+def _averaged(maps: np.ndarray) -> np.ndarray:
+  """[images, 1280], of length 1: the network's averaged maps without training."""
+  variables = networks.end_variables()
+
+  def embed(block: Array) -> Array:
+    ended: Any = networks.end().apply(variables, block.astype(jnp.float32))
+    return distances.l2_normalize(pooling.gap(ended))
+
+  blocks = np.array_split(maps, max(1, len(maps) // 256))
+  return np.concatenate([jax.jit(embed)(block) for block in blocks])
+
+
+def read_maps(
+  name: str,
+  pictures: data.Images,
+  folder: pathlib.Path,
+  parts: tuple[int, int] | None = None,
+) -> np.memmap:
+  """Maps [images, height, width, channels] in a file of the folder.
+
+  `parts` of the network make them; None: all.
+  """
+  network, made_with = models.pretrained(networks.LITE), {"network": networks.LITE}
+  ending = networks.LITE
+  if parts is not None:
+    network = dataclasses.replace(network, module=network.module.clone(parts=parts))
+    made_with["parts"] = f"{parts}"
+    ending += f"-{parts[1]}"
   folder.mkdir(parents=True, exist_ok=True)
   return training.keep_features(
-    folder / f"{name}-{NETWORK}.npy",
+    folder / f"{name}-{ending}.npy",
     network.features,
     pictures,
-    made_with={"network": NETWORK, "variables": network.variables},
+    made_with={**made_with, "variables": network.variables},
     batch_size=32,
   )
 

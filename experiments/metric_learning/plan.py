@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from experiments.frame import poolings
+from experiments.frame import networks, poolings
 from experiments.frame.settings import Without
 from experiments.metric_learning import images, maps, tables
 from experiments.metric_learning.methods import PAIR_LOSSES, PROXY_LOSSES, Method
@@ -187,6 +187,21 @@ _POOLED = dataclasses.replace(
   poolings=POOLED,
 )
 
+# The last stage, too, and the norms as they are.
+_FINE_TUNED = dataclasses.replace(
+  _FROZEN,
+  backbone="last_stage",
+  channels=192,
+  seeds=8,
+  steps=600,
+  rates=(0.03, 0.1, 0.3),
+  losses=(),
+  memory_losses=(),
+  proxy_losses=(),
+  gsp_methods=("ms", "proxy_anchor"),
+  gsp_parts=("ms", "proxy_anchor"),
+)
+
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
   "long": Config(steps=2400, memory_start=1000),  # the memory waits as the thesis's
@@ -218,6 +233,7 @@ PRESETS: dict[str, Any] = {
   "collages": dataclasses.replace(_FROZEN, data="collages", image_size=4, batch=20),
   "poolings": dataclasses.replace(_POOLED, data="collages", image_size=4, batch=20),
   "cars-poolings": _POOLED,
+  "cars-fine-tuned": _FINE_TUNED,
   "smoke": Config(
     data="gaussians",
     backbone="mlp",
@@ -249,7 +265,7 @@ def plan(config: Config) -> dict[Name, Method]:
   methods: dict[Name, Method] = {}
   for loss in config.losses:
     # The conventional protocol stops by what the fair one does not look at.
-    watched = loss == "c2" and config.backbone != "maps"
+    watched = loss == "c2" and config.backbone not in networks.MAPS
     methods[Name(first, loss)] = Method(loss, watch_test=watched)
     methods[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
   for loss in config.memory_losses:
@@ -307,6 +323,8 @@ def study(config: Config, group: str, folder: pathlib.Path) -> images.Study:
   """The images of a group of trainings, or their maps, which the folder keeps."""
   if config.data in maps.SETS:
     seeds = range(config.seed, config.seed + config.seeds)
+    if config.backbone == "last_stage":
+      return maps.before_last_stage(config.data, seeds, folder)
     return maps.study(config.data, config.channels, seeds, folder)
   if config.data == "gaussians":
     return images.gaussians(config.seed)._replace(watched=False)

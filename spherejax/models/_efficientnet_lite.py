@@ -25,6 +25,7 @@ _STAGES = (
   (3, 1, 6, 320, 1),
 )
 _STEM, _HEAD = 32, 1280  # channels at every width
+_PARTS = len(_STAGES) + 2
 
 
 _batch_norm = functools.partial(batch_norm, epsilon=1e-3, momentum=0.99)
@@ -76,12 +77,16 @@ class EfficientNetLite(nn.Module):
     depth: static. Factor of the blocks of each stage but the first and the last,
       rounded up: 1.0 for Lite0, 1.1 for Lite1, 1.2 for Lite2.
     frozen_norm, axis_name, remat: as in `ResNet`.
+    parts: static. First part to compute and the one to stop before: 0 is the stem, 1 to
+      7 are the stages, 8 is the 1x1 convolution. With (0, 7) the call gives the maps
+      that (7, 9) takes in place of images: to fine-tune the last stage on stored maps.
 
   Call: as in `ResNet`, gives [batch, height / 32, width / 32, 1280].
 
   Raises:
     TypeError: images not floating.
-    ValueError: images without 4 axes, a width or a depth that is not positive.
+    ValueError: images without 4 axes, a width or a depth that is not positive, parts
+      that are no range within 0 to 9.
 
   Differentiable in: parameters, images, by reverse mode (`jax.grad`, also twice);
   `jax.jvp` is refused, since the gradient of depthwise convolutions is written by hand.
@@ -105,6 +110,7 @@ class EfficientNetLite(nn.Module):
   frozen_norm: bool = False
   axis_name: str | None = None
   remat: bool = False
+  parts: tuple[int, int] = (0, _PARTS)
 
   @nn.compact
   def __call__(
@@ -120,20 +126,26 @@ class EfficientNetLite(nn.Module):
     for name, factor in (("width", self.width), ("depth", self.depth)):
       _checks.number(name, factor)
       _checks.positive(name, factor)
-    stem = nn.Conv(
-      _STEM,
-      (3, 3),
-      2,
-      use_bias=False,
-      kernel_init=kernel_init,
-      dtype=x.dtype,
-      name="stem",
-    )
-    x = _relu6(_batch_norm(self, stem(x), "stem_norm", train))
+    first, last = _checks.pair("parts", self.parts)
+    if not 0 <= first < last <= _PARTS:
+      raise ValueError(f"parts must be a range within 0 to {_PARTS}, got {self.parts}")
+    if first == 0:
+      stem = nn.Conv(
+        _STEM,
+        (3, 3),
+        2,
+        use_bias=False,
+        kernel_init=kernel_init,
+        dtype=x.dtype,
+        name="stem",
+      )
+      x = _relu6(_batch_norm(self, stem(x), "stem_norm", train))
     block_class = nn.remat(_Block, static_argnums=(2,)) if self.remat else _Block
     for stage, (size, stride, expansion, width, blocks) in enumerate(_STAGES, 1):
       if stage not in (1, len(_STAGES)):
         blocks = math.ceil(self.depth * blocks)
+      if not first <= stage < last:
+        continue
       for number in range(blocks):
         block = block_class(
           _scaled(width, self.width),
@@ -145,6 +157,8 @@ class EfficientNetLite(nn.Module):
           name=f"stage{stage}_{number}",
         )
         x = block(x, train)
+    if last < _PARTS:
+      return x
     x = _product(x, _HEAD, "head")
     return _relu6(_batch_norm(self, x, "head_norm", train))
 

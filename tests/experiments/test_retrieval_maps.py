@@ -1,13 +1,15 @@
 """Retrieval on frozen maps of a network: collages, projection, a training."""
 
+import jax
 import numpy as np
 import pytest
 
+from experiments.frame import networks
 from experiments.frame.study import Table
 from experiments.metric_learning import claims, images, maps, plan, runs, tables
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.tables import Name
-from spherejax import data
+from spherejax import data, models
 
 CLASSES, EACH = 24, 30
 
@@ -98,6 +100,29 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   first, second = runs.untrained(settings, study._replace(**alike))["map_at_r"]
   assert first != second
   assert not list(tmp_path.glob("model-*"))  # it sees no images
+
+
+def test_the_last_stage_sees_stored_maps_and_begins_as_the_pretrained_network(
+  tmp_path, monkeypatch
+):
+  random = np.random.default_rng(2)
+  labels = np.repeat(np.arange(8), 3)
+  pixels = random.integers(0, 256, (24, 64, 64, 3), np.uint8)
+  pictures = data.from_arrays(pixels, labels)
+  monkeypatch.setattr(maps.class_sets, "read", lambda *_, **__: pictures)
+  study = maps.before_last_stage("drawn", [4, 5], tmp_path)
+  assert study.images.shape == (24, 2, 2, 192)
+  assert study.test.shape == (2, 12)
+  network = models.pretrained(networks.LITE)
+  features = np.mean(network.features(pixels), axis=(1, 2))[study.test]
+  features /= np.linalg.norm(features, axis=-1, keepdims=True)
+  np.testing.assert_allclose(study.raw, features, atol=2e-3)  # stored in float16
+  settings = plan.Settings(backbone="last_stage", channels=192, image_size=2, dim=4)
+  networks.check(settings.architecture)
+  variables = networks.initial_variables(jax.random.key(0), settings.architecture)
+  backbone = {kind: tree["backbone"] for kind, tree in variables.items()}
+  ended = networks.end().apply(backbone, study.images.astype(np.float32))
+  np.testing.assert_allclose(ended, network.features(pixels), atol=2e-2)
 
 
 def test_poolings_are_claimed_against_the_one_that_validation_chooses():

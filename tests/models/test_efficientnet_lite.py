@@ -102,6 +102,18 @@ def test_frozen_norm_and_statistics():
   assert np.all((step > 0) & (step < 0.5))  # a hundredth is new
 
 
+def test_parts_one_after_another_are_the_network():
+  variables = random_variables(NARROW, IMAGES)
+  expected = jax.jit(NARROW.apply)(variables, IMAGES)
+  x, names = IMAGES, []
+  for parts in ((0, 1), (1, 7), (7, 9)):
+    part = NARROW.clone(parts=parts)
+    names += jax.eval_shape(part.init, jax.random.key(0), x)["params"]
+    x = jax.jit(part.apply)(variables, x)
+  np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
+  assert sorted(names) == sorted(variables["params"])  # each once
+
+
 def test_errors(unchecked):
   def start(shape=(1, 32, 32, 3), **settings):
     images = jax.ShapeDtypeStruct(shape, jnp.float32)
@@ -112,5 +124,8 @@ def test_errors(unchecked):
     start(width=0)
   with pytest.raises(ValueError, match=r"depth must be in .*, got -1"):
     start(depth=-1.0)
+  for parts in ((0, 10), (3, 3), (-1, 2)):
+    with pytest.raises(ValueError, match=r"parts must be a range within 0 to 9, got"):
+      start(parts=parts)
   with pytest.raises(ValueError, match=r"\(32, 32, 3\)"):
     start((32, 32, 3))
