@@ -71,7 +71,7 @@ def train(
   # With what is kept of a run, which is another thing in other versions.
   identity = settings, dict(strengths), study.name, State._fields
   record = {"made with": kept.digest(identity)}
-  path = folder / f"runs-{record['identity with']}"
+  path = folder / f"runs-{record['made with']}"
 
   def make() -> kept.Finished:
     run, images = Run(settings, study.classes), device_data(study)
