@@ -1,11 +1,11 @@
 """Screening: which of the numbers of generalized sum pooling matter?
 
-A two-level design over the number of prototypes, the mass, the inverse temperature and
-the weight of zero-shot prediction, the curve over the mass, and the grid of prototypes
-and inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11), on frozen
-maps of collages of glyphs. MAP@R is of validation collages, whose classes training
-does not see. Each seed has a frozen network and backgrounds of its own; all its cells
-of one number of prototypes are one vmapped program.
+A two-level design varies the number of prototypes, the mass, the inverse temperature
+and the weight of zero-shot prediction. A curve varies the mass, a grid the prototypes
+and the inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11). All
+are trained on frozen maps of collages of glyphs. MAP@R is of validation collages, whose
+classes training does not see. Each seed has a frozen network and backgrounds of its
+own; all its cells of one number of prototypes are one vmapped program.
 
     python -m experiments.gsp_screening                  # 9 min
     python -m experiments.gsp_screening --preset smoke   # seconds

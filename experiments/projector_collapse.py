@@ -1,11 +1,11 @@
 """Explains why projectors of contrastive learning lose rank: augmentations.
 
 An encoder and a linear projector learn by InfoNCE with augmentations of several
-strengths. Measured are the rank of the projector and of the features, the bound of the
-loss, the nearest negatives and their labels, how alike views become before and behind
-the projector, and what it does not see of displacements and of augmentations; deeper
-projectors, fixed features and rotations of a pixel stand beside. SSL, abstract, figures
-1, 3 to 7, 9, 10 and sections 4 and 5.
+strengths. The study measures the rank of the projector and of the features, the bound
+of the loss, the nearest negatives and their labels. It also measures how alike views
+become before and behind the projector, and what the projector does not see of
+displacements and of augmentations. Controls are deeper projectors, fixed features and
+rotations of a pixel. SSL, abstract, figures 1, 3 to 7, 9, 10 and sections 4 and 5.
 
     python -m experiments.projector_collapse                    # 56 min of half a core
     python -m experiments.projector_collapse --preset long      # an hour; GPU: 3 min

@@ -67,7 +67,7 @@ def missed(content: dict) -> list[str]:
 
 
 def attempts(content: dict, tried: Tried) -> str:
-  """What was tried, for each missed claim; the other patterns say nothing."""
+  """Notes on what was tried for each missed claim."""
   lines = []
   for pattern, text in tried.get(title(content), {}).items():
     names = sorted({x for x in missed(content) if fnmatch.fnmatchcase(x, pattern)})
@@ -92,7 +92,7 @@ def check_tried(results: list[dict], tried: Tried) -> None:
 
 
 def about(content: dict, data: Data) -> str:
-  """What an experiment ran on; empty where nothing says so."""
+  """Description of the data of an experiment; empty where nothing says so."""
   name = title(content)
   return next((x for key, x in data.items() if fnmatch.fnmatchcase(name, key)), "")
 
@@ -117,7 +117,7 @@ def _cell(text: str) -> str:
 
 
 def alternative_texts(gallery: str) -> dict[str, str]:
-  """What each figure of the gallery shows, by run and file."""
+  """Alternative texts of the gallery's figures, by run and file."""
   figures = re.findall(
     r"^```\{figure\} results/(.+)\n:alt: (.+)", gallery, re.MULTILINE
   )
@@ -197,9 +197,9 @@ def statement_row(
   """A row of the table of statements; ends with a message where a claim is missing."""
   claims, runs = [], {}
   for pattern in statement["claims"]:
-    if not (found := claims_of(pattern, results)):
+    if not (tested := claims_of(pattern, results)):
       raise SystemExit(f"{STATEMENTS} names {pattern}, but no such claim is tested")
-    for content, claim in found:
+    for content, claim in tested:
       claims.append(claim)
       runs[title(content)] = content["seconds"] / 60
   claims.sort(key=lambda claim: claim["value"])
@@ -290,7 +290,7 @@ def cost_section(file: pathlib.Path) -> str:
 def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
   """Name, statement and a difference that should be positive; of a whole run."""
   swept = next(row for row in rows if row["case"] == "steps")
-  found = [
+  claims = [
     (
       "cost-flat",
       "closed-form gradient: time at k = 200 < 1.5 of k = 10's (1.5 less the ratio)",
@@ -310,7 +310,7 @@ def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
   for row in rows:
     if row["case"].startswith("cost-ours"):
       sharpness, steps = re.findall(r"= ([\d.]+)", row["case"])
-      found.append(
+      claims.append(
         (
           f"cost-ours-{sharpness}",
           f"b = {sharpness}: ours at most as slow as either form at the {steps} steps "
@@ -318,11 +318,11 @@ def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
           min(row["ratio"].values()) - 1,
         )
       )
-  return found
+  return claims
 
 
 def read(file: pathlib.Path) -> dict:
-  """One result; ends with a message unless a page can be made of it."""
+  """Reads a result; ends with a message unless it can be a page."""
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
     experiment_page(content)
@@ -335,7 +335,7 @@ def read(file: pathlib.Path) -> dict:
 
 
 def pages() -> dict[pathlib.Path, str]:
-  """All pages of the committed results."""
+  """Texts of all pages of the committed results, by their files."""
   results = [read(file) for file in sorted((DOCS / "results").glob("*.json"))]
   tried, data, said = (
     tomllib.loads(x.read_text(encoding="utf-8")) for x in (TRIED, DATA, STATEMENTS)

@@ -166,7 +166,7 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
 
 
 def _totals(config: Full, method: methods.Method) -> bool:
-  """Whether to sum the loss: where the settings say so, except for a softmax."""
+  """True where the loss is summed: where the settings say so, except for a softmax."""
   return config.total and not method.softmax
 
 

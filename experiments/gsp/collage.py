@@ -23,7 +23,7 @@ from spherejax import data, plotting, training
 
 
 class Trained(NamedTuple):
-  """One program to train: the variants that share it, and its images."""
+  """Program to train: the variants that share it, and its images."""
 
   settings: Config
   variants: dict[str, network.Variant]

@@ -20,7 +20,7 @@ def rivals_of(table: Table, measure: str, loss: str) -> list[str]:
 
 
 def _compared(table: Table, measure: str, loss: str) -> bool:
-  """Whether GAP and GSP are compared, each with and without ZSP, and nothing else."""
+  """True where GAP and GSP are compared, each with and without ZSP."""
   return f"{loss}, {ON_COLLAGES[-1]}" in table.variants(measure)
 
 

@@ -109,17 +109,17 @@ class Comparison:
 
   @property
   def judged(self) -> bool:
-    """Whether the protocol evaluates the images of the unseen classes."""
+    """True where the protocol evaluates the images of the unseen classes."""
     return self.flattered or self.config.protocol in ("fair", "fair534")
 
   @property
   def flattered(self) -> bool:
-    """Whether the test images decide when a training ends and which weights count."""
+    """True where the test images end a training and choose the weights."""
     return self.protocol.parts == 1
 
   @property
   def complete(self) -> bool:
-    """Whether the settings are those of the figures in the thesis."""
+    """True where the settings are those of the figures in the thesis."""
     c, usual = self.config, FullConfig()
     same = all(
       getattr(c, field.name) == getattr(usual, field.name)
