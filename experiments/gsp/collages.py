@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from experiments.frame import beside
 from experiments.frame import images as class_sets
-from spherejax import data
+from spherejax import data, metrics
 
 # The large scenes and the flora of CIFAR-100, as in the authors' released code.
 CIFAR_SHARED = (
@@ -224,3 +225,20 @@ def _at_most(rows: np.ndarray, classes: np.ndarray, most: int) -> np.ndarray:
   counts = np.unique(classes, return_counts=True)[1]
   within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
   return rows[order][within < most]
+
+
+def retrieval(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+  """Retrieval among the collages themselves."""
+  result = metrics.retrieval(embeddings, labels)
+  return {
+    "P@1": float(metrics.mean_where(result.precision_at_1, result.counted)),
+    "MAP@R": float(metrics.mean_where(result.map_at_r, result.counted)),
+  }
+
+
+def foreground_weight(weights: ArrayLike, foreground: ArrayLike) -> float:
+  """Mean pooling weight on the tile with the labelled digit; 0.25 for an average."""
+  weights, foreground = np.asarray(weights), np.asarray(foreground)
+  scale = weights.shape[1] // foreground.shape[1]
+  mask = np.kron(foreground, np.ones((scale, scale)))
+  return float(np.mean(np.sum(weights * mask, axis=(1, 2))))
