@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.settings import Only
+from experiments.frame.settings import Decided, Only
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import gap, network, training
 from spherejax import data
@@ -45,10 +45,10 @@ class Config(network.Settings):
   train_split: str = "train"
   """Split with the training images."""
   # Of poolings and losses that do not take part.
-  prototypes: network.Decided[int] = 64
-  inverse_temperature: network.Decided[float] = 0.5
-  margin: network.Decided[float] = 0.5
-  zero_shot_scale: network.Decided[float] = 1.0
+  prototypes: Decided[int] = 64
+  inverse_temperature: Decided[float] = 0.5
+  margin: Decided[float] = 0.5
+  zero_shot_scale: Decided[float] = 1.0
 
 
 PRESETS = {

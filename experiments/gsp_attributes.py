@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from experiments.frame import images as class_sets
+from experiments.frame.settings import Decided
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import attributes, network, training
 
@@ -35,9 +36,9 @@ class Config(network.Settings):
   """Runs of each variant."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""
-  pooling: network.Decided[str] = "gsp"
+  pooling: Decided[str] = "gsp"
   """Pooling of the maps."""
-  margin: network.Decided[float] = 0.5
+  margin: Decided[float] = 0.5
   """Margin of C2, which is not used."""
   prototypes: int = 8
   """Prototypes of the pooling."""

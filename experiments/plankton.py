@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import tqdm
 
-from experiments.frame import at_once
+from experiments.frame import at_once, training
 from experiments.frame.study import Study, Table
 from experiments.hierarchies import (
   plankton_images,
@@ -30,7 +30,6 @@ from experiments.hierarchies import (
   plankton_pictures,
   plankton_runs,
   plankton_tables,
-  triplets,
 )
 from experiments.hierarchies.plankton_images import PRESETS, Config
 from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
@@ -48,7 +47,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     for seed in seeds
   }
   for study in studies.values():
-    triplets.epoch_length(config, len(study.train))
+    training.steps_per_epoch(study.train, config.baseline_batch, "baseline_batch")
   # The longer ones first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
   total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)

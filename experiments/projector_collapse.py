@@ -23,7 +23,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.frame import at_once, command, kept
+from experiments.frame import at_once, command, kept, training
 from experiments.frame.study import Study, Table
 from experiments.self_supervision import claims, figures, runs, toy
 from experiments.self_supervision import settings as images
@@ -57,11 +57,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and measures them; adds what needs no images."""
   check(config)
   known, study = strengths_of(config), images.load(config)
-  if config.batch > len(study.train):
-    raise ValueError(
-      f"batch must be at most the {len(study.train)} training images, got"
-      f" {config.batch}"
-    )
+  training.steps_per_epoch(study.train, config.batch)
   jobs = [(config, {name: known[name] for name in config.strengths})]
   for name in config.projectors:
     variant = dataclasses.replace(config, projector=widths_of(name))

@@ -195,11 +195,7 @@ def train(
   method = _method(config, job, fixed=fixed)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
-  if len(sets.train) < config.batch:
-    raise ValueError(
-      f"batch must be at most the {len(sets.train)} training images, got {config.batch}"
-    )
-  per_epoch = len(sets.train) // config.batch
+  per_epoch = frame_training.steps_per_epoch(sets.train, config.batch)
   if points is None:
     shape = (classes, job.dim)
     points = jax.random.normal(points_key, shape) / math.sqrt(job.dim)

@@ -1,8 +1,10 @@
 """Stores finished trainings, so that the same command resumes after a stop."""
 
 import hashlib
+import io
 import json
 import pathlib
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -81,14 +83,12 @@ def read_record(
 
 
 def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
-  """Reads an array of `np.save`; ValueError names a damaged file, and what helps."""
+  """Reads an array of `np.save`; rejects arrays of objects.
 
-  def read(path: pathlib.Path) -> np.ndarray:
-    with path.open("rb") as file:
-      return np.lib.format.read_array(file, allow_pickle=False)
-
-  path.stat()  # a file that is not there is not damaged
-  return _whole(path, read, remedy)
+  ValueError names a file that is damaged, and what helps.
+  """
+  content = path.read_bytes()  # a file that is not there is not damaged
+  return _whole(path, lambda _: _array(content), remedy)
 
 
 def _whole(
@@ -102,8 +102,31 @@ def _whole(
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-  with np.load(path) as archive:
-    return dict(archive)
+  """Reads uncompressed arrays as `keep` writes them, never larger than the file."""
+  arrays: dict[str, np.ndarray] = {}
+  left = path.stat().st_size
+  with zipfile.ZipFile(path) as archive:
+    for entry in archive.infolist():
+      left -= max(entry.file_size, entry.compress_size)
+      if entry.compress_type != zipfile.ZIP_STORED or left < 0:
+        raise ValueError(f"{entry.filename} is larger than the file, or compressed")
+      name = entry.filename.removesuffix(".npy")
+      if name in arrays:
+        raise ValueError(f"{entry.filename} occurs twice")
+      arrays[name] = _array(archive.read(entry))
+  return arrays
+
+
+def _array(content: bytes) -> np.ndarray:
+  """Reads an array like `np.load`, but allocates no more than the file holds."""
+  file = io.BytesIO(content)
+  if np.lib.format.read_magic(file) != (1, 0):
+    raise ValueError("it has an array in another format")
+  shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+  flat = np.frombuffer(content, dtype, offset=file.tell())  # refuses objects
+  if min(shape, default=0) < 0:
+    raise ValueError(f"it has an array of shape {shape}")
+  return flat.reshape(shape, order="F" if by_columns else "C").copy()
 
 
 def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from experiments.frame import command
+from experiments.frame.settings import Decided
 from experiments.frame.study import Claim, Table
 from experiments.gsp import network
 from experiments.published import figures
@@ -46,8 +47,8 @@ class Config(network.Settings):
   masses: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
   """Masses of the curve, at 64 prototypes."""
   # Those of each cell take their place.
-  prototypes: network.Decided[int] = 64
-  inverse_temperature: network.Decided[float] = 0.5
+  prototypes: Decided[int] = 64
+  inverse_temperature: Decided[float] = 0.5
   centre: tuple[float, float, float] = (0.3, 5.0, 0.1)
   """Default mass, inverse temperature and weight."""
 

@@ -16,14 +16,13 @@ from experiments.frame import kept
 from experiments.frame import training as trainer
 from experiments.self_supervision import geometry as collapse_geometry
 from experiments.self_supervision.geometry import ALL, DRAWN, HALFWAY
-from experiments.self_supervision.settings import Full, Settings, Study
+from experiments.self_supervision.settings import Full, Settings, Study, cells
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Given,
   Projector,
   Run,
   State,
-  cells,
   kernel_of,
 )
 from spherejax import data, metrics, training

@@ -1,10 +1,11 @@
 """Settings of `projector_collapse`, which of them cannot work, and its images."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from jax import Array
 
 from experiments.frame import command
 from experiments.frame import images as class_sets
@@ -204,6 +205,22 @@ def widths_of(name: str) -> tuple[int, ...]:
   if not all(part.isdecimal() and int(part) for part in parts):
     raise ValueError(f"projectors must be widths like 64-32, got {name!r}")
   return tuple(map(int, parts))
+
+
+def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
+  """Augmentation strengths, from the values that differ between a sweep's cells."""
+  rest = {name: x for name, x in hyper.items() if name != "area"}
+  return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
+
+
+def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
+  """The other way, a column for each number; views may show all of an image.
+
+  Without a column for the blur, which takes time, where none has it.
+  """
+  rows = [{"area": strength.scale[0]} | strength._asdict() for strength in strengths]
+  columns = {name: [row[name] for row in rows] for name in rows[0] if name != "scale"}
+  return {name: x for name, x in columns.items() if name != "blur" or any(x)}
 
 
 class Study(NamedTuple):
