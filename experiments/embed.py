@@ -14,31 +14,28 @@ from typing import Any
 from jax import Array
 
 from experiments.frame import networks
-from spherejax import distances
-from spherejax.explorer import _command, _networks
+from spherejax import distances, explorer
 
 
-def load(model: str, weights: pathlib.Path | None = None) -> _networks.Embedder:
-  """The network in that folder, to the unit ball; or a pretrained one."""
+def load(model: str, weights: pathlib.Path | None = None) -> Any:
+  """The network in that folder, to the unit ball; None for names of pretrained ones."""
+  del weights  # a folder has its own
   folder = pathlib.Path(model)
   if not folder.is_dir():
-    return _networks.pretrained(model, weights)
+    return None
   restored = networks.load(folder)
 
-  def apply(images: Array) -> _networks.Found:
-    outputs: Any = networks.Network(restored.architecture).apply(
-      restored.variables, images
-    )
+  def apply(images: Array) -> tuple[Array, Array | None, Array | None]:
+    network = networks.Network(restored.architecture)
+    outputs: Any = network.apply(restored.variables, images)
     embeddings = distances.unit_ball(outputs.embeddings)
     if restored.architecture.pooling != "gsp":
-      return _networks.Found(embeddings)
-    return _networks.Found(embeddings, outputs.weights, outputs.attributes)
+      return embeddings, None, None
+    return embeddings, outputs.weights, outputs.attributes
 
-  settings = f"{restored.architecture}"
-  return _networks.embedder(
-    folder.name, settings, restored.variables, restored.prepare(), apply
-  )
+  settings, prepare = f"{restored.architecture}", restored.prepare()
+  return explorer.embedder(folder.name, settings, restored.variables, prepare, apply)
 
 
 if __name__ == "__main__":
-  _command.main(load=load)
+  explorer.run_command(load)

@@ -27,15 +27,15 @@ from spherejax.explorer import (
 )
 
 _PAGE = "explore.html"
-Load = Callable[[str, pathlib.Path | None], _networks.Embedder]
+Load = Callable[[str, pathlib.Path | None], _networks.Embedder | None]
 
 
 def main(
-  arguments: Sequence[str] | None = None, *, load: Load = _networks.pretrained
+  arguments: Sequence[str] | None = None, *, load: Load = lambda *_: None
 ) -> None:
   """Runs the command line; user errors end it with a one-line message.
 
-  `load` returns the network of `--model` and `--weights`.
+  `load` returns the network of `--model` and `--weights`, or None for a pretrained one.
   """
   parser = _parser()
   options = parser.parse_args(arguments)
@@ -96,7 +96,8 @@ def explore(options: argparse.Namespace, load: Load) -> pathlib.Path:
     )
   asked = _sources.find(options.queries) if options.queries else None
   _page.check_libraries()
-  embedder = load(options.model, options.weights)
+  chosen = options.model, options.weights
+  embedder = load(*chosen) or _networks.pretrained(*chosen)
   output = options.output or pathlib.Path(f"explored-{source.title}")
   _prepare(output, source)
   skip = options.skip_unreadable

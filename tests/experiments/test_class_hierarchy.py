@@ -390,7 +390,6 @@ def test_printed_figures_stand_beside_their_own():
       for second in table[first]:
         if first in table.get(second, {}):
           assert table[second][first] == table[first][second]
-  means = "mean correlation, prototypes"
   assert printed["controls"]["nabirds"]["pixels"] == 0.1740
 
 

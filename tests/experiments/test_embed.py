@@ -10,8 +10,8 @@ from PIL import Image
 
 from experiments import embed
 from experiments.frame import networks
-from spherejax import data, models
-from spherejax.explorer import _command, _page
+from spherejax import data, explorer
+from spherejax.explorer import _networks, _page
 
 SMALL = networks.Architecture(width=8, strides=(2, 2, 1, 1), dim=6, image_size=8)
 GSP = networks.Architecture(
@@ -42,7 +42,7 @@ def pictures(tmp_path_factory):
 
 def run(model, folder, output, *more):
   given = [str(folder), "--model", str(model), "--output", str(output)]
-  _command.main([*given, "--layout", "pca", *more], load=embed.load)
+  explorer.run_command(embed.load, arguments=[*given, "--layout", "pca", *more])
 
 
 def paths(output):
@@ -75,13 +75,13 @@ def test_embeddings_are_the_network_of_each_image(pictures, tmp_path, monkeypatc
   assert (tmp_path / "out" / "queries.png").is_file()
 
 
-def test_a_pretrained_network_is_taken_by_name(monkeypatch):
+def test_a_pretrained_network_is_taken_by_name(pictures, tmp_path, monkeypatch):
   asked = []
   monkeypatch.setattr(
-    models, "pretrained", lambda name, path: asked.append((name, path)) or 1 / 0
+    _networks, "pretrained", lambda *chosen: asked.append(chosen) or 1 / 0
   )
   with pytest.raises(ZeroDivisionError):
-    embed.load("efficientnet_lite0")
+    run("efficientnet_lite0", pictures, tmp_path / "out")
   assert asked == [("efficientnet_lite0", None)]
 
 
