@@ -82,7 +82,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   tested = choose(
     class_sets.read("cifar10", "test", size=config.image_size), config.images
   )
-  table, radii, points = Table(), [], None
+  table, radii = Table(), []
+  points: Any = None
   for seed in range(config.seed, config.seed + config.seeds):
     variants = {GAP: network.AVERAGE}
     state = training.train(config, seed, variants, images, output / "kept")[GAP].state
@@ -91,13 +92,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     radii.append(points.radii)
     for name, value in gap.measure(points, seed).items():
       table.add(GAP, name, value)
-  return table, (points, radii, tested)
-
-
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """The cells, the hulls, single images and the radius."""
-  del table, config
-  return gap.draw(*shown)
+  return table, lambda: gap.draw(points, radii, tested)
 
 
 def least(table: Table, *measures: str) -> np.ndarray:
@@ -154,7 +149,7 @@ CLAIMS = [
     every_seed=True,
   ),
 ]
-STUDY = Study("gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS, draw)
+STUDY = Study("gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS)
 
 if __name__ == "__main__":
   STUDY.main()

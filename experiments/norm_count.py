@@ -51,7 +51,7 @@ def load(config: Config) -> dict[str, Any]:
   return sets
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[str, Any]]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains, measures and draws."""
   settings.check(config)
   table, drawn = Table(), {}
@@ -64,7 +64,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[str, Any]
       bar.set_postfix(set=name)
       drawn |= studies[name].study(table, config, name, images_of_set, output, bar)
       claims.add_verdicts(table, config, name)
-  return table, drawn
+  return table, lambda: drawn
 
 
 STUDY = Study(
@@ -74,7 +74,6 @@ STUDY = Study(
   PRESETS,
   measure,
   claims.claims,
-  lambda table, drawn, config: drawn,
 )
 
 if __name__ == "__main__":

@@ -73,14 +73,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     embedded, classified, first, config, output / "classes.csv"
   )
   table = plankton_tables.tabulate(embedded, classified, whole, path_distances, config)
-  return table, (embedded, classified, first)
-
-
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """Curves of the trainings, embeddings in the plane, confusions."""
-  del table
-  embedded, classified, first = shown
-  return plankton_pictures.draw(embedded, classified, first, config)
+  return table, lambda: plankton_pictures.draw(embedded, classified, first, config)
 
 
 STUDY = Study(
@@ -90,7 +83,6 @@ STUDY = Study(
   PRESETS,
   measure,
   plankton_measures.CLAIMS,
-  draw,
 )
 
 if __name__ == "__main__":

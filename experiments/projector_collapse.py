@@ -75,18 +75,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   table = claims.tabulate(linear, config.strengths, deep)
   for name in config.toys:
     toy.TOYS[name](table, config.toy_seeds, config.seed)
-  return table, (linear, deep)
+  return table, lambda: figures.draw(linear, deep, config, table)
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """SSL's figures 1, 3 to 7, 9 and 10."""
-  linear, deep = shown
-  return figures.draw(linear, deep, config, table)
-
-
-STUDY = Study(
-  "projector_collapse", __doc__, "SSL", PRESETS, measure, claims.claims, draw
-)
+STUDY = Study("projector_collapse", __doc__, "SSL", PRESETS, measure, claims.claims)
 
 if __name__ == "__main__":
   STUDY.main()

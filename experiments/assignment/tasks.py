@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import beside
 from experiments.frame import images as class_sets
 from spherejax import data, hierarchy
 
@@ -150,8 +149,7 @@ def photographs(size: int) -> Task:
   }
   names = read["train"].label_names
   check_names(names)
-  path = beside.newest_file("tiny_imagenet", "hierarchy.csv")
-  tree = hierarchy.from_csv(path, classes=names)
+  tree = class_sets.tree_of("tiny_imagenet", names)
   chosen = [
     np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP]
     for group in WORDNET

@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 from PIL import Image
 
-from experiments.frame import at_once, command, photographs, poolings, results
+from experiments.frame import at_once, command, poolings, results
+from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame.settings import Decided, Limited
 from spherejax import data, models, pooling, training
@@ -279,11 +280,11 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
   pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
-    fitted = photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
+    fitted = class_sets.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
   elif a.padded:
-    fitted = photographs.padded(pixels, size=a.image_size)
+    fitted = class_sets.padded(pixels, size=a.image_size)
   else:
-    fitted = photographs.squared(pixels, size=a.image_size)
+    fitted = class_sets.squared(pixels, size=a.image_size)
   return 255 - fitted if a.inverted else fitted
 
 

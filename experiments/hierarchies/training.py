@@ -127,7 +127,7 @@ def train(
 
 
 def curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
-  """Each quantity after every evaluation."""
+  """Values of each quantity after every evaluation."""
   names = [name for name in evaluations[0] if name != "step"]
   return {name: [row[name] for row in evaluations] for name in names}
 

@@ -52,7 +52,7 @@ def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
 
 
 def points_of(images: data.Images) -> Points:
-  """All images as one array in [0, 1]."""
+  """Images as one array of points in [0, 1]."""
   x = np.asarray(images.images, np.float32) / 255
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
