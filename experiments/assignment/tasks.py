@@ -225,10 +225,7 @@ READERS = {
 
 def superclasses(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
   """[classes], the branch of each class at this depth, or the class if it is higher."""
-  above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
-  # Nodes stand below each other in the order of their depth.
-  last = [np.flatnonzero(members)[-1] for members in above]
-  return np.unique(last, return_inverse=True)[1]
+  return np.unique(class_sets.at_depth(tree, depth), return_inverse=True)[1]
 
 
 def _divided(images: data.Images) -> tuple[data.Images, data.Images]:

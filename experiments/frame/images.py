@@ -124,6 +124,13 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
   return hierarchy.from_csv(beside.newest_file(name, "hierarchy.csv"), classes=classes)
 
 
+def at_depth(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
+  """Ancestor of each class at a depth [classes], or the class where it lies higher."""
+  above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
+  # Nodes stand below each other in the order of their depth.
+  return np.array([np.flatnonzero(members)[-1] for members in above])
+
+
 def with_classes(
   tree: hierarchy.ClassTree, classes: Sequence[str]
 ) -> hierarchy.ClassTree:

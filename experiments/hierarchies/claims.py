@@ -153,13 +153,6 @@ def claims(config: Config, table: Table) -> list[Claim]:
       lambda t: gain(t, PROXIES, "proxydr-dynamic", PROXYDR),
     ),
   ]
-  controls = (
-    ("K10", "random weights"),
-    ("K10-images", "random weights, images alone"),
-    ("K10b", "normalised pixels"),
-  )
-  if config.network == frozen.NETWORK:  # which has learned, and hides the pixels
-    controls = (("K10-pretrained", "pretrained features"),)
   if APART in table.measures():
     statements += [
       claim(*parts, source="DIST IV, figures 9 and 10") for parts in _of_curves()
@@ -171,7 +164,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
       lambda t, name=name: t.gain(PROTOTYPES, name, over="random distances"),
       "DIST IV, table 2",
     )
-    for id_, name in controls
+    for id_, name in _controls(config).items()
   ]
   statements += [
     claim(
@@ -184,6 +177,17 @@ def claims(config: Config, table: Table) -> list[Claim]:
     for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1))
   ]
   return statements
+
+
+def _controls(config: Config) -> dict[str, str]:
+  """Controls that claims are about; a frozen network has learned and hides pixels."""
+  if config.network == frozen.NETWORK:
+    return {"K10-pretrained": "pretrained features"}
+  return {
+    "K10": "random weights",
+    "K10-images": "random weights, images alone",
+    "K10b": "normalised pixels",
+  }
 
 
 def _of_trees(loss: str) -> list[Parts]:

@@ -220,12 +220,4 @@ def run(
     finished.keep(path, settings, stored)
   else:
     report(parts(kind, config))
-
-  def of(what: str) -> dict[str, np.ndarray]:
-    return {
-      name.removeprefix(what): x
-      for name, x in stored.arrays.items()
-      if name.startswith(what)
-    }
-
-  return Found(stored.figures, of("counts: "), of("points: "))
+  return Found(stored.figures, stored.part("counts: "), stored.part("points: "))

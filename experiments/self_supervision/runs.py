@@ -90,13 +90,7 @@ def train(
     return kept.Finished({}, arrays)
 
   done = kept.once(path, made_with=record, make=make)
-  parts: dict[str, dict[str, np.ndarray]] = {
-    kind: {} for kind in ("curves", "start", "end", "shown")
-  }
-  for name, x in done.arrays.items():
-    kind, _, rest = name.partition(" ")
-    if kind in parts:
-      parts[kind][rest] = x
+  parts = {kind: done.part(f"{kind} ") for kind in Trained._fields[:-1]}
   return Trained(**parts, regions=done.arrays["regions"])
 
 

@@ -10,7 +10,7 @@ from jax import Array
 from experiments.frame import command
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
-from spherejax import data, hierarchy
+from spherejax import data
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
 SIMCLR = "simclr"
@@ -254,7 +254,7 @@ def photographs(side: int) -> Study:
   """Reads every fourth class of tiny_imagenet; its tree gives coarse classes."""
   train, test = (_quarter(split, side) for split in ("train", "test"))
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
-  coarse, names = _coarse(tree)
+  coarse = class_sets.at_depth(tree, _DEPTH)
   chosen = np.unique(train.labels)
   new = np.full(len(train.label_names), -1)
   new[chosen] = np.arange(len(chosen))
@@ -267,7 +267,7 @@ def photographs(side: int) -> Study:
     groups[labels],
     np.asarray(test.images),
     test_labels,
-    tuple(names[i] for i in group_names),
+    tuple(tree.names[i] for i in group_names),
   )
 
 
@@ -301,12 +301,3 @@ def digits() -> Study:
 def _quarter(split: str, side: int) -> data.Images:
   images = class_sets.read("tiny_imagenet", split, size=side)
   return images[np.flatnonzero(np.asarray(images.labels) % _EVERY == 0)]
-
-
-def _coarse(tree: hierarchy.ClassTree) -> tuple[np.ndarray, tuple[str, ...]]:
-  """The node of each class at a depth, or the class where it lies higher."""
-  depth = hierarchy.depths(tree)
-  ancestors = tree.classes.copy()
-  while (deep := depth[ancestors] > _DEPTH).any():
-    ancestors[deep] = tree.parents[ancestors[deep]]
-  return ancestors, tree.names
