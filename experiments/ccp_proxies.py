@@ -82,13 +82,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   if config.losses:
     study = problems.characters(config)
     costs = problem_figures.costs(trained, study, config.losses, config)
-  return problem_figures.tabulate(trained, config, costs), trained
-
-
-def draw(table: Table, shown: Runs, config: Config) -> dict[str, Any]:
-  """Digits in the plane, and curves over the problems."""
-  del table
-  return problem_figures.draw(shown, problems.digits(config)[1], config)
+  table = problem_figures.tabulate(trained, config, costs)
+  return table, lambda: problem_figures.draw(
+    trained, problems.digits(config)[1], config
+  )
 
 
 STUDY = Study(
@@ -98,7 +95,6 @@ STUDY = Study(
   PRESETS,
   measure,
   problems.claims,
-  draw,
 )
 
 if __name__ == "__main__":

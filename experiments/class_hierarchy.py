@@ -81,14 +81,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   table = Table()
   claims.add_runs(table, runs, controls, grounds[config.seed].related, config)
   claims.add_curves(table, curves)
-  return table, (runs, curves, firsts, whole.tree)
-
-
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """Measures, curves, similarities and trees."""
-  del table, config
-  runs, curves, firsts, tree = shown
-  return pictures.draw(runs, curves, firsts, tree)
+  return table, lambda: pictures.draw(runs, curves, firsts, whole.tree)
 
 
 STUDY = Study(
@@ -98,7 +91,6 @@ STUDY = Study(
   PRESETS,
   measure,
   claims.claims,
-  draw,
   resolved=class_runs.resolved,
 )
 

@@ -166,7 +166,6 @@ STUDY = study.Study(
   PRESETS,
   measure,
   claimed,
-  lambda _, draw, __: draw(),
 )
 
 if __name__ == "__main__":

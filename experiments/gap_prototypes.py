@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.settings import Only
+from experiments.frame.settings import Decided, Only
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import gap, network, training
 from spherejax import data
@@ -45,10 +45,10 @@ class Config(network.Settings):
   train_split: str = "train"
   """Split with the training images."""
   # Of poolings and losses that do not take part.
-  prototypes: network.Decided[int] = 64
-  inverse_temperature: network.Decided[float] = 0.5
-  margin: network.Decided[float] = 0.5
-  zero_shot_scale: network.Decided[float] = 1.0
+  prototypes: Decided[int] = 64
+  inverse_temperature: Decided[float] = 0.5
+  margin: Decided[float] = 0.5
+  zero_shot_scale: Decided[float] = 1.0
 
 
 PRESETS = {
@@ -82,7 +82,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   tested = choose(
     class_sets.read("cifar10", "test", size=config.image_size), config.images
   )
-  table, radii, points = Table(), [], None
+  table, radii = Table(), []
+  points: Any = None
   for seed in range(config.seed, config.seed + config.seeds):
     variants = {GAP: network.AVERAGE}
     state = training.train(config, seed, variants, images, output / "kept")[GAP].state
@@ -91,13 +92,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     radii.append(points.radii)
     for name, value in gap.measure(points, seed).items():
       table.add(GAP, name, value)
-  return table, (points, radii, tested)
-
-
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """The cells, the hulls, single images and the radius."""
-  del table, config
-  return gap.draw(*shown)
+  return table, lambda: gap.draw(points, radii, tested)
 
 
 def least(table: Table, *measures: str) -> np.ndarray:
@@ -154,7 +149,7 @@ CLAIMS = [
     every_seed=True,
   ),
 ]
-STUDY = Study("gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS, draw)
+STUDY = Study("gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS)
 
 if __name__ == "__main__":
   STUDY.main()

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from experiments.frame import images as class_sets
+from experiments.frame.settings import Decided
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import attributes, network, training
 
@@ -35,9 +36,9 @@ class Config(network.Settings):
   """Runs of each variant."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""
-  pooling: network.Decided[str] = "gsp"
+  pooling: Decided[str] = "gsp"
   """Pooling of the maps."""
-  margin: network.Decided[float] = 0.5
+  margin: Decided[float] = 0.5
   """Margin of C2, which is not used."""
   prototypes: int = 8
   """Prototypes of the pooling."""
@@ -123,13 +124,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       spread = np.abs(probabilities - probabilities.mean(0)).sum(1).mean() / 2
       table.add(name, "variation of class attributes", spread)
       last[name] = (run.state, result, probabilities)
-  return table, (last, tested)
-
-
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """Accuracies, attributes and dominant prototypes."""
-  last, tested = shown
-  return attributes.draw(table, last, tested, config)
+  return table, lambda: attributes.draw(table, last, tested, config)
 
 
 CLAIMS = [
@@ -148,7 +143,7 @@ CLAIMS = [
     ),
   )
 ]
-STUDY = Study("gsp_attributes", __doc__, "DML 5.3.3", PRESETS, measure, CLAIMS, draw)
+STUDY = Study("gsp_attributes", __doc__, "DML 5.3.3", PRESETS, measure, CLAIMS)
 
 if __name__ == "__main__":
   STUDY.main()

@@ -27,8 +27,8 @@ import tqdm
 
 from experiments.frame import at_once, poolings
 from experiments.frame.study import Study, Table
-from experiments.gsp import collage, collage_claims, collages, training
-from experiments.gsp.settings import Config
+from experiments.gsp import collage, collages, training
+from experiments.gsp.collage import Config
 
 _ALL = (*poolings.NAMES, *poolings.WIDE)
 
@@ -106,7 +106,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
           for metric, value in measured.items():
             table.add(name, f"{metric}, {config.images}", value)
         last |= done.arrays
-  collage_claims.complete(table, config)
+  collage.complete(table, config)
   return table, (last, parts["test"].collages)
 
 
@@ -118,7 +118,7 @@ def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
 
 
 STUDY = Study(
-  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage_claims.claims, draw
+  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage.claims, draw
 )
 
 if __name__ == "__main__":

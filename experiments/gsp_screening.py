@@ -1,11 +1,11 @@
 """Screening: which of the numbers of generalized sum pooling matter?
 
-A two-level design over the number of prototypes, the mass, the inverse temperature and
-the weight of zero-shot prediction, the curve over the mass, and the grid of prototypes
-and inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11), on frozen
-maps of collages of glyphs. MAP@R is of validation collages, whose classes training
-does not see. Each seed has a frozen network and backgrounds of its own; all its cells
-of one number of prototypes are one vmapped program.
+A two-level design varies the number of prototypes, the mass, the inverse temperature
+and the weight of zero-shot prediction. A curve varies the mass, a grid the prototypes
+and the inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11). All
+are trained on frozen maps of collages of glyphs. MAP@R is of validation collages, whose
+classes training does not see. Each seed has a frozen network and backgrounds of its
+own; all its cells of one number of prototypes are one vmapped program.
 
     python -m experiments.gsp_screening                  # 9 min
     python -m experiments.gsp_screening --preset smoke   # seconds
@@ -27,7 +27,6 @@ from experiments.gsp import (
   collages,
   screening,
   screening_cells,
-  screening_claims,
 )
 from experiments.metric_learning.photographs import screening as photographs
 from experiments.metric_learning.photographs.screening import FullScreening
@@ -78,10 +77,10 @@ def measure(
       {cell: np.array([run[cell][part] for run in runs]) for cell in runs[0]}
       for part in (0, 1)
     )
-    screening_claims.tabulate(table, config.plan, loss, scores, points=100)
+    screening_cells.tabulate(table, config.plan, loss, scores, points=100)
     for cell, values in shifts.items():
-      name = screening_claims.name(loss, cell)
-      table.add(name, screening_claims.APART, values, listed=False)
+      name = screening_cells.name(loss, cell)
+      table.add(name, screening_cells.APART, values, listed=False)
   return table, None
 
 
@@ -89,10 +88,10 @@ def claims(config: screening_cells.Config | FullScreening, table: Table) -> list
   """Claims of DML about its table and plots."""
   if isinstance(config, FullScreening):
     return [*photographs.claims(config, table)]
-  statements = [screening_claims.design_claim()]
+  statements = [screening_cells.design_claim()]
   for loss in config.losses:
-    statements += screening_claims.claims(config.plan, loss, table, points=100)
-    statements += screening_claims.flat(config.plan, loss, table)
+    statements += screening_cells.claims(config.plan, loss, table, points=100)
+    statements += screening_cells.flat(config.plan, loss, table)
   return statements
 
 
@@ -104,9 +103,9 @@ def draw(
   for loss in config.losses:
     if isinstance(config, FullScreening):
       plan = photographs.plan(config, loss)
-      figures |= screening_claims.draw(plan, loss, table, photographs.MEASURE)
+      figures |= screening_cells.draw(plan, loss, table, photographs.MEASURE)
     else:
-      figures |= screening_claims.draw(config.plan, loss, table)
+      figures |= screening_cells.draw(config.plan, loss, table)
   return figures
 
 

@@ -1,10 +1,10 @@
 r"""Does the norm of a representation count objects, and does its angle name them?
 
-A network is trained on single objects. Grids with a known number of held out objects
-then tell how the norm of its average-pooled features follows the number (slopes of a
-quadratic regression, one-sided tests), and what classifiers gain when norms are divided
-out. Beside it the same network untrained, and the norm of the image itself: with empty
-cells that are 0 these count as well. NCH, tables 1 to 3, figures 1 and 2.
+A network is trained on single objects. Grids of known numbers of held-out objects show
+how the norm of its average-pooled features follows the number, by slopes of a quadratic
+regression and one-sided tests. They also show what classifiers gain when norms are
+divided out. Controls are the same network untrained and the norm of the image itself,
+which count as well where empty cells are 0. NCH, tables 1 to 3, figures 1 and 2.
 
     python -m experiments.norm_count                     # 3 sets, 96 min of half a core
     python -m experiments.norm_count --preset smoke      # seconds
@@ -35,7 +35,7 @@ from experiments.frame.study import Study, Table
 
 
 def load(config: Config) -> dict[str, Any]:
-  """Every set that takes part; says which do not."""
+  """Reads every set that takes part; says which do not."""
 
   def read(name: str) -> Any:
     try:
@@ -45,27 +45,26 @@ def load(config: Config) -> dict[str, Any]:
         raise SystemExit(f"this preset reads the image set {name}: {error}") from error
       raise
 
-  found = dict(class_sets.available(config.sets, read))
-  if not found:
+  sets = dict(class_sets.available(config.sets, read))
+  if not sets:
     raise SystemExit(f"none of the sets {', '.join(config.sets)} is there")
-  return found
+  return sets
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[str, Any]]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains, measures and draws."""
   settings.check(config)
   table, drawn = Table(), {}
   sets = load(config)
-  for name, found in sets.items():
-    own = photographs if name == "voc" else grids
-    own.check(config, name, found)
+  studies = {name: photographs if name == "voc" else grids for name in sets}
+  for name, images_of_set in sets.items():
+    studies[name].check(config, name, images_of_set)
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
-    for name, found in sets.items():
+    for name, images_of_set in sets.items():
       bar.set_postfix(set=name)
-      own = photographs if name == "voc" else grids
-      drawn |= own.study(table, config, name, found, output, bar)
+      drawn |= studies[name].study(table, config, name, images_of_set, output, bar)
       claims.add_verdicts(table, config, name)
-  return table, drawn
+  return table, lambda: drawn
 
 
 STUDY = Study(
@@ -75,7 +74,6 @@ STUDY = Study(
   PRESETS,
   measure,
   claims.claims,
-  lambda table, drawn, config: drawn,
 )
 
 if __name__ == "__main__":

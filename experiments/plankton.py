@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import tqdm
 
-from experiments.frame import at_once
+from experiments.frame import at_once, training
 from experiments.frame.study import Study, Table
 from experiments.hierarchies import (
   plankton_images,
@@ -30,7 +30,6 @@ from experiments.hierarchies import (
   plankton_pictures,
   plankton_runs,
   plankton_tables,
-  triplets,
 )
 from experiments.hierarchies.plankton_images import PRESETS, Config
 from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
@@ -48,7 +47,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     for seed in seeds
   }
   for study in studies.values():
-    triplets.epoch_length(config, len(study.train))
+    training.steps_per_epoch(study.train, config.baseline_batch, "baseline_batch")
   # The longer ones first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
   total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
@@ -74,14 +73,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     embedded, classified, first, config, output / "classes.csv"
   )
   table = plankton_tables.tabulate(embedded, classified, whole, path_distances, config)
-  return table, (embedded, classified, first)
-
-
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """Curves of the trainings, embeddings in the plane, confusions."""
-  del table
-  embedded, classified, first = shown
-  return plankton_pictures.draw(embedded, classified, first, config)
+  return table, lambda: plankton_pictures.draw(embedded, classified, first, config)
 
 
 STUDY = Study(
@@ -91,7 +83,6 @@ STUDY = Study(
   PRESETS,
   measure,
   plankton_measures.CLAIMS,
-  draw,
 )
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Explains why projectors of contrastive learning lose rank: augmentations.
 
 An encoder and a linear projector learn by InfoNCE with augmentations of several
-strengths. Measured are the rank of the projector and of the features, the bound of the
-loss, the nearest negatives and their labels, how alike views become before and behind
-the projector, and what it does not see of displacements and of augmentations; deeper
-projectors, fixed features and rotations of a pixel stand beside. SSL, abstract, figures
-1, 3 to 7, 9, 10 and sections 4 and 5.
+strengths. The study measures the rank of the projector and of the features, the bound
+of the loss, the nearest negatives and their labels. It also measures how alike views
+become before and behind the projector, and what the projector does not see of
+displacements and of augmentations. Controls are deeper projectors, fixed features and
+rotations of a pixel. SSL, abstract, figures 1, 3 to 7, 9, 10 and sections 4 and 5.
 
     python -m experiments.projector_collapse                    # 56 min of half a core
     python -m experiments.projector_collapse --preset long      # an hour; GPU: 3 min
@@ -23,7 +23,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.frame import at_once, command, kept
+from experiments.frame import at_once, command, kept, training
 from experiments.frame.study import Study, Table
 from experiments.self_supervision import claims, figures, runs, toy
 from experiments.self_supervision import settings as images
@@ -57,11 +57,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and measures them; adds what needs no images."""
   check(config)
   known, study = strengths_of(config), images.load(config)
-  if config.batch > len(study.train):
-    raise ValueError(
-      f"batch must be at most the {len(study.train)} training images, got"
-      f" {config.batch}"
-    )
+  training.steps_per_epoch(study.train, config.batch)
   jobs = [(config, {name: known[name] for name in config.strengths})]
   for name in config.projectors:
     variant = dataclasses.replace(config, projector=widths_of(name))
@@ -79,18 +75,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   table = claims.tabulate(linear, config.strengths, deep)
   for name in config.toys:
     toy.TOYS[name](table, config.toy_seeds, config.seed)
-  return table, (linear, deep)
+  return table, lambda: figures.draw(linear, deep, config, table)
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """SSL's figures 1, 3 to 7, 9 and 10."""
-  linear, deep = shown
-  return figures.draw(linear, deep, config, table)
-
-
-STUDY = Study(
-  "projector_collapse", __doc__, "SSL", PRESETS, measure, claims.claims, draw
-)
+STUDY = Study("projector_collapse", __doc__, "SSL", PRESETS, measure, claims.claims)
 
 if __name__ == "__main__":
   STUDY.main()

@@ -27,7 +27,7 @@ import tqdm
 
 from experiments.frame import results
 from experiments.frame.study import Claim, Study, Table
-from experiments.gsp import quick, quick_figure, quick_tiles
+from experiments.gsp import quick, quick_figure
 
 _DIGITS, _PHOTOGRAPHS = 6, 3  # collages of the figure
 _LETTERS = 16  # of a label above a collage
@@ -57,9 +57,9 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains both poolings with all seeds; the first seed's test collages are shown."""
   del output  # nothing is kept
   source = config.images
-  tiles = quick_tiles.photographs(source) if source else quick_tiles.digits()
+  tiles = quick.photographs(source) if source else quick.digits()
   keys = [jax.random.key(config.seed + number) for number in range(config.seeds)]
-  tiled = [quick_tiles.collages(tiles, config.collages, key) for key in keys]
+  tiled = [quick.collages(tiles, config.collages, key) for key in keys]
   with tqdm.tqdm(
     total=3 * config.seeds, desc="training", unit="part", file=sys.stderr
   ) as progress:
@@ -69,7 +69,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     for name, trained in run.items():
       for measured, value in trained.measures.items():
         table.add(name, measured, value)
-  shown = quick_tiles.collages(tiles, config.collages, keys[0], shown=True)
+  shown = quick.collages(tiles, config.collages, keys[0], shown=True)
   return table, (tiles.names, shown.test, runs[0])
 
 

@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.frame import results as report
@@ -21,36 +21,17 @@ DOCS = pathlib.Path(__file__).parents[1] / "docs"
 TRIED = DOCS / "results" / "tried.toml"
 DATA = DOCS / "results" / "data.toml"
 
+STATEMENTS = DOCS / "results" / "statements.toml"
+"""Statements of the papers' abstracts, and the claims that speak to them."""
+
 Tried = Mapping[str, Mapping[str, str]]
-"""By experiment and pattern of claims: what was tried where they did not come out."""
-
-Data = Mapping[str, str]
-"""By pattern of experiments: what they ran on. The first that matches counts."""
-
-Alts = Mapping[str, str]
-"""By run and file: the alternative text of a figure."""
+"""Notes on missed claims, by experiment and pattern of claims."""
+Texts = Mapping[str, str]
+"""Descriptions of the data by pattern of experiments, or of figures by run and file."""
 
 _GROWTH = "closed form, k = 200 / k = 10"
 _SLOPES = "bytes a step, unrolled"
 _CHANGES = "change of a weight from k = 25 to 100"
-
-HEADER = """# Results
-
-Every claim is tested by paired differences. The tables give their mean and their 95 %
-interval over n seeds, or over other units where the statement names them. A claim is
-**reproduced** when the whole interval is above 0, and **contradicted** when it is below
-0. A claim about every seed or about exact numbers is reproduced when each difference is
-above 0, and contradicted when none is. All other claims are **undecided**. The page of
-the run says how many seeds would decide a claim if mean and deviation stayed the same.
-
-The experiments run on small data sets. They test the claims; their figures are not
-comparable with published ones. Minutes are of the machine that the run's page names,
-mostly two cores. To shorten a run, see the `--help` of its command; `--seeds` and
-`--steps` matter most.
-"""
-
-STATEMENTS = DOCS / "results" / "statements.toml"
-"""What the papers' abstracts say, and the claims that speak to it."""
 
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
 
@@ -67,7 +48,7 @@ def missed(content: dict) -> list[str]:
 
 
 def attempts(content: dict, tried: Tried) -> str:
-  """What was tried, for each missed claim; the other patterns say nothing."""
+  """Notes on what was tried for each missed claim."""
   lines = []
   for pattern, text in tried.get(title(content), {}).items():
     names = sorted({x for x in missed(content) if fnmatch.fnmatchcase(x, pattern)})
@@ -91,13 +72,13 @@ def check_tried(results: list[dict], tried: Tried) -> None:
         )
 
 
-def about(content: dict, data: Data) -> str:
-  """What an experiment ran on; empty where nothing says so."""
+def about(content: dict, data: Texts) -> str:
+  """Description of the data of an experiment; empty where nothing says so."""
   name = title(content)
   return next((x for key, x in data.items() if fnmatch.fnmatchcase(name, key)), "")
 
 
-def check_data(results: list[dict], data: Data) -> None:
+def check_data(results: list[dict], data: Texts) -> None:
   """Ends with a message unless each experiment is told of, and each line is shown."""
   shown = set()
   for content in results:
@@ -106,25 +87,27 @@ def check_data(results: list[dict], data: Data) -> None:
     shown.add(text)
   for pattern, text in data.items():
     if text not in shown:
-      raise SystemExit(
-        f"{DATA} has {pattern}, but no such experiment stands on the page"
-      )
+      raise SystemExit(f"{DATA} has {pattern}, but no such experiment is shown")
 
 
-def _cell(text: str) -> str:
-  """In a table, whose cells end with a bar."""
-  return text.replace("|", r"\|")
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+  """Markdown table; bars inside cells are escaped."""
+  text = ""
+  for row in (columns, ["---"] * len(columns), *rows):
+    cells = [f"{cell}".replace("|", r"\|") for cell in row]
+    text += f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|\n"
+  return text
 
 
 def alternative_texts(gallery: str) -> dict[str, str]:
-  """What each figure of the gallery shows, by run and file."""
+  """Alternative texts of the gallery's figures, by run and file."""
   figures = re.findall(
     r"^```\{figure\} results/(.+)\n:alt: (.+)", gallery, re.MULTILINE
   )
   return {name: text[:1].upper() + text[1:] for name, text in figures}
 
 
-def figure(content: dict, alts: Alts) -> tuple[str, str]:
+def figure(content: dict, alts: Texts) -> tuple[str, str]:
   """File and alternative text of the first figure that the gallery describes.
 
   A preset whose figures are not in the gallery has those of the usual preset there.
@@ -138,7 +121,7 @@ def figure(content: dict, alts: Alts) -> tuple[str, str]:
 
 
 def experiment_page(
-  content: dict, tried: Tried = _NONE, data: Data = _NONE, alts: Alts = _NONE
+  content: dict, tried: Tried = _NONE, data: Texts = _NONE, alts: Texts = _NONE
 ) -> str:
   """The page of an experiment: a figure, each claim, what was tried, each number."""
   name = title(content)
@@ -148,34 +131,38 @@ def experiment_page(
     picture = f"```{{figure}} {name}/{file}\n:alt: {alt}\n```\n\n"
   ran_on = about(content, data)
   claims = [
-    f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
-    f"{report.number_text(claim['value'])} | "
-    f"{report.interval_text(claim['interval'])} | {claim['n']} | "
-    f"{report.verdict_text(claim)} |"
+    (
+      f"`{claim['id']}`",
+      claim["paper"],
+      claim["statement"],
+      report.number_text(claim["value"]),
+      report.interval_text(claim["interval"]),
+      claim["n"],
+      report.verdict_text(claim),
+    )
     for claim in content["claims"]
   ]
   figures = [
-    f"| {_cell(row['name'])} | {_cell(report.measure_text(row))} | "
-    f"{report.number_text(row['mean'])} | "
-    f"{report.interval_text(row['interval'])} | "
-    f"{'-' if row['paper'] is None else row['paper']} |"
+    (
+      row["name"],
+      report.measure_text(row),
+      report.number_text(row["mean"]),
+      report.interval_text(row["interval"]),
+      "-" if row["paper"] is None else row["paper"],
+    )
     for row in content["rows"]
   ]
+  columns = ("claim", "paper", "statement", "difference", "95 % interval", "n")
   return (
     f"# {name}\n\n{picture}"
     + (f"{ran_on}\n\n" if ran_on else "")
     + f"`{content['command']}` took {content['seconds']:g} s on {content['cores']} "
     f"cores ({content['device']}) with jax {content['versions']['jax']}. See [all "
     f"settings and values]({name}.json) and [all results](../results.md).\n\n"
-    "## Claims\n\n"
-    "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
-    "| --- | --- | --- | --- | --- | --- | --- |\n"
-    + "\n".join(claims)
-    + "\n"
+    f"## Claims\n\n{_table((*columns, 'verdict'), claims)}"
     + attempts(content, tried)
     + "\n## Figures\n\n"
-    "| variant | measure | mean | 95 % interval | paper |\n"
-    "| --- | --- | --- | --- | --- |\n" + "\n".join(figures) + "\n"
+    + _table(("variant", "measure", "mean", "95 % interval", "paper"), figures)
   )
 
 
@@ -193,13 +180,13 @@ def claims_of(pattern: str, results: list[dict]) -> list[tuple[dict, dict]]:
 
 def statement_row(
   number: int, statement: Mapping[str, Any], results: list[dict]
-) -> str:
+) -> tuple[Any, ...]:
   """A row of the table of statements; ends with a message where a claim is missing."""
   claims, runs = [], {}
   for pattern in statement["claims"]:
-    if not (found := claims_of(pattern, results)):
+    if not (tested := claims_of(pattern, results)):
       raise SystemExit(f"{STATEMENTS} names {pattern}, but no such claim is tested")
-    for content, claim in found:
+    for content, claim in tested:
       claims.append(claim)
       runs[title(content)] = content["seconds"] / 60
   claims.sort(key=lambda claim: claim["value"])
@@ -215,44 +202,36 @@ def statement_row(
   if more:
     verdict = ", ".join(f"{count} {name}" for name, count in counts.items())
   where = ", ".join(f"[{x}](results/{x}.md) ({t:.0f} min)" for x, t in runs.items())
-  return (
-    f"| {number} | {_cell(statement['text'])} ({statement['paper']}) | "
-    f"**{verdict}** | {effect} | {where} |"
-  )
+  text = f"{statement['text']} ({statement['paper']})"
+  return number, text, f"**{verdict}**", effect, where
 
 
 def overview(
-  results: list[dict], statements: Sequence[Mapping[str, Any]] = (), cost: str = ""
+  results: list[dict],
+  statements: Sequence[Mapping[str, Any]] = (),
+  header: str = "",
+  cost: str = "",
 ) -> str:
   """The first page: what the papers say, and how many claims of each run came out."""
   said = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
   objections = [f"{i}. {x['objection']}" for i, x in enumerate(statements, 1)]
-  lines = []
+  runs = []
   for content in results:
     verdicts = [claim["verdict"] for claim in content["claims"]]
-    lines.append(
-      f"| [{title(content)}](results/{title(content)}.md) | {len(verdicts)} | "
-      + " | ".join(str(verdicts.count(x)) for x in report.VERDICTS)
-      + f" | {content['seconds'] / 60:.1f} |"
-    )
+    counts = map(verdicts.count, report.VERDICTS)
+    name, minutes = title(content), f"{content['seconds'] / 60:.1f}"
+    runs.append((f"[{name}](results/{name}.md)", len(verdicts), *counts, minutes))
+  columns = ("", "statement", "verdict", "smallest and largest difference", "run")
   return "\n".join(
     [
-      HEADER,
-      "## What the papers say\n",
-      "Where several claims test a statement, the table gives the smallest and the "
-      "largest difference with their intervals. The page of the run lists all.\n",
-      "| | statement | verdict | smallest and largest difference | run |",
-      "| --- | --- | --- | --- | --- |",
-      *said,
-      "\n### Objections\n",
+      header,
+      _table(columns, said),
+      "### Objections\n",
       "The strongest objection to each verdict, by its number in the table.\n",
       *objections,
       "\n## Every run\n",
       "Do not add up claims across runs: some runs test one claim on other data.\n",
-      f"| run | claims | {' | '.join(report.VERDICTS)} | minutes |",
-      "| --- " * 6 + "|",
-      *lines,
-      "",
+      _table(("run", "claims", *report.VERDICTS, "minutes"), runs),
       *([cost] if cost else []),
       "```{toctree}\n:hidden:\n:glob:\n\nresults/*\n```\n",
     ]
@@ -268,74 +247,69 @@ def cost_section(file: pathlib.Path) -> str:
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
     lines = [
-      f"| `{name}` | DML 5.3.4.4, figure 5.9 | {statement} | {difference:.3g} | "
-      f"{'' if difference > 0 else 'not '}reproduced |"
+      (
+        f"`{name}`",
+        "DML 5.3.4.4, figure 5.9",
+        statement,
+        f"{difference:.3g}",
+        f"{'' if difference > 0 else 'not '}reproduced",
+      )
       for name, statement, difference in cost_claims(content["rows"])
     ]
-    head = (
+    return (
       "## Cost of generalized sum pooling\n\n"
       f"`{content['command']}` ran on {content['machine']}. Differences are medians of "
       "paired repetitions, without an interval. [Benchmarks](benchmarks.md) lists all "
       "times.\n\n"
+      + _table(("claim", "paper", "statement", "difference", "verdict"), lines)
     )
   except (LookupError, StopIteration, TypeError, ValueError, OSError) as error:
-    text = f"{file} is no result of benchmarks.gsp: {type(error).__name__}: {error}"
-    raise SystemExit(text) from error
-  return (
-    head + "| claim | paper | statement | difference | verdict |\n"
-    "| --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
-  )
+    raise SystemExit(f"{file} is no result of benchmarks.gsp: {error!r}") from error
 
 
 def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
   """Name, statement and a difference that should be positive; of a whole run."""
   swept = next(row for row in rows if row["case"] == "steps")
-  found = [
-    (
-      "cost-flat",
-      "closed-form gradient: time at k = 200 < 1.5 of k = 10's (1.5 less the ratio)",
-      1.5 - swept[_GROWTH],
+  texts = {
+    "cost-flat": (
+      "closed-form gradient: time at k = 200 < 1.5 of k = 10's (1.5 less the ratio)"
     ),
-    (
-      "cost-unrolled",
-      "differentiated through its steps: memory grows with k (least KiB a step)",
-      min(swept[_SLOPES]) / 1024,
+    "cost-unrolled": (
+      "differentiated through its steps: memory grows with k (least KiB a step)"
     ),
-    (
-      "k-enough",
-      "weights of k = 25 and k = 100 differ by less than 1e-6 (1e-6 less the change)",
-      1e-6 - max(swept[_CHANGES].values()),
+    "k-enough": (
+      "weights of k = 25 and k = 100 differ by less than 1e-6 (1e-6 less the change)"
     ),
+  }
+  values = [
+    1.5 - swept[_GROWTH],
+    min(swept[_SLOPES]) / 1024,
+    1e-6 - max(swept[_CHANGES].values()),
   ]
   for row in rows:
     if row["case"].startswith("cost-ours"):
       sharpness, steps = re.findall(r"= ([\d.]+)", row["case"])
-      found.append(
-        (
-          f"cost-ours-{sharpness}",
-          f"b = {sharpness}: ours at most as slow as either form at the {steps} steps "
-          "of a residual of 1e-6 (least theirs / ours, less 1)",
-          min(row["ratio"].values()) - 1,
-        )
+      texts[f"cost-ours-{sharpness}"] = (
+        f"b = {sharpness}: ours at most as slow as either form at the {steps} steps "
+        "of a residual of 1e-6 (least theirs / ours, less 1)"
       )
-  return found
+      values.append(min(row["ratio"].values()) - 1)
+  return list(zip(texts, texts.values(), values, strict=True))
 
 
 def read(file: pathlib.Path) -> dict:
-  """One result; ends with a message unless a page can be made of it."""
+  """Reads a result; ends with a message unless it can be a page."""
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
     experiment_page(content)
     overview([content])
   except Exception as error:  # what is missing shows in any way
-    raise SystemExit(
-      f"{file} is no result of an experiment: {type(error).__name__}: {error}"
-    ) from error
+    raise SystemExit(f"{file} is no result of an experiment: {error!r}") from error
   return content
 
 
 def pages() -> dict[pathlib.Path, str]:
-  """All pages of the committed results."""
+  """Texts of all pages of the committed results, by their files."""
   results = [read(file) for file in sorted((DOCS / "results").glob("*.json"))]
   tried, data, said = (
     tomllib.loads(x.read_text(encoding="utf-8")) for x in (TRIED, DATA, STATEMENTS)
@@ -344,7 +318,9 @@ def pages() -> dict[pathlib.Path, str]:
   check_data(results, data)
   cost = cost_section(DOCS / "benchmarks" / "gsp.json")
   alts = alternative_texts((DOCS / "gallery.md").read_text(encoding="utf-8"))
-  texts = {DOCS / "results.md": overview(results, said["statement"], cost)}
+  texts = {
+    DOCS / "results.md": overview(results, said["statement"], said["header"], cost)
+  }
   for content in results:
     target = DOCS / "results" / f"{title(content)}.md"
     texts[target] = experiment_page(content, tried, data, alts)

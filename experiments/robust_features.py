@@ -1,14 +1,13 @@
 """Structure of features under adversarial training: discriminality, proxies.
 
-Networks are trained with and without attacks of growing budgets. Measured is
+Networks are trained with and without attacks of growing budgets. The study measures
 how the distances of their features follow those of the images (MC), how far classes
 are apart (phi, R2), and how many directions the features use (d_DoV, rho): DIST 2.4
-and 5. Then what DIST 5.4 and 6.2 propose: inputs of a known discriminality, losses
-that hold attacked images near their proxy, and re-weighted principal directions. And
-what it names without results: defences side by side, randomised smoothing (3.2),
-training in the combined ball (A), what deviations from a class's mean tell about other
-classes (6.2.2), and what re-weighted features tell apart of classes that no training
-has seen (6.2.3).
+and 5. It tests what DIST 5.4 and 6.2 propose: inputs of a known discriminality, losses
+that hold attacked images near their proxy, and re-weighted principal directions. It
+also tests what DIST names without results: defences side by side, randomised smoothing
+(3.2), training in the combined ball (A), residuals that tell the angle to other classes
+(6.2.2), and re-weighted features of classes that no training has seen (6.2.3).
 
     python -m experiments.robust_features        # CIFAR-10 at 16 x 16: 16 min
     python -m experiments.robust_features --preset digits    # what DIST proposes

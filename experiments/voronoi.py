@@ -1,10 +1,10 @@
 """The Voronoi-epsilon adversary: robustness that does not ask two answers of a point.
 
-Points may be moved as far as they stay nearest to where they came from. Measured are
-accuracies within balls (SAA) and within balls and cells (VAA) of the nearest neighbour
-and of a linear classifier, on eight points in the plane and on images, beside closed
-forms and what no classifier can exceed; and what DIST 1 says of distances of images.
-DIST, article III.
+Points may be moved as far as they stay nearest to where they came from. The study
+measures accuracies within balls (SAA) and within balls and cells (VAA), of the nearest
+neighbour and of a linear classifier, on eight points in the plane and on images. It
+compares them with closed forms and with the best that any classifier can reach, and
+tests what DIST 1 says of distances of images. DIST, article III.
 
     python -m experiments.voronoi                    # digits, 12 min on one core
     python -m experiments.voronoi --preset smoke     # seconds

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
+# Not yet rewritten: take a file off this list when it is.
+EXEMPT = {"experiments/metric_learning/plan.py", "experiments/retrieval.py"}
 FILES = sorted(
   path
-  for folder in ("spherejax", "benchmarks")
+  for folder in ("spherejax", "experiments", "benchmarks")
   for path in ROOT.glob(f"{folder}/**/*.py")
+  if str(path.relative_to(ROOT)) not in EXEMPT
 )
 LONGEST_SUMMARY = 88
 MOST_WORDS = 35
@@ -26,6 +29,10 @@ PUBLIC_NAMES = {
   ("_lp.py", "apart"),  # an argument of `k_nearest`
   ("_moving.py", "seen"),  # a field of `MovingPrototypes`
   ("_cells.py", "apart"),  # a method of `VoronoiCells`
+  ("photographs.py", "beside"),  # an option of `robust_features`
+  ("plankton_images.py", "seen"),  # an option of `plankton`
+  ("screening.py", "apart"),  # a field of kept states, as the next one
+  ("tokens.py", "own"),
 }
 
 

@@ -166,7 +166,7 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
 
 
 def _totals(config: Full, method: methods.Method) -> bool:
-  """Whether to sum the loss: where the settings say so, except for a softmax."""
+  """True where the loss is summed: where the settings say so, except for a softmax."""
   return config.total and not method.softmax
 
 
@@ -195,11 +195,7 @@ def train(
   method = _method(config, job, fixed=fixed)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
-  if len(sets.train) < config.batch:
-    raise ValueError(
-      f"batch must be at most the {len(sets.train)} training images, got {config.batch}"
-    )
-  per_epoch = len(sets.train) // config.batch
+  per_epoch = frame_training.steps_per_epoch(sets.train, config.batch)
   if points is None:
     shape = (classes, job.dim)
     points = jax.random.normal(points_key, shape) / math.sqrt(job.dim)

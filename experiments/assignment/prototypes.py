@@ -102,7 +102,7 @@ def study(
 
 
 def _looked_at(name: str, classes: int, dim: int) -> bool:
-  """Whether to list a recipe: few prototypes in many dimensions form a simplex."""
+  """True for recipes to list: few prototypes in many dimensions form a simplex."""
   return name in (BEST, POTENTIAL) or classes >= 100 or classes > dim + 1
 
 

@@ -2,12 +2,11 @@
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Literal
 
 from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks
+from experiments.frame.settings import Decided
 
 if TYPE_CHECKING:
   Method = str
@@ -134,7 +133,7 @@ class Full:
   trainings: tuple[str, ...] = ()
   """Trainings of the preset to run, such as cifar100/DL2P/50; none: all. A wrong name
   lists them."""
-  jobs: Annotated[tuple[Job, ...], tyro.conf.Suppress] = ()
+  jobs: Decided[tuple[Job, ...]] = ()
   """The trainings of the preset."""
   prototypes: tuple[tuple[int, int], ...] = ()
   """Sets of prototypes to evaluate without training, as (classes, dimension)."""
@@ -188,7 +187,7 @@ class Full:
   listing: pathlib.Path | None = None
   """Text file that lists the training images, one a line, with or without the class
   number after it, as in ImageNet_LT_train.txt of ImageNet-LT."""
-  needs_listing: Annotated[bool, tyro.conf.Suppress] = False
+  needs_listing: Decided[bool] = False
   """Whether the images need the list of the paper's data set."""
   vectors: pathlib.Path | None = None
   """NumPy file of word vectors [classes, size]; none: vectors from the class tree."""

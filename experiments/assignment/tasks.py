@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import beside
 from experiments.frame import images as class_sets
 from spherejax import data, hierarchy
 
@@ -150,8 +149,7 @@ def photographs(size: int) -> Task:
   }
   names = read["train"].label_names
   check_names(names)
-  path = beside.newest_file("tiny_imagenet", "hierarchy.csv")
-  tree = hierarchy.from_csv(path, classes=names)
+  tree = class_sets.tree_of("tiny_imagenet", names)
   chosen = [
     np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP]
     for group in WORDNET
@@ -227,10 +225,7 @@ READERS = {
 
 def superclasses(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
   """[classes], the branch of each class at this depth, or the class if it is higher."""
-  above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
-  # Nodes stand below each other in the order of their depth.
-  last = [np.flatnonzero(members)[-1] for members in above]
-  return np.unique(last, return_inverse=True)[1]
+  return np.unique(class_sets.at_depth(tree, depth), return_inverse=True)[1]
 
 
 def _divided(images: data.Images) -> tuple[data.Images, data.Images]:

@@ -65,7 +65,7 @@ class Network(nn.Module):
 
 
 class Cell(NamedTuple):
-  """One method in one dimension with one learning rate."""
+  """Training of one method in one dimension with one learning rate."""
 
   name: str
   dim: int
@@ -124,7 +124,7 @@ class Study(NamedTuple):
 
   @property
   def of_images(self) -> bool:
-    """Whether a residual network was trained on images."""
+    """True where a residual network was trained on images."""
     return self.name.endswith(", resnet")
 
   @property
@@ -137,7 +137,7 @@ class Study(NamedTuple):
     return list(dict.fromkeys((cell.name, cell.dim) for cell in self.runs.cells))
 
   def has(self, dim: int, *names: str) -> bool:
-    """Whether the study trained all of these methods in a dimension."""
+    """True where the study trained all of these methods in a dimension."""
     there = {name for name, dimension in self.methods() if dimension == dim}
     return bool(there) and there >= set(names)
 

@@ -1,1 +1,1 @@
-"""How the norm of an embedding counts."""
+"""The norm of an embedding as a count of objects."""

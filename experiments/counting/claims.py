@@ -20,14 +20,14 @@ Measures = Mapping[str, Mapping[str, float]]
 
 
 def printed(config: Any, name: str, title: str) -> Mapping[str, float]:
-  """What the paper has for a row, if its networks are alike; of VOC for all years."""
+  """Published figures of a row, if the networks are alike; for VOC of all years."""
   alike = config.need_weights and (name != "voc" or config.voc_folder)
   return figures("norm_count").get(title, {}) if alike else {}
 
 
-def add(table: Table, config: Any, name: str, fill: str, found: Measures) -> None:
+def add(table: Table, config: Any, name: str, fill: str, by_network: Measures) -> None:
   """Adds a seed's figures of one set and fill."""
-  for network, measures in found.items():
+  for network, measures in by_network.items():
     title = f"{name}, {network}, {fill}"
     paper = printed(config, name, title)
     for measure, value in measures.items():
@@ -48,33 +48,33 @@ def add_verdicts(table: Table, config: Any, name: str) -> None:
   measure = f"{RHO}, mixed"
   for network in (SUPERVISED, UNBIASED, SIMCLR, ON_GRIDS):
     for fill in ("zeros", "blur", "random", NO_FILL):
-      own, control = f"{name}, {network}, {fill}", f"{name}, {RANDOM}, {fill}"
-      if {own, control} <= {*table.variants(measure)}:
-        gain = table.gain(measure, own, over=control)
+      trained, control = f"{name}, {network}, {fill}", f"{name}, {RANDOM}, {fill}"
+      if {trained, control} <= {*table.variants(measure)}:
+        gain = table.gain(measure, trained, over=control)
         table.add(f"{name}, {network} - {RANDOM}, {fill}", measure, gain)
 
 
 def verdict(passes: np.ndarray) -> str:
-  """Of [points, seeds]: "increasing", or the points that pass and with how many."""
+  """Sums up [points, seeds]: "increasing", or the points that pass, by seeds."""
   seeds = passes.shape[1]
   if passes.all():
     return "increasing"
-  each = [
-    point if own.all() else f"{point} ({own.sum()} of {seeds} seeds)"
-    for point, own in zip(POINTS, passes, strict=True)
-    if own.any()
+  names = [
+    point if row.all() else f"{point} ({row.sum()} of {seeds} seeds)"
+    for point, row in zip(POINTS, passes, strict=True)
+    if row.any()
   ]
-  return f"at {', '.join(each)}" if each else "at none"
+  return f"at {', '.join(names)}" if names else "at none"
 
 
 def _of_row(config: Any, name: str, network: str, fill: str) -> Iterator[Claim]:
-  """What NCH 4 says of the networks that it trains, of one set, network and fill."""
+  """Claims of NCH 4 about one set, network and fill, if the paper trains it."""
   title = f"{name}, {network}, {fill}"
 
   def claim(
     key: str, text: str, *differences: tuple[str, float | str], place: str
   ) -> Claim:
-    """That all measures are above a number, or another measure, for each seed."""
+    """Claims that all measures are above a number, or another measure, by seed."""
 
     def least(t: Table) -> np.ndarray:
       return np.min(
@@ -133,20 +133,22 @@ def _id(title: str) -> str:
 
 def claims(config: Any, table: Table) -> list[Claim]:
   """The statements of NCH 4 for each set, network and fill that there is."""
-  made = []
+  statements = []
   for title in table.variants(f"{RHO}, mixed"):
     if " - " in title:
       continue
     rest, _, fill = title.rpartition(", ")
     name, _, network = rest.partition(", ")
-    made += _of_row(config, name, network, fill)
+    statements += _of_row(config, name, network, fill)
     if network == ON_GRIDS and fill == "zeros":
       usual = f"{name}, {SUPERVISED}, {fill}"
-      made.append(
+      statements.append(
         Claim(
           f"N8-{name}",
           f"{name}: training on grids lowers the middle slope (zeros, single)",
-          lambda t, own=usual, other=title: t.gain("s at 1/2, single", own, over=other),
+          lambda t, usual=usual, other=title: t.gain(
+            "s at 1/2, single", usual, over=other
+          ),
         )
       )
-  return made
+  return statements

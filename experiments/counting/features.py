@@ -31,17 +31,17 @@ class Sample(NamedTuple):
 
 
 class Samples(NamedTuple):
-  """What one seed's networks are measured on."""
+  """Samples that one seed's networks are measured on."""
 
   mixed: Sample
   single: Sample
-  """All of one class."""
+  """Images of one class each."""
   fitted: Sample
-  """Of one class too, others, to fit classifiers to."""
+  """Other images of one class each, to fit classifiers to."""
 
 
 class Shape(NamedTuple):
-  """What decides a grid's shape and how it is drawn."""
+  """Shape of a grid, and how it is drawn."""
 
   rows: int
   columns: int
@@ -51,7 +51,7 @@ class Shape(NamedTuple):
 
 
 def take(sample: Sample, rows: np.ndarray) -> Sample:
-  """Some of the images."""
+  """Selects images by row."""
   counts, labels, lengths = (x[rows] for x in sample[1:])
   return Sample(sample.z[:, rows], counts, labels, lengths)
 
@@ -62,16 +62,16 @@ def _keys(key: Array, number: int) -> Array:
 
 @functools.cache
 def drawer(shape: Shape) -> Callable[[Points, Array], data.ImageGrid]:
-  """Of objects and keys: grids of held out objects, as the network gets them."""
+  """Function of objects and keys to normalised grids of held-out objects."""
 
   @jax.jit
   def draw(points: Points, keys: Array) -> data.ImageGrid:
-    seen = points.seen(points.held)
+    objects = points.normalized(points.held)
 
-    def one(key: Array) -> data.ImageGrid:
-      return data.image_grid(key, seen, points.held_labels, **shape._asdict())
+    def draw_grid(key: Array) -> data.ImageGrid:
+      return data.image_grid(key, objects, points.held_labels, **shape._asdict())
 
-    return jax.vmap(one)(keys)
+    return jax.vmap(draw_grid)(keys)
 
   return draw
 
@@ -79,7 +79,7 @@ def drawer(shape: Shape) -> Callable[[Points, Array], data.ImageGrid]:
 def counts_and_labels(
   points: Points, shape: Shape, key: Array, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """What grids of this key have, without the grids."""
+  """Counts and labels of the grids of a key, without the grids."""
   counts, labels = _labeler(shape)(points, _keys(key, number))
   return np.asarray(counts), np.asarray(labels)
 
@@ -104,18 +104,18 @@ def of_grids(
   number: int,
   block: int,
 ) -> Sample:
-  """So many grids under all networks; the same key draws the same grids.
+  """Features of `number` grids under all networks; a key draws the same grids.
 
   `apply` should be compiled.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
-  found = []
-  for own in keys:
-    drawn = drawer(shape)(points, own)
-    z = jnp.stack([apply(one, drawn.image) for one in variables])
+  blocks = []
+  for block_keys in keys:
+    drawn = drawer(shape)(points, block_keys)
+    z = jnp.stack([apply(network, drawn.image) for network in variables])
     parts = z, drawn.num_objects, drawn.label, _lengths(drawn.image)
-    found.append(jax.tree.map(np.asarray, parts))
-  return _joined(found, number)
+    blocks.append(jax.tree.map(np.asarray, parts))
+  return _joined(blocks, number)
 
 
 def of_photographs(
@@ -126,22 +126,22 @@ def of_photographs(
   *,
   block: int,
 ) -> Sample:
-  """All photographs under all networks."""
+  """Features of all photographs under all networks."""
   mean, std = (jnp.asarray(x, jnp.float32) for x in moments)
   number = len(photographs.images)
-  found = []
+  blocks = []
   for start in range(0, number, block):
     rows = np.arange(start, start + block) % number
-    seen = data.normalize(data.to_float(photographs.images[rows]), mean, std)
-    z = jnp.stack([apply(one, seen) for one in variables])
-    parts = z, photographs.counts[rows], photographs.labels[rows], _lengths(seen)
-    found.append(jax.tree.map(np.asarray, parts))
-  return _joined(found, number)
+    images = data.normalize(data.to_float(photographs.images[rows]), mean, std)
+    z = jnp.stack([apply(network, images) for network in variables])
+    parts = z, photographs.counts[rows], photographs.labels[rows], _lengths(images)
+    blocks.append(jax.tree.map(np.asarray, parts))
+  return _joined(blocks, number)
 
 
-def _joined(found: list[Any], number: int) -> Sample:
-  """The blocks one after another, without what fills up the last one."""
-  z, counts, labels, lengths = zip(*found, strict=True)
+def _joined(blocks: list[Any], number: int) -> Sample:
+  """Concatenates blocks, without what fills up the last one."""
+  z, counts, labels, lengths = zip(*blocks, strict=True)
   flat = (np.concatenate(x)[:number] for x in (counts, labels, lengths))
   return Sample(np.concatenate(z, axis=1)[:, :number], *flat)
 
@@ -152,23 +152,22 @@ def _lengths(images: Array) -> Array:
 
 
 def residual_network(config: Any) -> tuple[Callable[[Array], Any], Apply]:
-  """How the variables of ResNet-50 are drawn from a key, and how it is applied."""
+  """Functions that draw the variables of ResNet-50 from a key, and apply it."""
   blocks, widths = config.resnet_blocks, config.resnet_widths
   network = models.ResNet50(
     blocks, widths, (1, *(2,) * (len(widths) - 1)), frozen_norm=True
   )
-
   return drawn_and_applied(network)
 
 
 @functools.cache
 def pretrained() -> models.PretrainedNetwork:
-  """The network that photographs are seen by, where no weights are named."""
+  """The network for photographs, where no weights are named."""
   return models.pretrained("efficientnet_lite0")
 
 
 def drawn_and_applied(network: nn.Module) -> tuple[Callable[[Array], Any], Apply]:
-  """How the variables of a network are drawn from a key, and how it is applied."""
+  """Functions that draw the variables of a network from a key, and apply it."""
 
   def draw(key: Array) -> Any:
     return network.init(key, jnp.zeros((1, 32, 32, 3)))
@@ -182,7 +181,7 @@ def drawn_and_applied(network: nn.Module) -> tuple[Callable[[Array], Any], Apply
 
 
 def residual_weights(config: Any, draw: Callable[[Array], Any]) -> dict[str, Any]:
-  """The variables of the files that are named."""
+  """Reads the variables of the named files."""
   shapes = jax.eval_shape(draw, jax.random.key(0))
   files = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
   return {

@@ -21,7 +21,7 @@ from experiments.frame import kept as finished
 from experiments.frame.study import Table
 
 _MIXED, _SINGLE, _FITTED = range(3)
-"""Which grids of a seed."""
+"""Kinds of grids of a seed."""
 _TWO_VIEWS = ("digits", "mnist")
 """Sets that Simple-6 is also trained on without labels."""
 _FULL = (
@@ -29,7 +29,7 @@ _FULL = (
   claims.UNBIASED,
   claims.SIMCLR,
 )
-"""Networks of which more than slopes is asked."""
+"""Networks that are measured by more than slopes."""
 
 
 class Networks(NamedTuple):
@@ -44,22 +44,22 @@ class Networks(NamedTuple):
 
   @property
   def fixed(self) -> int:
-    """Of how many of them, the first ones, seeds change the images alone."""
+    """Number of networks, the first ones, that are the same for all seeds."""
     return sum(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
 
 
 def fills(config: Any, name: str) -> tuple[str, ...]:
-  """What empty cells of a set hold: those of MNIST are always 0 (NCH 4.1)."""
+  """Fills of a set's empty cells, which are always 0 for MNIST (NCH 4.1)."""
   return ("zeros",) if name == "mnist" else config.fills
 
 
 def key_of(seed: int, kind: int) -> jax.Array:
-  """The key of a seed's grids: for all fills and networks the same."""
+  """Key of a seed's grids, the same for all fills and networks."""
   return jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), kind)
 
 
 def shape(config: Any, fill: str, single_label: bool) -> Shape:
-  """Of a grid."""
+  """Shape of a grid with the settings' sides."""
   return Shape(config.rows, config.columns, config.min_count, fill, single_label)
 
 
@@ -69,10 +69,10 @@ def check(config: Any, name: str, objects: Objects) -> None:
   norm_count_pictures.check_classes(objects.held_labels, "held out objects")
   points = Points(*map(jnp.asarray, objects))
   # Of other shapes the same keys draw the same counts.
-  own = shape(config, "zeros", True)
+  zeros = shape(config, "zeros", True)
   for seed in range(config.seed, config.seed + config.seeds):
     (mixed, _), (counts, labels), (_, fitted) = (
-      features.counts_and_labels(points, own, key_of(seed, kind), config.grids)
+      features.counts_and_labels(points, zeros, key_of(seed, kind), config.grids)
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
     checks.check_sample(
@@ -88,7 +88,7 @@ def check(config: Any, name: str, objects: Objects) -> None:
 def simple_networks(
   config: Any, name: str, objects: Objects, folder: pathlib.Path
 ) -> Networks:
-  """Simple-6 by every method that takes part."""
+  """Trains Simple-6 by every method that takes part."""
   train = functools.partial(
     training.train,
     config,
@@ -100,7 +100,7 @@ def simple_networks(
     },
     folder=folder / name,
   )
-  # Of each method the shares of the biases, and the networks' names.
+  # By method: shares of the biases, and names of the networks.
   jobs: dict[training.Method, tuple[tuple[float, ...], tuple[str, ...]]]
   number = 2 if config.controls else 1
   jobs = {"supervised": ((1.0, 0.0)[:number], _FULL[:number])}
@@ -110,39 +110,41 @@ def simple_networks(
     jobs["grids"] = (1.0,), (claims.ON_GRIDS,)
   with at_once.pool() as pool:
     done = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
-  found, accuracies = {}, {}
+  variables, accuracies = {}, {}
   for (_, names), (trained, right) in zip(jobs.values(), done, strict=True):
-    found |= dict(zip(names, trained, strict=True))
+    variables |= dict(zip(names, trained, strict=True))
     accuracies |= dict(zip(names, right, strict=True))
   if config.controls:
-    found[claims.RANDOM] = training.untrained(config, objects)
+    variables[claims.RANDOM] = training.untrained(config, objects)
   apply = jax.jit(training.embed(config, "native"))
-  return Networks(tuple(found), tuple(found.values()), apply, accuracies)
+  return Networks(tuple(variables), tuple(variables.values()), apply, accuracies)
 
 
 def trained_networks(config: Any) -> Networks:
-  """A network that was trained, the same for all seeds; and as it is drawn.
+  """Pretrained networks, the same for all seeds, and one with random weights.
 
   ResNet-50 with weights from files where these are named, else EfficientNet-Lite0.
   """
   if checks.files(config):
     draw, apply = features.residual_network(config)
-    found = features.residual_weights(config, draw)
+    variables = features.residual_weights(config, draw)
   else:
     network = features.pretrained()
     draw, apply = features.drawn_and_applied(network.module)
-    found = {claims.SUPERVISED: network.variables}
-  found = {name: jax.tree.map(lambda x: x[None], own) for name, own in found.items()}
+    variables = {claims.SUPERVISED: network.variables}
+  variables = {
+    name: jax.tree.map(lambda x: x[None], tree) for name, tree in variables.items()
+  }
   if config.controls:
     numbers = jnp.arange(config.seed, config.seed + config.seeds)
     keys = jax.vmap(jax.random.key)(numbers)
     drawn = jax.jit(jax.vmap(draw))(keys)
-    found[claims.RANDOM] = jax.tree.map(np.asarray, drawn)
-  return Networks(tuple(found), tuple(found.values()), apply, {})
+    variables[claims.RANDOM] = jax.tree.map(np.asarray, drawn)
+  return Networks(tuple(variables), tuple(variables.values()), apply, {})
 
 
 def asked(config: Any) -> tuple[str, ...]:
-  """Networks of which more than norms is measured.
+  """Networks that are measured by more than norms.
 
   Untrained ones are measured by slopes, and by what there is where these are not.
   """
@@ -156,17 +158,19 @@ def measure(
   samples: Samples,
   key: jax.Array,
 ) -> dict[str, dict[str, float]]:
-  """Figures of each network, and of the norm of the image itself."""
+  """Measures each network, and the norm of the image itself."""
   image = claims.IMAGE
   slopes = "slopes" in config.measures
-  found: dict[str, dict[str, float]] = {name: {} for name in (*networks.names, image)}
+  by_network: dict[str, dict[str, float]] = {
+    name: {} for name in (*networks.names, image)
+  }
   for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
     norms = np.vstack([np.linalg.norm(sample.z, axis=2), sample.lengths[None]])
     every = (
       norm_count_measures.slopes if slopes else norm_count_measures.correlations
     )(norms, sample.counts, mode)
-    for name, figures in zip(found, every, strict=True):
-      found[name] |= figures
+    for name, figures in zip(by_network, every, strict=True):
+      by_network[name] |= figures
   episodes = functools.partial(
     norm_count_measures.draw_episodes,
     labels=samples.single.labels,
@@ -184,38 +188,38 @@ def measure(
     if name not in asked(config):
       continue
     if "classifiers" in config.measures:
-      found[name] |= norm_count_measures.classifiers(
+      by_network[name] |= norm_count_measures.classifiers(
         samples.fitted, samples.single, number, key
       )
     for shots, rows in drawn.items():
-      found[name] |= norm_count_measures.episodes(
+      by_network[name] |= norm_count_measures.episodes(
         samples.single, number, rows, shots=shots
       )
     if "angles" in config.measures:
-      found[name] |= norm_count_measures.angles(samples.single, number)
+      by_network[name] |= norm_count_measures.angles(samples.single, number)
   if not slopes:
     norms = samples.single.lengths
     for shots, rows in drawn.items():
-      found[image] |= norm_count_measures.within(
+      by_network[image] |= norm_count_measures.within(
         norms, samples.single.counts, rows, shots=shots
       )
-  return found
+  return by_network
 
 
 def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
-  """The variables of each network of a seed."""
+  """Variables of each network of a seed."""
 
-  def one(leaf: Any) -> jax.Array:
+  def of_leaf(leaf: Any) -> jax.Array:
     # On the host, where no shape is compiled for it.
     return jnp.asarray(np.asarray(leaf)[min(seed - config.seed, len(leaf) - 1)])
 
-  return [jax.tree.map(one, own) for own in networks.variables]
+  return [jax.tree.map(of_leaf, tree) for tree in networks.variables]
 
 
 def looked_at(
   config: Any, networks: Networks, samples: Samples, fill: str, seed: int
 ) -> tuple[dict[str, dict[str, float]], dict[str, np.ndarray]]:
-  """Figures of each network, and what is drawn of the samples."""
+  """Measures each network; returns the figures and the arrays to draw."""
   mixed, single = samples.mixed, samples.single
   norms = np.linalg.norm(mixed.z, axis=2)
   coefficients, covariance = norm_count_measures.parabolas(
@@ -236,7 +240,7 @@ def looked_at(
 def _seed(
   config: Any, networks: Networks, points: Points, name: str, seed: int
 ) -> finished.Finished:
-  """All fills of one seed."""
+  """Measures one seed under all fills."""
   figures, arrays = {}, {}
   variables = of_seed(config, networks, seed)
   for fill in fills(config, name):
@@ -253,8 +257,8 @@ def _seed(
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
     samples = Samples(mixed, single, fitted)
-    figures[fill], own = looked_at(config, networks, samples, fill, seed)
-    arrays |= own
+    figures[fill], drawn_arrays = looked_at(config, networks, samples, fill, seed)
+    arrays |= drawn_arrays
   return finished.Finished(figures, arrays)
 
 
@@ -267,19 +271,19 @@ def study(
   bar: tqdm.tqdm,
 ) -> dict[str, Any]:
   """Trains and measures; adds all figures and returns the pictures."""
-  kept = output / "kept"
+  folder = output / "kept"
   points = Points(*map(jnp.asarray, objects))
   if name == "stl10":
     networks = trained_networks(config)
   else:
-    networks = simple_networks(config, name, objects, kept)
+    networks = simple_networks(config, name, objects, folder)
   arrays: dict[str, np.ndarray] = {}
   settings = {"of": finished.digest(config)}
   for seed in range(config.seed, config.seed + config.seeds):
     make = functools.partial(_seed, config, networks, points, name, seed)
-    done = finished.once(kept / f"{name}-{seed}", made_with=settings, make=make)
-    for fill, found in done.figures.items():
-      claims.add(table, config, name, fill, found)
+    done = finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
+    for fill, by_network in done.figures.items():
+      claims.add(table, config, name, fill, by_network)
     arrays = arrays or done.arrays
     bar.update()
   for network, values in networks.accuracies.items():
@@ -298,7 +302,7 @@ def drawn(
   fills: tuple[str, ...],
   arrays: dict[str, np.ndarray],
 ) -> dict[str, Any]:
-  """Norms of each network and fill, and angles, of the first seed."""
+  """Draws norms of each network and fill, and angles, of the first seed."""
   panels = {
     network: {
       fill: norm_count_pictures.Norms(

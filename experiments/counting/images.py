@@ -12,9 +12,9 @@ Name = Literal["digits", "mnist", "cifar10", "stl10", "voc"]
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _DIGITS = 1200
-"""The first digits are trained on, those of other writers are held out."""
+"""Number of training digits, the first ones; other writers' are held out."""
 _REDUCED = {"mnist": 14, "cifar10": 16}
-"""Sides by area average, for a CPU."""
+"""Sides of the images, averaged over areas, for a CPU."""
 _FEWEST, _MOST = 2, 9
 """Counts of photographs that take part (NCH 4.1)."""
 
@@ -55,7 +55,7 @@ def load(name: str, config: Any) -> Objects:
     held = data.load_tfds(name, "test", size=side)
   held = held[: config.held_images]
   mean, std = np.zeros(1), np.ones(1)  # the background of digits is 0 as it is
-  pixels, own = (np.asarray(x.images, np.float32) / 255 for x in (train, held))
+  pixels, held_pixels = (np.asarray(x.images, np.float32) / 255 for x in (train, held))
   if name == "cifar10":
     mean, std = pixels.mean((0, 1, 2)), pixels.std((0, 1, 2))
   elif name == "stl10":
@@ -63,7 +63,7 @@ def load(name: str, config: Any) -> Objects:
   return Objects(
     pixels,
     train.labels,
-    own,
+    held_pixels,
     held.labels,
     mean.astype(np.float32),
     std.astype(np.float32),
@@ -71,38 +71,38 @@ def load(name: str, config: Any) -> Objects:
 
 
 def photographs(config: Any) -> Photographs:
-  """Those with 2 to 9 boxes, difficult ones included."""
+  """Reads photographs with 2 to 9 boxes, difficult ones included."""
   side = config.photograph_size
   if config.voc_folder:
     images, boxes = _folder(pathlib.Path(config.voc_folder), side)
   else:
-    found = data.load_tfds("voc/2007", config.voc_split, size=side)
-    images = np.asarray(found.images)
-    boxes = [np.asarray(row["label"]) for row in found.extras["objects"]]
+    voc = data.load_tfds("voc/2007", config.voc_split, size=side)
+    images = np.asarray(voc.images)
+    boxes = [np.asarray(row["label"]) for row in voc.extras["objects"]]
   return counted(images, boxes)
 
 
 def counted(images: np.ndarray, boxes: list[np.ndarray]) -> Photographs:
-  """Photographs with their classes of boxes, those of too few or many left out."""
+  """Photographs by the classes of their boxes, without too few or too many."""
   counts = np.array([len(labels) for labels in boxes])
   single = [labels[0] if len(set(labels.tolist())) == 1 else -1 for labels in boxes]
-  kept = (counts >= _FEWEST) & (counts <= _MOST)
-  return Photographs(images[kept], counts[kept], np.array(single)[kept])
+  mask = (counts >= _FEWEST) & (counts <= _MOST)
+  return Photographs(images[mask], counts[mask], np.array(single)[mask])
 
 
 def _folder(root: pathlib.Path, side: int) -> tuple[np.ndarray, list[np.ndarray]]:
-  """A folder of Pascal VOC: Annotations/*.xml beside JPEGImages/*.jpg."""
+  """Reads a folder of Pascal VOC: Annotations/*.xml beside JPEGImages/*.jpg."""
   from PIL import Image, ImageOps
 
   files = sorted(root.glob("Annotations/*.xml"))
   if not files:
     raise FileNotFoundError(f"no Annotations/*.xml in voc_folder={root}")
-  names, found, images = {}, [], []
+  names, boxes, images = {}, [], []
   for file in files:
     tree = ElementTree.parse(file)
     classes = [str(name.text) for name in tree.iterfind("object/name")]
-    found.append(np.array([names.setdefault(name, len(names)) for name in classes]))
+    boxes.append(np.array([names.setdefault(name, len(names)) for name in classes]))
     with Image.open(root / "JPEGImages" / f"{file.stem}.jpg") as picture:
       upright = ImageOps.exif_transpose(picture).convert("RGB")
       images.append(np.asarray(upright.resize((side, side))))
-  return np.stack(images), found
+  return np.stack(images), boxes

@@ -13,9 +13,9 @@ from spherejax import data, distances, metrics, prototypes
 
 POINTS = ("1/4", "1/2", "3/4")
 LEVEL = 0.05 / 3
-"""Of three tests at once (Bonferroni)."""
+"""Level of each of three tests at once (Bonferroni)."""
 _PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
-"""Of logistic regression, features being of variance 1 on average."""
+"""Penalties of logistic regression, for features of variance 1 on average."""
 _STEPS, _VALIDATION, _LEAST = 300, 0.2, 1e-30
 
 Figures = dict[str, float]
@@ -23,44 +23,44 @@ Figures = dict[str, float]
 
 @jax.jit
 def _regressions(norms: Array, counts: Array) -> tuple[Any, Array]:
-  """Of norms [networks, n]."""
-  own = functools.partial(metrics.norm_count_regression, counts=counts)
+  """Regressions and correlations of norms [networks, n]."""
+  regression = functools.partial(metrics.norm_count_regression, counts=counts)
   rho = functools.partial(metrics.norm_count_correlation, counts=counts)
-  return jax.vmap(own)(norms), jax.vmap(rho)(norms)
+  return jax.vmap(regression)(norms), jax.vmap(rho)(norms)
 
 
 def parabolas(norms: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Coefficients and their covariances for norms [networks, n]."""
-  found, _ = _regressions(norms, counts)
-  return np.asarray(found.coefficients), np.asarray(found.covariance)
+  fits, _ = _regressions(norms, counts)
+  return np.asarray(fits.coefficients), np.asarray(fits.covariance)
 
 
 def correlations(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
-  """Of each network, whose norms are a row."""
+  """Correlations of each network, whose norms are a row."""
   _, rho = _regressions(norms, counts)
   name = f"correlation of norm and count, {mode}"
-  return [{name: float(one)} for one in np.asarray(rho)]
+  return [{name: float(x)} for x in np.asarray(rho)]
 
 
 def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
-  """Of each network: slopes, p-values, their least lower bounds, the correlation."""
+  """Slopes of each network, p-values, least lower bounds and the correlation."""
   from scipy import stats
 
-  found, _ = jax.tree.map(np.asarray, _regressions(norms, counts))
+  fits, _ = jax.tree.map(np.asarray, _regressions(norms, counts))
   result = correlations(norms, counts, mode)
   for i in range(len(norms)):
-    if not found.valid[i]:
+    if not fits.valid[i]:
       raise ValueError(
         "the regression of norms on counts is not identifiable: the counts are "
         f"{np.unique(counts).tolist()} and {np.isnan(norms[i]).sum()} norms are NaN"
       )
     figures = {}
-    for q, s, p in zip(POINTS, found.slopes[i], found.p_values[i], strict=True):
+    for q, s, p in zip(POINTS, fits.slopes[i], fits.p_values[i], strict=True):
       figures[f"s at {q}, {mode}"] = float(s)
       figures[f"p at {q}, {mode}"] = float(p)
-    figures[f"largest log p, {mode}"] = float(max(found.log_p_values[i].max(), -1e6))
+    figures[f"largest log p, {mode}"] = float(max(fits.log_p_values[i].max(), -1e6))
     quantile = stats.t.isf(LEVEL, len(counts) - 3)
-    least = found.slopes[i] - quantile * found.standard_errors[i]
+    least = fits.slopes[i] - quantile * fits.standard_errors[i]
     figures[f"bound, {mode}"] = float(least.min())
     figures[f"bound at 1/2, {mode}"] = float(least[1])
     result[i] = figures | result[i]
@@ -71,7 +71,7 @@ def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
 def _nearest_mean(fitted, fitted_labels, asked, asked_labels, classes: int) -> Array:
   """Accuracies of the nearest class mean: features as they are, and normalised."""
 
-  def one(known: Array, points: Array) -> Array:
+  def accuracy(known: Array, points: Array) -> Array:
     means, sizes = prototypes.class_means(
       known, fitted_labels, classes, normalize="none"
     )
@@ -80,7 +80,7 @@ def _nearest_mean(fitted, fitted_labels, asked, asked_labels, classes: int) -> A
     return jnp.mean(nearest == asked_labels)
 
   both = (lambda x: x), distances.l2_normalize
-  return jnp.stack([one(change(fitted), change(asked)) for change in both])
+  return jnp.stack([accuracy(change(fitted), change(asked)) for change in both])
 
 
 @functools.partial(jax.jit, static_argnames="classes")
@@ -90,28 +90,30 @@ def _linear(key, fitted, fitted_labels, asked, asked_labels, classes: int) -> Ar
   For both sides the penalty is the one with the best validation accuracy.
   """
   order = jax.random.permutation(key, len(fitted))
-  own, judges = jnp.split(order, [round(len(fitted) * (1 - _VALIDATION))])
+  train, judges = jnp.split(order, [round(len(fitted) * (1 - _VALIDATION))])
 
-  def one(change: Any) -> Array:
+  def accuracy(change: Any) -> Array:
     known, points = change(fitted), change(asked)
     # A shift and one scale of all change what is penalised, not what can be told apart.
-    shift = known[own].mean(0, keepdims=True)
-    scale = jnp.maximum((known[own] - shift).std(), _LEAST)
+    shift = known[train].mean(0, keepdims=True)
+    scale = jnp.maximum((known[train] - shift).std(), _LEAST)
     known, points = (
       jnp.pad((x - shift) / scale, ((0, 0), (0, 1)), constant_values=1.0)
       for x in (known, points)
     )
 
     def try_out(penalty: Array) -> tuple[Array, Array]:
-      weights = _regressed(known[own], fitted_labels[own], penalty, classes)
-      right = (jnp.argmax(x @ weights, axis=1) for x in (known[judges], points))
-      judged, found = right
-      return jnp.mean(judged == fitted_labels[judges]), jnp.mean(found == asked_labels)
+      weights = _regressed(known[train], fitted_labels[train], penalty, classes)
+      judged, tested = (
+        jnp.argmax(x @ weights, axis=1) for x in (known[judges], points)
+      )
+      return jnp.mean(judged == fitted_labels[judges]), jnp.mean(tested == asked_labels)
 
-    judged, found = jax.vmap(try_out)(jnp.array(_PENALTIES))
-    return found[jnp.argmax(judged)]
+    judged, tested = jax.vmap(try_out)(jnp.array(_PENALTIES))
+    return tested[jnp.argmax(judged)]
 
-  return jnp.stack([one(change) for change in ((lambda x: x), distances.l2_normalize)])
+  both = (lambda x: x), distances.l2_normalize
+  return jnp.stack([accuracy(change) for change in both])
 
 
 def _regressed(x: Array, y: Array, penalty: Array, classes: int) -> Array:
@@ -140,11 +142,11 @@ def classifiers(
   classes = int(max(fitted.labels.max(), asked.labels.max())) + 1
   arrays = fitted.z[network], fitted.labels, asked.z[network], asked.labels
   figures = {}
-  for name, found in (
+  for name, accuracies in (
     ("nearest mean", _nearest_mean(*arrays, classes)),
     ("logistic regression", _linear(key, *arrays, classes)),
   ):
-    plain, normalised = (100 * float(x) for x in found)
+    plain, normalised = (100 * float(x) for x in accuracies)
     figures[f"{name} [%]"] = plain
     figures[f"{name}, l2 [%]"] = normalised
     figures[f"{name}, change [points]"] = normalised - plain
@@ -152,7 +154,7 @@ def classifiers(
 
 
 def few_shot_table(labels: np.ndarray) -> data.ClassTable:
-  """Where the images of each class are; classes are renumbered."""
+  """Table of the images of each class; classes are renumbered."""
   return data.class_table(labels, per_class=1)
 
 
@@ -170,8 +172,8 @@ def episodes(
   z = jnp.asarray(sample.z[network])
   figures = {}
   for transform in ("none", "l2"):
-    found = _accuracies(z, drawn, shots, transform)
-    mean, low, high, _ = metrics.mean_interval(np.asarray(found))
+    accuracies = _accuracies(z, drawn, shots, transform)
+    mean, low, high, _ = metrics.mean_interval(np.asarray(accuracies))
     name = f"{shots}-shot" + (", l2" if transform == "l2" else "")
     figures[name] = mean
     figures[f"{name}, half-width"] = (high - low) / 2
@@ -184,11 +186,11 @@ def within(
 ) -> dict[str, float]:
   """The mean correlation within episodes, of those that have one."""
   rho = np.asarray(_correlations(jnp.asarray(norms), jnp.asarray(counts), drawn))
-  kept = np.isfinite(rho)
-  mean = float(rho[kept].mean()) if kept.any() else np.nan
+  defined = np.isfinite(rho)
+  mean = float(rho[defined].mean()) if defined.any() else np.nan
   return {
     f"{shots}-shot, correlation of norm and count": mean,
-    f"{shots}-shot, episodes without a correlation": float((~kept).sum()),
+    f"{shots}-shot, episodes without a correlation": float((~defined).sum()),
   }
 
 

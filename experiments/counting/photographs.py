@@ -12,29 +12,31 @@ from experiments.counting.images import Photographs
 from experiments.frame.study import Table
 
 
-def check(config: Any, name: str, found: Photographs) -> None:
+def check(config: Any, name: str, photographs: Photographs) -> None:
   """Raises ValueError where counts or classes do not suffice, before any training."""
   del name
   for seed in range(config.seed, config.seed + config.seeds):
-    own, single, fitted = _split(found, seed)
+    measured, single, fitted = _split(photographs, seed)
     settings.check_sample(
       config,
       "photographs",
-      mixed=found.counts[own],
-      counts=found.counts[single],
-      labels=found.labels[single],
-      fitted=found.labels[fitted],
+      mixed=photographs.counts[measured],
+      counts=photographs.counts[single],
+      labels=photographs.labels[single],
+      fitted=photographs.labels[fitted],
     )
 
 
-def _split(found: Photographs, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _split(
+  photographs: Photographs, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Rows of the half to measure on, those of one class of it and of the other half.
 
   Another half for each seed, so that the photographs are drawn anew as all else is.
   """
-  order = np.random.default_rng(seed).permutation(len(found.labels))
+  order = np.random.default_rng(seed).permutation(len(photographs.labels))
   halves = np.array_split(order, 2)
-  single, fitted = (rows[found.labels[rows] >= 0] for rows in halves)
+  single, fitted = (rows[photographs.labels[rows] >= 0] for rows in halves)
   return halves[0], single, fitted
 
 
@@ -50,7 +52,7 @@ def study(
   table: Table,
   config: Any,
   name: str,
-  found: Photographs,
+  photographs: Photographs,
   output: pathlib.Path,
   bar: tqdm.tqdm,
 ) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def study(
   fill = claims.NO_FILL
   arrays: dict[str, np.ndarray] = {}
   see = functools.partial(
-    features.of_photographs, networks.apply, photographs=found, moments=moments,
+    features.of_photographs, networks.apply, photographs=photographs, moments=moments,
     block=config.block,
   )  # fmt: skip
   known = see(grids.of_seed(config, networks, config.seed)[: networks.fixed])
@@ -70,9 +72,9 @@ def study(
     if drawn:
       sample = known._replace(z=np.concatenate([known.z, see(drawn).z]))
     take = functools.partial(features.take, sample)
-    samples = features.Samples(*map(take, _split(found, seed)))
-    figures, own = grids.looked_at(config, networks, samples, fill, seed)
+    samples = features.Samples(*map(take, _split(photographs, seed)))
+    figures, drawn_arrays = grids.looked_at(config, networks, samples, fill, seed)
     claims.add(table, config, name, fill, figures)
-    arrays = arrays or own
+    arrays = arrays or drawn_arrays
     bar.update()
   return grids.drawn(name, networks.names, (fill,), arrays)

@@ -34,15 +34,15 @@ def grids(points: Points, shapes: Sequence[Shape], keys: jax.Array) -> Any:
       jax.tree.map(np.asarray, drawer(shape._replace(single_label=s))(points, keys))
       for s in (False, True)
     ]
-    for column, one in enumerate(row):
+    for column, panel in enumerate(row):
       single, number = divmod(column, _SHOWN // 2)
       drawn = jax.tree.map(lambda x, i=number: x[i], both[single])
       image = np.clip(drawn.image * std + mean, 0, 1)
       gray = image.shape[-1] == 1
-      one.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1)
+      panel.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1)
       kind = f"class {drawn.label}" if single else "mixed"
-      one.set_title(f"{shape.fill}, {kind}: {drawn.num_objects}", fontsize=9)
-      one.set(xticks=[], yticks=[])
+      panel.set_title(f"{shape.fill}, {kind}: {drawn.num_objects}", fontsize=9)
+      panel.set(xticks=[], yticks=[])
   return figure
 
 
@@ -55,21 +55,21 @@ def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
   figure = pictures.new_figure(0.8 + 3.2 * columns, 0.5 + 2.3 * len(panels))
   axes = figure.subplots(len(panels), columns, squeeze=False, sharex="col")
   for row, (network, fills) in zip(axes, panels.items(), strict=True):
-    for one, (fill, found) in zip(row, fills.items(), strict=True):
-      _boxes(one, found)
-      one.set_title(f"{network}, {fill}", fontsize=9, loc="left")
-  for one in axes[-1]:
-    one.set_xlabel("objects")
+    for panel, (fill, shown) in zip(row, fills.items(), strict=True):
+      _boxes(panel, shown)
+      panel.set_title(f"{network}, {fill}", fontsize=9, loc="left")
+  for panel in axes[-1]:
+    panel.set_xlabel("objects")
   for row in axes:
     row[0].set_ylabel("norm, standardised")
   return figure
 
 
-def _boxes(axes: Any, found: Norms) -> None:
-  v = (found.norms - found.norms.mean()) / found.norms.std(ddof=1)
-  counts = np.unique(found.counts)
+def _boxes(axes: Any, shown: Norms) -> None:
+  v = (shown.norms - shown.norms.mean()) / shown.norms.std(ddof=1)
+  counts = np.unique(shown.counts)
   axes.boxplot(
-    [v[found.counts == c] for c in counts],
+    [v[shown.counts == c] for c in counts],
     positions=counts,
     widths=0.6,
     whis=1.5,
@@ -82,8 +82,8 @@ def _boxes(axes: Any, found: Norms) -> None:
   )
   at = np.linspace(counts[0], counts[-1], 100)
   rows = np.stack([np.ones_like(at), at, at**2], axis=1)
-  middle = rows @ found.coefficients
-  half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, found.covariance, rows))
+  middle = rows @ shown.coefficients
+  half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, shown.covariance, rows))
   axes.fill_between(at, middle - half, middle + half, color="#D55E00", alpha=0.35, lw=0)
   axes.plot(at, middle, color="#D55E00", lw=1.3)
   axes.set_xticks(counts[:: max(1, len(counts) // 5)])
@@ -110,8 +110,8 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
 
   lengths = np.linalg.norm(z, axis=1)
   unit = z / np.maximum(lengths, 1e-12)[:, None]
-  found = discriminant_analysis.LinearDiscriminantAnalysis(n_components=_DIRECTIONS)
-  plane = found.fit(unit.astype(np.float64), labels).transform(unit)
+  analysis = discriminant_analysis.LinearDiscriminantAnalysis(n_components=_DIRECTIONS)
+  plane = analysis.fit(unit.astype(np.float64), labels).transform(unit)
   angle = np.arctan2(plane[:, 1], plane[:, 0])
   figure = pictures.new_figure(9.5, 4.6)
   classes = int(labels.max()) + 1

@@ -50,11 +50,11 @@ def check_sample(
   `mixed` are the counts of all images of the first kind, `counts` and `labels` those of
   images of one class, `fitted` labels of those that classifiers are fitted to.
   """
-  for mode, own in (("mixed", mixed), ("single", counts)):
-    if len(np.unique(own)) < 3:
+  for mode, counts_of_mode in (("mixed", mixed), ("single", counts)):
+    if len(np.unique(counts_of_mode)) < 3:
       raise ValueError(
         f"a quadratic in the count needs three different counts, but {what} of {mode} "
-        f"classes have {np.unique(own).tolist()}"
+        f"classes have {np.unique(counts_of_mode).tolist()}"
       )
   pictures.check_classes(labels, f"{what} of single classes")
   if "classifiers" in config.measures and len(np.unique(fitted)) < 2:
@@ -97,43 +97,43 @@ class Config(training.Settings):
   """Settings of the study."""
 
   sets: tuple[images.Name, ...] = ("digits", "mnist", "cifar10")
-  """Of objects, and voc: photographs."""
+  """Image sets: of single objects, or voc for photographs."""
   need_all: bool = False
-  """Whether a set that is not prepared ends the run; else it is left out."""
+  """Ends the run if a set is not prepared; otherwise leaves the set out."""
   need_weights: bool = False
-  """Whether photographs are for ResNet-50 alone; else EfficientNet-Lite0 will do."""
+  """Requires weights of a ResNet-50; otherwise EfficientNet-Lite0 replaces it."""
   reduced: Annotated[bool, Among("sets", ("mnist", "cifar10"))] = True
-  """MNIST at 14x14 and CIFAR-10 at 16x16."""
+  """Reads MNIST at 14x14 and CIFAR-10 at 16x16 pixels."""
   train_images: Annotated[int, Among("sets", ("mnist", "cifar10"))] = 5000
-  """First objects of a set, to train on."""
+  """Number of training objects, the first ones of a set."""
   held_images: int = 2000
-  """First objects of its test part, to make grids of."""
+  """Number of objects to make grids of, the first ones of the test part."""
   fills: Annotated[tuple[Fill, ...], OfObjects] = ("zeros", "blur", "random")
-  """What empty cells hold; MNIST has zeros alone."""
+  """Contents of empty cells; MNIST has zeros only."""
   rows: Annotated[int, OfObjects] = 4
-  """Cells down."""
+  """Rows of a grid."""
   columns: Annotated[int, OfObjects] = 4
-  """Cells across."""
+  """Columns of a grid."""
   min_count: Annotated[int, Within(0), OfObjects] = 1
-  """Least number of objects of a grid."""
+  """Smallest number of objects in a grid."""
   # A parabola through three points leaves nothing to estimate a variance from.
   grids: Annotated[int, Within(4), OfObjects] = 1000
-  """Grids of one kind: to measure on, and as many to fit classifiers to."""
+  """Number of grids to measure, and of others to fit classifiers to."""
   block: Annotated[int, Within(1)] = 50
-  """Grids or photographs at once."""
+  """Number of grids or photographs to embed at once."""
   measures: tuple[Measure, ...] = ("slopes", "classifiers", "episodes", "angles")
-  """What is measured."""
+  """Measures to compute."""
   episodes: Annotated[int, Within(1), OfEpisodes] = 1000
-  """Few-shot episodes."""
+  """Number of few-shot episodes."""
   ways: Annotated[int, Within(2), OfEpisodes] = 5
   """Classes of an episode."""
   shots: Annotated[tuple[int, ...], Within(1), OfEpisodes] = (1, 5)
-  """Supports of each class."""
+  """Supports per class."""
   queries: Annotated[int, Within(1), OfEpisodes] = 15
-  """Queries of each class."""
+  """Queries per class."""
   controls: bool = True
-  """Whether untrained networks take part, ones without biases, and of digits those of
-  grids."""
+  """Also measures untrained networks, networks without biases and, for digits, networks
+  trained on grids."""
   supervised_weights: Annotated[str, OfResidual] = ""
   """File of a ResNet-50 trained with labels, for stl10 and voc."""
   simclr_weights: Annotated[str, OfResidual] = ""
@@ -141,16 +141,16 @@ class Config(training.Settings):
   resnet_blocks: Annotated[tuple[int, ...], OfResidual] = (3, 4, 6, 3)
   """Blocks of the stages of that network."""
   resnet_widths: Annotated[tuple[int, ...], OfResidual] = (64, 128, 256, 512)
-  """Their inner channels."""
+  """Inner channels of these stages."""
   stl10_split: Annotated[str, Among("sets", ("stl10",))] = "test"
-  """Of STL-10."""
+  """Split of STL-10 to read."""
   voc_folder: Annotated[str, Among("sets", ("voc",))] = ""
-  """A folder of Pascal VOC, of Annotations and JPEGImages; else voc/2007 is read.
-  The paper has 2007 to 2013, so its figures stand beside those of a folder alone."""
+  """Folder of Pascal VOC with Annotations and JPEGImages; otherwise reads voc/2007. The
+  paper has 2007 to 2013: only figures of a folder are compared with it."""
   voc_split: Annotated[str, Among("sets", ("voc",))] = "train+test"
-  """Of voc/2007 in tensorflow-datasets."""
+  """Split of voc/2007 to read."""
   photograph_size: Annotated[int, Among("sets", ("voc",))] = 96
-  """Side to which photographs are brought."""
+  """Side of the photographs, in pixels."""
 
 
 PAPER = Config(
@@ -193,7 +193,7 @@ PRESETS = {
 
 
 def files(config: Any) -> list[str]:
-  """The files of weights that are named."""
+  """Lists the named files of weights."""
   return [x for x in (config.supervised_weights, config.simclr_weights) if x]
 
 

@@ -30,33 +30,33 @@ class Settings(Limited):
   seed: int = 0
   """First seed."""
   seeds: int = 8
-  """Networks of each training, each with grids of its own."""
+  """Number of networks per method, each with its own grids."""
   widths: tuple[int, int, int, int, int, int] = (16, 16, 32, 32, 64, 64)
   """Channels of the six layers."""
   convolution: Convolution = "patches"
-  """How convolutions are computed: patches (on a CPU) or native."""
+  """Implementation of convolutions: patches (faster on a CPU) or native."""
   epochs: int = 12
-  """Passes over the objects, by cross-entropy."""
+  """Passes over the objects, with cross-entropy."""
   batch: int = 64
-  """Objects, or grids, of a step."""
+  """Objects, or grids, per step."""
   learning_rate: float = 2e-3
-  """Of Adam."""
+  """Learning rate of Adam."""
   methods: tuple[Literal["supervised", "SimCLR"], ...] = ("supervised", "SimCLR")
-  """How networks are trained; cross-entropy always takes part."""
+  """Training methods; cross-entropy always takes part."""
   simclr_steps: Annotated[int, Within(1)] = 400
-  """Steps by NT-Xent."""
+  """Training steps with NT-Xent."""
   simclr_batch: Annotated[int, Within(2)] = 128
-  """Objects of a step, two views of each."""
+  """Objects per step, with two views each."""
   temperature: Annotated[float, Within(1e-6)] = 0.5
-  """Of NT-Xent."""
+  """Temperature of NT-Xent."""
   projection: int = 64
-  """Width of both layers behind the features, for NT-Xent alone."""
+  """Width of both projection layers, for NT-Xent only."""
   crop: float = 0.3
-  """Least share of an object's area that a view shows."""
+  """Smallest share of an object's area in a view."""
   jitter: float = 0.8
-  """Strength of the changes of brightness and contrast."""
+  """Strength of brightness and contrast changes."""
   integer_crops: bool = False
-  """Whether a view is a box of whole pixels; else it lies anywhere between them."""
+  """Crops boxes of whole pixels; otherwise boxes lie anywhere."""
 
 
 def network(settings: Settings, method: str, classes: int) -> networks.Headed:
@@ -72,7 +72,7 @@ def network(settings: Settings, method: str, classes: int) -> networks.Headed:
 
 
 class State(NamedTuple):
-  """One training."""
+  """State of one training."""
 
   params: Any
   opt_state: Any
@@ -88,7 +88,7 @@ class Points(NamedTuple):
   mean: Array
   std: Array
 
-  def seen(self, images: Array) -> Array:
+  def normalized(self, images: Array) -> Array:
     """The images as the network gets them."""
     return data.normalize(images, self.mean, self.std)
 
@@ -96,60 +96,60 @@ class Points(NamedTuple):
 def embed(
   settings: Settings, convolution: Convolution
 ) -> Callable[[Any, Array], Array]:
-  """Backbone's parameters and images to features."""
+  """Function of the backbone's parameters and images to features."""
   network = models.Simple6(settings.widths, convolution=convolution)
 
   def features(params: Any, images: Array) -> Array:
-    found: Any = network.apply({"params": params}, images)
-    return pooling.gap(found)
+    maps: Any = network.apply({"params": params}, images)
+    return pooling.gap(maps)
 
   return features
 
 
 def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Any:
-  """Parameters as `network.init` scales them, of one draw for all: compiled sooner.
+  """Draws parameters like `network.init`, but all at once, which compiles sooner.
 
   Kernels have variance 2 / (size^2 outputs) in convolutions, 1 / inputs behind them.
   """
   shapes = jax.eval_shape(network.init, key, jnp.zeros((1, *shape)))["params"]
   leaves, structure = jax.tree.flatten(shapes)
   numbers = jax.random.normal(key, (sum(leaf.size for leaf in leaves),))
-  found, start = [], 0
+  scaled, start = [], 0
   for leaf in leaves:
-    own = numbers[start : start + leaf.size].reshape(leaf.shape)
+    drawn = numbers[start : start + leaf.size].reshape(leaf.shape)
     start += leaf.size
     if leaf.ndim == 4:
       scale = (2 / (leaf.shape[0] * leaf.shape[1] * leaf.shape[3])) ** 0.5
     else:
       scale = leaf.shape[0] ** -0.5 if leaf.ndim == 2 else 0.0
-    found.append(scale * own)
-  return jax.tree.unflatten(structure, found)
+    scaled.append(scale * drawn)
+  return jax.tree.unflatten(structure, scaled)
 
 
 def untrained(settings: Settings, objects: Objects) -> Any:
-  """Backbones as they are drawn, [seeds, ...]; their biases are 0."""
+  """Draws backbones [seeds, ...]; their biases are 0."""
   network = models.Simple6(settings.widths)
   numbers = jnp.arange(settings.seed, settings.seed + settings.seeds)
   begin = jax.random.key(settings.seed)
 
-  def one(number: Array) -> Any:
+  def draw_seed(number: Array) -> Any:
     return draw(network, objects.held.shape[1:], jax.random.fold_in(begin, number))
 
-  return jax.jit(jax.vmap(one))(numbers)
+  return jax.jit(jax.vmap(draw_seed))(numbers)
 
 
 def without_biases(params: Any, share: Any) -> Any:
-  """The backbone's biases times a share: 0 takes them away, also in training."""
+  """Multiplies the backbone's biases by a share: 0 removes them, in training too."""
 
-  def one(path: Any, leaf: Array) -> Array:
+  def multiply(path: Any, leaf: Array) -> Array:
     return leaf * share if path[-1].key == "bias" else leaf
 
-  backbone = jax.tree_util.tree_map_with_path(one, params["backbone"])
+  backbone = jax.tree_util.tree_map_with_path(multiply, params["backbone"])
   return {**params, "backbone": backbone}
 
 
 def steps(settings: Settings, method: Method, objects: int) -> int:
-  """Steps of a training: at least one."""
+  """Number of steps of a training, at least one."""
   if method == "SimCLR":
     return settings.simclr_steps
   return max(1, settings.epochs * objects // settings.batch)
@@ -164,9 +164,9 @@ def train(
   grid: dict[str, int],
   folder: pathlib.Path,
 ) -> tuple[Any, Any]:
-  """Backbones [biases, seeds, ...], and how many held out objects each gets right.
+  """Trains backbones [biases, seeds, ...] at once; returns their accuracies, too.
 
-  All at once. What was trained under a path of `folder` with the same settings is read
+  What was trained under a path of `folder` with the same settings is read
   from there. With the method "grids" the images are grids of one class, background 0.
   """
   classes = int(objects.train_labels.max()) + 1
@@ -182,8 +182,9 @@ def train(
 
   def step(points: Points, state: State, key: Array, hyper: Any) -> Any:
     def objective(params: Any) -> Array:
-      own = {"params": without_biases(params, hyper["bias"])}
-      return jnp.mean(loss(settings, points, grid, key, lambda x: built.apply(own, x)))
+      variables = {"params": without_biases(params, hyper["bias"])}
+      apply = functools.partial(built.apply, variables)
+      return jnp.mean(loss(settings, points, grid, key, apply))
 
     value, grads = jax.value_and_grad(objective)(state.params)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
@@ -191,11 +192,11 @@ def train(
     return State(params, opt_state), {"loss": value}
 
   def evaluate(points: Points, state: State, key: Array, hyper: Any) -> Array:
-    """The share of held out objects nearest to their own class's mean direction."""
+    """Share of held-out objects nearest to their own class's mean direction."""
     params = without_biases(state.params, hyper["bias"])["backbone"]
     known, asked = points.x[:_KNOWN], points.held[:_KNOWN]
-    seen = points.seen(jnp.concatenate([known, asked]))
-    z = distances.l2_normalize(embed(settings, settings.convolution)(params, seen))
+    images = points.normalized(jnp.concatenate([known, asked]))
+    z = distances.l2_normalize(embed(settings, settings.convolution)(params, images))
     means = prototypes.class_means(z[: len(known)], points.y[:_KNOWN], classes).means
     z = z[len(known) :]
     right = jnp.argmax(z @ means.T, axis=1) == points.held_labels[:_KNOWN]
@@ -234,28 +235,28 @@ def _rows(points: Points, key: Array, number: int) -> tuple[Array, Array]:
 
 def _supervised(settings, points: Points, grid, key: Array, apply) -> Array:
   x, y = _rows(points, key, settings.batch)
-  return losses.softmax(apply(points.seen(x))[1], y)
+  return losses.softmax(apply(points.normalized(x))[1], y)
 
 
 def _grids(settings, points: Points, grid, key: Array, apply) -> Array:
-  def one(key: Array) -> data.ImageGrid:
-    seen = points.seen(points.x)
-    return data.image_grid(key, seen, points.y, single_label=True, **grid)
+  def draw_grid(key: Array) -> data.ImageGrid:
+    objects = points.normalized(points.x)
+    return data.image_grid(key, objects, points.y, single_label=True, **grid)
 
-  drawn = jax.vmap(one)(jax.random.split(key, settings.batch))
+  drawn = jax.vmap(draw_grid)(jax.random.split(key, settings.batch))
   return losses.softmax(apply(drawn.image)[1], drawn.label)
 
 
 def _simclr(settings, points: Points, grid, key: Array, apply) -> Array:
   row_key, *keys = jax.random.split(key, 3)
   x, _ = _rows(points, row_key, settings.simclr_batch)
-  views = jnp.concatenate([points.seen(view(settings, k, x)) for k in keys])
+  views = jnp.concatenate([points.normalized(view(settings, k, x)) for k in keys])
   first, second = jnp.split(apply(views)[1], 2)
   return losses.nt_xent(first, second, temperature=settings.temperature)
 
 
 def view(settings: Settings, key: Array, images: Array) -> Array:
-  """A random box of each image, its brightness and contrast changed."""
+  """Crops a random box of each image and changes brightness and contrast."""
   crop_key, brightness_key, contrast_key = jax.random.split(key, 3)
   size = images.shape[1], images.shape[2]
   shown = data.random_resized_crop(

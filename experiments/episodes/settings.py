@@ -13,7 +13,6 @@ from jax import Array
 
 from experiments.frame import frozen
 from experiments.frame import images as class_sets
-from experiments.frame import photographs as frame_photographs
 from experiments.frame.images import Parts
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from spherejax import data
@@ -340,7 +339,7 @@ def photographs(sets: Parts, size: int) -> Parts:
   aspects than crops of the originals.
   """
   longer = round(BORDER * size)
-  whole = functools.partial(frame_photographs.squared, size=longer)
-  centre = functools.partial(frame_photographs.centred, size=size, shorter_side=longer)
+  whole = functools.partial(class_sets.squared, size=longer)
+  centre = functools.partial(class_sets.centred, size=size, shorter_side=longer)
   parts = zip(sets[:3], (whole, centre, centre), strict=True)
   return Parts(*(data.map_images(*part).in_memory() for part in parts))

@@ -119,7 +119,7 @@ def _unraised(args: "sys.UnraisableHookArgs") -> None:
 
 
 def _is_told(error: BaseException, trace: TracebackType | None) -> bool:
-  """Whether the user can mend the error: a file problem, or one that we raise."""
+  """True for errors that the user can mend: file problems, and those we raise."""
   if isinstance(error, OSError):
     return True
   while trace is not None and trace.tb_next is not None:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import tqdm
+from PIL import Image, ImageOps
 
-from experiments.frame import beside, photographs
+from experiments.frame import beside
 from experiments.published import tree_paths
 from spherejax import data, hierarchy
 
@@ -123,6 +124,13 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
   return hierarchy.from_csv(beside.newest_file(name, "hierarchy.csv"), classes=classes)
 
 
+def at_depth(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
+  """Ancestor of each class at a depth [classes], or the class where it lies higher."""
+  above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
+  # Nodes stand below each other in the order of their depth.
+  return np.array([np.flatnonzero(members)[-1] for members in above])
+
+
 def with_classes(
   tree: hierarchy.ClassTree, classes: Sequence[str]
 ) -> hierarchy.ClassTree:
@@ -173,7 +181,7 @@ def _inverted(images: data.Images) -> data.Images:
 def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
   """Resizes all images to one size; adds their old sizes, as logarithms."""
   sizes = np.array([image.shape[1::-1] for image in images.images])
-  small = data.map_images(images, functools.partial(photographs.squared, size=side))
+  small = data.map_images(images, functools.partial(squared, size=side))
   small = _inverted(small) if inverted else small
   return dataclasses.replace(small, extras=size_extras(sizes))
 
@@ -237,3 +245,38 @@ def log_sizes(images: data.Images) -> np.ndarray:
   names = [name for name in ("log_width", "log_height") if name in images.extras]
   columns = [np.asarray(images.extras[name], np.float32) for name in names]
   return np.stack(columns, 1) if columns else np.zeros((len(images), 0), np.float32)
+
+
+def centred(image: np.ndarray, *, size: int, shorter_side: int) -> np.ndarray:
+  """[size, size, channels]: the centre, after the shorter side was brought to a length.
+
+  Args:
+    image: uint8 [height, width, channels].
+    size: side of what is kept.
+    shorter_side: length of the shorter side before that, at least `size`.
+  """
+  single = _image(image)
+  factor = shorter_side / min(single.size)
+  wide, high = (max(size, round(factor * length)) for length in single.size)
+  left, top = (wide - size) // 2, (high - size) // 2
+  single = single.resize((wide, high), Image.Resampling.BILINEAR)
+  single = single.crop((left, top, left + size, top + size))
+  return np.asarray(single).reshape(size, size, -1)
+
+
+def squared(image: np.ndarray, *, size: int) -> np.ndarray:
+  """[size, size, channels]: all of it, stretched."""
+  single = _image(image).resize((size, size), Image.Resampling.BOX)
+  return np.asarray(single).reshape(size, size, -1)
+
+
+def padded(image: np.ndarray, *, size: int) -> np.ndarray:
+  """[size, size, channels]: the longer side becomes `size`, the rest white."""
+  single = ImageOps.pad(
+    _image(image), (size, size), Image.Resampling.BOX, color="white"
+  )
+  return np.asarray(single).reshape(size, size, -1)
+
+
+def _image(image: np.ndarray) -> Image.Image:
+  return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)

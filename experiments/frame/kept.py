@@ -36,6 +36,14 @@ class Finished(NamedTuple):
   """Figures that JSON can hold."""
   arrays: dict[str, np.ndarray]
 
+  def part(self, prefix: str) -> dict[str, np.ndarray]:
+    """Arrays whose names start with a prefix, by the rest of their names."""
+    return {
+      name.removeprefix(prefix): x
+      for name, x in self.arrays.items()
+      if name.startswith(prefix)
+    }
+
 
 def restore(
   path: pathlib.Path,

@@ -4,19 +4,19 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 from jax import Array
 from PIL import Image
 
-from experiments.frame import at_once, command, photographs, poolings, results
+from experiments.frame import at_once, command, poolings, results
+from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
-from experiments.frame.settings import Limited
+from experiments.frame.settings import Decided, Limited
 from spherejax import data, models, pooling, training
 
 DIGITS = ("resnet8", "resnet20")
@@ -29,8 +29,6 @@ _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
 _CAFFE = (104.0, 117.0, 128.0)  # blue, green, red
 _TRAIN = "a network must be trained again"
-# What the images decide is no option of a command line.
-_Decided = Annotated[bool, tyro.conf.Suppress]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,10 +81,10 @@ class Architecture(Limited):
   image to a square."""
   channels: int = 1
   """Channels of the images, 1 or 3; for maps, the number of principal directions."""
-  inverted: _Decided = False
+  inverted: Decided[bool] = False
   """Inverts the images, so that white is 0."""
   # Not in the text of settings, by which trainings that were kept are found.
-  padded: _Decided = dataclasses.field(default=False, repr=False)
+  padded: Decided[bool] = dataclasses.field(default=False, repr=False)
   """Scales the longer side to `image_size` and pads with white, without
   `shorter_side`."""
 
@@ -313,11 +311,11 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
   pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
-    fitted = photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
+    fitted = class_sets.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
   elif a.padded:
-    fitted = photographs.padded(pixels, size=a.image_size)
+    fitted = class_sets.padded(pixels, size=a.image_size)
   else:
-    fitted = photographs.squared(pixels, size=a.image_size)
+    fitted = class_sets.squared(pixels, size=a.image_size)
   return 255 - fitted if a.inverted else fitted
 
 

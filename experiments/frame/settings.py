@@ -7,9 +7,14 @@ import dataclasses
 import functools
 import math
 import typing
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import tyro
 
 Unused = dict[str, tuple[str, ...]]
+_T = TypeVar("_T")
+Decided = Annotated[_T, tyro.conf.Suppress]
+"""Field that the study or the data decide: no option of the command line."""
 
 
 def option(name: str) -> str:

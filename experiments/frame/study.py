@@ -120,8 +120,11 @@ class Study(Generic[Config]):
   """Function of settings and output folder to the table and the input of `draw`."""
   claims: Sequence[Claim] | Callable[[Config, Table], Sequence[Claim]] = ()
   """Claims, or a function if statements depend on settings or figures."""
-  draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
-  """Function of table, drawing input and settings to plots by file name."""
+  draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda _, draw, __: (
+    draw() if draw else {}
+  )
+  """Function of table, drawing input and settings to plots by file name; by default the
+  input is a function that draws."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Function that fills in open settings."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}

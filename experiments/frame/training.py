@@ -8,7 +8,7 @@ folder.
 
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
 import jax
@@ -116,6 +116,15 @@ def single(
       checkpoints=checkpoints,
       **options,
     )
+
+
+def steps_per_epoch(images: Sized, batch: int, option: str = "batch") -> int:
+  """Number of whole batches of the training images; ValueError for none."""
+  if batch > len(images):
+    raise ValueError(
+      f"{option} must be at most the {len(images)} training images, got {batch}"
+    )
+  return len(images) // batch
 
 
 def shuffled(

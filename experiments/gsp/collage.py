@@ -1,29 +1,86 @@
-"""Trainings of the comparison on collages: which there are, and what comes of each."""
+"""The comparison of poolings on collages: settings, trainings, claims and plots.
+
+DML 5.3.2 and 5.3.5.
+"""
 
 import collections
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from experiments.frame import kept, poolings
-from experiments.frame.study import Table
-from experiments.gsp import (
-  collage_claims,
-  collage_measures,
-  collages,
-  network,
-)
+from experiments.frame.settings import MultipleOf
+from experiments.frame.study import Claim, Table
+from experiments.gsp import collages, network
 from experiments.gsp import training as pooled_training
-from experiments.gsp.settings import Config
 from spherejax import data, plotting, training
 
 
+@dataclasses.dataclass(frozen=True)
+class Config(network.Settings):
+  """Settings of the comparison."""
+
+  images: Literal["omniglot", "tiny_imagenet", "cifar100"] = "omniglot"
+  """Image set of the tiles."""
+  percent: int = 100
+  """Share of the image set to read, in percent."""
+  image_size: int = 16
+  """Side of one tile, in pixels; a collage has twice that."""
+  most: int = 200
+  """Largest number of images per foreground sub-class; each is in one collage."""
+  losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
+  """Losses to train with."""
+  poolings: tuple[str, ...] = ()
+  """Poolings to compare; all omits the two long ones; none compares GAP and GSP, each
+  with and without ZSP."""
+  seeds: int = 3
+  """Runs of each variant."""
+  stem_stride: int = 2
+  """Stride of the first convolution."""
+  strides: tuple[int, ...] = (1, 2, 1)
+  """Stride of each stage."""
+  mass: float = 0.25
+  """Share of a collage's features that GSP keeps (DML eq. 5.2.1)."""
+  inverse_temperature: float = 10.0
+  """Inverse temperature of the pooling (DML 5.3.2)."""
+  zero_shot_weight: float = 0.5
+  """Weight of the zero-shot prediction loss (DML 5.3.2)."""
+  pretraining: Annotated[int, MultipleOf("parts")] = 2000
+  """Steps that train the backbone to classify single images by sub-class; 0 keeps
+  random weights."""
+  pretrain_on: Literal["training", "all"] = "training"
+  """Sub-classes of this pretraining: those of the training, or all, as in the paper."""
+  steps: int = 500
+  """Training steps."""
+  patience: int = 0
+  """Parts without a better validation MAP@R before the learning rate is halved; 0:
+  never."""
+  keep: Literal["last", "best"] = "last"
+  """Network to test: the last one, or the one with the best validation MAP@R."""
+  parts: int = 5
+  """Parts of the training. The first one pools by averages; then the prototypes are
+  chosen."""
+
+  def __post_init__(self):
+    super().__post_init__()
+    if not self.losses:
+      known = ", ".join(network.LOSSES)
+      raise ValueError(f"losses must have one of {known}, got none")
+    if self.poolings == ("all",):
+      object.__setattr__(self, "poolings", poolings.NAMES)
+    known = (*poolings.NAMES, *poolings.WIDE)
+    if unknown := [name for name in self.poolings if name not in known]:
+      raise ValueError(
+        f"poolings must be all or among {', '.join(known)}, got {unknown}"
+      )
+
+
 class Trained(NamedTuple):
-  """One program to train: the variants that share it, and its images."""
+  """Program to train: the variants that share it, and its images."""
 
   settings: Config
   variants: dict[str, network.Variant]
@@ -111,7 +168,7 @@ def outcomes(
   def after(run: pooled_training.Run, variant: network.Variant):
     """Scores a part, and sets the learning rate of the next one."""
     result = network.embed(run.state, validation, settings, mass=variant.mass)
-    score = collage_measures.retrieval(result.embeddings, validation.labels)["MAP@R"]
+    score = collages.retrieval(result.embeddings, validation.labels)["MAP@R"]
     run = run._replace(scores=(*run.scores, score))
     if not settings.patience:
       return run
@@ -136,9 +193,9 @@ def outcomes(
     for name, run in runs.items():
       mass = trained.variants[name].mass
       result = network.embed(run.state, test, settings, mass=mass)
-      figures[name] = collage_measures.retrieval(result.embeddings, test.labels)
+      figures[name] = collages.retrieval(result.embeddings, test.labels)
       if result.weights is not None:
-        figures[name][collage_claims.WEIGHT] = collage_measures.foreground_weight(
+        figures[name][WEIGHT] = collages.foreground_weight(
           result.weights, parts["test"].foreground
         )
         weights[name] = np.asarray(result.weights)[drawn_rows(test)]
@@ -169,3 +226,96 @@ def weights(last: dict[str, np.ndarray], test: data.Images) -> dict[str, Any]:
   images = np.asarray(test.images)[drawn_rows(test)]
   names = [test.label_names[label].replace("_", " ")[:12] for label in range(8)]
   return {"weights": plotting.weight_maps(images, shown, names=names)}
+
+
+ON_COLLAGES = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP")
+WEIGHT = "weight on the labelled image"
+
+
+def rivals_of(table: Table, measure: str, loss: str) -> list[str]:
+  """The other poolings of the same dimension with a loss, the best mean first."""
+  names_of_gsp = {f"{loss}, {title}" for title in ("GSP", *poolings.WIDE.values())}
+  names = [
+    x for x in table.variants(measure) if x.startswith(loss) and x not in names_of_gsp
+  ]
+  return sorted(names, key=lambda name: -table.values(measure, name).mean())
+
+
+def _compared(table: Table, measure: str, loss: str) -> bool:
+  """True where GAP and GSP are compared, each with and without ZSP."""
+  return f"{loss}, {ON_COLLAGES[-1]}" in table.variants(measure)
+
+
+def complete(table: Table, config: Config) -> None:
+  """Adds the gain of the best variant on collages, or the place of GSP in all seeds."""
+  measure = f"MAP@R, {config.images}"
+  for loss in config.losses:
+    gsp, rivals = f"{loss}, GSP", rivals_of(table, measure, loss)
+    if _compared(table, measure, loss):
+      average, *others = (f"{loss}, {name}" for name in ON_COLLAGES)
+      best = max(others, key=lambda name: table.values(measure, name).mean())
+      title = f"{loss}, best ({best.partition(', ')[2]}) - GAP"
+      # DML chapter 6 says 17 points, and not with which loss.
+      table.add_gain(measure, best, over=average, paper=0.17, title=title)
+    elif rivals and gsp in table.variants(measure):
+      above = [table.gain(measure, name, over=gsp) > 0 for name in rivals]
+      place = f"place among {1 + len(rivals)} poolings, {config.images}"
+      table.add(gsp, place, 1.0 + np.sum(above, axis=0))
+
+
+def claims(config: Config, table: Table) -> list[Claim]:
+  """Claims of both sections that these trainings can decide."""
+  measure = f"MAP@R, {config.images}"
+  return [
+    claim
+    for loss in config.losses
+    for claim in (
+      _components(config, loss)
+      if _compared(table, measure, loss)
+      else _best(table, measure, loss)
+    )
+  ]
+
+
+def _best(table: Table, measure: str, loss: str) -> list[Claim]:
+  """DML 5.3.5: no other pooling is as good."""
+  places = ("", "the best"), ("-second", "the second best")
+  return [
+    Claim(
+      f"collage-poolings{place}-{loss.lower()}",
+      f"MAP@R(GSP) > MAP@R of {words} other pooling ({rival}), unseen classes",
+      lambda t, rival=rival: t.gain(measure, f"{loss}, GSP", over=rival),
+      "DML 5.3.5",
+    )
+    for (place, words), rival in zip(
+      places, rivals_of(table, measure, loss), strict=False
+    )
+  ]
+
+
+def _components(config: Config, loss: str) -> list[Claim]:
+  """DML 5.3.2: what GSP, ZSP and the other images of a collage are worth."""
+  measure, weight = f"MAP@R, {config.images}", f"{WEIGHT}, {config.images}"
+  compared = (
+    ("gsp", "GSP", "GAP"),
+    ("zsp", "GSP + ZSP", "GSP"),
+    ("distilled", "distilled", "GAP"),
+  )
+  statements = [
+    Claim(
+      f"collage-{name}-{loss.lower()}",
+      f"MAP@R({better}) > MAP@R({other}), {loss}, unseen classes",
+      lambda t, better=better, other=other: t.gain(
+        measure, f"{loss}, {better}", over=f"{loss}, {other}"
+      ),
+    )
+    for name, better, other in compared
+  ]
+  return [
+    *statements,
+    Claim(
+      f"collage-attention-{loss.lower()}",
+      f"weight on the labelled image under GSP + ZSP > 0.25, {loss}",
+      lambda t: t.values(weight, f"{loss}, GSP + ZSP") - 0.25,
+    ),
+  ]

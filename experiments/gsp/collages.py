@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from experiments.frame import beside
 from experiments.frame import images as class_sets
-from spherejax import data
+from spherejax import data, hierarchy, metrics
 
 # The large scenes and the flora of CIFAR-100, as in the authors' released code.
 CIFAR_SHARED = (
@@ -88,13 +89,22 @@ def _tiny_imagenet(size: int, some: str) -> Source:
   order of the tree foreground.
   """
   images = class_sets.read("tiny_imagenet", f"train{some}+test{some}", size=size)
-  groups = _smallest_groups(_class_tree("tiny_imagenet"), 3)
-  names = _column("tiny_imagenet", "names.csv", "wnid", "name")
-  shared = [group for group in groups if names[group] in TINY_IMAGENET_SHARED]
-  chosen = shared + [group for group in groups if group not in shared][:16]
-  group_of = {leaf: chosen.index(group) for group in chosen for leaf in groups[group]}
-  label_of = np.array([group_of.get(name, -1) for name in images.label_names], np.int32)
-  labels = label_of[images.labels]
+  tree = class_sets.tree_of("tiny_imagenet", images.label_names)
+  above = hierarchy.ancestors(tree)
+  large = np.flatnonzero(above.sum(0) >= 3)
+
+  def path(node: int) -> tuple[int, ...]:
+    return (*path(tree.parents[node]), node) if node >= 0 else ()
+
+  # In the order of the tree: a branch comes before the next one.
+  smallest = sorted(np.setdiff1d(large, tree.parents[large]).tolist(), key=path)
+  with beside.newest_file("tiny_imagenet", "names.csv").open(newline="") as table:
+    words = {row["wnid"]: row["name"] for row in csv.DictReader(table)}
+  names = {group: words[tree.names[group]] for group in smallest}
+  shared = [group for group in smallest if names[group] in TINY_IMAGENET_SHARED]
+  chosen = shared + [group for group in smallest if group not in shared][:16]
+  label_of = np.where(above[:, chosen].any(1), above[:, chosen].argmax(1), -1)
+  labels = label_of[images.labels].astype(np.int32)
   return Source(
     np.asarray(images.images)[labels >= 0],
     labels[labels >= 0],
@@ -102,38 +112,6 @@ def _tiny_imagenet(size: int, some: str) -> Source:
     tuple(names[group] for group in chosen),
     tuple(range(len(shared))),
   )
-
-
-def _column(name: str, file: str, key: str, value: str) -> dict[str, str]:
-  """Reads two columns of a table of an image set."""
-  with beside.newest_file(name, file).open(newline="") as table:
-    return {row[key]: row[value] for row in csv.DictReader(table)}
-
-
-def _class_tree(name: str) -> dict[str, list[str]]:
-  """Children of every inner node, and of "", whose child is the root."""
-  children: dict[str, list[str]] = {}
-  for child, parent in _column(name, "hierarchy.csv", "child", "parent").items():
-    children.setdefault(parent, []).append(child)
-  return children
-
-
-def _smallest_groups(
-  children: dict[str, list[str]], least: int, node: str = ""
-) -> dict[str, list[str]]:
-  """Inner nodes with at least `least` leaves that contain no other such, with those."""
-  groups: dict[str, list[str]] = {}
-  for child in children[node]:
-    if child in children:
-      groups |= _smallest_groups(children, least, child)
-  leaves = _leaves(children, node)
-  return groups or ({node: leaves} if len(leaves) >= least else {})
-
-
-def _leaves(children: dict[str, list[str]], node: str) -> list[str]:
-  if node not in children:
-    return [node]
-  return [leaf for child in children[node] for leaf in _leaves(children, child)]
 
 
 _SOURCES = {
@@ -224,3 +202,20 @@ def _at_most(rows: np.ndarray, classes: np.ndarray, most: int) -> np.ndarray:
   counts = np.unique(classes, return_counts=True)[1]
   within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
   return rows[order][within < most]
+
+
+def retrieval(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+  """Retrieval among the collages themselves."""
+  result = metrics.retrieval(embeddings, labels)
+  return {
+    "P@1": float(metrics.mean_where(result.precision_at_1, result.counted)),
+    "MAP@R": float(metrics.mean_where(result.map_at_r, result.counted)),
+  }
+
+
+def foreground_weight(weights: ArrayLike, foreground: ArrayLike) -> float:
+  """Mean pooling weight on the tile with the labelled digit; 0.25 for an average."""
+  weights, foreground = np.asarray(weights), np.asarray(foreground)
+  scale = weights.shape[1] // foreground.shape[1]
+  mask = np.kron(foreground, np.ones((scale, scale)))
+  return float(np.mean(np.sum(weights * mask, axis=(1, 2))))

@@ -7,25 +7,20 @@ where the pooling has attributes.
 
 import dataclasses
 import functools
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import tyro
 from jax import Array
 
 from experiments.frame import poolings
-from experiments.frame.settings import Limited, MultipleOf
+from experiments.frame.settings import Decided, Limited, MultipleOf
 from spherejax import data, losses, models, training
 
 _AT_ONCE = 250  # images that are embedded
-
-# What the experiment itself varies or fixes is no option of its command line.
-_T = TypeVar("_T")
-Decided = Annotated[_T, tyro.conf.Suppress]
 
 
 @dataclasses.dataclass(frozen=True)

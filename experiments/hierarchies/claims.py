@@ -38,18 +38,6 @@ Parts = tuple[str, str, Callable[[Table], ArrayLike]]
 """Id, statement and difference of a claim."""
 
 
-def printed_spearman(data: str, first: str, second: str) -> float | None:
-  """The printed rank correlation of two measures; None where there is none."""
-  printed = figures("dist_hierarchy")["spearman"]
-  return printed.get(data, {}).get(first, {}).get(second)
-
-
-def printed_control(data: str, name: str, metric: str) -> float | None:
-  """The printed mean correlation of untrained prototypes."""
-  printed = figures("dist_hierarchy")["controls"]
-  return printed.get(data, {}).get(name) if metric == PROTOTYPES else None
-
-
 def spearman(runs: Runs, seeds: list[int] | None = None) -> dict[str, dict[str, float]]:
   """Rank correlations over all runs but softmax: of three measures with every one."""
   from scipy import stats
@@ -85,7 +73,7 @@ def add_runs(
   The article's stand beside those of its network; of trained ones, where they began
   with ImageNet's weights as the article's did.
   """
-  network = images.SOURCES[config.data].network
+  network, printed = images.SOURCES[config.data].network, figures("dist_hierarchy")
   comparable = config.data if config.network == network else ""
   pretrained = comparable if config.weights else ""
   for name, of_seed in runs.items():
@@ -94,15 +82,15 @@ def add_runs(
         table.add(methods.SETTINGS[name].title, metric, value)
   for name, measured in controls.items():
     for metric, values in measured.items():
-      paper = printed_control(comparable, name, metric)
-      table.add(name, metric, values, paper=paper)
+      paper = printed["controls"].get(comparable, {}).get(name)
+      table.add(name, metric, values, paper=paper if metric == PROTOTYPES else None)
   for name, value in measures.ceilings(related).items():
     table.add("the tree", name, value)
   learned = {name: of_seed for name, of_seed in runs.items() if name != "softmax"}
   if sum(map(len, learned.values())) > 3:
     for first, correlated in spearman(learned).items():
       for second, value in correlated.items():
-        paper = printed_spearman(pretrained, first, second)
+        paper = printed["spearman"].get(pretrained, {}).get(first, {}).get(second)
         table.add(f"rank correlation with {first}", second, value, paper=paper)
   if len(learned) > 3:
     for seed in next(iter(learned.values())):
@@ -165,13 +153,6 @@ def claims(config: Config, table: Table) -> list[Claim]:
       lambda t: gain(t, PROXIES, "proxydr-dynamic", PROXYDR),
     ),
   ]
-  controls = (
-    ("K10", "random weights"),
-    ("K10-images", "random weights, images alone"),
-    ("K10b", "normalised pixels"),
-  )
-  if config.network == frozen.NETWORK:  # which has learned, and hides the pixels
-    controls = (("K10-pretrained", "pretrained features"),)
   if APART in table.measures():
     statements += [
       claim(*parts, source="DIST IV, figures 9 and 10") for parts in _of_curves()
@@ -183,7 +164,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
       lambda t, name=name: t.gain(PROTOTYPES, name, over="random distances"),
       "DIST IV, table 2",
     )
-    for id_, name in controls
+    for id_, name in _controls(config).items()
   ]
   statements += [
     claim(
@@ -196,6 +177,17 @@ def claims(config: Config, table: Table) -> list[Claim]:
     for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1))
   ]
   return statements
+
+
+def _controls(config: Config) -> dict[str, str]:
+  """Controls that claims are about; a frozen network has learned and hides pixels."""
+  if config.network == frozen.NETWORK:
+    return {"K10-pretrained": "pretrained features"}
+  return {
+    "K10": "random weights",
+    "K10-images": "random weights, images alone",
+    "K10b": "normalised pixels",
+  }
 
 
 def _of_trees(loss: str) -> list[Parts]:

@@ -59,7 +59,7 @@ def train_baseline(
   network_key, step_key, data_key = jax.random.split(key, 3)
   head_settings = dataclasses.replace(settings, dim=len(train.label_names))
   batch, parts = settings.baseline_batch, settings.iterations
-  per_epoch = triplets.epoch_length(settings, len(train))
+  per_epoch = trainer.steps_per_epoch(train, batch, "baseline_batch")
   images_seen = 3 * settings.triplets * parts * settings.steps
   total = settings.baseline_epochs * per_epoch or images_seen // batch
   every = max(total // parts, 1)
@@ -220,12 +220,4 @@ def run(
     finished.keep(path, settings, stored)
   else:
     report(parts(kind, config))
-
-  def of(what: str) -> dict[str, np.ndarray]:
-    return {
-      name.removeprefix(what): x
-      for name, x in stored.arrays.items()
-      if name.startswith(what)
-    }
-
-  return Found(stored.figures, of("counts: "), of("points: "))
+  return Found(stored.figures, stored.part("counts: "), stored.part("points: "))

@@ -31,7 +31,7 @@ ENDS = (("first", 0), ("last", -1))
 
 
 def comparable(config: Any) -> bool:
-  """Whether the run has the article's classes and starts from ImageNet weights."""
+  """True for runs with the article's classes that start from ImageNet weights."""
   return config.seen == "article" and bool(config.weights)
 
 

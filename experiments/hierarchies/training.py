@@ -89,12 +89,7 @@ def train(
   report: Callable[[dict[str, float]], None],
 ) -> Trained:
   """Trains one setting; `report` is told about each epoch."""
-  steps = len(study.train) // settings.batch
-  if not steps:
-    raise ValueError(
-      f"batch must be at most the {len(study.train)} training images, got "
-      f"{settings.batch}"
-    )
+  steps = epochs.steps_per_epoch(study.train, settings.batch)
   followed = study.train[: settings.curve_images or len(study.train)]
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
@@ -128,10 +123,11 @@ def train(
   )
   if checkpointer is not None:
     checkpointer.close()
-  return Trained(result.best, _curves(result.evaluations))
+  return Trained(result.best, curves(result.evaluations))
 
 
-def _curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
+def curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
+  """Values of each quantity after every evaluation."""
   names = [name for name in evaluations[0] if name != "step"]
   return {name: [row[name] for row in evaluations] for name in names}
 
@@ -161,7 +157,7 @@ def _on_features(
     accuracy = evaluations[-1]["validation top-1"]
     if accuracy > highest or not settings.keep_best:
       best, highest = state, accuracy
-  return Trained(best, _curves(evaluations))
+  return Trained(best, curves(evaluations))
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "setting"))

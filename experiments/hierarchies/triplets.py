@@ -62,16 +62,6 @@ def margin_schedule(settings: Settings, iteration: int) -> float:
   return settings.margins[sum(iteration > last for last in settings.raised_after)]
 
 
-def epoch_length(settings: Settings, images: int) -> int:
-  """Steps of a pass of the softmax classifier; ValueError for no step."""
-  if images < settings.baseline_batch:
-    raise ValueError(
-      f"baseline_batch must be at most the {images} training images, got"
-      f" {settings.baseline_batch}"
-    )
-  return images // settings.baseline_batch
-
-
 def length(settings: Settings) -> int:
   """Iterations that are trained, those with the first margin throughout included."""
   return settings.iterations + max(settings.iterations - unraised(settings), 0)
@@ -286,7 +276,7 @@ def train_embedding(
   )
   state = training.create_state(step_key, optimizer, start)
   objective = functools.partial(triplet_objective, settings=settings)
-  # Traced once for all stretches; as a program it is what it was.
+  # Traces the step once for all stretches.
   step = jax.jit(
     training.make_step(objective, optimizer), static_argnames="axis_name", inline=True
   )
@@ -297,7 +287,9 @@ def train_embedding(
   common = unraised(settings)
   first = run(state, common, raised, folder=folder / "first")
   if common == settings.iterations:
-    return Embedded(start, first.state.variables(), _curves(first.evaluations), {})
+    return Embedded(
+      start, first.state.variables(), class_training.curves(first.evaluations), {}
+    )
   later = run(first.state, settings.iterations, raised, folder=folder / "raised")
   last = run(
     first.state,
@@ -308,11 +300,6 @@ def train_embedding(
   return Embedded(
     start,
     later.state.variables(),
-    _curves(first.evaluations + later.evaluations),
-    _curves(first.evaluations + last.evaluations),
+    class_training.curves(first.evaluations + later.evaluations),
+    class_training.curves(first.evaluations + last.evaluations),
   )
-
-
-def _curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
-  names = [name for name in evaluations[0] if name != "step"]
-  return {name: [row[name] for row in evaluations] for name in names}

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame import photographs as frame_photographs
 from spherejax import data
 
 FOLDED = 264  # classes that are divided into several folds
@@ -50,9 +49,7 @@ def folds(classes: int, number: int) -> list[np.ndarray]:
 
 
 def _resized(images: data.Images, size: int) -> np.ndarray:
-  return np.stack(
-    [frame_photographs.squared(x[..., :1], size=size) for x in images.images]
-  )
+  return np.stack([class_sets.squared(x[..., :1], size=size) for x in images.images])
 
 
 def _rows(
@@ -104,14 +101,14 @@ def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def plankton(size: int) -> Study:
   """Classes of at least 30 images, their longer side brought to the size."""
-  fit = functools.partial(frame_photographs.padded, size=size)
+  fit = functools.partial(class_sets.padded, size=size)
   halves = _halves("ndsb_plankton", f"plankton-{size}", fit)
   return halves._replace(images=255 - halves.images, inverted=True, padded=True)
 
 
 def photographs(size: int) -> Study:
   """Tiny ImageNet's 200 classes, averaged over boxes."""
-  fit = functools.partial(frame_photographs.squared, size=size)
+  fit = functools.partial(class_sets.squared, size=size)
   return _halves("tiny_imagenet", f"tiny_imagenet-{size}", fit)
 
 

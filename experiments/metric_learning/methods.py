@@ -76,27 +76,27 @@ class Method:
 
   @property
   def own_proxies(self) -> bool:
-    """Whether the loss uses proxies alone."""
+    """True where the loss uses proxies alone."""
     return self.loss in PROXY_LOSSES
 
   @property
   def refers_to_proxies(self) -> bool:
-    """Whether the classes' representatives start as embeddings of images."""
+    """True where the classes' representatives start as embeddings of images."""
     return self.kind in ("proxy", "ccp", "samples")
 
   @property
   def draws_proxies(self) -> bool:
-    """Whether the proxies of the loss start at random."""
+    """True where the proxies of the loss start at random."""
     return self.own_proxies and not self.refers_to_proxies
 
   @property
   def renews(self) -> bool:
-    """Whether training is a sequence of problems with new representatives."""
+    """True where training is a sequence of problems with new representatives."""
     return self.kind in ("ccp", "samples")
 
   @property
   def learns_proxies(self) -> bool:
-    """Whether proxies are parameters."""
+    """True where proxies are parameters."""
     return self.own_proxies or self.kind in ("proxy", "ccp")
 
   @property

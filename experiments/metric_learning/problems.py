@@ -59,7 +59,7 @@ class Config(ProxySettings):
 
   @property
   def of_characters(self) -> bool:
-    """Whether any training uses characters."""
+    """True where any training uses characters."""
     return bool(self.losses or self.other_weights or len(self.batches) > 1)
 
 

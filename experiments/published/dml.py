@@ -7,11 +7,6 @@ from experiments.published import figures
 
 # The order of the tables' columns.
 SETS = ("sop", "inshop", "cub", "cars")
-TITLES = {
-  "sop": "SOP", "inshop": "In-shop", "cub": "CUB", "cars": "Cars196",
-  # Small sets that are not in the tables.
-  "omniglot": "Omniglot", "tiny_imagenet": "Tiny ImageNet",
-}  # fmt: skip
 
 
 class Size(NamedTuple):

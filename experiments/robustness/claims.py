@@ -190,14 +190,11 @@ def of_training(config: Any) -> list[Claim]:
       _ranks(growing, config.l2, "MC, l2", 1, 0.799),
     ),
   }
-  for measure, key, sign in (
-    ("phi", "phi", -1),
-    ("R2", "r2", -1),
-    ("D_intra", "intra", 1),
-  ):
-    text = (
-      f"{measure}: robust {'>' if sign > 0 else '<'} standard, l2 budgets from 0.25 on"
-    )
+  for key, measure, sign in (
+    ("phi", "phi", -1), ("r2", "R2", -1), ("intra", "D_intra", 1)
+  ):  # fmt: skip
+    order = ">" if sign > 0 else "<"
+    text = f"{measure}: robust {order} standard, l2 budgets from 0.25 on"
     parts[key] = text, strong, _gain(measure, strong, sign)
   parts |= {
     "density": (

@@ -51,14 +51,16 @@ def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
   return Points(x[:train_images], y[:train_images]), Points(x[last:], y[last:])
 
 
+def points_of(images: data.Images) -> Points:
+  """Images as one array of points in [0, 1]."""
+  x = np.asarray(images.images, np.float32) / 255
+  return Points(jnp.asarray(x), jnp.asarray(images.labels))
+
+
 def load_small(name: str, size: int) -> tuple[Points, Points]:
   """Training and test images of a prepared set, made smaller."""
-  parts = (class_sets.read(name, part, size=size) for part in ("train", "test"))
-  train, test = (
-    Points(jnp.asarray(images.images, jnp.float32) / 255, jnp.asarray(images.labels))
-    for images in parts
-  )
-  return train, test
+  train, test = (class_sets.read(name, part, size=size) for part in ("train", "test"))
+  return points_of(train), points_of(test)
 
 
 class Images(NamedTuple):

@@ -26,7 +26,7 @@ from experiments.frame.study import Table
 from experiments.robustness import defences as robust_defences
 from experiments.robustness import proposals as robust_proposals
 from experiments.robustness import structure
-from experiments.robustness.images import Points
+from experiments.robustness.images import Points, points_of
 from experiments.robustness.networks import Norm, OfDigits, Settings
 from spherejax import attacks, data, losses, models, training
 
@@ -71,12 +71,6 @@ def network(
 
 def _signed(images: Array) -> Array:
   return 2 * images - 1
-
-
-def points(images: data.Images) -> Points:
-  """Loads all images as one array in [0, 1]."""
-  x = np.asarray(images.images, np.float32) / LEVELS
-  return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
 def _scores(network: Headed, variables: Any, x: Array) -> Array:
@@ -132,11 +126,7 @@ def train(
 ) -> training.TrainState:
   """Trains one network, or resumes it from its newest checkpoint."""
   s, classes = config.photographs, len(images.label_names)
-  per_epoch = len(images) // s.batch
-  if not per_epoch:
-    raise ValueError(
-      f"batch must be at most the {len(images)} training images, got {s.batch}"
-    )
+  per_epoch = trainer.steps_per_epoch(images, s.batch)
   total = s.epochs * per_epoch
   rate = optax.piecewise_constant_schedule(
     s.learning_rate, {total // 3: 0.1, 2 * total // 3: 0.1}
@@ -229,7 +219,7 @@ def trained(
     class_sets.read(config.images, f"{split}[:{percent}%]", size=32)
     for split in ("train", "test")
   )
-  train_points, tested = points(images), points(tests)
+  train_points, tested = points_of(images), points_of(tests)
   classes = len(images.label_names)
   made_with = kept.digest(config)
   norms: dict[Norm, Any] = {"l2": (0.0, *config.l2), "linf": config.linf}

@@ -16,14 +16,13 @@ from experiments.frame import kept
 from experiments.frame import training as trainer
 from experiments.self_supervision import geometry as collapse_geometry
 from experiments.self_supervision.geometry import ALL, DRAWN, HALFWAY
-from experiments.self_supervision.settings import Full, Settings, Study
+from experiments.self_supervision.settings import Full, Settings, Study, cells
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Given,
   Projector,
   Run,
   State,
-  cells,
   kernel_of,
 )
 from spherejax import data, metrics, training
@@ -71,7 +70,7 @@ def train(
   # With what is kept of a run, which is another thing in other versions.
   identity = settings, dict(strengths), study.name, State._fields
   record = {"made with": kept.digest(identity)}
-  path = folder / f"runs-{record['identity with']}"
+  path = folder / f"runs-{record['made with']}"
 
   def make() -> kept.Finished:
     run, images = Run(settings, study.classes), device_data(study)
@@ -91,13 +90,7 @@ def train(
     return kept.Finished({}, arrays)
 
   done = kept.once(path, made_with=record, make=make)
-  parts: dict[str, dict[str, np.ndarray]] = {
-    kind: {} for kind in ("curves", "start", "end", "shown")
-  }
-  for name, x in done.arrays.items():
-    kind, _, rest = name.partition(" ")
-    if kind in parts:
-      parts[kind][rest] = x
+  parts = {kind: done.part(f"{kind} ") for kind in Trained._fields[:-1]}
   return Trained(**parts, regions=done.arrays["regions"])
 
 

@@ -1,15 +1,16 @@
 """Settings of `projector_collapse`, which of them cannot work, and its images."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from jax import Array
 
 from experiments.frame import command
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
-from spherejax import data, hierarchy
+from spherejax import data
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
 SIMCLR = "simclr"
@@ -206,6 +207,22 @@ def widths_of(name: str) -> tuple[int, ...]:
   return tuple(map(int, parts))
 
 
+def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
+  """Augmentation strengths, from the values that differ between a sweep's cells."""
+  rest = {name: x for name, x in hyper.items() if name != "area"}
+  return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
+
+
+def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
+  """The other way, a column for each number; views may show all of an image.
+
+  Without a column for the blur, which takes time, where none has it.
+  """
+  rows = [{"area": strength.scale[0]} | strength._asdict() for strength in strengths]
+  columns = {name: [row[name] for row in rows] for name in rows[0] if name != "scale"}
+  return {name: x for name, x in columns.items() if name != "blur" or any(x)}
+
+
 class Study(NamedTuple):
   """Images [count, side, side, channels], uint8, and integer labels."""
 
@@ -237,7 +254,7 @@ def photographs(side: int) -> Study:
   """Reads every fourth class of tiny_imagenet; its tree gives coarse classes."""
   train, test = (_quarter(split, side) for split in ("train", "test"))
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
-  coarse, names = _coarse(tree)
+  coarse = class_sets.at_depth(tree, _DEPTH)
   chosen = np.unique(train.labels)
   new = np.full(len(train.label_names), -1)
   new[chosen] = np.arange(len(chosen))
@@ -250,7 +267,7 @@ def photographs(side: int) -> Study:
     groups[labels],
     np.asarray(test.images),
     test_labels,
-    tuple(names[i] for i in group_names),
+    tuple(tree.names[i] for i in group_names),
   )
 
 
@@ -284,12 +301,3 @@ def digits() -> Study:
 def _quarter(split: str, side: int) -> data.Images:
   images = class_sets.read("tiny_imagenet", split, size=side)
   return images[np.flatnonzero(np.asarray(images.labels) % _EVERY == 0)]
-
-
-def _coarse(tree: hierarchy.ClassTree) -> tuple[np.ndarray, tuple[str, ...]]:
-  """The node of each class at a depth, or the class where it lies higher."""
-  depth = hierarchy.depths(tree)
-  ancestors = tree.classes.copy()
-  while (deep := depth[ancestors] > _DEPTH).any():
-    ancestors[deep] = tree.parents[ancestors[deep]]
-  return ancestors, tree.names

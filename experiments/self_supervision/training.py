@@ -1,7 +1,6 @@
 """Trains one run of `projector_collapse` and measures it, for vmap."""
 
 import functools
-from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -11,7 +10,7 @@ import optax
 from jax import Array
 
 from experiments.frame import at_once, networks
-from experiments.self_supervision.settings import Settings
+from experiments.self_supervision.settings import Settings, strengths
 from spherejax import data, distances, losses, metrics, models, training
 
 BINS = 40  # of the distances of nearest negatives
@@ -111,22 +110,6 @@ class State(NamedTuple):
   kernels: Array  # [measurements, features, outputs], of the projector's first layer
   first: tuple[Any, Any]  # params and stats before the first step
   half: tuple[Any, Any]  # at the last measurement of the first half
-
-
-def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
-  """Augmentation strengths, from the values that differ between a sweep's cells."""
-  rest = {name: x for name, x in hyper.items() if name != "area"}
-  return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
-
-
-def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
-  """The other way, a column for each number; views may show all of an image.
-
-  Without a column for the blur, which takes time, where none has it.
-  """
-  rows = [{"area": strength.scale[0]} | strength._asdict() for strength in strengths]
-  columns = {name: [row[name] for row in rows] for name in rows[0] if name != "scale"}
-  return {name: x for name, x in columns.items() if name != "blur" or any(x)}
 
 
 class Run:

@@ -380,18 +380,17 @@ def test_controls_are_held_against_random_distances():
 
 def test_printed_figures_stand_beside_their_own():
   own = "mean correlation, proxies"
-  assert claims.printed_spearman("cifar100", own, "AHD@5") == -0.886
-  assert claims.printed_spearman("nabirds", "top-5", "top-1") == -0.104
-  assert claims.printed_spearman("micro_s", "top-1", "AHD@1") is None  # lost
-  assert claims.printed_spearman("ndsb_plankton", own, "AHD@5") is None
+  printed = figures("dist_hierarchy")
+  assert printed["spearman"]["cifar100"][own]["AHD@5"] == -0.886
+  assert printed["spearman"]["nabirds"]["top-5"]["top-1"] == -0.104
+  assert "AHD@1" not in printed["spearman"]["micro_s"]["top-1"]  # lost
+  assert "ndsb_plankton" not in printed["spearman"]
   for table in figures("dist_hierarchy")["spearman"].values():
     for first in table:  # a correlation is the same both ways
       for second in table[first]:
         if first in table.get(second, {}):
           assert table[second][first] == table[first][second]
-  means = "mean correlation, prototypes"
-  assert claims.printed_control("nabirds", "pixels", means) == 0.1740
-  assert claims.printed_control("nabirds", "pixels", f"{means}, diagonal out") is None
+  assert printed["controls"]["nabirds"]["pixels"] == 0.1740
 
 
 def test_means_of_pixels_by_batches():

@@ -12,13 +12,10 @@ from experiments.frame import poolings as frame_poolings
 from experiments.frame.study import Table
 from experiments.gsp import (
   collage,
-  collage_claims,
-  collage_measures,
   collages,
   training,
 )
 from experiments.gsp import network as pooled_network
-from experiments.gsp import settings as collage_settings
 from spherejax import data, plotting
 
 
@@ -27,7 +24,7 @@ def tabulate(config, figures):
   table = Table()
   for (name, metric), values in figures.items():
     table.add(name, f"{metric}, {config.images}", values)
-  collage_claims.complete(table, config)
+  collage.complete(table, config)
   return table
 
 
@@ -265,7 +262,7 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
 
   monkeypatch.setattr(training, "train", spied)
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
-  monkeypatch.setattr(collage_measures, "retrieval", lambda *_: same)
+  monkeypatch.setattr(collages, "retrieval", lambda *_: same)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   gsp_collage.STUDY.run(config, tmp_path, "full")
   (begun,), (run,) = (tuple(found.values()) for found in runs)
@@ -408,8 +405,8 @@ def test_long_embeddings_are_trained_and_no_rival_of_gsp(name, tmp_path):
   table = Table()
   for title in ("GSP", "GeM", frame_poolings.WIDE[name]):
     table.add(f"C2, {title}", "MAP@R", 1.0)
-  assert collage_claims.rivals_of(table, "MAP@R", "C2") == ["C2, GeM"]
-  config = collage_settings.Config(losses=("C2",), poolings=("gsp", name))
+  assert collage.rivals_of(table, "MAP@R", "C2") == ["C2, GeM"]
+  config = collage.Config(losses=("C2",), poolings=("gsp", name))
   names = [title for each in collage.plan(config) for title in each.variants]
   assert names == ["C2, GSP", f"C2, {frame_poolings.WIDE[name]}"]
 

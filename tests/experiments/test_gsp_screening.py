@@ -9,7 +9,7 @@ import pytest
 
 from experiments import gsp_screening
 from experiments.frame.study import Table
-from experiments.gsp import screening_cells, screening_claims
+from experiments.gsp import screening_cells
 from experiments.metric_learning.photographs import comparison, methods, screening
 from experiments.published import dml
 
@@ -47,10 +47,10 @@ def test_the_design_is_the_papers():
 def tabulated(config, loss, scores, apart=None):
   """The table of one loss, of [seeds] by cell."""
   table = Table()
-  screening_claims.tabulate(table, config.plan, loss, scores, points=100)
+  screening_cells.tabulate(table, config.plan, loss, scores, points=100)
   for cell in config.plan.cells if apart else ():
-    own = screening_claims.name(loss, cell)
-    table.add(own, screening_claims.APART, np.full(5, apart))
+    own = screening_cells.name(loss, cell)
+    table.add(own, screening_cells.APART, np.full(5, apart))
   return table
 
 
@@ -78,7 +78,7 @@ def test_an_effect_of_both_signs_is_noise():
     table = Table()
     for word, values in (("inverse_temperature", beta), ("prototypes", m)):
       title = screening_cells.effect_name("C2", (word,))
-      table.add(title, screening_claims.EFFECTS, 100 * np.array(values))
+      table.add(title, screening_cells.EFFECTS, 100 * np.array(values))
     return gsp_screening.STUDY.claimed(table, config)[1]
 
   # Larger than the other's in every seed, but not of one sign.

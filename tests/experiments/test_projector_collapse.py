@@ -19,8 +19,14 @@ from experiments.self_supervision import claims, figures, geometry, runs, toy
 from experiments.self_supervision import settings as collapse_config
 from experiments.self_supervision import training as collapse_training
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.settings import LARGE, MODERATE, SMALL, Settings
-from experiments.self_supervision.training import Projector, Run, cells
+from experiments.self_supervision.settings import (
+  LARGE,
+  MODERATE,
+  SMALL,
+  Settings,
+  cells,
+)
+from experiments.self_supervision.training import Projector, Run
 from spherejax import data, losses, training
 
 STRONG = collapse_config.COLOURED[LARGE]
@@ -32,7 +38,7 @@ SMOKE = projector_collapse.PRESETS["smoke"]
 
 def of(strengths):
   """What a training with these strengths gets."""
-  columns = collapse_training.cells([strengths])
+  columns = cells([strengths])
   return {name: jnp.float32(x) for name, (x,) in columns.items()}
 
 
@@ -301,10 +307,10 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
 def test_views_are_of_the_strengths_asked_for(integer):
   """SimCLR's are blurred; the others have no column for that, which takes time."""
   simclr = collapse_config.COLOURED["simclr"]
-  columns = collapse_training.cells([STRONG, simclr])
+  columns = cells([STRONG, simclr])
   assert columns["area"] == [0.08, 0.08]
   assert columns["blur"] == [0.0, 0.5]
-  assert "blur" not in collapse_training.cells([STRONG, STRONG])
+  assert "blur" not in cells([STRONG, STRONG])
   run = Run(dataclasses.replace(TINY, integer_crops=integer), 2)
   images = np.random.default_rng(2).integers(0, 256, (4, 8, 8, 3), np.uint8)
   draw = functools.partial(data.simclr_views, jax.random.key(5), size=8)

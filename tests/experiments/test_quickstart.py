@@ -15,7 +15,7 @@ from benchmarks import startup
 from experiments import quickstart, results_page
 from experiments.frame import beside, results
 from experiments.frame import command as cli
-from experiments.gsp import collage_measures, quick_tiles
+from experiments.gsp import collages, quick
 from spherejax import models
 
 
@@ -66,7 +66,7 @@ def test_foreground_weight():
   weights[0, :2, :2] = 0.25
   weights[1, 0, 0] = 1
   foreground = np.array([[[True, False], [False, False]], [[False, True], [False] * 2]])
-  assert collage_measures.foreground_weight(weights, foreground) == 0.5
+  assert collages.foreground_weight(weights, foreground) == 0.5
 
 
 def tiles_of(images, side):
@@ -77,8 +77,8 @@ def tiles_of(images, side):
 def test_collages_of_the_parts_share_no_image():
   import jax
 
-  digits = quick_tiles.digits()
-  made = quick_tiles.collages(digits, (60, 36), jax.random.key(0))
+  digits = quick.digits()
+  made = quick.collages(digits, (60, 36), jax.random.key(0))
   assert not tiles_of(made.train.images, 8) & tiles_of(made.test.images, 8)
   for part in made:
     assert set(np.unique(part.labels)) == set(range(6))
@@ -104,12 +104,12 @@ def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypat
   import jax
 
   monkeypatch.setattr(models, "pretrained", lambda name: Pretrained())
-  tiles = quick_tiles.photographs(str(photographs(tmp_path / "p", 6, 5)))
+  tiles = quick.photographs(str(photographs(tmp_path / "p", 6, 5)))
   assert (tiles.labelled, tiles.shared) == ((0, 1, 2, 3), (4, 5))
   assert tiles.inputs.shape == (30, 2, 2, 64)
   key = jax.random.key(0)
-  taken = quick_tiles.collages(tiles, (12, 8), key).test
-  shown = quick_tiles.collages(tiles, (12, 8), key, shown=True).test
+  taken = quick.collages(tiles, (12, 8), key).test
+  shown = quick.collages(tiles, (12, 8), key, shown=True).test
   np.testing.assert_array_equal(taken.foreground, shown.foreground)
   assert np.asarray(shown.images).shape == (8, 384, 384, 3)
   for row in range(8):
@@ -129,15 +129,15 @@ def test_photographs_that_cannot_be_used_are_told_in_one_line(tmp_path, monkeypa
   with monkeypatch.context() as patch:
     patch.setattr(models, "pretrained", missing)
     with pytest.raises(SystemExit, match=r"--images photos: .*spherejax\[pretrained\]"):
-      quick_tiles.photographs("photos")
+      quick.photographs("photos")
   monkeypatch.setattr(models, "pretrained", lambda name: Pretrained())
   with pytest.raises(SystemExit, match="no image folder at"):
-    quick_tiles.photographs(str(tmp_path / "none"))
+    quick.photographs(str(tmp_path / "none"))
   for classes, count in ((3, 5), (4, 3)):
     folder = photographs(tmp_path / f"{classes}", classes, count)
     said = f"at least 4 class folders of 4 photographs, got {classes} folders"
     with pytest.raises(SystemExit, match=said):
-      quick_tiles.photographs(str(folder))
+      quick.photographs(str(folder))
 
 
 def test_unknown_options_and_presets_are_errors(capsys):

@@ -109,17 +109,17 @@ class Comparison:
 
   @property
   def judged(self) -> bool:
-    """Whether the protocol evaluates the images of the unseen classes."""
+    """True where the protocol evaluates the images of the unseen classes."""
     return self.flattered or self.config.protocol in ("fair", "fair534")
 
   @property
   def flattered(self) -> bool:
-    """Whether the test images decide when a training ends and which weights count."""
+    """True where the test images end a training and choose the weights."""
     return self.protocol.parts == 1
 
   @property
   def complete(self) -> bool:
-    """Whether the settings are those of the figures in the thesis."""
+    """True where the settings are those of the figures in the thesis."""
     c, usual = self.config, FullConfig()
     same = all(
       getattr(c, field.name) == getattr(usual, field.name)
@@ -300,60 +300,12 @@ class Comparison:
     claims.add(table, job.name, judged, [run.problems for run in runs])
 
 
-def comparison_text(
-  comparison: Comparison, judged: Mapping[str, Mapping[int, list[Any]]]
-) -> str:
-  """P@1 / MAP@R in the layout of Table 3.1, the thesis's in brackets."""
-
-  def text(values: Sequence[float | None]) -> str:
-    return " / ".join("-" if x is None else f"{x:.2f}" for x in values)
-
-  title = dml.TITLES[comparison.config.dataset]
-  dims = sorted({dim for planned in judged.values() for dim in planned}, reverse=True)
-  lines = [["", *(f"{title} {dim}" for dim in dims)]]
-  for planned in comparison.jobs:
-    line = [planned.title]
-    for dim in dims:
-      values = judged[planned.name].get(dim)
-      if values is None:  # poolings differ in it
-        line.append("")
-        continue
-      ours = [
-        float(np.mean([figures[m] for figures in values])) for m in ("P@1", "MAP@R")
-      ]
-      paper = comparison.cell(planned, dim)
-      theirs = "" if paper is None else f" ({text(paper[:2])})"
-      line.append(text(ours) + theirs)
-    lines.append(line)
-  notes = []
-  if comparison.flattered:
-    notes.append(f"The weights were {WATCHED}.")
-  if not any(
-    comparison.cell(planned, dim)
-    for planned in comparison.jobs
-    for dim in judged[planned.name]
-  ):
-    notes.append("The thesis has no figures of these images by these settings.")
-  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  table = [
-    "  ".join(x.ljust(w) for x, w in zip(line, widths, strict=True)).rstrip()
-    for line in lines
-  ]
-  return "".join(f"{line}\n" for line in [*table, *notes])
-
-
 def measure(config: FullConfig, output: pathlib.Path) -> Table:
-  """Trains and judges all methods; writes `comparison.txt` next to the models."""
+  """Trains and judges all methods."""
   comparison = Comparison(config, output)
-  trained = comparison.train()
-  judged = {
-    planned.name: comparison.judge(planned, trained[planned.name])
-    for planned in comparison.jobs
-  }
-  output.mkdir(parents=True, exist_ok=True)
-  (output / "comparison.txt").write_text(comparison_text(comparison, judged))
   table = Table()
-  for planned in comparison.jobs:
-    every = [run for runs in trained[planned.name] for run in runs]
-    comparison.tabulate(table, planned, judged[planned.name], every)
+  for name, folds in comparison.train().items():
+    planned = next(job for job in comparison.jobs if job.name == name)
+    every = [run for runs in folds for run in runs]
+    comparison.tabulate(table, planned, comparison.judge(planned, folds), every)
   return table

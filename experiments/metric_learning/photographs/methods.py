@@ -3,13 +3,11 @@
 import dataclasses
 import difflib
 import itertools
-from typing import Annotated, Literal, NamedTuple, TypeVar
-
-import tyro
+from typing import Literal, NamedTuple
 
 from experiments.frame import command
 from experiments.frame import poolings as frame_poolings
-from experiments.frame.settings import Limited
+from experiments.frame.settings import Decided, Limited
 from experiments.metric_learning.methods import (
   PAIR_LOSSES,
   PROXY_LOSSES,
@@ -35,9 +33,6 @@ _POOLINGS = {
 }
 WIDTHS = {"bn_inception": 64, "resnet50": 64, "inception_v3": 32}  # as published
 BATCHES = (16, 32, 64, 128)  # of figure 3.8
-# What the method or the protocol decides is no option.
-_T = TypeVar("_T")
-Decided = Annotated[_T, tyro.conf.Suppress]
 
 
 class Row(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from experiments.frame.study import Claim, Table
-from experiments.gsp import screening_cells, screening_claims
+from experiments.gsp import screening_cells
 from experiments.gsp.screening_cells import Plan
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.photographs import comparison, protocols, sets
@@ -103,7 +103,7 @@ def measure(config: FullScreening, output: pathlib.Path) -> Table:
     column = 4 + tuple(METHODS).index(loss)
     paper |= {tuple(row[:4]): row[column] for row in screening_cells.TABLE.tolist()}
     paper = paper if grid.screen else {}
-    screening_claims.tabulate(table, grid, loss, scores, measure=MEASURE, paper=paper)
+    screening_cells.tabulate(table, grid, loss, scores, measure=MEASURE, paper=paper)
   return table
 
 
@@ -120,14 +120,14 @@ def claims(config: FullScreening, table: Table) -> Iterator[Claim]:
   """Claims of the thesis about the table or plot."""
   for loss in config.losses:
     grid = plan(config, loss)
-    yield from screening_claims.claims(grid, loss, table, measure=MEASURE)
+    yield from screening_cells.claims(grid, loss, table, measure=MEASURE)
     if config.study == "figure-5.11":
       names = [
-        screening_claims.name(loss, grid.of_grid(n)) for n in grid.counts if n >= 64
+        screening_cells.name(loss, grid.of_grid(n)) for n in grid.counts if n >= 64
       ]
       worst = min(names, key=lambda name: table.values(MEASURE, name).mean())
       number = worst.split(", ")[1].removeprefix("m ")
-      average = screening_claims.name(loss, grid.average)
+      average = screening_cells.name(loss, grid.average)
       yield Claim(
         f"m-improves-{loss.lower()}",
         f"MAP@R of the worst m from 64 on ({number}) > of the average, {loss}",

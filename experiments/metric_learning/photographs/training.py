@@ -1,8 +1,8 @@
 """Trains one method of `retrieval` on photographs, on all devices.
 
-All that moves between steps, chance-constrained problems and the memory of earlier
-batches among it, lies in the train state, so a run that was killed goes on inside of
-its problem with the same bits.
+The train state holds all that moves between steps, such as the chance-constrained
+problem and the memory of earlier batches. A run that was killed therefore resumes
+inside its problem with the same bits.
 """
 
 import dataclasses
