@@ -99,6 +99,7 @@ STUDY = Study(
   measure,
   problems.claims,
   draw,
+  problem_figures.charts,
 )
 
 if __name__ == "__main__":

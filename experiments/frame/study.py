@@ -122,6 +122,8 @@ class Study(Generic[Config]):
   """Claims, or a function if statements depend on settings or figures."""
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
   """Function of table, drawing input and settings to plots by file name."""
+  charts: Callable[[Config, Table], Mapping[str, Any]] = lambda *_: {}
+  """Function of settings and table to further plots, which results can be drawn of."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Function that fills in open settings."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}
@@ -157,7 +159,8 @@ class Study(Generic[Config]):
     """Measures, claims and draws; returns the whole result."""
     start, config = time.perf_counter(), self.resolved(config)
     table, shown = self.measure(config, output)
-    drawn = pictures.save(self.draw(table, shown, config), output)
+    charts = self.charts(config, table)
+    drawn = pictures.save({**charts, **self.draw(table, shown, config)}, output)
     return results.result(
       experiment=self.name,
       preset=preset,
