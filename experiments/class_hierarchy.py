@@ -81,14 +81,17 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   table = Table()
   claims.add_runs(table, runs, controls, grounds[config.seed].related, config)
   claims.add_curves(table, curves)
-  return table, (runs, curves, firsts, whole.tree)
+  return table, (curves, firsts, images.named(whole.tree, config.data))
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """Measures, curves, similarities and trees."""
-  del table, config
-  runs, curves, firsts, tree = shown
-  return pictures.draw(runs, curves, firsts, tree)
+def draw(_: Table, shown: Any, __: Config) -> dict[str, Any]:
+  """Curves, similarities and trees."""
+  return pictures.draw(*shown)
+
+
+def charts(config: Config, table: Table) -> dict[str, Any]:
+  """Measures of all settings."""
+  return pictures.charts(config.settings, table)
 
 
 STUDY = Study(
@@ -99,6 +102,7 @@ STUDY = Study(
   measure,
   claims.claims,
   draw,
+  charts,
   resolved=class_runs.resolved,
 )
 

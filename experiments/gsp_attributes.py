@@ -126,10 +126,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   return table, (last, tested)
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+def draw(_: Table, shown: Any, config: Config) -> dict[str, Any]:
   """Accuracies, attributes and dominant prototypes."""
   last, tested = shown
-  return attributes.draw(table, last, tested, config)
+  return attributes.draw(last, tested, config)
 
 
 CLAIMS = [
@@ -148,7 +148,16 @@ CLAIMS = [
     ),
   )
 ]
-STUDY = Study("gsp_attributes", __doc__, "DML 5.3.3", PRESETS, measure, CLAIMS, draw)
+STUDY = Study(
+  "gsp_attributes",
+  __doc__,
+  "DML 5.3.3",
+  PRESETS,
+  measure,
+  CLAIMS,
+  draw,
+  attributes.charts,
+)
 
 if __name__ == "__main__":
   STUDY.main()

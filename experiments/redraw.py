@@ -26,7 +26,7 @@ def redraw(file: pathlib.Path) -> list[str]:
   rows = [row for row in content["rows"] if " - " not in row["name"]]
   table = study.Table.of_rows(rows)
   charts = declared.charts(config, table)
-  drawn = pictures.save(charts, file.parent / title(content))
+  drawn = pictures.save(charts, file.parent / title(content), ".svg")
   others = [x for x in content["pictures"] if pathlib.Path(x).stem not in charts]
   for name in {*content["pictures"]} - {*drawn, *others}:
     (file.parent / title(content) / name).unlink(missing_ok=True)

@@ -32,18 +32,19 @@ def dots(
   Args:
     panels: values by panel and row.
     xlabel: the quantity.
-    rows: names from the top, in panels that share both axes; none: each panel is
-      sorted, its largest mean at the top.
+    rows: names from the top, the same in all panels; none: each panel is sorted, its
+      largest mean at the top.
     columns: panels side by side, at most.
     gains: whether values are differences: a line at 0, blue intervals above it, orange
-      ones below it, grey ones that contain it.
+      ones below it, grey ones that contain it. Panels of the same rows share its scale.
   """
   columns = min(columns, len(panels))
   lines = math.ceil(len(panels) / columns)
   most = len(rows) or max(map(len, panels.values()))
   figure = pictures.new_figure(7.2, lines * (0.75 + _ROW * most) + 0.2)
-  share = bool(rows)
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=share, sharey=share)
+  grid = figure.subplots(
+    lines, columns, squeeze=False, sharey=bool(rows), sharex=bool(rows) and gains
+  )
   for axes, (title, values) in zip(grid.flat, panels.items(), strict=False):
     names = list(rows) or sorted(values, key=lambda name: -np.mean(values[name]))
     for place, name in enumerate(names):
@@ -67,7 +68,8 @@ def _row(
   color = _BLUE
   if gains and not low > 0:
     color = _RED if high < 0 else _GREY
-  axes.plot(values, [place] * n, "|", color=color, markersize=5, alpha=0.5)
+  heights = np.tile([place - 0.2, place + 0.2, np.nan], n)  # strokes of one path
+  axes.plot(np.repeat(values, 3), heights, color=color, linewidth=1, alpha=0.5)
   if np.isfinite([low, high]).all():
     axes.plot([low, high], [place] * 2, color=color, linewidth=1.8)
   axes.plot(mean, place, "o", color=color, markersize=5.5, markeredgecolor="white")

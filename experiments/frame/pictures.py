@@ -17,7 +17,6 @@ COLORS = (
   "#0072B2", "#D55E00", "#009E73", "#CC79A7",
   "#E69F00", "#56B4E9", "#7F7F7F", "#222222",
 )  # fmt: skip
-_VECTOR = 120_000  # bytes of an SVG; more are many points
 
 
 def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
@@ -64,15 +63,11 @@ def curve_panels(
   return figure
 
 
-def save(figures: Mapping[str, Any], output: pathlib.Path) -> list[str]:
-  """Writes lines as SVG, images and many points as PNG; the names of the files."""
-  return [_save(figure, output / name) for name, figure in figures.items()]
-
-
-def _save(figure: Any, path: pathlib.Path) -> str:
-  if not any(axes.images for axes in figure.axes):
-    try:
-      return plotting.save(figure, f"{path}.svg", max_bytes=_VECTOR).name
-    except ValueError:  # too many points
-      pass
-  return plotting.save(figure, f"{path}.png").name
+def save(
+  figures: Mapping[str, Any], output: pathlib.Path, suffix: str = ".png"
+) -> list[str]:
+  """Writes figures as PNG, or as SVG where they are lines; the names of the files."""
+  return [
+    plotting.save(figure, output / f"{name}{suffix}").name
+    for name, figure in figures.items()
+  ]

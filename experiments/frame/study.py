@@ -123,7 +123,7 @@ class Study(Generic[Config]):
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
   """Function of table, drawing input and settings to plots by file name."""
   charts: Callable[[Config, Table], Mapping[str, Any]] = lambda *_: {}
-  """Function of settings and table to further plots, which results can be drawn of."""
+  """Function of settings and table to plots of lines, which results alone give."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Function that fills in open settings."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}
@@ -159,8 +159,8 @@ class Study(Generic[Config]):
     """Measures, claims and draws; returns the whole result."""
     start, config = time.perf_counter(), self.resolved(config)
     table, shown = self.measure(config, output)
-    charts = self.charts(config, table)
-    drawn = pictures.save({**charts, **self.draw(table, shown, config)}, output)
+    drawn = pictures.save(self.charts(config, table), output, ".svg")
+    drawn += pictures.save(self.draw(table, shown, config), output)
     return results.result(
       experiment=self.name,
       preset=preset,
