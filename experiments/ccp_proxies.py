@@ -95,6 +95,7 @@ STUDY = Study(
   PRESETS,
   measure,
   problems.claims,
+  charts=problem_figures.charts,
 )
 
 if __name__ == "__main__":

@@ -81,7 +81,13 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   table = Table()
   claims.add_runs(table, runs, controls, grounds[config.seed].related, config)
   claims.add_curves(table, curves)
-  return table, lambda: pictures.draw(runs, curves, firsts, whole.tree)
+  named = images.named(whole.tree, config.data)
+  return table, lambda: pictures.draw(curves, firsts, named)
+
+
+def charts(config: Config, table: Table) -> dict[str, Any]:
+  """Measures of all settings."""
+  return pictures.charts(config.settings, table)
 
 
 STUDY = Study(
@@ -91,6 +97,7 @@ STUDY = Study(
   PRESETS,
   measure,
   claims.claims,
+  charts=charts,
   resolved=class_runs.resolved,
 )
 

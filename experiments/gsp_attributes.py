@@ -124,7 +124,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       spread = np.abs(probabilities - probabilities.mean(0)).sum(1).mean() / 2
       table.add(name, "variation of class attributes", spread)
       last[name] = (run.state, result, probabilities)
-  return table, lambda: attributes.draw(table, last, tested, config)
+  return table, lambda: attributes.draw(last, tested, config)
 
 
 CLAIMS = [
@@ -143,7 +143,15 @@ CLAIMS = [
     ),
   )
 ]
-STUDY = Study("gsp_attributes", __doc__, "DML 5.3.3", PRESETS, measure, CLAIMS)
+STUDY = Study(
+  "gsp_attributes",
+  __doc__,
+  "DML 5.3.3",
+  PRESETS,
+  measure,
+  CLAIMS,
+  charts=attributes.charts,
+)
 
 if __name__ == "__main__":
   STUDY.main()

@@ -110,15 +110,18 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   return table, (last, parts["test"].collages)
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
-  """Scores of all variants, and weights on collages."""
-  last, test = shown
-  scores = collage.scores(table, f"MAP@R, {config.images}")
-  return {"scores": scores, **collage.weights(last, test)}
+def draw(_: Table, shown: Any, __: Config) -> dict[str, Any]:
+  """Weights on collages."""
+  return collage.weights(*shown)
+
+
+def charts(config: Config, table: Table) -> dict[str, Any]:
+  """Scores of all variants."""
+  return {"scores": collage.scores(table, f"MAP@R, {config.images}")}
 
 
 STUDY = Study(
-  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage.claims, draw
+  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage.claims, draw, charts
 )
 
 if __name__ == "__main__":

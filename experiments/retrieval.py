@@ -46,6 +46,7 @@ import tqdm
 from experiments.frame import at_once, command
 from experiments.frame.study import Claim, Study, Table
 from experiments.metric_learning import (
+  charts,
   claims,
   measures,
   plan,
@@ -112,7 +113,11 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
         name: np.array([figures[name] for figures in every]) for name in every[0]
       }
   table = tables.tabulate(trained_runs, untrained, studies)
-  return table, functools.partial(tables.draw, trained_runs, studies, config)
+  steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
+  return table, lambda: {
+    **charts.curves(planned, trained_runs, steps),
+    **tables.sheets(trained_runs, studies),
+  }
 
 
 def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:
@@ -122,6 +127,11 @@ def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:
   return claims.claims(config, table)
 
 
+def charted(config: Config | FullConfig, table: Table) -> Mapping[str, Any]:
+  """Charts of trainings in memory."""
+  return {} if isinstance(config, FullConfig) else charts.draw(plan.plan(config), table)
+
+
 STUDY = Study(
   "retrieval",
   __doc__,
@@ -129,7 +139,7 @@ STUDY = Study(
   PRESETS,
   measure,
   claimed,
-  lambda _, draw, __: draw(),
+  charts=charted,
   unused=lambda config: (
     methods.unused(config) if isinstance(config, FullConfig) else {}
   ),

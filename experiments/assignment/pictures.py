@@ -23,7 +23,7 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
   """
   import matplotlib
 
-  figure = pictures.new_figure(5.2 * len(panels), 3.0)
+  figure = pictures.new_figure(3.6 * len(panels), 2.2)
   colors = matplotlib.colormaps[_COLORS]
   for number, (title, points) in enumerate(panels.items(), 1):
     axes = figure.add_subplot(1, len(panels), number, projection="mollweide")
@@ -34,7 +34,7 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
       color = colors(groups[label])
       axes.plot(east, north, "o", color=color, markersize=13, clip_on=False)
       axes.text(
-        east, north, str(label), ha="center", va="center", fontsize=7, color="white"
+        east, north, str(label), ha="center", va="center", fontsize=8, color="white"
       )
     axes.set(xticklabels=[], yticklabels=[])
     axes.grid(color="#D9D9D9", linewidth=0.6)
@@ -44,7 +44,7 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
 
 def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
   """Cosines of all pairs of prototypes under several constructions (figure 3a)."""
-  figure = pictures.new_figure(4.0 * len(panels), 3.0)
+  figure = pictures.new_figure(2.4 * max(len(panels), 2), 2.9)
   row = np.atleast_1d(figure.subplots(1, len(panels)))
   for axes, (title, sets) in zip(row, panels.items(), strict=True):
     low = min(values.min() for values in sets.values())
@@ -52,10 +52,17 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
     bins = np.linspace(low - 0.02, high + 0.02, 80)
     for name, values in sets.items():
       axes.hist(values, bins, histtype="step", density=True, linewidth=1.4, label=name)
-    axes.set(title=title, xlabel="cosine of two prototypes", yscale="log")
+    axes.set(yscale="log")
+    axes.set_title(title, fontsize=8.5)
+    axes.tick_params(labelsize=8.5)
     axes.spines[["top", "right"]].set_visible(False)
   row[0].set_ylabel("density")
-  row[-1].legend(fontsize=8, frameon=False)
+  figure.supxlabel("cosine of two prototypes", fontsize=9.5)
+  # The first panel has every construction.
+  handles, labels = row[0].get_legend_handles_labels()
+  figure.legend(
+    handles, labels, loc="outside upper center", ncols=3, fontsize=8.5, frameon=False
+  )
   return figure
 
 

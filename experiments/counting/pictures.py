@@ -51,17 +51,23 @@ def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
 
   `panels`: for each network (a row) and fill (a column).
   """
-  columns = len(next(iter(panels.values())))
-  figure = pictures.new_figure(0.8 + 3.2 * columns, 0.5 + 2.3 * len(panels))
-  axes = figure.subplots(len(panels), columns, squeeze=False, sharex="col")
-  for row, (network, fills) in zip(axes, panels.items(), strict=True):
-    for panel, (fill, shown) in zip(row, fills.items(), strict=True):
-      _boxes(panel, shown)
-      panel.set_title(f"{network}, {fill}", fontsize=9, loc="left")
-  for panel in axes[-1]:
-    panel.set_xlabel("objects")
-  for row in axes:
-    row[0].set_ylabel("norm, standardised")
+  shown = [
+    (f"{network}, {fill}", values)
+    for network, fills in panels.items()
+    for fill, values in fills.items()
+  ]
+  columns = max(len(next(iter(panels.values()))), min(2, len(shown)))
+  lines = -(-len(shown) // columns)
+  figure = pictures.new_figure(7.2, 0.5 + 5.2 / columns * lines)
+  cells = figure.subplots(lines, columns, squeeze=False, sharex="col").ravel()
+  for axes in cells[len(shown) :]:
+    axes.set_visible(False)
+  for axes, (title, values) in zip(cells, shown, strict=False):
+    _boxes(axes, values)
+    axes.set_title(title, fontsize=8.5, loc="left")
+    axes.tick_params(labelsize=8.5)
+  figure.supxlabel("objects", fontsize=9.5)
+  figure.supylabel("norm, standardised", fontsize=9.5)
   return figure
 
 
@@ -113,7 +119,7 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
   analysis = discriminant_analysis.LinearDiscriminantAnalysis(n_components=_DIRECTIONS)
   plane = analysis.fit(unit.astype(np.float64), labels).transform(unit)
   angle = np.arctan2(plane[:, 1], plane[:, 0])
-  figure = pictures.new_figure(9.5, 4.6)
+  figure = pictures.new_figure(7.2, 3.4)
   classes = int(labels.max()) + 1
   colors = matplotlib.colormaps["tab20" if classes > 10 else "tab10"]
   discrete = {"cmap": colors.resampled(classes), "vmin": -0.5, "vmax": classes - 0.5}
@@ -121,8 +127,8 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
     ((labels, "class", discrete), (counts, "objects", {"cmap": "viridis"})), 1
   ):
     axes: Any = figure.add_subplot(1, 2, number, projection="polar")
-    dots = axes.scatter(angle, lengths, c=values, s=6, alpha=0.8, **look)
+    dots = axes.scatter(angle, lengths, c=values, s=4, alpha=0.8, **look)
     axes.set_xticklabels([])
-    axes.tick_params(labelsize=7)
+    axes.tick_params(labelsize=8)
     figure.colorbar(dots, ax=axes, shrink=0.7, label=name)
   return figure

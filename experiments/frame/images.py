@@ -131,6 +131,15 @@ def at_depth(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
   return np.array([np.flatnonzero(members)[-1] for members in above])
 
 
+def named(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
+  """The tree with words for WordNet's ids, where the set has them in a file."""
+  if name != "tiny_imagenet":
+    return tree
+  lines = beside.newest_file(name, "names.csv").read_text(encoding="utf-8").splitlines()
+  words = dict(line.split(",", 1) for line in lines)
+  return tree._replace(names=tuple(words.get(node, node) for node in tree.names))
+
+
 def with_classes(
   tree: hierarchy.ClassTree, classes: Sequence[str]
 ) -> hierarchy.ClassTree:

@@ -125,6 +125,8 @@ class Study(Generic[Config]):
   )
   """Function of table, drawing input and settings to plots by file name; by default the
   input is a function that draws."""
+  charts: Callable[[Config, Table], Mapping[str, Any]] = lambda *_: {}
+  """Function of settings and table to plots of lines, which results alone give."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Function that fills in open settings."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}
@@ -160,7 +162,8 @@ class Study(Generic[Config]):
     """Measures, claims and draws; returns the whole result."""
     start, config = time.perf_counter(), self.resolved(config)
     table, shown = self.measure(config, output)
-    drawn = pictures.save(self.draw(table, shown, config), output)
+    drawn = pictures.save(self.charts(config, table), output, ".svg")
+    drawn += pictures.save(self.draw(table, shown, config), output)
     return results.result(
       experiment=self.name,
       preset=preset,

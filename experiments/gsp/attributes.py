@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import pictures
+from experiments.frame import dots, pictures
 from experiments.frame.study import Table
 from experiments.gsp import network
-from spherejax import data, distances, losses, plotting, prototypes
+from spherejax import data, distances, losses, prototypes
 
 SHUFFLED = "attributes shuffled"
 CANDIDATES = {"5 classes": False, "10 classes": True}
@@ -104,11 +104,11 @@ def dominant(
   colors = matplotlib.colormaps["Dark2"]
   rows = np.array([np.argmax(images.labels == i) for i in np.unique(images.labels)])
   some = images[rows]
-  figure = pictures.new_figure(1.2 * len(rows) + 1.6, 1.3 * (1 + len(variants)))
+  figure = pictures.new_figure(7.2, 0.78 * (1 + len(variants)) + 0.6)
   cells = figure.subplots(1 + len(variants), len(rows))
   for column, label in enumerate(some.labels):
     cells[0, column].imshow(some.images[column], interpolation="nearest")
-    cells[0, column].set_title(images.label_names[label], fontsize=10)
+    cells[0, column].set_title(images.label_names[label], fontsize=8)
   for row, (name, (state, result)) in enumerate(variants.items(), start=1):
     maps = network.embed(state, some, settings, pooled=False).pooled
     nearest = _nearest(maps, state.params["network"]["pooling"]["prototypes"])
@@ -120,34 +120,42 @@ def dominant(
       cells[row, column].imshow(
         alpha * tones + (1 - alpha), interpolation="nearest", vmin=0, vmax=1
       )
-    cells[row, 0].set_ylabel(name, fontsize=10)
+    cells[row, 0].set_ylabel(name, fontsize=8.5)
   for axes in cells.flat:
     axes.set(xticks=[], yticks=[])
+  said = (
+    "Colour: the prototype that a position is nearest to, one of eight.\n"
+    "Strength: the position's share of the pooled vector."
+  )
+  figure.supxlabel(said, fontsize=9)
   return figure
 
 
+def charts(config: Any, table: Table) -> dict[str, Any]:
+  """Accuracies of all seeds, by distance and candidates."""
+  del config
+  panels = {
+    f"{metric}, {candidates}": {
+      name: table.values(measure, name) for name in table.variants(measure)
+    }
+    for metric in ("l2", "cosine")
+    for candidates in CANDIDATES
+    if table.variants(measure := f"accuracy, {metric}, {candidates}")
+  }
+  rows = sorted(next(iter(panels.values())))
+  return {"accuracy": dots.dots(panels, "share of classes told right", rows=rows)}
+
+
 def draw(
-  table: Table,
   last: Mapping[str, tuple[Any, Any, np.ndarray]],
   tested: data.Images,
   settings: network.Settings,
 ) -> dict[str, Any]:
-  """Accuracies of all seeds; attributes and dominant prototypes of the last one.
+  """Attributes and dominant prototypes of the last seed.
 
   `last` has of each variant its state, what it made of the images, and attributes.
   """
-  bars = {
-    f"{metric}, {candidates}": {
-      name: table.values(f"accuracy, {metric}, {candidates}", name)
-      for name in (*last, f"{[*last][-1]}, {SHUFFLED}")
-    }
-    for metric in ("l2", "cosine")
-    for candidates in CANDIDATES
-  }
   return {
-    "accuracy": plotting.bars_with_intervals(
-      bars, ylabel="share of classes told right"
-    ),
     "attributes": class_attributes(
       {name: attributes for name, (_, _, attributes) in last.items()},
       tested.label_names,

@@ -12,12 +12,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import kept, poolings
+from experiments.frame import dots, kept, poolings
 from experiments.frame.settings import MultipleOf
 from experiments.frame.study import Claim, Table
 from experiments.gsp import collages, network
 from experiments.gsp import training as pooled_training
 from spherejax import data, plotting, training
+
+_FEW = 8  # variants whose scores are shown instead of their gains
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,12 +207,20 @@ def outcomes(
 
 
 def scores(table: Table, measure: str) -> Any:
-  """MAP@R of every variant, by loss (DML Fig. 5.5(b) and 5.12(a))."""
-  bars = collections.defaultdict(dict)
+  """Scores by loss, or gains of many poolings (DML Fig. 5.5(b) and 5.12(a))."""
+  panels = collections.defaultdict(dict)
   for name in table.variants(measure):
     loss, _, variant = name.partition(", ")
-    bars[loss][variant] = table.values(measure, name)
-  return plotting.bars_with_intervals(bars, ylabel="MAP@R, unseen classes")
+    panels[loss][variant] = table.values(measure, name)
+  if max(map(len, panels.values())) <= _FEW:
+    return dots.dots(panels, "MAP@R of unseen classes")
+  gains = {}
+  for loss, values in panels.items():
+    average = values.pop("GAP")
+    title = f"{loss}, GAP: {average.mean():.3f}"
+    gains[title] = {name: figures - average for name, figures in values.items()}
+  label = "MAP@R of unseen classes, gained over average pooling (GAP)"
+  return dots.dots(gains, label, gains=True)
 
 
 def drawn_rows(test: data.Images) -> np.ndarray:

@@ -12,7 +12,7 @@ from experiments.gsp import hulls as gsp_hulls
 from spherejax import data, plotting, pooling, prototypes
 
 # Ten colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
-_COLORS = "tab10"
+_COLUMNS = 5  # classes side by side
 _SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 
 
@@ -174,33 +174,34 @@ def cells(study: Study) -> Any:
 
 def hulls(study: Study, names: Sequence[str]) -> Any:
   """Hulls of the prototypes in use by each class, and the averages (figure 4.3)."""
-  import matplotlib
   import scipy.spatial
 
-  colors = matplotlib.colormaps[_COLORS]
-  figure = pictures.new_figure(7.4, 6.2)
-  axes = figure.subplots()
-  for label, name in enumerate(names):
+  lines = -(-len(names) // _COLUMNS)
+  figure = pictures.new_figure(7.2, 1.65 * lines + 0.35)
+  cells = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
+  low, high = _limits(study.features.reshape(-1, 2))
+  for axes in cells[len(names) :]:
+    axes.set_visible(False)
+  for label, (axes, name) in enumerate(zip(cells, names, strict=False)):
     mask = study.labels == label
     used = study.prototypes[(study.histograms[mask] > 0).any(0)]
-    color = colors(label)
     if len(used) > 2:
       corners = used[scipy.spatial.ConvexHull(used).vertices]
-      axes.fill(*corners.T, facecolor="none", edgecolor=color, linewidth=1.6)
-    axes.plot(*study.averages[mask].T, ".", color=color, markersize=5, label=name)
-  axes.plot(*study.prototypes.T, "o", color="black", markersize=4, zorder=3)
-  low, high = _limits(study.features.reshape(-1, 2))
-  axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
-  axes.set_aspect("equal")
-  figure.legend(
-    loc="outside right upper", frameon=False, fontsize=9, title="averages, hulls"
-  )
+      axes.fill(*corners.T, facecolor="#D6E6F2", edgecolor="#0072B2", linewidth=1.2)
+    axes.plot(*study.prototypes.T, ".", color="#999999", markersize=3)
+    axes.plot(*used.T, "o", color="black", markersize=3)
+    axes.plot(*study.averages[mask].T, ".", color="#D55E00", markersize=3)
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+    axes.set_aspect("equal")
+    axes.set_title(name, fontsize=9)
+  said = "orange: averages of images; black: prototypes in use, and their hull"
+  figure.supxlabel(said, fontsize=9)
   return figure
 
 
 def singles(study: Study, images: data.Images) -> Any:
   """Images with their local features, average and combination (figure 4.4)."""
-  figure = pictures.new_figure(9.6, 4.6)
+  figure = pictures.new_figure(7.2, 4.3)
   cells = figure.subplots(2, 3, height_ratios=(1, 2.4))
   for column, name in enumerate(_SINGLES):
     row = int(np.argmax(study.labels == images.label_names.index(name)))
@@ -224,8 +225,10 @@ def singles(study: Study, images: data.Images) -> Any:
     off = np.linalg.norm(study.combinations[row] - study.averages[row])
     bound, radius = study.errors[row], study.radii[-1]
     axes.set_xlabel(
-      f"distance {off:.3f}, bound {bound:.3f}, radius {radius:.3f}", fontsize=8
+      f"distance {off:.3f}\nbound {bound:.3f}, radius {radius:.3f}", fontsize=8.5
     )
   handles, labels = cells[1, 0].get_legend_handles_labels()
-  figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
+  figure.legend(
+    handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=9
+  )
   return figure

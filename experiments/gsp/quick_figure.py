@@ -11,12 +11,12 @@ from experiments.gsp.quick import GRID
 if TYPE_CHECKING:
   import matplotlib.figure
 
-_CELL = 1.5  # inches
+_CELL = 1.08  # inches
 _FRAME, _WEIGHT = "#0072B2", (213, 94, 0)
 _SEEN = 0.85  # opacity of the largest weight
 _SAID = (
-  "Blue frame: the tile that the label is about. Orange: the pooling's weight."
-  " Percentage: the share of it on the framed tile."
+  "Blue frame: the tile that the label is about. Orange: the pooling's weight.\n"
+  "Percentage: the share of it on the framed tile."
 )
 
 
@@ -37,23 +37,23 @@ def draw(
   cells = np.atleast_2d(figure.subplots(len(rows), count, squeeze=False))
   largest = max(float(values.max()) for values in weights.values())
   for (title, values), row in zip(rows.items(), cells, strict=True):
-    row[0].set_ylabel(title, fontsize=13)
+    row[0].set_ylabel(title, fontsize=10)
     for n, axes in enumerate(row):
       axes.set(xticks=[], yticks=[])
       axes.spines[:].set_visible(False)
       axes.imshow(_with_gaps(np.broadcast_to(collages[n], (side, side, 3)), 255))
       tile = np.argwhere(foreground[n])[0]
       if values is None:
-        axes.set_title(f"label: {names[n]}", fontsize=11)
+        axes.set_title(f"label: {names[n]}", fontsize=9.5)
       else:
         opacity = _SEEN * values[n] / largest
         opacity = np.kron(opacity, np.ones((side // len(opacity),) * 2))
         color = np.broadcast_to(np.array(_WEIGHT) / 255, (side, side, 3))
         axes.imshow(_with_gaps(np.dstack([color, opacity]), 0))
         share = np.sum(values[n] * _spread(foreground[n], len(values[n])))
-        axes.set_xlabel(f"{100 * share:.0f} %", fontsize=12, labelpad=3)
+        axes.set_xlabel(f"{100 * share:.0f} %", fontsize=9.5, labelpad=3)
       _frame(axes, tile, side // GRID)
-  figure.supxlabel(_SAID, fontsize=11)
+  figure.supxlabel(_SAID, fontsize=9)
   return figure
 
 

@@ -1,24 +1,28 @@
 """Pictures of `class_hierarchy`, like the article's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.hierarchies import claims, measures, training
+from experiments.frame import dots
+from experiments.frame import pictures as frame_pictures
+from experiments.frame.study import Table
+from experiments.hierarchies import measures, training
 from experiments.hierarchies.claims import PROTOTYPES, PROXIES
 from experiments.hierarchies.methods import SETTINGS
-from spherejax import hierarchy, metrics, plotting
+from spherejax import hierarchy, plotting
 
-MEASURES = (
-  "top-1", "top-5", "HP@5", "AHD@1", "AHD@5",
-  "HS@50", "HS@250", "AHS@250", PROXIES, PROTOTYPES,
-)  # fmt: skip
-COLOURS = {
-  "softmax": "#444444", "NormFace": "#0072B2", "ProxyDR": "#D55E00", "CORR": "#009E73",
-}  # fmt: skip
+MEASURES = {
+  "top-1": "top-1 accuracy",
+  "AHD@5": "AHD@5, lower is better",
+  "HP@5": "HP@5",
+  "HS@250": "HS@250",
+  PROXIES: "correlation of proxies",
+  PROTOTYPES: "correlation of prototypes",
+}
 CURVES = ("validation top-1", PROXIES, PROTOTYPES)
 # As many as there are colours to tell them apart.
 FOLLOWED = (
@@ -28,41 +32,22 @@ FOLLOWED = (
 DRAWN = 40  # classes of the joined tree that is drawn
 BRANCHES = 6  # of the tree that have a colour of their own
 _ROWS = 300  # of a tree
+_COLUMNS = 3  # maps side by side
 
 
-def bars(runs: claims.Runs) -> Figure:
-  """Bar plot of each measure and setting, with intervals and single seeds."""
-  names = list(runs)
-  places = np.arange(len(names))[::-1]
-  figure = Figure(figsize=(13, 1.6 + 0.5 * len(names)), layout="constrained")
-  panels = figure.subplots(2, 5, sharey=True).ravel()
-  for axes, measure in zip(panels, MEASURES, strict=True):
-    values = [[row[measure] for row in runs[name].values()] for name in names]
-    means = np.array([np.mean(row) for row in values])
-    ends = [metrics.mean_interval(np.array(row)) for row in values]
-    errors = np.array([end.high - end.mean for end in ends])
-    colours = [COLOURS[SETTINGS[name].loss] for name in names]
-    axes.barh(places, means, color=colours, alpha=0.75, height=0.7)
-    several = np.isfinite(errors)  # one seed has no interval
-    axes.errorbar(
-      means[several], places[several], xerr=errors[several], fmt="none",
-      color="black", capsize=2, linewidth=1,
-    )  # fmt: skip
-    for place, row in zip(places, values, strict=True):
-      axes.plot(row, [place] * len(row), "o", color="white", markeredgecolor="black",
-                markersize=3, markeredgewidth=0.6)  # fmt: skip
-    known = [x for row in values for x in row]
-    known += [x for end in ends for x in (end.low, end.high) if np.isfinite(x)]
-    low, high = min(known), max(known)
-    axes.set_xlim(max(0, low - 0.6 * (high - low)), high + 0.1 * (high - low))
-    axes.set_title(measure.replace("mean correlation, ", "correlation, "), fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-  for axes in panels:
-    axes.set_yticks(places, [SETTINGS[name].title for name in names])
-  figure.suptitle("axes do not begin at 0; whisker: 95% interval, dot: one seed",
-                  fontsize=9, x=0.99, ha="right")  # fmt: skip
-  return figure
+def charts(names: Sequence[str], table: Table) -> dict[str, Figure]:
+  """The most telling measures of every setting, with intervals and seeds."""
+  panels = {
+    text: {
+      SETTINGS[name].title: table.values(measure, SETTINGS[name].title)
+      for name in names
+      if SETTINGS[name].title in table.variants(measure)
+    }
+    for measure, text in MEASURES.items()
+  }
+  rows = [SETTINGS[name].title for name in names]
+  label = "accuracy, hierarchical distance and similarity, correlation with the tree"
+  return {"measures": dots.dots(panels, label, rows=rows, columns=3)}
 
 
 def curves(
@@ -96,18 +81,22 @@ def similarity_maps(
   for name, rows in points.items():
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     maps[name] = (rows / norms) @ (rows / norms).T
-  figure = Figure(figsize=(3.4 * len(maps), 3.8), layout="constrained")
-  panels = figure.subplots(1, len(maps), squeeze=False)[0]
+  lines = -(-len(maps) // _COLUMNS)
+  figure = frame_pictures.new_figure(7.2, 2.4 * lines)
+  panels = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
   edges = np.flatnonzero(np.diff(branch[order])) + 0.5
   image = None
-  for axes, (name, values) in zip(panels, maps.items(), strict=True):
+  for axes in panels[len(maps) :]:
+    axes.set_visible(False)
+  for axes, (name, values) in zip(panels, maps.items(), strict=False):
     shown = values[np.ix_(order, order)]
     image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
     for edge in edges:
       axes.axhline(edge, color="black", linewidth=0.5)
       axes.axvline(edge, color="black", linewidth=0.5)
-    axes.set(xticks=[], yticks=[], title=name)
-  panels[0].set_ylabel("classes, in the order of the tree")
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(name, fontsize=9.5, loc="left")
+  figure.supxlabel("rows and columns: classes, in the order of the tree", fontsize=9)
   assert image is not None
   figure.colorbar(image, ax=panels, label="cosine", shrink=0.8)
   return figure
@@ -165,13 +154,12 @@ def depth_that_fits(tree: hierarchy.ClassTree) -> int:
 
 
 def draw(
-  runs: claims.Runs,
   curves_of_runs: Mapping[str, list[dict[str, list[float]]]],
   outcomes: Mapping[str, measures.Outcome],
   tree: hierarchy.ClassTree,
 ) -> dict[str, Any]:
   """Draws all plots of a run. `outcomes` belong to the first seed."""
-  figures: dict[str, Any] = {"measures": bars(runs)} | curves(curves_of_runs)
+  figures: dict[str, Any] = {**curves(curves_of_runs)}
   shown = {
     SETTINGS[name].title: outcomes[name].prototypes
     for name in ("normface", "proxydr", "proxydr-mds", "corr")

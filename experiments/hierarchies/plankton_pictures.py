@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from experiments.frame import pictures
 from experiments.frame.images import Parts
@@ -10,9 +11,11 @@ from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN,
 from spherejax import plotting
 
 INK, FAINT, BLUE, ORANGE = "#222222", "#bbbbbb", "#0072B2", "#D55E00"
+_HALO = [withStroke(linewidth=2, foreground="white")]
 SHOWN = 6  # confusions of which images are shown
 EACH = 4  # images of a class
 FEW = 300  # points
+NAMED = 12  # classes that have a colour in the plane
 
 
 def draw(
@@ -39,7 +42,7 @@ def draw(
 
 def training(embedded: plankton_tables.Seeds) -> Figure:
   """Radius, drift and accuracy after each iteration."""
-  figure = pictures.new_figure(12, 3.8)
+  figure = pictures.new_figure(7.2, 2.9)
   panels = figure.subplots(1, 3)
   labels = ("cluster radius", "drift of the centroid", "accuracy of centroids")
   for axes, name, label in zip(
@@ -61,15 +64,19 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
       for values in curves:
         axes.plot(steps, values, color=FAINT, linewidth=0.8, zorder=1)
     axes.plot(steps, curves.mean(0), "-o", color=INK, markersize=3, label="mean")
-    axes.set(xlabel="iteration", ylabel=label)
+    axes.set_xlabel("iteration", fontsize=9)
+    axes.set_ylabel(label, fontsize=9)
+    axes.tick_params(labelsize=8.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.margins(y=0.08)  # before the limit, which keeps the other end where it is
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
-  panels[0].set_title("gray: classes of the first seed", fontsize=8)
-  panels[2].set_title("gray: seeds; before the first step: dot", fontsize=8)
+  panels[0].set_title("grey: classes of seed 1", fontsize=8.5)
+  panels[2].set_title("grey: seeds; dot: untrained", fontsize=8.5)
   handles, texts = panels[0].get_legend_handles_labels()
-  figure.legend(handles, texts, loc="outside lower center", ncols=2, frameon=False)
+  figure.legend(
+    handles, texts, loc="outside lower center", ncols=2, frameon=False, fontsize=9
+  )
   return figure
 
 
@@ -112,32 +119,32 @@ def f1(
 
   usual = mean(embedded, f"{EMBEDDING}, {group}, {plankton_measures.way(ks[-1])}")
   order = np.argsort(-np.nan_to_num(usual), kind="stable")
-  places = np.arange(len(names))
-  figure = pictures.new_figure(max(7.0, 1.5 + 0.2 * len(names)), 5)
+  places = np.arange(len(names))[::-1]
+  figure = pictures.new_figure(7.2, 0.9 + 0.165 * len(names))
   axes = figure.subplots()
   for k in ks:
     way = plankton_measures.way(k)
     values = mean(embedded, f"{EMBEDDING}, {group}, {way}")
     shade = str(0.75 - 0.5 * ks.index(k) / max(len(ks) - 1, 1))
-    axes.plot(places, values[order], "o", color=shade, markersize=4, label=way)
+    axes.plot(values[order], places, "o", color=shade, markersize=4, label=way)
   centroid = mean(embedded, f"{EMBEDDING}, {group}, {plankton_measures.CENTROID}")
-  axes.plot(places, centroid[order], "x", color=BLUE, markersize=5, label="centroid")
+  axes.plot(centroid[order], places, "x", color=BLUE, markersize=5, label="centroid")
   if classified:
     values = mean(classified, f"{BASELINE}, {group}, half")
-    axes.plot(places, values[order], "_", color=ORANGE, markersize=9,
+    axes.plot(values[order], places, "|", color=ORANGE, markersize=8,
               markeredgewidth=2, label=BASELINE)  # fmt: skip
-  axes.set_xticks(places, [names[n] for n in order], rotation=90, fontsize=6.5)
-  axes.set(ylabel="F1", ylim=(-0.02, 1), xlim=(-1, len(names)))
+  texts = [names[n].replace("_", " ") for n in order]
+  axes.set_yticks(places, texts, fontsize=8)
+  axes.set(xlabel="F1", xlim=(-0.02, 1), ylim=(-1, len(names)))
   axes.grid(axis="both", color="#eeeeee", linewidth=0.6)
   axes.set_axisbelow(True)
   axes.spines[["top", "right"]].set_visible(False)
-  figure.legend(loc="outside upper center", ncols=6, frameon=False, fontsize=8)
+  figure.legend(loc="outside upper center", ncols=6, frameon=False, fontsize=8.5)
   return figure
 
 
 def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
-  """Test images and the centroids of their classes in a plane; not measured."""
-  from matplotlib import colormaps
+  """Test images in a plane, the commonest classes in colour; not measured."""
   from sklearn.manifold import TSNE
 
   rng = np.random.default_rng(config.seed)
@@ -150,15 +157,22 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
   plane = TSNE(
     init="pca", method=method, perplexity=perplexity, random_state=config.seed
   ).fit_transform(both)
-  figure = pictures.new_figure(7.5, 7)
+  figure = pictures.new_figure(7.2, 6.4)
   axes = figure.subplots()
-  colours = colormaps["turbo"](np.linspace(0.03, 0.97, len(names)))
-  axes.scatter(*plane[: len(rows)].T, s=5, color=colours[labels[rows]], linewidths=0)
-  middle = plane[len(rows) :]
-  axes.plot(*middle.T, "+", color="black", markersize=6, markeredgewidth=1.2)
-  for place, name in zip(middle, names, strict=True):
-    axes.annotate(name, place, fontsize=4.5, xytext=(2, 2), textcoords="offset points")
+  images, middle, shown = plane[: len(rows)], plane[len(rows) :], labels[rows]
+  commonest = np.argsort(-np.bincount(shown, minlength=len(names)), kind="stable")
+  others = ~np.isin(shown, commonest[:NAMED])
+  axes.plot(*images[others].T, ".", color=FAINT, markersize=2)
+  for number, label in enumerate(commonest[:NAMED]):
+    color, mark = pictures.COLORS[number % 7], "ov"[number // 7]
+    axes.plot(*images[shown == label].T, mark, color=color, markersize=3)
+    axes.annotate(
+      names[label].replace("_", " "), middle[label], ha="center", fontsize=8,
+      color=color, path_effects=_HALO,
+    )  # fmt: skip
+  note = f"colours and names: the {NAMED} commonest classes; grey: {len(names)} in all"
   axes.set(xticks=[], yticks=[])
+  axes.set_xlabel(note, fontsize=9)
   axes.spines[:].set_visible(False)
   return figure
 
@@ -190,6 +204,6 @@ def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | No
         axes.imshow(images.images[int(number)][..., 0], cmap="gray", vmin=0, vmax=255)
       # A title would push the columns apart.
       axes = row[first]
-      above = axes.text(0, 1.04, text, fontsize=7, transform=axes.transAxes)
+      above = axes.text(0, 1.04, text, fontsize=8, transform=axes.transAxes)
       above.set_in_layout(False)
   return figure

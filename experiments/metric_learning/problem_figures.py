@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import pictures
+from experiments.frame import dots, pictures
 from experiments.frame.study import Table
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import NAMES
@@ -184,7 +184,7 @@ def _covers(table: Table, name: str, trained: Trained) -> None:
 
 
 def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
-  """Digits in the plane, curves over the problems, retrieval of unseen classes."""
+  """Digits in the plane, curves over the problems."""
   drawn: dict[str, Any] = {}
   if runs.digits.dim == 2:
     drawn["plane"] = plane(runs, study)
@@ -213,16 +213,20 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
       steps=steps,
       ylabel="MAP@R, validation",
     )
-  bars = {
-    title(name): run.test["map_at_r"][0]
-    for name, run in trained.items()
-    if name not in PLANE
-  }
-  if bars:
-    drawn["retrieval"] = plotting.bars_with_intervals(
-      {"unseen classes": bars}, ylabel="MAP@R"
-    )
   return drawn
+
+
+def charts(config: Any, table: Table) -> dict[str, Any]:
+  """Retrieval of unseen characters by all trainings."""
+  del config
+  scores = {
+    name: table.values("MAP@R", name)
+    for name in table.variants("MAP@R")
+    if not name.startswith("digits") and "weight" not in name
+  }
+  if not scores:
+    return {}
+  return {"retrieval": dots.dots({"": scores}, "MAP@R of unseen characters")}
 
 
 def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":

@@ -91,51 +91,15 @@ def tabulate(
   return table
 
 
-def draw(runs: Found, studies: Mapping[str, Study], config: Any) -> dict[str, Any]:
-  """Draws all plots, by file name."""
-  groups: dict[str, dict[Name, Trained]] = {}
-  for name, run in runs.items():
-    if name.group != FOLDS:
-      groups.setdefault(name.group, {})[name] = run
-  drawn = {
-    f"bars-{group}": bars(group, group_runs) for group, group_runs in groups.items()
-  }
-  steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
-  for group, group_runs in groups.items():
-    drawn[f"curves-{group}"] = plotting.training_curves(
-      {
-        name.title: run.curves["score"][0]
-        for name, run in without_shared_parts(group_runs).items()
-      },
-      steps=steps,
-      ylabel=VALIDATION,
-    )
-    best = max(group_runs, key=lambda name: score(group_runs[name])[0])
-    if studies[group].images.dtype == np.uint8:
-      drawn[f"sheet-{group}"] = sheet(runs, best, studies[group])
+def sheets(runs: Found, studies: Mapping[str, Study]) -> dict[str, Any]:
+  """Nearest neighbours by the best training of each set of images, by file name."""
+  drawn = {}
+  for group, study in studies.items():
+    names = [name for name in runs if name.group == group != FOLDS]
+    if names and study.images.dtype == np.uint8:
+      best = max(names, key=lambda name: score(runs[name])[0])
+      drawn[f"sheet-{group}"] = sheet(runs, best, study)
   return drawn
-
-
-def bars(group: str, runs: Found) -> Any:
-  """Bar plot of the scores; groups the poolings of one method."""
-  if not any(name.parts for name in runs):
-    values = {group: {name.title: score(run) for name, run in runs.items()}}
-  else:
-    values = {}
-    for name, run in runs.items():
-      scores = values.setdefault(name._replace(parts="").title, {})
-      scores[name.parts or "average"] = score(run)
-  return plotting.bars_with_intervals(values, ylabel="MAP@R")
-
-
-def without_shared_parts(runs: Found) -> Found:
-  """The methods with each part of the pooling alone, or all where none has it."""
-  every = {name._replace(parts="") for name in runs if name.parts == GSP}
-  return {
-    name: run
-    for name, run in runs.items()
-    if not every or name._replace(parts="") in every
-  }
 
 
 def sheet(runs: Found, name: Name, study: Study) -> Any:

@@ -227,11 +227,11 @@ def draw() -> "matplotlib.figure.Figure":
   from matplotlib.colors import ListedColormap
 
   shown = [("SAA", 0.5), ("SAA", 1.0), ("VAA", 0.5), ("VAA", 1.0), ("VAA", 3.5)]
-  figure = pictures.new_figure(2.3 * len(shown), 2.7)
+  figure = pictures.new_figure(7.2, 5.1)
   axis = np.linspace(-4, 4, 240, dtype=np.float32)  # misses the borders of cells
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
   for number, (measure, budget) in enumerate(shown):
-    axes = figure.add_subplot(1, len(shown), number + 1)
+    axes = figure.add_subplot(2, 3, number + 1)
     labels = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
     axes.imshow(
       np.where(labels < 0, 3, labels),
@@ -245,8 +245,8 @@ def draw() -> "matplotlib.figure.Figure":
     for label in (0, 1):
       sites = SITES[label == LABELS]
       axes.scatter(*sites.T, s=18, color=COLORS[label], label=f"class {'AB'[label]}")
-    axes.set_title(f"{measure}, budget {budget:g}", fontsize=9)
+    axes.set_title(f"{measure}, budget {budget:g}", fontsize=9.5)
     axes.set_xticks([])
     axes.set_yticks([])
-  figure.axes[0].legend(fontsize=7, loc="upper left")
+  figure.axes[0].legend(fontsize=8.5, loc="upper left")
   return figure

@@ -102,27 +102,32 @@ def _going(
 
 
 def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Logarithms of singular values over the largest, all seeds, at three times."""
+  """Logarithms of singular values over the largest: mean and range of the seeds."""
   times = {
     "at first": trained.start,
     "halfway": {key: trained.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
     "at the end": trained.shown,
   }
-  figure = pictures.new_figure(9, 7)
+  figure = pictures.new_figure(7.2, 6.2)
   rows = figure.subplots(len(times), 3, sharex="col", sharey="col")
   for row, (time, shown) in zip(rows, times.items(), strict=True):
     for axes, key in zip(row, _SPECTRA, strict=True):
       for index, (name, runs) in enumerate(zip(names, shown[key], strict=True)):
-        for number, values in enumerate(runs):
-          label = name if number == 0 else None
-          axes.plot(values - runs.max(), color=f"C{index}", lw=0.8, label=label)
+        values, at = runs - runs.max(), np.arange(runs.shape[-1])
+        color = pictures.COLORS[index]
+        low, high = np.min(values, 0), np.max(values, 0)
+        axes.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)
+        axes.plot(at, np.mean(values, 0), color=color, lw=1.5, label=name)
       axes.grid(alpha=0.3)
-    row[0].set_ylabel(f"logarithm, {time}")
+      axes.tick_params(labelsize=8.5)
+    row[0].set_ylabel(f"logarithm, {time}", fontsize=9)
   for axes, title in zip(rows[0], _SPECTRA.values(), strict=True):
-    axes.set_title(title)
-  for axes in rows[-1]:
-    axes.set_xlabel("singular value")
-  rows[0, 0].legend()
+    axes.set_title(title, fontsize=9.5)
+  figure.supxlabel("number of the singular value; band: range of the seeds", fontsize=9)
+  handles, labels = rows[0, 0].get_legend_handles_labels()
+  figure.legend(
+    handles, labels, loc="outside upper center", ncols=5, fontsize=9, frameon=False
+  )
   return figure
 
 
@@ -132,8 +137,11 @@ def distances(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Fi
   axes = figure.subplots()
   edges = np.linspace(0, 2, BINS + 1)
   going = _going(trained, names, trained.shown["distances"])
-  for name, shares in going.items():
-    axes.stairs(shares.mean(0), edges, label=name, lw=1.5)
+  for color, (name, shares) in zip(pictures.COLORS, going.items(), strict=False):
+    axes.stairs(shares.mean(0), edges, label=name, lw=1.8, color=color)
+  if going:
+    some = np.flatnonzero(np.sum([x.mean(0) for x in going.values()], 0) > 0)
+    axes.set_xlim(float(edges[some[0]]), float(edges[some[-1] + 1]))
   axes.set_xlabel("distance of the nearest negative in the encoder")
   axes.set_ylabel("share of images")
   if going:
@@ -148,17 +156,18 @@ def projectors(
   places = {name: (trained, 0) for name, trained in deep.items()}
   if LARGE in names:
     places = {"linear": (linear, names.index(LARGE)), **places}
-  figure = pictures.new_figure(11, 3.2)
-  for axes, (key, title) in zip(figure.subplots(1, 4), _PROJECTORS, strict=True):
+  figure = pictures.new_figure(7.2, 4.8)
+  for axes, (key, title) in zip(figure.subplots(2, 2).flat, _PROJECTORS, strict=True):
     for place, (trained, row) in enumerate(places.values()):
       # The map of a linear projector is W, everywhere.
       is_linear = key == LOCAL[1] and trained is linear
       values = trained.at_end("effective rank" if is_linear else key)[row]
       values = values[~trained.collapsed[row]]
-      axes.plot(np.full(len(values), place), values, "o", color=f"C{place}", alpha=0.5)
+      color = pictures.COLORS[place % len(pictures.COLORS)]
+      axes.plot(np.full(len(values), place), values, "o", color=color, alpha=0.5)
       if len(values):
         axes.hlines(values.mean(), place - 0.3, place + 0.3, "k", lw=1)
-    axes.set_xticks(range(len(places)), places, rotation=30)
-    axes.set_title(title, fontsize="medium")
+    axes.set_xticks(range(len(places)), places, fontsize=8.5)
+    axes.set_title(title, fontsize=9.5, loc="left")
     axes.grid(alpha=0.3)
   return figure

@@ -127,9 +127,9 @@ def bars_with_intervals(
     raise ValueError(f"values must hold groups of at least one method, got {values!r}")
   methods = list(dict.fromkeys(name for group in values.values() for name in group))
   width = 0.8 / len(methods)
-  # At most 9 inches: a page shows a wider chart with letters too small to read.
+  # A page shows a wider chart with letters too small to read.
   wide = 2.8 + 0.45 * len(methods) * len(values)
-  figure = _figure.new_figure(min(wide, 9.0), 3.6)
+  figure = _figure.new_figure(min(wide, 7.2), 3.6)
   axes = figure.subplots()
   for i, method in enumerate(methods):
     label = method
@@ -153,7 +153,7 @@ def bars_with_intervals(
       label = "_nolegend_"  # the first group's bar names the method
       _seeds(axes, middle, width, figures, interval)
   axes.set_xticks(range(len(values)), list(values))
-  axes.tick_params(axis="x", length=0, labelsize=10 if wide <= 9 else 8.5)
+  axes.tick_params(axis="x", length=0, labelsize=10 if wide <= 7.2 else 8.5)
   axes.set_ylabel(ylabel)
   _figure.soften(axes)
   axes.axhline(0, color=_figure.INK, linewidth=0.8)

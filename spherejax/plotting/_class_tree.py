@@ -88,7 +88,7 @@ def class_tree(
         textcoords="offset points",
         ha="left" if leaf else "right",
         va="center" if leaf else "bottom",
-        fontsize=8 if leaf else 6.5,
+        fontsize=8 if leaf else 7.5,
         color=colours[node],
       )
   left, right = across[shown].min(), across[shown].max()
@@ -158,7 +158,7 @@ def _inches_per_unit(
 ) -> float:
   """Inches per unit of length, so that inner names fit over their edges."""
   needed = [
-    0.058 * len(labels[node]) / float(tree.lengths[node])
+    0.067 * len(labels[node]) / float(tree.lengths[node])
     for node in np.flatnonzero(shown)[1:]
     if children[node] and tree.lengths[node] > 0
   ]

@@ -21,6 +21,7 @@ INK, FAINT = "#222222", "#D9D9D9"
 MARKERS = "osD^vPX"
 # Line styles of curves that share a colour, for every further turn of the palette.
 DASHES, HATCHES = ("-", "--", ":", "-."), ("", "///", "...", "xx")
+_UNSEEN = 1.0  # mean difference of colours, of 255
 
 
 def new_figure(
@@ -126,14 +127,15 @@ def save(
   *,
   max_bytes: int = 300_000,
 ) -> pathlib.Path:
-  """Writes a figure as PNG, with as many pixels as fit into `max_bytes`.
+  """Writes a figure as SVG, or as PNG with as many pixels as fit into `max_bytes`.
 
-  Folders on the way are made. The resolution falls from 160 dots per inch until the
-  file fits.
+  Creates missing folders. A PNG has 256 colours if no difference can be seen; its
+  resolution falls from 160 dots per inch until the file fits. SVG suits lines: its text
+  stays text.
 
   Args:
     figure: the result of a function of this module.
-    path: file name; its suffix must be `.png`.
+    path: file name; its suffix must be `.png` or `.svg`.
     max_bytes: upper limit of the file's size.
 
   Returns:
@@ -141,8 +143,8 @@ def save(
 
   Raises:
     TypeError: figure no figure, path no path, max_bytes no integer.
-    ValueError: another suffix, or no resolution down to 40 fits; then nothing is
-      written.
+    ValueError: another suffix, or the file does not fit (PNG: at 40 dots per inch);
+      then nothing is written.
 
   Source: none; 300 KB keep a repository of results light.
 
@@ -159,16 +161,42 @@ def save(
   _checks.instance("figure", figure, Figure)
   _checks.path("path", path)
   path = pathlib.Path(path)
-  if path.suffix != ".png":
-    raise ValueError(f"path must end in .png, got {str(path)!r}")
+  if path.suffix not in (".png", ".svg"):
+    raise ValueError(f"path must end in .png or .svg, got {str(path)!r}")
   _checks.count("max_bytes", max_bytes)
-  size = 0
-  for resolution in (160, 130, 105, 85, 70, 55, 40):
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=resolution)
-    size = buffer.tell()
-    if size <= max_bytes:
+  content = b""
+  vector = path.suffix == ".svg"
+  for resolution in (160,) if vector else (160, 130, 105, 85, 70, 55, 40):
+    content = _svg(figure) if vector else _png(figure, resolution)
+    if len(content) <= max_bytes:
       path.parent.mkdir(parents=True, exist_ok=True)
-      path.write_bytes(buffer.getvalue())
+      path.write_bytes(content)
       return path
-  raise ValueError(f"figure needs {size} bytes at 40 dots per inch, above {max_bytes}")
+  size = "as SVG" if vector else "at 40 dots per inch"
+  raise ValueError(f"figure needs {len(content)} bytes {size}, above {max_bytes}")
+
+
+def _svg(figure: "matplotlib.figure.Figure") -> bytes:
+  """Bytes of an SVG without its date and random names."""
+  import matplotlib
+
+  buffer = io.BytesIO()
+  with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "spherejax"}):
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+  return buffer.getvalue()
+
+
+def _png(figure: "matplotlib.figure.Figure", resolution: int) -> bytes:
+  """Bytes of a PNG, with a palette where it changes colours by 1 of 255 at most."""
+  from PIL import Image
+
+  buffer = io.BytesIO()
+  figure.savefig(buffer, format="png", dpi=resolution)
+  full = Image.open(buffer).convert("RGB")
+  few = full.quantize(256, dither=Image.Dither.NONE)
+  error = np.asarray(few.convert("RGB"), np.float32) - np.asarray(full, np.float32)
+  if np.abs(error).mean() > _UNSEEN:
+    return buffer.getvalue()
+  buffer = io.BytesIO()
+  few.save(buffer, format="png", optimize=True)
+  return buffer.getvalue()

@@ -36,7 +36,7 @@ def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
     "attributes-zsp-cosine",
     "attributes-chance-cosine",
   ]
-  assert content["pictures"] == ["accuracy.png", "attributes.png", "dominant.png"]
+  assert content["pictures"] == ["accuracy.svg", "attributes.png", "dominant.png"]
   for picture in content["pictures"]:
     assert (tmp_path / picture).stat().st_size <= 300_000
 

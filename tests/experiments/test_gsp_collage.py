@@ -47,7 +47,7 @@ def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
     "collage-distilled-c2",
     "collage-attention-c2",
   ]
-  assert content["pictures"] == ["scores.png", "weights.png"]
+  assert content["pictures"] == ["scores.svg", "weights.png"]
   kept = np.load(next((tmp_path / "kept").glob("contrastive-gsp-*.npz")))
   assert sorted(kept) == sorted(f"C2, {name}" for name in names[:4])
   for weights in kept.values():

@@ -293,7 +293,7 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   for name in ("untrained", "C2", "C2+CCP"):
     assert 0 < figures[f"photographs, {name}", "MAP@R"] < 1
-  assert {"bars-photographs.png", "sheet-photographs.png"} <= {*content["pictures"]}
+  assert {"scores-photographs.svg", "sheet-photographs.png"} <= {*content["pictures"]}
   words = {claim["id"]: claim["statement"] for claim in content["claims"]}
   assert "unseen photographs" in words["retrieval-ccp-C2"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from experiments import retrieval
 from experiments.frame import networks
+from experiments.metric_learning import charts, methods, runs, tables, training
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods, runs, tables, training
 from experiments.metric_learning import plan as retrieval_plan
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning.measures import NAMES
@@ -166,16 +166,18 @@ def test_claims_about_the_sum():
     )
     for name, height in heights.items()
   }
-  (axes,) = tables.bars(group, found).axes
-  labels = [label.get_text() for label in axes.get_xticklabels()]
-  assert labels == ["C2", "C2+CCP", "C1+XBM"]
-  assert len(axes.patches) == len(found)
-  shown = {name.title for name in tables.without_shared_parts(found)}
-  assert shown == {"C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP"}
   config = dataclasses.replace(
     retrieval.PRESETS["gsp"], gsp_methods=("c2", "c1+xbm", "c2+ccp")
   )
   table = tables.tabulate(found, {}, {})
+  drawn = charts.draw(found, table)
+  assert list(drawn) == ["scores-characters", "gains-characters"]
+  rows = [x.get_text() for x in drawn["scores-characters"].axes[0].get_yticklabels()]
+  assert rows[:3] == ["C2+GSP", "C2+GSP+ZSP", "C2+CCP"]  # the best first
+  panels = drawn["gains-characters"].axes
+  assert [axes.get_title("left") for axes in panels] == ["CCP", "GSP", "ZSP", "GSP+ZSP"]
+  rows = [x.get_text() for x in panels[0].get_yticklabels()]
+  assert rows == ["C2", "C2+CCP", "C1+XBM"]
   claims = [x for x in retrieval.STUDY.claimed(table, config) if "5.1" in x["paper"]]
   made = {(c["id"], c["statement"]): c["value"] for c in claims}
   assert made == pytest.approx({

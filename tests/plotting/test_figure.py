@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from spherejax import plotting
 
@@ -35,7 +36,7 @@ def test_a_limit_that_cannot_be_met_writes_nothing(noisy_figure, tmp_path):
 
 
 def test_another_suffix_is_named(noisy_figure, tmp_path):
-  with pytest.raises(ValueError, match=r"path must end in \.png, got '.*a\.pdf'"):
+  with pytest.raises(ValueError, match=r"end in \.png or \.svg, got .*a\.pdf"):
     plotting.save(noisy_figure, tmp_path / "a.pdf")
 
 
@@ -62,3 +63,17 @@ def test_no_display_and_no_pyplot_state(tmp_path):
     env={"PATH": "", "JAX_PLATFORMS": "cpu", "HOME": str(tmp_path)},
   )
   assert run.stdout.strip() == "False"
+
+
+def test_lines_have_a_palette_or_are_text(tmp_path):
+  figure = plotting.training_curves({"a": [[1.0, 2.0]]}, ylabel="loss")
+  with Image.open(plotting.save(figure, tmp_path / "a.png")) as image:
+    assert image.mode == "P"
+  assert b">loss</text>" in plotting.save(figure, tmp_path / "b.svg").read_bytes()
+  with pytest.raises(ValueError, match="bytes as SVG, above 100"):
+    plotting.save(figure, tmp_path / "c.svg", max_bytes=100)
+
+
+def test_photographs_keep_their_colours(noisy_figure, tmp_path):
+  with Image.open(plotting.save(noisy_figure, tmp_path / "a.png")) as image:
+    assert image.mode != "P"
