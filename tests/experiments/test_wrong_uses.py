@@ -192,9 +192,7 @@ def test_presets_have_no_option_that_does_nothing(name, monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
   begun = []
   replace_run(
-    monkeypatch,
-    name,
-    lambda *given: begun.append(given) or {"rows": [], "seconds": 0},
+    monkeypatch, name, lambda *given: begun.append(given) or {"rows": [], "seconds": 0}
   )
   monkeypatch.setattr(results, "write", lambda *_: None)
   for preset in module(name).PRESETS:
