@@ -236,8 +236,7 @@ def test_every_function_is_here():
 
 
 # All uses, quickly of some functions, which have their checks from the same places. Of
-# the others what must be refused, and of a value of a wrong kind every third, another one
-# for the next parameter.
+# the others what must be refused, and of values of a wrong kind every third.
 SWEEP = [
   *(pytest.param(name, k % 9 == 0, id=name) for k, name in enumerate(FUNCTIONS)),
   *(
