@@ -104,7 +104,7 @@ def command_lines(name):
         yield (f"{option(field)}={text}",), (option(field)[2:], text, allowed)
 
 
-# All of them quickly at the first entry points, every fifth at the others: see the frame.
+# Quickly all at the first entry points, every fifth at the others: see the frame.
 SWEEP = [
   *(
     (name, slice(None) if k < 2 else slice(k % 5, None, 5))
