@@ -216,6 +216,7 @@ def test_what_is_not_seen_of_views():
   assert not geometry.of_views(deep, shown, kernel)
 
 
+@pytest.mark.slow
 def test_what_is_measured_first_is_normalised():
   """Running statistics are the batches' and not those that they begin with."""
   study = collapse_config.digits()
@@ -253,7 +254,10 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param(x, marks=[pytest.mark.slow] * (x != "nt_xent")) for x in LOSSES],
+)
 def test_a_step_follows_the_gradient_of_its_loss(name):
   settings = dataclasses.replace(
     TINY, batch=6, loss=name, inverse_temperature=4.0, weight_decay=0.0
