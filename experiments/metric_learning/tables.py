@@ -20,6 +20,7 @@ FOLDS = "folds of characters"
 GSP, ZSP = "GSP", "ZSP"  # generalized sum pooling, zero-shot prediction
 BOTH = f"{GSP}+{ZSP}"
 FLATTERY = "P@1 gained by choosing the evaluation by the test images"
+VALIDATION = "MAP@R, validation"
 
 
 class Name(NamedTuple):
@@ -73,6 +74,8 @@ def tabulate(
       continue
     add(f"{name}", {measure: run.test[measure][0] for measure in NAMES})
     table.add(f"{name}", "evaluations to the best", run.best[0] + 1)
+    best = np.nanmax(run.curves["score"][0], axis=-1)
+    table.add(f"{name}", VALIDATION, best, listed=False)
     if any(run.rate != 1 for run in runs.values()):
       table.add(f"{name}", "rate", np.full(len(run.best[0]), run.rate))
     if "problem" in run.curves:
@@ -105,7 +108,7 @@ def draw(runs: Found, studies: Mapping[str, Study], config: Any) -> dict[str, An
         for name, run in without_shared_parts(group_runs).items()
       },
       steps=steps,
-      ylabel="MAP@R, validation",
+      ylabel=VALIDATION,
     )
     best = max(group_runs, key=lambda name: score(group_runs[name])[0])
     if studies[group].images.dtype == np.uint8:
