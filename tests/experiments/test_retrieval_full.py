@@ -242,7 +242,11 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 
 
 @pytest.mark.parametrize(
-  "name", ["c1+xbm", "c2+ccp", pytest.param("proxy_anchor", marks=pytest.mark.slow)]
+  "name",
+  [
+    "c1+xbm",
+    *(pytest.param(x, marks=pytest.mark.slow) for x in ("c2+ccp", "proxy_anchor")),
+  ],
 )
 def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
