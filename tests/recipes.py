@@ -434,9 +434,4 @@ EXPERIMENT = {
   ],
 }
 
-ADDED = {
-  "pooling": POOLING,
-  "loss": LOSS,
-  "attack": ATTACK,
-  "experiment": EXPERIMENT,
-}
+ADDED = {"pooling": POOLING, "loss": LOSS, "attack": ATTACK, "experiment": EXPERIMENT}

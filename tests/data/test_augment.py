@@ -79,8 +79,7 @@ def test_center_crop(size, corner):
   height, width = (size, size) if isinstance(size, int) else size
   top, left = corner
   np.testing.assert_array_equal(
-    data.center_crop(BATCH, size),
-    BATCH[:, top : top + height, left : left + width],
+    data.center_crop(BATCH, size), BATCH[:, top : top + height, left : left + width]
   )
 
 

@@ -151,9 +151,7 @@ def test_jitter_of_a_batch_is_the_oracles():
   images = RANDOM.random([32, 5, 4, 3]).astype(np.float32)
   strengths = (0.8, 0.8, 0.8, 0.2)
   jitter = functools.partial(
-    data.color_jitter,
-    **dict(zip(NOTHING, strengths, strict=True)),
-    probability=0.8,
+    data.color_jitter, **dict(zip(NOTHING, strengths, strict=True)), probability=0.8
   )
   result = np.asarray(jitter(KEY, images))
   draw = functools.partial(

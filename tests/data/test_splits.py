@@ -25,11 +25,7 @@ def test_first_half_of_the_classes():
 def test_class_fractions():
   labels = np.repeat(np.arange(10), 3)
   parts = data.split_classes(labels, fractions=(0.6, 0.2, 0.2))
-  assert [set(labels[part]) for part in parts] == [
-    {0, 1, 2, 3, 4, 5},
-    {6, 7},
-    {8, 9},
-  ]
+  assert [set(labels[part]) for part in parts] == [{0, 1, 2, 3, 4, 5}, {6, 7}, {8, 9}]
   assert_covers(parts, 30)
 
 

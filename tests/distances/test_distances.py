@@ -332,9 +332,7 @@ def test_normalisation_variants(x64):
 
 
 @settings(max_examples=40, derandomize=True, deadline=None)
-@given(
-  hnp.arrays(np.float32, (2, 4), elements=st.floats(-3, 3, width=32)),
-)
+@given(hnp.arrays(np.float32, (2, 4), elements=st.floats(-3, 3, width=32)))
 def test_unit_ball_is_a_projection(pair):
   u, v = distances.unit_ball(pair)
   np.testing.assert_allclose(distances.unit_ball(u), u, rtol=1e-6)

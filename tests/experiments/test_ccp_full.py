@@ -20,8 +20,7 @@ def test_digits_are_seen_by_the_network_of_twenty_layers():
   )
   assert (FULL.proxies, FULL.large_pool, FULL.patience) == (4, 16, 60)
   variables = jax.eval_shape(
-    lambda key: networks.initial_variables(key, architecture),
-    jax.random.key(0),
+    lambda key: networks.initial_variables(key, architecture), jax.random.key(0)
   )
   kernels = [x for x in jax.tree.leaves(variables["params"]) if x.ndim == 4]
   # Of 3x3, and those of 1x1 where a stage begins.

@@ -333,6 +333,7 @@ def test_what_figures_9_and_10_show():
   assert values["K19"] == pytest.approx([0.05] * 2)
 
 
+@pytest.mark.slow
 def test_training_on_the_features_of_a_frozen_network(tmp_path):
   rng = np.random.default_rng(0)
   tree = hierarchy.from_paths(["a/1", "a/2", "a/3", "b/4", "b/5", "c/6"])

@@ -131,6 +131,7 @@ def test_changes_of_images(channels):
     np.testing.assert_array_equal(found["flip"][0], images[:, :, ::-1])
 
 
+@pytest.mark.slow
 def test_a_network_is_measured_where_its_images_are():
   """Features of other images, or other displacements, would show."""
   settings = Settings(

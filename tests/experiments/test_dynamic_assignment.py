@@ -318,10 +318,7 @@ def test_what_was_trained_is_claimed_and_drawn(changes, claimed, drawn):
 
 
 def test_claims_of_some_prototypes():
-  for sizes, names in (
-    (((10, 9), (100, 10)), {"P3-d10"}),
-    ((), set()),
-  ):
+  for sizes, names in ((((10, 9), (100, 10)), {"P3-d10"}), ((), set())):
     figures, _ = dl2p_prototypes.study(jax.random.key(0), sizes, 1)
     table = Table()
     dl2p_prototypes.tabulate(table, figures)

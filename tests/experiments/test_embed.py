@@ -50,6 +50,7 @@ def paths(output):
     return [row["path"] for row in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_embeddings_are_the_network_of_each_image(pictures, tmp_path, monkeypatch):
   shown, write = {}, _page.write
   monkeypatch.setattr(

@@ -399,6 +399,7 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
     few_shot_settings.mini_imagenet(20, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_linear_layer_on_features(tmp_path):
   rng = np.random.default_rng(0)
   labels = np.repeat(np.arange(8), 8)

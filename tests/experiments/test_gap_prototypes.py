@@ -13,6 +13,7 @@ from experiments.gsp import gap
 from spherejax import plotting
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
   config = gap_prototypes.PRESETS["smoke"]
   content = gap_prototypes.STUDY.run(config, tmp_path, "smoke")

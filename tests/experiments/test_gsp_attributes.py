@@ -13,6 +13,7 @@ from experiments.gsp import network as pooled_network
 from spherejax import plotting
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
   content = gsp_attributes.STUDY.run(gsp_attributes.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}

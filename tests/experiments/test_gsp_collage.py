@@ -444,8 +444,7 @@ def test_groups_of_a_tree_are_the_smallest_of_their_size():
 def test_groups_of_photographs_have_classes_for_every_part(tfds_dir):
   source = collages.load("tiny_imagenet", 8, percent=5)
   assert [source.names[label] for label in source.shared] == sorted(
-    collages.TINY_IMAGENET_SHARED,
-    key=source.names.index,
+    collages.TINY_IMAGENET_SHARED, key=source.names.index
   )
   assert len(source.names) == 20 == len(np.unique(source.labels))
   groups = {fine: set() for fine in np.unique(source.fine)}

@@ -142,6 +142,7 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
   assert grids.trained_networks(alone).fixed == 1
 
 
+@pytest.mark.slow
 def test_without_files_photographs_are_seen_by_the_installed_network():
   config = dataclasses.replace(norm_count.PRESETS["voc"], controls=False)
   networks = grids.trained_networks(config)
@@ -436,6 +437,7 @@ def test_logistic_regression_is_that_of_scikit_learn():
   np.testing.assert_allclose(found.T, right.coef_, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_photographs_of_a_prepared_set(tfds_dir):
   config = dataclasses.replace(norm_count.PRESETS["voc"], photograph_size=8)

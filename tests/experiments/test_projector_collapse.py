@@ -222,6 +222,7 @@ def test_what_is_not_seen_of_views():
   assert not geometry.of_views(deep, shown, kernel)
 
 
+@pytest.mark.slow
 def test_what_is_measured_first_is_normalised():
   """Running statistics are the batches' and not those that they begin with."""
   study = collapse_config.digits()
@@ -259,7 +260,10 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param(x, marks=[pytest.mark.slow] * (x != "nt_xent")) for x in LOSSES],
+)
 def test_a_step_follows_the_gradient_of_its_loss(name):
   settings = dataclasses.replace(
     TINY, batch=6, loss=name, inverse_temperature=4.0, weight_decay=0.0
@@ -416,10 +420,7 @@ def test_claims_have_the_direction_of_the_paper():
   strong = np.array([3.0, 2.0, 1.0])[:, None, None] + rises * 1e-3
   for sign in (1, -1):
     told = verdicts(repulsion=sign * strong, invariance=sign * strong)
-    assert of("S5", told) == {
-      "S5-repulsion": sign > 0,
-      "S5-invariance": sign > 0,
-    }
+    assert of("S5", told) == {"S5-repulsion": sign > 0, "S5-invariance": sign > 0}
   assert verdicts(**{sharing: strong})["S4-large-small"]
   told = verdicts(probe=strong, **{"probe of outputs": 0.0, geometry.DRAWN: -1.0})
   assert [*of("S15", told).values()] == [True, False] * 3
@@ -545,10 +546,7 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
-    (
-      {"strengths": ("large, crops alone",)},
-      "must be among .* crops alone",
-    ),
+    ({"strengths": ("large, crops alone",)}, "must be among .* crops alone"),
     ({"batch": 1}, "batch must be at least 2, got 1"),
     ({"probe_every": 30}, "30"),
     ({"steps": 50}, "50"),
@@ -561,10 +559,7 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
     ({"image_size": 0}, "image_size must be at least 1, got 0"),
     ({"measured": 1}, "measured must be at least 2, got 1"),
     ({"widths": (0, 1, 1)}, "widths must be at least 1, got 0"),
-    (
-      {"inverse_temperature": 0.0},
-      "temperature must be at least 1e-06",
-    ),
+    ({"inverse_temperature": 0.0}, "temperature must be at least 1e-06"),
     ({"projectors": ("64-32", "0-32")}, "projectors must be widths .* got '0-32'"),
     ({"projectors": ("abc",)}, "projectors must be widths like 64-32, got 'abc'"),
     ({"at_once": False, "warm_up": 60}, "warm_up must be below steps = 60, got 60"),

@@ -45,6 +45,7 @@ def train(method, folder, study=STUDY, **changes):
   return retrieval_runs.train(settings, method, study, cells, folder)
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_of_retrieval(tmp_path):
   config = dataclasses.replace(retrieval.PRESETS["smoke"], memory_losses=())
   content = retrieval.STUDY.run(config, tmp_path, "smoke")

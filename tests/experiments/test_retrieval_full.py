@@ -20,11 +20,7 @@ from experiments.frame import poolings as frame_poolings
 from experiments.frame.study import Table
 from experiments.metric_learning import methods as retrieval_losses
 from experiments.metric_learning import objective
-from experiments.metric_learning.photographs import (
-  batches,
-  protocols,
-  training,
-)
+from experiments.metric_learning.photographs import batches, protocols, training
 from experiments.metric_learning.photographs import comparison as retrieval_full
 from experiments.metric_learning.photographs import methods as retrieval_full_jobs
 from experiments.metric_learning.photographs import sets as retrieval_full_sets
@@ -233,7 +229,11 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 
 
 @pytest.mark.parametrize(
-  "name", ["c1+xbm", "c2+ccp", pytest.param("proxy_anchor", marks=pytest.mark.slow)]
+  "name",
+  [
+    "c1+xbm",
+    *(pytest.param(x, marks=pytest.mark.slow) for x in ("c2+ccp", "proxy_anchor")),
+  ],
 )
 def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
@@ -995,10 +995,7 @@ def test_one_figure_of_table_5_2_stands_alone():
   for backbone, dim in (("bn_inception", 512), ("resnet50", 128), ("resnet50", 512)):
     for name in dml.SETS:
       with_gsp, without = (
-        np.array(
-          dml.cell("conventional534", backbone, method, name, dim)[:2],
-          float,
-        )
+        np.array(dml.cell("conventional534", backbone, method, name, dim)[:2], float)
         for method in ("c1+xbm+gsp", "c1+xbm")
       )
       gains.append(with_gsp - without)

@@ -67,7 +67,9 @@ def test_projection_is_on_the_directions_of_largest_variance_of_the_learned_maps
   np.testing.assert_allclose(projected, expected * signs, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("pooling", ["gap", "gsp"])
+@pytest.mark.parametrize(
+  "pooling", ["gap", pytest.param("gsp", marks=pytest.mark.slow)]
+)
 def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   random = np.random.default_rng(1)
   signal = random.normal(size=(16, 1, 1, 1, 4))

@@ -75,10 +75,7 @@ def test_table_5_1():
 
 @pytest.mark.parametrize(
   ("table", "found", "cells"),
-  [
-    ("Table 3.2", dml.TABLE_3_2, 32 + 35),
-    ("Table 5.2", dml.TABLE_5_2, 8 + 16),
-  ],
+  [("Table 3.2", dml.TABLE_3_2, 32 + 35), ("Table 5.2", dml.TABLE_5_2, 8 + 16)],
 )
 def test_tables_of_the_conventional_protocol(table, found, cells):
   wanted = {"bn_inception": {}, "resnet50": {}}

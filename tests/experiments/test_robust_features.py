@@ -320,9 +320,7 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
   pixels = random.integers(60, 130, (40, 8, 8, 3))
   features = random.normal(size=(40, 5))
   monkeypatch.setattr(
-    photographs,
-    "_embed",
-    lambda *_: lambda _, x: np.asarray(features, np.float32),
+    photographs, "_embed", lambda *_: lambda _, x: np.asarray(features, np.float32)
   )
   own = voronoi_sets.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
   state = types.SimpleNamespace(variables=dict)

@@ -104,12 +104,22 @@ def command_lines(name):
         yield (f"{option(field)}={text}",), (option(field)[2:], text, allowed)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_command_line(name, capsys, monkeypatch, tmp_path):
+# Quickly all at the first entry points, every fifth at the others: see the frame.
+SWEEP = [
+  *(
+    (name, slice(None) if k < 2 else slice(k % 5, None, 5))
+    for k, name in enumerate(NAMES)
+  ),
+  *(pytest.param(name, slice(None), marks=pytest.mark.slow) for name in NAMES[2:]),
+]
+
+
+@pytest.mark.parametrize(("name", "which"), SWEEP)
+def test_command_line(name, which, capsys, monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
   replace_run(monkeypatch, name, lambda *_: pytest.fail("it started"))
   lines, first = list(command_lines(name)), next(iter(module(name).PRESETS))
-  for arguments, named in lines:
+  for arguments, named in lines[which]:
     default = () if "--preset" in arguments else ("--preset", first)
     said = refusal(name, capsys, *default, *arguments)
     for text in named:
@@ -192,9 +202,7 @@ def test_presets_have_no_option_that_does_nothing(name, monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
   begun = []
   replace_run(
-    monkeypatch,
-    name,
-    lambda *given: begun.append(given) or {"rows": [], "seconds": 0},
+    monkeypatch, name, lambda *given: begun.append(given) or {"rows": [], "seconds": 0}
   )
   monkeypatch.setattr(results, "write", lambda *_: None)
   for preset in module(name).PRESETS:

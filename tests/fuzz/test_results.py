@@ -182,9 +182,7 @@ def test_list_files(tmp_path, content):
   path = pathlib.Path(tmp_path, sets.LISTING)
   path.write_bytes(content)
   found = inputs.attempt(
-    lambda: sets.read_listing(tmp_path),
-    SystemExit,
-    r"list_eval_partition\.txt",
+    lambda: sets.read_listing(tmp_path), SystemExit, r"list_eval_partition\.txt"
   )
   if found is None:
     assert content != LISTING

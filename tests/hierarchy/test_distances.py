@@ -123,8 +123,7 @@ def test_values_of_the_article():
 
 
 @pytest.mark.parametrize(
-  ("name", "least"),
-  [("MICRO_S", 0.444), ("MICRO_L", 0.223), ("MESO_Z", 0.444)],
+  ("name", "least"), [("MICRO_S", 0.444), ("MICRO_L", 0.223), ("MESO_Z", 0.444)]
 )
 def test_similarities_are_positive_definite(name, least):
   tree = hierarchy.from_paths(tree_paths(name))

@@ -239,9 +239,7 @@ def test_ranking_equals_the_form_with_ties_as_ones(x64):
 
 
 def test_drawn_triplets_estimate_all_of_them():
-  draw = jax.jit(
-    functools.partial(losses.class_ranking, samples=4000, block_size=2),
-  )
+  draw = jax.jit(functools.partial(losses.class_ranking, samples=4000, block_size=2))
   keep, every = np.array([True, False, True, True, False]), np.ones(5, bool)
   key = jax.random.key(0)
   # The two orders of two classes have one value: with three classes it is exact.

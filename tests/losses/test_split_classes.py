@@ -173,11 +173,7 @@ WAYS = [
 @pytest.mark.parametrize(
   ("name", "how", "devices"),
   [
-    pytest.param(
-      name,
-      *way,
-      marks=[pytest.mark.slow] * (k > (name in CHECKED)),
-    )
+    pytest.param(name, *way, marks=[pytest.mark.slow] * (k > (name in CHECKED)))
     for name in CASES
     for k, way in enumerate(WAYS)
   ],

@@ -74,10 +74,7 @@ def test_correlations(diagonal):
   d = hierarchy.path_distances(tree)
   learned = random_distances(len(d))
   learned[3, 4:9] = learned[4:9, 3] = 1.0  # ties on both sides
-  for kept in (
-    np.ones(len(d), bool),
-    ~hierarchy.classes_below(tree, "nonzooplankton"),
-  ):
+  for kept in (np.ones(len(d), bool), ~hierarchy.classes_below(tree, "nonzooplankton")):
     given, mask = padded(d, kept)
     found, _ = measure(padded(learned)[0], given, mask, diagonal=diagonal)
     sub = np.ix_(kept, kept)

@@ -289,10 +289,7 @@ def test_rows_over_devices_equal_the_whole_batch(name):
 
 @pytest.mark.parametrize(
   ("name", "function"),
-  [
-    ("ProxyCap", "proxy_cap"),
-    ("NormFaceNegativeMargin", "normface_negative_margin"),
-  ],
+  [("ProxyCap", "proxy_cap"), ("NormFaceNegativeMargin", "normface_negative_margin")],
 )
 def test_losses_of_clean_and_attacked_rows(name, function):
   numbers = {"clean_weight": 0.3, "scale": 9.0}

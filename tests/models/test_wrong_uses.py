@@ -78,10 +78,7 @@ def wrong_settings(module):
       yield Use(field.name, "fraction", (2.5,) * len(value), True)
       continue
     parameter = inspect.Parameter(
-      field.name,
-      inspect.Parameter.KEYWORD_ONLY,
-      default=value,
-      annotation=field.type,
+      field.name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=field.type
     )
     for use in wrong_uses.wrong_options(parameter, value):
       if use[0] not in wrong_uses.RARE:

@@ -277,9 +277,7 @@ def test_one_feature_and_one_prototype():
   assert weigh(jnp.ones((3, 1)), mass=0.2).tolist() == [1]
   costs = random_costs(11, 1, 6)
   np.testing.assert_allclose(
-    weigh(costs.astype(np.float32), mass=0.4),
-    reference(costs, 0.4, 5.0),
-    atol=1e-6,
+    weigh(costs.astype(np.float32), mass=0.4), reference(costs, 0.4, 5.0), atol=1e-6
   )
 
 

@@ -45,7 +45,4 @@ if __name__ == "__main__":
     result = resumable_run.run(checkpoints, steps=15, checkpoint_every=5)
   directory = pathlib.Path(directory)
   np.savez(directory / f"ranks{number}.npz", **ranked(directory / "x.npz", int(number)))
-  np.savez(
-    directory / f"process{number}.npz",
-    **resumable_run.arrays(result.state),
-  )
+  np.savez(directory / f"process{number}.npz", **resumable_run.arrays(result.state))

@@ -172,8 +172,7 @@ def damage_manifest(_, path):
 
 
 @pytest.mark.parametrize(
-  "damage",
-  [damage_one_bit, damage_cut, damage_more, damage_remove, damage_manifest],
+  "damage", [damage_one_bit, damage_cut, damage_more, damage_remove, damage_manifest]
 )
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_save_that_cannot_be_read_back_is_none(tmp_path, monkeypatch, damage, step):

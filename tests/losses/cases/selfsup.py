@@ -18,10 +18,7 @@ def unit(rows):
 
 def similarities(rows):
   """Of first views to all first, then all second views, examples in order."""
-  first, second = (
-    unit(rows["first"]),
-    unit(rows["second"]),
-  )
+  first, second = (unit(rows["first"]), unit(rows["second"]))
   return [[float(a @ b) for b in first + second] for a in first]
 
 
@@ -149,10 +146,7 @@ def weighted(average):
 
 
 def alignment(rows, labels, params):
-  first, second = (
-    unit(rows["first"]),
-    unit(rows["second"]),
-  )
+  first, second = (unit(rows["first"]), unit(rows["second"]))
   return [
     math.dist(a, b) ** params["exponent"] for a, b in zip(first, second, strict=True)
   ]

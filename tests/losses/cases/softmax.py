@@ -121,12 +121,7 @@ def staircase(cosine, factor):
 def sphereface(factor):
   def loss(rows, labels, params, where):
     return losses.sphereface(
-      rows["cosines"],
-      labels,
-      rows["norms"][:, 0],
-      margin=factor,
-      where=where,
-      **params,
+      rows["cosines"], labels, rows["norms"][:, 0], margin=factor, where=where, **params
     )
 
   def logits(cosines, y, params, norm):

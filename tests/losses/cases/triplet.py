@@ -78,12 +78,7 @@ def label_case(
   squared=False,
   normalize="l2",
 ):
-  static = {
-    "mining": mining,
-    "fallback": fallback,
-    "soft": soft,
-    "average": average,
-  }
+  static = {"mining": mining, "fallback": fallback, "soft": soft, "average": average}
 
   def loss(rows, labels, params, **options):
     return losses.triplet(

@@ -38,8 +38,6 @@ CASES = {
     simple("gem"), channels(generalized), {"power": 2.5}, positive=True, degree=1
   ),
   "gem/channels": Case(
-    simple("gem"),
-    channels(generalized),
-    {"power": np.array([0.5, 1.0, 3.0, 7.0])},
+    simple("gem"), channels(generalized), {"power": np.array([0.5, 1.0, 3.0, 7.0])}
   ),
 }

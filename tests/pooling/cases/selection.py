@@ -67,11 +67,7 @@ def weldon(highest, lowest, reduction=mean):
 
 CASES = {
   "crow": Case(
-    call_crow(False),
-    crow,
-    {"norm_order": 2.0, "root": 2.0},
-    positive=True,
-    degree=1,
+    call_crow(False), crow, {"norm_order": 2.0, "root": 2.0}, positive=True, degree=1
   ),
   "crow/soft": Case(
     call_crow(True),
