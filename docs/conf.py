@@ -39,7 +39,7 @@ html_theme = "furo"
 html_title = f"spherejax {release}"
 html_static_path, html_css_files = ["_static"], ["site.css"]
 # The theme's own style for dark pages underlines names of modules like links.
-pygments_dark_style = "github-dark"
+pygments_dark_style = "monokai"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nitpicky = True
