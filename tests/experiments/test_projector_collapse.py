@@ -27,7 +27,7 @@ from experiments.self_supervision.settings import (
   cells,
 )
 from experiments.self_supervision.training import Projector, Run
-from spherejax import data, losses, training
+from spherejax import data, hierarchy, losses, training
 
 STRONG = collapse_config.COLOURED[LARGE]
 TINY = Settings(
@@ -337,9 +337,8 @@ def test_photographs_of_every_size_are_another_study(monkeypatch):
     label_names=tuple("abcdefgh"),
   )
   monkeypatch.setattr(collapse_config, "_quarter", lambda *_: images)
-  coarse = np.zeros(8, int), ("all",)
-  monkeypatch.setattr(collapse_config.class_sets, "tree_of", lambda *_: None)
-  monkeypatch.setattr(collapse_config, "_coarse", lambda _: coarse)
+  tree = hierarchy.from_mapping({"all": list("abcdefgh")})
+  monkeypatch.setattr(collapse_config.class_sets, "tree_of", lambda *_: tree)
   names = [collapse_config.photographs(side).name for side in (32, 64, 16)]
   assert names == ["tiny_imagenet", "tiny_imagenet-64", "tiny_imagenet-16"]
 
