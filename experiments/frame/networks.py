@@ -245,7 +245,7 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
 
 
 def _begun(architecture: Architecture) -> bool:
-  """Whether the backbone begins with trained weights."""
+  """True where the backbone begins with trained weights."""
   return bool(architecture.weights) or architecture.backbone == "last_stage"
 
 

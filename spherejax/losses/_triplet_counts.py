@@ -150,8 +150,8 @@ def _by_sort(
       )
     )
     search = functools.partial(jnp.searchsorted, side="right" if equal else "left")
-    found = jax.vmap(jax.vmap(search))(ordered, jnp.stack([limits, -far]))
-    return jnp.where(jnp.stack([positives, negatives]), found, 0)
+    numbers = jax.vmap(jax.vmap(search))(ordered, jnp.stack([limits, -far]))
+    return jnp.where(jnp.stack([positives, negatives]), numbers, 0)
 
   inside, within = counts(limits, not strict)
   if kind == "easy":
