@@ -89,7 +89,7 @@ def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
   """Panels of the last three sizes, with the constructions that the paper compares."""
   shown = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
   return {
-    f"{c} prototypes in {d} dimensions": {
+    f"{c} in {d} dimensions": {
       name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
     }
     for c, d in list(dict.fromkeys(key[1:] for key in cosines))[-3:]

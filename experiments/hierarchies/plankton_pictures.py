@@ -170,7 +170,7 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
       names[label].replace("_", " "), middle[label], ha="center", fontsize=8,
       color=color, path_effects=_HALO,
     )  # fmt: skip
-  note = f"colours and names: the {NAMED} commonest classes; grey: {len(names)} in all"
+  note = f"colours: the {NAMED} commonest of {len(names)} classes; grey: the others"
   axes.set(xticks=[], yticks=[])
   axes.set_xlabel(note, fontsize=9)
   axes.spines[:].set_visible(False)
