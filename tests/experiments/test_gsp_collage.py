@@ -431,16 +431,6 @@ def test_an_unknown_pooling_is_named():
     dataclasses.replace(gsp_collage.PRESETS["cpu"], poolings=("gap", "foo"))
 
 
-def test_groups_of_a_tree_are_the_smallest_of_their_size():
-  children = {"": ["r"], "r": ["a", "b", "x"], "a": ["c", "d"], "c": ["1", "2", "3"],
-              "d": ["4", "5"], "b": ["6", "7"]}  # fmt: skip
-  groups = collages._smallest_groups(children, 3)
-  assert groups == {"c": ["1", "2", "3"]}
-  assert collages._smallest_groups(children, 2) == {
-    "c": ["1", "2", "3"], "d": ["4", "5"], "b": ["6", "7"]
-  }  # fmt: skip
-
-
 def test_groups_of_photographs_have_classes_for_every_part(tfds_dir):
   source = collages.load("tiny_imagenet", 8, percent=5)
   assert [source.names[label] for label in source.shared] == sorted(

@@ -358,7 +358,8 @@ def trained(score, curves=None, first=1.0, cells=1):
   values = np.asarray(score, float) + np.zeros((cells, 3))
   test = {"precision": values / 2, "r_precision": values, "map_at_r": values}
   return retrieval_runs.Trained(
-    {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},
+    {"score": np.zeros((cells, 3, 1))}
+    | {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},
     np.full((cells, 3), 1),
     test,
     np.zeros((cells, 3, 4, 2)),

@@ -162,7 +162,10 @@ def test_claims_about_the_sum():
   nothing = (np.zeros((1, 3)),) * 3
   found = {
     name: runs.Trained(
-      {}, nothing[0], dict.fromkeys(NAMES, (height + seeds)[None]), *nothing
+      {"score": np.zeros((1, 3, 1))},
+      nothing[0],
+      dict.fromkeys(NAMES, (height + seeds)[None]),
+      *nothing,
     )
     for name, height in heights.items()
   }
