@@ -173,7 +173,11 @@ def _embedder(
   """Reads the network of a folder, or a pretrained one by its name."""
   folder = pathlib.Path(model)
   if not folder.is_dir():
-    return _networks.pretrained(model, weights)
+    try:
+      return _networks.pretrained(model, weights)
+    except (OSError, ValueError) as error:
+      option = f"--weights {weights}" if weights else f"--model {model}"
+      raise ValueError(f"{option}: {error}") from error
   if load is None:
     raise ValueError(
       f"--model must be the name of a pretrained network, got the folder {model}; for a"

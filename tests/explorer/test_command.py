@@ -267,10 +267,12 @@ def test_folders_that_cannot_be_shown(network, folder, tmp_path, capsys, monkeyp
 
 def test_a_network_that_is_not_there(folder, capsys, tmp_path):
   said = refused(capsys, folder, "--model", "resnet50")
-  assert "path must name a file for resnet50" in said
-  missing = tmp_path / "no.pth"
-  said = refused(capsys, folder, "--model", "resnet50", "--weights", missing)
-  assert "no.pth" in said
+  assert "--model resnet50: path must name a file for resnet50" in said
+  missing, wrong = tmp_path / "no.pth", tmp_path / "wrong.pth"
+  wrong.write_bytes(b"no weights")
+  for weights in (missing, wrong):
+    said = refused(capsys, folder, "--model", "resnet50", "--weights", weights)
+    assert f"--weights {weights}: " in said
 
 
 def test_a_folder_with_a_network_of_your_own(folder, capsys, tmp_path):
