@@ -1,7 +1,7 @@
 """Draws the charts of committed results anew, from the numbers in their JSON.
 
 python -m experiments.redraw                 # all of docs/results
-python -m experiments.redraw retrieval-gsp   # one run
+python -m experiments.redraw retrieval       # one run
 """
 
 import importlib

@@ -6,9 +6,6 @@ cross-batch memory of as many vectors, and losses that know proxies only. DML, c
 and section 5.3.4.
 
     python -m experiments.retrieval                    # 15 min on 2 cores
-    python -m experiments.retrieval --preset long      # four times the steps: 75 min
-    python -m experiments.retrieval --preset gsp       # generalized sum pooling: 35 min
-    python -m experiments.retrieval --preset tiny_imagenet   # photographs: 23 min
     python -m experiments.retrieval --preset cars      # and birds, collages: see below
     python -m experiments.retrieval --preset poolings  # fifteen poolings on collages
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
@@ -16,10 +13,8 @@ and section 5.3.4.
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first three need omniglot, the first two ndsb_plankton, too, prepared by
-tensorflow-datasets, in TFDS_DATA_DIR, and tiny_imagenet its own set: 75 of its classes
-train, 25 validate and 100 are sought, and no network of other photographs is begun
-with. Their figures do not compare with the thesis's, which are of larger photographs.
+The first needs omniglot and ndsb_plankton, prepared by tensorflow-datasets, in
+TFDS_DATA_DIR. Its figures do not compare with the thesis's, which are of photographs.
 cars, birds and collages (of tiny_imagenet) train a layer, a pooling and a loss on maps
 that a pretrained network, of the extra `pretrained`, makes once of cars196,
 cub_birds100 or an animal among three artefacts; poolings (of collages) and

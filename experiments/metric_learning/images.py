@@ -1,7 +1,6 @@
 """Images for `retrieval` and `ccp_proxies` on a CPU: classes to learn, and to find."""
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -99,19 +98,6 @@ def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
   return 255 - _resized(others[rows], size), labels
 
 
-def plankton(size: int) -> Study:
-  """Classes of at least 30 images, their longer side brought to the size."""
-  fit = functools.partial(class_sets.padded, size=size)
-  halves = _halves("ndsb_plankton", f"plankton-{size}", fit)
-  return halves._replace(images=255 - halves.images, inverted=True, padded=True)
-
-
-def photographs(size: int) -> Study:
-  """Tiny ImageNet's 200 classes, averaged over boxes."""
-  fit = functools.partial(class_sets.squared, size=size)
-  return _halves("tiny_imagenet", f"tiny_imagenet-{size}", fit)
-
-
 class Halves(NamedTuple):
   """Rows of a set that are learned, validated and sought, and their labels."""
 
@@ -147,15 +133,17 @@ def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:
   return Study(name, images, train, held, test, *labels)
 
 
-def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> Study:
-  """Halves of the classes of at least 30 images, at most 60 of each."""
-  images = class_sets.read(source, "train+test", lazy=True)
+def plankton(size: int) -> Study:
+  """Halves of the classes of at least 30 images, at most 60 of each, padded."""
+  images = class_sets.read("ndsb_plankton", "train+test", lazy=True)
   labels = np.asarray(images.labels)
   parts = divided(np.flatnonzero(np.bincount(labels) >= 30))
   chosen = np.sort(np.concatenate(halves(labels, parts, 60)[:3]))
+  fit = functools.partial(class_sets.padded, size=size)
   fitted = data.map_images(images[chosen], fit)
   rows = halves(np.asarray(fitted.labels), parts, 60)
-  return of_one_fold(name, np.stack(list(fitted.images)), rows)
+  study = of_one_fold(f"plankton-{size}", 255 - np.stack(list(fitted.images)), rows)
+  return study._replace(inverted=True, padded=True)
 
 
 def mnist(size: int, train: int, held: int) -> Study:

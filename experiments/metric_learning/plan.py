@@ -30,11 +30,9 @@ Remembers = Annotated[_T, Without("remembers", False, "without --memory-losses")
 class Config(ProxySettings):
   """Settings of the comparison."""
 
-  data: Literal[
-    "images", "tiny_imagenet", "gaussians", "cars196", "cub_birds100", "collages"
-  ] = "images"
-  """Data: characters and plankton, photographs instead of characters, random points, or
-  a pretrained network's features of cars, birds or collages."""
+  data: Literal["images", "gaussians", "cars196", "cub_birds100", "collages"] = "images"
+  """Data: characters and plankton, random points, or a pretrained network's features of
+  cars, birds or collages."""
   losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
   """Losses to train with and without chance-constrained proxies."""
   memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
@@ -96,7 +94,7 @@ class Config(ProxySettings):
   def group(self) -> str:
     """Group of most trainings."""
     names = {"cars196": "cars", "cub_birds100": "birds", "collages": "collages"}
-    return {"tiny_imagenet": "photographs", **names}.get(self.data, "characters")
+    return names.get(self.data, "characters")
 
 
 # The tables and figures of the thesis, with real backbones.
@@ -204,30 +202,6 @@ _FINE_TUNED = dataclasses.replace(
 
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
-  "long": Config(steps=2400, memory_start=1000),  # the memory waits as the thesis's
-  "gsp": Config(
-    steps=400,
-    seeds=5,
-    image_size=32,
-    strides=(1, 2, 2, 1),  # 64 positions
-    losses=(),
-    memory_losses=(),
-    proxy_losses=(),
-    second_losses=(),
-    folds=0,
-    gsp_methods=_SUMMED,
-    gsp_parts=("c2",),
-  ),
-  "tiny_imagenet": Config(
-    data="tiny_imagenet",
-    channels=3,
-    image_size=32,
-    pretraining=0,  # there are no other photographs
-    steps=2400,
-    memory_start=1000,
-    second_losses=(),
-    folds=0,
-  ),
   "cars": _FROZEN,
   "birds": dataclasses.replace(_FROZEN, data="cub_birds100"),
   "collages": dataclasses.replace(_FROZEN, data="collages", image_size=4, batch=20),
@@ -330,7 +304,5 @@ def study(config: Config, group: str, folder: pathlib.Path) -> images.Study:
     return images.gaussians(config.seed)._replace(watched=False)
   if group == "plankton":
     return images.plankton(config.plankton_size)
-  if config.data == "tiny_imagenet":
-    return images.photographs(config.image_size)
   number = config.folds if group == tables.FOLDS else 1
   return images.omniglot(config.image_size, number)
