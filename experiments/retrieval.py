@@ -95,8 +95,9 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
       bar.update()
       return trained
 
-    with at_once.pool() as pool:
-      trained_runs = dict(zip(planned, pool.map(train_name, planned), strict=True))
+    trained_runs = dict(
+      zip(planned, at_once.in_turns(train_name, planned), strict=True)
+    )
   untrained = {}
   for group, study in studies.items():
     size, channels = study.images.shape[1], study.images.shape[-1]
