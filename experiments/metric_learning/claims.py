@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from experiments.frame import networks
 from experiments.frame.study import Claim, Table
 from experiments.metric_learning.methods import TITLES
 from experiments.metric_learning.plan import POOLED_LOSSES, Config, plan
@@ -49,7 +50,8 @@ def claims(config: Config, table: Table) -> list[Claim]:
       text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
       statements.append(Claim(key, text, better(loss, "ccp", "xbm").difference))
   statements += _of_folds(config)
-  for loss in config.proxy_losses:
+  # A layer on a trained network is no blank to begin with.
+  for loss in config.proxy_losses if config.backbone not in networks.MAPS else ():
     statements.append(
       Claim(
         f"retrieval-proxy-losses-{TITLES[loss]}",
