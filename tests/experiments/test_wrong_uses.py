@@ -107,10 +107,13 @@ def command_lines(name):
 # Quickly all at the first entry points, every fifth at the others: see the frame.
 SWEEP = [
   *(
-    (name, slice(None) if k < 2 else slice(k % 5, None, 5))
+    pytest.param(name, slice(None) if k < 2 else slice(k % 5, None, 5), id=name)
     for k, name in enumerate(NAMES)
   ),
-  *(pytest.param(name, slice(None), marks=pytest.mark.slow) for name in NAMES[2:]),
+  *(
+    pytest.param(name, slice(None), id=f"{name}-all", marks=pytest.mark.slow)
+    for name in NAMES[2:]
+  ),
 ]
 
 
