@@ -176,7 +176,7 @@ UNUSED = {
   ),
   "retrieval": (
     ("cpu", ("--mass", "0.5"), "without --gsp-methods"),
-    ("gsp", ("--plankton-size", "16"), "without --second-losses"),
+    ("cars", ("--plankton-size", "16"), "without --second-losses"),
     ("smoke", ("--memory-losses", "--memory-start", "2"), "without --memory-losses"),
     ("full", ("--memory", "3"), "with --methods c2 c2+ccp"),
     ("full", ("--methods", "soft_triple", "--weight", "1"), "--methods soft_triple"),
