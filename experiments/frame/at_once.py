@@ -45,10 +45,10 @@ def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
 
 
 def in_turns(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
-  """`fn` of all items by a `pool`, which compile programs of their own.
+  """Results of `fn` in the order of the items, each of which compiles its own programs.
 
-  After every few their programs are dropped: Linux maps 65,530 pieces of memory into a
-  process, and programs for a CPU take a thousand each.
+  A `pool` runs them. After every few items the compiled programs are dropped: Linux
+  maps 65,530 pieces of memory into a process, and a program for a CPU takes hundreds.
   """
   waiting, results = list(items), []
   with pool() as threads:

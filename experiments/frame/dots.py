@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Panels = Mapping[str, Mapping[str, np.ndarray]]
 """For each panel's title, the values of each row, [seeds]."""
-_BLUE, _RED, _GREY, _INK = "#0072B2", "#D55E00", "#7F7F7F", "#222222"
+_BLUE, _ORANGE, *_, _GREY, _INK = pictures.COLORS
 _ROW = 0.2  # inches from one row to the next
 
 
@@ -67,7 +67,7 @@ def _row(
   mean, low, high, n = metrics.mean_interval(values)
   color = _BLUE
   if gains and not low > 0:
-    color = _RED if high < 0 else _GREY
+    color = _ORANGE if high < 0 else _GREY
   heights = np.tile([place - 0.2, place + 0.2, np.nan], n)  # strokes of one path
   axes.plot(np.repeat(values, 3), heights, color=color, linewidth=1, alpha=0.5)
   if np.isfinite([low, high]).all():

@@ -50,7 +50,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
       text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
       statements.append(Claim(key, text, better(loss, "ccp", "xbm").difference))
   statements += _of_folds(config)
-  # A layer on a trained network is no blank to begin with.
+  # On maps of a trained network even a random layer retrieves well.
   for loss in config.proxy_losses if config.backbone not in networks.MAPS else ():
     statements.append(
       Claim(

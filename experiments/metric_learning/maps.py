@@ -10,12 +10,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import beside, networks
+from experiments.frame import at_once, beside, networks
 from experiments.frame import images as class_sets
 from experiments.metric_learning.images import Study, divided, halves
 from spherejax import data, distances, hierarchy, models, pooling, training
@@ -86,8 +85,7 @@ def _averaged(maps: np.ndarray) -> np.ndarray:
     ended: Any = networks.end().apply(variables, block.astype(jnp.float32))
     return distances.l2_normalize(pooling.gap(ended))
 
-  blocks = np.array_split(maps, max(1, len(maps) // 256))
-  return np.concatenate([jax.jit(embed)(block) for block in blocks])
+  return np.asarray(at_once.mapped(embed, jnp.asarray(maps)))
 
 
 def read_maps(
