@@ -1,0 +1,44 @@
+"""Charts that are drawn from a committed result."""
+
+import json
+import shutil
+
+import numpy as np
+
+from experiments import redraw
+from experiments.frame import dots
+from experiments.results_page import DOCS
+
+
+def test_charts_come_from_the_numbers_of_a_result(tmp_path):
+  file = tmp_path / "retrieval-cars.json"
+  shutil.copy(DOCS / "results" / file.name, file)
+  committed = json.loads(file.read_text())
+  stale = {"pictures": ["scores-cars.png", *committed["pictures"][2:]]}
+  file.write_text(json.dumps(committed | stale))
+  (tmp_path / file.stem).mkdir()
+  (tmp_path / file.stem / "scores-cars.png").touch()  # of an older version
+  assert redraw.redraw(file) == ["scores-cars.svg", "gains-cars.svg"]
+  assert json.loads(file.read_text()) == committed
+  written = {path.name for path in (tmp_path / file.stem).iterdir()}
+  assert written == {"scores-cars.svg", "gains-cars.svg"}
+  text = (tmp_path / file.stem / "scores-cars.svg").read_text()
+  assert "ProxyNCA+++GSP" in text  # letters stay text
+
+
+def test_rows_are_sorted_and_gains_have_the_colour_of_their_sign():
+  values = {
+    "below": np.array([-3.0, -2.9, -3.1]),
+    "above": np.array([2.0, 2.1, 1.9]),
+    "both": np.array([-1.0, 1.0, 0.1]),
+  }
+  (axes,) = dots.dots({"panel": values}, "gain", gains=True).axes
+  assert [x.get_text() for x in axes.get_yticklabels()] == ["above", "both", "below"]
+  means = [x for x in axes.lines if x.get_marker() == "o"]
+  colours = {float(x.get_xdata()[0]): x.get_color() for x in means}
+  assert [colours[x] for x in sorted(colours)] == ["#D55E00", "#7F7F7F", "#0072B2"]
+  intervals = [x.get_xdata() for x in axes.lines if len(x.get_xdata()) == 2]
+  half = 4.302653 * np.std([-3.0, -2.9, -3.1], ddof=1) / np.sqrt(3)
+  np.testing.assert_allclose(
+    min(intervals, key=lambda x: x[0]), [-3 - half, -3 + half], rtol=1e-5
+  )
