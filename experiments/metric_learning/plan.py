@@ -177,6 +177,7 @@ _FROZEN = Config(
 )
 _POOLED = dataclasses.replace(
   _FROZEN,
+  rates=(0.3, 1.0, 3.0),
   losses=(),
   memory_losses=(),
   proxy_losses=(),
