@@ -30,7 +30,7 @@ GAP = "GAP"
 class Config(network.Settings):
   """Settings of the study."""
 
-  seeds: int = 3
+  seeds: int = 8
   """Number of networks, each with its own initial weights."""
   dim: Annotated[int, Only(2, "features are drawn as they are")] = 2
   """Dimension of local features and embedding; 2, to draw the plane."""

@@ -32,7 +32,7 @@ METRICS = ("l2", "cosine")
 class Config(network.Settings):
   """Settings of the study."""
 
-  seeds: int = 5
+  seeds: int = 8
   """Runs of each variant."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""

@@ -36,7 +36,7 @@ class Config:
 
   seed: int = 0
   """Seed of everything random."""
-  seeds: int = 5
+  seeds: int = 8
   """Number of maps, each with other noise."""
   noise: float = 0.1
   """Standard deviation of the noise on each colour channel."""
