@@ -47,6 +47,7 @@ ELSEWHERE = {
   "data.load_tfds": "needs prepared data",
   "data.read_image": "reads a file that is gone when its example ends",
   "explorer.main": "is the command of a process of its own",
+  "training.gather": "asks the other devices of a mapped program",
   "training.start_processes": "has to be the first call of a process",
 }
 """Functions whose example cannot be run three times here, and why."""
