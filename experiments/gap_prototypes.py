@@ -5,7 +5,7 @@ ten classes. Its local features are covered by 48 prototypes; an image's average
 then compared with the combination of the prototypes that its features are nearest to
 (section 4.3 of DML). Features and averages are drawn as they are: in the plane.
 
-    python -m experiments.gap_prototypes                    # 47 s on 2 cores
+    python -m experiments.gap_prototypes                    # 3 min
     python -m experiments.gap_prototypes --preset smoke     # an untrained network
 
 Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.

@@ -6,7 +6,7 @@ images' features on each prototype) and a mean embedding. A ridge regression fro
 one to the other is fitted on five classes and predicts the other five; a prediction
 counts when the nearest true mean is its own (section 5.3.3 of DML).
 
-    python -m experiments.gsp_attributes                    # 3 min on 2 cores
+    python -m experiments.gsp_attributes                    # 5 min
     python -m experiments.gsp_attributes --preset smoke     # seconds
 
 Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.

@@ -4,18 +4,14 @@ A collage is one labelled image among three that say nothing about the label, an
 classes were not seen in training. Generalized sum pooling (GSP) and zero-shot
 prediction (ZSP) against global average pooling (GAP), with a contrastive loss (C2) and
 ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a classifier
-of single training images. Sections 5.3.2 and 5.3.5 of DML.
+of single training images. Section 5.3.2 of DML; `retrieval` compares all poolings.
 
-    python -m experiments.gsp_collage --seeds 5               # preset cpu: 29 min
-    python -m experiments.gsp_collage --preset poolings       # 17 poolings, 45 min
-    python -m experiments.gsp_collage --preset poolings-pnca  # ProxyNCA++, 45 min
-    python -m experiments.gsp_collage --preset photographs    # 14 min
-    python -m experiments.gsp_collage --preset long           # 1,500 steps, 31 min
-    python -m experiments.gsp_collage --preset smoke          # seconds
-    python -m experiments.gsp_collage --preset full           # CIFAR-100, as the paper
+    python -m experiments.gsp_collage                    # 29 min
+    python -m experiments.gsp_collage --preset smoke     # seconds
+    python -m experiments.gsp_collage --preset full      # CIFAR-100, as the paper
 
-Needs omniglot (for `full` cifar100, for `photographs` tiny_imagenet), prepared by
-tensorflow-datasets, in TFDS_DATA_DIR.
+Needs omniglot (for `full` cifar100), prepared by tensorflow-datasets, in
+TFDS_DATA_DIR.
 """
 
 import pathlib
@@ -25,19 +21,13 @@ from typing import Any
 import jax
 import tqdm
 
-from experiments.frame import at_once, poolings
+from experiments.frame import at_once
 from experiments.frame.study import Study, Table
 from experiments.gsp import collage, collages, training
 from experiments.gsp.collage import Config
 
-_ALL = (*poolings.NAMES, *poolings.WIDE)
-
 PRESETS = {
   "cpu": Config(),
-  "poolings": Config(losses=("C2",), poolings=_ALL, seeds=5),
-  "poolings-pnca": Config(losses=("PNCA",), poolings=_ALL, seeds=5),
-  "photographs": Config(images="tiny_imagenet"),
-  "long": Config(steps=1500, parts=10, keep="best"),
   "smoke": Config(
     percent=20,
     seeds=1,

@@ -5,7 +5,7 @@ of 0.2 the linear program takes as many pixels as fit and drops the rest of the
 foreground; its smoothed form keeps them all and still leaves the background out
 (figure 5.2 of DML). Nothing is trained.
 
-    python -m experiments.gsp_map     # 15 s on 2 cores; all presets are the same
+    python -m experiments.gsp_map     # 4 s; all presets are the same
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""The comparison of poolings on collages: settings, trainings, claims and plots.
-
-DML 5.3.2 and 5.3.5.
-"""
+"""The comparison on collages: settings, trainings, claims and plots (DML 5.3.2)."""
 
 import collections
 import dataclasses
@@ -12,21 +9,19 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import dots, kept, poolings
+from experiments.frame import dots, kept
 from experiments.frame.settings import MultipleOf
 from experiments.frame.study import Claim, Table
 from experiments.gsp import collages, network
 from experiments.gsp import training as pooled_training
 from spherejax import data, plotting, training
 
-_FEW = 8  # variants whose scores are shown instead of their gains
-
 
 @dataclasses.dataclass(frozen=True)
 class Config(network.Settings):
   """Settings of the comparison."""
 
-  images: Literal["omniglot", "tiny_imagenet", "cifar100"] = "omniglot"
+  images: Literal["omniglot", "cifar100"] = "omniglot"
   """Image set of the tiles."""
   percent: int = 100
   """Share of the image set to read, in percent."""
@@ -36,9 +31,6 @@ class Config(network.Settings):
   """Largest number of images per foreground sub-class; each is in one collage."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""
-  poolings: tuple[str, ...] = ()
-  """Poolings to compare; all omits the two long ones; none compares GAP and GSP, each
-  with and without ZSP."""
   seeds: int = 3
   """Runs of each variant."""
   stem_stride: int = 2
@@ -72,13 +64,6 @@ class Config(network.Settings):
     if not self.losses:
       known = ", ".join(network.LOSSES)
       raise ValueError(f"losses must have one of {known}, got none")
-    if self.poolings == ("all",):
-      object.__setattr__(self, "poolings", poolings.NAMES)
-    known = (*poolings.NAMES, *poolings.WIDE)
-    if unknown := [name for name in self.poolings if name not in known]:
-      raise ValueError(
-        f"poolings must be all or among {', '.join(known)}, got {unknown}"
-      )
 
 
 class Trained(NamedTuple):
@@ -100,25 +85,14 @@ def plan(config: Config) -> list[Trained]:
     "GSP + ZSP": variant(config.mass, weight),
   }
   trained = []
-  titles = {**poolings.TITLES, **poolings.WIDE}
   for loss in config.losses:
     settings = dataclasses.replace(config, loss=network.LOSSES[loss])
-    for name in config.poolings:
-      pooling_variant = variant(config.mass if name == "gsp" else 1.0, 0.0)
-      named = {f"{loss}, {titles[name]}": pooling_variant}
-      trained.append(Trained(dataclasses.replace(settings, pooling=name), named))
-    if not config.poolings:
-      gsp = dataclasses.replace(settings, pooling="gsp")
-      trained += [
-        Trained(
-          gsp,
-          {
-            f"{loss}, {name}": pooling_variant
-            for name, pooling_variant in masses.items()
-          },
-        ),
-        Trained(settings, {f"{loss}, distilled": average}, alone=True),
-      ]
+    gsp = dataclasses.replace(settings, pooling="gsp")
+    named = {f"{loss}, {name}": variant for name, variant in masses.items()}
+    trained += [
+      Trained(gsp, named),
+      Trained(settings, {f"{loss}, distilled": average}, alone=True),
+    ]
   return trained
 
 
@@ -134,7 +108,7 @@ def kept_path(trained: Trained, seed: int, output: pathlib.Path) -> pathlib.Path
 
 def kept_settings(trained: Trained) -> dict[str, Any]:
   """Settings that change a program's outcome; drops those that add other programs."""
-  others = {"seeds": 0, "losses": (), "poolings": ()}
+  others = {"seeds": 0, "losses": ()}
   return dataclasses.asdict(trained.settings) | others
 
 
@@ -207,20 +181,12 @@ def outcomes(
 
 
 def scores(table: Table, measure: str) -> Any:
-  """Scores by loss, or gains of many poolings (DML Fig. 5.5(b) and 5.12(a))."""
+  """Scores by loss (DML Fig. 5.5(b))."""
   panels = collections.defaultdict(dict)
   for name in table.variants(measure):
     loss, _, variant = name.partition(", ")
     panels[loss][variant] = table.values(measure, name)
-  if max(map(len, panels.values())) <= _FEW:
-    return dots.dots(panels, "MAP@R of unseen classes")
-  gains = {}
-  for loss, values in panels.items():
-    average = values.pop("GAP")
-    title = f"{loss}, GAP: {average.mean():.3f}"
-    gains[title] = {name: figures - average for name, figures in values.items()}
-  label = "MAP@R of unseen classes, gained over average pooling (GAP)"
-  return dots.dots(gains, label, gains=True)
+  return dots.dots(panels, "MAP@R of unseen classes")
 
 
 def drawn_rows(test: data.Images) -> np.ndarray:
@@ -231,8 +197,6 @@ def drawn_rows(test: data.Images) -> np.ndarray:
 def weights(last: dict[str, np.ndarray], test: data.Images) -> dict[str, Any]:
   """Weights of the last seed on the first collage of each of eight classes."""
   shown = {name: values for name, values in last.items() if "GSP" in name}
-  if not shown:
-    return {}
   images = np.asarray(test.images)[drawn_rows(test)]
   names = [test.label_names[label].replace("_", " ")[:12] for label in range(8)]
   return {"weights": plotting.weight_maps(images, shown, names=names)}
@@ -242,65 +206,20 @@ ON_COLLAGES = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP")
 WEIGHT = "weight on the labelled image"
 
 
-def rivals_of(table: Table, measure: str, loss: str) -> list[str]:
-  """The other poolings of the same dimension with a loss, the best mean first."""
-  names_of_gsp = {f"{loss}, {title}" for title in ("GSP", *poolings.WIDE.values())}
-  names = [
-    x for x in table.variants(measure) if x.startswith(loss) and x not in names_of_gsp
-  ]
-  return sorted(names, key=lambda name: -table.values(measure, name).mean())
-
-
-def _compared(table: Table, measure: str, loss: str) -> bool:
-  """True where GAP and GSP are compared, each with and without ZSP."""
-  return f"{loss}, {ON_COLLAGES[-1]}" in table.variants(measure)
-
-
 def complete(table: Table, config: Config) -> None:
-  """Adds the gain of the best variant on collages, or the place of GSP in all seeds."""
+  """Adds the gain of the best variant on collages."""
   measure = f"MAP@R, {config.images}"
   for loss in config.losses:
-    gsp, rivals = f"{loss}, GSP", rivals_of(table, measure, loss)
-    if _compared(table, measure, loss):
-      average, *others = (f"{loss}, {name}" for name in ON_COLLAGES)
-      best = max(others, key=lambda name: table.values(measure, name).mean())
-      title = f"{loss}, best ({best.partition(', ')[2]}) - GAP"
-      # DML chapter 6 says 17 points, and not with which loss.
-      table.add_gain(measure, best, over=average, paper=0.17, title=title)
-    elif rivals and gsp in table.variants(measure):
-      above = [table.gain(measure, name, over=gsp) > 0 for name in rivals]
-      place = f"place among {1 + len(rivals)} poolings, {config.images}"
-      table.add(gsp, place, 1.0 + np.sum(above, axis=0))
+    average, *others = (f"{loss}, {name}" for name in ON_COLLAGES)
+    best = max(others, key=lambda name: table.values(measure, name).mean())
+    title = f"{loss}, best ({best.partition(', ')[2]}) - GAP"
+    # DML chapter 6 says 17 points, and not with which loss.
+    table.add_gain(measure, best, over=average, paper=0.17, title=title)
 
 
-def claims(config: Config, table: Table) -> list[Claim]:
-  """Claims of both sections that these trainings can decide."""
-  measure = f"MAP@R, {config.images}"
-  return [
-    claim
-    for loss in config.losses
-    for claim in (
-      _components(config, loss)
-      if _compared(table, measure, loss)
-      else _best(table, measure, loss)
-    )
-  ]
-
-
-def _best(table: Table, measure: str, loss: str) -> list[Claim]:
-  """DML 5.3.5: no other pooling is as good."""
-  places = ("", "the best"), ("-second", "the second best")
-  return [
-    Claim(
-      f"collage-poolings{place}-{loss.lower()}",
-      f"MAP@R(GSP) > MAP@R of {words} other pooling ({rival}), unseen classes",
-      lambda t, rival=rival: t.gain(measure, f"{loss}, GSP", over=rival),
-      "DML 5.3.5",
-    )
-    for (place, words), rival in zip(
-      places, rivals_of(table, measure, loss), strict=False
-    )
-  ]
+def claims(config: Config, _: Table) -> list[Claim]:
+  """Claims of every loss."""
+  return [claim for loss in config.losses for claim in _components(config, loss)]
 
 
 def _components(config: Config, loss: str) -> list[Claim]:

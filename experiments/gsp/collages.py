@@ -6,16 +6,14 @@ sub-classes of foreground and background are split alike, so that validation and
 show classes that training did not.
 """
 
-import csv
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from experiments.frame import beside
 from experiments.frame import images as class_sets
-from spherejax import data, hierarchy, metrics
+from spherejax import data, metrics
 
 # The large scenes and the flora of CIFAR-100, as in the authors' released code.
 CIFAR_SHARED = (
@@ -24,7 +22,6 @@ CIFAR_SHARED = (
   "large_natural_outdoor_scenes",
   "trees",
 )
-TINY_IMAGENET_SHARED = ("barrier", "bridge", "geological formation", "shop")
 PARTS = ("train", "validation", "test")
 
 
@@ -82,41 +79,8 @@ def _omniglot(size: int, some: str) -> Source:
   )
 
 
-def _tiny_imagenet(size: int, some: str) -> Source:
-  """Groups of WordNet: the smallest with at least three of the 200 classes.
-
-  Four groups of large outdoor things are background, the first sixteen others in the
-  order of the tree foreground.
-  """
-  images = class_sets.read("tiny_imagenet", f"train{some}+test{some}", size=size)
-  tree = class_sets.tree_of("tiny_imagenet", images.label_names)
-  above = hierarchy.ancestors(tree)
-  large = np.flatnonzero(above.sum(0) >= 3)
-
-  def path(node: int) -> tuple[int, ...]:
-    return (*path(tree.parents[node]), node) if node >= 0 else ()
-
-  # In the order of the tree: a branch comes before the next one.
-  smallest = sorted(np.setdiff1d(large, tree.parents[large]).tolist(), key=path)
-  with beside.newest_file("tiny_imagenet", "names.csv").open(newline="") as table:
-    words = {row["wnid"]: row["name"] for row in csv.DictReader(table)}
-  names = {group: words[tree.names[group]] for group in smallest}
-  shared = [group for group in smallest if names[group] in TINY_IMAGENET_SHARED]
-  chosen = shared + [group for group in smallest if group not in shared][:16]
-  label_of = np.where(above[:, chosen].any(1), above[:, chosen].argmax(1), -1)
-  labels = label_of[images.labels].astype(np.int32)
-  return Source(
-    np.asarray(images.images)[labels >= 0],
-    labels[labels >= 0],
-    images.labels[labels >= 0],
-    tuple(names[group] for group in chosen),
-    tuple(range(len(shared))),
-  )
-
-
 _SOURCES = {
   "omniglot": _omniglot,
-  "tiny_imagenet": _tiny_imagenet,
   "cifar100": _cifar100,
 }
 
