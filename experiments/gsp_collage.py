@@ -1,10 +1,10 @@
-"""Collages: which pooling leaves out what the label does not speak of?
+"""Collages: which pooling leaves out the images that are unrelated to the label?
 
-A collage is one labelled image among three that say nothing about the label, and test
-classes were not seen in training. Generalized sum pooling (GSP) and zero-shot
-prediction (ZSP) against global average pooling (GAP), with a contrastive loss (C2) and
-ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a classifier
-of single training images. Sections 5.3.2 and 5.3.5 of DML.
+A collage is one labelled image among three that say nothing about the label. Test
+classes do not occur in training. The study compares generalized sum pooling (GSP) and
+zero-shot prediction (ZSP) with global average pooling (GAP), under a contrastive loss
+(C2) and ProxyNCA++; "distilled" sees the labelled image alone. The backbone is
+pretrained as a classifier of single training images. Sections 5.3.2 and 5.3.5 of DML.
 
     python -m experiments.gsp_collage --seeds 5               # preset cpu: 29 min
     python -m experiments.gsp_collage --preset poolings       # 17 poolings, 45 min
@@ -14,8 +14,8 @@ of single training images. Sections 5.3.2 and 5.3.5 of DML.
     python -m experiments.gsp_collage --preset smoke          # seconds
     python -m experiments.gsp_collage --preset full           # CIFAR-100, as the paper
 
-Needs omniglot (for `full` cifar100, for `photographs` tiny_imagenet), prepared by
-tensorflow-datasets, in TFDS_DATA_DIR.
+Needs omniglot (cifar100 for `full`, tiny_imagenet for `photographs`), prepared by
+tensorflow-datasets in TFDS_DATA_DIR.
 """
 
 import pathlib

@@ -234,7 +234,10 @@ def weights(last: dict[str, np.ndarray], test: data.Images) -> dict[str, Any]:
   if not shown:
     return {}
   images = np.asarray(test.images)[drawn_rows(test)]
-  names = [test.label_names[label].replace("_", " ")[:12] for label in range(8)]
+  # Without what stands in parentheses, the names fit above their collages.
+  names = [
+    test.label_names[label].partition("_(")[0].replace("_", " ") for label in range(8)
+  ]
   return {"weights": plotting.weight_maps(images, shown, names=names)}
 
 
