@@ -107,7 +107,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
             table.add(name, f"{metric}, {config.images}", value)
         last |= done.arrays
   collage.complete(table, config)
-  return table, (last, parts["test"].collages)
+  return table, (last, parts["test"])
 
 
 def draw(_: Table, shown: Any, __: Config) -> dict[str, Any]:
