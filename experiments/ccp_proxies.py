@@ -1,19 +1,19 @@
-"""Proxies that are renewed from problem to problem cover their classes.
+"""Renewed proxies: do they cover their classes better than proxies trained once?
 
-Chance-constrained training solves one problem after another, each about new proxies and
-held near the weights of the one before. Digits in the plane show what becomes of
-proxies that are never renewed; characters of unseen alphabets show what it is worth,
-against proxies trained once and over the weight of the projection, the number of
-proxies, the pools they come from and the batch. DML, chapter 3.
+Chance-constrained training solves a sequence of problems. Each has new proxies, and
+stays near the weights of the previous one. Digits in the plane show how proxies that
+are never renewed coalesce. Retrieval of characters of unseen alphabets compares renewed
+proxies with proxies trained once, over the weight of the projection, the number of
+proxies, the size of their pools and the batch size. DML, chapter 3.
 
     python -m experiments.ccp_proxies                  # 24 min on 2 cores
     python -m experiments.ccp_proxies --preset long    # digits, 4x the steps: 38 min
     python -m experiments.ccp_proxies --preset smoke   # seconds, needs no data
     python -m experiments.ccp_proxies --preset full    # accelerators
 
-The first two and the last need mnist, the first one omniglot, too, prepared by
-tensorflow-datasets, in TFDS_DATA_DIR. The last is of ResNetV2-20, with as many images
-of each digit as there are of the rarest, 5,421.
+All presets but smoke need mnist, and the first needs omniglot, both prepared by
+tensorflow-datasets in TFDS_DATA_DIR. `full` trains a ResNetV2-20 on 5,421 images of
+each digit, as many as there are of the rarest.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
-"""Class trees and proxies: what trains towards a tree, and what finds it unasked?
+"""Class trees: which losses follow a tree, with and without seeing it?
 
-Networks are trained by softmax, NormFace, ProxyDR and CORR, with learned proxies,
-moving averages (EMA), a scale that follows the training (dynamic), and proxies laid
-out after the tree (MDS). Measured are accuracy, how far mistakes are in the tree,
-retrieval, and how well proxies and class means follow the tree. DIST, article IV.
+Networks are trained with softmax, NormFace, ProxyDR and CORR. Their proxies are
+learned, moving averages (EMA), learned with a dynamic scale, or laid out after the tree
+(MDS). The study measures accuracy, the distance of mistakes in the tree, retrieval, and
+how well proxies and class means follow the tree. DIST, article IV.
 
     python -m experiments.class_hierarchy                    # 10 min on one core
     python -m experiments.class_hierarchy --preset cub_birds100         # 19 min
@@ -12,12 +12,12 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
 
-The first four train the linear layer and the proxies on features of a frozen
-EfficientNet-Lite0 of ImageNet's: of Tiny ImageNet with WordNet's tree, of birds with
-orders and families, of cars with body types, and of plankton with its taxonomy.
-`full` has the article's network of each set, trained: Inception v3 for plankton,
-ResNet-50 for the others. The sets are prepared by tensorflow-datasets in TFDS_DATA_DIR;
-nabirds, micro_s, micro_l and meso_z are folders in --folder.
+The first four train a linear layer and the proxies on features of a frozen
+EfficientNet-Lite0, which was trained on ImageNet. Their data are Tiny ImageNet with
+WordNet's tree, birds with orders and families, cars with body types, and plankton with
+its taxonomy. `full` trains the article's network for each set: Inception v3 for
+plankton, ResNet-50 for the others. The sets are prepared by tensorflow-datasets in
+TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder.
 """
 
 import pathlib

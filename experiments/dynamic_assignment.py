@@ -1,20 +1,20 @@
-"""Assigns classes to prototypes: does it pay to match them while training?
+"""Classes assigned to prototypes: does it pay to match them during training?
 
-Prototypes on the sphere are fixed before training; DL2P matches classes and prototypes
-again and again, so that related classes come to lie near each other. Part A looks at
-the prototypes alone, part B trains DL2P and its baselines: learned prototypes under a
+Prototypes on the sphere are fixed before training. DL2P matches classes and prototypes
+repeatedly, so that related classes get neighbouring prototypes. Part A measures the
+prototypes alone. Part B trains DL2P and its baselines: learned prototypes with a
 softmax of cosines or of products (PSC), word vectors, HPN, a simplex (ETF, maximum
-separation), fixed prototypes under cross-entropy, and the control whose assignment
-stays (Static). All dimensions, methods, rates and seeds of one network and data set are
-one vmapped program.
+separation), fixed prototypes with cross-entropy, and a control without matching
+(Static). All dimensions, methods, rates and seeds of one network and data set are one
+vmapped program.
 
     python -m experiments.dynamic_assignment --seeds 8          # 20 min on one core
     python -m experiments.dynamic_assignment --preset long      # photographs, plankton
     python -m experiments.dynamic_assignment --preset smoke     # seconds
     python -m experiments.dynamic_assignment --preset table-1   # as in the paper
 
-The paper's presets are table-1 to table-9, figure-3 and figure-4. cpu and the paper's
-read images prepared by tensorflow-datasets from TFDS_DATA_DIR.
+The paper's presets are table-1 to table-9, figure-3 and figure-4. They and `long` read
+images that tensorflow-datasets prepared in TFDS_DATA_DIR.
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""`spherejax-explore` for a network of your own: embeds images, answers queries, shows.
+"""`spherejax-explore` for your own network: embeds images, searches, draws a map.
 
-What is written and all options are those of `spherejax-explore`; `--model` also takes a
+The options and the output are those of `spherejax-explore`; `--model` also takes a
 folder that `retrieval` wrote.
 
     python -m experiments.embed FOLDER --model MODEL

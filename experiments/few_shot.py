@@ -1,10 +1,10 @@
-"""Prototypical networks with the distance ratio: faster, and not by size.
+"""Few-shot learning: does the distance ratio learn faster, and not by rescaling?
 
-Networks learn from episodes of five classes, with a softmax of squared distances (SD)
-or with the distance ratio (DR), on the same episodes. Measured is how soon and how well
-they classify new classes, and what every tenth update does: whether it moves embeddings
-or only scales them, towards their own class and away from others. Beside it, where each
-loss is least, exactly (DIST, article II).
+Networks learn from the same episodes of five classes, with a softmax of squared
+distances (SD) or with the distance ratio (DR). The study measures how fast and how well
+they classify new classes. For every tenth update it measures whether embeddings move or
+are only scaled, and whether they move towards their class and away from others. It also
+computes exactly where each loss is smallest (DIST, article II).
 
     python -m experiments.few_shot                     # birds: 7 min on one core
     python -m experiments.few_shot --preset tiny_imagenet   # 14 min
@@ -14,11 +14,11 @@ loss is least, exactly (DIST, article II).
     python -m experiments.few_shot --preset full --images mini_imagenet --folder DIR
       --backbone resnet18 --image-size 224 --shots 5
 
-The first two train a linear layer on what a frozen EfficientNet-Lite0 of ImageNet's
-makes of the images. The sets omniglot, cub_birds100, tiny_imagenet, for `full`
-caltech_birds2011, are prepared by tensorflow-datasets in TFDS_DATA_DIR; mini-ImageNet
-is a folder. The article's figures stand beside those of its protocol alone: Conv4 at 84
-pixels, ResNet18 at 224, episodes and queries of `full`.
+The first two train a linear layer on features of a frozen EfficientNet-Lite0, which was
+trained on ImageNet. The sets omniglot, cub_birds100, tiny_imagenet and, for `full`,
+caltech_birds2011 are prepared by tensorflow-datasets in TFDS_DATA_DIR; mini-ImageNet is
+a folder. The article's numbers are shown only for runs of its protocol: Conv4 at 84
+pixels, ResNet18 at 224, with the episodes and queries of `full`.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
-"""Average pooling as a combination of prototypes: how near are the two?
+"""Average pooling and a combination of prototypes: how close are they?
 
 An embedding network with two-dimensional local features is trained on photographs of
-ten classes. Its local features are covered by 48 prototypes; an image's average is
-then compared with the combination of the prototypes that its features are nearest to
-(section 4.3 of DML). Features and averages are drawn as they are: in the plane.
+ten classes. 48 prototypes cover its local features. The average of an image is compared
+with the combination of the prototypes that its features are nearest to (section 4.3 of
+DML). Figures show features and averages directly, in the plane.
 
     python -m experiments.gap_prototypes                    # 3 min
     python -m experiments.gap_prototypes --preset smoke     # an untrained network

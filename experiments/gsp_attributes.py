@@ -1,10 +1,11 @@
 """Attributes of sum pooling: do they predict classes that they were not fitted on?
 
 A network with eight prototypes is trained on photographs of ten classes, with and
-without zero-shot prediction. A class then has attributes (the mean share of its
-images' features on each prototype) and a mean embedding. A ridge regression from the
-one to the other is fitted on five classes and predicts the other five; a prediction
-counts when the nearest true mean is its own (section 5.3.3 of DML).
+without zero-shot prediction. Each class then has attributes (the mean share of its
+images' features on each prototype) and a mean embedding. A ridge regression from
+attributes to embeddings is fitted on five classes and predicts the other five. A
+prediction is correct if the nearest true mean is that of its class (section 5.3.3 of
+DML).
 
     python -m experiments.gsp_attributes                    # 5 min
     python -m experiments.gsp_attributes --preset smoke     # seconds

@@ -1,17 +1,17 @@
-"""Collages: which pooling leaves out what the label does not speak of?
+"""Collages: which pooling leaves out the images that are unrelated to the label?
 
-A collage is one labelled image among three that say nothing about the label, and test
-classes were not seen in training. Generalized sum pooling (GSP) and zero-shot
-prediction (ZSP) against global average pooling (GAP), with a contrastive loss (C2) and
-ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a classifier
-of single training images. Section 5.3.2 of DML; `retrieval` compares all poolings.
+A collage is one labelled image among three that say nothing about the label. Test
+classes do not occur in training. The study compares generalized sum pooling (GSP) and
+zero-shot prediction (ZSP) with global average pooling (GAP), under a contrastive loss
+(C2) and ProxyNCA++; "distilled" sees the labelled image alone. The backbone is
+pretrained as a classifier of single training images. Section 5.3.2 of DML;
+`retrieval` compares all poolings.
 
-    python -m experiments.gsp_collage                    # 29 min
+    python -m experiments.gsp_collage --seeds 5          # preset cpu: 29 min
     python -m experiments.gsp_collage --preset smoke     # seconds
     python -m experiments.gsp_collage --preset full      # CIFAR-100, as the paper
 
-Needs omniglot (for `full` cifar100), prepared by tensorflow-datasets, in
-TFDS_DATA_DIR.
+Needs omniglot (cifar100 for `full`), prepared by tensorflow-datasets in TFDS_DATA_DIR.
 """
 
 import pathlib
@@ -97,7 +97,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
             table.add(name, f"{metric}, {config.images}", value)
         last |= done.arrays
   collage.complete(table, config)
-  return table, (last, parts["test"].collages)
+  return table, (last, parts["test"])
 
 
 def draw(_: Table, shown: Any, __: Config) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Toy map: what does smoothing do when the share of foreground is underestimated?
+"""Toy map: how does smoothing help when the share of foreground is underestimated?
 
-Half of a noisy map is foreground, two blocks that two prototypes describe. With a mass
-of 0.2 the linear program takes as many pixels as fit and drops the rest of the
-foreground; its smoothed form keeps them all and still leaves the background out
-(figure 5.2 of DML). Nothing is trained.
+Half of a noisy map is foreground: two blocks that match two prototypes. With a mass of
+0.2, the linear program keeps as many foreground pixels as fit and drops the others. Its
+smoothed form keeps all of them and still leaves the background out (figure 5.2 of DML).
+Nothing is trained.
 
     python -m experiments.gsp_map     # 4 s; all presets are the same
 """

@@ -1,19 +1,21 @@
-"""Screening: which of the numbers of generalized sum pooling matter?
+"""Screening: which hyperparameters of generalized sum pooling matter?
 
 A two-level design varies the number of prototypes, the mass, the inverse temperature
-and the weight of zero-shot prediction. A curve varies the mass, a grid the prototypes
-and the inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11). All
-are trained on frozen maps of collages of glyphs. MAP@R is of validation collages, whose
-classes training does not see. Each seed has a frozen network and backgrounds of its
-own; all its cells of one number of prototypes are one vmapped program.
+and the weight of zero-shot prediction. A curve varies the mass; a grid varies the
+number of prototypes and the inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8,
+5.10 and 5.11). All heads are trained on frozen maps of collages of characters. MAP@R is
+measured on validation collages, whose classes do not occur in training. Every seed uses
+another frozen network and other backgrounds. All cells with the same number of
+prototypes are one vmapped program.
 
     python -m experiments.gsp_screening                  # 9 min
     python -m experiments.gsp_screening --preset smoke   # seconds
     python -m experiments.gsp_screening --preset full --weights FILE    # accelerators
 
-Needs omniglot, prepared by tensorflow-datasets, in TFDS_DATA_DIR. full trains the
-paper's table on CUB, figure-5.8, figure-5.10 and figure-5.11 (SOP; --dataset inshop)
-what the figures show, with ImageNet's weights of BN-Inception in FILE.
+Needs omniglot, prepared by tensorflow-datasets, in TFDS_DATA_DIR. The preset full
+trains the paper's table on CUB. figure-5.8, figure-5.10 and figure-5.11 (SOP, or
+--dataset inshop) train the settings of these figures. FILE contains ImageNet weights of
+BN-Inception.
 """
 
 import dataclasses

@@ -1,11 +1,11 @@
 """Token study: does generalized sum pooling learn to leave the background out?
 
-A sample is a set of 50 tokens, about half of its class and half of a background that
-all classes share; tokens are learned points of the plane, their pooled vector is the
-embedding (DML 5.3.1, figure 5.4). Average pooling (GAP) mixes the background into
-every embedding; generalized sum pooling (GSP) can leave it out, and the hulls of the
-classes come apart. The linear program, whose weights do not tell prototypes where to
-go, stays with the background that average pooling put near them. All variants and
+A sample is a set of 50 tokens: about half belong to its class, the others to a
+background that all classes share. Tokens are learned points of the plane, and their
+pooled vector is the embedding (DML 5.3.1, figure 5.4). Average pooling (GAP) mixes the
+background into every embedding. Generalized sum pooling (GSP) can leave it out, and the
+hulls of the classes separate. With the linear program, the weights give the prototypes
+no gradient, so they stay at the background near which they start. All variants and
 seeds of one kind of pooling are one vmapped program.
 
     python -m experiments.gsp_tokens                  # preset cpu: 7 min on 2 cores

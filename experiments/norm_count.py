@@ -1,10 +1,11 @@
-r"""Does the norm of a representation count objects, and does its angle name them?
+r"""Norms and counts: does the norm of a feature count objects, its angle name them?
 
-A network is trained on single objects. Grids of known numbers of held-out objects show
-how the norm of its average-pooled features follows the number, by slopes of a quadratic
-regression and one-sided tests. They also show what classifiers gain when norms are
-divided out. Controls are the same network untrained and the norm of the image itself,
-which count as well where empty cells are 0. NCH, tables 1 to 3, figures 1 and 2.
+A network is trained on single objects and sees grids of known numbers of held-out
+objects. Slopes of a quadratic regression, with one-sided tests, show how the norm of
+its average-pooled features follows the number. The study also measures how much
+classifiers gain when norms are divided out. Controls are the untrained network and the
+norm of the image itself; both count just as well where empty cells are 0. NCH, tables 1
+to 3, figures 1 and 2.
 
     python -m experiments.norm_count                     # 3 sets, 96 min of half a core
     python -m experiments.norm_count --preset smoke      # seconds
@@ -12,14 +13,15 @@ which count as well where empty cells are 0. NCH, tables 1 to 3, figures 1 and 2
     python -m experiments.norm_count --preset table-1 --supervised-weights FILE \
       --simclr-weights FILE                              # accelerators; so are others
 
-table-2 and table-3 measure accuracies and few-shot episodes in place of slopes, of
-the untrained network too, and of the norm of the image the correlation with the count.
+table-2 and table-3 measure accuracies and few-shot episodes instead of slopes, also for
+the untrained network. For the norm of the image, they measure the correlation with the
+count.
 
 The weights are those of a ResNet-50 trained on ImageNet, as safetensors or a state_dict
-of torch; without them photographs are seen by EfficientNet-Lite0. Sets other than the
-digits that scikit-learn embeds are read from TFDS_DATA_DIR; the preset cpu goes without
-those that are not there. Of Pascal VOC that is 2007 alone, without the paper's figures
-beside it: those are of 2007 to 2013, for which --voc-folder names a folder.
+of torch; without them, EfficientNet-Lite0 embeds the photographs. All sets but the
+digits of scikit-learn are read from TFDS_DATA_DIR; the preset cpu skips sets that are
+not there. tensorflow-datasets has Pascal VOC of 2007 only. The paper uses 2007 to 2013,
+so its numbers are shown only for a folder of these years, given by --voc-folder.
 """
 
 import pathlib

@@ -1,18 +1,18 @@
-"""Triplets of plankton: an embedding that tells classes apart that it never saw.
+"""Triplets of plankton: does the embedding recognise classes that it never saw?
 
 A network is trained on triplets that are uniform over the classes, however rare, with a
-margin that grows. In its embedding, images are classified by the nearest centroid and
-by their nearest neighbours: of the classes that were learned, beside a softmax
-classifier, and of others. DIST, article I.
+growing margin. In its embedding, images are classified by the nearest centroid and by
+their nearest neighbours. This is done for the training classes, where a softmax
+classifier is the baseline, and for new classes. DIST, article I.
 
     python -m experiments.plankton                   # 15 min beside other programs
     python -m experiments.plankton --preset smoke    # seconds
     python -m experiments.plankton --preset full --folder ZooScanNet --weights FILE
 
-The first two need ndsb_plankton, prepared by tensorflow-datasets, in TFDS_DATA_DIR; its
-figures do not compare with the article's, which stand beside those of `full`. That
-reads a folder with a sub-folder of images for each class, and ImageNet's weights for
-Inception v3 from --weights, without which it does not begin.
+The first two need ndsb_plankton, prepared by tensorflow-datasets in TFDS_DATA_DIR.
+Their numbers are not comparable with the article's, which are shown only for `full`.
+That preset reads a folder with a sub-folder of images for each class, and requires
+ImageNet weights for Inception v3 as --weights.
 """
 
 import pathlib

@@ -1,18 +1,18 @@
-"""Explains why projectors of contrastive learning lose rank: augmentations.
+"""Projectors of contrastive learning: do augmentations make them lose rank?
 
 An encoder and a linear projector learn by InfoNCE with augmentations of several
 strengths. The study measures the rank of the projector and of the features, the bound
-of the loss, the nearest negatives and their labels. It also measures how alike views
-become before and behind the projector, and what the projector does not see of
-displacements and of augmentations. Controls are deeper projectors, fixed features and
-rotations of a pixel. SSL, abstract, figures 1, 3 to 7, 9, 10 and sections 4 and 5.
+of the loss, the nearest negatives and their labels. It also measures how similar views
+become before and behind the projector, and which share of displacements and
+augmentations the projector does not see. Controls are deeper projectors, fixed features
+and rotations of a pixel. SSL, abstract, figures 1, 3 to 7, 9, 10 and sections 4 and 5.
 
     python -m experiments.projector_collapse                    # 56 min of half a core
     python -m experiments.projector_collapse --preset long      # an hour; GPU: 3 min
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
-The encoder of the first two has stride 2 in its first convolution already, for time.
+To save time, the first convolution of the first two has stride 2.
 
 The first two need tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
 last one cifar100.

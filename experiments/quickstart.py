@@ -1,15 +1,15 @@
 """Digit collages: does generalized sum pooling find the digit that matters?
 
-A collage is one labelled digit among eight digits that say nothing about the label.
-Trained with a contrastive loss, an embedding by global average pooling (GAP) has to
-carry the eight along; generalized sum pooling (GSP) can leave them out. The setting of
-DML 5.3.2, with larger collages, on images that scikit-learn ships.
+A collage is one labelled digit among eight digits that say nothing about the label. An
+embedding by global average pooling (GAP) contains all nine; generalized sum pooling
+(GSP) can leave the eight out. Both are trained with a contrastive loss. The setting is
+that of DML 5.3.2, with larger collages, on images that scikit-learn ships.
 
     python -m experiments.quickstart                  # 67 s, 2 cores, one busy
     python -m experiments.quickstart --preset smoke   # seconds
 
-With the extra `pretrained`, `--images FOLDER` makes the collages of your photographs, a
-class a sub-folder, as a network trained on ImageNet sees them:
+With the extra `pretrained`, `--images FOLDER` makes collages of your photographs, with
+one sub-folder per class, and embeds them with a network trained on ImageNet:
 
     python -m experiments.quickstart --images FOLDER --output runs/photographs
 """

@@ -1,9 +1,9 @@
 """Chance-constrained proxies against plain losses, a memory and losses with proxies.
 
-Embeddings are trained on some classes and judged by what they find of others: each of
-four pair losses alone and with chance-constrained proxies, the contrastive loss with a
-cross-batch memory of as many vectors, and losses that know proxies only. DML, chapter 3
-and section 5.3.4.
+Embeddings are trained on some classes and tested by retrieval of others. The study
+compares each of four pair losses alone and with chance-constrained proxies, the
+contrastive loss with a cross-batch memory of as many vectors, and proxy losses. DML,
+chapter 3 and section 5.3.4.
 
     python -m experiments.retrieval                    # 15 min on 2 cores
     python -m experiments.retrieval --preset cars      # and birds, collages: see below
@@ -13,19 +13,22 @@ and section 5.3.4.
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first needs omniglot and ndsb_plankton, prepared by tensorflow-datasets, in
-TFDS_DATA_DIR. Its figures do not compare with the thesis's, which are of photographs.
-cars, birds and collages (of tiny_imagenet) train a layer, a pooling and a loss on maps
-that a pretrained network, of the extra `pretrained`, makes once of cars196,
-cub_birds100 or an animal among three artefacts; poolings (of collages) and
-cars-poolings compare all poolings; cars-fine-tuned trains the network's last stage
-too. There each seed divides the classes in its own way.
-Those stand beside the others: full is CUB by the contrastive loss with and without
-chance-constrained proxies, table-3.1, -3.2, -3.3, -5.1, -5.2, -5.3, figure-3.4, -3.8
-and -5.12 are all methods of the table or figure, for cub, cars, sop or inshop, or,
-without figures to compare with, omniglot or tiny_imagenet; figure-3.5 and any --search
-look for hyperparameters on validation classes. FILE has ImageNet's weights of
---backbone.
+The first needs omniglot and ndsb_plankton, prepared by tensorflow-datasets in
+TFDS_DATA_DIR. Its numbers are not comparable with the thesis's, which are for
+photographs.
+
+cars, birds and collages train a layer, a pooling and a loss on feature maps that a
+network of the extra `pretrained` computes once. Their images are cars196, cub_birds100
+or collages of tiny_imagenet, of an animal among three artefacts. poolings (on collages)
+and cars-poolings compare all poolings; cars-fine-tuned also trains the network's last
+stage. In all of these, each seed splits the classes anew.
+
+The other presets show the thesis's numbers beside their own. full trains the
+contrastive loss on CUB with and without chance-constrained proxies. table-3.1, -3.2,
+-3.3, -5.1, -5.2, -5.3, figure-3.4, -3.8 and -5.12 train all methods of the table or
+figure, for cub, cars, sop or inshop, or for omniglot or tiny_imagenet, where the thesis
+has no numbers. figure-3.5 and any --search look for hyperparameters on validation
+classes. FILE contains ImageNet weights of --backbone.
 """
 
 import dataclasses

@@ -1,11 +1,11 @@
 """Structure of features under adversarial training: discriminality, proxies.
 
-Networks are trained with and without attacks of growing budgets. The study measures
-how the distances of their features follow those of the images (MC), how far classes
-are apart (phi, R2), and how many directions the features use (d_DoV, rho): DIST 2.4
-and 5. It tests what DIST 5.4 and 6.2 propose: inputs of a known discriminality, losses
-that hold attacked images near their proxy, and re-weighted principal directions. It
-also tests what DIST names without results: defences side by side, randomised smoothing
+Networks are trained with and without attacks of growing budgets. The study measures how
+the distances of their features follow those of the images (MC), how far classes are
+apart (phi, R2), and how many directions the features use (d_DoV, rho): DIST 2.4 and 5.
+It tests what DIST 5.4 and 6.2 propose: inputs of a known discriminality, losses that
+hold attacked images near their proxy, and re-weighted principal directions. It also
+tests what DIST names without results: defences side by side, randomised smoothing
 (3.2), training in the combined ball (A), residuals that tell the angle to other classes
 (6.2.2), and re-weighted features of classes that no training has seen (6.2.3).
 
@@ -15,10 +15,10 @@ also tests what DIST names without results: defences side by side, randomised sm
     python -m experiments.robust_features --preset cifar10   # accelerators
     python -m experiments.robust_features --preset svhn      # likewise
 
-`digits` and `smoke` train on the digits that scikit-learn embeds; `digits` measures
-cifar10 beside them where it is there. Pixels of digits separate the classes already, so
+`digits` and `smoke` train on the digits of scikit-learn; `digits` also measures cifar10
+if it is in TFDS_DATA_DIR. The pixels of digits already separate the classes, so
 training under attack is studied on photographs. The other presets need cifar10 or
-svhn_cropped, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+svhn_cropped, prepared by tensorflow-datasets in TFDS_DATA_DIR.
 """
 
 import operator

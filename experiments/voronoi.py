@@ -1,19 +1,19 @@
-"""The Voronoi-epsilon adversary: robustness that does not ask two answers of a point.
+"""The Voronoi-epsilon adversary: robustness that never asks a point for two labels.
 
-Points may be moved as far as they stay nearest to where they came from. The study
-measures accuracies within balls (SAA) and within balls and cells (VAA), of the nearest
-neighbour and of a linear classifier, on eight points in the plane and on images. It
-compares them with closed forms and with the best that any classifier can reach, and
-tests what DIST 1 says of distances of images. DIST, article III.
+The adversary may move a point as long as its original stays the nearest training point.
+The study measures accuracy within balls (SAA) and within balls and cells (VAA), for the
+nearest neighbour and a linear classifier, on eight points in the plane and on images.
+It compares them with closed forms and with the best value of any classifier, and tests
+what DIST 1 says about distances between images. DIST, article III.
 
     python -m experiments.voronoi                    # digits, 12 min on one core
     python -m experiments.voronoi --preset smoke     # seconds
     python -m experiments.voronoi --preset full      # all of CIFAR-10, accelerators
     python -m experiments.voronoi --preset full --images mnist
 
-The first two need no data but the digits that scikit-learn embeds; the first also
-shifts the images of cifar10 where they are in TFDS_DATA_DIR, prepared by
-tensorflow-datasets, as the last two need them.
+The first two need only the digits of scikit-learn. The first also shifts the images of
+cifar10 if tensorflow-datasets prepared them in TFDS_DATA_DIR. The last two need
+prepared cifar10 or mnist.
 """
 
 import functools

@@ -20,7 +20,7 @@ EXAMPLE = "room/test_file::test_name"  # of the page's first lines
 
 
 def cells(line: str) -> list[str]:
-  """Of a row of a table; a bar behind a backslash is part of its cell."""
+  """Cells of a row of a table; a bar behind a backslash is part of its cell."""
   return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 

@@ -224,7 +224,7 @@ def test_every_operator_has_a_row():
 
 
 def rows(is_slow):
-  """All of them, some slowly."""
+  """Parameters for all operators, some of them slow."""
   return [
     pytest.param(name, marks=[pytest.mark.slow] * is_slow(k, name))
     for k, name in enumerate(ROWS)
@@ -232,7 +232,7 @@ def rows(is_slow):
 
 
 def one_in_four(k, name):
-  """Of what transformations show of every operator, others show it of some."""
+  """All but every fourth are slow: the transformations show the same of all."""
   del name
   return k % 4 > 0
 

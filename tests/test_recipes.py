@@ -43,7 +43,7 @@ def functions(room: str) -> set[str]:
 
 
 def named(names: set[str], files: Iterator[pathlib.Path]) -> set[str]:
-  """Those of the names that are words of one of the files."""
+  """Names that are words of one of the files."""
   words = set()
   for file in files:
     words |= set(re.findall(r"\w+", file.read_text()))

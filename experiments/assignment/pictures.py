@@ -32,7 +32,9 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
       zip(np.arctan2(y, x), np.arcsin(z), strict=True)
     ):
       color = colors(groups[label])
-      axes.plot(east, north, "o", color=color, markersize=13, clip_on=False)
+      axes.plot(
+        east, north, "o", color=color, markersize=13, clip_on=False, zorder=2.8
+      )  # above the frame, below the numbers
       axes.text(
         east, north, str(label), ha="center", va="center", fontsize=8, color="white"
       )
@@ -50,8 +52,9 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
     low = min(values.min() for values in sets.values())
     high = max(values.max() for values in sets.values())
     bins = np.linspace(low - 0.02, high + 0.02, 80)
-    for name, values in sets.items():
-      axes.hist(values, bins, histtype="step", density=True, linewidth=1.4, label=name)
+    for width, (name, values) in zip((3.0, 2.0, 1.0), sets.items(), strict=False):
+      # Later lines are thinner, so that equal ones show below each other.
+      axes.hist(values, bins, histtype="step", density=True, lw=width, label=name)
     axes.set(yscale="log")
     axes.set_title(title, fontsize=8.5)
     axes.tick_params(labelsize=8.5)

@@ -130,5 +130,6 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
     dots = axes.scatter(angle, lengths, c=values, s=4, alpha=0.8, **look)
     axes.set_xticklabels([])
     axes.tick_params(labelsize=8)
-    figure.colorbar(dots, ax=axes, shrink=0.7, label=name)
+    ticks = range(0, classes, 1 + classes // 11) if name == "class" else None
+    figure.colorbar(dots, ax=axes, shrink=0.7, label=name, ticks=ticks)
   return figure

@@ -34,7 +34,10 @@ def curve_panels(
   ylabel: str,
   columns: int = 4,
 ) -> "matplotlib.figure.Figure":
-  """Plots curves [steps] in small panels that share their axes and colours."""
+  """Plots curves [steps] in small panels that share their axes and colours.
+
+  Later curves are thinner, so that equal curves show below each other.
+  """
   columns = min(columns, len(panels))
   lines = math.ceil(len(panels) / columns)
   figure = new_figure(7.2, 1.7 * lines + 0.9)
@@ -44,8 +47,9 @@ def curve_panels(
   for axes, (title, curves) in zip(grid.flat, panels.items(), strict=False):
     for name, values in curves.items():
       place = names.index(name)
+      width = max(1.0, 3.0 - 0.4 * place)
       drawn[name] = axes.plot(
-        steps, values, color=COLORS[place % len(COLORS)], linewidth=1.5
+        steps, values, color=COLORS[place % len(COLORS)], linewidth=width
       )[0]
     axes.set_title(title, fontsize=9.5, loc="left")
     axes.tick_params(labelsize=8.5)
@@ -54,10 +58,12 @@ def curve_panels(
     axes.spines[["top", "right"]].set_visible(False)
   for axes in grid.flat[len(panels) :]:
     axes.set_visible(False)
+  for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
+    axes.tick_params(labelbottom=True)  # also where nothing is below
   figure.supxlabel(xlabel, fontsize=9)
   figure.supylabel(ylabel, fontsize=9)
   figure.legend(
-    drawn.values(), drawn, loc="outside upper center", ncols=7, fontsize=8.5,
+    drawn.values(), drawn, loc="outside upper center", ncols=4, fontsize=8.5,
     frameon=False, handlelength=1.2, columnspacing=1.2,
   )  # fmt: skip
   return figure

@@ -22,7 +22,7 @@ CANDIDATES = {"5 classes": False, "10 classes": True}
 def predict_classes(
   key: Array, attributes: Array, embeddings: Array, ridge: float, *, splits: int
 ) -> dict[tuple[str, str, str], Array]:
-  """Shares of held-out classes that are told right, over all splits at once.
+  """Shares of held-out classes that are predicted correctly, over all splits at once.
 
   Keys are the distance, the candidates and what was predicted from: the attributes
   of the class, or those of a class drawn at random, the control.
@@ -143,7 +143,9 @@ def charts(config: Any, table: Table) -> dict[str, Any]:
     if table.variants(measure := f"accuracy, {metric}, {candidates}")
   }
   rows = sorted(next(iter(panels.values())))
-  return {"accuracy": dots.dots(panels, "share of classes told right", rows=rows)}
+  return {
+    "accuracy": dots.dots(panels, "share of classes predicted correctly", rows=rows)
+  }
 
 
 def draw(

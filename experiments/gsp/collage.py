@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import dots, kept
+from experiments.frame import dots, kept, pictures
 from experiments.frame.settings import MultipleOf
 from experiments.frame.study import Claim, Table
 from experiments.gsp import collages, network
@@ -194,12 +194,27 @@ def drawn_rows(test: data.Images) -> np.ndarray:
   return np.array([np.argmax(test.labels == label) for label in range(8)])
 
 
-def weights(last: dict[str, np.ndarray], test: data.Images) -> dict[str, Any]:
-  """Weights of the last seed on the first collage of each of eight classes."""
+def weights(last: dict[str, np.ndarray], test: collages.Part) -> dict[str, Any]:
+  """Weights of the last seed on the first collage of each of eight classes.
+
+  A frame marks the labelled tile.
+  """
+  from matplotlib.patches import Rectangle
+
   shown = {name: values for name, values in last.items() if "GSP" in name}
-  images = np.asarray(test.images)[drawn_rows(test)]
-  names = [test.label_names[label].replace("_", " ")[:12] for label in range(8)]
-  return {"weights": plotting.weight_maps(images, shown, names=names)}
+  rows = drawn_rows(test.collages)
+  images = np.asarray(test.collages.images)[rows]
+  # Without what stands in parentheses, the names fit above their collages.
+  names = [
+    name.partition("_(")[0].replace("_", " ") for name in test.collages.label_names
+  ]
+  figure = plotting.weight_maps(images, shown, names=names[: len(rows)])
+  side = images.shape[1] // 2
+  for axes, tiles in zip(figure.axes, test.foreground[rows], strict=False):
+    ((y, x),) = side * np.argwhere(tiles) - 0.5
+    frame = Rectangle((x, y), side, side, fill=False, color=pictures.COLORS[0], lw=2)
+    axes.add_patch(frame)
+  return {"weights": figure}
 
 
 ON_COLLAGES = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP")

@@ -87,7 +87,7 @@ class Config(ProxySettings):
 
   @property
   def remembers(self) -> bool:
-    """Whether any method has a memory."""
+    """Returns whether any method has a memory."""
     return bool(self.memory_losses) or any("xbm" in x for x in self.gsp_methods)
 
   @property

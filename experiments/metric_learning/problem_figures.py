@@ -1,6 +1,7 @@
 """Table and pictures of `ccp_proxies`: retrieval, covers, problems, costs."""
 
 import functools
+import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -220,7 +221,9 @@ def charts(config: Any, table: Table) -> dict[str, Any]:
   """Retrieval of unseen characters by all trainings."""
   del config
   scores = {
-    name: table.values("MAP@R", name)
+    re.sub("m = (.*), b = (.*)", r"\1 per class, pool \2", name): table.values(
+      "MAP@R", name
+    )
     for name in table.variants("MAP@R")
     if not name.startswith("digits") and "weight" not in name
   }

@@ -1,10 +1,10 @@
-"""Command `spherejax-explore`: shows images on a page, by a pretrained network.
+"""Embeds images with a pretrained network, and shows them on a page.
 
 Writes into the output folder `explore.html`, a map that opens in a browser;
-`embeddings.npy` (float32, a row for each image), `files.csv` (its path and class, the
-sub-folder that holds it) and `neighbours.csv` (the nearest images of each). With
-`--queries`, `queries.csv` and the sheet `queries.png` hold the nearest images of the
-queries. A stopped run resumes with the same command.
+`embeddings.npy` (float32, a row for each image), `files.csv` (the path and the class of
+each image, its sub-folder) and `neighbours.csv` (the nearest images of each image).
+With `--queries`, `queries.csv` and the sheet `queries.png` hold the nearest images of
+the queries. A stopped run resumes with the same command.
 """
 
 import argparse
@@ -89,34 +89,34 @@ def _parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument(
-    "folder", help="of images, a class a sub-folder; or tfds:NAME/SPLIT"
+    "folder", help="images, with one sub-folder per class; or tfds:NAME/SPLIT"
   )
   parser.add_argument(
-    "--output", type=pathlib.Path, help="folder of the page (explored-NAME of FOLDER)"
+    "--output", type=pathlib.Path, help="output folder (explored-NAME for FOLDER)"
   )
   parser.add_argument(
     "--model",
     default="efficientnet_lite0",
-    help="network trained on ImageNet (efficientnet_lite0), or the folder of a network"
-    " where the program can read it, as python -m experiments.embed",
+    help="network trained on ImageNet (efficientnet_lite0); some programs, such as"
+    " python -m experiments.embed, also read a network from a folder",
   )
   parser.add_argument(
-    "--weights", type=pathlib.Path, help="file of its weights, if no package has them"
+    "--weights", type=pathlib.Path, help="file of the weights, if no package has them"
   )
   parser.add_argument(
-    "--queries", help="image, folder or tfds:NAME/SPLIT whose nearest images are told"
+    "--queries", help="image, folder or tfds:NAME/SPLIT to search with"
   )
   parser.add_argument(
-    "--neighbours", type=int, default=10, help="shown for each image (10)"
+    "--neighbours", type=int, default=10, help="nearest images to show (10)"
   )
   parser.add_argument(
     "--layout",
     choices=typing.get_args(_plane.Layout),
     default="tsne",
-    help="of the map (tsne)",
+    help="layout of the map (tsne)",
   )
   parser.add_argument(
-    "--skip-unreadable", action="store_true", help="leaves them out and lists them"
+    "--skip-unreadable", action="store_true", help="leave out unreadable images"
   )
   return parser
 

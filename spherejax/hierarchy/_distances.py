@@ -72,7 +72,7 @@ def additive_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes clas
 
 
 def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
-  """Height of the lowest node above both classes.
+  """Height of the lowest common ancestor of two classes.
 
       H_ij = min {height_v : A_iv A_jv = 1},   H_ii = 0
 
@@ -107,7 +107,7 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
 
 
 def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]:
-  """Height of the lowest node above both classes, as a share of the root's.
+  """Height of the lowest common ancestor of two classes, as a share of the root's.
 
       d_ij = H_ij / height(root)
 

@@ -27,7 +27,7 @@ def intra_pair_variance(
   block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """Intra-pair variance loss, a regulariser beside the tuplet margin loss.
+  """Intra-pair variance loss, a regulariser for the tuplet margin loss.
 
       l+_ij = [(1 - positive_tolerance) m+ - S_ij]+^2   for y_i = y_j, i != j
       l-_ij = [S_ij - (1 + negative_tolerance) m-]+^2   for y_i != y_j

@@ -143,7 +143,7 @@ def weight_maps(
   Example:
     >>> figure = spherejax.plotting.weight_maps(
     ...   jnp.zeros((2, 8, 8)), {"GAP": jnp.full((2, 4, 4), 1 / 16)})
-    >>> len(figure.axes)  # pictures, maps, colour bar
+    >>> len(figure.axes)  # images, maps, colour bar
     5
   """
   from matplotlib.cm import ScalarMappable
@@ -165,7 +165,7 @@ def weight_maps(
     1 + len(maps),
     len(images),
     ratio=images.shape[2] / images.shape[1],
-    left=_name_margin(["picture", *maps]),
+    left=_name_margin(["image", *maps]),
     top=_above(title) + (_LINE if names is not None else 0),
     bottom=_EDGE,
     right=0.85,
@@ -189,7 +189,7 @@ def weight_maps(
         interpolation="bilinear",
         extent=(-0.5, width - 0.5, height - 0.5, -0.5),
       )
-  for row, name in enumerate(["picture", *maps]):
+  for row, name in enumerate(["image", *maps]):
     _name(cells[row, 0], name)
   _color_bar(figure, scale, "weight relative to GAP")
   _title(figure, title)

@@ -30,7 +30,7 @@ class Assignment(NamedTuple):
   column_dual: Float[Array, "*batch columns"] | Float[np.ndarray, " columns"] | None
   """v, at most 0 where there are more columns than rows."""
   augmentations: Int[Array, "*batch"] | Int[np.ndarray, ""]
-  """Rows that were matched anew; all of them without a start."""
+  """Number of rows that were matched anew; all rows without a start."""
 
 
 _solve = _assignment_paths.batched(_assignment_paths.solve)
@@ -44,7 +44,7 @@ def linear_assignment(
   | None = None,
   host: bool = False,
 ) -> Assignment:
-  """Assigns every row a column of its own at least total cost, under jit and vmap.
+  """Assigns rows to different columns at the smallest total cost, under jit and vmap.
 
       min_a  sum_k c[k, a_k]                        a_k all different
       max    sum_k u_k + sum_j v_j,  u_k + v_j <= c_kj,  v_j = 0 for free columns
@@ -125,7 +125,7 @@ def host_linear_assignment(
   start: tuple[Integer[ArrayLike, " rows"], Float[ArrayLike, " columns"]] | None = None,
   duals: bool = False,
 ) -> Assignment:
-  """Assigns every row a column of its own at least total cost, on the host.
+  """Assigns rows to different columns at the smallest total cost, on the host.
 
   Solves the problem of `linear_assignment` in float64 by scipy, for one large matrix
   outside jit.

@@ -56,7 +56,7 @@ def fixed_point(
       structure, shapes and dtypes. May close over traced arrays.
     init: the pytree to start from. Not differentiated.
     tol: positive, may be traced. In the unit of the unknowns.
-    max_steps: static. Most evaluations of `fn` after the first.
+    max_steps: static. Largest number of evaluations of `fn` after the first.
 
   Returns:
     FixedPointResult(value, residual, steps, converged): `value` like `init`, the

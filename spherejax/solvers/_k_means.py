@@ -17,13 +17,13 @@ class KMeansResult(NamedTuple):
   """Result of `k_means`."""
 
   centres: Float[Array, "k dim"]
-  """Means of the clusters; of an empty one the centre that was drawn."""
+  """Means of the clusters; for an empty cluster, the centre that was drawn."""
   assignment: Int[Array, " n"]
   """Cluster of each point; -1 where masked."""
   inertia: Float[Array, ""]
   """Sum of the squared distances of the points from the means of their clusters."""
   steps: Int[Array, ""]
-  """Steps that were made."""
+  """Number of steps."""
   converged: Bool[Array, ""]
   """True if the last step left every point in its cluster."""
 

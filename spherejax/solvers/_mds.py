@@ -27,7 +27,7 @@ class SphereMDSResult(NamedTuple):
   stress: Float[Array, ""]
   """Normalised stress of these points; 0 is an exact solution."""
   steps: Int[Array, ""]
-  """Steps that were made."""
+  """Number of steps."""
   converged: Bool[Array, ""]
   """True if the stress is at most 1e-3, or no longer falls: moving every point by a
   small angle would change it relatively by less than 0.1 of that angle."""

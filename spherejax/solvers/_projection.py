@@ -21,7 +21,7 @@ class HalfspaceResult(NamedTuple):
   """Nearest point of a half-space in a box."""
 
   value: Float[Array, "..."]
-  """The point; the one of the box that comes closest, if none is inside."""
+  """The point; where the box does not meet the half-space, the closest of the box."""
   distance: Float[Array, ""]
   """Norm of the move; 0 inside, inf where the box does not meet the half-space."""
   feasible: Bool[Array, ""]
@@ -46,7 +46,7 @@ def project_ball(
 
   Args:
     point: one point, floating, of any shape; many by vmap.
-    center: its shape; inside the box.
+    center: the shape of `point`; inside the box.
     epsilon: at least 0, may be traced.
     norm: "linf", "l2" or "l1", over all entries. Static.
     low: broadcasts to `center`; may be traced.
@@ -105,13 +105,13 @@ def project_halfspace(
   low: Real[ArrayLike, "..."] = -jnp.inf,
   high: Real[ArrayLike, "..."] = jnp.inf,
 ) -> HalfspaceResult:
-  """Least move of a point of a box into a half-space, within the box.
+  """Smallest move of a point of a box into a half-space, within the box.
 
       argmin_z |z - point|_p   with <normal, z> + offset >= 0 and low <= z <= high
 
   Args:
     point: one point, floating, of any shape, inside the box; many by vmap.
-    normal: its shape; any length.
+    normal: the shape of `point`; any length.
     offset: a number, may be traced.
     norm: "linf", "l2" or "l1", over all entries: the norm to minimise. Static.
     low: broadcasts to `point`; may be traced.

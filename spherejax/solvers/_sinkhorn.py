@@ -19,7 +19,7 @@ class SinkhornResult(NamedTuple):
   row_potential: Float[Array, "*batch rows"]
   """f, the logarithm of the rows' scaling; -inf where the marginal is 0."""
   column_potential: Float[Array, "*batch columns"]
-  """g, that of the columns."""
+  """g, the logarithm of the columns' scaling; likewise."""
   residual: Float[Array, "*batch"]
   """Largest |sum of a row - its marginal|; no derivative. Columns are exact."""
 

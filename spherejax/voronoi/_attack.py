@@ -64,15 +64,15 @@ def voronoi_pgd(
   batch. Pass the points to `losses.adversarial_training`.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode. A new
-      function compiles again: see `spherejax.attacks`.
+    logits_fn: pure function from [batch, ...] to [batch, classes], in evaluation mode.
+      A new function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating: sites, each exactly that of `own_index`.
     labels: [batch], integer in [0, classes).
     own_index: [batch], integer, the rows of x among the sites.
     sites: as in `voronoi_cells`.
     key: as in `attacks.pgd`.
-    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
-      and box.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves
+      only cell and box.
     norm: q, of the cells: "linf", "l2" or "l1". Static.
     ball_norm: p, of the ball and the steps, as in `voronoi_cells`. None is `norm`.
       Static.

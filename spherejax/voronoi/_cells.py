@@ -41,7 +41,7 @@ class VoronoiCells(NamedTuple):
   closest: Array
   """[batch]: distance to the nearest other site in the ball's norm; inf without one."""
   reach: Array
-  """[batch]: finite, how far from the site ball and box let a point be."""
+  """[batch]: finite; largest distance from the site that ball and box allow."""
   towards: Array
   """[batch, neighbours, entries]: from the site to the near others."""
   products: Array
@@ -51,7 +51,7 @@ class VoronoiCells(NamedTuple):
   nearest: Array
   """[batch]: distance to the nearest other site; inf without one."""
   horizon: Array
-  """[batch]: every site that is not in `towards` is at least so far; inf if none is."""
+  """[batch]: lower bound of the distance to sites not in `towards`; inf without any."""
   sweeps: int
   """Number of sweeps of the projection in l2. Static."""
 
@@ -287,21 +287,21 @@ def voronoi_cells(
     sites: [sites, ...], floating, different points, or equal ones of one label of
       `site_labels`: see `merge_sites`. A traced site that occurs twice has no cell, and
       its points stay.
-    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
-      and box. A known one that is finite and beyond the extent of a known box is an
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves
+      only cell and box. A known finite radius beyond the extent of a known box is an
       error.
     norm: q, of the cells: "linf", "l2" or "l1". Static.
     ball_norm: p, of the ball and the steps, likewise. None is `norm`. Static.
     neighbours: static. Number of nearest sites kept for each sample. With fewer than
       can bind, points may leave the cell in between, and `confine` brings them back.
-    nearest: of `distances.k_nearest` for the rows of x, without themselves; None
-      computes it here. For training it is computed once.
+    nearest: result of `distances.k_nearest` for the rows of x, which exclude
+      themselves; None computes it here. For training, compute it once.
     site_labels: [sites], integer: only sites of other labels bound a cell. None for all
       sites.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
-    share: for a ball of l1: the share of the entries that a step moves, one at least.
-      Static.
+    share: for a ball of l1, the share of the entries that a step moves; at least one
+      moves. Static.
     sweeps: static, for cells of l2: sweeps of Dykstra's projection onto the cell; most
       points need few. With 0, points only go back along the ray, as in the other norms.
     block_size: static. Samples at once in the search.

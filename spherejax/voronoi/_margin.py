@@ -139,7 +139,7 @@ def confine(
 
   Args:
     points: [batch, ...], floating, of an attack in `cells`.
-    cells: of `voronoi_cells`.
+    cells: result of `voronoi_cells`.
     own_index: [batch], integer, as given there.
     sites: [sites, ...], floating, as given there.
     site_labels: as given there.

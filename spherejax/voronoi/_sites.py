@@ -21,7 +21,7 @@ class Sites(NamedTuple):
   """Different points, in the order of their first rows."""
   labels: Int[np.ndarray, " sites"]
   rows: Int[np.ndarray, " n"]
-  """For each given point its site, -1 for a dropped one."""
+  """Site of each given point; -1 for a dropped point."""
 
 
 def merge_sites(

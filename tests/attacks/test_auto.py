@@ -146,7 +146,7 @@ def sparse_by_loop(x0, x, y, epsilon, steps):
 
 
 def widening_by_loop(x0, x, y, epsilon, steps):
-  """The same through balls of 3 and 2 epsilon, three tenths of the steps in each."""
+  """Climbs through balls of 3 and 2 epsilon first, 0.3 of the steps in each."""
   wide = int(np.ceil(0.3 * steps))
   for factor in (3, 2):
     x0 = sparse_by_loop(x0, x, y, factor * epsilon, wide)[2]

@@ -13,7 +13,7 @@ X = RANDOM.uniform(size=(200, DIM)).astype(np.float32)
 
 
 def sizes(delta, hull: bool) -> np.ndarray:
-  """Of each row, from the definition in float64: 1 is the border."""
+  """Norm of each row, from the definition in float64: 1 is the border."""
   one, top = ONE, TOP
   sizes = -np.sort(-np.abs(delta.astype(np.float64)), axis=1)
   if hull:

@@ -25,7 +25,7 @@ def network(x):
 
 
 def scores(x):
-  """The same in NumPy."""
+  """The scores in NumPy."""
   return np.tanh(x.astype(np.float64).reshape(len(x), SIZE) @ FIRST) @ SECOND
 
 
@@ -252,7 +252,7 @@ def test_no_point_is_outside_of_its_region(name, norm):
 
 @pytest.mark.parametrize(("name", "norm"), CASE_PARAMS)
 def test_an_infinite_radius_leaves_the_box(name, norm):
-  """As one that reaches beyond the box from everywhere; the box is the bound."""
+  """It acts like a radius that reaches beyond the box from everywhere."""
   x, labels, _, found = many(name, norm)
   endless, finite, mixed = (
     take(found, np.arange(ENDLESS) - part * ENDLESS) for part in (3, 2, 1)

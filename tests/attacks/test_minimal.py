@@ -232,7 +232,7 @@ def test_pgd_succeeds_exactly_beyond_the_least_distance():
 def test_nearest_neighbours_are_left_at_the_least_distance(
   number, restarts, starts, steps, share
 ):
-  """Of digits, on scores whose borders are planes; against the quadratic programmes.
+  """Digits, on scores whose borders are planes, against the quadratic programmes.
 
   The more starts, the nearer are FAB and PGD to all of them.
   """
@@ -283,7 +283,7 @@ def test_nearest_neighbours_are_left_at_the_least_distance(
   "norm", ["l1", *(pytest.param(norm, marks=SLOW) for norm in ("l2", "linf"))]
 )
 def test_nearest_prototypes_are_left_at_the_least_distance(norm):
-  """Of digits and their class means: one plane to each other class."""
+  """Digits and their class means: one plane to each other class."""
   images, digits = load_digits(return_X_y=True)
   images = (images / 16).astype(np.float32)
   means = np.stack([images[:1000][digits[:1000] == k].mean(0) for k in range(10)])

@@ -39,7 +39,7 @@ def module(name):
 
 @pytest.fixture
 def refusal(capsys, monkeypatch, tmp_path):
-  """What a command line is refused with."""
+  """Message that refuses a command line."""
   (tmp_path / "file").write_text("")
   (tmp_path / "folder").mkdir()
   monkeypatch.chdir(tmp_path)

@@ -80,7 +80,7 @@ def test_wrong_shapes_and_types():
 
 @pytest.mark.parametrize("odd", [None, 1, 150])
 def test_images_are_gathered_into_one_array_unless_one_differs(odd):
-  """Of several chunks, in their order; an odd size in the first one or a later."""
+  """Several chunks keep their order; an odd size is in the first or a later chunk."""
   every = [np.full((3, 2, 1), row, np.uint8) for row in range(200)]
   if odd is not None:
     every[odd] = np.full((2, 2, 1), odd, np.uint8)

@@ -31,7 +31,7 @@ def toned(labels: np.ndarray, names: tuple[str, ...]) -> data.Images:
 
 
 def tones(part: tasks.Part) -> np.ndarray:
-  """Of the images of a part."""
+  """Tones of the images of a part."""
   return np.asarray(part.inputs[0, :, 0, 0, 0])
 
 

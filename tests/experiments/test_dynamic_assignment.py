@@ -549,7 +549,7 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
 
 
 def trained(accuracy: float) -> photographs.Trained:
-  """What a training has come to, but for its figures of no interest here."""
+  """A finished training; its other figures are of no interest here."""
   return photographs.Trained(accuracy, 0.5, np.eye(2), np.array([0.5, 0.25]), 0.9)
 
 

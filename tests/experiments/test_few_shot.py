@@ -155,7 +155,7 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
   full = few_shot.PRESETS["full"]
 
   def papers(shots=1, **changes):
-    """What stands beside figures that are noise; and what con-alpha is of."""
+    """The paper's figures, also beside noise, and what con-alpha refers to."""
     config = dataclasses.replace(full, **changes)
     part = Part(shots, "mean")
     own = few_shot_settings.of_part(config, shots)
@@ -255,7 +255,7 @@ def test_ratios_by_the_articles_centring():
 
 
 def test_training_classes_are_classified_without_augmentation():
-  """Of the images of some episodes alone, as of all of them."""
+  """The images of some episodes alone give the same as all images."""
   settings = dataclasses.replace(
     SETTINGS, augment=True, all_diagnostics=True, validation_episodes=3
   )

@@ -523,7 +523,7 @@ def test_what_cannot_be_measured_is_said_before_training(tmp_path, monkeypatch):
 
 
 def test_two_classes_have_no_plane(tmp_path, monkeypatch):
-  """Of the picture of angles; said before anything is trained."""
+  """The plot of angles needs a plane; the error comes before anything is trained."""
   digits = norm_count_sets.load("digits", SMOKE)
   two = digits._replace(held_labels=digits.held_labels % 2)
   counts = np.arange(90) % 8 + 2

@@ -37,14 +37,14 @@ SMOKE = projector_collapse.PRESETS["smoke"]
 
 
 def of(strengths):
-  """What a training with these strengths gets."""
+  """Settings of a training with these strengths."""
   columns = cells([strengths])
   return {name: jnp.float32(x) for name, (x,) in columns.items()}
 
 
 @functools.cache
 def tiny_variables():
-  """What all steps of the tiny network begin with."""
+  """Initial variables of the tiny network."""
   network = collapse_training.network(TINY)
   return jax.jit(network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
 
@@ -655,7 +655,7 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
 
 
 def test_reports_are_of_singular_values_in_float64():
-  """Of some of which float32 would see nothing but rounding."""
+  """In float32, some of them would be nothing but rounding."""
   drawn = np.random.default_rng(7)
   settings = dataclasses.replace(runs.Full(), projector=(6,))
   scales = np.geomspace(1, 1e-9, 8)

@@ -826,11 +826,11 @@ def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
 @pytest.mark.parametrize(
   ("change", "message"),
   [
-    (lambda text: text.replace("img/c.jpg", "img/z.jpg"), "line 5.*no picture.*z.jpg"),
+    (lambda text: text.replace("img/c.jpg", "img/z.jpg"), "line 5.*no image.*z.jpg"),
     (lambda text: text.replace("id_1 train", "id_1"), r"line 6: expected.*'img/d\.jpg"),
     (lambda text: text.replace("id_1 train", "id_1 test"), "line 6: expected"),
-    (lambda text: text.replace("7\n", "8\n", 1), "lists 8 pictures, but lists 7"),
-    (lambda text: text.replace("query", "gallery"), "no picture with the status query"),
+    (lambda text: text.replace("7\n", "8\n", 1), "lists 8 images, but lists 7"),
+    (lambda text: text.replace("query", "gallery"), "no image with the status query"),
     (lambda text: text.replace("id_1", "id_9"), "id_9 is both learned and sought"),
   ],
 )
@@ -935,9 +935,9 @@ def test_classes_without_a_pair_are_said_before_training(tmp_path, folder, monke
     retrieval_full.Comparison(config, tmp_path, sets)
 
   run(pair, pair)
-  with pytest.raises(ValueError, match="the sought pictures"):
+  with pytest.raises(ValueError, match="the sought images"):
     run(pair, pair.take(first))
-  with pytest.raises(ValueError, match=r"the held-out \(fold 1\) pictures"):
+  with pytest.raises(ValueError, match=r"the held-out \(fold 1\) images"):
     run(pair.take(first), pair)
 
 

@@ -13,7 +13,7 @@ from experiments.metric_learning.photographs.methods import FullConfig
 
 
 def claimed(problems=None, **figures):
-  """Of MAP@R of one network and 2 more side by side, P@1 50 points above it."""
+  """MAP@R of one network; 2 more for networks side by side. P@1 is 50 higher."""
   table = Table()
   for name, x in figures.items():
     single, joined = [{"MAP@R": x, "P@1": 50 + x}], [{"MAP@R": x + 2, "P@1": 52 + x}]

@@ -46,7 +46,7 @@ def _shallow(monkeypatch):
 
 
 def turns(scores, *, margin, patience):
-  """Of Algorithm 1: after which evaluations a problem ends, and its best one."""
+  """Evaluations after which a problem of Algorithm 1 ends, and its best one."""
   found, best, stale, best_at = [], -np.inf, 0, None
   for place, score in enumerate(scores):
     if score > best + margin:

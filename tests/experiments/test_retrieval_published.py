@@ -137,7 +137,7 @@ def test_sizes_are_the_sums_of_their_parts(dataset, classes, images, learned, so
 
 
 def jobs(preset, **changes):
-  """By name, what a preset would train."""
+  """Trainings of a preset, by name."""
   config = dataclasses.replace(PRESETS[preset], **changes)
   own = methods.protocol_of(config)
   made = [methods.job(config, own, name) for name in config.methods]

@@ -389,7 +389,7 @@ def test_whole_sets_are_held_against_the_printed_table(
 
 
 def test_photographs_beside_the_digits(monkeypatch, capsys):
-  """Of three images of two classes by hand; what is missing is named."""
+  """Three images of two classes by hand; a missing image set is named."""
   x = np.array([[0.6, 0.6], [0.8, 0.6], [1.0, 1.0]], np.float32).reshape(3, 1, 2, 1)
 
   def prepared(name, split):

@@ -31,7 +31,7 @@ FOLDERS = {
 
 
 def refusal(name, capsys, *arguments):
-  """What the experiment says to such a command line, without a frame and breaks."""
+  """Message for a wrong command line, without frame and line breaks."""
   with pytest.raises(SystemExit) as stopped:
     run_main(name, *arguments)
   printed = "".join(capsys.readouterr())

@@ -29,7 +29,7 @@ def kept(folder, figures=None, arrays=None):
 
 
 def restored(path, record, arrays):
-  """What is read from files of this content."""
+  """Reads files of this content."""
   path.with_suffix(".json").write_bytes(record)
   path.with_suffix(".npz").write_bytes(arrays)
   done = inputs.attempt_within(

@@ -14,7 +14,7 @@ LEAVES = ("oak", "manx", "dog")
 
 
 def shape(tree):
-  """What a tree says, apart from the order of its nodes."""
+  """Content of a tree, without the order of its nodes."""
   names = np.array([*tree.names, ""])
   edges = sorted(zip(tree.names, names[tree.parents], strict=True))
   return edges, tree.class_names, dict(zip(tree.names, tree.lengths, strict=True))

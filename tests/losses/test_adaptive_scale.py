@@ -67,7 +67,7 @@ def test_first_scales(geometry):
 
 
 def test_cosines_have_two_roots(x64):
-  """Of which the scale begins at the upper one."""
+  """The scale begins at the upper root."""
   curvature = jax.jit(_adaptive_scale._curvature, static_argnums=3)
   for classes, root in LOWER.items():
     at = math.log(classes - 1), math.pi / 4, "cosine"
@@ -77,7 +77,7 @@ def test_cosines_have_two_roots(x64):
 
 
 def probability(angle, s, log_b, geometry):
-  """Of the own class at an angle, the sum of the others' exponentials held fixed."""
+  """Probability of the true class at an angle; the others' exponentials stay fixed."""
   if geometry == "cosine":
     return jax.nn.sigmoid(s * jnp.cos(angle) - log_b)
   return jax.nn.sigmoid(-s * jnp.log(angle) - log_b)  # `angle` is the distance

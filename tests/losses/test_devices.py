@@ -227,7 +227,7 @@ PAIRS = [
 
 
 def shapes(jaxpr):
-  """Of everything that is computed, also inside of loops and calls."""
+  """Shapes of everything that is computed, also inside loops and calls."""
   for equation in jaxpr.eqns:
     yield from (v.aval.shape for v in equation.outvars)
     for inner in jax.extend.core.jaxprs_in_params(equation.params):

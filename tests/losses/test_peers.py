@@ -134,7 +134,7 @@ def test_nt_xent_of_labels_is_a_tuplet_loss_without_a_margin(doubles):
   [("SupConLoss", [0, 0, 0], None), ("NCALoss", [0], [0, 0, 1, 2])],
 )
 def test_the_peer_returns_zero(name, labels, references, doubles):
-  """Of a batch without a negative pair, and of a single query."""
+  """A batch without a negative pair, and a single query."""
   from pytorch_metric_learning import losses as theirs
 
   rng = np.random.default_rng(3)

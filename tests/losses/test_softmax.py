@@ -42,7 +42,7 @@ def test_small_losses_keep_their_digits_and_gradients(soft):
 
 @pytest.mark.parametrize("scale", [0.5, 10.0])
 def test_normface_is_a_softmax_of_squares_on_a_sphere_of_its_scale(scale, x64):
-  """Of squared distances between points of norm sqrt(scale / 2), not sqrt(5 / 2)."""
+  """Squared distances are between points of norm sqrt(scale / 2), not sqrt(5 / 2)."""
   rng = np.random.default_rng(2)
   x, proxies = (
     rows / np.linalg.norm(rows, axis=1, keepdims=True)

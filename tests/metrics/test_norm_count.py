@@ -26,7 +26,7 @@ def sample(seed, slope=0.3, bend=-0.02, low=1):
 
 
 def variance(v, counts, c):
-  """Of one count; pooled where it has one row, or rows without scatter."""
+  """Variance of one count; pooled where it has one row, or rows without scatter."""
   own = v[counts == c]
   if len(own) > 1 and own.var(ddof=1) > 0:
     return own.var(ddof=1)

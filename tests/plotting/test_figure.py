@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from spherejax import plotting
@@ -77,3 +78,22 @@ def test_lines_have_a_palette_or_are_text(tmp_path):
 def test_photographs_keep_their_colours(noisy_figure, tmp_path):
   with Image.open(plotting.save(noisy_figure, tmp_path / "a.png")) as image:
     assert image.mode != "P"
+
+
+def test_a_colour_bar_keeps_the_colours_that_its_maps_lack(tmp_path):
+  figure = Figure(figsize=(7.2, 3.4))
+  panels = figure.subplots(1, 3)
+  for axes, low in zip(panels, (0.2, -0.1, -0.3), strict=True):
+    values = np.random.default_rng(0).uniform(low, 0.7, (100, 100))
+    drawn = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
+  figure.colorbar(drawn, ax=panels)
+  figure.savefig(tmp_path / "all.png", dpi=160)
+  with (
+    Image.open(plotting.save(figure, tmp_path / "a.png")) as image,
+    Image.open(tmp_path / "all.png") as every_colour,
+  ):
+    assert image.mode == "P"
+    pixels, expected = (
+      np.asarray(x.convert("RGB"), int) for x in (image, every_colour)
+    )
+  assert np.abs(pixels - expected).max() < 20  # 51 under a median cut

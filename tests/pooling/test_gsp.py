@@ -151,7 +151,7 @@ def test_corrected_proposition_of_the_paper(x64):
 
 
 def test_derivatives_of_both_modes_and_orders_with_a_mask(x64):
-  """All of them in one program, against differences of it along one direction."""
+  """One program has all derivatives; differences along one direction check it."""
   draw = np.random.default_rng(1)
   where = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1]], bool)
   point = (*data(3, n=5), np.float64(0.4), np.float64(3.0))

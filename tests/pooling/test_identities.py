@@ -54,7 +54,7 @@ def test_equal(name, x64):
 
 
 def test_gemax_has_the_same_product_with_every_feature(x64):
-  """Of independent features; copies of one count once, longer ones count less."""
+  """Features are independent; copies count once, longer features count less."""
   pool = jax.jit(lambda x: pooling.gemax(x, ridge=1e-10))
   apart = RANDOM.normal(size=(1, 3, 8))
   copied = apart[:, [0, 1, 1, 1, 2, 0]]

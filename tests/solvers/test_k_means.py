@@ -84,7 +84,7 @@ def test_groups_that_are_apart_are_found_from_every_key():
 
 
 def test_first_centres_are_drawn_by_squared_distances():
-  """Of 0, 0, 0, 1 and 3: which pairs of centres there are, and how often."""
+  """Points 0, 0, 0, 1 and 3: which pairs of centres occur, and how often."""
   points = jnp.array([[0.0], [0.0], [0.0], [1.0], [3.0]])
   weight = {0: {1: 1, 3: 9}, 1: {0: 3, 3: 4}, 3: {0: 27, 1: 4}}
   first = {0: 3 / 5, 1: 1 / 5, 3: 1 / 5}

@@ -42,7 +42,7 @@ def test_no_support_is_better():
 
 
 def test_a_minimum_also_where_scipys_is_none(monkeypatch):
-  """As of release 1.17.1, whatever the one that is installed does."""
+  """The example is from scipy 1.17.1, whatever the installed release does."""
 
   def half(matrix, target, maxiter):
     found = real(matrix, target, maxiter=maxiter)[0]

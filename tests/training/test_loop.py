@@ -443,7 +443,7 @@ def test_another_seed_in_the_same_folder_is_refused(tmp_path):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_without_a_finite_evaluation_the_first_state_is_the_best(tmp_path, bad):
-  """Of a run that was stopped and resumed, too."""
+  """This also holds for a run that was stopped and resumed."""
 
   def objective(params, batch_stats, batch, *, key, axis_name):
     return training.Outcome(jnp.mean((batch @ params["network"]["w"] - 1) ** 2))

@@ -181,7 +181,7 @@ SCRIPTS = [
 
 
 def play(scores, patience, margin):
-  """What becomes of one run: a loop over its evaluations."""
+  """Outcome of one run: a loop over its evaluations."""
   best, best_at, stale, end = -INF, 0, 0, "steps"
   seen = [NAN] * len(scores)
   for number, score in enumerate(scores, start=1):

@@ -59,7 +59,7 @@ def attack(layers, sites, labels):
 
 @pytest.mark.parametrize("number", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_defaults_find_what_an_exact_grid_finds(number):
-  """Of random networks; a point that the grid is too coarse for may be found too."""
+  """Random networks; the attack may break sites that the grid is too coarse for."""
   networks = [drawn(seed) for seed in range(number)]
   layers, sites = jax.tree.map(lambda *leaves: np.stack(leaves), *networks)
   labels, broken = map(np.stack, zip(*(on_the_grid(*n) for n in networks), strict=True))

@@ -79,7 +79,7 @@ def test_the_toy_set(norm, minimal, tied):
 
 
 def decided(sites, labels, norm):
-  """Of the nearest neighbour, at the places of the grid and at the toy set's."""
+  """Decisions of the nearest neighbour on the grid and on the toy set."""
   return np.asarray(
     prototypes.nearest_neighbours(
       np.concatenate([GRID, TOY]).astype(np.float32),

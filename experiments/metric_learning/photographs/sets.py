@@ -22,7 +22,7 @@ from spherejax import data
 
 LISTING = "list_eval_partition.txt"
 _FIELDS = "image_name item_id evaluation_status"
-_NAMED = 20  # pictures that cannot be read, in a message
+_NAMED = 20  # images that cannot be read, in a message
 _COUNT = re.compile(r"[0-9]{1,9}")
 _PREPARED = {
   "cub": ("caltech_birds2011", None),
@@ -101,7 +101,7 @@ class Sets(NamedTuple):
 
 
 def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> None:
-  """Raises ValueError where no query has a picture of its class to find."""
+  """Raises ValueError where no query has an image of its class to find."""
   size = len(pictures.names)
   asked = pictures.labels if queries is None else pictures.labels[queries]
   others = pictures.labels if queries is None else pictures.labels[~queries]
@@ -109,7 +109,7 @@ def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> 
   matched = np.bincount(others, minlength=size)[asked] >= least
   if not matched.any():
     raise ValueError(
-      f"none of the {len(asked)} queries among the {what} pictures has another one of"
+      f"none of the {len(asked)} queries among the {what} images has another one of"
       f" its class, so nothing can be measured; the first class is {pictures.names[0]}"
     )
 
@@ -119,7 +119,7 @@ def load(
 ) -> Sets:
   """A data set; ends with a message where it is missing or not as it should be.
 
-  Every picture is decoded once, so that none ends a training after hours; those that
+  Every image is decoded once, so that none ends a training after hours; those that
   cannot be are named, or with `skip_unreadable` left out. `learned_classes` is 0 for
   the published number.
   """
@@ -186,7 +186,7 @@ def _broken(pictures: Pictures) -> dict[int, str]:
   with concurrent.futures.ThreadPoolExecutor() as pool:
     places = range(len(pictures))
     reasons = tqdm.tqdm(
-      pool.map(check, places), total=len(places), desc="pictures", leave=False
+      pool.map(check, places), total=len(places), desc="images", leave=False
     )
     return {place: why for place, why in zip(places, reasons, strict=True) if why}
 
@@ -199,16 +199,14 @@ def _readable(pictures: Pictures, skip: bool) -> Pictures:
   named = ", ".join([*unreadable.values()][:_NAMED])
   if not skip:
     raise SystemExit(
-      f"{len(unreadable)} of {len(pictures)} pictures cannot be read: {named};"
+      f"{len(unreadable)} of {len(pictures)} images cannot be read: {named};"
       " --skip-unreadable leaves them out"
     )
-  print(f"{len(unreadable)} pictures are left out: {named}")
+  print(f"{len(unreadable)} images are left out: {named}")
   readable = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
   counts = np.bincount(readable.labels, minlength=len(readable.names))
   if not counts.all():
-    raise SystemExit(
-      f"class {readable.names[np.argmin(counts)]} has no readable picture"
-    )
+    raise SystemExit(f"class {readable.names[np.argmin(counts)]} has no readable image")
   return readable
 
 
@@ -221,11 +219,11 @@ class _Listed(NamedTuple):
 
 
 def read_listing(folder: pathlib.Path) -> list[_Listed]:
-  """The pictures of In-shop's list file; SystemExit names the line that is wrong."""
+  """The images of In-shop's list file; SystemExit names the line that is wrong."""
   path = folder / LISTING
   if not path.is_file():
     raise SystemExit(
-      f"In-shop is read from --folder, which must hold {LISTING} and the pictures that"
+      f"In-shop is read from --folder, which must hold {LISTING} and the images that"
       f" it names; there is no {path}"
     )
   try:
@@ -246,9 +244,7 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
         f" gallery, got {line!r}"
       )
     if not os.path.isfile(folder / fields[0]):
-      raise SystemExit(
-        f"{path}, line {number}: there is no picture {folder / fields[0]}"
-      )
+      raise SystemExit(f"{path}, line {number}: there is no image {folder / fields[0]}")
     if fields[0] in places:
       raise SystemExit(
         f"{path}, line {number}: {fields[0]} is listed already, in line"
@@ -258,11 +254,11 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
     rows.append(_Listed(*fields))
   if expected is not None and expected != len(rows):
     raise SystemExit(
-      f"{path} says that it lists {expected} pictures, but lists {len(rows)}"
+      f"{path} says that it lists {expected} images, but lists {len(rows)}"
     )
   for part in ("train", "query", "gallery"):
     if not any(row.part == part for row in rows):
-      raise SystemExit(f"{path} lists no picture with the status {part}")
+      raise SystemExit(f"{path} lists no image with the status {part}")
   learned, sought = (
     {row.item for row in rows if (row.part == "train") == train}
     for train in (True, False)

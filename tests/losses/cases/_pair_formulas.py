@@ -170,7 +170,7 @@ def margin(m, positives, negatives, p, frozen, form="pairs"):
 
 
 def n_pair(m, positives, negatives, p, frozen):
-  """Of pairs that are chosen: the first positive of a row."""
+  """N-pair loss of chosen pairs: the first positive of a row."""
   values = np.zeros(len(m))
   for i in range(len(m)):
     if positives[i]:

@@ -17,7 +17,7 @@ def unit(rows):
 
 
 def similarities(rows):
-  """Of first views to all first, then all second views, examples in order."""
+  """Similarities of first views to all first, then all second views, in order."""
   first, second = (unit(rows["first"]), unit(rows["second"]))
   return [[float(a @ b) for b in first + second] for a in first]
 

@@ -36,7 +36,7 @@ def reduced(features, p):
 
 
 def covariance(vectors, centred):
-  """Of the entries of the vectors, over the vectors."""
+  """Covariance of the entries of the vectors, over the vectors."""
   n, width = len(vectors), len(vectors[0])
   mean = sum(vectors) / n if centred else np.zeros(width)
   total = np.zeros((width, width))
