@@ -95,9 +95,13 @@ def is_key(value):
   )
 
 
+# Of an example all runs up to the call; several files of tests ask for it.
+documented = functools.cache(calls.documented)
+
+
 def valid_call(name):
   """The function and the arguments that its example gives it."""
-  function, args, kwargs = calls.documented(name)
+  function, args, kwargs = documented(name)
   return function, bound(function, args, kwargs)
 
 

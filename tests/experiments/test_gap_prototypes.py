@@ -106,8 +106,3 @@ def test_missing_images_are_named(monkeypatch, tmp_path):
   monkeypatch.delenv("TFDS_DATA_DIR")
   with pytest.raises(SystemExit, match="TFDS_DATA_DIR is not set"):
     images.read("cifar10", "train", size=16)
-
-
-def test_only_the_plane_is_drawn():
-  with pytest.raises(ValueError, match="dim must be 2, got 3"):
-    dataclasses.replace(gap_prototypes.PRESETS["cpu"], dim=3)

@@ -343,17 +343,6 @@ def test_long_embeddings_are_trained(name, tmp_path):
   assert np.isfinite(found.embeddings).all()
 
 
-def test_steps_that_make_no_equal_parts_are_refused():
-  with pytest.raises(
-    ValueError, match=r"^steps must be a multiple of parts = 5, got 12"
-  ):
-    dataclasses.replace(gsp_collage.PRESETS["cpu"], steps=12)
-  with pytest.raises(ValueError, match=r"^pretraining must be a multiple of parts = 5"):
-    dataclasses.replace(gsp_collage.PRESETS["cpu"], pretraining=12)
-
-
-def test_no_loss_and_an_unknown_source_are_named():
-  with pytest.raises(ValueError, match="losses must have one of C2, PNCA, got none"):
-    dataclasses.replace(gsp_collage.PRESETS["cpu"], losses=())
+def test_an_unknown_source_is_named():
   with pytest.raises(ValueError, match="one of omniglot, cifar100, got 'svhn'"):
     collages.load("svhn", 16)

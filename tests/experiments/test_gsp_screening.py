@@ -112,14 +112,6 @@ def test_what_is_not_trained_has_no_claim(changes, names):
   assert ("grid-c2" in pictures) == (16 in config.counts)
 
 
-def test_options_without_effect_are_refused(tmp_path):
-  with pytest.raises(ValueError, match="norm must be group, got batch"):
-    dataclasses.replace(gsp_screening.PRESETS["cpu"], norm="batch")
-  full = dataclasses.replace(gsp_screening.PRESETS["full"], mass=0.9)
-  with pytest.raises(ValueError, match=r"mass is what table-5\.4 varies.* got 0\.9"):
-    gsp_screening.STUDY.run(full, tmp_path, "full")
-
-
 def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
   seen = []
 

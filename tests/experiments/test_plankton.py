@@ -162,8 +162,6 @@ def test_margins_and_the_lengths_of_both_ways():
   assert triplets.length(cpu) == 20
   never = dataclasses.replace(cpu, margins=(1.0,), raised_after=())
   assert triplets.length(never) == 15
-  with pytest.raises(ValueError, match=r"one less than margins, got \(1\.0,\)"):
-    plankton_images.check(dataclasses.replace(cpu, margins=(1.0,)))
 
 
 def test_halves_and_ways():
@@ -378,34 +376,6 @@ def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
 
 def test_bad_input(tmp_path):
   config = plankton.PRESETS["cpu"]
-  with pytest.raises(ValueError, match=r"neighbours must contain 10.*got \(1, 5\)"):
-    plankton.STUDY.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
-  for changes, message in (
-    ({"neighbours": (0, 10)}, "neighbours must be at least 1, got 0"),
-    ({"curve": ()}, r"curve some, got .* and \(\)"),
-    ({"triplets": 0}, "triplets must be at least 1, got 0"),
-    ({"iterations": 0}, "iterations must be at least 1, got 0"),
-    ({"baseline_batch": 0}, "baseline_batch must be at least 1, got 0"),
-    ({"dim": 0}, "dim must be at least 1, got 0"),
-    ({"decay": 0.0}, "decay must be at least 1e-09, got 0"),
-    ({"margins": (1.0, 4.1)}, r"margins must be in \[1e-06, 4\], got 4.1"),
-    ({"margins": (1.0, 1.2, 1.3), "raised_after": (5, 5)}, r"must grow.*\(5, 5\)"),
-    ({"percent": 0}, r"percent must be in \[1, 100\], got 0"),
-    ({"shrink": 5}, "canvas must be a multiple of shrink = 5, got 96"),
-    ({"test_images": 1}, "test_images must be at least 2, got 1"),
-    ({"unseen_images": 1}, "unseen_images must be at least 2.* got 1"),
-    ({"unseen_from": 1}, "unseen_from must be at least 2.* got 1"),
-    ({"drawn": 0}, "drawn must be at least 1, got 0"),
-  ):
-    with pytest.raises(ValueError, match=message):
-      plankton.STUDY.run(dataclasses.replace(config, **changes), tmp_path)
-  full = plankton.PRESETS["full"]
-  with pytest.raises(ValueError, match="weights for inception_v3 by --weights"):
-    plankton.STUDY.run(full, tmp_path, "full")
-  with pytest.raises(ValueError, match=r"no file of weights at nowhere\.pth"):
-    plankton.STUDY.run(
-      dataclasses.replace(full, weights="nowhere.pth"), tmp_path, "full"
-    )
   images = data.Images(
     [np.zeros((2, 2, 1), np.uint8)] * 400,
     np.repeat(np.arange(4), [210, 120, 40, 30]).astype(np.int32),

@@ -140,16 +140,6 @@ def test_photographs_that_cannot_be_used_are_told_in_one_line(tmp_path, monkeypa
       quick.photographs(str(folder))
 
 
-def test_unknown_options_and_presets_are_errors(capsys):
-  for arguments in (["--preset", "huge"], ["--stepz", "3"]):
-    with pytest.raises(SystemExit) as stopped:
-      cli.parse(quickstart.PRESETS, name="quickstart", doc="", arguments=arguments)
-    assert stopped.value.code == 2
-  printed = "".join(capsys.readouterr())
-  assert "'huge'" in printed
-  assert "stepz" in printed
-
-
 def test_options_change_single_settings_of_a_preset(monkeypatch):
   monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
   monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")

@@ -463,71 +463,9 @@ def test_bad_input(tmp_path):
     networks.initial_variables(
       jax.random.key(0), networks.Architecture(weights="x.pth")
     )
-  config = retrieval.PRESETS["smoke"]
-  with pytest.raises(ValueError, match=r"steps must be a multiple .* got 7"):
-    dataclasses.replace(config, steps=7)
-  with pytest.raises(ValueError, match="frozen_norm must be False for mlp, got True"):
-    dataclasses.replace(config, frozen_norm=True)
   with pytest.raises(ValueError, match="at most the 7 classes"):
     train(Method("c2"), tmp_path, batch=64)
   assert data.class_table(STUDY.train_labels, per_class=10)
-
-
-@pytest.mark.parametrize(
-  ("module", "changes", "message"),
-  [
-    (retrieval, {"batch": 30}, "batch must be a multiple of per_class = 4, got 30"),
-    (retrieval, {"folds": 5}, "equal parts of the 264 characters, got 5 of images"),
-    (
-      retrieval,
-      {"folds": 4, "data": "gaussians", "pretraining": 0},
-      "got 4 of gaussians",
-    ),
-    (retrieval, {"data": "gaussians", "folds": 0}, "be 0 for gaussians.*, got 1000"),
-    (retrieval, {"backbone": "mlp"}, "conv, resnet8, resnet20, got 1000 for mlp"),
-    (ccp_proxies, {"data": "gaussians"}, "be 0 for gaussians.*, got 1000"),
-    (ccp_proxies, {"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
-    (ccp_proxies, {"losses": ("ms",)}, "other_weights .* are compared for c2"),
-  ],
-)
-def test_settings_that_cannot_work_are_refused_first(
-  module, changes, message, tmp_path, monkeypatch
-):
-  monkeypatch.setattr(pretraining, "train", None)
-  entry = getattr(module, "STUDY", module)
-  with pytest.raises(ValueError, match=message):
-    entry.run(dataclasses.replace(module.PRESETS["cpu"], **changes), tmp_path)
-
-
-@pytest.mark.parametrize(
-  ("changes", "message"),
-  [
-    ({"batch": 32}, "a batch of 32 has 8 classes, but only 7 are learned"),
-    ({"pool": 0}, "at least one proxy and a pool of one image, got 4 and 0"),
-    ({"proxies": 13}, "a memory of 91 embeddings is larger than the 70 images"),
-    ({"switch_patience": 0}, "switch_patience must be at least 1, got 0"),
-    ({"second_moment": 1.0}, r"second_moment must be in \[0, 1\), got 1.0"),
-    ({"weights": "missing"}, "no network.json in missing"),
-    ({"shift": 4}, "shift must be below the 4 pixels .* got 4"),
-    ({"channels": 3}, r"of the images, \(4, 4, 1\), got \(4, 4, 3\)"),
-    ({"image_size": 5}, r"of the images, \(4, 4, 1\), got \(5, 5, 1\)"),
-    ({"pooling": "sum"}, "pooling must be one of .* got 'sum'"),
-  ],
-)
-def test_no_training_begins_before_all_settings_are_looked_at(
-  changes, message, tmp_path, monkeypatch
-):
-  monkeypatch.setattr(retrieval_runs, "train", None)
-  config = dataclasses.replace(retrieval.PRESETS["smoke"], **changes)
-  with pytest.raises((ValueError, FileNotFoundError), match=message):
-    retrieval.STUDY.run(config, tmp_path)
-
-
-def test_proxies_are_looked_at_before_the_first_training(tmp_path, monkeypatch):
-  monkeypatch.setattr(retrieval_runs, "train", None)
-  config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], large_pool=0)
-  with pytest.raises(ValueError, match="a pool of one image, got 4 and 0"):
-    ccp_proxies.STUDY.run(config, tmp_path)
 
 
 def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):

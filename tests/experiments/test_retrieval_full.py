@@ -849,47 +849,36 @@ def test_bad_input_is_said_before_training(tmp_path, folder, monkeypatch):
     given = {"folder": folder, "methods": ("c2",), **changes}
     retrieval.STUDY.run(dataclasses.replace(SMALL, **given), tmp_path, "full")
 
-  with pytest.raises(SystemExit, match="weights of bn_inception, or be none"):
-    run(weights="")
-  with pytest.raises(ValueError, match=r"each once, got \['c2', 'c2'\]"):
-    run(methods=("c2", "C2"))
-  with pytest.raises(ValueError, match="at least image_size = 32, or 0, got 20"):
-    run(shorter_side=20)
-  for name in ("image_size", "evaluation_batch", "prefetch"):
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
-      run(**{name: 0})
-  with pytest.raises(ValueError, match="width must be at least 1, got -1"):
-    run(width=-1)
-  with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
-    run(checkpoint_every=0)
-  with pytest.raises(ValueError, match="switch_patience must be at least 1, got 0"):
-    run(methods=("c2+ccp",), switch_patience=0)
-  with pytest.raises(ValueError, match=r"second_moment must be in \[0, 1\), got 1.5"):
-    run(second_moment=1.5)
-  with pytest.raises(ValueError, match="learning_rate must be finite, got inf"):
-    run(learning_rate=float("inf"))
-  with pytest.raises(ValueError, match=r"mass must be in \(0, 1\], got 2"):
-    run(methods=("c2", "c2+gsp"), mass=2.0)
-  with pytest.raises(SystemExit, match=r"there is no .*list_eval_partition\.txt"):
-    run(dataset="inshop", learned_classes=0)
-  with pytest.raises(SystemExit, match="--learned-classes must be 0 for inshop, got 8"):
-    run(dataset="inshop")
-  with pytest.raises(ValueError, match="has 8 classes, but only 6 are learned"):
-    run(batch=32)
-  with pytest.raises(ValueError, match="several classes of 4 images, got 6"):
-    run(batch=6)
-  with pytest.raises(
-    ValueError, match="a memory of 48 embeddings is larger than the 36"
+  for changes, message in (
+    ({"weights": ""}, "weights of bn_inception, or be none"),
+    ({"methods": ("c2", "C2")}, r"each once, got \['c2', 'c2'\]"),
+    ({"shorter_side": 20}, "at least image_size = 32, or 0, got 20"),
+    ({"image_size": 0}, "image_size must be at least 1, got 0"),
+    ({"evaluation_batch": 0}, "evaluation_batch must be at least 1, got 0"),
+    ({"prefetch": 0}, "prefetch must be at least 1, got 0"),
+    ({"width": -1}, "width must be at least 1, got -1"),
+    ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0"),
+    (
+      {"methods": ("c2+ccp",), "switch_patience": 0},
+      "switch_patience must be .* got 0",
+    ),
+    ({"second_moment": 1.5}, r"second_moment must be in \[0, 1\), got 1.5"),
+    ({"learning_rate": float("inf")}, "learning_rate must be finite, got inf"),
+    ({"methods": ("c2", "c2+gsp"), "mass": 2.0}, r"mass must be in \(0, 1\], got 2"),
+    ({"dataset": "inshop", "learned_classes": 0}, r"no .*list_eval_partition\.txt"),
+    ({"dataset": "inshop"}, "--learned-classes must be 0 for inshop, got 8"),
+    ({"batch": 32}, "has 8 classes, but only 6 are learned"),
+    ({"batch": 6}, "several classes of 4 images, got 6"),
+    (
+      {"methods": ("c1+xbm",), "memory": 6},
+      "memory of 48 embeddings is larger than .*36",
+    ),
+    ({"methods": ("c1+xbm",), "memory": -1}, "hold the 8 images of a batch, got -8"),
+    ({"learned_classes": 3}, "4 parts of 3 learned classes leave one"),
+    ({"folds": (5,)}, r"folds must be among 1 to 4, got \(5,\)"),
   ):
-    run(methods=("c1+xbm",), memory=6)
-  with pytest.raises(ValueError, match="must hold the 8 images of a batch, got -8"):
-    run(methods=("c1+xbm",), memory=-1)
-  with pytest.raises(ValueError, match="4 parts of 3 learned classes leave one"):
-    run(learned_classes=3)
-  with pytest.raises(ValueError, match=r"folds must be among 1 to 4, got \(5,\)"):
-    run(folds=(5,))
-  with pytest.raises(SystemExit, match="learned-classes must be 0 for inshop, got 8"):
-    run(dataset="inshop")
+    with pytest.raises((ValueError, SystemExit), match=message):
+      run(**changes)
   assert not list(tmp_path.iterdir())
 
 

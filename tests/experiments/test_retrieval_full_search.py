@@ -30,34 +30,6 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
 
 
 @pytest.mark.parametrize(
-  ("changes", "message"),
-  [
-    ({"search": (("weight", 1.0, 0.1),)}, r"low < high, got 1\.0 and 0\.1"),
-    (
-      {"search": (("wieght", 0.1, 1.0),)},
-      "learning_rate, .* negative_margin, positive_margin, got 'wieght'",
-    ),
-    ({"search": (("weight", 0.1, 1.0), ("weight", 0.1, 1.0))}, "each number once"),
-    (
-      {"search": (("mass", 0.1, 1.0),)},
-      "max_problems, negative_margin, positive_margin, got 'mass'",
-    ),
-    (
-      {"search": (("weight", 0.1, 1.0),), "methods": ("c2",)},
-      "be of learning_rate, weight_decay, batch, negative_margin, .* got 'weight'",
-    ),
-    ({"trials": 0}, "trials must be positive, got 0"),
-    ({"protocol": "conventional"}, "validation classes alone.* got conventional"),
-    ({"methods": ("c1", "c2")}, "a single one"),
-  ],
-)
-def test_wrong_searches_end_before_training(changes, message, tmp_path):
-  config = dataclasses.replace(PRESET, weights="none", **changes)
-  with pytest.raises(ValueError, match=message):
-    retrieval.STUDY.run(config, tmp_path, "figure-3.5")
-
-
-@pytest.mark.parametrize(
   ("method", "has", "lacks"),
   [
     ("c2", {"batch"}, {"proxies", "pool", "weight", "memory", "mass"}),

@@ -95,12 +95,11 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   trained = runs.train(settings, method, study, cells, tmp_path, rates=rates)
   assert trained.rate == 1  # the other learns nothing
   assert trained.points.shape == (1, 2, 240, 4)
-  before = runs.untrained(settings, study)["map_at_r"]
-  assert (trained.test["map_at_r"][0] > before + 0.1).all()
   # A seed draws other weights too, not other classes alone.
   alike = {x: getattr(study, x)[[0, 0]] for x in ("train", "held", "test")}
   first, second = runs.untrained(settings, study._replace(**alike))["map_at_r"]
   assert first != second
+  assert (trained.test["map_at_r"][0] > max(first, second) + 0.1).all()
   assert not list(tmp_path.glob("model-*"))  # it sees no images
 
 

@@ -52,7 +52,9 @@ def test_a_memory_is_filled_from_the_first_step_or_from_its_start(use, first):
   np.testing.assert_array_equal(memory.embeddings[references.itself], x[5])
 
 
-@pytest.mark.parametrize(("use", "first"), [("full", 4), ("any", 2)])
+@pytest.mark.parametrize(
+  ("use", "first"), [pytest.param("full", 4, marks=pytest.mark.slow), ("any", 2)]
+)
 def test_two_devices_fill_a_memory_twice_as_fast(use, first):
   x = np.random.default_rng(0).normal(size=(6, 2, 2, 3)).astype(np.float32)
   labels = np.array([[0, 0], [1, 1]], np.int32)

@@ -96,7 +96,10 @@ def marked(state, value, fill_moments=False):
   return state.replace(params=params, opt_state=opt_state)
 
 
-@pytest.mark.parametrize(("patience", "metric"), [(1, "P@1"), (2, "MAP@R")])
+@pytest.mark.parametrize(
+  ("patience", "metric"),
+  [(2, "P@1"), pytest.param(1, "MAP@R", marks=pytest.mark.slow)],
+)
 def test_problems_of_photographs_turn_as_the_algorithm_says(
   patience, metric, tmp_path, monkeypatch
 ):
@@ -245,7 +248,7 @@ def contrastive(x, labels, y, y_labels, margins, itself):
   return sum(total / max(number, 1) for total, number in parts.values())
 
 
-@pytest.mark.parametrize("in_batch", [0.0, 0.1, 2.0])
+@pytest.mark.parametrize("in_batch", [0.0, 2.0])
 def test_the_loss_with_proxies_against_a_loop(in_batch):
   numbers = (("positive_margin", 0.2), ("negative_margin", 0.9))
   method = Method("c2", "ccp", 2, 3, numbers=numbers)
@@ -326,8 +329,7 @@ def full_step(settings, method):
   return jax.eval_shape(step, state.params)
 
 
-@pytest.mark.parametrize("in_batch", [0.0, 0.1])
-def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(in_batch, monkeypatch):
+def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(monkeypatch):
   seen = {}
   value = methods.value
 
@@ -336,12 +338,12 @@ def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(in_batch, monkeyp
     return value(method, x, labels, params, proxies, memory, **options)
 
   monkeypatch.setattr(methods, "value", watched)
-  small_step(dataclasses.replace(SMALL, in_batch=in_batch), Method("c2", "ccp", 2, 3))
-  assert seen["in_batch"] == in_batch
+  small_step(dataclasses.replace(SMALL, in_batch=0.7), Method("c2", "ccp", 2, 3))
+  assert seen["in_batch"] == 0.7
   assert seen["proxies"] is not None
 
 
-@pytest.mark.parametrize("use", ["full", "any"])
+@pytest.mark.parametrize("use", [pytest.param("full", marks=pytest.mark.slow), "any"])
 @pytest.mark.parametrize(
   ("step", "settings"),
   [(small_step, SMALL), (full_step, dataclasses.replace(SETTINGS, places=16))],

@@ -145,7 +145,7 @@ def test_a_step_is_a_moving_average_of_shorter_steps(rate, weight, x64):
   )
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
   """Half-spaces a w <= b, the loss half of the squared violation: DML eq. 3.2.9."""
   weight = float(np.float32(weight))  # as the state has it
