@@ -119,7 +119,7 @@ ACCEPTED = {
   "row missing": f"""
     {PAIRWISE} data.center_crop:* distances.k_nearest:references metrics.reweight:*
     pooling.dominant_prototypes:* pooling.otp:* prototypes.assign_prototypes:*
-    prototypes.prototype_convex_combination:* prototypes.s*:supports
+    prototypes.prototype_convex_combination:* prototypes.s*:supports metrics.hull*:*
     solvers.*linear_assignment:*
   """,
   "column missing": f"""

@@ -5,7 +5,7 @@ division of the images, the same first network and the same order of the batches
 claim is made where both sides were trained.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,7 @@ def _of_trees(loss: str) -> list[Statement]:
   ]  # fmt: skip
 
 
-def _of_ratios(config: Config) -> list[Statement]:
+def _of_ratios(config: Config) -> Sequence[Statement]:
   """K2 and K8, where the text of the article names no exception; K12 of averages."""
   pairs = [(f"{x}{y}", f"{x}-ema{y}") for x in (NORMFACE, PROXYDR) for y in WAYS]
   return [

@@ -113,7 +113,7 @@ class Defence(NamedTuple):
     """PGD as a judge; `options` as of `attacks.pgd`."""
     usual = {"steps": self.settings.judge_steps, "low": self.low, "high": self.high}
     limits: Any = {"key": key, "epsilon": budget, "norm": self.norm}
-    scores = params if callable(params) else self.scores(params)
+    scores: Any = params if callable(params) else self.scores(params)
     return attacks.pgd(scores, *points, **(limits | usual | options))
 
   def within_ball(self, loss: Literal["ce", "kl"] = "ce") -> Attack:
@@ -176,8 +176,8 @@ def train(
       clean, under_attack = jnp.split(both[1], 2)
       return jnp.mean(defence.loss(clean, under_attack, y, params.get("proxies")))
 
-    loss, *after = trainer.descend(objective, optimizer, *state[:2])
-    return State(*after, train_points), {"loss": loss}
+    loss, params, opt_state = trainer.descend(objective, optimizer, *state[:2])
+    return State(params, opt_state, train_points), {"loss": loss}
 
   def evaluate(state, key, hyper):
     del key, hyper
