@@ -89,14 +89,9 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 
 
 STUDY = Study(
-  "ccp_proxies",
-  __doc__,
-  "DML, chapter 3",
-  PRESETS,
-  measure,
-  problems.claims,
+  "ccp_proxies", __doc__, "DML, chapter 3", PRESETS, measure, problems.claims,
   charts=problem_figures.charts,
-)
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -91,15 +91,9 @@ def charts(config: Config, table: Table) -> dict[str, Any]:
 
 
 STUDY = Study(
-  "class_hierarchy",
-  __doc__,
-  "DIST IV",
-  PRESETS,
-  measure,
-  claims.claims,
-  charts=charts,
+  "class_hierarchy", __doc__, "DIST IV", PRESETS, measure, claims.claims, charts=charts,
   resolved=class_runs.resolved,
-)
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -25,13 +25,7 @@ from typing import Any
 import jax
 
 from experiments.assignment import cells as dl2p_small
-from experiments.assignment import (
-  claims,
-  pictures,
-  prototypes,
-  tables,
-  tasks,
-)
+from experiments.assignment import claims, pictures, prototypes, tables, tasks
 from experiments.assignment.settings import Config, Full, ImageSet
 from experiments.assignment.training import Study
 from experiments.frame import at_once, study
@@ -40,32 +34,17 @@ from experiments.frame.study import Claim, Table
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
   "long": Config(
-    prototypes=(),
-    matchings=(),
-    methods=(),
-    siblings=(),
-    digits=(),
-    updates=(),
+    prototypes=(), matchings=(), methods=(), siblings=(), digits=(), updates=(),
     tail_epochs=0,
     images=(("tiny_imagenet", 5), ("omniglot", 10), ("ndsb_plankton", 10)),
   ),
   "smoke": Config(
-    prototypes=((10, 9), (10, 3)),
-    matchings=(),
-    seeds=3,
-    methods=("Static", "DL2P"),
-    networks=("linear",),
-    dims=(3,),
-    siblings=(),
-    epochs=8,
-    rates=(0.2,),
-    updates=(),
-    tail_epochs=0,
-    digits=(),
-    images=(),
+    prototypes=((10, 9), (10, 3)), matchings=(), seeds=3, methods=("Static", "DL2P"),
+    networks=("linear",), dims=(3,), siblings=(), epochs=8, rates=(0.2,), updates=(),
+    tail_epochs=0, digits=(), images=(),
   ),
   **tables.PRESETS,
-}
+}  # fmt: skip
 
 
 def part_b(config: Config, output: pathlib.Path) -> list[Study]:
@@ -116,13 +95,8 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     )  # fmt: skip
 
   with at_once.pool() as pool:
-    image_studies = list(
-      pool.map(lambda image_study: of_images(*image_study), config.images)
-    )
-  return [
-    *studies,
-    *(image_study for image_study in image_studies if image_study is not None),
-  ]
+    shown = pool.map(lambda image_study: of_images(*image_study), config.images)
+    return [*studies, *filter(None, shown)]
 
 
 def measure(
@@ -159,14 +133,7 @@ def claimed(config: Config | Full, table: Table) -> list[Claim]:
   return claims.claims(config, table)
 
 
-STUDY = study.Study(
-  "dynamic_assignment",
-  __doc__,
-  "DL2P",
-  PRESETS,
-  measure,
-  claimed,
-)
+STUDY = study.Study("dynamic_assignment", __doc__, "DL2P", PRESETS, measure, claimed)
 
 if __name__ == "__main__":
   STUDY.main()

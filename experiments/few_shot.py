@@ -54,11 +54,7 @@ def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[st
       }
       label = "accuracy"
     drawn[f"accuracy-{name}"] = plotting.training_curves(
-      curves,
-      steps=times,
-      xlabel="episodes",
-      ylabel=label,
-      title=part.name,
+      curves, steps=times, xlabel="episodes", ylabel=label, title=part.name
     )
     checks = config.check_every * np.arange(
       1, trained.series["norm_ratio"].shape[-1] + 1

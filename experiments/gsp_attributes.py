@@ -65,29 +65,11 @@ class Config(network.Settings):
 PRESETS = {
   "cpu": Config(),
   "smoke": Config(
-    seeds=1,
-    steps=8,
-    widths=(8,),
-    strides=(1,),
-    dim=16,
-    parts=2,
-    splits=50,
-    train_split="train[:10%]",
-    test_split="test[:24%]",
+    seeds=1, steps=8, widths=(8,), strides=(1,), dim=16, parts=2, splits=50,
+    train_split="train[:10%]", test_split="test[:24%]",
   ),
-  # The paper's network, size of images and dimension; it does not state a schedule.
-  "full": Config(
-    image_size=32,
-    blocks=3,
-    strides=(1, 2, 2),
-    stem_stride=1,
-    norm="batch",
-    convolution="native",
-    dim=128,
-    steps=20_000,
-    parts=20,
-  ),
-}
+  "full": Config(**network.PUBLISHED, dim=128),
+}  # fmt: skip
 
 
 def unseen(metric: str) -> str:
@@ -128,31 +110,22 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   return table, lambda: attributes.draw(last, tested, config)
 
 
-CLAIMS = [
-  claim
+CLAIMS = Claim.of_rows([
+  row
   for metric in METRICS
-  for claim in (
-    Claim(
-      f"attributes-zsp-{metric}",
-      f"accuracy on unseen classes, {metric}: with ZSP > without",
-      lambda t, metric=metric: t.gain(unseen(metric), WITH, over=WITHOUT),
-    ),
-    Claim(
-      f"attributes-chance-{metric}",
-      f"accuracy on unseen classes, {metric}, with ZSP > 0.20 (chance)",
-      lambda t, metric=metric: t.values(unseen(metric), WITH) - 0.2,
-    ),
+  for row in (
+    (f"attributes-zsp-{metric}",
+     f"accuracy on unseen classes, {metric}: with ZSP > without",
+     lambda t, metric=metric: t.gain(unseen(metric), WITH, over=WITHOUT)),
+    (f"attributes-chance-{metric}",
+     f"accuracy on unseen classes, {metric}, with ZSP > 0.20 (chance)",
+     lambda t, metric=metric: t.values(unseen(metric), WITH) - 0.2),
   )
-]
+])  # fmt: skip
 STUDY = Study(
-  "gsp_attributes",
-  __doc__,
-  "DML 5.3.3",
-  PRESETS,
-  measure,
-  CLAIMS,
+  "gsp_attributes", __doc__, "DML 5.3.3", PRESETS, measure, CLAIMS,
   charts=attributes.charts,
-)
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -29,37 +29,17 @@ from experiments.gsp.collage import Config
 PRESETS = {
   "cpu": Config(),
   "smoke": Config(
-    percent=20,
-    seeds=1,
-    pretraining=4,
-    steps=10,
-    parts=2,
-    batch_classes=8,
-    per_class=2,
-    most=2,
-    widths=(8,),
-    strides=(1,),
-    dim=16,
-    losses=("C2",),
+    percent=20, seeds=1, pretraining=4, steps=10, parts=2, batch_classes=8, per_class=2,
+    most=2, widths=(8,), strides=(1,), dim=16, losses=("C2",),
   ),
   "full": Config(
-    images="cifar100",
-    image_size=32,
-    most=600,
-    blocks=3,
-    strides=(1, 2, 2),
-    stem_stride=1,
-    norm="batch",
-    convolution="native",
-    dim=128,
-    mass=0.2,
-    pretraining=30_000,
-    pretrain_on="all",
-    steps=30_000,
+    images="cifar100", image_size=32, most=600, blocks=3, strides=(1, 2, 2),
+    stem_stride=1, norm="batch", convolution="native", dim=128, mass=0.2,
+    pretraining=30_000, pretrain_on="all", steps=30_000,
     parts=100,  # of 300 steps, which is an epoch
     patience=5,
   ),
-}
+}  # fmt: skip
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
@@ -93,20 +73,18 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
         results = list(pool.map(outcomes_of, trainings))
       for done in results:
         for name, measured in done.figures.items():
-          for metric, value in measured.items():
-            table.add(name, f"{metric}, {config.images}", value)
+          named = {f"{key}, {config.images}": x for key, x in measured.items()}
+          table.add_all(name, named)
         last |= done.arrays
   collage.complete(table, config)
   return table, (last, parts["test"])
 
 
 def draw(_: Table, shown: Any, __: Config) -> dict[str, Any]:
-  """Weights on collages."""
   return collage.weights(*shown)
 
 
 def charts(config: Config, table: Table) -> dict[str, Any]:
-  """Scores of all variants."""
   return {"scores": collage.scores(table, f"MAP@R, {config.images}")}
 
 

@@ -114,38 +114,21 @@ def steps(table: Table) -> np.ndarray:
   return np.diff(numbers, axis=0)
 
 
-CLAIMS = [
-  Claim(
-    "toy-lp",
-    "linear program at mass 0.2: exactly 20 pixels in use (1/2 less the difference)",
-    lambda t: 0.5 - abs(t.values("pixels", SHARP) - 20),
-    every_seed=True,
-  ),
-  Claim(
-    "toy-smooth",
-    "mass 0.2, beta 5: least foreground weight > largest background weight",
-    lambda t: t.values(MARGIN, SMOOTH),
-    every_seed=True,
-  ),
-  Claim(
-    "toy-smooth-number",
-    "mass 0.2, beta 5: effective number > 45",
-    lambda t: t.values(NUMBER, SMOOTH) - 45,
-    every_seed=True,
-  ),
-  Claim(
-    "toy-smooth-weight",
-    "mass 0.2, beta 5: weight on the foreground > 0.98",
-    lambda t: t.values(FOREGROUND, SMOOTH) - 0.98,
-    every_seed=True,
-  ),
-  Claim(
-    "toy-blur",
-    "mass 0.2: effective number decreases with beta (least of the steps)",
-    lambda t: steps(t).min(axis=0),
-    every_seed=True,
-  ),
-]
+CLAIMS = Claim.of_rows([
+  ("toy-lp",
+   "linear program at mass 0.2: exactly 20 pixels in use (1/2 less the difference)",
+   lambda t: 0.5 - abs(t.values("pixels", SHARP) - 20)),
+  ("toy-smooth",
+   "mass 0.2, beta 5: least foreground weight > largest background weight",
+   lambda t: t.values(MARGIN, SMOOTH)),
+  ("toy-smooth-number", "mass 0.2, beta 5: effective number > 45",
+   lambda t: t.values(NUMBER, SMOOTH) - 45),
+  ("toy-smooth-weight", "mass 0.2, beta 5: weight on the foreground > 0.98",
+   lambda t: t.values(FOREGROUND, SMOOTH) - 0.98),
+  ("toy-blur",
+   "mass 0.2: effective number decreases with beta (least of the steps)",
+   lambda t: steps(t).min(axis=0)),
+], every_seed=True)  # fmt: skip
 
 
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:

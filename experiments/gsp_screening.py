@@ -25,11 +25,7 @@ from typing import Any
 import numpy as np
 
 from experiments.frame.study import Claim, Study, Table
-from experiments.gsp import (
-  collages,
-  screening,
-  screening_cells,
-)
+from experiments.gsp import collages, screening, screening_cells
 from experiments.metric_learning.photographs import screening as photographs
 from experiments.metric_learning.photographs.screening import FullScreening
 
@@ -40,31 +36,17 @@ CPU = screening_cells.Config(steps=500, parts=5, **NETWORK)
 PRESETS: dict[str, Any] = {
   "cpu": CPU,
   "smoke": dataclasses.replace(
-    CPU,
-    percent=20,
-    pretraining=0,
-    steps=5,
-    most=6,
-    widths=(8,),
-    strides=(1,),
-    dim=16,
-    validation=64,
-    losses=("C2",),
-    seeds=2,
-    head_steps=10,
-    screen=False,
-    counts=(16,),
-    sharpness=(0.5, 20.0),
-    masses=(),
+    CPU, percent=20, pretraining=0, steps=5, most=6, widths=(8,), strides=(1,), dim=16,
+    validation=64, losses=("C2",), seeds=2, head_steps=10, screen=False, counts=(16,),
+    sharpness=(0.5, 20.0), masses=(),
   ),
   **photographs.PRESETS,
-}
+}  # fmt: skip
 
 
 def measure(
   config: screening_cells.Config | FullScreening, output: pathlib.Path
 ) -> tuple[Table, None]:
-  """Trains all cells."""
   if isinstance(config, FullScreening):
     return photographs.measure(config, output), None
   source = collages.load("omniglot", config.image_size, config.percent)

@@ -54,7 +54,6 @@ def load(config: Config) -> dict[str, Any]:
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Trains, measures and draws."""
   settings.check(config)
   table, drawn = Table(), {}
   sets = load(config)
@@ -69,14 +68,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   return table, lambda: drawn
 
 
-STUDY = Study(
-  "norm_count",
-  __doc__,
-  "NCH 4",
-  PRESETS,
-  measure,
-  claims.claims,
-)
+STUDY = Study("norm_count", __doc__, "NCH 4", PRESETS, measure, claims.claims)
 
 if __name__ == "__main__":
   STUDY.main()

@@ -77,12 +77,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 
 
 STUDY = Study(
-  "plankton",
-  __doc__,
-  "DIST article I",
-  PRESETS,
-  measure,
-  plankton_measures.CLAIMS,
+  "plankton", __doc__, "DIST article I", PRESETS, measure, plankton_measures.CLAIMS
 )
 
 if __name__ == "__main__":

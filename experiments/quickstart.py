@@ -47,10 +47,7 @@ class Config(quick.Settings):
   """Numbers of training and test collages."""
 
 
-PRESETS = {
-  "cpu": Config(),
-  "smoke": Config(seeds=2, steps=24, collages=(300, 120)),
-}
+PRESETS = {"cpu": Config(), "smoke": Config(seeds=2, steps=24, collages=(300, 120))}
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
@@ -67,24 +64,17 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   table = Table()
   for run in runs:
     for name, trained in run.items():
-      for measured, value in trained.measures.items():
-        table.add(name, measured, value)
+      table.add_all(name, trained.measures)
   shown = quick.collages(tiles, config.collages, keys[0], shown=True)
   return table, (tiles.names, shown.test, runs[0])
 
 
-CLAIMS = [
-  Claim(
-    "quickstart-gsp",
-    "MAP@R(GSP) > MAP@R(GAP)",
-    lambda t: t.gain("MAP@R", "GSP", over="GAP"),
-  ),
-  Claim(
-    "quickstart-attention",
-    "weight on the labelled tile: GSP > GAP",
-    lambda t: t.gain(quick.WEIGHT, "GSP", over="GAP"),
-  ),
-]
+CLAIMS = Claim.of_rows([
+  ("quickstart-gsp", "MAP@R(GSP) > MAP@R(GAP)",
+   lambda t: t.gain("MAP@R", "GSP", over="GAP")),
+  ("quickstart-attention", "weight on the labelled tile: GSP > GAP",
+   lambda t: t.gain(quick.WEIGHT, "GSP", over="GAP")),
+])  # fmt: skip
 
 
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
@@ -132,16 +122,9 @@ def summary(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
 
 
 STUDY = Study(
-  "quickstart",
-  __doc__,
-  "DML 5.3.2",
-  PRESETS,
-  measure,
-  CLAIMS,
-  draw,
-  short=True,
+  "quickstart", __doc__, "DML 5.3.2", PRESETS, measure, CLAIMS, draw, short=True,
   summary=summary,
-)
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -118,7 +118,6 @@ def add_digits(
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
-  """Runs all trainings and measures."""
   total = 2 + len(config.dims) + len(config.proposals) + len(config.studies)
   if config.images == "cifar10_16":
     total = 2
@@ -139,13 +138,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
 
 
 STUDY = Study(
-  "robust_features",
-  __doc__,
-  "DIST 5.3",
-  PRESETS,
-  measure,
-  claims.claims,
-  claims.draw,
+  "robust_features", __doc__, "DIST 5.3", PRESETS, measure, claims.claims, claims.draw
 )
 
 if __name__ == "__main__":

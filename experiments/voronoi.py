@@ -36,7 +36,6 @@ from spherejax import plotting
 
 
 def add_digits(table: Table, config: Config, train: Images, test: Images) -> None:
-  """Adds the measures of digits and of the plane."""
   plane.add(table, jax.random.key(config.seed), config.toy_norms)
   every = Images(*map(np.concatenate, zip(train, test, strict=True)))
   cells.add_shifts(table, "digits", *every)
@@ -98,13 +97,7 @@ def draw(table: Table, shown: None, config: Config) -> dict[str, Any]:
 
 
 STUDY = Study(
-  "voronoi",
-  __doc__,
-  "DIST, article III",
-  PRESETS,
-  measure,
-  cells.claims,
-  draw,
+  "voronoi", __doc__, "DIST, article III", PRESETS, measure, cells.claims, draw
 )
 
 if __name__ == "__main__":

@@ -82,6 +82,17 @@ def images(folder):
   assert found.images.shape == (2, 4, 4, 3)
 
 
+def shop(folder):
+  root = pathlib.Path(folder) / "shop [1]*"
+  root.mkdir()
+  rows = ("a[1].png id_1 train", "b*.png id_2 query", "c?.png id_2 gallery")
+  names = [row.split()[0] for row in rows]
+  for name in names:
+    Image.new("RGB", (4, 4)).save(root / name)
+  (root / "list_eval_partition.txt").write_text("\n".join(rows))
+  assert data.load_in_shop(root).labels.tolist() == [0, 1, 1]
+
+
 def image(folder):
   path = pathlib.Path(folder) / "a [1]*.png"
   Image.new("L", (4, 2), 7).save(path)
@@ -106,6 +117,7 @@ def features(folder):
 
 ROWS = {
   "data.load_folder": images,
+  "data.load_in_shop": shop,
   "data.read_image": image,
   "explorer.write_page": page,
   "hierarchy.from_csv": tree,

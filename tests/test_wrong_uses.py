@@ -119,7 +119,7 @@ ACCEPTED = {
   "row missing": f"""
     {PAIRWISE} data.center_crop:* distances.k_nearest:references metrics.reweight:*
     pooling.dominant_prototypes:* pooling.otp:* prototypes.assign_prototypes:*
-    prototypes.prototype_convex_combination:* prototypes.s*:supports
+    prototypes.prototype_convex_combination:* prototypes.s*:supports metrics.hull*:*
     solvers.*linear_assignment:*
   """,
   "column missing": f"""
@@ -144,6 +144,17 @@ def picture_folder(root):
   return root
 
 
+def shop(root):
+  root.mkdir(parents=True, exist_ok=True)
+  rows = [
+    f"{n}.png id_{n > 0} {x}" for n, x in enumerate(("train", "query", "gallery"))
+  ]
+  for row in rows:
+    PIL.Image.new("RGB", (4, 4)).save(root / row.split()[0])
+  (root / "list_eval_partition.txt").write_text("\n".join(rows))
+  return root
+
+
 # Of functions whose examples are not run, or need several devices or what is gone.
 OWN_CALLS = {
   "data.load_folder": lambda folder: (data.load_folder, (picture_folder(folder),), {}),
@@ -152,6 +163,7 @@ OWN_CALLS = {
     (picture_folder(folder) / "cat" / "one.png",),
     {},
   ),
+  "data.load_in_shop": lambda folder: (data.load_in_shop, (shop(folder),), {}),
   "data.load_tfds": lambda folder: (
     data.load_tfds,
     ("digits", "train"),

@@ -93,7 +93,6 @@ def conduct(
   seeds: int,
   batch: int = 64,
 ) -> Study:
-  """Trains all cells."""
   start = time.perf_counter()
   train_key, set_key = jax.random.split(
     jax.random.fold_in(jax.random.key(config.seed), 1)

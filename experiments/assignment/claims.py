@@ -1,7 +1,7 @@
 """The table of the small trainings of `dynamic_assignment`, and what it says."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -30,6 +30,10 @@ _RIVALS = {
 BEST_FIXED = "best fixed of validation"
 _TAIL = "accuracy on the last"
 _SHARE = "0.01 - share of an epoch"
+
+
+Row = tuple[str, str, Callable[[Table], ArrayLike], str]
+"""Id, statement and difference of a claim, and its place in DL2P."""
 
 
 def tabulate(table: Table, studies: Sequence[Study]) -> None:
@@ -79,11 +83,11 @@ def time_matchings(table: Table, studies: Sequence[Study]) -> None:
 
 def _above(
   key: str, study: str, dim: int, second: str, place: str, *, by: int = 0
-) -> Claim:
+) -> Row:
   """Claims that DL2P beats another method, or itself in another dimension."""
   label, other = (f"{study}, D = {x}" for x in (dim, by or dim))
   setting = f", {label}" if label == other else f" in D = {by}, {label}"
-  return _claim(
+  return (
     key,
     f"accuracy(DL2P) > accuracy({second}){setting}",
     lambda t: (
@@ -93,12 +97,6 @@ def _above(
   )
 
 
-def _claim(
-  key: str, statement: str, difference: Callable[[Table], ArrayLike], place: str
-) -> Claim:
-  return Claim(key, statement, difference, f"DL2P {place}")
-
-
 def _within(values: np.ndarray, limit: float) -> np.ndarray:
   """Margin by which a value's confidence interval lies within a limit around 0."""
   return limit - (1 if values.mean() >= 0 else -1) * values
@@ -106,51 +104,67 @@ def _within(values: np.ndarray, limit: float) -> np.ndarray:
 
 def claims(config: Config, table: Table) -> list[Claim]:
   """P3 and A1 to A11; those about what was not trained are not made."""
-  images = [(f"{name}, resnet", dim) for name, dim in config.images]
-  statements = [*prototypes.claims(config.prototypes)]
-  statements += [_above(f"A1-d{d}", LINEAR, d, "Static", "4.4, Fig. 4a") for d in LOW]
-  statements += [*_gaps(config), *_tails(table)]
+  rows = [_above(f"A1-d{d}", LINEAR, d, "Static", "4.4, Fig. 4a") for d in LOW]
+  rows += [*_gaps(config), *_tails(table), *_compared(config), *_of_images(config)]
+  return [
+    *prototypes.claims(config.prototypes),
+    *_sourced(rows),
+    *prototypes.growth_claims(config.matchings),
+    *_sourced(_shares(table)),
+  ]
+
+
+def _sourced(rows: Iterable[Row]) -> Iterator[Claim]:
+  for key, statement, difference, place in rows:
+    yield Claim(key, statement, difference, f"DL2P {place}")
+
+
+def _shares(table: Table) -> Iterator[Row]:
+  """A6: a matching beside an epoch."""
+  for name in table.variants(_SHARE):
+    yield (
+      "A6-share",
+      f"a matching of {name} takes less than 1 % of the time of an epoch, all"
+      " trainings on photographs being one program (0.01 - share)",
+      lambda t, name=name: t.values(_SHARE, name),
+      "Fig. 3c",
+    )
+
+
+def _images(config: Config) -> list[tuple[str, int]]:
+  return [(f"{name}, resnet", dim) for name, dim in config.images]
+
+
+def _compared(config: Config) -> Iterator[Row]:
+  """A8 to A11: DL2P beside its rivals."""
   compared = [(study, dim) for study in (LINEAR, MLP, DIGITS) for dim in LOW]
   compared += [(SIBLINGS, dim) for dim in config.siblings if dim < FULL]
-  for study, dim in compared + images:
+  for study, dim in compared + _images(config):
     short = _SHORT.get(study, study.split(", ")[0])
-    statements += [
-      _above(f"{key}-{short}-d{dim}", study, dim, second, place)
-      for key, (second, place) in _RIVALS.items()
-      if (study, second) != (LINEAR, "Static")
-    ]
+    for key, (second, place) in _RIVALS.items():
+      if (study, second) != (LINEAR, "Static"):
+        yield _above(f"{key}-{short}-d{dim}", study, dim, second, place)
   for key, second in (
-    ("A11-fixed", BEST_FIXED),
-    ("A11-cosine", "PSC, cosine"),
-    ("A11-linear", "PSC, linear"),
-  ):
-    statements.append(_above(key, SIBLINGS, HALF, second, "abstract, Table 2", by=FULL))
-  for study, dim in images:
+    ("fixed", BEST_FIXED), ("cosine", "PSC, cosine"), ("linear", "PSC, linear")
+  ):  # fmt: skip
+    place = "abstract, Table 2"
+    yield _above(f"A11-{key}", SIBLINGS, HALF, second, place, by=FULL)
+
+
+def _of_images(config: Config) -> Iterator[Row]:
+  """A3 and A4 of photographs."""
+  for study, dim in _images(config):
     where, data = f"{study}, D = {dim}", study.split(", ")[0]
-    statements.append(
-      _claim(
-        f"A3-{data}-d{dim}",
-        f"sibling gap of DL2P > 0, {where}",
-        lambda t, where=where: t.values(f"sibling gap, {where}", "DL2P"),
-        "4.4",
-      )
+    yield (
+      f"A3-{data}-d{dim}",
+      f"sibling gap of DL2P > 0, {where}",
+      lambda t, where=where: t.values(f"sibling gap, {where}", "DL2P"),
+      "4.4",
     )
-    statements += _settles(study, dim, f"-{data}", f"{study}, ")
-  statements += prototypes.growth_claims(config.matchings)
-  for name in table.variants(_SHARE):
-    statements.append(
-      _claim(
-        "A6-share",
-        f"a matching of {name} takes less than 1 % of the time of an epoch, all"
-        " trainings on photographs being one program (0.01 - share)",
-        lambda t, name=name: t.values(_SHARE, name),
-        "Fig. 3c",
-      )
-    )
-  return statements
+    yield from _settles(study, dim, f"-{data}", f"{study}, ")
 
 
-def _gaps(config: Config) -> Iterator[Claim]:
+def _gaps(config: Config) -> Iterator[Row]:
   """A2 to A5: what the assignment does in `superclass` with a linear network."""
 
   def gain(table: Table, dim: int, over: str = "Static") -> np.ndarray:
@@ -161,68 +175,44 @@ def _gaps(config: Config) -> Iterator[Claim]:
 
   low = [dim for dim in LOW if dim in config.dims]
   if low:
-    yield _claim(
-      "A2-fades",
-      f"gain of A1 at D = {low[0]} > gain at D = {FULL} = C - 1",
-      lambda t: gain(t, low[0]) - gain(t, FULL),
-      "Fig. 4a",
-    )
-  yield _claim(
-    "A2-none",
-    f"gain at D = {FULL} within 0.03 of 0",
-    lambda t: _within(gain(t, FULL), 0.03),
-    "Fig. 4a",
-  )
+    text = f"gain of A1 at D = {low[0]} > gain at D = {FULL} = C - 1"
+    yield "A2-fades", text, lambda t: gain(t, low[0]) - gain(t, FULL), "Fig. 4a"
+  text = f"gain at D = {FULL} within 0.03 of 0"
+  yield "A2-none", text, lambda t: _within(gain(t, FULL), 0.03), "Fig. 4a"
   for dim in low:
     if {"DL2P", "Static"} <= {*config.methods}:
-      yield _claim(
-        f"A3-d{dim}",
-        f"sibling gap of DL2P > 0.15, D = {dim}",
-        lambda t, dim=dim: sibling(t, "DL2P", dim) - 0.15,
-        "4.4",
-      )
-      yield _claim(
-        f"A3-static-d{dim}",
-        f"sibling gap of Static within 0.15 of 0, D = {dim}",
-        lambda t, dim=dim: _within(sibling(t, "Static", dim), 0.15),
-        "4.4",
-      )
+      yield from (
+        (f"A3-d{dim}", f"sibling gap of DL2P > 0.15, D = {dim}",
+         lambda t, dim=dim: sibling(t, "DL2P", dim) - 0.15, "4.4"),
+        (f"A3-static-d{dim}", f"sibling gap of Static within 0.15 of 0, D = {dim}",
+         lambda t, dim=dim: _within(sibling(t, "Static", dim), 0.15), "4.4"),
+      )  # fmt: skip
     yield from _settles(LINEAR, dim)
   tenth, five = (f"DL2P, r = {r}" for r in (0.1, 5))
-  yield _claim(
-    "A5-more",
-    "accuracy at r = 1 > accuracy at r = 0.1, D = 5",
-    lambda t: gain(t, 5, tenth),
-    "Fig. 3b",
-  )
-  yield _claim(
-    "A5-flat",
-    "accuracy gained from r = 1 to 5 < from r = 0.1 to 1, D = 5",
-    lambda t: gain(t, 5, tenth) + gain(t, 5, five),
-    "Fig. 3b",
-  )
+  yield from (
+    ("A5-more", "accuracy at r = 1 > accuracy at r = 0.1, D = 5",
+     lambda t: gain(t, 5, tenth), "Fig. 3b"),
+    ("A5-flat", "accuracy gained from r = 1 to 5 < from r = 0.1 to 1, D = 5",
+     lambda t: gain(t, 5, tenth) + gain(t, 5, five), "Fig. 3b"),
+  )  # fmt: skip
 
 
-def _settles(study: str, dim: int, key: str = "", name: str = "") -> Iterator[Claim]:
+def _settles(study: str, dim: int, key: str = "", name: str = "") -> list[Row]:
   """A4: the matching changes much at first, and little in the end."""
   where = f"{study}, D = {dim}"
   first = f"share of classes {CHANGE_FIRST}, {where}"
   last = f"share of classes {CHANGE_LAST} matchings, {where}"
-  yield _claim(
-    f"A4-first{key}-d{dim}",
-    f"share of classes changed by the first matching >= 0.5, {name}D = {dim}",
-    lambda t: t.values(first, "DL2P") - 0.5,
-    "Fig. 4b",
-  )
-  yield _claim(
-    f"A4-last{key}-d{dim}",
-    f"share changed by the last five matchings <= 0.05, {name}D = {dim}",
-    lambda t: 0.05 - t.values(last, "DL2P"),
-    "Fig. 4b",
-  )
+  return [
+    (f"A4-first{key}-d{dim}",
+     f"share of classes changed by the first matching >= 0.5, {name}D = {dim}",
+     lambda t: t.values(first, "DL2P") - 0.5, "Fig. 4b"),
+    (f"A4-last{key}-d{dim}",
+     f"share changed by the last five matchings <= 0.05, {name}D = {dim}",
+     lambda t: 0.05 - t.values(last, "DL2P"), "Fig. 4b"),
+  ]  # fmt: skip
 
 
-def _tails(table: Table) -> Iterator[Claim]:
+def _tails(table: Table) -> Iterator[Row]:
   """A7: the rarest classes under a long tail."""
   for measure in table.measures():
     if not measure.startswith(_TAIL):
@@ -231,16 +221,14 @@ def _tails(table: Table) -> Iterator[Claim]:
     study, _, dim = where.rpartition(", D = ")
     data, *_, network = study.split(", ")
     short = data if network == "resnet" else network
-    for winner, rival in itertools.product(
-      ("Static", "DL2P") if int(dim) == FULL else ("DL2P",), ("cosine", "linear")
-    ):
-      yield _claim(
+    winners = ("Static", "DL2P") if int(dim) == FULL else ("DL2P",)
+    for winner, rival in itertools.product(winners, ("cosine", "linear")):
+      yield (
         f"A7-{rival}-{short}-{winner.lower()}-d{dim}",
-        f"accuracy on the {classes}: {winner}, weighted > PSC, {rival} "
-        "without weights, "
-        f"{where}",
-        lambda t, winner=winner, rival=rival, measure=measure: t.gain(
-          measure, f"{winner}, weighted", over=f"PSC, {rival}"
+        f"accuracy on the {classes}: {winner}, weighted > PSC, {rival} without "
+        f"weights, {where}",
+        lambda t, a=f"{winner}, weighted", b=f"PSC, {rival}", measure=measure: t.gain(
+          measure, a, over=b
         ),
         "Table 4",
       )

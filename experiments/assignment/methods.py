@@ -22,22 +22,15 @@ LENGTH = 300
 class Method(NamedTuple):
   """The numbers of one method; all but `uniformity` and `updates` are switches."""
 
-  softmax: float = 0.0
-  """1 for cross-entropy, 0 for the pull loss."""
-  learned: float = 0.0
-  """1 where the prototypes have a gradient."""
-  on_sphere: float = 1.0
-  """1 where logits are cosines, 0 where they are products."""
-  scale: float = 1.0
-  """Factor of the logits under cross-entropy, of the loss under pull."""
-  uniformity: float = 0.0
-  """Weight of the Gaussian potential of learned prototypes."""
-  updates: float = NEVER
-  """Matchings per epoch."""
+  softmax: float = 0.0  # 1 for cross-entropy, 0 for the pull loss
+  learned: float = 0.0  # 1 where the prototypes have a gradient
+  on_sphere: float = 1.0  # 1 where logits are cosines, 0 where they are products
+  scale: float = 1.0  # factor of the logits under cross-entropy, of the loss under pull
+  uniformity: float = 0.0  # weight of the Gaussian potential of learned prototypes
+  updates: float = NEVER  # matchings per epoch
   shuffled: float = 1.0
   """1 for a random first assignment, 0 where row k is class k's by construction."""
-  weighted: float = 0.0
-  """1 to give every class of a batch equal weight."""
+  weighted: float = 0.0  # 1 to give every class of a batch equal weight
 
 
 class Recipe(NamedTuple):
@@ -48,8 +41,14 @@ class Recipe(NamedTuple):
 
 
 LEARNED, UNIFORM, SIMPLEX, HPN, SEMANTIC_HPN, VECTORS, LEARNED_BEFORE = (
-  "learned", "uniform", "simplex", "hpn", "semantic hpn", "vectors", "learned before",
-)  # fmt: skip
+  "learned",
+  "uniform",
+  "simplex",
+  "hpn",
+  "semantic hpn",
+  "vectors",
+  "learned before",
+)
 # Sources that take vectors of the classes' names.
 FROM_NAMES = (SEMANTIC_HPN, VECTORS)
 # PSC is a softmax of learned prototypes. DL2P's section 3 divides all rows by their
@@ -115,11 +114,7 @@ def fixed_set(
 
 
 def first_matching(
-  key: Array,
-  points: Array,
-  *,
-  used: Array | None = None,
-  shuffled: Array | float = 1.0,
+  key: Array, points: Array, *, used: Array | None = None, shuffled: Array | float = 1.0
 ) -> prototypes.AssignmentState:
   """Random representatives and a random assignment, or that of row k to class k.
 

@@ -24,6 +24,11 @@ from experiments.frame import kept
 from experiments.frame import training as frame_training
 from spherejax import data, models, prototypes, training
 
+BACKBONES: dict[str, Any] = {
+  "resnet18": models.ResNet18, "resnet50": models.ResNet50,
+  "resnet101": models.ResNet101, "swin_t": models.SwinT,
+}  # fmt: skip
+
 
 class Network(nn.Module):
   """Backbone, average pooling, linear layer, perhaps BatchNorm."""
@@ -37,14 +42,8 @@ class Network(nn.Module):
     if c.network == "resnet32":
       widths = (c.width, 2 * c.width, 4 * c.width)
       backbone = models.ResNet32(widths=widths, shortcut="projection_3x3")
-    elif c.network == "swin_t":
-      backbone = models.SwinT()
-    elif c.network == "resnet18":
-      backbone = models.ResNet18()
     else:
-      backbone = {"resnet50": models.ResNet50, "resnet101": models.ResNet101}[
-        c.network
-      ]()
+      backbone = BACKBONES[c.network]()
     x = nn.Dense(self.dim)(backbone(images, train=train).mean((1, 2)))
     if c.feature_norm:
       x = nn.BatchNorm(use_running_average=not train, momentum=0.9)(x)
@@ -115,10 +114,8 @@ def make_optimizer(
 class Trained(NamedTuple):
   """Outcome of one training."""
 
-  accuracy: float
-  """Accuracy on test images."""
-  validation: float
-  """Accuracy on held-out images; NaN without them."""
+  accuracy: float  # accuracy on test images
+  validation: float  # accuracy on held-out images; NaN without them
   points: np.ndarray
   changes: np.ndarray
   """Share of classes that each matching reassigns, averaged per epoch."""
@@ -182,6 +179,18 @@ def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
   return method
 
 
+def _objective(config: Full, job: Job, method: methods.Method) -> Any:
+  return functools.partial(
+    methods.objective,
+    prepare=functools.partial(prepare, config),
+    network=functools.partial(forward, Network(config, job.dim)),
+    method=method,
+    mixup=config.mixup,
+    skip_mixed=config.skip_mixed,
+    total=_totals(config, method),
+  )
+
+
 def train(
   config: Full,
   job: Job,
@@ -194,12 +203,10 @@ def train(
   fixed = points is not None
   method = _method(config, job, fixed=fixed)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
-  classes = len(sets.train.label_names)
   per_epoch = frame_training.steps_per_epoch(sets.train, config.batch)
   if points is None:
-    shape = (classes, job.dim)
+    shape = len(sets.train.label_names), job.dim
     points = jax.random.normal(points_key, shape) / math.sqrt(job.dim)
-  network = Network(config, job.dim)
   example = jnp.zeros((1, config.image_size, config.image_size, 3))
   optimizer = make_optimizer(config, per_epoch, fixed=fixed)
   matching = methods.first_matching(match_key, points, shuffled=method.shuffled)
@@ -208,15 +215,6 @@ def train(
     optimizer,
     _init(config, job.dim)(init_key, example),
     {"params": {"points": points}, "batch_stats": {"assignment": matching}},
-  )
-  objective = functools.partial(
-    methods.objective,
-    prepare=functools.partial(prepare, config),
-    network=functools.partial(forward, network),
-    method=method,
-    mixup=config.mixup,
-    skip_mixed=config.skip_mixed,
-    total=_totals(config, method),
   )
 
   def matched(step: frame_training.Step) -> frame_training.Step:
@@ -232,7 +230,7 @@ def train(
   )
   result = frame_training.single(
     lambda _: state,
-    objective,
+    _objective(config, job, method),
     optimizer,
     batches,
     folder,
@@ -311,7 +309,6 @@ def run_job(
 
 
 def read_sets(config: Full, job: Job) -> readers.Sets:
-  """The image set of one training."""
   resized = config.crop == "resized"
   return readers.load(
     job.images,

@@ -69,25 +69,6 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
   return figure
 
 
-def cosine_matrices(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
-  """Cosines of the classes' prototypes, classes in the order of super-classes."""
-  figure = pictures.new_figure(3.4 * len(panels) + 0.9, 3.4)
-  row = np.atleast_1d(figure.subplots(1, len(panels)))
-  order = np.argsort(groups, kind="stable")
-  ends = np.flatnonzero(np.diff(groups[order])) + 0.5
-  shown: Any = None
-  for axes, (title, points) in zip(row, panels.items(), strict=True):
-    rows = points[order] / np.linalg.norm(points[order], axis=1, keepdims=True)
-    shown = axes.imshow(rows @ rows.T, cmap="RdBu_r", vmin=-1, vmax=1)
-    for end in ends:
-      axes.axhline(end, color="#222222", linewidth=0.8)
-      axes.axvline(end, color="#222222", linewidth=0.8)
-    axes.set_title(title, fontsize=11)
-    axes.set(xticks=[], yticks=[], xlabel="class, by super-class")
-  figure.colorbar(shown, ax=list(row), label="cosine")
-  return figure
-
-
 def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
   """Panels of the last three sizes, with the constructions that the paper compares."""
   shown = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
@@ -114,7 +95,10 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
   }
   figures = {}
   if ends:
-    figures["matrix"] = cosine_matrices(ends, groups)
+    unit = {x: y / np.linalg.norm(y, axis=1, keepdims=True) for x, y in ends.items()}
+    maps = {title: rows @ rows.T for title, rows in unit.items()}
+    label = "class, by super-class"
+    figures["matrix"] = pictures.cosine_maps(maps, groups, label, columns=len(maps))
     if low == 3:
       figures["prototypes"] = on_sphere(ends, groups)
   if cosines:

@@ -20,17 +20,18 @@ HPN, BEST = "HPN, 1000 steps", "best construction"
 WORDS = "Word2Vec-like"
 
 MAX, MIN, MEAN, DEVIATION, SECONDS = (
-  "largest cosine", "smallest cosine", "mean cosine", "deviation of cosines", "seconds",
-)  # fmt: skip
+  "largest cosine",
+  "smallest cosine",
+  "mean cosine",
+  "deviation of cosines",
+  "seconds",
+)
 # Table 7 of the paper, by name, classes and dim: largest and smallest cosine.
 TABLE_7 = {
-  (WORDS, 100, 100): (0.74, -0.32),
-  (HPN, 100, 100): (0.05, -0.39),
-  (HPN, 100, 50): (0.05, -0.62),
-  (BEST, 100, 100): (0.0, -0.01),
-  (PAPER, 100, 100): (0.0, -0.01),
-  (PAPER, 100, 50): (0.01, -1.0),
-}
+  (WORDS, 100, 100): (0.74, -0.32), (HPN, 100, 100): (0.05, -0.39),
+  (HPN, 100, 50): (0.05, -0.62), (BEST, 100, 100): (0.0, -0.01),
+  (PAPER, 100, 100): (0.0, -0.01), (PAPER, 100, 50): (0.01, -1.0),
+}  # fmt: skip
 
 Make = Callable[..., Array]
 RECIPES: dict[str, Make] = {
@@ -107,7 +108,6 @@ def _looked_at(name: str, classes: int, dim: int) -> bool:
 
 
 def tabulate(table: Table, figures: Figures) -> None:
-  """Adds figures of the table."""
   for (name, classes, dim), by_metric in figures.items():
     paper = TABLE_7.get((name, classes, dim), (None, None))
     for metric, values in by_metric.items():
@@ -157,7 +157,6 @@ MATCHING = "matching on the host"
 
 
 def tabulate_matchings(table: Table, seconds: dict[int, list[float]]) -> None:
-  """Adds the times of matchings."""
   for classes, values in seconds.items():
     table.add(MATCHING, f"seconds, {classes} classes", values)
 

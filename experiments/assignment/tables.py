@@ -20,30 +20,13 @@ from experiments.frame.study import Claim, Table
 
 BALANCED = Full()
 LONG_TAIL = Full(
-  width=32,
-  feature_norm=True,
-  epochs=200,
-  learning_rate=0.1,
-  weight_decay=2e-4,
-  drops=(160, 180),
-  warm_up=5,
-  total=False,
-  mixup=1.0,
-  weighted=True,
-)
+  width=32, feature_norm=True, epochs=200, learning_rate=0.1, weight_decay=2e-4,
+  drops=(160, 180), warm_up=5, total=False, mixup=1.0, weighted=True,
+)  # fmt: skip
 IMAGENET = Full(
-  network="resnet50",
-  image_size=224,
-  crop="resized",
-  epochs=100,
-  batch=1024,
-  learning_rate=0.5,
-  weight_decay=2e-5,
-  drops=(),
-  warm_up=5,
-  total=False,
-  mixup=1.0,
-)
+  network="resnet50", image_size=224, crop="resized", epochs=100, batch=1024,
+  learning_rate=0.5, weight_decay=2e-5, drops=(), warm_up=5, total=False, mixup=1.0,
+)  # fmt: skip
 IMBALANCES = (0.005, 0.01, 0.02)
 
 
@@ -84,17 +67,14 @@ PRESETS = {
   "table-2-imagenet200": _with(
     BALANCED,
     *_grid((_TINY,), _RIVALS, (200,)),
-    Job(_TINY, "DL2P", 100),
-    image_size=64,
+    Job(_TINY, "DL2P", 100), image_size=64,
   ),
   "table-3": _with(IMAGENET, *_OF_IMAGENET),
   "table-3-resnet101": _with(IMAGENET, _OF_IMAGENET[0], network="resnet101"),
   "table-3-swin": _with(
     IMAGENET,
     *_OF_IMAGENET,
-    network="swin_t",
-    optimizer="adamw",
-    learning_rate=1e-3,
+    network="swin_t", optimizer="adamw", learning_rate=1e-3,
   ),
   "table-4": _with(
     LONG_TAIL,
@@ -105,10 +85,7 @@ PRESETS = {
   "table-5": _with(
     IMAGENET,
     *_grid((_IMAGENET,), _THREE, (2048,)),
-    _OF_IMAGENET[0],
-    weighted=True,
-    feature_norm=True,
-    needs_listing=True,
+    _OF_IMAGENET[0], weighted=True, feature_norm=True, needs_listing=True,
   ),
   "table-6": _with(
     LONG_TAIL,
@@ -132,7 +109,7 @@ PRESETS = {
   "figure-4": _with(
     BALANCED, *_grid((_CIFAR,), ("DL2P", "Static"), (3, 5, 10, 25, 50, 100, 200))
   ),
-}
+}  # fmt: skip
 
 ACCURACIES = tomllib.loads(
   (pathlib.Path(published.__file__).parent / "dl2p.toml").read_text(encoding="utf-8")

@@ -36,8 +36,7 @@ class Part(NamedTuple):
 
   inputs: Array
   """Inputs [seeds, count, ...], or [1, count, ...] where all seeds share them."""
-  labels: Array
-  """[seeds or 1, count]."""
+  labels: Array  # [seeds or 1, count]
 
 
 class Task(NamedTuple):
@@ -47,18 +46,13 @@ class Task(NamedTuple):
   train: Part
   validation: Part
   test: Part
-  tree: hierarchy.ClassTree | None
-  """Class tree; None if unknown."""
-  superclasses: np.ndarray | None
-  """Group of each class, [classes]."""
-  flips: bool = False
-  """Whether mirror images keep their class."""
-  tail: int = 0
-  """Number of rare classes, the last ones; 0 for balanced training data."""
+  tree: hierarchy.ClassTree | None  # class tree; None if unknown
+  superclasses: np.ndarray | None  # group of each class, [classes]
+  flips: bool = False  # whether mirror images keep their class
+  tail: int = 0  # number of rare classes, the last ones; 0 for balanced training data
 
   @property
   def classes(self) -> int:
-    """Number of classes."""
     return int(self.test.labels.max()) + 1
 
 

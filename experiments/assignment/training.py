@@ -112,8 +112,7 @@ class Study(NamedTuple):
 
   name: str
   runs: Runs
-  tail: int = 0
-  """Number of rare classes, the last ones; 0 for balanced training data."""
+  tail: int = 0  # number of rare classes, the last ones; 0 for balanced training data
   seconds: float = 0.0
   """Seconds of all trainings together; NaN if they resumed from a checkpoint."""
 
@@ -133,7 +132,6 @@ class Study(NamedTuple):
     return list(dict.fromkeys(cell.dim for cell in self.runs.cells))
 
   def methods(self) -> list[tuple[str, int]]:
-    """Names and dimensions of all methods."""
     return list(dict.fromkeys((cell.name, cell.dim) for cell in self.runs.cells))
 
   def has(self, dim: int, *names: str) -> bool:
@@ -202,7 +200,6 @@ def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dic
 
 
 def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict):
-  """Runs one training step."""
   del key  # a run's own lies in its state
   count = part.labels.shape[1]
   rows = data.shuffled_indices(state.key, count, state.step, batch_size=setting.batch)

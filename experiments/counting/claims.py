@@ -29,9 +29,7 @@ def add(table: Table, config: Any, name: str, fill: str, by_network: Measures) -
   """Adds a seed's figures of one set and fill."""
   for network, measures in by_network.items():
     title = f"{name}, {network}, {fill}"
-    paper = printed(config, name, title)
-    for measure, value in measures.items():
-      table.add(title, measure, value, paper=paper.get(measure))
+    table.add_all(title, measures, printed(config, name, title))
 
 
 def add_verdicts(table: Table, config: Any, name: str) -> None:

@@ -22,22 +22,18 @@ _HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifi
 class Sample(NamedTuple):
   """Images with several objects, as networks see them."""
 
-  z: np.ndarray
-  """[networks, n, dim]."""
+  z: np.ndarray  # [networks, n, dim]
   counts: np.ndarray
   labels: np.ndarray
-  lengths: np.ndarray
-  """[n], norms of the images themselves."""
+  lengths: np.ndarray  # [n], norms of the images themselves
 
 
 class Samples(NamedTuple):
   """Samples that one seed's networks are measured on."""
 
   mixed: Sample
-  single: Sample
-  """Images of one class each."""
-  fitted: Sample
-  """Other images of one class each, to fit classifiers to."""
+  single: Sample  # images of one class each
+  fitted: Sample  # other images of one class each, to fit classifiers to
 
 
 class Shape(NamedTuple):
@@ -51,7 +47,6 @@ class Shape(NamedTuple):
 
 
 def take(sample: Sample, rows: np.ndarray) -> Sample:
-  """Selects images by row."""
   counts, labels, lengths = (x[rows] for x in sample[1:])
   return Sample(sample.z[:, rows], counts, labels, lengths)
 

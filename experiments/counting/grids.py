@@ -17,6 +17,7 @@ from experiments.counting.features import Samples, Shape
 from experiments.counting.images import Objects
 from experiments.counting.training import Points
 from experiments.frame import at_once
+from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame.study import Table
 
@@ -24,11 +25,7 @@ _MIXED, _SINGLE, _FITTED = range(3)
 """Kinds of grids of a seed."""
 _TWO_VIEWS = ("digits", "mnist")
 """Sets that Simple-6 is also trained on without labels."""
-_FULL = (
-  claims.SUPERVISED,
-  claims.UNBIASED,
-  claims.SIMCLR,
-)
+_FULL = (claims.SUPERVISED, claims.UNBIASED, claims.SIMCLR)
 """Networks that are measured by more than slopes."""
 
 
@@ -153,10 +150,7 @@ def asked(config: Any) -> tuple[str, ...]:
 
 
 def measure(
-  config: Any,
-  networks: Networks,
-  samples: Samples,
-  key: jax.Array,
+  config: Any, networks: Networks, samples: Samples, key: jax.Array
 ) -> dict[str, dict[str, float]]:
   """Measures each network, and the norm of the image itself."""
   image = claims.IMAGE
@@ -171,19 +165,16 @@ def measure(
     )(norms, sample.counts, mode)
     for name, figures in zip(by_network, every, strict=True):
       by_network[name] |= figures
-  episodes = functools.partial(
-    norm_count_measures.draw_episodes,
-    labels=samples.single.labels,
-    key=key,
-    ways=config.ways,
-    queries=config.queries,
-    number=config.episodes,
-  )
-  drawn = (
-    {shot: episodes(shots=shot) for shot in config.shots}
-    if "episodes" in config.measures
-    else {}
-  )
+  drawn = {}
+  if "episodes" in config.measures:
+    classes = norm_count_measures.few_shot_table(samples.single.labels)
+    sizes = {"ways": config.ways, "queries": config.queries}
+    drawn = {
+      shots: class_sets.episodes(
+        key, classes, number=config.episodes, shots=shots, **sizes
+      )
+      for shots in config.shots
+    }
   for number, name in enumerate(networks.names):
     if name not in asked(config):
       continue
@@ -207,7 +198,6 @@ def measure(
 
 
 def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
-  """Variables of each network of a seed."""
 
   def of_leaf(leaf: Any) -> jax.Array:
     # On the host, where no shape is compiled for it.

@@ -24,22 +24,18 @@ class Objects(NamedTuple):
 
   train: np.ndarray
   train_labels: np.ndarray
-  held: np.ndarray
-  """Grids are made of these alone."""
+  held: np.ndarray  # grids are made of these alone
   held_labels: np.ndarray
-  mean: np.ndarray
-  """[channels]; what is 0 for the network."""
+  mean: np.ndarray  # [channels]; what is 0 for the network
   std: np.ndarray
 
 
 class Photographs(NamedTuple):
   """Images of several objects."""
 
-  images: np.ndarray
-  """[n, side, side, 3], uint8."""
+  images: np.ndarray  # [n, side, side, 3], uint8
   counts: np.ndarray
-  labels: np.ndarray
-  """The class of all objects; -1 where there are several classes."""
+  labels: np.ndarray  # the class of all objects; -1 where there are several classes
 
 
 def load(name: str, config: Any) -> Objects:

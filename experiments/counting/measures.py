@@ -158,13 +158,6 @@ def few_shot_table(labels: np.ndarray) -> data.ClassTable:
   return data.class_table(labels, per_class=1)
 
 
-def draw_episodes(
-  labels: np.ndarray, key: Array, *, shots: int, ways: int, queries: int, number: int
-) -> Array:
-  """[number, ways, shots + queries], rows of the images."""
-  return _episodes(key, few_shot_table(labels), number, ways, shots, queries)
-
-
 def episodes(
   sample: Sample, network: int, drawn: Array, *, shots: int
 ) -> dict[str, float]:
@@ -192,20 +185,6 @@ def within(
     f"{shots}-shot, correlation of norm and count": mean,
     f"{shots}-shot, episodes without a correlation": float((~defined).sum()),
   }
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _episodes(
-  key: Array, table: data.ClassTable, number: int, ways: int, shots: int, queries: int
-) -> Array:
-  draw = functools.partial(
-    data.sample_episode,
-    table=table,
-    num_ways=ways,
-    num_shots=shots,
-    num_queries=queries,
-  )
-  return jax.vmap(lambda key: draw(key))(jax.random.split(key, number))
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))

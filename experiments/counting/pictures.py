@@ -19,8 +19,7 @@ class Norms(NamedTuple):
 
   norms: np.ndarray
   counts: np.ndarray
-  coefficients: np.ndarray
-  """Of the regression of the standardised norms."""
+  coefficients: np.ndarray  # of the regression of the standardised norms
   covariance: np.ndarray
 
 
@@ -57,12 +56,9 @@ def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
     for fill, values in fills.items()
   ]
   columns = max(len(next(iter(panels.values()))), min(2, len(shown)))
-  lines = -(-len(shown) // columns)
-  figure = pictures.new_figure(7.2, 0.5 + 5.2 / columns * lines)
-  cells = figure.subplots(lines, columns, squeeze=False, sharex="col").ravel()
-  for axes in cells[len(shown) :]:
-    axes.set_visible(False)
-  for axes, (title, values) in zip(cells, shown, strict=False):
+  height = 5.2 / columns
+  figure, cells = pictures.panels(len(shown), columns, height, 0.5, sharex="col")
+  for axes, (title, values) in zip(cells, shown, strict=True):
     _boxes(axes, values)
     axes.set_title(title, fontsize=8.5, loc="left")
     axes.tick_params(labelsize=8.5)

@@ -154,33 +154,18 @@ class Config(training.Settings):
 
 
 PAPER = Config(
-  sets=("mnist", "stl10", "voc"),
-  need_all=True,
-  need_weights=True,
-  reduced=False,
-  widths=(32, 32, 64, 64, 128, 128),
-  convolution="native",
-  train_images=60_000,
-  held_images=10_000,
-  grids=10_000,
-  episodes=10_000,
+  sets=("mnist", "stl10", "voc"), need_all=True, need_weights=True, reduced=False,
+  widths=(32, 32, 64, 64, 128, 128), convolution="native", train_images=60_000,
+  held_images=10_000, grids=10_000, episodes=10_000,
   simclr_steps=12_000,  # 100 passes over MNIST
-  simclr_batch=512,
-  integer_crops=True,
-  voc_split="train+validation+test",
+  simclr_batch=512, integer_crops=True, voc_split="train+validation+test",
   photograph_size=224,
-)
+)  # fmt: skip
 PRESETS = {
   "cpu": Config(),
   "smoke": Config(
-    sets=("digits",),
-    seeds=1,
-    epochs=3,
-    methods=("supervised",),
-    fills=("zeros",),
-    grids=200,
-    measures=("slopes",),
-    controls=False,
+    sets=("digits",), seeds=1, epochs=3, methods=("supervised",), fills=("zeros",),
+    grids=200, measures=("slopes",), controls=False,
   ),
   # Few photographs of half of a small part of the set show one class alone.
   "voc": Config(
@@ -189,7 +174,7 @@ PRESETS = {
   "table-1": dataclasses.replace(PAPER, measures=("slopes",)),
   "table-2": dataclasses.replace(PAPER, measures=("classifiers",)),
   "table-3": dataclasses.replace(PAPER, sets=("stl10", "voc"), measures=("episodes",)),
-}
+}  # fmt: skip
 
 
 def files(config: Any) -> list[str]:

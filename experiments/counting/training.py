@@ -14,7 +14,7 @@ import optax
 from jax import Array
 
 from experiments.counting.images import Objects
-from experiments.frame import kept, networks
+from experiments.frame import kept, poolings
 from experiments.frame import training as trainer
 from experiments.frame.settings import Limited, Within
 from spherejax import data, distances, losses, models, pooling, prototypes
@@ -59,16 +59,16 @@ class Settings(Limited):
   """Crops boxes of whole pixels; otherwise boxes lie anywhere."""
 
 
-def network(settings: Settings, method: str, classes: int) -> networks.Headed:
+def network(settings: Settings, method: str, classes: int) -> poolings.Headed:
   """Average-pooled features, and what the loss takes: scores or a projection."""
   s = settings
   backbone = functools.partial(
     models.Simple6, s.widths, convolution=s.convolution, name="backbone"
   )
   if method != "SimCLR":
-    return networks.Headed(backbone, functools.partial(nn.Dense, classes))
+    return poolings.Headed(backbone, functools.partial(nn.Dense, classes))
   layers = functools.partial(nn.Dense, s.projection)
-  return networks.Headed(backbone, lambda: nn.Sequential([layers(), nn.relu, layers()]))
+  return poolings.Headed(backbone, lambda: nn.Sequential([layers(), nn.relu, layers()]))
 
 
 class State(NamedTuple):
@@ -186,21 +186,12 @@ def train(
       apply = functools.partial(built.apply, variables)
       return jnp.mean(loss(settings, points, grid, key, apply))
 
-    value, grads = jax.value_and_grad(objective)(state.params)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    return State(params, opt_state), {"loss": value}
+    value, *after = trainer.descend(objective, optimizer, *state)
+    return State(*after), {"loss": value}
 
   def evaluate(points: Points, state: State, key: Array, hyper: Any) -> Array:
-    """Share of held-out objects nearest to their own class's mean direction."""
     params = without_biases(state.params, hyper["bias"])["backbone"]
-    known, asked = points.x[:_KNOWN], points.held[:_KNOWN]
-    images = points.normalized(jnp.concatenate([known, asked]))
-    z = distances.l2_normalize(embed(settings, settings.convolution)(params, images))
-    means = prototypes.class_means(z[: len(known)], points.y[:_KNOWN], classes).means
-    z = z[len(known) :]
-    right = jnp.argmax(z @ means.T, axis=1) == points.held_labels[:_KNOWN]
-    return jnp.mean(right)
+    return _told_right(settings, points, params, classes)
 
   number = steps(settings, method, len(objects.train))
   made_with = kept.digest((settings, grid, objects.train.shape))
@@ -226,6 +217,16 @@ def train(
 
 
 _KNOWN = 500  # objects that judge a training
+
+
+def _told_right(settings: Settings, points: Points, params: Any, classes: int) -> Array:
+  """Share of held-out objects nearest to their own class's mean direction."""
+  known, asked = points.x[:_KNOWN], points.held[:_KNOWN]
+  images = points.normalized(jnp.concatenate([known, asked]))
+  z = distances.l2_normalize(embed(settings, settings.convolution)(params, images))
+  means = prototypes.class_means(z[: len(known)], points.y[:_KNOWN], classes).means
+  right = jnp.argmax(z[len(known) :] @ means.T, axis=1) == points.held_labels[:_KNOWN]
+  return jnp.mean(right)
 
 
 def _rows(points: Points, key: Array, number: int) -> tuple[Array, Array]:

@@ -135,38 +135,16 @@ PRESETS = {
   "tiny_imagenet": dataclasses.replace(BIRDS, images="tiny_imagenet", image_size=128),
   "omniglot": Config(exponents=()),
   "smoke": Config(
-    percent=20,
-    seeds=1,
-    width=8,
-    num_queries=2,
-    test_queries=2,
-    episodes=20,
-    check_every=5,
-    validate_every=10,
-    validation_episodes=20,
-    test_episodes=50,
-    shots=(1,),
-    nearest_shots=(),
-    exponents=(),
+    percent=20, seeds=1, width=8, num_queries=2, test_queries=2, episodes=20,
+    check_every=5, validate_every=10, validation_episodes=20, test_episodes=50,
+    shots=(1,), nearest_shots=(), exponents=(),
   ),
   "full": Config(
-    images="cub",
-    seeds=1,
-    width=64,
-    convolution="native",
-    image_size=84,
-    augment=True,
-    num_queries=16,
-    test_queries=15,
-    episodes=0,
-    check_every=100,
-    validate_every=100,
-    all_diagnostics=True,
-    shots=(1,),
-    nearest_shots=(),
-    exponents=(),
+    images="cub", seeds=1, width=64, convolution="native", image_size=84, augment=True,
+    num_queries=16, test_queries=15, episodes=0, check_every=100, validate_every=100,
+    all_diagnostics=True, shots=(1,), nearest_shots=(), exponents=(),
   ),
-}
+}  # fmt: skip
 
 
 class Known(NamedTuple):
@@ -182,40 +160,16 @@ def table(images: data.Images, rows: int) -> data.ClassTable:
 
 
 def fixed_episodes(
-  settings: Settings,
-  part: Part,
-  images: data.Images,
-  *,
-  queries: int,
-  number: int,
+  settings: Settings, part: Part, images: data.Images, *, queries: int, number: int
 ) -> np.ndarray:
   """Draws the episodes that validate and test every network."""
   classes = table(images, part.shots + queries)
   key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
-  shape = settings.num_ways, part.shots, queries
-  return np.asarray(_drawn(key, classes, number=number, shape=shape))
+  sizes = {"ways": settings.num_ways, "shots": part.shots, "queries": queries}
+  return np.asarray(class_sets.episodes(key, classes, number=number, **sizes))
 
 
-@functools.partial(jax.jit, static_argnames=("number", "shape"))
-def _drawn(
-  key: Array, classes: data.ClassTable, *, number: int, shape: tuple[int, int, int]
-) -> Array:
-  """Episodes of so many ways, shots and queries; sets of one size share a program."""
-  ways, shots, queries = shape
-
-  def draw(key: Array) -> Array:
-    return data.sample_episode(
-      key, classes, num_ways=ways, num_shots=shots, num_queries=queries
-    )
-
-  return jax.vmap(draw)(jax.random.split(key, number))
-
-
-def known(
-  settings: Settings,
-  part: Part,
-  images: data.Images,
-) -> Known:
+def known(settings: Settings, part: Part, images: data.Images) -> Known:
   """Fixed episodes of training images, drawn like those of validation."""
   drawn = fixed_episodes(
     settings,
@@ -228,11 +182,7 @@ def known(
   return Known(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
 
 
-def check_classes(
-  settings: Settings,
-  parts: Sequence[Part],
-  sets: Parts,
-) -> None:
+def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> None:
   """Raises ValueError for too small or too few classes for any of the trainings."""
   for part in parts:
     for images, queries in (

@@ -28,15 +28,9 @@ LEVELS = np.linspace(0, 1, 11)
 POINTS = 2_500  # of the sphere that are searched
 DEGREES = "degrees from red to the largest"
 MODELS = (
-  "NormFace",
-  "CosFace",
-  "ArcFace",
-  "SphereFace, cos 2",
-  "SphereFace",
-  "angle, SD",
-  "angle, DR",
-  "chord, DR",
-)
+  "NormFace", "CosFace", "ArcFace", "SphereFace, cos 2", "SphereFace", "angle, SD",
+  "angle, DR", "chord, DR",
+)  # fmt: skip
 # Table 1: twice the distances change SD, not DR.
 EXAMPLES = {
   (1.0, 2.0): (0.95257, 0.8, 0.048587, 0.22314),
@@ -161,25 +155,15 @@ def _beyond(table: Table) -> np.ndarray:
   return 1e-6 - wrong[:, :3].max((0, 1)) - wrong[:, 3].max(0).clip(0)
 
 
-CLAIMS = [
-  Claim(
-    "F1-beyond",
-    "by SD a point behind the red prototype is likelier red than the prototype",
-    lambda t: (
-      t.values("p(red) behind red", "plane, SD")
-      - t.values("p(red) at red", "plane, SD")
-    ),
-    "DIST, article II, fig. 1",
-    every_seed=True,
-  ),
-  Claim(
-    "F1-ratio",
-    "by DR p(red) is 1 at its prototype, 0 at the others, and less behind",
-    _beyond,
-    "DIST, article II, fig. 1",
-    every_seed=True,
-  ),
-]
+CLAIMS = Claim.of_rows([
+  ("F1-beyond",
+   "by SD a point behind the red prototype is likelier red than the prototype",
+   lambda t: (
+     t.values("p(red) behind red", "plane, SD") - t.values("p(red) at red", "plane, SD")
+   )),
+  ("F1-ratio",
+   "by DR p(red) is 1 at its prototype, 0 at the others, and less behind", _beyond),
+], "DIST, article II, fig. 1", every_seed=True)  # fmt: skip
 
 
 def _color_bar(figure: "matplotlib.figure.Figure") -> None:

@@ -24,16 +24,9 @@ SQUARED, RATIO = "SD", "DR"
 FIRST_LOG_EXPONENT = 2.0
 OFFSET = 1e-10  # added to squared distances, as in the article
 MEASURES = (
-  "norm_ratio",
-  "scaling",
-  "norm_ratio by features",
-  "scaling by features",
-  "con_alpha",
-  "div_alpha",
-  "con_div",
-  "left_out",
-  "exponent",
-)
+  "norm_ratio", "scaling", "norm_ratio by features", "scaling by features", "con_alpha",
+  "div_alpha", "con_div", "left_out", "exponent",
+)  # fmt: skip
 FURTHER = ("con_alpha by features", "div_alpha by features", "training accuracy")
 
 
@@ -140,6 +133,24 @@ def _embedded(settings: Settings, part: Part, params, statistics, inputs):
   return points.reshape(shape), updated.get("batch_stats", {})
 
 
+def _objective(part: Part, labels: Array, hyper, embedded, params):
+  """The loss of an episode, its points and the statistics after it."""
+  points, updated = embedded(params)
+  squares = prototypes.support_squared_distances(
+    points[:, part.shots :].reshape(len(labels), -1),
+    points[:, : part.shots],
+    representative=part.representative,
+  )
+  learned = params["log_exponent"]
+  fixed = jax.lax.stop_gradient(learned)
+  exponent = jnp.exp(jnp.where(hyper["learned"] > 0, learned, fixed))
+  both = [
+    losses.squared_distance_softmax(squares, labels),
+    losses.distance_ratio(squares, labels, exponent=exponent, offset=OFFSET),
+  ]
+  return jnp.mean(jnp.where(hyper["ratio"] > 0, both[1], both[0])), (points, updated)
+
+
 def _step(
   settings: Settings,
   part: Part,
@@ -154,7 +165,6 @@ def _step(
   optimizer = optax.adam(settings.learning_rate)
   ways, queries = settings.num_ways, settings.num_queries
   labels = jnp.repeat(jnp.arange(ways), queries)
-
   embedded = functools.partial(_embedded, settings, part)
 
   def episode(carry, key):
@@ -165,28 +175,16 @@ def _step(
     )
     inputs = prepared(settings, images[rows.reshape(-1)], image_key)
 
-    def objective(params):
-      points, updated = embedded(params, statistics, inputs)
-      squares = prototypes.support_squared_distances(
-        points[:, part.shots :].reshape(len(labels), -1),
-        points[:, : part.shots],
-        representative=part.representative,
-      )
-      learned = params["log_exponent"]
-      fixed = jax.lax.stop_gradient(learned)
-      exponent = jnp.exp(jnp.where(hyper["learned"] > 0, learned, fixed))
-      both = [
-        losses.squared_distance_softmax(squares, labels),
-        losses.distance_ratio(squares, labels, exponent=exponent, offset=OFFSET),
-      ]
-      chosen = jnp.where(hyper["ratio"] > 0, both[1], both[0])
-      return jnp.mean(chosen), (points, updated)
-
-    (loss, (points, updated)), grads = jax.value_and_grad(objective, has_aux=True)(
-      params
+    objective = functools.partial(
+      _objective,
+      part,
+      labels,
+      hyper,
+      lambda params: embedded(params, statistics, inputs),
     )
-    updates, opt_state = optimizer.update(grads, opt_state, params)
-    params = optax.apply_updates(params, updates)
+    (loss, (points, updated)), params, opt_state = trainer.descend(
+      objective, optimizer, params, opt_state, has_aux=True
+    )
     # The last one is looked at: its images before augmentation would be others.
     return (params, updated, opt_state, (inputs, points, statistics)), loss
 

@@ -57,38 +57,7 @@ def parse(
   if preset not in presets:
     first.error(f"--preset must be one of {', '.join(presets)}, got {preset!r}")
   config = presets[preset]
-  options = dataclasses.make_dataclass(
-    "Options",
-    [
-      (
-        "preset",
-        Annotated[
-          Literal[tuple(presets)],  # pyright: ignore
-          tyro.conf.arg(help="Named settings; the options below change single ones."),
-        ],
-        preset,
-      ),
-      (
-        "output",
-        Annotated[pathlib.Path, tyro.conf.arg(help="Folder of the results.")],
-        pathlib.Path("runs") / name / preset,
-      ),
-      (
-        "overwrite",
-        Annotated[
-          bool,
-          tyro.conf.arg(help="Replaces results of other settings in that folder."),
-          tyro.conf.FlagCreatePairsOff,
-        ],
-        False,
-      ),
-      (
-        "config",
-        Annotated[type(config), tyro.conf.arg(name="")],
-        dataclasses.field(default=config),
-      ),
-    ],
-  )
+  options = _options(presets, preset, pathlib.Path("runs") / name / preset)
   try:
     parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
     _check_numbers(parsed.config, config)
@@ -113,6 +82,28 @@ def parse(
   return Arguments(parsed.preset, parsed.config, parsed.output)
 
 
+def _options(presets: Mapping[str, Any], preset: str, output: pathlib.Path) -> type:
+  """The class whose fields are the options: the study's own and those of all."""
+  arg, config = tyro.conf.arg, presets[preset]
+  chosen: Any = Literal[tuple(presets)]  # pyright: ignore
+  named = arg(help="Named settings; the options below change single ones.")
+  replaces = arg(help="Replaces results of other settings in that folder.")
+  flag = Annotated[bool, replaces, tyro.conf.FlagCreatePairsOff]
+  return dataclasses.make_dataclass(
+    "Options",
+    [
+      ("preset", Annotated[chosen, named], preset),
+      ("output", Annotated[pathlib.Path, arg(help="Folder of the results.")], output),
+      ("overwrite", flag, False),
+      (
+        "config",
+        Annotated[type(config), arg(name="")],
+        dataclasses.field(default=config),
+      ),
+    ],
+  )
+
+
 def _check_numbers(config: Any, preset: Any) -> None:
   """Rejects negative numbers, and 0 for run sizes unless the preset has 0."""
   for field in dataclasses.fields(config):
@@ -120,7 +111,7 @@ def _check_numbers(config: Any, preset: Any) -> None:
     least = int(field.name in _AT_LEAST_ONE and getattr(preset, field.name) > 0)
     for number in value if isinstance(value, tuple) else (value,):
       if isinstance(number, (int, float)) and not number >= least:
-        option = f"--{field.name.replace('_', '-')}"
+        option = settings.option(field.name)
         raise SystemExit(f"{option} must be at least {least}, got {number}")
 
 
@@ -130,7 +121,7 @@ def _check_names(config: Any) -> None:
     value = getattr(config, field.name)
     names = isinstance(value, tuple) and all(isinstance(x, str) for x in value)
     if names and len({*value}) < len(value):
-      option = f"--{field.name.replace('_', '-')}"
+      option = settings.option(field.name)
       raise SystemExit(f"{option} must name each once, got {' '.join(value)}")
 
 
@@ -139,7 +130,7 @@ def _check_used(config: Any, preset: Any, unused: Unused) -> None:
   for reason, names in unused.items():
     for name in names:
       if (value := getattr(config, name)) != getattr(preset, name):
-        option = f"--{name.replace('_', '-')}"
+        option = settings.option(name)
         raise ValueError(f"{option} does nothing {reason}: leave it out, got {value!r}")
 
 

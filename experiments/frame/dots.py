@@ -1,6 +1,5 @@
 """Dot plots: means over seeds with intervals, one row a method, in panels."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -38,14 +37,11 @@ def dots(
     gains: whether values are differences: a line at 0, blue intervals above it, orange
       ones below it, grey ones that contain it. Panels of the same rows share its scale.
   """
-  columns = min(columns, len(panels))
-  lines = math.ceil(len(panels) / columns)
   most = len(rows) or max(map(len, panels.values()))
-  figure = pictures.new_figure(7.2, lines * (0.75 + _ROW * most) + 0.2)
-  grid = figure.subplots(
-    lines, columns, squeeze=False, sharey=bool(rows), sharex=bool(rows) and gains
-  )
-  for axes, (title, values) in zip(grid.flat, panels.items(), strict=False):
+  shared = {"sharey": bool(rows), "sharex": bool(rows) and gains}
+  height = 0.75 + _ROW * most
+  figure, cells = pictures.panels(len(panels), columns, height, 0.2, **shared)
+  for axes, (title, values) in zip(cells, panels.items(), strict=True):
     names = list(rows) or sorted(values, key=lambda name: -np.mean(values[name]))
     for place, name in enumerate(names):
       if name in values:
@@ -53,9 +49,7 @@ def dots(
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     _style(axes, title, gains)
-    axes.locator_params(axis="x", nbins=max(2, 8 // columns))
-  for axes in grid.flat[len(panels) :]:
-    axes.set_visible(False)
+    axes.locator_params(axis="x", nbins=max(2, 8 // min(columns, len(panels))))
   note = "dot and line: mean and 95 % interval; small marks: seeds"
   figure.supxlabel(f"{xlabel}\n{note}", fontsize=9)
   return figure

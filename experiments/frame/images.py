@@ -77,10 +77,8 @@ class Parts(NamedTuple):
   train: data.Images
   validation: data.Images
   test: data.Images
-  tree: Any = None
-  """Class tree, a `hierarchy.ClassTree`; None if there is none."""
-  living: Any = None
-  """Living classes, boolean [classes]; None if the tree does not say."""
+  tree: Any = None  # class tree, a `hierarchy.ClassTree`; None if there is none
+  living: Any = None  # living classes, boolean [classes]; None if the tree does not say
   unseen: Any = None
   """Images of the classes that no other part has; None if there are none."""
 
@@ -89,8 +87,7 @@ class Whole(NamedTuple):
   """A data set before it is divided."""
 
   images: data.Images
-  tested: data.Images | None
-  """Images of the test part; None to draw them from all."""
+  tested: data.Images | None  # images of the test part; None to draw them from all
   tree: hierarchy.ClassTree
   living: np.ndarray
 
@@ -153,7 +150,6 @@ def with_classes(
 
 
 def _prepared(name: str, split: str, side: int) -> data.Images:
-  """Images of a prepared set."""
   source = SOURCES[name]
   if not source.sized:
     images = read(name, split, size=side)
@@ -247,6 +243,26 @@ def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Part
   tested = whole.images[rest] if whole.tested is None else whole.tested
   images = whole.images
   return Parts(images[train], images[held], tested, whole.tree, whole.living)
+
+
+@functools.partial(jax.jit, static_argnames=("number", "ways", "shots", "queries"))
+def episodes(
+  key: jax.Array,
+  classes: data.ClassTable,
+  *,
+  number: int,
+  ways: int,
+  shots: int,
+  queries: int,
+) -> jax.Array:
+  """Draws [number, ways, shots + queries] rows; tables of one size share a program."""
+
+  def draw(key: jax.Array) -> jax.Array:
+    return data.sample_episode(
+      key, classes, num_ways=ways, num_shots=shots, num_queries=queries
+    )
+
+  return jax.vmap(draw)(jax.random.split(key, number))
 
 
 def log_sizes(images: data.Images) -> np.ndarray:

@@ -32,8 +32,7 @@ def fingerprint(arrays: Iterable[Any]) -> str:
 class Finished(NamedTuple):
   """Stored outcome of one training."""
 
-  figures: dict[str, Any]
-  """Figures that JSON can hold."""
+  figures: dict[str, Any]  # figures that JSON can hold
   arrays: dict[str, np.ndarray]
 
   def part(self, prefix: str) -> dict[str, np.ndarray]:
@@ -147,13 +146,21 @@ def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> Non
 
 
 def once(
-  path: pathlib.Path, *, made_with: Mapping[str, Any], make: Callable[[], Finished]
+  path: pathlib.Path,
+  *,
+  made_with: Mapping[str, Any],
+  make: Callable[[], Finished],
+  restored: Callable[[], object] = lambda: None,
 ) -> Finished:
-  """Reads the outcome under a path if its inputs are the same; otherwise makes it."""
-  done = restore(path, made_with)
-  if done is None:
+  """Reads the outcome under a path if its inputs are the same; otherwise makes it.
+
+  `restored` is called for one that is read.
+  """
+  if (done := restore(path, made_with)) is None:
     done = make()
     keep(path, made_with, done)
+  else:
+    restored()
   return done
 
 

@@ -17,7 +17,7 @@ from experiments.frame import at_once, command, poolings, results
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame.settings import Decided, Limited
-from spherejax import data, models, pooling, training
+from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
 MAPS = ("maps", "last_stage")  # what sees stored maps in place of images
@@ -36,16 +36,9 @@ class Architecture(Limited):
   """Network, and the images that it sees."""
 
   backbone: Literal[
-    "conv",
-    "resnet8",
-    "resnet20",
-    "mlp",
-    "bn_inception",
-    "resnet50",
-    "inception_v3",
-    "maps",
-    "last_stage",
-  ] = "conv"
+    "conv", "resnet8", "resnet20", "mlp", "bn_inception", "resnet50", "inception_v3",
+    "maps", "last_stage",
+  ] = "conv"  # fmt: skip
   """Backbone: four convolutions, a residual network for digits (small or as published),
   two hidden layers, a network for photographs, none for stored feature maps, or the
   last stage of the network that made the maps, with its weights."""
@@ -128,24 +121,6 @@ class Network(nn.Module):
     return head(features, train=train)
 
 
-class Headed(nn.Module):
-  """A backbone's maps, averaged over positions, and what a head makes of that."""
-
-  backbone: Callable[[], nn.Module]
-  head: Callable[[], nn.Module]
-  pixels: Callable[[Array], Array] = lambda images: images
-  """Function from images to the backbone's inputs."""
-
-  @nn.compact
-  def __call__(self, images: Array, *, train: bool | None = None) -> Any:
-    """Features and outputs; `train` is for backbones that normalise batches."""
-    options = {} if train is None else {"train": train}
-    backbone: Any = self.backbone()
-    features = pooling.gap(backbone(self.pixels(images), **options))
-    head: Any = self.head()
-    return features, head(features)
-
-
 class _Layers(nn.Module):
   """Two hidden layers on all pixels; returns a map of one position."""
 
@@ -159,49 +134,30 @@ class _Layers(nn.Module):
 
 
 def recipe(architecture: Architecture) -> poolings.Recipe:
-  """The pooling of the network."""
-  a = architecture
-  return poolings.recipe(
-    a.pooling,
-    a.dim,
-    prototypes=a.prototypes,
-    mass=a.mass,
-    inverse_temperature=a.inverse_temperature,
-  )
+  a, names = architecture, ("prototypes", "mass", "inverse_temperature")
+  return poolings.recipe(a.pooling, a.dim, **{x: getattr(a, x) for x in names})
 
 
 def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
+  shared: Any = {"axis_name": axis_name, "name": "backbone"}
   if a.backbone == "conv":
-    return models.ConvNet(
-      (a.width,) * 4,
-      a.strides,
-      norm="batch",
-      axis_name=axis_name,
-      convolution=a.convolution,
-      frozen_norm=a.frozen_norm,
-      name="backbone",
-    )
+    options: Any = {"convolution": a.convolution, "frozen_norm": a.frozen_norm}
+    return models.ConvNet((a.width,) * 4, a.strides, norm="batch", **options, **shared)
   if a.backbone in DIGITS:
     small = a.backbone == "resnet8"
     return models.ResNet20(
       blocks=1 if small else 3,
       widths=(a.width, 2 * a.width, 4 * a.width),
       stem_stride=2 if small else 1,
-      axis_name=axis_name,
       convolution=a.convolution,
-      name="backbone",
+      **shared,
     )
   if a.backbone == "mlp":
     return _Layers(a.width, name="backbone")
   if a.backbone == "last_stage":
     return end(name="backbone")
-  options: dict[str, Any] = {
-    "frozen_norm": a.frozen_norm,
-    "axis_name": axis_name,
-    "remat": a.remat,
-    "name": "backbone",
-  }
-  return photographic(a.backbone, a.width, **options)
+  options = {"frozen_norm": a.frozen_norm, "remat": a.remat}
+  return photographic(a.backbone, a.width, **options, **shared)
 
 
 def end(**options: Any) -> nn.Module:
@@ -294,11 +250,14 @@ def _initialize(key: Array, *, architecture: Architecture) -> Any:
   return Network(a).lazy_init(key, images)
 
 
+def _shapes(architecture: Architecture) -> Any:
+  draw = functools.partial(_initialize, architecture=architecture)
+  return jax.eval_shape(draw, jax.random.key(0))
+
+
 def check(architecture: Architecture) -> None:
   """Raises for settings or weights that do not fit, before anything is computed."""
-  shapes = jax.eval_shape(
-    functools.partial(_initialize, architecture=architecture), jax.random.key(0)
-  )
+  shapes = _shapes(architecture)
   if _begun(architecture):
     backbones = {name: tree["backbone"] for name, tree in shapes.items()}
     _read_backbone(architecture, backbones)
@@ -340,7 +299,6 @@ class Model(NamedTuple):
     return outputs.embeddings
 
   def embed_blocks(self, images: Array) -> Array:
-    """Embeds many images, block by block."""
     return at_once.mapped(self.embed, images)
 
 
@@ -368,11 +326,8 @@ def load(folder: pathlib.Path) -> Model:
     architecture = Architecture(**{**fields, "weights": ""})
   except TypeError as error:
     raise ValueError(f"{path} describes no network of this version: {error}") from error
-  shapes = jax.eval_shape(
-    functools.partial(_initialize, architecture=architecture), jax.random.key(0)
-  )
   with training.Checkpoints(folder / "weights") as checkpoints:
-    restored = checkpoints.restore(_Kept(jnp.int32(0), shapes))
+    restored = checkpoints.restore(_Kept(jnp.int32(0), _shapes(architecture)))
   if restored is None:
     raise FileNotFoundError(f"no weights in {folder}")
   return Model(architecture, restored.state.variables)

@@ -10,6 +10,7 @@ import numpy as np
 from spherejax import plotting
 
 if TYPE_CHECKING:
+  import matplotlib.axes
   import matplotlib.figure
 
 # Okabe and Ito 2008, as in `spherejax.plotting`, and black at last.
@@ -26,8 +27,42 @@ def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
   return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
+def panels(
+  number: int, columns: int, height: float, margin: float = 0.0, **options: Any
+) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
+  """Creates a figure 7.2 inches wide, and so many axes of it, row by row.
+
+  `height` is that of a row, `options` are those of `Figure.subplots`.
+  """
+  columns = min(columns, number)
+  lines = math.ceil(number / columns)
+  figure = new_figure(7.2, height * lines + margin)
+  cells = figure.subplots(lines, columns, squeeze=False, **options).ravel()
+  for axes in cells[number:]:
+    axes.set_visible(False)
+  return figure, list(cells[:number])
+
+
+def cosine_maps(
+  maps: Mapping[str, np.ndarray], groups: np.ndarray, xlabel: str, *, columns: int
+) -> "matplotlib.figure.Figure":
+  """Plots cosines of all pairs of classes, with lines between groups of neighbours."""
+  figure, cells = panels(len(maps), columns, 7.2 / columns)
+  shown: Any = None
+  for axes, (title, values) in zip(cells, maps.items(), strict=True):
+    shown = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
+    for edge in np.flatnonzero(np.diff(groups)) + 0.5:
+      axes.axhline(edge, color="#222222", linewidth=0.6)
+      axes.axvline(edge, color="#222222", linewidth=0.6)
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(title, fontsize=9.5, loc="left")
+  figure.supxlabel(xlabel, fontsize=9)
+  figure.colorbar(shown, ax=cells, label="cosine", shrink=0.8)
+  return figure
+
+
 def curve_panels(
-  panels: Mapping[str, Mapping[str, np.ndarray]],
+  curves_of: Mapping[str, Mapping[str, np.ndarray]],
   steps: np.ndarray,
   *,
   xlabel: str,
@@ -38,13 +73,11 @@ def curve_panels(
 
   Later curves are thinner, so that equal curves show below each other.
   """
-  columns = min(columns, len(panels))
-  lines = math.ceil(len(panels) / columns)
-  figure = new_figure(7.2, 1.7 * lines + 0.9)
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-  names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
+  number = len(curves_of)
+  figure, cells = panels(number, columns, 1.7, 0.9, sharex=True, sharey=True)
+  names = list(dict.fromkeys(name for curves in curves_of.values() for name in curves))
   drawn = {}
-  for axes, (title, curves) in zip(grid.flat, panels.items(), strict=False):
+  for axes, (title, curves) in zip(cells, curves_of.items(), strict=True):
     for name, values in curves.items():
       place = names.index(name)
       width = max(1.0, 3.0 - 0.4 * place)
@@ -56,9 +89,7 @@ def curve_panels(
     axes.locator_params(axis="x", nbins=3)
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
-  for axes in grid.flat[len(panels) :]:
-    axes.set_visible(False)
-  for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
+  for axes in cells[max(0, number - columns) :]:
     axes.tick_params(labelbottom=True)  # also where nothing is below
   figure.supxlabel(xlabel, fontsize=9)
   figure.supylabel(ylabel, fontsize=9)

@@ -31,6 +31,24 @@ PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
 MANY_PROTOTYPES = 64  # of `WIDE`
 
 
+class Headed(nn.Module):
+  """A backbone's maps, averaged over positions, and what a head makes of that."""
+
+  backbone: Callable[[], nn.Module]
+  head: Callable[[], nn.Module]
+  pixels: Callable[[Array], Array] = lambda images: images
+  """Function from images to the backbone's inputs."""
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool | None = None) -> Any:
+    """Features and outputs; `train` is for backbones that normalise batches."""
+    options = {} if train is None else {"train": train}
+    backbone: Any = self.backbone()
+    features = pooling.gap(backbone(self.pixels(images), **options))
+    head: Any = self.head()
+    return features, head(features)
+
+
 class Recipe(NamedTuple):
   """A pooling, and where the projection to the embedding stands.
 

@@ -46,6 +46,19 @@ class Table:
     if not listed:
       self._unlisted.add(at)
 
+  def add_all(
+    self,
+    variant: str,
+    measured: Mapping[str, ArrayLike],
+    printed: Mapping[str, float] = {},
+    *,
+    listed: bool = True,
+  ) -> None:
+    """Appends values by measure, with published ones beside them."""
+    for measure, values in measured.items():
+      paper = printed.get(measure)
+      self.add(variant, measure, values, listed=listed, paper=paper)
+
   def add_gain(
     self, measure: str, variant: str, *, over: str, paper: float, title: str = ""
   ) -> None:
@@ -94,6 +107,10 @@ class Table:
     return table
 
 
+Statement = tuple[str, str, Callable[[Table], ArrayLike]]
+"""Id, statement and difference of a claim."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Claim:
   """A statement about a table, and the differences that are positive where it holds."""
@@ -104,6 +121,13 @@ class Claim:
   source: str = ""
   """Place in the paper; empty: the study's source."""
   every_seed: bool = False
+
+  @classmethod
+  def of_rows(
+    cls, rows: Iterable[Statement], source: str = "", *, every_seed: bool = False
+  ) -> "list[Claim]":
+    """Claims of one source."""
+    return [cls(*row, source, every_seed) for row in rows]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +199,6 @@ class Study(Generic[Config]):
     )
 
   def main(self) -> None:
-    """The command line."""
     preset, config, output = command.parse(
       self.presets,
       name=self.name,

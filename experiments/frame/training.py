@@ -68,6 +68,20 @@ def many(
   return result
 
 
+def descend(
+  objective: Callable[[Any], Any],
+  optimizer: optax.GradientTransformation,
+  params: Any,
+  opt_state: Any,
+  *,
+  has_aux: bool = False,
+) -> tuple[Any, Any, Any]:
+  """Value of an objective, parameters and optimiser's state after one step."""
+  value, grads = jax.value_and_grad(objective, has_aux=has_aux)(params)
+  updates, opt_state = optimizer.update(grads, opt_state, params)
+  return value, optax.apply_updates(params, updates), opt_state
+
+
 def several(
   step: Step, batch: Callable[[training.TrainState, Array], Any], number: int
 ) -> Callable[[training.TrainState, Array], tuple[training.TrainState, Any]]:

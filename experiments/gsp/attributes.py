@@ -62,7 +62,6 @@ def predict_classes(
 
 
 def class_means(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Mean row of each class."""
   return np.stack([values[labels == label].mean(0) for label in np.unique(labels)])
 
 

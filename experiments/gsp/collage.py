@@ -240,26 +240,18 @@ def claims(config: Config, _: Table) -> list[Claim]:
 def _components(config: Config, loss: str) -> list[Claim]:
   """DML 5.3.2: what GSP, ZSP and the other images of a collage are worth."""
   measure, weight = f"MAP@R, {config.images}", f"{WEIGHT}, {config.images}"
-  compared = (
-    ("gsp", "GSP", "GAP"),
-    ("zsp", "GSP + ZSP", "GSP"),
-    ("distilled", "distilled", "GAP"),
-  )
-  statements = [
-    Claim(
-      f"collage-{name}-{loss.lower()}",
-      f"MAP@R({better}) > MAP@R({other}), {loss}, unseen classes",
-      lambda t, better=better, other=other: t.gain(
-        measure, f"{loss}, {better}", over=f"{loss}, {other}"
-      ),
-    )
-    for name, better, other in compared
-  ]
-  return [
-    *statements,
-    Claim(
-      f"collage-attention-{loss.lower()}",
-      f"weight on the labelled image under GSP + ZSP > 0.25, {loss}",
-      lambda t: t.values(weight, f"{loss}, GSP + ZSP") - 0.25,
-    ),
-  ]
+  both = f"{loss}, GSP + ZSP"
+  return Claim.of_rows([
+    *((f"collage-{name}-{loss.lower()}",
+       f"MAP@R({better}) > MAP@R({other}), {loss}, unseen classes",
+       lambda t, a=f"{loss}, {better}", b=f"{loss}, {other}": (
+         t.gain(measure, a, over=b)
+       ))
+      for name, better, other in (
+        ("gsp", "GSP", "GAP"), ("zsp", "GSP + ZSP", "GSP"),
+        ("distilled", "distilled", "GAP"),
+      )),
+    (f"collage-attention-{loss.lower()}",
+     f"weight on the labelled image under GSP + ZSP > 0.25, {loss}",
+     lambda t: t.values(weight, both) - 0.25),
+  ])  # fmt: skip

@@ -161,7 +161,6 @@ def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
 
 
 def _at_most(rows: np.ndarray, classes: np.ndarray, most: int) -> np.ndarray:
-  """The first `most` rows of each class."""
   order = np.argsort(classes, kind="stable")
   counts = np.unique(classes, return_counts=True)[1]
   within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)

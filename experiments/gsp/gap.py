@@ -8,10 +8,8 @@ import jax
 import numpy as np
 
 from experiments.frame import pictures
-from experiments.gsp import hulls as gsp_hulls
-from spherejax import data, plotting, pooling, prototypes
+from spherejax import data, metrics, plotting, pooling, prototypes
 
-# Ten colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
 _COLUMNS = 5  # classes side by side
 _SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 
@@ -56,7 +54,6 @@ def variation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def measure(study: Study, seed: int) -> dict[str, Any]:
-  """Figures of one network."""
   rng = np.random.default_rng(seed)
   radius = study.radii[-1]
   off = np.linalg.norm(study.combinations - study.averages, axis=1)
@@ -73,9 +70,11 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
     "mean distance of features to prototypes": study.errors.mean(),
     "least of error - distance": (study.errors - off).min(),
     "least of radius - error": (radius - study.errors).min(),
-    "class pairs with intersecting hulls": gsp_hulls.intersecting_pairs(hulls),
+    "class pairs with intersecting hulls": sum(
+      metrics.hulls_intersect(hulls[a], hulls[b]) for a, b in pairs
+    ),
     "mean distance of two class hulls": np.mean(
-      [gsp_hulls.hull_distance(hulls[a], hulls[b]) for a, b in pairs]
+      [metrics.hull_distance(hulls[a], hulls[b]) for a, b in pairs]
     ),
     "prototypes of several classes": (np.sum(active, axis=0) > 1).sum(),
     "prototypes of a class": np.mean([used.sum() for used in active]),
@@ -176,13 +175,9 @@ def hulls(study: Study, names: Sequence[str]) -> Any:
   """Hulls of the prototypes in use by each class, and the averages (figure 4.3)."""
   import scipy.spatial
 
-  lines = -(-len(names) // _COLUMNS)
-  figure = pictures.new_figure(7.2, 1.65 * lines + 0.35)
-  cells = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
+  figure, cells = pictures.panels(len(names), _COLUMNS, 1.65, 0.35)
   low, high = _limits(study.features.reshape(-1, 2))
-  for axes in cells[len(names) :]:
-    axes.set_visible(False)
-  for label, (axes, name) in enumerate(zip(cells, names, strict=False)):
+  for label, (axes, name) in enumerate(zip(cells, names, strict=True)):
     mask = study.labels == label
     used = study.prototypes[(study.histograms[mask] > 0).any(0)]
     if len(used) > 2:

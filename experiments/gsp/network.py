@@ -81,6 +81,13 @@ LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
 """Losses by their name in tables."""
 
 
+PUBLISHED: dict[str, Any] = {
+  "image_size": 32, "blocks": 3, "strides": (1, 2, 2), "stem_stride": 1,
+  "norm": "batch", "convolution": "native", "steps": 20_000, "parts": 20,
+}  # fmt: skip
+"""Network and images of DML 4.3 and 5.3.3, which state no schedule."""
+
+
 class Variant(NamedTuple):
   """Two numbers that tell variants apart, so that one program runs them all."""
 
@@ -112,7 +119,6 @@ def _keep_map(features: Array, *, where: Any = None) -> Array:
 
 
 def backbone(settings: Settings, name: str | None = None) -> models.ResNet20:
-  """The residual network of the settings."""
   return models.ResNet20(
     blocks=settings.blocks,
     widths=settings.widths,

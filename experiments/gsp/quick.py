@@ -225,16 +225,12 @@ _LEAST = 4  # classes of a folder, and photographs of each
 class Tiles(NamedTuple):
   """Images, what the network takes of each, and which classes are labelled."""
 
-  pixels: np.ndarray
-  """uint8 [images, height, width, channels]."""
-  inputs: np.ndarray
-  """The pixels, or a pretrained network's features."""
+  pixels: np.ndarray  # uint8 [images, height, width, channels]
+  inputs: np.ndarray  # the pixels, or a pretrained network's features
   labels: np.ndarray
   names: tuple[str, ...]
-  labelled: tuple[int, ...]
-  """Classes of the labelled tile."""
-  shared: tuple[int, ...]
-  """Classes of the other tiles."""
+  labelled: tuple[int, ...]  # classes of the labelled tile
+  shared: tuple[int, ...]  # classes of the other tiles
 
 
 def digits() -> Tiles:

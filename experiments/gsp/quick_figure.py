@@ -62,7 +62,6 @@ def _spread(mask: np.ndarray, side: int) -> np.ndarray:
 
 
 def _gap(tile: int) -> int:
-  """Pixels between tiles."""
   return max(1, tile // 8)
 
 

@@ -77,18 +77,13 @@ class Config(network.Settings):
 class Plan(NamedTuple):
   """Trainings with one loss."""
 
-  centre: Cell
-  """Default of every number."""
-  masses: tuple[float, ...] = ()
-  """Masses of the curve."""
-  counts: tuple[int, ...] = ()
-  """Prototypes of the grid."""
+  centre: Cell  # default of every number
+  masses: tuple[float, ...] = ()  # masses of the curve
+  counts: tuple[int, ...] = ()  # prototypes of the grid
   sharpness: tuple[float, ...] = ()
   """Inverse temperatures of the grid, up to 128 prototypes."""
-  screen: bool = False
-  """Trains the two-level design."""
-  averaged: bool = True
-  """Trains average pooling."""
+  screen: bool = False  # trains the two-level design
+  averaged: bool = True  # trains average pooling
 
   @property
   def average(self) -> Cell:
@@ -209,12 +204,7 @@ def design_claim() -> Claim:
 
 
 def claims(
-  plan: Plan,
-  loss: str,
-  table: Table,
-  *,
-  measure: str = "MAP@R",
-  points: float = 1.0,
+  plan: Plan, loss: str, table: Table, *, measure: str = "MAP@R", points: float = 1.0
 ) -> Iterator[Claim]:
   """The claims of DML 5.3.4.5 that the trainings with one loss speak to."""
   suffix = loss.lower()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 from typing import Any
 
@@ -11,9 +12,8 @@ import numpy as np
 
 from experiments.frame import kept as finished
 from experiments.frame import training as frame_training
-from experiments.gsp import hulls
 from experiments.gsp import tokens as gsp_tokens
-from spherejax import training
+from spherejax import metrics, training
 
 GAP, GSP = "GAP", "GSP"
 TRUE_SHARE, LINEAR_PROGRAM = "GSP, true share", "GSP, linear program"
@@ -113,6 +113,12 @@ def used_tokens(
   ]
 
 
+def intersecting_pairs(sets: list[np.ndarray]) -> int:
+  """Number of pairs of point sets whose hulls intersect."""
+  pairs = itertools.combinations(sets, 2)
+  return sum(metrics.hulls_intersect(*pair) for pair in pairs)
+
+
 def held(scores: np.ndarray) -> np.ndarray:
   """Scores [seeds, evaluations], with the last one for all after a run stopped."""
   filled = scores.copy()
@@ -170,7 +176,7 @@ def collect(
         MAP: measured[MAP][cell],
         BACKGROUND: measured[BACKGROUND][cell],
         SHARE: measured[SHARE][cell],
-        HULLS: np.array([hulls.intersecting_pairs(r["tokens"]) for r in runs[name]]),
+        HULLS: np.array([intersecting_pairs(r["tokens"]) for r in runs[name]]),
         "best step": config.warm_up + result.best_step[cell],
       }
   return figures, runs, curves

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from experiments.frame import training
 from spherejax import distances, losses, metrics, pooling, prototypes
 
 CLASSES, OWN, SHARED = 16, 4, 4
@@ -168,10 +169,8 @@ def update(config: Settings, state: State, key: Array, pool) -> tuple[State, Arr
     )
     return loss.mean()
 
-  loss, grads = jax.value_and_grad(objective)(state.params)
   optimizer = optax.adam(config.learning_rate)
-  updates, opt_state = optimizer.update(grads, state.opt_state)
-  params: Any = optax.apply_updates(state.params, updates)
+  loss, params, opt_state = training.descend(objective, optimizer, *state)
   params = jax.tree.map(lambda x: jnp.clip(x, -BOX, BOX), params)
   return State(params, opt_state), loss
 
@@ -198,7 +197,6 @@ def init(config: Settings, key: Array, hyper: dict[str, Array]) -> State:
 
 
 def step(config: Settings, pool, state: State, key: Array, hyper: dict[str, Array]):
-  """A training step of a sweep."""
   state, loss = update(
     config, state, key, lambda params, samples: pool(params, samples, hyper).embeddings
   )

@@ -104,6 +104,14 @@ class Run(NamedTuple):
   scores: tuple[float, ...] = ()
 
 
+def _resumed(checkpoints: training.Checkpoints, run: Run) -> Run:
+  """The run as it was kept last, if it was."""
+  if (restored := checkpoints.restore(run.state)) is None:
+    return run
+  parts = (tuple(restored.record[name]) for name in ("curve", "scores"))
+  return Run(restored.state, *parts)
+
+
 def pretrain(
   settings: pooled_network.Settings,
   steps: int,
@@ -150,49 +158,41 @@ def train(
   best: bool = False,
   progress: bool = True,
 ) -> dict[str, Run]:
-  """Trains all variants from one seed.
+  """Trains all variants from one seed, kept by parts below the folder.
 
   They share the first part, which pools by averages: prototypes are chosen among
-  features that mean something already. They begin with the backbone of `pretrained`,
-  where that is given, and with random weights otherwise. Each part is kept below the
-  folder: a run that was stopped goes on from there.
-  What `after` makes of a run after each of its own parts goes on; with `best`, the
-  state with the highest of the scores that it gives is returned, and not the last one.
+  features that mean something already. They begin with the backbone of `pretrained` or
+  random weights. What `after` makes of a run after each of its own parts goes on; with
+  `best`, the state of the highest of its scores is returned, not the last one.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   state = _begin(settings, init_key, images, pretrained)
   if not settings.steps:
     return {name: Run(state, ()) for name in variants}
-  table = data.class_table(
-    images.labels, per_class=settings.per_class, label_names=images.label_names
-  )
-  batches = jnp.asarray(images.images), jnp.asarray(images.labels), table, data_key
-  some_steps = functools.partial(
-    _some_steps, settings=settings, classes=len(images.label_names)
-  )
+  labels, names = images.labels, images.label_names
+  table = data.class_table(labels, per_class=settings.per_class, label_names=names)
+  batches = jnp.asarray(images.images), jnp.asarray(labels), table, data_key
+  static = {"settings": settings, "classes": len(names)}
   begun = jax.tree.leaves((state.params, state.batch_stats))
-  made_of = finished.fingerprint([images.images, images.labels, *begun])
+  # What else an experiment is asked for, such as more seeds, changes no training.
+  shared = command.only(pooled_network.Settings, settings)
+  identity = _MEMORY, finished.fingerprint([images.images, images.labels, *begun])
+  title = f"seed {seed} of {settings.pooling}"
   total = 1 + len(variants) * (settings.parts - 1)
   bar = tqdm.tqdm(total=total, unit="part", disable=not progress, file=sys.stderr)
 
   def until(run: Run, parts: int, variant: pooled_network.Variant, name: str) -> Run:
     """Trains until so many parts are done, from the last one that is kept."""
-    # What else an experiment is asked for, such as more seeds, changes no training.
-    shared_settings = command.only(pooled_network.Settings, settings)
-    what = finished.digest((shared_settings, seed, variant, _MEMORY, made_of))
+    path = folder / f"{name}-{finished.digest((shared, seed, variant, *identity))}"
     numbers = pooled_network.Variant(*map(jnp.float32, variant))
-    path, title = folder / f"{name}-{what}", f"seed {seed} of {settings.pooling}"
     with training.Checkpoints(path) as checkpoints:
-      if (restored := checkpoints.restore(run.state)) is not None:
-        bar.update(len(restored.record["curve"]) - len(run.curve))
-        curve, scores = (tuple(restored.record[name]) for name in ("curve", "scores"))
-        run = Run(restored.state, curve, scores)
+      before, run = len(run.curve), _resumed(checkpoints, run)
+      bar.update(len(run.curve) - before)
       while len(run.curve) < parts:
-        state, values = some_steps(run.state, *batches, numbers)
+        state, values = _some_steps(run.state, *batches, numbers, **static)
         loss = ending.mean_loss(values, int(run.state.step), title, path)
-        first = not run.curve
-        run = Run(state, (*run.curve, loss), run.scores)
-        run = run if first or after is None else after(run, variant)
+        done = Run(state, (*run.curve, loss), run.scores)
+        run = after(done, variant) if after and run.curve else done
         bar.set_postfix(loss=f"{loss:.3f}")
         bar.update()
         if run.scores and run.scores[-1] > max(run.scores[:-1], default=-np.inf):
@@ -205,7 +205,4 @@ def train(
   with bar:
     start = until(Run(state, ()), 1, pooled_network.AVERAGE, "start")
     start = start._replace(state=_with_prototypes(settings, start.state, images))
-    return {
-      name: until(start, settings.parts, variant, "on")
-      for name, variant in variants.items()
-    }
+    return {x: until(start, settings.parts, y, "on") for x, y in variants.items()}

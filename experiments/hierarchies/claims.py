@@ -5,14 +5,14 @@ division of the images, the same first network and the same order of the batches
 claim is made where both sides were trained.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from experiments.frame import frozen, images
-from experiments.frame.study import Claim, NotMeasured, Table
-from experiments.hierarchies import measures, methods
+from experiments.frame.study import Claim, NotMeasured, Statement, Table
+from experiments.hierarchies import measures
 from experiments.hierarchies.methods import SETTINGS
 from experiments.hierarchies.runs import Config
 from experiments.published import figures
@@ -34,8 +34,8 @@ EARLY = 0.3  # a correlation that is already high; the article has about 0.4
 KEEPS = 0.02  # a difference of top-1 that counts as none
 NORMFACE, PROXYDR = "normface", "proxydr"
 WAYS = ("", "-dynamic")
-Parts = tuple[str, str, Callable[[Table], ArrayLike]]
-"""Id, statement and difference of a claim."""
+BETTER = {"AHD@5": -1, "HP@5": 1, "HS@250": 1}
+"""Measures and the sign of what is better."""
 
 
 def spearman(runs: Runs, seeds: list[int] | None = None) -> dict[str, dict[str, float]]:
@@ -78,24 +78,20 @@ def add_runs(
   pretrained = comparable if config.weights else ""
   for name, of_seed in runs.items():
     for measured in of_seed.values():
-      for metric, value in measured.items():
-        table.add(methods.SETTINGS[name].title, metric, value)
+      table.add_all(title(name), measured)
   for name, measured in controls.items():
     for metric, values in measured.items():
       paper = printed["controls"].get(comparable, {}).get(name)
       table.add(name, metric, values, paper=paper if metric == PROTOTYPES else None)
-  for name, value in measures.ceilings(related).items():
-    table.add("the tree", name, value)
+  table.add_all("the tree", measures.ceilings(related))
   learned = {name: of_seed for name, of_seed in runs.items() if name != "softmax"}
   if sum(map(len, learned.values())) > 3:
     for first, correlated in spearman(learned).items():
-      for second, value in correlated.items():
-        paper = printed["spearman"].get(pretrained, {}).get(first, {}).get(second)
-        table.add(f"rank correlation with {first}", second, value, paper=paper)
+      known = printed["spearman"].get(pretrained, {}).get(first, {})
+      table.add_all(f"rank correlation with {first}", correlated, known)
   if len(learned) > 3:
     for seed in next(iter(learned.values())):
-      for measure, value in spearman(learned, [seed])[PROXIES].items():
-        table.add(BY_SEED, measure, value, listed=False)
+      table.add_all(BY_SEED, spearman(learned, [seed])[PROXIES], listed=False)
 
 
 def add_curves(
@@ -112,71 +108,54 @@ def add_curves(
 
 
 def title(name: str) -> str:
-  """A setting in the table."""
   return SETTINGS[name].title
 
 
 def gain(table: Table, measure: str, name: str, over: str) -> np.ndarray:
-  """Gain of one setting over another."""
   return table.gain(measure, title(name), over=title(over))
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
   """Lists all claims; one seed has no interval and cannot decide any of them."""
   undecided = " (one seed: undecided)" if config.seeds == 1 else ""
-
-  def claim(
-    name: str,
-    statement: str,
-    difference: Callable[[Table], ArrayLike],
-    source: str = "",
-  ) -> Claim:
-    return Claim(name, statement + undecided, difference, source)
-
-  statements = [
-    claim(
-      "K2",
-      "mean correlation of the proxies: ProxyDR > NormFace, both standard",
-      lambda t: gain(t, PROXIES, PROXYDR, NORMFACE),
-    ),
-    *(claim(*parts) for loss in (NORMFACE, PROXYDR) for parts in _of_trees(loss)),
-    claim(
-      "K6",
-      f"top-1: NormFace and ProxyDR differ by less than {KEEPS}, both standard",
-      lambda t: KEEPS - abs(gain(t, "top-1", PROXYDR, NORMFACE)),
-    ),
-    *(claim(*parts) for parts in _extremes(config)),
-    *(claim(*parts) for parts in _of_ratios(config)),
-    claim(
-      "K9",
-      "mean correlation of the proxies of ProxyDR: dynamic > standard",
-      lambda t: gain(t, PROXIES, "proxydr-dynamic", PROXYDR),
-    ),
-  ]
+  rows: list[Any] = [*_of_settings(config)]
   if APART in table.measures():
-    statements += [
-      claim(*parts, source="DIST IV, figures 9 and 10") for parts in _of_curves()
-    ]
-  statements += [
-    claim(
-      id_,
-      f"mean correlation of the prototypes: {name} > random distances",
-      lambda t, name=name: t.gain(PROTOTYPES, name, over="random distances"),
-      "DIST IV, table 2",
-    )
+    rows += [(*row, "DIST IV, figures 9 and 10") for row in _of_curves()]
+  rows += [
+    (id_, f"mean correlation of the prototypes: {name} > random distances",
+     lambda t, name=name: t.gain(PROTOTYPES, name, over="random distances"),
+     "DIST IV, table 2")
     for id_, name in _controls(config).items()
-  ]
-  statements += [
-    claim(
-      f"K11-{measure}",
-      f"over the settings, the proxies' mean correlation and {measure} have a "
-      f"{'positive' if sign > 0 else 'negative'} rank correlation",
-      lambda t, measure=measure, sign=sign: sign * t.values(measure, BY_SEED),
-      "DIST IV, S2",
+  ] + [
+    (f"K11-{measure}",
+     f"over the settings, the proxies' mean correlation and {measure} have a {word} "
+     "rank correlation",
+     lambda t, m=measure, sign=sign: sign * t.values(m, BY_SEED), "DIST IV, S2")
+    for measure, sign, word in (
+      ("AHD@5", -1, "negative"), ("HP@5", 1, "positive"), ("top-5", -1, "negative")
     )
-    for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1))
-  ]
-  return statements
+  ]  # fmt: skip
+  return [Claim(id_, text + undecided, *rest) for id_, text, *rest in rows]
+
+
+def _of_settings(config: Config) -> Iterator[Statement]:
+  """Claims of one setting over another, in the order of the article."""
+  yield (
+    "K2", "mean correlation of the proxies: ProxyDR > NormFace, both standard",
+    lambda t: gain(t, PROXIES, PROXYDR, NORMFACE),
+  )  # fmt: skip
+  for loss in (NORMFACE, PROXYDR):
+    yield from _of_trees(loss)
+  yield (
+    "K6", f"top-1: NormFace and ProxyDR differ by less than {KEEPS}, both standard",
+    lambda t: KEEPS - abs(gain(t, "top-1", PROXYDR, NORMFACE)),
+  )  # fmt: skip
+  yield from _extremes(config)
+  yield from _of_ratios(config)
+  yield (
+    "K9", "mean correlation of the proxies of ProxyDR: dynamic > standard",
+    lambda t: gain(t, PROXIES, "proxydr-dynamic", PROXYDR),
+  )  # fmt: skip
 
 
 def _controls(config: Config) -> dict[str, str]:
@@ -190,81 +169,47 @@ def _controls(config: Config) -> dict[str, str]:
   }
 
 
-def _of_trees(loss: str) -> list[Parts]:
+def _of_trees(loss: str) -> list[Statement]:
   """K3 to K6c: proxies laid out after the tree beside those that are learned."""
   tree, name = f"{loss}-mds", title(loss)
-  better = [
-    (
-      f"K3-{measure}-{loss}",
-      f"{measure} of {name}: better with MDS proxies than standard",
-      lambda t, m=measure, sign=sign: sign * gain(t, m, tree, loss),
-    )
-    for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("HS@250", 1))
-  ]
   return [
-    *better,
-    (
-      f"K4-{loss}",
-      f"top-5 of {name}: lower with MDS proxies than standard",
-      lambda t: gain(t, "top-5", loss, tree),
-    ),
-    (
-      f"K5-{loss}",
-      f"mean correlation of the prototypes of {name}: MDS > standard",
-      lambda t: gain(t, PROTOTYPES, tree, loss),
-    ),
-    (
-      f"K6c-{loss}",
-      f"top-1 of {name}: with MDS proxies > standard - {KEEPS}",
-      lambda t: gain(t, "top-1", tree, loss) + KEEPS,
-    ),
-  ]
+    (f"K3-{measure}-{loss}",
+     f"{measure} of {name}: better with MDS proxies than standard",
+     lambda t, m=measure, sign=sign: sign * gain(t, m, tree, loss))
+    for measure, sign in BETTER.items()
+  ] + [
+    (f"K4-{loss}", f"top-5 of {name}: lower with MDS proxies than standard",
+     lambda t: gain(t, "top-5", loss, tree)),
+    (f"K5-{loss}",
+     f"mean correlation of the prototypes of {name}: MDS > standard",
+     lambda t: gain(t, PROTOTYPES, tree, loss)),
+    (f"K6c-{loss}", f"top-1 of {name}: with MDS proxies > standard - {KEEPS}",
+     lambda t: gain(t, "top-1", tree, loss) + KEEPS),
+  ]  # fmt: skip
 
 
-def _of_ratios(config: Config) -> list[Parts]:
+def _of_ratios(config: Config) -> Sequence[Statement]:
   """K2 and K8, where the text of the article names no exception; K12 of averages."""
-  statements: list[Parts] = [
-    (
-      "K2-dynamic",
-      "mean correlation of the proxies: ProxyDR > NormFace, both dynamic",
-      lambda t: gain(t, PROXIES, "proxydr-dynamic", "normface-dynamic"),
-    )
-  ]
-  statements += [
-    (
-      key,
-      f"{measure}: ProxyDR {'<' if sign < 0 else '>'} NormFace, both standard",
-      lambda t, m=measure, sign=sign: sign * gain(t, m, PROXYDR, NORMFACE),
-    )
-    for key, measure, sign in (
-      ("K8", "AHD@5", -1),
-      ("K8-HP@5", "HP@5", 1),
-      ("K8-HS@250", "HS@250", 1),
-    )
-  ]
   pairs = [(f"{x}{y}", f"{x}-ema{y}") for x in (NORMFACE, PROXYDR) for y in WAYS]
-  statements += [
-    (
-      f"K12-{better}",
-      f"top-5: {title(better)} < {title(other)}",
-      lambda t, better=better, other=other: gain(t, "top-5", other, better),
-    )
-    for other, better in pairs
-    if better in config.settings
-  ]
-  statements += [
-    (
-      f"K13-{loss}",
-      f"top-5 of {title(loss)} with MDS proxies: dynamic < with a fixed scale",
-      lambda t, x=loss: gain(t, "top-5", f"{x}-mds", f"{x}-mds-dynamic"),
-    )
-    for loss in (NORMFACE, PROXYDR)
-    if f"{loss}-mds-dynamic" in config.settings
-  ]
-  return statements
+  return [
+    ("K2-dynamic",
+     "mean correlation of the proxies: ProxyDR > NormFace, both dynamic",
+     lambda t: gain(t, PROXIES, "proxydr-dynamic", "normface-dynamic")),
+    *((f"K8-{measure}".removesuffix("-AHD@5"),
+       f"{measure}: ProxyDR {'<' if sign < 0 else '>'} NormFace, both standard",
+       lambda t, m=measure, sign=sign: sign * gain(t, m, PROXYDR, NORMFACE))
+      for measure, sign in BETTER.items()),
+    *((f"K12-{better}", f"top-5: {title(better)} < {title(other)}",
+       lambda t, better=better, other=other: gain(t, "top-5", other, better))
+      for other, better in pairs if better in config.settings),
+    *((f"K13-{loss}",
+       f"top-5 of {title(loss)} with MDS proxies: dynamic < with a fixed scale",
+       lambda t, x=loss: gain(t, "top-5", f"{x}-mds", f"{x}-mds-dynamic"))
+      for loss in (NORMFACE, PROXYDR) if f"{loss}-mds-dynamic" in config.settings),
+  ]  # fmt: skip
 
 
-def _of_curves() -> list[Parts]:
+def _of_curves() -> Iterator[Statement]:
   """K14 to K18: what figures 9 and 10 show of ProxyDR, and the text says of them."""
   names = (PROXYDR, f"{PROXYDR}-dynamic")
 
@@ -272,54 +217,37 @@ def _of_curves() -> list[Parts]:
     first, last = (table.values(quantity + at, setting) for at in (FIRST, LAST))
     return last - first
 
-  statements: list[Parts] = [
-    (
-      "K18",
-      f"top-1 in validation, last epoch: dynamic and standard differ by < {KEEPS}",
-      lambda t: (
-        KEEPS - abs(t.gain(ACCURACY + LAST, title(names[1]), over=title(names[0])))
-      ),
-    )
-  ]
-  for name in names:
-    setting = title(name)
-    statements += [
-      (
-        f"K14-{name}",
-        f"mean correlation of the prototypes of {setting} after one epoch >= {EARLY}",
-        lambda t, setting=setting: t.values(PROTOTYPES + FIRST, setting) - EARLY,
-      ),
-      (
-        f"K15-{name}",
-        f"after one epoch: correlation of the prototypes of {setting} > of its proxies",
-        lambda t, setting=setting: (
-          t.values(PROTOTYPES + FIRST, setting) - t.values(PROXIES + FIRST, setting)
-        ),
-      ),
-      (
-        f"K16-{name}",
-        f"the proxies of {setting} gain more correlation than the prototypes",
-        lambda t, setting=setting: (
-          rise(t, PROXIES, setting) - rise(t, PROTOTYPES, setting)
-        ),
-      ),
-      (
-        f"K17-{name}",
-        f"{setting}: best accuracy and highest correlation are at least an epoch apart",
-        lambda t, setting=setting: t.values(APART, setting) - 0.5,
-      ),
-    ]
-  statements.append(
-    (
-      "K19",
-      "correlation of the prototypes of ProxyDR dynamic: last epoch > first",
-      lambda t: rise(t, PROTOTYPES, title(names[1])),
-    )
+  def after_one(table: Table, quantity: str, setting: str) -> np.ndarray:
+    return table.values(quantity + FIRST, setting)
+
+  yield (
+    "K18",
+    f"top-1 in validation, last epoch: dynamic and standard differ by < {KEEPS}",
+    lambda t: KEEPS - abs(gain(t, ACCURACY + LAST, *names[::-1])),
   )
-  return statements
+  for name, x in zip(names, map(title, names), strict=True):
+    yield from (
+      (f"K14-{name}",
+       f"mean correlation of the prototypes of {x} after one epoch >= {EARLY}",
+       lambda t, x=x: after_one(t, PROTOTYPES, x) - EARLY),
+      (f"K15-{name}",
+       f"after one epoch: correlation of the prototypes of {x} > of its proxies",
+       lambda t, x=x: after_one(t, PROTOTYPES, x) - after_one(t, PROXIES, x)),
+      (f"K16-{name}",
+       f"the proxies of {x} gain more correlation than the prototypes",
+       lambda t, x=x: rise(t, PROXIES, x) - rise(t, PROTOTYPES, x)),
+      (f"K17-{name}",
+       f"{x}: best accuracy and highest correlation are at least an epoch apart",
+       lambda t, x=x: t.values(APART, x) - 0.5),
+    )  # fmt: skip
+  yield (
+    "K19",
+    "correlation of the prototypes of ProxyDR dynamic: last epoch > first",
+    lambda t: rise(t, PROTOTYPES, title(names[1])),
+  )
 
 
-def _extremes(config: Config) -> list[Parts]:
+def _extremes(config: Config) -> list[Statement]:
   """Claims of one setting against all the others: K6b and K7."""
   others = [name for name in config.settings if name not in ("softmax", "corr")]
 
@@ -330,17 +258,13 @@ def _extremes(config: Config) -> list[Parts]:
     return np.min([sign * gain(table, measure, x, setting) for x in rivals], axis=0)
 
   return [
-    (
-      f"{id_}-{measure}",
-      f"{measure}: {title(setting)} has the {word} of {among}",
-      lambda t, setting=setting, measure=measure, sign=sign: least(
-        t, measure, setting, sign
-      ),
-    )
+    (f"{id_}-{measure}",
+     f"{measure}: {title(setting)} has the {word} of {among}",
+     lambda t, x=setting, m=measure, sign=sign: least(t, m, x, sign))
     for setting, id_, among, measures in (
       ("softmax", "K6b", "all settings", ("HS@50", "HS@250", "AHS@250")),
       ("corr", "K7", "those of metric learning", ("top-5", "AHD@5", "HP@5")),
     )
     for measure in measures
     for sign, word in ((-1, "highest") if measure == "HP@5" else (1, "lowest"),)
-  ]
+  ]  # fmt: skip

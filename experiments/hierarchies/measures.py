@@ -36,7 +36,6 @@ class Relations(NamedTuple):
 
 
 def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
-  """Computes the relations of a tree."""
   path_distances = hierarchy.path_distances(tree)
   return Relations(
     path_distances, hierarchy.chordal_similarities(path_distances), living

@@ -204,12 +204,7 @@ def optimizer(rates: Rates, setting: Setting) -> optax.GradientTransformation:
 
 
 def initial_state(
-  key: Array,
-  fixed: Array,
-  *,
-  settings: Settings,
-  setting: Setting,
-  shapes: Shapes,
+  key: Array, fixed: Array, *, settings: Settings, setting: Setting, shapes: Shapes
 ) -> training.TrainState:
   """Initial state; all settings of a key share the network's first weights.
 

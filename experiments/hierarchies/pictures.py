@@ -81,25 +81,12 @@ def similarity_maps(
   for name, rows in points.items():
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     maps[name] = (rows / norms) @ (rows / norms).T
-  lines = -(-len(maps) // _COLUMNS)
-  figure = frame_pictures.new_figure(7.2, 2.4 * lines)
-  panels = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
-  edges = np.flatnonzero(np.diff(branch[order])) + 0.5
-  image = None
-  for axes in panels[len(maps) :]:
-    axes.set_visible(False)
-  for axes, (name, values) in zip(panels, maps.items(), strict=False):
-    shown = values[np.ix_(order, order)]
-    image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
-    for edge in edges:
-      axes.axhline(edge, color="black", linewidth=0.5)
-      axes.axvline(edge, color="black", linewidth=0.5)
-    axes.set(xticks=[], yticks=[])
-    axes.set_title(name, fontsize=9.5, loc="left")
-  figure.supxlabel("rows and columns: classes, in the order of the tree", fontsize=9)
-  assert image is not None
-  figure.colorbar(image, ax=panels, label="cosine", shrink=0.8)
-  return figure
+  return frame_pictures.cosine_maps(
+    {name: values[np.ix_(order, order)] for name, values in maps.items()},
+    branch[order],
+    "rows and columns: classes, in the order of the tree",
+    columns=_COLUMNS,
+  )
 
 
 def leaf_order(tree: hierarchy.ClassTree) -> tuple[np.ndarray, np.ndarray]:

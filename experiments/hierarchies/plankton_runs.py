@@ -34,7 +34,6 @@ MEASURED = {"neighbours": (), "curve": ()}
 
 
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
-  """Cross-entropy of a batch."""
   del key
   images, sizes = batch["image"], batch["size"]
   logits, moved = triplets.forward(
@@ -136,10 +135,7 @@ def embedding(
   )
   tests = {SEEN: (study.test, seen_key), UNSEEN: (study.unseen, unseen_key)}
   counts, points = {}, {}
-  for name, variables in (
-    (UNTRAINED, trained.start),
-    (EMBEDDING, trained.variables),
-  ):
+  for name, variables in ((UNTRAINED, trained.start), (EMBEDDING, trained.variables)):
     for group, (images, half_key) in tests.items():
       points[group] = triplets.embed(variables, images, config)
       by_rule = plankton_measures.confusions(
@@ -151,10 +147,7 @@ def embedding(
   figures = {
     "curves": trained.curves,
     "kept margin": trained.kept_margin,
-    "start": {
-      "accuracy": float(start.accuracy),
-      "radius": float(start.radii.mean()),
-    },
+    "start": {"accuracy": float(start.accuracy), "radius": float(start.radii.mean())},
     "by k": plankton_measures.accuracies_by_k(
       held, study.validation, config.curve, choice_key
     ),
@@ -207,8 +200,8 @@ def run(
   settings = dataclasses.asdict(config) | OTHERS
   name = f"{kind.split()[0]}-{seed}"
   path = output / "kept" / name
-  stored = finished.restore(path, settings)
-  if stored is None:
+
+  def make() -> finished.Finished:
     # Both jobs of a seed get one key, so that both are judged on one half.
     key = jax.random.fold_in(jax.random.key(seed), 1)
     made_with = finished.digest(settings | MEASURED)
@@ -216,8 +209,9 @@ def run(
     outcome = JOBS[kind](config, study, key, folder, report)
     arrays = {f"counts: {name}": x for name, x in outcome.counts.items()}
     arrays |= {f"points: {name}": x for name, x in outcome.points.items()}
-    stored = finished.Finished(outcome.figures, arrays)
-    finished.keep(path, settings, stored)
-  else:
-    report(parts(kind, config))
+    return finished.Finished(outcome.figures, arrays)
+
+  stored = finished.once(
+    path, made_with=settings, make=make, restored=lambda: report(parts(kind, config))
+  )
   return Found(stored.figures, stored.part("counts: "), stored.part("points: "))

@@ -168,11 +168,7 @@ def add_confusions(
 
 
 def write_classes(
-  embedded: Seeds,
-  classified: Seeds,
-  study: Parts,
-  config: Any,
-  path: pathlib.Path,
+  embedded: Seeds, classified: Seeds, study: Parts, config: Any, path: pathlib.Path
 ) -> None:
   """F1 of every class by every way, mean over the seeds, as a table."""
   ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]

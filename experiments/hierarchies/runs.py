@@ -51,14 +51,9 @@ class Config(methods.Settings):
 
 FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
 FROZEN = Config(
-  data="tiny_imagenet",
-  network=frozen.NETWORK,
-  image_size=128,
-  train_images=0,
-  validation_images=0,
-  test_images=3000,
-  keep_best=True,
-)
+  data="tiny_imagenet", network=frozen.NETWORK, image_size=128, train_images=0,
+  validation_images=0, test_images=3000, keep_best=True,
+)  # fmt: skip
 PHOTOGRAPHS = dataclasses.replace(FROZEN, image_size=160, test_images=0, epochs=24)
 PRESETS = {
   "cpu": FROZEN,
@@ -66,35 +61,16 @@ PRESETS = {
   "cars196": dataclasses.replace(PHOTOGRAPHS, data="cars196"),
   "ndsb_plankton": dataclasses.replace(FROZEN, data="ndsb_plankton", image_size=96),
   "smoke": Config(
-    width=16,
-    percent=15,
-    train_images=1500,
-    validation_images=400,
-    test_images=400,
-    curve_images=0,
-    epochs=1,
-    settings=("proxydr", "proxydr-mds"),
-    seeds=1,
+    width=16, percent=15, train_images=1500, validation_images=400, test_images=400,
+    curve_images=0, epochs=1, settings=("proxydr", "proxydr-mds"), seeds=1,
     mds_steps=200,
   ),
   "full": Config(
-    data="cifar100",
-    network="paper",
-    width=0,
-    image_size=0,
-    train_images=0,
-    validation_images=0,
-    batch=32,
-    epochs=0,
-    augment=True,
-    keep_best=True,
-    curve_images=0,
-    joined=True,
-    rates=FULL,
-    settings=ALL,
-    seeds=5,
+    data="cifar100", network="paper", width=0, image_size=0, train_images=0,
+    validation_images=0, batch=32, epochs=0, augment=True, keep_best=True,
+    curve_images=0, joined=True, rates=FULL, settings=ALL, seeds=5,
   ),
-}
+}  # fmt: skip
 
 
 def resolved(config: Config) -> Config:
@@ -131,8 +107,7 @@ class Ground(NamedTuple):
 
   study: images.Parts
   related: measures.Relations
-  fixed: jax.Array
-  """Proxies placed after the class tree."""
+  fixed: jax.Array  # proxies placed after the class tree
   key: jax.Array
 
 
@@ -166,50 +141,47 @@ class Finished(NamedTuple):
 
 
 def train(
-  name: str,
-  shared: Ground,
-  config: Any,
-  path: pathlib.Path,
-  progress: tqdm.tqdm,
+  name: str, shared: Ground, config: Any, path: pathlib.Path, progress: tqdm.tqdm
 ) -> Finished:
   """Runs one training with its measures, or reads its stored outcome."""
   # What changes this training; the rest says which others there are.
   others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others
-  stored = finished.restore(path, settings)
-  if stored is not None:
-    progress.update(config.epochs)
-    outcome = measures.Outcome(stored.figures["test"], **stored.arrays)
-    return Finished(outcome, stored.figures["curves"])
-  setting = methods.SETTINGS[name]
-  study = shared.study
+  setting, study = methods.SETTINGS[name], shared.study
 
   def report(figures: dict[str, float]) -> None:
     progress.set_postfix(last=f"{name}: {figures['validation top-1']:.3f}")
     progress.update()
 
-  trained = training.train(
-    config,
-    setting,
-    study,
-    shared.related.distances,
-    methods.initial_state(
+  def make() -> finished.Finished:
+    state = methods.initial_state(
       jax.random.fold_in(shared.key, 2),
       shared.fixed,
       settings=config,
       setting=setting,
       shapes=methods.shapes(study.train),
-    ),
-    augment=config.augment and images.SOURCES[config.data].augmented,
-    key=jax.random.fold_in(shared.key, 3),
-    checkpoints=path.with_name(f"{path.name}-{finished.digest(settings)}"),
-    report=report,
+    )
+    trained = training.train(
+      config,
+      setting,
+      study,
+      shared.related.distances,
+      state,
+      augment=config.augment and images.SOURCES[config.data].augmented,
+      key=jax.random.fold_in(shared.key, 3),
+      checkpoints=path.with_name(f"{path.name}-{finished.digest(settings)}"),
+      report=report,
+    )
+    outcome = measures.test(config, setting, study, shared.related, trained.state)
+    arrays = {"proxies": outcome.proxies, "prototypes": outcome.prototypes}
+    figures = {"test": outcome.figures, "curves": trained.curves}
+    return finished.Finished(figures, arrays)
+
+  done = finished.once(
+    path, made_with=settings, make=make, restored=lambda: progress.update(config.epochs)
   )
-  outcome = measures.test(config, setting, study, shared.related, trained.state)
-  figures = {"test": outcome.figures, "curves": trained.curves}
-  arrays = {"proxies": outcome.proxies, "prototypes": outcome.prototypes}
-  finished.keep(path, settings, finished.Finished(figures, arrays))
-  return Finished(outcome, trained.curves)
+  outcome = measures.Outcome(done.figures["test"], **done.arrays)
+  return Finished(outcome, done.figures["curves"])
 
 
 def chance(config: Any, shared: Ground) -> dict[str, dict[str, float]]:

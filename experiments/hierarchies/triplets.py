@@ -116,10 +116,7 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
 
 
 def triplet_batches(
-  images: data.Images,
-  key: Array,
-  settings: Settings,
-  margin_of: Callable[[int], float],
+  images: data.Images, key: Array, settings: Settings, margin_of: Callable[[int], float]
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
   """Batches for `training.fit`: triplets uniform over the classes, and the margin."""
   table = data.class_table(images.labels, per_class=2, label_names=images.label_names)
@@ -246,8 +243,7 @@ def _stretch(
 class Embedded(NamedTuple):
   """A trained embedding, and the one whose margin was not raised."""
 
-  start: Any
-  """Variables before the first step."""
+  start: Any  # variables before the first step
   variables: Any
   curves: dict[str, list[float]]
   """Each quantity after every iteration; the first drift is from the first weights."""
@@ -266,10 +262,7 @@ def train_embedding(
   """Trains the embedding; shares the iterations before the margin is raised."""
   network_key, step_key, data_key = jax.random.split(key, 3)
   start = methods.initial_variables(
-    network_key,
-    settings=settings,
-    shapes=methods.shapes(train),
-    fresh=False,
+    network_key, settings=settings, shapes=methods.shapes(train), fresh=False
   )
   optimizer = make_optimizer(
     settings, settings.learning_rate, settings.decay, settings.steps

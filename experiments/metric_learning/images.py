@@ -18,25 +18,18 @@ class Study(NamedTuple):
   """
 
   name: str
-  images: np.ndarray
-  """Images [count, height, width, channels], uint8 or floats."""
-  train: np.ndarray
-  """Training rows [folds, rows]."""
-  held: np.ndarray
-  """Validation rows [folds, rows]."""
-  test: np.ndarray
-  """Test rows [folds, rows]."""
+  images: np.ndarray  # images [count, height, width, channels], uint8 or floats
+  train: np.ndarray  # training rows [folds, rows]
+  held: np.ndarray  # validation rows [folds, rows]
+  test: np.ndarray  # test rows [folds, rows]
   train_labels: np.ndarray
   held_labels: np.ndarray
   test_labels: np.ndarray
   by_seed: bool = False
   """Whether each fold belongs to one seed, which divides the classes."""
-  watched: bool = False
-  """Whether to measure covers after every evaluation."""
-  inverted: bool = False
-  """Whether the images are inverted, so that white is 0."""
-  padded: bool = False
-  """Whether the longer side was scaled and the rest padded."""
+  watched: bool = False  # whether to measure covers after every evaluation
+  inverted: bool = False  # whether the images are inverted, so that white is 0
+  padded: bool = False  # whether the longer side was scaled and the rest padded
   raw: np.ndarray | None = None
   """Embeddings [folds, test images, dim] of a pretrained network without training."""
 
@@ -127,7 +120,6 @@ def halves(labels: np.ndarray, parts: list[np.ndarray], most: int) -> Halves:
 
 
 def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:
-  """A study of these rows."""
   train, held, test = (x[None] for x in rows[:3])
   labels = rows.train_labels, rows.held_labels, rows.test_labels
   return Study(name, images, train, held, test, *labels)

@@ -68,7 +68,6 @@ class Method:
 
   @property
   def name(self) -> str:
-    """Name of the method in tables."""
     kind = {"plain": "", "xbm": "+XBM", "proxy": "-Proxy"}.get(
       self.kind, f"+{self.kind.upper()}"
     )
@@ -112,7 +111,6 @@ class Method:
     return self.pool if self.pool >= self.proxies else self.pool * self.proxies
 
   def settings(self) -> dict[str, Any]:
-    """Hyperparameters of the loss."""
     return {**NUMBERS[self.loss], **dict(self.numbers)}
 
 

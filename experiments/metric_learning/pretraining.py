@@ -82,7 +82,6 @@ class _Training:
     return _State(train, jnp.mean(right.astype(jnp.float32))), {}
 
   def model(self, state: training.TrainState) -> networks.Model:
-    """The network of a state."""
     return networks.Model(self.settings.architecture, state.variables())
 
 

@@ -1,8 +1,8 @@
 """Plan of `ccp_proxies` and its claims about the chapter."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Annotated, Literal, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,49 +63,23 @@ class Config(ProxySettings):
     return bool(self.losses or self.other_weights or len(self.batches) > 1)
 
 
+_DIGITS_ALONE: dict[str, Any] = {
+  "pretraining": 0, "losses": (), "other_weights": (), "batches": ()
+}  # fmt: skip
 PRESETS = {
   "cpu": Config(),
-  "long": Config(
-    steps=2400,
-    digit_seeds=5,
-    pretraining=0,
-    losses=(),
-    other_weights=(),
-    batches=(),
-  ),
+  "long": Config(steps=2400, digit_seeds=5, **_DIGITS_ALONE),
   # DML 3.3.1 states network, dimension, proxies and pool; the rest is of 3.3.2.1, but
   # for its rate, one for pretrained weights. The rarest digit has as many images.
   "full": Config(
-    digit_backbone="resnet20",
-    digit_images=(5000, 421),
-    digit_seeds=5,
-    convolution="native",
-    steps=100_000,
-    patience=60,
-    pretraining=0,
-    losses=(),
-    other_weights=(),
-    batches=(),
+    digit_backbone="resnet20", digit_images=(5000, 421), digit_seeds=5,
+    convolution="native", steps=100_000, patience=60, **_DIGITS_ALONE,
   ),
   "smoke": Config(
-    data="gaussians",
-    backbone="mlp",
-    width=64,
-    dim=16,
-    image_size=4,
-    shift=0,
-    batch=12,
-    steps=300,
-    evaluate_every=10,
-    patience=40,
-    seeds=1,
-    digit_seeds=1,
-    pretraining=0,
-    losses=(),
-    other_weights=(),
-    batches=(),
+    data="gaussians", backbone="mlp", width=64, dim=16, image_size=4, shift=0, batch=12,
+    steps=300, evaluate_every=10, patience=40, seeds=1, digit_seeds=1, **_DIGITS_ALONE,
   ),
-}
+}  # fmt: skip
 
 
 def digits(config: Config) -> tuple[Settings, images.Study]:
@@ -153,22 +127,21 @@ def plan(
   return plane, others
 
 
-def claim(
-  name: str,
-  statement: str,
-  difference: Callable[[Table], ArrayLike],
-  place: str,
-  every_seed: bool = False,
-) -> Claim:
-  """A claim of the chapter."""
-  source = f"DML, chapter 3, {place}"
-  return Claim(f"ccp-{name}", statement, difference, source, every_seed)
+Parts = tuple[str, str, str, Callable[[Table], ArrayLike]]
+"""A claim's id without its first part, place in the chapter, statement, difference."""
 
 
 def claims(config: Config, _: Table) -> list[Claim]:
   """Lists the claims about the trainings that were run."""
-  makers = [_of_problems, _of_characters, _of_batches, _of_costs]
-  return _of_digits() + [statement for of in makers for statement in of(config)]
+  first = [*_of_digits(), *_of_problems(config)]
+  rest = [*_of_characters(config), *_of_batches(config), *_of_costs(config)]
+  return [
+    Claim(f"ccp-{name}", text, difference, f"DML, chapter 3, {place}", name in _EVERY)
+    for name, place, text, difference in first + rest
+  ]
+
+
+_EVERY = ("problem-length-least", "problem-length-two", "problem-length-unequal")
 
 
 def _all(table: Table, measure: str) -> np.ndarray:
@@ -179,44 +152,28 @@ def _all(table: Table, measure: str) -> np.ndarray:
   return np.concatenate(values)
 
 
-def _of_digits() -> list[Claim]:
+def _of_digits() -> list[Parts]:
   first, final = (f"spread of the proxies at {place}" for place in ("first", "last"))
   end = "from the end of problem 1 to that of 4 or the last"
   return [
-    claim(
-      "coalesce",
-      "proxies trained once end at half their first spread at most",
-      lambda t: 0.5 - t.values(final, ONCE) / t.values(first, ONCE),
-      "figure 3.2",
-    ),
-    claim(
-      "covering-images",
-      f"the proxies' covering radius of the training images falls, {end}",
-      lambda t: -t.values("radius, problem 4 - 1", RENEWED),
-      "figures 3.2, 3.3",
-    ),
-    claim(
-      "covering-classes",
-      f"covering radius of the classes over their distance falls, {end}",
-      lambda t: -t.values("cover, problem 4 - 1", RENEWED),
-      "figures 3.2, 3.3",
-    ),
-    claim(
-      "map-rises",
-      f"MAP@R of validation images rises, {end}",
-      lambda t: t.values("score, problem 4 - 1", RENEWED),
-      "figures 3.2, 3.3",
-    ),
-    claim(
-      "proxies-stand-in",
-      "MAP@R with proxies and with samples in their place differ by < .03",
-      lambda t: 0.03 - abs(t.gain(MAP, RENEWED, over="digits, samples")),
-      "section 3.3.1",
-    ),
-  ]
+    ("coalesce", "figure 3.2",
+     "proxies trained once end at half their first spread at most",
+     lambda t: 0.5 - t.values(final, ONCE) / t.values(first, ONCE)),
+    ("covering-images", "figures 3.2, 3.3",
+     f"the proxies' covering radius of the training images falls, {end}",
+     lambda t: -t.values("radius, problem 4 - 1", RENEWED)),
+    ("covering-classes", "figures 3.2, 3.3",
+     f"covering radius of the classes over their distance falls, {end}",
+     lambda t: -t.values("cover, problem 4 - 1", RENEWED)),
+    ("map-rises", "figures 3.2, 3.3", f"MAP@R of validation images rises, {end}",
+     lambda t: t.values("score, problem 4 - 1", RENEWED)),
+    ("proxies-stand-in", "section 3.3.1",
+     "MAP@R with proxies and with samples in their place differ by < .03",
+     lambda t: 0.03 - abs(t.gain(MAP, RENEWED, over="digits, samples"))),
+  ]  # fmt: skip
 
 
-def _of_problems(config: Config) -> list[Claim]:
+def _of_problems(config: Config) -> list[Parts]:
   least = config.switch_patience + 1
 
   def picked(table: Table) -> np.ndarray:
@@ -226,37 +183,19 @@ def _of_problems(config: Config) -> list[Claim]:
     return values
 
   return [
-    claim(
-      "problem-length-least",
-      "every problem lasts for its first evaluation and the patience at least",
-      lambda t: min(_all(t, "lengths"), default=0) - least + 0.5,
-      "figure 3.7b",
-      True,
-    ),
-    claim(
-      "problem-length-two",
-      "every training has two problems at least",
-      lambda t: min(_all(t, "problems")) - 1.5,
-      "figure 3.7b",
-      True,
-    ),
-    claim(
-      "problem-length-unequal",
-      "problems are not of one length",
-      lambda t: len({*_all(t, "lengths")}) - 1.5,
-      "figure 3.7b",
-      True,
-    ),
-    claim(
-      "greedy-covers",
-      "greedy picks cover the pools better than random ones, where there are any",
-      picked,
-      "section 3.2.3",
-    ),
-  ]
+    ("problem-length-least", "figure 3.7b",
+     "every problem lasts for its first evaluation and the patience at least",
+     lambda t: min(_all(t, "lengths"), default=0) - least + 0.5),
+    ("problem-length-two", "figure 3.7b", "every training has two problems at least",
+     lambda t: min(_all(t, "problems")) - 1.5),
+    ("problem-length-unequal", "figure 3.7b", "problems are not of one length",
+     lambda t: len({*_all(t, "lengths")}) - 1.5),
+    ("greedy-covers", "section 3.2.3", "greedy picks cover the pools better than random"
+     " ones, where there are any", picked),
+  ]  # fmt: skip
 
 
-def _of_characters(config: Config) -> list[Claim]:
+def _of_characters(config: Config) -> list[Parts]:
   usual, largest = config.weight, max(config.other_weights, default=0)
   m, b = config.proxies, config.large_pool
 
@@ -274,71 +213,43 @@ def _of_characters(config: Config) -> list[Claim]:
     return np.concatenate(gains)
 
   return [
-    claim(
-      "alternating",
-      "MAP@R of unseen classes: CCP > proxies trained once, over all losses",
-      alternating,
-      "figure 3.7a",
-    ),
-    claim(
-      "lambda-drift",
-      f"anchors of problems are nearer at weight {largest:g} than at 0",
-      lambda t: t.gain("moves", weighed(0), over=weighed(largest)),
-      "equation 3.2.11",
-    ),
-    claim(
-      "lambda-zero",
-      f"MAP@R: weight {usual:g} >= 0",
-      lambda t: t.gain(MAP, "C2+CCP", over=weighed(0)),
-      "figure 3.5",
-    ),
-    claim(
-      "lambda-largest",
-      f"MAP@R: weight {usual:g} > {largest:g}",
-      lambda t: t.gain(MAP, "C2+CCP", over=weighed(largest)),
-      "figure 3.5",
-    ),
-    claim(
-      "proxies-per-class-number",
-      f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
-      lambda t: t.gain(MAP, of_pool(m, b), over=of_pool(1, b)),
-      "figure 3.6",
-    ),
-    claim(
-      "proxies-per-class-pool",
-      f"MAP@R of one proxy: a pool of {b} no better than one by more than .005",
-      lambda t: 0.005 - t.gain(MAP, of_pool(1, b), over=of_pool(1, 1)),
-      "figure 3.6",
-    ),
-  ]
+    ("alternating", "figure 3.7a",
+     "MAP@R of unseen classes: CCP > proxies trained once, over all losses",
+     alternating),
+    ("lambda-drift", "equation 3.2.11",
+     f"anchors of problems are nearer at weight {largest:g} than at 0",
+     lambda t: t.gain("moves", weighed(0), over=weighed(largest))),
+    ("lambda-zero", "figure 3.5", f"MAP@R: weight {usual:g} >= 0",
+     lambda t: t.gain(MAP, "C2+CCP", over=weighed(0))),
+    ("lambda-largest", "figure 3.5", f"MAP@R: weight {usual:g} > {largest:g}",
+     lambda t: t.gain(MAP, "C2+CCP", over=weighed(largest))),
+    ("proxies-per-class-number", "figure 3.6",
+     f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
+     lambda t: t.gain(MAP, of_pool(m, b), over=of_pool(1, b))),
+    ("proxies-per-class-pool", "figure 3.6",
+     f"MAP@R of one proxy: a pool of {b} no better than one by more than .005",
+     lambda t: 0.005 - t.gain(MAP, of_pool(1, b), over=of_pool(1, 1))),
+  ]  # fmt: skip
 
 
-def _of_batches(config: Config) -> list[Claim]:
-  if len(config.batches) < 2:
-    return []
-  small, large = min(config.batches), max(config.batches)
+def _of_batches(config: Config) -> Iterator[Parts]:
+  small, large = min(config.batches, default=0), max(config.batches, default=0)
 
   def lost(table: Table, kind: str) -> np.ndarray:
     name = "C2, batch {} {}"
     return table.gain(MAP, name.format(large, kind), over=name.format(small, kind))
 
-  return [
-    claim(
-      "batch-size",
-      f"a batch of {small} in the place of {large} loses less with CCP",
-      lambda t: lost(t, "plain") - lost(t, "ccp"),
-      "figure 3.8",
-    )
-  ]
+  if len(config.batches) > 1:
+    text = f"a batch of {small} in the place of {large} loses less with CCP"
+    yield "batch-size", "figure 3.8", text, lambda t: lost(t, "plain") - lost(t, "ccp")
 
 
-def _of_costs(config: Config) -> list[Claim]:
-  return [
-    claim(
-      f"cost-{title}",
-      f"a step of {loss} takes at most 1.25 times as long with CCP",
-      lambda t, title=title: 1.25 - t.values("time of a step / plain", f"{title}+CCP"),
+def _of_costs(config: Config) -> Iterator[Parts]:
+  measure = "time of a step / plain"
+  for loss in config.losses:
+    yield (
+      f"cost-{TITLES[loss]}",
       "Table 3.3",
+      f"a step of {loss} takes at most 1.25 times as long with CCP",
+      lambda t, loss=loss: 1.25 - t.values(measure, f"{TITLES[loss]}+CCP"),
     )
-    for loss, title in ((x, TITLES[x]) for x in config.losses)
-  ]

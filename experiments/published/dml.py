@@ -22,22 +22,15 @@ class Numbers(NamedTuple):
   """Hyperparameters that differ from data set to data set."""
 
   losses: Mapping[str, Mapping[str, float]]
-  memory: Mapping[str, int]
-  """Batches of 32 in the memory, small and large."""
-  centres: Mapping[str, int]
-  """Centres per class of SoftTriple."""
-  soft_triple: str
-  """Variant of SoftTriple in the tables."""
-  proxies: Mapping[str, int]
-  """Proxies per class with chance-constrained proxies."""
-  pool: int
-  """Images per class among which proxies are chosen."""
-  prototypes: int
-  """Prototypes of generalized sum pooling."""
+  memory: Mapping[str, int]  # batches of 32 in the memory, small and large
+  centres: Mapping[str, int]  # centres per class of SoftTriple
+  soft_triple: str  # variant of SoftTriple in the tables
+  proxies: Mapping[str, int]  # proxies per class with chance-constrained proxies
+  pool: int  # images per class among which proxies are chosen
+  prototypes: int  # prototypes of generalized sum pooling
   evaluate_every: int
   """Steps between evaluations in chapter 3; four times as many in section 5.3.4."""
-  learning_rate: float
-  """Learning rate of the conventional protocol."""
+  learning_rate: float  # learning rate of the conventional protocol
 
 
 class Cell(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 
 from experiments.frame.settings import Without
-from experiments.frame.study import Claim, NotMeasured, Table
+from experiments.frame.study import Claim, NotMeasured, Statement, Table
 from experiments.robustness import plane
 from experiments.robustness.curves import EXACT, FLIPPED, LINEAR, MARGIN, NEIGHBOUR
 from experiments.robustness.images import BUDGETS, Points
@@ -22,12 +22,9 @@ PAIRS = {"odd or even": (), "3 or 8": (3, 8)}
 ORDERS: dict[Literal["l2", "linf"], float] = {"l2": 2, "linf": np.inf}
 # SAA of 1-NN on the first 1297 digits in l2, between bounds found by other means.
 BRACKETS = {
-  0.7: (0.979, 0.979),
-  0.8: (0.878, 0.881),
-  0.9: (0.667, 0.675),
-  1.0: (0.329, 0.353),
+  0.7: (0.979, 0.979), 0.8: (0.878, 0.881), 0.9: (0.667, 0.675), 1.0: (0.329, 0.353),
   1.2: (0.004, 0.078),
-}
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,16 +62,11 @@ class Config:
 PRESETS = {
   "cpu": Config(),
   "smoke": Config(
-    train_images=100,
-    test_images=100,
-    shifted=(),
-    toy_norms=("l2",),
-    norms=("l2",),
-    classifiers=("ridge",),
-    steps=5,
+    train_images=100, test_images=100, shifted=(), toy_norms=("l2",), norms=("l2",),
+    classifiers=("ridge",), steps=5,
   ),
   "full": Config(images="cifar10"),
-}
+}  # fmt: skip
 
 
 def add_shifts(table: Table, name: str, x: np.ndarray, y: np.ndarray) -> None:
@@ -96,37 +88,22 @@ def add_shifts(table: Table, name: str, x: np.ndarray, y: np.ndarray) -> None:
 
 def of_shifts(name: str) -> list[Claim]:
   """Claims about shifts of images."""
-  source = "DIST fig. 1.1"
+  farther = "further than the nearest of another class is"
+  rows: list[Statement] = [
+    (f"X1-{name}-some",
+     f"a shift by a pixel moves images of {name} {farther}, l2: the share of them",
+     lambda t: t.values(SHIFTED, f"{name}, l2")),
+    (f"X1-{name}-half",
+     f"a shift by a pixel moves half of {name} {farther}, l2",
+     lambda t: t.values(SHIFTED, f"{name}, l2") - 0.5),
+  ]  # fmt: skip
   if name == "digits":
-    return [
-      Claim(
-        f"X1-{norm}",
-        "a shift by a pixel moves 95 % of the digits further than the nearest of "
-        f"another class is, {norm}",
-        lambda t, norm=norm: t.values(SHIFTED, f"digits, {norm}") - 0.95,
-        source,
-        every_seed=True,
-      )
+    rows = [
+      (f"X1-{norm}", f"a shift by a pixel moves 95 % of the digits {farther}, {norm}",
+       lambda t, norm=norm: t.values(SHIFTED, f"digits, {norm}") - 0.95)
       for norm in ORDERS
-    ]
-  return [
-    Claim(
-      f"X1-{name}-some",
-      f"a shift by a pixel moves images of {name} further than the nearest of "
-      "another class is, l2: the share of them",
-      lambda t: t.values(SHIFTED, f"{name}, l2"),
-      source,
-      every_seed=True,
-    ),
-    Claim(
-      f"X1-{name}-half",
-      f"a shift by a pixel moves half of {name} further than the nearest of another "
-      "class is, l2",
-      lambda t: t.values(SHIFTED, f"{name}, l2") - 0.5,
-      source,
-      every_seed=True,
-    ),
-  ]
+    ]  # fmt: skip
+  return Claim.of_rows(rows, "DIST fig. 1.1", every_seed=True)
 
 
 def add_best_binary(table: Table, train: Points) -> None:
@@ -201,7 +178,8 @@ def _bracket(table: Table, config: Any, norm: str) -> float:
   return min(inside) + 5e-4
 
 
-THEOREMS: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
+Theorem = tuple[str, Callable[[Table, Any, str], Any]]
+THEOREMS: dict[str, Theorem] = {
   "inside": (
     "attacked points are nearer to their own site, {}",
     lambda t, config, norm: t.values(MARGIN, f"{config.images}, {norm}"),
@@ -228,13 +206,11 @@ THEOREMS: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
     _global,
   ),
 }
-EXACTLY: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
+EXACTLY: dict[str, Theorem] = {
   "unbeaten": (
-    "no attack of 1-NN finds more than its exact least moves allow",
-    _unbeaten,
-  ),
+    "no attack of 1-NN finds more than its exact least moves allow", _unbeaten),
   "bracket": ("SAA of 1-NN is within its known bounds, {}", _bracket),
-}
+}  # fmt: skip
 """Claims about digits in l2, whose smallest shifts are known."""
 
 

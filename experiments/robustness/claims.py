@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.study import Claim, NotMeasured, Table
+from experiments.frame.study import Claim, NotMeasured, Statement, Table
 from experiments.robustness import defences, features, proposals, structure
 from experiments.robustness import images as voronoi_sets
 from experiments.robustness.images import CLASSES, Points
@@ -76,30 +76,22 @@ def _below(table: Table, name: str) -> np.ndarray:
 
 def of_inputs(images: str, others: Sequence[str]) -> list[Claim]:
   """Claims about the training images, and about the other image sets."""
+  text = "neither the nearest neighbour nor the nearest mean is right for half of them"
+  rows: list[Statement] = [("X7", text, _worse)]
   if images == "digits":
     text = "the digits tell their classes apart better than CIFAR-10's images, always"
-    statements = [Claim("X7", text, _better, INPUTS, every_seed=True)]
-  else:
-    text = (
-      "neither the nearest neighbour nor the nearest mean is right for half of them"
-    )
-    statements = [Claim("X7", text, _worse, INPUTS, every_seed=True)]
+    rows = [("X7", text, _better)]
   if images in ("cifar10", "svhn_cropped"):
     text = "phi, R2 and the nearest mean as printed to 0.002, 1-NN to 0.005"
-    statements.append(
-      Claim("X7-table", text, lambda t: _as_printed(t, images), INPUTS, every_seed=True)
-    )
-  return statements + [
-    Claim(
-      f"X7-{name}",
-      f"of {name} the nearest neighbour is right for less than half of the images, the "
-      "nearest mean for less than 0.4, l2",
-      lambda t, name=name: _below(t, name),
-      INPUTS,
-      every_seed=True,
-    )
+    rows.append(("X7-table", text, lambda t: _as_printed(t, images)))
+  rows += [
+    (f"X7-{name}",
+     f"of {name} the nearest neighbour is right for less than half of the images, the "
+     "nearest mean for less than 0.4, l2",
+     lambda t, name=name: _below(t, name))
     for name in others
-  ]
+  ]  # fmt: skip
+  return Claim.of_rows(rows, INPUTS, every_seed=True)
 
 
 def names_of(config: Any) -> list[str]:
@@ -135,10 +127,8 @@ def _rank(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _denser(robust: Sequence[str]) -> Any:
-  measure = "d_DoV"
   return lambda t: (
-    np.mean(_column(t, measure, robust) >= t.values(measure, "standard"), axis=0)
-    - 0.666
+    np.mean(_column(t, "d_DoV", robust) >= t.values("d_DoV", "standard"), 0) - 0.666
   )
 
 
@@ -152,29 +142,27 @@ def _identity(names: Sequence[str]) -> Any:
   return difference
 
 
-def _of_budget(name: str, weak: bool) -> Iterator[Claim]:
+def _of_budget(name: str, weak: bool) -> Iterator[Statement]:
   """A robust network beside the standard one; of a weak budget less is said."""
-  under = f"accuracy under {name}"
+  place, under = name.replace(" ", "-"), f"accuracy under {name}"
   measures = [("mc", "MC, l2", 1, 0.01)]
   if not weak:
     measures += [("phi", "phi", -1, 0), ("r2", "R2", -1, 0), ("intra", "D_intra", 1, 0)]
     measures.append(("tradeoff", "accuracy", -1, 0))
   for key, measure, sign, least in measures:
-    yield Claim(
-      f"X8-{key}-{name.replace(' ', '-')}",
+    yield (
+      f"X8-{key}-{place}",
       f"{measure}: {name} {'>' if sign > 0 else '<'} standard"
       + (f" + {least:g}" if least else ""),
       lambda t, m=measure, s=sign, least=least: (
         s * t.gain(m, name, over="standard") - least
       ),
-      "DIST 5.3",
     )
   if not weak:
-    yield Claim(
-      f"X8-accuracy-{name.replace(' ', '-')}",
+    yield (
+      f"X8-accuracy-{place}",
       f"accuracy under attack of the budget: {name} > standard",
       lambda t: t.values("accuracy under attack", name) - t.values(under, "standard"),
-      "DIST 5.3",
     )
 
 
@@ -184,39 +172,22 @@ def of_training(config: Any) -> list[Claim]:
   robust = [name for name in every if name != "standard"]
   growing = [f"l2 {x:g}" for x in config.l2]
   strong = {f"l2 {x:g}" for x in config.l2 if x >= 0.25}
+  rows = [row for name in robust for row in _of_budget(name, name not in strong)]
   # Of which networks each speaks; without them it is not made.
-  parts = {
-    "mc-grows": (
-      "rank correlation of the l2 budget and MC (l2) >= 0.8",
-      growing[1:],
-      _ranks(growing, config.l2, "MC, l2", 1, 0.799),
-    ),
-    "density": (
-      "d_DoV: robust >= standard for two thirds of the budgets",
-      robust,
-      _denser(robust),
-    ),
-    "mc-r2": (
-      "over the networks, rank correlation of MC and R2 <= -0.5",
-      robust,
-      _ranks(every, "MC, l2", "R2", -1, 0.499),
-    ),
-    "mc-density": (
-      "over the networks, rank correlation of MC and d_DoV > 0",
-      robust,
-      _ranks(every, "MC, l2", "d_DoV", 1, 0),
-    ),
-  }
+  parts = [
+    ("mc-grows", growing[1:], "rank correlation of the l2 budget and MC (l2) >= 0.8",
+     _ranks(growing, config.l2, "MC, l2", 1, 0.799)),
+    ("density", robust, "d_DoV: robust >= standard for two thirds of the budgets",
+     _denser(robust)),
+    ("mc-r2", robust, "over the networks, rank correlation of MC and R2 <= -0.5",
+     _ranks(every, "MC, l2", "R2", -1, 0.499)),
+    ("mc-density", robust, "over the networks, rank correlation of MC and d_DoV > 0",
+     _ranks(every, "MC, l2", "d_DoV", 1, 0)),
+  ]  # fmt: skip
+  rows += [(f"X8-{key}", text, difference) for key, of, text, difference in parts if of]
   text = "R2 = phi / (phi + 20/9) of every network to 1e-4"
-  return [
-    *(claim for name in robust for claim in _of_budget(name, name not in strong)),
-    *(
-      Claim(f"X8-{key}", statement, difference, "DIST 5.3")
-      for key, (statement, networks, difference) in parts.items()
-      if networks
-    ),
-    Claim("X8-identity", text, _identity(every), "DIST 2.4", every_seed=True),
-  ]
+  exact = Claim("X8-identity", text, _identity(every), "DIST 2.4", every_seed=True)
+  return [*Claim.of_rows(rows, "DIST 5.3"), exact]
 
 
 def claims(config: Any, table: Table) -> list[Claim]:

@@ -11,7 +11,8 @@ import scipy.ndimage
 from jax import Array
 
 from experiments.frame import at_once
-from experiments.frame.study import Claim, Table
+from experiments.frame import images as class_sets
+from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks, structure
 from experiments.robustness.images import CLASSES, Points
 from spherejax import data, distances, losses, metrics, prototypes
@@ -21,33 +22,24 @@ ANGLE = "rotated digits, angle from other classes"
 GROWTH = "D_intra, augmented by residuals"
 ERROR = "largest error of a sum or a trace of residuals"
 
+_SUMS: list[Statement] = [
+  ("X11-residuals",
+   "residuals tell the angle to other classes: accuracy > 1/3 + 0.05",
+   lambda t: t.values("residuals", ANGLE) - 1 / len(DEGREES) - 0.05),
+  ("X11-features", "accuracy of residuals > of features",
+   lambda t: t.values("residuals", ANGLE) - t.values("features", ANGLE)),
+]  # fmt: skip
+_EXACT: list[Statement] = [
+  ("X11-exact",
+   "residuals of a class sum to 0 and have the trace D_intra, to 1e-5",
+   lambda t: 1e-5 - t.values(ERROR, "rotated digits")),
+  ("X11-augmentation",
+   "features augmented by residuals have twice the D_intra, to 10 %",
+   lambda t: 0.1 - np.abs(t.values(GROWTH, "rotated digits") / 2 - 1)),
+]  # fmt: skip
 RESIDUAL_CLAIMS = [
-  Claim(
-    "X11-residuals",
-    "residuals tell the angle to other classes: accuracy > 1/3 + 0.05",
-    lambda t: t.values("residuals", ANGLE) - 1 / len(DEGREES) - 0.05,
-    "DIST 6.2.2",
-  ),
-  Claim(
-    "X11-features",
-    "accuracy of residuals > of features",
-    lambda t: t.values("residuals", ANGLE) - t.values("features", ANGLE),
-    "DIST 6.2.2",
-  ),
-  Claim(
-    "X11-exact",
-    "residuals of a class sum to 0 and have the trace D_intra, to 1e-5",
-    lambda t: 1e-5 - t.values(ERROR, "rotated digits"),
-    "DIST 6.2.2",
-    every_seed=True,
-  ),
-  Claim(
-    "X11-augmentation",
-    "features augmented by residuals have twice the D_intra, to 10 %",
-    lambda t: 0.1 - np.abs(t.values(GROWTH, "rotated digits") / 2 - 1),
-    "DIST 6.2.2",
-    every_seed=True,
-  ),
+  *Claim.of_rows(_SUMS, "DIST 6.2.2"),
+  *Claim.of_rows(_EXACT, "DIST 6.2.2", every_seed=True),
 ]
 EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
 MILD = tuple(x for x in EXPONENTS if abs(x) <= 0.5)
@@ -199,7 +191,6 @@ def reweighted(
 
 
 def add_pixels(table: Table, train: Points, test: Points) -> None:
-  """Adds figures of images."""
   for name, figures in reweighted(train, test, classes=CLASSES).items():
     structure.add(table, f"pixels, {name}", figures)
 
@@ -217,12 +208,8 @@ def add_features(
   tested = _where(test, test.y < half)
   others = _where(test, test.y >= half)
   classes = data.class_table(np.asarray(others.y) - half, per_class=SHOTS + QUERIES)
-  keys = jax.random.split(jax.random.key(config.seed), EPISODES)
-  episodes = jax.vmap(
-    lambda key: data.sample_episode(
-      key, classes, num_ways=half, num_shots=SHOTS, num_queries=QUERIES
-    )
-  )(keys)
+  key, sizes = jax.random.key(config.seed), {"shots": SHOTS, "queries": QUERIES}
+  episodes = class_sets.episodes(key, classes, number=EPISODES, ways=half, **sizes)
   budgets = {"standard": 0.0, f"l2 {config.proposed_budget:g}": config.proposed_budget}
   loss = networks.adversarial(config.clean_weight)
   defence = networks.Defence(config, loss, classes=half)
@@ -272,37 +259,20 @@ def _leading(table: Table) -> np.ndarray:
   return np.minimum(more - same, same - less)
 
 
+_OF_PIXELS: list[Statement] = [
+  ("X12-phi", "phi falls with the exponent",
+   lambda t: -np.diff(_column(t, "phi", EXPONENTS), axis=0).max(0)),
+  ("X12-density", "d_DoV rises from -0.5 to 0.5",
+   lambda t: np.diff(_column(t, "d_DoV", MILD), axis=0).min(0)),
+  ("X12-rho", "rho falls from -0.5 to 0.5",
+   lambda t: -np.diff(_column(t, "rho", MILD), axis=0).max(0)),
+  ("X12-accuracy", "1-NN accuracy within 0.01 for exponents in [-0.5, 0.5]",
+   lambda t: 0.01 - np.ptp(_column(t, "1-NN", MILD), axis=0)),
+  ("X12-leading", f"phi grows with the weight of the first {LEADING} directions",
+   _leading),
+]  # fmt: skip
 WEIGHT_CLAIMS = [
-  *(
-    Claim(f"X12-{key}", text, difference, "DIST 6.2.3", every_seed=True)
-    for key, text, difference in (
-      (
-        "phi",
-        "phi falls with the exponent",
-        lambda t: -np.diff(_column(t, "phi", EXPONENTS), axis=0).max(0),
-      ),
-      (
-        "density",
-        "d_DoV rises from -0.5 to 0.5",
-        lambda t: np.diff(_column(t, "d_DoV", MILD), axis=0).min(0),
-      ),
-      (
-        "rho",
-        "rho falls from -0.5 to 0.5",
-        lambda t: -np.diff(_column(t, "rho", MILD), axis=0).max(0),
-      ),
-      (
-        "accuracy",
-        "1-NN accuracy within 0.01 for exponents in [-0.5, 0.5]",
-        lambda t: 0.01 - np.ptp(_column(t, "1-NN", MILD), axis=0),
-      ),
-      (
-        "leading",
-        f"phi grows with the weight of the first {LEADING} directions",
-        _leading,
-      ),
-    )
-  ),
+  *Claim.of_rows(_OF_PIXELS, "DIST 6.2.3", every_seed=True),
   Claim(
     "X12-features",
     "phi of features falls with the exponent, with and without attacks in training",

@@ -66,8 +66,7 @@ def load_small(name: str, size: int) -> tuple[Points, Points]:
 class Images(NamedTuple):
   """Labelled images of [0, 1]."""
 
-  x: np.ndarray
-  """Images [n, height, width, channels]."""
+  x: np.ndarray  # images [n, height, width, channels]
   y: np.ndarray
 
   def points(self) -> Points:

@@ -90,13 +90,11 @@ class Defence(NamedTuple):
   cosine: bool = False
   low: float = 0.0
   high: float = 1.0
-  attack: Attack | None = None
-  """Attack in training; None: PGD on the cross-entropy."""
+  attack: Attack | None = None  # attack in training; None: PGD on the cross-entropy
   classes: int = CLASSES
 
   @property
   def network(self) -> Network:
-    """Network to train."""
     s = self.settings
     return Network(self.classes, s.hidden, s.dim, self.cosine)
 
@@ -109,23 +107,22 @@ class Defence(NamedTuple):
     scale = self.settings.scale if self.cosine else 1.0
     return lambda x: scale * self.network.apply({"params": params}, x)[1]  # pyright: ignore
 
+  def pgd(
+    self, params: Any, points: Points, key: Array, budget: Any, **options: Any
+  ) -> attacks.AttackResult:
+    """PGD as a judge; `options` as of `attacks.pgd`."""
+    usual = {"steps": self.settings.judge_steps, "low": self.low, "high": self.high}
+    limits: Any = {"key": key, "epsilon": budget, "norm": self.norm}
+    scores: Any = params if callable(params) else self.scores(params)
+    return attacks.pgd(scores, *points, **(limits | usual | options))
+
   def within_ball(self, loss: Literal["ce", "kl"] = "ce") -> Attack:
     """PGD for training."""
+    options: Any = {"steps": self.settings.attack_steps, "loss": loss, "mode": "train"}
 
     def attack(scores, points, rows, key, epsilon):
-      return attacks.pgd(
-        scores,
-        points.x[rows],
-        points.y[rows],
-        key=key,
-        epsilon=epsilon,
-        norm=self.norm,
-        steps=self.settings.attack_steps,
-        loss=loss,
-        low=self.low,
-        high=self.high,
-        mode="train",
-      ).x_adv
+      shown = Points(points.x[rows], points.y[rows])
+      return self.pgd(scores, shown, key, epsilon, **options).x_adv
 
     return attack
 
@@ -179,9 +176,7 @@ def train(
       clean, under_attack = jnp.split(both[1], 2)
       return jnp.mean(defence.loss(clean, under_attack, y, params.get("proxies")))
 
-    loss, grads = jax.value_and_grad(objective)(state.params)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params: Any = optax.apply_updates(state.params, updates)
+    loss, params, opt_state = trainer.descend(objective, optimizer, *state[:2])
     return State(params, opt_state, train_points), {"loss": loss}
 
   def evaluate(state, key, hyper):
@@ -216,21 +211,11 @@ def over_models(function: Callable) -> Callable:
 
 def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
   """Accuracy under attack, [cells, seeds], for parameters and budgets [cells]."""
+  key = jax.random.key(defence.settings.seed)
 
   def accuracy_of_model(x, labels, model):
     params, budget = model
-    result = attacks.pgd(
-      defence.scores(params),
-      x,
-      labels,
-      key=jax.random.key(defence.settings.seed),
-      epsilon=budget,
-      norm=defence.norm,
-      steps=defence.settings.judge_steps,
-      low=defence.low,
-      high=defence.high,
-    )
-    return 1 - jnp.mean(result.success)
+    return 1 - jnp.mean(defence.pgd(params, Points(x, labels), key, budget).success)
 
   judged = over_models(accuracy_of_model)
 

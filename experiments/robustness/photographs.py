@@ -20,7 +20,7 @@ from jax import Array
 from experiments.frame import images as class_sets
 from experiments.frame import kept
 from experiments.frame import training as trainer
-from experiments.frame.networks import Headed
+from experiments.frame.poolings import Headed
 from experiments.frame.settings import Without
 from experiments.frame.study import Table
 from experiments.robustness import defences as robust_defences
@@ -300,51 +300,23 @@ class Config(Settings):
 
 PRESETS = {
   "cpu": Config(
-    images="cifar10_16",
-    seeds=8,
-    clean_weight=0.0,
-    attack_steps=5,
-    l2=(0.25, 0.5, 1.0),
-    linf=(8 / 255,),
-    beside=(),
+    images="cifar10_16", seeds=8, clean_weight=0.0, attack_steps=5, l2=(0.25, 0.5, 1.0),
+    linf=(8 / 255,), beside=(),
   ),
   "digits": Config(seeds=8, l2=(), linf=()),
   "smoke": Config(
-    seeds=1,
-    hidden=16,
-    dim=8,
-    steps=20,
-    batch=32,
-    attack_steps=2,
-    judge_steps=4,
-    train_images=200,
-    test_images=100,
-    l2=(0.3, 1.0),
-    linf=(),
-    dims=(),
-    proposals=(),
-    studies=(),
-    beside=(),
+    seeds=1, hidden=16, dim=8, steps=20, batch=32, attack_steps=2, judge_steps=4,
+    train_images=200, test_images=100, l2=(0.3, 1.0), linf=(), dims=(), proposals=(),
+    studies=(), beside=(),
   ),
   # Budgets of the tables; the attack's and the training's numbers are not in DIST. Of
   # CIFAR-10 they are those of the public networks that have its budgets.
   "cifar10": Config(
-    images="cifar10",
-    seeds=1,
-    clean_weight=0.0,
-    l2=(0.25, 0.5, 1.0),
-    linf=(8 / 255,),
-    dims=(),
-    proposals=(),
-    studies=(),
+    images="cifar10", seeds=1, clean_weight=0.0, l2=(0.25, 0.5, 1.0), linf=(8 / 255,),
+    dims=(), proposals=(), studies=(),
   ),
   "svhn": Config(
-    images="svhn_cropped",
-    seeds=1,
-    l2=(0.25, 0.5, 1.0),
-    linf=(8 / 255, 12 / 255),
-    dims=(),
-    proposals=(),
-    studies=(),
+    images="svhn_cropped", seeds=1, l2=(0.25, 0.5, 1.0), linf=(8 / 255, 12 / 255),
+    dims=(), proposals=(), studies=(),
   ),
-}
+}  # fmt: skip

@@ -68,7 +68,6 @@ def _attacked(norm: Norm):
 
 
 def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
-  """VAA of the nearest neighbour at each budget."""
   broken = []
   for budget in BUDGETS:
     x = _attacked(norm)(jnp.float32(budget), key)
@@ -164,44 +163,23 @@ def _shares(measure: str, place: int) -> Callable[[Table], np.ndarray]:
   )
 
 
-CLAIMS = [
-  Claim(f"X2-{key}", text, difference, every_seed=True)
-  for key, text, difference in (
-    (
-      "vaa",
-      "VAA of 1-NN is 1, every norm and budget",
-      lambda t: (
-        np.min([_rows(t, f"VAA at {x:g}", "toy, 1-NN, {}") for x in BUDGETS]) - 1 + 1e-6
-      ),
-    ),
-    (
-      "best",
-      "no SAA of 1-NN above the best of all",
-      lambda t: _above(t) + 1e-6,
-    ),
-    (
-      "saa",
-      "SAA of 1-NN, l2: 1 below 0.5, 1/2 below 0.7071, 1/8 below 1.1180, then 0",
-      _shares(SAA, 0),
-    ),
-    (
-      "ties",
-      "SAA of 1-NN, l2, at 0.5 with ties to one class: 3/4",
-      lambda t: 1e-6 - abs(t.values(TIES, "toy, l2, budget 0.5") - 3 / 4),
-    ),
-    (
-      "best-saa",
-      "the best SAA of all, l2: 1 below 0.5, 3/4 below 0.7071, then 5/8",
-      _shares(BEST, 1),
-    ),
-    (
-      "regions",
-      "at 0.5, l2, the regions of VAA and SAA differ, on a grid of quarters, at "
-      "(1.5, 1), (1.5, -1) and (2, -1.5) alone",
-      lambda t: 0.5 - t.values(DIFFERING, "toy, l2, budget 0.5"),
-    ),
-  )
-]
+CLAIMS = Claim.of_rows([
+  ("X2-vaa", "VAA of 1-NN is 1, every norm and budget",
+   lambda t: (
+     np.min([_rows(t, f"VAA at {x:g}", "toy, 1-NN, {}") for x in BUDGETS]) - 1 + 1e-6
+   )),
+  ("X2-best", "no SAA of 1-NN above the best of all", lambda t: _above(t) + 1e-6),
+  ("X2-saa", "SAA of 1-NN, l2: 1 below 0.5, 1/2 below 0.7071, 1/8 below 1.1180, then 0",
+   _shares(SAA, 0)),
+  ("X2-ties", "SAA of 1-NN, l2, at 0.5 with ties to one class: 3/4",
+   lambda t: 1e-6 - abs(t.values(TIES, "toy, l2, budget 0.5") - 3 / 4)),
+  ("X2-best-saa", "the best SAA of all, l2: 1 below 0.5, 3/4 below 0.7071, then 5/8",
+   _shares(BEST, 1)),
+  ("X2-regions",
+   "at 0.5, l2, the regions of VAA and SAA differ, on a grid of quarters, at (1.5, 1), "
+   "(1.5, -1) and (2, -1.5) alone",
+   lambda t: 0.5 - t.values(DIFFERING, "toy, l2, budget 0.5")),
+], every_seed=True)  # fmt: skip
 
 
 def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:

@@ -10,10 +10,10 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments.frame.study import Claim, Table
+from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks, structure
 from experiments.robustness.images import CLASSES, Points
-from spherejax import attacks, distances, losses, metrics
+from spherejax import distances, losses, metrics
 
 GAUSSIAN_CLASSES = 5
 GAUSSIAN_POINTS = 1000
@@ -131,42 +131,32 @@ def of_radii(config: Any) -> list[Claim]:
     return []
   first, last = config.radii[0], config.radii[-1]
   few, many = min(config.dims), max(config.dims)
-  statements = [
-    Claim(
-      "X9-inputs",
-      "phi of the inputs within 15 % of twice the squared radius",
-      lambda t: 0.15 - _far_from_known(t, config),
-      "DIST 5.4",
-      every_seed=True,
-    )
-  ]
-  statements += [
-    Claim(
-      f"X9-{key}-{dim}",
-      f"{text} that training under attack costs, {dim} dimensions: less at the largest "
-      "radius than at the smallest",
-      lambda t, name=name, dim=dim: (
-        _cost(t, name, dim, first) - _cost(t, name, dim, last)
-      ),
-      "DIST 5.4",
-    )
+  rows: list[Statement] = [
+    (f"X9-{key}-{dim}",
+     f"{text} that training under attack costs, {dim} dimensions: less at the largest "
+     "radius than at the smallest",
+     lambda t, x=name, dim=dim: _cost(t, x, dim, first) - _cost(t, x, dim, last))
     for key, name, text in (
       ("cost", "R2", "R2"),
       ("accuracy", "accuracy", "accuracy on points that were not trained on"),
     )
     for dim in config.dims
-  ]
+  ]  # fmt: skip
   if few < many:
-    statements.append(
-      Claim(
-        "X9-density",
-        f"d_DoV that it adds at the largest radius, where it is near the number of "
-        f"classes: {many} dimensions >= {few}",
-        lambda t: _cost(t, "d_DoV", few, last) - _cost(t, "d_DoV", many, last) + 1e-3,
-        "DIST 5.4",
-      )
-    )
-  return statements
+    rows.append((
+      "X9-density",
+      f"d_DoV that it adds at the largest radius, where it is near the number of "
+      f"classes: {many} dimensions >= {few}",
+      lambda t: _cost(t, "d_DoV", few, last) - _cost(t, "d_DoV", many, last) + 1e-3,
+    ))  # fmt: skip
+  known = Claim(
+    "X9-inputs",
+    "phi of the inputs within 15 % of twice the squared radius",
+    lambda t: 0.15 - _far_from_known(t, config),
+    "DIST 5.4",
+    every_seed=True,
+  )
+  return [known, *Claim.of_rows(rows, "DIST 5.4")]
 
 
 def _normface(config):
@@ -235,32 +225,26 @@ def of_losses(config: Any) -> list[Claim]:
   """Claims about attacked images near their proxies."""
   plain, *others = (f"{name}, l2 {config.proposed_budget:g}" for name in LOSSES)
   _, negative, cap = others
-  parts = {
-    "X10-cap": (
-      "attacked images within half the angle: proxy cap > negative margin",
-      lambda t: t.gain("share in the cap", cap, over=negative),
-    ),
-    "X10-r2": (
-      "R2 of networks of angles >= that of cross-entropy, all three losses",
-      lambda t: np.min([t.gain("R2", x, over=plain) for x in others], axis=0),
-    ),
-  }
-  exact = {
-    "X10-inside": (
-      "no attacked image within half the angle is classified wrongly or beyond the "
-      "printed boundary, all three losses; only the proxy cap holds many there",
-      lambda t: 0.5 - np.max([t.values(BEYOND, x) for x in others], axis=0),
-    ),
-    "X10-outside": (
-      "with the negative margin some satisfy the printed boundary only, some of "
-      "those are classified wrongly",
-      lambda t: t.values("of these wrong", negative),
-    ),
-  }
-  return [
-    Claim(key, text, difference, "DIST 6.2.1", every_seed=key in exact)
-    for key, (text, difference) in (parts | exact).items()
-  ]
+  usual: list[Statement] = [
+    ("X10-cap",
+     "attacked images within half the angle: proxy cap > negative margin",
+     lambda t: t.gain("share in the cap", cap, over=negative)),
+    ("X10-r2",
+     "R2 of networks of angles >= that of cross-entropy, all three losses",
+     lambda t: np.min([t.gain("R2", x, over=plain) for x in others], axis=0)),
+  ]  # fmt: skip
+  exact: list[Statement] = [
+    ("X10-inside",
+     "no attacked image within half the angle is classified wrongly or beyond the "
+     "printed boundary, all three losses; only the proxy cap holds many there",
+     lambda t: 0.5 - np.max([t.values(BEYOND, x) for x in others], axis=0)),
+    ("X10-outside",
+     "with the negative margin some satisfy the printed boundary only, some of those "
+     "are classified wrongly",
+     lambda t: t.values("of these wrong", negative)),
+  ]  # fmt: skip
+  place = "DIST 6.2.1"
+  return Claim.of_rows(usual, place) + Claim.of_rows(exact, place, every_seed=True)
 
 
 def _caps(defence, params, train) -> dict[str, np.ndarray]:
@@ -268,15 +252,8 @@ def _caps(defence, params, train) -> dict[str, np.ndarray]:
   config = defence.settings
 
   def measure(params):
-    attacked = attacks.pgd(
-      defence.scores(params),
-      train.x,
-      train.y,
-      key=jax.random.key(config.seed),
-      epsilon=config.proposed_budget,
-      norm=defence.norm,
-      steps=config.judge_steps,
-    ).x_adv
+    key = jax.random.key(config.seed)
+    attacked = defence.pgd(params, train, key, config.proposed_budget).x_adv
     features = defence.features(params, attacked)
     angles = distances.pairwise_angle(features, params["proxies"])
     itself = jax.nn.one_hot(train.y, CLASSES, dtype=bool)

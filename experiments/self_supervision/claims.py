@@ -1,10 +1,11 @@
 """Figures and claims of `projector_collapse`."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments.frame.study import Claim, NotMeasured, Table
 from experiments.self_supervision import toy
@@ -21,10 +22,7 @@ from experiments.self_supervision.geometry import (
 )
 from experiments.self_supervision.runs import Trained
 from experiments.self_supervision.settings import CROP, LARGE, MODERATE, SMALL
-from experiments.self_supervision.training import (
-  ENCODER,
-  PROJECTOR,
-)
+from experiments.self_supervision.training import ENCODER, PROJECTOR
 
 COLLAPSED, GAP, BEFORE = "collapsed runs", "least gap", ", before training"
 CORRELATION = "correlation of the loss and its bound"
@@ -50,6 +48,10 @@ _DEEP = (
   "probe", _OUTPUTS, f"sharing{ALL}", f"nearest distance{ALL}", "invariance",
   "repulsion", GAP, "rank of h", "effective rank of h", ALIGNMENT, *LOCAL, CHANCE,
 )  # fmt: skip
+
+
+Parts = tuple[str, str, Callable[[Table], ArrayLike], str]
+"""Id, statement and difference of a claim, and its place in SSL."""
 
 
 def tabulate(
@@ -157,155 +159,108 @@ def claims(config: Any, table: Table) -> list[Claim]:
   """Claims about trainings; ignores seeds with a collapsed run."""
   del table
   some = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
-  statements = [
-    Claim(
-      "S3-correlation",
-      "correlation of the loss and its bound over training > .5",
-      _least(CORRELATION, None, 0.5),
-      "SSL, figure 3",
-    ),
+  rows: list[Parts] = [
+    ("S3-correlation", "correlation of the loss and its bound over training > .5",
+     _least(CORRELATION, None, 0.5), "figure 3"),
     *_compared(some),
-  ]
-  for name in some:
-    statements += _during(name)
-  ranks = (
-    ("S7-features", "rank of h", ""),
-    ("S7-augmented", "rank of augmented h", " of augmented images"),
-  )
-  for key, figure, of in ranks if some else ():
-    text = f"the features{of} keep .9 of their rank for all strengths"
-    least = _least(figure, some, 0.9 - 1e-6)
-    statements.append(Claim(key, text, least, "SSL, figures 4, 9"))
-  for other in some[:-1] if SMALL in some else ():
-    text = f"distance of the nearest negative: small > {other}"
-    far = _difference(f"nearest distance{ALL}", SMALL, other)
-    statements.append(Claim(f"S8-{SMALL}-{other}", text, far, "SSL, figure 5"))
+    *(row for name in some for row in _during(name)),
+  ]  # fmt: skip
+  if some:
+    text = "the features{} keep .9 of their rank for all strengths"
+    rows += [
+      (f"S7-{key}", text.format(of), _least(figure, some, 0.9 - 1e-6), "figures 4, 9")
+      for key, figure, of in (
+        ("features", "rank of h", ""),
+        ("augmented", "rank of augmented h", " of augmented images"),
+      )
+    ]
+  rows += [
+    (f"S8-{SMALL}-{other}", f"distance of the nearest negative: small > {other}",
+     _difference(f"nearest distance{ALL}", SMALL, other), "figure 5")
+    for other in (some[:-1] if SMALL in some else ())
+  ]  # fmt: skip
   if CROP in config.strengths:
     text = "effective rank of W: all augmentations < crops alone"
-    fewer = _difference("effective rank", CROP, LARGE)
-    statements.append(Claim("S9", text, fewer, "SSL, section 4"))
-  for projector in config.projectors:
-    statements += _of_depth(projector)
-  return [*statements, *toy.CLAIMS]
+    rows.append(("S9", text, _difference("effective rank", CROP, LARGE), "section 4"))
+  rows += [row for projector in config.projectors for row in _of_depth(projector)]
+  trained = [Claim(key, text, x, f"SSL, {place}") for key, text, x, place in rows]
+  return trained + toy.CLAIMS
 
 
-def _compared(some: tuple[str, ...]) -> list[Claim]:
+def _compared(some: tuple[str, ...]) -> Iterator[Parts]:
   """Claims about the effect of a stronger augmentation."""
-  statements = []
   for less, more in itertools.pairwise(some):
     text = f"effective rank of W: {less} < {more} augmentation"
-    difference = _difference("effective rank", more, less)
-    statements.append(Claim(f"S1-{less}-{more}", text, difference, "SSL, figure 1"))
+    rank = _difference("effective rank", more, less)
+    yield f"S1-{less}-{more}", text, rank, "figure 1"
   unseen = f"share in the kernel of W{{}}: {LARGE} > {SMALL} augmentation"
-  for name, figure, text, source in (
+  for name, figure, text, place in (
     ("S2-large-small", "probe", f"{_PROBE}: large > small", "figure 1"),
     ("S5-repulsion", "repulsion", "repulsion: large > small", "section 4"),
     ("S5-invariance", "invariance", "invariance: large > small", "section 4"),
-    (
-      "S4-large-small",
-      f"sharing{ALL}",
-      "label sharing of the nearest negative: large > small",
-      "figure 6",
-    ),
-    (
-      "S14-moves-large-small",
-      f"{MOVES}{ALL}",
-      unseen.format(" of what moves one view to the other"),
-      "Prop. 4.1",
-    ),
+    ("S4-large-small", f"sharing{ALL}",
+     "label sharing of the nearest negative: large > small", "figure 6"),
+    ("S14-moves-large-small", f"{MOVES}{ALL}",
+     unseen.format(" of what moves one view to the other"), "Prop. 4.1"),
     *(
-      (
-        f"S14-{change}",
-        f"{OVERLAP}{change}",
-        unseen.format(f", generator of {change}"),
-        "Prop. 4.3",
-      )
-      for change in _CHANGES
+      (f"S14-{x}", f"{OVERLAP}{x}", unseen.format(f", generator of {x}"), "Prop. 4.3")
+      for x in _CHANGES
     ),
-  ):
-    difference = _difference(figure, LARGE, SMALL)
-    statements.append(Claim(name, text, difference, f"SSL, {source}"))
+  ):  # fmt: skip
+    yield name, text, _difference(figure, LARGE, SMALL), place
   for more, less in itertools.pairwise(some) if len(some) > 2 else ():
-    text = f"{_PROBE}: {more} > {less}"
-    difference = _difference("probe", more, less)
-    statements.append(Claim(f"S2-{more}-{less}", text, difference, "SSL, figure 1"))
+    probe = _difference("probe", more, less)
+    yield f"S2-{more}-{less}", f"{_PROBE}: {more} > {less}", probe, "figure 1"
   for key, kind in zip(("S13", "S13-centred"), SIMILAR, strict=True):
     large, small = _lead(kind, LARGE), _lead(kind, SMALL)
     text = f"{kind}: grows more in the projector than in the encoder"
-    statements += [
-      Claim(f"{key}-large", f"{text}, large", large, "SSL, abstract"),
-      Claim(
-        f"{key}-large-small",
-        f"{text}, by more under large than under small augmentation",
-        lambda t, large=large, small=small: large(t) - small(t),
-        "SSL, abstract",
-      ),
-    ]
-  return statements
+    yield f"{key}-large", f"{text}, large", large, "abstract"
+    yield (
+      f"{key}-large-small",
+      f"{text}, by more under large than under small augmentation",
+      lambda t, large=large, small=small: large(t) - small(t),
+      "abstract",
+    )
 
 
-def _during(name: str) -> list[Claim]:
+def _during(name: str) -> list[Parts]:
   """Claims about a linear projector during training at one strength."""
-  unseen = f"unexplained{ALL}"
-  statements = [
-    Claim(
-      f"{key}-{name}",
-      f"{kind}label sharing of the nearest negative grows, {name}",
-      _grown(f"{kind}sharing{ALL}", name),
-      "SSL, figure 6",
-    )
-    for key, kind in (("S4", ""), ("S4-coarse", "coarse "))
-  ]
-  statements += [
-    Claim(
-      f"S6-{name}",
-      f"unexplained variance falls, {name}",
-      _grown(unseen, name, -1),
-      "SSL, figure 7",
-    ),
-    Claim(
-      f"S6-chance-{name}",
-      f"W leaves less unexplained than as many random directions, {name}",
-      _above(f"{BY_CHANCE}{ALL}", unseen, name),
-      "SSL, section 5",
-    ),
-    Claim(
-      f"S15-{name}",
-      f"accuracy of a probe: features > outputs of the projector, {name}",
-      _above("probe", _OUTPUTS, name),
-      "SSL, abstract",
-    ),
-    Claim(
-      f"S15-chance-{name}",
-      f"accuracy of a probe: as many random directions > outputs, {name}",
-      _above(DRAWN, _OUTPUTS, name),
-      "SSL, abstract",
-    ),
-  ]
-  text = "share in the kernel of W of what moves one view to the other grows"
-  moves = _grown(f"{MOVES}{ALL}", name)
-  return [*statements, Claim(f"S14-{name}", f"{text}, {name}", moves, "SSL, Prop. 4.1")]
-
-
-def _of_depth(projector: str) -> list[Claim]:
-  """Claims about the effect of hidden layers, under large augmentation."""
-  deep = _deep(projector)
-  text = f"projector {projector}: its affine map at an image holds more of its move"
+  unseen, view = f"unexplained{ALL}", "of what moves one view to the other"
   return [
-    Claim(f"S16-{key}-{projector}", f"{text}{than}", difference, "SSL, section 5")
-    for key, than, difference in (
-      ("training", " after the training", _grown(ALIGNMENT, deep)),
-      ("chance", " than random directions", _above(ALIGNMENT, CHANCE, deep)),
-      ("linear", " than a linear projector", _difference(ALIGNMENT, deep, LARGE)),
+    (f"{key}-{name}", f"{text}, {name}", difference, place)
+    for key, text, difference, place in (
+      ("S4", "label sharing of the nearest negative grows",
+       _grown(f"sharing{ALL}", name), "figure 6"),
+      ("S4-coarse", "coarse label sharing of the nearest negative grows",
+       _grown(f"coarse sharing{ALL}", name), "figure 6"),
+      ("S6", "unexplained variance falls", _grown(unseen, name, -1), "figure 7"),
+      ("S6-chance", "W leaves less unexplained than as many random directions",
+       _above(f"{BY_CHANCE}{ALL}", unseen, name), "section 5"),
+      ("S15", "accuracy of a probe: features > outputs of the projector",
+       _above("probe", _OUTPUTS, name), "abstract"),
+      ("S15-chance", "accuracy of a probe: as many random directions > outputs",
+       _above(DRAWN, _OUTPUTS, name), "abstract"),
+      ("S14", f"share in the kernel of W {view} grows",
+       _grown(f"{MOVES}{ALL}", name), "Prop. 4.1"),
     )
-  ] + [
-    Claim(
-      f"S17-{projector}",
-      f"{_PROBE}: projector {projector} > a linear one",
-      _difference("probe", deep, LARGE),
-      "SSL, section 5",
+  ]  # fmt: skip
+
+
+def _of_depth(projector: str) -> list[Parts]:
+  """Claims about the effect of hidden layers, under large augmentation."""
+  deep, name = _deep(projector), f"projector {projector}"
+  text = f"{name}: its affine map at an image holds more of its move"
+  return [
+    (f"{key}-{projector}", statement, difference, "section 5")
+    for key, statement, difference in (
+      ("S16-training", f"{text} after the training", _grown(ALIGNMENT, deep)),
+      ("S16-chance", f"{text} than random directions",
+       _above(ALIGNMENT, CHANCE, deep)),
+      ("S16-linear", f"{text} than a linear projector",
+       _difference(ALIGNMENT, deep, LARGE)),
+      ("S17", f"{_PROBE}: {name} > a linear one", _difference("probe", deep, LARGE)),
     )
-  ]
+  ]  # fmt: skip
 
 
 def _correlations(trained: Trained) -> np.ndarray:

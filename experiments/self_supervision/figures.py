@@ -39,10 +39,7 @@ _SPECTRA = {
 
 
 def draw(
-  trained: Trained,
-  deep: Mapping[str, Trained],
-  config: Any,
-  table: Table,
+  trained: Trained, deep: Mapping[str, Trained], config: Any, table: Table
 ) -> dict[str, Any]:
   """Draws all plots, by file name."""
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)

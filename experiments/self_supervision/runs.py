@@ -209,9 +209,7 @@ def objective(
     name: training.global_mean(x, axis_name=axis_name) for name, x in terms.items()
   }
   return training.Outcome(
-    means.pop("loss"),
-    {"network": stats, "loss": {"least gap": least}},
-    means,
+    means.pop("loss"), {"network": stats, "loss": {"least gap": least}}, means
   )
 
 
@@ -259,6 +257,18 @@ def _drawn(
   settle = jax.jit(run.settled)
   stats = settle(images, params, begun, jax.random.fold_in(key, 1), hyper)
   return {**variables, "batch_stats": stats}
+
+
+def _curves(result: training.FitResult) -> dict[str, np.ndarray]:
+  curves = {
+    name: np.array([row[name] for row in part])
+    for part in (result.evaluations, result.curve)
+    for name in part[0]
+    if name not in ("step", "gradient_norm")
+  }
+  # Of all steps, whenever it was.
+  least = result.state.batch_stats["loss"]["least gap"]
+  return curves | {"least gap": np.full_like(curves["loss"], least)}
 
 
 def _train_on_all_devices(
@@ -315,14 +325,5 @@ def _train_on_all_devices(
   end, shown = closely(result.state)
   half = kept.restore(spectra / f"{settings.halfway}", {})
   shown |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}
-  curves = {
-    name: np.array([row[name] for row in part])
-    for part in (result.evaluations, result.curve)
-    for name in part[0]
-    if name not in ("step", "gradient_norm")
-  }
-  # Of all steps, whenever it was.
-  least = result.state.batch_stats["loss"]["least gap"]
-  curves["least gap"] = np.full_like(curves["loss"], least)
   met = np.asarray(regions(run, images, *_network(result.state)))
-  return Trained(curves, start | first_shown, end, shown, met)
+  return Trained(_curves(result), start | first_shown, end, shown, met)

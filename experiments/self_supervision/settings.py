@@ -121,8 +121,10 @@ class Config(Full):
   """Outputs of the layers of further projectors, trained with large augmentation
   whatever `strengths` are."""
   toys: tuple[Literal["fixed_features", "depths", "rotations"], ...] = (
-    "fixed_features", "depths", "rotations",
-  )  # fmt: skip
+    "fixed_features",
+    "depths",
+    "rotations",
+  )
   """Experiments that need no images."""
   toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 10
   """Seeds of the experiments without images."""
@@ -131,44 +133,22 @@ class Config(Full):
 PRESETS = {
   "cpu": Config(integer_crops=True),
   "long": Config(
-    steps=1600,
-    measure_every=80,
-    probe_every=400,
-    integer_crops=True,
-    strengths=(LARGE, MODERATE, SMALL),
-    toys=(),
+    steps=1600, measure_every=80, probe_every=400, integer_crops=True,
+    strengths=(LARGE, MODERATE, SMALL), toys=(),
   ),
   "smoke": Config(
-    images="digits",
-    seeds=1,
-    steps=60,
-    probe_every=60,
-    batch=64,
-    strides=(1, 2, 1),
-    widths=(8, 16, 16),
-    projector=(16,),
-    strengths=(LARGE, SMALL),
-    projectors=(),
-    measured=128,
-    toys=("rotations",),
-    toy_seeds=3,
+    images="digits", seeds=1, steps=60, probe_every=60, batch=64, strides=(1, 2, 1),
+    widths=(8, 16, 16), projector=(16,), strengths=(LARGE, SMALL), projectors=(),
+    measured=128, toys=("rotations",), toy_seeds=3,
   ),
   # 500 epochs; the batch is the one that figure 3 states.
   "full": Config(
-    images="cifar100",
-    at_once=False,
-    encoder="resnet18",
-    projector=(128,),
-    convolution="native",
-    steps=195_000,
-    measure_every=1950,
-    probe_every=1950,
-    learning_rate=4.0,
-    integer_crops=True,
-    strengths=(LARGE, MODERATE, SMALL, CROP),
+    images="cifar100", at_once=False, encoder="resnet18", projector=(128,),
+    convolution="native", steps=195_000, measure_every=1950, probe_every=1950,
+    learning_rate=4.0, integer_crops=True, strengths=(LARGE, MODERATE, SMALL, CROP),
     projectors=("512-128", "2048-128", "512-512-128"),
   ),
-}
+}  # fmt: skip
 
 
 def check(config: Config) -> None:
@@ -237,7 +217,6 @@ class Study(NamedTuple):
 
   @property
   def classes(self) -> int:
-    """Fine ones."""
     return int(self.train_labels.max()) + 1
 
 

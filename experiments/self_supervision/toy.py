@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame.study import Claim, Table
+from experiments.frame.study import Claim, Statement, Table
 from experiments.self_supervision.training import Projector
 from spherejax import losses, metrics
 
@@ -98,7 +98,6 @@ def _rank(images: np.ndarray) -> int:
 
 
 def rotations(table: Table, seeds: int, first: int) -> None:
-  """Appendix E."""
   for seed in range(seeds):
     for measure, rank in zip(RANKS, turned(first + seed), strict=True):
       table.add(PIXEL, measure, rank)
@@ -153,54 +152,35 @@ def _more(number: int) -> Callable[[Table], np.ndarray]:
 
 
 FEW, SOME, MANY = DIRECTIONS
-LAYERS = {
-  "wider": "wider hidden layer",
-  "second": "second hidden layer",
-}
+_FIXED: list[Statement] = [
+  ("S10-strength",
+   "the directions of stronger augmentations are kept less, each number of them and "
+   "each step of strength",
+   lambda t: np.min(
+     [
+       _kept_share(t, r, a) - _kept_share(t, r, b)
+       for r in DIRECTIONS
+       for a, b in itertools.pairwise(SCALES)
+     ],
+     axis=0,
+   )),
+  ("S10-few",
+   "no more directions than fit in the kernel: < .1 is kept of strong ones",
+   lambda t: np.minimum(*(0.1 - _kept_share(t, r, SCALES[-1]) for r in (FEW, SOME)))),
+  ("S10-many", "more directions than fit: > .4 is kept",
+   lambda t: _kept_share(t, MANY, SCALES[-1]) - 0.4),
+  ("S10-rank", "effective rank of W is smaller for more directions",
+   lambda t: t.gain(
+     "effective rank of W", _fixed(FEW, SCALES[-1]), over=_fixed(MANY, SCALES[-1])
+   )),
+]  # fmt: skip
+_DEPTHS: list[Statement] = [
+  ("S11-wider", "a wider hidden layer has more linear regions", _more(2)),
+  ("S11-second", "a second hidden layer has more linear regions", _more(3)),
+]
 CLAIMS = [
-  Claim(
-    "S10-strength",
-    "the directions of stronger augmentations are kept less, each number of them and "
-    "each step of strength",
-    lambda t: np.min(
-      [
-        _kept_share(t, r, a) - _kept_share(t, r, b)
-        for r in DIRECTIONS
-        for a, b in itertools.pairwise(SCALES)
-      ],
-      axis=0,
-    ),
-    "SSL, Prop. 4.2",
-  ),
-  Claim(
-    "S10-few",
-    "no more directions than fit in the kernel: < .1 is kept of strong ones",
-    lambda t: np.minimum(*(0.1 - _kept_share(t, r, SCALES[-1]) for r in (FEW, SOME))),
-    "SSL, Prop. 4.2",
-  ),
-  Claim(
-    "S10-many",
-    "more directions than fit: > .4 is kept",
-    lambda t: _kept_share(t, MANY, SCALES[-1]) - 0.4,
-    "SSL, Prop. 4.2",
-  ),
-  Claim(
-    "S10-rank",
-    "effective rank of W is smaller for more directions",
-    lambda t: t.gain(
-      "effective rank of W", _fixed(FEW, SCALES[-1]), over=_fixed(MANY, SCALES[-1])
-    ),
-    "SSL, Prop. 4.2",
-  ),
-  *(
-    Claim(
-      f"S11-{key}",
-      f"a {layer} has more linear regions",
-      _more(number),
-      "SSL, section 5",
-    )
-    for number, (key, layer) in enumerate(LAYERS.items(), 2)
-  ),
+  *Claim.of_rows(_FIXED, "SSL, Prop. 4.2"),
+  *Claim.of_rows(_DEPTHS, "SSL, section 5"),
   Claim(
     "S12",
     "the rank of the rotations of a pixel grows with their range, at every step of it",

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from experiments.frame import at_once, networks
+from experiments.frame import at_once, poolings
+from experiments.frame import training as trainer
 from experiments.self_supervision.settings import Settings, strengths
 from spherejax import data, distances, losses, metrics, models, training
 
@@ -21,7 +22,7 @@ _SETTLING = 50  # batches; of the statistics before them 0.9^50 is left
 ENCODER, PROJECTOR = "in the encoder", "in the projector"
 
 
-def network(settings: Settings, axis_name: str | None = None) -> networks.Headed:
+def network(settings: Settings, axis_name: str | None = None) -> poolings.Headed:
   """Features of the encoder, and the projector's outputs, of normalised images."""
   s = settings
   if s.encoder == "resnet18":
@@ -29,7 +30,7 @@ def network(settings: Settings, axis_name: str | None = None) -> networks.Headed
   else:
     encoder = functools.partial(models.ConvNet, s.widths, s.strides, norm="batch")
   shared = {"axis_name": axis_name, "convolution": s.convolution, "name": "encoder"}
-  return networks.Headed(
+  return poolings.Headed(
     functools.partial(encoder, **shared),
     functools.partial(Projector, s.projector, name="projector"),
   )
@@ -147,7 +148,6 @@ class Run:
     )
 
   def batch(self, arrays: Given, key: Array) -> Array:
-    """Images of a step."""
     rows = jax.random.choice(
       key, len(arrays.train), (self.settings.batch,), replace=False
     )
@@ -179,13 +179,11 @@ class Run:
       terms, stats = self.terms(arrays, params, state.stats, images, view_key, hyper)
       return jnp.mean(terms["loss"]), (terms, stats)
 
-    grads, (terms, stats) = jax.grad(objective, has_aux=True)(state.params)
-    updates, opt_state = self.optimizer.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    new = state._replace(
-      params=params, stats=stats, opt_state=opt_state, taken=state.taken + 1
+    (_, (terms, stats)), params, opt_state = trainer.descend(
+      objective, self.optimizer, state.params, state.opt_state, has_aux=True
     )
-    return new, terms
+    new = {"params": params, "opt_state": opt_state, "taken": state.taken + 1}
+    return state._replace(stats=stats, **new), terms
 
   def terms(
     self,

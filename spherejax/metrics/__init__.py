@@ -45,6 +45,8 @@ from spherejax.metrics._hierarchy import (
 )
 from spherejax.metrics._hierarchy import severity as severity
 from spherejax.metrics._hierarchy import top_k as top_k
+from spherejax.metrics._hulls import hull_distance as hull_distance
+from spherejax.metrics._hulls import hulls_intersect as hulls_intersect
 from spherejax.metrics._intervals import Interval as Interval
 from spherejax.metrics._intervals import mean_interval as mean_interval
 from spherejax.metrics._intervals import paired_interval as paired_interval
@@ -175,6 +177,8 @@ __all__ = [
   "factorial_effects",
   "hierarchical_precision",
   "hierarchical_similarity",
+  "hull_distance",
+  "hulls_intersect",
   "kernel_overlap",
   "label_sharing",
   "lie_action",

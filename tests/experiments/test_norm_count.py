@@ -15,6 +15,7 @@ from experiments.counting import features, grids, measures, training
 from experiments.counting import images as norm_count_sets
 from experiments.counting import photographs as norm_count_photographs
 from experiments.counting import settings as checks
+from experiments.frame import images as class_sets
 from experiments.frame.study import Table
 from spherejax import data
 
@@ -306,8 +307,9 @@ def test_classifiers_angles_and_episodes():
     [cosines[label & ~count].mean(), cosines[~label & count].mean()],
     rtol=1e-5,
   )
-  drawn = measures.draw_episodes(
-    asked.labels, jax.random.key(1), shots=1, ways=3, queries=5, number=100
+  classes = measures.few_shot_table(asked.labels)
+  drawn = class_sets.episodes(
+    jax.random.key(1), classes, shots=1, ways=3, queries=5, number=100
   )
   figures = measures.episodes(asked, 0, drawn, shots=1)
   assert figures["1-shot, l2"] > figures["1-shot"] + 0.1
@@ -333,8 +335,9 @@ def test_controls_are_measured_where_no_slopes_are():
   expected = np.corrcoef(own.lengths, own.counts)[0, 1]
   rho = "correlation of norm and count"
   np.testing.assert_allclose(image[f"{rho}, mixed"], expected, atol=1e-4)
-  drawn = measures.draw_episodes(
-    own.labels, jax.random.key(0), shots=1, ways=3, queries=5, number=50
+  classes = measures.few_shot_table(own.labels)
+  drawn = class_sets.episodes(
+    jax.random.key(0), classes, shots=1, ways=3, queries=5, number=50
   )
   each = [
     np.corrcoef(own.lengths[rows.ravel()], own.counts[rows.ravel()])[0, 1]

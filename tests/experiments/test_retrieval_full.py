@@ -793,13 +793,12 @@ def test_small_sets_have_the_numbers_of_larger_ones(name, tmp_path, monkeypatch)
     retrieval_full_sets.load(name, "", 0, False)
 
 
-def write_shop(root, listed, header=True):
+def write_shop(root, listed):
   (root / "img").mkdir(exist_ok=True)
   for file, _, _ in listed:
     Image.new("RGB", (8, 9)).save(root / file)
   text = "\n".join(" ".join(one) for one in listed)
-  top = f"{len(listed)}\nimage_name item_id evaluation_status\n" if header else ""
-  (root / "list_eval_partition.txt").write_text(f"{top}{text}\n")
+  (root / "list_eval_partition.txt").write_text(text)
 
 
 LISTED = [
@@ -819,26 +818,11 @@ def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
   np.testing.assert_array_equal(sets.sought.labels, [1, 1, 0, 0])
   np.testing.assert_array_equal(sets.queries, [False, True, True, False])
   assert sets.sought.source[sets.sought.rows[0]].shape == (9, 8, 3)
-  write_shop(tmp_path, LISTED, header=False)
-  assert len(retrieval_full_sets.read_listing(tmp_path)) == 7
 
 
-@pytest.mark.parametrize(
-  ("change", "message"),
-  [
-    (lambda text: text.replace("img/c.jpg", "img/z.jpg"), "line 5.*no image.*z.jpg"),
-    (lambda text: text.replace("id_1 train", "id_1"), r"line 6: expected.*'img/d\.jpg"),
-    (lambda text: text.replace("id_1 train", "id_1 test"), "line 6: expected"),
-    (lambda text: text.replace("7\n", "8\n", 1), "lists 8 images, but lists 7"),
-    (lambda text: text.replace("query", "gallery"), "no image with the status query"),
-    (lambda text: text.replace("id_1", "id_9"), "id_9 is both learned and sought"),
-  ],
-)
-def test_list_files_that_are_wrong(tmp_path, change, message):
-  write_shop(tmp_path, LISTED)
-  path = tmp_path / "list_eval_partition.txt"
-  path.write_text(change(path.read_text()))
-  with pytest.raises(SystemExit, match=message):
+def test_list_files_that_are_wrong(tmp_path):
+  write_shop(tmp_path, [*LISTED, ("img/h.jpg", "id_1", "query")])
+  with pytest.raises(SystemExit, match=r"inshop .+ id_1 is both"):
     retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
 
 

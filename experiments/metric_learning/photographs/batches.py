@@ -33,8 +33,7 @@ class Watched(NamedTuple):
 
   images: data.Images
   queries: np.ndarray | None
-  covers: bool = False
-  """Whether to measure the width and the distance of classes, too."""
+  covers: bool = False  # whether to measure the width and the distance of classes, too
 
 
 def _random_box(random: np.random.Generator, width: int, height: int, crop: str):

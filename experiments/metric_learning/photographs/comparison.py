@@ -60,8 +60,7 @@ class Found(NamedTuple):
   steps: int
   points: np.ndarray
   """Raw embeddings of the test images; empty if the protocol does not use them."""
-  problems: Sequence[Mapping[str, float]] = ()
-  """Last evaluation of each problem."""
+  problems: Sequence[Mapping[str, float]] = ()  # last evaluation of each problem
 
 
 class Comparison:

@@ -40,12 +40,9 @@ class Row(NamedTuple):
 
   loss: str
   kind: Literal["plain", "proxy", "xbm", "ccp"] = "plain"
-  pooling: str = ""
-  """Pooling; empty: the protocol's."""
-  variant: Literal["", "S", "L"] = ""
-  """Variant of the memory or of the proxies."""
-  batch: int = 0
-  """Images per step; 0: the protocol's."""
+  pooling: str = ""  # pooling; empty: the protocol's
+  variant: Literal["", "S", "L"] = ""  # variant of the memory or of the proxies
+  batch: int = 0  # images per step; 0: the protocol's
 
   @property
   def name(self) -> str:
@@ -315,10 +312,7 @@ def _depends(job: Job) -> dict[str, bool]:
   summed = job.settings.pooling in frame_poolings.SUMMED
   parts = (
     (method.refers_to_proxies, ("pool", "first_centres", "pool_space")),
-    (
-      method.loss == "soft_triple" or (method.refers_to_proxies and pair),
-      ("proxies",),
-    ),
+    (method.loss == "soft_triple" or (method.refers_to_proxies and pair), ("proxies",)),
     (method.refers_to_proxies and pair, ("in_batch",)),
     (method.renews, ("weight", "switch_patience", "first_weight", "max_problems")),
     (method.renews, ("restart", "fresh_moments")),

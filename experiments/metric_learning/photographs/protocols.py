@@ -26,24 +26,17 @@ class Protocol(NamedTuple):
   parts: int
   """Parts of the learned classes, one of which validates; 1: the test classes
   validate."""
-  models: int
-  """Number of networks, each with another validation part."""
-  repeats: int
-  """Trainings of each network."""
-  metric: str
-  """Measure that chooses the best weights."""
+  models: int  # number of networks, each with another validation part
+  repeats: int  # trainings of each network
+  metric: str  # measure that chooses the best weights
   batch: int
-  evaluate_every: int
-  """Steps between two evaluations."""
-  patience: int
-  """Evaluations without a better one before a training stops."""
+  evaluate_every: int  # steps between two evaluations
+  patience: int  # evaluations without a better one before a training stops
   dim: int
   learning_rate: float
   weight_decay: float
-  plateau: bool
-  """Lowers the learning rate when the measure stagnates."""
-  pooling: str
-  """Pooling of methods without generalized sum pooling."""
+  plateau: bool  # lowers the learning rate when the measure stagnates
+  pooling: str  # pooling of methods without generalized sum pooling
 
 
 def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
@@ -92,8 +85,7 @@ class Split(NamedTuple):
   """Classes of one network."""
 
   train: np.ndarray
-  held: np.ndarray
-  """Validation classes; empty: the test classes validate."""
+  held: np.ndarray  # validation classes; empty: the test classes validate
 
 
 def splits(protocol: Protocol, classes: int) -> list[Split]:

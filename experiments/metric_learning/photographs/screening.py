@@ -73,7 +73,6 @@ def plan(config: FullScreening, loss: str) -> Plan:
 
 
 def measure(config: FullScreening, output: pathlib.Path) -> Table:
-  """Trains all cells."""
   if not config.losses:
     raise ValueError("losses must name at least one, got none")
   usual = FullScreening()

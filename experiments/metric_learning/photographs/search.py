@@ -74,7 +74,6 @@ class Box:
     }
 
   def config(self, config: FullConfig, point: np.ndarray) -> FullConfig:
-    """The settings of a trial."""
     values = self.numbers(point)
     fields: dict[str, Any] = {x: values.pop(x) for x in self.names if x in self.fields}
     return dataclasses.replace(

@@ -7,10 +7,6 @@ folder of its list file, which tells queries from the gallery.
 
 import concurrent.futures
 import dataclasses
-import functools
-import os
-import pathlib
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,10 +16,7 @@ import tqdm
 from experiments.published import dml
 from spherejax import data
 
-LISTING = "list_eval_partition.txt"
-_FIELDS = "image_name item_id evaluation_status"
 _NAMED = 20  # images that cannot be read, in a message
-_COUNT = re.compile(r"[0-9]{1,9}")
 _PREPARED = {
   "cub": ("caltech_birds2011", None),
   "cars": ("cars196", None),
@@ -123,13 +116,11 @@ def load(
   cannot be are named, or with `skip_unreadable` left out. `learned_classes` is 0 for
   the published number.
   """
-  if dataset == "inshop":
-    if learned_classes:
-      raise SystemExit(
-        f"--learned-classes must be 0 for inshop, got {learned_classes}: its list says"
-        " which classes are learned"
-      )
-    return _in_shop(pathlib.Path(folder), skip_unreadable)
+  if dataset == "inshop" and learned_classes:
+    raise SystemExit(
+      f"--learned-classes must be 0 for inshop, got {learned_classes}: its list says"
+      " which classes are learned"
+    )
   try:
     images = _images(dataset, folder)
   except (FileNotFoundError, ValueError) as error:
@@ -137,16 +128,27 @@ def load(
   there = np.unique(images.labels)
   names = tuple(images.label_names[c] for c in there)
   labels = np.searchsorted(there, images.labels).astype(np.int32)
+  every = Pictures(images.images, np.arange(len(images)), labels, names)
+  if dataset == "inshop":
+    return _by_status(_readable(every, skip_unreadable), images.extras["status"])
   number = _learned(dataset, len(there), learned_classes)
-  every = _readable(
-    Pictures(images.images, np.arange(len(images)), labels, names), skip_unreadable
-  )
+  every = _readable(every, skip_unreadable)
   return Sets(
     every.of(np.arange(number)), every.of(np.arange(number, len(there))), None
   )
 
 
+def _by_status(every: Pictures, status: np.ndarray) -> Sets:
+  """Parts as the list says, each with the classes that occur in it."""
+  learned = status[every.rows] == "train"
+  parts = (every.take(np.flatnonzero(rows)) for rows in (learned, ~learned))
+  train, sought = (part.of(np.unique(part.labels)) for part in parts)
+  return Sets(train, sought, status[sought.rows] == "query")
+
+
 def _images(dataset: str, folder: str) -> data.Images:
+  if dataset == "inshop":
+    return data.load_in_shop(folder)
   if folder:
     return data.load_folder(folder, lazy=True)
   name, label = _PREPARED[dataset]
@@ -208,98 +210,3 @@ def _readable(pictures: Pictures, skip: bool) -> Pictures:
   if not counts.all():
     raise SystemExit(f"class {readable.names[np.argmin(counts)]} has no readable image")
   return readable
-
-
-class _Listed(NamedTuple):
-  """A line of a list file."""
-
-  file: str
-  item: str
-  part: str
-
-
-def read_listing(folder: pathlib.Path) -> list[_Listed]:
-  """The images of In-shop's list file; SystemExit names the line that is wrong."""
-  path = folder / LISTING
-  if not path.is_file():
-    raise SystemExit(
-      f"In-shop is read from --folder, which must hold {LISTING} and the images that"
-      f" it names; there is no {path}"
-    )
-  try:
-    lines = path.read_text(encoding="utf-8").splitlines()
-  except UnicodeDecodeError as error:
-    raise SystemExit(f"{path} must be text in UTF-8: {error}") from error
-  rows, expected, places = [], None, {}
-  for number, line in enumerate(lines, start=1):
-    fields = line.split()
-    if not fields or fields == _FIELDS.split():
-      continue
-    if number == 1 and len(fields) == 1 and _COUNT.fullmatch(fields[0]):
-      expected = int(fields[0])
-      continue
-    if len(fields) != 3 or fields[2] not in ("train", "query", "gallery"):
-      raise SystemExit(
-        f"{path}, line {number}: expected {_FIELDS!r} with the status train, query or"
-        f" gallery, got {line!r}"
-      )
-    if not os.path.isfile(folder / fields[0]):
-      raise SystemExit(f"{path}, line {number}: there is no image {folder / fields[0]}")
-    if fields[0] in places:
-      raise SystemExit(
-        f"{path}, line {number}: {fields[0]} is listed already, in line"
-        f" {places[fields[0]]}"
-      )
-    places[fields[0]] = number
-    rows.append(_Listed(*fields))
-  if expected is not None and expected != len(rows):
-    raise SystemExit(
-      f"{path} says that it lists {expected} images, but lists {len(rows)}"
-    )
-  for part in ("train", "query", "gallery"):
-    if not any(row.part == part for row in rows):
-      raise SystemExit(f"{path} lists no image with the status {part}")
-  learned, sought = (
-    {row.item for row in rows if (row.part == "train") == train}
-    for train in (True, False)
-  )
-  if both := sorted(learned & sought):
-    raise SystemExit(f"{path}: item {both[0]} is both learned and sought")
-  return rows
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Files(Sequence):
-  """Pictures of a list."""
-
-  folder: pathlib.Path
-  names: tuple[str, ...]
-
-  def __len__(self) -> int:
-    return len(self.names)
-
-  def __getitem__(self, row: Any) -> Any:
-    return data.read_image(self.folder / self.names[row])
-
-
-def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:
-  """Items in the order of their names."""
-  listed = read_listing(folder)
-  source = _Files(folder, tuple(row.file for row in listed))
-  parts = np.array([row.part for row in listed])
-  items = np.array([row.item for row in listed])
-  names, labels = np.unique(items, return_inverse=True)
-  every = Pictures(
-    source, np.arange(len(listed)), labels.astype(np.int32), tuple(names.tolist())
-  )
-  every = _readable(every, skip)
-  learned = parts[every.rows] == "train"
-  choose = functools.partial(_of_rows, every)
-  sought = choose(np.flatnonzero(~learned))
-  return Sets(choose(np.flatnonzero(learned)), sought, parts[sought.rows] == "query")
-
-
-def _of_rows(pictures: Pictures, rows: np.ndarray) -> Pictures:
-  """Selects images by row, with the classes that occur."""
-  some = pictures.take(rows)
-  return some.of(np.unique(some.labels))

@@ -36,11 +36,9 @@ class Trained(NamedTuple):
   """A network with the best weights."""
 
   variables: Any
-  steps: int
-  """Steps of the whole training."""
+  steps: int  # steps of the whole training
   evaluations: list[dict[str, Any]]
-  best: dict[str, Any]
-  """Measures of the best evaluation."""
+  best: dict[str, Any]  # measures of the best evaluation
 
 
 class Run(objective.Run):
@@ -128,8 +126,7 @@ class Journal(NamedTuple):
   """Log of evaluations, one line of JSON each, written as they come."""
 
   path: pathlib.Path
-  who: dict[str, Any]
-  """Keys of the training in the file."""
+  who: dict[str, Any]  # keys of the training in the file
 
   def add(self, figures: Mapping[str, Any]) -> None:
     """Adds a line, in place of the training's own of this step and of later ones.
@@ -215,10 +212,7 @@ def monitor(settings: FullConfig) -> training.Monitor:
       min_scale=min(1e-6 / settings.learning_rate, 1.0),
     )
   return training.Monitor(
-    settings.metric,
-    margin=_MARGIN,
-    patience=settings.patience,
-    plateau=plateau,
+    settings.metric, margin=_MARGIN, patience=settings.patience, plateau=plateau
   )
 
 

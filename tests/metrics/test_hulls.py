@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.gsp import hulls
+from spherejax import metrics
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 
@@ -12,8 +12,8 @@ SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 def test_cases_by_hand(scale):
   def meets(a, b):
     a, b = scale * np.array(a), scale * np.array(b)
-    assert hulls.hulls_intersect(a, b) == hulls.hulls_intersect(b, a)
-    return hulls.hulls_intersect(a, b)
+    assert metrics.hulls_intersect(a, b) == metrics.hulls_intersect(b, a)
+    return metrics.hulls_intersect(a, b)
 
   assert meets(SQUARE, SQUARE + 0.5)
   assert meets(SQUARE, [[0.5, 0.5]])  # a point inside, no vertex of either shared
@@ -35,7 +35,7 @@ def test_planes_that_separate_are_found_for_random_sets():
     a, b = rng.normal(size=(2, 4, 2)) + rng.uniform(0, 1.5, (2, 1, 2))
     gap = ((a @ directions).min(0) - (b @ directions).max(0)).max()
     if abs(gap) > 0.01:  # a grid of directions cannot decide the rest
-      assert hulls.hulls_intersect(a, b) == (gap < 0)
+      assert metrics.hulls_intersect(a, b) == (gap < 0)
       seen.add(gap < 0)
   assert seen == {True, False}
 
@@ -44,7 +44,7 @@ def test_planes_that_separate_are_found_for_random_sets():
 def test_distances_by_hand(scale):
   def apart(a, b):
     a, b = scale * np.array(a), scale * np.array(b)
-    return hulls.hull_distance(a, b) / scale
+    return metrics.hull_distance(a, b) / scale
 
   assert apart(SQUARE, np.add(SQUARE, (3, 0))) == pytest.approx(2)
   assert apart(SQUARE, np.add(SQUARE, (4, 5))) == pytest.approx(5)  # two corners
@@ -62,24 +62,26 @@ def test_distances_are_gaps_between_separating_lines():
   for _ in range(40):
     a, b = rng.normal(size=(2, 5, 2)) + rng.uniform(0, 3, (2, 1, 2))
     gap = ((a @ directions).min(0) - (b @ directions).max(0)).max()
-    distance = hulls.hull_distance(a, b)
+    distance = metrics.hull_distance(a, b)
     assert gap <= distance + 1e-9
     # A direction off by half a step of the grid loses that share of an edge.
     assert distance <= max(gap, 0) + 5e-3
-    assert distance == pytest.approx(hulls.hull_distance(b, a), abs=1e-9)
+    assert distance == pytest.approx(metrics.hull_distance(b, a), abs=1e-9)
     found.append(distance > 0.01)
   assert set(found) == {True, False}
 
 
-def test_pairs_are_counted():
-  sets = [SQUARE, SQUARE + 0.5, SQUARE + 5, SQUARE[:0], np.add(SQUARE, (0, 1))]
-  assert hulls.intersecting_pairs(sets) == 3
+def test_the_hull_of_no_point_meets_nothing():
+  nothing = SQUARE[:0]
+  assert not metrics.hulls_intersect(nothing, SQUARE)
+  assert not metrics.hulls_intersect(nothing, nothing)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_errors():
-  with pytest.raises(ValueError, match=r"\(4, 2\) and \(4, 3\)"):
-    hulls.hulls_intersect(SQUARE, np.zeros((4, 3)))
-  with pytest.raises(ValueError, match="the hull of no point"):
-    hulls.hull_distance(SQUARE, SQUARE[:0])
+  with pytest.raises(ValueError, match=r"\(4, 2\) to match .* got \(4, 3\)"):
+    metrics.hulls_intersect(SQUARE, np.zeros((4, 3)))
+  with pytest.raises(ValueError, match="b must have a row"):
+    metrics.hull_distance(SQUARE, SQUARE[:0])
   with pytest.raises(ValueError, match="finite"):
-    hulls.hulls_intersect(SQUARE, np.full((1, 2), np.nan))
+    metrics.hulls_intersect(SQUARE, np.full((1, 2), np.nan))
