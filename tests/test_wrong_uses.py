@@ -107,7 +107,7 @@ ACCEPTED = {
   """,
   "integers": """
     losses.distortion_from_distance:* losses.soft_label_cross_entropy:*
-    metrics.best_accuracy:points metrics.hierarchical_similarity:*
+    metrics.best_accuracy:points metrics.hierarchical_similarity:* metrics.hull*:*
     prototypes.hierarchical_prototypes:*
   """,
   "shape": "plotting.retrieval_sheet:* attacks.pgd:decay",
