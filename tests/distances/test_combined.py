@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 from spherejax import distances
 
 RANDOM = np.random.default_rng(0)
+ROWS = 14
 CASES = [(2, 1.5, 1.0), (5, 2.0, 1.0), (5, 3.3, 1.0), (8, 1.2, 0.5)]
 
 
@@ -25,7 +26,7 @@ def ours(x, one, top, hull=False):
 
 def points(dim):
   """Random ones, ties, corners, zero, and one inside."""
-  x = RANDOM.normal(size=(30, dim)) * RANDOM.choice([0.3, 1, 30], (30, 1))
+  x = RANDOM.normal(size=(ROWS, dim)) * RANDOM.choice([0.3, 1, 30], (ROWS, 1))
   x[:5] = np.round(x[:5])
   x[5], x[6], x[7] = 0, 2, np.eye(dim)[1] * 7
   x[8] = 0.1 / dim
@@ -117,14 +118,14 @@ def test_projections_are_optimal(dim, one, top, hull):
 def test_the_hull_is_smaller_in_three_dimensions():
   dim, one, top = 5, 3.3, 1.0
   w = (dim - 1) * one * top / (one + (dim - 2) * top)
-  witness = np.zeros((30, dim), np.float32)
+  witness = np.zeros((ROWS, dim), np.float32)
   witness[:, :2] = w
   np.testing.assert_allclose(ours(witness, one, top)[0], one, rtol=1e-6)
   assert (np.asarray(ours(witness, one, top, True)[0]) > 1.01).all()
 
 
 def test_projections_of_many_dimensions():
-  x = (RANDOM.normal(size=(30, 784)) * 2).astype(np.float32)
+  x = (RANDOM.normal(size=(8, 784)) * 2).astype(np.float32)
   for hull, limit in ((False, 12.0), (True, 1.0)):
     _, _, z = ours(x, 12.0, 8 / 255, hull)
     np.testing.assert_allclose(

@@ -7,12 +7,6 @@ from experiments.published import tree_paths
 from spherejax import hierarchy
 
 
-def article_tree(name):
-  if name == "CIFAR_100":
-    return hierarchy.from_paths(tree_paths("CIFAR_100"))
-  return hierarchy.from_paths(tree_paths(name))
-
-
 def random_binary_tree(seed, leaves=9):
   """Joins random pairs of nodes until three are left, with positive lengths."""
   rng = np.random.default_rng(seed)
@@ -80,7 +74,7 @@ def test_first_join_of_distances_that_are_no_tree():
    ("MESO_Z", 20, False)],
 )  # fmt: skip
 def test_trees_of_the_article(name, count, ultrametric):
-  tree = article_tree(name)
+  tree = hierarchy.from_paths(tree_paths(name))
   distances = hierarchy.path_distances(tree)
   joined = hierarchy.neighbor_joining(distances, names=range_names(tree))
   np.testing.assert_allclose(

@@ -1,10 +1,8 @@
 """A batch spread over devices: values and gradients of one device, exactly.
 
-Embeddings are a linear map of the inputs. Its matrix and the proxies (or label
-embeddings) are the same on all devices; their gradients are what is compared.
+What the sweep of all losses, in `test_every_loss.py`, does not show.
 """
 
-import functools
 import inspect
 
 import jax
@@ -16,6 +14,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from spherejax import losses
+from tests.losses.cases._frame import AS_IN_OTHERS
 
 AXIS = "batch"
 LABELS = np.array([0, 1, 0, 2, 1, 2, 0, 3], np.int32)
@@ -23,180 +22,81 @@ ALL = np.ones(8, bool)
 UNEQUAL = np.array([1, 1, 0, 1, 0, 0, 1, 1], bool)  # one of four devices keeps nothing
 
 
-def inputs(dtype):
+def inputs():
   generator = np.random.default_rng(0)
-  x = generator.normal(size=(8, 5)).astype(dtype)
-  parameters = {
-    "map": generator.normal(size=(5, 4)).astype(dtype),
-    "proxies": generator.normal(size=(5, 4)).astype(dtype),
-    "several": generator.normal(size=(5, 2, 4)).astype(dtype),
-  }
-  return parameters, x
+  x = generator.normal(size=(8, 5))
+  return {"map": generator.normal(size=(5, 4)), "u": generator.normal(size=(5, 4))}, x
 
 
-# Each case: (parameters, inputs, labels, where, axis_name) -> values, and the weight
-# of every value in the scalar: 1 / the number of kept rows of all devices.
-
-
-def count(where, axis_name):
-  number = jnp.sum(where)
-  return number if axis_name is None else jax.lax.psum(number, axis_name)
-
-
-def of_pairs(name, **settings):
-  def case(parameters, x, labels, where, axis_name):
-    values = getattr(losses, name)(
-      x @ parameters["map"], labels, where=where, axis_name=axis_name, **settings
-    )
-    return values, where / count(where, axis_name)
-
-  return case
-
-
-def proxy_anchor(parameters, x, labels, where, axis_name):
-  values = losses.proxy_anchor(
-    x @ parameters["map"],
-    labels,
-    parameters["several"],
-    scale=4.0,
-    where=where,
-    axis_name=axis_name,
-  )
-  return values, where / count(where, axis_name)
-
-
-def zero_shot(parameters, x, labels, where, axis_name):
+def zero_shot(parameters, x, labels, where, axis_name=None):
+  """A scalar, the sum of what each device has of it, and two values of each row."""
   attributes = jax.nn.softmax(x @ parameters["map"])
-  a, b = losses.split_by_class(labels, where=where, axis_name=axis_name)
+  halves = losses.split_by_class(labels, where=where, axis_name=axis_name)
   values = losses.zero_shot_prediction(
     attributes,
     labels,
     attributes,
     labels,
-    parameters["proxies"],
-    where_a=a,
-    where_b=b,
+    parameters["u"],
+    where_a=halves[0],
+    where_b=halves[1],
     axis_name=axis_name,
-  )
-  weights = [half / count(half, axis_name) for half in (a, b)]
-  # one row of values for each example, so that devices can be put side by side
-  return values.reshape(2, -1).T, jnp.stack(weights, axis=1)
+  ).reshape(2, -1)
+  counts = jnp.stack(halves).sum(axis=1, keepdims=True)
+  if axis_name is not None:
+    counts = jax.lax.psum(counts, axis_name)
+  # One row of values for each example, so that devices can be put side by side.
+  return jnp.sum(values * jnp.stack(halves) / counts), values.T
 
 
-# What a case gathers or sums is seen here; all others are in `test_every_loss.py`.
-CASES = {
-  "contrastive": of_pairs("contrastive", negative_margin=1.3),
-  "proxy_anchor": proxy_anchor,
-  "zero_shot": zero_shot,
-}
-
-
-# --- the same step on one device and on several ---
-
-
-@functools.cache
-def single(name):
-  @jax.jit
-  def step(parameters, x, labels, where):
-    def scalar(parameters):
-      values, weights = CASES[name](parameters, x, labels, where, None)
-      return jnp.sum(values * weights), values
-
-    (value, values), gradients = jax.value_and_grad(scalar, has_aux=True)(parameters)
-    return value, values, gradients
-
-  return step
-
-
-def local_step(name, devices, parameters, x, labels, where):
-  """devices * local numerator / global count, then the mean over devices."""
+def local_step(parameters, *data):
+  """By devices * the local part of the scalar, and the mean over devices."""
 
   def scalar(parameters):
-    values, weights = CASES[name](parameters, x, labels, where, AXIS)
-    return devices * jnp.sum(values * weights), values
+    value, values = zero_shot(parameters, *data, AXIS)
+    return jax.lax.axis_size(AXIS) * value, values
 
-  (value, values), gradients = jax.value_and_grad(scalar, has_aux=True)(parameters)
-  return jax.lax.pmean(value, AXIS), values, jax.lax.pmean(gradients, AXIS)
+  (value, values), slopes = jax.value_and_grad(scalar, has_aux=True)(parameters)
+  return *jax.lax.pmean((value, slopes), AXIS), values
 
 
-def checked_step(name, devices, parameters, x, labels, where):
+def checked_step(*arguments):
   """shard_map's replication checking has already summed the gradients."""
-  del devices
-
-  def scalar(parameters):
-    values, weights = CASES[name](parameters, x, labels, where, AXIS)
-    return jnp.sum(values * weights), values
-
-  (value, values), gradients = jax.value_and_grad(scalar, has_aux=True)(parameters)
-  return jax.lax.psum(value, AXIS), values, gradients
+  step = jax.value_and_grad(zero_shot, has_aux=True)
+  (value, values), slopes = step(*arguments, AXIS)
+  return jax.lax.psum(value, AXIS), slopes, values
 
 
-def spread(name, how, devices):
-  """The step over a mapped axis: values of all rows, gradients of the parameters."""
-  if how.startswith("shard_map"):
-    checked = how == "shard_map-checked"
-    step = functools.partial(checked_step if checked else local_step, name, devices)
-    mesh = Mesh(np.array(jax.devices()[:devices]), (AXIS,))
-    return jax.jit(
-      jax.shard_map(
-        step,
-        mesh=mesh,
-        in_specs=(P(), P(AXIS), P(AXIS), P(AXIS)),
-        out_specs=(P(), P(AXIS), P()),
-        check_vma=checked,
-      )
+def test_zero_shot_prediction_over_devices_equals_one_device(x64):
+  parameters, x = inputs()
+  mesh = Mesh(np.array(jax.devices()[:2]), (AXIS,))
+  split, shared = P(AXIS), P()
+  checked = jax.jit(
+    jax.shard_map(
+      checked_step, mesh=mesh, in_specs=(shared, split, split, split),
+      out_specs=(shared, shared, split),
     )
-  step = functools.partial(local_step, name, devices)
-  axes = (None, 0, 0, 0)
-  if how == "pmap":
-    mapped = jax.pmap(step, AXIS, in_axes=axes, devices=jax.devices()[:devices])
-  else:
-    mapped = jax.jit(jax.vmap(step, axes, axis_name=AXIS))
-
-  def call(parameters, *arrays):
-    shards = (x.reshape(devices, -1, *x.shape[1:]) for x in arrays)
-    value, values, gradients = mapped(parameters, *shards)
-    for leaf in jax.tree.leaves((value, gradients)):
-      np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[0], leaf.shape))
-    first = jax.tree.map(lambda leaf: leaf[0], (value, gradients))
-    return first[0], values.reshape(-1, *values.shape[2:]), first[1]
-
-  return call
-
-
-@pytest.mark.parametrize(
-  ("how", "devices"),
-  [
-    ("shard_map-checked", 2),
-    *(
-      pytest.param(how, devices, marks=pytest.mark.slow)
-      for how, devices in (("shard_map-unchecked", 2), ("vmap", 4), ("pmap", 4))
-    ),
-  ],
-)
-@pytest.mark.parametrize("name", CASES)
-def test_shard_map_over_two_devices_equals_one_device(name, how, devices, x64):
-  parameters, x = inputs(np.float64)
-  step = spread(name, how, devices)
+  )  # fmt: skip
+  mapped = jax.pmap(local_step, AXIS, in_axes=(None, 0, 0, 0))
+  single = jax.jit(jax.value_and_grad(zero_shot, has_aux=True))
   for where in (ALL, UNEQUAL):
-    value, values, gradients = step(parameters, x, LABELS, where)
-    right = single(name)(parameters, x, LABELS, where)
-    assert right[0] > 0.01
-    np.testing.assert_allclose(value, right[0], rtol=1e-12)
-    np.testing.assert_allclose(values, right[1], rtol=1e-12, atol=1e-12)
-    used = 0
-    for key, gradient in gradients.items():
-      largest = np.abs(right[2][key]).max()
-      used += largest > 0.01
-      np.testing.assert_allclose(
-        gradient, right[2][key], rtol=1e-12, atol=1e-12 * max(largest, 1)
-      )
-    assert used >= (1 if name == "contrastive" else 2)
+    (value, values), gradients = single(parameters, x, LABELS, where)
+    assert value > 0.01
+    assert min(np.abs(g).max() for g in gradients.values()) > 0.01
+    shards = (a.reshape(4, 2, *a.shape[1:]) for a in (x, LABELS, where))
+    for scalar, slopes, rows in (
+      mapped(parameters, *shards), checked(parameters, x, LABELS, where)
+    ):  # fmt: skip
+      np.testing.assert_allclose(rows.reshape(8, 2), values, rtol=1e-12, atol=1e-12)
+      np.testing.assert_allclose(scalar, np.full_like(scalar, value), rtol=1e-12)
+      for name, right in gradients.items():
+        right = np.broadcast_to(right, slopes[name].shape)
+        np.testing.assert_allclose(slopes[name], right, rtol=1e-12, atol=1e-12)
 
 
 def test_local_mean_is_enough_when_no_row_is_masked(x64):
   """The plain rule: differentiate the local mean, average over devices."""
-  parameters, x = inputs(np.float64)
+  parameters, x = inputs()
 
   def step(parameters, x, labels):
     def scalar(parameters):
@@ -249,7 +149,7 @@ OF_THE_BATCH = {
 @pytest.mark.parametrize(
   ("name", "block_size"),
   [
-    (name, size)
+    pytest.param(name, size, marks=[pytest.mark.slow] * (name in AS_IN_OTHERS))
     for name in sorted({*PAIRS, *OF_THE_BATCH})
     for size in (None, 3)[: 1 + ("block_size" in parameters(name))]
   ],

@@ -225,19 +225,6 @@ def test_traced_classes_at_distance_zero_are_left_out():
   np.testing.assert_allclose(values[0].mean(), expected, rtol=1e-5)
 
 
-def test_ranking_equals_the_form_with_ties_as_ones(x64):
-  units = (POINTS / np.linalg.norm(POINTS, axis=1, keepdims=True)).astype(float)
-  similar, terms = units @ units.T, []
-  for i, j, k in np.ndindex(5, 5, 5):
-    if len({i, j, k}) == 3:
-      sign = 1 if APART[i, j] <= APART[i, k] else -1
-      terms.append(np.log1p(np.exp(-sign * (similar[i, j] - similar[i, k]))))
-  ranking = jax.jit(losses.class_ranking_from_similarity)
-  np.testing.assert_allclose(ranking(similar, APART).mean(), np.mean(terms), rtol=1e-12)
-  flat = ranking(np.zeros((5, 5)), APART)
-  np.testing.assert_allclose(flat, np.log(2), rtol=1e-14)
-
-
 def test_drawn_triplets_estimate_all_of_them():
   draw = jax.jit(functools.partial(losses.class_ranking, samples=4000, block_size=2))
   keep, every = np.array([True, False, True, True, False]), np.ones(5, bool)

@@ -82,60 +82,6 @@ def test_a_class_larger_than_all_others_and_any_order(x64):
     assert np.abs(gradient).max() > 1e-3
 
 
-def test_tuplet_margin_at_margin_0_and_beyond(x64):
-  s = np.array([[0.8, 0.6, 0.3, -0.2]])
-  same = np.array([[True, True, False, False]])
-  loss = jax.jit(losses.tuplet_margin_from_similarity)
-  plain = sum(
-    math.log(1 + sum(math.exp(5 * (n - p)) for n in (0.3, -0.2))) for p in (0.8, 0.6)
-  )
-  np.testing.assert_allclose(loss(s, same, ~same, scale=5.0, margin=0.0), [plain])
-  eased = loss(s, same, ~same, scale=5.0, margin=0.1)
-  assert eased[0] < plain  # narrower angles
-  # A positive closer than the margin counts as farther: cos(0 - m) < 1.
-  one = np.array([[1.0, 0.3]])
-  same = np.array([[True, False]])
-  np.testing.assert_allclose(
-    loss(one, same, ~same, scale=5.0, margin=0.4),
-    [math.log(1 + math.exp(5 * (0.3 - math.cos(0.4))))],
-  )
-
-
-def test_tuplet_margin_of_nothing_is_nt_xent_of_labels(x64):
-  """The peer's `NTXentLoss`: each positive pair with the negatives of its anchor."""
-  x, labels = (
-    np.random.default_rng(4).normal(size=(7, 3)),
-    np.array([0, 1, 0, 0, 1, 2, 5]),
-  )
-  z = x / np.linalg.norm(x, axis=1, keepdims=True)
-  terms = []
-  for a in range(7):
-    rivals = [math.exp(z[a] @ z[n] / 0.3) for n in range(7) if labels[n] != labels[a]]
-    for p in range(7):
-      if p != a and labels[p] == labels[a]:
-        own = math.exp(z[a] @ z[p] / 0.3)
-        terms.append(-math.log(own / (own + sum(rivals))))
-  values = losses.tuplet_margin(x, labels, margin=0.0, scale=1 / 0.3)
-  np.testing.assert_allclose(values.sum() / len(terms), np.mean(terms), rtol=1e-12)
-
-
-def test_angular_identity_with_its_hinge(x64):
-  """The exponent is the hinge's argument less 2 - 6 t, for unit vectors."""
-  x = np.random.default_rng(2).normal(size=(3, 4))
-  x /= np.linalg.norm(x, axis=1, keepdims=True)
-  labels = np.array([0, 0, 1])
-  for angle in (0.5, 0.9):
-    t = math.tan(angle) ** 2
-    centre = (x[0] + x[1]) / 2
-    hinge = ((x[0] - x[1]) ** 2).sum() - 4 * t * ((x[2] - centre) ** 2).sum()
-    values = losses.angular(x, labels, angle=angle)
-    np.testing.assert_allclose(
-      values, [np.logaddexp(0, hinge - 2 + 6 * t)] * 2 + [0], rtol=1e-12
-    )
-    values = losses.angular(x, labels, angle=angle, form="hinge")
-    np.testing.assert_allclose(values, [max(hinge, 0)] * 2 + [0], rtol=1e-12)
-
-
 def test_angular_against_references_takes_partners_there(x64):
   generator = np.random.default_rng(3)
   x, memory = generator.normal(size=(4, 3)), generator.normal(size=(7, 3))

@@ -75,10 +75,10 @@ def easy_hard(d, near, far, positive, negative):
   return kept_near, kept_far
 
 
-def fraction(d, near, far, share):
+def hardest_fraction(d, near, far, fraction):
   def hardest(among, sign):
     order = sorted(among, key=lambda j: (sign * d[j], j))
-    return order[: math.ceil(share * len(among))]
+    return order[: math.ceil(fraction * len(among))]
 
   return hardest(near, -1), hardest(far, 1)
 
@@ -94,34 +94,29 @@ def counts(rule, matrix):
   return result
 
 
-TRIPLETS = [
-  (functools.partial(losses.mine_triplet_margin, margin=m, kind=kind),
-   functools.partial(triplets, margin=m, kind=kind))
-  for m in (0.5, -0.25)
-  for kind in ("all", "hard", "semihard", "easy")
-]  # fmt: skip
-EASY_HARD = [
-  (functools.partial(losses.mine_batch_easy_hard, positive=p, negative=n),
-   functools.partial(easy_hard, positive=p, negative=n))
-  for p, n in [("easy", "semihard"), ("semihard", "hard"), ("semihard", "easy"),
-               ("hard", "semihard"), ("easy", "easy"), ("all", "hard"), ("easy", "all")]
-]  # fmt: skip
+def by_loops(rule, **settings):
+  """The miner with the name of the rule, and the rule, at these settings."""
+  miner = {"triplets": "triplet_margin", "easy_hard": "batch_easy_hard"}
+  miner = getattr(losses, f"mine_{miner.get(rule.__name__, rule.__name__)}")
+  return tuple(functools.partial(f, **settings) for f in (miner, rule))
+
+
+STRATEGIES = (
+  ("easy", "semihard"), ("semihard", "hard"), ("semihard", "easy"),
+  ("hard", "semihard"), ("easy", "easy"), ("all", "hard"), ("easy", "all"),
+)  # fmt: skip
+BATCH_HARD = functools.partial(easy_hard, positive="hard", negative="hard")
 MINERS = [
-  (functools.partial(losses.mine_multi_similarity, epsilon=0.3), multi_similarity),
-  *TRIPLETS,
-  *EASY_HARD,
-  (
-    losses.mine_batch_hard,
-    functools.partial(easy_hard, positive="hard", negative="hard"),
+  by_loops(multi_similarity, epsilon=0.3),
+  *(
+    by_loops(triplets, margin=margin, kind=kind)
+    for margin in (0.5, -0.25)
+    for kind in ("all", "hard", "semihard", "easy")
   ),
-  *[
-    (
-      functools.partial(losses.mine_hardest_fraction, fraction=share),
-      functools.partial(fraction, share=share),
-    )
-    for share in (0, 0.3, 0.5, 1)
-  ],
-]  # fmt: skip
+  *(by_loops(easy_hard, positive=p, negative=n) for p, n in STRATEGIES),
+  (losses.mine_batch_hard, BATCH_HARD),
+  *(by_loops(hardest_fraction, fraction=share) for share in (0, 0.3, 0.5, 1)),
+]
 
 
 def test_miners_equal_the_loops_for_distances_and_similarities():
@@ -425,25 +420,12 @@ def test_losses_say_what_their_matrix_holds():
   np.testing.assert_array_equal(zero, 0)  # nothing is left
 
 
-def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
-  x = embeddings(1, 12, 4)
-  z = x / np.linalg.norm(x, axis=1, keepdims=True)
-  same = LABELS[:, None] == LABELS
-  masks = same & ~np.eye(12, dtype=bool), ~same
-  kept = losses.mine_multi_similarity(z @ z.T, *masks, epsilon=0.1)
-  assert 0 < kept[1].sum() < masks[1].sum()
-
+def test_batch_hard_mines_pairs_or_sums_triplets(embeddings, x64):
   @jax.jit
-  def pairs(x):
-    miner = functools.partial(losses.mine_multi_similarity, epsilon=0.1)
+  def both(x):
     return (
-      losses.multi_similarity(x, LABELS, miner=miner),
-      losses.multi_similarity_from_similarity(z @ z.T, *kept),
-      # Batch hard as a miner of pairs and as a way to sum triplets.
       losses.triplet(x, LABELS, margin=0.3, miner=losses.mine_batch_hard),
       losses.triplet(x, LABELS, margin=0.3, mining="batch_hard"),
     )
 
-  by_miner, by_matrix, mined, hardest = pairs(x)
-  np.testing.assert_allclose(by_miner, by_matrix, rtol=1e-10)
-  np.testing.assert_allclose(mined, hardest, rtol=1e-10)
+  np.testing.assert_allclose(*both(embeddings(1, 12, 4)), rtol=1e-10)

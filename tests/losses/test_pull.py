@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import optimize
 
 from spherejax import distances, losses
 
@@ -79,10 +80,7 @@ def test_mixed_labels_do_not_pull_to_the_mixed_direction(x64):
       c, s = math.cos(angle), math.sin(angle)
       return share * (1 - c) * s - (1 - share) * (1 - s) * c
 
-    low, high = 0.0, math.pi / 2
-    for _ in range(50):
-      angle = (low + high) / 2
-      low, high = (angle, high) if slope(angle) < 0 else (low, angle)
+    angle = optimize.brentq(slope, 0, math.pi / 2)
     assert abs(np.argmin(values) / 100 - math.degrees(angle)) <= 0.01
     assert abs(math.degrees(angle) - printed) < 0.06
 

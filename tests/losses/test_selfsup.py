@@ -18,20 +18,15 @@ VIEWS = jnp.float32(FIRST), jnp.float32(SECOND)
 @jax.jit
 def everything(first, second):
   """All contrastive losses of two views, at one temperature."""
-  both = jnp.stack([first, second], axis=1)
-  labels, t = jnp.arange(len(first)) // 2, 1 / BETA
+  t = 1 / BETA
   return {
     "info_nce": losses.info_nce(first, second, temperature=t),
     "exchanged": losses.info_nce(second, first, temperature=t),
     "symmetric": losses.info_nce(first, second, temperature=t, symmetric=True),
     "nt_xent": losses.nt_xent(first, second, temperature=t),
-    "sup_con": losses.sup_con(both, jnp.arange(len(first)), temperature=t),
-    "out": losses.sup_con(both, labels, temperature=t),
-    "in": losses.sup_con(both, labels, temperature=t, average="in"),
     "bound": losses.info_nce_bound(first, second, temperature=t),
     "repulsion": losses.info_nce_repulsion(first, second),
     "invariance": losses.info_nce_invariance(first, second),
-    "alignment": losses.alignment(first, second),
     "uniformity": losses.uniformity(first),
     "spread": losses.alignment(first, second)
     + (losses.uniformity(first) + losses.uniformity(second)) / 2,
@@ -63,19 +58,6 @@ def test_chain_of_bounds(x64):
   np.testing.assert_array_equal(bound.repulsion, values["repulsion"])
   np.testing.assert_array_equal(bound.invariance, values["invariance"])
   assert values["repulsion"].mean() >= -1 / 5
-
-
-def test_identities(x64):
-  values = everything(FIRST, SECOND)
-  one, other = values["info_nce"], values["exchanged"]
-  np.testing.assert_allclose(values["symmetric"], (one + other) / 2, rtol=1e-12)
-  softplus = (np.log1p(np.exp(one)) + np.log1p(np.exp(other))) / 2
-  np.testing.assert_allclose(values["nt_xent"], softplus, rtol=1e-12)
-  np.testing.assert_allclose(values["sup_con"], values["nt_xent"], rtol=1e-12)
-  assert (values["in"] < values["out"]).all()
-  np.testing.assert_allclose(
-    values["alignment"], 2 + 2 * values["invariance"], rtol=1e-9
-  )
 
 
 def test_alignment_and_uniformity_of_both_views(x64):
@@ -128,15 +110,7 @@ def test_equal_rows_touch_the_bound(x64):
   np.testing.assert_allclose(values["uniformity"], 0, atol=1e-14)
 
 
-def test_a_simplex_is_the_optimum(x64):
-  corners = np.eye(6) - 1 / 6  # of 5 dimensions
-  values = everything(corners, corners)
-  optimum = -BETA - BETA / 5 + np.log(10)
-  np.testing.assert_allclose(values["info_nce"], optimum, rtol=1e-12)
-  np.testing.assert_allclose(values["repulsion"], -1 / 5, rtol=1e-12)
-
-
-@pytest.mark.parametrize("number", [2, 3, 5])
+@pytest.mark.parametrize("number", [2, 5])
 def test_descent_ends_at_the_simplex(number, x64):
   """The least value for as many points as one more than there are dimensions."""
   dim = number - 1 if number > 2 else 2
@@ -159,22 +133,6 @@ def test_descent_ends_at_the_simplex(number, x64):
   assert float(mean(views)) == pytest.approx(optimum, abs=1e-6)
   rows = np.asarray(views / jnp.linalg.norm(views, axis=-1, keepdims=True))
   np.testing.assert_allclose(rows[0], rows[1], atol=1e-2)  # the views coincide
-
-
-def test_values_lie_between_the_worst_and_the_best():
-  random = np.random.default_rng(5)
-  extent = 2 * BETA
-  for number in (2, 3, 9):
-    middle = np.log(2 * (number - 1))
-    views = random.normal(size=(2, number, 3)).astype(np.float32)
-    values = np.asarray(losses.info_nce(*views, temperature=1 / BETA))
-    assert (np.abs(values - middle) < extent).all()
-  # Both are reached: by equal views with opposite negatives, and the other way.
-  x, y = np.array([[1.0, 0.0], [-1.0, 0.0]], np.float32), np.ones((2, 2), np.float32)
-  best = losses.info_nce(x, x, temperature=1 / BETA)
-  np.testing.assert_allclose(best, np.log(2) - extent, rtol=1e-6)
-  worst = losses.info_nce(y, y * [[-1.0], [1.0]], temperature=1 / BETA)
-  np.testing.assert_allclose(worst[0], np.log(2) + extent, rtol=1e-6)
 
 
 def test_a_negative_that_is_not_a_number_is_the_nearest():

@@ -127,12 +127,10 @@ def operands(seed=0):
   )
 
 
-def spread(step, how, devices):
+def spread(step, devices, checked):
   """`step` of this device's parts, over the first axis of all arguments."""
-  if how == "vmap":
-    return jax.jit(jax.vmap(step, axis_name=AXIS))
   some = jax.devices()[:devices]
-  if how == "pmap":
+  if not checked:
     return jax.pmap(step, AXIS, devices=some)
 
   def own(*parts):
@@ -140,10 +138,7 @@ def spread(step, how, devices):
     return jax.tree.map(lambda x: x[None], first)
 
   mesh, over = jax.sharding.Mesh(np.array(some), AXIS), jax.P(AXIS)
-  checked = how == "shard_map-checked"
-  return jax.jit(
-    jax.shard_map(own, mesh=mesh, in_specs=over, out_specs=over, check_vma=checked)
-  )
+  return jax.jit(jax.shard_map(own, mesh=mesh, in_specs=over, out_specs=over))
 
 
 @functools.cache
@@ -164,21 +159,19 @@ def alone(name):
 
 # Every case quickly in one way, and some in a way that sums what devices share.
 CHECKED = ("softmax, distributions", "distance_ratio", "arcface")
-WAYS = [
-  ("pmap", 4), ("shard_map-checked", 2), ("vmap", 2), ("vmap", 4),
-  ("shard_map-unchecked", 4),
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-  ("name", "how", "devices"),
+  ("name", "devices", "checked"),
   [
-    pytest.param(name, *way, marks=[pytest.mark.slow] * (k > (name in CHECKED)))
-    for name in CASES
-    for k, way in enumerate(WAYS)
+    *((name, 4, False) for name in CASES),
+    *(
+      pytest.param(name, 2, True, marks=[pytest.mark.slow] * (name not in CHECKED))
+      for name in CASES
+    ),
   ],
 )
-def test_split_classes_equal_all_on_one_device(name, how, devices, x64):
+def test_split_classes_equal_all_on_one_device(name, devices, checked, x64):
   x, weights, labels, where, margins = operands()
   case = CASES[name]
   value, each, expected = alone(name)
@@ -201,7 +194,7 @@ def test_split_classes_equal_all_on_one_device(name, how, devices, x64):
   parts = [
     v.reshape(devices, -1, *v.shape[1:]) for v in (x, weights, margins, labels, where)
   ]
-  results = spread(step, how, devices)(*parts)
+  results = spread(step, devices, checked)(*parts)
   found, rows, gradients = jax.tree.map(np.asarray, results)
   assert np.abs(each).max() > 0.1
   np.testing.assert_allclose(found, np.full(devices, value), rtol=1e-12)

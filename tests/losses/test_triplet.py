@@ -143,35 +143,6 @@ def test_small_hinges_among_large_distances_keep_their_digits():
   np.testing.assert_allclose(values, 3 * right / active, rtol=1e-6)
 
 
-def test_the_hardest_triplets_are_among_all():
-  """Relations between the ways of mining, on one batch."""
-  generator = np.random.default_rng(1)
-  x = generator.normal(size=(12, 4)).astype(np.float32)
-  labels = np.arange(12) % 3
-
-  @jax.jit
-  def call(x):
-    z = x / jnp.linalg.norm(x, axis=1, keepdims=True)
-    d = jnp.linalg.norm(z[:, None] - z[None], axis=2)
-    same = labels[:, None] == labels[None]
-    masks = same & ~np.eye(12, dtype=bool), ~same
-    parts = []
-    for mining in ("hard", "semihard"):
-      kept, _ = losses.mine_triplet_margin(d, *masks, margin=0.2, kind=mining)
-      loss = losses.triplet(x, labels, margin=0.2, average="all", mining=mining)
-      parts.append(loss.sum() * kept.sum())
-    whole = losses.triplet(x, labels, margin=0.2, average="all").sum() * (12 * 3 * 8)
-    soft = losses.triplet(x, labels, margin=0.0, soft=True, mining="batch_hard")
-    hinge = losses.triplet(x, labels, margin=0.0, average="all", mining="batch_hard")
-    return parts, whole, soft, hinge
-
-  parts, whole, soft, hinge = call(x)
-  # Hard and semi-hard triplets are all that violate the margin.
-  np.testing.assert_allclose(sum(parts), whole, rtol=1e-5)
-  assert (soft >= hinge).all()
-  assert (soft <= hinge + np.log(2) + 1e-6).all()
-
-
 def test_batch_hard_does_not_multiply_backwards():
   """One product of the batch with itself; the gradient is that of 2 batch pairs."""
   x = jax.ShapeDtypeStruct((512, 256), jnp.float32)

@@ -63,9 +63,10 @@ def test_steps_are_those_of_the_loop():
   rng = np.random.default_rng(1)
   points = rng.normal(size=(40, 2)).astype(np.float32)
   key = jax.random.key(2)
-  for steps in (1, 2, 3):
-    before = solvers.k_means(points, 4, key=key, max_steps=steps)
-    after = solvers.k_means(points, 4, key=key, max_steps=steps + 1)
+  one, two, three = (
+    solvers.k_means(points, 4, key=key, max_steps=steps) for steps in (1, 2, 3)
+  )
+  for before, after in ((one, two), (two, three)):
     centres, own = lloyd(np.float64(points), list(np.float64(before.centres)), steps=1)
     np.testing.assert_array_equal(after.assignment, own)
     np.testing.assert_allclose(after.centres, centres, atol=1e-5)

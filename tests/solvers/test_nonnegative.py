@@ -25,7 +25,7 @@ def by_supports(matrix, target):
 
 def problems():
   random = np.random.default_rng(0)
-  for _ in range(200):
+  for _ in range(60):
     rows, columns = random.integers(1, 7, 2)
     matrix = random.integers(-2, 3, (rows, columns)).astype(float)
     yield matrix, random.integers(-3, 4, rows).astype(float)

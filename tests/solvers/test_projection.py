@@ -10,7 +10,7 @@ from spherejax import solvers
 
 NORMS = ("linf", "l2", "l1")
 ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
-COUNT, SIZE = 300, 6
+COUNT, SIZE = 100, 6
 RANDOM = np.random.default_rng(0)
 LOW, HIGH = -1.0, 1.5
 
@@ -97,7 +97,7 @@ def test_projection_is_the_optimum(norm, x64):
   assert np.all((found >= LOW) & (found <= HIGH))
   if norm == "linf":
     return
-  for i in range(40):
+  for i in range(15):
     z = by_program(point[i], center[i], epsilon[i], norm)
     best = np.sum((z - point[i]) ** 2)
     np.testing.assert_allclose(
@@ -184,7 +184,7 @@ def least_move(point, normal, offset, norm):
     return np.inf
   if norm == "l2":
     low, high = 0.0, 1e9
-    for _ in range(300):
+    for _ in range(100):
       middle = (low + high) / 2
       enough = np.abs(normal) @ np.minimum(middle * np.abs(normal), room) >= missing
       low, high = (low, middle) if enough else (middle, high)
@@ -230,7 +230,7 @@ def test_move_to_a_halfspace_is_the_least(norm, x64):
       for x, w, b in zip(point, normal * scale, offset * scale[:, 0], strict=True)
     ]
   )
-  assert 20 < np.sum(np.isinf(expected)) < 200
+  assert 6 < np.sum(np.isinf(expected)) < 70
   np.testing.assert_allclose(found.distance, expected, rtol=1e-7, atol=1e-9)
   np.testing.assert_array_equal(found.feasible, np.isfinite(expected))
   moved = np.asarray(found.value) - point

@@ -8,6 +8,15 @@ import numpy as np
 CLASSES = 10
 LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)  # class 5: one row
 
+# Each row of the matrix has its value alone, as in `smooth_ap`, or by the sums and the
+# counts of `contrastive`, or by all negatives, as in `nt_xent`: what goes over blocks
+# and devices is the same function.
+AS_IN_OTHERS = {
+  "circle", "cosine_contrastive", "fast_ap", "generalized_lifted_structure",
+  "hadsell_contrastive", "info_nce", "info_nce_repulsion", "multi_similarity", "nca",
+  "pnp", "ranked_list", "sup_con", "threshold_consistent_margin", "tuplet_margin",
+}  # fmt: skip
+
 
 class Case(NamedTuple):
   """One loss: how it is called, and its value by loops.

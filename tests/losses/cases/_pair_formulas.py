@@ -8,21 +8,7 @@ import math
 
 import numpy as np
 
-from tests.losses.cases._parts import lse, softplus, squared
-
-# --- matrices and pairs ---
-
-
-def distance(x, y):
-  return math.sqrt(squared(x, y))
-
-
-def noise(x, y):
-  signal = np.var(x)
-  return np.var(x - y) / signal if signal > 1e-30 else 0.0
-
-
-# --- formulas ---
+from tests.losses.cases._parts import lse, softplus
 
 
 def averaged(parts):
@@ -50,8 +36,7 @@ def contrastive(m, positives, negatives, p, frozen, average="nonzero"):
   )
 
 
-def signal_to_noise_contrastive(m, positives, negatives, p, frozen):
-  return contrastive(m, positives, negatives, p, frozen)
+signal_to_noise_contrastive = contrastive
 
 
 def hadsell_contrastive(m, positives, negatives, p, frozen):

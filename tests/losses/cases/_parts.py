@@ -1,30 +1,46 @@
-"""Parts of the oracles of several families, by loops in Python's own numbers."""
+"""Parts of the cases of several families; their formulas are in NumPy and loops."""
 
 import math
 
 import numpy as np
 
+from spherejax import losses
 
-def project(row, normalize="l2"):
-  """A row on the unit sphere, or in the unit ball; a zero row stays."""
-  length = math.sqrt(sum(entry * entry for entry in row))
+
+def call(name, *tables, **static):
+  """The loss `name` of these tables of the rows, or of all in order of their names."""
+
+  def loss(rows, labels, params, **options):
+    data = [rows[table] for table in tables or sorted(rows)]
+    data += [] if labels is None else [labels]
+    found = getattr(losses, name)(*data, **static, **params, **options)
+    return found[0] if isinstance(found, tuple) else found
+
+  return loss
+
+
+def project(rows, normalize="l2"):
+  """Rows on the unit sphere, or in the unit ball; a zero row stays."""
+  lengths = np.sqrt((rows**2).sum(-1, keepdims=True))
   if normalize == "l2":
-    return row / length if length > 0 else row
-  return row / max(length, 1.0) if normalize == "unit_ball" else row
+    return rows / np.where(lengths > 0, lengths, 1)
+  return rows / np.maximum(lengths, 1) if normalize == "unit_ball" else rows
 
 
 def dot(x, y):
-  return sum(a * b for a, b in zip(x, y, strict=True))
+  return (x * y).sum(-1)
 
 
 def squared(x, y):
-  return sum((a - b) ** 2 for a, b in zip(x, y, strict=True))
+  return ((x - y) ** 2).sum(-1)
+
+
+def distance(x, y):
+  return np.sqrt(squared(x, y))
 
 
 def matrix_of(measure, rows, columns, normalize="l2"):
-  left = [project(row, normalize) for row in rows]
-  right = [project(row, normalize) for row in columns]
-  return np.array([[measure(x, y) for y in right] for x in left])
+  return measure(project(rows, normalize)[:, None], project(columns, normalize)[None])
 
 
 def pairs(labels, others=None):
@@ -46,6 +62,11 @@ def lse(values):
   return largest + math.log(sum(math.exp(value - largest) for value in values))
 
 
+def entropy(logits, target):
+  """-log softmax at the target."""
+  return lse(logits) - logits[target]
+
+
 def softplus(value):
   return 0.0 if value == -math.inf else np.logaddexp(0, value)
 
@@ -53,3 +74,17 @@ def softplus(value):
 def softened(logits):
   terms = [math.exp(z - max(logits)) for z in logits]
   return [term / sum(terms) for term in terms]
+
+
+def by_row(value):
+  """An oracle from the value of a row's entries of each table, its label, and params.
+
+  The tables are in the order of their names.
+  """
+
+  def oracle(rows, labels, params):
+    columns = [np.asarray(rows[name]).tolist() for name in sorted(rows)]
+    columns += [] if labels is None else [labels.tolist()]
+    return [value(*entries, params) for entries in zip(*columns, strict=True)]
+
+  return oracle

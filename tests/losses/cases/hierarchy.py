@@ -7,7 +7,14 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import softened
+from tests.losses.cases._parts import (
+  by_row,
+  distance,
+  dot,
+  entropy,
+  matrix_of,
+  softened,
+)
 
 # Unequal depths, a chain of single children (7 below 15 below 14), ten leaves. Every
 # node but the root 10 by its parent; the columns stand in the order of COLUMNS.
@@ -30,108 +37,48 @@ ANCESTORS = np.array([[v in PATHS[c] for v in COLUMNS] for c in range(CLASSES)])
 DISTANCES = np.array(
   [[len(set(PATHS[c]) ^ set(PATHS[k])) for k in range(CLASSES)] for c in range(CLASSES)]
 )
+DEPTH = {v: len(way_up(v)) - 1 for v in COLUMNS}
+HEIGHT = {v: max(DEPTH[p[0]] for p in PATHS if v in p) - DEPTH[v] for v in COLUMNS}
+SIBLINGS = {v: [u for u in COLUMNS if PARENT.get(u) == PARENT[v]] for v in PARENT}
 
 
-def depth(node):
-  return len(way_up(node)) - 1
-
-
-def height(node):
-  return max(depth(c) for c in range(CLASSES) if node in PATHS[c]) - depth(node)
-
-
-def hxe_oracle(level, normalized=False):
-  def oracle(rows, labels, params):
-    weights = {v: math.exp(-params["alpha"] * level(v)) for v in COLUMNS}
-    total = sum(weights.values()) if normalized else 1
-    values = []
-    for logits, y in zip(rows["logits"], labels, strict=True):
-      p = softened(logits)
-      mass = {v: sum(p[c] for c in range(CLASSES) if v in PATHS[c]) for v in COLUMNS}
-      steps = (weights[v] * math.log(mass[PARENT[v]] / mass[v]) for v in PATHS[y][:-1])
-      values.append(sum(steps) / total)
-    return values
-
-  return oracle
-
-
-def hxe(**static):
-  def loss(rows, labels, params, where):
-    return losses.hierarchical_cross_entropy(
-      rows["logits"], labels, ANCESTORS, where=where, **static, **params
-    )
-
-  return loss
-
-
-def conditional_oracle(rows, labels, params):
-  values = []
-  for logits, y in zip(rows["logits"], labels, strict=True):
-    z = dict(zip(COLUMNS, logits, strict=True))
-    value = 0.0
-    for v in PATHS[y][:-1]:
-      siblings = [u for u in COLUMNS if PARENT.get(u) == PARENT[v]]
-      top = max(z[u] for u in siblings)
-      value += top + math.log(sum(math.exp(z[u] - top) for u in siblings)) - z[v]
-    values.append(value)
-  return values
-
-
-def soft_label_oracle(rows, labels, params):
-  values = []
-  for logits, y in zip(rows["logits"], labels, strict=True):
-    targets = [math.exp(-params["beta"] * d / DISTANCES.max()) for d in DISTANCES[y]]
+def hxe(level, normalized=False):
+  def value(logits, y, params):
+    weights = {v: math.exp(-params["alpha"] * level[v]) for v in COLUMNS}
     p = softened(logits)
-    values.append(
-      -sum(q * math.log(p_c) for q, p_c in zip(targets, p, strict=True)) / sum(targets)
-    )
-  return values
+    mass = {v: sum(p[c] for c in range(CLASSES) if v in PATHS[c]) for v in COLUMNS}
+    steps = (weights[v] * math.log(mass[PARENT[v]] / mass[v]) for v in PATHS[y][:-1])
+    return sum(steps) / (sum(weights.values()) if normalized else 1)
+
+  return value
+
+
+def conditional(logits, y, params):
+  z = dict(zip(COLUMNS, logits, strict=True))
+  return sum(
+    entropy([z[u] for u in SIBLINGS[v]], SIBLINGS[v].index(v)) for v in PATHS[y][:-1]
+  )
+
+
+def soft_labels(logits, y, params):
+  targets = np.exp(-params["beta"] * DISTANCES[y] / DISTANCES.max())
+  terms = [q * entropy(logits, c) for c, q in enumerate(targets)]
+  return sum(terms) / sum(targets)
 
 
 # --- points of the classes: the value of each row's class ---
 
 
-def of_own_class(function):
-  """The values of the classes, one for each row."""
-
-  def loss(rows, labels, params, where, **options):
-    values = function(params, **options)
-    own = (labels[:, None] == np.arange(CLASSES)[None]) & where[:, None]
-    return jnp.where(own, values[None], 0).sum(axis=1)
-
-  return loss
-
-
-def of_own_class_oracle(function):
-  def oracle(rows, labels, params):
-    values = function(params)
-    return [values[y] for y in labels]
-
-  return oracle
-
-
-def euclidean(points):
-  return [[math.dist(a, b) for b in points] for a in points]
-
-
-def cosines(points):
-  unit = [[v / math.hypot(*row) for v in row] for row in points]
-  return [[sum(map(float.__mul__, a, b)) for b in unit] for a in unit]
-
-
 def distorted(apart, scale=None):
-  ratios = [
-    [apart[k][m] / DISTANCES[k, m] for m in range(CLASSES) if m != k]
-    for k in range(CLASSES)
-  ]
-  flat = [r for row in ratios for r in row]
-  best = sum(flat) / sum(r * r for r in flat) if scale is None else scale
-  return [sum((best * r - 1) ** 2 for r in row) / len(row) for row in ratios]
+  off = ~np.eye(CLASSES, dtype=bool)
+  ratios = (apart[off] / DISTANCES[off]).reshape(CLASSES, -1)
+  best = ratios.sum() / (ratios**2).sum() if scale is None else scale
+  return ((best * ratios - 1) ** 2).mean(axis=1)
 
 
 def ranked(similar):
   def term(i, j, k):
-    lead = similar[i][j] - similar[i][k]
+    lead = similar[i, j] - similar[i, k]
     order = np.sign(DISTANCES[i, k] - DISTANCES[i, j])
     target = (1 + order) / 2
     probability = 1 / (1 + math.exp(-lead))
@@ -142,90 +89,71 @@ def ranked(similar):
     others = [c for c in range(CLASSES) if c != i]
     terms = [term(i, j, k) for j in others for k in others if j != k]
     values.append(sum(terms) / len(terms))
-  return values
+  return np.array(values)
 
 
 POINTS = np.random.default_rng(0).normal(size=(CLASSES, 3))
 TABLE = np.abs(np.random.default_rng(1).normal(size=(CLASSES, CLASSES))) + 0.2
-LOGITS = {"logits": ("logit", CLASSES)}
+CASES: dict[str, Case] = {}
 
-CASES: dict[str, Case] = {
-  "hierarchical_cross_entropy": Case(
-    hxe(), hxe_oracle(depth), LOGITS, {"alpha": 0.4}, sharp={"alpha": 1e3}
-  ),
-  "hierarchical_cross_entropy/height": Case(
-    hxe(discount="height"),
-    hxe_oracle(height),
-    LOGITS,
-    {"alpha": 0.4},
-    sharp={"alpha": 1e3},
-  ),
-  "hierarchical_cross_entropy/normalized": Case(
-    hxe(normalize_weights=True),
-    hxe_oracle(depth, normalized=True),
-    LOGITS,
-    {"alpha": 0.4},
-    sharp={"alpha": 1e3},
-  ),
-  "conditional_softmax": Case(
-    lambda rows, labels, params, where: losses.conditional_softmax(
-      rows["logits"], labels, ANCESTORS, where=where
-    ),
-    conditional_oracle,
-    {"logits": ("logit", len(COLUMNS))},
-  ),
-  "soft_label_cross_entropy": Case(
-    lambda rows, labels, params, where: losses.soft_label_cross_entropy(
-      rows["logits"], labels, DISTANCES, where=where, **params
-    ),
-    soft_label_oracle,
-    LOGITS,
-    {"beta": 4.0},
-    sharp={"beta": 1e3},
-  ),
-  "distortion": Case(
-    of_own_class(lambda params: losses.distortion(params["points"], DISTANCES)),
-    of_own_class_oracle(lambda params: distorted(euclidean(params["points"]))),
-    params={"points": POINTS},
-    sharp={"points": 1e4 * POINTS},
-  ),
-  "distortion/fixed scale": Case(
-    of_own_class(
-      lambda params: losses.distortion(
-        params["points"], DISTANCES, scale=params["scale"]
-      )
-    ),
-    of_own_class_oracle(
-      lambda params: distorted(euclidean(params["points"]), params["scale"])
-    ),
-    params={"points": POINTS, "scale": 0.8},
-  ),
-  "distortion_from_distance": Case(
-    of_own_class(
-      lambda params: losses.distortion_from_distance(params["apart"], DISTANCES)
-    ),
-    of_own_class_oracle(lambda params: distorted(params["apart"])),
-    params={"apart": TABLE},
-  ),
-  "class_ranking": Case(
-    of_own_class(
-      lambda params, block_size=None: losses.class_ranking(
-        params["points"], DISTANCES, block_size=block_size
-      )
-    ),
-    of_own_class_oracle(lambda params: ranked(cosines(params["points"]))),
-    params={"points": POINTS},
-    blocks=True,
-  ),
-  "class_ranking_from_similarity": Case(
-    of_own_class(
-      lambda params, block_size=None: losses.class_ranking_from_similarity(
-        params["similar"], DISTANCES, block_size=block_size
-      )
-    ),
-    of_own_class_oracle(lambda params: ranked(params["similar"])),
-    params={"similar": TABLE},
-    blocks=True,
-    sharp={"similar": 1e4 * TABLE},
-  ),
-}
+
+def of_logits(key, value, tree, params, width=CLASSES, **static):
+  def loss(rows, labels, params, where):
+    function = getattr(losses, key.split("/")[0])
+    return function(rows["logits"], labels, tree, where=where, **static, **params)
+
+  rows, extreme = {"logits": ("logit", width)}, dict.fromkeys(params, 1e3)
+  CASES[key] = Case(loss, by_row(value), rows, params, sharp=extreme)
+
+
+def of_points(key, matrix_of_points, formula, params, **contract):
+  """A loss of the first of the params, by the matrix that it makes of it."""
+
+  def loss(rows, labels, params, where, **options):
+    x, *_ = params.values()
+    scale = {"scale": params["scale"]} if "scale" in params else {}
+    function = getattr(losses, key.split("/")[0])
+    values = function(x, DISTANCES, **scale, **options)
+    own = (labels[:, None] == np.arange(CLASSES)[None]) & where[:, None]
+    return jnp.where(own, values[None], 0).sum(axis=1)
+
+  def oracle(rows, labels, params):
+    x, *scale = params.values()
+    return formula(matrix_of_points(x), *scale)[labels]
+
+  CASES[key] = Case(loss, oracle, params=params, **contract)
+
+
+def given(x):
+  return x
+
+
+def euclidean(x):
+  return matrix_of(distance, x, x, "none")
+
+
+def cosines(x):
+  return matrix_of(dot, x, x)
+
+
+HXE = "hierarchical_cross_entropy"
+of_logits(HXE, hxe(DEPTH), ANCESTORS, {"alpha": 0.4})
+of_logits(f"{HXE}/height", hxe(HEIGHT), ANCESTORS, {"alpha": 0.4}, discount="height")
+of_logits(
+  f"{HXE}/normalized", hxe(DEPTH, True), ANCESTORS, {"alpha": 0.4},
+  normalize_weights=True,
+)  # fmt: skip
+of_logits("conditional_softmax", conditional, ANCESTORS, {}, len(COLUMNS))
+of_logits("soft_label_cross_entropy", soft_labels, DISTANCES, {"beta": 4.0})
+of_points(
+  "distortion", euclidean, distorted, {"points": POINTS}, sharp={"points": 1e4 * POINTS}
+)
+of_points(
+  "distortion/fixed scale", euclidean, distorted, {"points": POINTS, "scale": 0.8}
+)
+of_points("distortion_from_distance", given, distorted, {"points": TABLE})
+of_points("class_ranking", cosines, ranked, {"points": POINTS}, blocks=True)
+of_points(
+  "class_ranking_from_similarity", given, ranked, {"points": TABLE}, blocks=True,
+  sharp={"points": 1e4 * TABLE},
+)  # fmt: skip

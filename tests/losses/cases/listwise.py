@@ -2,12 +2,13 @@
 
 import math
 
-import jax.numpy as jnp
 import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import LABELS, Case
 from tests.losses.cases._parts import (
+  call,
+  distance,
   dot,
   lse,
   matrix_of,
@@ -16,15 +17,6 @@ from tests.losses.cases._parts import (
   softplus,
   squared,
 )
-
-
-def cosines(x):
-  return matrix_of(dot, x, x)
-
-
-def squares(x):
-  return matrix_of(squared, x, x)
-
 
 # --- formulas: of a matrix, the lists of each row, and the numbers ---
 
@@ -78,20 +70,22 @@ def smooth_ap(s, near, far, p):
   return values
 
 
+PENALTIES = {
+  "O": lambda r, b, a: r,
+  "Iu": lambda r, b, a: (1 + r) * math.log(1 + r),
+  "Ib": lambda r, b, a: (b * r - math.log(1 + b * r)) / b**2,
+  "Ds": lambda r, b, a: math.log(1 + r),
+  "Dq": lambda r, b, a: 1 - 1 / (1 + r) ** a,
+}
+
+
 def pnp(s, near, far, p, penalty):
   b, a = p["steepness"], p["exponent"]
-  functions = {
-    "O": lambda r: r,
-    "Iu": lambda r: (1 + r) * math.log(1 + r),
-    "Ib": lambda r: (b * r - math.log(1 + b * r)) / b**2,
-    "Ds": lambda r: math.log(1 + r),
-    "Dq": lambda r: 1 - 1 / (1 + r) ** a,
-  }
   values = np.zeros(len(s))
   for i in range(len(s)):
     for j in near[i]:
       r = sum(above(s[i, k] - s[i, j], p["temperature"]) for k in far[i])
-      values[i] += functions[penalty](r) / len(near[i])
+      values[i] += PENALTIES[penalty](r, b, a) / len(near[i])
   return values
 
 
@@ -129,7 +123,7 @@ def ranked_list(d, near, far, p):
 
 def angular(x, labels, p, form="log", normalize="l2"):
   """From the triplets' vectors: this loss has no matrix form."""
-  z = [project(row, normalize) for row in x]
+  z = project(x, normalize)
   near, far = pairs(labels)
   t = math.tan(p["angle"]) ** 2
   values = np.zeros(len(x))
@@ -149,38 +143,42 @@ def angular(x, labels, p, form="log", normalize="l2"):
 
 # --- cases ---
 
+CASES: dict[str, Case] = {}
 
-def label_case(loss, matrix, formula, params, include_self=False, sharp=(), **static):
-  options = {"include_self": True} if include_self else {}
 
-  def call(rows, labels, params, **more):
-    return loss(rows["embeddings"], labels, **params, **static, **options, **more)
+def of_batch(key, measure, formula, params, *, static=None, itself=False, **contract):
+  """A loss of a batch with itself; of each row with itself, too, if so."""
+  name, static = key.split("/")[0], static or {}
 
   def oracle(rows, labels, params):
     near, far = pairs(labels)
-    if include_self:
+    if itself:
       near = [[*row, i] for i, row in enumerate(near)]
-    return formula(matrix(rows["embeddings"]), near, far, params, **static)
+    m = matrix_of(measure, rows["embeddings"], rows["embeddings"])
+    return formula(m, near, far, params, **static)
 
-  return Case(call, oracle, params=params, blocks=True, devices=True, sharp=dict(sharp))
+  loss = call(name, **static, **({"include_self": True} if itself else {}))
+  CASES[key] = Case(loss, oracle, params=params, blocks=True, devices=True, **contract)
 
 
-def matrix_case(loss, kind, formula, params, devices=False, **static):
-  def call(rows, labels, params, **more):
-    same = labels[:, None] == jnp.asarray(LABELS)[None]
-    return loss(rows["matrix"], same, ~same, **params, **static, **more)
+def of_matrix(key, kind, formula, params, *, static=None, **contract):
+  """A loss of a matrix against references that have the labels of the batch."""
+  static = static or {}
+
+  def loss(rows, labels, params, **options):
+    same = labels[:, None] == LABELS[None]
+    options |= static | params
+    return getattr(losses, key.split("/")[0])(rows["matrix"], same, ~same, **options)
 
   def oracle(rows, labels, params):
     return formula(rows["matrix"], *pairs(labels, LABELS), params, **static)
 
-  return Case(call, oracle, rows={"matrix": (kind, 10)}, params=params, devices=devices)
+  CASES[key] = Case(loss, oracle, {"matrix": (kind, 10)}, params, **contract)
 
 
-def angular_case(angle=0.7, **static):
-  return Case(
-    lambda rows, labels, params, **options: losses.angular(
-      rows["embeddings"], labels, **params, **static, **options
-    ),
+def of_triplets(key, angle, **static):
+  CASES[key] = Case(
+    call("angular", **static),
     lambda rows, labels, params: angular(rows["embeddings"], labels, params, **static),
     params={"angle": angle},
     blocks=True,
@@ -189,62 +187,31 @@ def angular_case(angle=0.7, **static):
   )
 
 
-def euclidean(x):
-  return np.sqrt(squares(x))
-
-
 TUPLET = {"scale": 12.0, "margin": 0.1}
 PNP = {"temperature": 0.2, "steepness": 2.0, "exponent": 0.7}
-RANKED = {
-  "boundary": 1.2,
-  "margin": 0.4,
-  "positive_temperature": 1.0,
-  "negative_temperature": 3.0,
-  "balance": 0.4,
-}
-SHARP = {"temperature": 0.001}
+SMOOTH = {"temperature": 0.05}
+RANKED = {"boundary": 1.2, "margin": 0.4, "balance": 0.4}
+RANKED |= {"positive_temperature": 1.0, "negative_temperature": 3.0}
+COLD = {"sharp": {"temperature": 0.001}}
 
-CASES = {
-  "tuplet_margin": label_case(
-    losses.tuplet_margin, cosines, tuplet_margin, TUPLET, sharp={"scale": 256.0}
-  ),
-  "tuplet_margin_from_similarity": matrix_case(
-    losses.tuplet_margin_from_similarity, "cosine", tuplet_margin, TUPLET
-  ),
-  "fast_ap": label_case(losses.fast_ap, squares, fast_ap, {}, bins=7),
-  "fast_ap_from_distance": matrix_case(
-    losses.fast_ap_from_distance, "distance", fast_ap, {}, bins=10
-  ),
-  "smooth_ap": label_case(
-    losses.smooth_ap, cosines, smooth_ap, {"temperature": 0.05}, sharp=SHARP
-  ),
-  "smooth_ap/include_self": label_case(
-    losses.smooth_ap, cosines, smooth_ap, {"temperature": 0.05}, include_self=True
-  ),
-  "smooth_ap_from_similarity": matrix_case(
-    losses.smooth_ap_from_similarity, "cosine", smooth_ap, {"temperature": 0.05}
-  ),
-  "pnp": label_case(losses.pnp, cosines, pnp, PNP, sharp=SHARP, penalty="O"),
-  "pnp/Iu": label_case(losses.pnp, cosines, pnp, PNP, penalty="Iu", include_self=True),
-  "pnp_from_similarity": matrix_case(
-    losses.pnp_from_similarity, "cosine", pnp, PNP, penalty="Ib"
-  ),
-  "pnp_from_similarity/Ds": matrix_case(
-    losses.pnp_from_similarity, "cosine", pnp, PNP, penalty="Ds"
-  ),
-  "pnp_from_similarity/Dq": matrix_case(
-    losses.pnp_from_similarity, "cosine", pnp, PNP, penalty="Dq"
-  ),
-  "angular": angular_case(),
-  "angular/hinge, as they are": angular_case(0.6, form="hinge", normalize="none"),
-  "histogram": label_case(losses.histogram, cosines, histogram, {}, bins=11)._replace(
-    step=1e-4
-  ),
-  "histogram_from_similarity": matrix_case(
-    losses.histogram_from_similarity, "cosine", histogram, {}, devices=True, bins=11
-  )._replace(step=3e-5),
-  "ranked_list": label_case(losses.ranked_list, euclidean, ranked_list, RANKED),
-  "ranked_list_from_distance": matrix_case(
-    losses.ranked_list_from_distance, "distance", ranked_list, RANKED
-  ),
-}
+of_batch("tuplet_margin", dot, tuplet_margin, TUPLET, sharp={"scale": 256.0})
+of_matrix("tuplet_margin_from_similarity", "cosine", tuplet_margin, TUPLET)
+of_batch("fast_ap", squared, fast_ap, {}, static={"bins": 7})
+of_matrix("fast_ap_from_distance", "distance", fast_ap, {}, static={"bins": 10})
+of_batch("smooth_ap", dot, smooth_ap, SMOOTH, **COLD)
+of_batch("smooth_ap/include_self", dot, smooth_ap, SMOOTH, itself=True)
+of_matrix("smooth_ap_from_similarity", "cosine", smooth_ap, SMOOTH)
+of_batch("pnp", dot, pnp, PNP, static={"penalty": "O"}, **COLD)
+of_batch("pnp/Iu", dot, pnp, PNP, static={"penalty": "Iu"}, itself=True)
+of_matrix("pnp_from_similarity", "cosine", pnp, PNP, static={"penalty": "Ib"})
+of_matrix("pnp_from_similarity/Ds", "cosine", pnp, PNP, static={"penalty": "Ds"})
+of_matrix("pnp_from_similarity/Dq", "cosine", pnp, PNP, static={"penalty": "Dq"})
+of_triplets("angular", 0.7)
+of_triplets("angular/hinge, as they are", 0.6, form="hinge", normalize="none")
+of_batch("histogram", dot, histogram, {}, static={"bins": 11}, step=1e-4)
+of_matrix(
+  "histogram_from_similarity", "cosine", histogram, {}, static={"bins": 11},
+  devices=True, step=3e-5,
+)  # fmt: skip
+of_batch("ranked_list", distance, ranked_list, RANKED)
+of_matrix("ranked_list_from_distance", "distance", ranked_list, RANKED)

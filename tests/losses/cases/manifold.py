@@ -4,32 +4,18 @@ import math
 
 import numpy as np
 
-from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-
-
-def call(rows, labels, params, where, **options):
-  return losses.manifold(rows["embeddings"], labels, where=where, **params, **options)
-
-
-def cosine(x, y):
-  lengths = math.sqrt(x @ x) * math.sqrt(y @ y)
-  return x @ y / lengths if lengths else 0.0
+from tests.losses.cases._parts import call, dot, matrix_of
 
 
 def ends_of_walks(points, persistence, temperature):
   """By the sum over the lengths of walks, not by an inverse."""
-  n = len(points)
-  similar = np.array(
-    [
-      [math.exp(max(cosine(x, y), 0) / temperature) * (i != j)
-       for j, y in enumerate(points)]
-      for i, x in enumerate(points)
-    ]
-  )  # fmt: skip
-  degrees = [math.sqrt(sum(row)) for row in similar]
+  none = np.eye(len(points))
+  similar = np.exp(np.maximum(matrix_of(dot, points, points), 0) / temperature)
+  similar *= 1 - none
+  degrees = np.sqrt(similar.sum(axis=1))
   graph = similar / np.outer(degrees, degrees)
-  total, walk = np.zeros((n, n)), np.eye(n)
+  total, walk = 0, none
   for length in range(1 + int(math.log(1e-18) / math.log(persistence))):
     total += (1 - persistence) * persistence**length * walk
     walk = walk @ graph
@@ -43,20 +29,19 @@ def excess(scores, own, margin):
 
 def oracle(rows, labels, params):
   x, proxies = rows["embeddings"], params["proxies"]
-  walks = ends_of_walks([*x, *proxies], params["persistence"], params["temperature"])
-  values, n = [], len(x)
-  for i, y in enumerate(labels):
-    context = [cosine(walks[i], walks[n + k]) for k in range(len(proxies))]
-    intrinsic = excess(walks[i, n:], y, params["margin"])
-    values.append(
-      intrinsic + params["context_weight"] * excess(context, y, params["margin"])
-    )
-  return np.array(values)
+  points = np.concatenate([x, proxies])
+  walks = ends_of_walks(points, params["persistence"], params["temperature"])
+  contexts, values = matrix_of(dot, walks[: len(x)], walks[len(x) :]), []
+  for walk, context, y in zip(walks[: len(x)], contexts, labels, strict=True):
+    intrinsic = excess(walk[len(x) :], y, params["margin"])
+    extrinsic = excess(context, y, params["margin"])
+    values.append(intrinsic + params["context_weight"] * extrinsic)
+  return values
 
 
 CASES = {
   "manifold": Case(
-    call,
+    call("manifold"),
     oracle,
     params={
       "proxies": np.random.default_rng(8).normal(size=(CLASSES, 4)),

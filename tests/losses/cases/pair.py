@@ -5,8 +5,9 @@ import numpy as np
 from spherejax import losses
 from tests.losses.cases import _pair_formulas as formulas
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._pair_formulas import distance, noise
 from tests.losses.cases._parts import (
+  call,
+  distance,
   dot,
   lse,
   matrix_of,
@@ -16,7 +17,13 @@ from tests.losses.cases._parts import (
   squared,
 )
 
-CASES = {}
+CASES: dict[str, Case] = {}
+
+
+def noise(x, y):
+  """Variance of a difference over that of the first one."""
+  signal = np.var(x, axis=-1)
+  return np.where(signal > 1e-30, np.var(x - y, axis=-1) / np.maximum(signal, 1e-30), 0)
 
 
 def of_batch(
@@ -86,8 +93,7 @@ def of_boundaries(key, params, parts=True, **static):
     if parts:
       for i, label in enumerate(labels):
         boundaries[i] += params["class_boundaries"][label] + rows["offsets"][i, 0] / 4
-    x = rows["embeddings"]
-    m = matrix_of(distance, x, x, "l2")
+    m = matrix_of(distance, rows["embeddings"], rows["embeddings"])
     numbers = params | {"boundaries": boundaries}
     return formulas.margin(m, *pairs(labels), numbers, None, **static)
 
@@ -102,9 +108,6 @@ def of_boundaries(key, params, parts=True, **static):
 def n_pair_of_batch():
   """The pairs are chosen from the labels: first and second row of each class."""
 
-  def loss(rows, labels, params, **options):
-    return losses.n_pair(rows["embeddings"], labels, **params, **options)
-
   def oracle(rows, labels, params):
     x, members = rows["embeddings"], {}
     for i, label in enumerate(labels):
@@ -118,10 +121,10 @@ def n_pair_of_batch():
         values[a] = softplus(lse(others)) + params["norm_weight"] * norms
     return values
 
-  params = {"norm_weight": 0.3}
-  CASES["n_pair"] = Case(
-    loss, oracle, params=params, blocks=True, devices=True, ordered=True
-  )
+  return Case(
+    call("n_pair"), oracle, params={"norm_weight": 0.3}, blocks=True, devices=True,
+    ordered=True,
+  )  # fmt: skip
 
 
 def n_pair_of_memory():
@@ -135,8 +138,7 @@ def n_pair_of_memory():
     return losses.n_pair(rows["embeddings"], labels, **options)
 
   def oracle(rows, labels, params):
-    x = [project(row, "l2") for row in rows["embeddings"]]
-    y = [project(row, "l2") for row in params["memory"]]
+    x, y = project(rows["embeddings"]), project(params["memory"])
     chosen, values = [], np.zeros(len(x))
     for i, label in enumerate(labels):
       if label not in labels[:i] and label in memory_labels:
@@ -146,9 +148,8 @@ def n_pair_of_memory():
       values[a] = softplus(lse(others))
     return values
 
-  params = {"memory": memory}
-  CASES["n_pair/memory"] = Case(
-    loss, oracle, params=params, blocks=True, devices=True, ordered=True
+  return Case(
+    loss, oracle, params={"memory": memory}, blocks=True, devices=True, ordered=True
   )
 
 
@@ -206,8 +207,7 @@ of_matrix("generalized_lifted_structure_from_distance", "distance", GENERALIZED)
 of_boundaries("margin", MARGIN)
 of_boundaries("margin/triplets", MARGIN, parts=False, **TRIPLETS)
 of_matrix("margin_from_distance", "distance", MARGIN, devices=True)
-n_pair_of_batch()
-n_pair_of_memory()
+CASES["n_pair"], CASES["n_pair/memory"] = n_pair_of_batch(), n_pair_of_memory()
 of_matrix("n_pair_from_similarity", "cosine", {})
 of_batch("dynamic_soft_margin", distance, HISTOGRAM, frozen=True)
 of_matrix(

@@ -7,72 +7,49 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import lse, project, softplus
+from tests.losses.cases._parts import by_row, call, lse, project, softplus
 
 SEVERAL = np.random.default_rng(6).normal(size=(CLASSES, 3, 4))
-PROXIES = SEVERAL[:, 0]
+PROXIES = {"proxies": SEVERAL[:, 0]}
+GROUPS = {"proxies": SEVERAL}
 COLD = 0.005
 
 
-def call(name, **static):
-  def loss(rows, labels, params, where, **options):
-    return getattr(losses, name)(
-      rows["embeddings"], labels, where=where, **static, **params, **options
-    )
-
-  return loss
-
-
-def grouped(params, normalize="l2"):
+def grouped(table, normalize="l2"):
   """[classes][per_class] of proxies."""
-  table = params["proxies"]
-  groups = table[:, None] if table.ndim == 2 else table
-  return [[project(p, normalize) for p in group] for group in groups]
+  return list(project(table[:, None] if table.ndim == 2 else table, normalize))
 
 
-def anchor(normalize="l2"):
-  def oracle(rows, labels, params):
-    groups = grouped(params, normalize)
-    z = [project(x, normalize) for x in rows["embeddings"]]
-    n, per_class = len(z), len(groups[0])
-    present = len(set(labels.tolist())) * per_class
-    scale, margin = params["scale"], params["margin"]
-    values = np.zeros(n)
-    for c, group in enumerate(groups):
-      own = [i for i in range(n) if labels[i] == c]
-      other = [i for i in range(n) if labels[i] != c]
-      for p in group:
-        pull = softplus(lse([-scale * (z[i] @ p - margin) for i in own]))
-        push = softplus(lse([scale * (z[i] @ p + margin) for i in other]))
-        for i in own:
-          values[i] += n * pull / (present * len(own))
-        for i in other:
-          values[i] += n * push / (CLASSES * per_class * len(other))
-    return values
-
-  return oracle
+def anchor(rows, labels, params, normalize="l2"):
+  groups = grouped(params["proxies"], normalize)
+  z = project(rows["embeddings"], normalize)
+  n, per_class = len(z), len(groups[0])
+  present = len(set(labels.tolist())) * per_class
+  scale, margin = params["scale"], params["margin"]
+  values = np.zeros(n)
+  for c, group in enumerate(groups):
+    own, other = np.flatnonzero(labels == c), np.flatnonzero(labels != c)
+    for p in group:
+      s = z @ p
+      pull = softplus(lse(-scale * (s[own] - margin)))
+      push = softplus(lse(scale * (s[other] + margin)))
+      values[own] += n * pull / (present * max(len(own), 1))
+      values[other] += n * push / (CLASSES * per_class * max(len(other), 1))
+  return values
 
 
-def nca(normalize="l2", logit="squared_euclidean", without_own=False):
-  def oracle(rows, labels, params):
-    groups = grouped(params, normalize)
-    factor = (
-      params["scale"] ** 2 if without_own else 1 / params.get("temperature", COLD)
-    )
-    values = []
-    for row, y in zip(rows["embeddings"], labels, strict=True):
-      x = project(row, normalize)
-      close = [
-        [factor * (x @ p if logit == "cosine" else -sum((x - p) ** 2)) for p in group]
-        for group in groups
-      ]
-      rivals = [u for c, group in enumerate(close) if c != y for u in group]
-      if not without_own:
-        rivals += close[y]
-      values.append(lse(rivals) - lse(close[y]))
-    return values
-
-  return oracle
+def nca(rows, labels, params, normalize="l2", logit="squared_euclidean", own=True):
+  groups = grouped(params["proxies"], normalize)
+  factor = 1 / params.get("temperature", COLD) if own else params["scale"] ** 2
+  values = []
+  for x, y in zip(project(rows["embeddings"], normalize), labels, strict=True):
+    close = [
+      list(factor * (g @ x if logit == "cosine" else -((x - g) ** 2).sum(1)))
+      for g in groups
+    ]
+    rivals = [u for c, group in enumerate(close) if own or c != y for u in group]
+    values.append(lse(rivals) - lse(close[y]))
+  return values
 
 
 def reduced(similarities, reduction, t):
@@ -87,36 +64,24 @@ def reduced(similarities, reduction, t):
 
 def multi_proxy(reduction):
   def loss(rows, labels, params, where):
-    numbers = {} if reduction == "max" else params
-    close = losses.multi_proxy(
-      rows["cosines"].reshape(-1, CLASSES, 3),
-      reduction=reduction,
-      where=where,
-      **numbers,
-    )
+    several = rows["cosines"].reshape(-1, CLASSES, 3)
+    close = losses.multi_proxy(several, reduction=reduction, where=where, **params)
     return losses.softmax(close, labels, where=where)
 
-  def oracle(rows, labels, params):
-    values = []
-    for row, y in zip(rows["cosines"], labels, strict=True):
-      close = [
-        reduced(group, reduction, params.get("temperature"))
-        for group in row.reshape(CLASSES, 3)
-      ]
-      values.append(lse(close) - close[y])
-    return values
+  def value(cosines, y, params):
+    several = [cosines[3 * c : 3 * c + 3] for c in range(CLASSES)]
+    close = [reduced(s, reduction, params.get("temperature")) for s in several]
+    return lse(close) - close[y]
 
-  return Case(
-    loss,
-    oracle,
-    {"cosines": ("cosine", 3 * CLASSES)},
-    {} if reduction == "max" else {"temperature": 0.3},
-    sharp={} if reduction == "max" else {"temperature": 0.005},
-  )
+  rows = {"cosines": ("cosine", 3 * CLASSES)}
+  params, sharp = {"temperature": 0.3}, {"temperature": COLD}
+  if reduction == "max":
+    params, sharp = {}, {}
+  return Case(loss, by_row(value), rows, params, sharp=sharp)
 
 
-def soft_triple_oracle(rows, labels, params, normalize="l2"):
-  groups = grouped({"proxies": params["centres"]}, normalize)
+def soft_triple(rows, labels, params, normalize="l2"):
+  groups = grouped(params["centres"], normalize)
   per_class = len(groups[0])
   apart = sum(
     math.dist(group[k], group[j])
@@ -126,93 +91,56 @@ def soft_triple_oracle(rows, labels, params, normalize="l2"):
   )
   spread = apart / (CLASSES * per_class * (per_class - 1)) if per_class > 1 else 0.0
   values = []
-  for row, y in zip(rows["embeddings"], labels, strict=True):
-    x = project(row, normalize)
-    close = [
-      reduced([x @ p for p in group], "soft", params["temperature"]) for group in groups
-    ]
+  for x, y in zip(project(rows["embeddings"], normalize), labels, strict=True):
+    close = [reduced(list(g @ x), "soft", params["temperature"]) for g in groups]
     close[y] -= params["margin"]
     z = [params["scale"] * s for s in close]
     values.append(lse(z) - z[y] + params["regularization"] * spread)
   return values
 
 
-ANCHOR = {"scale": 6.0, "margin": 0.2}
-TEMPERATURE = {"temperature": 0.4}
+CASES: dict[str, Case] = {}
 
-CASES = {
-  "proxy_anchor": Case(
-    call("proxy_anchor"),
-    anchor(),
-    params=ANCHOR | {"proxies": PROXIES},
-    blocks=True,
-    devices=True,
-    sharp={"scale": 256.0},
-  ),
-  "proxy_anchor/several, unit ball": Case(
-    call("proxy_anchor", normalize="unit_ball"),
-    anchor("unit_ball"),
-    params=ANCHOR | {"proxies": SEVERAL},
-    devices=True,
-  ),
-  "proxy_nca": Case(
-    call("proxy_nca"),
-    nca(without_own=True),
-    params={"scale": 1.4, "proxies": PROXIES},
-    blocks=True,
-    sharp={"scale": 16.0},
-  ),
-  "proxy_nca/several, as they are": Case(
-    call("proxy_nca", normalize="none"),
-    nca("none", without_own=True),
-    params={"scale": 0.7, "proxies": SEVERAL},
-  ),
-  "proxy_nca_plus_plus": Case(
-    call("proxy_nca_plus_plus"),
-    nca(),
-    params=TEMPERATURE | {"proxies": PROXIES},
-    blocks=True,
-  ),
-  # Not among the params: the derivative by so low a temperature is no float16 number.
-  "proxy_nca_plus_plus/cold": Case(
-    call("proxy_nca_plus_plus", temperature=COLD), nca(), params={"proxies": PROXIES}
-  ),
-  "proxy_nca_plus_plus/cosine, as they are": Case(
-    call("proxy_nca_plus_plus", logit="cosine", normalize="none"),
-    nca("none", "cosine"),
-    params=TEMPERATURE | {"proxies": PROXIES},
-  ),
-  "proxy_nca_plus_plus/several, unit ball": Case(
-    call("proxy_nca_plus_plus", normalize="unit_ball"),
-    nca("unit_ball"),
-    params=TEMPERATURE | {"proxies": SEVERAL},
-  ),
-  "multi_proxy": multi_proxy("soft"),
-  "multi_proxy/max": multi_proxy("max"),
-  "multi_proxy/logsumexp": multi_proxy("logsumexp"),
-  "soft_triple": Case(
-    call("soft_triple"),
-    soft_triple_oracle,
-    params={
-      "centres": SEVERAL,
-      "scale": 6.0,
-      "temperature": 0.3,
-      "margin": 0.2,
-      "regularization": 0.5,
-    },
-    blocks=True,
-    sharp={"scale": 256.0, "temperature": 0.005},
-  ),
-  "soft_triple/unit ball": Case(
-    call("soft_triple", normalize="unit_ball"),
-    functools.partial(soft_triple_oracle, normalize="unit_ball"),
-    params={"centres": SEVERAL, "scale": 6.0, "margin": 0.2}
-    | {"temperature": 0.3, "regularization": 0.5},
-  ),
-  "soft_triple/one centre": Case(
-    call("soft_triple"),
-    soft_triple_oracle,
-    params={"centres": SEVERAL[:, :1], "scale": 6.0, "margin": 0.2}
-    | {"temperature": 0.3, "regularization": 0.5},
-  ),
-}
+
+def case(key, oracle, params, options=None, static=None, **contract):
+  """`options` are those of the loss and of the oracle, `static` of the loss alone."""
+  options = options or {}
+  loss = call(key.split("/")[0], **options, **(static or {}))
+  CASES[key] = Case(
+    loss, functools.partial(oracle, **options), params=params, **contract
+  )
+
+
+def of_nca(key, params, options=None, **contract):
+  without_own = functools.partial(nca, own="plus_plus" in key)
+  case(key, without_own, params, options, **contract)
+
+
+ANCHOR = {"scale": 6.0, "margin": 0.2}
+T = {"temperature": 0.4}
+TRIPLE = ANCHOR | {"temperature": 0.3, "regularization": 0.5}
+BALL, AS_THEY_ARE = {"normalize": "unit_ball"}, {"normalize": "none"}
+COSINES = AS_THEY_ARE | {"logit": "cosine"}
+EXTREME = {"scale": 256.0}
+
+case("proxy_anchor", anchor, ANCHOR | PROXIES, blocks=True, devices=True, sharp=EXTREME)
+case(
+  "proxy_anchor/several, unit ball", anchor, ANCHOR | GROUPS, BALL, devices=True,
+  step=1e-4,
+)  # fmt: skip
+of_nca("proxy_nca", {"scale": 1.4} | PROXIES, blocks=True, sharp={"scale": 16.0})
+of_nca("proxy_nca/several, as they are", {"scale": 0.7} | GROUPS, AS_THEY_ARE)
+of_nca("proxy_nca_plus_plus", T | PROXIES, blocks=True)
+# Not among the params: the derivative by so low a temperature is no float16 number.
+of_nca("proxy_nca_plus_plus/cold", PROXIES, static={"temperature": COLD})
+of_nca("proxy_nca_plus_plus/cosine, as they are", T | PROXIES, COSINES)
+of_nca("proxy_nca_plus_plus/several, unit ball", T | GROUPS, BALL)
+CASES["multi_proxy"] = multi_proxy("soft")
+CASES["multi_proxy/max"] = multi_proxy("max")
+CASES["multi_proxy/logsumexp"] = multi_proxy("logsumexp")
+case(
+  "soft_triple", soft_triple, TRIPLE | {"centres": SEVERAL}, blocks=True,
+  sharp=EXTREME | {"temperature": COLD},
+)  # fmt: skip
+case("soft_triple/unit ball", soft_triple, TRIPLE | {"centres": SEVERAL}, BALL)
+case("soft_triple/one centre", soft_triple, TRIPLE | {"centres": SEVERAL[:, :1]})

@@ -7,41 +7,25 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
+from tests.losses.cases._parts import by_row, call, dot, entropy, matrix_of, softened
 
 LOGITS = {"logits": ("logit", CLASSES), "attacked": ("logit", CLASSES)}
 COSINES = {"cosines": ("cosine", CLASSES), "attacked": ("cosine", CLASSES)}
 ANGLES = np.random.default_rng(0).uniform(0.4, 3.0, CLASSES)
-PROXIES = np.random.default_rng(1).normal(size=(CLASSES, 4))
+PROXIES = {"proxies": np.random.default_rng(1).normal(size=(CLASSES, 4))}
 
 
-def log_probability(logits, c):
-  top = max(logits)
-  return logits[c] - top - math.log(sum(math.exp(z - top) for z in logits))
+def mixture(attacked, clean, y, params):
+  a = params["clean_weight"]
+  return a * entropy(clean, y) + (1 - a) * entropy(attacked, y)
 
 
-def mixture(rows, labels, params):
-  a, values = params["clean_weight"], []
-  for clean, attacked, y in zip(rows["logits"], rows["attacked"], labels, strict=True):
-    values.append(
-      -a * log_probability(clean, y) - (1 - a) * log_probability(attacked, y)
-    )
-  return values
-
-
-def trades_oracle(divergence):
-  def oracle(rows, labels, params):
-    values = []
-    for z, attacked, y in zip(rows["logits"], rows["attacked"], labels, strict=True):
-      apart = 0.0
-      for c in range(CLASSES):
-        p = math.exp(log_probability(z, c))
-        apart -= p * log_probability(attacked, c)
-        if divergence == "kl":
-          apart += p * log_probability(z, c)
-      values.append(-log_probability(z, y) + params["weight"] * apart)
-    return values
-
-  return oracle
+def trades(attacked, clean, y, params, kl=False):
+  apart = sum(
+    p * (entropy(attacked, c) - kl * entropy(clean, c))
+    for c, p in enumerate(softened(clean))
+  )
+  return entropy(clean, y) + params["weight"] * apart
 
 
 def in_cap(attacked, y, width, scale):
@@ -51,32 +35,24 @@ def in_cap(attacked, y, width, scale):
 def with_margin(attacked, y, width, scale):
   turned = math.cos(max(math.acos(attacked[y]) - width, 0))
   logits = [scale * (turned if c == y else v) for c, v in enumerate(attacked)]
-  return -log_probability(logits, y)
+  return entropy(logits, y)
 
 
-def beside_normface(term):
-  def oracle(rows, labels, params):
+def beside_normface(name, term):
+  def value(attacked, cosines, y, params):
     a, scale = params["clean_weight"], params["scale"]
-    values = []
-    for cos, attacked, y in zip(rows["cosines"], rows["attacked"], labels, strict=True):
-      normface = -log_probability([scale * c for c in cos], y)
-      width = params["nearest_angles"][y] / 2 - 1e-6
-      values.append(a * normface + (1 - a) * term(attacked, y, width, scale))
-    return values
+    width = params["nearest_angles"][y] / 2 - 1e-6
+    normface = entropy([scale * c for c in cosines], y)
+    return a * normface + (1 - a) * term(attacked, y, width, scale)
 
-  return oracle
+  params = {"nearest_angles": ANGLES, "clean_weight": 0.3, "scale": 4.0}
+  loss = call(name, "cosines", "attacked")
+  return Case(loss, by_row(value), COSINES, params, sharp={"scale": 256.0})
 
 
 def nearest(rows, labels, params):
-  unit = [[v / math.hypot(*row) for v in row] for row in params["proxies"]]
-  return [
-    min(
-      math.acos(sum(map(float.__mul__, unit[y], other)))
-      for c, other in enumerate(unit)
-      if c != y
-    )
-    for y in labels
-  ]
+  cosines = matrix_of(dot, params["proxies"], params["proxies"])
+  return np.arccos((cosines - 9 * np.eye(CLASSES)).max(1))[labels]
 
 
 def nearest_of_own_class(rows, labels, params, where, **static):
@@ -85,55 +61,27 @@ def nearest_of_own_class(rows, labels, params, where, **static):
   return (own.astype(angles.dtype) * angles[None]).sum(axis=1)
 
 
-def call(name, clean, **static):
-  """The loss of that name on the clean and the attacked table of the rows."""
-
-  def loss(rows, labels, params, where):
-    return getattr(losses, name)(
-      rows[clean], rows["attacked"], labels, where=where, **static, **params
-    )
-
-  return loss
+def of_logits(name, value, params, **static):
+  return Case(call(name, "logits", "attacked", **static), by_row(value), LOGITS, params)
 
 
-WIDTHS = {"nearest_angles": ANGLES, "clean_weight": 0.3, "scale": 4.0}
-
-CASES: dict[str, Case] = {
-  "adversarial_training": Case(
-    call("adversarial_training", "logits"), mixture, LOGITS, {"clean_weight": 0.3}
+CASES = {
+  "adversarial_training": of_logits(
+    "adversarial_training", mixture, {"clean_weight": 0.3}
   ),
-  "trades": Case(
-    call("trades", "logits"), trades_oracle("ce"), LOGITS, {"weight": 1.7}
+  "trades": of_logits("trades", trades, {"weight": 1.7}),
+  "trades/kl": of_logits(
+    "trades", functools.partial(trades, kl=True), {"weight": 1.7}, divergence="kl"
   ),
-  "trades/kl": Case(
-    call("trades", "logits", divergence="kl"),
-    trades_oracle("kl"),
-    LOGITS,
-    {"weight": 1.7},
-  ),
-  "proxy_cap": Case(
-    call("proxy_cap", "cosines"),
-    beside_normface(in_cap),
-    COSINES,
-    WIDTHS,
-    sharp={"scale": 256.0},
-  ),
-  "normface_negative_margin": Case(
-    call("normface_negative_margin", "cosines"),
-    beside_normface(with_margin),
-    COSINES,
-    WIDTHS,
-    sharp={"scale": 256.0},
-  ),
+  "proxy_cap": beside_normface("proxy_cap", in_cap),
+  "normface_negative_margin": beside_normface("normface_negative_margin", with_margin),
+  # The angles are targets, without a gradient.
   "nearest_proxy_angles": Case(
-    nearest_of_own_class,
-    nearest,
-    params={"proxies": PROXIES},
-    grad=False,  # the angles are targets
+    nearest_of_own_class, nearest, params=PROXIES, grad=False
   ),
   "nearest_proxy_angles/not targets": Case(
     functools.partial(nearest_of_own_class, stop_gradient=False),
     nearest,
-    params={"proxies": PROXIES},
+    params=PROXIES,
   ),
 }

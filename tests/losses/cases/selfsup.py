@@ -7,66 +7,47 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import Case
-from tests.losses.cases._parts import project
+from tests.losses.cases._parts import call, distance, dot, lse, matrix_of, project
 
 VIEWS = {"first": ("embedding", 4), "second": ("embedding", 4)}
 
 
-def unit(rows):
-  return [project(row) for row in rows]
-
-
 def similarities(rows):
   """Similarities of first views to all first, then all second views, in order."""
-  first, second = (unit(rows["first"]), unit(rows["second"]))
-  return [[float(a @ b) for b in first + second] for a in first]
+  return matrix_of(dot, rows["first"], np.concatenate([rows["first"], rows["second"]]))
 
 
 def exchanged(rows):
   return {"first": rows["second"], "second": rows["first"]}
 
 
-def info_nce(rows, labels, params):
-  t, values = params["temperature"], []
-  table = similarities(rows)
+def info_nce(rows, labels, params, itself=False):
+  """With `itself` the other view of an example is among what it competes with."""
+  values, table = [], similarities(rows) / params["temperature"]
   n = len(table)
-  for i, similar in enumerate(table):
-    others = [math.exp(s / t) for j, s in enumerate(similar) if j % n != i]
-    values.append(math.log(sum(others)) - similar[n + i] / t if others else 0)
+  for i, z in enumerate(table):
+    others = [s for j, s in enumerate(z) if j != i and (itself or j != n + i)]
+    values.append(lse(others) - z[n + i] if others else 0)
   return np.array(values)
 
 
-def symmetric(rows, labels, params):
-  return (
-    info_nce(rows, labels, params) + info_nce(exchanged(rows), labels, params)
-  ) / 2
+def symmetric(rows, labels, params, itself=False):
+  views = rows, exchanged(rows)
+  return sum(info_nce(view, labels, params, itself) for view in views) / 2
 
 
 def nt_xent(rows, labels, params):
-  t, total = params["temperature"], 0
-  for views in (rows, exchanged(rows)):
-    values = []
-    table = similarities(views)
-    for i, similar in enumerate(table):
-      own = math.exp(similar[len(table) + i] / t)
-      everything = sum(math.exp(s / t) for j, s in enumerate(similar) if j != i)
-      values.append(-math.log(own / everything))
-    total = total + np.array(values) / 2
-  return total
+  return symmetric(rows, labels, params, itself=True)
 
 
 def repulsion(rows, labels, params):
-  values = []
   table = similarities(rows)
-  for i, similar in enumerate(table):
-    others = [s for j, s in enumerate(similar) if j % len(table) != i]
-    values.append(max(others, default=0))
-  return np.array(values)
+  same = np.tile(np.eye(len(table), dtype=bool), 2)
+  return np.where(same, -2, table).max(axis=1) if len(table) > 1 else np.zeros(1)
 
 
 def invariance(rows, labels, params):
-  table = similarities(rows)
-  return np.array([-similar[len(table) + i] for i, similar in enumerate(table)])
+  return -dot(project(rows["first"]), project(rows["second"]))
 
 
 def bound(rows, labels, params):
@@ -92,7 +73,7 @@ def contrast(similar, weights, everything, t, average):
 def sup_con(average, views=False):
   def oracle(rows, labels, params):
     tables = [rows["first"], rows["second"]] if views else [rows["embeddings"]]
-    points = [unit(table) for table in tables]
+    points = [project(table) for table in tables]
     every = [(k, j) for k in range(len(points)) for j in range(len(labels))]
     values = []
     for i, y in enumerate(labels):
@@ -146,36 +127,20 @@ def weighted(average):
 
 
 def alignment(rows, labels, params):
-  first, second = (unit(rows["first"]), unit(rows["second"]))
-  return [
-    math.dist(a, b) ** params["exponent"] for a, b in zip(first, second, strict=True)
-  ]
+  apart = distance(project(rows["first"]), project(rows["second"]))
+  return apart ** params["exponent"]
 
 
 def uniformity(rows, labels, params):
-  points = unit(rows["embeddings"])
-  n = len(points)
-  potentials = [
-    math.exp(-params["scale"] * math.dist(points[i], points[j]) ** 2)
-    for i in range(n)
-    for j in range(i)
-  ]
-  return [math.log(sum(potentials) / len(potentials)) if potentials else 0] * n
+  apart = matrix_of(distance, rows["embeddings"], rows["embeddings"])
+  potentials = np.exp(-params["scale"] * apart[np.triu_indices(len(apart), 1)] ** 2)
+  return np.full(len(apart), math.log(potentials.mean()) if len(apart) > 1 else 0)
 
 
 def columns(table):
-  """The columns of the rows, less their means."""
-  n = len(table)
-  result = []
-  for column in np.asarray(table).T:
-    constant = all(value == column[0] for value in column)
-    mean = column[0] if constant else math.fsum(column) / n
-    result.append([value - mean for value in column])
-  return result
-
-
-def times(a, b):
-  return sum(x * y for x, y in zip(a, b, strict=True))
+  """The columns of the rows, less their means; exactly 0 where all rows are equal."""
+  means = np.where((table == table[0]).all(axis=0), table[0], table.mean(axis=0))
+  return (table - means).T
 
 
 def vicreg(reduction):
@@ -184,21 +149,15 @@ def vicreg(reduction):
     batch = 0.0
     for table in rows.values():
       centred = columns(table)
-      moments = [[times(a, b) / max(n - 1, 1) for b in centred] for a in centred]
-      variance = sum(
-        max(0, 1 - math.sqrt(moments[j][j] + 1e-4)) / dim for j in range(dim)
-      )
-      covariance = sum(
-        moments[j][k] ** 2 / dim for j in range(dim) for k in range(dim) if j != k
-      )
+      moments = centred @ centred.T / max(n - 1, 1)
+      variance = np.maximum(0, 1 - np.sqrt(np.diag(moments) + 1e-4)).sum() / dim
+      covariance = (moments[~np.eye(dim, dtype=bool)] ** 2).sum() / dim
       variance /= 2 if reduction == "code" else 1
       batch += params["variance_weight"] * variance
       batch += params["covariance_weight"] * covariance
     share = 1 / dim if reduction == "code" else 1
-    return [
-      params["invariance_weight"] * share * math.dist(a, b) ** 2 + batch
-      for a, b in zip(rows["first"], rows["second"], strict=True)
-    ]
+    apart = ((rows["first"] - rows["second"]) ** 2).sum(axis=1)
+    return params["invariance_weight"] * share * apart + batch
 
   return oracle
 
@@ -208,36 +167,12 @@ def barlow_twins(rows, labels, params):
   standard = []
   for table in rows.values():
     centred = columns(table)
-    spreads = [math.sqrt(times(c, c) / n) for c in centred]
-    standard.append(
-      [
-        [value / s if s else 0 for value in c]
-        for c, s in zip(centred, spreads, strict=True)
-      ]
-    )
-  value = 0.0
-  for j in range(dim):
-    for k in range(dim):
-      correlation = times(standard[0][j], standard[1][k]) / n
-      value += (
-        (1 - correlation) ** 2
-        if j == k
-        else params["redundancy_weight"] * correlation**2
-      )
-  return [value] * n
-
-
-def call(name, **static):
-  """The loss of that name on the tables of the rows."""
-
-  def loss(rows, labels, params, **options):
-    tables = [rows[k] for k in ("first", "second", "embeddings") if k in rows]
-    if labels is not None:
-      tables.append(labels)
-    result = getattr(losses, name)(*tables, **static, **params, **options)
-    return result.value if name == "info_nce_bound" else result
-
-  return loss
+    spreads = np.sqrt((centred**2).mean(axis=1, keepdims=True))
+    standard.append(centred / np.where(spreads > 0, spreads, 1))
+  correlations, own = standard[0] @ standard[1].T / n, np.eye(dim, dtype=bool)
+  value = ((1 - correlations[own]) ** 2).sum()
+  value += params["redundancy_weight"] * (correlations[~own] ** 2).sum()
+  return np.full(n, value)
 
 
 # At a temperature of 0.005 its own derivative does not fit into float16; the test of
@@ -250,7 +185,13 @@ def pairs(name, oracle, params, *, rows=VIEWS, labels=False, sharp=None, **stati
   )
 
 
-ROWS = {"embeddings": ("embedding", 4)}
+def of_views(name, oracle, params, devices=True, **static):
+  """A case of the batch without blocks."""
+  loss = call(name, **static)
+  return Case(loss, oracle, VIEWS, params, labels=False, devices=devices)
+
+
+ROWS = {"rows": {"embeddings": ("embedding", 4)}}
 T = {"temperature": 0.4}
 WEIGHTS = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.7}
 
@@ -260,41 +201,19 @@ CASES: dict[str, Case] = {
   "nt_xent": pairs("nt_xent", nt_xent, T),
   "info_nce_bound": pairs("info_nce_bound", bound, T),
   "info_nce_repulsion": pairs("info_nce_repulsion", repulsion, {}, sharp={}),
-  "info_nce_invariance": Case(
-    call("info_nce_invariance"), invariance, VIEWS, labels=False
-  ),
-  "sup_con": pairs("sup_con", sup_con("out"), T, rows=ROWS, labels=True),
-  "sup_con/in": pairs(
-    "sup_con", sup_con("in"), T, rows=ROWS, labels=True, average="in"
-  ),
+  "info_nce_invariance": of_views("info_nce_invariance", invariance, {}, devices=False),
+  "sup_con": pairs("sup_con", sup_con("out"), T, **ROWS, labels=True),
+  "sup_con/in": pairs("sup_con", sup_con("in"), T, **ROWS, labels=True, average="in"),
   "sup_con/views": Case(
     stacked, sup_con("out", views=True), VIEWS, T, True, True, True
   ),
   "sup_con_from_similarity": weighted("out"),
   "sup_con_from_similarity/in": weighted("in"),
-  "alignment": Case(
-    call("alignment"), alignment, VIEWS, {"exponent": 1.7}, labels=False
-  ),
+  "alignment": of_views("alignment", alignment, {"exponent": 1.7}, devices=False),
   "uniformity": pairs(
-    "uniformity", uniformity, {"scale": 1.6}, rows=ROWS, sharp={"scale": 300.0}
+    "uniformity", uniformity, {"scale": 1.6}, **ROWS, sharp={"scale": 300.0}
   ),
-  "vicreg": Case(
-    call("vicreg"), vicreg("paper"), VIEWS, WEIGHTS, labels=False, devices=True
-  ),
-  "vicreg/code": Case(
-    call("vicreg", reduction="code"),
-    vicreg("code"),
-    VIEWS,
-    WEIGHTS,
-    labels=False,
-    devices=True,
-  ),
-  "barlow_twins": Case(
-    call("barlow_twins"),
-    barlow_twins,
-    VIEWS,
-    {"redundancy_weight": 0.3},
-    labels=False,
-    devices=True,
-  ),
+  "vicreg": of_views("vicreg", vicreg("paper"), WEIGHTS),
+  "vicreg/code": of_views("vicreg", vicreg("code"), WEIGHTS, reduction="code"),
+  "barlow_twins": of_views("barlow_twins", barlow_twins, {"redundancy_weight": 0.3}),
 }

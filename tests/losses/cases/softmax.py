@@ -5,44 +5,46 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import optimize
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import project, softened
+from tests.losses.cases._parts import (
+  by_row,
+  call,
+  entropy,
+  matrix_of,
+  softened,
+  squared,
+)
 
 COSINES = {"cosines": ("cosine", CLASSES)}
 LOGITS = {"logits": ("logit", CLASSES)}
 APART = {"apart": ("distance", CLASSES)}
+NORMS = {"norms": ("distance", 1)}
+SHARES = {"preferences": ("logit", CLASSES)}
+SCALE = {"scale": 6.0}
+ARC = SCALE | {"margin": 0.5}
+RATIO = {"exponent": 3.0, "offset": 0.02}
+EXTREME = {"scale": 256.0}
+WEIGHTS = np.linspace(0.3, 1.7, CLASSES)
+MARGINS = np.array([0.5, -0.4, 0.0, 1.2, -0.9, 0.3, 0.2, 0.8, -0.1, 0.6])
+CASES: dict[str, Case] = {}
 
 
-def entropy(logits, target):
-  """-log softmax at the target."""
-  top = max(logits)
-  return top + math.log(sum(math.exp(z - top) for z in logits)) - logits[target]
+def of_rows(key, value, rows=COSINES, params=None, loss=None, labels=True, **contract):
+  """A case by the value of each row; `call` by name where it has no loss."""
+  loss = loss or call(key.split("/")[0])
+  CASES[key] = Case(loss, by_row(value), rows, params or {}, labels, **contract)
 
 
-def by_row(logits_of):
-  """An oracle from (row, label, params) to that row's logits."""
+def of_logits(key, logits_of, rows=COSINES, params=None, **settings):
+  """A case by the logits of each row and its label."""
 
-  def oracle(rows, labels, params):
-    (table, *rest) = rows.values()
-    values = []
-    for i, y in enumerate(labels):
-      extra = [float(column[i, 0]) for column in rest]
-      values.append(entropy(logits_of(list(table[i]), y, params, *extra), y))
-    return values
+  def value(*entries):
+    return entropy(logits_of(*entries), entries[-2])
 
-  return oracle
-
-
-def call(name, **static):
-  """The loss of that name on the only table of the rows."""
-
-  def loss(rows, labels, params, where):
-    (table,) = rows.values()
-    return getattr(losses, name)(table, labels, where=where, **static, **params)
-
-  return loss
+  of_rows(key, value, rows, params, **settings)
 
 
 # --- softmax, and distributions in place of labels ---
@@ -57,25 +59,38 @@ def soft_softmax(rows, labels, params, where):
   return losses.softmax(rows["logits"], targets, where=where)
 
 
-def soft_softmax_oracle(rows, labels, params):
-  values = []
-  for logits, preferences in zip(rows["logits"], rows["preferences"], strict=True):
-    terms = [q * entropy(logits, c) for c, q in enumerate(softened(preferences))]
-    values.append(params["mass"] * sum(terms))
-  return values
+def soft_softmax_value(logits, preferences, params):
+  terms = [q * entropy(logits, c) for c, q in enumerate(softened(preferences))]
+  return params["mass"] * sum(terms)
 
 
-def p2s_oracle(rows, labels, params):
-  return [
-    sum((c - (k == y)) ** 2 for k, c in enumerate(row)) / 2
-    for row, y in zip(rows["cosines"], labels, strict=True)
-  ]
+def scaled(cosines, y, params):
+  return [params["scale"] * c for c in cosines]
+
+
+def less_scaled(distances, y, params):
+  return [-params["scale"] * d for d in distances]
+
+
+def p2s(cosines, y, params):
+  return sum((c - (k == y)) ** 2 for k, c in enumerate(cosines)) / 2
+
+
+of_logits("softmax", lambda z, y, params: z, LOGITS)
+of_rows(
+  "softmax/distributions", soft_softmax_value, LOGITS | SHARES, {"mass": 1.3},
+  soft_softmax, labels=False,
+)  # fmt: skip
+of_logits("normface", scaled, params=SCALE, sharp=EXTREME)
+of_rows("p2s_grad", p2s)
+of_logits("squared_distance_softmax", less_scaled, APART, {"scale": 2.0}, sharp=EXTREME)
+of_logits("distance_softmax", less_scaled, APART, {"scale": 2.0}, sharp=EXTREME)
 
 
 # --- margins on angles ---
 
 
-def cosface_logits(cosines, y, params):
+def cosface(cosines, y, params):
   margin = np.broadcast_to(params["margin"], CLASSES)[y]
   return [params["scale"] * (c - margin * (k == y)) for k, c in enumerate(cosines)]
 
@@ -83,7 +98,7 @@ def cosface_logits(cosines, y, params):
 def arc(tail="linear", easy=False):
   def logits(cosines, y, params):
     margin = np.broadcast_to(params["margin"], CLASSES)[y]
-    z = [params["scale"] * c for c in cosines]
+    z = scaled(cosines, y, params)
     angle = math.acos(min(max(cosines[y], -1), 1))
     if easy and angle >= math.pi / 2:
       return z
@@ -102,9 +117,8 @@ def arc(tail="linear", easy=False):
 
 
 def subcentre(rows, labels, params, where):
-  return losses.subcentre_arcface(
-    rows["cosines"].reshape(-1, CLASSES, 3), labels, where=where, **params
-  )
+  several = rows["cosines"].reshape(-1, CLASSES, 3)
+  return losses.subcentre_arcface(several, labels, where=where, **params)
 
 
 def subcentre_logits(cosines, y, params):
@@ -112,32 +126,27 @@ def subcentre_logits(cosines, y, params):
   return arc()(nearest, y, params)
 
 
-def staircase(cosine, factor):
+def annealed(cosine, factor, keep):
+  """The staircase of the angle, beside the share of the cosine itself."""
   angle = math.acos(min(max(cosine, -1), 1))
   k = min(int(factor * angle / math.pi), factor - 1)
-  return (-1) ** k * math.cos(factor * angle) - 2 * k
+  stair = (-1) ** k * math.cos(factor * angle) - 2 * k
+  return (keep * cosine + stair) / (1 + keep)
 
 
 def sphereface(factor):
   def loss(rows, labels, params, where):
+    norms = rows["norms"][:, 0]
     return losses.sphereface(
-      rows["cosines"], labels, rows["norms"][:, 0], margin=factor, where=where, **params
+      rows["cosines"], labels, norms, margin=factor, where=where, **params
     )
 
-  def logits(cosines, y, params, norm):
-    z = [norm * c for c in cosines]
-    keep = params.get("annealing", 0.0)
-    own = (keep * cosines[y] + staircase(cosines[y], factor)) / (1 + keep)
-    z[y] = norm * own
+  def logits(cosines, norms, y, params):
+    z = [norms[0] * c for c in cosines]
+    z[y] = norms[0] * annealed(cosines[y], factor, params.get("annealing", 0.0))
     return z
 
-  return Case(
-    loss,
-    by_row(logits),
-    rows=COSINES | {"norms": ("distance", 1)},
-    # with factor 1 the annealing has no effect
-    params={"annealing": 0.7} if factor > 1 else {},
-  )
+  return {"logits_of": logits, "loss": loss, "rows": COSINES | NORMS}
 
 
 def large_margin(rows, labels, params, where):
@@ -147,26 +156,50 @@ def large_margin(rows, labels, params, where):
   )
 
 
-def large_margin_logits(cosines, y, params, norm):
-  z = [norm * w * c for w, c in zip(params["lengths"], cosines, strict=True)]
-  keep = params["annealing"]
-  own = (keep * cosines[y] + staircase(cosines[y], 3)) / (1 + keep)
-  z[y] = norm * params["lengths"][y] * own
+def large_margin_logits(cosines, norms, y, params):
+  lengths = norms[0] * params["lengths"]
+  z = list(lengths * cosines)
+  z[y] = lengths[y] * annealed(cosines[y], 3, params["annealing"])
   return z
 
 
+of_logits("cosface", cosface, params=SCALE | {"margin": 0.35}, sharp=EXTREME)
+of_logits("cosface/margin a class", cosface, params=SCALE | {"margin": MARGINS})
+of_logits("arcface", arc(), params=ARC, sharp=EXTREME)
+of_logits(
+  "arcface/continuous tail", arc("continuous"), params=SCALE | {"margin": 1.3},
+  loss=call("arcface", tail="continuous"), sharp=EXTREME,
+)  # fmt: skip
+of_logits("arcface/margin a class", arc(), params=SCALE | {"margin": MARGINS})
+of_logits(
+  "arcface/easy margin", arc(easy=True), params=ARC,
+  loss=call("arcface", easy_margin=True),
+)  # fmt: skip
+of_logits(
+  "subcentre_arcface", subcentre_logits, {"cosines": ("cosine", 3 * CLASSES)}, ARC,
+  loss=subcentre, sharp=EXTREME, step=3e-5,
+)  # fmt: skip
+of_logits("sphereface", **sphereface(4), params={"annealing": 0.7})
+of_logits("sphereface/factor 1", **sphereface(1))  # the annealing has no effect
+of_logits(
+  "large_margin_softmax", large_margin_logits, COSINES | NORMS,
+  {"annealing": 0.4, "lengths": WEIGHTS}, loss=large_margin,
+)  # fmt: skip
+
+
 # --- adaptive scales: the loss at the updated scale, which is a constant ---
-
-
-def median(values):
-  values = sorted(values)
-  return (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
 
 
 def log_b(logits, labels):
   terms = [z for row, y in zip(logits, labels, strict=True) for z in np.delete(row, y)]
   top = max(terms)
   return top + math.log(sum(math.exp(z - top) for z in terms) / len(labels))
+
+
+def normface_at(scale, rows, labels):
+  return by_row(lambda c, y, p: entropy(scaled(c, y, p), y))(
+    rows, labels, {"scale": scale}
+  )
 
 
 def adacos(rows, labels, params, where, axis_name=None):
@@ -179,12 +212,9 @@ def adacos(rows, labels, params, where, axis_name=None):
 def adacos_oracle(rows, labels, params, frozen=None):
   (held, held_params) = frozen or (rows, params)
   cosines = held["cosines"]
-  angle = median(
-    [math.acos(min(max(c[y], -1), 1)) for c, y in zip(cosines, labels, strict=True)]
-  )
+  angle = np.median(np.arccos(cosines[np.arange(len(labels)), labels]))
   b = log_b(held_params["scale"] * cosines, labels)
-  scale = max(b / math.cos(min(angle, math.pi / 4)), 0.01)
-  return by_row(lambda c, y, params: [scale * u for u in c])(rows, labels, params)
+  return normface_at(max(b / math.cos(min(angle, math.pi / 4)), 0.01), rows, labels)
 
 
 def dynamic(geometry):
@@ -212,14 +242,14 @@ def dynamic(geometry):
     (held, held_params) = frozen or (rows, params)
     (table,) = held.values()
     s = math.exp(held_params["log_scale"])
-    own = [row[y] for row, y in zip(table, labels, strict=True)]
+    own = table[np.arange(len(labels)), labels]
     if cosine:
-      angle = median([math.acos(min(max(c, -1), 1)) for c in own])
+      angle = np.median(np.arccos(own))
       b = log_b(s * table, labels)
     else:
-      apart = [math.sqrt(max(d, 1e-200)) for d in own]
-      chordal = geometry == "chordal"
-      angle = median([2 * math.asin(min(d / 2, 1)) if chordal else d for d in apart])
+      apart = np.sqrt(np.maximum(own, 1e-200))
+      turned = 2 * np.arcsin(np.minimum(apart / 2, 1))
+      angle = np.median(turned if geometry == "chordal" else apart)
       b = log_b(-s / 2 * np.log(np.maximum(table, 1e-200)), labels)
     angle = min(angle, math.pi / 4)
 
@@ -247,41 +277,29 @@ def dynamic(geometry):
     second = 0.999 * held_params["second"] + 0.001 * gradient**2
     mean, square = first / (1 - 0.9**4), second / (1 - 0.999**4)
     moved = math.log(s) - held_params["rate"] * mean / (math.sqrt(square) + 1e-8)
-    s = math.exp(moved)
     if cosine:
-      return by_row(lambda c, y, _: [s * u for u in c])(rows, labels, params)
-    return ratio_oracle("apart")(rows, labels, {"exponent": s, "offset": 0.0})
+      return normface_at(math.exp(moved), rows, labels)
+    return ratio_at(math.exp(moved), rows, labels)
 
-  return Case(
-    loss,
-    oracle,
-    rows=COSINES if cosine else APART,
-    params={"log_scale": 1.1, "first": 0.3, "second": 0.2, "rate": 0.04},
-    devices=True,
-    frozen=True,
-  )
+  rows = COSINES if cosine else APART
+  params = {"log_scale": 1.1, "first": 0.3, "second": 0.2, "rate": 0.04}
+  return Case(loss, oracle, rows, params, devices=True, frozen=True)
 
 
 # --- distances ---
 
 
-def distance_ratio_of(row, y, exponent, offset):
-  squares = [d + offset for d in row]
+def ratio(row, y, params):
+  squares = [d + params["offset"] for d in row]
   nearest = min(squares)
   if nearest == 0:
     return math.log(squares.count(0.0)) if squares[y] == 0 else math.inf
-  powers = [(d / nearest) ** (-exponent / 2) for d in squares]
+  powers = [(d / nearest) ** (-params["exponent"] / 2) for d in squares]
   return math.log(sum(powers)) - math.log(powers[y])
 
 
-def ratio_oracle(name):
-  def oracle(rows, labels, params):
-    return [
-      distance_ratio_of(row, y, params["exponent"], params["offset"])
-      for row, y in zip(rows[name], labels, strict=True)
-    ]
-
-  return oracle
+def ratio_at(exponent, rows, labels):
+  return by_row(ratio)(rows, labels, {"exponent": exponent, "offset": 0.0})
 
 
 def first_scale(rows, labels, params, where):
@@ -292,36 +310,44 @@ def first_scale(rows, labels, params, where):
 
 def first_scale_oracle(rows, labels, params):
   """B (s + 1) d^s = s - 1 at the chord of 45 degrees, the others at 90."""
-  low, high = 1.0, 50.0
-  for _ in range(80):
-    s = (low + high) / 2
+
+  def psi(s):
     b = (CLASSES - 1) * math.sqrt(2) ** -s
-    psi = b * (s + 1) * (2 * math.sin(math.pi / 8)) ** s - s + 1
-    low, high = (s, high) if psi > 0 else (low, s)
-  return ratio_oracle("apart")(rows, labels, {"exponent": low, "offset": 0.0})
+    return b * (s + 1) * (2 * math.sin(math.pi / 8)) ** s - s + 1
 
-
-def proxy_ratio(rows, labels, params, where):
-  return losses.proxy_distance_ratio(rows["embeddings"], labels, where=where, **params)
+  return ratio_at(optimize.brentq(psi, 1, 50, xtol=1e-14), rows, labels)
 
 
 def proxy_ratio_oracle(rows, labels, params):
-  proxies = [project(p) for p in params["proxies"]]
-  apart = [[sum((project(x) - p) ** 2) for p in proxies] for x in rows["embeddings"]]
-  return ratio_oracle("apart")({"apart": apart}, labels, params)
+  apart = matrix_of(squared, rows["embeddings"], params["proxies"])
+  return by_row(ratio)({"apart": apart}, labels, params)
 
 
-def prototypes(seed=5):
-  return np.random.default_rng(seed).normal(size=(CLASSES, 4))
+CASES |= {
+  "adacos_scale": Case(
+    call("normface", scale=losses.adacos_scale(CLASSES)),
+    lambda rows, labels, _: normface_at(math.sqrt(2) * math.log(9), rows, labels),
+    COSINES,
+  ),
+  "adacos_update": Case(
+    adacos, adacos_oracle, COSINES, {"scale": 3.0}, devices=True, frozen=True
+  ),
+  "dynamic_scale_init": Case(first_scale, first_scale_oracle, APART),
+  "dynamic_scale_update": dynamic("cosine"),
+  "dynamic_scale_update/chordal": dynamic("chordal"),
+  "dynamic_scale_update/angular": dynamic("angular"),
+  "proxy_distance_ratio": Case(
+    call("proxy_distance_ratio"),
+    proxy_ratio_oracle,
+    params=RATIO | {"proxies": np.random.default_rng(5).normal(size=(CLASSES, 4))},
+    blocks=True,
+    sharp={"exponent": 200.0},
+  ),
+}
+of_rows("distance_ratio", ratio, APART, RATIO, sharp={"exponent": 1000.0})
 
 
 # --- pulls ---
-
-
-def weighted(labels):
-  present = sorted(set(labels.tolist()))
-  count = {y: sum(labels == y) for y in present}
-  return [len(labels) / (count[y] * len(present)) for y in labels.tolist()]
 
 
 def long_tail(rows, labels, params, where, axis_name=None):
@@ -332,175 +358,33 @@ def long_tail(rows, labels, params, where, axis_name=None):
 
 
 def long_tail_oracle(rows, labels, params):
-  return [
-    w * (row[y] - 1) ** 2 / 2
-    for row, y, w in zip(rows["cosines"], labels, weighted(labels), strict=True)
-  ]
+  _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+  own = rows["cosines"][np.arange(len(labels)), labels]
+  return len(labels) / (counts[inverse] * len(counts)) * (own - 1) ** 2 / 2
 
 
 def mixed_pull(rows, labels, params, where):
-  return losses.pull(
-    rows["cosines"],
-    shares(rows["preferences"], where),
-    weights=params["weights"],
-    where=where,
-  )
+  targets = shares(rows["preferences"], where)
+  return losses.pull(rows["cosines"], targets, where=where, **params)
 
 
-def mixed_pull_oracle(rows, labels, params):
-  return [
-    sum(
-      q * w * (c - 1) ** 2 / 2
-      for q, w, c in zip(softened(preferences), params["weights"], row, strict=True)
-    )
-    for row, preferences in zip(rows["cosines"], rows["preferences"], strict=True)
-  ]
+def mixed_pull_value(cosines, preferences, params):
+  terms = zip(softened(preferences), params["weights"], cosines, strict=True)
+  return sum(q * w * (c - 1) ** 2 / 2 for q, w, c in terms)
 
 
-def regression(rows, labels, params, where):
-  return losses.dot_regression(
-    rows["products"], labels, target=params["target"], where=where
-  )
+def regression(products, y, params):
+  return (products[y] - params["target"]) ** 2 / (2 * params["target"])
 
 
-WEIGHTS = np.linspace(0.3, 1.7, CLASSES)
-MARGINS = np.array([0.5, -0.4, 0.0, 1.2, -0.9, 0.3, 0.2, 0.8, -0.1, 0.6])
-ARC = {"scale": 6.0, "margin": 0.5}
-EXTREME = {"scale": 256.0}
-RATIO = {"exponent": 3.0, "offset": 0.02}
-
-CASES = {
-  "softmax": Case(call("softmax"), by_row(lambda z, y, _: z), LOGITS),
-  "softmax/distributions": Case(
-    soft_softmax,
-    soft_softmax_oracle,
-    LOGITS | {"preferences": ("logit", CLASSES)},
-    {"mass": 1.3},
-    labels=False,
-  ),
-  "normface": Case(
-    call("normface"),
-    by_row(lambda c, y, p: [p["scale"] * u for u in c]),
-    COSINES,
-    {"scale": 6.0},
-    sharp=EXTREME,
-  ),
-  "p2s_grad": Case(call("p2s_grad"), p2s_oracle, COSINES),
-  "cosface": Case(
-    call("cosface"),
-    by_row(cosface_logits),
-    COSINES,
-    {"scale": 6.0, "margin": 0.35},
-    sharp=EXTREME,
-  ),
-  "cosface/margin a class": Case(
-    call("cosface"), by_row(cosface_logits), COSINES, {"scale": 6.0, "margin": MARGINS}
-  ),
-  "arcface": Case(call("arcface"), by_row(arc()), COSINES, ARC, sharp=EXTREME),
-  "arcface/continuous tail": Case(
-    call("arcface", tail="continuous"),
-    by_row(arc("continuous")),
-    COSINES,
-    {"scale": 6.0, "margin": 1.3},
-    sharp=EXTREME,
-  ),
-  "arcface/margin a class": Case(
-    call("arcface"), by_row(arc()), COSINES, {"scale": 6.0, "margin": MARGINS}
-  ),
-  "arcface/easy margin": Case(
-    call("arcface", easy_margin=True), by_row(arc(easy=True)), COSINES, ARC
-  ),
-  "subcentre_arcface": Case(
-    subcentre,
-    by_row(subcentre_logits),
-    {"cosines": ("cosine", 3 * CLASSES)},
-    ARC,
-    sharp=EXTREME,
-    step=3e-5,
-  ),
-  "sphereface": sphereface(4),
-  "sphereface/factor 1": sphereface(1),
-  "large_margin_softmax": Case(
-    large_margin,
-    by_row(large_margin_logits),
-    COSINES | {"norms": ("distance", 1)},
-    {"annealing": 0.4, "lengths": WEIGHTS},
-  ),
-  "adacos_scale": Case(
-    call("normface", scale=losses.adacos_scale(CLASSES)),
-    by_row(lambda c, y, _: [math.sqrt(2) * math.log(9) * u for u in c]),
-    COSINES,
-  ),
-  "adacos_update": Case(
-    adacos, adacos_oracle, COSINES, {"scale": 3.0}, devices=True, frozen=True
-  ),
-  "dynamic_scale_init": Case(first_scale, first_scale_oracle, APART),
-  "dynamic_scale_update": dynamic("cosine"),
-  "dynamic_scale_update/chordal": dynamic("chordal"),
-  "dynamic_scale_update/angular": dynamic("angular"),
-  "squared_distance_softmax": Case(
-    call("squared_distance_softmax"),
-    by_row(lambda d, y, p: [-p["scale"] * u for u in d]),
-    APART,
-    {"scale": 2.0},
-    sharp=EXTREME,
-  ),
-  "distance_softmax": Case(
-    call("distance_softmax"),
-    by_row(lambda d, y, p: [-p["scale"] * u for u in d]),
-    APART,
-    {"scale": 2.0},
-    sharp=EXTREME,
-  ),
-  "distance_ratio": Case(
-    call("distance_ratio"),
-    ratio_oracle("apart"),
-    APART,
-    RATIO,
-    sharp={"exponent": 1000.0},
-  ),
-  "proxy_distance_ratio": Case(
-    proxy_ratio,
-    proxy_ratio_oracle,
-    params=RATIO | {"proxies": prototypes()},
-    sharp={"exponent": 200.0},
-  ),
-  "pull": Case(
-    call("pull"),
-    lambda rows, labels, _: [
-      (row[y] - 1) ** 2 / 2 for row, y in zip(rows["cosines"], labels, strict=True)
-    ],
-    COSINES,
-  ),
-  "pull/distributions": Case(
-    mixed_pull,
-    mixed_pull_oracle,
-    COSINES | {"preferences": ("logit", CLASSES)},
-    {"weights": WEIGHTS},
-    labels=False,
-  ),
-  "inverse_frequency_weights": Case(long_tail, long_tail_oracle, COSINES, devices=True),
-  "dot_regression": Case(
-    regression,
-    lambda rows, labels, p: [
-      (row[y] - p["target"]) ** 2 / (2 * p["target"])
-      for row, y in zip(rows["products"], labels, strict=True)
-    ],
-    {"products": ("logit", CLASSES)},
-    {"target": 2.5},
-  ),
-  "correlation": Case(
-    call("correlation"),
-    lambda rows, labels, _: [
-      1 - row[y] for row, y in zip(rows["cosines"], labels, strict=True)
-    ],
-    COSINES,
-  ),
-  "hyperspherical": Case(
-    call("hyperspherical"),
-    lambda rows, labels, _: [
-      (1 - row[y]) ** 2 for row, y in zip(rows["cosines"], labels, strict=True)
-    ],
-    COSINES,
-  ),
-}
+of_rows("pull", lambda c, y, params: (c[y] - 1) ** 2 / 2)
+of_rows(
+  "pull/distributions", mixed_pull_value, COSINES | SHARES, {"weights": WEIGHTS},
+  mixed_pull, labels=False,
+)  # fmt: skip
+CASES["inverse_frequency_weights"] = Case(
+  long_tail, long_tail_oracle, COSINES, devices=True
+)
+of_rows("dot_regression", regression, {"products": ("logit", CLASSES)}, {"target": 2.5})
+of_rows("correlation", lambda c, y, params: 1 - c[y])
+of_rows("hyperspherical", lambda c, y, params: (1 - c[y]) ** 2)

@@ -1,36 +1,10 @@
 """Triplet loss: every mining, hinge and softplus, label and matrix form."""
 
-import math
-
-import jax.numpy as jnp
 import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import LABELS, Case
-
-
-def project(row, normalize):
-  length = math.sqrt(sum(entry * entry for entry in row))
-  if normalize == "l2":
-    return row / length if length > 0 else row
-  return row / max(length, 1.0) if normalize == "unit_ball" else row
-
-
-def distances(x, normalize="l2", squared=False):
-  z = [project(row, normalize) for row in x]
-  n = len(x)
-  d = np.zeros((n, n))
-  for i, j in np.ndindex(n, n):
-    square = (z[i] - z[j]) @ (z[i] - z[j])
-    d[i, j] = square if squared else math.sqrt(square)
-  return d
-
-
-def positives_and_negatives(labels):
-  n = len(labels)
-  near = [[j for j in range(n) if j != i and labels[j] == labels[i]] for i in range(n)]
-  far = [[j for j in range(n) if labels[j] != labels[i]] for i in range(n)]
-  return near, far
+from tests.losses.cases._parts import call, distance, matrix_of, pairs, squared
 
 
 def mined(d, near, far, m, mining, fallback):
@@ -70,77 +44,51 @@ def values(d, near, far, m, mining, fallback, soft, average):
   return len(d) * sums / count if count else sums
 
 
-def label_case(
-  mining="all",
-  fallback="skip",
-  soft=False,
-  average="nonzero",
-  squared=False,
-  normalize="l2",
-):
-  static = {"mining": mining, "fallback": fallback, "soft": soft, "average": average}
+DEFAULTS = {"mining": "all", "fallback": "skip", "soft": False, "average": "nonzero"}
+MARGIN = {"margin": 0.37}
 
-  def loss(rows, labels, params, **options):
-    return losses.triplet(
-      rows["embeddings"],
-      labels,
-      margin=params["margin"],
-      squared=squared,
-      normalize=normalize,
-      **static,
-      **options,
-    )
+
+def label_case(mining="all", normalize="l2", square=False, **static):
+  static = DEFAULTS | {"mining": mining} | static
 
   def oracle(rows, labels, params):
-    d = distances(rows["embeddings"], normalize, squared)
-    return values(d, *positives_and_negatives(labels), params["margin"], **static)
+    x, measure = rows["embeddings"], squared if square else distance
+    d = matrix_of(measure, x, x, normalize)
+    return values(d, *pairs(labels), params["margin"], **static)
 
-  return Case(loss, oracle, params={"margin": 0.37}, blocks=True, devices=True)
+  loss = call("triplet", squared=square, normalize=normalize, **static)
+  return Case(loss, oracle, params=MARGIN, blocks=True, devices=True)
 
 
 def matrix_case(**static):
-  static = {
-    "mining": "all",
-    "fallback": "skip",
-    "soft": False,
-    "average": "nonzero",
-  } | static
+  static = DEFAULTS | static
 
   def loss(rows, labels, params, **options):
-    same = labels[:, None] == jnp.asarray(LABELS)[None]
-    return losses.triplet_from_distance(
-      rows["distances"], same, ~same, margin=params["margin"], **static, **options
-    )
+    same = labels[:, None] == LABELS[None]
+    options |= static | params
+    return losses.triplet_from_distance(rows["distances"], same, ~same, **options)
 
   def oracle(rows, labels, params):
-    d = rows["distances"]
-    near = [[j for j in range(10) if LABELS[j] == y] for y in labels]
-    far = [[j for j in range(10) if LABELS[j] != y] for y in labels]
-    return values(d, near, far, params["margin"], **static)
+    near, far = pairs(labels, LABELS)
+    return values(rows["distances"], near, far, params["margin"], **static)
 
-  return Case(
-    loss,
-    oracle,
-    rows={"distances": ("distance", 10)},
-    params={"margin": 0.37},
-    devices=True,
-  )
+  return Case(loss, oracle, {"distances": ("distance", 10)}, MARGIN, devices=True)
 
 
 # Mining compares distances: "none" makes those to zero rows equal in every arithmetic.
 CASES = {
   "triplet": label_case(),
-  "triplet/squared": label_case(squared=True, average="all", normalize="unit_ball"),
+  "triplet/squared": label_case("all", "unit_ball", square=True, average="all"),
   "triplet/soft": label_case(soft=True),
-  "triplet/violating": label_case("violating", soft=True, normalize="none"),
-  "triplet/hard": label_case("hard", normalize="none"),
-  "triplet/semihard": label_case("semihard", average="all", normalize="none"),
-  "triplet/semihard_one": label_case("semihard_one", normalize="none"),
+  "triplet/violating": label_case("violating", "none", soft=True),
+  "triplet/hard": label_case("hard", "none"),
+  "triplet/semihard": label_case("semihard", "none", average="all"),
+  "triplet/semihard_one": label_case("semihard_one", "none"),
   "triplet/semihard_one/easiest": label_case(
-    "semihard_one", "easiest", soft=True, normalize="none"
+    "semihard_one", "none", fallback="easiest", soft=True
   ),
   "triplet/batch_hard": label_case("batch_hard", average="all"),
-  "triplet/batch_hard/squared": label_case("batch_hard", squared=True),
+  "triplet/batch_hard/squared": label_case("batch_hard", square=True),
   "triplet_from_distance": matrix_case()._replace(step=1e-4),
   "triplet_from_distance/batch_hard": matrix_case(mining="batch_hard", soft=True),
 }
