@@ -8,8 +8,8 @@ from scipy import stats
 
 from spherejax import attacks
 
-NORMS = ("linf", "l2", "l1")
 ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
+NORMS = tuple(ORDER)
 DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
 RANDOM = np.random.default_rng(0)
 

@@ -105,16 +105,9 @@ def test_a_region_bounds_the_points_by_its_own_box():
     region = attacks.combined_ball(
       x, epsilon_1=3.0, epsilon_inf=0.5, low=-1.0, high=2.0
     )
-    return attacks.pgd(
-      lambda x: x @ jnp.eye(DIM)[:, :2],
-      x,
-      np.zeros(4, int),
-      key=key,
-      region=region,
-      mode="last",
-      low=0.0,
-      high=1.0,
-    )
+    box = {"region": region, "low": 0.0, "high": 1.0}
+    model = lambda x: x @ jnp.eye(DIM)[:, :2]  # noqa: E731
+    return attacks.pgd(model, x, np.zeros(4, int), key=key, mode="last", **box)
 
   points = np.asarray(run(X[:4], jax.random.key(0)).x_adv)
   assert points.min() < 0

@@ -65,16 +65,9 @@ def test_votes_of_neighbours_judge_what_smooth_scores_guide():
   @jax.jit
   def run(judge, x, key):
     judged = attacks.with_decision(smooth, votes)
+    ball = {"key": key, "epsilon": 0.8, "step_size": 0.2, "norm": "l2", "steps": 10}
     found = attacks.pgd(
-      lambda x: jnp.where(judge, judged(x), smooth(x)),
-      x,
-      y,
-      key=key,
-      epsilon=0.8,
-      step_size=0.2,
-      norm="l2",
-      loss="margin",
-      steps=10,
+      lambda x: jnp.where(judge, judged(x), smooth(x)), x, y, loss="margin", **ball
     )
     return found.success, votes(found.x_adv) != y, votes(x) == y
 

@@ -104,7 +104,7 @@ CASES = [
 SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
 REPEATED = {("ensemble", "l2"), ("pgd", "l2"), ("apgd", "linf"), ("pgd", "l1")}
 CASE_PARAMS = [SLOW(*case) if case in REPEATED else case for case in CASES]
-COUNTS = {"linf": 22_000, "l2": 3000, "l1": 500, "ensemble": 200}  # by their cost
+COUNTS = {"linf": 2000, "l2": 1000, "l1": 500, "ensemble": 200}  # by their cost
 ENDLESS = 40
 SMALL = [
   ("fgsm", "linf"),
@@ -205,42 +205,42 @@ def small(request):
   return name, norm, call
 
 
+def moves(x, norm, points):
+  """Sizes of the moves in float64, all of which end in the box."""
+  assert points.dtype == np.float32
+  assert np.all((points >= 0) & (points <= 1))
+  moved = (points.astype(np.float64) - x).reshape(len(x), -1)
+  return np.linalg.norm(moved, ORDER[norm], axis=1)
+
+
 def check_points(x, norm, epsilon, found):
   """In ball and box in float64 without tolerance, and as far as said."""
-  points = found.x_adv
-  assert points.dtype == np.float32
-  moved = (points.astype(np.float64) - x).reshape(len(x), -1)
-  sizes = np.linalg.norm(moved, ORDER[norm], axis=1)
+  sizes = moves(x, norm, found.x_adv)
   assert np.all(sizes <= epsilon.astype(np.float64))
-  assert np.all((points >= 0) & (points <= 1))
   np.testing.assert_allclose(found.norm, sizes, rtol=1e-5, atol=1e-7)
 
 
 def check_nearest(x, norm, found):
   """In the box and as far as said, or not moved at all."""
-  points, success = found.x_adv, found.success
-  assert points.dtype == np.float32
-  assert np.all((points >= 0) & (points <= 1))
-  moved = (points.astype(np.float64) - x).reshape(len(x), -1)
-  sizes = np.linalg.norm(moved, ORDER[norm], axis=1)
+  sizes, success = moves(x, norm, found.x_adv), found.success
   # Each entry of a point is rounded once, after its size was added up.
   rounding = 2.0**-24 * {"linf": 1, "l2": SIZE**0.5, "l1": SIZE}[norm]
   np.testing.assert_allclose(
     found.norm[success], sizes[success], rtol=1e-5, atol=rounding
   )
-  np.testing.assert_array_equal(moved[~success], 0)
+  np.testing.assert_array_equal(sizes[~success], 0)
   assert np.all(np.isinf(found.norm[~success]))
   assert np.mean(success & (sizes > 0)) > 0.3
 
 
 @pytest.mark.parametrize(("name", "norm"), CASE_PARAMS)
 def test_no_point_is_outside_of_its_region(name, norm):
-  """101,000 points over all cases, a third of them from bfloat16."""
+  """13,000 points over all cases, a third of them from bfloat16."""
   x, labels, epsilon, found = many(name, norm)
   check_points(x, norm, epsilon, found)
-  still, moves = epsilon == 0, (epsilon > 0) & (found.norm > 0)
+  still, moved = epsilon == 0, (epsilon > 0) & (found.norm > 0)
   np.testing.assert_array_equal(found.x_adv[still], x[still])
-  assert np.mean(moves) > 0.5
+  assert np.mean(moved) > 0.5
   # What is reported is what the model says of the returned point.
   z = scores(found.x_adv)
   own = np.arange(CLASSES) == labels[:, None]
@@ -376,7 +376,7 @@ def check_same(one, other):
 
 def test_bfloat16_has_the_same_regions(small):
   name, norm, run = small
-  for seed in range(12):
+  for seed in range(4):
     x, labels = images(FEW, seed)
     random = np.random.default_rng(seed)
     epsilon = (10 ** random.uniform(-3, 0.5, FEW)).astype(np.float32)
@@ -615,7 +615,7 @@ def test_every_attack_is_here():
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_every_attack_returns_a_result_of_one_shape(name):
-  """The same fields, shapes and types, and so under jit, vmap and in bfloat16."""
+  """The same fields, shapes and types, under jit and vmap, of bfloat16."""
   x, labels = images(4)
   options = inspect.signature(ATTACKS[name]).parameters
   given = {"labels": labels, "key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}
@@ -631,10 +631,9 @@ def test_every_attack_returns_a_result_of_one_shape(name):
     return {field: (each.shape, each.dtype.name) for field, each in known.items()}
 
   expected = RESULTS | OWN.get(name, {})
-  assert kinds(jax.eval_shape(jax.jit(attack), x)) == expected
   stacked = {k: ((2, *shape), dtype) for k, (shape, dtype) in expected.items()}
   short = np.stack([x, x]).astype(jnp.bfloat16)
-  assert kinds(jax.eval_shape(jax.vmap(attack), short)) == stacked
+  assert kinds(jax.eval_shape(jax.jit(jax.vmap(attack)), short)) == stacked
   assert "AttackResult" in inspect.getdoc(ATTACKS[name]).partition("Returns:")[2]
 
 

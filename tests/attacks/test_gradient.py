@@ -14,6 +14,7 @@ X = RANDOM.uniform(0.2, 0.8, (BATCH, SIZE)).astype(np.float32)
 DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
 ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 KEY = jax.random.key(0)
+FAR = {"low": -9.0, "high": 9.0}
 
 
 def linear(x):
@@ -31,21 +32,9 @@ def test_every_target_reaches_the_optimum_of_a_linear_model(norm):
   """max_k [z_k - z_y + epsilon |w_k - w_y|_q], for budgets under vmap."""
 
   def attack(epsilon):
-    return attacks.pgd(
-      linear,
-      X,
-      Y,
-      key=KEY,
-      epsilon=epsilon,
-      step_size=epsilon,
-      norm=norm,
-      loss="margin",
-      targets="all",
-      share=0.0,
-      steps=30,
-      low=-9.0,
-      high=9.0,
-    )
+    ball = {"key": KEY, "epsilon": epsilon, "step_size": epsilon, "norm": norm, **FAR}
+    aim = {"loss": "margin", "targets": "all", "share": 0.0, "steps": 30}
+    return attacks.pgd(linear, X, Y, **ball, **aim)
 
   scale = {"linf": 1, "l2": 2, "l1": 4}[norm]
   budgets = scale * np.array([0.05, 0.2, 0.6], np.float32)
@@ -97,15 +86,12 @@ def test_steps_are_those_of_a_loop():
   @jax.jit
   def last(epsilon, step_size, decay):
     common = {"epsilon": epsilon, "mode": "last"}
+    steps = common | {"steps": 4, "step_size": step_size, "norm": "l2"}
     return {
       "fgsm": attacks.fgsm(linear, X, Y, **common),
       "bim": attacks.bim(linear, X, Y, steps=4, **common),
-      "mi": attacks.mi_fgsm(
-        linear, X, Y, steps=4, step_size=step_size, decay=decay, norm="l2", **common
-      ),
-      "l2": attacks.bim(
-        linear, X, Y, steps=4, step_size=step_size, norm="l2", **common
-      ),
+      "mi": attacks.mi_fgsm(linear, X, Y, decay=decay, **steps),
+      "l2": attacks.bim(linear, X, Y, **steps),
     }
 
   found = last(0.12, 0.05, 0.7)
@@ -138,14 +124,9 @@ def test_what_is_kept_is_the_best_of_all_iterates():
 
   @jax.jit
   def runs(x):
-    common = {
-      "epsilon": 0.4,
-      "step_size": 0.13,
-      "loss": "margin",
-      "random_start": False,
-    }
+    common = {"key": None, "random_start": False, "epsilon": 0.4, "step_size": 0.13}
     return [
-      attacks.pgd(wavy, x, labels, key=None, steps=7, mode=mode, **common)
+      attacks.pgd(wavy, x, labels, loss="margin", steps=7, mode=mode, **common)
       for mode in ("evaluate", "train")
     ]
 
@@ -178,24 +159,15 @@ def test_success_counts_before_loss():
     place = jnp.clip(jnp.floor(x[:, 0]), 0, 2).astype(int)
     return jnp.log(table)[place] + 1e-4 * x[:, :1] * jnp.array([[-1.0, 0.5, 0.5]])
 
-  found = jax.jit(
-    lambda x: [
-      attacks.pgd(
-        stairs,
-        x,
-        jnp.array([0]),
-        key=None,
-        epsilon=2.4,
-        step_size=1.0,
-        steps=2,
-        random_start=False,
-        high=3.0,
-        mode=mode,
-      )
+  @jax.jit
+  def runs(x):
+    common = {"key": None, "random_start": False, "epsilon": 2.4, "step_size": 1.0}
+    return [
+      attacks.pgd(stairs, x, jnp.array([0]), steps=2, high=3.0, mode=mode, **common)
       for mode in ("evaluate", "train")
     ]
-  )(jnp.array([[0.5]]))
-  evaluate, train = found
+
+  evaluate, train = runs(jnp.array([[0.5]]))
   assert evaluate.success[0]
   np.testing.assert_allclose(evaluate.x_adv, [[1.5]])
   assert not train.success[0]
@@ -229,21 +201,10 @@ def test_given_targets_are_reached_and_restarts_help():
 
   @jax.jit
   def runs(x, key):
-    aimed = attacks.pgd(
-      linear, x, Y, key=key, epsilon=3.0, targets=targets, low=-9.0, high=9.0
-    )
+    aimed = attacks.pgd(linear, x, Y, key=key, epsilon=3.0, targets=targets, **FAR)
+    small = {"key": key, "epsilon": 0.5, "steps": 1, "step_size": 0.01, "mode": "train"}
     few, many = (
-      attacks.pgd(
-        wavy,
-        x[:, :2],
-        jnp.zeros(BATCH, int),
-        key=key,
-        epsilon=0.5,
-        steps=1,
-        step_size=0.01,
-        restarts=restarts,
-        mode="train",
-      )
+      attacks.pgd(wavy, x[:, :2], jnp.zeros(BATCH, int), restarts=restarts, **small)
       for restarts in (1, 8)
     )
     return aimed, few, many

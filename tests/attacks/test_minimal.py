@@ -207,18 +207,9 @@ def test_pgd_succeeds_exactly_beyond_the_least_distance():
   @jax.jit
   @jax.vmap
   def curve(epsilon):
-    return attacks.pgd(
-      linear,
-      X,
-      Y,
-      key=jax.random.key(0),
-      epsilon=epsilon,
-      step_size=epsilon / 2,
-      norm="l2",
-      loss="margin",
-      targets="all",
-      steps=60,
-    ).success
+    ball = {"epsilon": epsilon, "step_size": epsilon / 2, "norm": "l2"}
+    aim = {"loss": "margin", "targets": "all", "steps": 60}
+    return attacks.pgd(linear, X, Y, key=jax.random.key(0), **ball, **aim).success
 
   found = np.asarray(curve(budgets))
   np.testing.assert_array_equal(found, least[None] < budgets[:, None])
@@ -305,20 +296,9 @@ def test_nearest_prototypes_are_left_at_the_least_distance(norm):
     free, key = {"low": -9.0, "high": 9.0}, jax.random.key(0)
     epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
     twice, labels = jnp.concatenate([x, x]), np.concatenate([y, y])
-    within = attacks.pgd(
-      scores,
-      twice,
-      labels,
-      key=key,
-      epsilon=epsilon,
-      step_size=epsilon / 4,
-      norm=norm,
-      share=0.0,
-      steps=100,
-      loss="margin",
-      targets="all",
-      **free,
-    )
+    ball = {"epsilon": epsilon, "step_size": epsilon / 4, "norm": norm, **free}
+    aim = {"loss": "margin", "targets": "all", "share": 0.0, "steps": 100}
+    within = attacks.pgd(scores, twice, labels, key=key, **ball, **aim)
     deepfool = attacks.deepfool(scores, x, y, norm=norm, overshoot=0.0, **free)
     return within.success, deepfool.norm, attacks.fab(scores, x, y, norm=norm, **free)
 

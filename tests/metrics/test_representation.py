@@ -43,19 +43,15 @@ def measures(state):
 KEPT = RANDOM.random(48) < 0.9
 
 
-def lengths(v, norm):
-  return np.sqrt((v**2).sum(-1)) if norm == "l2" else np.abs(v).max(-1)
-
-
 def variances(f, y, norm):
+  order = {"l2": 2, "linf": np.inf}[norm]
   present = [k for k in range(CLASSES) if (y == k).any()]
-  mu = {k: f[y == k].mean(0) for k in present}
+  mu = np.array([f[y == k].mean(0) for k in present])
   c = len(present)
-  inter = sum(
-    lengths(mu[j] - mu[k], norm) ** 2 for j in present for k in present if j != k
-  )
-  intra = sum(np.mean(lengths(f[y == k] - mu[k], norm) ** 2) for k in present)
-  return inter / (c * (c - 1)), intra / c
+  inter = np.linalg.norm(mu[:, None] - mu[None], order, axis=2) ** 2
+  within = [f[y == k] - m for k, m in zip(present, mu, strict=True)]
+  intra = [np.mean(np.linalg.norm(v, order, axis=1) ** 2) for v in within]
+  return inter.sum() / (c * (c - 1)), sum(intra) / c
 
 
 def cosine_measures(f, y):

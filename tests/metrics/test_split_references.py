@@ -13,6 +13,10 @@ from spherejax.distances import _lp, _order, _split
 from spherejax.metrics import _plan, _retrieval
 
 ROWS, DIM = 96, 8
+SLOW = pytest.mark.slow  # the code of four devices, with other parts
+DEVICES = pytest.mark.parametrize(
+  "devices", [pytest.param(1, marks=SLOW), pytest.param(2, marks=SLOW), 4]
+)
 
 
 def rows(seed=0):
@@ -42,7 +46,7 @@ def split(x, devices, explicit=False):
   return jax.device_put(x, jax.NamedSharding(mesh, jax.P("parts")))
 
 
-@pytest.mark.parametrize("devices", [1, 2, 4])
+@DEVICES
 def test_retrieval_over_devices(devices):
   x, y = rows(), labels()
   alone = metrics.retrieval(x, y, block_size=32)
@@ -76,7 +80,7 @@ def test_rows_that_fill_up_the_last_device_are_left_out():
     )
 
 
-@pytest.mark.parametrize("devices", [1, 2, 4])
+@DEVICES
 def test_nearest_over_devices(devices):
   x = rows()
   for k, distance in ((1, "cosine"), (7, "dot"), (ROWS - 1, "squared_euclidean")):

@@ -1,4 +1,4 @@
-"""The two ways of computing a convolution agree, and with a loop."""
+"""The two ways of computing a convolution agree, and with NumPy."""
 
 import typing
 
@@ -8,31 +8,12 @@ import numpy as np
 import pytest
 
 from spherejax.models import _convolution
-
-
-def loop(x, kernel, stride):
-  size = kernel.shape[0]
-  padded = np.pad(x, [(0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)])
-  rows = range(0, x.shape[1], stride)
-  columns = range(0, x.shape[2], stride)
-  return np.stack(
-    [
-      np.stack(
-        [
-          np.einsum("bhwc,hwco->bo", padded[:, r : r + size, c : c + size], kernel)
-          for c in columns
-        ],
-        1,
-      )
-      for r in rows
-    ],
-    1,
-  )
+from tests.models.oracles import convolve
 
 
 @pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (1, 2), (5, 1)])
 @pytest.mark.parametrize("extent", [(6, 6), (7, 5)])
-def test_both_methods_equal_the_loop(size, stride, extent, x64):
+def test_both_methods_equal_numpy(size, stride, extent, x64):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(2, *extent, 3))
   modules = [
@@ -41,7 +22,7 @@ def test_both_methods_equal_the_loop(size, stride, extent, x64):
   ]
   start = jax.eval_shape(modules[0].init, jax.random.key(0), x)
   params = {"kernel": rng.normal(size=(size, size, 3, 4)), "bias": np.arange(4.0)}
-  expected = loop(x, params["kernel"], stride) + params["bias"]
+  expected = convolve(x, params["kernel"], stride) + params["bias"]
   assert jax.tree.map(np.shape, params) == jax.tree.map(jnp.shape, start["params"])
 
   def loss(params, x, module):
@@ -55,6 +36,14 @@ def test_both_methods_equal_the_loop(size, stride, extent, x64):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
   for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_initial_kernels_have_the_variance_of_he():
+  # fan out: 9 * 64 terms reach every input, so the deviation is sqrt(2 / 576).
+  start = jax.jit(_convolution.Convolution(64, use_bias=True).init)
+  params = start(jax.random.key(0), jnp.zeros((1, 4, 4, 64)))["params"]
+  np.testing.assert_allclose(params["kernel"].std(), np.sqrt(2 / 576), rtol=0.02)
+  assert not np.any(params["bias"])
 
 
 def test_unknown_method_is_named(unchecked):

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite: sizes in print, names of files, training.
+"""EfficientNet-Lite: names of files, training.
 
 `test_torch_weights.py` compares its values with torch's.
 """
@@ -6,33 +6,14 @@
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from spherejax import models
-from tests.models.test_resnets import random_variables
+from tests.models.oracles import random_variables
 
 IMAGES = np.random.default_rng(0).normal(size=(2, 37, 34, 3)).astype(np.float32)
 NARROW = models.EfficientNetLite(width=0.1, depth=0.3)
-
-
-def shapes_of(network, side=64):
-  images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
-  return jax.eval_shape(network.init_with_output, jax.random.key(0), images)
-
-
-@pytest.mark.parametrize(
-  ("width", "depth", "size"),
-  [(1.0, 1.0, 4_652_008), (1.0, 1.1, 5_416_680), (1.1, 1.2, 6_092_072)],
-)
-def test_published_sizes(width, depth, size):
-  output, variables = shapes_of(models.EfficientNetLite(width, depth))
-  assert output.shape == (1, 2, 2, 1280)
-  found = sum(leaf.size for leaf in jax.tree.leaves(variables["params"]))
-  assert found + 1281 * 1000 == size  # with the classifier of ImageNet
-
-
 CONVOLUTIONS = {"expand": "conv_pw", "depthwise": "conv_dw", "project": "conv_pwl"}
 
 
@@ -80,26 +61,16 @@ def test_names_of_files_lead_to_the_same(timm):
   jax.tree.map(np.testing.assert_array_equal, found, variables)
 
 
-def test_frozen_norm_and_statistics():
+def test_statistics_move_by_a_hundredth():
   variables = random_variables(NARROW, IMAGES)
-  before = variables["batch_stats"]
 
   @jax.jit
-  def run(variables):
-    def loss(params):
-      network = NARROW.clone(frozen_norm=True, remat=True)
-      return (network.apply({**variables, "params": params}, IMAGES, train=True)).sum()
-
+  def run(variables):  # compiles the first convolution alone
     _, moved = NARROW.apply(variables, IMAGES, train=True, mutable="batch_stats")
-    return jax.grad(loss)(variables["params"]), moved["batch_stats"]
+    return moved["batch_stats"]["stem_norm"]["var"]
 
-  gradient, after = run(variables)
-  for path, leaf in jax.tree.leaves_with_path(gradient):
-    assert np.isfinite(leaf).all()
-    assert bool((leaf != 0).any()) == (path[-1].key == "kernel"), path
-  assert jax.tree.structure(after) == jax.tree.structure(before)
-  step = np.abs(after["stem_norm"]["var"] / before["stem_norm"]["var"] - 0.99)
-  assert np.all((step > 0) & (step < 0.5))  # a hundredth is new
+  step = np.abs(run(variables) / variables["batch_stats"]["stem_norm"]["var"] - 0.99)
+  assert np.all((step > 0) & (step < 0.5))
 
 
 def test_parts_one_after_another_are_the_network():
@@ -112,20 +83,3 @@ def test_parts_one_after_another_are_the_network():
     x = jax.jit(part.apply)(variables, x)
   np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
   assert sorted(names) == sorted(variables["params"])  # each once
-
-
-def test_errors(unchecked):
-  def start(shape=(1, 32, 32, 3), **settings):
-    images = jax.ShapeDtypeStruct(shape, jnp.float32)
-    network = models.EfficientNetLite(**settings)
-    jax.eval_shape(network.init, jax.random.key(0), images)
-
-  with pytest.raises(ValueError, match=r"width must be in \(0, inf\), got 0"):
-    start(width=0)
-  with pytest.raises(ValueError, match=r"depth must be in .*, got -1"):
-    start(depth=-1.0)
-  for parts in ((0, 10), (3, 3), (-1, 2)):
-    with pytest.raises(ValueError, match=r"parts must be a range within 0 to 9, got"):
-      start(parts=parts)
-  with pytest.raises(ValueError, match=r"\(32, 32, 3\)"):
-    start((32, 32, 3))

@@ -6,21 +6,13 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from spherejax import models
+from tests.models.oracles import random_variables
 
 # 7x5 cells of 2x2 pixels: padded to 9x6, shifted both ways, then 4x3 and one row.
 IMAGES = np.random.default_rng(0).normal(size=(2, 15, 11, 3)).astype(np.float32)
 NETWORK = models.SwinT((2, 2), (2, 2), width=4, patch=2, window=3, stochastic_depth=0.5)
-
-
-def random_variables(network, images):
-  shapes = jax.eval_shape(network.init, jax.random.key(0), images)
-  rng = np.random.default_rng(1)
-  return jax.tree.map(
-    lambda leaf: rng.uniform(-0.5, 1, leaf.shape).astype(np.float32), shapes
-  )
 
 
 def dense(p, x):
@@ -120,15 +112,6 @@ def test_values():
   np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-5)
 
 
-def test_half_precision():
-  variables = random_variables(NETWORK, IMAGES)
-  output = jax.jit(NETWORK.apply)(variables, jnp.asarray(IMAGES, jnp.bfloat16))
-  assert output.dtype == jnp.bfloat16
-  expected = oracle(variables["params"], IMAGES)
-  gap = np.abs(np.asarray(output, np.float64) - expected).mean()
-  assert gap < 0.03 * np.abs(expected).mean()
-
-
 def test_stochastic_depth_and_gradients():
   """In training a branch is left out for an image, or stands for those left out."""
   network = NETWORK.clone(depths=(3,), heads=(2,))  # probabilities 0, 1/4 and 1/2
@@ -165,35 +148,3 @@ def test_stochastic_depth_and_gradients():
       assert np.isfinite(leaf).all()
       np.testing.assert_allclose(leaf, other, rtol=1e-3, atol=1e-3 * np.abs(leaf).max())
   assert len(met) > 2
-
-
-def test_published_size():
-  images = jax.ShapeDtypeStruct((1, 224, 224, 3), jnp.float32)
-  output, found = jax.eval_shape(
-    models.SwinT().init_with_output, jax.random.key(0), images
-  )
-  assert output.shape == (1, 7, 7, 768)
-  size = sum(leaf.size for leaf in jax.tree.leaves(found["params"]))
-  assert size + 769 * 1000 == 28_288_354
-
-
-def test_errors(unchecked):
-  def start(shape=(1, 8, 8, 3), **options):
-    network = models.SwinT((1, 1), **{"heads": (1, 1), "width": 4, **options})
-    images = jax.ShapeDtypeStruct(shape, jnp.float32)
-    jax.eval_shape(network.init, jax.random.key(0), images)
-
-  with pytest.raises(ValueError, match="heads must have one entry"):
-    start(heads=(1,))
-  with pytest.raises(ValueError, match="got 3 for 8 channels"):
-    start(heads=(1, 3))
-  with pytest.raises(ValueError, match="at least 4x4"):
-    start((1, 3, 8, 3))
-  with pytest.raises(ValueError, match=r"stochastic_depth .*1\.5"):
-    start(stochastic_depth=1.5)
-
-
-def test_a_block_cannot_always_be_left_out():
-  network = models.SwinT((1,), (1,), width=2, patch=2, stochastic_depth=1.0)
-  with pytest.raises(ValueError, match=r"stochastic_depth must be in \[0, 1\), got 1"):
-    network.init(jax.random.key(0), IMAGES)

@@ -106,24 +106,24 @@ def test_equals_the_loop(mass, beta, x64):
   assert (result.mass_error <= 1e-12).all()
 
 
-@pytest.mark.parametrize(("mass", "beta"), SETTINGS)
-def test_gradients_equal_the_formulas(mass, beta, x64):
+def test_gradients_equal_the_formulas(x64):
   features, prototypes = data(1, batch=1)
   random = np.random.default_rng(5)
   to_pooled, to_attributes = random.normal(size=3), random.normal(size=4)
 
   @jax.jit
-  def loss(features, prototypes, mass, beta):
+  @functools.partial(jax.grad, argnums=(0, 1, 2, 3))
+  def gradients(features, prototypes, mass, beta):
     result = pooling.gsp(features, prototypes, mass=mass, inverse_temperature=beta)
     return result.pooled[0] @ to_pooled + result.attributes[0] @ to_attributes
 
-  gradients = jax.jit(jax.grad(loss, (0, 1, 2, 3)))(features, prototypes, mass, beta)
-  expected = reference_gradients(
-    features[0], prototypes, mass, beta, to_pooled, to_attributes
-  )
-  expected = (expected[0][None], *expected[1:])
-  for gradient, value in zip(gradients, expected, strict=True):
-    np.testing.assert_allclose(gradient, value, rtol=1e-10, atol=1e-12)
+  for setting in SETTINGS:
+    expected = reference_gradients(
+      features[0], prototypes, *setting, to_pooled, to_attributes
+    )
+    found = gradients(features, prototypes, *setting)
+    for gradient, value in zip(found, (expected[0][None], *expected[1:]), strict=True):
+      np.testing.assert_allclose(gradient, value, rtol=1e-10, atol=1e-12)
 
 
 def test_corrected_proposition_of_the_paper(x64):
@@ -204,20 +204,24 @@ def test_derivative_at_all_mass_is_one_sided(x64):
   np.testing.assert_allclose(attributes_of(1.0), below, rtol=1e-5)
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.5, 5.0, 1e4])
-def test_all_mass_is_average_pooling(beta):
+def test_all_mass_is_average_pooling():
   features, prototypes = (x.astype(np.float32) for x in data(5))
-  pooled = functools.partial(pooling.gsp, mass=1.0, inverse_temperature=beta)
 
   @jax.jit
-  def value_and_pull(features, prototypes):
-    value, pull = jax.vjp(lambda *x: pooled(*x).pooled, features, prototypes)
+  def value_and_pull(features, prototypes, beta):
+    def pooled(features, prototypes):
+      return pooling.gsp(
+        features, prototypes, mass=1.0, inverse_temperature=beta
+      ).pooled
+
+    value, pull = jax.vjp(pooled, features, prototypes)
     return value, pull(jnp.ones_like(value))
 
-  value, (by_feature, by_prototype) = value_and_pull(features, prototypes)
-  np.testing.assert_allclose(value, features.mean(1), atol=1e-6)
-  np.testing.assert_allclose(by_feature, np.full((2, 6, 3), 1 / 6), rtol=1e-6)
-  np.testing.assert_array_equal(by_prototype, np.zeros((4, 3)))
+  for beta in (0.0, 0.5, 5.0, 1e4):
+    value, (by_feature, by_prototype) = value_and_pull(features, prototypes, beta)
+    np.testing.assert_allclose(value, features.mean(1), atol=1e-6)
+    np.testing.assert_allclose(by_feature, np.full((2, 6, 3), 1 / 6), rtol=1e-6)
+    np.testing.assert_array_equal(by_prototype, np.zeros((4, 3)))
 
 
 def test_all_mass_sharply_is_the_histogram_of_nearest_prototypes():

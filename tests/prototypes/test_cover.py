@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spherejax import prototypes
+from tests.prototypes.test_fixed import loop
 
 RANDOM = np.random.default_rng(0)
 RENEW = jax.jit(prototypes.renew_proxies, static_argnames=("num_proxies", "space"))
@@ -20,15 +21,8 @@ def distances(points):
 
 
 def oracle_picks(pool, old, number):
-  """DML Algorithm 2 for one class, with loops; ties to the lowest index."""
-  least = [min(np.sum((u - v) ** 2) for v in old) for u in pool]
-  picked = []
-  for _ in range(number):
-    free = [i for i in range(len(pool)) if i not in picked]
-    q = max(free, key=lambda i: (least[i], -i))
-    picked.append(q)
-    least = [min(d, np.sum((pool[i] - pool[q]) ** 2)) for i, d in enumerate(least)]
-  return pool[picked]
+  """DML Algorithm 2 for one class; ties to the lowest index."""
+  return pool[loop(pool, number, initial=old)[0]]
 
 
 @given(st.integers(0, 2**31))
