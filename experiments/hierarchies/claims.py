@@ -169,7 +169,7 @@ def _controls(config: Config) -> dict[str, str]:
   }
 
 
-def _of_trees(loss: str) -> list[Statement]:
+def _of_trees(loss: str) -> Sequence[Statement]:
   """K3 to K6c: proxies laid out after the tree beside those that are learned."""
   tree, name = f"{loss}-mds", title(loss)
   return [
