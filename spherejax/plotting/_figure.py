@@ -187,7 +187,7 @@ def _svg(figure: "matplotlib.figure.Figure") -> bytes:
 
 
 def _png(figure: "matplotlib.figure.Figure", resolution: int) -> bytes:
-  """Bytes of a PNG, with a palette unless it changes colours by above 2 of 255."""
+  """Bytes of a PNG, with a palette unless it changes colours by more than 2 of 255."""
   from PIL import Image
 
   buffer = io.BytesIO()
