@@ -21,9 +21,9 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 def load_in_shop(path: str | os.PathLike) -> Images:
   r"""Reads In-shop Clothes Retrieval of DeepFashion by its list file.
 
-  The folder holds `list_eval_partition.txt` and the pictures that it names, one a line
+  The folder holds `list_eval_partition.txt` and the images that it names, one a line
   with its item and `train`, `query` or `gallery`. Retrieval looks for each query in the
-  gallery; no item of either is learned. The number of pictures and the names of the
+  gallery; no item of either is learned. The number of images and the names of the
   columns, at the top of the file, may be missing. Images are decoded on access, as
   `read_image` does.
 
@@ -38,8 +38,8 @@ def load_in_shop(path: str | os.PathLike) -> Images:
   Raises:
     TypeError: path no path.
     FileNotFoundError: no list file in the folder.
-    ValueError: a line that is wrong, names no picture or one that is listed already;
-      another number of pictures than the file says, a status that no picture has, or an
+    ValueError: a line that is wrong, names no image or one that is listed already;
+      another number of images than the file says, a status that no image has, or an
       item that is both learned and sought. The message names the line.
 
   Cost: one pass over the file; no image is decoded.
@@ -86,7 +86,7 @@ def _read(folder: pathlib.Path) -> list[list[str]]:
   path = folder / _LISTING
   if not path.is_file():
     raise FileNotFoundError(
-      f"In-shop is a folder with {_LISTING} and the pictures that it names; there is no"
+      f"In-shop is a folder with {_LISTING} and the images that it names; there is no"
       f" {path}"
     )
   try:
@@ -108,16 +108,16 @@ def _read(folder: pathlib.Path) -> list[list[str]]:
       )
     file = fields[0]
     if not os.path.isfile(folder / file):
-      raise ValueError(f"{place}: there is no picture {folder / file}")
+      raise ValueError(f"{place}: there is no image {folder / file}")
     if file in places:
       raise ValueError(f"{place}: {file} is listed already, in line {places[file]}")
     places[file] = number
     rows.append(fields)
   if expected is not None and expected != len(rows):
     raise ValueError(
-      f"{path} says that it lists {expected} pictures, but lists {len(rows)}"
+      f"{path} says that it lists {expected} images, but lists {len(rows)}"
     )
   for status in _STATUSES:
     if not any(row[2] == status for row in rows):
-      raise ValueError(f"{path} lists no picture with the status {status}")
+      raise ValueError(f"{path} lists no image with the status {status}")
   return rows

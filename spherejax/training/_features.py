@@ -165,7 +165,7 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
   if not manifest.exists():
     if file.exists():
       raise ValueError(
-        f"{file} has no manifest {manifest.name}; choose another path, or delete it"
+        f"{file} has no manifest {manifest.name}; path must be new, or delete the file"
       )
     return 0
   try:

@@ -711,7 +711,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
     Image.new("RGB", (9, 9)).save(tmp_path / name / f"{number}.png")
   whole = (tmp_path / "b" / "1.png").read_bytes()
   (tmp_path / "b" / "1.png").write_bytes(whole[: len(whole) // 2])
-  with pytest.raises(SystemExit, match=r"1 of 9 pictures.*b/1\.png"):
+  with pytest.raises(SystemExit, match=r"1 of 9 images.*b/1\.png"):
     retrieval_full_sets.load("cars", str(tmp_path), 2, False)
   sets = retrieval_full_sets.load("cars", str(tmp_path), 2, True)
   assert np.bincount(sets.learned.labels).tolist() == [3, 2]

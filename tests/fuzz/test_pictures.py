@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments.metric_learning.photographs import sets
 from spherejax import data
 from spherejax.explorer import _embedding, _sources
 from tests.fuzz import inputs
@@ -79,13 +78,12 @@ def pictures(folder):
   shown = _sources.find(str(folder / "one" / "a.png"))
   reader = _embedding._Reader(shown, lambda pixels: pixels)
   reader.rows = [0]
-  listed = sets._Files(folder, ("one/a.png",))
   lazily = data.load_folder(folder, lazy=True).images
   return [
     lambda: data.load_folder(folder).images[0],
     lambda: data.load_folder(folder, channels=4, size=5).images[0],
     lambda: lazily[0],
-    lambda: listed[0],
+    lambda: data.read_image(folder / "one" / "a.png"),
     lambda: reader[0],
     lambda: _sources.check_headers(shown, [0]),
   ]

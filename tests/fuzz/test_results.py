@@ -12,7 +12,7 @@ import pytest
 
 from experiments import results_page
 from experiments.frame import kept as finished
-from experiments.metric_learning.photographs import sets
+from spherejax import data
 from tests.fuzz import inputs
 
 pytestmark = pytest.mark.timeout(300)
@@ -179,17 +179,18 @@ LINES = st.lists(
 def test_list_files(tmp_path, content):
   for name in ("a.jpg", "b.jpg", "c.jpg"):
     (tmp_path / name).touch()
-  path = pathlib.Path(tmp_path, sets.LISTING)
+  path = pathlib.Path(tmp_path, "list_eval_partition.txt")
   path.write_bytes(content)
   found = inputs.attempt(
-    lambda: sets.read_listing(tmp_path), SystemExit, r"list_eval_partition\.txt"
+    lambda: data.load_in_shop(tmp_path), ValueError, r"list_eval_partition\.txt"
   )
   if found is None:
     assert content != LISTING
     return
-  files = [one.file for one in found]
+  files = found.extras["file"].tolist()
   assert len(set(files)) == len(files)
   assert all((tmp_path / file).is_file() for file in files)
-  assert {one.part for one in found} == {"train", "query", "gallery"}
-  learned = {one.item for one in found if one.part == "train"}
-  assert not learned & {one.item for one in found if one.part != "train"}
+  statuses = found.extras["status"]
+  assert set(statuses) == {"train", "query", "gallery"}
+  learned = statuses == "train"
+  assert not set(found.labels[learned]) & set(found.labels[~learned])

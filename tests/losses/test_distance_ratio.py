@@ -112,6 +112,38 @@ def test_extreme_exponents_and_distances_in_float32():
   )
 
 
+def test_strength_near_right_and_wrong_points(x64):
+  """|gradient| r^(1 - rho) tends to a constant, |gradient| r to rho."""
+  slope = jax.jit(
+    jax.grad(
+      lambda z, y, rho: losses.distance_ratio(squares(z, POINTS), y, exponent=rho)[0]
+    )
+  )
+  direction = np.array([0.6, 0.0, 0.8])
+  apart = np.linalg.norm(POINTS - POINTS[1], axis=1)[[0, 2, 3, 4]]
+  for rho in (0.5, 1.0, 2.0):
+    z = (POINTS[1] + 1e-6 * direction)[None]
+    right = np.linalg.norm(slope(z, np.array([1]), rho)) * 1e-6 ** (1 - rho)
+    # terms of relative size r and r^rho are left out
+    np.testing.assert_allclose(right, rho * (apart**-rho).sum(), rtol=1e-2)
+    wrong = np.linalg.norm(slope(z, np.array([3]), rho)) * 1e-6
+    np.testing.assert_allclose(wrong, rho, rtol=1e-2)
+
+
+def test_squared_distances_are_convex_and_normface_on_the_sphere(x64):
+  loss = jax.jit(
+    lambda z: losses.squared_distance_softmax(squares(z, POINTS), LABELS, scale=0.7)
+  )
+  ends = RNG.normal(size=(2, 4, 3))
+  assert (loss(ends.mean(0)) <= (loss(ends[0]) + loss(ends[1])) / 2).all()
+  z, p = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (Z, POINTS))
+  np.testing.assert_allclose(
+    losses.squared_distance_softmax(squares(z, p), LABELS, scale=3.5),
+    losses.normface(z @ p.T, LABELS, scale=7.0),
+    rtol=1e-12,
+  )
+
+
 def test_distance_softmax_is_least_at_the_representative(x64):
   loss = jax.jit(
     lambda z, y: losses.distance_softmax(jnp.sqrt(squares(z, POINTS)), y, scale=2.0)

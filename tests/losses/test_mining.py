@@ -94,11 +94,17 @@ def counts(rule, matrix):
   return result
 
 
+MINERS = {
+  multi_similarity: losses.mine_multi_similarity,
+  triplets: losses.mine_triplet_margin,
+  easy_hard: losses.mine_batch_easy_hard,
+  hardest_fraction: losses.mine_hardest_fraction,
+}
+
+
 def by_loops(rule, **settings):
-  """The miner with the name of the rule, and the rule, at these settings."""
-  miner = {"triplets": "triplet_margin", "easy_hard": "batch_easy_hard"}
-  miner = getattr(losses, f"mine_{miner.get(rule.__name__, rule.__name__)}")
-  return tuple(functools.partial(f, **settings) for f in (miner, rule))
+  """The miner of a rule, and the rule, at these settings."""
+  return tuple(functools.partial(f, **settings) for f in (MINERS[rule], rule))
 
 
 STRATEGIES = (

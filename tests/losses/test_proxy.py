@@ -183,7 +183,8 @@ QUICK = [
 @pytest.mark.parametrize("name", BY_BLOCKS)
 def test_blocks_raise_for_the_same_labels(name, mixed, proxies):
   x, labels = mixed
-  table = np.stack([proxies, proxies[::-1]], 1) if BY_BLOCKS[name] else proxies
+  table = jnp.asarray(proxies)  # jax remembers an array that a trace has converted
+  table = jnp.stack([table, table[::-1]], 1) if BY_BLOCKS[name] else table
   loss = functools.partial(getattr(losses, name), block_size=4)
   wrong = jnp.asarray(np.where(labels == 5, 11, labels))  # known while it is traced
   with pytest.raises(ValueError, match=r"labels must be in \[0, 11\), got 11"):

@@ -208,6 +208,82 @@ def test_regression_defaults_masks_and_precision(x64):
   np.testing.assert_allclose(half.astype(float), fit(z, y, 0.05), rtol=0.02, atol=0.05)
 
 
+def test_prediction_becomes_exact_on_classes_that_share_attributes(x64):
+  """Label embeddings linear in the attributes, both halves spanning them."""
+  patterns = np.array(
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0], [0, 0.5, 0.5], [0.2, 0.3, 0.5]]
+  )
+  u = patterns @ np.random.default_rng(5).normal(size=(3, 4))
+  seen, unseen = np.array([0, 1, 2, 0]), np.array([3, 4, 5])
+  errors = []
+  for ridge in (1e-1, 1e-3, 1e-5):
+    fitted = losses.ridge_attribute_embeddings(patterns[seen], u[seen], ridge=ridge)
+    errors.append(np.abs(patterns[unseen] @ fitted - u[unseen]).max())
+  assert errors[0] > 1e-2 > errors[1] > errors[2]
+  assert errors[2] < 1e-4
+
+
+# --- properties ---
+
+
+def test_chance_level_rotation_and_scales(x64):
+  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
+  values, *_ = run(za, zb, u)
+  np.testing.assert_allclose(run(za, zb, 0 * u)[0], math.log(6), rtol=1e-14)
+  rotation, _ = np.linalg.qr(np.random.default_rng(6).normal(size=(4, 4)))
+  np.testing.assert_allclose(run(za, zb, u @ rotation)[0], values, rtol=1e-11)
+  for k in (0.3, 5.0):
+    scaled, *_ = run(za, zb, math.sqrt(k) * u, scale=1.7 / k)
+    np.testing.assert_allclose(scaled, values, rtol=1e-11)
+  far, *_ = run(za, zb, u, ridge=1e12)
+  np.testing.assert_allclose(far, math.log(6), rtol=1e-10)
+
+
+def test_swapping_halves_and_permuting_rows_permutes_the_values(x64):
+  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
+  values, *_ = run(za, zb, u)
+  where = (ALL_B, ALL_A)
+  swapped, *_ = run(zb, za, u, labels=(LABELS_B, LABELS_A), where=where)
+  np.testing.assert_allclose(swapped, np.roll(values, 3), rtol=1e-12)
+  order = np.array([3, 0, 4, 1, 2])
+  permuted, *_ = run(za[order], zb, u, labels=(LABELS_A[order], LABELS_B))
+  np.testing.assert_allclose(permuted[:5], values[order], rtol=1e-12)
+  np.testing.assert_allclose(permuted[5:], values[5:], rtol=1e-12)
+
+
+def test_a_class_absent_from_the_batch_changes_only_the_normaliser(x64):
+  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
+  values, *_ = run(za, zb, u)
+  extra = np.concatenate([u, [[1.0, -2.0, 0.5, 0.0]]])
+  longer = run(za, zb, extra)[0]
+  for half, z, other, labels in (
+    (slice(5), za, zb, LABELS_B),
+    (slice(5, None), zb, za, LABELS_A),
+  ):
+    predicted = z @ fit(other, u[labels], 0.05)
+    before, after = (np.exp(1.7 * predicted @ v.T).sum(1) for v in (u, extra))
+    np.testing.assert_allclose(
+      longer[half] - values[half], np.log(after / before), rtol=1e-10
+    )
+
+
+def test_rows_of_one_half_do_not_depend_on_each_other(x64):
+  za, zb, u = simplex_rows(0, 5, 3), simplex_rows(1, 3, 3), label_embeddings()
+  by_a, by_b = jax.jit(
+    jax.jacobian(
+      lambda za, zb: losses.zero_shot_prediction(za, LABELS_A, zb, LABELS_B, u), (0, 1)
+    )
+  )(za, zb)
+  for i, j in np.ndindex(5, 5):
+    assert (np.abs(by_a[i, j]).max() > 1e-6) == (i == j)
+  for i, j in np.ndindex(3, 3):
+    assert (np.abs(by_b[5 + i, j]).max() > 1e-6) == (i == j)
+  assert (
+    np.abs(by_a[5:]).max(-1) > 1e-6
+  ).all()  # every row is fitted on the other half
+  assert (np.abs(by_b[:5]).max(-1) > 1e-6).all()
+
+
 # --- masks and edges ---
 
 
