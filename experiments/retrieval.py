@@ -7,7 +7,7 @@ chapter 3 and section 5.3.4.
 
     python -m experiments.retrieval                    # 15 min on 2 cores
     python -m experiments.retrieval --preset cars      # and birds, collages: see below
-    python -m experiments.retrieval --preset poolings  # fifteen poolings on collages
+    python -m experiments.retrieval --preset cars-poolings    # fifteen poolings
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
@@ -19,9 +19,9 @@ photographs.
 
 cars, birds and collages train a layer, a pooling and a loss on feature maps that a
 network of the extra `pretrained` computes once. Their images are cars196, cub_birds100
-or collages of tiny_imagenet, of an animal among three artefacts. poolings (on collages)
-and cars-poolings compare all poolings; cars-fine-tuned also trains the network's last
-stage. In all of these, each seed splits the classes anew.
+or collages of tiny_imagenet, of an animal among three artefacts. cars-poolings compares
+all poolings; cars-fine-tuned also trains the network's last stage. In all of these,
+each seed splits the classes anew.
 
 The other presets show the thesis's numbers beside their own. full trains the
 contrastive loss on CUB with and without chance-constrained proxies. table-3.1, -3.2,

@@ -175,17 +175,6 @@ _FROZEN = Config(
   gsp_methods=_SUMMED,
   gsp_parts=_SUMMED[:6],
 )
-_POOLED = dataclasses.replace(
-  _FROZEN,
-  rates=(0.3, 1.0, 3.0),
-  losses=(),
-  memory_losses=(),
-  proxy_losses=(),
-  gsp_methods=(),
-  gsp_parts=(),
-  poolings=POOLED,
-)
-
 # The last stage, too, and the norms as they are.
 _FINE_TUNED = dataclasses.replace(
   _FROZEN,
@@ -206,8 +195,16 @@ PRESETS: dict[str, Any] = {
   "cars": _FROZEN,
   "birds": dataclasses.replace(_FROZEN, data="cub_birds100"),
   "collages": dataclasses.replace(_FROZEN, data="collages", image_size=4, batch=20),
-  "poolings": dataclasses.replace(_POOLED, data="collages", image_size=4, batch=20),
-  "cars-poolings": _POOLED,
+  "cars-poolings": dataclasses.replace(
+    _FROZEN,
+    rates=(0.3, 1.0, 3.0),
+    losses=(),
+    memory_losses=(),
+    proxy_losses=(),
+    gsp_methods=(),
+    gsp_parts=(),
+    poolings=POOLED,
+  ),
   "cars-fine-tuned": _FINE_TUNED,
   "smoke": Config(
     data="gaussians",

@@ -127,7 +127,7 @@ def test_the_last_stage_sees_stored_maps_and_begins_as_the_pretrained_network(
 
 
 def test_poolings_are_claimed_against_the_one_that_validation_chooses():
-  config = plan.PRESETS["poolings"]
+  config = plan.PRESETS["cars-poolings"]
   planned = plan.plan(config)
   titles = [name.title for name in planned if name.loss == "c2"]
   assert titles[:3] == ["C2", "C2+GMP", "C2+GAP+GMP"]
@@ -141,10 +141,10 @@ def test_poolings_are_claimed_against_the_one_that_validation_chooses():
   heights = {"C2": 0.3, "C2+GSP": 0.5, "C2+OTP": 0.4, "C2+GeM": 0.2}
   heights |= {"ProxyNCA++": 0.1, "ProxyNCA+++GSP": 0.2, "ProxyNCA+++GMP": 0.25}
   for title, height in heights.items():
-    table.add(f"collages, {title}", claims.MAP, height + 0.01 * np.arange(3))
+    table.add(f"cars, {title}", claims.MAP, height + 0.01 * np.arange(3))
     # The best other one on the test classes is the second on validation classes.
     seen = height - 0.3 * (title == "C2+OTP")
-    table.add(f"collages, {title}", tables.VALIDATION, np.full(3, seen), listed=False)
+    table.add(f"cars, {title}", tables.VALIDATION, np.full(3, seen), listed=False)
   found = {x.id: x.difference(table) for x in claims._of_poolings(config, table)}
   assert found.keys() == {f"retrieval-poolings-{x}" for x in ("C2", "ProxyNCA++")}
   gains = found["retrieval-poolings-C2"], found["retrieval-poolings-ProxyNCA++"]
