@@ -75,7 +75,7 @@ def tabulate(
     add(f"{name}", {measure: run.test[measure][0] for measure in NAMES})
     table.add(f"{name}", "evaluations to the best", run.best[0] + 1)
     best = np.nanmax(run.curves["score"][0], axis=-1)
-    table.add(f"{name}", VALIDATION, best, listed=False)
+    table.add(f"{name}", VALIDATION, best)
     if any(run.rate != 1 for run in runs.values()):
       table.add(f"{name}", "rate", np.full(len(run.best[0]), run.rate))
     if "problem" in run.curves:

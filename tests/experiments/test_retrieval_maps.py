@@ -144,7 +144,7 @@ def test_poolings_are_claimed_against_the_one_that_validation_chooses():
     table.add(f"cars, {title}", claims.MAP, height + 0.01 * np.arange(3))
     # The best other one on the test classes is the second on validation classes.
     seen = height - 0.3 * (title == "C2+OTP")
-    table.add(f"cars, {title}", tables.VALIDATION, np.full(3, seen), listed=False)
+    table.add(f"cars, {title}", tables.VALIDATION, np.full(3, seen))
   found = {x.id: x.difference(table) for x in claims._of_poolings(config, table)}
   assert found.keys() == {f"retrieval-poolings-{x}" for x in ("C2", "ProxyNCA++")}
   gains = found["retrieval-poolings-C2"], found["retrieval-poolings-ProxyNCA++"]
