@@ -22,10 +22,10 @@ def load_in_shop(path: str | os.PathLike) -> Images:
   r"""Reads In-shop Clothes Retrieval of DeepFashion by its list file.
 
   The folder holds `list_eval_partition.txt` and the images that it names, one a line
-  with its item and `train`, `query` or `gallery`. Retrieval looks for each query in the
-  gallery; no item of either is learned. The number of images and the names of the
-  columns, at the top of the file, may be missing. Images are decoded on access, as
-  `read_image` does.
+  with its item and `train`, `query` or `gallery`. Queries are looked for in the
+  gallery, and no item of the two is in training. The number of images and the names of
+  the columns, at the top of the file, may be missing. Images are decoded on access, as
+  by `read_image`.
 
   Args:
     path: the folder.

@@ -30,7 +30,7 @@ def scores(x):
 
 
 def short_network(x):
-  """The same in bfloat16."""
+  """Scores in bfloat16."""
   first, second = FIRST.astype(jnp.bfloat16), SECOND.astype(jnp.bfloat16)
   z = jnp.tanh(x.reshape(len(x), -1).astype(jnp.bfloat16) @ first) @ second
   return z.astype(jnp.float32)
@@ -615,7 +615,7 @@ def test_every_attack_is_here():
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_every_attack_returns_a_result_of_one_shape(name):
-  """The same fields, shapes and types, under jit and vmap, of bfloat16."""
+  """Fields, shapes and types agree under jit, under vmap and for bfloat16."""
   x, labels = images(4)
   options = inspect.signature(ATTACKS[name]).parameters
   given = {"labels": labels, "key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}

@@ -63,7 +63,7 @@ def others(b):
 
 
 def check(found, norm):
-  """What holds for every attack of least norm, whatever the model."""
+  """Asserts what every attack of least norm guarantees for any model."""
   success = np.asarray(found.success)
   moved = np.asarray(found.x_adv, np.float64) - X
   sizes = np.linalg.norm(moved, ORDER[norm], axis=1)

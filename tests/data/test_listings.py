@@ -15,11 +15,12 @@ LISTED = [
 HEADER = f"{len(LISTED)}\nimage_name item_id evaluation_status\n"
 
 
-def write_shop(root, header=HEADER):
+def write_shop(root, header=HEADER, listed=LISTED):
+  """Images of unequal heights, and the list file."""
   (root / "img").mkdir(exist_ok=True)
-  for number, (file, _, _) in enumerate(LISTED):
+  for number, (file, _, _) in enumerate(listed):
     Image.new("RGB", (8, 9 + number)).save(root / file)
-  text = "\n".join(" ".join(row) for row in LISTED)
+  text = "\n".join(" ".join(row) for row in listed)
   (root / "list_eval_partition.txt").write_text(f"{header}{text}\n")
 
 

@@ -307,7 +307,7 @@ def test_the_articles_lengths():
 
 
 def test_colours_are_jittered_in_three_ways():
-  """What is left of a plain image is its colour: how far from grey, over the grey."""
+  """A plain image has one colour: its distance from grey, divided by the grey."""
   settings = dataclasses.replace(SETTINGS, augment=True)
   plain = np.tile(np.array([110, 80, 60], np.uint8), (2000, 4, 4, 1))
   settings = dataclasses.replace(settings, image_size=4)

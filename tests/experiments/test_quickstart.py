@@ -100,7 +100,7 @@ class Pretrained:
 
 
 def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypatch):
-  """The same arrangement in pixels and in features; two thirds are labelled."""
+  """Pixels and features are arranged alike; two thirds of the classes are labelled."""
   import jax
 
   monkeypatch.setattr(models, "pretrained", lambda name: Pretrained())

@@ -27,6 +27,7 @@ from experiments.metric_learning.photographs import sets as retrieval_full_sets
 from experiments.metric_learning.photographs.comparison import FullConfig
 from experiments.published import dml
 from spherejax import _versions, data, losses, models
+from tests.data.test_listings import LISTED, write_shop
 
 
 class Shallow(nn.Module):
@@ -793,35 +794,19 @@ def test_small_sets_have_the_numbers_of_larger_ones(name, tmp_path, monkeypatch)
     retrieval_full_sets.load(name, "", 0, False)
 
 
-def write_shop(root, listed):
-  (root / "img").mkdir(exist_ok=True)
-  for file, _, _ in listed:
-    Image.new("RGB", (8, 9)).save(root / file)
-  text = "\n".join(" ".join(one) for one in listed)
-  (root / "list_eval_partition.txt").write_text(text)
-
-
-LISTED = [
-  ("img/a.jpg", "id_2", "train"), ("img/b.jpg", "id_9", "gallery"),
-  ("img/c.jpg", "id_9", "query"), ("img/d.jpg", "id_1", "train"),
-  ("img/e.jpg", "id_2", "train"), ("img/f.jpg", "id_7", "query"),
-  ("img/g.jpg", "id_7", "gallery"),
-]  # fmt: skip
-
-
 def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
-  write_shop(tmp_path, LISTED)
+  write_shop(tmp_path)
   sets = retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
   assert sets.learned.names == ("id_1", "id_2")
   np.testing.assert_array_equal(sets.learned.labels, [1, 0, 1])
   assert sets.sought.names == ("id_7", "id_9")
   np.testing.assert_array_equal(sets.sought.labels, [1, 1, 0, 0])
   np.testing.assert_array_equal(sets.queries, [False, True, True, False])
-  assert sets.sought.source[sets.sought.rows[0]].shape == (9, 8, 3)
+  assert sets.sought.source[sets.sought.rows[0]].shape == (10, 8, 3)
 
 
 def test_list_files_that_are_wrong(tmp_path):
-  write_shop(tmp_path, [*LISTED, ("img/h.jpg", "id_1", "query")])
+  write_shop(tmp_path, "", [*LISTED, ("img/h.jpg", "id_1", "query")])
   with pytest.raises(SystemExit, match=r"inshop .+ id_1 is both"):
     retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
 

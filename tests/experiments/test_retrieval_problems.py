@@ -67,7 +67,7 @@ def pictures():
 
 
 def responds(settings, folder, monkeypatch):
-  """What a training of photographs gives to `fit`: its state, and what it answers."""
+  """State and response that a training of photographs gives to `fit`."""
   given = {}
 
   def stopped(state, *arguments, respond, monitor, **options):

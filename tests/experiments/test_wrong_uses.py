@@ -41,7 +41,7 @@ def refusal(name, capsys, *arguments):
 
 
 def run_main(name, *arguments):
-  """Its command line; whatever comes after is replaced by the caller."""
+  """Runs a command line up to the part that the caller has replaced."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(sys, "argv", [name, *map(str, arguments)])
     patch.setattr(sys, "excepthook", sys.excepthook)

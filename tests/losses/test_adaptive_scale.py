@@ -85,7 +85,7 @@ def probability(angle, s, log_b, geometry):
 
 @pytest.mark.parametrize("geometry", ["cosine", "angular", "chordal"])
 def test_curvature_has_the_zeros_of_the_second_derivative(geometry, x64):
-  """Its value is the second derivative over a factor of one sign, its slope too."""
+  """The value is a multiple of the second derivative; the slope is that of psi."""
   angle = jnp.array(0.6)
   distance = 2 * jnp.sin(angle / 2) if geometry == "chordal" else angle
   second = jax.jit(jax.grad(jax.grad(probability)), static_argnums=3)
@@ -169,7 +169,7 @@ def test_dynamic_scale_stays_without_rows_or_rivals():
 
 @pytest.mark.parametrize("geometry", ["cosine", "chordal"])
 def test_dynamic_scale_of_some_classes_is_that_of_their_columns(geometry, x64):
-  """Whatever stands in the others, and without the rows of a class among them."""
+  """Values of other columns do not matter, nor do rows of their classes."""
   scores = COSINES if geometry == "cosine" else 2 - 2 * COSINES
   among = np.array([True, True, False, True, False])
   inside = among[LABELS]

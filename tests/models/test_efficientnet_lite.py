@@ -18,7 +18,7 @@ CONVOLUTIONS = {"expand": "conv_pw", "depthwise": "conv_dw", "project": "conv_pw
 
 
 def file_name(path, timm, blocks):
-  """What a file calls a module; `blocks` lists those of ours in order."""
+  """Name of a module in a file; `blocks` lists our blocks in order."""
   part = path[-1]
   kind, norm = part.removesuffix("_norm"), part.endswith("_norm")
   if kind in ("stem", "head"):
