@@ -154,7 +154,10 @@ def takes_a_path(thing):
   return any("Path" in kind and "Callable" not in kind for kind in kinds)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param(x, marks=[pytest.mark.slow] * (k % 2)) for k, x in enumerate(NAMES)],
+)
 def test_folders_of_any_name(name, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   beside = tmp_path / "a1b"  # what some of the names would match

@@ -23,6 +23,7 @@ def random_variables(network, images):
 
 
 LITE = models.EfficientNetLite
+SLOW = pytest.mark.slow  # networks whose parts the others have as well
 WIDER = 2 * (32 + 64)  # norms of projections from 16 to 32 and from 32 to 64 channels
 
 
@@ -31,7 +32,9 @@ WIDER = 2 * (32 + 64)  # norms of projections from 16 to 32 and from 32 to 64 ch
   [
     (models.ResNet18(), (32, 32), (1, 1, 512), 1000, 11_689_512),
     (models.ResNet50(), (32, 32), (1, 1, 2048), 1000, 25_557_032),
-    (models.ResNet101(), (32, 32), (1, 1, 2048), 1000, 44_549_160),
+    pytest.param(
+      models.ResNet101(), (32, 32), (1, 1, 2048), 1000, 44_549_160, marks=SLOW
+    ),
     (models.ResNet32(), (32, 32), (8, 8, 64), 10, 464_154),
     (
       models.ResNet32(shortcut="projection"), (32, 32), (8, 8, 64), 10,
@@ -42,10 +45,14 @@ WIDER = 2 * (32 + 64)  # norms of projections from 16 to 32 and from 32 to 64 ch
       464_154 + 9 * (16 * 32 + 32 * 64) + WIDER,
     ),
     (models.BNInception(), (224, 224), (7, 7, 1024), 1000, 11_295_240),
-    (models.BNInception(), (223, 230), (7, 7, 1024), 1000, 11_295_240),
+    pytest.param(
+      models.BNInception(), (223, 230), (7, 7, 1024), 1000, 11_295_240, marks=SLOW
+    ),
     (models.InceptionV3(), (299, 299), (8, 8, 2048), 1000, 23_834_568),
     (LITE(1.0, 1.0), (64, 64), (2, 2, 1280), 1000, 4_652_008),
-    (LITE(1.0, 1.1), (64, 64), (2, 2, 1280), 1000, 5_416_680),
+    pytest.param(
+      LITE(1.0, 1.1), (64, 64), (2, 2, 1280), 1000, 5_416_680, marks=SLOW
+    ),
     (LITE(1.1, 1.2), (64, 64), (2, 2, 1280), 1000, 6_092_072),
     (models.SwinT(), (224, 224), (7, 7, 768), 1000, 28_288_354),
   ],
@@ -162,8 +169,8 @@ NARROW = LITE(width=0.1, depth=0.3, parts=(0, 4))
   ("network", "shape", "blocks"),
   [
     (RESNET, (2, 14, 11, 3), 2),
-    (models.BNInception(2), (2, 31, 31, 3), 2),
-    pytest.param(models.InceptionV3(2), (2, 75, 75, 3), 2, marks=pytest.mark.slow),
+    pytest.param(models.BNInception(2), (2, 31, 31, 3), 2, marks=SLOW),
+    pytest.param(models.InceptionV3(2), (2, 75, 75, 3), 2, marks=SLOW),
     (NARROW, (2, 37, 34, 3), None),
     (models.ConvNet((4,), (1,), "batch"), IMAGES, None),
   ],
@@ -250,7 +257,7 @@ def test_statistics_of_all_devices(network, shape, monkeypatch):
     (models.ConvNet((4, 4), (1, 2), groups=2), (2, 16, 16, 3)),
     (models.Conv4(4), (2, 16, 16, 3)),
     (models.ResNet20(blocks=1, widths=(2, 4, 4)), (2, 16, 16, 3)),
-    (models.BNInception(2), (1, 31, 31, 3)),
+    pytest.param(models.BNInception(2), (1, 31, 31, 3), marks=SLOW),
     (
       models.SwinT((2,), (2,), width=4, patch=2, window=3, stochastic_depth=0.0),
       (2, 15, 11, 3),

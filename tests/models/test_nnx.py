@@ -81,7 +81,7 @@ def test_a_call_is_that_of_the_linen_module(name, monkeypatch):
 @pytest.mark.parametrize(
   "name",
   [
-    pytest.param(name, marks=[pytest.mark.slow] * (k % 9 > 0))
+    pytest.param(name, marks=[pytest.mark.slow] * (k % 18 > 0))
     for k, name in enumerate(sorted({*MODULES} - LARGE))
   ],
 )

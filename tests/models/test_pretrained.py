@@ -14,7 +14,9 @@ from spherejax.models import _pretrained
 LITES = [f"efficientnet_lite{number}" for number in range(3)]
 
 
-@pytest.mark.parametrize("name", LITES)
+@pytest.mark.parametrize(
+  "name", [LITES[0], *(pytest.param(x, marks=pytest.mark.slow) for x in LITES[1:])]
+)
 def test_installed_weights(name):
   network = models.pretrained(name)
   assert network.side == {"0": 224, "1": 240, "2": 260}[name[-1]]

@@ -86,7 +86,10 @@ def margins(points, norm, own=OWN):
   return d.min(1) - mine
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+  "norm",
+  ["l2", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("l1", "linf"))],
+)
 def test_every_point_is_in_its_region(norm):
   between = lengths(SITES[:, None] - SITES[None], norm) + np.diag([np.inf] * NUMBER)
   found = {}
