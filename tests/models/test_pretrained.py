@@ -26,9 +26,9 @@ def test_installed_weights(name):
 
 
 @pytest.mark.data
-def test_the_scale_of_pixels_is_that_of_training():
+def test_the_scale_of_pixels_is_that_of_training(tfds_dir):
   """The loss is lower with it; docs/weights.md has shares of many images."""
-  photos = data.load_tfds("tiny_imagenet", "test")
+  photos = data.load_tfds("tiny_imagenet", "test", data_dir=tfds_dir)
   network = models.pretrained("efficientnet_lite0")
   classes = np.array([network.wnids.index(x) for x in photos.label_names])
   small = np.asarray(photos.images[:24], np.float32)
