@@ -58,7 +58,7 @@ def bins(length, number):
   return [(i * length // number, -(-(i + 1) * length // number)) for i in range(number)]
 
 
-def spatial_gates(features, kept, p, centred, size):
+def spatial_gates(features, kept, p, centred, size, shift):
   """Gate of each position of a map, [h, w]."""
   height, width, _ = features.shape
   y = np.array(reduced(features.reshape(-1, CHANNELS), p)).reshape(height, width, -1)
@@ -76,7 +76,7 @@ def spatial_gates(features, kept, p, centred, size):
   cells = {r * grid[1] + c: sum(v) / len(v) for (r, c), v in there.items()}
   # Positions are the variables, channels the examples; masked ones are no variables.
   numbers = sorted(cells)
-  rows = covariance(list(np.array([cells[i] for i in numbers]).T), centred)
+  rows = covariance(list(np.array([cells[i] for i in numbers]).T), centred) + shift
   hidden = np.zeros((grid[0] * grid[1], HIDDEN))
   for row, i in zip(rows, numbers, strict=True):
     kernel = p["row_kernel"][i]
@@ -108,7 +108,9 @@ def call(features, params, where, **options):
   )
 
 
-def oracle(features, params, kept=None, fuse=np.maximum, centred=True, size=None):
+def oracle(
+  features, params, kept=None, fuse=np.maximum, centred=True, size=None, shift=0
+):
   of = split(params)
   kept = np.ones(len(features), bool) if kept is None else kept
   branches = []
@@ -116,7 +118,7 @@ def oracle(features, params, kept=None, fuse=np.maximum, centred=True, size=None
     gates = channel_gates(features[kept], of["channel"], centred)
     branches.append(features[kept] * gates)
   if "spatial" in of:
-    gates = spatial_gates(features, kept, of["spatial"], centred, size)
+    gates = spatial_gates(features, kept, of["spatial"], centred, size, shift)
     branches.append(relu(features * gates[..., None])[kept])
   gated = functools.reduce(fuse, branches)
   return sum(gated) / len(gated)
@@ -131,6 +133,13 @@ SPATIAL = branch(POSITIONS, POSITIONS, 2)
 CELLS = branch(4, 4, 3)
 MAP = {"channels": CHANNELS, "layout": True, "permutes": False}
 
+
+def shifted(place, x, mask):
+  """A normalisation that leaves no zeros, so that masked entries would show."""
+  del mask
+  return x + 0.5 if place == "spatial_rows" else x
+
+
 CASES = {
   "gsop": Case(call, oracle, named(channel=CHANNEL, spatial=SPATIAL), **MAP),
   "gsop/released": Case(
@@ -143,6 +152,12 @@ CASES = {
     functools.partial(call, size=2),
     functools.partial(oracle, size=2),
     named(spatial=CELLS),
+    **MAP,
+  ),
+  "gsop/shifted": Case(
+    functools.partial(call, normalize=shifted),
+    functools.partial(oracle, shift=0.5),
+    named(spatial=SPATIAL),
     **MAP,
   ),
   "gsop/channel": Case(call, oracle, named(channel=CHANNEL), channels=CHANNELS),
