@@ -246,8 +246,9 @@ def _near(
   predicted = labels[indices[:, 0]]
   nothing = classes.names.index("") if "" in classes.names else -1
   known = (labels != nothing) & (predicted != nothing)
-  said = f"{count} images, {len(classes.names) - (nothing >= 0)} classes, {layout}"
-  if known.any():
+  number = len(classes.names) - (nothing >= 0)
+  said = f"{count} images, {number} class{'' if number == 1 else 'es'}, {layout}"
+  if known.any() and number > 1:
     right = np.mean(predicted[known] == labels[known])
     said += f"; the nearest image is of the same class for {100 * right:.1f} %"
   return {

@@ -59,11 +59,19 @@ def find(text: str) -> Source:
 def _listed(
   root: pathlib.Path, files: list[pathlib.PurePosixPath], title: str
 ) -> Source:
+  # The class is the sub-folder, at any depth above the image. Where one sub-folder
+  # holds all the others, they are the classes.
+  depth = 0
+  while len({file.parts[depth] for file in files}) == 1 and all(
+    len(file.parts) > depth + 2 for file in files
+  ):
+    depth += 1
   return Source(
     title,
     tuple(_shown(str(file)) for file in files),
-    # The class is the sub-folder, at any depth above the image.
-    tuple(_shown(file.parts[0]) if len(file.parts) > 1 else "" for file in files),
+    tuple(
+      _shown(file.parts[depth]) if len(file.parts) > depth + 1 else "" for file in files
+    ),
     tuple(_stamp(root / file) for file in files),
     functools.partial(_read_file, root, tuple(map(str, files))),
     root,

@@ -76,6 +76,31 @@ def names(output):
   return [row[0] for row in table(output / "files.csv")[1:]]
 
 
+@pytest.mark.parametrize(
+  ("files", "labels"),
+  [
+    (["a/1.png", "b/2.png", "3.png"], ["", "a", "b"]),
+    (["all/a/1.png", "all/b/2.png"], ["a", "b"]),
+    (["all/of/a/1.png", "all/of/b/c/2.png"], ["a", "b"]),
+    (["all/a/1.png", "all/2.png"], ["all", "all"]),
+    (["a/1.png", "a/2.png"], ["a", "a"]),  # queries of one class, perhaps
+    (["1.png"], [""]),
+  ],
+)
+def test_classes_are_the_first_folders_that_differ(files, labels, tmp_path):
+  for file in files:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (2, 2)).save(tmp_path / file)
+  assert [*_sources.find(str(tmp_path)).labels] == labels
+
+
+def test_agreement_within_a_single_class_is_not_said(tmp_path):
+  path = explorer.write_page(
+    tmp_path / "map.html", np.eye(3, dtype=np.float32), labels=["a"] * 3, layout="pca"
+  )
+  assert '"3 images, 1 class, PCA"' in path.read_text()
+
+
 def test_what_is_written_is_the_network_of_each_image(network, folder):
   output = run(folder, "--neighbours", "3")
   header, *rows = table(output / "files.csv")
