@@ -130,7 +130,7 @@ def passages(text: str, *, strict: bool) -> Iterator[Passage]:
 
 
 def unread(text: str) -> list[str]:
-  """What looks like a place of one of the works and was not read as one.
+  """Finds text that looks like a place in one of the works but was not read as one.
 
   Places of other works do not count: those in a part between semicolons or full stops
   that has a year or a title.

@@ -1,4 +1,4 @@
-"""What `test_recipes.py` adds to the library: methods that it does not have.
+"""Methods that the library does not have, which `test_recipes.py` adds to it.
 
 Of each file of a recipe, by its path, what is written or inserted.
 """

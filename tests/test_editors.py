@@ -1,4 +1,4 @@
-"""What a type checker and an editor know of the package, as a user meets it."""
+"""A type checker and an editor understand the package as a user writes it."""
 
 import json
 import pathlib
@@ -34,7 +34,7 @@ metrics.retrieval(x, y, distance="cosine").precision_at_1.mean()
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-  """What basedpyright says of a wrong script and of the pages' programs, by file."""
+  """Messages of basedpyright on a wrong script and on the pages' programs, by file."""
   folder = tmp_path_factory.mktemp("scripts")
   (folder / "wrong.py").write_text(WRONG)
   for page in pages():

@@ -1,4 +1,4 @@
-"""What holds for the package as a whole: its start, its exports, its documents."""
+"""The package as a whole: its start, its exports, its documents."""
 
 import ast
 import importlib

@@ -64,7 +64,7 @@ def integer_arguments(call):
 
 
 def _is_state(value):
-  """What a function of ours returned, of whose arrays the types are known."""
+  """Whether one of our functions made this, so that its types are known."""
   return hasattr(value, "_fields") and not isinstance(value, losses.References)
 
 

@@ -1,4 +1,4 @@
-"""What is no single random key is refused in our words by every function with a key."""
+"""Every function with a key refuses, in our words, all but a single random key."""
 
 import collections
 import inspect

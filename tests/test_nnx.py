@@ -29,7 +29,7 @@ AT_THE_END = {"losses.arcface": ["margin"]}
 
 
 def is_state(value):
-  """What a function of ours returned; its arrays are no arguments."""
+  """Whether one of our functions made this; its arrays are no arguments."""
   return hasattr(value, "_fields")
 
 

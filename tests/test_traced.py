@@ -1,4 +1,4 @@
-"""What a function needs on the host, and is given traced, is named with a way out.
+"""Traced arrays that a function needs on the host: it names them, and a way out.
 
 Inside jit, vmap or the functions of a sweep even a slice of a closed-over array of jax
 is traced. Every array argument of every public function is traced in turn: the call

@@ -1,4 +1,4 @@
-"""What holds for every attack: regions, independence of the batch, edges, bad input."""
+"""Every attack: regions, independence of the batch, edges, bad input."""
 
 import functools
 import inspect

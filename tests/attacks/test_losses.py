@@ -1,4 +1,4 @@
-"""What attacks ascend: against loops, ranges, invariance, saturation."""
+"""Losses that attacks ascend: against loops, ranges, invariance, saturation."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What the smallest runs of benchmarks leave out."""
+"""Parts of benchmarks that their smallest runs leave out."""
 
 import json
 import subprocess

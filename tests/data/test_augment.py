@@ -233,7 +233,7 @@ def test_a_box_that_rounds_to_nothing_has_a_pixel():
 
 @pytest.mark.parametrize("size", [(5, 4), (16, 3), (2, 30)])
 def test_integer_crops_are_pillows_resize_of_the_cropped_image(size):
-  """What lies outside the box has no part: it may be anything."""
+  """Pixels outside the box have no part: they may be anything."""
   image = np.random.default_rng(3).random([12, 10]).astype(np.float32)
   area, aspect = (0.1, 1.0), (0.75, 4 / 3)
   keys = jax.random.split(KEY, 40)

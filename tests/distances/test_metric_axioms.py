@@ -1,4 +1,4 @@
-"""What makes a distance a metric, and which exported ones are none."""
+"""The axioms of a metric, and the exported distances that break them."""
 
 import jax
 import jax.numpy as jnp

@@ -72,7 +72,7 @@ def search(examples):
 
 
 def attempt(read, errors, named):
-  """What is read, or None after one of the errors, which has to match `named`."""
+  """Returns the result, or None after an expected error, which has to match `named`."""
   global _watching
   _seen.clear()
   with warnings.catch_warnings():

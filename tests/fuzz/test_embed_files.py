@@ -1,4 +1,4 @@
-"""What the explorer keeps, and lists of images for `dynamic_assignment`."""
+"""Files of the explorer, and lists of images for `dynamic_assignment`."""
 
 import json
 import pickle
@@ -25,7 +25,7 @@ def rewritten(*path, value):
 
 
 def known(folder, manifest, rows):
-  """What is read from features that were kept: known rows, or nothing."""
+  """Reads stored features: known rows, or nothing."""
   (folder / "features-0123456789ab.json").write_bytes(manifest)
   (folder / "features-0123456789ab.npy").write_bytes(rows)
   found = _embedding._known(folder, "0a")

@@ -1,4 +1,4 @@
-"""What experiments read back: kept runs, committed results, In-shop's list file."""
+"""Files that experiments read back: kept runs, committed results, In-shop's list."""
 
 import json
 import pathlib

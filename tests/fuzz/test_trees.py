@@ -24,7 +24,7 @@ DEEP = 5000  # more than Python's calls
 
 
 def check(tree):
-  """What every reader promises of its tree."""
+  """Checks the promises that every reader makes of its tree."""
   count = len(tree.names)
   assert count == len(tree.parents) == len(tree.lengths) > 0
   assert tree.parents[0] == -1

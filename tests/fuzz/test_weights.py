@@ -322,7 +322,7 @@ def test_a_safetensors_header_as_long_as_a_zip_file_begins(tmp_path):
 
 
 def test_the_canary_sings(tmp_path):
-  """What is watched for is seen when a file is read the usual way."""
+  """The watch sees its events when a file is read the usual way."""
   for content in (ATTACKS[0], ATTACKS[2].replace(b"canary", b"/dev/null")):
     with pytest.raises(AssertionError):
       inputs.attempt(

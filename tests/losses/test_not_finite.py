@@ -1,4 +1,4 @@
-"""What is not finite, or whose squares are not, is never a loss of 0."""
+"""Numbers that are not finite, or whose squares are not, never give a loss of 0."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""What the sweep of all losses does not know of the proxy losses."""
+"""Properties of the proxy losses beyond those of every loss."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""What the sweep of all losses does not know of softmax, NormFace and P2SGrad."""
+"""Properties of softmax, NormFace and P2SGrad beyond those of every loss."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What the sweep over all losses cannot know of the triplet loss."""
+"""Properties of the triplet loss beyond those of every loss."""
 
 import functools
 

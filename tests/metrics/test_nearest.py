@@ -1,4 +1,4 @@
-"""What the nearest references leave out; `test_exact_order.py` has their order."""
+"""References that `nearest` leaves out; `test_exact_order.py` tests their order."""
 
 import jax.numpy as jnp
 import numpy as np

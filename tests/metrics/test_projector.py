@@ -1,4 +1,4 @@
-"""What projectors explain, where they are affine, and nearest negatives, by loops."""
+"""Explained variance and affinity of projectors, and nearest negatives, by loops."""
 
 import itertools
 

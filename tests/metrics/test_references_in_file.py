@@ -91,7 +91,7 @@ def test_nearest_from_a_file(tiles, stored, k):
 
 
 class Sliced:
-  """What data sets of h5py and arrays of zarr have, of which slices are the rows."""
+  """Attributes of h5py data sets and zarr arrays, whose slices are the rows."""
 
   def __init__(self, x):
     self.shape, self.ndim, self.dtype = x.shape, x.ndim, x.dtype

@@ -1,4 +1,4 @@
-"""What proxies say about all samples: the bounds of DML's appendix A as they hold."""
+"""Proxies bound the loss of all samples: DML's bounds of appendix A as they hold."""
 
 import jax
 import numpy as np

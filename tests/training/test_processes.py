@@ -126,7 +126,7 @@ def test_when_a_process_dies_or_hangs_the_other_ends(tmp_path, signals):
 
 
 def definitions(programs):
-  """What examples define before anything touches a device, as one program."""
+  """Definitions that examples make before anything touches a device, as a program."""
   wanted = (ast.Import, ast.ImportFrom, ast.FunctionDef)
   nodes = [
     node

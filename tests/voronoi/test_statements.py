@@ -1,4 +1,4 @@
-"""What the thesis and its third article state, on sets where all can be computed."""
+"""Statements of the thesis and its third article, on sets where all can be computed."""
 
 import numpy as np
 import pytest

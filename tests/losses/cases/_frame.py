@@ -1,4 +1,4 @@
-"""What a loss must be given to run through the checks of all losses."""
+"""Inputs and oracles that the checks of all losses need of each."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What a pooling must be given to run through the checks of all poolings."""
+"""Inputs and oracles that the checks of all poolings need of each."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
