@@ -44,16 +44,11 @@ PRESETS = {
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains all variants with all seeds; the tokens of each run and the curves."""
   figures, runs, curves = collect(config, jax.random.key(config.seed), output)
-  return tabulate(figures), (runs, curves)
-
-
-def tabulate(figures: dict[str, dict[str, np.ndarray]]) -> Table:
-  """The gain of GSP beside the paper's, and every figure."""
   table = Table()
   table.add_gain(MAP, GSP, over=GAP, paper=0.70)
   for name, measured in figures.items():
     table.add_all(name, measured)
-  return table
+  return table, (runs, curves)
 
 
 CLAIMS = Claim.of_rows([

@@ -2,14 +2,20 @@
 
 import functools
 import itertools
+import json
 import os
+import pathlib
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
 
-from experiments.frame import images, networks
+from experiments.frame import images, kept, networks, pictures
 from experiments.metric_learning.photographs import batches
+from spherejax import training
+from tests.experiments import entries
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,3 +73,38 @@ def few_photographs():
     "parts": 2,
     "train_split": "train[:2%]",
   }
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+  """As on a user's CPU; that sweeps spread over several is tested with them."""
+  monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
+
+
+class Smoke(NamedTuple):
+  content: dict[str, Any]
+  figures: dict[tuple[str, str], float]
+  """Means by variant and measure."""
+  folder: pathlib.Path
+
+
+@pytest.fixture
+def smoke(request, tmp_path, monkeypatch):
+  """Runs the smoke preset of a file's study twice: the second time trains nothing."""
+  entry = entries.module(request.path.stem.removeprefix("test_"))
+
+  def run():
+    result = entry.STUDY.run(entry.PRESETS["smoke"], tmp_path, "smoke")
+    return json.loads(json.dumps(result))
+
+  content = run()
+  for picture in content["pictures"]:
+    assert 0 < (tmp_path / picture).stat().st_size <= 300_000
+  with monkeypatch.context() as patch:
+    for owner, name in ((training.Checkpoints, "save"), (kept, "keep")):
+      patch.setattr(owner, name, lambda *_: pytest.fail("it trained again"))
+    patch.setattr(pictures, "save", lambda *_: [])
+    again = run()["rows"]
+  np.testing.assert_equal(again, content["rows"])  # NaN is NaN
+  means = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
+  return Smoke(content, means, tmp_path)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import shutil
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import stats
 
 from experiments import class_hierarchy
 from experiments.frame import frozen
@@ -25,49 +27,32 @@ SMOKE = class_hierarchy.PRESETS["smoke"]
 
 
 @pytest.mark.slow
-def test_the_smoke_preset_follows_the_tree(tmp_path, tfds_dir, monkeypatch):
-  content = class_hierarchy.STUDY.run(SMOKE, tmp_path, "smoke")
-  figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
-  correlation = "mean correlation, proxies"
+def test_the_smoke_preset_follows_the_tree(tfds_dir, smoke):
+  figures, correlation = smoke.figures, "mean correlation, proxies"
   # The plankton tree's ceiling is 0.9568, without the diagonal 0.9557.
-  assert figures["the tree", "ceiling of the mean correlation"] == pytest.approx(
-    0.9568, abs=5e-5
-  )
-  assert figures["ProxyDR MDS", correlation] == pytest.approx(0.9568, abs=1e-3)
-  assert figures["ProxyDR MDS", f"{correlation}, diagonal out"] == pytest.approx(
-    0.9557, abs=1e-3
-  )
+  for name, metric, value, error in (
+    ("the tree", "ceiling of the mean correlation", 0.9568, 5e-5),
+    ("ProxyDR MDS", correlation, 0.9568, 1e-3),
+    ("ProxyDR MDS", f"{correlation}, diagonal out", 0.9557, 1e-3),
+  ):
+    assert figures[name, metric] == pytest.approx(value, abs=error)
   assert abs(figures["ProxyDR", correlation]) < 0.2
-  assert figures["normalised pixels", "mean correlation, prototypes"] > 0.2
-  assert abs(figures["random points", "mean correlation, prototypes"]) < 0.15
-  # The untrained layer of the sizes hides the images.
-  alone, both = (
+  pixels, points, alone, both = (
     figures[name, "mean correlation, prototypes"]
-    for name in ("random weights, images alone", "random weights")
-  )
-  assert alone > both + 0.05
+    for name in (
+      "normalised pixels", "random points", "random weights, images alone",
+      "random weights",
+    )
+  )  # fmt: skip
+  assert pixels > 0.2
+  assert abs(points) < 0.15
+  assert alone > both + 0.05  # the untrained layer of the sizes hides the images
   assert figures["ProxyDR", "top-1"] > 3 / 121
   for name in ("ProxyDR", "ProxyDR MDS"):
-    error = 1 - figures[name, "top-1"]
-    assert figures[name, "AHD@1"] == pytest.approx(
-      error * figures[name, "severity"], rel=1e-4
-    )
+    distance = (1 - figures[name, "top-1"]) * figures[name, "severity"]
+    assert figures[name, "AHD@1"] == pytest.approx(distance, rel=1e-4)
     assert figures[name, "AHD@1, least risk"] < figures[name, "AHD@1"]
     assert 0 < figures[name, "HS@50"] < figures[name, "HS@250"] < 1
-  for picture in content["pictures"]:
-    assert (tmp_path / picture).stat().st_size <= 300_000
-  # A second run takes what the first one kept.
-  monkeypatch.setattr(class_training, "train", None)
-  config = class_runs.resolved(SMOKE)
-  shared = class_runs.Ground(None, None, None, None)
-  with class_hierarchy.tqdm.tqdm(disable=True) as progress:
-    path = tmp_path / "trained" / "proxydr-0"
-    again = class_runs.train("proxydr", shared, config, path, progress)
-    for metric, value in again.outcome.figures.items():
-      assert value == figures["ProxyDR", metric]
-    other = dataclasses.replace(config, seed=1)
-    with pytest.raises(AttributeError):  # of other settings nothing was kept
-      class_runs.train("proxydr", shared, other, path, progress)
 
 
 @pytest.mark.slow
@@ -141,18 +126,6 @@ def test_what_moves_and_what_stays():
   np.testing.assert_array_equal(after.batch_stats["loss"]["fixed"], jnp.eye(6, 8))
   kernels = [s.params["network"]["size"]["kernel"] for s in (before, after)]
   assert (kernels[0] != kernels[1]).all()  # the size of the image takes part
-
-
-def test_settings_are_those_of_the_article():
-  titles = [setting.title for setting in methods.SETTINGS.values()]
-  assert len(set(titles)) == 14
-  assert titles[0] == "softmax"
-  assert titles[-1] == "CORR"
-  for loss in ("NormFace", "ProxyDR"):
-    assert [t for t in titles if t.startswith(loss)] == [
-      f"{loss}{way}"
-      for way in ("", " dynamic", " EMA", " EMA dynamic", " MDS", " MDS dynamic")
-    ]
 
 
 def test_logits_of_every_loss():
@@ -236,101 +209,45 @@ def test_the_tree_of_nabirds(tmp_path, lines, message):
     class_sets.birds(path, ["0001", "0003"])
 
 
-def runs_that_agree():
-  """Figures of all settings under which every claim holds."""
-  base = {
-    "top-1": 0.5, "top-5": 0.8, "AHD@1": 2.0, "AHD@5": 4.0, "HP@5": 0.4, "HS@50": 0.6,
-    "HS@250": 0.7, "AHS@250": 0.65, "mean correlation, proxies": 0.2,
-    "mean correlation, prototypes": 0.3,
-  }  # fmt: skip
-  changes = {
-    "softmax": {"HS@50": -0.1, "HS@250": -0.1, "AHS@250": -0.1},
-    "normface": {},
-    "normface-ema": {"top-5": -0.05},
-    "proxydr": {"mean correlation, proxies": 0.05, "AHD@5": -0.1, "HP@5": 0.02,
-                "HS@250": 0.02},
-    "proxydr-dynamic": {"mean correlation, proxies": 0.1, "AHD@5": -0.2, "HP@5": 0.03},
-    "normface-mds": {"top-5": -0.1, "AHD@5": -1, "HP@5": 0.1, "HS@250": 0.05,
-                     "mean correlation, proxies": 0.7,
-                     "mean correlation, prototypes": 0.1},
-    "normface-mds-dynamic": {"top-5": -0.15, "AHD@5": -1, "HP@5": 0.1,
-                             "mean correlation, proxies": 0.7},
-    "proxydr-mds": {"top-5": -0.1, "AHD@5": -1.1, "HP@5": 0.12, "HS@250": 0.05,
-                    "mean correlation, proxies": 0.7,
-                    "mean correlation, prototypes": 0.1},
-    "corr": {"top-5": -0.2, "AHD@5": -1.5, "HP@5": 0.2,
-             "mean correlation, proxies": 0.71},
-  }  # fmt: skip
+def runs_of(names, seeds=3):
+  """Random figures of trainings with these settings, by seed."""
   rng = np.random.default_rng(0)
+  figures = rng.random((len(names), seeds, len(claims.MEASURES)))
   return {
-    name: {
-      seed: {
-        metric: value + change.get(metric, 0) + 1e-4 * rng.normal()
-        for metric, value in base.items()
-      }
-      for seed in range(3)
-    }
-    for name, change in changes.items()
+    name: {k: dict(zip(claims.MEASURES, x, strict=True)) for k, x in enumerate(own)}
+    for name, own in zip(names, figures, strict=True)
   }
 
 
-def claimed(runs, controls=None, preset="cpu"):
-  """The claims about such runs and controls."""
+def test_rank_correlations_over_settings_are_claimed_by_seed():
+  names = ("softmax", "normface", "proxydr", "corr", "normface-mds")
+  runs = runs_of(names)
+  config = dataclasses.replace(class_hierarchy.PRESETS["cpu"], settings=names, seeds=3)
   table, related = Table(), measures.relations(TREE, np.ones(3, bool))
-  config = dataclasses.replace(
-    class_hierarchy.PRESETS[preset],
-    settings=tuple(runs),
-    seeds=len(next(iter(runs.values()), range(2))),
-  )
-  claims.add_runs(table, runs, controls or {}, related, config)
-  return class_hierarchy.STUDY.claimed(table, config)
-
-
-def test_claims_of_known_figures():
-  runs = runs_that_agree()
-  made = claimed(runs)
-  assert {claim["id"].split("-")[0] for claim in made} == {
-    "K2", "K3", "K4", "K5", "K6", "K6b", "K6c", "K7", "K8", "K9", "K11", "K12",
-    "K13",
-  }  # fmt: skip
-  assert {claim["verdict"] for claim in made} == {"reproduced"}
-  assert {claim["n"] for claim in made} == {3}
-  # Turned round, everything that is a comparison fails; |NormFace - ProxyDR| is none.
-  turned = {
-    name: {
-      seed: {metric: -value for metric, value in figures.items()}
-      for seed, figures in of_seed.items()
-    }
-    for name, of_seed in runs.items()
-  }
-  held = {c["id"] for c in claimed(turned) if c["verdict"] == "reproduced"}
-  held = {name for name in held if not name.startswith("K11")}
-  assert held <= {"K6", "K6c-normface", "K6c-proxydr"}
-  # What was not trained is not claimed; one seed gives no interval.
-  alone = {"normface": {0: runs["normface"][0]}, "proxydr": {0: runs["proxydr"][0]}}
-  some = claimed(alone)
-  assert [claim["id"] for claim in some] == ["K2", "K6", "K8", "K8-HP@5", "K8-HS@250"]
-  assert all(claim["interval"] == [None, None] for claim in some)
+  claims.add_runs(table, runs, {}, related, config)
+  made = {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
+  for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1)):
+    of_seeds = [
+      [[runs[name][seed][x] for name in names[1:]] for x in (claims.PROXIES, measure)]
+      for seed in range(3)
+    ]
+    right = [sign * stats.spearmanr(*pair)[0] for pair in of_seeds]
+    np.testing.assert_allclose(made[f"K11-{measure}"], right)
 
 
 def test_what_figures_9_and_10_show():
-  table, curve = (
-    Table(),
-    {
-      "validation top-1": [0.3, 0.6, 0.5],
-      "mean correlation, proxies": [0.1, 0.2, 0.25],
-      "mean correlation, prototypes": [0.35, 0.38, 0.4],
-    },
-  )
+  curve = {
+    "validation top-1": [0.3, 0.6, 0.5],
+    "mean correlation, proxies": [0.1, 0.2, 0.25],
+    "mean correlation, prototypes": [0.35, 0.38, 0.4],
+  }
+  table = Table()
   claims.add_curves(table, {"proxydr": [curve], "proxydr-dynamic": [curve] * 2})
-  made = class_hierarchy.STUDY.claimed(table, class_hierarchy.PRESETS["cpu"])
-  values = {claim["id"]: claim["values"] for claim in made}
-  assert len(values) == 1 + 2 * 4 + 1
-  for name, value in (("K14", 0.05), ("K15", 0.25), ("K16", 0.1), ("K17", 0.5)):
-    assert values[f"{name}-proxydr"] == pytest.approx([value])
-    assert values[f"{name}-proxydr-dynamic"] == pytest.approx([value] * 2)
-  assert values["K18"] == pytest.approx([0.02] * 2)
-  assert values["K19"] == pytest.approx([0.05] * 2)
+  for name, count in (("ProxyDR", 1), ("ProxyDR dynamic", 2)):
+    for measure, values in curve.items():
+      for place, value in ((claims.FIRST, values[0]), (claims.LAST, values[-1])):
+        assert table.values(measure + place, name).tolist() == [value] * count
+    assert table.values(claims.APART, name).tolist() == [1] * count
 
 
 @pytest.mark.slow
@@ -356,42 +273,13 @@ def test_training_on_the_features_of_a_frozen_network(tmp_path):
   }  # fmt: skip
 
 
-def test_controls_are_held_against_random_distances():
-  metric = "mean correlation, prototypes"
-  means = {
-    "random distances": [0.03, 0.02],
-    "random weights": [0.01, 0.02],
-    "random weights, images alone": [0.13, 0.22],
-    "normalised pixels": [0.23, 0.32],
-    "pixels": [0.5, 0.5],
-  }
-  controls = {name: {metric: values} for name, values in means.items()}
-  made = {c["id"]: c["values"] for c in claimed({}, controls, "full")}
-  assert made == {
-    "K10": pytest.approx([-0.02, 0.0]),
-    "K10-images": pytest.approx([0.1, 0.2]),
-    "K10b": pytest.approx([0.2, 0.3]),
-  }
-  del controls["random weights, images alone"]  # of sets without sizes
-  assert len(claimed({}, controls, "full")) == 2
-  controls = {"pretrained features": {metric: [0.4, 0.5]}} | controls
-  (frozen_alone,) = claimed({}, controls)
-  assert frozen_alone["values"] == pytest.approx([0.37, 0.48])
-
-
-def test_printed_figures_stand_beside_their_own():
-  own = "mean correlation, proxies"
-  printed = figures("dist_hierarchy")
-  assert printed["spearman"]["cifar100"][own]["AHD@5"] == -0.886
-  assert printed["spearman"]["nabirds"]["top-5"]["top-1"] == -0.104
-  assert "AHD@1" not in printed["spearman"]["micro_s"]["top-1"]  # lost
-  assert "ndsb_plankton" not in printed["spearman"]
-  for table in figures("dist_hierarchy")["spearman"].values():
-    for first in table:  # a correlation is the same both ways
-      for second in table[first]:
-        if first in table.get(second, {}):
-          assert table[second][first] == table[first][second]
-  assert printed["controls"]["nabirds"]["pixels"] == 0.1740
+def test_printed_correlations_are_the_same_both_ways():
+  tables = figures("dist_hierarchy")["spearman"]
+  assert tables["cifar100"]["mean correlation, proxies"]["AHD@5"] == -0.886
+  for table in tables.values():
+    for first, second in itertools.combinations(table, 2):
+      if second in table[first] and first in table[second]:
+        assert table[second][first] == table[first][second]
 
 
 def test_means_of_pixels_by_batches():
@@ -419,7 +307,8 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
       dataclasses.replace(class_hierarchy.PRESETS["full"], **changes)
     )
     table = Table()
-    claims.add_runs(table, runs_that_agree(), controls, None, config)
+    runs = runs_of(("normface", "proxydr", "corr", "normface-mds"))
+    claims.add_runs(table, runs, controls, None, config)
     found = {(row["name"], row["metric"]): row["paper"] for row in table.rows()}
     trained = found[f"rank correlation with {own}", "AHD@5"]
     return trained, found["normalised pixels", means]

@@ -64,18 +64,12 @@ def tabulated(config, part, found):
 
 
 @pytest.mark.slow
-def test_the_smoke_preset_learns_and_draws(tmp_path, tfds_dir):
-  del tfds_dir
-  result = few_shot.STUDY.run(few_shot.PRESETS["smoke"], tmp_path, "smoke")
-  figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
+def test_the_smoke_preset_learns_and_draws(tfds_dir, smoke):
   for loss in ("SD", "DR"):
-    assert figures[f"1-shot, {loss}", "test accuracy"] > 0.3  # chance is .2
-    assert 0.5 < figures[f"1-shot, {loss}", "norm_ratio"] <= 1
-  verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
-  for exact in ("F1-beyond", "F1-ratio"):
-    assert verdicts[exact] == "reproduced", exact
-  for name in result["pictures"]:
-    assert (tmp_path / name).stat().st_size > 0
+    assert smoke.figures[f"1-shot, {loss}", "test accuracy"] > 0.3  # chance is .2
+    assert 0.5 < smoke.figures[f"1-shot, {loss}", "norm_ratio"] <= 1
+  verdicts = {claim["id"]: claim["verdict"] for claim in smoke.content["claims"]}
+  assert verdicts["F1-beyond"] == verdicts["F1-ratio"] == "reproduced"
 
 
 @pytest.mark.slow
@@ -295,15 +289,6 @@ def test_curves_of_training_and_validation(monkeypatch):
   np.testing.assert_allclose(lines["DR, validation"], [0.3, 0.4])
   np.testing.assert_allclose(lines["DR, training"], [5 / 8, 7 / 8])  # at the same time
   assert len(lines) == 4
-
-
-def test_the_articles_lengths():
-  full = few_shot.PRESETS["full"]
-  assert [few_shot_settings.of_part(full, shots).episodes for shots in (1, 5)] == [
-    60000,
-    50000,
-  ]
-  assert few_shot_settings.of_part(few_shot.PRESETS["cpu"], 5).episodes == 400
 
 
 def test_colours_are_jittered_in_three_ways():

@@ -1,7 +1,6 @@
 """The token study, and its shortcuts against the library."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -13,70 +12,39 @@ from experiments.gsp import token_trainings, tokens
 from spherejax import distances, pooling, training
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-  """The preset's result, and what it collected on the way."""
-  collect, collected = token_trainings.collect, []
-  folder = tmp_path_factory.mktemp("tokens")
-
-  def spied(*args):
-    collected.append(collect(*args))
-    return collected[-1]
-
-  with pytest.MonkeyPatch.context() as patch:
-    # As on a user's CPU; that sweeps spread over several is tested with them.
-    patch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
-    patch.setattr(gsp_tokens, "collect", spied)
-    content = gsp_tokens.STUDY.run(gsp_tokens.PRESETS["smoke"], folder, "smoke")
-    for picture in content["pictures"]:
-      assert (folder / picture).read_bytes().startswith(b"\x89PNG")
-  return json.loads(json.dumps(content)), collected[0]
-
-
-@pytest.fixture
-def smoke(run):
-  return run[0]
-
-
 @pytest.mark.slow
-def test_average_pooling_keeps_the_background_and_gsp_drops_some(smoke):
-  rows = {(row["name"], row["metric"]): row["mean"] for row in smoke["rows"]}
-  share = rows["GAP", "share of background"]
-  assert rows["GAP", "weight on background"] == pytest.approx(share, abs=1e-5)
-  assert rows["GAP", "intersecting hulls"] == 120
-  assert rows["GSP", "weight on background"] < 0.6 * share
-  assert rows["GSP", "intersecting hulls"] < 100
-  assert rows["GSP", "MAP@R"] > rows["GAP", "MAP@R"]
-  assert [claim["id"] for claim in smoke["claims"]] == [
-    "tokens-map",
-    "tokens-background",
-    "tokens-hulls",
-  ]
-  assert smoke["pictures"] == ["tokens.png", "curves.png"]
-
-
-def test_rows_and_claims_of_figures_that_are_known():
-  names = "MAP@R", "weight on background", "share of background", "intersecting hulls"
-  average = np.array([[0.1, 0.2], [0.4, 0.5], [0.4, 0.5], [120, 120]])
-  summed = np.array([[0.4, 0.3], [0.1, 0.1], [0.4, 0.6], [20, 30]])
-  figures = {
-    name: dict(zip(names, values, strict=True))
-    for name, values in (("GAP", average), ("GSP", summed))
-  }
-  table = gsp_tokens.tabulate(figures)
-  claims = {
-    c["id"]: c["values"]
-    for c in gsp_tokens.STUDY.claimed(table, gsp_tokens.PRESETS["cpu"])
-  }
-  assert claims == {
-    "tokens-map": pytest.approx([0.3, 0.1]),
-    "tokens-background": pytest.approx([0.1, 0.2]),
-    "tokens-hulls": [100, 90],
-  }
-  gain, *rows = table.rows()
+def test_average_pooling_keeps_the_background_and_gsp_drops_some(
+  one_device, smoke, monkeypatch, tmp_path
+):
+  content, figures, _ = smoke
+  share = figures["GAP", "share of background"]
+  assert figures["GAP", "weight on background"] == pytest.approx(share, abs=1e-5)
+  assert figures["GAP", "intersecting hulls"] == 120
+  assert figures["GSP", "weight on background"] < 0.6 * share
+  assert figures["GSP", "intersecting hulls"] < 100
+  assert figures["GSP", "MAP@R"] > figures["GAP", "MAP@R"]
+  claims = [claim["id"] for claim in content["claims"]]
+  assert claims == ["tokens-map", "tokens-background", "tokens-hulls"]
+  assert content["pictures"] == ["tokens.png", "curves.png"]
+  gain = content["rows"][0]
   assert (gain["name"], gain["metric"], gain["paper"]) == ("GSP - GAP", "MAP@R", 0.7)
-  assert gain["values"] == pytest.approx([0.3, 0.1])
-  assert len(rows) == 8
+
+  # Killed after the first of three evaluations, a run ends with the same figures.
+  save, saved = training.Checkpoints.save, []
+
+  def counted(*args):
+    save(*args)
+    saved.append(args)
+    if len(saved) == 1:
+      raise KeyboardInterrupt
+
+  monkeypatch.setattr(training.Checkpoints, "save", counted)
+  preset, folder = gsp_tokens.PRESETS["smoke"], tmp_path / "killed"
+  with pytest.raises(KeyboardInterrupt):
+    gsp_tokens.STUDY.run(preset, folder)
+  again = gsp_tokens.STUDY.run(preset, folder)
+  assert len(saved) == 3
+  assert again["rows"] == content["rows"]
 
 
 def test_samples_are_as_described():
@@ -125,40 +93,9 @@ def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
     np.testing.assert_allclose(weights, limit, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_study_that_was_stopped_ends_with_the_same_figures(
-  run, monkeypatch, tmp_path
-):
-  config = gsp_tokens.PRESETS["smoke"]
-  monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
-  save, saved = training.Checkpoints.save, []
-
-  def killed(*args):
-    save(*args)
-    raise KeyboardInterrupt
-
-  def counted(*args):
-    saved.append(args)
-    save(*args)
-
-  monkeypatch.setattr(training.Checkpoints, "save", killed)
-  with pytest.raises(KeyboardInterrupt):
-    token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
-  monkeypatch.setattr(training.Checkpoints, "save", counted)
-  resumed = token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
-  assert len(saved) == 2  # of three evaluations
-  jax.tree.map(np.testing.assert_array_equal, resumed, run[1])
-
-
 def test_a_run_that_stopped_holds_its_score():
   scores = np.array([[1.0, 2.0, np.nan, np.nan], [1.0, 2.0, 3.0, np.nan]])
   assert token_trainings.held(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
-
-
-def test_full_is_the_papers_protocol():
-  full = gsp_tokens.PRESETS["full"]
-  assert (full.learning_rate, full.patience, full.per_class) == (1e-4, 30, 4)
-  assert dataclasses.asdict(full)["seeds"] == 10
 
 
 @pytest.mark.slow

@@ -19,54 +19,39 @@ from experiments.hierarchies import (
   plankton_tables,
   triplets,
 )
-from experiments.hierarchies.plankton_measures import (
-  BASELINE,
-  EMBEDDING,
-  SEEN,
-  UNSEEN,
-  UNTRAINED,
-)
+from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
 from spherejax import data, metrics, models
 
 SMOKE = plankton.PRESETS["smoke"]
 
 
-@pytest.mark.slow
-def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
+@pytest.fixture
+def one_picture_a_class(monkeypatch):
   monkeypatch.setattr(plankton_pictures, "SHOWN", 1)
-  content = plankton.STUDY.run(SMOKE, tmp_path, "smoke")
-  figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
-  classes = (tmp_path / "classes.csv").read_text().splitlines()[1:]
-  number = {x: sum(f",{x}," in row for row in classes) for x in (SEEN, UNSEEN)}
-  for group, count in number.items():
+
+
+@pytest.mark.slow
+def test_the_smoke_preset_tells_classes_apart(tfds_dir, one_picture_a_class, smoke):
+  classes = (smoke.folder / "classes.csv").read_text().splitlines()[1:]
+  for group in (SEEN, UNSEEN):
+    count = sum(f",{group}," in row for row in classes)
     assert count > 5
     for way in ("centroid", "k = 10"):
-      score = figures[EMBEDDING, f"accuracy, {group}, {way}"]
-      assert 3 / count < score < 1
-  assert 0 < figures[BASELINE, "accuracy, seen, half"] < 1
-  ends = [
-    figures[EMBEDDING, f"drift of the centroids, {x} two iterations"]
+      assert 3 / count < smoke.figures[EMBEDDING, f"accuracy, {group}, {way}"] < 1
+  assert 0 < smoke.figures[BASELINE, "accuracy, seen, half"] < 1
+  first, last = (
+    smoke.figures[EMBEDDING, f"drift of the centroids, {x} two iterations"]
     for x in ("first", "last")
-  ]
-  assert ends[0] > ends[1] > 0
-  assert {claim["id"] for claim in content["claims"]} == {
+  )
+  assert first > last > 0
+  claims = {claim["id"]: claim["value"] for claim in smoke.content["claims"]}
+  score = smoke.figures[EMBEDDING, "macro F1, unseen, k = 10"]
+  assert claims["Z3-chance"] == pytest.approx(score - 5 / count)
+  assert claims.keys() == {
     "Z1-baseline", "Z1-gap", "Z2-seen", "Z2-unseen", "Z3-chance", "Z3-seen",
     "Z4-radius", "Z4-drift", "Z5", "Z6", "Z7", "Z8",
   }  # fmt: skip
-  assert len(content["pictures"]) == 9
-  for picture in content["pictures"]:
-    assert 0 < (tmp_path / picture).stat().st_size <= 300_000
-  # A second run takes what the first one kept.
-  monkeypatch.setattr(plankton_runs, "JOBS", {})
-  again = plankton_runs.run(EMBEDDING, 0, SMOKE, None, tmp_path, lambda _: None)
-  table = again.counts[f"{EMBEDDING}, {UNSEEN}, k = 10"]
-  assert np.trace(table) / table.sum() == pytest.approx(
-    figures[EMBEDDING, "accuracy, unseen, k = 10"]
-  )
-  assert len(again.points[SEEN]) == number[SEEN] * SMOKE.test_images
-  other = dataclasses.replace(SMOKE, steps=9)
-  with pytest.raises(KeyError):  # of other settings nothing was kept
-    plankton_runs.run(EMBEDDING, 0, other, None, tmp_path, lambda _: None)
+  assert len(smoke.content["pictures"]) == 9
 
 
 def folder_of(root, counts):
@@ -156,6 +141,7 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
 
 def test_margins_and_the_lengths_of_both_ways():
   full, cpu = plankton.PRESETS["full"], plankton.PRESETS["cpu"]
+  assert full.triplets * full.steps * full.iterations == 3_000_000
   margins = [triplets.margin_schedule(full, i) for i in (20, 21, 30, 31)]
   assert margins == [1.0, 1.3, 1.3, 1.5]
   assert [triplets.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
@@ -179,93 +165,42 @@ def test_halves_and_ways():
   assert (found["k = 50"] == 0).all()
 
 
-def runs_that_agree(sign):
-  """Results of three seeds under which every claim holds, or (-1) none."""
-  random = np.random.default_rng(0)
-
-  def table(classes, wrong):
-    """A share of every class is taken for its neighbour of the same pair."""
-    wrong = round(1000 * (wrong + 0.01 * random.random()))
-    return (
-      np.eye(classes, dtype=int) * (1000 - wrong)
-      + wrong * np.eye(classes, dtype=int)[np.arange(classes) ^ 1]
-    )
-
-  embedded, classified = [], []
-  for _ in range(3):
-    wrong = {
-      f"{EMBEDDING}, {SEEN}, k = 10": 0.20 if sign > 0 else 0.45,
-      f"{EMBEDDING}, {SEEN}, centroid": 0.22 if sign > 0 else 0.30,
-      f"{EMBEDDING}, {UNSEEN}, k = 10": 0.30 if sign > 0 else 0.40,
-      f"{UNTRAINED}, {SEEN}, k = 10": 0.40,
-      f"{UNTRAINED}, {UNSEEN}, k = 10": 0.35,
-    }
-    usual = {
-      f"{network}, {group}, {way}": 0.3
-      for network in (EMBEDDING, UNTRAINED)
-      for group in (SEEN, UNSEEN)
-      for way in ("centroid", "k = 10")
-    }
-    counts = {name: table(12, share) for name, share in (usual | wrong).items()}
-    path = np.array([3.0, 2.9, 2.8]) + 0.01 * random.random(3)
-    curves = {
-      "radius": (sign * path + 4).tolist(),
-      "drift": [4 - sign * 3.5, *(sign * path + 4)],  # the way from the first weights
-      "accuracy": [0.5, 0.6, 0.61] if sign > 0 else [0.5, 0.6, 0.9],
-    }
-    kept = {"radius": [x + sign * 0.1 for x in curves["radius"]]}
-    start = {"accuracy": 0.3 + 0.01 * random.random(), "radius": 1.0}
-    figures = {"curves": curves, "kept margin": kept, "start": start}
-    figures["by k"] = {"10": 0.5}
-    embedded.append(plankton_runs.Found(figures, counts, {}))
-    share = 0.15 if sign > 0 else 0.6
-    best = {
-      f"{BASELINE}, {SEEN}, {part}": table(12, share)
-      for part in ("half", "all test images")
-    }
-    classified.append(plankton_runs.Found({}, best, {}))
-  return embedded, classified
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_claims_of_known_figures(sign):
-  pairs = np.arange(12) // 2
-  apart = np.where(pairs[:, None] == pairs[None], 2, 8)
-  if sign < 0:
-    apart = 10 - apart
-  embedded, classified = runs_that_agree(sign)
-  names = tuple("abcdefghijkl")
-  whole = plankton_images.Whole(None, names, names, None)  # pyright: ignore
-  groups = {SEEN: apart, UNSEEN: None}
-  table = plankton_tables.tabulate(embedded, classified, whole, groups, SMOKE)
-  made = plankton.STUDY.claimed(table, SMOKE)
-  held = {claim["id"] for claim in made if claim["verdict"] == "reproduced"}
-  # These two are bounds that the other figures satisfy, too.
-  assert len(made) == 12
-  assert held == ({c["id"] for c in made} if sign > 0 else {"Z1-gap", "Z3-chance"})
-
-
 def test_drift_is_from_one_iteration_to_the_next():
   """In the table and in the picture; one iteration has none, two nothing to compare."""
-  embedded, _ = runs_that_agree(1)
-  assert (
-    plankton_tables.drift(embedded[0]) == embedded[0].figures["curves"]["drift"][1:]
-  )
+  assert plankton_tables.drift(with_drifts(4)) == [3, 2, 1]
   figure = plankton_pictures.training([with_drifts(4), with_drifts(4)])
   lines = {line.get_label(): line for line in figure.axes[1].lines}
   np.testing.assert_allclose(lines["mean"].get_xdata(), [2, 3, 4])
   np.testing.assert_allclose(lines["mean"].get_ydata(), [3, 2, 1])
-  for number in (1, 2):
-    table = Table()
-    plankton_tables.add_curves(table, [with_drifts(number)])
-    made = [claim["id"] for claim in plankton.STUDY.claimed(table, SMOKE)]
-    assert "Z4-drift" not in made
-    assert "Z4-radius" in made
+  claims = [curve_claims(with_drifts(number)) for number in (1, 2, 4)]
+  assert ["Z4-drift" in made for made in claims] == [False, False, True]
+  assert claims[2]["Z4-drift"] == [3 - 1]
+  assert all("Z4-radius" in made for made in claims)
+
+
+def test_gains_of_thirds_and_what_a_raised_margin_saves():
+  run = with_drifts(6)
+  run.figures["curves"]["accuracy"] = [0.5, 0.6, 0.61, 0.62, 0.64, 0.65]
+  run.figures["kept margin"] = {"radius": [5.0, 4.5]}
+  made = curve_claims(run)
+  # From 0.3 on: a third of six iterations is two.
+  assert made["Z5"] == pytest.approx([(0.6 - 0.3) - (0.65 - 0.62)])
+  assert made["Z8"] == pytest.approx([4.5 - run.figures["curves"]["radius"][-1]])
+
+
+def curve_claims(run):
+  """The values of the claims about the curves of a run."""
+  table = Table()
+  plankton_tables.add_curves(table, [run])
+  return {
+    claim["id"]: claim["values"] for claim in plankton.STUDY.claimed(table, SMOKE)
+  }
 
 
 def with_drifts(number):
   """A run of so many iterations; the first move is from the first weights."""
-  curves = {name: [9.0, 3.0, 2.0, 1.0][:number] for name in ("radius", "drift")}
+  values = [9.0, 3.0, 2.0, 1.0, 0.8, 0.7][:number]
+  curves = {name: list(values) for name in ("radius", "drift")}
   figures = {"curves": curves | {"accuracy": [0.5] * number}, "kept margin": {}}
   figures["start"] = {"accuracy": 0.3, "radius": 1.0}
   return plankton_runs.Found(figures, {}, {})
@@ -286,12 +221,6 @@ def test_printed_figures():
   assert plankton_images.confusion("Podon", "Evadne") is None
 
 
-def class_rows(run, whole, config):
-  table = Table()
-  plankton_tables.add_classes(table, [run], [run], whole, config)
-  return table.rows()
-
-
 def test_f1_of_the_classes_that_the_article_names():
   """Beside the article's where the networks begin as its do."""
   published = plankton_images
@@ -306,8 +235,16 @@ def test_f1_of_the_classes_that_the_article_names():
   run = plankton_runs.Found({}, {", ".join(x): y for x, y in places.items()}, {})
   full = plankton.PRESETS["full"]
   own = dataclasses.replace(full, weights="inception.pth")
-  rows = class_rows(run, whole, own)
-  beside = {(row["name"], row["metric"]): row["paper"] for row in rows}
+
+  def class_rows(config):
+    table = Table()
+    plankton_tables.add_classes(table, [run], [run], whole, config)
+    return table.rows()
+
+  rows = class_rows(own)
+  beside, found = (
+    {(row["name"], row["metric"]): row[x] for row in rows} for x in ("paper", "mean")
+  )
   assert len(beside) == 6 + 6 + 2
   for (network, metric), paper in {
     (BASELINE, "F1 of Calanoida, seen, all test images"): 0.50,
@@ -316,15 +253,11 @@ def test_f1_of_the_classes_that_the_article_names():
   }.items():
     assert beside[network, metric] == paper
   for (network, group, way), table in places.items():
-    for label, name in enumerate(seen if group == SEEN else unseen):
-      right, others = table[label, label], 0
-      for c in range(len(table)):
-        if c != label:
-          others += table[label, c] + table[c, label]
-      for row in rows:
-        if (row["name"], row["metric"]) == (network, f"F1 of {name}, {group}, {way}"):
-          assert row["mean"] == pytest.approx(2 * right / (2 * right + others))
-  alone = class_rows(run, whole, full)
+    right = 2 * np.diag(table) / (table.sum(0) + table.sum(1))
+    for name, value in zip(seen if group == SEEN else unseen, right, strict=True):
+      if (place := (network, f"F1 of {name}, {group}, {way}")) in found:
+        assert found[place] == pytest.approx(value)
+  alone = class_rows(full)
   assert {row["paper"] for row in alone} == {None}
   assert {*published.F1_CLASSIFIER, *published.F1_EMBEDDING} < set(seen)
 
@@ -422,8 +355,3 @@ def test_classes_of_the_article():
   assert not {"tailChaetognatha", "zoeaDecapoda"} & set(recalls)
   full = plankton.PRESETS["full"]
   assert full.test_images + full.validation_images == 200
-
-
-def test_triplets_of_the_article():
-  full = plankton.PRESETS["full"]
-  assert full.triplets * full.steps * full.iterations == 3_000_000

@@ -245,78 +245,37 @@ def test_a_full_disk_leaves_the_earlier_result(tmp_path, monkeypatch):
   assert json.loads(file.read_text()) == {"seed": 1}
 
 
-def test_the_results_page_says_what_did_not_come_out():
-  content = {
-    "experiment": "x",
-    "preset": "cpu",
-    "command": "python -m experiments.x",
-    "seconds": 1.0,
-    "cores": 2,
-    "device": "1 x cpu",
-    "versions": {"jax": "0"},
-    "pictures": ["a.png", "b.png"],
-    "rows": [results.row("A", "m", [0.5, 0.6], paper=0.7)],
-    "claims": [results.claim("c", "A > B", [0.1, -0.1], paper="DML 1")],
-  }
-  text = results_page.experiment_page(content)
-  assert "| `c` | DML 1 | A > B |" in text
-  assert "(x.json)" in text
-  assert "figure} x/a.png" in text
-  alts = results_page.alternative_texts("```{figure} results/x/b.png\n:alt: a dog\n")
-  described = results_page.experiment_page(content, alts=alts)
-  assert "figure} x/b.png\n:alt: A dog\n" in described
-  other = results_page.experiment_page(content | {"preset": "large"})
-  assert "(x-large.json)" in other
-  assert "| 2 | undecided |" in text  # at this mean no number of seeds decides
-  assert "| A | m | 0.550 |" in text
-  assert "Tried" not in text
-  right = results.claim("d", "A", [1.0, 1.1], paper="DML 1")
-  more = content | {"claims": [*content["claims"], right]}
-  tried = {"x": {"c*": "twice the steps."}}
-  assert "* `c`: twice the steps." in results_page.experiment_page(more, tried)
-  results_page.check_tried([more], tried)
-  with pytest.raises(SystemExit, match="what was tried for x: c"):
-    results_page.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
-  for odd in ({"x": {"c": "", "d": ""}}, {"x": {"c": ""}, "y": {"c": ""}}):
-    with pytest.raises(SystemExit, match="no such claim is missed"):
-      results_page.check_tried([more], odd)
-  data = {"x-*": "Half of it.", "x*": "All of it.", "y": "None."}
+def test_committed_pages_are_those_of_the_committed_results():
+  for path, text in results_page.pages().items():
+    assert path.read_text(encoding="utf-8") == text, path
+
+
+def test_what_the_pages_lack_is_named(tmp_path):
+  missed = results.claim("c", "A > B", [0.1, -0.1], paper="")
+  right = results.claim("d", "A", [1.0, 1.1], paper="")
+  content = {"experiment": "x", "preset": "cpu", "claims": [missed, right]}
+  results_page.check_tried([content], {"x": {"c*": "twice the steps."}})
+  for tried, said in (
+    ({"x": {"d": "nothing"}, "c": {"c": "all"}}, "what was tried for x: c"),
+    ({"x": {"c": "", "d": ""}}, "no such claim is missed"),
+    ({"x": {"c": ""}, "y": {"c": ""}}, "no such claim is missed"),
+  ):
+    with pytest.raises(SystemExit, match=said):
+      results_page.check_tried([content], tried)
   both = [content, content | {"preset": "large"}]
-  first, second = (results_page.experiment_page(x, data=data) for x in both)
-  assert "All of it." in first
-  assert "Half of it." in second
-  with pytest.raises(SystemExit, match=r"has y, but no such experiment"):
-    results_page.check_data(both, data)
-  results_page.check_data(both, {key: data[key] for key in ("x-*", "x*")})
-  with pytest.raises(SystemExit, match="must say what x-large ran on"):
-    results_page.check_data(both, {"x": "All of it."})
-
-
-def test_the_table_of_statements_counts_the_verdicts_of_their_claims():
-  def run(*claims):
-    return {
-      "experiment": "x",
-      "preset": "cpu",
-      "seconds": 90.0,
-      "claims": [results.claim(name, "", x, paper="") for name, x in claims],
-    }
-
-  made = run(("a-1", [0.1, 0.2, 0.15]), ("a-2", [0.1, -0.1]), ("b", [-1, -1.1, -1.2]))
-  statement = {
-    "text": "A is better",
-    "paper": "P",
-    "claims": ["x: a-*"],
-    "objection": "A is larger.",
-  }
-  text = results_page.overview([made], [statement, {**statement, "claims": ["x: b"]}])
-  assert "| 1 | A is better (P) | **1 reproduced, 1 undecided** | 0.000 [" in text
-  assert " to 0.150 [" in text
-  assert "### Objections" in text
-  assert "\n2. A is larger.\n" in text
-  assert "| 2 | A is better (P) | **contradicted** | -1.100 [" in text
-  assert "| [x](results/x.md) | 3 | 1 | 1 | 1 | 1.5 |" in text
-  with pytest.raises(SystemExit, match="names x: c, but no such claim"):
-    results_page.overview([made], [{**statement, "claims": ["x: c"]}])
+  results_page.check_data(both, {"x-*": "Half of it.", "x*": "All of it."})
+  for data, said in (
+    ({"x*": "All of it.", "y": "None."}, r"has y, but no such experiment"),
+    ({"x": "All of it."}, "must say what x-large ran on"),
+  ):
+    with pytest.raises(SystemExit, match=said):
+      results_page.check_data(both, data)
+  with pytest.raises(SystemExit, match="names x: e, but no such claim"):
+    results_page.overview([], [{"claims": ["x: e"], "objection": ""}])
+  file = tmp_path / "gsp.json"
+  file.write_text('{"command": "python", "machine": "one core", "rows": []}')
+  with pytest.raises(SystemExit, match=r"gsp\.json is no result of benchmarks\.gsp"):
+    results_page.cost_section(file)
 
 
 def test_every_statement_has_a_short_objection():
@@ -324,28 +283,6 @@ def test_every_statement_has_a_short_objection():
   assert len(statements) == 12
   for number, statement in enumerate(statements, 1):
     assert 0 < len(statement["objection"].split()) <= 60, number
-
-
-def test_claims_about_cost_come_from_the_benchmark(tmp_path):
-  file = tmp_path / "gsp.json"
-  swept = {
-    "closed form, k = 200 / k = 10": 1.75,
-    "bytes a step, unrolled": [3072.0, 2048.0],
-    "change of a weight from k = 25 to 100": {"b = 5": 0.0},
-  }
-  ratio = {"unrolled": 3.0, "closed form": 1.5}
-  rows = [{"case": "cost-ours, b = 5, k = 15", "ratio": ratio}]
-  content = {"command": "python", "machine": "one core"}
-  file.write_text(json.dumps(content | {"rows": [*rows, {"case": "steps"} | swept]}))
-  text = results_page.cost_section(file)
-  assert re.search(r"`cost-flat` .* \| -0.25 \| not reproduced \|", text)
-  assert re.search(r"`cost-unrolled` .* \| 2 \| reproduced \|", text)
-  assert re.search(r"`k-enough` .* \| 1e-06 \| reproduced \|", text)
-  assert re.search(r"`cost-ours-5` .* 15 steps .* \| 0.5 \| reproduced \|", text)
-  assert text in results_page.overview([], cost=text)
-  file.write_text(json.dumps(content | {"rows": rows}))
-  with pytest.raises(SystemExit, match=r"gsp\.json is no result of benchmarks\.gsp"):
-    results_page.cost_section(file)
 
 
 def committed():

@@ -288,3 +288,6 @@ def test_images_that_are_not_there(name, capsys, monkeypatch, tmp_path):
   said = refusal(name, capsys, "--preset", "smoke", "--output", tmp_path / "new")
   assert IMAGE_SETS[name] in said
   assert str(tmp_path) in said
+  monkeypatch.delenv("TFDS_DATA_DIR")
+  said = refusal(name, capsys, "--preset", "smoke", "--output", tmp_path / "new")
+  assert "TFDS_DATA_DIR is not set" in said
