@@ -44,15 +44,10 @@ class Finished(NamedTuple):
     }
 
 
-def restore(
-  path: pathlib.Path,
-  settings: Mapping[str, Any],
-  check: Callable[[Finished], None] | None = None,
-) -> Finished | None:
+def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
   """Reads an outcome if it was stored with the same settings.
 
   ValueError names a file that is damaged: whether to lose it is the user's decision.
-  `check` raises for contents that are none of those that `keep` was given.
   """
   record, arrays = _files(path)
   if not record.is_file() or not arrays.is_file():
@@ -60,30 +55,21 @@ def restore(
   contents = read_record(record, "settings", "figures")
   if contents["settings"] != json.loads(json.dumps(settings)):
     return None
-  done = Finished(contents["figures"], _whole(arrays, _arrays))
-  if check is not None:
-    _whole(record, lambda _: check(done))
-  return done
+  return Finished(contents["figures"], _whole(arrays, _arrays))
 
 
 def read_record(
-  path: pathlib.Path,
-  *names: str,
-  remedy: str = _REMEDY,
-  check: Callable[[dict[str, Any]], None] | None = None,
+  path: pathlib.Path, *names: str, remedy: str = _REMEDY
 ) -> dict[str, Any]:
   """Reads a record of `results.write_json` and checks that it has these names.
 
-  ValueError names a file that is damaged, and what helps; `check` raises for values
-  that were not written.
+  ValueError names a file that is damaged, and what helps.
   """
 
   def read(path: pathlib.Path) -> dict[str, Any]:
     contents = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(contents, dict) or not set(names) <= contents.keys():
       raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
-    if check is not None:
-      check(contents)
     return contents
 
   return _whole(path, read, remedy)

@@ -53,8 +53,6 @@ class Config(network.Settings):
   patience: int = 0
   """Parts without a better validation MAP@R before the learning rate is halved; 0:
   never."""
-  keep: Literal["last", "best"] = "last"
-  """Network to test: the last one, or the one with the best validation MAP@R."""
   parts: int = 5
   """Parts of the training. The first one pools by averages; then the prototypes are
   chosen."""
@@ -146,23 +144,18 @@ def outcomes(
     result = network.embed(run.state, validation, settings, mass=variant.mass)
     score = collages.retrieval(result.embeddings, validation.labels)["MAP@R"]
     run = run._replace(scores=(*run.scores, score))
-    if not settings.patience:
-      return run
     scale = jnp.float32(learning_rate_scale(run.scores, settings.patience))
     return run._replace(state=run.state.replace(learning_rate_scale=scale))
 
   def make() -> kept.Finished:
-    best = settings.keep == "best"
-    scored = best or settings.patience
     runs = pooled_training.train(
       settings,
       seed,
       trained.variants,
       train,
-      path.with_name(f"parts-{settings.patience}{'-best' * best}"),
+      path.with_name(f"parts-{settings.patience}"),
       pretrained=begun,
-      after=after if scored else None,
-      best=best,
+      after=after if settings.patience else None,
       progress=False,
     )
     figures, weights = {}, {}

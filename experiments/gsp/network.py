@@ -1,4 +1,4 @@
-"""A small residual network under any pooling: what several experiments share.
+"""A small residual network under average or generalized sum pooling.
 
 A convolutional map becomes one normalised vector through a 1x1 convolution and a
 pooling, trained with a contrastive loss or ProxyNCA++, and with zero-shot prediction
@@ -7,6 +7,7 @@ where the pooling has attributes.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
 import flax.linen as nn
@@ -16,9 +17,8 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.frame import poolings
 from experiments.frame.settings import Decided, Limited, MultipleOf
-from spherejax import data, losses, models, training
+from spherejax import data, losses, models, pooling, training
 
 _AT_ONCE = 250  # images that are embedded
 
@@ -46,7 +46,7 @@ class Settings(Limited):
   dim: int = 64
   """Dimension of the local features and of the embedding."""
   pooling: Decided[str] = "gap"
-  """Pooling of the maps: gap, gsp or another; a wrong name lists all."""
+  """Pooling of the maps: gap or gsp."""
   prototypes: int = 64
   """Prototypes of generalized sum pooling."""
   inverse_temperature: float = 0.5
@@ -98,19 +98,19 @@ class Variant(NamedTuple):
 AVERAGE = Variant(1.0, 0.0)
 
 
-def recipe(
+PROTOTYPES = "pooling/prototypes"
+"""Path of the prototypes of generalized sum pooling among the parameters."""
+
+
+def pool(
   settings: Settings, mass: Any = 1.0, inverse_temperature: Any = None
-) -> poolings.Recipe:
+) -> Callable[..., Any]:
   """The pooling of the settings; other numbers than theirs may be traced."""
+  if settings.pooling == "gap":
+    return pooling.gap
   if inverse_temperature is None:
     inverse_temperature = settings.inverse_temperature
-  return poolings.recipe(
-    settings.pooling,
-    settings.dim,
-    prototypes=settings.prototypes,
-    mass=mass,
-    inverse_temperature=inverse_temperature,
-  )
+  return models.GSP(settings.prototypes, mass, inverse_temperature, name="pooling")
 
 
 def _keep_map(features: Array, *, where: Any = None) -> Array:
@@ -142,15 +142,9 @@ class Network(nn.Module):
   ) -> models.HeadResult:
     s = self.settings
     features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
-    pooling = recipe(s, mass)
-    pool = pooling.pool if self.pooled else _keep_map
+    vector = pool(s, mass) if self.pooled else _keep_map
     normalization = s.normalization if self.pooled else "none"
-    projection = pooling.projection if self.pooled else "before"
-    head = models.EmbeddingHead(
-      pooling.dim, pool, normalization, projection, name="head"
-    )
-    # Only a pooling with a normalisation of its own asks whether it is training.
-    return head(features, train=train)
+    return models.EmbeddingHead(s.dim, vector, normalization, name="head")(features)
 
 
 def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
@@ -214,9 +208,8 @@ def loss_parameters(
 ) -> dict[str, Any]:
   """Proxies and label embeddings at the start, by the name of their loss."""
   even = jnp.ones((2, settings.prototypes)) / settings.prototypes
-  embedding = poolings.embedding_dim(settings.pooling, settings.dim)
   inputs = {
-    "proxies": (proxy_key, jnp.ones((2, embedding))),
+    "proxies": (proxy_key, jnp.ones((2, settings.dim))),
     "zero_shot": (label_key, even),
   }
   return {

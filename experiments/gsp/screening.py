@@ -25,7 +25,6 @@ from experiments.gsp.network import (
   loss_parameters,
   make_optimizer,
   mixture,
-  recipe,
 )
 from spherejax import data, metrics, models, pooling, training
 
@@ -58,8 +57,8 @@ def apply_head(settings: Settings, params, features: Array, hyper) -> models.Hea
 
 
 def _head(settings: Settings, mass, inverse_temperature, **_) -> models.EmbeddingHead:
-  chosen = recipe(settings, mass, inverse_temperature)
-  return models.EmbeddingHead(chosen.dim, chosen.pool, settings.normalization)
+  pooled = network.pool(settings, mass, inverse_temperature)
+  return models.EmbeddingHead(settings.dim, pooled, settings.normalization)
 
 
 def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> State:
@@ -70,9 +69,7 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   rows = jax.random.permutation(row_key, len(maps.labels))[:1024]
   drawn: Any = _head(settings, **hyper).init(head_key, maps.features[:1])
   pooled = apply_head(settings, drawn["params"], maps.features[rows], hyper).pooled
-  head = models.replace_prototypes(
-    drawn["params"], pooled, path=recipe(settings).prototypes
-  )
+  head = models.replace_prototypes(drawn["params"], pooled, path=network.PROTOTYPES)
   losses = loss_parameters(settings, classes, proxy_key, label_key)
   state = training.create_state(
     key,  # batches have the sweep's

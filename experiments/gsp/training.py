@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import tqdm
 
 from experiments.frame import command, ending
@@ -71,20 +70,19 @@ def _some_steps(state, images, labels, table, key, variant, *, settings, classes
 
 
 # With pooled features that cover the others best (DML Algorithm 2).
-_choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
+_choose_prototypes = jax.jit(
+  functools.partial(models.replace_prototypes, path=pooled_network.PROTOTYPES)
+)
 
 
 def _with_prototypes(
   settings: pooled_network.Settings, state: training.TrainState, images: data.Images
 ) -> training.TrainState:
   """The state with the pooling's prototypes, where it has any, among its averages."""
-  pooling = pooled_network.recipe(settings)
-  if not pooling.prototypes:
+  if settings.pooling == "gap":
     return state
   pooled = pooled_network.embed(state, images[:_MEMORY], settings).pooled
-  network = _choose_prototypes(
-    state.params["network"], pooling.averages(pooled), path=pooling.prototypes
-  )
+  network = _choose_prototypes(state.params["network"], pooled)
   return state.replace(params=state.params | {"network": network})
 
 
@@ -155,15 +153,13 @@ def train(
   *,
   pretrained: training.TrainState | None = None,
   after: Callable[[Run, pooled_network.Variant], Run] | None = None,
-  best: bool = False,
   progress: bool = True,
 ) -> dict[str, Run]:
   """Trains all variants from one seed, kept by parts below the folder.
 
   They share the first part, which pools by averages: prototypes are chosen among
   features that mean something already. They begin with the backbone of `pretrained` or
-  random weights. What `after` makes of a run after each of its own parts goes on; with
-  `best`, the state of the highest of its scores is returned, not the last one.
+  random weights. What `after` makes of a run after each of its own parts goes on.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   state = _begin(settings, init_key, images, pretrained)
@@ -195,11 +191,7 @@ def train(
         run = after(done, variant) if after and run.curve else done
         bar.set_postfix(loss=f"{loss:.3f}")
         bar.update()
-        if run.scores and run.scores[-1] > max(run.scores[:-1], default=-np.inf):
-          checkpoints.save_best(run.state)
         checkpoints.save(run.state, {"curve": run.curve, "scores": run.scores})
-      if best and run.scores and (restored := checkpoints.restore_best(run.state)):
-        run = run._replace(state=restored.state)
     return run
 
   with bar:

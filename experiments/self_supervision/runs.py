@@ -52,7 +52,7 @@ def device_data(study: Study) -> Given:
   """Moves a study to the device, with mean and deviation of its channels."""
   pixels = study.train.reshape(-1, study.train.shape[-1]) / 255
   moments = (jnp.asarray(x, jnp.float32) for x in (pixels.mean(0), pixels.std(0)))
-  return Given(*map(jnp.asarray, study[1:6]), *moments)
+  return Given(*map(jnp.asarray, study[1:]), *moments)
 
 
 def _score(state: State, key: Array, hyper: Any) -> Array:

@@ -212,8 +212,6 @@ class Study(NamedTuple):
   train_coarse: np.ndarray
   test: np.ndarray
   test_labels: np.ndarray
-  coarse_names: tuple[str, ...]
-  """Names of the coarse classes; empty if there are fine classes only."""
 
   @property
   def classes(self) -> int:
@@ -237,7 +235,7 @@ def photographs(side: int) -> Study:
   chosen = np.unique(train.labels)
   new = np.full(len(train.label_names), -1)
   new[chosen] = np.arange(len(chosen))
-  group_names, groups = np.unique(coarse[chosen], return_inverse=True)
+  groups = np.unique(coarse[chosen], return_inverse=True)[1]
   labels, test_labels = new[train.labels], new[test.labels]
   return Study(
     "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}",
@@ -246,7 +244,6 @@ def photographs(side: int) -> Study:
     groups[labels],
     np.asarray(test.images),
     test_labels,
-    tuple(tree.names[i] for i in group_names),
   )
 
 
@@ -255,16 +252,9 @@ def cifar100() -> Study:
   train, test = (class_sets.read("cifar100", split) for split in ("train", "test"))
   if not {len(np.unique(part.labels)) for part in (train, test)} == {100}:
     raise ValueError("cifar100 must have images of its 100 classes in both splits")
-  coarse = np.asarray(train.extras["coarse_label"])
-  return Study(
-    "cifar100",
-    np.asarray(train.images),
-    np.asarray(train.labels),
-    coarse,
-    np.asarray(test.images),
-    np.asarray(test.labels),
-    tuple(f"group {group}" for group in range(int(coarse.max()) + 1)),
-  )
+  coarse = train.extras["coarse_label"]
+  arrays = train.images, train.labels, coarse, test.images, test.labels
+  return Study("cifar100", *map(np.asarray, arrays))
 
 
 def digits() -> Study:
@@ -273,7 +263,7 @@ def digits() -> Study:
   pixels, labels = np.asarray(images.images), np.asarray(images.labels)
   return Study(
     "digits", pixels[:_DIGITS], labels[:_DIGITS], labels[:_DIGITS],
-    pixels[_DIGITS:], labels[_DIGITS:], (),
+    pixels[_DIGITS:], labels[_DIGITS:],
   )  # fmt: skip
 
 

@@ -23,7 +23,6 @@ from experiments.published import figures, tree_paths
 from spherejax import data, hierarchy, losses, models, training
 
 TREE = hierarchy.from_paths(["a/1", "a/2", "b/3"])
-SMOKE = class_hierarchy.PRESETS["smoke"]
 
 
 @pytest.mark.slow

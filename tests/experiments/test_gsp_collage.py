@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from experiments import gsp_collage
-from experiments.frame import poolings as frame_poolings
 from experiments.gsp import collage, collages, training
 from experiments.gsp import network as pooled_network
 from spherejax import data, plotting
@@ -169,37 +168,6 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
   assert whole["a"].curve != whole["b"].curve
 
 
-@pytest.mark.parametrize("stopped_after", [None, 3, 4])
-def test_the_first_best_part_is_tested(tmp_path, stopped_after):
-  settings = pooled_network.Settings(
-    widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gap", steps=10, parts=5
-  )
-  images = of_two_classes()
-  given = (0.3, 0.5, 0.5, 0.1)  # of parts 2 to 5, two steps each
-  stops = [] if stopped_after is None else [stopped_after]
-
-  def after(run, variant):
-    if len(run.curve) in stops:
-      raise KeyboardInterrupt
-    return run._replace(scores=given[: len(run.curve) - 1])
-
-  def train(best):
-    variants = {"": pooled_network.AVERAGE}
-    return training.train(
-      settings, 0, variants, images, tmp_path, after=after, best=best
-    )[""]
-
-  if stops:
-    with pytest.raises(KeyboardInterrupt):
-      train(True)
-    stops.clear()
-  run = train(True)
-  assert run.scores == given
-  assert run.state.step == 2 * 3
-  assert train(False).state.step == 2 * 5
-  assert train(True).state.step == 2 * 3
-
-
 def test_the_learning_rate_is_halved_after_parts_without_a_better_score():
   scores = (0.1, 0.3, 0.3, 0.2, 0.31, 0.3, 0.3, 0.3, 0.3)
   scales = [collage.learning_rate_scale(scores[:n], 2) for n in range(10)]
@@ -259,25 +227,6 @@ def test_single_images_are_of_the_training_or_of_all_sub_classes():
   everything = collages.single_images(source, 4, everything=True)
   assert everything.label_names == tuple(map(str, range(10)))
   np.testing.assert_array_equal(everything.labels, fine)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(frame_poolings.WIDE))
-def test_long_embeddings_are_trained(name, tmp_path):
-  # With proxies, which are as long; the pairs' loss takes any length.
-  settings = pooled_network.Settings(
-    widths=(8,), strides=(1,), dim=4, steps=2, pooling=name, parts=2
-  )
-  images = data.Images(
-    np.random.default_rng(0).integers(0, 255, (64, 16, 16, 1)).astype(np.uint8),
-    np.repeat(np.arange(16), 4).astype(np.int32),
-    tuple("abcdefghijklmnop"),
-  )
-  variants = {"": pooled_network.AVERAGE}
-  runs = training.train(settings, 0, variants, images, tmp_path)
-  found = pooled_network.embed(runs[""].state, images, settings)
-  assert found.embeddings.shape == (64, 64 * 4)
-  assert np.isfinite(found.embeddings).all()
 
 
 def test_an_unknown_source_is_named():

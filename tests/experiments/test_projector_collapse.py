@@ -331,17 +331,6 @@ def test_photographs_of_every_size_are_another_study(monkeypatch):
   assert names == ["tiny_imagenet", "tiny_imagenet-64", "tiny_imagenet-16"]
 
 
-@pytest.mark.slow
-def test_photographs_have_coarse_classes(tfds_dir):
-  study = collapse_config.photographs(16)
-  assert study.train.shape == (5000, 16, 16, 3)
-  assert study.classes == 50
-  assert len(study.coarse_names) == study.train_coarse.max() + 1 == 12
-  pairs = {*zip(study.train_labels.tolist(), study.train_coarse.tolist(), strict=True)}
-  assert len(pairs) == 50
-  assert np.bincount(study.test_labels).tolist() == [30] * 50
-
-
 def trained(**curves):
   """Three strengths, two seeds, two measurements: 1 everywhere, but as given."""
   shape = 3, 2, 2
@@ -442,7 +431,7 @@ def noise(count, side):
   labels = np.arange(count) % 4
   images = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), np.uint8)
   return collapse_config.Study(
-    "noise", images, labels, labels // 2, images[:16], labels[:16], ("a", "b")
+    "noise", images, labels, labels // 2, images[:16], labels[:16]
   )
 
 
@@ -593,16 +582,30 @@ def test_resnet18_takes_steps_by_lars():
     assert not any(jax.tree.leaves(same)), same
 
 
-def test_the_full_protocol_reads_cifar100(tfds_dir):
-  study = collapse_config.load(projector_collapse.PRESETS["full"])
-  assert study.train.shape[1:] == study.test.shape[1:] == (32, 32, 3)
+@pytest.mark.parametrize(
+  ("size", "side", "classes", "groups"),
+  [
+    pytest.param(5000, 16, 50, 12, marks=pytest.mark.slow),
+    (None, 32, 100, 20),
+  ],
+)
+def test_images_have_coarse_classes(size, side, classes, groups, tfds_dir):
+  if size:  # every fourth class of tiny_imagenet
+    study = collapse_config.photographs(side)
+    assert len(study.train) == size
+    assert np.bincount(study.test_labels).tolist() == [30] * classes
+  else:
+    study = collapse_config.load(projector_collapse.PRESETS["full"])
+  assert study.train.shape[1:] == study.test.shape[1:] == (side, side, 3)
   assert study.train.dtype == np.uint8
-  assert study.classes == 100
-  assert len(study.coarse_names) == 20
-  pairs = np.unique(np.stack([study.train_labels, study.train_coarse]), axis=1)
-  # Five classes in each of the twenty.
-  assert np.bincount(pairs[1]).tolist() == [5] * 20
+  assert study.classes == classes
   assert len(study.train_labels) == len(study.train_coarse) == len(study.train)
+  pairs = np.unique(np.stack([study.train_labels, study.train_coarse]), axis=1)
+  assert pairs.shape == (2, classes)  # each class is in one group
+  sizes = np.bincount(pairs[1])
+  assert len(sizes) == groups
+  assert sizes.min() > 0
+  assert size or set(sizes) == {5}
 
 
 def test_the_full_protocol_projects_512_features_onto_128():
