@@ -131,6 +131,12 @@ def test_command_line(name, which, capsys, monkeypatch, tmp_path):
   assert not list(tmp_path.iterdir())  # nothing was begun
 
 
+def test_methods_are_choices(capsys):
+  said = refusal("dynamic_assignment", capsys, "--preset", "cpu", "--methods", "PSD")
+  assert "'PSD'" in said
+  assert "DL2P" in said
+
+
 # Options that do nothing beside the others, and the preset and options beside them.
 UNUSED = {
   "norm_count": (
