@@ -94,22 +94,6 @@ def plan(config: Config) -> list[Trained]:
   return trained
 
 
-def kept_path(trained: Trained, seed: int, output: pathlib.Path) -> pathlib.Path:
-  """Path of a program's stored outcome."""
-  what = [
-    trained.settings.loss,
-    trained.settings.pooling,
-    "alone" if trained.alone else "on",
-  ]
-  return output / "kept" / "-".join([*what, str(seed)])
-
-
-def kept_settings(trained: Trained) -> dict[str, Any]:
-  """Settings that change a program's outcome; drops those that add other programs."""
-  others = {"seeds": 0, "losses": ()}
-  return dataclasses.asdict(trained.settings) | others
-
-
 def learning_rate_scale(scores: Sequence[float], patience: int) -> float:
   """Halved whenever so many scores in a row were not above the best one."""
   best, stale, scale = -np.inf, 0, 1.0
@@ -133,7 +117,10 @@ def outcomes(
   Figures of each variant, and its weights on the collages that are drawn.
   """
   settings = trained.settings
-  path = kept_path(trained, seed, output)
+  what = settings.loss, settings.pooling, "alone" if trained.alone else "on", f"{seed}"
+  path = output / "kept" / "-".join(what)
+  # Settings that add other programs change none.
+  made_with = dataclasses.asdict(settings) | {"seeds": 0, "losses": ()}
   train, validation, test = (
     parts[name].alone if trained.alone else parts[name].collages
     for name in collages.PARTS
@@ -170,7 +157,7 @@ def outcomes(
         weights[name] = np.asarray(result.weights)[drawn_rows(test)]
     return kept.Finished(figures, weights)
 
-  return kept.once(path, made_with=kept_settings(trained), make=make)
+  return kept.once(path, made_with=made_with, make=make)
 
 
 def scores(table: Table, measure: str) -> Any:
