@@ -9,7 +9,7 @@ import pytest
 from scipy import ndimage
 
 from experiments.frame import at_once
-from experiments.self_supervision import geometry, runs, training
+from experiments.self_supervision import geometry, runs
 from experiments.self_supervision import settings as collapse_sets
 from experiments.self_supervision.geometry import (
   ALIGNMENT,
@@ -143,7 +143,7 @@ def test_a_network_is_measured_where_its_images_are():
   run = Run(settings, study.classes)
   variables = jax.jit(run.network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
   params, stats = variables["params"], variables["batch_stats"]
-  columns = training.cells([data.view_strengths("small")])
+  columns = collapse_sets.cells([data.view_strengths("small")])
   hyper = {name: jnp.float32(x) for name, (x,) in columns.items()}
   _, shown = run.measured(given, params, stats, hyper)
   found = geometry.measured(run, given, params, stats, shown)
