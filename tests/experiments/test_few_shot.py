@@ -148,8 +148,8 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
   random = np.random.default_rng(0)
   full = few_shot.PRESETS["full"]
 
-  def papers(shots=1, **changes):
-    """The paper's figures, also beside noise, and what con-alpha refers to."""
+  def papers(shots=1, counted=None, **changes):
+    """The paper's figures, also beside noise; con-alpha is of the first checkpoints."""
     config = dataclasses.replace(full, **changes)
     part = Part(shots, "mean")
     own = few_shot_settings.of_part(config, shots)
@@ -162,14 +162,11 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
     rows = tabulated(own, part, found).rows()
     mean = next(r["mean"] for r in rows if r["metric"] == "con_alpha by features")
     logs = np.log(series["con_alpha by features"][0, 0])
-    number = next(
-      n for n in (600, 500, 400) if abs(np.exp(logs[:n].mean()) - mean) < 1e-9
-    )
+    assert mean == pytest.approx(np.exp(logs[:counted].mean()), rel=1e-9)
     beside = {(r["name"], r["metric"]): r["paper"] for r in rows}
-    return {k: p for k, p in beside.items() if p is not None}, number
+    return {k: p for k, p in beside.items() if p is not None}
 
-  found, number = papers()
-  assert number == 600
+  found = papers(counted=600)
   assert found["1-shot, DR", "test accuracy"] == 0.5713
   assert found["1-shot, SD", "norm_ratio by features"] == 0.97218
   assert found["1-shot, SD", "con_alpha by features"] == 0.99710
@@ -182,12 +179,11 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
   assert found["1-shot, DR", "half-width over its test episodes"] == 0.0095
   assert len(found) == 2 * 9 + 7
   deep = {"backbone": "resnet18", "images": "mini_imagenet"}
-  found, number = papers(5, image_size=224, **deep)
-  assert number == 400  # of 500
+  found = papers(5, counted=400, image_size=224, **deep)  # of 500
   assert found["5-shot, SD", "test accuracy"] == pytest.approx(0.7368)
   assert found["5-shot", "Mann-Whitney p, norm_ratio by features"] == 0.22914
   for changes in (deep, {"width": 32}, {"episodes": 40_000}, {"image_size": 28}):
-    assert not papers(**changes)[0], changes
+    assert not papers(**changes), changes
 
 
 def test_tests_of_checkpoints_are_counts_of_all_cases():
