@@ -232,8 +232,8 @@ def test_training_in_the_combined_ball(tmp_path):
 def test_defences_within_cells_noise_and_rotation(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"],
-    steps=60,
-    learning_rate=1e-2,
+    steps=200,
+    learning_rate=3e-3,
     defences=("cells of all",),
   )
   points = voronoi_sets.load_digits(config.train_images, config.test_images)
