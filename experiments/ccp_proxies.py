@@ -59,12 +59,11 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       weights = (config.weight,)
       if name == "c2 ccp":  # the first cell is the usual one
         weights += config.other_weights
-      cells = {"weight": weights, "fold": (0,) * len(weights)}
       group, title = "characters", problem_figures.title(name)
       if name in DIGITS:
         group, title = "digits", ""
       folder = output / "kept" / group
-      trained = runs.train(*planned[name], cells, folder, title)
+      trained = runs.train(*planned[name], folder, title, weights=weights)
       bar.set_postfix({group: name})
       bar.update()
       return trained
@@ -76,7 +75,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and tabulates their measures."""
-  pretraining.check(config, config.pretraining, config.data)
+  pretraining.check(config)
   trained = train(config, output)
   costs = {}
   if config.losses:

@@ -1,13 +1,11 @@
 """Network, loss and optimiser of `retrieval` and `ccp_proxies`, whatever the images."""
 
-import contextlib
 import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,29 +19,19 @@ from experiments.metric_learning.settings import Training
 from spherejax import data, losses, models, training
 
 
-def _halved(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-  """The backbone sees bfloat16; it computes in the dtype of its images."""
-  if context.module.name == "backbone" and context.method_name == "__call__":
-    args = tuple(x.astype(jnp.bfloat16) for x in args)
-  return call(*args, **kwargs)
-
-
 def forward(
   architecture: networks.Architecture,
   variables: Any,
   images: Array,
   *,
-  bfloat16: bool,
   train: bool = False,
   axis_name: str | None = None,
 ) -> tuple[models.HeadResult, Any]:
   """Applies the network to images; returns its outputs and updated statistics."""
   network = networks.Network(architecture, axis_name)
-  halved = nn.intercept_methods(_halved)
-  with halved if bfloat16 else contextlib.nullcontext():
-    outputs, moved = network.apply(
-      variables, images, train=train, mutable=["batch_stats"]
-    )
+  outputs, moved = network.apply(
+    variables, images, train=train, mutable=["batch_stats"]
+  )
   return outputs, moved.get("batch_stats", {})
 
 
@@ -62,7 +50,6 @@ class Objective:
   settings: Training
   method: Method
   classes: int
-  bfloat16: bool = False
 
   def __call__(
     self,
@@ -79,11 +66,10 @@ class Objective:
       settings.architecture,
       variables(params["network"], batch_stats.get("network", {})),
       batch["image"],
-      bfloat16=self.bfloat16,
       train=True,
       axis_name=axis_name,
     )
-    points = outputs.embeddings.astype(jnp.float32)
+    points = outputs.embeddings
     x, anchors = points[: len(labels)], points[len(labels) :]
     stats = {"network": network_stats} if network_stats else {}
     mean = functools.partial(training.global_mean, axis_name=axis_name)
@@ -132,7 +118,6 @@ class Objective:
       labels,
       old["taken"],
       start=self.settings.memory_start,
-      use=self.settings.memory_use,
       axis_name=axis_name,
     )
     memory_stats = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
@@ -146,22 +131,6 @@ class Objective:
       anchors = params["loss"]["proxies"].reshape(-1, self.settings.embedding_dim)
     labels = jnp.repeat(jnp.arange(self.classes), self.method.proxies)
     return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
-
-  def optimizer(
-    self, stats: Any = None, first_weight: float = 0.0, rate: Any = 1.0
-  ) -> optax.GradientTransformation:
-    """Optimiser of settings and method; `stats` are those before the first step.
-
-    `rate` multiplies every learning rate.
-    """
-    return optimizer(
-      self.settings,
-      self.method,
-      {} if stats is None else stats,
-      zero_shot=self.settings.zero_shot > 0,
-      first_weight=first_weight,
-      rate=rate,
-    )
 
   def loss_variables(
     self, loss_key: Array, label_key: Array, proxies: Array | None, memory: int
@@ -229,31 +198,25 @@ def _decayed(params: Any) -> Any:
 
 
 def optimizer(
-  rates: Training,
-  method: Method,
-  stats: Any,
-  *,
-  zero_shot: bool = False,
-  first_weight: float = 0.0,
-  rate: Any = 1.0,
+  rates: Training, method: Method, stats: Any = None, rate: Any = 1.0
 ) -> optax.GradientTransformation:
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
-  `stats` are the network's after the step. The projection, where problems follow each
-  other, is the first of its states. Proxies that are drawn, those of losses that know
-  nothing else, learn faster than the network, and alone with the layer of the embedding
-  until the first evaluation.
+  `stats` are the network's before the first step. The projection, where problems follow
+  each other, is the first of its states. Proxies that are drawn, those of losses that
+  know nothing else, learn faster than the network, and alone with the layer of the
+  embedding until the first evaluation. `rate` multiplies every learning rate.
   """
   adam = functools.partial(optax.adam, b2=rates.second_moment)
   groups = {"network": adam(rates.learning_rate)}
   if method.learns_proxies:
     fast = rates.learning_rate * (rates.proxy_rate if method.draws_proxies else 1)
     groups["loss/proxies"] = adam(fast)
-  if zero_shot:
+  if rates.zero_shot:
     groups["loss/zero_shot"] = adam(rates.learning_rate)
   parts = []
   if method.renews:
-    parts.append(training.ccp_projection(stats, first_weight=first_weight))
+    parts.append(training.ccp_projection(stats))
   parts += [
     optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
     training.optimizer(groups, max_norm=10.0, max_value=10.0),
@@ -276,13 +239,12 @@ class Run:
     method: Method,
     labels: np.ndarray,
     names: Sequence[str] = (),
-    bfloat16: bool = False,
   ):
     self.settings, self.method = settings, method
     # As many images of a class in every fold, so one table serves all.
     self.table = data.class_table(labels, per_class=1, label_names=names)
     self.classes, self.images = len(self.table.counts), len(labels)
-    self.objective = Objective(settings, method, self.classes, bfloat16)
+    self.objective = Objective(settings, method, self.classes)
 
   def embed(
     self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False

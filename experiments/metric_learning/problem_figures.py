@@ -42,16 +42,6 @@ class Runs(NamedTuple):
   characters: Settings
 
 
-def score(trained: Trained, cell: int = 0) -> np.ndarray:
-  """[seeds], MAP@R of the test images."""
-  return trained.test["map_at_r"][cell]
-
-
-def last(curve: np.ndarray) -> float:
-  """The last figure of one run that was measured."""
-  return float(curve[np.isfinite(curve)][-1])
-
-
 def lengths(trained: Trained) -> list[list[int]]:
   """Evaluations of every problem that ended, for each seed of the first cell."""
   steps = []
@@ -112,7 +102,7 @@ def _seconds(runs: Sequence[Run]) -> np.ndarray:
   """
   study = runs[0].study
   arrays = on_device(study)
-  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
+  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0), "rate": jnp.float32(1)}
   key = jax.random.key(0)
   programs, states = [], []
   for run in runs:
@@ -150,7 +140,7 @@ def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
       _covers(table, title(name), trained)
   for cell, weight in enumerate(config.other_weights, start=1):
     trained, name = runs.trained["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
-    table.add(name, "MAP@R", score(trained, cell))
+    table.add(name, "MAP@R", trained.test["map_at_r"][cell])
     table.add(name, "moves", moves(trained, cell), listed=False)
   for loss, (longer, later) in costs.items():
     table.add(f"{TITLES[loss]}+CCP", "time of a step / plain", longer)
@@ -167,17 +157,19 @@ def _problems(table: Table, name: str, trained: Trained) -> None:
 
 
 def _covers(table: Table, name: str, trained: Trained) -> None:
+  def at(curve: str, place: int) -> list[float]:
+    """Figures of every seed, of the first or the last evaluation."""
+    return [x[np.isfinite(x)][place] for x in trained.curves[curve][0]]
+
   if "spread" in trained.curves:
-    ends = [last(curve) for curve in trained.curves["spread"][0]]
     table.add(name, "spread of the proxies at first", trained.first_spread[0])
-    table.add(name, "spread of the proxies at last", ends)
+    table.add(name, "spread of the proxies at last", at("spread", -1))
   for curve, text in (
     ("radius", "radius of the proxies' cover"),
     ("cover", "average covering radius / distance of classes"),
   ):
-    for place, at in (("first", 0), ("last", -1)):
-      values = [x[np.isfinite(x)][at] for x in trained.curves[curve][0]]
-      table.add(name, f"{text}, {place}", values)
+    table.add(name, f"{text}, first", at(curve, 0))
+    table.add(name, f"{text}, last", at(curve, -1))
   for curve in ("radius", "cover", "score"):
     if "problem" in trained.curves:
       later = at_end(trained, curve, 4) - at_end(trained, curve, 1)

@@ -2,14 +2,14 @@
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -72,93 +72,103 @@ def _score(state: State, key: Array, hyper: Any) -> Array:
   return state.score
 
 
+def _drawn(settings: Settings, study: Study) -> tuple[range, range]:
+  """Seeds of a sweep, and the folds of its cells.
+
+  Where each seed divides the classes in its own way, its fold stands for it.
+  """
+  if study.by_seed:
+    return range(settings.seed, settings.seed + 1), range(settings.seeds)
+  return range(settings.seed, settings.seed + settings.seeds), range(1)
+
+
 def train(
   settings: Settings,
   method: Method,
   study: Study,
-  cells: Mapping[str, Sequence[float]],
   folder: pathlib.Path,
   title: str = "",
+  *,
+  weights: Sequence[float] = (2e-4,),
   rates: Sequence[float] = (1.0,),
 ) -> Trained:
-  """Trains all cells ("weight" of the projection, "fold") and seeds at once.
+  """Trains with all weights of the projection and all seeds at once.
 
   Of the rates, multiples of every learning rate, the one is kept whose validation
-  images are found best on average. Where each seed divides the classes in its own way
-  the folds are those of the seeds, whatever `cells` has. What was trained under
-  `folder` with the same settings is read from there. Its first network is kept as
-  `model-` and the title, the method's name where none is given. FloatingPointError
-  names what diverged.
+  images score best on average. What was trained under `folder` with the same
+  settings is read from there. The first network is kept as `model-` and the title, the
+  method's name where none is given. FloatingPointError names what diverged.
   """
-  known = _without_folder(settings, folder)
-  made_of = (known, method, dict(cells), study.name, *rates)
+  title = title or method.name
+  made_of = (_without_folder(settings, folder), method, weights, study.name, rates)
   record = {"made with": finished.digest(made_of)}
   path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
 
   def make() -> finished.Finished:
-    run, device_data = Run(settings, method, study), on_device(study)
-    seeds = range(settings.seed, settings.seed + settings.seeds)
-    drawn, folds = seeds, [(fold,) for fold in cells["fold"]]
-    if study.by_seed:
-      drawn, folds = seeds[:1], [tuple(range(len(seeds)))] * len(folds)
-    runs = [
-      (rate, weight, fold)
-      for rate in rates
-      for weight, rows in zip(cells["weight"], folds, strict=True)
-      for fold in rows
-    ]
-    partial = jax.tree_util.Partial
-    result = frame_training.many(
-      jax.random.key(settings.seed),
-      (partial(run.init, device_data), partial(run.period, device_data), _score),
-      dict(zip(("rate", "weight", "fold"), zip(*runs, strict=True), strict=True)),
-      path.with_name(f"{path.name}-checkpoints"),
-      title=title or method.name,
-      convolutional=settings.backbone != "maps",
-      seeds=drawn,
-      steps=settings.steps // settings.evaluate_every,
-      evaluate_every=1,
-      patience=settings.patience,
-      margin=MARGIN,
-      progress=False,
-    )
-    shape = (len(rates), len(folds), len(seeds))
-    scores = np.nanmax(result.curves["score"], axis=-1).reshape(shape)
-    chosen = int(scores.mean((1, 2)).argmax())
-
-    def of_chosen(x: Any) -> np.ndarray:
-      return np.asarray(x).reshape(*shape, *np.shape(x)[2:])[chosen]
-
-    best = jax.tree.map(of_chosen, result.best_state.train.variables())
-    steps = of_chosen(result.best_step)
-    _keep_model(
-      settings, study, best, int(steps[0, 0]), folder / model_name(title or method.name)
-    )
-    places = np.broadcast_to(np.asarray(folds, np.int32), steps.shape)
-    points = _embedded(settings, best, device_data, places)
-    arrays = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
-    arrays |= _tested(points, study.test_labels)
-    proxies = result.best_state.train.params["loss"].get("proxies")
-    arrays["proxies"] = np.zeros(steps.shape) if proxies is None else of_chosen(proxies)
-    arrays |= {"best": steps - 1, "points": points}
-    arrays["first_spread"] = of_chosen(result.state.first_spread)
-    return finished.Finished({"rate": rates[chosen]}, arrays)
+    return _sweep(Run(settings, method, study), path, title, weights, rates)
 
   done = finished.once(path, made_with=record, make=make)
-  curves = {
-    name.removeprefix("curve "): x
-    for name, x in done.arrays.items()
-    if name.startswith("curve ")
-  }
+  arrays = done.arrays
   return Trained(
-    curves,
-    done.arrays["best"],
-    {name: done.arrays[name] for name in NAMES},
-    done.arrays["points"],
-    done.arrays["proxies"],
-    done.arrays["first_spread"],
+    done.part("curve "),
+    arrays["best"],
+    {name: arrays[name] for name in NAMES},
+    arrays["points"],
+    arrays["proxies"],
+    arrays["first_spread"],
     done.figures["rate"],
   )
+
+
+def _sweep(
+  run: Run,
+  path: pathlib.Path,
+  title: str,
+  weights: Sequence[float],
+  rates: Sequence[float],
+) -> finished.Finished:
+  """Trains all runs; returns what the ones of the best rate came to."""
+  settings, study, arrays = run.settings, run.study, on_device(run.study)
+  seeds, folds = _drawn(settings, study)
+  cells = zip(*itertools.product(rates, weights, folds), strict=True)
+  partial = jax.tree_util.Partial
+  result = frame_training.many(
+    jax.random.key(settings.seed),
+    (partial(run.init, arrays), partial(run.period, arrays), _score),
+    dict(zip(("rate", "weight", "fold"), cells, strict=True)),
+    path.with_name(f"{path.name}-checkpoints"),
+    title=title,
+    convolutional=settings.backbone != "maps",
+    seeds=seeds,
+    steps=settings.steps // settings.evaluate_every,
+    evaluate_every=1,
+    patience=settings.patience,
+    margin=MARGIN,
+    progress=False,
+  )
+  shape = (len(rates), len(weights), settings.seeds)
+  scores = np.nanmax(result.curves["score"], axis=-1).reshape(shape)
+  chosen = int(scores.mean((1, 2)).argmax())
+
+  def of_chosen(x: Any) -> np.ndarray:
+    return np.asarray(x).reshape(*shape, *np.shape(x)[2:])[chosen]
+
+  best = jax.tree.map(of_chosen, result.best_state.train.variables())
+  steps = of_chosen(result.best_step)
+  _keep_model(
+    settings, study, best, int(steps[0, 0]), path.with_name(model_name(title))
+  )
+  places = np.broadcast_to(np.array(folds, np.int32), steps.shape)
+  points = np.asarray(
+    _points((best, places), arrays, architecture=settings.architecture)
+  )
+  proxies = result.best_state.train.params["loss"].get("proxies")
+  figures = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
+  figures |= _tested(points, study.test_labels)
+  figures |= {"best": steps - 1, "points": points}
+  figures["proxies"] = np.zeros(steps.shape) if proxies is None else of_chosen(proxies)
+  figures["first_spread"] = of_chosen(result.state.first_spread)
+  return finished.Finished({"rate": rates[chosen]}, figures)
 
 
 def model_name(title: str) -> str:
@@ -183,22 +193,12 @@ def _keep_model(
 ) -> None:
   """The first cell's and seed's best network, for `embed`."""
   shutil.rmtree(folder, ignore_errors=True)  # one of other settings
-  if settings.backbone in networks.MAPS:
+  if settings.backbone == "maps":
     return  # it sees no images
   first = jax.tree.map(lambda x: np.asarray(x)[0, 0], variables)
-  architecture = dataclasses.replace(
-    settings.architecture, inverted=study.inverted, padded=study.padded
-  )
+  architecture = dataclasses.replace(settings.architecture, inverted=study.inverted)
   model = networks.Model(architecture, first)
   networks.keep(folder, model, evaluations * settings.evaluate_every)
-
-
-def _embedded(
-  settings: Settings, variables: Any, arrays: Data, folds: np.ndarray
-) -> np.ndarray:
-  """[cells, seeds, test images, dim] of networks [cells, seeds, ...] of some folds."""
-  architecture = settings.architecture
-  return np.asarray(_points((variables, folds), arrays, architecture=architecture))
 
 
 @functools.partial(jax.jit, static_argnames="architecture")
@@ -228,13 +228,9 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
 
   Their heads are drawn, and their backbones too where none was pretrained.
   """
-  run = Run(settings, Method("c2"), study)
-  arrays = on_device(study)
+  run, arrays = Run(settings, Method("c2"), study), on_device(study)
   # The keys of a sweep, so these are the networks that were trained.
-  seeds = jnp.arange(settings.seed, settings.seed + settings.seeds)
-  folds = jnp.arange(settings.seeds) if study.by_seed else jnp.zeros_like(seeds)
-  if study.by_seed:
-    seeds = jnp.full_like(seeds, settings.seed)
+  seeds, folds = np.broadcast_arrays(*map(np.array, _drawn(settings, study)))
   begin = jax.random.key(settings.seed)
 
   def start(seed: Array, fold: Array) -> Any:
@@ -242,5 +238,6 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
     return run.init(arrays, key, {"weight": 0.0, "fold": fold}).train.variables()
 
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
-  points = _embedded(settings, variables, arrays, np.asarray(folds)[None])
+  runs = variables, folds[None]
+  points = np.asarray(_points(runs, arrays, architecture=settings.architecture))
   return {name: x[0] for name, x in _tested(points, study.test_labels).items()}

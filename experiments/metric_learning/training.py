@@ -105,14 +105,12 @@ class Run(objective.Run):
     proxies = None
     if self.method.refers_to_proxies:
       first, _ = self.pool(network, first_key, arrays, hyper)
-      if self.settings.first_centres == "origin":
-        first = jnp.zeros_like(first)
       points, pool_rows = self.pool(network, pool_key, arrays, hyper)
       first = first[:, : self.method.proxies]
       proxies, rows = self.chosen(points, pool_rows, first)
     state = training.create_state(
       key,  # nothing is drawn inside of a step
-      self.objective.optimizer(network.get("batch_stats")),
+      objective.optimizer(self.settings, self.method, network.get("batch_stats")),
       network,
       self.objective.loss_variables(loss_key, more(1), proxies, self.memory_size),
     )
@@ -155,13 +153,6 @@ class Run(objective.Run):
       figures["spread"] = _spread(proxies)
     if self.study.watched and self.method.refers_to_proxies:
       figures |= self.covers(arrays, hyper, state, points)
-    if self.method.watch_test:
-      sought = arrays.images[of_fold(arrays.test, hyper)]
-      test_points = distances.unit_ball(self.apply(network, sought))
-      tested = metrics.retrieval(test_points, self.study.test_labels)
-      figures["test precision"] = metrics.mean_where(
-        tested.precision_at_1, tested.counted
-      )
     return figures
 
   def covers(self, arrays: Data, hyper: Any, state: State, held: Array):
@@ -195,18 +186,15 @@ class Run(objective.Run):
       state.score,
       weight=hyper["weight"],
       patience=self.settings.switch_patience,
-      restart=self.settings.restart,
       batch_stats=train.batch_stats.get("network", {}),
     )
     stats = {"network": turn.batch_stats} if turn.batch_stats else {}
-    opt_state: Any = (turn.state, *others)
     moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, ccp.anchor))
     nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
 
     def renew(value: tuple[Any, Array, Any]) -> tuple[Any, Array, Any]:
       loss, rows, _ = value
       pool_key, random_key = jax.random.split(key)
-      # The best weights, whatever the problem begins with.
       best = objective.variables(
         turn.state.best_params["network"], turn.state.best_stats
       )
@@ -229,20 +217,19 @@ class Run(objective.Run):
 
     value = (turn.params["loss"], state.rows, nothing)
     loss, rows, radii = training.when(turn.switched, renew, value)
-    params = {**turn.params, "loss": loss}
-    if self.settings.fresh_moments:
-      fresh = training.ccp_fresh_moments(self.objective.optimizer(), opt_state, params)
-      opt_state = optax.tree.where(turn.switched, fresh, opt_state)
     train = train.replace(
-      params=params, opt_state=opt_state, batch_stats=train.batch_stats | stats
+      params={**turn.params, "loss": loss},
+      opt_state=(turn.state, *others),
+      batch_stats=train.batch_stats | stats,
     )
     figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
     return state._replace(train=train, rows=rows), figures | radii
 
   def steps(self, arrays: Data, state: State, key: Array, hyper: Any):
     """Trains up to the next evaluation; returns the mean loss."""
+    optimizer = objective.optimizer(self.settings, self.method, rate=hyper["rate"])
     several = frame_training.several(
-      training.make_step(self.objective, self.objective.optimizer(rate=hyper["rate"])),
+      training.make_step(self.objective, optimizer),
       lambda _, key: self.batch(arrays, hyper, state.rows, key),
       self.settings.evaluate_every,
     )

@@ -117,29 +117,8 @@ def test_presets_of_figures_of_variants_and_batches():
 
 def settings(**changes):
   config = FullConfig(**changes)
-  retrieval_full_jobs.check_numbers(config)
   own = retrieval_full_jobs.protocol_of(config)
   return [retrieval_full_jobs.job(config, own, name) for name in config.methods]
-
-
-def test_hyperparameters_go_to_the_losses_that_have_them():
-  methods = ("c2", "triplet+xbm", "proxy_nca")
-  numbers = (("margin", 0.3), ("negative_margin", 0.45))
-  c2, triplet, nca = (
-    dict(own.method.numbers) for own in settings(methods=methods, numbers=numbers)
-  )
-  assert c2 == {"positive_margin": 0.0, "negative_margin": 0.45}
-  assert triplet == {"margin": 0.3}
-  assert nca == {"temperature": 0.1}
-  with pytest.raises(ValueError, match=r"of margin, negative_margin, .* got 'beta'"):
-    settings(methods=methods, numbers=(("beta", 1.0),))
-  # Where nothing is searched, as in `gsp_screening`, these would do nothing.
-  with pytest.raises(ValueError, match=r"trials are of a search.* trials 3"):
-    settings(methods=methods, trials=3)
-  with pytest.raises(ValueError, match=r"search \(\('mass', 0\.1, 1\.0\),\)"):
-    settings(methods=methods, search=(("mass", 0.1, 1.0),))
-  (own,) = settings(methods=("c2",), weight_decay=3e-4)
-  assert own.settings.weight_decay == 3e-4
 
 
 def test_networks_are_as_wide_as_published():

@@ -11,7 +11,7 @@ import json
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,9 +47,7 @@ class Run(objective.Run):
   def __init__(
     self, settings: FullConfig, method: Method, pictures: Pictures, renewal_key: Array
   ):
-    super().__init__(
-      settings, method, pictures.labels, pictures.names, settings.bfloat16
-    )
+    super().__init__(settings, method, pictures.labels, pictures.names)
     self.pictures, self.renewal_key = pictures, renewal_key
 
   def embed(
@@ -64,28 +62,22 @@ class Run(objective.Run):
   def first_proxies(self, variables: Any, key: Array) -> Array:
     """Picks proxies that cover a pool better than random ones do."""
     random_key, pool_key = jax.random.split(key)
-    shape = (self.classes, self.method.proxies, self.settings.embedding_dim)
-    first = jnp.zeros(shape)
-    if self.settings.first_centres == "random":
-      first = self.pool(variables, random_key)[0][:, : self.method.proxies]
-    return _renewed(
-      self.pool(variables, pool_key)[0], first, space=self.settings.pool_space
-    )
+    first = self.pool(variables, random_key)[0][:, : self.method.proxies]
+    return prototypes.renew_proxies(self.pool(variables, pool_key)[0], first)
 
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
     ccp = training.ccp_state(state)
     best = objective.variables(ccp.best_params["network"], ccp.best_stats)
     key = jax.random.fold_in(self.renewal_key, state.step)
-    old, space = state.params["loss"]["proxies"], self.settings.pool_space
-    new = _renewed(self.pool(best, key)[0], old, space=space)
-    return {**state.params["loss"], "proxies": new}
+    loss = state.params["loss"]
+    new = prototypes.renew_proxies(self.pool(best, key)[0], loss["proxies"])
+    return {**loss, "proxies": new}
 
   def start(self, key: Array, fresh: bool) -> training.TrainState:
     """Initial state; only its shapes are right unless the training is fresh."""
     settings, method = self.settings, self.method
-    keys = jax.random.split(key, 5)
-    network_key, loss_key, pool_key, label_key, step_key = keys
+    network_key, loss_key, pool_key, label_key, step_key = jax.random.split(key, 5)
     variables = networks.initial_variables(network_key, settings.architecture)
     pool_key, prototype_key = jax.random.split(pool_key)
     if fresh:
@@ -95,31 +87,20 @@ class Run(objective.Run):
       proxies = self.first_proxies(variables, pool_key)
     loss = self.objective.loss_variables(loss_key, label_key, proxies, settings.places)
     # The projection keeps statistics beside the best weights.
-    chain = self.objective.optimizer(
-      variables.get("batch_stats"), first_weight=settings.first_weight
-    )
+    chain = objective.optimizer(settings, method, variables.get("batch_stats"))
     return training.create_state(step_key, chain, variables, loss)
 
   def response(self) -> Any:
     """Response to an evaluation; None unless the method has several problems."""
     if self.method.kind != "ccp":
       return None
-    settings = self.settings
     return training.ccp_response(
       self.renew,
-      metric=settings.metric,
-      weight=settings.weight,
-      patience=settings.switch_patience,
+      metric=self.settings.metric,
+      weight=self.settings.weight,
+      patience=self.settings.switch_patience,
       margin=_MARGIN,
-      restart=settings.restart,
-      max_problems=settings.max_problems or None,
-      fresh_moments=self.objective.optimizer() if settings.fresh_moments else None,
     )
-
-
-@functools.partial(jax.jit, static_argnames=("space",))
-def _renewed(pools: Array, old: Array, *, space: Literal["raw", "unit_ball"]) -> Array:
-  return prototypes.renew_proxies(pools, old, space=space)
 
 
 class Journal(NamedTuple):
@@ -240,7 +221,7 @@ def train(
   result = frame_training.single(
     functools.partial(run.start, start_key),
     run.objective,
-    run.objective.optimizer(first_weight=settings.first_weight),
+    objective.optimizer(settings, method),
     batches.batches(settings, pictures, run.table, data_key),
     folder,
     steps=settings.steps,
