@@ -37,8 +37,8 @@ from experiments.metric_learning.problems import DIGITS, PRESETS, Config
 from experiments.metric_learning.settings import Settings
 
 
-def train(config: Config, output: pathlib.Path) -> Runs:
-  """Runs all trainings, or those that an earlier run has left."""
+def train(config: Config, output: pathlib.Path) -> tuple[Runs, Settings]:
+  """Runs all trainings; returns their outcomes, and the characters' settings."""
   settings, study = problems.digits(config)
   sought = problems.characters(config) if problems.plan(config, settings)[1] else study
 
@@ -70,17 +70,17 @@ def train(config: Config, output: pathlib.Path) -> Runs:
 
     with at_once.pool() as pool:
       trained_runs = dict(zip(planned, pool.map(train_name, planned), strict=True))
-  return Runs(trained_runs, settings, shared)
+  return trained_runs, shared
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and tabulates their measures."""
   pretraining.check(config)
-  trained = train(config, output)
+  trained, settings = train(config, output)
   costs = {}
   if config.losses:
     study = problems.characters(config)
-    costs = problem_figures.costs(trained, study, config.losses, config)
+    costs = problem_figures.costs(trained, settings, study, config)
   table = problem_figures.tabulate(trained, config, costs)
   return table, lambda: problem_figures.draw(
     trained, problems.digits(config)[1], config

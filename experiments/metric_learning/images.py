@@ -116,18 +116,17 @@ def mnist(size: int, train: int, held: int) -> Study:
       f"digit_images must be at most {fewest} in all, of the rarest digit, got"
       f" {train} and {held}"
     )
-  by_digit = [np.flatnonzero(labels == c)[: train + held] for c in range(10)]
-  rows = np.concatenate(by_digit)
+  rows = halves(labels, [np.arange(10)] * 3, train + held).train.reshape(10, -1)
   sought = class_sets.read("mnist", "test")
-  place = np.arange(len(rows)).reshape(10, train + held)
+  place = np.arange(rows.size).reshape(rows.shape)
   return Study(
     f"mnist-{size}-{train}-{held}",
-    np.concatenate([_resized(learned[rows], size), _resized(sought, size)]),
+    np.concatenate([_resized(learned[rows.ravel()], size), _resized(sought, size)]),
     place[:, :train].reshape(1, -1),
     place[:, train:].reshape(1, -1),
-    len(rows) + np.arange(len(sought))[None],
-    np.repeat(np.arange(10), train).astype(np.int32),
-    np.repeat(np.arange(10), held).astype(np.int32),
+    rows.size + np.arange(len(sought))[None],
+    np.repeat(np.arange(10, dtype=np.int32), train),
+    np.repeat(np.arange(10, dtype=np.int32), held),
     np.asarray(sought.labels, np.int32),
     watched=True,
   )

@@ -48,10 +48,9 @@ def study(
     average = np.asarray(maps[rows.test], np.float32).mean(axis=(1, 2))
     raw.append(average / np.linalg.norm(average, axis=1, keepdims=True))
   places = np.arange(len(seeds) * len(banks[0])).reshape(len(seeds), -1)
-  train, held, test = np.split(
-    places, np.cumsum([len(x) for x in parts[0][:2]]), axis=1
-  )
-  labels = parts[0].train_labels, parts[0].held_labels, parts[0].test_labels
+  first = parts[0]
+  ends = np.cumsum([len(first.train), len(first.held)])
+  train, held, test = np.split(places, ends, axis=1)
   return Study(
     f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
     np.concatenate(banks),

@@ -111,17 +111,6 @@ class Method:
     return {**NUMBERS[self.loss], **dict(self.numbers)}
 
 
-def check(method: Method, switch_patience: int) -> None:
-  """Raises ValueError for proxies that cannot be chosen or renewed."""
-  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
-    raise ValueError(
-      f"{method.name} needs at least one proxy and a pool of one image, got"
-      f" {method.proxies} and {method.pool}"
-    )
-  if method.renews and switch_patience < 1:
-    raise ValueError(f"switch_patience must be at least 1, got {switch_patience}")
-
-
 def initial(method: Method, key: Array, classes: int, dim: int) -> dict[str, Array]:
   """Proxies of a loss that owns them, drawn as its paper's code draws them."""
   if method.loss == "soft_triple":

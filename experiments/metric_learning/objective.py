@@ -1,9 +1,8 @@
 """Network, loss and optimiser of `retrieval` and `ccp_proxies`, whatever the images."""
 
-import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -40,16 +39,128 @@ def variables(params: Any, stats: Any) -> Any:
   return {"params": params} | ({"batch_stats": stats} if stats else {})
 
 
-@dataclasses.dataclass(frozen=True)
-class Objective:
-  """The loss of a batch, zero-shot prediction mixed in, and the memory after it.
+def check(
+  settings: Training, method: Method, labels: np.ndarray, per_class: int, memory: int
+) -> None:
+  """Raises ValueError for what would end a training, or spoil it, later.
 
-  Images without a label, behind the others, stand for the proxies.
+  `per_class` are the images of a class in a batch, `memory` the places of a memory.
+  """
+  images, classes, drawn = len(labels), len({*labels}), settings.batch // per_class
+  if drawn > classes:
+    raise ValueError(
+      f"a batch of {settings.batch} has {drawn} classes, but only {classes} are learned"
+    )
+  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
+    raise ValueError(
+      f"{method.name} needs at least one proxy and a pool of one image, got"
+      f" {method.proxies} and {method.pool}"
+    )
+  if method.renews and settings.switch_patience < 1:
+    raise ValueError(
+      f"switch_patience must be at least 1, got {settings.switch_patience}"
+    )
+  # The published memory of SOP is slightly larger than three quarters of its images.
+  if method.kind == "xbm" and memory > 1.25 * images:
+    raise ValueError(
+      f"a memory of {memory} embeddings is larger than the {images} images that are"
+      " learned"
+    )
+  for name in ("learning_rate", "proxy_rate", "weight_decay"):
+    if not math.isfinite(value := getattr(settings, name)):
+      raise ValueError(f"{name} must be finite, got {value}")
+  if not 0 <= settings.second_moment < 1:
+    raise ValueError(f"second_moment must be in [0, 1), got {settings.second_moment}")
+
+
+class _Taken(NamedTuple):
+  taken: Array  # steps
+
+
+def _head_first(steps: int) -> optax.GradientTransformation:
+  """The backbone stays where it is for the first steps."""
+
+  def init(params: Any) -> _Taken:
+    del params
+    return _Taken(jnp.int32(0))
+
+  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Taken]:
+    del params
+    learns = state.taken >= steps
+    network = {
+      name: jax.tree.map(lambda u: u * learns, part) if name == "backbone" else part
+      for name, part in updates["network"].items()
+    }
+    return {**updates, "network": network}, _Taken(state.taken + 1)
+
+  return optax.GradientTransformation(init, update)
+
+
+def _decayed(params: Any) -> Any:
+  """The network's parameters without those of its norms."""
+
+  def is_weight(path: Any, _: Array) -> bool:
+    name = jax.tree_util.keystr(path, simple=True, separator="/")
+    return name.startswith("network") and "norm" not in name.lower()
+
+  return jax.tree_util.tree_map_with_path(is_weight, params)
+
+
+def optimizer(
+  rates: Training, method: Method, stats: Any = None, rate: Any = 1.0
+) -> optax.GradientTransformation:
+  """Projection, weight decay, clipping, Adam: the order of the released code.
+
+  `stats` are the network's before the first step. The projection, where problems follow
+  each other, is the first of its states. Proxies that are drawn, those of losses that
+  know nothing else, learn faster than the network, and alone with the layer of the
+  embedding until the first evaluation. `rate` multiplies every learning rate.
+  """
+  adam = functools.partial(optax.adam, b2=rates.second_moment)
+  groups = {"network": adam(rates.learning_rate)}
+  if method.learns_proxies:
+    fast = rates.learning_rate * (rates.proxy_rate if method.draws_proxies else 1)
+    groups["loss/proxies"] = adam(fast)
+  if rates.zero_shot:
+    groups["loss/zero_shot"] = adam(rates.learning_rate)
+  parts = []
+  if method.renews:
+    parts.append(training.ccp_projection(stats))
+  parts += [
+    optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
+    training.optimizer(groups, max_norm=10.0, max_value=10.0),
+  ]
+  if method.draws_proxies:
+    parts.append(_head_first(rates.evaluate_every))
+  parts.append(optax.scale(rate))
+  return optax.chain(*parts)
+
+
+class Run:
+  """Fixed inputs of one kind of training, and its objective.
+
+  `place` locates its images. In a batch, images without a label, behind the others,
+  stand for the proxies.
   """
 
-  settings: Training
-  method: Method
-  classes: int
+  settings: Any
+  """Settings of the training, derived from `Training`."""
+  embed: Callable[..., Any]
+  """Function of variables, rows, a key and the place of images: raw embeddings of
+  training images, moved or cut at random, in inference mode. With `average` all of the
+  mass is pooled."""
+
+  def __init__(
+    self,
+    settings: Training,
+    method: Method,
+    labels: np.ndarray,
+    names: Sequence[str] = (),
+  ):
+    self.settings, self.method = settings, method
+    # As many images of a class in every fold, so one table serves all.
+    self.table = data.class_table(labels, per_class=1, label_names=names)
+    self.classes, self.images = len(self.table.counts), len(labels)
 
   def __call__(
     self,
@@ -60,6 +171,7 @@ class Objective:
     key: Array,
     axis_name: str | None,
   ) -> training.Outcome:
+    """The loss, zero-shot prediction mixed in, and the memory after it."""
     del key  # images are moved before
     settings, method, labels = self.settings, self.method, batch["label"]
     outputs, network_stats = forward(
@@ -153,107 +265,6 @@ class Objective:
       return {"params": params}
     stats = {"memory": losses.memory_init(memory, dim), "taken": jnp.int32(0)}
     return {"params": params, "batch_stats": stats}
-
-
-def check(rates: Training) -> None:
-  """Raises ValueError for rates that Adam cannot have."""
-  for name in ("learning_rate", "proxy_rate", "weight_decay"):
-    if not math.isfinite(getattr(rates, name)):
-      raise ValueError(f"{name} must be finite, got {getattr(rates, name)}")
-  if not 0 <= rates.second_moment < 1:
-    raise ValueError(f"second_moment must be in [0, 1), got {rates.second_moment}")
-
-
-class _Taken(NamedTuple):
-  taken: Array  # steps
-
-
-def _head_first(steps: int) -> optax.GradientTransformation:
-  """The backbone stays where it is for the first steps."""
-
-  def init(params: Any) -> _Taken:
-    del params
-    return _Taken(jnp.int32(0))
-
-  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Taken]:
-    del params
-    learns = state.taken >= steps
-    network = {
-      name: jax.tree.map(lambda u: u * learns, part) if name == "backbone" else part
-      for name, part in updates["network"].items()
-    }
-    return {**updates, "network": network}, _Taken(state.taken + 1)
-
-  return optax.GradientTransformation(init, update)
-
-
-def _decayed(params: Any) -> Any:
-  """The network's parameters without those of its norms."""
-
-  def is_weight(path: Any, _: Array) -> bool:
-    name = jax.tree_util.keystr(path, simple=True, separator="/")
-    return name.startswith("network") and "norm" not in name.lower()
-
-  return jax.tree_util.tree_map_with_path(is_weight, params)
-
-
-def optimizer(
-  rates: Training, method: Method, stats: Any = None, rate: Any = 1.0
-) -> optax.GradientTransformation:
-  """Projection, weight decay, clipping, Adam: the order of the released code.
-
-  `stats` are the network's before the first step. The projection, where problems follow
-  each other, is the first of its states. Proxies that are drawn, those of losses that
-  know nothing else, learn faster than the network, and alone with the layer of the
-  embedding until the first evaluation. `rate` multiplies every learning rate.
-  """
-  adam = functools.partial(optax.adam, b2=rates.second_moment)
-  groups = {"network": adam(rates.learning_rate)}
-  if method.learns_proxies:
-    fast = rates.learning_rate * (rates.proxy_rate if method.draws_proxies else 1)
-    groups["loss/proxies"] = adam(fast)
-  if rates.zero_shot:
-    groups["loss/zero_shot"] = adam(rates.learning_rate)
-  parts = []
-  if method.renews:
-    parts.append(training.ccp_projection(stats))
-  parts += [
-    optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
-    training.optimizer(groups, max_norm=10.0, max_value=10.0),
-  ]
-  if method.draws_proxies:
-    parts.append(_head_first(rates.evaluate_every))
-  parts.append(optax.scale(rate))
-  return optax.chain(*parts)
-
-
-class Run:
-  """Fixed inputs of one kind of training; `place` locates its images."""
-
-  settings: Any
-  """Settings of the training, derived from `Training`."""
-
-  def __init__(
-    self,
-    settings: Training,
-    method: Method,
-    labels: np.ndarray,
-    names: Sequence[str] = (),
-  ):
-    self.settings, self.method = settings, method
-    # As many images of a class in every fold, so one table serves all.
-    self.table = data.class_table(labels, per_class=1, label_names=names)
-    self.classes, self.images = len(self.table.counts), len(labels)
-    self.objective = Objective(settings, method, self.classes)
-
-  def embed(
-    self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
-  ) -> Any:
-    """Raw embeddings of training images, moved or cut at random, in inference mode.
-
-    With `average` all of the mass is pooled.
-    """
-    raise AssertionError("each kind of training has its own images")
 
   def pool(self, variables: Any, key: Array, *place: Any) -> tuple[Array, Array]:
     """Embeddings [classes, pool, dim] of some images of each class, and their rows."""

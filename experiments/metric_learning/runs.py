@@ -16,7 +16,7 @@ from jax import Array
 from experiments.frame import kept as finished
 from experiments.frame import networks
 from experiments.frame import training as frame_training
-from experiments.metric_learning import methods, objective
+from experiments.metric_learning import objective
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import MARGIN, NAMES, measures
 from experiments.metric_learning.methods import Method
@@ -50,20 +50,9 @@ def check(settings: Settings, method: Method, study: Study) -> None:
       f"shift must be below the {settings.image_size} pixels of the images' side, or"
       f" nothing of them may be left, got {settings.shift}"
     )
-  images, classes = len(study.train_labels), len(np.unique(study.train_labels))
+  labels = study.train_labels
   per_class = 1 if method.own_proxies else settings.per_class
-  if settings.batch // per_class > classes:
-    raise ValueError(
-      f"a batch of {settings.batch} has {settings.batch // per_class} classes, but only"
-      f" {classes} are learned"
-    )
-  methods.check(method, settings.switch_patience)
-  if method.kind == "xbm" and method.memory * classes > 1.25 * images:
-    raise ValueError(
-      f"a memory of {method.memory * classes} embeddings is larger than the {images}"
-      " images that are learned"
-    )
-  objective.check(settings)
+  objective.check(settings, method, labels, per_class, method.memory * len({*labels}))
   networks.check(settings.architecture)
 
 
@@ -108,16 +97,9 @@ def train(
     return _sweep(Run(settings, method, study), path, title, weights, rates)
 
   done = finished.once(path, made_with=record, make=make)
-  arrays = done.arrays
-  return Trained(
-    done.part("curve "),
-    arrays["best"],
-    {name: arrays[name] for name in NAMES},
-    arrays["points"],
-    arrays["proxies"],
-    arrays["first_spread"],
-    done.figures["rate"],
-  )
+  arrays = {x: done.arrays[x] for x in ("best", "points", "proxies", "first_spread")}
+  test, rate = {name: done.arrays[name] for name in NAMES}, done.figures["rate"]
+  return Trained(curves=done.part("curve "), test=test, rate=rate, **arrays)
 
 
 def _sweep(
@@ -159,9 +141,7 @@ def _sweep(
     settings, study, best, int(steps[0, 0]), path.with_name(model_name(title))
   )
   places = np.broadcast_to(np.array(folds, np.int32), steps.shape)
-  points = np.asarray(
-    _points((best, places), arrays, architecture=settings.architecture)
-  )
+  points = np.asarray(_points((best, places), arrays, settings.architecture))
   proxies = result.best_state.train.params["loss"].get("proxies")
   figures = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
   figures |= _tested(points, study.test_labels)
@@ -202,8 +182,8 @@ def _keep_model(
 
 
 @functools.partial(jax.jit, static_argnames="architecture")
-def _points(runs: Any, arrays: Data, *, architecture: networks.Architecture) -> Array:
-  """Embeds images into the unit ball, one run after another."""
+def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> Array:
+  """[cells, seeds, test images, dim] of networks and folds, one run after another."""
 
   def embed(run: tuple[Any, Array]) -> Array:
     variables, fold = run
@@ -239,5 +219,5 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
 
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
   runs = variables, folds[None]
-  points = np.asarray(_points(runs, arrays, architecture=settings.architecture))
+  points = np.asarray(_points(runs, arrays, settings.architecture))
   return {name: x[0] for name, x in _tested(points, study.test_labels).items()}

@@ -11,7 +11,7 @@ from jax import Array
 
 from experiments.frame import networks
 from experiments.frame import training as frame_training
-from experiments.metric_learning import measures, objective
+from experiments.metric_learning import objective
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
@@ -112,7 +112,7 @@ class Run(objective.Run):
       key,  # nothing is drawn inside of a step
       objective.optimizer(self.settings, self.method, network.get("batch_stats")),
       network,
-      self.objective.loss_variables(loss_key, more(1), proxies, self.memory_size),
+      self.loss_variables(loss_key, more(1), proxies, self.memory_size),
     )
     spread = jnp.float32(0) if proxies is None else _spread(proxies)
     return State(state, rows, jnp.float32(0), spread)
@@ -171,8 +171,9 @@ class Run(objective.Run):
       proxies = state.train.params["loss"]["proxies"]
     proxies = distances.unit_ball(proxies)
     radii = prototypes.class_covering_radii(points, labels, proxies)
-    wide, separation = measures.covers(held, self.study.held_labels).values()
-    return {"radius": jnp.mean(radii), "cover": wide / separation}
+    wide = prototypes.mean_covering_radius(held, self.study.held_labels)
+    distance = metrics.mean_interclass_distance(held, self.study.held_labels)
+    return {"radius": jnp.mean(radii), "cover": wide / distance}
 
   def switched(self, arrays: Data, hyper: Any, state: State, key: Array):
     """After an evaluation: perhaps the next problem."""
@@ -229,7 +230,7 @@ class Run(objective.Run):
     """Trains up to the next evaluation; returns the mean loss."""
     optimizer = objective.optimizer(self.settings, self.method, rate=hyper["rate"])
     several = frame_training.several(
-      training.make_step(self.objective, optimizer),
+      training.make_step(self, optimizer),
       lambda _, key: self.batch(arrays, hyper, state.rows, key),
       self.settings.evaluate_every,
     )

@@ -294,9 +294,8 @@ def test_claims_of_proxies():
   for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
     found[f"batch {name}"] = trained(score)
   found["batch 64 ccp"] = trained(0.35)
-  runs = problem_figures.Runs(found, SMALL, SMALL)
   costs = {"c2": (np.array([1.4, 1.6]), 2.0)}
-  table = problem_figures.tabulate(runs, config, costs)
+  table = problem_figures.tabulate(found, config, costs)
   made = ccp_proxies.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
@@ -327,7 +326,7 @@ def test_claims_of_proxies():
   one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
   one |= {name: picks * [[1], [1], [0]] for name in ("random", "moved")}
   found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
-  table = problem_figures.tabulate(runs, config, costs)
+  table = problem_figures.tabulate(found, config, costs)
   made = ccp_proxies.STUDY.claimed(table, config)
   for claim in made:
     if claim["id"].startswith(("ccp-covering", "ccp-map-rises")):
@@ -409,9 +408,8 @@ def test_a_step_is_timed_without_the_evaluation(monkeypatch):
 
   monkeypatch.setattr(retrieval_training.Run, "evaluated", evaluated)
   found = {f"c2 {kind}": trained(0.5) for kind in ("plain", "ccp")}
-  runs = problem_figures.Runs(found, SMALL, SMALL)
-  config = ccp_proxies.PRESETS["smoke"]
-  ((longer, later),) = problem_figures.costs(runs, STUDY, ("c2",), config).values()
+  config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], losses=("c2",))
+  ((longer, later),) = problem_figures.costs(found, SMALL, STUDY, config).values()
   assert longer.shape == (problem_figures._REPEATS,)
   assert (longer > 0).all()
   assert later == 1

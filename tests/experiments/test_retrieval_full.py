@@ -61,10 +61,10 @@ def folder(noise_folder):
   return noise_folder(16, [(40 + number, 44) for number in range(6)])
 
 
-def lines(output):
-  return [
-    json.loads(x) for x in (output / "evaluations.jsonl").read_text().split("\n")[:-1]
-  ]
+def evaluations(output, name=""):
+  """Evaluations of the trainings whose names begin so, in the order of names."""
+  files = sorted((output / "evaluations").glob(f"{name}*.json"))
+  return [row for path in files for row in json.loads(path.read_text())["evaluations"]]
 
 
 @pytest.mark.slow
@@ -83,19 +83,10 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
 
   monkeypatch.setattr(training.prototypes, "renew_proxies", spied)
   whole = retrieval.STUDY.run(config, tmp_path / "whole", "full")
-  seen = lines(tmp_path / "whole")
-  assert [(x["fold"], x["step"], x["problem"]) for x in seen] == [
-    (1, 2, 1), (1, 4, 1), (1, 6, 2), (2, 2, 1), (2, 4, 1), (2, 6, 2),
-  ]  # fmt: skip
-  assert {"P@1", "P@R", "MAP@R", "method", "repeat"} < set(seen[0])
-  covers = {claim["id"]: claim["values"] for claim in whole["claims"]}["ccp-covering"]
-  for fold, fell in zip((1, 2), covers, strict=True):
-    # Of the validation classes, from step 4 to step 6.
-    wide = [
-      x["covering radius"] / x["distance of classes"] for x in seen if x["fold"] == fold
-    ]
-    assert fell == pytest.approx(wide[1] - wide[2])
-    assert 0 < min(wide) < max(wide) < 1
+  for fold in (1, 2):
+    seen = evaluations(tmp_path / "whole", f"c2+ccp-{fold}-1")
+    assert [(x["step"], x["problem"]) for x in seen] == [(2, 1), (4, 1), (6, 2)]
+    assert {"P@1", "P@R", "MAP@R"} < set(seen[0])
   # Of each fold before its first step, and where its second problem began.
   assert len(pools) == 4
   for points, old, new in pools:
@@ -119,10 +110,10 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   first = dataclasses.replace(config, folds=(1,))
   with pytest.raises(KeyboardInterrupt):
     retrieval.STUDY.run(first, output, "full")
-  assert len(lines(output)) == 2
+  assert len(evaluations(output)) == 2
   resumed = retrieval.STUDY.run(first, output, "full")
   assert len(calls) == 3 + 1  # only the last evaluation was left
-  assert lines(output) == seen[:3]
+  assert evaluations(output) == evaluations(tmp_path / "whole", "c2+ccp-1-1")
   both = [
     networks.load(tmp_path / name / "model-c2+ccp-1").variables
     for name in ("whole", "resumed")
@@ -142,17 +133,15 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
 
 
 def test_evaluations_taken_again_stand_once(tmp_path):
-  path = tmp_path / "evaluations.jsonl"
-  first, second = (training.Journal(path, {"fold": fold}) for fold in (0, 1))
+  path = tmp_path / "evaluations" / "c2-1-1.json"
   for step in (2, 4, 6):
-    first.add({"step": step, "map_at_r": step})
-  second.add({"step": 4, "map_at_r": 1})
-  first.add({"step": 4, "map_at_r": 5})  # it went on from step 2
-  found = [(x["fold"], x["step"], x["map_at_r"]) for x in lines(tmp_path)]
-  assert found == [(0, 2, 2), (1, 4, 1), (0, 4, 5)]
+    training.log(path, {"step": step, "MAP@R": float("nan")})
+  training.log(path, {"step": 4, "MAP@R": 5.0})  # it went on from step 2
+  found = [(x["step"], x["MAP@R"]) for x in evaluations(tmp_path)]
+  assert found == [(2, None), (4, 5.0)]
   path.write_text(path.read_text()[:-8])
-  with pytest.raises(ValueError, match=r"line 3 of .*jsonl is damaged; delete it"):
-    first.add({"step": 6, "map_at_r": 6})
+  with pytest.raises(ValueError, match=r"c2-1-1\.json is damaged; delete it"):
+    training.log(path, {"step": 6, "MAP@R": 6.0})
 
 
 @pytest.mark.slow
@@ -201,8 +190,8 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 
   # A network that begins as it is drawn learns its norms, unless they are frozen.
   figures = run(tmp_path, methods=("proxy_anchor",), repeats=2, frozen_norm=None)
-  own = [x for x in lines(tmp_path) if x["method"] == "proxy_anchor"]
-  assert [(x["repeat"], x["step"]) for x in own] == [(1, 2), (1, 4), (2, 2), (2, 4)]
+  own = evaluations(tmp_path, "proxy_anchor")
+  assert [x["step"] for x in own] == [2, 4, 2, 4]
   best = max(x["P@1"] for x in own)
   assert figures["ProxyAnchor", f"P@1, 6-D{note}"] == [pytest.approx(best)]
   start, result = states[1]
@@ -221,7 +210,7 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
     output, methods=("soft_triple+ccp", "c2+otp_wide"), steps=6, switch_patience=1,
     proxies=2, pool=3,
   )  # fmt: skip
-  assert [x["problem"] for x in lines(output)][:3] == [1, 1, 2]
+  assert [x["problem"] for x in evaluations(output, "soft_triple")][:3] == [1, 1, 2]
   last = states[3][1].state.params["loss"]["proxies"]
   assert last.shape == (8, 2, 6)
   assert ("SoftTriple+CCP", f"P@1, 6-D{note}") in figures
@@ -261,7 +250,7 @@ def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
 
   def gradients(batch, axis_name=None):
     def value(params):
-      own = objective.Objective(job.settings, job.method, 6)
+      own = objective.Run(job.settings, job.method, np.arange(6))
       found = own(params, stats, batch, key=jax.random.key(0), axis_name=axis_name)
       return found.loss, found
 
@@ -630,28 +619,6 @@ def test_boxes_lie_inside_and_have_the_shares_of_the_text():
   assert 30 < sum(rising) < 70
   again = batches.random_crop(image, 8, seeds=(5, 6), first=0, size=16)
   np.testing.assert_array_equal(again, crops[1])
-
-
-def test_covers_are_of_embeddings_in_the_unit_ball(monkeypatch):
-  points = np.float32([[3, 4], [0.3, 0.4], [0, 0.5], [5, 0], [0.6, 0]])
-  labels = np.array([0, 0, 0, 1, 1])
-  monkeypatch.setattr(batches, "embed", lambda *_: points)
-  images = data.Images(np.zeros((5, 1, 1, 3), np.uint8), labels, ("a", "b"))
-  seen = batches.Watched(images, None, covers=True)
-  found = batches.score(None, None, seen)
-  x = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1)
-  apart = np.linalg.norm(x[:, None] - x[None], axis=-1)
-  # The first centre is nearest to its farthest, the next ones are farthest from it: of
-  # three the radii are r_1, r_2 and 0, of two the distance and 0.
-  three = apart[:3, :3]
-  first = three.max(1).argmin()
-  left = np.setdiff1d(np.arange(3), [first, three[first].argmax()])
-  second = three[left].min(1, where=three[left] > 0, initial=9).max()
-  radius = ((three[first].max() + second) / 3 + apart[3, 4] / 2) / 2
-  assert found["covering radius"] == pytest.approx(radius, rel=1e-5)
-  assert found["distance of classes"] == pytest.approx(apart[:3, 3:].mean(), rel=1e-5)
-  plain = batches.score(None, None, seen._replace(covers=False))
-  assert set(found) - set(plain) == {"covering radius", "distance of classes"}
 
 
 def test_the_first_classes_are_learned(folder):

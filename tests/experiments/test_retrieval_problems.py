@@ -77,11 +77,10 @@ def responds(settings, folder, monkeypatch):
 
   monkeypatch.setattr(retrieval_full_training.training, "fit", stopped)
   seen = batches.Watched(pictures(), None)  # pyright: ignore
-  journal = retrieval_full_training.Journal(folder / "evaluations.jsonl", {})
   with pytest.raises(KeyboardInterrupt):
     retrieval_full_training.train(
       settings, Method("c2", "ccp", 2, 3), pictures(), seen, jax.random.key(0),
-      folder / "checkpoints", journal,
+      folder / "checkpoints", folder / "evaluations.json",
     )  # fmt: skip
   return given
 
@@ -230,7 +229,7 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
   def both():
     found, _ = objective.forward(settings.architecture, variables, images, train=True)
     batch = {"image": images, "label": LABELS}
-    own = objective.Objective(settings, method, 3)
+    own = objective.Run(settings, method, np.arange(3))
     outcome = own(params, stats, batch, key=jax.random.key(0), axis_name=None)
     return found.embeddings, outcome.loss
 
@@ -247,7 +246,7 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
 @pytest.mark.parametrize("kind", ["ccp", "samples"])
 def test_references_of_small_images_have_the_labels_of_their_classes(kind):
   settings = retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4)
-  own = objective.Objective(settings, Method("c2", kind, 2, 3), 7)
+  own = objective.Run(settings, Method("c2", kind, 2, 3), np.arange(7))
   random = np.random.default_rng(1)
   proxies, anchors = random.normal(size=(2, 7, 2, 3)).astype(np.float32)
   params = {"loss": {"proxies": jnp.asarray(proxies)}}
@@ -292,7 +291,7 @@ def full_step(settings, method):
   def step(params):
     batch = {"image": images, "label": LABELS}
     key = jax.random.key(0)
-    return run.objective(params, state.batch_stats, batch, key=key, axis_name=None).loss
+    return run(params, state.batch_stats, batch, key=key, axis_name=None).loss
 
   return jax.eval_shape(step, state.params)
 

@@ -15,11 +15,10 @@ from jax import Array
 from PIL import Image
 
 from experiments.frame import networks
-from experiments.metric_learning import measures
 from experiments.metric_learning.photographs import protocols, sets
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
-from spherejax import data, distances, training
+from spherejax import data, training
 
 AREA, ASPECT = (0.16, 1.0), (0.75, 1.33)  # of a training crop, as the tables were made
 _ATTEMPTS = 10  # boxes that are drawn until one fits
@@ -31,7 +30,6 @@ class Watched(NamedTuple):
 
   images: data.Images
   queries: np.ndarray | None
-  covers: bool = False  # whether to measure the width and the distance of classes, too
 
 
 def _random_box(random: np.random.Generator, width: int, height: int):
@@ -80,20 +78,17 @@ def _centred(
 
 
 def watched(
-  settings: FullConfig,
-  pictures: Pictures,
-  queries: np.ndarray | None = None,
-  covers: bool = False,
+  settings: FullConfig, pictures: Pictures, queries: np.ndarray | None = None
 ) -> Watched:
   """Pictures as they are evaluated, held in memory where they fit."""
   centred = functools.partial(_centred, architecture=settings.architecture)
   images = sets.shown(pictures, centred)
   if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
-    return Watched(images, queries, covers)
+    return Watched(images, queries)
   parts = [batch["image"] for batch in _in_order(settings, images)]
   pixels = np.concatenate(parts)[: len(images)]
   held = data.Images(pixels, images.labels, images.label_names)
-  return Watched(held, queries, covers)
+  return Watched(held, queries)
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:
@@ -182,12 +177,6 @@ def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarr
 
 
 def score(settings: FullConfig, variables: Any, watched: Watched) -> dict[str, float]:
-  """P@1, P@R and MAP@R, perhaps with covers."""
+  """P@1, P@R and MAP@R."""
   points = embed(settings, variables, watched.images)
-  labels = np.asarray(watched.images.labels)
-  scores = protocols.measures(points, labels, watched.queries)
-  if watched.covers:
-    x = distances.unit_ball(jnp.asarray(points))
-    wide = measures.covers(x, labels)
-    scores |= {name: float(figure) for name, figure in wide.items()}
-  return scores
+  return protocols.measures(points, np.asarray(watched.images.labels), watched.queries)

@@ -5,29 +5,22 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from experiments.frame.study import Claim, Table
-from experiments.metric_learning.measures import APART, RADIUS
 from experiments.metric_learning.photographs.methods import ALONE, PREDICTION
 
 _POOLED = {"plain": "retrieval-gsp", "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
 _TABLES = "DML, tables 3.1 and 5.1"
-_SHOWN = 3  # problems in figure 3.3
 
 MAP, NETWORK = "MAP@R", "MAP@R of one network"
-_COVER, _RISE = "change of the covering radius", "change of MAP@R"
 Pairs = list[tuple[str, str]]
 """Methods, and those that they are better than."""
 
 
 def add(
-  table: Table,
-  name: str,
-  judged: Mapping[int, Sequence[Mapping[str, float]]],
-  problems: Sequence[Sequence[Mapping[str, float]]] = (),
+  table: Table, name: str, judged: Mapping[int, Sequence[Mapping[str, float]]]
 ) -> None:
   """Adds the figures of one method that claims need.
 
-  `judged` are measures of networks or combinations by dimension, `problems` of each
-  training the last evaluation of every problem.
+  `judged` are measures of networks or combinations by dimension.
   """
   for measure in (MAP, "P@1"):
     values = [figures[measure] for figures in judged[max(judged)]]
@@ -35,12 +28,6 @@ def add(
   if len(judged) > 1:
     values = [figures[MAP] for figures in judged[min(judged)]]
     table.add(name, NETWORK, np.mean(values), listed=False)
-  for series in problems:
-    if len(series) > 1 and RADIUS in series[0]:
-      a, b = series[0], series[:_SHOWN][-1]
-      fall = a[RADIUS] / a[APART] - b[RADIUS] / b[APART]
-      table.add(name, _COVER, fall, listed=False)
-      table.add(name, _RISE, b[MAP] - a[MAP], listed=False)
 
 
 def _without(name: str, part: str) -> str:
@@ -54,7 +41,7 @@ def _kind(name: str) -> str:
 
 
 def claims(table: Table) -> list[Claim]:
-  """Lists claims, decided over every pair of methods or the average of problems."""
+  """Lists claims, decided over every pair of methods."""
   names = table.variants(MAP)
   ccp = [x for x in names if _kind(x) == "ccp"]
 
@@ -101,27 +88,7 @@ def claims(table: Table) -> list[Claim]:
           every_seed=True,
         )
       )
-  return [*statements, *_of_batches(names, ccp), *_of_problems(table), *_of_all(table)]
-
-
-def _of_problems(table: Table) -> Iterator[Claim]:
-  """Claims about the problems of one training, where there are at least two."""
-  to = f"from the end of problem 1 to that of {_SHOWN} or the last"
-  wide = "covering radius of validation classes over their distance falls"
-  rises = "MAP@R of validation classes rises"
-  for key, text, measure in (
-    ("ccp-covering", wide, _COVER),
-    ("ccp-map-rises", rises, _RISE),
-  ):
-    if methods := table.variants(measure):
-      yield Claim(
-        key,
-        f"{text}, {to}",
-        lambda t, methods=methods, m=measure: np.concatenate(
-          [t.values(m, x) for x in methods]
-        ),
-        "DML, figure 3.3",
-      )
+  return [*statements, *_of_batches(names, ccp), *_of_all(table)]
 
 
 def _of_batches(names: Sequence[str], ccp: Sequence[str]) -> Iterator[Claim]:

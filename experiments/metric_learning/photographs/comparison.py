@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -59,7 +59,6 @@ class Found(NamedTuple):
   steps: int
   points: np.ndarray
   """Raw embeddings of the test images; empty if the protocol does not use them."""
-  problems: Sequence[Mapping[str, float]] = ()  # last evaluation of each problem
 
 
 class Comparison:
@@ -152,7 +151,7 @@ class Comparison:
     if not len(split.held):
       return self.sought
     held = self.sets.learned.of(split.held)
-    return batches.watched(self.jobs[0].settings, held, covers=True)
+    return batches.watched(self.jobs[0].settings, held)
 
   def made_with(self, job: Job) -> str:
     """Digest of a training's inputs, without options of reading speed."""
@@ -186,7 +185,6 @@ class Comparison:
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
-      who = {"method": job.name, "fold": number + 1, "repeat": repeat + 1}
       trained = training.train(
         job.settings,
         job.method,
@@ -194,9 +192,7 @@ class Comparison:
         watched(),
         key,
         checkpoints,
-        training.Journal(
-          self.output / "evaluations.jsonl", who | {"made with": made_with}
-        ),
+        self.output / "evaluations" / f"{name}-{made_with}.json",
       )
       model = networks.Model(job.settings.architecture, trained.variables)
       again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
@@ -206,9 +202,7 @@ class Comparison:
       points = np.zeros((0, job.settings.embedding_dim), np.float32)
       if self.judged:
         points = batches.embed(job.settings, trained.variables, self.sought.images)
-      problems = {row["problem"]: row for row in trained.evaluations}
       figures = {"best": trained.best, "steps": trained.steps}
-      figures["problems"] = list(problems.values())
       return finished.Finished(figures, {"points": points})
 
     path = self.output / "kept" / f"{name}-{made_with}"
@@ -281,7 +275,7 @@ class Comparison:
       printed = dml.TABLE_3_3.get(job.name, {}).get(self.config.dataset)
     steps = [run.steps / 1000 for run in runs]
     table.add(job.title, "steps / 1000", steps, paper=printed)
-    claims.add(table, job.name, judged, [run.problems for run in runs])
+    claims.add(table, job.name, judged)
 
 
 def measure(config: FullConfig, output: pathlib.Path) -> Table:
