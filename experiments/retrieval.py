@@ -7,7 +7,7 @@ and zero-shot prediction. DML, chapters 3 and 5.
 
     python -m experiments.retrieval                    # 102 min on 2 cores
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses \
-      --gsp-methods c2 --gsp-parts                     # C2 with CCP and with GSP
+      --gsp-methods c2 --gsp-parts    # C2 alone, with CCP, with GSP: about 12 min
     python -m experiments.retrieval --preset cars-poolings    # fifteen poolings
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
