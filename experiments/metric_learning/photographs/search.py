@@ -32,21 +32,22 @@ def measure(
   random, sets = np.random.default_rng(config.seed), None
   weights = 10 ** random.uniform(*WEIGHTS, config.trials)
   proxies = random.integers(*PROXIES, config.trials, endpoint=True)
-  table, scores = Table(), {}
+  table, titles, scores = Table(), [], []
   for number, (weight, of_class) in enumerate(zip(weights, proxies, strict=True), 1):
     numbers = {"weight": float(weight), "proxies": int(of_class)}
     settings = dataclasses.replace(config, trials=0, **numbers)
     trial = comparison.Comparison(settings, output / f"trial-{number}", sets)
-    sets, title = trial.sets, f"weight {weight:.3g}, proxies {of_class}"
-    scores[title] = trial.validated()
-    table.add(f"{config.methods[0]}, {title}", _SCORE, scores[title])
-  means = {title: x.mean() for title, x in scores.items()}
-  best = max(means, key=lambda title: means[title])
-  table.add(f"best: {best}", _SCORE, scores[best])
-  return table, lambda: {"search": _draw(weights, proxies, [*means.values()])}
+    sets = trial.sets
+    titles.append(f"weight {weight:.3g}, proxies {of_class}")
+    scores.append(trial.validated())
+    table.add(f"{config.methods[0]}, {titles[-1]}", _SCORE, scores[-1])
+  means = np.mean(scores, axis=1)
+  best = means.argmax()
+  table.add(f"best: {titles[best]}", _SCORE, scores[best])
+  return table, lambda: {"search": _draw(weights, proxies, means)}
 
 
-def _draw(weights: np.ndarray, proxies: np.ndarray, means: list[float]) -> Any:
+def _draw(weights: np.ndarray, proxies: np.ndarray, means: np.ndarray) -> Any:
   figure = pictures.new_figure(6, 4.5)
   axes = figure.add_subplot()
   dots = axes.scatter(weights, proxies, c=means, cmap="viridis", s=60)
