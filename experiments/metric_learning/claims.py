@@ -5,16 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from experiments.frame.study import Claim, Table
+from experiments.metric_learning import plan
 from experiments.metric_learning.methods import TITLES
-from experiments.metric_learning.plan import (
-  BOTH,
-  GSP,
-  POOLED_LOSSES,
-  ZSP,
-  Config,
-  Name,
-  plan,
-)
+from experiments.metric_learning.plan import BOTH, GSP, ZSP, Config, Name
 
 MAP, VALIDATION = "MAP@R", "MAP@R, validation"
 POOLINGS = "DML, tables 5.1 and 5.3"
@@ -46,7 +39,7 @@ def _better(key: str, text: str, name: Name, over: Name, source: str = "") -> Cl
 
 def _of_parts(config: Config) -> Iterator[Claim]:
   """Generalized sum pooling and zero-shot prediction against the average."""
-  planned = plan(config)
+  planned = plan.plan(config)
   for name in planned:
     if name.parts not in (GSP, ZSP, BOTH):
       continue
@@ -66,7 +59,7 @@ def _of_parts(config: Config) -> Iterator[Claim]:
 
 def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
   """Generalized sum pooling against the other pooling that validation finds best."""
-  for loss in POOLED_LOSSES if config.poolings else ():
+  for loss in plan.POOLED_LOSSES if config.poolings else ():
     average = f"{Name(config.group, loss)}"
     summed = f"{Name(config.group, loss, parts=GSP)}"
     others = [x for x in table.variants(MAP) if x.startswith(average) and x != summed]

@@ -193,27 +193,16 @@ class Run:
       gathered, gathered_labels = training.gather((x, labels), axis_name)
       average = jnp.mean
     value = methods.value(
-      method,
-      gathered,
-      gathered_labels,
-      params["loss"],
-      self.references(anchors, params),
-      remembered,
-      in_batch=settings.in_batch,
-      remembers=remembers,
-      axis_name=axis_name,
-      average=average,
-    )
+      method, gathered, gathered_labels, params["loss"],
+      self.references(anchors, params), remembered, in_batch=settings.in_batch,
+      remembers=remembers, axis_name=axis_name, average=average,
+    )  # fmt: skip
     if settings.zero_shot:
+      attributes = jax.tree.map(lambda leaf: leaf[: len(labels)], outputs.attributes)
       value = methods.with_zero_shot(
-        value,
-        settings.zero_shot,
-        params["loss"]["zero_shot"],
-        jax.tree.map(lambda leaf: leaf[: len(labels)], outputs.attributes),
-        labels,
-        axis_name=axis_name,
-        average=mean,
-      )
+        value, settings.zero_shot, params["loss"]["zero_shot"], attributes, labels,
+        axis_name=axis_name, average=mean,
+      )  # fmt: skip
     return training.Outcome(value, stats | memory_stats)
 
   def _remembered(
@@ -224,13 +213,9 @@ class Run:
       nothing = losses.memory_init(1, self.settings.embedding_dim)
       return losses.memory_references(nothing), jnp.zeros((), bool), {}
     old = batch_stats["loss"]
+    start = self.settings.memory_start
     memory, remembered, remembers = methods.remember(
-      old["memory"],
-      x,
-      labels,
-      old["taken"],
-      start=self.settings.memory_start,
-      axis_name=axis_name,
+      old["memory"], x, labels, old["taken"], start=start, axis_name=axis_name
     )
     memory_stats = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
     return remembered, remembers, memory_stats

@@ -120,14 +120,8 @@ FULL = {
     dataset="sop",  # and inshop
     methods=(
       *(name for name in _TABLE_3_1 if name != "soft_triple"),
-      "c1+xbm+s",
-      "c2+xbm+s",
-      "c1+ccp+s",
-      "c2+ccp+s",
-      "ms+ccp+s",
-      "triplet+ccp+s",
-      "soft_triple+s",
-      "soft_triple+l",
+      *("c1+xbm+s", "c2+xbm+s", "c1+ccp+s", "c2+ccp+s", "ms+ccp+s", "triplet+ccp+s"),
+      *("soft_triple+s", "soft_triple+l"),
     ),
   ),
   "figure-3.8": FullConfig(
@@ -152,10 +146,7 @@ FULL = {
     zero_shot=0.0,  # poolings alone are compared
   ),
   "figure-3.5": FullConfig(
-    methods=("c2+ccp",),
-    protocol="ablation",
-    pool=16,
-    trials=32,
+    methods=("c2+ccp",), protocol="ablation", pool=16, trials=32
   ),
   "table-5.1": FullConfig(
     methods=tuple(dict.fromkeys(key[0] for key in dml.TABLE_5_1)),
@@ -165,52 +156,25 @@ FULL = {
 
 # A layer and a pooling on maps of a pretrained network.
 _FROZEN = Config(
-  backbone="maps",
-  channels=128,
-  image_size=5,
-  dim=128,
-  shift=0,
-  seeds=10,
-  steps=2400,
-  evaluate_every=50,
-  rates=(0.1, 0.3, 1.0),
+  backbone="maps", channels=128, image_size=5, dim=128, shift=0, seeds=10, steps=2400,
+  evaluate_every=50, rates=(0.1, 0.3, 1.0),
   in_batch=0.0,  # as in the text
-  proxies=8,
-  pool=16,
-  memory=24,
-  gsp_methods=_SUMMED,
-  gsp_parts=_SUMMED[:6],
-)
+  proxies=8, pool=16, memory=24, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6],
+)  # fmt: skip
+
 PRESETS: dict[str, Any] = {
   "cpu": _FROZEN,
   "cars-poolings": dataclasses.replace(
-    _FROZEN,
-    rates=(0.3, 1.0, 3.0),
-    losses=(),
-    memory_losses=(),
-    proxy_losses=(),
-    gsp_methods=(),
-    gsp_parts=(),
-    poolings=POOLED,
+    _FROZEN, rates=(0.3, 1.0, 3.0), losses=(), memory_losses=(), proxy_losses=(),
+    gsp_methods=(), gsp_parts=(), poolings=POOLED,
   ),
   "smoke": Config(
-    data="gaussians",
-    backbone="mlp",
-    width=64,
-    dim=16,
-    image_size=4,
-    shift=0,
-    batch=12,
-    steps=150,
-    evaluate_every=10,
-    memory_start=10,
-    seeds=2,
-    losses=("c2",),
-    memory_losses=("c1",),
-    proxy_losses=(),
+    data="gaussians", backbone="mlp", width=64, dim=16, image_size=4, shift=0, batch=12,
+    steps=150, evaluate_every=10, memory_start=10, seeds=2, losses=("c2",),
+    memory_losses=("c1",), proxy_losses=(),
   ),
   **FULL,
-}
+}  # fmt: skip
 
 
 def plan(config: Config) -> dict[Name, Method]:

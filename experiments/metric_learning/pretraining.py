@@ -105,15 +105,9 @@ def _trained(settings: Settings, parts: tuple[Array, ...], steps: int) -> _State
 
   classes = int(parts[1].max()) + 1
   result = training.sweep(
-    jax.random.key(settings.seed),
-    init,
-    jax.tree_util.Partial(period, parts),
-    lambda state, key, hyper: state.accuracy,
-    {"all": (0.0,)},
-    seeds=1,
-    steps=steps // _EVALUATE_EVERY,
-    evaluate_every=1,
-    devices=jax.local_devices()[:1],
+    jax.random.key(settings.seed), init, jax.tree_util.Partial(period, parts),
+    lambda state, key, hyper: state.accuracy, {"all": (0.0,)}, seeds=1,
+    steps=steps // _EVALUATE_EVERY, evaluate_every=1, devices=jax.local_devices()[:1],
     progress=False,
-  )
+  )  # fmt: skip
   return jax.tree.map(lambda x: x[0, 0], result.best_state)

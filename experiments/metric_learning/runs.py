@@ -103,12 +103,9 @@ def train(
 
 
 def _sweep(
-  run: Run,
-  path: pathlib.Path,
-  title: str,
-  weights: Sequence[float],
+  run: Run, path: pathlib.Path, title: str, weights: Sequence[float],
   rates: Sequence[float],
-) -> finished.Finished:
+) -> finished.Finished:  # fmt: skip
   """Trains all runs; returns what the ones of the best rate came to."""
   settings, study, arrays = run.settings, run.study, on_device(run.study)
   seeds, folds = _drawn(settings, study)
@@ -119,15 +116,10 @@ def _sweep(
     (partial(run.init, arrays), partial(run.period, arrays), _score),
     dict(zip(("rate", "weight", "fold"), cells, strict=True)),
     path.with_name(f"{path.name}-checkpoints"),
-    title=title,
-    convolutional=settings.backbone != "maps",
-    seeds=seeds,
-    steps=settings.steps // settings.evaluate_every,
-    evaluate_every=1,
-    patience=settings.patience,
-    margin=MARGIN,
-    progress=False,
-  )
+    title=title, convolutional=settings.backbone != "maps", seeds=seeds,
+    steps=settings.steps // settings.evaluate_every, evaluate_every=1,
+    patience=settings.patience, margin=MARGIN, progress=False,
+  )  # fmt: skip
   shape = (len(rates), len(weights), settings.seeds)
   scores = np.nanmax(result.curves["score"], axis=-1).reshape(shape)
   chosen = int(scores.mean((1, 2)).argmax())

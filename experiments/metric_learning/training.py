@@ -128,12 +128,9 @@ class Run(objective.Run):
     """Training images of some classes, those of the proxies' rows behind them."""
     batch_key, shift_key = jax.random.split(key)
     per_class = 1 if self.method.own_proxies else self.settings.per_class
+    classes = self.settings.batch // per_class
     chosen = data.class_balanced_indices(
-      batch_key,
-      self.table,
-      0,
-      num_classes=self.settings.batch // per_class,
-      per_class=per_class,
+      batch_key, self.table, 0, num_classes=classes, per_class=per_class
     )
     train = of_fold(arrays.train, hyper)
     images = self.shown(shift_key, arrays.images[train[chosen]])

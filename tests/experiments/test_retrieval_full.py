@@ -381,10 +381,11 @@ def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
 
 
 def test_the_rate_halves_where_percents_stay():
-  settings = FullConfig(metric="P@1", learning_rate=1e-5, plateau=True, patience=15)
+  settings = FullConfig(metric="P@1", learning_rate=1e-5, patience=15)
   own = training.monitor(settings)
   assert own.patience == 15
   assert own.margin == pytest.approx(1e-3)
+  assert training.monitor(FullConfig(learning_rate=1e-5)).plateau is None
   plateau = own.plateau
   state, scales = plateau.init(jnp.zeros(())), []
   # Better is by more than a tenth; four evaluations of patience, two to cool down.

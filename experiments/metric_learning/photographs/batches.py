@@ -125,12 +125,9 @@ def planned(
 ) -> Callable[[int], Iterator[data.Images]]:
   """Images of all batches from a step on, one after another, some steps at once."""
   plan_key, crop_key = jax.random.split(key)
+  classes, per_class = settings.batch // settings.per_class, settings.per_class
   draw = functools.partial(
-    _plan,
-    plan_key,
-    table,
-    num_classes=settings.batch // settings.per_class,
-    per_class=settings.per_class,
+    _plan, plan_key, table, num_classes=classes, per_class=per_class
   )
 
   def begin(first: int) -> Iterator[data.Images]:

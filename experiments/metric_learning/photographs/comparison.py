@@ -185,14 +185,10 @@ class Comparison:
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
+      learned = self.sets.learned.of(self.splits[number].train)
+      evaluations = self.output / "evaluations" / f"{name}-{made_with}.json"
       trained = training.train(
-        job.settings,
-        job.method,
-        self.sets.learned.of(self.splits[number].train),
-        watched(),
-        key,
-        checkpoints,
-        self.output / "evaluations" / f"{name}-{made_with}.json",
+        job.settings, job.method, learned, watched(), key, checkpoints, evaluations
       )
       model = networks.Model(job.settings.architecture, trained.variables)
       again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
@@ -251,28 +247,22 @@ class Comparison:
       return [runs[0] for runs in single]
     return [protocols.average(way) for way in itertools.product(*single)]
 
-  def cell(self, job: Job, dim: int) -> dml.Cell | None:
-    """Printed figure of the thesis for a method and dimension."""
-    if not self.complete:
-      return None
-    return dml.cell(
-      self.config.protocol, self.config.backbone, job.name, self.config.dataset, dim
-    )
-
   def tabulate(
     self, table: Table, job: Job, judged: Mapping[int, list[Any]], runs: list[Found]
   ) -> None:
     """Adds what a method's trainings came to."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
     note = f": {WATCHED}" if self.flattered else ""
+    c, printed = self.config, None
     for dim, values in judged.items():
-      paper = self.cell(job, dim)
+      paper = None
+      if self.complete:
+        paper = dml.cell(c.protocol, c.backbone, job.name, c.dataset, dim)
       protocols.tabulate(
         table, job.title, dim, values, paper=paper, spread=spread, note=note
       )
-    printed = None
-    if self.complete and self.config.protocol == "fair":
-      printed = dml.TABLE_3_3.get(job.name, {}).get(self.config.dataset)
+    if self.complete and c.protocol == "fair":
+      printed = dml.TABLE_3_3.get(job.name, {}).get(c.dataset)
     steps = [run.steps / 1000 for run in runs]
     table.add(job.title, "steps / 1000", steps, paper=printed)
     claims.add(table, job.name, judged)

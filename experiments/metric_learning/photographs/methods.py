@@ -157,7 +157,6 @@ class FullConfig(Training):
   per_class: Decided[int] = 4
   proxy_rate: Decided[float] = 100.0
   metric: Decided[str] = "MAP@R"
-  plateau: Decided[bool] = False
   places: Decided[int] = 0
   """Embeddings in the memory."""
 
@@ -253,7 +252,6 @@ def _settings(
     learning_rate=rate,
     places=config.memory * protocol.batch or 32 * published.memory[row.variant or "L"],
     metric=protocol.metric,
-    plateau=protocol.plateau,
     **{name: getattr(protocol, name) for name in _OF_PROTOCOL},
   )
 

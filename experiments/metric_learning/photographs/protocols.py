@@ -27,13 +27,14 @@ class Protocol(NamedTuple):
   validate."""
   models: int = 4  # number of networks, each with another validation part
   repeats: int = 1  # trainings of each network
-  metric: str = "MAP@R"  # measure that chooses the best weights
+  metric: str = "MAP@R"
+  """Measure that chooses the best weights; where P@1 stagnates, the learning rate is
+  lowered."""
   batch: int = 32
   patience: int = 60  # evaluations without a better one before a training stops
   dim: int = 128
   learning_rate: float = 1e-5
   weight_decay: float = 1e-4
-  plateau: bool = False  # lowers the learning rate when the measure stagnates
   pooling: str = "gap"  # pooling of methods without generalized sum pooling
 
 
@@ -51,20 +52,13 @@ def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
     patience = 10 if small else 7
     return Protocol(4 * every, parts=5, models=1, repeats=3, patience=patience)
   return Protocol(
-    every,
-    parts=1,
-    models=1,
+    every, parts=1, models=1,
     # Chapter 3 trains once, section 5.3.4 keeps the best of three.
     repeats=3 if name == "conventional534" else 1,
-    metric="P@1",
-    batch=112 if residual else 128,
-    patience=15 if small else 10,
-    dim=512,
-    learning_rate=numbers.learning_rate,
-    weight_decay=4e-4 if residual else 1e-4,
-    plateau=True,
+    metric="P@1", batch=112 if residual else 128, patience=15 if small else 10, dim=512,
+    learning_rate=numbers.learning_rate, weight_decay=4e-4 if residual else 1e-4,
     pooling="gap_gmp",
-  )
+  )  # fmt: skip
 
 
 class Split(NamedTuple):

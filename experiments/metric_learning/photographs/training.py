@@ -137,7 +137,7 @@ def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
 def monitor(settings: FullConfig) -> training.Monitor:
   """Monitor that picks the best evaluation and lowers the learning rate."""
   plateau = None
-  if settings.plateau:
+  if settings.metric == "P@1":
     plateau = contrib.reduce_on_plateau(
       0.5,
       patience=4,
@@ -173,19 +173,12 @@ def train(
     return {**scores, "problem": problem}
 
   result = frame_training.single(
-    functools.partial(run.start, start_key),
-    run,
-    objective.optimizer(settings, method),
-    batches.batches(settings, pictures, run.table, data_key),
-    folder,
-    steps=settings.steps,
-    evaluate=evaluate,
-    evaluate_every=settings.evaluate_every,
-    monitor=monitor(settings),
-    respond=run.response(),
-    checkpoint_every=settings.checkpoint_every,
-    report_every=settings.evaluate_every,
-  )
+    functools.partial(run.start, start_key), run, objective.optimizer(settings, method),
+    batches.batches(settings, pictures, run.table, data_key), folder,
+    steps=settings.steps, evaluate=evaluate, evaluate_every=settings.evaluate_every,
+    monitor=monitor(settings), respond=run.response(),
+    checkpoint_every=settings.checkpoint_every, report_every=settings.evaluate_every,
+  )  # fmt: skip
   step = int(result.best.step)
   rows = {row["step"]: row for row in result.evaluations}
   return Trained(
