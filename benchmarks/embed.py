@@ -30,7 +30,7 @@ from PIL import Image
 from benchmarks import _measure
 from experiments import embed
 from experiments.frame import networks
-from experiments.metric_learning import methods
+from experiments.metric_learning import methods, objective
 from experiments.metric_learning.photographs import batches as retrieval_full_batches
 from experiments.metric_learning.photographs import sets
 from experiments.metric_learning.photographs import training as retrieval_full_training
@@ -134,7 +134,7 @@ class Training:
     key = jax.random.key(0)
     run = retrieval_full_training.Run(self.settings, method, pictures, key)
     self.state = run.start(key, fresh=True)
-    step = training.make_step(run.objective, run.objective.optimizer())
+    step = training.make_step(run, objective.optimizer(self.settings, method))
     self.step = training.parallel_step(step)
     self.begin = retrieval_full_batches.batches(self.settings, pictures, run.table, key)
     self.planned = retrieval_full_batches.planned(

@@ -101,7 +101,6 @@ def objective(
     settings.architecture,
     retrieval_objective.variables(params["network"], batch_stats.get("network", {})),
     jax.vmap(shown)(batch["crop"], batch["image"]),
-    bfloat16=False,
     train=True,
     axis_name=axis_name,
   )

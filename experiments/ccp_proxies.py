@@ -37,8 +37,8 @@ from experiments.metric_learning.problems import DIGITS, PRESETS, Config
 from experiments.metric_learning.settings import Settings
 
 
-def train(config: Config, output: pathlib.Path) -> Runs:
-  """Runs all trainings, or those that an earlier run has left."""
+def train(config: Config, output: pathlib.Path) -> tuple[Runs, Settings]:
+  """Runs all trainings; returns their outcomes, and the characters' settings."""
   settings, study = problems.digits(config)
   sought = problems.characters(config) if problems.plan(config, settings)[1] else study
 
@@ -59,29 +59,28 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       weights = (config.weight,)
       if name == "c2 ccp":  # the first cell is the usual one
         weights += config.other_weights
-      cells = {"weight": weights, "fold": (0,) * len(weights)}
       group, title = "characters", problem_figures.title(name)
       if name in DIGITS:
         group, title = "digits", ""
       folder = output / "kept" / group
-      trained = runs.train(*planned[name], cells, folder, title)
+      trained = runs.train(*planned[name], folder, title, weights=weights)
       bar.set_postfix({group: name})
       bar.update()
       return trained
 
     with at_once.pool() as pool:
       trained_runs = dict(zip(planned, pool.map(train_name, planned), strict=True))
-  return Runs(trained_runs, settings, shared)
+  return trained_runs, shared
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and tabulates their measures."""
-  pretraining.check(config, config.pretraining, config.data)
-  trained = train(config, output)
+  pretraining.check(config)
+  trained, settings = train(config, output)
   costs = {}
   if config.losses:
     study = problems.characters(config)
-    costs = problem_figures.costs(trained, study, config.losses, config)
+    costs = problem_figures.costs(trained, settings, study, config)
   table = problem_figures.tabulate(trained, config, costs)
   return table, lambda: problem_figures.draw(
     trained, problems.digits(config)[1], config

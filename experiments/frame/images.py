@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import tqdm
-from PIL import Image, ImageOps
+from PIL import Image
 
 from experiments.frame import beside
 from experiments.published import tree_paths
@@ -292,14 +292,6 @@ def centred(image: np.ndarray, *, size: int, shorter_side: int) -> np.ndarray:
 def squared(image: np.ndarray, *, size: int) -> np.ndarray:
   """[size, size, channels]: all of it, stretched."""
   single = _image(image).resize((size, size), Image.Resampling.BOX)
-  return np.asarray(single).reshape(size, size, -1)
-
-
-def padded(image: np.ndarray, *, size: int) -> np.ndarray:
-  """[size, size, channels]: the longer side becomes `size`, the rest white."""
-  single = ImageOps.pad(
-    _image(image), (size, size), Image.Resampling.BOX, color="white"
-  )
   return np.asarray(single).reshape(size, size, -1)
 
 

@@ -20,10 +20,8 @@ from experiments.frame.settings import Decided, Limited
 from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
-MAPS = ("maps", "last_stage")  # what sees stored maps in place of images
-SMALL = ("conv", *DIGITS, "mlp", *MAPS)
+SMALL = ("conv", *DIGITS, "mlp", "maps")
 LITE = "efficientnet_lite0"  # whose weights the extra `pretrained` installs
-LAST = 7  # its last stage
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
@@ -37,11 +35,10 @@ class Architecture(Limited):
 
   backbone: Literal[
     "conv", "resnet8", "resnet20", "mlp", "bn_inception", "resnet50", "inception_v3",
-    "maps", "last_stage",
+    "maps",
   ] = "conv"  # fmt: skip
   """Backbone: four convolutions, a residual network for digits (small or as published),
-  two hidden layers, a network for photographs, none for stored feature maps, or the
-  last stage of the network that made the maps, with its weights."""
+  two hidden layers, a network for photographs, or none for stored feature maps."""
   width: int = 32
   """Channels of each convolution of conv, of each layer of mlp, or of the first
   convolution of other backbones."""
@@ -76,19 +73,15 @@ class Architecture(Limited):
   """Channels of the images, 1 or 3; for maps, the number of principal directions."""
   inverted: Decided[bool] = False
   """Inverts the images, so that white is 0."""
-  # Not in the text of settings, by which trainings that were kept are found.
-  padded: Decided[bool] = dataclasses.field(default=False, repr=False)
-  """Scales the longer side to `image_size` and pads with white, without
-  `shorter_side`."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
     for name in ("width", "dim", "image_size"):
       if (value := getattr(self, name)) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-    if self.channels not in (1, 3) and self.backbone not in MAPS:
+    if self.channels not in (1, 3) and self.backbone != "maps":
       raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
-    if self.frozen_norm and self.backbone in (*DIGITS, "mlp", *MAPS):
+    if self.frozen_norm and self.backbone in (*DIGITS, "mlp", "maps"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
   @property
@@ -154,15 +147,8 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     )
   if a.backbone == "mlp":
     return _Layers(a.width, name="backbone")
-  if a.backbone == "last_stage":
-    return end(name="backbone")
   options = {"frozen_norm": a.frozen_norm, "remat": a.remat}
   return photographic(a.backbone, a.width, **options, **shared)
-
-
-def end(**options: Any) -> nn.Module:
-  """The last stage of the pretrained network, and what follows it."""
-  return models.EfficientNetLite(frozen_norm=True, parts=(LAST, LAST + 2), **options)
 
 
 def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
@@ -177,7 +163,7 @@ def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
 def _network_input(a: Architecture, images: Array) -> Array:
   """Bytes, or floats in [0, 1], as the backbone takes them."""
   x = data.to_float(images) if images.dtype == jnp.uint8 else images
-  if a.backbone in MAPS:
+  if a.backbone == "maps":
     return x.astype(jnp.float32)  # they are kept in half precision
   if a.backbone in SMALL:
     return x
@@ -191,7 +177,7 @@ def _network_input(a: Architecture, images: Array) -> Array:
 def initial_variables(key: Array, architecture: Architecture) -> Any:
   """The network before the first step, its backbone read where one is named."""
   variables = _initialize(key, architecture=architecture)
-  if not _begun(architecture):
+  if not architecture.weights:
     return variables
   backbones = {name: tree["backbone"] for name, tree in variables.items()}
   backbone = _read_backbone(architecture, backbones)
@@ -200,30 +186,11 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
   }
 
 
-def _begun(architecture: Architecture) -> bool:
-  """True where the backbone begins with trained weights."""
-  return bool(architecture.weights) or architecture.backbone == "last_stage"
-
-
 def _read_backbone(architecture: Architecture, template: Any) -> Any:
   """Reads a backbone's variables, or their shapes, from a file or folder of weights."""
-  if architecture.backbone == "last_stage":
-    return end_variables()
   if architecture.backbone in SMALL:
     return _kept_backbone(architecture)
   return models.import_weights(template, models.read_weights(architecture.weights))
-
-
-@functools.cache
-def end_variables() -> Any:
-  """Variables of the last stage and of what follows it."""
-  with jax.ensure_compile_time_eval():
-    whole = models.pretrained(LITE).variables
-  learned = (f"stage{LAST}_", "head")
-  return {
-    kind: {name: part for name, part in tree.items() if name.startswith(learned)}
-    for kind, tree in whole.items()
-  }
 
 
 def _kept_backbone(architecture: Architecture) -> Any:
@@ -258,7 +225,7 @@ def _shapes(architecture: Architecture) -> Any:
 def check(architecture: Architecture) -> None:
   """Raises for settings or weights that do not fit, before anything is computed."""
   shapes = _shapes(architecture)
-  if _begun(architecture):
+  if architecture.weights:
     backbones = {name: tree["backbone"] for name, tree in shapes.items()}
     _read_backbone(architecture, backbones)
 
@@ -271,8 +238,6 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
     fitted = class_sets.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
-  elif a.padded:
-    fitted = class_sets.padded(pixels, size=a.image_size)
   else:
     fitted = class_sets.squared(pixels, size=a.image_size)
   return 255 - fitted if a.inverted else fitted
@@ -320,6 +285,7 @@ def load(folder: pathlib.Path) -> Model:
   fields = {
     name: tuple(value) if isinstance(value, list) else value
     for name, value in finished.read_record(path, remedy=_TRAIN).items()
+    if (name, value) != ("padded", False)  # of an earlier version
   }
   # The weights lie beside, trained ones.
   try:

@@ -1,52 +1,34 @@
 """Charts of `retrieval`: scores, gains of each part, and curves by loss."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments.frame import dots, pictures
 from experiments.frame.study import Table
+from experiments.metric_learning.claims import MAP
 from experiments.metric_learning.methods import TITLES
+from experiments.metric_learning.plan import BOTH, GSP, ZSP, Config, Name, plan
 from experiments.metric_learning.runs import Trained
-from experiments.metric_learning.tables import BOTH, FOLDS, GSP, ZSP, Name
 
 if TYPE_CHECKING:
   import matplotlib.figure
 
-MAP = "MAP@R"
 _PARTS = ("CCP", "XBM", GSP, ZSP, BOTH)
-_COLUMNS = 4  # panels of curves side by side
 
 
-def groups(names: Iterable[Name]) -> dict[str, list[Name]]:
-  """The trainings of each set of images, without those of folds."""
-  grouped: dict[str, list[Name]] = {}
-  for name in names:
-    if name.group != FOLDS:
-      grouped.setdefault(name.group, []).append(name)
-  return grouped
-
-
-def draw(names: Iterable[Name], table: Table) -> dict[str, Any]:
-  """Scores of all trainings, and what each part adds, for each set of images."""
-  drawn = {}
-  for group, members in groups(names).items():
-    parts = {name.parts for name in members}
-    if parts <= {"", GSP, ZSP, BOTH}:
-      drawn[f"scores-{group}"] = _scores(group, members, table)
-      if gains := _gains(members, table):
-        drawn[f"gains-{group}"] = gains
-    else:
-      drawn[f"gains-{group}"] = _poolings(members, table)
-  return drawn
-
-
-def _scores(
-  group: str, names: Iterable[Name], table: Table
-) -> "matplotlib.figure.Figure":
+def draw(config: Config, table: Table) -> dict[str, Any]:
+  """Scores of all trainings, and what each part or pooling adds."""
+  names = list(plan(config))
+  if config.poolings:
+    return {f"gains-{config.group}": _poolings(names, table)}
   scores = {name.title: table.values(MAP, f"{name}") for name in names}
-  return dots.dots({group: scores}, f"{MAP} of unseen classes")
+  label = f"{MAP} of unseen classes"
+  drawn = {f"scores-{config.group}": dots.dots({config.group: scores}, label)}
+  if gains := _gains(names, table):
+    drawn[f"gains-{config.group}"] = gains
+  return drawn
 
 
 def _gains(names: list[Name], table: Table) -> "matplotlib.figure.Figure | None":
@@ -79,28 +61,20 @@ def _poolings(names: list[Name], table: Table) -> "matplotlib.figure.Figure":
   return dots.dots(panels, f"{MAP} gained over average pooling (GAP)", gains=True)
 
 
-def curves(
-  names: Iterable[Name], runs: Mapping[Name, Trained], steps: np.ndarray
-) -> dict[str, Any]:
-  """Best validation score so far, one panel a loss, for each set of images."""
-  return {
-    f"curves-{group}": _curves(members, runs, steps)
-    for group, members in groups(names).items()
-    if {name.parts for name in members} <= {"", GSP, ZSP, BOTH}
-  }
-
-
-def _curves(
-  names: list[Name], runs: Mapping[Name, Trained], steps: np.ndarray
-) -> "matplotlib.figure.Figure":
+def curves(config: Config, runs: Mapping[Name, Trained]) -> dict[str, Any]:
+  """Best validation score so far, one panel a loss; none where poolings are many."""
+  if config.poolings:
+    return {}
   panels: dict[str, dict[str, np.ndarray]] = {}
-  for name in names:
+  for name, run in runs.items():
     added = "+".join(filter(None, (name.kind.upper(), name.parts)))
     label = added.removeprefix("PLAIN").removeprefix("+") or "loss alone"
-    scores = np.asarray(runs[name].curves["score"][0])
+    scores = np.asarray(run.curves["score"][0])
     # A seed that has stopped keeps its best network.
     best = np.fmax.accumulate(scores, axis=-1).mean(axis=0)
     panels.setdefault(TITLES[name.loss], {})[label] = best
-  return pictures.curve_panels(
+  steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
+  figure = pictures.curve_panels(
     panels, steps, xlabel="step", ylabel=f"best {MAP} so far, validation"
   )
+  return {f"curves-{config.group}": figure}

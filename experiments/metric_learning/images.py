@@ -1,14 +1,11 @@
 """Images for `retrieval` and `ccp_proxies` on a CPU: classes to learn, and to find."""
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments.frame import images as class_sets
 from spherejax import data
-
-FOLDED = 264  # classes that are divided into several folds
 
 
 class Study(NamedTuple):
@@ -29,66 +26,40 @@ class Study(NamedTuple):
   """Whether each fold belongs to one seed, which divides the classes."""
   watched: bool = False  # whether to measure covers after every evaluation
   inverted: bool = False  # whether the images are inverted, so that white is 0
-  padded: bool = False  # whether the longer side was scaled and the rest padded
   raw: np.ndarray | None = None
   """Embeddings [folds, test images, dim] of a pretrained network without training."""
-
-
-def folds(classes: int, number: int) -> list[np.ndarray]:
-  """Validation classes of each fold: contiguous, the last ones first."""
-  ends = np.linspace(0, classes, number + 1).astype(int)
-  return [np.arange(ends[f], ends[f + 1]) for f in reversed(range(number))]
 
 
 def _resized(images: data.Images, size: int) -> np.ndarray:
   return np.stack([class_sets.squared(x[..., :1], size=size) for x in images.images])
 
 
-def _rows(
-  labels: np.ndarray, classes: np.ndarray, most: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-  """Rows of some classes, class by class, and their labels counted from 0."""
-  rows = [np.flatnonzero(labels == c)[:most] for c in classes]
-  new = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-  return np.concatenate(rows), new.astype(np.int32)
-
-
-def omniglot(size: int, number: int = 1) -> Study:
-  """Characters: 266 to learn, of which 66 validate, 200 of other alphabets to find.
-
-  With several folds 264, of which each fold has another share to validate.
-  """
-  learned = class_sets.read("omniglot", "train", lazy=True)
-  labels = np.asarray(learned.labels)
-  last = 266 if number == 1 else FOLDED
-  learned = learned[np.flatnonzero(labels < last)]
-  labels = np.asarray(learned.labels)
-  sought = class_sets.read("omniglot", "test", lazy=True)
-  names = np.unique(sought.labels)[:200]
-  sought = sought[np.flatnonzero(np.isin(sought.labels, names))]
-  parts = [np.arange(200, 266)] if number == 1 else folds(last, number)
-  train = [_rows(labels, np.setdiff1d(np.arange(last), held)) for held in parts]
-  held = [_rows(labels, part) for part in parts]
-  test = len(learned) + np.arange(len(sought))
-  return Study(
-    f"omniglot-{size}-{number}",
-    255 - np.concatenate([_resized(learned, size), _resized(sought, size)]),
-    np.stack([rows for rows, _ in train]),
-    np.stack([rows for rows, _ in held]),
-    np.tile(test, (number, 1)),
-    train[0][1],
-    held[0][1],
-    np.unique(sought.labels, return_inverse=True)[1].astype(np.int32),
-    inverted=True,
+def omniglot(size: int) -> Study:
+  """Characters: 266 to learn, of which 66 validate, 200 of other alphabets to find."""
+  learned, sought = (
+    class_sets.read("omniglot", split, lazy=True) for split in ("train", "test")
   )
+  learned = learned[np.flatnonzero(np.asarray(learned.labels) < 266)]
+  sought = sought[
+    np.flatnonzero(np.isin(sought.labels, np.unique(sought.labels)[:200]))
+  ]
+  others = 266 + np.unique(sought.labels, return_inverse=True)[1]
+  labels = np.concatenate([learned.labels, others])
+  study = of_one_fold(
+    f"omniglot-{size}-1",
+    255 - np.concatenate([_resized(learned, size), _resized(sought, size)]),
+    halves(labels, np.split(np.arange(466), [200, 266])),
+  )
+  return study._replace(inverted=True)
 
 
 def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
   """Images and labels of the characters that nothing else here trains on or finds."""
   train = class_sets.read("omniglot", "train")
-  others = train[np.flatnonzero(np.asarray(train.labels) >= 266)]
-  rows, labels = _rows(np.asarray(others.labels), np.unique(others.labels))
-  return 255 - _resized(others[rows], size), labels
+  rows = np.flatnonzero(np.asarray(train.labels) >= 266)
+  rows = rows[np.argsort(np.asarray(train.labels)[rows], kind="stable")]
+  others = train[rows]
+  return 255 - _resized(others, size), np.asarray(others.labels) - 266
 
 
 class Halves(NamedTuple):
@@ -113,9 +84,19 @@ def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
   return np.split(classes, [half - half // 4, half])
 
 
-def halves(labels: np.ndarray, parts: list[np.ndarray], most: int) -> Halves:
-  """Rows of the classes of three parts, at most `most` of each class."""
-  rows, classes = zip(*(_rows(labels, part, most) for part in parts), strict=True)
+def halves(
+  labels: np.ndarray, parts: list[np.ndarray], most: int | None = None
+) -> Halves:
+  """Rows of the classes of three parts, at most `most` of each class.
+
+  They come class by class; the labels of each part count from 0.
+  """
+  rows, classes = [], []
+  for part in parts:
+    by_class = [np.flatnonzero(labels == c)[:most] for c in part]
+    rows.append(np.concatenate(by_class))
+    counts = [len(x) for x in by_class]
+    classes.append(np.repeat(np.arange(len(part), dtype=np.int32), counts))
   return Halves(*rows, *classes)
 
 
@@ -123,19 +104,6 @@ def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:
   train, held, test = (x[None] for x in rows[:3])
   labels = rows.train_labels, rows.held_labels, rows.test_labels
   return Study(name, images, train, held, test, *labels)
-
-
-def plankton(size: int) -> Study:
-  """Halves of the classes of at least 30 images, at most 60 of each, padded."""
-  images = class_sets.read("ndsb_plankton", "train+test", lazy=True)
-  labels = np.asarray(images.labels)
-  parts = divided(np.flatnonzero(np.bincount(labels) >= 30))
-  chosen = np.sort(np.concatenate(halves(labels, parts, 60)[:3]))
-  fit = functools.partial(class_sets.padded, size=size)
-  fitted = data.map_images(images[chosen], fit)
-  rows = halves(np.asarray(fitted.labels), parts, 60)
-  study = of_one_fold(f"plankton-{size}", 255 - np.stack(list(fitted.images)), rows)
-  return study._replace(inverted=True, padded=True)
 
 
 def mnist(size: int, train: int, held: int) -> Study:
@@ -148,18 +116,17 @@ def mnist(size: int, train: int, held: int) -> Study:
       f"digit_images must be at most {fewest} in all, of the rarest digit, got"
       f" {train} and {held}"
     )
-  by_digit = [np.flatnonzero(labels == c)[: train + held] for c in range(10)]
-  rows = np.concatenate(by_digit)
+  rows = halves(labels, [np.arange(10)] * 3, train + held).train.reshape(10, -1)
   sought = class_sets.read("mnist", "test")
-  place = np.arange(len(rows)).reshape(10, train + held)
+  place = np.arange(rows.size).reshape(rows.shape)
   return Study(
     f"mnist-{size}-{train}-{held}",
-    np.concatenate([_resized(learned[rows], size), _resized(sought, size)]),
+    np.concatenate([_resized(learned[rows.ravel()], size), _resized(sought, size)]),
     place[:, :train].reshape(1, -1),
     place[:, train:].reshape(1, -1),
-    len(rows) + np.arange(len(sought))[None],
-    np.repeat(np.arange(10), train).astype(np.int32),
-    np.repeat(np.arange(10), held).astype(np.int32),
+    rows.size + np.arange(len(sought))[None],
+    np.repeat(np.arange(10, dtype=np.int32), train),
+    np.repeat(np.arange(10, dtype=np.int32), held),
     np.asarray(sought.labels, np.int32),
     watched=True,
   )
@@ -171,7 +138,5 @@ def gaussians(seed: int) -> Study:
   centres = random.normal(size=(20, 1, 16))
   points = centres + 0.7 * random.normal(size=(20, 10, 16))
   images = points.reshape(200, 4, 4, 1).astype(np.float32)
-  parts = np.split(np.arange(20), [7, 10])
-  rows = halves(np.repeat(np.arange(20), 10), parts, 10)
-  name = f"gaussians-{seed}"
-  return of_one_fold(name, images, rows)._replace(watched=True)
+  rows = halves(np.repeat(np.arange(20), 10), np.split(np.arange(20), [7, 10]))
+  return of_one_fold(f"gaussians-{seed}", images, rows)

@@ -1,27 +1,19 @@
 """Frozen maps of a pretrained network, in the place of images, for `retrieval`.
 
-A network of ImageNet's sees each photograph, or collage of four, once; what is trained
-is the layer on its maps, the pooling and the loss. So the methods begin where the
-thesis's begin, at a price that a CPU can pay.
+A network of ImageNet's sees each photograph once; what is trained is the layer on its
+maps, the pooling and the loss. So the methods begin where the thesis's begin, at a
+price that a CPU can pay.
 """
 
-import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from experiments.frame import at_once, beside, networks
 from experiments.frame import images as class_sets
+from experiments.frame import networks
 from experiments.metric_learning.images import Study, divided, halves
-from spherejax import data, distances, hierarchy, models, pooling, training
-
-SETS = ("cars196", "cub_birds100", "collages")
-_EACH = 60  # collages of a class
-_ANIMAL, _ARTEFACT = "n00015388", "n00021939"  # of WordNet
+from spherejax import models, training
 
 
 def study(
@@ -33,84 +25,43 @@ def study(
   many principal directions of the maps that it learns. The network's own maps are
   computed once and kept in the folder.
   """
-  pictures = None
-  if name != "collages":
-    pictures = class_sets.read(name, "train+test", lazy=True)
-  banks, parts, raw = [], [], []
-  for seed in seeds:
-    whole = collages(seed) if pictures is None else pictures
-    title = f"{name}-{seed}" if pictures is None else name
-    maps, labels = read_maps(title, whole, folder), np.asarray(whole.labels)
-    counts = np.bincount(labels)
-    divisions = divided(np.arange(len(counts)), seed)
-    rows = halves(labels, divisions, counts.min())
-    used = np.concatenate(rows[:3])
+  pictures = class_sets.read(name, "train+test", lazy=True)
+  network = models.pretrained(networks.LITE)
+  folder.mkdir(parents=True, exist_ok=True)
+  maps = training.keep_features(
+    folder / f"{name}-{networks.LITE}.npy",
+    network.features,
+    pictures,
+    made_with={"network": networks.LITE, "variables": network.variables},
+    batch_size=32,
+  )
+  labels = np.asarray(pictures.labels)
+  counts = np.bincount(labels)
+  parts = [
+    halves(labels, divided(np.arange(len(counts)), seed), counts.min())
+    for seed in seeds
+  ]
+  banks, raw = [], []
+  for rows in parts:
     learned = rows.train[::4]  # enough for directions
-    banks.append(projected(maps, learned, used, channels))
+    banks.append(projected(maps, learned, np.concatenate(rows[:3]), channels))
     average = np.asarray(maps[rows.test], np.float32).mean(axis=(1, 2))
     raw.append(average / np.linalg.norm(average, axis=1, keepdims=True))
-    parts.append(rows)
-  number = len(banks[0])
-  ends = np.cumsum([len(x) for x in parts[0][:2]])
-  places = np.arange(len(seeds) * number).reshape(len(seeds), number)
+  places = np.arange(len(seeds) * len(banks[0])).reshape(len(seeds), -1)
+  first = parts[0]
+  ends = np.cumsum([len(first.train), len(first.held)])
+  train, held, test = np.split(places, ends, axis=1)
   return Study(
     f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
     np.concatenate(banks),
-    *np.split(places, ends, axis=1),
-    *parts[0][3:],
+    train,
+    held,
+    test,
+    first.train_labels,
+    first.held_labels,
+    first.test_labels,
     by_seed=True,
     raw=np.stack(raw),
-  )
-
-
-def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> Study:
-  """The maps that the network's last stage sees, divided as in `study`."""
-  pictures = class_sets.read(name, "train+test", lazy=True)
-  labels = np.asarray(pictures.labels)
-  counts = np.bincount(labels)
-  divisions = [divided(np.arange(len(counts)), seed) for seed in seeds]
-  parts = [halves(labels, division, counts.min()) for division in divisions]
-  train, held, test = (np.stack(rows) for rows in list(zip(*parts, strict=True))[:3])
-  maps = read_maps(name, pictures, folder, parts=(0, networks.LAST))
-  title = f"{name}-{networks.LITE}-{networks.LAST}-{seeds[0]}-{len(seeds)}"
-  raw = _averaged(maps)[test]
-  return Study(title, maps, train, held, test, *parts[0][3:], by_seed=True, raw=raw)
-
-
-def _averaged(maps: np.ndarray) -> np.ndarray:
-  """[images, 1280], of length 1: the network's averaged maps without training."""
-  variables = networks.end_variables()
-
-  def embed(block: Array) -> Array:
-    ended: Any = networks.end().apply(variables, block.astype(jnp.float32))
-    return distances.l2_normalize(pooling.gap(ended))
-
-  return np.asarray(at_once.mapped(embed, jnp.asarray(maps)))
-
-
-def read_maps(
-  name: str,
-  pictures: data.Images,
-  folder: pathlib.Path,
-  parts: tuple[int, int] | None = None,
-) -> np.memmap:
-  """Maps [images, height, width, channels] in a file of the folder.
-
-  `parts` of the network make them; None: all.
-  """
-  network, made_with = models.pretrained(networks.LITE), {"network": networks.LITE}
-  ending = networks.LITE
-  if parts is not None:
-    network = dataclasses.replace(network, module=network.module.clone(parts=parts))
-    made_with["parts"] = f"{parts}"
-    ending += f"-{parts[1]}"
-  folder.mkdir(parents=True, exist_ok=True)
-  return training.keep_features(
-    folder / f"{name}-{ending}.npy",
-    network.features,
-    pictures,
-    made_with={**made_with, "variables": network.variables},
-    batch_size=32,
   )
 
 
@@ -135,42 +86,3 @@ def projected(
     points = (block.reshape(-1, dim) - offset.astype(np.float32)) @ directions
     reduced[first : first + 256] = points.reshape(*block.shape[:-1], channels)
   return reduced
-
-
-def collages(seed: int) -> data.Images:
-  """An animal of Tiny ImageNet among three artefacts."""
-  photographs = class_sets.read("tiny_imagenet", "train+test")
-  tree = hierarchy.from_csv(
-    beside.newest_file("tiny_imagenet", "hierarchy.csv"),
-    classes=photographs.label_names,
-  )
-  animals, artefacts = (
-    np.flatnonzero(hierarchy.classes_below(tree, node)) for node in (_ANIMAL, _ARTEFACT)
-  )
-  return collages_of(photographs, animals, artefacts, seed)
-
-
-def collages_of(
-  photographs: data.Images, animals: np.ndarray, artefacts: np.ndarray, seed: int
-) -> data.Images:
-  """2 x 2 tiles, one of the first classes, which is the label, three of the others.
-
-  The tiles around the classes that the seed learns, validates and seeks are of other
-  classes each.
-  """
-  labels, pixels = np.asarray(photographs.labels), np.asarray(photographs.images)
-  random, tiles, tile_labels = np.random.default_rng(seed), [], []
-  class_folds = [animals[part] for part in divided(np.arange(len(animals)), seed)]
-  for classes, around in zip(class_folds, divided(artefacts, seed), strict=True):
-    backs = np.flatnonzero(np.isin(labels, around))
-    for label in classes:
-      fronts = np.flatnonzero(labels == label)[:_EACH]
-      rows = np.column_stack([fronts, random.choice(backs, (len(fronts), 3))])
-      tiles.append(random.permuted(rows, axis=1))
-      tile_labels += [label] * len(fronts)
-  four = pixels[np.concatenate(tiles)]  # [collages, 4, height, width, channels]
-  upper, lower = (np.concatenate([four[:, i], four[:, i + 1]], 2) for i in (0, 2))
-  names = tuple(photographs.label_names[label] for label in animals)
-  numbered = np.searchsorted(animals, tile_labels).astype(np.int32)
-  joined = np.concatenate([upper, lower], 1)
-  return data.from_arrays(joined, numbered, label_names=names)

@@ -1,22 +1,13 @@
-"""P@1, P@R, MAP@R and covers of `retrieval` and `ccp_proxies`."""
+"""P@1, P@R and MAP@R of `retrieval` and `ccp_proxies`."""
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from spherejax import distances, metrics, prototypes
+from spherejax import distances, metrics
 
 MARGIN = 1e-5
 """Smallest improvement that makes an evaluation better."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
-RADIUS, APART = "covering radius", "distance of classes"
-
-
-_mean_interclass_distance = jax.jit(
-  metrics.mean_interclass_distance
-)  # after every evaluation
 
 
 def measures(
@@ -38,12 +29,4 @@ def measures(
   return {
     name: float(metrics.mean_where(value, result.counted))
     for name, value in zip(NAMES, values, strict=True)
-  }
-
-
-def covers(points: Any, labels: np.ndarray) -> dict[str, Any]:
-  """Width and separation of classes, of embeddings in the unit ball."""
-  return {
-    RADIUS: prototypes.mean_covering_radius(points, labels),
-    APART: _mean_interclass_distance(points, labels),
   }

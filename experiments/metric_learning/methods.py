@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from spherejax import losses, models
@@ -63,8 +62,6 @@ class Method:
   """Embeddings in the memory, per class."""
   numbers: tuple[tuple[str, float], ...] = ()
   """Hyperparameters that differ from `NUMBERS`."""
-  watch_test: bool = False
-  """Measures P@1 of test images after every evaluation (conventional protocol)."""
 
   @property
   def name(self) -> str:
@@ -112,17 +109,6 @@ class Method:
 
   def settings(self) -> dict[str, Any]:
     return {**NUMBERS[self.loss], **dict(self.numbers)}
-
-
-def check(method: Method, switch_patience: int) -> None:
-  """Raises ValueError for proxies that cannot be chosen or renewed."""
-  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
-    raise ValueError(
-      f"{method.name} needs at least one proxy and a pool of one image, got"
-      f" {method.proxies} and {method.pool}"
-    )
-  if method.renews and switch_patience < 1:
-    raise ValueError(f"switch_patience must be at least 1, got {switch_patience}")
 
 
 def initial(method: Method, key: Array, classes: int, dim: int) -> dict[str, Array]:
@@ -186,17 +172,15 @@ def remember(
   taken: Array,
   *,
   start: int,
-  use: Literal["full", "any"],
   axis_name: str | None = None,
 ) -> tuple[losses.Memory, losses.References, Array]:
-  """The memory after a batch, as references, and whether they count yet."""
+  """The memory after a batch, as references, and whether they count yet.
+
+  It counts once it was filled again after `start` steps.
+  """
   after, slots = losses.memory_update(memory, x, labels, axis_name=axis_name)
-  if use == "any":
-    remembers = taken >= start
-    after = optax.tree.where(remembers, after, memory)
-  else:
-    rows = x.shape[0] * (jax.lax.axis_size(axis_name) if axis_name else 1)
-    remembers = taken >= start + -(-memory.embeddings.shape[0] // rows)
+  rows = x.shape[0] * (jax.lax.axis_size(axis_name) if axis_name else 1)
+  remembers = taken >= start + -(-memory.embeddings.shape[0] // rows)
   return after, losses.memory_references(after, slots=slots), remembers
 
 

@@ -1,13 +1,10 @@
 """Network, loss and optimiser of `retrieval` and `ccp_proxies`, whatever the images."""
 
-import contextlib
-import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,29 +18,19 @@ from experiments.metric_learning.settings import Training
 from spherejax import data, losses, models, training
 
 
-def _halved(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-  """The backbone sees bfloat16; it computes in the dtype of its images."""
-  if context.module.name == "backbone" and context.method_name == "__call__":
-    args = tuple(x.astype(jnp.bfloat16) for x in args)
-  return call(*args, **kwargs)
-
-
 def forward(
   architecture: networks.Architecture,
   variables: Any,
   images: Array,
   *,
-  bfloat16: bool,
   train: bool = False,
   axis_name: str | None = None,
 ) -> tuple[models.HeadResult, Any]:
   """Applies the network to images; returns its outputs and updated statistics."""
   network = networks.Network(architecture, axis_name)
-  halved = nn.intercept_methods(_halved)
-  with halved if bfloat16 else contextlib.nullcontext():
-    outputs, moved = network.apply(
-      variables, images, train=train, mutable=["batch_stats"]
-    )
+  outputs, moved = network.apply(
+    variables, images, train=train, mutable=["batch_stats"]
+  )
   return outputs, moved.get("batch_stats", {})
 
 
@@ -52,147 +39,38 @@ def variables(params: Any, stats: Any) -> Any:
   return {"params": params} | ({"batch_stats": stats} if stats else {})
 
 
-@dataclasses.dataclass(frozen=True)
-class Objective:
-  """The loss of a batch, zero-shot prediction mixed in, and the memory after it.
+def check(
+  settings: Training, method: Method, labels: np.ndarray, per_class: int, memory: int
+) -> None:
+  """Raises ValueError for what would end a training, or spoil it, later.
 
-  Images without a label, behind the others, stand for the proxies.
+  `per_class` are the images of a class in a batch, `memory` the places of a memory.
   """
-
-  settings: Training
-  method: Method
-  classes: int
-  bfloat16: bool = False
-
-  def __call__(
-    self,
-    params: Any,
-    batch_stats: Any,
-    batch: Mapping[str, Array],
-    *,
-    key: Array,
-    axis_name: str | None,
-  ) -> training.Outcome:
-    del key  # images are moved before
-    settings, method, labels = self.settings, self.method, batch["label"]
-    outputs, network_stats = forward(
-      settings.architecture,
-      variables(params["network"], batch_stats.get("network", {})),
-      batch["image"],
-      bfloat16=self.bfloat16,
-      train=True,
-      axis_name=axis_name,
+  images, classes, drawn = len(labels), len({*labels}), settings.batch // per_class
+  if drawn > classes:
+    raise ValueError(
+      f"a batch of {settings.batch} has {drawn} classes, but only {classes} are learned"
     )
-    points = outputs.embeddings.astype(jnp.float32)
-    x, anchors = points[: len(labels)], points[len(labels) :]
-    stats = {"network": network_stats} if network_stats else {}
-    mean = functools.partial(training.global_mean, axis_name=axis_name)
-    remembered, remembers, memory_stats = self._remembered(
-      batch_stats, x, labels, axis_name
+  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
+    raise ValueError(
+      f"{method.name} needs at least one proxy and a pool of one image, got"
+      f" {method.proxies} and {method.pool}"
     )
-    gathered, gathered_labels, average = x, labels, mean
-    if method.own_proxies:  # each device has the loss of all rows
-      gathered, gathered_labels = training.gather((x, labels), axis_name)
-      average = jnp.mean
-    value = methods.value(
-      method,
-      gathered,
-      gathered_labels,
-      params["loss"],
-      self.references(anchors, params),
-      remembered,
-      in_batch=settings.in_batch,
-      remembers=remembers,
-      axis_name=axis_name,
-      average=average,
+  if method.renews and settings.switch_patience < 1:
+    raise ValueError(
+      f"switch_patience must be at least 1, got {settings.switch_patience}"
     )
-    if settings.zero_shot:
-      value = methods.with_zero_shot(
-        value,
-        settings.zero_shot,
-        params["loss"]["zero_shot"],
-        jax.tree.map(lambda leaf: leaf[: len(labels)], outputs.attributes),
-        labels,
-        axis_name=axis_name,
-        average=mean,
-      )
-    return training.Outcome(value, stats | memory_stats)
-
-  def _remembered(
-    self, batch_stats: Any, x: Array, labels: Array, axis_name: str | None
-  ) -> tuple[losses.References, Array, Any]:
-    """The memory as references, whether they count, and what is kept of it."""
-    if self.method.kind != "xbm":
-      nothing = losses.memory_init(1, self.settings.embedding_dim)
-      return losses.memory_references(nothing), jnp.zeros((), bool), {}
-    old = batch_stats["loss"]
-    memory, remembered, remembers = methods.remember(
-      old["memory"],
-      x,
-      labels,
-      old["taken"],
-      start=self.settings.memory_start,
-      use=self.settings.memory_use,
-      axis_name=axis_name,
+  # The published memory of SOP is slightly larger than three quarters of its images.
+  if method.kind == "xbm" and memory > 1.25 * images:
+    raise ValueError(
+      f"a memory of {memory} embeddings is larger than the {images} images that are"
+      " learned"
     )
-    memory_stats = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
-    return remembered, remembers, memory_stats
-
-  def references(self, anchors: Array, params: Any) -> losses.References | None:
-    """Proxies, or images in their place, as what a batch is compared with."""
-    if not self.method.refers_to_proxies:
-      return None
-    if self.method.kind != "samples":
-      anchors = params["loss"]["proxies"].reshape(-1, self.settings.embedding_dim)
-    labels = jnp.repeat(jnp.arange(self.classes), self.method.proxies)
-    return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
-
-  def optimizer(
-    self, stats: Any = None, first_weight: float = 0.0, rate: Any = 1.0
-  ) -> optax.GradientTransformation:
-    """Optimiser of settings and method; `stats` are those before the first step.
-
-    `rate` multiplies every learning rate.
-    """
-    return optimizer(
-      self.settings,
-      self.method,
-      {} if stats is None else stats,
-      zero_shot=self.settings.zero_shot > 0,
-      first_weight=first_weight,
-      rate=rate,
-    )
-
-  def loss_variables(
-    self, loss_key: Array, label_key: Array, proxies: Array | None, memory: int
-  ) -> dict[str, Any]:
-    """The loss's parameters before the first step, and a memory of so many places.
-
-    `proxies` are those that begin as embeddings, None where there are none.
-    """
-    settings, method, dim = self.settings, self.method, self.settings.embedding_dim
-    params: dict[str, Any] = {}
-    if method.draws_proxies:
-      params = methods.initial(method, loss_key, self.classes, dim)
-    elif method.learns_proxies:
-      params["proxies"] = proxies
-    if settings.zero_shot:
-      params["zero_shot"] = methods.zero_shot_params(
-        label_key, settings.prototypes, self.classes, dim
-      )
-    if method.kind != "xbm":
-      return {"params": params}
-    stats = {"memory": losses.memory_init(memory, dim), "taken": jnp.int32(0)}
-    return {"params": params, "batch_stats": stats}
-
-
-def check(rates: Training) -> None:
-  """Raises ValueError for rates that Adam cannot have."""
   for name in ("learning_rate", "proxy_rate", "weight_decay"):
-    if not math.isfinite(getattr(rates, name)):
-      raise ValueError(f"{name} must be finite, got {getattr(rates, name)}")
-  if not 0 <= rates.second_moment < 1:
-    raise ValueError(f"second_moment must be in [0, 1), got {rates.second_moment}")
+    if not math.isfinite(value := getattr(settings, name)):
+      raise ValueError(f"{name} must be finite, got {value}")
+  if not 0 <= settings.second_moment < 1:
+    raise ValueError(f"second_moment must be in [0, 1), got {settings.second_moment}")
 
 
 class _Taken(NamedTuple):
@@ -229,31 +107,25 @@ def _decayed(params: Any) -> Any:
 
 
 def optimizer(
-  rates: Training,
-  method: Method,
-  stats: Any,
-  *,
-  zero_shot: bool = False,
-  first_weight: float = 0.0,
-  rate: Any = 1.0,
+  rates: Training, method: Method, stats: Any = None, rate: Any = 1.0
 ) -> optax.GradientTransformation:
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
-  `stats` are the network's after the step. The projection, where problems follow each
-  other, is the first of its states. Proxies that are drawn, those of losses that know
-  nothing else, learn faster than the network, and alone with the layer of the embedding
-  until the first evaluation.
+  `stats` are the network's before the first step. The projection, where problems follow
+  each other, is the first of its states. Proxies that are drawn, those of losses that
+  know nothing else, learn faster than the network, and alone with the layer of the
+  embedding until the first evaluation. `rate` multiplies every learning rate.
   """
   adam = functools.partial(optax.adam, b2=rates.second_moment)
   groups = {"network": adam(rates.learning_rate)}
   if method.learns_proxies:
     fast = rates.learning_rate * (rates.proxy_rate if method.draws_proxies else 1)
     groups["loss/proxies"] = adam(fast)
-  if zero_shot:
+  if rates.zero_shot:
     groups["loss/zero_shot"] = adam(rates.learning_rate)
   parts = []
   if method.renews:
-    parts.append(training.ccp_projection(stats, first_weight=first_weight))
+    parts.append(training.ccp_projection(stats))
   parts += [
     optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
     training.optimizer(groups, max_norm=10.0, max_value=10.0),
@@ -265,10 +137,18 @@ def optimizer(
 
 
 class Run:
-  """Fixed inputs of one kind of training; `place` locates its images."""
+  """Fixed inputs of one kind of training, and its objective.
+
+  `place` locates its images. In a batch, images without a label, behind the others,
+  stand for the proxies.
+  """
 
   settings: Any
   """Settings of the training, derived from `Training`."""
+  embed: Callable[..., Any]
+  """Function of variables, rows, a key and the place of images: raw embeddings of
+  training images, moved or cut at random, in inference mode. With `average` all of the
+  mass is pooled."""
 
   def __init__(
     self,
@@ -276,22 +156,100 @@ class Run:
     method: Method,
     labels: np.ndarray,
     names: Sequence[str] = (),
-    bfloat16: bool = False,
   ):
     self.settings, self.method = settings, method
     # As many images of a class in every fold, so one table serves all.
     self.table = data.class_table(labels, per_class=1, label_names=names)
     self.classes, self.images = len(self.table.counts), len(labels)
-    self.objective = Objective(settings, method, self.classes, bfloat16)
 
-  def embed(
-    self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
-  ) -> Any:
-    """Raw embeddings of training images, moved or cut at random, in inference mode.
+  def __call__(
+    self,
+    params: Any,
+    batch_stats: Any,
+    batch: Mapping[str, Array],
+    *,
+    key: Array,
+    axis_name: str | None,
+  ) -> training.Outcome:
+    """The loss, zero-shot prediction mixed in, and the memory after it."""
+    del key  # images are moved before
+    settings, method, labels = self.settings, self.method, batch["label"]
+    outputs, network_stats = forward(
+      settings.architecture,
+      variables(params["network"], batch_stats.get("network", {})),
+      batch["image"],
+      train=True,
+      axis_name=axis_name,
+    )
+    points = outputs.embeddings
+    x, anchors = points[: len(labels)], points[len(labels) :]
+    stats = {"network": network_stats} if network_stats else {}
+    mean = functools.partial(training.global_mean, axis_name=axis_name)
+    remembered, remembers, memory_stats = self._remembered(
+      batch_stats, x, labels, axis_name
+    )
+    gathered, gathered_labels, average = x, labels, mean
+    if method.own_proxies:  # each device has the loss of all rows
+      gathered, gathered_labels = training.gather((x, labels), axis_name)
+      average = jnp.mean
+    value = methods.value(
+      method, gathered, gathered_labels, params["loss"],
+      self.references(anchors, params), remembered, in_batch=settings.in_batch,
+      remembers=remembers, axis_name=axis_name, average=average,
+    )  # fmt: skip
+    if settings.zero_shot:
+      attributes = jax.tree.map(lambda leaf: leaf[: len(labels)], outputs.attributes)
+      value = methods.with_zero_shot(
+        value, settings.zero_shot, params["loss"]["zero_shot"], attributes, labels,
+        axis_name=axis_name, average=mean,
+      )  # fmt: skip
+    return training.Outcome(value, stats | memory_stats)
 
-    With `average` all of the mass is pooled.
+  def _remembered(
+    self, batch_stats: Any, x: Array, labels: Array, axis_name: str | None
+  ) -> tuple[losses.References, Array, Any]:
+    """The memory as references, whether they count, and what is kept of it."""
+    if self.method.kind != "xbm":
+      nothing = losses.memory_init(1, self.settings.embedding_dim)
+      return losses.memory_references(nothing), jnp.zeros((), bool), {}
+    old = batch_stats["loss"]
+    start = self.settings.memory_start
+    memory, remembered, remembers = methods.remember(
+      old["memory"], x, labels, old["taken"], start=start, axis_name=axis_name
+    )
+    memory_stats = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
+    return remembered, remembers, memory_stats
+
+  def references(self, anchors: Array, params: Any) -> losses.References | None:
+    """Proxies, or images in their place, as what a batch is compared with."""
+    if not self.method.refers_to_proxies:
+      return None
+    if self.method.kind != "samples":
+      anchors = params["loss"]["proxies"].reshape(-1, self.settings.embedding_dim)
+    labels = jnp.repeat(jnp.arange(self.classes), self.method.proxies)
+    return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
+
+  def loss_variables(
+    self, loss_key: Array, label_key: Array, proxies: Array | None, memory: int
+  ) -> dict[str, Any]:
+    """The loss's parameters before the first step, and a memory of so many places.
+
+    `proxies` are those that begin as embeddings, None where there are none.
     """
-    raise AssertionError("each kind of training has its own images")
+    settings, method, dim = self.settings, self.method, self.settings.embedding_dim
+    params: dict[str, Any] = {}
+    if method.draws_proxies:
+      params = methods.initial(method, loss_key, self.classes, dim)
+    elif method.learns_proxies:
+      params["proxies"] = proxies
+    if settings.zero_shot:
+      params["zero_shot"] = methods.zero_shot_params(
+        label_key, settings.prototypes, self.classes, dim
+      )
+    if method.kind != "xbm":
+      return {"params": params}
+    stats = {"memory": losses.memory_init(memory, dim), "taken": jnp.int32(0)}
+    return {"params": params, "batch_stats": stats}
 
   def pool(self, variables: Any, key: Array, *place: Any) -> tuple[Array, Array]:
     """Embeddings [classes, pool, dim] of some images of each class, and their rows."""

@@ -1,18 +1,24 @@
-"""Plan of `retrieval`: settings, methods, and the images of each group."""
+"""Plan of `retrieval`: settings, methods and images."""
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
-from experiments.frame import networks, poolings
-from experiments.frame.settings import Without
-from experiments.metric_learning import images, maps, tables
-from experiments.metric_learning.methods import PAIR_LOSSES, PROXY_LOSSES, Method
+from experiments.frame import poolings
+from experiments.frame.settings import Decided, Without
+from experiments.metric_learning import images, maps
+from experiments.metric_learning.methods import (
+  PAIR_LOSSES,
+  PROXY_LOSSES,
+  TITLES,
+  Method,
+)
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.settings import ProxySettings, Settings
-from experiments.metric_learning.tables import BOTH, GSP, ZSP, Name
 from experiments.published import dml
 
+GSP, ZSP = "GSP", "ZSP"  # generalized sum pooling, zero-shot prediction
+BOTH = f"{GSP}+{ZSP}"
 _SUMMED = (*PAIR_LOSSES, "proxy_anchor", "proxy_nca", "c1+xbm", "c2+ccp")
 POOLED = tuple(name for name in poolings.NAMES if name != "gap")
 if TYPE_CHECKING:
@@ -20,34 +26,47 @@ if TYPE_CHECKING:
 else:
   Summed, Pooled = Literal[_SUMMED], Literal[POOLED]
 POOLED_LOSSES = ("c2", "proxy_nca")
+_CENTRES = {"proxy_anchor": 1, "proxy_nca": 1, "soft_triple": 10}  # of a class
 _NAMES = {title: name for name, title in poolings.TITLES.items()}
 _T = TypeVar("_T")
 Sums = Annotated[_T, Without("gsp_methods", ((),))]
 Remembers = Annotated[_T, Without("remembers", False, "without --memory-losses")]
+PairLosses = tuple[Literal["c1", "c2", "ms", "triplet"], ...]
+
+
+class Name(NamedTuple):
+  """A training."""
+
+  group: str
+  loss: str
+  kind: str = "plain"
+  parts: str = ""
+  """Parts that replace global average pooling: GSP, ZSP or both, or a pooling."""
+
+  @property
+  def title(self) -> str:
+    """Title of the training in the table."""
+    kind = "" if self.kind == "plain" else self.kind.upper()
+    return "+".join(filter(None, (TITLES[self.loss], kind, self.parts)))
+
+  def __str__(self) -> str:
+    return f"{self.group}, {self.title}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(ProxySettings):
   """Settings of the comparison."""
 
-  data: Literal["images", "gaussians", "cars196", "cub_birds100", "collages"] = "images"
-  """Data: characters and plankton, random points, or a pretrained network's features of
-  cars, birds or collages."""
-  losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
+  data: Literal["cars196", "cub_birds100", "gaussians"] = "cars196"
+  """Data: a pretrained network's features of cars or birds, or random points."""
+  losses: PairLosses = PAIR_LOSSES
   """Losses to train with and without chance-constrained proxies."""
-  memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
-  """Losses to train with a memory, too, of as many vectors as there are proxies."""
+  memory_losses: PairLosses = PAIR_LOSSES
+  """Losses to train with a memory, too."""
   proxy_losses: tuple[Literal["proxy_anchor", "proxy_nca", "soft_triple"], ...] = (
     PROXY_LOSSES
   )
   """Proxy losses to train."""
-  second_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c2",)
-  """Losses to train on plankton, with and without chance-constrained proxies."""
-  plankton_size: Annotated[int, Without("second_losses", ((),))] = 32
-  """Side of the plankton images, in pixels."""
-  folds: int = 4
-  """Networks whose embeddings are concatenated, each trained on another share of the
-  classes."""
   gsp_methods: tuple[Summed, ...] = ()
   """Methods to train with and without generalized sum pooling and zero-shot
   prediction."""
@@ -61,11 +80,10 @@ class Config(ProxySettings):
   """Weight of zero-shot prediction in the loss, from 0 to 1."""
   prototypes: Sums[int] = 64
   mass: Sums[float] = 0.3
-  inverse_temperature: Sums[float] = 5.0
+  inverse_temperature: Decided[float] = 5.0
   memory: Remembers[int] = 0
   """Embeddings per class in the memory; 0: as many as there are proxies."""
   memory_start: Remembers[int] = 100
-  memory_use: Remembers[Literal["full", "any"]] = "full"
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -79,11 +97,6 @@ class Config(ProxySettings):
       raise ValueError(
         f"gsp_parts must be among gsp_methods, {self.gsp_methods}, got {unknown}"
       )
-    if self.folds and (self.data != "images" or images.FOLDED % self.folds):
-      raise ValueError(
-        f"folds must be equal parts of the {images.FOLDED} characters, got"
-        f" {self.folds} of {self.data}"
-      )
 
   @property
   def remembers(self) -> bool:
@@ -92,9 +105,8 @@ class Config(ProxySettings):
 
   @property
   def group(self) -> str:
-    """Group of most trainings."""
-    names = {"cars196": "cars", "cub_birds100": "birds", "collages": "collages"}
-    return names.get(self.data, "characters")
+    """Name of the data in tables and files."""
+    return {"cars196": "cars", "cub_birds100": "birds"}.get(self.data, self.data)
 
 
 # The tables and figures of the thesis, with real backbones.
@@ -108,14 +120,8 @@ FULL = {
     dataset="sop",  # and inshop
     methods=(
       *(name for name in _TABLE_3_1 if name != "soft_triple"),
-      "c1+xbm+s",
-      "c2+xbm+s",
-      "c1+ccp+s",
-      "c2+ccp+s",
-      "ms+ccp+s",
-      "triplet+ccp+s",
-      "soft_triple+s",
-      "soft_triple+l",
+      *("c1+xbm+s", "c2+xbm+s", "c1+ccp+s", "c2+ccp+s", "ms+ccp+s", "triplet+ccp+s"),
+      *("soft_triple+s", "soft_triple+l"),
     ),
   ),
   "figure-3.8": FullConfig(
@@ -140,11 +146,7 @@ FULL = {
     zero_shot=0.0,  # poolings alone are compared
   ),
   "figure-3.5": FullConfig(
-    methods=("c2+ccp",),
-    protocol="ablation",
-    pool=16,
-    search=(("weight", 1e-6, 1.0), ("proxies", 1, 16)),
-    trials=32,
+    methods=("c2+ccp",), protocol="ablation", pool=16, trials=32
   ),
   "table-5.1": FullConfig(
     methods=tuple(dict.fromkeys(key[0] for key in dml.TABLE_5_1)),
@@ -154,129 +156,59 @@ FULL = {
 
 # A layer and a pooling on maps of a pretrained network.
 _FROZEN = Config(
-  data="cars196",
-  backbone="maps",
-  channels=128,
-  image_size=5,
-  dim=128,
-  shift=0,
-  pretraining=0,
-  seeds=10,
-  steps=2400,
-  evaluate_every=50,
-  rates=(0.1, 0.3, 1.0),
+  backbone="maps", channels=128, image_size=5, dim=128, shift=0, seeds=10, steps=2400,
+  evaluate_every=50, rates=(0.1, 0.3, 1.0),
   in_batch=0.0,  # as in the text
-  memory_losses=PAIR_LOSSES,
-  proxies=8,
-  pool=16,
-  memory=24,
-  second_losses=(),
-  folds=0,
-  gsp_methods=_SUMMED,
-  gsp_parts=_SUMMED[:6],
-)
-# The last stage, too, and the norms as they are.
-_FINE_TUNED = dataclasses.replace(
-  _FROZEN,
-  backbone="last_stage",
-  channels=192,
-  seeds=8,
-  steps=600,
-  rates=(0.03, 0.1, 0.3),
-  losses=(),
-  memory_losses=(),
-  proxy_losses=(),
-  gsp_methods=("ms", "proxy_anchor"),
-  gsp_parts=("ms", "proxy_anchor"),
-)
+  proxies=8, pool=16, memory=24, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6],
+)  # fmt: skip
 
 PRESETS: dict[str, Any] = {
-  "cpu": Config(),
-  "cars": _FROZEN,
-  "birds": dataclasses.replace(_FROZEN, data="cub_birds100"),
-  "collages": dataclasses.replace(_FROZEN, data="collages", image_size=4, batch=20),
+  "cpu": _FROZEN,
   "cars-poolings": dataclasses.replace(
-    _FROZEN,
-    rates=(0.3, 1.0, 3.0),
-    losses=(),
-    memory_losses=(),
-    proxy_losses=(),
-    gsp_methods=(),
-    gsp_parts=(),
-    poolings=POOLED,
+    _FROZEN, rates=(0.3, 1.0, 3.0), losses=(), memory_losses=(), proxy_losses=(),
+    gsp_methods=(), gsp_parts=(), poolings=POOLED,
   ),
-  "cars-fine-tuned": _FINE_TUNED,
   "smoke": Config(
-    data="gaussians",
-    backbone="mlp",
-    width=64,
-    dim=16,
-    image_size=4,
-    shift=0,
-    batch=12,
-    steps=150,
-    evaluate_every=10,
-    memory_start=10,
-    pretraining=0,
-    seeds=2,
-    losses=("c2",),
-    memory_losses=("c1",),
-    proxy_losses=(),
-    second_losses=(),
-    folds=0,
+    data="gaussians", backbone="mlp", width=64, dim=16, image_size=4, shift=0, batch=12,
+    steps=150, evaluate_every=10, memory_start=10, seeds=2, losses=("c2",),
+    memory_losses=("c1",), proxy_losses=(),
   ),
   **FULL,
-}
+}  # fmt: skip
 
 
 def plan(config: Config) -> dict[Name, Method]:
   """Lists all trainings."""
-  number, pool = config.proxies, config.pool
-  remembered = config.memory or number
-  first, second = config.group, "plankton"
-  methods: dict[Name, Method] = {}
-  for loss in config.losses:
-    # The conventional protocol stops by what the fair one does not look at.
-    watched = loss == "c2" and config.backbone not in networks.MAPS
-    methods[Name(first, loss)] = Method(loss, watch_test=watched)
-    methods[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
-  for loss in config.memory_losses:
-    methods.setdefault(Name(first, loss), Method(loss))
-    methods[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=remembered)
-  for loss in config.proxy_losses:
-    centres = 10 if loss == "soft_triple" else 1
-    methods[Name(first, loss)] = Method(loss, "plain", centres)
-  for loss in config.second_losses:
-    methods[Name(second, loss)] = Method(loss)
-    methods[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
-  if config.folds:
-    methods[Name(tables.FOLDS, "c2")] = Method("c2")
   options: dict[str, dict[str, Any]] = {
-    "": {},
-    "ccp": {"kind": "ccp", "proxies": number, "pool": pool},
-    "xbm": {"kind": "xbm", "memory": remembered},
+    "ccp": {"proxies": config.proxies, "pool": config.pool},
+    "xbm": {"memory": config.memory or config.proxies},
   }
+  texts = [
+    *(x for loss in config.losses for x in (loss, f"{loss}+ccp")),
+    *(x for loss in config.memory_losses for x in (loss, f"{loss}+xbm")),
+    *config.proxy_losses,
+  ]
+  jobs = [(text, "") for text in texts]
   for text in config.gsp_methods:
-    loss, _, kind = text.partition("+")
-    proxies = {"proxies": 1} if loss in PROXY_LOSSES else {}
-    method = Method(loss, **proxies, **options[kind])
-    for parts in ("", BOTH, *((GSP, ZSP) if text in config.gsp_parts else ())):
-      methods.setdefault(Name(first, loss, method.kind, parts), method)
+    single = (GSP, ZSP) if text in config.gsp_parts else ()
+    jobs += [(text, parts) for parts in ("", BOTH, *single)]
   for loss in POOLED_LOSSES if config.poolings else ():
-    method = Method(loss, proxies=int(loss in PROXY_LOSSES))
-    methods[Name(first, loss)] = method
-    for name in config.poolings:
-      parts = GSP if name == "gsp" else poolings.TITLES[name]
-      methods[Name(first, loss, parts=parts)] = method
+    parts = (GSP if x == "gsp" else poolings.TITLES[x] for x in config.poolings)
+    jobs += [(loss, ""), *((loss, x) for x in parts)]
+  methods: dict[Name, Method] = {}
+  for text, parts in jobs:
+    loss, _, kind = text.partition("+")
+    method = Method(loss, proxies=_CENTRES.get(loss, 0))
+    if kind:
+      method = Method(loss, kind, **options[kind])  # pyright: ignore
+    methods[Name(config.group, loss, method.kind, parts)] = method
   return methods
 
 
 def settings_of(
   config: Config, shared: Settings, name: Name, method: Method
 ) -> Settings:
-  """Settings of one training, with its group's images and its pooling."""
-  if name.group == "plankton":
-    shared = dataclasses.replace(shared, image_size=config.plankton_size, channels=1)
+  """Settings of one training, with its pooling."""
   if not name.parts:
     return shared
   if name.parts not in (GSP, ZSP, BOTH):
@@ -291,16 +223,9 @@ def settings_of(
   )
 
 
-def study(config: Config, group: str, folder: pathlib.Path) -> images.Study:
-  """The images of a group of trainings, or their maps, which the folder keeps."""
-  if config.data in maps.SETS:
-    seeds = range(config.seed, config.seed + config.seeds)
-    if config.backbone == "last_stage":
-      return maps.before_last_stage(config.data, seeds, folder)
-    return maps.study(config.data, config.channels, seeds, folder)
+def study(config: Config, folder: pathlib.Path) -> images.Study:
+  """The images of all trainings, or their maps, which the folder keeps."""
   if config.data == "gaussians":
-    return images.gaussians(config.seed)._replace(watched=False)
-  if group == "plankton":
-    return images.plankton(config.plankton_size)
-  number = config.folds if group == tables.FOLDS else 1
-  return images.omniglot(config.image_size, number)
+    return images.gaussians(config.seed)
+  seeds = range(config.seed, config.seed + config.seeds)
+  return maps.study(config.data, config.channels, seeds, folder)

@@ -3,8 +3,8 @@
 import functools
 import re
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -34,22 +34,8 @@ Costs = dict[str, tuple[np.ndarray, float]]
 the best score."""
 
 
-class Runs(NamedTuple):
-  """Outcomes of all trainings, by name."""
-
-  trained: dict[str, Trained]
-  digits: Settings
-  characters: Settings
-
-
-def score(trained: Trained, cell: int = 0) -> np.ndarray:
-  """[seeds], MAP@R of the test images."""
-  return trained.test["map_at_r"][cell]
-
-
-def last(curve: np.ndarray) -> float:
-  """The last figure of one run that was measured."""
-  return float(curve[np.isfinite(curve)][-1])
+Runs = Mapping[str, Trained]
+"""Outcomes of all trainings, by name."""
 
 
 def lengths(trained: Trained) -> list[list[int]]:
@@ -92,15 +78,13 @@ def radii(trained: Trained, name: str) -> np.ndarray:
   return sums[renewed] / picked.sum(1)[renewed]
 
 
-def costs(runs: Runs, study: Study, losses: Sequence[str], config: Any) -> Costs:
+def costs(runs: Runs, settings: Settings, study: Study, config: Any) -> Costs:
   """Cost of CCP per loss: ratios of time per step and of steps to the best score."""
   ratios = {}
-  for loss in losses:
+  for loss in config.losses:
     methods = [Method(loss), Method(loss, "ccp", config.proxies, config.pool)]
-    times = _seconds([Run(runs.characters, method, study) for method in methods])
-    best = [
-      np.mean(runs.trained[f"{loss} {kind}"].best[0] + 1) for kind in ("plain", "ccp")
-    ]
+    times = _seconds([Run(settings, method, study) for method in methods])
+    best = [np.mean(runs[f"{loss} {kind}"].best[0] + 1) for kind in ("plain", "ccp")]
     ratios[loss] = times[:, 1] / times[:, 0], float(best[1] / best[0])
   return ratios
 
@@ -112,7 +96,7 @@ def _seconds(runs: Sequence[Run]) -> np.ndarray:
   """
   study = runs[0].study
   arrays = on_device(study)
-  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
+  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0), "rate": jnp.float32(1)}
   key = jax.random.key(0)
   programs, states = [], []
   for run in runs:
@@ -141,7 +125,7 @@ def title(name: str) -> str:
 def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
   """The table, and what the claims need beside it."""
   table = Table()
-  for name, trained in runs.trained.items():
+  for name, trained in runs.items():
     for measure in NAMES:
       table.add(title(name), NAMES[measure], trained.test[measure][0])
     if "problem" in trained.curves:
@@ -149,8 +133,8 @@ def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
     if "radius" in trained.curves and name in PLANE:
       _covers(table, title(name), trained)
   for cell, weight in enumerate(config.other_weights, start=1):
-    trained, name = runs.trained["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
-    table.add(name, "MAP@R", score(trained, cell))
+    trained, name = runs["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
+    table.add(name, "MAP@R", trained.test["map_at_r"][cell])
     table.add(name, "moves", moves(trained, cell), listed=False)
   for loss, (longer, later) in costs.items():
     table.add(f"{TITLES[loss]}+CCP", "time of a step / plain", longer)
@@ -167,17 +151,19 @@ def _problems(table: Table, name: str, trained: Trained) -> None:
 
 
 def _covers(table: Table, name: str, trained: Trained) -> None:
+  def at(curve: str, place: int) -> list[float]:
+    """Figures of every seed, of the first or the last evaluation."""
+    return [x[np.isfinite(x)][place] for x in trained.curves[curve][0]]
+
   if "spread" in trained.curves:
-    ends = [last(curve) for curve in trained.curves["spread"][0]]
     table.add(name, "spread of the proxies at first", trained.first_spread[0])
-    table.add(name, "spread of the proxies at last", ends)
+    table.add(name, "spread of the proxies at last", at("spread", -1))
   for curve, text in (
     ("radius", "radius of the proxies' cover"),
     ("cover", "average covering radius / distance of classes"),
   ):
-    for place, at in (("first", 0), ("last", -1)):
-      values = [x[np.isfinite(x)][at] for x in trained.curves[curve][0]]
-      table.add(name, f"{text}, {place}", values)
+    table.add(name, f"{text}, first", at(curve, 0))
+    table.add(name, f"{text}, last", at(curve, -1))
   for curve in ("radius", "cover", "score"):
     if "problem" in trained.curves:
       later = at_end(trained, curve, 4) - at_end(trained, curve, 1)
@@ -187,9 +173,8 @@ def _covers(table: Table, name: str, trained: Trained) -> None:
 def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
   """Digits in the plane, curves over the problems."""
   drawn: dict[str, Any] = {}
-  if runs.digits.dim == 2:
+  if config.data == "images":
     drawn["plane"] = plane(runs, study)
-  trained = runs.trained
   steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
   for curve, label in (
     ("spread", "mean distance of a class's proxies"),
@@ -197,9 +182,9 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
     ("cover", "covering radius / distance of classes"),
   ):
     shown = {
-      name: trained[name].curves[curve][0]
+      name: runs[name].curves[curve][0]
       for name in ("renewed", "trained once")
-      if curve in trained[name].curves
+      if curve in runs[name].curves
     }
     if shown:
       drawn[curve] = plotting.training_curves(
@@ -208,7 +193,7 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
   for loss in config.losses:
     drawn[f"curves-{loss}"] = plotting.training_curves(
       {
-        title(name): trained[name].curves["score"][0]
+        title(name): runs[name].curves["score"][0]
         for name in (f"{loss} plain", f"{loss} proxy", f"{loss} ccp")
       },
       steps=steps,
@@ -238,7 +223,7 @@ def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
   axes = figure.subplots(1, 2, sharex=True, sharey=True)
   labels = study.test_labels[:SHOWN]
   for panel, (name, mark) in zip(axes, _MARKS.items(), strict=True):
-    trained = runs.trained[name]
+    trained = runs[name]
     points = trained.points[0, 0][:SHOWN]
     panel.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
     proxies = trained.proxies[0, 0]

@@ -48,6 +48,8 @@ class Config(ProxySettings):
   pretraining: Annotated[
     int, Without("of_characters", False, "without trainings on characters")
   ] = 1000
+  """Steps of pretraining the backbone on other characters, for all trainings but the
+  digits'; it replaces ImageNet weights. 0: random weights."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -86,7 +88,7 @@ def digits(config: Config) -> tuple[Settings, images.Study]:
   """Embeddings in the plane, and their images."""
   settings = command.only(Settings, config)
   if config.data == "gaussians":
-    return settings, images.gaussians(config.seed)
+    return settings, images.gaussians(config.seed)._replace(watched=True)
   overrides = {"backbone": config.digit_backbone, "width": config.digit_width, "dim": 2}
   settings = dataclasses.replace(settings, seeds=config.digit_seeds, **overrides)
   return settings, images.mnist(config.image_size, *config.digit_images)
@@ -95,7 +97,7 @@ def digits(config: Config) -> tuple[Settings, images.Study]:
 def characters(config: Config) -> images.Study:
   """Images of what is tested on other classes."""
   if config.data == "gaussians":
-    return images.gaussians(config.seed)._replace(watched=False)
+    return images.gaussians(config.seed)
   return images.omniglot(config.image_size)
 
 

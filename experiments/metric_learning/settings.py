@@ -1,7 +1,7 @@
 """Numbers of a training of `retrieval` or `ccp_proxies`."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated
 
 from experiments.frame import networks, poolings
 from experiments.frame.settings import MultipleOf
@@ -30,22 +30,12 @@ class Training(networks.Architecture):
   """Second-moment decay of Adam."""
   weight_decay: float = 1e-4
   """Weight decay, added to the gradient of the network except its norms."""
-  restart: Literal["best", "last"] = "best"
-  """Initial weights of each problem: best or last of the previous one."""
   switch_patience: int = 3
   """Evaluations without a better one before a problem ends."""
-  first_centres: Literal["random", "origin"] = "random"
-  """Points that the first proxies avoid: random images, or the origin, as in the
-  released code."""
-  fresh_moments: bool = False
-  """Resets Adam's moments for the proxies of every problem."""
   in_batch: float = 0.1
   """Weight of the loss within the batch, added to that between batch and proxies."""
   memory_start: int = 100
-  """Steps before cross-batch memory is filled."""
-  memory_use: Literal["full", "any"] = "full"
-  """Filling of the memory: from the first step, and used once it is full (full); or
-  from `memory_start`, and used at once, as in the memory's released code (any)."""
+  """Steps before cross-batch memory is filled again, and then used."""
   zero_shot: float = 0.0
   """Weight of zero-shot prediction in the loss, for a pooling with attributes."""
 
@@ -83,6 +73,3 @@ class ProxySettings(Settings):
   that many per proxy; with 1, all are used."""
   weight: float = 2e-4
   """Weight of the projection onto the weights of the previous problem."""
-  pretraining: int = 1000
-  """Steps of pretraining the backbone on other characters, for all trainings but the
-  digits'; it replaces ImageNet weights. 0: random weights."""

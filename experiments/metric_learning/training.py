@@ -11,7 +11,7 @@ from jax import Array
 
 from experiments.frame import networks
 from experiments.frame import training as frame_training
-from experiments.metric_learning import measures, objective
+from experiments.metric_learning import objective
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
@@ -105,16 +105,14 @@ class Run(objective.Run):
     proxies = None
     if self.method.refers_to_proxies:
       first, _ = self.pool(network, first_key, arrays, hyper)
-      if self.settings.first_centres == "origin":
-        first = jnp.zeros_like(first)
       points, pool_rows = self.pool(network, pool_key, arrays, hyper)
       first = first[:, : self.method.proxies]
       proxies, rows = self.chosen(points, pool_rows, first)
     state = training.create_state(
       key,  # nothing is drawn inside of a step
-      self.objective.optimizer(network.get("batch_stats")),
+      objective.optimizer(self.settings, self.method, network.get("batch_stats")),
       network,
-      self.objective.loss_variables(loss_key, more(1), proxies, self.memory_size),
+      self.loss_variables(loss_key, more(1), proxies, self.memory_size),
     )
     spread = jnp.float32(0) if proxies is None else _spread(proxies)
     return State(state, rows, jnp.float32(0), spread)
@@ -130,12 +128,9 @@ class Run(objective.Run):
     """Training images of some classes, those of the proxies' rows behind them."""
     batch_key, shift_key = jax.random.split(key)
     per_class = 1 if self.method.own_proxies else self.settings.per_class
+    classes = self.settings.batch // per_class
     chosen = data.class_balanced_indices(
-      batch_key,
-      self.table,
-      0,
-      num_classes=self.settings.batch // per_class,
-      per_class=per_class,
+      batch_key, self.table, 0, num_classes=classes, per_class=per_class
     )
     train = of_fold(arrays.train, hyper)
     images = self.shown(shift_key, arrays.images[train[chosen]])
@@ -155,13 +150,6 @@ class Run(objective.Run):
       figures["spread"] = _spread(proxies)
     if self.study.watched and self.method.refers_to_proxies:
       figures |= self.covers(arrays, hyper, state, points)
-    if self.method.watch_test:
-      sought = arrays.images[of_fold(arrays.test, hyper)]
-      test_points = distances.unit_ball(self.apply(network, sought))
-      tested = metrics.retrieval(test_points, self.study.test_labels)
-      figures["test precision"] = metrics.mean_where(
-        tested.precision_at_1, tested.counted
-      )
     return figures
 
   def covers(self, arrays: Data, hyper: Any, state: State, held: Array):
@@ -180,8 +168,9 @@ class Run(objective.Run):
       proxies = state.train.params["loss"]["proxies"]
     proxies = distances.unit_ball(proxies)
     radii = prototypes.class_covering_radii(points, labels, proxies)
-    wide, separation = measures.covers(held, self.study.held_labels).values()
-    return {"radius": jnp.mean(radii), "cover": wide / separation}
+    wide = prototypes.mean_covering_radius(held, self.study.held_labels)
+    distance = metrics.mean_interclass_distance(held, self.study.held_labels)
+    return {"radius": jnp.mean(radii), "cover": wide / distance}
 
   def switched(self, arrays: Data, hyper: Any, state: State, key: Array):
     """After an evaluation: perhaps the next problem."""
@@ -195,18 +184,15 @@ class Run(objective.Run):
       state.score,
       weight=hyper["weight"],
       patience=self.settings.switch_patience,
-      restart=self.settings.restart,
       batch_stats=train.batch_stats.get("network", {}),
     )
     stats = {"network": turn.batch_stats} if turn.batch_stats else {}
-    opt_state: Any = (turn.state, *others)
     moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, ccp.anchor))
     nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
 
     def renew(value: tuple[Any, Array, Any]) -> tuple[Any, Array, Any]:
       loss, rows, _ = value
       pool_key, random_key = jax.random.split(key)
-      # The best weights, whatever the problem begins with.
       best = objective.variables(
         turn.state.best_params["network"], turn.state.best_stats
       )
@@ -229,20 +215,19 @@ class Run(objective.Run):
 
     value = (turn.params["loss"], state.rows, nothing)
     loss, rows, radii = training.when(turn.switched, renew, value)
-    params = {**turn.params, "loss": loss}
-    if self.settings.fresh_moments:
-      fresh = training.ccp_fresh_moments(self.objective.optimizer(), opt_state, params)
-      opt_state = optax.tree.where(turn.switched, fresh, opt_state)
     train = train.replace(
-      params=params, opt_state=opt_state, batch_stats=train.batch_stats | stats
+      params={**turn.params, "loss": loss},
+      opt_state=(turn.state, *others),
+      batch_stats=train.batch_stats | stats,
     )
     figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
     return state._replace(train=train, rows=rows), figures | radii
 
   def steps(self, arrays: Data, state: State, key: Array, hyper: Any):
     """Trains up to the next evaluation; returns the mean loss."""
+    optimizer = objective.optimizer(self.settings, self.method, rate=hyper["rate"])
     several = frame_training.several(
-      training.make_step(self.objective, self.objective.optimizer(rate=hyper["rate"])),
+      training.make_step(self, optimizer),
       lambda _, key: self.batch(arrays, hyper, state.rows, key),
       self.settings.evaluate_every,
     )

@@ -113,7 +113,7 @@ def trained_as(monkeypatch):
   def install(scores):
     seen = []
 
-    class Known:
+    class Known(comparison.Comparison):
       sets = None
 
       def __init__(self, config, output, sets):

@@ -14,21 +14,12 @@ from PIL import Image
 
 from experiments import ccp_proxies, retrieval
 from experiments.frame import networks
-from experiments.metric_learning import (
-  claims,
-  methods,
-  plan,
-  pretraining,
-  problem_figures,
-  tables,
-)
 from experiments.metric_learning import images as retrieval_sets
+from experiments.metric_learning import methods, pretraining, problem_figures
 from experiments.metric_learning import runs as retrieval_runs
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning import training as retrieval_training
-from experiments.metric_learning.measures import NAMES
-from experiments.metric_learning.methods import TITLES, Method
-from experiments.metric_learning.tables import FOLDS, Name
+from experiments.metric_learning.methods import Method
 from spherejax import data, losses, training
 
 RANDOM = np.random.default_rng(0)
@@ -41,8 +32,7 @@ STUDY = retrieval_sets.gaussians(0)
 
 def train(method, folder, study=STUDY, **changes):
   settings = dataclasses.replace(SMALL, **changes)
-  cells = {"weight": (2e-4,), "fold": (0,)}
-  return retrieval_runs.train(settings, method, study, cells, folder)
+  return retrieval_runs.train(settings, method, study, folder)
 
 
 @pytest.mark.slow
@@ -53,11 +43,9 @@ def test_the_smoke_preset_of_retrieval(tmp_path):
   chance = 9 / 99
   for name in ("untrained", "C2", "C2+CCP"):
     for measure in ("P@1", "P@R", "MAP@R"):
-      assert chance < figures[f"characters, {name}", measure] < 1
-  assert figures["characters, C2+CCP", "problems"] >= 2
-  verdicts = {claim["id"]: claim["verdict"] for claim in content["claims"]}
-  assert verdicts["retrieval-protocol"] == "reproduced"  # it is exact
-  assert "retrieval-ccp-C2" in verdicts
+      assert chance < figures[f"gaussians, {name}", measure] < 1
+  assert figures["gaussians, C2+CCP", "problems"] >= 2
+  assert "retrieval-ccp-C2" in {claim["id"] for claim in content["claims"]}
   for picture in content["pictures"]:
     assert 0 < (tmp_path / picture).stat().st_size <= 300_000
 
@@ -174,13 +162,6 @@ def test_sizes_of_pools(proxies, pool, size):
   assert Method("c2", "ccp", proxies, pool).pool_size == size
 
 
-def test_folds_are_contiguous_and_the_last_classes_come_first():
-  cars = retrieval_sets.folds(98, 4)
-  assert [(x[0], x[-1] + 1) for x in cars] == [(73, 98), (49, 73), (24, 49), (0, 24)]
-  birds = retrieval_sets.folds(100, 4)
-  assert [len(x) for x in birds] == [25] * 4
-
-
 @pytest.fixture(scope="module")
 def characters():
   """Decoded once, of a size that no preset has."""
@@ -188,7 +169,7 @@ def characters():
 
 
 @pytest.mark.slow
-def test_characters_are_divided_by_classes(characters, tfds_dir, monkeypatch):
+def test_characters_are_divided_by_classes(characters, tfds_dir):
   study = characters()
   assert study.train.shape == (1, 4000)
   assert study.held.shape == (1, 66 * 20)
@@ -196,64 +177,32 @@ def test_characters_are_divided_by_classes(characters, tfds_dir, monkeypatch):
   assert study.test.shape == (1, 4000)
   assert not set(study.train[0]) & set(study.held[0])
   np.testing.assert_array_equal(study.train_labels, np.repeat(range(200), 20))
-  # Of several folds the rows alone.
-  monkeypatch.setattr(retrieval_sets, "_resized", lambda images, _: np.zeros(1))
-  four = retrieval_sets.omniglot(14, 4)
-  assert four.train.shape == (4, 198 * 20)
-  for train, held in zip(four.train, four.held, strict=True):
-    assert sorted([*train, *held]) == list(range(264 * 20))
-  assert sorted(four.held.ravel()) == list(range(264 * 20))
   # Ink is bright.
   assert 0 < study.images.mean() < 60
 
 
-def test_longer_sides_fit_and_the_white_rest_is_dark():
-  sees = networks.Architecture(image_size=8, inverted=True, padded=True)
-  for channels in (1, 3):
-    image = np.zeros((6, 12, channels), np.uint8)
-    found = networks.prepare(image, sees)
-    assert found.shape == (8, 8, 1)
-    np.testing.assert_array_equal(found[:, 0, 0], [0, 0, 255, 255, 255, 255, 0, 0])
-  own = dataclasses.replace(sees, channels=3, inverted=False)
-  found = networks.prepare(image, own)
-  np.testing.assert_array_equal(
-    found[:, 0], [[255] * 3] * 2 + [[0] * 3] * 4 + [[255] * 3] * 2
-  )
-
-
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["omniglot", "plankton"])
-def test_a_kept_model_sees_pictures_as_its_training_did(
-  name, characters, tmp_path, tfds_dir
-):
-  study = characters() if name == "omniglot" else retrieval_sets.plankton(14)
+def test_a_kept_model_sees_pictures_as_its_training_did(characters, tmp_path, tfds_dir):
+  study = characters()
   small = study._replace(
     train=study.train[:, :80], held=study.held[:, :40], test=study.test[:, :20],
     train_labels=study.train_labels[:80], held_labels=study.held_labels[:40],
     test_labels=study.test_labels[:20],
   )  # fmt: skip
-  seen = {"image_size": 14, "channels": study.images.shape[-1]}
-  train(Method("c2"), tmp_path, small, batch=4, per_class=2, steps=4, **seen)
+  train(Method("c2"), tmp_path, small, batch=4, per_class=2, steps=4, image_size=14)
   prepare = networks.load(tmp_path / "model-C2").prepare()
-  if name == "omniglot":
-    raw = data.load_tfds("omniglot", "train", lazy=True)
-    rows = np.flatnonzero(np.asarray(raw.labels) < 266)
-  else:
-    raw = data.load_tfds("ndsb_plankton", "train+test", lazy=True)
-    labels = np.asarray(raw.labels)
-    common = np.flatnonzero(np.bincount(labels) >= 30)
-    rows = np.sort(np.concatenate([np.flatnonzero(labels == c)[:60] for c in common]))
+  raw = data.load_tfds("omniglot", "train", lazy=True)
+  rows = np.flatnonzero(np.asarray(raw.labels) < 266)
   for place in (0, 700, 1500):
     seen = prepare(raw.images[int(rows[place])])
     np.testing.assert_array_equal(seen, study.images[place])
 
 
-@pytest.mark.parametrize("preset", ["cars", "cpu"])
-def test_images_that_are_not_there_are_said(preset, tmp_path, monkeypatch):
+def test_images_that_are_not_there_are_said(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
   with pytest.raises(SystemExit, match=r"reads the image set .*TFDS_DATA_DIR=.*none"):
-    retrieval.STUDY.run(retrieval.PRESETS[preset], tmp_path / "output", preset)
+    retrieval.STUDY.run(retrieval.PRESETS["cpu"], tmp_path / "output")
   assert not (tmp_path / "output").exists()
 
 
@@ -263,11 +212,11 @@ def test_networks_that_were_kept_before_are_still_read(tmp_path):
   networks.keep(tmp_path, networks.Model(architecture, variables), 5)
   path = tmp_path / "network.json"
   described = json.loads(path.read_text())
-  del described["padded"]
-  path.write_text(json.dumps(described))
+  path.write_text(json.dumps({**described, "padded": False}))
   assert networks.load(tmp_path).architecture == architecture
-  # So are trainings, which are found by the text of their settings.
-  assert "padded" not in repr(dataclasses.replace(SMALL, padded=True))
+  path.write_text(json.dumps({**described, "padded": True}))
+  with pytest.raises(ValueError, match=r"no network of this version: .*padded"):
+    networks.load(tmp_path)
 
 
 def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
@@ -345,9 +294,8 @@ def test_claims_of_proxies():
   for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
     found[f"batch {name}"] = trained(score)
   found["batch 64 ccp"] = trained(0.35)
-  runs = problem_figures.Runs(found, SMALL, SMALL)
   costs = {"c2": (np.array([1.4, 1.6]), 2.0)}
-  table = problem_figures.tabulate(runs, config, costs)
+  table = problem_figures.tabulate(found, config, costs)
   made = ccp_proxies.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
@@ -378,7 +326,7 @@ def test_claims_of_proxies():
   one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
   one |= {name: picks * [[1], [1], [0]] for name in ("random", "moved")}
   found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
-  table = problem_figures.tabulate(runs, config, costs)
+  table = problem_figures.tabulate(found, config, costs)
   made = ccp_proxies.STUDY.claimed(table, config)
   for claim in made:
     if claim["id"].startswith(("ccp-covering", "ccp-map-rises")):
@@ -394,70 +342,6 @@ def test_claims_of_proxies():
   }  # fmt: skip
 
 
-def test_claims_of_retrieval():
-  config = retrieval.PRESETS["cpu"]
-  found = {}
-  for i, name in enumerate(plan.plan(config)):
-    found[name] = trained(0.2 + 0.05 * i)
-  watched = {"test precision": [[0.1, 0.4, 0.6]] * 3}
-  found[Name("characters", "c2")] = trained(0.2, watched)
-  folds = found[Name(FOLDS, "c2")] = trained([[0.2] * 3, [0.4] * 3], cells=2)
-  points = RANDOM.normal(size=(2, 3, 6, 2))
-  folds = folds._replace(points=points)
-  found[Name(FOLDS, "c2")] = folds
-  study = STUDY._replace(test_labels=np.array([0, 0, 1, 1, 2, 2]))
-  joined = tables.side_by_side(folds, study.test_labels)
-  long = np.concatenate([points[0, 1], points[1, 1]], -1)
-  long = long / np.maximum(np.linalg.norm(long, axis=-1, keepdims=True), 1)
-  distance = np.linalg.norm(long[:, None] - long[None], axis=-1) + 9 * np.eye(6)
-  right = study.test_labels[distance.argmin(1)] == study.test_labels
-  assert joined["precision"][1] == pytest.approx(right.mean())
-  untrained = {"characters, untrained": dict.fromkeys(NAMES, np.full(3, 0.1))}
-  table = tables.tabulate(found, untrained, {FOLDS: study})
-  made = retrieval.STUDY.claimed(table, config)
-  by_id = {claim["id"]: claim for claim in made}
-  assert len(by_id) == len(made)
-  for loss in ("c1", "c2", "ms", "triplet"):
-    claim = by_id[f"retrieval-ccp-{TITLES[loss]}"]
-    plain, beside = (
-      found[Name("characters", loss, kind)].test["map_at_r"][0]
-      for kind in ("plain", "ccp")
-    )
-    assert claim["values"] == pytest.approx(list(beside - plain))
-  for loss in ("ProxyAnchor", "ProxyNCA++", "SoftTriple"):
-    assert f"retrieval-proxy-losses-{loss}" in by_id
-  assert by_id["retrieval-protocol"]["value"] == pytest.approx(0.2)
-  for name, measure, mean in (
-    ("precision", "precision", 0.15),
-    ("map", "map_at_r", 0.3),
-  ):
-    more = by_id[f"retrieval-concatenation-{name}"]["value"]
-    assert more == pytest.approx(np.mean(joined[measure]) - mean)
-  # The memory stands two places before, CCP one before it.
-  order = [name for name in found if name.group == "characters"]
-  gap = order.index(Name("characters", "c1", "ccp")) - order.index(
-    Name("characters", "c1", "xbm")
-  )
-  against = by_id["retrieval-ccp-vs-xbm"]["value"]
-  assert against == pytest.approx(0.05 * gap)
-
-
-def test_claims_of_several_losses_have_ids_of_their_own():
-  losses = ("c1", "ms")
-  config = dataclasses.replace(
-    retrieval.PRESETS["cpu"], losses=losses, memory_losses=losses,
-    second_losses=losses, folds=0,
-  )  # fmt: skip
-  found = {name: trained(0.2) for name in plan.plan(config)}
-  untrained = {"characters, untrained": dict.fromkeys(NAMES, np.full(3, 0.1))}
-  table = tables.tabulate(found, untrained, {})
-  names = [claim.id for claim in claims.claims(config, table)]
-  assert len({*names}) == len(names)
-  for name in ("second-set", "vs-xbm"):
-    assert {f"retrieval-ccp-{name}-C1", f"retrieval-ccp-{name}-MS"} < {*names}
-  assert {"retrieval-xbm-C1", "retrieval-xbm-MS"} < {*names}
-
-
 def test_bad_input(tmp_path):
   with pytest.raises(FileNotFoundError, match=r"no network.json in x.pth"):
     networks.initial_variables(
@@ -469,10 +353,9 @@ def test_bad_input(tmp_path):
 
 
 def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):
-  cells = {"weight": (2e-4,), "fold": (0,)}
   settings = dataclasses.replace(SMALL, learning_rate=np.inf, steps=8)
   with pytest.raises(FloatingPointError, match="C2, twice: 2 of 2 runs diverged"):
-    retrieval_runs.train(settings, Method("c2"), STUDY, cells, tmp_path, "C2, twice")
+    retrieval_runs.train(settings, Method("c2"), STUDY, tmp_path, "C2, twice")
   assert not list(tmp_path.glob("C2*.json"))
   assert not list(tmp_path.glob("model*"))
 
@@ -484,8 +367,8 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
   )  # fmt: skip
   models = []
 
-  def record(settings, method, study, cells, folder, title=""):
-    del settings, study, cells
+  def record(settings, method, study, folder, title="", weights=()):
+    del settings, study, weights
     models.append((folder.name, retrieval_runs.model_name(title or method.name)))
 
   monkeypatch.setattr(retrieval_runs, "train", record)
@@ -525,9 +408,8 @@ def test_a_step_is_timed_without_the_evaluation(monkeypatch):
 
   monkeypatch.setattr(retrieval_training.Run, "evaluated", evaluated)
   found = {f"c2 {kind}": trained(0.5) for kind in ("plain", "ccp")}
-  runs = problem_figures.Runs(found, SMALL, SMALL)
-  config = ccp_proxies.PRESETS["smoke"]
-  ((longer, later),) = problem_figures.costs(runs, STUDY, ("c2",), config).values()
+  config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], losses=("c2",))
+  ((longer, later),) = problem_figures.costs(found, SMALL, STUDY, config).values()
   assert longer.shape == (problem_figures._REPEATS,)
   assert (longer > 0).all()
   assert later == 1
@@ -549,7 +431,7 @@ def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
   (record,) = tmp_path.glob("pretrained-*.json")
   assert json.loads(record.read_text())["figures"]["accuracy"] > 0.5  # of four classes
   with pytest.raises(ValueError, match="70"):
-    pretraining.check(settings, 70, "images")
+    pretraining.check(dataclasses.replace(ccp_proxies.PRESETS["cpu"], pretraining=70))
   monkeypatch.setattr(retrieval_sets, "other_characters", None)
   assert pretraining.train(settings, 100, tmp_path) == begun
   slower = dataclasses.replace(settings, learning_rate=1e-4)  # of what comes after it

@@ -12,7 +12,7 @@ from experiments.metric_learning.photographs import methods as retrieval_full_jo
 from experiments.metric_learning.photographs.methods import FullConfig
 
 
-def claimed(problems=None, **figures):
+def claimed(**figures):
   """MAP@R of one network; 2 more for networks side by side. P@1 is 50 higher."""
   table = Table()
   for name, x in figures.items():
@@ -21,7 +21,6 @@ def claimed(problems=None, **figures):
       table,
       name.replace("_", "+").replace("gsp+alone", "gsp_alone"),
       {128: single, 512: joined},
-      (problems or {}).get(name, ()),
     )
   return retrieval.STUDY.claimed(table, FullConfig())
 
@@ -71,20 +70,6 @@ def test_small_variants_and_batches_have_their_claims():
   assert words in claims["ccp-batch-size"]["statement"]
 
 
-def test_problems_of_a_training_are_compared_where_there_are_two():
-  def end(wide, apart, score):
-    return {"covering radius": wide, "distance of classes": apart, "MAP@R": score}
-
-  ends = [end(0.6, 1.0, 20.0), end(0.5, 1.0, 19.0), end(0.6, 1.5, 23.0), end(9, 1, 0)]
-  problems = {"c1": [[end(1, 1, 1)]], "c2": [ends, ends[:2], ends[:1]]}
-  found = claimed(problems, c1=1.0, c2=1.0)
-  assert [claim["id"] for claim in found[:2]] == ["ccp-covering", "ccp-map-rises"]
-  # Ratios of 0.6, 0.5 and 0.4: to the third problem, and to the second.
-  assert found[0]["values"] == pytest.approx([0.2, 0.1])
-  assert found[1]["values"] == [3.0, -1.0]
-  assert [x["id"] for x in claimed({"c2": [ends[:1]]}, c2=1.0)] == [found[2]["id"]]
-
-
 def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
   methods = ("c1+xbm", "c1+xbm+s", "c2+ccp+s+b64", "soft_triple", "soft_triple+l")
   made = settings(methods=methods, dataset="sop")
@@ -117,29 +102,8 @@ def test_presets_of_figures_of_variants_and_batches():
 
 def settings(**changes):
   config = FullConfig(**changes)
-  retrieval_full_jobs.check_numbers(config)
   own = retrieval_full_jobs.protocol_of(config)
   return [retrieval_full_jobs.job(config, own, name) for name in config.methods]
-
-
-def test_hyperparameters_go_to_the_losses_that_have_them():
-  methods = ("c2", "triplet+xbm", "proxy_nca")
-  numbers = (("margin", 0.3), ("negative_margin", 0.45))
-  c2, triplet, nca = (
-    dict(own.method.numbers) for own in settings(methods=methods, numbers=numbers)
-  )
-  assert c2 == {"positive_margin": 0.0, "negative_margin": 0.45}
-  assert triplet == {"margin": 0.3}
-  assert nca == {"temperature": 0.1}
-  with pytest.raises(ValueError, match=r"of margin, negative_margin, .* got 'beta'"):
-    settings(methods=methods, numbers=(("beta", 1.0),))
-  # Where nothing is searched, as in `gsp_screening`, these would do nothing.
-  with pytest.raises(ValueError, match=r"trials are of a search.* trials 3"):
-    settings(methods=methods, trials=3)
-  with pytest.raises(ValueError, match=r"search \(\('mass', 0\.1, 1\.0\),\)"):
-    settings(methods=methods, search=(("mass", 0.1, 1.0),))
-  (own,) = settings(methods=("c2",), weight_decay=3e-4)
-  assert own.settings.weight_decay == 3e-4
 
 
 def test_networks_are_as_wide_as_published():

@@ -1,6 +1,7 @@
 """Problems of `retrieval`: when one ends, what the next begins with, their loss."""
 
 import dataclasses
+import functools
 
 import flax.linen as nn
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.frame import networks
+from experiments.frame import networks, poolings
 from experiments.metric_learning import images as retrieval_sets
 from experiments.metric_learning import methods, objective
 from experiments.metric_learning import settings as retrieval_settings
@@ -17,7 +18,7 @@ from experiments.metric_learning.methods import Method
 from experiments.metric_learning.photographs import batches, sets
 from experiments.metric_learning.photographs import training as retrieval_full_training
 from experiments.metric_learning.photographs.methods import FullConfig
-from spherejax import training
+from spherejax import losses, training
 
 SETTINGS = FullConfig(
   backbone="bn_inception", width=4, image_size=8, channels=3, dim=3, pooling="gap",
@@ -76,33 +77,22 @@ def responds(settings, folder, monkeypatch):
 
   monkeypatch.setattr(retrieval_full_training.training, "fit", stopped)
   seen = batches.Watched(pictures(), None)  # pyright: ignore
-  journal = retrieval_full_training.Journal(folder / "evaluations.jsonl", {})
   with pytest.raises(KeyboardInterrupt):
     retrieval_full_training.train(
       settings, Method("c2", "ccp", 2, 3), pictures(), seen, jax.random.key(0),
-      folder / "checkpoints", journal,
+      folder / "checkpoints", folder / "evaluations.json",
     )  # fmt: skip
   return given
 
 
-def marked(state, value, fill_moments=False):
-  """The state with every parameter `value`, and perhaps every moment."""
+def marked(state, value):
+  """The state with every parameter `value`."""
   params = jax.tree.map(lambda x: jnp.full_like(x, value), state.params)
-  opt_state = state.opt_state
-  if fill_moments:
-    first, *others = opt_state
-    others = jax.tree.map(lambda x: jnp.full_like(x, 7), tuple(others))
-    opt_state = (first, *others)
-  return state.replace(params=params, opt_state=opt_state)
+  return state.replace(params=params)
 
 
-@pytest.mark.parametrize(
-  ("patience", "metric"),
-  [(2, "P@1"), pytest.param(1, "MAP@R", marks=pytest.mark.slow)],
-)
-def test_problems_of_photographs_turn_as_the_algorithm_says(
-  patience, metric, tmp_path, monkeypatch
-):
+def test_problems_of_photographs_turn_as_the_algorithm_says(tmp_path, monkeypatch):
+  patience, metric, other = 2, "P@1", "MAP@R"
   settings = dataclasses.replace(
     SETTINGS, metric=metric, switch_patience=patience, weight=0.25, patience=5
   )
@@ -114,7 +104,6 @@ def test_problems_of_photographs_turn_as_the_algorithm_says(
   assert len(expected) >= 2
   assert expected != turns(scores, margin=1e-5, patience=patience)
   assert expected != turns(scores, margin=0.1, patience=patience)
-  other = "P@1" if metric == "MAP@R" else "MAP@R"
   state, found = given["state"], []
   for place, score in enumerate(scores):
     before = int(training.ccp_state(state).problem)
@@ -132,70 +121,46 @@ def test_problems_of_photographs_turn_as_the_algorithm_says(
   assert found == expected
 
 
-@pytest.mark.parametrize(("restart", "fresh"), [("best", True), ("last", False)])
-def test_what_a_problem_of_photographs_begins_with(
-  restart, fresh, tmp_path, monkeypatch
-):
-  settings = dataclasses.replace(
-    SETTINGS, switch_patience=1, restart=restart, fresh_moments=fresh
-  )
+def test_what_a_problem_of_photographs_begins_with(tmp_path, monkeypatch):
   pools, renewed = [], []
 
   def pool(run, variables, key):
     pools.append((variables, key))
     return jax.random.normal(key, (run.classes, run.method.pool_size, 3)), None
 
-  def renew(points, old, space):
-    assert space == "raw"
+  def renew(points, old):
     renewed.append((points, old))
     return points[:, : old.shape[1]]
 
   monkeypatch.setattr(retrieval_full_training.Run, "pool", pool)
-  monkeypatch.setattr(retrieval_full_training, "_renewed", renew)
+  monkeypatch.setattr(retrieval_full_training.prototypes, "renew_proxies", renew)
+  settings = dataclasses.replace(SETTINGS, switch_patience=1)
   given = responds(settings, tmp_path, monkeypatch)
+  # The first two of a pool keep the first proxies away.
+  np.testing.assert_array_equal(renewed[0][1], _points(pools[0])[:, :2])
+  np.testing.assert_array_equal(renewed[0][0], _points(pools[1]))
   state = given["respond"](marked(given["state"], 1.0), {"MAP@R": 50.0})
-  state = given["respond"](marked(state, 2.0, fill_moments=True), {"MAP@R": 40.0})
+  state = given["respond"](marked(state, 2.0), {"MAP@R": 40.0})
   own = training.ccp_state(state)
   assert int(own.problem) == 2
   # New proxies are of the best weights, and keep away from those beside them.
   seen, key = pools[-1]
-  for leaf in jax.tree.leaves(seen["params"]):
+  for leaf in jax.tree.leaves((seen["params"], own.anchor, state.params["network"])):
     np.testing.assert_array_equal(leaf, 1.0)
   np.testing.assert_array_equal(renewed[-1][1], 1.0)
   np.testing.assert_array_equal(state.params["loss"]["proxies"], renewed[-1][0][:, :2])
   # Of another key than the steps', which fold in their number as well.
   expected = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 2), state.step)
   assert (jax.random.key_data(key) == jax.random.key_data(expected)).all()
-  for leaf in jax.tree.leaves(own.anchor):
-    np.testing.assert_array_equal(leaf, 1.0)
-  for leaf in jax.tree.leaves(state.params["network"]):
-    np.testing.assert_array_equal(leaf, 1.0 if restart == "best" else 2.0)
-  moments = {"network": [], "loss": []}
-  for path, leaf in jax.tree_util.tree_leaves_with_path(state.opt_state[1:]):
-    name = jax.tree_util.keystr(path)
-    if ".mu" in name or ".nu" in name:
-      moments["network" if "['network']" in name else "loss"].append(np.asarray(leaf))
-  assert all((leaf == 7).all() for leaf in moments["network"])
-  assert all((leaf == (0 if fresh else 7)).all() for leaf in moments["loss"])
-  assert moments["network"]
-  assert moments["loss"]
 
 
-@pytest.mark.parametrize(
-  ("patience", "restart"),
-  [pytest.param(1, "best", marks=pytest.mark.slow), (2, "last")],
-)
-def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
-  study = retrieval_sets.gaussians(0)
-  settings = retrieval_settings.Settings(
-    backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8,
-    switch_patience=patience, restart=restart,
-  )  # fmt: skip
-  run = retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
-  given = retrieval_training.Data(
-    *map(jnp.asarray, (study.images, study.train, study.held, study.test))
-  )
-  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0), "rate": jnp.float32(1)}
+def _points(pool):
+  return jax.random.normal(pool[1], (3, 3, 3))
+
+
+def test_problems_of_small_images_turn_as_the_algorithm_says():
+  patience, settings = 2, dataclasses.replace(SMALL, switch_patience=2)
+  run, given, hyper = small_run(settings, Method("c2", "ccp", 2, 3))
   state = jax.jit(run.init)(given, jax.random.key(0), hyper)
 
   def pool(variables, key, given, hyper):
@@ -225,7 +190,7 @@ def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
       assert float(own.weight) == 0.25
       np.testing.assert_array_equal(state.train.params["loss"]["proxies"], best)
       for leaf in jax.tree.leaves(state.train.params["network"]):
-        np.testing.assert_array_equal(leaf, best if restart == "best" else place)
+        np.testing.assert_array_equal(leaf, best)
   assert found == expected
 
 
@@ -262,11 +227,9 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
 
   @jax.jit
   def both():
-    found, _ = objective.forward(
-      settings.architecture, variables, images, bfloat16=False, train=True
-    )
+    found, _ = objective.forward(settings.architecture, variables, images, train=True)
     batch = {"image": images, "label": LABELS}
-    own = objective.Objective(settings, method, 3)
+    own = objective.Run(settings, method, np.arange(3))
     outcome = own(params, stats, batch, key=jax.random.key(0), axis_name=None)
     return found.embeddings, outcome.loss
 
@@ -283,7 +246,7 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
 @pytest.mark.parametrize("kind", ["ccp", "samples"])
 def test_references_of_small_images_have_the_labels_of_their_classes(kind):
   settings = retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4)
-  own = objective.Objective(settings, Method("c2", kind, 2, 3), 7)
+  own = objective.Run(settings, Method("c2", kind, 2, 3), np.arange(7))
   random = np.random.default_rng(1)
   proxies, anchors = random.normal(size=(2, 7, 2, 3)).astype(np.float32)
   params = {"loss": {"proxies": jnp.asarray(proxies)}}
@@ -303,14 +266,18 @@ SMALL = retrieval_settings.Settings(
 )
 
 
-def small_step(settings, method):
-  """Traces a step on small images."""
+def small_run(settings, method):
+  """A training on small images, they and its numbers."""
   study = retrieval_sets.gaussians(0)
   run = retrieval_training.Run(settings, method, study)
-  given = retrieval_training.Data(
-    *map(jnp.asarray, (study.images, study.train, study.held, study.test))
-  )
-  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0), "rate": jnp.float32(1)}
+  numbers = {"weight": 0.25, "fold": 0, "rate": 1}
+  hyper = {name: jnp.float32(x) for name, x in numbers.items()}
+  return run, retrieval_training.on_device(study), hyper
+
+
+def small_step(settings, method):
+  """Traces a step on small images."""
+  run, given, hyper = small_run(settings, method)
   state = jax.eval_shape(run.init, given, jax.random.key(0), hyper)
   return jax.eval_shape(run.steps, given, state, jax.random.key(0), hyper)
 
@@ -324,7 +291,7 @@ def full_step(settings, method):
   def step(params):
     batch = {"image": images, "label": LABELS}
     key = jax.random.key(0)
-    return run.objective(params, state.batch_stats, batch, key=key, axis_name=None).loss
+    return run(params, state.batch_stats, batch, key=key, axis_name=None).loss
 
   return jax.eval_shape(step, state.params)
 
@@ -343,12 +310,11 @@ def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(monkeypatch):
   assert seen["proxies"] is not None
 
 
-@pytest.mark.parametrize("use", [pytest.param("full", marks=pytest.mark.slow), "any"])
 @pytest.mark.parametrize(
   ("step", "settings"),
   [(small_step, SMALL), (full_step, dataclasses.replace(SETTINGS, places=16))],
 )
-def test_a_step_fills_the_memory_as_it_is_told(step, settings, use, monkeypatch):
+def test_a_step_fills_the_memory_as_it_is_told(step, settings, monkeypatch):
   seen, loss = {}, {}
   remember, value = methods.remember, methods.value
 
@@ -362,7 +328,54 @@ def test_a_step_fills_the_memory_as_it_is_told(step, settings, use, monkeypatch)
 
   monkeypatch.setattr(methods, "remember", watched)
   monkeypatch.setattr(methods, "value", valued)
-  settings = dataclasses.replace(settings, memory_start=7, memory_use=use)
+  settings = dataclasses.replace(settings, memory_start=7)
   step(settings, Method("c1", "xbm", memory=2))
-  assert (seen["start"], seen["use"], seen["rows"]) == (7, use, 8)
+  assert (seen["start"], seen["rows"]) == (7, 8)
   assert loss["remembers"].shape == ()
+
+
+def test_a_memory_is_filled_at_once_and_counts_later():
+  x = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
+  labels = np.array([0, 0, 1, 1], np.int32)
+  memory = losses.memory_init(8, 3)
+  for taken in range(6):
+    memory, references, remembers = methods.remember(
+      memory, x[taken], labels, jnp.int32(taken), start=2
+    )
+    assert bool(remembers) == (taken >= 4)
+    kept = x[max(0, taken - 1) : taken + 1].reshape(-1, 3)
+    held = np.asarray(memory.embeddings)[np.asarray(references.where)]
+    assert sorted(held.tolist()) == sorted(kept.tolist())
+  # Rows of the batch are not compared with their own copies.
+  np.testing.assert_array_equal(memory.embeddings[references.itself], x[5])
+
+
+def test_two_devices_fill_a_memory_twice_as_fast():
+  x = np.random.default_rng(0).normal(size=(6, 2, 2, 3)).astype(np.float32)
+  labels = np.array([[0, 0], [1, 1]], np.int32)
+  memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), losses.memory_init(8, 3))
+  step = jax.vmap(
+    lambda memory, x, labels, taken: methods.remember(
+      memory, x, labels, taken, start=2, axis_name="batch"
+    ),
+    in_axes=(0, 0, 0, None),
+    axis_name="batch",
+  )
+  for taken in range(6):
+    memory, references, remembers = step(memory, x[taken], labels, jnp.int32(taken))
+    np.testing.assert_array_equal(remembers, taken >= 4)
+  rows = np.arange(2)[:, None]
+  np.testing.assert_array_equal(memory.embeddings[rows, references.itself], x[5])
+
+
+@pytest.mark.parametrize("pooling", [*poolings.TITLES, *poolings.WIDE])
+def test_embeddings_have_the_dimension_that_is_said(pooling):
+  architecture = networks.Architecture(width=4, dim=20, image_size=32, pooling=pooling)
+  begin = functools.partial(networks.initial_variables, architecture=architecture)
+
+  def embed(key):
+    model = networks.Model(architecture, begin(key))
+    return model.embed(jnp.zeros((2, 32, 32, 1), jnp.uint8))
+
+  found = jax.eval_shape(embed, jax.random.key(0))
+  assert found.shape == (2, architecture.embedding_dim)

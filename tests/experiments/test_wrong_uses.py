@@ -181,8 +181,7 @@ UNUSED = {
     ("long", ("--toy-seeds", "9"), "without --toys"),
   ),
   "retrieval": (
-    ("cpu", ("--mass", "0.5"), "without --gsp-methods"),
-    ("cars", ("--plankton-size", "16"), "without --second-losses"),
+    ("smoke", ("--mass", "0.5"), "without --gsp-methods"),
     ("smoke", ("--memory-losses", "--memory-start", "2"), "without --memory-losses"),
     ("full", ("--memory", "3"), "with --methods c2 c2+ccp"),
     ("full", ("--methods", "soft_triple", "--weight", "1"), "--methods soft_triple"),

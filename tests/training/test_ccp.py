@@ -381,3 +381,9 @@ def test_pools_may_be_split_over_devices():
   )
   alone = prototypes.renew_proxies(pools, old)
   np.testing.assert_array_equal(renew((), (pools, old)), alone)
+
+
+def test_a_state_of_another_optimiser_is_refused():
+  params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
+  with pytest.raises(ValueError, match="of 0 leaves, got one of 5"):
+    training.ccp_fresh_moments(optax.sgd(0.1), optax.adam(0.1).init(params), params)

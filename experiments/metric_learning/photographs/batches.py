@@ -15,15 +15,12 @@ from jax import Array
 from PIL import Image
 
 from experiments.frame import networks
-from experiments.metric_learning import measures, objective
 from experiments.metric_learning.photographs import protocols, sets
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
-from spherejax import data, distances, training
+from spherejax import data, training
 
 AREA, ASPECT = (0.16, 1.0), (0.75, 1.33)  # of a training crop, as the tables were made
-# As the text has them: pixels of an image whose shorter side has the most of them.
-SIDES, ASPECT_OF_SIDES = (40, 256), (3 / 4, 4 / 3)
 _ATTEMPTS = 10  # boxes that are drawn until one fits
 _PLANNED = 10_000  # steps whose images are drawn at once
 
@@ -33,18 +30,12 @@ class Watched(NamedTuple):
 
   images: data.Images
   queries: np.ndarray | None
-  covers: bool = False  # whether to measure the width and the distance of classes, too
 
 
-def _random_box(random: np.random.Generator, width: int, height: int, crop: str):
+def _random_box(random: np.random.Generator, width: int, height: int):
   """(left, top, right, bottom): the first box that fits, or the largest central one."""
-  if crop == "area":
-    aspect = ASPECT
-    areas = random.uniform(*AREA, _ATTEMPTS) * width * height
-  else:
-    aspect = ASPECT_OF_SIDES
-    areas = random.uniform(*SIDES, _ATTEMPTS) ** 2
-  low, high = np.log(aspect)
+  areas = random.uniform(*AREA, _ATTEMPTS) * width * height
+  low, high = np.log(ASPECT)
   ratios = np.exp(random.uniform(low, high, _ATTEMPTS))
   place = random.uniform(size=2)
   wide, high = np.sqrt(areas * ratios), np.sqrt(areas / ratios)
@@ -52,29 +43,19 @@ def _random_box(random: np.random.Generator, width: int, height: int, crop: str)
   if len(fits):
     w, h = wide[fits[0]], high[fits[0]]
   else:
-    w, h = min(width, height * aspect[1]), min(height, width / aspect[0])
+    w, h = min(width, height * ASPECT[1]), min(height, width / ASPECT[0])
     place = np.full(2, 0.5)
   left, top = place[0] * (width - w), place[1] * (height - h)
   return left, top, left + w, top + h
 
 
 def random_crop(
-  image: np.ndarray,
-  place: int,
-  *,
-  seeds: tuple[int, ...],
-  first: int,
-  size: int,
-  crop: str,
+  image: np.ndarray, place: int, *, seeds: tuple[int, ...], first: int, size: int
 ) -> np.ndarray:
   """A random box of the image, resized, perhaps mirrored; drawn by its number."""
   random = np.random.default_rng([*seeds, first + place])
   single = Image.fromarray(image)
-  if crop == "sides":
-    factor = SIDES[1] / min(single.size)
-    wide, high = (round(factor * length) for length in single.size)
-    single = single.resize((wide, high), Image.Resampling.BILINEAR)
-  box = _random_box(random, *single.size, crop)
+  box = _random_box(random, *single.size)
   pixels = np.asarray(single.resize((size, size), Image.Resampling.BILINEAR, box))
   return pixels[:, ::-1] if random.uniform() < 0.5 else pixels
 
@@ -84,9 +65,8 @@ def augmented(
 ) -> data.Images:
   """Crops some images at random; image i uses draw `first + i` of the key."""
   seeds = tuple(int(x) for x in jax.random.key_data(key))
-  cut = functools.partial(
-    random_crop, seeds=seeds, first=first, size=settings.image_size, crop=settings.crop
-  )
+  size = settings.image_size
+  cut = functools.partial(random_crop, seeds=seeds, first=first, size=size)
   return sets.shown(pictures.take(rows), cut)
 
 
@@ -98,20 +78,17 @@ def _centred(
 
 
 def watched(
-  settings: FullConfig,
-  pictures: Pictures,
-  queries: np.ndarray | None = None,
-  covers: bool = False,
+  settings: FullConfig, pictures: Pictures, queries: np.ndarray | None = None
 ) -> Watched:
   """Pictures as they are evaluated, held in memory where they fit."""
   centred = functools.partial(_centred, architecture=settings.architecture)
   images = sets.shown(pictures, centred)
   if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
-    return Watched(images, queries, covers)
+    return Watched(images, queries)
   parts = [batch["image"] for batch in _in_order(settings, images)]
   pixels = np.concatenate(parts)[: len(images)]
   held = data.Images(pixels, images.labels, images.label_names)
-  return Watched(held, queries, covers)
+  return Watched(held, queries)
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:
@@ -148,12 +125,9 @@ def planned(
 ) -> Callable[[int], Iterator[data.Images]]:
   """Images of all batches from a step on, one after another, some steps at once."""
   plan_key, crop_key = jax.random.split(key)
+  classes, per_class = settings.batch // settings.per_class, settings.per_class
   draw = functools.partial(
-    _plan,
-    plan_key,
-    table,
-    num_classes=settings.batch // settings.per_class,
-    per_class=settings.per_class,
+    _plan, plan_key, table, num_classes=classes, per_class=per_class
   )
 
   def begin(first: int) -> Iterator[data.Images]:
@@ -184,31 +158,22 @@ def batches(
 
 @functools.cache
 def _embedding(
-  architecture: networks.Architecture, bfloat16: bool, batch: int
+  architecture: networks.Architecture, batch: int
 ) -> Callable[[Any, Any], Any]:
   def points(variables: Any, images: Array) -> Array:
-    outputs, _ = objective.forward(architecture, variables, images, bfloat16=bfloat16)
-    return outputs.embeddings.astype(jnp.float32)
+    return networks.Model(architecture, variables).embed(images)
 
   return training.parallel_map(points, batch_size=batch)
 
 
 def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarray:
   """[count, dim], raw, by the running statistics."""
-  apply = _embedding(
-    settings.architecture, settings.bfloat16, settings.evaluation_batch
-  )
+  apply = _embedding(settings.architecture, settings.evaluation_batch)
   parts = [apply(variables, batch["image"]) for batch in _in_order(settings, images)]
   return np.concatenate(parts)[: len(images)]
 
 
 def score(settings: FullConfig, variables: Any, watched: Watched) -> dict[str, float]:
-  """P@1, P@R and MAP@R, perhaps with covers."""
+  """P@1, P@R and MAP@R."""
   points = embed(settings, variables, watched.images)
-  labels = np.asarray(watched.images.labels)
-  scores = protocols.measures(points, labels, watched.queries)
-  if watched.covers:
-    x = distances.unit_ball(jnp.asarray(points))
-    wide = measures.covers(x, labels)
-    scores |= {name: float(figure) for name, figure in wide.items()}
-  return scores
+  return protocols.measures(points, np.asarray(watched.images.labels), watched.queries)

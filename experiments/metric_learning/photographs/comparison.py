@@ -7,9 +7,10 @@ same command goes on where a run was stopped, and what is finished is read.
 import dataclasses
 import functools
 import hashlib
+import itertools
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -18,16 +19,15 @@ import numpy as np
 from experiments.frame import kept as finished
 from experiments.frame import networks
 from experiments.frame.study import Table
-from experiments.metric_learning.photographs import batches, claims, protocols, training
-from experiments.metric_learning.photographs import sets as retrieval_full_sets
-from experiments.metric_learning.photographs.methods import (
-  WIDTHS,
-  FullConfig,
-  Job,
-  check_numbers,
-  job,
-  protocol_of,
+from experiments.metric_learning.photographs import (
+  batches,
+  claims,
+  methods,
+  protocols,
+  training,
 )
+from experiments.metric_learning.photographs import sets as picture_sets
+from experiments.metric_learning.photographs.methods import FullConfig, Job
 from experiments.metric_learning.photographs.protocols import Split
 from experiments.published import dml
 
@@ -43,9 +43,8 @@ _FREE = (
 _OF_OTHERS = {
   name: getattr(FullConfig(), name)
   for name in (
-    "methods", "folds", "repeats", "numbers", "search", "trials", "variant", "proxies",
-    "pool", "memory", "skip_unreadable", "workers", "prefetch", "cache_gib",
-    "checkpoint_every",
+    "methods", "folds", "repeats", "trials", "proxies", "pool", "memory",
+    "skip_unreadable", "workers", "prefetch", "cache_gib", "checkpoint_every",
   )
 }  # fmt: skip
 
@@ -60,7 +59,6 @@ class Found(NamedTuple):
   steps: int
   points: np.ndarray
   """Raw embeddings of the test images; empty if the protocol does not use them."""
-  problems: Sequence[Mapping[str, float]] = ()  # last evaluation of each problem
 
 
 class Comparison:
@@ -70,7 +68,7 @@ class Comparison:
     self,
     config: FullConfig,
     output: pathlib.Path,
-    sets: retrieval_full_sets.Sets | None = None,
+    sets: picture_sets.Sets | None = None,
   ):
     if not config.weights:
       raise SystemExit(
@@ -78,33 +76,29 @@ class Comparison:
         " none for a network that begins as it is drawn"
       )
     self.config, self.output = config, output
-    self.protocol = protocol_of(config)
-    check_numbers(config)
-    self.jobs = [job(config, self.protocol, name) for name in config.methods]
-    names = [planned_job.name for planned_job in self.jobs]
+    self.protocol = methods.protocol_of(config)
+    self.jobs = [methods.job(config, self.protocol, name) for name in config.methods]
+    names = [job.name for job in self.jobs]
     if not names or len(set(names)) < len(names):
       raise ValueError(f"methods must name at least one, each once, got {names}")
-    for architecture in dict.fromkeys(
-      planned_job.settings.architecture for planned_job in self.jobs
-    ):
+    for architecture in dict.fromkeys(job.settings.architecture for job in self.jobs):
       networks.check(architecture)
     self.models = [fold - 1 for fold in config.folds] or range(self.protocol.models)
     if not set(self.models) <= set(range(self.protocol.models)):
       raise ValueError(
         f"folds must be among 1 to {self.protocol.models}, got {config.folds}"
       )
-    self.sets = sets or retrieval_full_sets.load(
+    self.sets = sets or picture_sets.load(
       config.dataset, config.folder, config.learned_classes, config.skip_unreadable
     )
-    names = self.sets.learned.names
-    self.splits = protocols.splits(self.protocol, len(names))
-    retrieval_full_sets.check_matches(self.sets.sought, self.sets.queries, "sought")
+    self.splits = protocols.splits(self.protocol, len(self.sets.learned.names))
+    picture_sets.check_matches(self.sets.sought, self.sets.queries, "sought")
     for number in self.models:
       train, held = map(self.sets.learned.of, self.splits[number])
       if len(held):
-        retrieval_full_sets.check_matches(held, None, f"held-out (fold {number + 1})")
-      for planned_job in self.jobs:
-        training.check(planned_job.settings, planned_job.method, train)
+        picture_sets.check_matches(held, None, f"held-out (fold {number + 1})")
+      for job in self.jobs:
+        training.check(job.settings, job.method, train)
 
   @property
   def judged(self) -> bool:
@@ -120,11 +114,7 @@ class Comparison:
   def complete(self) -> bool:
     """True where the settings are those of the figures in the thesis."""
     c, usual = self.config, FullConfig()
-    same = all(
-      getattr(c, field.name) == getattr(usual, field.name)
-      for field in dataclasses.fields(FullConfig)
-      if field.name not in _FREE
-    )
+    same = dataclasses.replace(c, **{x: getattr(usual, x) for x in _FREE}) == usual
     printed = protocols.protocol(c.protocol, c.dataset, c.backbone)
     size = dml.SIZES[c.dataset]
     return (
@@ -132,7 +122,7 @@ class Comparison:
       and len(self.models) == printed.models
       and len(self.sets.learned.names) == size.learned_classes
       and c.weights != "none"
-      and c.width in (0, WIDTHS[c.backbone])
+      and c.width in (0, methods.WIDTHS[c.backbone])
       and same
     )
 
@@ -143,24 +133,25 @@ class Comparison:
 
   def train(self) -> dict[str, list[list[Found]]]:
     """Trains all methods; returns outcomes by name, [models][repeats]."""
-    by_name: dict[str, list[list[Found]]] = {planned.name: [] for planned in self.jobs}
+    by_name: dict[str, list[list[Found]]] = {job.name: [] for job in self.jobs}
+    repeats = range(self.protocol.repeats)
     for number in self.models:
-      split = self.splits[number]
-      watched = functools.cache(functools.partial(self._watched, split))
-      for planned in self.jobs:
-        by_name[planned.name].append(
-          [
-            self._train_once(planned, number, r, watched)
-            for r in range(self.protocol.repeats)
-          ]
-        )
+      watched = functools.cache(functools.partial(self._watched, self.splits[number]))
+      for job in self.jobs:
+        runs = [self._train_once(job, number, repeat, watched) for repeat in repeats]
+        by_name[job.name].append(runs)
     return by_name
+
+  def validated(self) -> np.ndarray:
+    """[repeats], MAP@R of the validation classes, of one method and model."""
+    ((runs,),) = self.train().values()
+    return np.array([run.best["MAP@R"] for run in runs])
 
   def _watched(self, split: Split) -> batches.Watched:
     if not len(split.held):
       return self.sought
     held = self.sets.learned.of(split.held)
-    return batches.watched(self.jobs[0].settings, held, covers=True)
+    return batches.watched(self.jobs[0].settings, held)
 
   def made_with(self, job: Job) -> str:
     """Digest of a training's inputs, without options of reading speed."""
@@ -194,17 +185,10 @@ class Comparison:
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
-      who = {"method": job.name, "fold": number + 1, "repeat": repeat + 1}
+      learned = self.sets.learned.of(self.splits[number].train)
+      evaluations = self.output / "evaluations" / f"{name}-{made_with}.json"
       trained = training.train(
-        job.settings,
-        job.method,
-        self.sets.learned.of(self.splits[number].train),
-        watched(),
-        key,
-        checkpoints,
-        training.Journal(
-          self.output / "evaluations.jsonl", who | {"made with": made_with}
-        ),
+        job.settings, job.method, learned, watched(), key, checkpoints, evaluations
       )
       model = networks.Model(job.settings.architecture, trained.variables)
       again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
@@ -214,16 +198,13 @@ class Comparison:
       points = np.zeros((0, job.settings.embedding_dim), np.float32)
       if self.judged:
         points = batches.embed(job.settings, trained.variables, self.sought.images)
-      problems = {row["problem"]: row for row in trained.evaluations}
       figures = {"best": trained.best, "steps": trained.steps}
-      figures["problems"] = list(problems.values())
       return finished.Finished(figures, {"points": points})
 
     path = self.output / "kept" / f"{name}-{made_with}"
     done = finished.once(path, made_with={"made with": made_with}, make=make)
-    shutil.rmtree(
-      checkpoints, ignore_errors=True
-    )  # a table would fill a disk with them
+    # A table would fill a disk with them.
+    shutil.rmtree(checkpoints, ignore_errors=True)
     return Found(**done.figures, points=done.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
@@ -246,15 +227,10 @@ class Comparison:
       single = [[self.measures(run.points) for run in runs] for runs in folds]
       figures = {f"{dim}": self._best_repeats(single)}
       if len(folds) > 1:
-        ways = protocols.combinations(len(folds), len(folds[0]))
-        figures[f"{dim * len(folds)}"] = [
-          self.measures(
-            protocols.joined(
-              [runs[r].points for runs, r in zip(folds, way, strict=True)]
-            )
-          )
-          for way in ways
-        ]
+        # One repeat of each model, in every way.
+        ways = itertools.product(*([run.points for run in runs] for runs in folds))
+        side_by_side = [self.measures(protocols.joined(way)) for way in ways]
+        figures[f"{dim * len(folds)}"] = side_by_side
       return finished.Finished(figures, {})
 
     path = self.output / "kept" / f"{job.name}-judged-{finished.digest(record)}"
@@ -269,16 +245,7 @@ class Comparison:
       return [max(runs, key=lambda run: run[self.protocol.metric]) for runs in single]
     if len(single[0]) == 1:
       return [runs[0] for runs in single]
-    ways = protocols.combinations(len(single), len(single[0]))
-    return [protocols.average(single, way) for way in ways]
-
-  def cell(self, job: Job, dim: int) -> dml.Cell | None:
-    """Printed figure of the thesis for a method and dimension."""
-    if not self.complete:
-      return None
-    return dml.cell(
-      self.config.protocol, self.config.backbone, job.name, self.config.dataset, dim
-    )
+    return [protocols.average(way) for way in itertools.product(*single)]
 
   def tabulate(
     self, table: Table, job: Job, judged: Mapping[int, list[Any]], runs: list[Found]
@@ -286,25 +253,27 @@ class Comparison:
     """Adds what a method's trainings came to."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
     note = f": {WATCHED}" if self.flattered else ""
+    c, printed = self.config, None
     for dim, values in judged.items():
-      paper = self.cell(job, dim)
+      paper = None
+      if self.complete:
+        paper = dml.cell(c.protocol, c.backbone, job.name, c.dataset, dim)
       protocols.tabulate(
         table, job.title, dim, values, paper=paper, spread=spread, note=note
       )
-    printed = None
-    if self.complete and self.config.protocol == "fair":
-      printed = dml.TABLE_3_3.get(job.name, {}).get(self.config.dataset)
+    if self.complete and c.protocol == "fair":
+      printed = dml.TABLE_3_3.get(job.name, {}).get(c.dataset)
     steps = [run.steps / 1000 for run in runs]
     table.add(job.title, "steps / 1000", steps, paper=printed)
-    claims.add(table, job.name, judged, [run.problems for run in runs])
+    claims.add(table, job.name, judged)
 
 
 def measure(config: FullConfig, output: pathlib.Path) -> Table:
   """Trains and judges all methods."""
   comparison = Comparison(config, output)
-  table = Table()
-  for name, folds in comparison.train().items():
-    planned = next(job for job in comparison.jobs if job.name == name)
+  table, trained = Table(), comparison.train()
+  for job in comparison.jobs:
+    folds = trained[job.name]
     every = [run for runs in folds for run in runs]
-    comparison.tabulate(table, planned, comparison.judge(planned, folds), every)
+    comparison.tabulate(table, job, comparison.judge(job, folds), every)
   return table

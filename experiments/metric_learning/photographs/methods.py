@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import itertools
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from experiments.frame import command
@@ -41,7 +42,9 @@ class Row(NamedTuple):
   loss: str
   kind: Literal["plain", "proxy", "xbm", "ccp"] = "plain"
   pooling: str = ""  # pooling; empty: the protocol's
-  variant: Literal["", "S", "L"] = ""  # variant of the memory or of the proxies
+  variant: Literal["", "S", "L"] = ""
+  """Small or large memory and proxies; empty: large, and of soft_triple that of the
+  tables."""
   batch: int = 0  # images per step; 0: the protocol's
 
   @property
@@ -75,10 +78,8 @@ ROWS = {row.name: row for row in _rows()}
 class FullConfig(Training):
   """Settings of a comparison; 0 and "" stand for what the protocol has."""
 
-  dataset: Literal["cub", "cars", "inshop", "sop", "omniglot", "tiny_imagenet"] = "cub"
-  """Data set, with its split and hyperparameters. The last two are small and not in the
-  thesis: omniglot trains on the 964 classes of its first part with the hyperparameters
-  of inshop, tiny_imagenet on the first 100 of 200 classes with those of cub."""
+  dataset: Literal["cub", "cars", "inshop", "sop"] = "cub"
+  """Data set, with its split and hyperparameters."""
   folder: str = ""
   """Folder with a sub-folder of images per class, instead of the prepared set; for
   inshop, the folder of list_eval_partition.txt."""
@@ -113,47 +114,23 @@ class FullConfig(Training):
   """Side of the network's input, in pixels."""
   shorter_side: int = 256
   """Shorter side of evaluated images before the centre is cut, in pixels."""
-  crop: Literal["area", "sides"] = "area"
-  """Random crops for training: boxes of 0.16 to 1 of the area, as for the tables, or
-  with sides of 40 to 256 after scaling the shorter side to 256, as in the text."""
   frozen_norm: bool | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
   """Freezes batch-norm layers; none: freezes those of weights from a file."""
-  bfloat16: bool = False
-  """Computes the backbone in bfloat16."""
   second_moment: float = 0.999
   """Second-moment decay of Adam; the thesis prints 0.99."""
-  variant: Literal["S", "L"] = "L"
-  """Small or large memory and proxies of chance-constrained problems. soft_triple has
-  the variant of the tables, unless its name ends in +s or +l."""
   learning_rate: float = 0.0
   weight_decay: float = 0.0
-  numbers: tuple[tuple[str, float], ...] = ()
-  """Hyperparameters that replace the thesis's, such as negative_margin 0.4, in all
-  losses that have them."""
-  search: tuple[tuple[str, float, float], ...] = ()
-  """Settings or hyperparameters to search, each with its range: weight 1e-6 1 proxies 1
-  16. Needs a single method and validation classes."""
   trials: int = 0
-  """Trials of the search."""
+  """Trials of one method with ccp, each with another weight and number of proxies."""
   batch: int = 0
   steps: int = 500_000
   evaluate_every: int = 0
   patience: int = 0
   weight: float = 2e-4
   """Weight of the projection onto the weights of the previous problem."""
-  first_weight: float = 0.0
-  """Weight of the first problem's projection, onto the initial weights; in the thesis's
-  text, equal to the others."""
-  max_problems: int = 0
-  """Largest number of problems; the last one runs to the end. 0: no limit."""
-  pool_space: Literal["raw", "unit_ball"] = "raw"
-  """Space in which new proxies are far from old ones: raw embeddings, as in the
-  released code, or those that the losses get."""
   proxies: int = 0
   """Proxies per class."""
   pool: int = 0
-  """Images per class among which new proxies are chosen. With fewer than the proxies,
-  that many per proxy; with 1, all are used."""
   memory: int = 0
   """Batches in the cross-batch memory; the thesis counts batches of 32 images."""
   memory_start: int = 1000
@@ -180,7 +157,6 @@ class FullConfig(Training):
   per_class: Decided[int] = 4
   proxy_rate: Decided[float] = 100.0
   metric: Decided[str] = "MAP@R"
-  plateau: Decided[bool] = False
   places: Decided[int] = 0
   """Embeddings in the memory."""
 
@@ -208,25 +184,6 @@ def protocol_of(config: FullConfig) -> Protocol:
   return protocol._replace(**{name: x for name, x in overrides.items() if x})
 
 
-def hyperparameters(config: FullConfig) -> list[str]:
-  """Hyperparameters of the losses of the methods."""
-  names = {name.lower().partition("+")[0] for name in config.methods}
-  known = dml.NUMBERS[config.dataset].losses
-  return sorted({key for name in names for key in known.get(name, ())})
-
-
-def check_numbers(config: FullConfig) -> None:
-  """Raises ValueError for a hyperparameter that no loss of the methods has."""
-  has = hyperparameters(config)
-  if unknown := [key for key, _ in config.numbers if key not in has]:
-    raise ValueError(f"numbers must name some of {', '.join(has)}, got {unknown[0]!r}")
-  if config.search or config.trials:
-    raise ValueError(
-      "trials are of a search, and a search is of `retrieval`: got search"
-      f" {config.search} and trials {config.trials}"
-    )
-
-
 def job(config: FullConfig, protocol: Protocol, name: str) -> Job:
   """A method by its name; ValueError names those that are like an unknown one."""
   row = ROWS.get(name.lower())
@@ -238,8 +195,6 @@ def job(config: FullConfig, protocol: Protocol, name: str) -> Job:
       f" kind (proxy, xbm, ccp), a pooling ({poolings}), a variant (s, l) and a batch"
       f" ({', '.join(f'b{x}' for x in BATCHES)}), in this order"
     )
-  if row.variant:
-    config = dataclasses.replace(config, variant=row.variant)
   protocol = protocol._replace(
     batch=row.batch or protocol.batch, pooling=row.pooling or protocol.pooling
   )
@@ -247,7 +202,7 @@ def job(config: FullConfig, protocol: Protocol, name: str) -> Job:
   title = method.name + (f"-{row.variant}" if row.variant else "")
   title += f"+{_POOLINGS[row.pooling]}" if row.pooling else ""
   title += f", batch {row.batch}" if row.batch else ""
-  return Job(row.name, title, method, _settings(config, protocol, method))
+  return Job(row.name, title, method, _settings(config, protocol, method, row))
 
 
 def _method(config: FullConfig, row: Row) -> Method:
@@ -255,23 +210,19 @@ def _method(config: FullConfig, row: Row) -> Method:
   numbers = dict(published.losses[row.loss])
   if row.loss == "proxy_nca" and config.protocol in ("fair534", "tuning"):
     numbers["temperature"] = 0.11
-  numbers |= {key: value for key, value in config.numbers if key in numbers}
   proxies = 1
   if row.loss == "soft_triple":
     centres = published.centres[row.variant or published.soft_triple]
     proxies = config.proxies or centres
   elif row.kind in ("proxy", "ccp") and row.loss in PAIR_LOSSES:
-    proxies = config.proxies or published.proxies[config.variant]
-  return Method(
-    row.loss,
-    row.kind,
-    proxies,
-    config.pool or published.pool,
-    numbers=tuple(numbers.items()),
-  )
+    proxies = config.proxies or published.proxies[row.variant or "L"]
+  pool = config.pool or published.pool
+  return Method(row.loss, row.kind, proxies, pool, numbers=tuple(numbers.items()))
 
 
-def _settings(config: FullConfig, protocol: Protocol, method: Method) -> FullConfig:
+def _settings(
+  config: FullConfig, protocol: Protocol, method: Method, row: Row
+) -> FullConfig:
   """Settings of one training, with those of its protocol and method."""
   published = dml.NUMBERS[config.dataset]
   rate, pooling = protocol.learning_rate, protocol.pooling
@@ -299,45 +250,38 @@ def _settings(config: FullConfig, protocol: Protocol, method: Method) -> FullCon
     zero_shot=zero_shot if pooling in frame_poolings.SUMMED else 0.0,
     per_class=1 if single else 4,
     learning_rate=rate,
-    places=config.memory * protocol.batch or 32 * published.memory[config.variant],
+    places=config.memory * protocol.batch or 32 * published.memory[row.variant or "L"],
     metric=protocol.metric,
-    plateau=protocol.plateau,
     **{name: getattr(protocol, name) for name in _OF_PROTOCOL},
   )
 
 
-def _depends(job: Job) -> dict[str, bool]:
-  """Dependence of a method on the settings that only some methods have."""
-  method, pair = job.method, not job.method.own_proxies
-  summed = job.settings.pooling in frame_poolings.SUMMED
-  parts = (
-    (method.refers_to_proxies, ("pool", "first_centres", "pool_space")),
-    (method.loss == "soft_triple" or (method.refers_to_proxies and pair), ("proxies",)),
-    (method.refers_to_proxies and pair, ("in_batch",)),
-    (method.renews, ("weight", "switch_patience", "first_weight", "max_problems")),
-    (method.renews, ("restart", "fresh_moments")),
-    (method.kind == "xbm", ("memory", "memory_start", "memory_use")),
-    (summed, ("prototypes", "mass", "inverse_temperature")),
-    (summed and ALONE not in job.name.split("+"), ("zero_shot",)),
-  )
-  return {name: has for has, names in parts for name in names}
+_SPECIAL: tuple[tuple[Callable[[Job], bool], tuple[str, ...]], ...] = (
+  (lambda job: job.method.refers_to_proxies, ("pool",)),
+  (lambda job: job.method.loss == "soft_triple" or _between(job), ("proxies",)),
+  (lambda job: _between(job), ("in_batch",)),
+  (lambda job: job.method.renews, ("weight", "switch_patience")),
+  (lambda job: job.method.kind == "xbm", ("memory", "memory_start")),
+  (lambda job: _summed(job), ("prototypes", "mass", "inverse_temperature")),
+  (lambda job: _summed(job) and ALONE not in job.name.split("+"), ("zero_shot",)),
+)
+"""The settings that only some methods have, by what these have in common."""
 
 
-def searched(job: Job) -> list[str]:
-  """Numbers of the method that may be searched, beside those of every training."""
-  numbers = {"zero_shot"} | {
-    field.name
-    for field in dataclasses.fields(FullConfig)
-    if type(field.default) in (int, float)
-  }
-  return [name for name, has in _depends(job).items() if has and name in numbers]
+def _between(job: Job) -> bool:
+  return job.method.refers_to_proxies and not job.method.own_proxies
+
+
+def _summed(job: Job) -> bool:
+  return job.settings.pooling in frame_poolings.SUMMED
 
 
 def unused(config: FullConfig) -> dict[str, tuple[str, ...]]:
-  """Settings that no method has."""
+  """Settings that no method has, or that trials replace."""
   protocol = protocol_of(config)
-  methods = [_depends(job(config, protocol, name)) for name in config.methods]
-  if not methods:
-    return {}
-  names = [name for name in methods[0] if not any(x[name] for x in methods)]
-  return {f"with --methods {' '.join(config.methods)}": tuple(names)}
+  jobs = [job(config, protocol, name) for name in config.methods]
+  names = (x for has, x in _SPECIAL if not any(map(has, jobs)))
+  reasons = {
+    f"with --methods {' '.join(config.methods)}": tuple(itertools.chain(*names))
+  }
+  return reasons | ({"with --trials": ("weight", "proxies")} if config.trials else {})

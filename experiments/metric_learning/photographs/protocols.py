@@ -1,6 +1,5 @@
 """Protocols of DML 3.3 and 5.3.4: who is left out, when to stop, what is reported."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -8,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.frame.study import Table
-from experiments.metric_learning import images
 from experiments.metric_learning import measures as retrieval_measures
 from experiments.published import dml
 from spherejax import distances
@@ -21,64 +19,46 @@ MEASURES = tuple(retrieval_measures.NAMES.values())
 
 
 class Protocol(NamedTuple):
-  """Numbers of one kind of comparison."""
+  """Numbers of one kind of comparison; the defaults are those of chapter 3."""
 
-  parts: int
+  evaluate_every: int  # steps between two evaluations
+  parts: int = 4
   """Parts of the learned classes, one of which validates; 1: the test classes
   validate."""
-  models: int  # number of networks, each with another validation part
-  repeats: int  # trainings of each network
-  metric: str  # measure that chooses the best weights
-  batch: int
-  evaluate_every: int  # steps between two evaluations
-  patience: int  # evaluations without a better one before a training stops
-  dim: int
-  learning_rate: float
-  weight_decay: float
-  plateau: bool  # lowers the learning rate when the measure stagnates
-  pooling: str  # pooling of methods without generalized sum pooling
+  models: int = 4  # number of networks, each with another validation part
+  repeats: int = 1  # trainings of each network
+  metric: str = "MAP@R"
+  """Measure that chooses the best weights; where P@1 stagnates, the learning rate is
+  lowered."""
+  batch: int = 32
+  patience: int = 60  # evaluations without a better one before a training stops
+  dim: int = 128
+  learning_rate: float = 1e-5
+  weight_decay: float = 1e-4
+  pooling: str = "gap"  # pooling of methods without generalized sum pooling
 
 
 def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
   """Section 2 of the protocol."""
-  numbers = dml.NUMBERS[dataset]
-  small = dataset in ("cub", "cars", "tiny_imagenet")
-  every = numbers.evaluate_every
-  fair = Protocol(
-    4, 4, 1, "MAP@R", 32, every, 60, 128, 1e-5, 1e-4, False, "gap"
-  )  # fmt: skip
+  numbers, small = dml.NUMBERS[dataset], dataset in ("cub", "cars")
+  every, residual = numbers.evaluate_every, backbone == "resnet50"
   if name == "fair":
-    return fair
+    return Protocol(every)
   if name == "fair534":
-    return fair._replace(
-      repeats=3, evaluate_every=4 * every, patience=15 if small else 10
-    )
+    return Protocol(4 * every, repeats=3, patience=15 if small else 10)
   if name == "ablation":
-    return fair._replace(parts=3, models=1, patience=40)
+    return Protocol(every, parts=3, models=1, patience=40)
   if name == "tuning":
-    return fair._replace(
-      parts=5,
-      models=1,
-      repeats=3,
-      evaluate_every=4 * every,
-      patience=10 if small else 7,
-    )
-  residual = backbone == "resnet50"
+    patience = 10 if small else 7
+    return Protocol(4 * every, parts=5, models=1, repeats=3, patience=patience)
   return Protocol(
-    parts=1,
-    models=1,
+    every, parts=1, models=1,
     # Chapter 3 trains once, section 5.3.4 keeps the best of three.
     repeats=3 if name == "conventional534" else 1,
-    metric="P@1",
-    batch=112 if residual else 128,
-    evaluate_every=every,
-    patience=15 if small else 10,
-    dim=512,
-    learning_rate=numbers.learning_rate,
-    weight_decay=4e-4 if residual else 1e-4,
-    plateau=True,
+    metric="P@1", batch=112 if residual else 128, patience=15 if small else 10, dim=512,
+    learning_rate=numbers.learning_rate, weight_decay=4e-4 if residual else 1e-4,
     pooling="gap_gmp",
-  )
+  )  # fmt: skip
 
 
 class Split(NamedTuple):
@@ -93,7 +73,9 @@ def splits(protocol: Protocol, classes: int) -> list[Split]:
   if protocol.parts == 1:
     return [Split(np.arange(classes), np.arange(0))]
   parts = []
-  for held in images.folds(classes, protocol.parts)[: protocol.models]:
+  ends = np.linspace(0, classes, protocol.parts + 1).astype(int)
+  for last in range(protocol.parts, protocol.parts - protocol.models, -1):
+    held = np.arange(ends[last - 1], ends[last])
     train = np.setdiff1d(np.arange(classes), held)
     if not len(held) or not len(train):
       raise ValueError(
@@ -119,17 +101,9 @@ def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
   )
 
 
-def combinations(models: int, repeats: int) -> list[tuple[int, ...]]:
-  """Lists all combinations of one repeat per model."""
-  return list(itertools.product(range(repeats), repeat=models))
-
-
-def average(
-  single: Sequence[Sequence[Mapping[str, float]]], chosen: Sequence[int]
-) -> dict[str, float]:
-  """Mean over the networks of a combination, from `single[model][repeat]`."""
-  chosen_runs = [runs[repeat] for runs, repeat in zip(single, chosen, strict=True)]
-  return {name: float(np.mean([run[name] for run in chosen_runs])) for name in MEASURES}
+def average(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+  """Mean over the networks of a combination."""
+  return {name: float(np.mean([run[name] for run in runs])) for name in MEASURES}
 
 
 def tabulate(

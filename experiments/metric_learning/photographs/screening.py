@@ -8,13 +8,12 @@ import pathlib
 from collections.abc import Iterator
 from typing import Literal
 
-import numpy as np
-
+from experiments.frame.settings import Decided
 from experiments.frame.study import Claim, Table
 from experiments.gsp import screening_cells
 from experiments.gsp.screening_cells import Plan
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.photographs import comparison, protocols, sets
+from experiments.metric_learning.photographs import comparison, protocols
 from experiments.metric_learning.photographs.methods import MASS, ZERO_SHOT, FullConfig
 from experiments.published import dml
 
@@ -39,6 +38,7 @@ class FullScreening(FullConfig):
 
   protocol: protocols.Name = "tuning"
   """Protocol: four fifths of the learned classes train, the last fifth validates."""
+  trials: Decided[int] = 0
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""
   study: Literal["table-5.4", "figure-5.8", "figure-5.10", "figure-5.11"] = "table-5.4"
@@ -95,24 +95,15 @@ def measure(config: FullScreening, output: pathlib.Path) -> Table:
           **dict(zip(_DESIGN, cell, strict=True)),
         }
       name = "-".join([loss, *(f"{x:g}" for x in cell)])
-      scores[cell], known = _trained(
-        dataclasses.replace(config, **numbers), output / name, known
-      )
+      settings = dataclasses.replace(config, **numbers)
+      trials = comparison.Comparison(settings, output / name, known)
+      scores[cell], known = trials.validated(), trials.sets
     paper = {grid.average: BASELINE[loss]}
     column = 4 + tuple(METHODS).index(loss)
     paper |= {tuple(row[:4]): row[column] for row in screening_cells.TABLE.tolist()}
     paper = paper if grid.screen else {}
     screening_cells.tabulate(table, grid, loss, scores, measure=MEASURE, paper=paper)
   return table
-
-
-def _trained(
-  config: FullScreening, output: pathlib.Path, known: sets.Sets | None
-) -> tuple[np.ndarray, sets.Sets]:
-  """[repeats], MAP@R of the validation classes; the images for the next one."""
-  every = comparison.Comparison(config, output, known)
-  ((runs,),) = every.train().values()
-  return np.array([run.best["MAP@R"] for run in runs]), every.sets
 
 
 def claims(config: FullScreening, table: Table) -> Iterator[Claim]:

@@ -1,8 +1,8 @@
 """Photographs for `retrieval`: classes to learn, and others to find; none decoded yet.
 
 Birds, cars and products are prepared tensorflow-datasets sets, or folders with a
-folder for each class; so are the small sets, Omniglot and Tiny ImageNet. In-shop is the
-folder of its list file, which tells queries from the gallery.
+folder for each class. In-shop is the folder of its list file, which tells queries from
+the gallery.
 """
 
 import concurrent.futures
@@ -21,8 +21,6 @@ _PREPARED = {
   "cub": ("caltech_birds2011", None),
   "cars": ("cars196", None),
   "sop": ("stanford_online_products", "class_id"),
-  "omniglot": ("omniglot", None),
-  "tiny_imagenet": ("tiny_imagenet", None),
 }
 
 

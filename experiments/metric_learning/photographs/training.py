@@ -7,11 +7,9 @@ inside its problem with the same bits.
 
 import dataclasses
 import functools
-import json
-import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +17,9 @@ import numpy as np
 from jax import Array
 from optax import contrib
 
-from experiments.frame import networks
+from experiments.frame import kept, networks, results
 from experiments.frame import training as frame_training
-from experiments.metric_learning import measures, methods, objective
+from experiments.metric_learning import measures, objective
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.photographs import batches
 from experiments.metric_learning.photographs.batches import Watched
@@ -37,7 +35,6 @@ class Trained(NamedTuple):
 
   variables: Any
   steps: int  # steps of the whole training
-  evaluations: list[dict[str, Any]]
   best: dict[str, Any]  # measures of the best evaluation
 
 
@@ -47,9 +44,7 @@ class Run(objective.Run):
   def __init__(
     self, settings: FullConfig, method: Method, pictures: Pictures, renewal_key: Array
   ):
-    super().__init__(
-      settings, method, pictures.labels, pictures.names, settings.bfloat16
-    )
+    super().__init__(settings, method, pictures.labels, pictures.names)
     self.pictures, self.renewal_key = pictures, renewal_key
 
   def embed(
@@ -64,28 +59,22 @@ class Run(objective.Run):
   def first_proxies(self, variables: Any, key: Array) -> Array:
     """Picks proxies that cover a pool better than random ones do."""
     random_key, pool_key = jax.random.split(key)
-    shape = (self.classes, self.method.proxies, self.settings.embedding_dim)
-    first = jnp.zeros(shape)
-    if self.settings.first_centres == "random":
-      first = self.pool(variables, random_key)[0][:, : self.method.proxies]
-    return _renewed(
-      self.pool(variables, pool_key)[0], first, space=self.settings.pool_space
-    )
+    first = self.pool(variables, random_key)[0][:, : self.method.proxies]
+    return prototypes.renew_proxies(self.pool(variables, pool_key)[0], first)
 
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
     ccp = training.ccp_state(state)
     best = objective.variables(ccp.best_params["network"], ccp.best_stats)
     key = jax.random.fold_in(self.renewal_key, state.step)
-    old, space = state.params["loss"]["proxies"], self.settings.pool_space
-    new = _renewed(self.pool(best, key)[0], old, space=space)
-    return {**state.params["loss"], "proxies": new}
+    loss = state.params["loss"]
+    new = prototypes.renew_proxies(self.pool(best, key)[0], loss["proxies"])
+    return {**loss, "proxies": new}
 
   def start(self, key: Array, fresh: bool) -> training.TrainState:
     """Initial state; only its shapes are right unless the training is fresh."""
     settings, method = self.settings, self.method
-    keys = jax.random.split(key, 5)
-    network_key, loss_key, pool_key, label_key, step_key = keys
+    network_key, loss_key, pool_key, label_key, step_key = jax.random.split(key, 5)
     variables = networks.initial_variables(network_key, settings.architecture)
     pool_key, prototype_key = jax.random.split(pool_key)
     if fresh:
@@ -93,74 +82,36 @@ class Run(objective.Run):
     proxies = jnp.zeros((self.classes, method.proxies, settings.embedding_dim))
     if method.refers_to_proxies and fresh:
       proxies = self.first_proxies(variables, pool_key)
-    loss = self.objective.loss_variables(loss_key, label_key, proxies, settings.places)
+    loss = self.loss_variables(loss_key, label_key, proxies, settings.places)
     # The projection keeps statistics beside the best weights.
-    chain = self.objective.optimizer(
-      variables.get("batch_stats"), first_weight=settings.first_weight
-    )
+    chain = objective.optimizer(settings, method, variables.get("batch_stats"))
     return training.create_state(step_key, chain, variables, loss)
 
   def response(self) -> Any:
     """Response to an evaluation; None unless the method has several problems."""
     if self.method.kind != "ccp":
       return None
-    settings = self.settings
     return training.ccp_response(
       self.renew,
-      metric=settings.metric,
-      weight=settings.weight,
-      patience=settings.switch_patience,
+      metric=self.settings.metric,
+      weight=self.settings.weight,
+      patience=self.settings.switch_patience,
       margin=_MARGIN,
-      restart=settings.restart,
-      max_problems=settings.max_problems or None,
-      fresh_moments=self.objective.optimizer() if settings.fresh_moments else None,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("space",))
-def _renewed(pools: Array, old: Array, *, space: Literal["raw", "unit_ball"]) -> Array:
-  return prototypes.renew_proxies(pools, old, space=space)
+def log(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
+  """Adds an evaluation to a file, in place of that of this step and of later ones.
 
-
-class Journal(NamedTuple):
-  """Log of evaluations, one line of JSON each, written as they come."""
-
-  path: pathlib.Path
-  who: dict[str, Any]  # keys of the training in the file
-
-  def add(self, figures: Mapping[str, Any]) -> None:
-    """Adds a line, in place of the training's own of this step and of later ones.
-
-    Those are of a run that was stopped, and are taken again. The file is written whole
-    or not at all.
-    """
-    if jax.process_index() != 0:
-      return
-    self.path.parent.mkdir(parents=True, exist_ok=True)
-    earlier = [
-      line
-      for line in self._lines()
-      if line["step"] < figures["step"]
-      or any(line.get(name) != value for name, value in self.who.items())
-    ]
-    lines = [*earlier, {**self.who, **figures}]
-    temporary = self.path.with_suffix(".partial")
-    temporary.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    temporary.replace(self.path)
-
-  def _lines(self) -> list[dict[str, Any]]:
-    if not self.path.is_file():
-      return []
-    lines = []
-    for number, text in enumerate(self.path.read_text().splitlines(), 1):
-      try:
-        lines.append(json.loads(text))
-      except ValueError as error:
-        raise ValueError(
-          f"line {number} of {self.path} is damaged; delete it, or choose another"
-          f" --output: {error}"
-        ) from error
-    return lines
+  Those are of a run that was stopped, and are taken again.
+  """
+  if jax.process_index() != 0:
+    return
+  before = []
+  if path.is_file():
+    record = kept.read_record(path, "evaluations", remedy="delete it")
+    before = [row for row in record["evaluations"] if row["step"] < figures["step"]]
+  results.write_json(results.standard({"evaluations": [*before, figures]}), path)
 
 
 def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
@@ -168,41 +119,25 @@ def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
   for name in ("evaluate_every", "checkpoint_every", "evaluation_batch", "prefetch"):
     if (value := getattr(settings, name)) < 1:
       raise ValueError(f"{name} must be at least 1, got {value}")
-  drawn = settings.batch // settings.per_class
-  if settings.batch % settings.per_class or drawn < 2:
+  batch, per_class, places = settings.batch, settings.per_class, settings.places
+  if batch % per_class or batch < 2 * per_class:
     raise ValueError(
-      f"batch must be several classes of {settings.per_class} images, got"
-      f" {settings.batch}"
+      f"batch must be several classes of {per_class} images, got {batch}"
     )
-  if drawn > len(pictures.names):
-    raise ValueError(
-      f"a batch of {settings.batch} has {drawn} classes, but only"
-      f" {len(pictures.names)} are learned"
-    )
-  methods.check(method, settings.switch_patience)
   if 0 < settings.shorter_side < settings.image_size:
     raise ValueError(
       f"shorter_side must be at least image_size = {settings.image_size}, or 0, got"
       f" {settings.shorter_side}"
     )
-  objective.check(settings)
-  # The published memory of SOP is slightly larger than three quarters of its images.
-  if method.kind == "xbm" and settings.places > 1.25 * len(pictures):
-    raise ValueError(
-      f"a memory of {settings.places} embeddings is larger than the"
-      f" {len(pictures)} images that are learned"
-    )
-  if method.kind == "xbm" and settings.places < settings.batch:
-    raise ValueError(
-      f"a memory must hold the {settings.batch} images of a batch, got"
-      f" {settings.places}"
-    )
+  objective.check(settings, method, pictures.labels, per_class, places)
+  if method.kind == "xbm" and places < batch:
+    raise ValueError(f"a memory must hold the {batch} images of a batch, got {places}")
 
 
 def monitor(settings: FullConfig) -> training.Monitor:
   """Monitor that picks the best evaluation and lowers the learning rate."""
   plateau = None
-  if settings.plateau:
+  if settings.metric == "P@1":
     plateau = contrib.reduce_on_plateau(
       0.5,
       patience=4,
@@ -223,9 +158,9 @@ def train(
   watched: Watched,
   key: Array,
   folder: pathlib.Path,
-  journal: Journal,
+  evaluations: pathlib.Path,
 ) -> Trained:
-  """A network, from its newest checkpoint if there is one."""
+  """A network, from its newest checkpoint in the folder if there is one."""
   data_key, start_key = jax.random.split(key)
   run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
 
@@ -234,33 +169,20 @@ def train(
     problem = 0
     if method.kind == "ccp":
       problem = int(training.ccp_state(state).problem)
-    journal.add({"step": int(state.step), "problem": problem, **_finite(scores)})
+    log(evaluations, {"step": int(state.step), "problem": problem, **scores})
     return {**scores, "problem": problem}
 
   result = frame_training.single(
-    functools.partial(run.start, start_key),
-    run.objective,
-    run.objective.optimizer(first_weight=settings.first_weight),
-    batches.batches(settings, pictures, run.table, data_key),
-    folder,
-    steps=settings.steps,
-    evaluate=evaluate,
-    evaluate_every=settings.evaluate_every,
-    monitor=monitor(settings),
-    respond=run.response(),
-    checkpoint_every=settings.checkpoint_every,
-    report_every=settings.evaluate_every,
-  )
+    functools.partial(run.start, start_key), run, objective.optimizer(settings, method),
+    batches.batches(settings, pictures, run.table, data_key), folder,
+    steps=settings.steps, evaluate=evaluate, evaluate_every=settings.evaluate_every,
+    monitor=monitor(settings), respond=run.response(),
+    checkpoint_every=settings.checkpoint_every, report_every=settings.evaluate_every,
+  )  # fmt: skip
   step = int(result.best.step)
   rows = {row["step"]: row for row in result.evaluations}
   return Trained(
     result.best.variables(),
     int(result.state.step),
-    result.evaluations,
     rows.get(step, result.evaluations[-1]),
   )
-
-
-def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
-  """Replaces NaN by None for JSON."""
-  return {name: x if math.isfinite(x) else None for name, x in figures.items()}
