@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -58,8 +59,10 @@ def parse(
     first.error(f"--preset must be one of {', '.join(presets)}, got {preset!r}")
   config = presets[preset]
   options = _options(presets, preset, pathlib.Path("runs") / name / preset)
+  # tyro keeps a line break before what is no letter.
+  text = re.sub(r"(?<=\S)\n(?=\S)", " ", doc or "")
   try:
-    parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+    parsed = tyro.cli(options, description=text, args=arguments, prog=name)
     _check_numbers(parsed.config, config)
     _check_names(parsed.config)
     _check_used(parsed.config, config, unused(parsed.config))
