@@ -61,17 +61,13 @@ def _listed(
 ) -> Source:
   # The class is the sub-folder, at any depth above the image. Where one sub-folder
   # holds all the others, they are the classes.
-  depth = 0
-  while len({file.parts[depth] for file in files}) == 1 and all(
-    len(file.parts) > depth + 2 for file in files
-  ):
-    depth += 1
+  folders = [file.parts[:-1] for file in files]
+  levels = enumerate(zip(*folders, strict=False))
+  depth = next((depth for depth, names in levels if len(set(names)) > 1), 0)
   return Source(
     title,
     tuple(_shown(str(file)) for file in files),
-    tuple(
-      _shown(file.parts[depth]) if len(file.parts) > depth + 1 else "" for file in files
-    ),
+    tuple(_shown(names[depth]) if names else "" for names in folders),
     tuple(_stamp(root / file) for file in files),
     functools.partial(_read_file, root, tuple(map(str, files))),
     root,

@@ -60,7 +60,7 @@ F4-ranks F5 K11-AHD@5 K11-HP@5 K11-top-5 S3-correlation X2-regions X3-inside-l2
 X3-inside-linf X3-unique-l2 X3-unique-linf X11-exact X12-features Z3-chance Z4-drift Z5
 Z8 ccp-covering-classes ccp-covering-images ccp-greedy-covers ccp-lambda-drift
 ccp-map-rises ccp-problem-length-least ccp-problem-length-unequal mu-sweep-average-c2
-mu-sweep-average-pnca retrieval-protocol toy-lp toy-smooth
+mu-sweep-average-pnca toy-lp toy-smooth
 """
 
 
