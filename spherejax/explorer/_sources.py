@@ -59,8 +59,8 @@ def find(text: str) -> Source:
 def _listed(
   root: pathlib.Path, files: list[pathlib.PurePosixPath], title: str
 ) -> Source:
-  # The class is the sub-folder, at any depth above the image. Where one sub-folder
-  # holds all the others, they are the classes.
+  # The class is the sub-folder, at any depth above the image. In a single sub-folder,
+  # the classes are the first folders that differ.
   folders = [file.parts[:-1] for file in files]
   levels = enumerate(zip(*folders, strict=False))
   depth = next((depth for depth, names in levels if len(set(names)) > 1), 0)

@@ -41,7 +41,7 @@ def _decoded_once():
 
 @pytest.fixture(autouse=True)
 def _traced_anew():
-  """What was traced with a stand-in for a backbone is not that of another test."""
+  """Networks traced with a stand-in for a backbone serve no other test."""
   networks._initialize.clear_cache()
   batches._embedding.cache_clear()
 
@@ -77,7 +77,7 @@ def few_photographs():
 
 @pytest.fixture
 def one_device(monkeypatch):
-  """As on a user's CPU; that sweeps spread over several is tested with them."""
+  """A single device, as on a user's CPU; the sweeps' tests have several."""
   monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
 
 

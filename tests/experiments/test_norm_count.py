@@ -29,9 +29,10 @@ def test_the_smoke_preset_trains_measures_and_draws(smoke):
   assert claims == ["N1-digits-supervised-zeros"]
   accuracy = "digits, supervised, single objects", "nearest mean, accuracy"
   assert smoke.figures[accuracy] > 0.5
-  for network in ("supervised", "the image itself"):
+  # The committed run has 0.87 and 0.98.
+  for network, least in {"supervised": 0.8, "the image itself": 0.95}.items():
     rho = "correlation of norm and count, mixed"
-    assert smoke.figures[f"digits, {network}, zeros", rho] > 0.8
+    assert smoke.figures[f"digits, {network}, zeros", rho] > least
   assert len(smoke.content["pictures"]) == 3
 
 

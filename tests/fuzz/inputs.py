@@ -90,7 +90,7 @@ def attempt(read, errors, named):
 
 
 def attempt_within(size, read, errors, named):
-  """The same; memory has to stay within a multiple of a file's size."""
+  """Attempts to read; memory has to stay within a multiple of the file's size."""
   tracemalloc.start()
   try:
     return attempt(read, errors, named)
