@@ -120,6 +120,12 @@ def _doctest_names(doctest_namespace):
   doctest_namespace.update(jax=jax, jnp=jnp, spherejax=spherejax)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish():
+  """What is left at the end is not searched five more times for cycles."""
+  gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter):
   """The table of all losses and what was checked of each."""
   table = {}

@@ -84,12 +84,12 @@ def same(first, second):
 
 
 def _rows():
-  """Every third function with one large number, some with a type; slowly, all."""
+  """Every sixth function with one large number, some with a type; slowly, all."""
   names = [name for name in FUNCTIONS if name not in OWN_CALLS]
   for k, name in enumerate(names):
-    if name not in SLOW and k % 3 == 0:
+    if name not in SLOW and k % 6 == 0:
       # A type is another program, unless names are numbered before.
-      types = [TYPES[k // 6 % len(TYPES)]] if k % 6 == 0 else []
+      types = [TYPES[k // 12 % len(TYPES)]] if k % 12 == 0 else []
       one = types, [TOO_LARGE[k % len(TOO_LARGE)]]
       yield pytest.param(name, *one, id=name)
     yield pytest.param(name, TYPES, TOO_LARGE, id=f"{name}-all", marks=pytest.mark.slow)

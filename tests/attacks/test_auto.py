@@ -164,7 +164,7 @@ def widening_by_loop(x0, x, y, epsilon, steps):
     pytest.param("l1", False, marks=pytest.mark.slow),
     ("l1", True),
     ("linf", False),
-    ("l2", False),
+    pytest.param("l2", False, marks=pytest.mark.slow),
   ],
 )
 def test_climbs_like_a_loop(norm, wide, x64):

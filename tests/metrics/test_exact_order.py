@@ -134,7 +134,9 @@ def test_retrieval_is_exact(way):
     _assert_right(metrics.retrieval(HARD[name], labels), name, labels)
 
 
-@pytest.mark.parametrize("k", [5, pytest.param(1, marks=pytest.mark.slow), ROWS - 1])
+@pytest.mark.parametrize(
+  "k", [5, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, ROWS - 1))]
+)
 def test_nearest_is_exact(k, monkeypatch):
   monkeypatch.setattr(_tiles, "_BYTES", 72 * 4 * DIM)
   rows = np.arange(ROWS)

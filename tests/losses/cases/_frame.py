@@ -14,7 +14,8 @@ LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)  # class 5: one row
 AS_IN_OTHERS = {
   "circle", "cosine_contrastive", "fast_ap", "generalized_lifted_structure",
   "hadsell_contrastive", "info_nce", "info_nce_repulsion", "multi_similarity", "nca",
-  "pnp", "ranked_list", "sup_con", "threshold_consistent_margin", "tuplet_margin",
+  "pnp", "ranked_list", "signal_to_noise_contrastive", "sup_con",
+  "threshold_consistent_margin", "tuplet_margin",
 }  # fmt: skip
 
 
