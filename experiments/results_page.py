@@ -157,8 +157,9 @@ def experiment_page(
     f"# {name}\n\n{picture}"
     + (f"{ran_on}\n\n" if ran_on else "")
     + f"`{content['command']}` took {content['seconds']:g} s on {content['cores']} "
-    f"{'core' if content['cores'] == 1 else 'cores'} ({content['device']}) with jax {content['versions']['jax']}. See [all "
-    f"settings and values]({name}.json) and [all results](../results.md).\n\n"
+    f"core{'s'[: content['cores'] > 1]} ({content['device']}) with jax "
+    f"{content['versions']['jax']}. See [all settings and values]({name}.json) and "
+    "[all results](../results.md).\n\n"
     f"## Claims\n\n{_table((*columns, 'verdict'), claims)}"
     + attempts(content, tried)
     + "\n## Figures\n\n"
