@@ -52,8 +52,8 @@ def test_votes_of_neighbours_judge_what_smooth_scores_guide():
   """Success is the exact decision's; without it scores and votes disagree."""
   images, digits = load_digits(return_X_y=True)
   images = (images / 16).astype(np.float32)
-  sites, labels = images[:200], digits[:200]
-  x, y = images[1300:1364], digits[1300:1364]
+  sites, labels = images[:100], digits[:100]
+  x, y = images[1300:1332], digits[1300:1332]
   options = {"num_classes": 10, "k": 5}
 
   def smooth(x):

@@ -39,6 +39,7 @@ def test_corrected_proposition_is_the_gradient_of_the_converged_plan(x64):
   rng = np.random.default_rng(0)
   costs, cotangent = rng.uniform(0.2, 1.5, (2, 4, 6)), rng.normal(size=(2, 4, 6))
 
+  @jax.jit
   def total(costs):
     return (gsp.closed_form_plan(costs, 5.0, 400) * cotangent).sum()
 
