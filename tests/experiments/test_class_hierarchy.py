@@ -234,6 +234,31 @@ def test_rank_correlations_over_settings_are_claimed_by_seed():
     np.testing.assert_allclose(made[f"K11-{measure}"], right)
 
 
+@pytest.mark.parametrize("lowest", ["corr", "proxydr"])
+def test_extremes_are_claimed_over_those_that_are_named(lowest):
+  """K6b compares softmax with all settings, K7 corr with those of metric learning."""
+  names = ("softmax", "normface", "proxydr", "corr")
+  runs = runs_of(names)
+  for name, seeds in runs.items():
+    for values in seeds.values():
+      values["HS@50"] -= 9 * (name == "softmax") + 10 * (name == lowest)
+      values["top-5"] -= 9 * (name == "corr") + 10 * (name == "softmax")
+  config = dataclasses.replace(class_hierarchy.PRESETS["cpu"], settings=names, seeds=3)
+  table, related = Table(), measures.relations(TREE, np.ones(3, bool))
+  claims.add_runs(table, runs, {}, related, config)
+  made = {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
+  for id_, own, rivals in (
+    ("K6b-HS@50", "softmax", names[1:]),
+    ("K7-top-5", "corr", names[1:3]),
+  ):
+    measure = id_.partition("-")[2]
+    least = [
+      min(runs[name][seed][measure] for name in rivals) - runs[own][seed][measure]
+      for seed in range(3)
+    ]
+    np.testing.assert_allclose(made[id_], least)
+
+
 def test_what_figures_9_and_10_show():
   curve = {
     "validation top-1": [0.3, 0.6, 0.5],
