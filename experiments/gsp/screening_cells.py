@@ -29,7 +29,7 @@ class Config(network.Settings):
   """Number of validation collages."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train heads with."""
-  seeds: int = 5
+  seeds: int = 8
   """Runs of each cell, each on another frozen network."""
   at_once: int = 25
   """Cells per program; memory grows in proportion."""
