@@ -114,7 +114,7 @@ def tfds_dir():
 
 @pytest.fixture(autouse=True)
 def _doctest_names(doctest_namespace):
-  """What every example in docstrings and documents may use without importing it."""
+  """Names that examples in docstrings and documents use without importing them."""
   import spherejax
 
   doctest_namespace.update(jax=jax, jnp=jnp, spherejax=spherejax)
@@ -122,7 +122,8 @@ def _doctest_names(doctest_namespace):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
-  """What is left at the end is not searched five more times for cycles."""
+  """Collects once; pytest would search all that is left five times."""
+  gc.collect()
   gc.freeze()
 
 

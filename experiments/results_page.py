@@ -157,7 +157,7 @@ def experiment_page(
     f"# {name}\n\n{picture}"
     + (f"{ran_on}\n\n" if ran_on else "")
     + f"`{content['command']}` took {content['seconds']:g} s on {content['cores']} "
-    f"core{'s'[: content['cores'] > 1]} ({content['device']}) with jax "
+    f"core{'s' * (content['cores'] > 1)} ({content['device']}) with jax "
     f"{content['versions']['jax']}. See [all settings and values]({name}.json) and "
     "[all results](../results.md).\n\n"
     f"## Claims\n\n{_table((*columns, 'verdict'), claims)}"

@@ -90,7 +90,7 @@ def _rows():
     if name not in SLOW and k % 6 == 0:
       # A type is another program, unless names are numbered before.
       types = [TYPES[k // 12 % len(TYPES)]] if k % 12 == 0 else []
-      one = types, [TOO_LARGE[k % len(TOO_LARGE)]]
+      one = types, [TOO_LARGE[k // 6 % len(TOO_LARGE)]]
       yield pytest.param(name, *one, id=name)
     yield pytest.param(name, TYPES, TOO_LARGE, id=f"{name}-all", marks=pytest.mark.slow)
 

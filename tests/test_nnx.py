@@ -87,8 +87,8 @@ def numbers_traced(result):
   return [x for x in jax.tree.leaves(result) if wrong_uses.is_array(x)]
 
 
-# All calls go through one function. Quickly every third program is compared, and of
-# every ninth function what a call of its own gives.
+# All calls go through one function. The quick tests compare the programs of every third
+# function, and the results of every ninth.
 CALLED = [
   pytest.param(name, called, marks=[pytest.mark.slow] * (k % (9 if called else 3) > 0))
   for k, name in enumerate(OPERATORS)

@@ -76,9 +76,7 @@ def check(found, norm):
   np.testing.assert_array_equal(found.x_adv[-1], X[-1])
 
 
-@pytest.mark.parametrize(
-  "norm", ["l2", *(pytest.param(norm, marks=SLOW) for norm in ("l1", "linf"))]
-)
+@pytest.mark.parametrize("norm", DUAL)
 def test_linear_models_are_crossed_at_the_least_distance(norm):
   @jax.jit
   def runs(x):

@@ -218,20 +218,27 @@ def runs_of(names, seeds=3):
   }
 
 
+def claimed(runs):
+  """Values of the claims about these runs, by their ids."""
+  config = dataclasses.replace(
+    class_hierarchy.PRESETS["cpu"], settings=tuple(runs), seeds=3
+  )
+  table, related = Table(), measures.relations(TREE, np.ones(3, bool))
+  claims.add_runs(table, runs, {}, related, config)
+  return {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
+
+
 def test_rank_correlations_over_settings_are_claimed_by_seed():
   names = ("softmax", "normface", "proxydr", "corr", "normface-mds")
   runs = runs_of(names)
-  config = dataclasses.replace(class_hierarchy.PRESETS["cpu"], settings=names, seeds=3)
-  table, related = Table(), measures.relations(TREE, np.ones(3, bool))
-  claims.add_runs(table, runs, {}, related, config)
-  made = {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
+  values = claimed(runs)
   for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1)):
     of_seeds = [
       [[runs[name][seed][x] for name in names[1:]] for x in (claims.PROXIES, measure)]
       for seed in range(3)
     ]
     right = [sign * stats.spearmanr(*pair)[0] for pair in of_seeds]
-    np.testing.assert_allclose(made[f"K11-{measure}"], right)
+    np.testing.assert_allclose(values[f"K11-{measure}"], right)
 
 
 @pytest.mark.parametrize("lowest", ["corr", "proxydr"])
@@ -240,23 +247,20 @@ def test_extremes_are_claimed_over_those_that_are_named(lowest):
   names = ("softmax", "normface", "proxydr", "corr")
   runs = runs_of(names)
   for name, seeds in runs.items():
-    for values in seeds.values():
-      values["HS@50"] -= 9 * (name == "softmax") + 10 * (name == lowest)
-      values["top-5"] -= 9 * (name == "corr") + 10 * (name == "softmax")
-  config = dataclasses.replace(class_hierarchy.PRESETS["cpu"], settings=names, seeds=3)
-  table, related = Table(), measures.relations(TREE, np.ones(3, bool))
-  claims.add_runs(table, runs, {}, related, config)
-  made = {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
-  for id_, own, rivals in (
+    for measured in seeds.values():
+      measured["HS@50"] -= 9 * (name == "softmax") + 10 * (name == lowest)
+      measured["top-5"] -= 9 * (name == "corr") + 10 * (name == "softmax")
+  values = claimed(runs)
+  for claim, setting, rivals in (
     ("K6b-HS@50", "softmax", names[1:]),
     ("K7-top-5", "corr", names[1:3]),
   ):
-    measure = id_.partition("-")[2]
+    measure = claim.partition("-")[2]
     least = [
-      min(runs[name][seed][measure] for name in rivals) - runs[own][seed][measure]
+      min(runs[name][seed][measure] for name in rivals) - runs[setting][seed][measure]
       for seed in range(3)
     ]
-    np.testing.assert_allclose(made[id_], least)
+    np.testing.assert_allclose(values[claim], least)
 
 
 def test_what_figures_9_and_10_show():
