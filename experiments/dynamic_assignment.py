@@ -8,10 +8,10 @@ separation), fixed prototypes with cross-entropy, and a control without matching
 (Static). All dimensions, methods, rates and seeds of one network and data set are one
 vmapped program.
 
-    python -m experiments.dynamic_assignment --seeds 8          # 20 min on one core
-    python -m experiments.dynamic_assignment --preset long      # photographs, plankton
-    python -m experiments.dynamic_assignment --preset smoke     # seconds
-    python -m experiments.dynamic_assignment --preset table-1   # as in the paper
+    python -m experiments.dynamic_assignment                   # 22 min on one core
+    python -m experiments.dynamic_assignment --preset long     # photographs, plankton
+    python -m experiments.dynamic_assignment --preset smoke    # seconds
+    python -m experiments.dynamic_assignment --preset table-1  # as in the paper
 
 The paper's presets are table-1 to table-9, figure-3 and figure-4. They and `long` read
 images that tensorflow-datasets prepared in TFDS_DATA_DIR.
