@@ -1,11 +1,11 @@
 """`spherejax-explore` for your own network: embeds images, searches, draws a map.
 
 The options and the output are those of `spherejax-explore`; `--model` also takes a
-folder that `retrieval` wrote.
+folder that `retrieval` or `ccp_proxies` wrote.
 
     python -m experiments.embed FOLDER --model MODEL
     python -m experiments.embed FOLDER --model MODEL --queries IMAGE --output out
-    python -m experiments.embed tfds:omniglot/test --model MODEL
+    python -m experiments.embed tfds:mnist/test --model MODEL
 """
 
 import pathlib

@@ -26,7 +26,6 @@ figure, for cub, cars, sop or inshop. figure-3.5 tries weights and numbers of pr
 validation classes. FILE contains ImageNet weights of --backbone.
 """
 
-import dataclasses
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
@@ -44,8 +43,6 @@ from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.plan import PRESETS, Config, Name
 from experiments.metric_learning.settings import Settings
 
-_SEARCHED = 2
-"""Seeds whose validation images choose a learning rate."""
 Draw = Callable[[], Mapping[str, Any]]
 
 
@@ -67,17 +64,10 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
   with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
     def train_name(name: Name) -> runs.Trained:
-      def train(settings: Settings, rates: tuple[float, ...]) -> runs.Trained:
-        return runs.train(
-          settings, planned[name], study, folder / config.group, name.title,
-          weights=(config.weight,), rates=rates,
-        )  # fmt: skip
-
-      rates = config.rates
-      if len(rates) > 1:
-        few = dataclasses.replace(adapted[name], seeds=min(config.seeds, _SEARCHED))
-        rates = (train(few, rates).rate,)
-      trained = train(adapted[name], rates)
+      trained = runs.train_at_best_rate(
+        adapted[name], planned[name], study, folder / config.group, name.title,
+        weights=(config.weight,), rates=config.rates,
+      )  # fmt: skip
       bar.set_postfix({config.group: name.title})
       bar.update()
       return trained
@@ -93,10 +83,8 @@ def untrained(
   """Measures of networks before the first step, and of their maps without a layer."""
   figures = {"untrained": runs.untrained(settings, study)}
   if study.raw is not None:
-    every = [measures.measures(raw, study.test_labels) for raw in study.raw]
-    figures["averaged maps"] = {
-      name: np.array([x[name] for x in every]) for name in measures.NAMES
-    }
+    of_raw = runs.tested(study.raw[None], study.test_labels)
+    figures["averaged maps"] = {name: x[0] for name, x in of_raw.items()}
   return figures
 
 

@@ -154,7 +154,7 @@ def _prepared(name: str, split: str, side: int) -> data.Images:
   if not source.sized:
     images = read(name, split, size=side)
     return _inverted(images) if source.inverted else images
-  return _resized(read(name, split), side, inverted=source.inverted)
+  return resized(read(name, split), side, inverted=source.inverted)
 
 
 def read(name: str, split: str, **options: Any) -> data.Images:
@@ -183,7 +183,7 @@ def _inverted(images: data.Images) -> data.Images:
   return data.Images(pixels, images.labels, images.label_names, images.extras)
 
 
-def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
+def resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
   """Resizes all images to one size; adds their old sizes, as logarithms."""
   sizes = np.array([image.shape[1::-1] for image in images.images])
   small = data.map_images(images, functools.partial(squared, size=side))
@@ -208,7 +208,7 @@ def _folder(
     images = data.load_folder(root / "images", size=side, lazy=True)
     return images, birds(root / "hierarchy.txt", images.label_names)
   images = data.load_folder(root)
-  return _resized(images, side, inverted=False), tree_of(name, images.label_names)
+  return resized(images, side, inverted=False), tree_of(name, images.label_names)
 
 
 def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:

@@ -16,7 +16,7 @@ from PIL import Image
 from experiments.frame import at_once, command, poolings, results
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
-from experiments.frame.settings import Decided, Limited
+from experiments.frame.settings import Limited
 from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
@@ -48,8 +48,7 @@ class Architecture(Limited):
   """Implementation of convolutions in small networks: patches (faster on a CPU) or
   native."""
   weights: str = ""
-  """File of ImageNet weights for a network of photographs; for other backbones, folder
-  of a stored network whose backbone to start from."""
+  """File of ImageNet weights, for a network of photographs."""
   frozen_norm: bool = False
   """Freezes the batch norms of conv and of networks of photographs."""
   remat: bool = False
@@ -71,8 +70,6 @@ class Architecture(Limited):
   image to a square."""
   channels: int = 1
   """Channels of the images, 1 or 3; for maps, the number of principal directions."""
-  inverted: Decided[bool] = False
-  """Inverts the images, so that white is 0."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -81,6 +78,10 @@ class Architecture(Limited):
         raise ValueError(f"{name} must be at least 1, got {value}")
     if self.channels not in (1, 3) and self.backbone != "maps":
       raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
+    if self.weights and self.backbone in SMALL:
+      raise ValueError(
+        f"weights must be empty for {self.backbone}, got {self.weights!r}"
+      )
     if self.frozen_norm and self.backbone in (*DIGITS, "mlp", "maps"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
@@ -187,25 +188,8 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
 
 
 def _read_backbone(architecture: Architecture, template: Any) -> Any:
-  """Reads a backbone's variables, or their shapes, from a file or folder of weights."""
-  if architecture.backbone in SMALL:
-    return _kept_backbone(architecture)
+  """Reads a backbone's variables, or their shapes, from a file of weights."""
   return models.import_weights(template, models.read_weights(architecture.weights))
-
-
-def _kept_backbone(architecture: Architecture) -> Any:
-  """Reads the backbone of a stored network; ValueError if the backbones differ."""
-  with jax.ensure_compile_time_eval():
-    model = load(pathlib.Path(architecture.weights))
-    arrays = jax.tree.map(np.asarray, model.variables)
-  for name in ("backbone", "width", "strides", "channels"):
-    wanted, actual = getattr(architecture, name), getattr(model.architecture, name)
-    if wanted != actual:
-      raise ValueError(
-        f"weights must be of a network of {name} {wanted!r}, got {actual!r} in"
-        f" {architecture.weights}"
-      )
-  return {name: tree["backbone"] for name, tree in arrays.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("architecture",))
@@ -237,10 +221,8 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
   pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
-    fitted = class_sets.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
-  else:
-    fitted = class_sets.squared(pixels, size=a.image_size)
-  return 255 - fitted if a.inverted else fitted
+    return class_sets.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
+  return class_sets.squared(pixels, size=a.image_size)
 
 
 class _Kept(NamedTuple):
@@ -285,7 +267,7 @@ def load(folder: pathlib.Path) -> Model:
   fields = {
     name: tuple(value) if isinstance(value, list) else value
     for name, value in finished.read_record(path, remedy=_TRAIN).items()
-    if (name, value) != ("padded", False)  # of an earlier version
+    if (name, value) not in (("padded", False), ("inverted", False))  # earlier ones
   }
   # The weights lie beside, trained ones.
   try:

@@ -69,10 +69,7 @@ def curves(config: Config, runs: Mapping[Name, Trained]) -> dict[str, Any]:
   for name, run in runs.items():
     added = "+".join(filter(None, (name.kind.upper(), name.parts)))
     label = added.removeprefix("PLAIN").removeprefix("+") or "loss alone"
-    scores = np.asarray(run.curves["score"][0])
-    # A seed that has stopped keeps its best network.
-    best = np.fmax.accumulate(scores, axis=-1).mean(axis=0)
-    panels.setdefault(TITLES[name.loss], {})[label] = best
+    panels.setdefault(TITLES[name.loss], {})[label] = run.best_so_far
   steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
   figure = pictures.curve_panels(
     panels, steps, xlabel="step", ylabel=f"best {MAP} so far, validation"

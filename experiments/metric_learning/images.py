@@ -25,41 +25,12 @@ class Study(NamedTuple):
   by_seed: bool = False
   """Whether each fold belongs to one seed, which divides the classes."""
   watched: bool = False  # whether to measure covers after every evaluation
-  inverted: bool = False  # whether the images are inverted, so that white is 0
   raw: np.ndarray | None = None
   """Embeddings [folds, test images, dim] of a pretrained network without training."""
 
 
 def _resized(images: data.Images, size: int) -> np.ndarray:
   return np.stack([class_sets.squared(x[..., :1], size=size) for x in images.images])
-
-
-def omniglot(size: int) -> Study:
-  """Characters: 266 to learn, of which 66 validate, 200 of other alphabets to find."""
-  learned, sought = (
-    class_sets.read("omniglot", split, lazy=True) for split in ("train", "test")
-  )
-  learned = learned[np.flatnonzero(np.asarray(learned.labels) < 266)]
-  sought = sought[
-    np.flatnonzero(np.isin(sought.labels, np.unique(sought.labels)[:200]))
-  ]
-  others = 266 + np.unique(sought.labels, return_inverse=True)[1]
-  labels = np.concatenate([learned.labels, others])
-  study = of_one_fold(
-    f"omniglot-{size}-1",
-    255 - np.concatenate([_resized(learned, size), _resized(sought, size)]),
-    halves(labels, np.split(np.arange(466), [200, 266])),
-  )
-  return study._replace(inverted=True)
-
-
-def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Images and labels of the characters that nothing else here trains on or finds."""
-  train = class_sets.read("omniglot", "train")
-  rows = np.flatnonzero(np.asarray(train.labels) >= 266)
-  rows = rows[np.argsort(np.asarray(train.labels)[rows], kind="stable")]
-  others = train[rows]
-  return 255 - _resized(others, size), np.asarray(others.labels) - 266
 
 
 class Halves(NamedTuple):

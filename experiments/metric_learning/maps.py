@@ -10,37 +10,34 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments.frame import frozen, networks
 from experiments.frame import images as class_sets
-from experiments.frame import networks
 from experiments.metric_learning.images import Study, divided, halves
-from spherejax import models, training
+from spherejax import data, models, training
+
+_FEWEST = 20
+"""Images that a class needs, or it is left out: 12 of the 121 classes of plankton."""
 
 
 def study(
-  name: str, channels: int, seeds: Sequence[int], folder: pathlib.Path
+  name: str, channels: int, seeds: Sequence[int], folder: pathlib.Path, *, pooled: bool
 ) -> Study:
-  """The maps of a set; every seed divides the classes in its own way.
+  """The maps of a set, or their means; every seed divides the classes in its own way.
 
   Of each class there are as many images as of the smallest. A seed's maps stand on so
   many principal directions of the maps that it learns. The network's own maps are
   computed once and kept in the folder.
   """
-  pictures = class_sets.read(name, "train+test", lazy=True)
-  network = models.pretrained(networks.LITE)
-  folder.mkdir(parents=True, exist_ok=True)
-  maps = training.keep_features(
-    folder / f"{name}-{networks.LITE}.npy",
-    network.features,
-    pictures,
-    made_with={"network": networks.LITE, "variables": network.variables},
-    batch_size=32,
-  )
-  labels = np.asarray(pictures.labels)
-  counts = np.bincount(labels)
-  parts = [
-    halves(labels, divided(np.arange(len(counts)), seed), counts.min())
-    for seed in seeds
-  ]
+  pictures, labels = _even(class_sets.read(name, "train+test", lazy=True))
+  if class_sets.SOURCES[name].sized:
+    side = class_sets.SOURCES[name].side
+    pictures = class_sets.resized(pictures, side, inverted=True)
+  if pooled:
+    maps = frozen.pooled(name, pictures, folder).images[:, None, None]
+  else:
+    maps = _maps(name, pictures, folder)
+  classes = np.unique(labels)
+  parts = [halves(labels, divided(classes, seed)) for seed in seeds]
   banks, raw = [], []
   for rows in parts:
     learned = rows.train[::4]  # enough for directions
@@ -62,6 +59,29 @@ def study(
     first.test_labels,
     by_seed=True,
     raw=np.stack(raw),
+  )
+
+
+def _even(pictures: data.Images) -> tuple[data.Images, np.ndarray]:
+  """Takes equally many images of each class that has enough; labels count from 0."""
+  labels = np.asarray(pictures.labels)
+  counts = np.bincount(labels)
+  number = max(counts.min(), _FEWEST)
+  rows = [
+    np.flatnonzero(labels == c)[:number] for c in np.flatnonzero(counts >= number)
+  ]
+  return pictures[np.concatenate(rows)], np.repeat(np.arange(len(rows)), number)
+
+
+def _maps(name: str, pictures: data.Images, folder: pathlib.Path) -> np.ndarray:
+  network = models.pretrained(networks.LITE)
+  folder.mkdir(parents=True, exist_ok=True)
+  return training.keep_features(
+    folder / f"{name}-{networks.LITE}.npy",
+    network.features,
+    pictures,
+    made_with={"network": networks.LITE, "variables": network.variables},
+    batch_size=32,
   )
 
 

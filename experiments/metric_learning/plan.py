@@ -158,7 +158,6 @@ FULL = {
 _FROZEN = Config(
   backbone="maps", channels=128, image_size=5, dim=128, shift=0, seeds=10, steps=2400,
   evaluate_every=50, rates=(0.1, 0.3, 1.0),
-  in_batch=0.0,  # as in the text
   proxies=8, pool=16, memory=24, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6],
 )  # fmt: skip
 
@@ -228,4 +227,4 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
   if config.data == "gaussians":
     return images.gaussians(config.seed)
   seeds = range(config.seed, config.seed + config.seeds)
-  return maps.study(config.data, config.channels, seeds, folder)
+  return maps.study(config.data, config.channels, seeds, folder, pooled=False)

@@ -1,37 +1,25 @@
-"""Table and pictures of `ccp_proxies`: retrieval, covers, problems, costs."""
+"""Table and pictures of `ccp_proxies`: retrieval, covers, problems."""
 
-import functools
 import re
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.frame import dots, pictures
 from experiments.frame.study import Table
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import NAMES
-from experiments.metric_learning.methods import TITLES, Method
+from experiments.metric_learning.methods import TITLES
+from experiments.metric_learning.problems import DIGITS
 from experiments.metric_learning.runs import Trained
-from experiments.metric_learning.settings import Settings
-from experiments.metric_learning.training import Run, on_device
 from spherejax import plotting
 
 if TYPE_CHECKING:
   import matplotlib.figure
 
-PLANE = ("renewed", "trained once", "samples")
-_REPEATS = 9  # of the steps that are timed
 SHOWN = 2000  # points of a picture of the plane
 _MARKS = {"renewed": "s", "trained once": "D"}
-
-
-Costs = dict[str, tuple[np.ndarray, float]]
-"""Ratios of CCP to training without it, by loss: time per step [repeats], and steps to
-the best score."""
 
 
 Runs = Mapping[str, Trained]
@@ -78,43 +66,9 @@ def radii(trained: Trained, name: str) -> np.ndarray:
   return sums[renewed] / picked.sum(1)[renewed]
 
 
-def costs(runs: Runs, settings: Settings, study: Study, config: Any) -> Costs:
-  """Cost of CCP per loss: ratios of time per step and of steps to the best score."""
-  ratios = {}
-  for loss in config.losses:
-    methods = [Method(loss), Method(loss, "ccp", config.proxies, config.pool)]
-    times = _seconds([Run(settings, method, study) for method in methods])
-    best = [np.mean(runs[f"{loss} {kind}"].best[0] + 1) for kind in ("plain", "ccp")]
-    ratios[loss] = times[:, 1] / times[:, 0], float(best[1] / best[0])
-  return ratios
-
-
-def _seconds(runs: Sequence[Run]) -> np.ndarray:
-  """[repeats, trainings], of the steps up to an evaluation; compiled before.
-
-  Without the evaluation, and one training after the other in every repeat.
-  """
-  study = runs[0].study
-  arrays = on_device(study)
-  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0), "rate": jnp.float32(1)}
-  key = jax.random.key(0)
-  programs, states = [], []
-  for run in runs:
-    programs.append(jax.jit(functools.partial(run.steps, arrays)))
-    states.append(jax.jit(functools.partial(run.init, arrays))(key, hyper))
-    jax.block_until_ready(programs[-1](states[-1], key, hyper))
-  times = np.zeros((_REPEATS, len(runs)))
-  for repeat in range(_REPEATS):
-    for i, (program, state) in enumerate(zip(programs, states, strict=True)):
-      begin = time.perf_counter()
-      jax.block_until_ready(program(state, key, hyper))
-      times[repeat, i] = time.perf_counter() - begin
-  return times
-
-
 def title(name: str) -> str:
   """A training as in the table."""
-  if name in PLANE:
+  if name in DIGITS:
     return f"digits, {name}"
   loss, _, kind = name.partition(" ")
   if loss in TITLES:
@@ -122,7 +76,7 @@ def title(name: str) -> str:
   return f"C2+CCP, {name}" if name.startswith("m =") else f"C2, {name}"
 
 
-def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
+def tabulate(runs: Runs, config: Any) -> Table:
   """The table, and what the claims need beside it."""
   table = Table()
   for name, trained in runs.items():
@@ -130,15 +84,12 @@ def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
       table.add(title(name), NAMES[measure], trained.test[measure][0])
     if "problem" in trained.curves:
       _problems(table, title(name), trained)
-    if "radius" in trained.curves and name in PLANE:
+    if "radius" in trained.curves and name in DIGITS:
       _covers(table, title(name), trained)
   for cell, weight in enumerate(config.other_weights, start=1):
     trained, name = runs["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
     table.add(name, "MAP@R", trained.test["map_at_r"][cell])
     table.add(name, "moves", moves(trained, cell), listed=False)
-  for loss, (longer, later) in costs.items():
-    table.add(f"{TITLES[loss]}+CCP", "time of a step / plain", longer)
-    table.add(f"{TITLES[loss]}+CCP", "steps to the best / plain", later)
   return table
 
 
@@ -173,7 +124,7 @@ def _covers(table: Table, name: str, trained: Trained) -> None:
 def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
   """Digits in the plane, curves over the problems."""
   drawn: dict[str, Any] = {}
-  if config.data == "images":
+  if config.data == "mnist":
     drawn["plane"] = plane(runs, study)
   steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
   for curve, label in (
@@ -184,37 +135,46 @@ def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
     shown = {
       name: runs[name].curves[curve][0]
       for name in ("renewed", "trained once")
-      if curve in runs[name].curves
+      if name in runs and curve in runs[name].curves
     }
     if shown:
       drawn[curve] = plotting.training_curves(
         shown, steps=steps, ylabel=label, title="digits"
       )
-  for loss in config.losses:
-    drawn[f"curves-{loss}"] = plotting.training_curves(
-      {
-        title(name): runs[name].curves["score"][0]
-        for name in (f"{loss} plain", f"{loss} proxy", f"{loss} ccp")
-      },
-      steps=steps,
-      ylabel="MAP@R, validation",
+  panels = {
+    TITLES[loss]: {
+      label: runs[f"{loss} {kind}"].best_so_far
+      for kind, label in (
+        ("plain", "batch alone"),
+        ("proxy", "proxies trained once"),
+        ("ccp", "proxies renewed (CCP)"),
+      )
+    }
+    for loss in config.losses
+  }
+  if panels:
+    drawn["curves"] = pictures.curve_panels(
+      panels, steps, xlabel="step", ylabel="best MAP@R so far, validation"
     )
   return drawn
 
 
 def charts(config: Any, table: Table) -> dict[str, Any]:
-  """Retrieval of unseen characters by all trainings."""
+  """Retrieval of unseen classes by all trainings."""
   del config
+
+  def label(name: str) -> str:
+    name = re.sub("m = (.*), b = (.*)", r"\1 per class, pool \2", name)
+    return re.sub("C2, (.*) ccp", r"C2+CCP, \1", name).removesuffix(" plain")
+
   scores = {
-    re.sub("m = (.*), b = (.*)", r"\1 per class, pool \2", name): table.values(
-      "MAP@R", name
-    )
+    label(name): table.values("MAP@R", name)
     for name in table.variants("MAP@R")
     if not name.startswith("digits") and "weight" not in name
   }
   if not scores:
     return {}
-  return {"retrieval": dots.dots({"": scores}, "MAP@R of unseen characters")}
+  return {"retrieval": dots.dots({"": scores}, "MAP@R of unseen classes")}
 
 
 def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":

@@ -1,55 +1,45 @@
 """Plan of `ccp_proxies` and its claims about the chapter."""
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.frame import command
 from experiments.frame.settings import MultipleOf, Without
 from experiments.frame.study import Claim, NotMeasured, Table
-from experiments.metric_learning import images
+from experiments.metric_learning import images, maps
 from experiments.metric_learning.methods import TITLES, Method
 from experiments.metric_learning.settings import ProxySettings, Settings
 
 MAP = "MAP@R"
 RENEWED, ONCE = "digits, renewed", "digits, trained once"
-DIGITS = ("renewed", "trained once", "samples")  # trainings with digits
-
-
-_T = TypeVar("_T")
-Drawn = Annotated[_T, Without("data", "gaussians")]
+DIGITS = ("renewed", "trained once", "samples")  # trainings in the plane
+_FROZEN = ("cars196", "ndsb_plankton")
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(ProxySettings):
-  """Settings of the study; those of networks are of the characters."""
+  """Settings of the study."""
 
-  data: Literal["images", "gaussians"] = "images"
-  """Data: digits and characters, or random points."""
-  digit_seeds: Drawn[int] = 6
-  """Trainings of each kind on digits."""
-  digit_images: Drawn[tuple[int, int]] = (1000, 300)
+  data: Literal["cars196", "ndsb_plankton", "mnist", "gaussians"] = "cars196"
+  """Data: a pretrained network's features of cars or plankton, digits, or random
+  points."""
+  digit_images: Annotated[tuple[int, int], Without("data", (*_FROZEN, "gaussians"))] = (
+    1000, 300
+  )  # fmt: skip
   """Images per digit, for training and validation."""
-  digit_backbone: Drawn[Literal["resnet8", "resnet20"]] = "resnet8"
-  """Network for the digits: one block per stage, or ResNetV2-20."""
-  digit_width: Drawn[int] = 16
-  """Channels of the first stage of the digits' network."""
-  losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
-  """Losses to compare with proxies trained once."""
-  large_pool: int = 16
-  """Pool size of the digits, and of the comparison of pools."""
-  other_weights: tuple[float, ...] = (0.0, 1e-2, 10.0)
+  losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ()
+  """Losses to compare with proxies trained once; with c2 also numbers of proxies, sizes
+  of pools and `other_weights`."""
+  other_weights: tuple[float, ...] = ()
   """Weights to compare with `weight`."""
-  batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = (8, 64)
+  batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = ()
   """Images per step, to compare with and without chance constraints."""
-  pretraining: Annotated[
-    int, Without("of_characters", False, "without trainings on characters")
-  ] = 1000
-  """Steps of pretraining the backbone on other characters, for all trainings but the
-  digits'; it replaces ImageNet weights. 0: random weights."""
+  rates: tuple[float, ...] = (1.0,)
+  """Multiples of `learning_rate`; validation with two seeds chooses one for each."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -60,73 +50,66 @@ class Config(ProxySettings):
       )
 
   @property
-  def of_characters(self) -> bool:
-    """True where any training uses characters."""
-    return bool(self.losses or self.other_weights or len(self.batches) > 1)
+  def in_plane(self) -> bool:
+    """True where proxies are watched, of digits in the plane or of random points."""
+    return self.data not in _FROZEN
 
 
-_DIGITS_ALONE: dict[str, Any] = {
-  "pretraining": 0, "losses": (), "other_weights": (), "batches": ()
-}  # fmt: skip
+_COMPARED = Config(
+  backbone="maps", channels=512, image_size=1, dim=128, shift=0, seeds=10, steps=2400,
+  evaluate_every=50, rates=(0.1, 0.3, 1.0), proxies=8, pool=16,
+  losses=("c1", "c2", "ms", "triplet"), other_weights=(0.0, 1e-2, 10.0),
+  batches=(8, 64),
+)  # fmt: skip
+_DIGITS = Config(
+  data="mnist", backbone="resnet8", width=16, dim=2, proxies=4, pool=16, seeds=5,
+  steps=2400,
+)  # fmt: skip
 PRESETS = {
-  "cpu": Config(),
-  "long": Config(steps=2400, digit_seeds=5, **_DIGITS_ALONE),
+  "cpu": _COMPARED,
+  "plankton": dataclasses.replace(_COMPARED, data="ndsb_plankton"),
+  "long": _DIGITS,
   # DML 3.3.1 states network, dimension, proxies and pool; the rest is of 3.3.2.1, but
   # for its rate, one for pretrained weights. The rarest digit has as many images.
-  "full": Config(
-    digit_backbone="resnet20", digit_images=(5000, 421), digit_seeds=5,
-    convolution="native", steps=100_000, patience=60, **_DIGITS_ALONE,
+  "full": dataclasses.replace(
+    _DIGITS, backbone="resnet20", digit_images=(5000, 421), convolution="native",
+    steps=100_000, patience=60,
   ),
   "smoke": Config(
     data="gaussians", backbone="mlp", width=64, dim=16, image_size=4, shift=0, batch=12,
-    steps=300, evaluate_every=10, patience=40, seeds=1, digit_seeds=1, **_DIGITS_ALONE,
+    steps=300, evaluate_every=10, patience=40, seeds=1, proxies=4, pool=16,
   ),
 }  # fmt: skip
 
 
-def digits(config: Config) -> tuple[Settings, images.Study]:
-  """Embeddings in the plane, and their images."""
-  settings = command.only(Settings, config)
+def study(config: Config, folder: pathlib.Path) -> images.Study:
+  """The images of all trainings, or their features, which the folder keeps."""
   if config.data == "gaussians":
-    return settings, images.gaussians(config.seed)._replace(watched=True)
-  overrides = {"backbone": config.digit_backbone, "width": config.digit_width, "dim": 2}
-  settings = dataclasses.replace(settings, seeds=config.digit_seeds, **overrides)
-  return settings, images.mnist(config.image_size, *config.digit_images)
+    return images.gaussians(config.seed)._replace(watched=True)
+  if config.data == "mnist":
+    return images.mnist(config.image_size, *config.digit_images)
+  seeds = range(config.seed, config.seed + config.seeds)
+  return maps.study(config.data, config.channels, seeds, folder, pooled=True)
 
 
-def characters(config: Config) -> images.Study:
-  """Images of what is tested on other classes."""
-  if config.data == "gaussians":
-    return images.gaussians(config.seed)
-  return images.omniglot(config.image_size)
-
-
-def plan(
-  config: Config, shared: Settings
-) -> tuple[dict[str, Method], dict[str, tuple[Settings, Method]]]:
-  """Trainings with digits, and those with characters and their settings, by name.
-
-  The characters' settings are the shared ones but for what is compared.
-  """
-  number, large = config.proxies, config.large_pool
-  plane = {
-    name: Method("c2", kind, number, large)
-    for name, kind in zip(DIGITS, ("ccp", "proxy", "samples"), strict=True)
-  }
-  others: dict[str, tuple[Settings, Method]] = {}
+def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]:
+  """Trainings by name; their settings are the shared ones but for what is compared."""
+  number, pool = config.proxies, config.pool
+  jobs: dict[str, tuple[Settings, Method]] = {}
+  if config.in_plane:
+    for name, kind in zip(DIGITS, ("ccp", "proxy", "samples"), strict=True):
+      jobs[name] = shared, Method("c2", kind, number, pool)
   for loss in config.losses:
     for kind in ("plain", "proxy", "ccp"):
-      others[f"{loss} {kind}"] = shared, Method(loss, kind, number, config.pool)
-  if config.other_weights:
-    pools = [(m, b) for m in (1, number) for b in (m, large)]
-    for m, b in pools:
-      others[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
+      jobs[f"{loss} {kind}"] = shared, Method(loss, kind, number, pool)
+  if "c2" in config.losses:
+    for m, b in ((1, 1), (1, pool), (number, number)):  # beside the usual ones
+      jobs[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
   for batch in config.batches:
     settings = dataclasses.replace(shared, batch=batch)
     for kind in ("plain", "ccp"):
-      method = Method("c2", kind, number, config.pool)
-      others[f"batch {batch} {kind}"] = settings, method
-  return plane, others
+      jobs[f"batch {batch} {kind}"] = settings, Method("c2", kind, number, pool)
+  return jobs
 
 
 Parts = tuple[str, str, str, Callable[[Table], ArrayLike]]
@@ -136,7 +119,7 @@ Parts = tuple[str, str, str, Callable[[Table], ArrayLike]]
 def claims(config: Config, _: Table) -> list[Claim]:
   """Lists the claims about the trainings that were run."""
   first = [*_of_digits(), *_of_problems(config)]
-  rest = [*_of_characters(config), *_of_batches(config), *_of_costs(config)]
+  rest = [*_of_losses(config), *_of_proxies(config), *_of_batches(config)]
   return [
     Claim(f"ccp-{name}", text, difference, f"DML, chapter 3, {place}", name in _EVERY)
     for name, place, text, difference in first + rest
@@ -197,27 +180,28 @@ def _of_problems(config: Config) -> list[Parts]:
   ]  # fmt: skip
 
 
-def _of_characters(config: Config) -> list[Parts]:
+def _of_losses(config: Config) -> Iterator[Parts]:
+  for loss in config.losses:
+    title = TITLES[loss]
+    yield (
+      f"alternating-{title}",
+      "figure 3.7a",
+      f"MAP@R of unseen classes: {title} with CCP > with proxies trained once",
+      lambda t, title=title: t.gain(MAP, f"{title}+CCP", over=f"{title}-Proxy"),
+    )
+
+
+def _of_proxies(config: Config) -> list[Parts]:
   usual, largest = config.weight, max(config.other_weights, default=0)
-  m, b = config.proxies, config.large_pool
+  m, b = config.proxies, config.pool
 
   def weighed(weight: float) -> str:
     return f"C2+CCP, weight {weight:g}"
 
-  def of_pool(proxies: int, pool: int) -> str:
-    return f"C2+CCP, m = {proxies}, b = {pool}"
-
-  def alternating(table: Table) -> np.ndarray:
-    names = [TITLES[loss] for loss in config.losses]
-    if not names:
-      raise NotMeasured("no losses are compared")
-    gains = [table.gain(MAP, f"{x}+CCP", over=f"{x}-Proxy") for x in names]
-    return np.concatenate(gains)
+  def of_one(pool: int) -> str:
+    return f"C2+CCP, m = 1, b = {pool}"
 
   return [
-    ("alternating", "figure 3.7a",
-     "MAP@R of unseen classes: CCP > proxies trained once, over all losses",
-     alternating),
     ("lambda-drift", "equation 3.2.11",
      f"anchors of problems are nearer at weight {largest:g} than at 0",
      lambda t: t.gain("moves", weighed(0), over=weighed(largest))),
@@ -227,10 +211,10 @@ def _of_characters(config: Config) -> list[Parts]:
      lambda t: t.gain(MAP, "C2+CCP", over=weighed(largest))),
     ("proxies-per-class-number", "figure 3.6",
      f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
-     lambda t: t.gain(MAP, of_pool(m, b), over=of_pool(1, b))),
+     lambda t: t.gain(MAP, "C2+CCP", over=of_one(b))),
     ("proxies-per-class-pool", "figure 3.6",
      f"MAP@R of one proxy: a pool of {b} no better than one by more than .005",
-     lambda t: 0.005 - t.gain(MAP, of_pool(1, b), over=of_pool(1, 1))),
+     lambda t: 0.005 - t.gain(MAP, of_one(b), over=of_one(1))),
   ]  # fmt: skip
 
 
@@ -244,14 +228,3 @@ def _of_batches(config: Config) -> Iterator[Parts]:
   if len(config.batches) > 1:
     text = f"a batch of {small} in the place of {large} loses less with CCP"
     yield "batch-size", "figure 3.8", text, lambda t: lost(t, "plain") - lost(t, "ccp")
-
-
-def _of_costs(config: Config) -> Iterator[Parts]:
-  measure = "time of a step / plain"
-  for loss in config.losses:
-    yield (
-      f"cost-{TITLES[loss]}",
-      "Table 3.3",
-      f"a step of {loss} takes at most 1.25 times as long with CCP",
-      lambda t, loss=loss: 1.25 - t.values(measure, f"{TITLES[loss]}+CCP"),
-    )

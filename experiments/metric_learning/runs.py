@@ -24,6 +24,9 @@ from experiments.metric_learning.settings import Settings
 from experiments.metric_learning.training import Data, Run, State, of_fold, on_device
 from spherejax import distances
 
+_SEARCHED = 2
+"""Seeds whose validation images choose a learning rate."""
+
 
 class Trained(NamedTuple):
   """Figures of all runs of a method, [cells, seeds, ...] each."""
@@ -35,6 +38,11 @@ class Trained(NamedTuple):
   proxies: np.ndarray  # [cells, seeds, classes, proxies, dim], beside them
   first_spread: np.ndarray  # [cells, seeds], of the proxies before the first step
   rate: float = 1.0  # by which the learning rates were multiplied
+
+  @property
+  def best_so_far(self) -> np.ndarray:
+    """[evaluations], means over seeds, of which one that stopped keeps its best."""
+    return np.fmax.accumulate(self.curves["score"][0], axis=-1).mean(axis=0)
 
 
 def check(settings: Settings, method: Method, study: Study) -> None:
@@ -54,6 +62,16 @@ def check(settings: Settings, method: Method, study: Study) -> None:
   per_class = 1 if method.own_proxies else settings.per_class
   objective.check(settings, method, labels, per_class, method.memory * len({*labels}))
   networks.check(settings.architecture)
+
+
+def train_at_best_rate(
+  settings: Settings, *arguments: Any, weights: Sequence[float], rates: Sequence[float]
+) -> Trained:
+  """Trains as `train` does, at the rate that two seeds choose for the first weight."""
+  if len(rates) > 1:
+    few = dataclasses.replace(settings, seeds=min(settings.seeds, _SEARCHED))
+    rates = (train(few, *arguments, weights=weights[:1], rates=rates).rate,)
+  return train(settings, *arguments, weights=weights, rates=rates)
 
 
 def _score(state: State, key: Array, hyper: Any) -> Array:
@@ -89,7 +107,7 @@ def train(
   method's name where none is given. FloatingPointError names what diverged.
   """
   title = title or method.name
-  made_of = (_without_folder(settings, folder), method, weights, study.name, rates)
+  made_of = (settings, method, weights, study.name, rates)
   record = {"made with": finished.digest(made_of)}
   path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
 
@@ -129,14 +147,12 @@ def _sweep(
 
   best = jax.tree.map(of_chosen, result.best_state.train.variables())
   steps = of_chosen(result.best_step)
-  _keep_model(
-    settings, study, best, int(steps[0, 0]), path.with_name(model_name(title))
-  )
+  _keep_model(settings, best, int(steps[0, 0]), path.with_name(model_name(title)))
   places = np.broadcast_to(np.array(folds, np.int32), steps.shape)
   points = np.asarray(_points((best, places), arrays, settings.architecture))
   proxies = result.best_state.train.params["loss"].get("proxies")
   figures = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
-  figures |= _tested(points, study.test_labels)
+  figures |= tested(points, study.test_labels)
   figures |= {"best": steps - 1, "points": points}
   figures["proxies"] = np.zeros(steps.shape) if proxies is None else of_chosen(proxies)
   figures["first_spread"] = of_chosen(result.state.first_spread)
@@ -148,28 +164,15 @@ def model_name(title: str) -> str:
   return "model-" + re.sub(r"[ ,=]+", "-", title)
 
 
-def _without_folder(settings: Settings, folder: pathlib.Path) -> Settings:
-  """A folder of runs may be moved: of weights that are kept in it the name says all."""
-  weights = pathlib.Path(settings.weights)
-  if not settings.weights or weights.parent != folder.parent:
-    return settings
-  return dataclasses.replace(settings, weights=weights.name)
-
-
 def _keep_model(
-  settings: Settings,
-  study: Study,
-  variables: Any,
-  evaluations: int,
-  folder: pathlib.Path,
+  settings: Settings, variables: Any, evaluations: int, folder: pathlib.Path
 ) -> None:
   """The first cell's and seed's best network, for `embed`."""
   shutil.rmtree(folder, ignore_errors=True)  # one of other settings
   if settings.backbone == "maps":
     return  # it sees no images
   first = jax.tree.map(lambda x: np.asarray(x)[0, 0], variables)
-  architecture = dataclasses.replace(settings.architecture, inverted=study.inverted)
-  model = networks.Model(architecture, first)
+  model = networks.Model(settings.architecture, first)
   networks.keep(folder, model, evaluations * settings.evaluate_every)
 
 
@@ -186,7 +189,7 @@ def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> Arr
   return jax.lax.map(lambda row: jax.lax.map(embed, row), runs)
 
 
-def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+def tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
   """Measures of the test images, [cells, seeds] each."""
   measured = [[measures(x, labels) for x in row] for row in points]
   return {
@@ -212,4 +215,4 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
   runs = variables, folds[None]
   points = np.asarray(_points(runs, arrays, settings.architecture))
-  return {name: x[0] for name, x in _tested(points, study.test_labels).items()}
+  return {name: x[0] for name, x in tested(points, study.test_labels).items()}

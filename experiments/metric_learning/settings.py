@@ -32,7 +32,7 @@ class Training(networks.Architecture):
   """Weight decay, added to the gradient of the network except its norms."""
   switch_patience: int = 3
   """Evaluations without a better one before a problem ends."""
-  in_batch: float = 0.1
+  in_batch: float = 0.0
   """Weight of the loss within the batch, added to that between batch and proxies."""
   memory_start: int = 100
   """Steps before cross-batch memory is filled again, and then used."""

@@ -15,10 +15,8 @@ FULL = ccp_proxies.PRESETS["full"]
 
 
 def test_digits_are_seen_by_the_network_of_twenty_layers():
-  architecture = networks.Architecture(
-    backbone=FULL.digit_backbone, width=FULL.digit_width, dim=2
-  )
-  assert (FULL.proxies, FULL.large_pool, FULL.patience) == (4, 16, 60)
+  architecture = networks.Architecture(backbone=FULL.backbone, width=FULL.width, dim=2)
+  assert (FULL.proxies, FULL.pool, FULL.patience) == (4, 16, 60)
   variables = jax.eval_shape(
     lambda key: networks.initial_variables(key, architecture), jax.random.key(0)
   )
@@ -35,10 +33,9 @@ def test_digits_are_seen_by_the_network_of_twenty_layers():
 
 
 @pytest.mark.slow
-def test_all_digits_have_as_many_images(tfds_dir):
+def test_all_digits_have_as_many_images(tmp_path, tfds_dir):
   config = dataclasses.replace(FULL, digit_images=(20, 4))
-  settings, study = problems.digits(config)
-  assert settings.seeds == 5
+  study = problems.study(config, tmp_path)
   assert (study.train.shape, study.held.shape) == ((1, 200), (1, 40))
   assert np.bincount(study.train_labels).tolist() == [20] * 10
   # The rarest digit, 5, has 5,421 of the 60,000 images.
@@ -57,7 +54,7 @@ def test_the_full_preset_makes_its_first_problems(tmp_path, tfds_dir, monkeypatc
 
   monkeypatch.setattr(images, "mnist", fewer)
   config = dataclasses.replace(
-    FULL, digit_images=(12, 6), digit_seeds=1, digit_width=4, large_pool=6, steps=4,
+    FULL, digit_images=(12, 6), seeds=1, width=4, pool=6, steps=4,
     evaluate_every=1, switch_patience=1, convolution="patches",
   )  # fmt: skip
   content = ccp_proxies.STUDY.run(config, tmp_path, "full")

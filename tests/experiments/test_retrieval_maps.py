@@ -39,10 +39,14 @@ def test_projection_is_on_the_directions_of_largest_variance_of_the_learned_maps
   np.testing.assert_allclose(projected, expected * signs, rtol=1e-3, atol=1e-3)
 
 
-def test_each_seed_has_its_own_classes_and_directions(tmp_path, monkeypatch):
+@pytest.mark.parametrize("pooled", [False, True])
+def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypatch):
   random = np.random.default_rng(2)
-  pixels = random.integers(0, 256, (24, 4, 4, 3), np.uint8)
-  pictures = data.from_arrays(pixels, np.repeat(np.arange(8), 3))
+  pixels = random.integers(0, 256, (26, 4, 4, 3), np.uint8)
+  # One class has two images, so it is left out.
+  labels = np.insert(np.repeat([0, 1, 2, 4, 5, 6, 7, 8], 3), 9, [3, 3])
+  pictures = data.from_arrays(pixels, labels)
+  monkeypatch.setattr(maps, "_FEWEST", 3)
   monkeypatch.setattr(maps.class_sets, "read", lambda *_, **__: pictures)
 
   def see(x):
@@ -50,13 +54,15 @@ def test_each_seed_has_its_own_classes_and_directions(tmp_path, monkeypatch):
 
   network = types.SimpleNamespace(features=see, variables={})
   monkeypatch.setattr(maps.models, "pretrained", lambda _: network)
-  study = maps.study("drawn", 5, [4, 5], tmp_path)
-  assert study.images.shape == (48, 2, 2, 5)
+  study = maps.study("cars196", 5, [4, 5], tmp_path, pooled=pooled)
+  assert study.images.shape == (48, *((1, 1) if pooled else (2, 2)), 5)
   assert [x.shape for x in study[2:5]] == [(2, 9), (2, 3), (2, 12)]
   assert sorted(np.concatenate(study[2:5], axis=1).ravel()) == list(range(48))
-  features = see(pixels)
+  features = see(pixels[labels != 3])
+  if pooled:
+    features = features.mean((1, 2), keepdims=True)
   for number, seed in enumerate([4, 5]):
-    rows = images.halves(pictures.labels, images.divided(np.arange(8), seed))
+    rows = images.halves(np.repeat(range(8), 3), images.divided(np.arange(8), seed))
     averages = features[rows.test].mean((1, 2))
     averages /= np.linalg.norm(averages, axis=1, keepdims=True)
     np.testing.assert_allclose(study.raw[number], averages, atol=2e-3)  # of float16

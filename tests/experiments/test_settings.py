@@ -41,7 +41,7 @@ CASES = {
     ({"proxies": 13}, "a memory of 91 embeddings is larger than the 70 images"),
     ({"switch_patience": 0}, "switch_patience must be at least 1, got 0"),
     ({"second_moment": 1.0}, r"second_moment must be in \[0, 1\), got 1.0"),
-    ({"weights": "missing"}, "no network.json in missing"),
+    ({"weights": "missing"}, "weights must be empty for mlp, got 'missing'"),
     ({"shift": 4}, "shift must be below the 4 pixels .* got 4"),
     ({"channels": 3}, r"of the images, \(4, 4, 1\), got \(4, 4, 3\)"),
     ({"image_size": 5}, r"of the images, \(4, 4, 1\), got \(5, 5, 1\)"),
@@ -53,12 +53,10 @@ CASES = {
     ({"methods": ("c2",)}, "of one method with ccp .* got c2 by ablation"),
   ],
   "ccp_proxies cpu": [
-    ({"data": "gaussians"}, "pretraining .* data is images, got 1000 for gaussians"),
-    ({"backbone": "mlp"}, "conv or resnet8 or resnet20, got 1000 for mlp"),
     ({"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
     ({"losses": ("ms",)}, "other_weights .* are compared for c2"),
   ],
-  "ccp_proxies smoke": [({"large_pool": 0}, "a pool of one image, got 4 and 0")],
+  "ccp_proxies smoke": [({"pool": 0}, "a pool of one image, got 4 and 0")],
   "plankton cpu": [
     ({"neighbours": (1, 5)}, r"neighbours must contain 10.*got \(1, 5\)"),
     ({"neighbours": (0, 10)}, "neighbours must be at least 1, got 0"),

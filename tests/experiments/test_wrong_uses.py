@@ -170,8 +170,8 @@ UNUSED = {
     ("cpu", ("--width", "9"), "with --network efficientnet_lite0"),
   ),
   "ccp_proxies": (
-    ("smoke", ("--digit-seeds", "2"), "with --data gaussians"),
-    ("long", ("--pretraining", "2"), "without trainings on characters"),
+    ("smoke", ("--digit-images", "2", "2"), "with --data gaussians"),
+    ("cpu", ("--digit-images", "2", "2"), "with --data cars196"),
   ),
   "projector_collapse": (
     ("cpu", ("--warm-up", "9"), "with --at-once"),
