@@ -6,7 +6,7 @@ renewed proxies with proxies trained once, over the weight of the projection, th
 of proxies, the size of their pools and the batch size. Digits in the plane show how
 proxies that are never renewed coalesce. DML, chapter 3.
 
-    python -m experiments.ccp_proxies                     # 56 min on 2 cores
+    python -m experiments.ccp_proxies                     # about an hour
     python -m experiments.ccp_proxies --preset plankton   # which the network never saw
     python -m experiments.ccp_proxies --preset long       # digits: 38 min
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data

@@ -29,9 +29,9 @@ def study(
   computed once and kept in the folder.
   """
   pictures, labels = _even(class_sets.read(name, "train+test", lazy=True))
-  if class_sets.SOURCES[name].sized:
-    side = class_sets.SOURCES[name].side
-    pictures = class_sets.resized(pictures, side, inverted=True)
+  source = class_sets.SOURCES[name]
+  if source.sized:
+    pictures = class_sets.resized(pictures, source.side, inverted=source.inverted)
   if pooled:
     maps = frozen.pooled(name, pictures, folder).images[:, None, None]
   else:

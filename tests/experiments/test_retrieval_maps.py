@@ -74,6 +74,28 @@ def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypa
     np.testing.assert_allclose((points**2).sum(), squares[:5].sum(), rtol=1e-2)
 
 
+def test_plankton_of_all_sizes_is_inverted(tmp_path, monkeypatch):
+  values = np.arange(8, dtype=np.uint8) * 30
+  grey = [
+    np.full((9 + i, 20 - i, 1), value, np.uint8) for i, value in enumerate(values)
+  ]
+  pictures = data.Images(grey, np.arange(8, dtype=np.int32), tuple("abcdefgh"))
+  monkeypatch.setattr(maps, "_FEWEST", 1)
+  monkeypatch.setattr(maps.class_sets, "read", lambda *_, **__: pictures)
+  seen = []
+
+  def see(x):
+    seen.append(np.asarray(x))
+    return np.asarray(x, np.float32)[:, :1, :1] / 255
+
+  network = types.SimpleNamespace(features=see, variables={})
+  monkeypatch.setattr(maps.models, "pretrained", lambda _: network)
+  maps.study("ndsb_plankton", 1, [0], tmp_path, pooled=True)
+  taken = np.concatenate(seen)[:8]
+  assert taken.shape == (8, 128, 128, 3)
+  assert (taken == 255 - values[:, None, None, None]).all()
+
+
 @pytest.mark.parametrize(
   "pooling", ["gap", pytest.param("gsp", marks=pytest.mark.slow)]
 )
