@@ -20,8 +20,11 @@ from experiments.frame.settings import Limited
 from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
-SMALL = ("conv", *DIGITS, "mlp", "maps")
+STORED = ("maps", "last_stage")  # which take maps in the place of images
+SMALL = ("conv", *DIGITS, "mlp", *STORED)
 LITE = "efficientnet_lite0"  # whose weights the extra `pretrained` installs
+BEFORE_LAST, LAST_STAGE = (0, 7), (7, 9)
+"""Parts of that network: what is frozen, and the stage and convolution behind it."""
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
@@ -35,10 +38,11 @@ class Architecture(Limited):
 
   backbone: Literal[
     "conv", "resnet8", "resnet20", "mlp", "bn_inception", "resnet50", "inception_v3",
-    "maps",
+    "maps", "last_stage",
   ] = "conv"  # fmt: skip
   """Backbone: four convolutions, a residual network for digits (small or as published),
-  two hidden layers, a network for photographs, or none for stored feature maps."""
+  two hidden layers, a network for photographs; on stored feature maps none, or the
+  last stage of a pretrained network."""
   width: int = 32
   """Channels of each convolution of conv, of each layer of mlp, or of the first
   convolution of other backbones."""
@@ -69,14 +73,15 @@ class Architecture(Limited):
   """Side to which the shorter side is scaled before the centre is cut; 0 scales the
   image to a square."""
   channels: int = 1
-  """Channels of the images, 1 or 3; for maps, the number of principal directions."""
+  """Channels of the images, 1 or 3, or of stored maps: for maps the number of principal
+  directions, for last_stage all that the network has there, 192."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
     for name in ("width", "dim", "image_size"):
       if (value := getattr(self, name)) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-    if self.channels not in (1, 3) and self.backbone != "maps":
+    if self.channels not in (1, 3) and self.backbone not in STORED:
       raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
     if self.weights and self.backbone in SMALL:
       raise ValueError(
@@ -148,6 +153,10 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     )
   if a.backbone == "mlp":
     return _Layers(a.width, name="backbone")
+  if a.backbone == "last_stage":
+    return models.EfficientNetLite(
+      parts=LAST_STAGE, frozen_norm=a.frozen_norm, remat=a.remat, **shared
+    )
   options = {"frozen_norm": a.frozen_norm, "remat": a.remat}
   return photographic(a.backbone, a.width, **options, **shared)
 
@@ -164,7 +173,7 @@ def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
 def _network_input(a: Architecture, images: Array) -> Array:
   """Bytes, or floats in [0, 1], as the backbone takes them."""
   x = data.to_float(images) if images.dtype == jnp.uint8 else images
-  if a.backbone == "maps":
+  if a.backbone in STORED:
     return x.astype(jnp.float32)  # they are kept in half precision
   if a.backbone in SMALL:
     return x
@@ -178,10 +187,17 @@ def _network_input(a: Architecture, images: Array) -> Array:
 def initial_variables(key: Array, architecture: Architecture) -> Any:
   """The network before the first step, its backbone read where one is named."""
   variables = _initialize(key, architecture=architecture)
-  if not architecture.weights:
+  if not architecture.weights and architecture.backbone != "last_stage":
     return variables
   backbones = {name: tree["backbone"] for name, tree in variables.items()}
-  backbone = _read_backbone(architecture, backbones)
+  if architecture.backbone == "last_stage":
+    whole = models.pretrained(LITE).variables
+    backbone = {
+      name: {part: whole[name][part] for part in tree}
+      for name, tree in backbones.items()
+    }
+  else:
+    backbone = _read_backbone(architecture, backbones)
   return {
     name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
   }

@@ -58,8 +58,11 @@ def _of_parts(config: Config) -> Iterator[Claim]:
 
 
 def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
-  """Generalized sum pooling against the other pooling that validation finds best."""
-  for loss in plan.POOLED_LOSSES if config.poolings else ():
+  """Generalized sum pooling against the other pooling that validation finds best.
+
+  Beside the average alone that is what `_of_parts` compares.
+  """
+  for loss in plan.POOLED_LOSSES if len(config.poolings) > 1 else ():
     average = f"{Name(config.group, loss)}"
     summed = f"{Name(config.group, loss, parts=GSP)}"
     others = [x for x in table.variants(MAP) if x.startswith(average) and x != summed]

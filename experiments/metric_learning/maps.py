@@ -1,18 +1,21 @@
 """Frozen maps of a pretrained network, in the place of images, for `retrieval`.
 
 A network of ImageNet's sees each photograph once; what is trained is the layer on its
-maps, the pooling and the loss. So the methods begin where the thesis's begin, at a
-price that a CPU can pay.
+maps, the pooling and the loss, or the network's last stage with them. So the methods
+begin where the thesis's begin, at a price that a CPU can pay.
 """
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import frozen, networks
+from experiments.frame import at_once, frozen, networks
 from experiments.frame import images as class_sets
-from experiments.metric_learning.images import Study, divided, halves
+from experiments.metric_learning.images import Halves, Study, divided, halves
 from spherejax import data, models, training
 
 _FEWEST = 20
@@ -28,32 +31,73 @@ def study(
   many principal directions of the maps that it learns. The network's own maps are
   computed once and kept in the folder.
   """
-  pictures, labels = _even(class_sets.read(name, "train+test", lazy=True))
+  pictures, parts = _divided(name, seeds)
   source = class_sets.SOURCES[name]
   if source.sized:
     pictures = class_sets.resized(pictures, source.side, inverted=source.inverted)
   if pooled:
     maps = frozen.pooled(name, pictures, folder).images[:, None, None]
   else:
-    maps = _maps(name, pictures, folder)
-  classes = np.unique(labels)
-  parts = [halves(labels, divided(classes, seed)) for seed in seeds]
+    network = models.pretrained(networks.LITE)
+    maps = _kept(name, network, network.features, pictures, folder)
   banks, raw = [], []
   for rows in parts:
     learned = rows.train[::4]  # enough for directions
     banks.append(projected(maps, learned, np.concatenate(rows[:3]), channels))
-    average = np.asarray(maps[rows.test], np.float32).mean(axis=(1, 2))
-    raw.append(average / np.linalg.norm(average, axis=1, keepdims=True))
+    raw.append(_averages(maps[rows.test]))
   places = np.arange(len(seeds) * len(banks[0])).reshape(len(seeds), -1)
-  first = parts[0]
-  ends = np.cumsum([len(first.train), len(first.held)])
-  train, held, test = np.split(places, ends, axis=1)
+  ends = np.cumsum([len(parts[0].train), len(parts[0].held)])
+  described = f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}"
+  rows = np.split(places, ends, axis=1)
+  return _study(described, np.concatenate(banks), rows, parts[0], raw)
+
+
+def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> Study:
+  """The maps that the network's last stage takes, divided as those of `study`."""
+  pictures, parts = _divided(name, seeds)
+  network = models.pretrained(networks.LITE)
+  first, last = (
+    network.module.clone(parts=x) for x in (networks.BEFORE_LAST, networks.LAST_STAGE)
+  )
+  see = jax.jit(lambda pixels: first.apply(network.variables, network.scaled(pixels)))
+  stored = _kept(f"{name}-before-last", network, see, pictures, folder)
+  maps = np.asarray(stored)
+
+  @jax.jit
+  def finish(rows: jax.Array) -> Any:
+    return last.apply(network.variables, rows.astype(jnp.float32))
+
+  raw = [
+    _averages(at_once.mapped(finish, jnp.asarray(maps[rows.test]))) for rows in parts
+  ]
+  described = f"{name}-{networks.LITE}-before-last-{seeds[0]}-{len(seeds)}"
+  rows = [np.stack(part) for part in list(zip(*parts, strict=True))[:3]]
+  return _study(described, maps, rows, parts[0], raw)
+
+
+def _divided(name: str, seeds: Sequence[int]) -> tuple[data.Images, list[Halves]]:
+  """The images, and each seed's rows of them."""
+  pictures, labels = _even(class_sets.read(name, "train+test", lazy=True))
+  classes = np.unique(labels)
+  return pictures, [halves(labels, divided(classes, seed)) for seed in seeds]
+
+
+def _averages(maps: Any) -> np.ndarray:
+  average = np.asarray(maps, np.float32).mean(axis=(1, 2))
+  return average / np.linalg.norm(average, axis=1, keepdims=True)
+
+
+def _study(
+  name: str,
+  images: np.ndarray,
+  rows: Sequence[np.ndarray],
+  first: Halves,
+  raw: Sequence[np.ndarray],
+) -> Study:
   return Study(
-    f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
-    np.concatenate(banks),
-    train,
-    held,
-    test,
+    name,
+    images,
+    *rows,
     first.train_labels,
     first.held_labels,
     first.test_labels,
@@ -73,12 +117,17 @@ def _even(pictures: data.Images) -> tuple[data.Images, np.ndarray]:
   return pictures[np.concatenate(rows)], np.repeat(np.arange(len(rows)), number)
 
 
-def _maps(name: str, pictures: data.Images, folder: pathlib.Path) -> np.ndarray:
-  network = models.pretrained(networks.LITE)
+def _kept(
+  name: str,
+  network: models.PretrainedNetwork,
+  see: Callable[[Any], Any],
+  pictures: data.Images,
+  folder: pathlib.Path,
+) -> np.ndarray:
   folder.mkdir(parents=True, exist_ok=True)
   return training.keep_features(
     folder / f"{name}-{networks.LITE}.npy",
-    network.features,
+    see,
     pictures,
     made_with={"network": networks.LITE, "variables": network.variables},
     batch_size=32,

@@ -167,6 +167,12 @@ PRESETS: dict[str, Any] = {
     _FROZEN, rates=(0.3, 1.0, 3.0), losses=(), memory_losses=(), proxy_losses=(),
     gsp_methods=(), gsp_parts=(), poolings=POOLED,
   ),
+  # Frozen is no special case: the last stage of the network is trained, too.
+  "cars-tuned": dataclasses.replace(
+    _FROZEN, backbone="last_stage", frozen_norm=True, channels=192, seeds=3, steps=600,
+    losses=(), memory_losses=(), proxy_losses=(), gsp_methods=(), gsp_parts=(),
+    poolings=("gsp",),
+  ),
   "smoke": Config(
     data="gaussians", backbone="mlp", width=64, dim=16, image_size=4, shift=0, batch=12,
     steps=150, evaluate_every=10, memory_start=10, seeds=2, losses=("c2",),
@@ -227,4 +233,6 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
   if config.data == "gaussians":
     return images.gaussians(config.seed)
   seeds = range(config.seed, config.seed + config.seeds)
+  if config.backbone == "last_stage":
+    return maps.before_last_stage(config.data, seeds, folder)
   return maps.study(config.data, config.channels, seeds, folder, pooled=False)

@@ -169,7 +169,7 @@ def _keep_model(
 ) -> None:
   """The first cell's and seed's best network, for `embed`."""
   shutil.rmtree(folder, ignore_errors=True)  # one of other settings
-  if settings.backbone == "maps":
+  if settings.backbone in networks.STORED:
     return  # it sees no images
   first = jax.tree.map(lambda x: np.asarray(x)[0, 0], variables)
   model = networks.Model(settings.architecture, first)

@@ -1,15 +1,19 @@
 """Retrieval on frozen maps of a network: projection, a training, poolings."""
 
+import dataclasses
 import types
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.frame import command, networks
 from experiments.frame.study import Table
 from experiments.metric_learning import claims, images, maps, plan, runs
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.plan import Name
-from spherejax import data
+from spherejax import data, models
 
 
 def test_halves_share_no_class_and_count_from_zero():
@@ -72,6 +76,56 @@ def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypa
     learned = learned - learned.mean(0)
     squares = np.linalg.svd(learned, compute_uv=False) ** 2
     np.testing.assert_allclose((points**2).sum(), squares[:5].sum(), rtol=1e-2)
+
+
+def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
+  tmp_path, monkeypatch
+):
+  random = np.random.default_rng(5)
+  pixels = random.integers(0, 256, (16, 64, 64, 3), np.uint8)
+  pictures = data.from_arrays(pixels, np.repeat(np.arange(8), 2))
+  monkeypatch.setattr(maps, "_FEWEST", 2)
+  monkeypatch.setattr(maps.class_sets, "read", lambda *_, **__: pictures)
+  study = maps.before_last_stage("cars196", [4, 5], tmp_path)
+  assert study.images.shape == (16, 2, 2, 192)
+  features = np.asarray(models.pretrained("efficientnet_lite0").features(pixels))
+  averages = features.mean((1, 2))
+  averages /= np.linalg.norm(averages, axis=1, keepdims=True)
+  for number, seed in enumerate([4, 5]):
+    rows = images.halves(np.repeat(range(8), 2), images.divided(np.arange(8), seed))
+    for part in ("train", "held", "test"):
+      np.testing.assert_array_equal(getattr(study, part)[number], getattr(rows, part))
+    np.testing.assert_allclose(study.raw[number], averages[rows.test], atol=2e-3)
+  # Before the first step the layer sees what it would see on the frozen maps.
+  preset = plan.PRESETS["cars-tuned"]
+  settings = command.only(plan.Settings, preset)
+  architecture = dataclasses.replace(settings.architecture, image_size=2, dim=4)
+  runs.check(
+    dataclasses.replace(settings, image_size=2, per_class=2, batch=4), Method("c2"),
+    study,
+  )  # fmt: skip
+  variables = networks.initial_variables(jax.random.key(0), architecture)
+  assert {*variables["params"]["backbone"]} == {"stage7_0", "head", "head_norm"}
+  found = networks.Model(architecture, variables).embed(jnp.asarray(study.images))
+  frozen = dataclasses.replace(architecture, backbone="maps", frozen_norm=False)
+  kept = {"params": {"head": variables["params"]["head"]}}
+  expected = networks.Model(frozen, kept).embed(jnp.asarray(features))
+  np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02 * expected.max())
+
+
+def test_the_tuned_preset_compares_two_poolings():
+  config = plan.PRESETS["cars-tuned"]
+  assert [x.title for x in plan.plan(config)] == [
+    "C2", "C2+GSP", "ProxyNCA++", "ProxyNCA+++GSP",
+  ]  # fmt: skip
+  table = Table()
+  for name in plan.plan(config):
+    for measure in (claims.MAP, claims.VALIDATION, "P@1"):
+      table.add(f"{name}", measure, np.arange(1, 4) + len(name.parts))
+  ids = [claim.id for claim in claims.claims(config, table)]
+  assert ids == [
+    "components-C2-GSP", "components-ProxyNCA++-GSP", "retrieval-map-separates",
+  ]  # fmt: skip
 
 
 def test_plankton_of_all_sizes_is_inverted(tmp_path, monkeypatch):
