@@ -45,7 +45,7 @@ jax.monitoring.register_event_duration_secs_listener(
 # A context of MLIR for every program is a fifth of the time that a small one takes. A
 # new one now and then forgets what the others have left in it, and a program that is
 # lowered inside of another one has its own.
-if importlib.metadata.version("jax") in ("0.7.2", "0.10.2"):
+if importlib.metadata.version("jax") in ("0.7.2", "0.10.2", "0.12.0.1"):
   from jax._src.interpreters import mlir
   from jax._src.lib.mlir import ir
 

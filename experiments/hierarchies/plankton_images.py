@@ -195,7 +195,7 @@ def distances(whole: Whole, names: Sequence[str]) -> np.ndarray | None:
 class Config(triplets.Settings, Selection):
   """Settings of the comparison."""
 
-  seeds: int = 3
+  seeds: int = 8
   """Divisions of the images, each with other initial weights."""
   neighbours: Annotated[tuple[int, ...], Within(1)] = (1, 5, 10)
   """Numbers of voting neighbours; include 10, which the claims use."""

@@ -163,18 +163,36 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
   commonest = np.argsort(-np.bincount(shown, minlength=len(names)), kind="stable")
   others = ~np.isin(shown, commonest[:NAMED])
   axes.plot(*images[others].T, ".", color=FAINT, markersize=2)
+  texts = [names[label].replace("_", " ") for label in commonest[:NAMED]]
+  spots = apart(middle[commonest[:NAMED]], texts, np.ptp(plane, axis=0))
   for number, label in enumerate(commonest[:NAMED]):
     color, mark = pictures.COLORS[number % 7], "ov"[number // 7]
     axes.plot(*images[shown == label].T, mark, color=color, markersize=3)
     axes.annotate(
-      names[label].replace("_", " "), middle[label], ha="center", fontsize=8,
-      color=color, path_effects=_HALO,
+      texts[number], spots[number], ha="center", fontsize=8, color=color,
+      path_effects=_HALO,
     )  # fmt: skip
   note = f"colours: the {NAMED} commonest of {len(names)} classes; grey: the others"
   axes.set(xticks=[], yticks=[])
   axes.set_xlabel(note, fontsize=9)
   axes.spines[:].set_visible(False)
   return figure
+
+
+def apart(spots: np.ndarray, texts: list[str], extent: np.ndarray) -> np.ndarray:
+  """Moves places of texts up until no text covers one below it."""
+  letter, line = extent * (0.012, 0.027)
+  moved = spots.copy()
+  order = np.argsort(spots[:, 1], kind="stable")
+  for count, k in enumerate(order):
+
+    def covers(other: int, k: int = k) -> bool:
+      x, y = np.abs(moved[k] - moved[other])
+      return x < letter * (len(texts[k]) + len(texts[other])) / 2 and y < line
+
+    while any(covers(other) for other in order[:count]):
+      moved[k, 1] += line / 4
+  return moved
 
 
 def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
