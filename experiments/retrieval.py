@@ -9,15 +9,16 @@ and zero-shot prediction. DML, chapters 3 and 5.
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses \
       --gsp-methods c2 --gsp-parts    # C2 alone, with CCP, with GSP: about 12 min
     python -m experiments.retrieval --preset cars-poolings    # fifteen poolings
+    python -m experiments.retrieval --preset cars-tuned    # a stage of the network, too
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first three train a layer, a pooling and a loss on feature maps that a network of
-the extra `pretrained` computes once, of cars196, prepared by tensorflow-datasets in
-TFDS_DATA_DIR. Each seed splits the classes anew. Their numbers are not comparable with
-the thesis's.
+The first four train a layer, a pooling and a loss on feature maps that a network of the
+extra `pretrained` computes once, of cars196, prepared by tensorflow-datasets in
+TFDS_DATA_DIR. The fourth also trains the network's last stage. Each seed splits the
+classes anew. Their numbers are not comparable with the thesis's.
 
 The other presets show the thesis's numbers beside their own. full trains the
 contrastive loss on CUB with and without chance-constrained proxies. table-3.1, -3.2,
