@@ -108,6 +108,7 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
   The directions are those of unit vectors; colours are classes, then counts.
   """
   import matplotlib
+  from matplotlib import ticker
   from sklearn import discriminant_analysis
 
   lengths = np.linalg.norm(z, axis=1)
@@ -125,6 +126,8 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
     axes: Any = figure.add_subplot(1, 2, number, projection="polar")
     dots = axes.scatter(angle, lengths, c=values, s=4, alpha=0.8, **look)
     axes.set_xticklabels([])
+    # More norms would not fit side by side.
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
     axes.tick_params(labelsize=8)
     ticks = range(0, classes, 1 + classes // 11) if name == "class" else None
     figure.colorbar(dots, ax=axes, shrink=0.7, label=name, ticks=ticks)
