@@ -94,10 +94,13 @@ def _study(
   first: Halves,
   raw: Sequence[np.ndarray],
 ) -> Study:
+  train, held, test = rows
   return Study(
     name,
     images,
-    *rows,
+    train,
+    held,
+    test,
     first.train_labels,
     first.held_labels,
     first.test_labels,
