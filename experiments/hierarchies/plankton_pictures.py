@@ -164,7 +164,7 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
   others = ~np.isin(shown, commonest[:NAMED])
   axes.plot(*images[others].T, ".", color=FAINT, markersize=2)
   texts = [names[label].replace("_", " ") for label in commonest[:NAMED]]
-  spots = apart(middle[commonest[:NAMED]], texts, np.ptp(plane, axis=0))
+  spots = without_overlap(middle[commonest[:NAMED]], texts, np.ptp(plane, axis=0))
   for number, label in enumerate(commonest[:NAMED]):
     color, mark = pictures.COLORS[number % 7], "ov"[number // 7]
     axes.plot(*images[shown == label].T, mark, color=color, markersize=3)
@@ -179,7 +179,9 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
   return figure
 
 
-def apart(spots: np.ndarray, texts: list[str], extent: np.ndarray) -> np.ndarray:
+def without_overlap(
+  spots: np.ndarray, texts: list[str], extent: np.ndarray
+) -> np.ndarray:
   """Moves places of texts up until no text covers one below it."""
   letter, line = extent * (0.012, 0.027)
   moved = spots.copy()

@@ -39,7 +39,7 @@ def study(
     maps = frozen.pooled(name, pictures, folder).images[:, None, None]
   else:
     network = models.pretrained(networks.LITE)
-    maps = _kept(name, network, network.features, pictures, folder)
+    maps = _stored(name, network, network.features, pictures, folder)
   banks, raw = [], []
   for rows in parts:
     learned = rows.train[::4]  # enough for directions
@@ -60,8 +60,7 @@ def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> 
     network.module.clone(parts=x) for x in (networks.BEFORE_LAST, networks.LAST_STAGE)
   )
   see = jax.jit(lambda pixels: first.apply(network.variables, network.scaled(pixels)))
-  stored = _kept(f"{name}-before-last", network, see, pictures, folder)
-  maps = np.asarray(stored)
+  maps = np.asarray(_stored(f"{name}-before-last", network, see, pictures, folder))
 
   @jax.jit
   def finish(rows: jax.Array) -> Any:
@@ -120,7 +119,7 @@ def _even(pictures: data.Images) -> tuple[data.Images, np.ndarray]:
   return pictures[np.concatenate(rows)], np.repeat(np.arange(len(rows)), number)
 
 
-def _kept(
+def _stored(
   name: str,
   network: models.PretrainedNetwork,
   see: Callable[[Any], Any],

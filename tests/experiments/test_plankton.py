@@ -361,7 +361,7 @@ def test_no_text_covers_another():
   spots = np.array([[0, 0], [0.1, 0.01], [0.1, 0.02], [5, 0.01], [1.5, 0.01]])
   texts = ["ab", "cdefgh", "ij", "kl", "mn"]
   extent = np.array([10.0, 1])
-  moved = plankton_pictures.apart(spots, texts, extent)
+  moved = plankton_pictures.without_overlap(spots, texts, extent)
   np.testing.assert_array_equal(moved[:, 0], spots[:, 0])
   np.testing.assert_array_equal(
     moved[[0, 3, 4]], spots[[0, 3, 4]]

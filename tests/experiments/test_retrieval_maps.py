@@ -106,10 +106,11 @@ def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
   )  # fmt: skip
   variables = networks.initial_variables(jax.random.key(0), architecture)
   assert {*variables["params"]["backbone"]} == {"stage7_0", "head", "head_norm"}
-  found = networks.Model(architecture, variables).embed(jnp.asarray(study.images))
+  model = networks.Model(architecture, variables)
+  found = jax.jit(model.embed)(jnp.asarray(study.images))
   frozen = dataclasses.replace(architecture, backbone="maps", frozen_norm=False)
   kept = {"params": {"head": variables["params"]["head"]}}
-  expected = networks.Model(frozen, kept).embed(jnp.asarray(features))
+  expected = jax.jit(networks.Model(frozen, kept).embed)(jnp.asarray(features))
   np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02 * expected.max())
 
 
