@@ -9,7 +9,7 @@ and zero-shot prediction. DML, chapters 3 and 5.
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses \
       --gsp-methods c2 --gsp-parts    # C2 alone, with CCP, with GSP: about 12 min
     python -m experiments.retrieval --preset cars-poolings    # fifteen poolings
-    python -m experiments.retrieval --preset cars-tuned    # a stage of the network, too
+    python -m experiments.retrieval --preset cars-tuned    # and a stage; 97 min, 1 core
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
