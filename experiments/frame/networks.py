@@ -25,6 +25,7 @@ SMALL = ("conv", *DIGITS, "mlp", *STORED)
 LITE = "efficientnet_lite0"  # whose weights the extra `pretrained` installs
 BEFORE_LAST, LAST_STAGE = (0, 7), (7, 9)
 """Parts of that network: what is frozen, and the stage and convolution behind it."""
+_STAGE_CHANNELS = 192  # of the maps between them
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
@@ -83,6 +84,10 @@ class Architecture(Limited):
         raise ValueError(f"{name} must be at least 1, got {value}")
     if self.channels not in (1, 3) and self.backbone not in STORED:
       raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
+    if self.backbone == "last_stage" and self.channels != _STAGE_CHANNELS:
+      raise ValueError(
+        f"channels must be {_STAGE_CHANNELS} for last_stage, got {self.channels}"
+      )
     if self.weights and self.backbone in SMALL:
       raise ValueError(
         f"weights must be empty for {self.backbone}, got {self.weights!r}"

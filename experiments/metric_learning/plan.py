@@ -167,7 +167,7 @@ PRESETS: dict[str, Any] = {
     _FROZEN, rates=(0.3, 1.0, 3.0), losses=(), memory_losses=(), proxy_losses=(),
     gsp_methods=(), gsp_parts=(), poolings=POOLED,
   ),
-  # Frozen is no special case: the last stage of the network is trained, too.
+  # With the last stage of the network trained, too: are frozen maps a special case?
   "cars-tuned": dataclasses.replace(
     _FROZEN, backbone="last_stage", frozen_norm=True, channels=192, seeds=3, steps=600,
     losses=(), memory_losses=(), proxy_losses=(), gsp_methods=(), gsp_parts=(),

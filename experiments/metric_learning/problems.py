@@ -43,6 +43,8 @@ class Config(ProxySettings):
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    if self.backbone == "last_stage":
+      raise ValueError("backbone must not be last_stage, for averaged features")
     if self.other_weights and "c2" not in self.losses:
       raise ValueError(
         f"other_weights {self.other_weights} are compared for c2, which losses must"

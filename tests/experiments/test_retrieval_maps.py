@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from experiments.frame import command, networks
 from experiments.frame.study import Table
-from experiments.metric_learning import claims, images, maps, plan, runs
+from experiments.metric_learning import claims, images, maps, plan, runs, training
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.plan import Name
 from spherejax import data, models
@@ -112,6 +113,31 @@ def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
   kept = {"params": {"head": variables["params"]["head"]}}
   expected = jax.jit(networks.Model(frozen, kept).embed)(jnp.asarray(features))
   np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02 * expected.max())
+
+
+def test_steps_train_the_last_stage_but_its_norms():
+  random = np.random.default_rng(6)
+  labels = np.repeat(np.arange(8), 4)
+  rows = images.halves(labels, images.divided(np.arange(8), 0))
+  stored = random.normal(size=(32, 1, 1, 192)).astype(np.float16)
+  study = images.of_one_fold("drawn", stored, rows)
+  settings = dataclasses.replace(
+    command.only(plan.Settings, plan.PRESETS["cars-tuned"]), image_size=1, dim=4,
+    batch=4, per_class=2, steps=2, evaluate_every=2,
+  )  # fmt: skip
+  run, arrays = training.Run(settings, Method("c2"), study), training.on_device(study)
+  hyper = {"fold": jnp.int32(0), "weight": jnp.float32(0), "rate": jnp.float32(1)}
+  before = run.init(arrays, jax.random.key(0), hyper)
+  after, _ = jax.jit(run.steps)(arrays, before, jax.random.key(1), hyper)
+  first, last = (x.train.variables() for x in (before, after))
+  moved = jax.tree_util.tree_leaves_with_path(
+    jax.tree.map(lambda a, b: (a != b).any(), first["params"], last["params"])
+  )
+  movements = {jax.tree_util.keystr(path): moves for path, moves in moved}
+  assert len(movements) == 4 + 2 * 4 + 1  # convolutions, their norms, the new layer
+  for name, moves in movements.items():
+    assert moves == ("kernel" in name), name  # frozen norms keep scale and bias, too
+  chex.assert_trees_all_equal(first["batch_stats"], last["batch_stats"])
 
 
 def test_the_tuned_preset_compares_two_poolings():

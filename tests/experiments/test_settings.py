@@ -54,6 +54,8 @@ CASES = {
   ],
   "ccp_proxies cpu": [
     ({"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
+    ({"backbone": "last_stage"}, "channels must be 192 for last_stage, got 512"),
+    ({"backbone": "last_stage", "channels": 192}, "backbone must not be last_stage"),
     ({"losses": ("ms",)}, "other_weights .* are compared for c2"),
   ],
   "ccp_proxies smoke": [({"pool": 0}, "a pool of one image, got 4 and 0")],
