@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 _DEPTH = 3
-"""Functions that functions call, so far from the first one."""
+"""Depth to which calls are followed from the first function."""
 _LIBRARIES = "jax", "flax", "optax", "spherejax"
-"""Whose globals are constant."""
+"""Libraries whose globals are constant."""
 
 
 class Unknown(Exception):

@@ -17,7 +17,7 @@ from spherejax.attacks._track import Aim
 
 Rivals = Literal["all"]
 Targets = Integer[ArrayLike, " batch"] | Rivals | None
-"""None to leave the labels, a class for each sample, or "all"."""
+"""None for any wrong class, a class for each sample, or "all"."""
 
 _Found = TypeVar("_Found")
 

@@ -40,7 +40,7 @@ class _Best(NamedTuple):
 
 
 class _Climb(NamedTuple):
-  """[batch] each, but the points and gradients [batch, n]."""
+  """[batch] each, except the points and gradients, [batch, n]."""
 
   point: Array
   previous: Array
@@ -86,10 +86,10 @@ def apgd(
   has not changed since. In l1 there is no momentum; the step moves as many entries as
   the sparsity of the best point suggests.
 
-  Each sample has its own size, checkpoints' decisions and best point.
+  Each sample has its own step size, checkpoint decisions and best point.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+    logits_fn: maps [batch, ...] to [batch, classes]; or an `Expectation`. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
@@ -99,7 +99,7 @@ def apgd(
     steps: static.
     restarts: static.
     loss: "ce", "margin", "dlr" or "kl", see `attack_loss`. Static.
-    targets: as in `pgd`. The paper's targeted form has "all", with `loss="dlr"`.
+    targets: as in `pgd`. The paper's targeted form uses "all", with `loss="dlr"`.
     target_count: with "all": the number of targets, highest logits at x first; 9 in the
       paper. None for all. Static.
     larger_radii: whether the climb begins in larger balls: three tenths of the steps

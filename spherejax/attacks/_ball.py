@@ -37,7 +37,7 @@ def uniform_ball(
     A point of that shape. |point|^n is uniform on [0, 1].
 
   Raises:
-    TypeError: key no key of jax.random, shape no integers, dtype not floating.
+    TypeError: key not a key of jax.random, shape not integers, dtype not floating.
     ValueError: an unknown norm.
 
   Differentiable in: nothing. Cost: O(n).
@@ -182,7 +182,7 @@ def _down(dtype: DTypeLike, value: ArrayLike) -> tuple[np.ndarray]:
 def radii(
   epsilon: ArrayLike, shape: tuple[int, ...], dtype: DTypeLike, name: str = "epsilon"
 ) -> Array:
-  """Broadcasts radii to a shape; known radii are checked and rounded dnone.
+  """Broadcasts radii to a shape; known radii are checked and rounded down.
 
   A point within the rounded radius is also within the given number, for which float32
   may have only a larger neighbour: 0.1, for example.
@@ -216,7 +216,7 @@ def seal(
 
   Args:
     point: floating, of any shape; many by vmap.
-    center: its shape, inside the box.
+    center: the shape of `point`, inside the box.
     epsilon: at least 0, may be traced.
     norm: "linf", "l2" or "l1", over all entries. Static.
     low: broadcasts to `center`; may be traced.
@@ -278,7 +278,7 @@ def round_inside(
 
   Args:
     point: floating, any shape.
-    center: its shape; must be representable in `dtype`.
+    center: the shape of `point`; must be representable in `dtype`.
     dtype: bfloat16 or float16. Static.
 
   Returns:

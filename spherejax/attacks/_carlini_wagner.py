@@ -49,14 +49,15 @@ def carlini_wagner(
   until the first success, then refined by bisection.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+    logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    targets: [batch], integer, not the labels, to be reached. None to leave the labels.
-    steps: static. Of Adam, for each c.
+    targets: [batch], integer, the classes to reach, not the labels. None: any wrong
+      class.
+    steps: static. Steps of Adam for each c.
     learning_rate: positive, may be traced.
-    rounds: static. Number of c that are tried.
+    rounds: static. Number of values of c to try.
     first_weight: the first c, positive, may be traced.
     confidence: margin that a success must have, at least 0, may be traced.
     low: least value of an entry, finite; broadcasts to x.
@@ -74,8 +75,8 @@ def carlini_wagner(
   Verified on: 256 samples of affine models of 3 and 10 classes, half of the entries on
   faces of the box. Without `targets` the defaults come within 1 % of the least move for
   86 % and miss an existing move for 4 %, because the descent follows one class at a
-  time. Five times the steps find no more, so `converged` can be true there. The least
-  over `targets`, `fab` and `deepfool` do not have that fault.
+  time. With five times the steps it finds no more, so `converged` can be true there.
+  `fab`, `deepfool` and the nearest result over all `targets` do not have this fault.
 
   Differentiable in: nothing. Cost: rounds x steps gradients, and
   one evaluation of x.

@@ -90,8 +90,8 @@ def combined_ball(
   Args:
     x: [batch, ...], floating, in the box; n entries each, at least 2.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < n epsilon_inf; may be
-      traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < n epsilon_inf;
+      may be traced.
     hull: static.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.

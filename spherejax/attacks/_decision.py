@@ -1,4 +1,4 @@
-"""Classifiers that decide by another function than the scores that have gradients."""
+"""Classifiers that decide by a function other than the scores with gradients."""
 
 from collections.abc import Callable
 

@@ -39,7 +39,7 @@ def deepfool(
   least move, also where the box binds.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+    logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).

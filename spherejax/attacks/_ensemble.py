@@ -56,15 +56,15 @@ def ensemble(
   all samples of a batch are broken, the remaining attacks are skipped.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+    logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key.
     epsilon: radius, at least 0, one number or [batch]; may be traced.
     norm: "linf", "l2" or "l1". Static.
-    steps: static. Of each gradient attack.
-    queries: static. Of the square attack; 0 leaves it out.
+    steps: static. Steps of each gradient attack.
+    queries: static. Queries of the square attack; 0 leaves it out.
     target_count: static. Rival classes, the highest logits at x first.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
@@ -221,7 +221,7 @@ def diagnose(
   gradients are often zero.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+    logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
@@ -229,7 +229,7 @@ def diagnose(
     key: a typed PRNG key.
     epsilon: radius, at least 0, one number or [batch]; may be traced.
     norm: "linf", "l2" or "l1". Static.
-    steps: static. Of each gradient attack.
+    steps: static. Steps of each gradient attack.
     draws: static.
     low: least value of an entry, finite; broadcasts to x.
     high: largest value; likewise.
@@ -242,7 +242,7 @@ def diagnose(
     TypeError: as `pgd`, success not boolean, or an `Expectation`.
     ValueError: as `pgd`, or an infinite box, where it is known.
 
-  Differentiable in: nothing. Cost: 4 steps gradients and `draws` evaluations.
+  Differentiable in: nothing. Cost: 4 x steps gradients and `draws` evaluations.
 
   Source: Carlini et al. 2019, "On evaluating adversarial robustness", section 5;
   Athalye et al. 2018, "Obfuscated gradients give a false sense of security".

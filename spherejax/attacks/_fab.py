@@ -45,20 +45,20 @@ def fab(
   the iterate goes back to x + backward (x_{i+1} - x).
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+    logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key, only for restarts.
-    norm: "linf", "l2" or "l1": what is least. Static.
+    norm: "linf", "l2" or "l1", the norm to minimise. Static.
     steps: static.
     restarts: static. The first starts at x. The others start at a distance from x of
       half the best norm, or half of `epsilon` if that is smaller.
     epsilon: one number or [batch], only for restarts of samples not yet broken; without
       it these begin at x again. May be traced.
-    targets: [batch] integers, not the labels, to be reached; None takes the nearest
-      boundary at each step. "all" leaves the label towards each class in turn, with one
-      gradient per step for any number of classes.
+    targets: [batch] integers, the classes to reach, not the labels; None takes the
+      nearest boundary at each step. "all" leaves the label towards each class in turn,
+      with one gradient per step for any number of classes.
     target_count: with "all": the number of targets, highest logits at x first. Static.
     bias: largest a, in [0, 1], may be traced.
     overshoot: at least 1, may be traced.
@@ -68,8 +68,7 @@ def fab(
     index: [batch], the samples' numbers, for the keys.
 
   Returns:
-    AttackResult: the nearest success of all; where there was none x itself, with norm
-    inf.
+    AttackResult: the nearest success of all; without a success, x itself with norm inf.
 
   Raises:
     TypeError: x not floating, labels or targets not integers, or an `Expectation`.

@@ -49,7 +49,7 @@ def pgd(
   result of a sample depends neither on other samples nor on its batch.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode; or an
+    logits_fn: maps [batch, ...] to [batch, classes]: pure, in evaluation mode; or an
       `Expectation`. A new function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box. The attack computes in float32 (float64 for
       float64) whatever the type of the model.
@@ -67,8 +67,8 @@ def pgd(
     random_start: static. True draws the first point; False starts at x.
     loss: the loss to maximise, see `attack_loss`. Static. "kl" compares with the
       model's own predictions; it has no slope at x and needs a random start.
-    targets: [batch] integers, not the labels, to be reached; None to leave the labels;
-      "all" to leave them towards each other class in turn.
+    targets: [batch] integers, the classes to reach, not the labels; None for any wrong
+      class; "all" to attack towards each wrong class in turn.
     target_count: with "all": the number of targets, highest logits at x first. Static.
     share: for l1: share of the entries that a step moves, in [0, 1]; at least one entry
       moves. Static.

@@ -34,7 +34,7 @@ def bim(
       x_0 = x,   x_{i+1} = P(x_i + step_size s(grad loss(x_i)))
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+    logits_fn: maps [batch, ...] to [batch, classes]; or an `Expectation`. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
@@ -114,7 +114,7 @@ def fgsm(
       x' = P(x + epsilon s(grad loss(x)))        linf: s(g) = sign(g)
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+    logits_fn: maps [batch, ...] to [batch, classes]; or an `Expectation`. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
@@ -197,7 +197,7 @@ def mi_fgsm(
       v <- decay v + g / |g|_1,   x <- P(x + step_size s(v))
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+    logits_fn: maps [batch, ...] to [batch, classes]; or an `Expectation`. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).

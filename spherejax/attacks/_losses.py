@@ -39,7 +39,7 @@ def attack_loss(
     logits: [batch, classes], floating.
     labels: [batch], integer in [0, classes).
     loss: "ce", "margin", "dlr" or "kl". Static.
-    targets: [batch], integer, not the labels. None to leave the labels.
+    targets: [batch], integer, not the labels. None: away from the labels.
     reference: [batch, classes], the logits that "kl" departs from; used with "kl" only.
 
   Returns:
@@ -104,7 +104,7 @@ def of_scores(
 ) -> Array:
   """Loss of checked scores; `against_label` compares targets with the label only.
 
-  For the losses with targets, the latter is the margin z_t - z_y without other classes.
+  For the losses with targets, that margin is z_t - z_y, without other classes.
   """
   if loss == "kl" and reference is not None:
     log_p, log_q = _numerics.log_softmax(reference), _numerics.log_softmax(z)

@@ -35,12 +35,12 @@ class AttackResult(NamedTuple):
   loss: Float[Array, " batch"]
   """The attack's loss there."""
   margin: Float[Array, " batch"]
-  """Largest wrong logit less that of the label; of the target less any other."""
+  """Largest wrong logit minus the label's; or the target's minus the largest other."""
   norm: Float[Array, " batch"]
   """Size of the move; inf where an attack of least norm found nothing."""
   queries: Int[Array, " batch"]
-  """Points of this sample at which the model decided, x included where it did. What
-  slopes or an `Expectation`'s draws cost besides is not counted."""
+  """Points of this sample at which the model decided, x included where it did. The
+  extra cost of gradients, or of an `Expectation`'s draws, is not counted."""
   zero_gradients: Float[Array, " batch"]
   """Share of the gradients that were zero or not finite in every entry."""
   saturated: Float[Array, " batch"]
@@ -54,12 +54,12 @@ class AttackResult(NamedTuple):
   """From `ensemble`, [batch], integer: number of the attack that broke the sample,
   from 1; 0 for a wrong decision at x; -1 for none."""
   cell_margin: Any = None
-  """From `voronoi_pgd`, [batch], floating: distance to the nearest other site less that
-  to the own; above 0, or 0 at a site that is given twice."""
+  """From `voronoi_pgd`, [batch], floating: distance to the nearest other site minus the
+  distance to the own site; above 0, or 0 at a site that occurs twice."""
   complete: Any = None
   """From `voronoi_pgd`, [batch], boolean: whether no site that can bind was left out of
-  the projection. The points are in their cells also where one was; the attack may be
-  weaker."""
+  the projection. The points are in their cells even if a site was left out, but the
+  attack may be weaker."""
 
   @property
   def result(self) -> "AttackResult":

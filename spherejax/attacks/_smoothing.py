@@ -36,19 +36,19 @@ def smoothed_votes(
   block_size: int = 100,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> Int[Array, "batch classes"]:
-  """Counts how often each class is decided for under normal noise.
+  """Counts the decisions for each class under normal noise.
 
       votes_c = #{j <= draws: argmax_k z_k(x + sigma g_j) = c},    g_j ~ N(0, 1)
 
   The noisy points are not clipped: the theory covers the whole space.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+    logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating.
     key: a typed PRNG key. Draw j of sample b has the key
       fold_in(fold_in(key, index[b]), j).
-    sigma: positive, may be traced.
+    sigma: standard deviation of the noise, positive, may be traced.
     draws: static; 0 gives no votes.
     block_size: static. Draws of every sample that are evaluated at once. The votes do
       not depend on it.
@@ -58,7 +58,7 @@ def smoothed_votes(
     [batch, classes], int32. Scores that are not finite vote for no class.
 
   Raises:
-    TypeError: x not floating, draws no static integer.
+    TypeError: x not floating, draws not a static integer.
     ValueError: shapes do not match, a static sigma not positive.
 
   Differentiable in: nothing. Cost: draws evaluations of each sample.
@@ -135,7 +135,7 @@ def clopper_pearson(
     (lower, upper), NumPy arrays of float64; 0 and 1 at the ends and for no trials.
 
   Raises:
-    TypeError: counts no integers, alpha no number.
+    TypeError: counts not integers, alpha not a number.
     ValueError: alpha outside (0, 1), counts outside [0, total].
 
   Differentiable in: nothing; runs on the host, in float64 whatever jax's types are:
@@ -180,8 +180,8 @@ def smoothed_prediction(
     [batch], NumPy int64; -1 abstains.
 
   Raises:
-    TypeError: votes no integers, alpha no number.
-    ValueError: alpha outside (0, 1), votes no matrix.
+    TypeError: votes not integers, alpha not a number.
+    ValueError: alpha outside (0, 1), votes not a matrix.
 
   Differentiable in: nothing; runs on the host. Cost: O(batch classes).
 
@@ -224,13 +224,14 @@ def smoothed_certificate(
       radius = sigma Phi^{-1}(p)      p: lower bound of the class's probability
 
   The class comes from the first votes and its bound from other votes, so the bound is
-  valid. It abstains for p at most one half. `two_sided` also bounds the runner-up, each
-  with alpha / 2, and takes sigma / 2 (Phi^{-1}(p) - Phi^{-1}(upper bound)).
+  valid. The label is -1 if p is at most one half. `two_sided` also bounds the
+  runner-up, each with alpha / 2, and takes sigma / 2 (Phi^{-1}(p) - Phi^{-1}(upper
+  bound)).
 
   Args:
     selection: [batch, classes], integer, few votes, which choose the class.
     votes: [batch, classes], integer, of other draws.
-    sigma: positive, of the votes' noise.
+    sigma: standard deviation of the votes' noise, positive.
     alpha: in (0, 1): the certificate is wrong with at most this probability.
     draws: number of draws behind `votes`. None sums the votes, which is the same if all
       scores were finite.
@@ -241,7 +242,7 @@ def smoothed_certificate(
     sigma Phi^{-1}(alpha^(1/draws)).
 
   Raises:
-    TypeError: votes no integers, a number of another kind, two_sided not boolean.
+    TypeError: votes not integers, a number of another kind, two_sided not boolean.
     ValueError: sigma not positive, alpha outside (0, 1), votes of different shapes.
 
   Differentiable in: nothing; runs on the host in float64. Cost: O(batch classes).

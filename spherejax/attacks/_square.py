@@ -51,13 +51,13 @@ def square(
   """Square attack: changes random windows of an image where this raises the margin.
 
   linf: starts with random columns of +-epsilon; each query sets a window to +-epsilon,
-    one sign a channel. l2: starts with a grid of small pyramids; each query moves the
+    one sign per channel. l2: starts with a grid of small pyramids; each query moves the
     budget of one window, and what is left, into a pyramid in another. The windows
     shrink as queries go by. Each sample has its own windows and signs, and a broken
     sample makes no further queries.
 
   Args:
-    logits_fn: of [batch, height, width, channels] to [batch, classes], pure. A new
+    logits_fn: maps [batch, height, width, channels] to [batch, classes], pure. A new
       function compiles again: see `spherejax.attacks`.
     x: [batch, height, width, channels], floating, in the box.
     labels: [batch], integer in [0, classes).
@@ -66,7 +66,8 @@ def square(
     norm: "linf" or "l2". Static.
     queries: static. Largest number, besides the queries of x and the start.
     share: share of the image that the first windows cover, in (0, 1]. Static.
-    targets: [batch], integer, not the labels, to be reached. None to leave the labels.
+    targets: [batch], integer, the classes to reach, not the labels. None: any wrong
+      class.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
     index: [batch], the samples' numbers, for the keys.

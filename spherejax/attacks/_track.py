@@ -21,7 +21,7 @@ class Aim(NamedTuple):
 
   loss: Loss
   targets: Array | None = None
-  """[batch]; None to leave the labels."""
+  """[batch]; None for any wrong class."""
   reference: Array | None = None
   """[batch, classes], logits that "kl" departs from."""
   leave: bool = False

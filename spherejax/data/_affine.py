@@ -29,7 +29,7 @@ def random_affine(
   width and height, the scale, and the mirroring. Pixels from outside the image are 0.
 
   Args:
-    key: draws the five.
+    key: for all five draws.
     images: [..., height, width, channels], floating.
     rotation: largest angle r to either side, in degrees, at least 0; may be traced,
       as all numbers here.

@@ -60,7 +60,7 @@ def center_crop(
   images: Real[ArrayLike, "*batch height width channels"],
   size: int | tuple[int, int],
 ) -> Real[Array, "*batch new_height new_width channels"]:
-  """Crops the middle of the images (one pixel up and to the left for an odd margin).
+  """Crops the middle of the images (half a pixel up and to the left for an odd margin).
 
   Args:
     images: [..., height, width, channels], any dtype.
@@ -70,7 +70,7 @@ def center_crop(
     [..., new height, new width, channels], dtype of `images`.
 
   Raises:
-    TypeError: size no integer.
+    TypeError: size not an integer.
     ValueError: a size larger than the images.
 
   Differentiable in: images. Cost: O(pixels).
@@ -108,7 +108,7 @@ def random_crop(
     [..., new height, new width, channels], dtype of `images`.
 
   Raises:
-    TypeError: key no key of jax.random, padding no integer.
+    TypeError: key not a key of jax.random, padding not an integer.
     ValueError: a piece larger than the padded images, or without a pixel; a negative
       padding.
 
@@ -294,7 +294,7 @@ def random_flip(
   """Mirrors each image, left to right, with a probability.
 
   Args:
-    key: draws which.
+    key: draws which images.
     images: [..., height, width, channels], any dtype.
     probability: of the mirror image, in [0, 1], may be traced.
 
@@ -302,7 +302,7 @@ def random_flip(
     The shape and dtype of `images`.
 
   Raises:
-    TypeError: key no key of jax.random, probability no number.
+    TypeError: key not a key of jax.random, probability not a number.
     ValueError: a probability outside [0, 1].
 
   Differentiable in: images. Cost: O(pixels).

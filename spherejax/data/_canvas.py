@@ -22,15 +22,15 @@ def fit_canvas(
   """Places an image in the middle of a square canvas; scales larger images down.
 
       longer side > side: both sides times side / longer, rounded, at least one pixel
-      longer side <= side: the size stays, as it is informative top = (side - height) //
-      2,  left = (side - width) // 2
+      longer side <= side: the size stays, as it is informative
+      top = (side - height) // 2,  left = (side - width) // 2
 
   `shrink` then averages blocks of the canvas, for small networks. So objects keep the
   ratio of their sizes, which a small canvas would destroy.
 
   Args:
     image: uint8, [height, width] or [height, width, channels].
-    side: static. Of the canvas, in pixels.
+    side: static. Side of the canvas, in pixels.
     fill: static, in [0, 255]. Value of the canvas around the image; 255 for dark
       objects on a light ground.
     shrink: static, divides `side`. The side of the blocks that become one pixel.
@@ -110,7 +110,7 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
 
   Args:
     images: any `Images`.
-    function: of one image, uint8 [height, width, channels]; returns such an array.
+    function: maps one image, uint8 [height, width, channels], to such an array.
       For workers of `pipeline` it must be importable (a function of a module, or a
       `functools.partial` of one).
 
@@ -118,7 +118,7 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
     `Images` with the old labels, names and extras.
 
   Raises:
-    TypeError: an image is returned that is not uint8.
+    TypeError: the function returns an image that is not uint8.
     ValueError: an image of other axes, or without a pixel. For lazy images both errors,
       and those of the function, are raised when the image is read.
 

@@ -182,7 +182,7 @@ def random_grayscale(
   torchvision has 0.2989 for red, which would darken grey images.
 
   Args:
-    key: draws which.
+    key: draws which images.
     images: [..., height, width, channels], floating; RGB, or with one channel,
       which stays as it is.
     probability: of the grey image, in [0, 1], may be traced.

@@ -39,7 +39,8 @@ def sample_episode(
     enough images, some indices are wrong.
 
   Raises:
-    TypeError: key no key of jax.random, table no `ClassTable`, a number no integer.
+    TypeError: key not a key of jax.random, table not a `ClassTable`, a number not an
+      integer.
     ValueError: fewer than `num_ways` classes have num_shots + num_queries images (where
       the table is not traced); a number below 1.
 

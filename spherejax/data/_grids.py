@@ -49,14 +49,14 @@ def image_grid(
   the objects.
 
   Args:
-    key: draws all.
+    key: draws everything.
     images: [n, height, width, channels], floating, as the network gets them: normalise
       the pixels first, so that "zeros" is 0 for the network.
     labels: [n], integer.
     rows: static. Cells down.
     columns: static. Cells across.
     fill: "zeros", "random" or "blur". Static.
-    single_label: static. One class is drawn, uniformly, and all images are of it; False
+    single_label: static. True draws one class uniformly, and all images from it; False
       draws from all images.
     min_count: static. 0 allows empty grids.
 

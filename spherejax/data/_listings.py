@@ -21,8 +21,8 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 def load_in_shop(path: str | os.PathLike) -> Images:
   r"""Reads In-shop Clothes Retrieval of DeepFashion by its list file.
 
-  The folder holds `list_eval_partition.txt` and the images that it names, one a line
-  with its item and `train`, `query` or `gallery`. Queries are looked for in the
+  The folder holds `list_eval_partition.txt` and the images that it names, one per line
+  with its item and `train`, `query` or `gallery`. Queries are searched for in the
   gallery, and no item of the two is in training. The number of images and the names of
   the columns, at the top of the file, may be missing. Images are decoded on access, as
   by `read_image`.
@@ -36,11 +36,12 @@ def load_in_shop(path: str | os.PathLike) -> Images:
     `extras["status"]` the third column.
 
   Raises:
-    TypeError: path no path.
+    TypeError: path not a path.
     FileNotFoundError: no list file in the folder.
     ValueError: a line that is wrong, names no image or one that is listed already;
       another number of images than the file says, a status that no image has, or an
-      item that is both learned and sought. The message names the line.
+      item that is in training and also in the query or gallery part. The message names
+      the line.
 
   Cost: one pass over the file; no image is decoded.
 

@@ -21,7 +21,7 @@ def long_tail_counts(
     imbalance: in (0, 1], the last class's share of the first one's.
 
   Returns:
-    [num_classes], integers, falling.
+    [num_classes], integers, decreasing.
 
   Raises:
     TypeError: num_classes not a static integer.

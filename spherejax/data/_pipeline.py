@@ -43,7 +43,7 @@ def pipeline(
       [i, i + 1) x batch / process_count of each batch, so that the hosts' batches,
       one after another, are the global batch.
     workers: static. Processes that read; 0 reads in this process, by threads. With
-      workers a script needs `if __name__ == "__main__":`, and a start takes seconds.
+      workers a script needs `if __name__ == "__main__":`, and starting takes seconds.
     prefetch: static, at least 1. Number of batches read ahead (by each worker), each by
       its own thread.
 

@@ -44,7 +44,7 @@ def class_table(
   per_class: int,
   label_names: Sequence[str] = (),
 ) -> ClassTable:
-  """Builds a table of the images of each class, and checks that they are enough.
+  """Builds a table of the images of each class, and checks that there are enough.
 
   Args:
     labels: [count], integer, none negative. Labels without an image do not count as
@@ -112,15 +112,15 @@ def class_balanced_indices(
     table: from `class_table`; closed over, or an argument under jit.
     step: >= 0, may be traced.
     num_classes: static. Classes in a batch.
-    per_class: static. Images of each of them.
+    per_class: static. Images of each class.
 
   Returns:
     [batch], int32, batch = num_classes x per_class. Where the table is traced and
     a class has fewer than `per_class` images, some of its indices are wrong.
 
   Raises:
-    TypeError: key no key of jax.random, table no `ClassTable`, step or a number no
-      integer.
+    TypeError: key not a key of jax.random, table not a `ClassTable`, step or a number
+      no integer.
     ValueError: fewer classes than `num_classes`; a class with fewer images than
       `per_class` (where the table is not traced).
 
@@ -183,7 +183,8 @@ def class_pools(
     [classes, size], int32, rows of the images, in the order of the table's classes.
 
   Raises:
-    TypeError: key no key of jax.random, table no `ClassTable`, size no integer.
+    TypeError: key not a key of jax.random, table not a `ClassTable`, size not an
+      integer.
     ValueError: size below 1.
 
   Cost: O(classes size^2), whatever the number of images.
@@ -254,7 +255,7 @@ def shuffled_indices(
     [batch_size], int32.
 
   Raises:
-    TypeError: key no key of jax.random, a number no integer.
+    TypeError: key not a key of jax.random, a number not an integer.
     ValueError: `batch_size` not in [1, count].
 
   Cost: O(batch_size).
@@ -331,7 +332,7 @@ def ordered_plan(count: int, *, batch_size: int) -> Int[np.ndarray, "steps batch
     [ceil(count / batch_size), batch_size], int32: a plan for `pipeline`.
 
   Raises:
-    TypeError: count or batch_size no integer.
+    TypeError: count or batch_size not an integer.
     ValueError: `count` or `batch_size` below 1.
 
   Cost: O(count).

@@ -74,11 +74,12 @@ def load_folder(
     to the folder. `images` is a list where sizes differ and `size` is None.
 
   Raises:
-    TypeError: path no path, a number no integer, lazy or skip_unreadable not boolean.
+    TypeError: path not a path, a number not an integer, lazy or skip_unreadable not
+      boolean.
     FileNotFoundError: no such folder.
-    ValueError: no sub-folder, some without a (readable) image, files that are no images
-      or have more than 8 bits a channel; the message lists all of them. With `lazy`, a
-      file that is no image raises on access.
+    ValueError: no sub-folder, some without a (readable) image, files that are not
+      images or have more than 8 bits per channel; the message lists all of them. With
+      `lazy`, a file that is not an image raises on access.
 
   Cost: one pass over the folder; without `lazy`, all images are decoded, by a pool
   of min(32, cores + 4) threads.
@@ -158,9 +159,9 @@ def read_image(
     [height, width, channels], uint8.
 
   Raises:
-    TypeError: path no path, a number no integer.
+    TypeError: path not a path, a number not an integer.
     FileNotFoundError: no such file.
-    ValueError: a file that is no image or has more than 8 bits a channel; another
+    ValueError: a file that is not an image or has more than 8 bits per channel; another
       number of channels, a size below 1.
 
   Cost: one image is decoded.

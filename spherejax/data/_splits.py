@@ -30,7 +30,7 @@ def split_classes(
   Args:
     labels: [count], integer, none negative.
     groups: static. Class labels of each part.
-    fractions: static. Share of the classes in each part, in sum 1; part j ends at
+    fractions: static. Share of the classes in each part, summing to 1; part j ends at
       class round(classes x (fractions[0] + ... + fractions[j])), half up.
     key: shuffles the classes; None keeps their order.
 
@@ -38,8 +38,8 @@ def split_classes(
     For each part the indices of its images, ascending.
 
   Raises:
-    ValueError: a class in two groups, or in a group and without images; fractions
-      not positive or not in sum 1; a part without a class; a negative label; a key
+    ValueError: a class in two groups, or in a group and without images; fractions not
+      positive or not summing to 1; a part without a class; a negative label; a key
       together with groups.
     TypeError: labels not integer.
 
@@ -88,7 +88,7 @@ def split_within_classes(
 
   Args:
     labels: [count], integer, none negative.
-    fractions: static. Share of each class in each part, in sum 1; in a class with n
+    fractions: static. Share of each class in each part, summing to 1; in a class with n
       images, part j ends at round(n x (fractions[0] + ... + fractions[j])), half up. A
       small class may miss a part.
     key: shuffles within each class; None keeps the order.
@@ -97,7 +97,7 @@ def split_within_classes(
     For each part the indices of its images, ascending. Every image is in one part.
 
   Raises:
-    ValueError: fractions not positive or not in sum 1; a part without an image; a
+    ValueError: fractions not positive or not summing to 1; a part without an image; a
       negative label.
     TypeError: labels not integer.
 

@@ -40,7 +40,7 @@ def load_tfds(
 
   Args:
     name: the set's folder: `"cifar100"`, with its configuration if it has one
-      (`"voc/2007"`), and with a version for other versions than the newest
+      (`"voc/2007"`), and with a version unless you want the newest
       (`"cifar100/3.0.2"`).
     split: `"train"`, or any split that tensorflow-datasets allows: `"train+test"`,
       `"train[:10%]"`.

@@ -49,8 +49,8 @@ def sample_triplets(
     class has two images, its indices mean nothing.
 
   Raises:
-    TypeError: key no key of jax.random, table no `ClassTable`, a number no integer,
-      distinct not boolean.
+    TypeError: key not a key of jax.random, table not a `ClassTable`, a number not an
+      integer, distinct not boolean.
     ValueError: fewer than two classes; `distinct` and no class with two images (where
       the table is not traced).
 

@@ -18,7 +18,7 @@ _SIGMA = (0.1, 2.0)  # SimCLR appendix A
 
 
 class ViewStrengths(NamedTuple):
-  """Strengths of the changes from which two views differ; all may be traced.
+  """Strengths of the changes by which two views differ; all may be traced.
 
   The defaults are SimCLR's for ImageNet; `view_strengths` has others by name.
 
@@ -91,7 +91,7 @@ def simclr_views(
 ) -> Float[Array, "2 batch new_height new_width channels"]:
   """Draws two independent views of each image: crop, flip, jitter, grayscale, blur.
 
-  A view is that of `random_resized_crop`, `random_flip`, `color_jitter`,
+  A view is the result of `random_resized_crop`, `random_flip`, `color_jitter`,
   `random_grayscale` and `random_blur` one after another, in one pass where possible.
   Normalise the channels afterwards.
 

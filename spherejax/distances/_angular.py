@@ -292,7 +292,7 @@ def pairwise_chordal(
   method: Method = "gram",
   block_size: int | None = None,
 ) -> Float[Array, "n m"]:
-  """Euclidean distances of the normalised rows, all pairs.
+  """Euclidean distances of all pairs of normalised rows.
 
       |x_i/|x_i| - y_j/|y_j|| = sqrt(2 - 2 cos)
 

@@ -1,4 +1,4 @@
-"""Norm between l1 and l-infinity, whose unit ball is the convex hull of their balls.
+"""Norms for l1 and l-infinity together: the combined norm, and the norm of the hull.
 
 All functions work along the last axis and take both radii.
 """
@@ -74,8 +74,8 @@ def combined_norm(
   Args:
     x: [..., dim], floating, dim at least 2. For a difference the norm is the distance.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
-      be traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < dim
+      epsilon_inf; may be traced.
 
   Returns:
     [...], dtype of `x`.
@@ -110,13 +110,13 @@ def hull_gauge(
       |x|_H = (sum_{i <= k} |x|_(i) + a |x|_(k+1)) / epsilon_1,
       k + a = epsilon_1 / epsilon_inf,  k integer, 0 <= a < 1
 
-  |x|_(i) is the i-th largest size.
+  |x|_(i) is the i-th largest absolute value.
 
   Args:
     x: [..., dim], floating, dim at least 2.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
-      be traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < dim
+      epsilon_inf; may be traced.
 
   Returns:
     [...], dtype of `x`; at most 1 in the hull. Never below
@@ -142,7 +142,7 @@ def hull_gauge(
 
 
 def hull_weights(radii: Radii, x: Array) -> Array:
-  """Weights of the sizes in falling order: 1 for the first k, the rest of kappa."""
+  """Weights of the sizes in falling order: 1 for the first k, then a, then 0."""
   place = jnp.arange(x.shape[-1]).astype(x.dtype).reshape([1] * (x.ndim - 1) + [-1])
   return jnp.clip(radii.ratio - place, 0, 1)
 
@@ -164,8 +164,8 @@ def combined_direction(
   Args:
     gradient: [..., dim], floating, dim at least 2.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
-      be traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < dim
+      epsilon_inf; may be traced.
 
   Returns:
     [..., dim], dtype of `gradient`; the smallest m among equals, 0 for a zero gradient.
@@ -209,8 +209,8 @@ def hull_direction(
   Args:
     gradient: [..., dim], floating, dim at least 2.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
-      be traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < dim
+      epsilon_inf; may be traced.
 
   Returns:
     [..., dim], dtype of `gradient`: a corner of one of the balls, the lowest index
@@ -256,8 +256,8 @@ def inscribed_radius(
   Args:
     dim: static, at least 2.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
-      be traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < dim
+      epsilon_inf; may be traced.
     norm: "linf", "l2" or "l1". Static.
     hull: whether the region is the hull. Static.
 
@@ -265,7 +265,7 @@ def inscribed_radius(
     Scalar in the default type; epsilon_1 for l1 and epsilon_inf for l-infinity.
 
   Raises:
-    TypeError: dim that is no static integer, hull not boolean.
+    TypeError: dim that is not a static integer, hull not boolean.
     ValueError: dim below 2, an unknown norm, or static radii out of order.
 
   Differentiable in: both radii.

@@ -29,8 +29,8 @@ def project_combined(
   Args:
     x: [..., dim], floating, dim at least 2.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
-      be traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < dim
+      epsilon_inf; may be traced.
 
   Returns:
     [..., dim], dtype of `x`; in the ball up to rounding; x itself where it is inside.
@@ -65,8 +65,8 @@ def project_hull(
   Args:
     x: [..., dim], floating, dim at least 2.
     epsilon_1: radius of the l1 ball; may be traced.
-    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
-      be traced.
+    epsilon_inf: radius of the l-infinity ball, epsilon_inf < epsilon_1 < dim
+      epsilon_inf; may be traced.
 
   Returns:
     [..., dim], dtype of `x`; in the hull up to rounding; x itself where it is inside.

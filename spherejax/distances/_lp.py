@@ -21,7 +21,7 @@ class Neighbours(NamedTuple):
   indices: Int[Array, "queries k"]
   """Rows of the references, nearest first, ties to the lowest."""
   distances: Float[Array, "queries k"]
-  """By differences; inf where a query has fewer than k references that are finite."""
+  """From differences; inf where a query has fewer than k references that are finite."""
 
 
 def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: Norm) -> Float[Array, "*batch"]:
@@ -122,7 +122,8 @@ def pairwise_lp(
   _checks.count("block_size", block_size)
   x, y, dtype = _pairs.rows(x, y)
   distances = jax.lax.map(
-    # Differences are made again for the derivative: they are `dim` times the distances.
+    # Differences are computed again for the derivative: they take `dim` times the
+    # memory.
     jax.checkpoint(lambda row: _norm(row[None] - y, norm)),
     x,
     batch_size=max(1, min(block_size, len(x))),
@@ -147,9 +148,9 @@ def k_nearest(
 
   For l2 a matrix product selects a few more than k references, which float64
   differences then put in order. Where rounding of the product could hide a nearer
-  reference, all references of the query are compared so. The order follows the
-  distances before they are rounded to float32. For l1 and l-infinity all distances come
-  from differences in the dtype of the points, and determine the order.
+  reference, all references of the query are compared by differences. The order follows
+  the distances before they are rounded to float32. For l1 and l-infinity all distances
+  come from differences in the dtype of the points, and determine the order.
 
   Args:
     queries: [queries, dim], floating.
@@ -169,8 +170,8 @@ def k_nearest(
 
   Raises:
     TypeError: points not floating, `exclude` or `apart` not integers.
-    ValueError: shapes do not match, an unknown norm, k above the references, or
-      references that are split over two axes of devices, or along their columns.
+    ValueError: shapes do not match, an unknown norm, k above the number of references,
+      or references that are split over two axes of devices, or along their columns.
 
   Differentiable in: nothing. Cost: O(queries references dim) time; for l2 dozens of
   times as much for a query with 16 rivals of its k-th neighbour within rounding.

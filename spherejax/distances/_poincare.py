@@ -43,7 +43,7 @@ def poincare(
 
       2/sqrt(c) arsinh( sqrt(c) |x - y| / sqrt((1 - c |x|^2) (1 - c |y|^2)) )
 
-  with c the curvature parameter; it tends to 2 |x - y| as c -> 0.
+  with c the curvature parameter. The distance tends to 2 |x - y| as c -> 0.
 
   Args:
     x: [..., dim], floating, c |x|^2 < 1.
@@ -194,7 +194,7 @@ def poincare_exp(
     TypeError: an argument is not floating.
     ValueError: the shapes differ, or a static curvature is not positive.
 
-  Differentiable in: base, tangent, curvature, in a zero tangent too.
+  Differentiable in: base, tangent, curvature, also at a zero tangent.
 
   Source: DIST 2.3.
 
@@ -234,7 +234,7 @@ def poincare_log(
     TypeError: an argument is not floating.
     ValueError: the shapes differ, or a static curvature is not positive.
 
-  Differentiable in: base, point, curvature, where both coincide too.
+  Differentiable in: base, point, curvature, also where both points coincide.
 
   Source: DIST 2.3.
 

@@ -20,7 +20,7 @@ from spherejax.distances._order import Distance
 
 
 def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
-  """Sharding of rows that are split over one axis of automatic devices; None if whole.
+  """Sharding (with automatic axes) of rows split over one axis; None if they are whole.
 
   Also None for traced rows, whose sharding only XLA knows.
 

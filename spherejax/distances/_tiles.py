@@ -21,7 +21,7 @@ _WAIT = 10  # seconds until a bar shows the progress
 
 @runtime_checkable
 class Stored(Protocol):
-  """References that are read by slices: a `np.memmap`, h5py's, zarr's and the like."""
+  """References read by slices: a `np.memmap`, an h5py data set, a zarr array."""
 
   shape: tuple[int, ...]
   dtype: Any

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None, *, load: Load | None = None) ->
     None. The page and the tables are in the output folder; the page's path is printed.
 
   Raises:
-    TypeError: arguments no list of texts; load no function.
+    TypeError: arguments not a list of texts; load not a function.
     SystemExit: after a mistake of the user, with a message of one line.
 
   Source: none.

@@ -84,7 +84,7 @@ def write_page(
     The path.
 
   Raises:
-    TypeError: embeddings, weights or prototypes are not floating, files no text.
+    TypeError: embeddings, weights or prototypes are not floating, files not text.
     ValueError: unequal numbers of images and embeddings, fewer than 2 or more than
       `MOST_IMAGES`; a number that is not finite, a negative weight; an image that
       cannot be shown, a file that cannot be read, an unknown `layout`.

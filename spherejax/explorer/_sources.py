@@ -23,11 +23,11 @@ class Source:
   title: str
   """Name of the folder or the set."""
   names: tuple[str, ...]
-  """A different one for each image."""
+  """Names, different for each image."""
   labels: tuple[str, ...]
   """Names of the images' classes, "" where the class is not known."""
   stamps: tuple[str, ...]
-  """Change with an image's content."""
+  """Stamps, which change with an image's content."""
   read: Callable[[int], np.ndarray]
   """Image i, uint8 [height, width, channels]."""
   root: pathlib.Path | None = None
@@ -124,7 +124,7 @@ def reason(error: BaseException) -> str:
 
 
 def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
-  """Finds files that are no images, with reasons, without decoding them."""
+  """Finds files that are not images, with reasons, without decoding them."""
   root = source.root
   if root is None:
     return {}

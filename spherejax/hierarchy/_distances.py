@@ -22,7 +22,7 @@ def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
     [classes, classes], integer; 0 on the diagonal only. It is a metric.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Cost: O(classes^2 nodes).
 
@@ -52,7 +52,7 @@ def additive_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes clas
     [classes, classes], float64.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Cost: O(classes^2 nodes).
 
@@ -83,7 +83,7 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
     [classes, classes], integer. It is an ultrametric.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Cost: the sum over the nodes of the squared number of classes below.
 
@@ -120,7 +120,7 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
     [classes, classes], float64, in [0, 1]; zeros for a tree of one node.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Cost: the sum over the nodes of the squared number of classes below.
 
@@ -156,7 +156,7 @@ def chordal_distances(
     [classes, classes], float64.
 
   Raises:
-    TypeError: distances or beta no numbers.
+    TypeError: distances or beta not numbers.
     ValueError: not a square matrix of distances, or beta that is not positive.
 
   Source: DIST IV eq. 13, whose D_T has these entries.
@@ -187,7 +187,7 @@ def chordal_similarities(
     [classes, classes], float64.
 
   Raises:
-    TypeError: distances or beta no numbers.
+    TypeError: distances or beta not numbers.
     ValueError: not a square matrix of distances, or beta that is not positive.
 
   Source: DIST IV eq. 14.
@@ -221,7 +221,7 @@ def confusion_distances(
     [classes, classes], float64, in [0, 2]; a tree may be inferred from it.
 
   Raises:
-    TypeError: confusion no numbers.
+    TypeError: confusion not numbers.
     ValueError: a negative or infinite count.
 
   Source: Godbole 2002, "Exploiting confusion matrices for automatic generation of

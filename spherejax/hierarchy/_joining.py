@@ -25,8 +25,8 @@ def neighbor_joining(
       d_kl = (d_il + d_jl - d_ij) / 2
 
   If the distances come from a tree, its lengths are recovered exactly, and its edges
-  are the edges of positive length here. Otherwise lengths may be negative; they are
-  kept.
+  are those of positive length in the result. Otherwise lengths may be negative; they
+  are kept.
 
   Args:
     distances: [classes, classes], at least 0, symmetric, 0 on the diagonal.
@@ -38,8 +38,8 @@ def neighbor_joining(
     the lowest i, then j; the new node takes the place of i.
 
   Raises:
-    TypeError: distances no numbers, names no text.
-    ValueError: not a matrix of distances, or names of another number.
+    TypeError: distances not numbers, names not text.
+    ValueError: not a matrix of distances, or the wrong number of names.
 
   Cost: O(classes^3) on the host.
 
@@ -106,8 +106,8 @@ def upgma(
     ClassTree whose inner nodes have no names.
 
   Raises:
-    TypeError: distances no numbers, names no text.
-    ValueError: not a matrix of distances, or names of another number.
+    TypeError: distances not numbers, names not text.
+    ValueError: not a matrix of distances, or the wrong number of names.
 
   Cost: O(classes^2) on the host.
 

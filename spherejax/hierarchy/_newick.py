@@ -28,7 +28,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     ClassTree. Lengths are 1 where the text gives none, names of inner nodes "".
 
   Raises:
-    TypeError: text is none.
+    TypeError: text is not a string.
     ValueError: text that is no tree, lengths of some edges only, a length that is no
       finite number, a leaf without a name; a class that is no node, names two nodes or
       occurs twice, a leaf that is no class.
@@ -166,7 +166,7 @@ def to_newick(tree: _tree.ClassTree) -> str:
     left out where all are 1.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Source: Olsen 1990, "Newick's 8:45 tree format standard".
 

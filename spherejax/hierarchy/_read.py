@@ -31,7 +31,7 @@ def from_mapping(
     ClassTree; its root is called "root".
 
   Raises:
-    TypeError: classes no mapping, or of anything but names.
+    TypeError: classes not a mapping, or of anything but names.
     ValueError: no name, one that is not text or is empty, a mapping within itself, a
       value other than mappings, sequences and None; a class that is no node, names two
       nodes or occurs twice, a leaf that is no class.
@@ -98,10 +98,10 @@ def from_paths(
     separator: between names. Static.
 
   Returns:
-    ClassTree; its root is called "root", also where all paths begin alike.
+    ClassTree; its root is called "root", even if all paths begin with the same name.
 
   Raises:
-    TypeError: paths no sequence of names.
+    TypeError: paths not a sequence of names.
     ValueError: no path, the same path twice, or an empty name in a path.
 
   Source: none.
@@ -158,7 +158,7 @@ def from_edges(
     ClassTree.
 
   Raises:
-    TypeError: edges no pairs of names.
+    TypeError: edges not pairs of names.
     ValueError: no row; none or several roots, a node with two parents or two rows, a
       parent that is no node, a cycle; a class that is no node or occurs twice, a leaf
       that is no class.
@@ -208,10 +208,10 @@ def from_csv(
     ClassTree.
 
   Raises:
-    TypeError: path no path.
+    TypeError: path not a path.
     OSError: it names no file that can be read.
-    ValueError: no text in UTF-8, another header, a row that has not two fields or has
-      one of more than 131,072 characters, and whatever `from_edges` refuses.
+    ValueError: no text in UTF-8, another header, a row without exactly two fields or
+      with a field of more than 131,072 characters, and whatever `from_edges` refuses.
 
   Source: none.
 

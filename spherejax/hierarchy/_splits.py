@@ -21,7 +21,7 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
     A frozenset with the side without class 0 of each split, as a frozenset of labels.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Cost: O(classes nodes).
 
@@ -61,7 +61,7 @@ def robinson_foulds(first: Splits, second: Splits, *, normalize: bool = False) -
     At least 0; normalised in [0, 1], nan if neither tree has a split.
 
   Raises:
-    TypeError: first or second no set of splits, normalize not boolean.
+    TypeError: first or second not a set of splits, normalize not boolean.
 
   Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees".
 
@@ -95,7 +95,7 @@ def split_recall(predicted: Splits, reference: Splits) -> float:
     In [0, 1]; nan if the given tree has no split.
 
   Raises:
-    TypeError: predicted or reference no set of splits.
+    TypeError: predicted or reference not a set of splits.
 
   Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees", for splits.
 

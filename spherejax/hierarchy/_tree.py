@@ -99,7 +99,7 @@ def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
     ClassTree whose class c is `classes[c]`.
 
   Raises:
-    TypeError: tree no `ClassTree`, classes no names.
+    TypeError: tree not a `ClassTree`, classes not names.
     ValueError: no class, a class that is no node, names two nodes or occurs twice.
 
   Source: none.
@@ -138,7 +138,7 @@ def as_leaves(tree: ClassTree) -> ClassTree:
     ClassTree with the same classes.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Source: none.
 
@@ -175,7 +175,7 @@ def ancestors(tree: ClassTree) -> Bool[np.ndarray, "classes nodes"]:
     [classes, nodes], boolean; columns in the order of `tree.names`.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Cost: O(classes nodes).
 
@@ -204,7 +204,7 @@ def depths(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     [nodes], integer; 0 for the root. `depths(tree)[tree.classes]` are the classes'.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Source: DIST 4.2.
 
@@ -230,7 +230,7 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     [nodes], integer; 0 for a leaf.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
   retrieval". DIST 4.1 prints the shortest path. With it, distances by heights violate
@@ -260,7 +260,7 @@ def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
     [classes], boolean.
 
   Raises:
-    TypeError: tree no `ClassTree`.
+    TypeError: tree not a `ClassTree`.
     ValueError: a name that no node has.
 
   Source: none.

@@ -76,10 +76,10 @@ def adacos_update(
     scale: the scale so far; `adacos_scale` at the start.
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    least: bound from below, positive, may be traced. Without the bound, few classes
-      with cosines near -1 would make the scale negative.
+    least: lower bound of the scale, positive, may be traced. Without the bound, few
+      classes with cosines near -1 would make the scale negative.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the result is the same on
       all devices.
@@ -155,7 +155,7 @@ class DynamicScale(NamedTuple):
   first_moment: Array
   """Running mean of the gradient."""
   second_moment: Array
-  """Running mean of its square."""
+  """Running mean of the squared gradient."""
   steps: Array
   """Number of updates, an integer."""
 
@@ -170,7 +170,8 @@ def _curvature(
 ) -> tuple[Array, Array]:
   """Curvature of the probability at `angle` over a positive factor, and its slope.
 
-  The slope is the derivative by the logarithm of the scale, over the same factor.
+  The slope is the derivative with respect to the logarithm of the scale, over the same
+  factor.
   """
   if geometry == "cosine":
     cos, sin2 = jnp.cos(angle), jnp.sin(angle) ** 2
@@ -192,15 +193,15 @@ def _curvature(
 def dynamic_scale_init(
   num_classes: int, *, geometry: Geometry = "cosine"
 ) -> DynamicScale:
-  """Scale at which the probability has no curvature at an angle of pi/4 to its class.
+  """Scale at which the class probability has no curvature at an angle of pi/4.
 
-  All other classes are assumed at a right angle. With fewer than 23 classes no such
-  scale exists for cosines; they start at 10.
+  All other classes are assumed to be at a right angle. With fewer than 23 classes no
+  such scale exists for cosines; the scale then starts at 10.
 
   Args:
     num_classes: at least 2. Static.
-    geometry: "cosine", "chordal" or "angular": what `dynamic_scale_update` is given.
-      Static.
+    geometry: "cosine", "chordal" or "angular": the kind of scores that
+      `dynamic_scale_update` gets. Static.
 
   Returns:
     The state of `dynamic_scale_update`, float32 (float64 where that is JAX's
@@ -212,7 +213,7 @@ def dynamic_scale_init(
 
   Differentiable in: nothing. Cost: a bisection on the host.
 
-  Source: DIST IV eq. 10 and appendix S1, with the chord's own constants.
+  Source: DIST IV eq. 10 and appendix S1; for "chordal" with the chords at these angles.
 
   Example:
     >>> state = spherejax.losses.dynamic_scale_init(10, geometry="chordal")
@@ -275,10 +276,10 @@ def dynamic_scale_update(
       psi = cos a (E + B) + s sin(a)^2 (E - B),  E = exp(s cos a)        "cosine"
       psi = B (s + 1) d^s - s + 1                         "chordal", "angular"
 
-  over a positive factor that is held constant. Here a is the median angle to the own
-  class, at most pi/4, and d the distance at that angle. B is the batch mean, at the
-  scale s so far, of the sum of exp(logit) over the other classes. The probability is
-  steepest there, so it answers most to a change of the angle.
+  divided by a positive factor that is held constant. Here a is the median angle to the
+  true class, at most pi/4, and d the distance at that angle. B is the batch mean, at
+  the current scale s, of the sum of exp(logit) over the other classes. The probability
+  is steepest there, so it answers most to a change of the angle.
 
   With cosines the zero exists only while log B is large enough for the angle (3.05 at
   pi/4, 9.1 at 0.4); later in training the scale collapses. For distances there is
@@ -288,7 +289,7 @@ def dynamic_scale_update(
     state: from `dynamic_scale_init`.
     scores: [batch, classes], floating: cosines for `normface`, squared chordal
       distances or squared angles for `distance_ratio`.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     geometry: "cosine", "chordal" or "angular". Static.
     learning_rate: of Adam, positive, may be traced.
@@ -300,7 +301,7 @@ def dynamic_scale_update(
       all devices.
 
   Returns:
-    The next state; the same one where no row is kept or there is one class.
+    The next state; the unchanged state if no row is kept or only one class takes part.
 
   Raises:
     TypeError: scores are not floating, labels not integers, a mask not boolean.
@@ -336,7 +337,7 @@ def dynamic_scale_update(
   if geometry == "cosine":
     logits, angles = scale * values, _arccos(_classes.own_score(batch))
   else:
-    # A difference that underflows is the smallest that can be told.
+    # A difference that underflows counts as the smallest normal number.
     squares = jnp.maximum(values, jnp.finfo(dtype).tiny)
     logits = -scale / 2 * jnp.log(squares)
     angles = jnp.sqrt(_classes.own_score(batch._replace(values=squares)))

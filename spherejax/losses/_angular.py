@@ -48,16 +48,16 @@ def angular(
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the similarities. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the similarities. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and rows without a positive or
-    without a negative. `loss.sum()` over the number of ordered positive pairs, with
-    "hinge" of triplets, is the paper's scalar.
+    without a negative. `loss.sum()` divided by the number of ordered positive pairs
+    ("log") or of triplets ("hinge") is the paper's scalar.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
@@ -66,8 +66,8 @@ def angular(
 
   Differentiable in: embeddings, angle; in reverse mode.
   Cost: O(batch^2 (dim + largest class)) time; with blocks, devices or references
-  O(batch^2 dim largest class), one product for each positive of a row, none of which is
-  kept. O(batch^2) memory.
+  O(batch^2 dim largest class), one matrix product for each positive of a row, which is
+  not stored. O(batch^2) memory.
 
   Source: Wang et al. 2017, "Deep metric learning with angular loss", eq. 8 ("log"), and
   its loss of single triplets ("hinge").
@@ -148,6 +148,6 @@ def _against(index: Array, operands: tuple) -> Array:
 
 
 def _weighted(loss: Array, index: Array, positives: Array) -> Array:
-  """[rows]: times the weight of the pair; 0 where a row has no positive left."""
+  """[rows]: the weighted loss of the pair; 0 where a row has no positive left."""
   weight = _positives.pick(positives.astype(loss.dtype), index)[:, 0]
   return jnp.where(_positives.exists(index, positives), weight * loss, 0)

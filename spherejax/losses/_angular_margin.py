@@ -23,7 +23,7 @@ def cosface(
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
-  """CosFace loss: cross-entropy of scaled cosines, with a margin off the true class's.
+  """CosFace loss: cross-entropy of scaled cosines, less a margin for the true class.
 
       z_ic = scale (cos_ic - margin 1[c = y_i])
       loss_i = -log softmax_c(z_ic)_{y_i}
@@ -31,13 +31,13 @@ def cosface(
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     scale: positive, multiplies; may be traced.
     margin: unit of a cosine, of any sign, may be traced; [classes] for one per class.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -107,7 +107,7 @@ def arcface(
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     scale: positive, multiplies; may be traced.
     margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class. A
@@ -116,8 +116,8 @@ def arcface(
     easy_margin: apply the margin only to rows within a right angle of their class.
       Static.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -191,7 +191,7 @@ def subcentre_arcface(
     cosines: [batch, classes, centres], floating. Among equal ones the lowest index
       takes the gradient. Known ones must be in [-1, 1] up to rounding; traced ones
       are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     scale: positive, multiplies; may be traced.
     margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class.
@@ -199,8 +199,8 @@ def subcentre_arcface(
     easy_margin: apply the margin only to rows within a right angle of their class.
       Static.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -255,14 +255,14 @@ def sphereface(
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     norms: [batch], floating, lengths |x_i| of the embeddings.
     margin: factor of the angle, at least 1. Static.
     annealing: weight of the plain cosine, at least 0, may be traced.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -317,15 +317,15 @@ def large_margin_softmax(
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     norms: [batch, classes], floating, |x_i| |w_c|; or [batch, 1] where all weights
       have one length.
     margin: factor of the angle, at least 1. Static.
     annealing: weight of the plain cosine, at least 0, may be traced.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's

@@ -45,15 +45,15 @@ def circle(
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself. With
       proxies it is the class-level form of the loss.
-    miner: chooses the pairs that count, of the similarities. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the similarities. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and for rows without a positive
-    or without a negative. `loss.sum()` over the number of rows with both is the
+    or without a negative. `loss.sum()` divided by the number of rows with both is the
     paper's mean.
 
   Raises:
@@ -61,7 +61,7 @@ def circle(
     ValueError: shapes do not match, an unknown `normalize`, or a static scale that
       is not positive.
 
-  Differentiable in: embeddings, margin, scale (each with the weights a constant).
+  Differentiable in: embeddings, margin, scale (the weights a are held constant).
   Cost: O(batch^2 dim) time.
 
   Source: Sun et al. 2020, "Circle loss", eq. 4 to 8.

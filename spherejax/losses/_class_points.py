@@ -67,13 +67,13 @@ def distortion(
 
   The sums run over all pairs of different classes. s is the scale that fits best, so
   the loss does not depend on the size of the prototypes. The loss is 0 where the
-  distances are proportional and at most 1, which it reaches where all prototypes
-  coincide.
+  distances are proportional. With the best s its mean is at most 1, reached only where
+  all prototypes coincide.
 
   Args:
     prototypes: [classes, dim], floating.
     class_distances: [classes, classes], floating or integer, positive off the
-      diagonal; of traced ones a pair at distance 0 is left out. Not differentiated.
+      diagonal; a traced pair at distance 0 is left out. Not differentiated.
     scale: a fixed s, may be traced. None takes the best.
     normalize: "none", "l2" or "unit_ball". Static.
     where: [classes], boolean, True keeps. None keeps all.
@@ -122,7 +122,7 @@ def distortion_from_distance(
   Args:
     distances: [classes, classes], floating; the diagonal is not looked at.
     class_distances: [classes, classes], floating or integer, positive off the
-      diagonal; of traced ones a pair at distance 0 is left out. Not differentiated.
+      diagonal; a traced pair at distance 0 is left out. Not differentiated.
     scale: a fixed s, may be traced. None takes the best.
     where: [classes], boolean, True keeps. None keeps all.
 
@@ -225,14 +225,14 @@ def class_ranking(
 
 
 def _triplet_terms(lead: Array, first: Array, second: Array) -> Array:
-  """T log(1 + exp(-lead)) + (1 - t) log(1 + exp(lead)), t the target of the order."""
+  """Loss t log(1 + exp(-lead)) + (1 - t) log(1 + exp(lead)), with target t."""
   signed = jnp.where(first > second, -lead, lead)
   # log(1 + exp(u)) = log(1 + exp(-u)) + u: half of each at a tie.
   return jax.nn.softplus(-signed) + jnp.where(first == second, signed / 2, 0)
 
 
 def _draw_pairs(key: Array, samples: int, itself: Array, mask: Array) -> Array:
-  """[2, samples]: two different kept classes other than one, by index."""
+  """[2, samples]: two different kept classes other than `itself`, by index."""
   first_key, second_key = jax.random.split(key)
   others = mask & (jnp.arange(len(mask)) != itself)
   number = jnp.sum(others, dtype=jnp.int32)

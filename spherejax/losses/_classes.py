@@ -25,14 +25,14 @@ from spherejax.losses import _batch, _blocks
 Targets = Integer[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
 """A class for each row, or a distribution over the classes."""
 
-# Largest value that rounding may make of a cosine of 1, also in half precision.
 _INNER = (
   "spherejax",
   "jax",
   "jaxtyping",
   "beartype",
   "functools",
-)  # between us and a caller
+)  # packages whose frames lie between us and a caller
+# Largest value that rounding may make of a cosine of 1, also in half precision.
 _MOST_COSINE = 1.05
 # Largest difference of a sum of probabilities from 1.
 _SUM_SLACK = 1e-2
@@ -54,7 +54,7 @@ class Scores(NamedTuple):
   dtype: jnp.dtype
   """The type of the scores as they came."""
   axis_name: str | None = None
-  """Axis of the devices that the classes are split over; None: all are here."""
+  """Axis of the devices that the classes are split over; None: all classes are here."""
 
 
 def scores(
@@ -122,7 +122,7 @@ def over_classes(parts: Array, axis_name: str | None) -> Array:
 
 
 def has_class(class_mask: Array, axis_name: str | None) -> Array:
-  """[batch], boolean: rows of a class, of this device or another one."""
+  """[batch], boolean: rows whose class is on this device or on another one."""
   present = jnp.any(class_mask, axis=1)
   if axis_name is None:
     return present
@@ -199,7 +199,7 @@ def cross_entropy(
     target: [batch, 1], replaces the value of the true class.
     others: [batch, classes], boolean, the classes to tell the true class from. None for
       all.
-    axis_name: of the devices that the classes are split over.
+    axis_name: axis of the devices that the classes are split over.
   """
   if target is None:
     target = over_classes(_numerics.masked_sum(values, class_mask), axis_name)[:, None]
@@ -240,7 +240,7 @@ def over_rows(
     rows: [batch, dim].
     labels: [batch]; raises for known ones of kept rows outside [0, classes).
     where: [batch], boolean.
-    classes: their number.
+    classes: number of classes.
     block_size: static. Rows at a time; None takes all.
   """
   _checks.known_labels(labels, classes, where)

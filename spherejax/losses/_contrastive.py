@@ -53,11 +53,11 @@ def contrastive(
     normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the distances. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the distances. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
@@ -123,9 +123,9 @@ def hinge_sums(
 def averaged(
   parts: _Hinges, where: Array, number: Array, average: Average, axis_name: str | None
 ) -> Array:
-  """Shares of each row in the mean over each part's active terms, or over all pairs.
+  """Shares of each row in the means over the parts' active terms, or over all pairs.
 
-  `number` is that of the references.
+  `number` is the number of references.
   """
   if average == "all":
     return _numerics.divide(parts.pull + parts.push, number.astype(parts.pull.dtype))
@@ -218,11 +218,11 @@ def cosine_contrastive(
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the similarities. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the similarities. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's

@@ -19,8 +19,8 @@ def _squared_distances_jvp(
 ) -> tuple[Array, Array]:
   """2 <x_i - y_j, dx_i - dy_j>, by products, but for the nearest j by differences.
 
-  Products lose as many digits as the difference is smaller than its operands; so does
-  the rounding of the operands. The loss matters where a cotangent is large, that is,
+  A product loses digits when the difference is much smaller than its operands; rounding
+  the operands loses as many. The loss matters where a cotangent is large, that is,
   where a distance is small.
   """
   (x, y), (dx, dy) = primals, tangents

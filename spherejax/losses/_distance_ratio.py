@@ -52,14 +52,14 @@ def squared_distance_softmax(
 
   Args:
     squared_distances: [batch, classes], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     scale: positive, multiplies; may be traced.
     classes: [classes] or [batch, classes], boolean, True for those that take part,
       such as the classes of an episode. None for all.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
@@ -111,14 +111,14 @@ def distance_softmax(
 
   Args:
     distances: [batch, classes], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     scale: positive, multiplies; may be traced.
     classes: [classes] or [batch, classes], boolean, True for those that take part.
       None for all.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `distances`; 0 for masked rows and for rows whose class takes no
@@ -163,17 +163,17 @@ def distance_ratio(
   Args:
     squared_distances: [batch, classes], floating, d^2. They should come from
       differences, not from a product of matrices, since small distances matter most.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     exponent: positive, may be traced and learned (as the exponential of a number
       that starts at 2 in the paper).
     offset: added to the squared distances, at least 0; may be traced. 0 is exact;
-      1e-10 and 1e-12 are those of the papers' implementations.
+      the papers' implementations use 1e-10 and 1e-12.
     classes: [classes] or [batch, classes], boolean, True for those that take part,
       such as the classes of an episode. None for all.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
@@ -242,14 +242,14 @@ def proxy_distance_ratio(
   Args:
     embeddings: [batch, dim], floating; divided by their lengths here. A zero row is
       at distance 1 from every proxy.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     proxies: [classes, dim], floating; divided by their lengths here.
     exponent: positive, may be traced.
     offset: added to the squared distances, at least 0; may be traced. The paper's
       implementation adds 1e-12.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x classes. None takes all at once.
 
   Returns:

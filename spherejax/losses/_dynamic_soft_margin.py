@@ -35,9 +35,9 @@ def dynamic_soft_margin(
 
   where F is the cumulative distribution of t in the running histogram, which includes
   the triplets of this batch. There is no margin to tune, and the triplets that are hard
-  at this stage of training count most. F is a constant for the derivative. Only the
-  anchor's negatives count against references, since the negatives of references are not
-  in the batch.
+  at this stage of training count most. F is a constant for the derivative. With
+  `references` only the anchor's negatives count, since the negatives of references are
+  not in the batch.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -45,13 +45,13 @@ def dynamic_soft_margin(
     histogram: [bins], floating, of the triplets so far, as this function returned it;
       512 zeros at the start. Entries stand for t from -2 to 2 at equal steps.
     momentum: share of this batch in the histogram, in [0, 1], may be traced. The first
-      batch fills it.
+      batch alone fills the histogram.
     normalize: "l2", "unit_ball" or "none" (t beyond 2 then counts as 2). Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the distances; weights count as True. None
-      keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the distances; weights count as True.
+      None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread (the histogram is the same
       on all devices); the values are those of the local rows in the batch of all
@@ -60,9 +60,9 @@ def dynamic_soft_margin(
   Returns:
     The values and the next histogram. Values: [batch], dtype of `embeddings`; 0 for
     masked rows and for rows without a positive or without a negative; negative for
-    easy triplets. `loss.sum()` over the number of rows with both is the paper's mean.
-    Histogram: [bins], sums to 1, dtype of `histogram`; unchanged by a batch without
-    triplets.
+    easy triplets. `loss.sum()` divided by the number of rows with both is the paper's
+    mean. Histogram: [bins], sums to 1, dtype of `histogram`; unchanged by a batch
+    without triplets.
 
   Raises:
     TypeError: embeddings or histogram are not floating, labels not integers.

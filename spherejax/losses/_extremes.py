@@ -24,7 +24,7 @@ def largest(values: Array, among: Array) -> Array:
 def where_smallest(values: Array, among: Array) -> Array:
   """[rows]: column of the smallest selected entry; the number of columns for none.
 
-  NaN is smaller, and larger, than everything.
+  NaN counts as the smallest here, and as the largest in `where_largest`.
   """
   return _where(values, among, smallest(values, among))
 

@@ -35,8 +35,8 @@ def fast_ap(
       loss_i = 1 - sum_l h+_l H+_l / H_l / |P_i|
 
   An example between two nodes counts for both, in proportion to its nearness. The
-  result is the exact average precision if all distances are different nodes; more bins
-  alone do not reach it.
+  result is the exact average precision if every distance lies on a different node; more
+  bins alone do not make it exact.
 
   Args:
     embeddings: [batch, dim], floating.
@@ -45,15 +45,15 @@ def fast_ap(
     normalize: "l2" (the histogram covers the sphere), "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the squared distances. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the squared distances. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`, in [0, 1); 0 for masked rows and rows without a
-    positive. `loss.sum()` over the number of rows with a positive is the paper's
+    positive. `loss.sum()` divided by the number of rows with a positive is the paper's
     scalar.
 
   Raises:

@@ -41,15 +41,15 @@ def hadsell_contrastive(
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the distances. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the distances. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
-    [batch], dtype of `embeddings`; 0 for masked rows. `loss.sum()` over the number
-    of pairs, n (n - 1) for n kept rows, is the mean over pairs.
+    [batch], dtype of `embeddings`; 0 for masked rows. `loss.sum()` divided by the
+    number of pairs, n (n - 1) for n kept rows, is the mean over pairs.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
@@ -107,8 +107,8 @@ def hadsell_contrastive_from_distance(
     where: [queries], boolean, True keeps. None keeps all.
 
   Returns:
-    [queries], dtype of `distances`; 0 for masked rows. `loss.sum()` over the number
-    of pairs in the masks is the mean over pairs.
+    [queries], dtype of `distances`; 0 for masked rows. `loss.sum()` divided by the
+    number of pairs in the masks is the mean over pairs.
 
   Raises:
     TypeError: distances are not floating, masks neither boolean nor floating.

@@ -91,11 +91,12 @@ def hierarchical_cross_entropy(
   Args:
     logits: [batch, classes], floating; not probabilities. Known rows that look like
       probabilities cause a warning; traced rows are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    ancestors: [classes, nodes], boolean: the node is the class or above it. One column
-      is the root, and every class has a column of its own. If the array is known when
-      the function is traced, everything that depends on it alone is computed then.
+    ancestors: [classes, nodes], boolean: True where the node is the class or above it.
+      One column is the root, and every class has a column of its own. If the array is
+      known when the function is traced, everything that depends on it alone is computed
+      then.
     alpha: at least 0, may be traced.
     discount: "depth" or "height". Static.
     normalize_weights: divides by the sum of w over all nodes, root included, as the
@@ -104,8 +105,8 @@ def hierarchical_cross_entropy(
 
   Returns:
     [batch], dtype of `logits`; 0 for masked rows, +inf with derivative 0 where the
-    own logit is -inf. `loss.mean()` is the paper's scalar. Rows do not depend on
-    each other.
+    logit of the true class is -inf. `loss.mean()` is the paper's scalar. Rows do not
+    depend on each other.
 
   Raises:
     TypeError: logits are not floating, labels not integers, ancestors not boolean,
@@ -114,8 +115,8 @@ def hierarchical_cross_entropy(
       without a root, with a class above another or a node above none, an unknown
       `discount`, or a static alpha below 0.
 
-  Differentiable in: logits, alpha. Cost: O(batch classes depth); the number of nodes
-  stands for the depth of a tree that is traced.
+  Differentiable in: logits, alpha. Cost: O(batch classes depth); if the tree is traced,
+  the number of nodes replaces the depth.
 
   Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 3. DIST
   and that paper print the height; the released code uses the depth.
@@ -208,12 +209,12 @@ def conditional_softmax(
 
   Args:
     logits: [batch, nodes], floating, one logit per node; the root's logit is not used.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    ancestors: [classes, nodes], boolean: the node is the class or above it. One
-      column is the root, every class has a column of its own, and an only child
-      comes after its parent. What depends on it alone is computed when the function
-      is traced, if it is known by then.
+    ancestors: [classes, nodes], boolean: True where the node is the class or above it.
+      One column is the root, every class has a column of its own, and an only child
+      comes after its parent. If the array is known when the function is traced,
+      everything that depends on it alone is computed then.
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
@@ -225,8 +226,8 @@ def conditional_softmax(
     ValueError: shapes do not match, a known label outside [0, classes), or a known
       tree without a root, with a class above another or a node above none.
 
-  Differentiable in: logits. Cost: O(batch nodes depth); the number of nodes stands for
-  the depth of a tree that is traced.
+  Differentiable in: logits. Cost: O(batch nodes depth); if the tree is traced, the
+  number of nodes replaces the depth.
 
   Source: DIST 4.2; Redmon and Farhadi 2017, "YOLO9000", section 4.
 
@@ -341,7 +342,7 @@ def soft_label_cross_entropy(
   Args:
     logits: [batch, classes], floating; not probabilities. Known rows that look like
       probabilities cause a warning; traced rows are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     class_distances: [classes, classes], floating or integer, at least 0, row y the
       distances from class y. Not differentiated.
@@ -353,7 +354,8 @@ def soft_label_cross_entropy(
     scalar. Rows do not depend on each other.
 
   Raises:
-    TypeError: logits are not floating, labels not integers, class_distances no numbers.
+    TypeError: logits are not floating, labels not integers, class_distances not
+      numbers.
     ValueError: shapes do not match, a known label outside [0, classes), a known
       distance or a static beta below 0.
 

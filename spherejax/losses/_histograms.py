@@ -23,7 +23,7 @@ class Nodes(NamedTuple):
   def place(self, values: Array) -> tuple[Array, Array]:
     """Node below each value, and the share in [0, 1] of the way to the next node.
 
-    A value outside the range is at its end.
+    A value outside the range is placed at the nearer end.
     """
     steps = (values - self.low) * (self.bins / (self.high - self.low))
     steps = jnp.where(steps < 0, 0, jnp.where(steps > self.bins, self.bins, steps))

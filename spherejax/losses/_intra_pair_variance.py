@@ -47,11 +47,11 @@ def intra_pair_variance(
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the similarities. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the similarities. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
@@ -81,7 +81,7 @@ def intra_pair_variance(
     return _shares(parts, means, batch.where, axis_name)
 
   if block_size is None:
-    # All rows at once need their similarities, and the way back through them, once.
+    # All rows at once: the similarities and their gradient are computed only once.
     loss = _batch.over_pairs(of_all, batch, _batch.dot, miner)
     return loss.astype(batch.dtype)
   sums = _batch.over_pairs(_sums, batch, _batch.dot, miner, block_size, additive=True)

@@ -32,8 +32,8 @@ def lifted_structure(
       J_ij = log(exp(A_i) + exp(A_j)) + D_ij
       loss_i = 1/4 sum_{j: y_j = y_i, j != i} [J_ij]+^2
 
-  Half of [J_ij]+^2 / 2 goes to either end of a pair. Against references the pair has
-  one end, since the negatives of a reference are not in the batch:
+  Half of [J_ij]+^2 / 2 goes to either end of a pair. With `references` the pair has one
+  end, since the negatives of a reference are not in the batch:
 
       loss_i = 1/2 sum_{j: y_j = y_i} [A_i + D_ij]+^2
 
@@ -44,15 +44,15 @@ def lifted_structure(
     normalize: "l2", "unit_ball" or "none" (the paper's). Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the distances. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the distances. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and for rows without a positive.
-    A pair is 0 when neither end has a negative. `loss.sum()` over the number of
+    A pair is 0 when neither end has a negative. `loss.sum()` divided by the number of
     unordered positive pairs is the paper's scalar (against references: over the
     number of positive pairs).
 
@@ -84,7 +84,7 @@ def lifted_structure(
   if references is not None:
     loss = over_pairs(lambda block: _one_end(block, m))
   elif block_size is None:
-    # All rows at once need their distances, and the way back through them, once.
+    # All rows at once: the distances and their gradient are computed only once.
     def of_all(block: _batch.Block) -> Array:
       near = _near(block, m)
       return _both_ends(block, near, _batch.gather(near, axis_name))
@@ -148,7 +148,7 @@ def lifted_structure_from_distance(
 
   Returns:
     [queries], dtype of `distances`; 0 for masked rows and for rows without a positive
-    or without a negative. `loss.sum()` over the number of positive pairs is the
+    or without a negative. `loss.sum()` divided by the number of positive pairs is the
     paper's scalar.
 
   Raises:
@@ -198,15 +198,15 @@ def generalized_lifted_structure(
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the distances. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the distances. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and for rows without a positive
-    or without a negative. `loss.sum()` over the number of rows with both is the
+    or without a negative. `loss.sum()` divided by the number of rows with both is the
     paper's mean.
 
   Raises:

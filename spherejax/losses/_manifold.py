@@ -43,7 +43,7 @@ def manifold(
     persistence: in (0, 1), may be traced.
     temperature: positive, may be traced.
     margin: unit of F, may be traced.
-    context_weight: at least 0, may be traced. 0 leaves the walks themselves.
+    context_weight: at least 0, may be traced. 0 leaves only the first term.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the walks visit the batch of
       all devices; its matrix is spread by rows and the devices invert it together.
@@ -156,7 +156,7 @@ def _walks(
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _inverse(matrix: Array, axis_name: str | None) -> Array:
-  """[rows, batch]: this device's rows of the inverse of one that is spread by rows.
+  """[rows, batch]: this device's rows of the inverse of a matrix spread by rows.
 
   The matrix is symmetric and positive definite, so Gauss-Jordan elimination needs no
   pivoting. It eliminates the rows of one device after another; each device updates its
@@ -198,7 +198,7 @@ def _(
 
 
 def _product(left: Array, right: Array, axis_name: str | None) -> Array:
-  """[rows, columns] of a product of two that are spread by rows."""
+  """[rows, columns] of the product of two matrices spread by rows."""
   if axis_name is None:
     return _numerics.product(left, right)
   parts = jnp.split(left, jax.lax.axis_size(axis_name), axis=1)

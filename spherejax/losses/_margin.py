@@ -42,24 +42,25 @@ def margin(
   with n the number of kept examples and the counts over the whole batch; an anchor is a
   row with a pair. In the form "triplets" a pair counts as often as it occurs in
   triplets: a positive pair as often as the row has negatives, and conversely. There an
-  anchor is a row with both.
+  anchor is a row with both kinds of pairs.
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer; in [0, classes) where classes have boundaries. A traced
-      label outside then makes a masked row.
-    boundary: unit of a distance, may be traced; the start in the paper.
+      label out of range then masks its row.
+    boundary: unit of a distance, may be traced. The default is the paper's initial
+      value.
     class_boundaries: [classes], added for the class of the anchor. None adds nothing.
     example_boundaries: [batch], added for each anchor. None adds nothing.
     margin: unit of a distance, may be traced.
-    boundary_weight: at least 0, of the mean boundary, may be traced. A positive weight
-      shrinks the boundaries, so near negatives are repelled less.
+    boundary_weight: weight of the mean boundary, at least 0, may be traced. A positive
+      weight shrinks the boundaries, so near negatives are repelled less.
     form: "pairs" or "triplets". Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the distances. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the distances. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread (`boundary` and
       `class_boundaries` are the same on all devices); the values are those of the
@@ -120,7 +121,7 @@ def margin(
 def _margin_terms(
   margin: ArrayLike, form: Form, dtype: jnp.dtype
 ) -> Callable[[_batch.Block, Array], tuple[Array, Array, Array]]:
-  """Returns a function: per row, the sum of hinges, the active ones and all."""
+  """Returns a function: the sum of hinges, number of active ones and of all, by row."""
   _checks.one_of("form", form, Form)
   m = _checks.scalar("margin", margin, dtype)
 
@@ -185,9 +186,10 @@ def margin_from_distance(
     negatives: [queries, references], boolean or weights.
     boundary: one for all, or [queries]; may be traced (b).
     margin: unit of a distance, may be traced.
-    boundary_weight: at least 0, of the mean boundary, may be traced.
+    boundary_weight: weight of the mean boundary, at least 0, may be traced.
     form: "pairs" or "triplets". Static.
-    where: [queries], boolean, True keeps. None keeps all.
+    where: [queries], boolean, True keeps. None
+      keeps all.
     axis_name: mapped axis over which the queries are spread.
 
   Returns:

@@ -155,7 +155,7 @@ def memory_references(
     References for the argument `references` of a loss.
 
   Raises:
-    TypeError: memory no `Memory`, slots no integers.
+    TypeError: memory not a `Memory`, slots not integers.
     ValueError: slots of another rank.
 
   Differentiable in: nothing. Cost: O(size).

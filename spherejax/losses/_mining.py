@@ -103,7 +103,7 @@ def mine_pair_margin(
       keep positive p of anchor i:  D_ip > positive_margin
       keep negative n of anchor i:  D_in < negative_margin
 
-  For similarities the inequalities turn round: positives less similar than
+  For similarities the inequalities are reversed: positives less similar than
   `positive_margin`, negatives more similar than `negative_margin`.
 
   Args:

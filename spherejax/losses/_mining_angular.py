@@ -24,8 +24,8 @@ def mine_angular(
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Weights pairs by the number of triplets with a wide angle that they are in.
 
-  The angle of a triplet is the angle at which its negative sees half the distance
-  between anchor and positive, across from their midpoint c:
+  The angle of a triplet is the angle at which its negative sees half the segment from
+  anchor to positive, whose midpoint is c:
 
       keep (i, p, n):  arctan(|x_i - x_p| / (2 |x_n - c_ip|)) > angle
 

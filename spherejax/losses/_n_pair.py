@@ -33,21 +33,21 @@ def n_pair(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    norm_weight: at least 0, of the squared norms, may be traced.
+    norm_weight: weight of the squared norms, at least 0, may be traced.
     normalize: "none" (the paper's), "l2" or "unit_ball". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: where the positives come from: the first reference of each class that is
-      no copy of the anchor. None is the batch itself.
-    miner: chooses among the pairs (a_c, p_k), of their products. None keeps all.
-    block_size: static. Anchors at a time, computed again for the gradient. None takes
+      no copy of the anchor. None takes the batch itself.
+    miner: chooses among the pairs (a_c, p_k), given their products. None keeps all.
+    block_size: static. Anchors per block, recomputed for the gradient. None takes
       all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for all rows but the anchors, and for an anchor
-    without a pair of another class. `loss.sum()` over the number of classes with two
-    kept rows is the paper's mean.
+    without a pair of another class. `loss.sum()` divided by the number of classes with
+    two kept rows is the paper's mean.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.

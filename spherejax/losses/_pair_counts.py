@@ -59,7 +59,7 @@ def pair_counts(
       local rows.
 
   Returns:
-    PairCounts, in the computing type; 0 for masked rows.
+    PairCounts, floating, at least float32; 0 for masked rows.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.

@@ -28,7 +28,7 @@ def proxy_anchor(
       push_c = log(1 + sum_{i: y_i != c} exp(scale (S_ic + margin)))
       L = sum_{c present} pull_c / #{c present} + sum_c push_c / #{c}
 
-  With several proxies a class, c runs over the proxies and #{c} counts proxies. A sum
+  With several proxies per class, c runs over the proxies and #{c} counts proxies. A sum
   over a class is shared equally among the examples in it, so that the mean of the
   values below over the n kept examples is L:
 
@@ -37,8 +37,8 @@ def proxy_anchor(
 
   Args:
     embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A row with a traced label outside is an
-      example of no class.
+    labels: [batch], integer in [0, classes). A row with a traced label out of range is
+      an example of no class.
     proxies: [classes, dim], or [classes, per_class, dim] with several per class, each
       of which is a proxy of its own.
     scale: positive, may be traced.
@@ -46,7 +46,7 @@ def proxy_anchor(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none", for embeddings and proxies. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x classes per_class. None takes all at once.
     axis_name: mapped axis over which the batch is spread (the proxies are the same
       on all devices); the values are those of the local rows.

@@ -61,14 +61,14 @@ def proxy_nca(
 
   Args:
     embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     proxies: [classes, dim], or [classes, per_class, dim]: then the exponentials of a
       class's proxies are summed.
     scale: positive, multiplies the normalised vectors; may be traced.
     normalize: "l2", "unit_ball" or "none", for embeddings and proxies. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x classes per_class. None takes all at once.
 
   Returns:
@@ -130,7 +130,7 @@ def proxy_nca_plus_plus(
 
   Args:
     embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     proxies: [classes, dim], or [classes, per_class, dim] with several per class.
     temperature: positive, divides; may be traced.
@@ -139,7 +139,7 @@ def proxy_nca_plus_plus(
     normalize: "l2", "unit_ball" (what DML uses) or "none", for embeddings and
       proxies. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x classes per_class. None takes all at once.
 
   Returns:

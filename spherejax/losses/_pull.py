@@ -32,8 +32,8 @@ def pull(
     cosines: [batch, classes], floating, with the prototypes in the order of the
       labels; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes), where a traced label outside makes a
-      masked row; or [batch, classes], floating, for mixed or smoothed labels.
+    labels: [batch], integer in [0, classes), where a traced label out of range masks
+      its row; or [batch, classes], floating, for mixed or smoothed labels.
     weights: [classes], floating, such as `inverse_frequency_weights`. None for 1.
     where: [batch], boolean, True keeps. None keeps all.
 
@@ -73,12 +73,13 @@ def dot_regression(
       loss_i = sum_c q_ic w_c (<x_i, p_c> - target)^2 / (2 target)
 
   the second for labels q [batch, classes]. With features of length sqrt(E_H) and
-  prototypes of length sqrt(E_W), `target` is sqrt(E_H E_W); with 1 it is `pull`.
+  prototypes of length sqrt(E_W), `target` is sqrt(E_H E_W). With target 1 the loss is
+  `pull`.
 
   Args:
     products: [batch, classes], floating, dot products with the prototypes.
-    labels: [batch], integer in [0, classes), where a traced label outside makes a
-      masked row; or [batch, classes], floating, for mixed or smoothed labels.
+    labels: [batch], integer in [0, classes), where a traced label out of range masks
+      its row; or [batch, classes], floating, for mixed or smoothed labels.
     target: positive, the product to reach; may be traced.
     weights: [classes], floating, such as `inverse_frequency_weights`. None for 1.
     where: [batch], boolean, True keeps. None keeps all.
@@ -145,7 +146,7 @@ def inverse_frequency_weights(
   The weights of the n kept examples add up to n.
 
   Args:
-    labels: [batch], integer in [0, num_classes). A traced label outside counts for
+    labels: [batch], integer in [0, num_classes). A traced label out of range counts for
       no class.
     num_classes: static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -190,7 +191,7 @@ def correlation(
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     where: [batch], boolean, True keeps. None keeps all.
 
@@ -230,7 +231,7 @@ def hyperspherical(
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     where: [batch], boolean, True keeps. None keeps all.
 

@@ -54,10 +54,10 @@ def adversarial_training(
     adversarial_logits: [batch, classes], floating, of the attacked ones. Neither may be
       probabilities: known rows that look like probabilities cause a warning; traced
       rows are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    clean_weight: a in [0, 1), may be traced. 0.5 is Goodfellow's mix; with 0 the
-      clean logits do not count: that is `softmax` of the adversarial ones (Madry).
+    clean_weight: a in [0, 1), may be traced. 0.5 is Goodfellow's mix; with 0 the loss
+      is `softmax` of the adversarial logits alone (Madry).
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
@@ -111,7 +111,7 @@ def trades(
     adversarial_logits: [batch, classes], floating, of the attacked ones. Neither may be
       probabilities: known rows that look like probabilities cause a warning; traced
       rows are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     weight: at least 0, may be traced. The inverse of the paper's lambda.
     divergence: "ce" or "kl". Static.
@@ -119,7 +119,7 @@ def trades(
 
   Returns:
     [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's scalar.
-    Rows do not depend on each other. A class that logits of -inf rule out in both adds
+    Rows do not depend on each other. A class that both logits rule out by -inf adds
     nothing. A class that only the attacked logits rule out makes the row inf.
 
   Raises:
@@ -180,8 +180,8 @@ def nearest_proxy_angles(
     TypeError: proxies are not floating, stop_gradient not boolean.
     ValueError: proxies are not a matrix.
 
-  Differentiable in: proxies, with `stop_gradient=False`; of equally near proxies in
-  the first, derivative 0 at the angles 0 and pi. Cost: O(classes^2 dim).
+  Differentiable in: proxies, with `stop_gradient=False`; ties go to the first proxy,
+  and the derivative is 0 at the angles 0 and pi. Cost: O(classes^2 dim).
 
   Source: DIST 6.2.1.
 
@@ -202,7 +202,7 @@ def nearest_proxy_angles(
 
 
 def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:
-  """[batch, 1]: half the angle from the own proxy to the next, less the slack."""
+  """[batch, 1]: half the angle from the own proxy to the nearest, less the slack."""
   angles = _checks.array("nearest_angles", nearest_angles, "floating")
   _checks.shape("nearest_angles", angles, scores.class_mask.shape[1:], "the classes")
   wide = angles.astype(scores.values.dtype)
@@ -232,7 +232,7 @@ def proxy_cap(
     cosines: [batch, classes], floating, of the clean examples with the proxies.
     adversarial_cosines: [batch, classes], floating, of the attacked ones.
       Known cosines must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     nearest_angles: [classes], radians; `nearest_proxy_angles` of the proxies.
     clean_weight: a in [0, 1), may be traced.
@@ -296,7 +296,7 @@ def normface_negative_margin(
     cosines: [batch, classes], floating, of the clean examples with the proxies.
     adversarial_cosines: [batch, classes], floating, of the attacked ones.
       Known cosines must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     nearest_angles: [classes], radians; `nearest_proxy_angles` of the proxies.
     clean_weight: a in [0, 1), may be traced.

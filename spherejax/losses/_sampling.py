@@ -171,8 +171,8 @@ def mine_uniform_histogram(
   Not differentiated. Cost: O(queries references log references).
 
   Source: Musgrave et al. 2020, "PyTorch metric learning". Differs from that library:
-  each anchor has its own ranges, not the batch, so blocks of rows and several devices
-  give the same result.
+  the ranges are those of each anchor, not of the batch, so blocks of rows and several
+  devices give the same result.
 
   Example:
     >>> same = jnp.array([[True, True, False, False]])

@@ -65,10 +65,10 @@ def info_nce(
     symmetric: mean over both views as anchors. Static.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x 2 batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `first`; 0 for masked rows, and for an example that is alone.
@@ -110,11 +110,12 @@ def nt_xent(
 ) -> Float[Array, " batch"]:
   """NT-Xent loss (SimCLR): cross-entropy of telling the other view from all other rows.
 
-      l_a = -log( exp(<z_a, z_p> / temperature) / sum_{b != a} exp(<z_a, z_b> / t) )
+      l_a = -log( exp(<z_a, z_p> / t) / sum_{b != a} exp(<z_a, z_b> / t) )
       loss_i = (l of the first view + l of the second) / 2
 
-  over the 2 n rows z of both views, with p the other view of a. The loss is the
-  softplus of `info_nce` in either direction: at least 0, and at least `info_nce`.
+  over the 2 n rows z of both views, with t the temperature and p the other view of a.
+  The loss is the softplus of `info_nce` in either direction: at least 0, and at least
+  `info_nce`.
 
   Args:
     first: [batch, dim], floating, one view of every example.
@@ -123,10 +124,10 @@ def nt_xent(
       all similarities count as equal.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows of either view at a time, computed again for the
+    block_size: static. Rows of either view per block, recomputed for the
       gradient; memory is block_size x 2 batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `first`; 0 for masked rows. `loss.mean()` is the paper's scalar.
@@ -202,10 +203,10 @@ def info_nce_bound(
       all similarities count as equal.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient. None takes
+    block_size: static. Rows per block, recomputed for the gradient. None takes
       all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     `InfoNCEBound`, whose arrays are [batch] and of the dtype of `first`; all 0 for
@@ -312,10 +313,10 @@ def info_nce_repulsion(
     second: [batch, dim], floating, the other view, row by row.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient. None takes
+    block_size: static. Rows per block, recomputed for the gradient. None takes
       all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `first`; 0 for masked rows, and for an example that is alone.

@@ -44,16 +44,16 @@ def smooth_ap(
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the similarities; weights count as True.
+    miner: chooses the pairs that count, given the similarities; weights count as True.
       None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`, in [0, 1); 0 for masked rows and rows without a
-    positive. `loss.sum()` over the number of rows with a positive is the paper's
+    positive. `loss.sum()` divided by the number of rows with a positive is the paper's
     scalar. With `include_self` every kept row of a batch that is compared with itself
     has a positive, and the divisor is the number of kept rows.
 

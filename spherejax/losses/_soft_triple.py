@@ -144,11 +144,11 @@ def soft_triple(
       loss_i = -log softmax_c(scale (S_ic - margin 1[c = y_i]))_{y_i}
                + regularization R
 
-  x and w normalised as `normalize` says. With one centre per class it is `cosface`.
+  x and w are normalised as `normalize` says. With one centre per class it is `cosface`.
 
   Args:
     embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     centres: [classes, per_class, dim], floating.
     scale: positive, multiplies the similarities; may be traced.
@@ -157,7 +157,7 @@ def soft_triple(
     regularization: weight of R, at least 0, may be traced.
     normalize: "l2", "unit_ball" or "none", for embeddings and centres. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x classes per_class. None takes all at once.
 
   Returns:

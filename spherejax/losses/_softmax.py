@@ -27,12 +27,12 @@ def softmax(
   Args:
     logits: [batch, classes], floating and finite; not probabilities. Known rows that
       look like probabilities cause a warning; traced rows are not checked.
-    labels: [batch], integer in [0, classes), where a traced label outside makes a
-      masked row; or [batch, classes], floating, used as they are: rows that should
-      sum to 1 must.
+    labels: [batch], integer in [0, classes), where a traced label out of range masks
+      its row; or [batch, classes], floating, used as they are, without being normalised
+      to sum 1.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
@@ -85,12 +85,12 @@ def normface(
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     scale: positive, multiplies; may be traced and learned.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -131,17 +131,18 @@ def p2s_grad(
 
       loss_i = 1/2 sum_c (cos(x_i, w_c) - 1[c = y_i])^2
 
-  The derivative by a cosine is the cosine minus its target. This is the derivative of
-  softmax with the probability replaced by the cosine, so there is no scale to choose.
+  The derivative with respect to a cosine is the cosine minus its target. This is the
+  derivative of softmax with the probability replaced by the cosine, so there is no
+  scale to choose.
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
       Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     where: [batch], boolean, True keeps. None keeps all.
-    class_axis_name: of a mapped axis over whose devices the classes are split, see
-      :ref:`classes-over-devices`. None: all are here.
+    class_axis_name: mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all classes are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` has the paper's

@@ -77,14 +77,14 @@ def uniformity(
 
       loss = log mean_{i < j} exp(-scale |f_i - f_j|^2)
 
-  The loss is 0 where all rows coincide, and falls the more evenly they fill the sphere.
+  The loss is 0 where all rows coincide, and falls as they fill the sphere more evenly.
 
   Args:
     embeddings: [batch, dim], floating.
     scale: positive, may be traced.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the loss is that of the
       batch of all devices.
@@ -172,7 +172,7 @@ def vicreg(
       k(Z) = sum_{j != l} Cov_jl^2 / dim
 
   with a, b, c the weights in their order, and the variances and covariances over the
-  batch, divided by its number less one.
+  batch, divided by the number of kept rows minus one.
 
   Args:
     first: [batch, dim], floating, one view of every example; not normalised.
@@ -243,7 +243,7 @@ def barlow_twins(
 ) -> Float[Array, " batch"]:
   """Barlow twins loss: drives the correlation of the views' dimensions to the identity.
 
-      C_jk = mean_i u_ij u'_ik,    u the rows less their mean, over their deviation
+      C_jk = mean_i u_ij u'_ik,    u = (rows - mean) / standard deviation
       loss = sum_j (1 - C_jj)^2 + redundancy_weight sum_{j != k} C_jk^2
 
   Args:

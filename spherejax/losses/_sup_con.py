@@ -47,16 +47,16 @@ def sup_con(
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare with; None takes the batch itself.
-    miner: chooses the pairs that count, of the similarities. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the similarities. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch views. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`, the mean over the views; 0 for masked rows and
-    where there is no positive. `loss.sum()` over the number of examples that have a
-    positive is the paper's scalar; with views that is `loss.mean()`.
+    where there is no positive. `loss.sum()` divided by the number of examples that have
+    a positive is the paper's scalar; with views that is `loss.mean()`.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
@@ -135,7 +135,8 @@ def sup_con_from_similarity(
   """Supervised contrastive loss from a matrix of similarities.
 
   The matrix form of `sup_con`. Weights w in place of the mask of positives serve
-  examples with several labels, such as the share of labels that two have in common.
+  examples with several labels, such as the share of labels that two examples have in
+  common.
 
       p_ij = exp(S_ij / temperature) / sum_{k in either} exp(S_ik / temperature)
       loss_i = -sum_j w_ij log p_ij / sum_j w_ij        "out"
@@ -145,8 +146,8 @@ def sup_con_from_similarity(
     similarities: [queries, references], floating.
     positives: [queries, references], boolean, or weights w of the terms, not
       differentiated.
-    negatives: [queries, references], boolean, or weights of the exponentials. A pair
-      in neither is ignored; a positive is in the denominator once, whatever w.
+    negatives: [queries, references], boolean, or weights of the exponentials. A pair in
+      neither mask is ignored; a positive is in the denominator once, whatever w.
     temperature: positive, divides; may be traced.
     average: "out" or "in". Static.
     where: [queries], boolean, True keeps. None keeps all.

@@ -68,11 +68,11 @@ def triplet(
     normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the distances. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the distances. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and for anchors without a
@@ -89,7 +89,7 @@ def triplet(
   Cost: O(batch^2 dim) time and O(batch^2) memory; the triplets are never formed. "all",
   "violating", "hard" and "semihard" also sort the rows or pass over them once for each
   positive, whichever is cheaper; `soft` and "semihard_one" always pass over them.
-  "batch_hard" differentiates 2 batch pairs only.
+  "batch_hard" differentiates only two pairs per row.
 
   Source: DML eq. 2.1.2; Schroff et al. 2015, "FaceNet"; Hermans et al. 2017, "In
   defense of the triplet loss" (batch hard, soft).
@@ -251,7 +251,7 @@ def _hardest(block: _batch.Block) -> _Pairs:
 def _of_hardest(
   batch: _batch.Batch, pairs: _Pairs, squared: bool, settings: _Settings
 ) -> tuple[Array, Array]:
-  """Distances to the chosen references alone, with one product and none backwards."""
+  """Distances to the chosen references alone: one product forwards, none backwards."""
 
   def distance(index: Array) -> Array:
     square = jnp.sum(

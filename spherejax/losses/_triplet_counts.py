@@ -65,7 +65,7 @@ def is_counted(
   Args:
     values: [rows, references], distances of negatives.
     near: [rows, 1], distance of the positive.
-    limit: [rows, 1], that plus the margin.
+    limit: [rows, 1], `near` plus the margin.
     negatives: [rows, references], boolean.
     kind: a `Kind`, one of `NEAREST`, or "violating".
     strict: see above.
@@ -179,7 +179,8 @@ def count_wide(
 
   Args:
     squares: [rows, references], squared distances.
-    from_each: of references [rows] to squared distances from them, [rows, references].
+    from_each: maps references [rows] to squared distances from them, [rows,
+      references].
     tangent: scalar.
     block: which pairs count.
   """

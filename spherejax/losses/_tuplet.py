@@ -44,24 +44,24 @@ def tuplet_margin(
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
-    miner: chooses the pairs that count, of the similarities. None keeps all.
-    block_size: static. Rows at a time, computed again for the gradient; memory is
+    miner: chooses the pairs that count, given the similarities. None keeps all.
+    block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
-    axis_name: mapped axis over which the batch is spread; the values are those of
-      the local rows in the batch of all devices.
+    axis_name: mapped axis over which the batch is spread. Each device returns the
+      values of its rows, computed in the batch of all devices.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and rows without a positive or
-    without a negative. `loss.sum()` over the number of ordered positive pairs is the
-    paper's scalar.
+    without a negative. `loss.sum()` divided by the number of ordered positive pairs is
+    the paper's scalar.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
     ValueError: shapes do not match, an unknown `normalize`, or a static scale that is
       not positive.
 
-  Differentiable in: embeddings, scale, margin; at angle 0 and pi with derivative
-  cos(margin) by the cosine. Cost: O(batch^2 dim) time.
+  Differentiable in: embeddings, scale, margin; at the angles 0 and pi the derivative
+  with respect to the cosine is cos(margin). Cost: O(batch^2 dim) time.
 
   Source: Yu & Tao 2019, "Deep metric learning with tuplet margin loss", eq. 5.
 

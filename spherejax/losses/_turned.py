@@ -7,7 +7,7 @@ from spherejax import _numerics
 
 
 def turned(cosines: Array, by: Array, noise: float = 0.0) -> Array:
-  """cos(angle + by); its derivative by the cosine is cos(by) where the sine is 0.
+  """cos(angle + by); where the sine is 0, its derivative in the cosine is cos(by).
 
   Args:
     cosines: of the angles; beyond -1 and 1 the sine is taken as 0.

@@ -146,8 +146,8 @@ def zero_shot_prediction(
 
   Args:
     attributes_a: [batch_a, prototypes], floating, attributes of the first half.
-    labels_a: [batch_a], integer in [0, classes). A traced label outside makes a
-      masked row.
+    labels_a: [batch_a], integer in [0, classes). A traced label out of range masks its
+      row.
     attributes_b: [batch_b, prototypes], floating, attributes of the second half.
     labels_b: [batch_b], integer in [0, classes). The classes of the halves should
       be disjoint (`split_by_class`); otherwise the prediction is not zero-shot.

@@ -17,13 +17,13 @@ class ClassScores(NamedTuple):
   """Result of `class_scores`."""
 
   accuracy: Float[Array, ""]
-  """Share of all examples; NaN of none."""
+  """Share of correct predictions; NaN without examples."""
   macro_f1: Float[Array, ""]
   """Mean of `f1` over the classes that have one; NaN when none has."""
   f1: Float[Array, " classes"]
   """NaN for a class that is neither a label nor a prediction."""
   recall: Float[Array, " classes"]
-  """NaN for a class that is no label."""
+  """NaN for a class that is not among the labels."""
   missing: Int[Array, ""]
   """Classes whose F1 is NaN, which the mean leaves out."""
 
@@ -55,14 +55,14 @@ def confusion_counts(
     predictions: [batch], integer in [0, num_classes).
     num_classes: static.
     where: [batch], boolean, True keeps. None keeps all. A traced label or prediction
-      outside makes a masked row.
+      out of range masks its row.
 
   Returns:
     [num_classes, num_classes], int32: rows are labels, columns predictions.
 
   Raises:
     TypeError: labels or predictions not integers, where not boolean.
-    ValueError: shapes do not match, or a known label or prediction outside.
+    ValueError: shapes do not match, or a known label or prediction out of range.
 
   Differentiable in: nothing. Cost: O(batch + num_classes^2).
 
@@ -98,7 +98,7 @@ def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
   same weight, the accuracy all examples.
 
   Args:
-    counts: [classes, classes], integer, of `confusion_counts`.
+    counts: [classes, classes], integer, from `confusion_counts`.
 
   Returns:
     `ClassScores`, float32 (float64 under x64).
@@ -139,7 +139,7 @@ def common_confusions(
   Equal rates are ordered by label, then by prediction.
 
   Args:
-    counts: [classes, classes], integer, of `confusion_counts`.
+    counts: [classes, classes], integer, from `confusion_counts`.
     k: static, at most classes x (classes - 1).
 
   Returns:

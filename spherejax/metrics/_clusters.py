@@ -28,10 +28,10 @@ def cluster_radii(
 
   Args:
     embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    centroids: [classes, dim], floating, as of
-      `prototypes.class_means(..., normalize="none")`.
+    centroids: [classes, dim], floating, such as those from `prototypes.class_means(...,
+      normalize="none")`.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:

@@ -1,4 +1,4 @@
-"""Correlation of a few figures, with exact p-values."""
+"""Correlation of a few numbers, with exact p-values."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from spherejax import _checks
 
 Method = Literal["pearson", "spearman"]
 
-_MOST = 8  # largest number of figures for which all permutations are tried
+_MOST = 8  # largest sample for which all permutations are tried
 _SAME = 1e-12  # correlations that differ by less are equal
 
 
@@ -38,31 +38,31 @@ def correlation(
   method: Method = "pearson",
   exact: bool = False,
 ) -> Correlation:
-  """Pearson's or Spearman's correlation of paired figures, with its p-value.
+  """Pearson's or Spearman's correlation of paired numbers, with its p-value.
 
       t = r sqrt((n - 2) / (1 - r^2)),    n - 2 degrees of freedom
       exact: share of the n! orders of `second` whose |r| is at least as large
 
-  With five or six figures the t distribution is far off for ranks: a perfect order of
-  five figures has p = 2/5! = 0.0167, not 0.
+  With five or six pairs the t distribution is far off for ranks: a perfect order of
+  five pairs has p = 2/5! = 0.0167, not 0.
 
   Args:
     first: [n], concrete.
     second: [n], concrete.
     method: "pearson", or "spearman" (Pearson's of average ranks).
-    exact: True computes p over all permutations, for at most 8 figures.
+    exact: True computes p over all permutations, for at most 8 pairs.
 
   Returns:
-    Correlation(value, p_value, n). p is NaN below three figures and 0 at r = 1 or -1
-    if not exact.
+    Correlation(value, p_value, n). p is NaN for fewer than three pairs, and 0 at r = 1
+    or -1 if not exact.
 
   Raises:
-    TypeError: first or second no numbers, exact not boolean.
-    ValueError: shapes differ, an unknown method, or too many figures for `exact`.
+    TypeError: first or second not numbers, exact not boolean.
+    ValueError: shapes differ, an unknown method, or too many pairs for `exact`.
 
   Differentiable in: nothing (runs on the host, in float64).
 
-  Source: DIST table 5.6, which has the t distribution throughout.
+  Source: DIST table 5.6, which uses the t distribution throughout.
 
   Example:
     >>> r = spherejax.metrics.correlation(

@@ -66,8 +66,8 @@ def embedding_change(
       support that was nearest before the update. Static.
 
   Returns:
-    EmbeddingChange of scalars. phi is NaN for embeddings that did not move or lie in
-    one point; con_alpha and div_alpha are NaN if alpha is not positive.
+    EmbeddingChange of scalars. phi is NaN for embeddings that did not move or that all
+    lie at one point; con_alpha and div_alpha are NaN if alpha is not positive.
 
   Raises:
     TypeError: an array is not floating.

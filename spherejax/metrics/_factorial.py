@@ -16,8 +16,8 @@ class Effect(NamedTuple):
   Attributes:
     value: [] or the trailing shape of the responses: mean response where the product
       of the factors' signs is +1 minus the mean where it is -1.
-    aliases: words of one or two factors that this design cannot tell from it, each
-      with the sign, +1 or -1, in which it enters the value.
+    aliases: words of one or two factors that this design cannot tell from this effect,
+      each with the sign, +1 or -1, in which it enters the value.
   """
 
   value: np.ndarray
@@ -39,15 +39,15 @@ def factorial_effects(
   Args:
     design: for each factor its level in each run, [runs], with two different values;
       the higher counts as +1. `training.factorial` makes such designs.
-    responses: [runs, ...], one figure for each run and, for example, each seed.
+    responses: [runs, ...], one number for each run and, for example, each seed.
 
   Returns:
     For each word of one or two factors, as a tuple of names, its `Effect`. A word
     whose product is constant over the runs has no contrast and is left out.
 
   Raises:
-    TypeError: design or responses no numbers.
-    ValueError: no factor, a factor that has not two levels, each in half of the
+    TypeError: design or responses not numbers.
+    ValueError: no factor, a factor without exactly two levels, each in half of the
       runs, or lengths that differ.
 
   Differentiable in: nothing (runs on the host, in float64).

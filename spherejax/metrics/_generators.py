@@ -27,14 +27,14 @@ def lie_action(
   |G| the largest singular value.
 
   Args:
-    generator: [dim, dim], floating, G: [[0, -1], [1, 0]] turns, the identity grows.
+    generator: [dim, dim], floating, G: [[0, -1], [1, 0]] rotates, the identity scales.
     vectors: [batch, dim], floating.
     scales: [batch], one for each vector.
     linear: static. True stops the exponential at its linear term.
 
   Returns:
-    [batch, dim], dtype of `vectors`. NaN where the largest column sum of sizes in
-    scale_i G exceeds about 5e5.
+    [batch, dim], dtype of `vectors`. NaN where the largest column sum of |scale_i G|,
+    entry by entry, exceeds about 5e5.
 
   Raises:
     TypeError: generator or vectors not floating, linear not boolean.
@@ -159,16 +159,16 @@ def kernel_overlap(
 
   Args:
     directions: [dim, moves], floating: a generator [dim, dim], or moves by columns. The
-      columns count by their squared length.
+      columns are weighted by their squared length.
     weights: [dim, outputs], floating, of the projector h -> weights^T h.
     threshold: in [0, 1); may be traced. Singular values of at most this share of the
       largest count as 0. None takes the larger side of the weights times the epsilon
-      of the calculation (at least float32): give one for weights that were rounded to
+      of the calculation (at least float32): set it for weights that were rounded to
       half precision.
 
   Returns:
-    Scalar in [0, 1], dtype of `directions`: 1 if weights^T D = 0, as where either is 0;
-    0 if the column space of the weights holds all of D.
+    Scalar in [0, 1], dtype of `directions`: 1 if weights^T D = 0, also when one of the
+    two is 0; 0 if the column space of the weights holds all of D.
 
   Raises:
     TypeError: arrays not floating.

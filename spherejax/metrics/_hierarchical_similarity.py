@@ -35,10 +35,10 @@ def hierarchical_similarity(
 
       HS@k_i = sum_{r <= k} s(y_i, y_(r)) / sum_{r <= k} (r-th largest s(y_i, y_j))
 
-  All examples are queries, and references of the other queries. (r) is the r-th nearest
-  reference; the query itself is left out by its index, and ties go to the lowest index.
-  The best order of a class depends only on the sizes of the classes. The similarities
-  are positive, so a random order does not score 0.
+  All examples are queries, and also references for the other queries. (r) is the r-th
+  nearest reference; the query itself is left out by its index, and ties go to the
+  lowest index. The best order of a class depends only on the sizes of the classes. The
+  similarities are positive, so a random order does not score 0.
 
   Args:
     embeddings: [queries, dim], floating.
@@ -58,7 +58,7 @@ def hierarchical_similarity(
 
   Raises:
     TypeError: embeddings not floating, labels not integers.
-    ValueError: shapes do not match, a known label outside, or an unknown distance.
+    ValueError: shapes do not match, a known label out of range, or an unknown distance.
 
   Differentiable in: nothing. Cost: O(queries^2 (dim + log queries)) time, O(queries k)
   memory beyond the blocks.
@@ -136,7 +136,7 @@ def average_hierarchical_similarity(
       AHS@K = 1/(K - 1) sum_{k < K} (HS@k + HS@(k+1)) / 2
 
   Args:
-    values: [..., K], floating, K >= 2: of `hierarchical_similarity`, one curve for
+    values: [..., K], floating, K >= 2, from `hierarchical_similarity`: one curve for
       each query, or their mean.
 
   Returns:

@@ -33,16 +33,16 @@ def top_k(
   Args:
     scores: [batch, classes], floating: logits, probabilities, cosines, or the negative
       of distances or of `conditional_risk`. Ties go to the lowest class; a NaN is last
-      and no prediction.
+      and is not a prediction.
     labels: [batch], integer in [0, classes).
     k: static, at most the number of classes.
 
   Returns:
-    [batch], dtype of `scores`; average with `mean`. 0 for a traced label outside.
+    [batch], dtype of `scores`; average with `mean`. 0 for a traced label out of range.
 
   Raises:
     TypeError: scores not floating, labels not integers, k not a static integer.
-    ValueError: shapes do not match, a known label outside, or k above classes.
+    ValueError: shapes do not match, a known label out of range, or k above classes.
 
   Differentiable in: nothing. Cost: O(batch classes log classes).
 
@@ -72,18 +72,18 @@ def average_hierarchical_distance(
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
-      no prediction.
+      is not a prediction.
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     k: static, at most the number of classes.
 
   Returns:
-    [batch], dtype of `scores`; average with `mean`. NaN for a traced label outside
+    [batch], dtype of `scores`; average with `mean`. NaN for a traced label out of range
     and where one of the k scores is NaN.
 
   Raises:
     TypeError: scores not floating, labels not integers, k not a static integer.
-    ValueError: shapes do not match, a known label outside, or k above classes.
+    ValueError: shapes do not match, a known label out of range, or k above classes.
 
   Differentiable in: class_distances. Cost: O(batch classes log classes).
 
@@ -117,18 +117,18 @@ def severity(
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
-      no prediction.
+      is not a prediction.
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes]: `hierarchy.lca_heights` as in the paper, or
       `hierarchy.path_distances`.
 
   Returns:
     Severity(distances, mistaken), [batch] each, in the dtype of `scores`. NaN for a
-    traced label outside and for a row of NaN, which is a mistake.
+    traced label out of range and for a row of NaN, which is a mistake.
 
   Raises:
     TypeError: scores not floating, labels not integers.
-    ValueError: shapes do not match, or a known label outside.
+    ValueError: shapes do not match, or a known label out of range.
 
   Differentiable in: class_distances. Cost: O(batch classes log classes).
 
@@ -166,7 +166,7 @@ def hierarchical_precision(
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
-      no prediction.
+      is not a prediction.
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     k: static, at most the number of classes.
@@ -179,8 +179,8 @@ def hierarchical_precision(
 
   Raises:
     TypeError: scores not floating, labels not integers, k not a static integer.
-    ValueError: shapes do not match, a known label outside, or k + rank_offset above
-      classes.
+    ValueError: shapes do not match, a known label out of range, or k + rank_offset
+      above classes.
 
   Differentiable in: nothing. Cost: O(batch classes log classes).
 

@@ -33,8 +33,8 @@ _NONE = np.int32(2**31 - 2)  # stands for no key, after all keys
 def can_rank(queries: Array, references: Array) -> bool:
   """True if these queries and references are ranked on the host.
 
-  They are not on accelerators, nor if they are traced, split over devices, or float64,
-  whose products are no more exact than the required order.
+  Ranking stays off the host on accelerators, and for arrays that are traced, split over
+  devices, or float64, whose products are no more exact than the required order.
   """
   operands = queries, references
   if any(isinstance(x, core.Tracer) or x.dtype == jnp.float64 for x in operands):

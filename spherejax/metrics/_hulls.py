@@ -10,7 +10,7 @@ from spherejax import _checks, solvers
 def hulls_intersect(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) -> bool:
   """Decides if the convex hulls of two point sets have a point in common.
 
-  They do when weights of both sum to 1 and give the same point,
+  They do when weights that sum to 1 in each set give the same point,
 
       sum_i u_i a_i = sum_j v_j b_j,   sum u = sum v = 1,   u, v >= 0
 
@@ -26,7 +26,7 @@ def hulls_intersect(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) ->
     True where the hulls meet.
 
   Raises:
-    TypeError: a or b no numbers.
+    TypeError: a or b not numbers.
     ValueError: shapes that do not match, or a point that is not finite.
     RuntimeError: the linear program failed.
 
@@ -65,8 +65,8 @@ def hulls_intersect(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) ->
 def hull_distance(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) -> float:
   """Euclidean distance between the convex hulls of two point sets.
 
-  That of the origin from the hull of all differences d_ij = a_i - b_j. Nonnegative
-  least squares finds its nearest point: the solution of
+  This is the distance of the origin from the hull of all differences d_ij = a_i - b_j.
+  Nonnegative least squares finds the nearest point of that hull: the solution of
 
       min_{w >= 0} |sum_ij w_ij d_ij|^2 + (sum_ij w_ij - 1)^2
 
@@ -80,7 +80,7 @@ def hull_distance(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) -> f
     The distance, 0 where the hulls meet.
 
   Raises:
-    TypeError: a or b no numbers.
+    TypeError: a or b not numbers.
     ValueError: shapes that do not match, no row, or a point that is not finite.
     RuntimeError: no minimum was found.
 

@@ -36,17 +36,18 @@ def mean_interval(
       s^2 = sum_i (values_i - mean)^2 / (n - 1)
 
   Args:
-    values: [seeds], one figure for each run, concrete.
-    confidence: probability that the interval covers the mean of normally
-      distributed figures, in (0, 1).
+    values: [seeds], one number for each run, concrete.
+    confidence: probability that the interval covers the mean of normally distributed
+      numbers, in (0, 1).
 
   Returns:
     Interval. A single value tells nothing about the spread: its interval is (-inf,
     inf). A NaN among the values makes mean and ends NaN, so that no comparison holds.
 
   Raises:
-    TypeError: values or confidence no numbers.
-    ValueError: values have not one axis, there is none, or confidence outside (0, 1).
+    TypeError: values or confidence not numbers.
+    ValueError: values do not have exactly one axis, are empty, or confidence outside
+      (0, 1).
 
   Differentiable in: nothing (runs on the host).
 
@@ -85,15 +86,15 @@ def paired_interval(
   The claim first > second is supported when `low > 0`.
 
   Args:
-    first: [seeds], figures of one method.
-    second: [seeds], figures of the other, in the same order.
+    first: [seeds], results of one method.
+    second: [seeds], results of the other, in the same order.
     confidence: as in `mean_interval`.
 
   Returns:
     Interval of the difference.
 
   Raises:
-    TypeError: first, second or confidence no numbers.
+    TypeError: first, second or confidence not numbers.
     ValueError: shapes differ, or as `mean_interval`.
 
   Differentiable in: nothing (runs on the host).

@@ -17,7 +17,7 @@ class MeanCorrelation(NamedTuple):
   """Result of `mean_correlation`."""
 
   mean: Float[Array, ""]
-  """tanh of the mean of artanh of the classes that count; NaN without one."""
+  """tanh of the mean of artanh(r_c) over the classes that count; NaN without one."""
   correlations: Float[Array, " classes"]
   """Rank correlation of each class, NaN where it does not count; not clipped
   away from 1."""
@@ -159,7 +159,7 @@ def distance_correlation(
     rows: [rows], integer, the points that are compared with all points; None takes all.
       The standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
     where: [n], boolean, True keeps. None keeps all. Masked points may be NaN.
-    block_size: static. Rows at once; memory is some times block_size x n.
+    block_size: static. Rows at once; memory is a few times block_size x n.
 
   Returns:
     MeanCorrelation(mean, correlations [rows], counted [rows]), dtype of `features`;

@@ -49,7 +49,7 @@ def nearest_negative_distance(
     first: [batch, dim], floating, the encoder's vectors of the first views, the
       anchors.
     second: [batch, dim], floating, vectors of the second views, row by row.
-    nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
+    nearest: [batch], integer, from `losses.info_nce_bound` of projected views: first
       views from 0, second ones from batch on, -1 for none.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
@@ -95,17 +95,17 @@ def distance_histogram(
   """Shares of distances of unit vectors in equal bins from 0 to 2.
 
   Args:
-    distances: [batch], floating, in [0, 2]; beyond counts in the nearest bin.
+    distances: [batch], floating, in [0, 2]; values beyond count in the nearest bin.
     bins: static. Only the last bin contains its right edge.
-    where: [batch], boolean, True keeps: `counted` of `nearest_negative_distance`. None
-      keeps all.
+    where: [batch], boolean, True keeps, such as `counted` from
+      `nearest_negative_distance`. None keeps all.
 
   Returns:
     DistanceHistogram(shares [bins], edges [bins + 1]), at least float32. NaN shares if
     none is kept, or a kept one is NaN.
 
   Raises:
-    TypeError: distances not floating, bins no static integer, where not boolean.
+    TypeError: distances not floating, bins not a static integer, where not boolean.
     ValueError: distances with other than one axis, bins below 1, shapes that do not
       match.
 
@@ -147,7 +147,7 @@ def label_sharing(
   away examples that belong together.
 
   Args:
-    nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
+    nearest: [batch], integer, from `losses.info_nce_bound` of projected views: first
       views from 0, second ones from batch on, -1 for none.
     labels: [batch], integer, of both views. Only their equality matters.
     where: [batch], boolean, True keeps. None keeps all.
@@ -198,7 +198,7 @@ def contrastive_collapse(
     threshold: a cosine in (0, 1]; may be traced.
 
   Returns:
-    [...], boolean; False where one is NaN.
+    [...], boolean; False where either is NaN.
 
   Raises:
     TypeError: arrays not floating.

@@ -16,7 +16,7 @@ _PLACES = (0.25, 0.5, 0.75)
 
 
 class NormCountRegression(NamedTuple):
-  """Result of `norm_count_regression`; its figures are NaN where not `valid`.
+  """Result of `norm_count_regression`; its numbers are NaN where not `valid`.
 
   Entry j of `counts`, `deviations` and `sizes` belongs to the j-th smallest count. The
   arrays are as long as the rows; entries after the last count have size 0.
@@ -35,11 +35,11 @@ class NormCountRegression(NamedTuple):
   p_values: Float[Array, "3"]
   """One-sided p-values: small for a slope above 0, above 1/2 for a slope below 0."""
   log_p_values: Float[Array, "3"]
-  """Their logarithms, which do not underflow."""
+  """Logarithms of the p-values, which do not underflow."""
   counts: Int[Array, " n"]
   """The different counts, ascending."""
   deviations: Float[Array, " n"]
-  """Standard deviation of v for each count, as the weights use it; then NaN."""
+  """Standard deviation of v by count, as the weights use it; NaN after the last."""
   sizes: Int[Array, " n"]
   """Rows of each count."""
   valid: Bool[Array, ""]
@@ -116,7 +116,7 @@ def norm_count_regression(
       not boolean.
     ValueError: shapes do not match, no row, or an unknown `covariance`.
 
-  Differentiable in: nothing (figures of a test). Cost: O(n log n).
+  Differentiable in: nothing (test statistics). Cost: O(n log n).
 
   Source: NCH eqs. 19 to 22. Standardised norms and weights by the variances of each
   count are inferred from NCH tables 1 and 3.
@@ -202,7 +202,7 @@ def norm_count_correlation(
     TypeError: norms not floating, counts not integers, where not boolean.
     ValueError: shapes do not match, or no row.
 
-  Differentiable in: nothing (a figure). Cost: O(n).
+  Differentiable in: nothing (a statistic). Cost: O(n).
 
   Source: NCH table 3, which averages it over episodes.
 

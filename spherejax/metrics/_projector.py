@@ -17,7 +17,7 @@ _WORD = 32  # activations compared at a time
 
 
 class LocalAffine(NamedTuple):
-  """Result of `local_affine`: projector(h) = weights^T h + bias near that h."""
+  """Result of `local_affine`: projector(h) = weights^T h + bias near the given h."""
 
   weights: Float[Array, "dim outputs"]
   bias: Float[Array, " outputs"]
@@ -43,7 +43,7 @@ def unexplained_variance(
     weights: [dim, outputs], floating, of the projector h -> weights^T h.
     threshold: in [0, 1); may be traced. Singular values of at most this share of the
       largest count as 0. None takes the larger side of the weights times the epsilon
-      of the calculation (at least float32): give one for weights that were rounded to
+      of the calculation (at least float32): set it for weights that were rounded to
       half precision.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
@@ -93,7 +93,7 @@ def displacement_alignment(
     weights: [batch, dim, outputs], floating.
     threshold: in [0, 1); may be traced. Singular values of at most this share of the
       largest count as 0. None takes the larger side of the weights times the epsilon
-      of the calculation (at least float32): give one for weights that were rounded to
+      of the calculation (at least float32): set it for weights that were rounded to
       half precision.
     where: [batch], boolean, True keeps; masked rows and their weights may be NaN. None
       keeps all.
@@ -197,8 +197,8 @@ def count_regions(
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
-    Scalar, int32; at most the number of kept rows, 0 of none. The count is exact, but
-    covers only regions that hold an example.
+    Scalar, int32; at most the number of kept rows, 0 if no row is kept. The count is
+    exact, but covers only regions that hold an example.
 
   Raises:
     TypeError: patterns or where not boolean.

@@ -85,8 +85,8 @@ def ranks(
   more. A reference without a key also has `NEVER`. `certain` is the proposal's where it
   is known, so that only one way to count is compiled.
 
-  Also returns [block], whether the products leave a rank in doubt; no rank is with
-  `decide`, which takes most of the compilation time.
+  Also returns [block], whether the products leave a rank in doubt; with `decide`
+  none is. Deciding takes most of the compilation time.
   """
   relevant = jnp.asarray(block.relevant)
   start, skip = jnp.asarray(block.start)[:, None], jnp.asarray(block.skip)[:, None]

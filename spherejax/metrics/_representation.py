@@ -31,14 +31,14 @@ class ClassVariance(NamedTuple):
   """Result of `class_variance`."""
 
   inter: Float[Array, ""]
-  """D_inter: mean squared distance of two different class means; NaN of one class."""
+  """D_inter: mean squared distance of two different class means; NaN with one class."""
   intra: Float[Array, ""]
   """D_intra: mean over the classes of the mean squared distance from the mean."""
   phi: Float[Array, ""]
   """inter / intra; inf where only intra is 0, NaN where both are."""
   r2: Float[Array, ""]
-  """1 - d_within / d_total of cosine distances, for normalised rows; of other rows
-  the share of the variance, classes weighing the same, that is between classes."""
+  """1 - d_within / d_total of cosine distances, for normalised rows; for other rows,
+  the share of the variance between classes, with equal weights of the classes."""
 
 
 def class_moments_init(num_classes: int, dim: int) -> ClassMoments:
@@ -52,7 +52,7 @@ def class_moments_init(num_classes: int, dim: int) -> ClassMoments:
     ClassMoments of zeros.
 
   Raises:
-    TypeError: a size that is no static integer.
+    TypeError: a size that is not a static integer.
     ValueError: a size below 1.
 
   Differentiable in: nothing.
@@ -87,7 +87,7 @@ def class_moments_update(
   Args:
     moments: from `class_moments_init` or the last update.
     features: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     normalize: True divides rows by their norm first; a zero row stays zero and counts.
       Static; the same for all blocks.
@@ -156,7 +156,7 @@ def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMomen
     ClassMoments.
 
   Raises:
-    TypeError: first or second no `ClassMoments`.
+    TypeError: first or second not a `ClassMoments`.
 
   Differentiable in: means and scatters. Cost: O(classes dim).
 
@@ -202,7 +202,7 @@ def class_scatter(
   Args:
     means: [classes, dim], floating, of the finished moments.
     features: [batch, dim], floating, as they were counted (normalised or not).
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     norm: "linf", "l2" or "l1". Static.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
@@ -257,7 +257,7 @@ def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance
     ClassVariance(inter, intra, phi, r2); r2 is NaN for other norms than l2.
 
   Raises:
-    TypeError: moments no `ClassMoments`.
+    TypeError: moments not a `ClassMoments`.
     ValueError: an unknown norm.
 
   Differentiable in: means and scatters. Cost: O(classes dim), for other norms
@@ -311,13 +311,13 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
   Args:
     moments: of normalised features.
     pooled: True gives all pairs the same weight, as printed. False averages the class
-      means over the classes of two or more, as Roth's code does. Static.
+      means over the classes with two or more rows, as Roth's code does. Static.
 
   Returns:
-    Scalar; NaN with less than two classes, or without a pair.
+    Scalar; NaN with fewer than two classes, or without a pair.
 
   Raises:
-    TypeError: moments no `ClassMoments`, pooled not boolean.
+    TypeError: moments not a `ClassMoments`, pooled not boolean.
 
   Differentiable in: means and scatters. Cost: O(classes^2 dim).
 

@@ -28,7 +28,8 @@ def class_residuals(
 
   Args:
     features: [batch, dim], floating, as they were counted (normalised or not).
-    labels: [batch], integer in [0, classes). A traced label outside leaves a row NaN.
+    labels: [batch], integer in [0, classes). A traced label out of range leaves a row
+      NaN.
     moments: of the training set.
 
   Returns:
@@ -85,7 +86,7 @@ def augment_within_classes(
   Args:
     key: a typed PRNG key.
     features: [batch, dim], floating.
-    residuals: [n, dim], floating, of `class_residuals`.
+    residuals: [n, dim], floating, from `class_residuals`.
     labels: [n], integer in [0, num_classes), those of the residuals.
     num_classes: static.
     scale: may be traced.

@@ -63,7 +63,7 @@ def retrieval(
       MAP@R = 1/R sum_{k <= R} rel(k) (1/k sum_{l <= k} rel(l))
 
   Without `references` the queries are their own references, and query i leaves out
-  reference i (by its index, never because it is close); With `references`, `exclude`
+  reference i (by its index, never because it is close). With `references`, `exclude`
   names the reference that a query leaves out, if any. The rank of a relevant reference
   is one more than the number of references before it, so no list is cut and a class may
   have any size.
@@ -90,8 +90,8 @@ def retrieval(
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
-    block_size: static. Queries ranked at once; memory is block_size x references, and
-      with split references each device's share of it, and of a file a tile's.
+    block_size: static. Queries ranked at once; memory is block_size x references. With
+      split references each device holds its share; with a file, one tile counts.
     where: [queries], boolean, concrete, True keeps. Without `references` it also is
       the default of `reference_where`, so that
       `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
@@ -105,10 +105,10 @@ def retrieval(
     bfloat16 are computed in float32, then cast back).
 
   Raises:
-    TypeError: embeddings not floating, labels not integer, masks not boolean; labels
-      or masks are traced, or queries for references in a file.
+    TypeError: embeddings not floating, labels not integer, masks not boolean; labels or
+      masks are traced, or queries are traced and the references in a file.
     ValueError: shapes do not match, one of `references` and `reference_labels`
-      without the other, `exclude` without them or no index, or an unknown distance;
+      without the other, `exclude` without them or out of range, or an unknown distance;
       references are split over two axes, differ between processes, or are in a file
       that was cut short.
 
@@ -117,7 +117,7 @@ def retrieval(
   each relevant reference would dominate, the nearest references are sorted, on a CPU by
   NumPy if nothing is traced. If the product cannot tell dozens of references from a
   relevant one, the query is compared with all references again, which takes dozens of
-  times as long. A file is read once for 4096 queries, and twice where products leave a
+  times as long. A file is read once per 4096 queries, and twice where products leave a
   rank in doubt. Compiled once for each shape and power of two above the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric

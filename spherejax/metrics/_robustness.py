@@ -22,7 +22,7 @@ class Separation(NamedTuple):
   """Result of `separation`."""
 
   nearest: Float[Array, " n"]
-  """Distance to the nearest other point; inf of a single one."""
+  """Distance to the nearest other point; inf for a single point."""
   nearest_other_class: Float[Array, " n"]
   """Distance to the nearest point of another class; inf without one."""
 
@@ -92,7 +92,7 @@ def accuracy_curve_from_distances(
 
   Raises:
     TypeError: minimal not floating, or where not boolean.
-    ValueError: an array that has not one axis, or where of another shape.
+    ValueError: an array without exactly one axis, or where of another shape.
 
   Differentiable in: nothing. Cost: O(batch budgets).
 
@@ -119,10 +119,10 @@ def separation(
 ) -> Separation:
   """Distances of each point to the nearest other point, and to the nearest other class.
 
-  Below half the smallest of the first, Voronoi cells bound nothing, so VAA is SAA.
-  Below half the smallest of the second, the nearest-neighbour classifier is robust at
-  every point. A classifier without a mistake in any ball of that radius agrees with it
-  in all of these balls.
+  For budgets below half the smallest of the first distances, Voronoi cells bound
+  nothing, so VAA is SAA. For budgets below half the smallest of the second, the
+  nearest-neighbour classifier is robust at every point. Any classifier without a
+  mistake in the balls of that radius agrees with it inside them.
 
   Args:
     points: [n, dim], floating, n > 0.
@@ -193,7 +193,8 @@ def best_accuracy(
     [budgets], float64.
 
   Raises:
-    TypeError: points or budgets no numbers, labels no integers, block_size no integer.
+    TypeError: points or budgets not numbers, labels not integers, block_size not an
+      integer.
     ValueError: more than two classes, shapes that do not match, a point that is not
       finite, a budget below 0, or an unknown norm.
 

@@ -148,8 +148,8 @@ def log_singular_values(
 
   Returns:
     [..., values], dtype of `matrix`, values the smaller of rows and columns; -inf for a
-    singular value of 0. One below the rounding of the largest is noise, log(1e-6) under
-    the first in float32.
+    singular value of 0. Values below the rounding of the largest are noise: in float32,
+    those more than log(1e6) below the first.
 
   Raises:
     TypeError: matrix not floating, where not boolean, centre not boolean.

@@ -32,7 +32,7 @@ class Spectrum(NamedTuple):
   rho: Float[Array, ""]
   """Divergence of the uniform spectrum from this one: 0 if flat, inf if one is 0."""
   density: Int[Array, ""]
-  """d_DoV: singular values (their powers) above the mean."""
+  """d_DoV: number of singular values (or their powers) above the mean."""
 
 
 class PrincipalAxes(NamedTuple):
@@ -54,7 +54,7 @@ def triangle_init(dim: int) -> FeatureTriangle:
     FeatureTriangle of zeros.
 
   Raises:
-    TypeError: dim is no static integer.
+    TypeError: dim is not a static integer.
     ValueError: dim below 1.
 
   Differentiable in: nothing.
@@ -145,7 +145,7 @@ def spectrum(
 
   Raises:
     ValueError: components outside [1, dim], power not 1 or 2.
-    TypeError: components is no static integer.
+    TypeError: components is not a static integer.
 
   Differentiable in: nothing. Cost: O(dim^3).
 

@@ -17,14 +17,15 @@ class OTP(nn.Module):
 
   Owns `prototypes` [num_prototypes, channels] and calls `spherejax.pooling.otp`. The
   result has num_prototypes * channels numbers. Before the prototypes are trained, use
-  the sum of its blocks over sqrt(num_prototypes): it is global average pooling.
+  the sum of the result's blocks divided by sqrt(num_prototypes), which is global
+  average pooling.
 
   Attributes:
     num_prototypes: static.
     inverse_temperature: not negative.
     steps: static. Steps of the transport.
     cost: static. "distance" or "gaussian".
-    bandwidth: positive. Of "gaussian".
+    bandwidth: of "gaussian", positive.
     init_prototypes: draws the prototypes at the start.
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.otp`.

@@ -39,7 +39,8 @@ class CBAM(nn.Module):
   Attributes:
     reduction: static. Ratio of channels to hidden units of the perceptron; divides the
       channels.
-    kernel_size: static, odd. Of the convolution over positions; 1 also takes tokens.
+    kernel_size: static, odd. Size of the convolution over positions; 1 also takes
+      tokens.
     use_bias: static. True gives the perceptron biases.
     norm: static. "batch" normalises the result of the convolution, "none" does not.
     axis_name: static. Device axis over which BatchNorm averages its training

@@ -60,7 +60,7 @@ def batch_norm(
 
 
 def halve(x: Array) -> Array:
-  """Maximum of each 2x2 positions; an odd row or column at the end is left out.
+  """Maximum of each 2x2 block; an odd row or column at the end is left out.
 
   On a CPU the gradient of XLA's own pooling takes twice the time of a small network.
   Here positions that tie share the gradient.
@@ -71,7 +71,7 @@ def halve(x: Array) -> Array:
 
 
 class _HalvedBatchNorm(nn.Module):
-  """BatchNorm and the maximum of each 2x2 positions, in the cheaper order.
+  """BatchNorm and the maximum of each 2x2 block of positions, in the cheaper order.
 
   Normalising is linear, so the largest value (the smallest for a negative factor) is
   taken first, and only a quarter of the positions is normalised.
@@ -158,7 +158,7 @@ class ConvNet(nn.Module):
     ValueError: images without 4 axes, strides not as many as widths, an unknown
       norm, groups that do not divide a width, `frozen_norm` without BatchNorm.
 
-  Differentiable in: parameters, images. Cost: nine multiplications a weight pair
+  Differentiable in: parameters, images. Cost: nine multiplications per pair of channels
   and position.
 
   Source: none; it is the convolutional embedding of DML 3.2.4 in its smallest form.
@@ -298,7 +298,7 @@ class ResNet20(nn.Module):
   """Feature maps of the pre-activation residual network for small images.
 
   A 3x3 convolution, three stages of basic blocks, normalisation and ReLU: 20
-  layers with three blocks a stage. A 32x32 image gives an 8x8 map of 64 channels,
+  layers with three blocks per stage. A 32x32 image gives an 8x8 map of 64 channels,
   a 64x64 image a 16x16 map; the strides choose other sizes.
 
   Attributes:

@@ -133,7 +133,7 @@ class DistanceRatio(nn.Module):
   """Distance-ratio loss with a learned exponent.
 
   Owns `log_exponent` and calls `spherejax.losses.distance_ratio` with its exponential.
-  It trains at the network's rate.
+  The exponent trains at the network's learning rate.
 
   Attributes:
     init_log_exponent: initial logarithm of the exponent.

@@ -74,8 +74,8 @@ class EfficientNetLite(nn.Module):
   Attributes:
     width: static. Factor of the channels between stem and head: 1.0 for Lite0 and
       Lite1, 1.1 for Lite2.
-    depth: static. Factor of the blocks of each stage but the first and the last,
-      rounded up: 1.0 for Lite0, 1.1 for Lite1, 1.2 for Lite2.
+    depth: static. Factor of the number of blocks in every stage except the first and
+      the last, rounded up: 1.0 for Lite0, 1.1 for Lite1, 1.2 for Lite2.
     frozen_norm, axis_name, remat: as in `ResNet`.
     parts: static. First part to compute and the one to stop before: 0 is the stem, 1 to
       7 are the stages, 8 is the 1x1 convolution. With (0, 7) the call gives the maps

@@ -10,7 +10,7 @@ from spherejax import _checks
 from spherejax.models._backbones import as_images, batch_norm
 from spherejax.models._convolution import kernel_init
 
-# Of the first convolution as published; all widths are multiples of a half of it.
+# Width of the published first convolution; all widths are multiples of its half.
 _WIDTH = 32
 
 

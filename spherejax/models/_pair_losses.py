@@ -31,7 +31,7 @@ class Margin(nn.Module):
     boundary_weight: weight of the mean boundary.
     form: static. "pairs" or "triplets".
     normalize: static. "l2", "unit_ball" or "none".
-    miner: static. Chooses the pairs that count, of the distances; None keeps all.
+    miner: static. Chooses the pairs that count, given the distances; None keeps all.
     block_size: static. Rows at a time; None takes all at once.
     axis_name: static. Device axis over which the batch is spread; None for one
       device.

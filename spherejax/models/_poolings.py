@@ -64,8 +64,8 @@ class GSP(nn.Module):
   """Generalized sum pooling with learned prototypes.
 
   Owns `prototypes` [num_prototypes, channels] and calls `spherejax.pooling.gsp`. A mass
-  of 1 is global average pooling with attributes; `module.clone(mass=1.0)` uses the same
-  parameters; use it until the prototypes are prepared.
+  of 1 is global average pooling with attributes. Until the prototypes are prepared, use
+  `module.clone(mass=1.0)`, which has the same parameters.
 
   Attributes:
     num_prototypes: static. 64, or 128 for data sets with thousands of classes.

@@ -80,8 +80,8 @@ class PretrainedNetwork:
     variables: of the backbone, with the collections "params" and "batch_stats".
     classifier: "kernel" [features, 1000] and "bias" [1000], for averaged maps.
     side: rows and columns of the images that it was trained on.
-    mean: of each channel's pixels in [0, 255], subtracted first.
-    deviation: of each channel's pixels, divided by.
+    mean: mean of each channel's pixels in [0, 255], which is subtracted.
+    deviation: standard deviation of each channel's pixels, which then divides them.
 
   Example:
     >>> network = spherejax.models.pretrained("efficientnet_lite0")
@@ -162,7 +162,7 @@ def pretrained(
     The network; its `features` and `logits` take images of uint8 as they are.
 
   Raises:
-    TypeError: name no text, path no path.
+    TypeError: name not text, path not a path.
     ValueError: an unknown name, one without a package and no path; a file of
       another network (the message lists what differs) or without the classifier.
     OSError: path names no file that can be read.

@@ -46,7 +46,7 @@ def replace_prototypes(
 
   Returns:
     A tree like `params`. Where a traced `where` keeps fewer points than there are
-    prototypes, the last of these stay as they were.
+    prototypes, the last prototypes stay as they were.
 
   Raises:
     TypeError: points not floating, where not boolean, project not boolean.
@@ -55,7 +55,7 @@ def replace_prototypes(
 
   Not differentiable. Cost: O(n k dim).
 
-  Source: DML 4.3 and algorithm 2; when and from which points follows the authors'
+  Source: DML 4.3 and algorithm 2; the time and the points follow the authors'
   implementation.
 
   Example:

@@ -301,7 +301,7 @@ class Manifold(nn.Module):
     persistence: in (0, 1), probability that a walk goes on.
     temperature: divides the cosines of the graph.
     margin: unit of the probability of a walk.
-    context_weight: at least 0, of the cosines between walks.
+    context_weight: weight of the cosines between walks, at least 0.
     init_proxies: draws the proxies at the start, as [num_proxies, dim].
     axis_name: static. Device axis over which the batch is spread; None for one device.
 
@@ -314,7 +314,7 @@ class Manifold(nn.Module):
   Differentiable in: proxies, embeddings. Cost: O((batch + num_proxies)^3).
 
   Source: Aziere and Todorovic 2019, "Ensemble deep manifold similarity learning using
-  hard proxies". Only the direction of a proxy counts; they start uniformly on the
+  hard proxies". Only the direction of a proxy counts; proxies start uniformly on the
   sphere.
 
   Example:

@@ -66,8 +66,8 @@ class ResNet(nn.Module):
 
   Attributes:
     blocks: static. Blocks of each stage.
-    widths: static. Channels of each stage, of a bottleneck's inner convolutions (it
-      ends with four times as many); the first is also the stem's.
+    widths: static. Channels of each stage; for a bottleneck, of its inner convolutions
+      (it ends with four times as many). The first is also the stem's.
     strides: static. Stride of each stage's first block.
     bottleneck: static. False: blocks of two 3x3 convolutions. True: 1x1, 3x3 (which
       has the stride), 1x1.

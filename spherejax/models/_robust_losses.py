@@ -51,7 +51,7 @@ class ProxyCap(_NearProxies):
   """NormFace loss on clean examples, plus a cap around the proxy for attacked ones.
 
   Owns `weights` [num_classes, dim], the proxies, takes the cosines of all pairs and the
-  angle from each proxy to the next, and calls `spherejax.losses.proxy_cap`.
+  angle from each proxy to the nearest other, and calls `spherejax.losses.proxy_cap`.
 
   Attributes:
     num_classes: static. Training classes; labels are in [0, num_classes).
@@ -86,7 +86,7 @@ class NormFaceNegativeMargin(_NearProxies):
   """NormFace loss on clean examples, ArcFace with a negative margin on attacked ones.
 
   Owns `weights` [num_classes, dim], the proxies, takes the cosines of all pairs and the
-  angle from each proxy to the next, and calls
+  angle from each proxy to the nearest other, and calls
   `spherejax.losses.normface_negative_margin`.
 
   Attributes:

@@ -15,8 +15,8 @@ from spherejax.models._convolution import Convolution, Method
 class Simple6(nn.Module):
   """Feature maps of six 3x3 convolutions with ReLU, without normalisation.
 
-  After every second layer the maximum of each 2x2 positions is taken. With global
-  average pooling after it, the norm of an image's features follows the number of
+  After every second layer the maximum of each 2x2 block of positions is taken. With
+  global average pooling after it, the norm of an image's features follows the number of
   objects in it. Without biases, features of objects far enough apart simply add up.
 
   Attributes:

@@ -114,7 +114,7 @@ class NormFace(ClassWeights):
     num_classes: static. Training classes; labels are in [0, num_classes).
     init_weights: draws the class weights at the start.
     scale: multiplies the cosines.
-    learn_scale: static. Own `log_scale` as well, which starts at the logarithm of
+    learn_scale: static. True also learns `log_scale`, which starts at the logarithm of
       `scale`.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].

@@ -129,7 +129,7 @@ class _Block(nn.Module):
 
 
 class _Merge(nn.Module):
-  """Merges each 2x2 cells into one of twice the channels."""
+  """Merges each block of 2x2 cells into one cell of twice the channels."""
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
@@ -147,10 +147,10 @@ class SwinT(nn.Module):
   """Feature maps of the tiny Swin transformer.
 
   Patches of 4x4 pixels become cells of `width` channels. In each stage blocks attend
-  within windows of 7x7 cells, every second block in windows shifted by half of that;
-  between stages 2x2 cells merge and channels double. A 224x224 image gives a 7x7 map
-  of 768 channels. No pooling and no classifier: put `EmbeddingHead` or a pooling and
-  a linear layer after it. `import_weights` fills it from files.
+  within windows of 7x7 cells, every second block in windows shifted by half a window;
+  between stages each block of 2x2 cells merges and channels double. A 224x224 image
+  gives a 7x7 map of 768 channels. No pooling and no classifier: put `EmbeddingHead` or
+  a pooling and a linear layer after it. `import_weights` fills it from files.
 
   Attributes:
     depths: static. Blocks of each stage.

@@ -76,7 +76,7 @@ class Archive:
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 # Start of a file of the format before torch 1.6, after pickle's own first bytes.
 MAGIC_BYTES = _MAGIC.to_bytes(10, "little")
-# Names no storage in the first reading, which only lists the storages.
+# The first reading only lists the storages, so it builds no tensors.
 _NAMES_ALONE = {
   name: known._replace(call=lambda *_: None) if known.name in TENSORS else known
   for name, known in GLOBALS.items()

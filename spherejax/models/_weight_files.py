@@ -12,7 +12,7 @@ import numpy as np
 from spherejax import _checks
 from spherejax.models import _weight_archives, _weight_names, _weight_pickle
 
-# The same by the names of safetensors.
+# NumPy types by their names in safetensors.
 _SAFE_TYPES = {
   "BOOL": np.bool_,
   "U8": np.uint8,
@@ -65,7 +65,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     written to.
 
   Raises:
-    TypeError: path no path.
+    TypeError: path not a path.
     OSError: it names no file that can be read.
     FileNotFoundError: no such file.
     ValueError: another kind of file, a truncated file, a file that asks for anything

@@ -15,8 +15,8 @@ class ZeroShotPrediction(nn.Module):
 
   Owns `label_embeddings` [num_classes, dim], splits the batch into halves of
   disjoint classes by `spherejax.losses.split_by_class` and calls
-  `spherejax.losses.zero_shot_prediction`. The label embeddings train at the
-  network's rate.
+  `spherejax.losses.zero_shot_prediction`. The label embeddings train at the network's
+  learning rate.
 
   Attributes:
     num_classes: static. Training classes; labels are in [0, num_classes).

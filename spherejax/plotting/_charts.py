@@ -39,7 +39,7 @@ def training_curves(
     A matplotlib Figure.
 
   Raises:
-    TypeError: curves no mapping, steps no numbers.
+    TypeError: curves not a mapping, steps not numbers.
     ValueError: no curve, or shapes that do not match.
 
   Source: none.
@@ -102,15 +102,16 @@ def bars_with_intervals(
     values: for each group (such as a test set) the values of each method, [seeds]. A
       method keeps its colour in all groups and may be absent from some.
     ylabel: the quantity and its unit.
-    confidence: of the intervals, see `metrics.mean_interval`. One seed has none.
+    confidence: of the intervals, see `metrics.mean_interval`. A single seed has no
+      interval.
     title: text above the chart.
 
   Returns:
     A matplotlib Figure.
 
   Raises:
-    TypeError: values no mapping, confidence no number.
-    ValueError: no group, a group without a method, or figures that are not [seeds].
+    TypeError: values not a mapping, confidence not a number.
+    ValueError: no group, a group without a method, or values that are not [seeds].
 
   Source: none.
 

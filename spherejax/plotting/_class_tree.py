@@ -24,7 +24,7 @@ def class_tree(
   max_depth: int | None = None,
   title: str = "",
 ) -> "matplotlib.figure.Figure":
-  """Draws a class tree from left to right, with its leaves below one another.
+  """Draws a class tree from left to right, with its leaves one below the other.
 
   Edges are drawn to scale: 1 in a tree of classes, the estimated length in an inferred
   tree, where a negative edge turns back. Names of inner nodes are above their edges.
@@ -33,8 +33,8 @@ def class_tree(
   Args:
     tree: a ClassTree.
     groups: [classes], integer: a colour for each class's name and edge, such as
-      its branch in another tree; seven colours, then again from the first. None: by the
-      branches below the root.
+      its branch in another tree; after seven colours, the first comes again. None: by
+      the branches below the root.
     max_depth: nodes of this depth are drawn as leaves, with the number of classes
       below; for trees of hundreds of classes. Static.
     title: text above the tree.

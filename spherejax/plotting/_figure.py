@@ -142,7 +142,7 @@ def save(
     The path.
 
   Raises:
-    TypeError: figure no figure, path no path, max_bytes no integer.
+    TypeError: figure not a figure, path not a path, max_bytes not an integer.
     ValueError: another suffix, or the file does not fit (PNG: at 40 dots per inch);
       then nothing is written.
 

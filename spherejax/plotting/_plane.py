@@ -39,9 +39,9 @@ def class_hulls(
     A matplotlib Figure.
 
   Raises:
-    TypeError: panels no mapping, dots or others no arrays.
-    ValueError: no panel, points that are not [points, 2], names in `dots` and
-      `others` that are no panel, or dots of more classes than the panel has.
+    TypeError: panels not a mapping, dots or others not arrays.
+    ValueError: no panel, points that are not [points, 2], names in `dots` and `others`
+      that name no panel, or dots of more classes than the panel has.
 
   Source: none; after DML figure 5.4.
 

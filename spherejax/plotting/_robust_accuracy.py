@@ -42,7 +42,7 @@ def robust_accuracy(
     A matplotlib Figure.
 
   Raises:
-    TypeError: curves or intervals no mapping, or values that are no numbers.
+    TypeError: curves or intervals not a mapping, or values that are not numbers.
     ValueError: no curve; budgets that do not grow; another number of results or of
       accuracies than of budgets; accuracies outside [0, 1]; or an interval of a name
       that has no curve.

@@ -135,7 +135,7 @@ def weight_maps(
     A matplotlib Figure.
 
   Raises:
-    TypeError: weights no mapping.
+    TypeError: weights not a mapping.
     ValueError: shapes do not match, no image, no map, or values outside their range.
 
   Source: the attention maps of DML 5.3.2 and figure 5.5.

@@ -33,8 +33,8 @@ def crow(
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
       Negative entries count as 0.
-    norm_order: positive, may be traced. a.
-    root: positive, may be traced. b.
+    norm_order: a, positive, may be traced.
+    root: b, positive, may be traced.
     soft: static. True for q_k = mean_j sigmoid(x_jk), which is differentiated, with
       o = 1e-16, and the mean over positions instead of the sum.
     where: boolean, the shape of `features` without channels, True keeps; masked

@@ -31,10 +31,10 @@ def delf(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    hidden_kernel: [channels, hidden]. W.
-    hidden_bias: [hidden]. b.
-    score_kernel: [hidden]. w.
-    score_bias: scalar. c.
+    hidden_kernel: W, [channels, hidden].
+    hidden_bias: b, [hidden].
+    score_kernel: w, [hidden].
+    score_bias: c, scalar.
     reduction: static. "sum", or "mean" over the kept positions; both agree after a
       normalisation to length 1.
     where: boolean, the shape of `features` without channels, True keeps; masked

@@ -29,7 +29,7 @@ class GSoPBranch(NamedTuple):
   """Row i of the covariance times entry i gives its `hidden` numbers."""
   row_bias: Float[ArrayLike, "rows hidden"]
   out_kernel: Float[ArrayLike, "rows*hidden gates"]
-  """To one gate for each channel of the map, or for each position."""
+  """Maps to one gate for each channel of the map, or for each position."""
   out_bias: Float[ArrayLike, " gates"]
 
 
@@ -95,7 +95,7 @@ def gsop(
     TypeError: features or parameters not floating, where not boolean, size not a static
       integer, centred not boolean.
     ValueError: shapes do not match, no branch, unknown fuse, a size for features that
-      are no map.
+      are not a map.
 
   Differentiable in: features, channel, spatial. Cost: O(batch (n channels c + n c^2 +
   n^2 c)) and, for the rows, O(batch (c^2 + n^2) hidden).

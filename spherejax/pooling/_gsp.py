@@ -16,7 +16,7 @@ Solver = Literal["newton", "fixed_point"]
 
 
 class GSPResult(NamedTuple):
-  """Pooled map, the origin of its vector, and the accuracy of the solution."""
+  """Pooled vectors, the weights behind them, and the accuracy of the solution."""
 
   pooled: Float[Array, "batch dim"]
   """Weighted sum of the features."""
@@ -82,12 +82,12 @@ def gsp(
     ValueError: shapes do not match or have no entries, unknown solver, steps < 1,
       static mass not in (0, 1], static inverse temperature negative or not finite.
 
-  Differentiable in: features, prototypes, mass, inverse_temperature, forward, reverse
-  and repeatedly (mass_error, converged and steps carry no derivative). Cost: O(batch
-  tokens prototypes dim), one matrix product; memory of the backward pass does not
-  depend on the solver's steps. Costs come from |x|^2 + |y|^2 - 2 x.y. Rounding noise in
-  it counts as 0, with derivative 0: in float32 at 128 dimensions, distances below
-  1.4e-3.
+  Differentiable in: features, prototypes, mass, inverse_temperature, in forward and
+  reverse mode, repeatedly (mass_error, converged and steps carry no derivative). Cost:
+  O(batch tokens prototypes dim), one matrix product; memory of the backward pass does
+  not depend on the solver's steps. Costs come from |x|^2 + |y|^2 - 2 x.y. Rounding
+  noise in this difference counts as 0, with derivative 0: in float32 at 128 dimensions,
+  distances below 1.4e-3.
 
   Source: DML 5.2.1 and 5.2.2; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling for
   metric learning". Differs from the paper as `gsp_weights` does.

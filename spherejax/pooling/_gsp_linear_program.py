@@ -32,7 +32,7 @@ def gsp_linear_program(
 
   Returns:
     [..., tokens], dtype of `costs`: transported mass of each feature divided by
-    `mass`, sums to 1. Ties are broken to the lowest index. 0 where masked.
+    `mass`, sums to 1. Ties go to the lowest index. 0 where masked.
 
   Raises:
     TypeError: costs not floating, where not boolean.

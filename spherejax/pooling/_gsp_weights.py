@@ -101,7 +101,7 @@ def gsp_weights(
     ValueError: shapes do not match, costs without entries, static mass not in (0, 1]
       or static inverse temperature negative or not finite.
 
-  Differentiable in: costs, mass, inverse_temperature, forward, reverse and
+  Differentiable in: costs, mass, inverse_temperature, in forward and reverse mode,
   repeatedly, by the implicit function theorem; one-sided in mass at 1. Cost:
   O(prototypes tokens), and O(tokens) for each of some 3 to 30 steps; memory of the
   backward pass does not depend on the steps.
@@ -160,7 +160,7 @@ def gsp_fixed_point(
     costs: [..., prototypes, tokens], floating.
     mass: scalar or of the batch's shape, in (0, 1], may be traced (then clipped).
     inverse_temperature: scalar or of the batch's shape, not negative, may be traced.
-    steps: static. Residuals r computed.
+    steps: static. Number of residuals r to compute.
     where: [..., tokens], boolean, True keeps. None keeps all.
 
   Returns:

@@ -25,12 +25,12 @@ def netvlad(
       V_k = sum_j softmax_k(w_k . f_j + b_k) (f_j - c_k)
       pooled = l2(concatenation over k of l2(V_k))
 
-  Centres, weights and biases are learned on their own; `netvlad_assignment` gives
+  Centres, weights and biases are learned independently; `netvlad_assignment` gives
   the weights and biases that assign to the nearest centre.
 
   Args:
-    features: [batch, tokens, dim] or [batch, height, width, dim], floating; the
-      result has as many times more numbers as there are centres.
+    features: [batch, tokens, dim] or [batch, height, width, dim], floating; the result
+      has `centres` times as many entries as a feature.
     centres: [centres, dim], floating.
     weights: [centres, dim], floating, the rows w_k.
     biases: [centres], floating.

@@ -39,14 +39,15 @@ def otp(
 
   Args:
     features: [batch, tokens, dim] or [batch, height, width, dim], floating; the
-      result has m times as many numbers, so project them to few first.
+      result has m times as many entries as a feature, so project to few dimensions
+      first.
     prototypes: [prototypes, dim], floating, usually learned.
     inverse_temperature: scalar or [batch], not negative, may be traced. 0 spreads every
       feature evenly over the prototypes.
     steps: static, not negative. Steps of `solvers.sinkhorn`.
     cost: static. "distance", with 10 steps at inverse temperature 2, is DML's form;
       "gaussian", with 100 steps, the original.
-    bandwidth: positive, may be traced. Of "gaussian".
+    bandwidth: of "gaussian", positive, may be traced.
     where: boolean, the shape of `features` without channels, True keeps; masked
       positions may be NaN. None keeps all.
 

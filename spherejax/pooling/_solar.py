@@ -35,11 +35,11 @@ def solar(
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    query_kernel: [channels, inner]. Q.
-    key_kernel: [channels, inner]. K.
-    value_kernel: [channels, inner]. V.
-    output_kernel: [inner, channels]. O.
-    power: scalar, positive, may be traced. Of the generalized mean.
+    query_kernel: Q, [channels, inner].
+    key_kernel: K, [channels, inner].
+    value_kernel: V, [channels, inner].
+    output_kernel: O, [inner, channels].
+    power: exponent of the generalized mean, scalar, positive, may be traced.
     normalize: function of (place, x, mask) that computes "norm" above, for x [batch,
       positions, inner], 0 where masked, a mask that broadcasts against x, and the
       places "queries" and "keys". None normalises nothing. See `models.SOLAR`.

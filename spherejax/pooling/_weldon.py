@@ -23,13 +23,13 @@ def weldon(
 
       mean of the k largest x_j + mean of the l smallest x_j      over the kept j
 
-  for each channel, k `num_highest` and l `num_lowest`. (k, l) = (1, 0) gives the
-  maximum, (number of positions, 0) the mean.
+  for each channel, with k = `num_highest` and l = `num_lowest`. (k, l) = (1, 0) gives
+  the maximum, (number of positions, 0) the mean.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.
-    num_highest: static, at least 1. All positions where fewer are kept.
-    num_lowest: static, at least 0. All positions where fewer are kept.
+    num_highest: static, at least 1. If fewer positions are kept, all of them count.
+    num_lowest: static, at least 0. If fewer positions are kept, all of them count.
     reduction: static. "mean", or "sum" for sums instead of the two means.
     where: boolean, the shape of `features` without channels, True keeps; masked
       positions may be NaN. None keeps all.

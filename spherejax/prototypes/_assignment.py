@@ -22,7 +22,7 @@ class AssignmentState(NamedTuple):
   representatives: _moving.MovingPrototypes
   """Representatives of the classes, [classes, dim]."""
   sums: _moving.ClassSums
-  """Embeddings since the last matching; zeros where the former are moved."""
+  """Sums since the last matching; zeros if `representatives` are moved instead."""
   assignment: Int[Array, " classes"]
   """Prototype of each class, all different."""
   column_dual: Float[Array, " prototypes"]
@@ -147,7 +147,7 @@ def assignment_update(
     host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
-    AssignmentState. If the representatives did not move, nothing changes and its change
+    AssignmentState. If the representatives did not move, nothing changes and `change`
     is 0. If one of them is not finite, the assignment stays and the change is NaN.
 
   Raises:

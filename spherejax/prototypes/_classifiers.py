@@ -1,7 +1,7 @@
 """Nearest-neighbour classifiers: exact decisions, and scores with gradients.
 
-The decision judges and the scores guide an attacker. They are two functions because the
-decision has no gradient and the scores break ties differently.
+The decision judges an attack and the scores guide it. They are two functions because
+the decision has no gradient and the scores break ties differently.
 """
 
 from typing import Literal
@@ -56,7 +56,7 @@ def nearest_neighbours(
     block_size: static. Points at once; memory is block_size x sites.
 
   Returns:
-    [batch], int32; -1 for a point that is not finite, and without a kept site.
+    [batch], int32; -1 for a point that is not finite, or if no site is kept.
 
   Raises:
     TypeError: points or sites not floating, labels not integers, where not boolean.
@@ -137,9 +137,9 @@ def neighbour_logits(
              m = the middle between the k-th and the next distance
 
   For k = 1 the scores decide like the nearest neighbour wherever the second class is
-  farther by more than log(largest class) / b. For sites of different classes they are
-  the negative distances. Attack them with `loss="margin"`: cross-entropy is nearly flat
-  at a site and breaks few of the digits that the margin breaks.
+  farther by more than log(largest class) / b. If every class has one site, they are the
+  negative distances. Attack them with `loss="margin"`: cross-entropy is nearly flat at
+  a site and breaks few of the images that the margin breaks.
 
   Args:
     points: [batch, dim], floating.
@@ -147,7 +147,7 @@ def neighbour_logits(
     labels: [sites], integer in [0, num_classes).
     num_classes: static.
     k: static, below the number of sites if above 1.
-    sharpness: b, positive, in one over the unit of distance; may be traced. A large
+    sharpness: b, positive, in units of 1 / distance; may be traced. A large
       value is exact, a small one smooth.
     norm: "linf", "l2" or "l1". Static. "l2" uses matrix products, which round distances
       below 1e-3 to 2e-3 of the norms to 0.
@@ -238,7 +238,7 @@ def nearest_neighbour_scores(
   Differentiable in: points, sites. Cost: O(batch sites dim) time, O(batch sites)
   memory.
 
-  Source: DIST 5.2 names the classifier; own.
+  Source: DIST 5.2 names the classifier; the scores are ours.
 
   Example:
     >>> sites, labels = jnp.array([[0.0], [1.0]]), jnp.array([0, 1])
@@ -285,9 +285,10 @@ def nearest_neighbour_radius(
       r = max((d_other - d_own) / 2, 0)
 
   with the distances to the nearest site of another class and of the own class. By the
-  triangle inequality no smaller move changes the decision, in any norm. The radius is
-  the largest certain one for a point that is a site of l2 cells, if no own site is
-  nearer to the midpoint between the point and the nearest other site.
+  triangle inequality no smaller move changes the decision, in any norm. In l2, at a
+  point that is a site, let m be the midpoint between it and the nearest site of another
+  class. If no other site of its class is nearer to m than these two, no larger radius
+  is certain.
 
   Args:
     points: [batch, dim], floating.

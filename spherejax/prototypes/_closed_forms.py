@@ -47,7 +47,7 @@ def simplex(
     class.
 
   Raises:
-    TypeError: sizes that are no static integers, `rotate` without a key, rotate not
+    TypeError: sizes that are not static integers, `rotate` without a key, rotate not
       boolean.
     ValueError: a size below 1, or dim below C - 1.
 
@@ -82,26 +82,26 @@ def orthogonal_simplices(
 ) -> Float[Array, "num_classes dim"]:
   """Simplices in orthogonal subspaces: prototypes at least 90 degrees apart.
 
-  C - dim simplices share the coordinates; one of d coordinates has d + 1 prototypes.
-  The largest cosine is 0 (within rounding), which is the least possible for C > dim +
-  1, and the prototypes add to 0. C = 2 dim gives the cross-polytope, C = dim + 1 the
-  simplex.
+  C - dim simplices share the coordinates; a simplex of d coordinates has d + 1
+  prototypes. The largest cosine is 0 (within rounding), which is the least possible for
+  C > dim + 1, and the prototypes add to 0. C = 2 dim gives the cross-polytope, C = dim
+  + 1 the simplex.
 
   Args:
     key: typed key of the orientation; ignored without `rotate`.
     num_classes: C, from dim + 1 to 2 dim. Static.
     dim: length of a prototype. Static.
     split: "balanced" gives the simplices as equal sizes as possible. "one_large" makes
-      pairs p, -p and one simplex of the rest: minimisers of `gaussian_potential` with
-      t of 2 and above look so. Static.
+      pairs p, -p and one simplex of the rest: minimisers of `gaussian_potential` with t
+      of 2 and above look like this. Static.
     rotate: True turns the prototypes to a uniformly random orientation. Static.
 
   Returns:
-    [num_classes, dim], unit rows, float32 (float64 under x64). Prototypes of a
-    simplex are neighbours.
+    [num_classes, dim], unit rows, float32 (float64 under x64). Prototypes of a simplex
+    are adjacent rows.
 
   Raises:
-    TypeError: sizes that are no static integers, `rotate` without a key, rotate not
+    TypeError: sizes that are not static integers, `rotate` without a key, rotate not
       boolean.
     ValueError: num_classes outside [dim + 1, 2 dim], or an unknown `split`.
 
@@ -156,7 +156,7 @@ def cross_polytope(
     [num_classes, dim], unit rows, float32 (float64 under x64).
 
   Raises:
-    TypeError: sizes that are no static integers, `rotate` without a key, rotate not
+    TypeError: sizes that are not static integers, `rotate` without a key, rotate not
       boolean.
     ValueError: a size below 1, or num_classes above 2 dim.
 
@@ -194,10 +194,10 @@ def circle(
 
   Returns:
     [num_classes, 2], unit rows, float32 (float64 under x64). Neighbours on the circle
-    are neighbours in the list.
+    are adjacent rows.
 
   Raises:
-    TypeError: a number that is no static integer, `rotate` without a key, rotate not
+    TypeError: a number that is not a static integer, `rotate` without a key, rotate not
       boolean.
     ValueError: num_classes below 1.
 

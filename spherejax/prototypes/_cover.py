@@ -98,7 +98,7 @@ def class_covering_radii(
 
   Args:
     points: [n, dim], floating.
-    labels: [n], integer in [0, classes). A traced label outside makes a masked row.
+    labels: [n], integer in [0, classes). A traced label out of range masks its row.
     centres: [classes, m, dim], floating, such as proxies.
     where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
 
@@ -109,7 +109,7 @@ def class_covering_radii(
     TypeError: points or centres not floating, labels not integer.
     ValueError: shapes do not match, or a known label outside [0, classes).
 
-  Differentiable in: points, centres, the first among equals; derivative 0 at distance
+  Differentiable in: points, centres; ties go to the first; derivative 0 at distance
   0. Cost: O(n m dim).
 
   Source: DML proposition 3.2.2 and corollary 3.2.2.1, read for each class; see errata.

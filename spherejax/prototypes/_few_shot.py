@@ -83,7 +83,7 @@ def simple_shot(
       "none": x = f,    "l2": x = f / ||f||,    "centred_l2": x = (f - c) / ||f - c||
       class = argmin_y ||x_i - mean_k x_yk||,   the lowest among equals
 
-  The mean is not normalised again, so with several supports this is no cosine
+  The mean is not normalised again, so with several supports this is not a cosine
   classifier. Distances come from a matrix product around the mean of the supports.
   Rounding decides between two classes if their squared distances from a query differ by
   less than about (4 + sqrt(dim)) eps times the squared distance of the query from that
@@ -92,7 +92,7 @@ def simple_shot(
   Args:
     queries: [queries, dim], floating.
     supports: [ways, shots, dim], floating.
-    transform: "none", "l2" or "centred_l2"; a zero vector stays one. Static.
+    transform: "none", "l2" or "centred_l2"; a zero vector stays zero. Static.
     centre: [dim], the mean of all features of the base classes (not of the episode);
       for "centred_l2" alone.
     representative: "mean", or "nearest" for the nearest support (1-NN). Static.

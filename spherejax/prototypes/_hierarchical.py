@@ -40,10 +40,10 @@ def hierarchical_prototypes(
       "classical"   the same of -J D^2 J / 2, D^2 = 2 - 2 S: Euclidean, off the sphere
       "stress"      least normalised stress by `solvers.sphere_mds`
 
-  "stress" from random points is the paper's method; "cholesky" reaches exactly and at
-  once what it approximates. With fewer dimensions than classes, "stress" comes nearest
-  to the distances themselves. "spectral" keeps their order better, but merges classes
-  that only the dropped eigenvectors tell apart: siblings, in a tree.
+  "stress" from random points is the paper's method; "cholesky" gives at once the exact
+  solution that "stress" approximates. With fewer dimensions than classes, "stress"
+  comes nearest to the distances themselves. "spectral" keeps their order better, but
+  merges classes that only the dropped eigenvectors tell apart: siblings, in a tree.
 
   Args:
     similarities: [classes, classes], in [-1, 1], symmetric, 1 on the diagonal:

@@ -168,7 +168,7 @@ def covering_radius(
     TypeError: points or prototypes not floating, where not boolean.
     ValueError: shapes do not match, points or prototypes without entries.
 
-  Differentiable in: points, prototypes, the first among equals; derivative 0 at radius
+  Differentiable in: points, prototypes; ties go to the first; derivative 0 at radius
   0. Cost: O(n prototypes dim) time, one prototype after another; memory of a few
   numbers per point.
 

@@ -29,18 +29,18 @@ def hpn_prototypes(
 ) -> Float[Array, "num_classes dim"]:
   """Prototypes of hyperspherical prototype networks (HPN).
 
-  Descent at rate 0.1, rows normalised after each step, of
+  Gradient descent at rate 0.1, with rows normalised after each step, minimises
 
       L = mean_i max_{j != i} <p_i, p_j>
 
-  and, with vectors w of the classes' names or meanings, of that plus the ranking loss
+  or, with vectors w of the classes' names or meanings, L plus the ranking loss
 
       mean over triplets of different classes i, j, k of
         -s log(sigmoid(o)) - (1 - s) log(1 - sigmoid(o)),
       o = <p_i, p_j> - <p_i, p_k>,   s = 1 if cos(w_i, w_j) >= cos(w_i, w_k) else 0
 
-  over all triplets up to 20 classes, over 10 C^2 drawn in every step beyond. The
-  prototypes of `uniform_prototypes` are farther apart.
+  over all triplets for up to 20 classes; for more classes, over 10 C^2 triplets drawn
+  in every step. The prototypes of `uniform_prototypes` are farther apart.
 
   Args:
     key: typed key of the start, and of the triplets.
@@ -54,9 +54,9 @@ def hpn_prototypes(
     [num_classes, dim], unit rows, float32 (float64 under x64).
 
   Raises:
-    TypeError: sizes or steps that are no static integers, vectors not floating.
+    TypeError: sizes or steps that are not static integers, vectors not floating.
     ValueError: a size or steps below 1, more than 2 classes in one dimension, or not
-      one vector a class.
+      one vector per class.
 
   Not differentiable. Cost: O(steps C^2 dim) time, with drawn triplets O(C^2) memory.
 
@@ -109,7 +109,7 @@ def vector_prototypes(
 
   Not differentiable. Cost: O(classes size min(classes, size)).
 
-  Source: DL2P 4.2, the baseline by word vectors; Mettes et al. 2019. Neither says how
+  Source: DL2P 4.2, the word-vector baseline; Mettes et al. 2019. Neither says how
   vectors are shortened.
 
   Example:

@@ -21,9 +21,9 @@ class ClassMeans(NamedTuple):
   means: Float[Array, "classes dim"]
   """A zero row where there is no embedding of the class, or their mean is 0."""
   counts: Int[Array, " classes"]
-  """Embeddings of each class; 0 tells that its row means nothing.
+  """Number of embeddings of each class; where it is 0, the row has no meaning.
 
-  On the sphere it is 0 also where they add up to 0 and have no direction.
+  On the sphere it is also 0 where the embeddings add up to 0, without a direction.
   """
 
 
@@ -61,8 +61,8 @@ def class_means(
 
   Args:
     embeddings: [batch, dim], floating. Not differentiated.
-    labels: [batch], integer in [0, num_classes). A traced label outside makes a
-      masked row.
+    labels: [batch], integer in [0, num_classes). A traced label out of range masks its
+      row.
     num_classes: static.
     normalize: "l2" or "none". Static.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
@@ -120,7 +120,7 @@ def ema_init(key: Key[Array, ""], num_classes: int, dim: int) -> MovingPrototype
       none seen. To start from other rows use `state._replace(prototypes=x)`.
 
   Raises:
-    TypeError: a size that is no static integer.
+    TypeError: a size that is not a static integer.
     ValueError: a size below 1.
 
   Not differentiable. Cost: O(num_classes dim).
@@ -160,7 +160,7 @@ def ema_update(
     state: from `ema_init` or the last update.
     embeddings: [batch, dim], floating. Not differentiated; rows are divided by their
       norm here (a zero row stays zero, and counts).
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     decay: in [0, 1], may be traced: share of the old row that stays.
     batch_mean: "mean", which is shorter than 1 where embeddings of a class differ, or
@@ -231,7 +231,7 @@ def class_sums_init(num_classes: int, dim: int) -> ClassSums:
     ClassSums of zeros, float32 (float64 under x64).
 
   Raises:
-    TypeError: a size that is no static integer.
+    TypeError: a size that is not a static integer.
     ValueError: a size below 1.
 
   Not differentiable. Cost: O(num_classes dim).
@@ -261,11 +261,11 @@ def class_sums_update(
     state: from `class_sums_init` or the last update.
     embeddings: [batch, dim], floating. Not differentiated; rows are divided by their
       norm here (a zero row stays zero, and counts).
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+    labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
     axis_name: mapped axis over which the batch is spread; every device gets the sums
-      of all.
+      over all devices.
 
   Returns:
     ClassSums. An embedding that is not finite makes the sum of its class NaN, and no
@@ -300,7 +300,7 @@ def class_sums_directions(
       m_c = l2(sum_c), or previous_c where the sum is 0
 
   Args:
-    state: of `class_sums_update`.
+    state: from `class_sums_update`.
     previous: [classes, dim], floating: rows for classes that had no embedding, or whose
       embeddings add to 0; for example from `ema_init`.
 

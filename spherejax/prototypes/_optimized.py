@@ -51,7 +51,7 @@ def gaussian_potential_prototypes(
     [num_classes, dim], unit rows, float32 (float64 under x64).
 
   Raises:
-    TypeError: sizes or steps that are no static integers.
+    TypeError: sizes or steps that are not static integers.
     ValueError: a size or steps below 1, more than 2 classes in one dimension, an
       unknown preset, or a static t that is not positive.
 
@@ -108,7 +108,7 @@ def annealed_prototypes(
     [num_classes, dim], unit rows, float32 (float64 under x64).
 
   Raises:
-    TypeError: sizes, steps or restarts that are no static integers, constant_run not
+    TypeError: sizes, steps or restarts that are not static integers, constant_run not
       boolean.
     ValueError: one of them below 1, or more than 2 classes in one dimension.
 

@@ -19,8 +19,8 @@ def gaussian_potential(
 
   exp(2 t (cos - 1)) is exp(-t |p_i - p_j|^2) of unit rows. No set is below -2 t C / (C
   - 1), the value of the simplex. The kernel exerts no force between coinciding
-  prototypes, and for C far above dim the minimisers for small t contain some.
-  `smooth_max_cosine` with growing t is the better objective there.
+  prototypes, and for C far above dim the minimisers for small t contain coinciding
+  prototypes. `smooth_max_cosine` with growing t is the better objective there.
 
   Args:
     prototypes: [classes, dim], floating; rows are divided by their norm here (a zero

@@ -16,11 +16,11 @@ class PrototypeQuality(NamedTuple):
   """Cosines between different prototypes, the result of `prototype_quality`."""
 
   max: Float[Array, ""]
-  """The closest pair; the smaller, the better."""
+  """Cosine of the closest pair; the smaller, the better."""
   mean_of_maxima: Float[Array, ""]
   """Mean over the prototypes of the cosine with the closest other prototype."""
   min: Float[Array, ""]
-  """The farthest pair."""
+  """Cosine of the farthest pair."""
   mean: Float[Array, ""]
   """Mean over all pairs; -1 / (C - 1) where the unit rows add to 0, never below."""
 
@@ -90,7 +90,7 @@ def rankin_bound(num_classes: int, dim: int) -> float:
     A Python number; NaN for one class.
 
   Raises:
-    TypeError: a size that is no integer.
+    TypeError: a size that is not an integer.
     ValueError: a size below 1.
 
   Cost: O(1), on the host.
@@ -123,7 +123,7 @@ def welch_bound(num_classes: int, dim: int) -> float:
     A Python number; NaN for one class.
 
   Raises:
-    TypeError: a size that is no integer.
+    TypeError: a size that is not an integer.
     ValueError: a size below 1.
 
   Cost: O(1), on the host.
@@ -146,8 +146,8 @@ def levenshtein_bound(num_classes: int, dim: int) -> float:
       the least s with C <= dim (1 - s) (2 + (dim + 1) s) / (1 - dim s^2)
 
   over 0 <= s <= (sqrt(dim + 3) - 1) / (dim + 2), the largest s that the bound reaches;
-  it is the result for C >= dim (dim + 3) / 2. Attained by 5 classes in 2, 16 in 5 and
-  27 in 6 dimensions. For C <= 2 dim it is `rankin_bound`.
+  this s is the result for C >= dim (dim + 3) / 2. Attained by 5 classes in 2, 16 in 5
+  and 27 in 6 dimensions. For C <= 2 dim it is `rankin_bound`.
 
   Args:
     num_classes: C.
@@ -157,7 +157,7 @@ def levenshtein_bound(num_classes: int, dim: int) -> float:
     A Python number; NaN for one class.
 
   Raises:
-    TypeError: a size that is no integer.
+    TypeError: a size that is not an integer.
     ValueError: a size below 1.
 
   Cost: O(1), on the host.

@@ -15,7 +15,7 @@ class UniformPrototypes(NamedTuple):
   prototypes: Float[Array, "num_classes dim"]
   """Unit rows."""
   construction: str
-  """The function of this room that made them."""
+  """Name of the function of `prototypes` that made them."""
 
 
 def uniform_prototypes(
@@ -48,7 +48,7 @@ def uniform_prototypes(
     x64), and the name of their construction, which depends on the sizes alone.
 
   Raises:
-    TypeError: sizes, steps or restarts that are no static integers, constant_run not
+    TypeError: sizes, steps or restarts that are not static integers, constant_run not
       boolean.
     ValueError: one of them below 1, or more than 2 classes in one dimension.
 

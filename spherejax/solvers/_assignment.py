@@ -58,9 +58,10 @@ def linear_assignment(
     start: assignment [..., rows], integer, and column duals [..., columns] of an
       earlier result for similar costs. Pairs that are still tight under those duals
       are kept, and only the other rows are matched anew; the result is as exact as
-      without.
+      without a start.
     host: static; True leaves the device and solves one problem after another by scipy,
-      in float64. On a GPU or TPU each of a search's many small steps starts kernels.
+      in float64. On a GPU or TPU this avoids starting kernels for each of a search's
+      many small steps.
 
   Returns:
     Assignment. With ties the result is reproducible; equal costs give the identity.
@@ -69,9 +70,9 @@ def linear_assignment(
 
   Raises:
     TypeError: costs or duals not floating, assignment not integer, host not boolean.
-    ValueError: more rows than columns, none, or shapes that do not match.
+    ValueError: more rows than columns, no row, or shapes that do not match.
 
-  Differentiable in: costs, for `cost` alone (the assignment is held).
+  Differentiable in: costs, for `cost` alone (the assignment is held constant).
   Cost: O(rows^2 columns) time at worst.
 
   Source: DL2P eq. 9; Jonker, Volgenant 1987, "A shortest augmenting path algorithm for
@@ -142,7 +143,7 @@ def host_linear_assignment(
 
   Raises:
     TypeError: costs or duals not floating, assignment not integer, duals not boolean.
-    ValueError: an entry that is not finite, more rows than columns, none, or shapes
+    ValueError: an entry that is not finite, more rows than columns, no row, or shapes
       that do not match.
 
   Not differentiable. Cost: O(rows^2 columns) time at worst.

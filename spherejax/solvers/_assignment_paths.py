@@ -134,7 +134,7 @@ def _at(array: Array, index: Array) -> Array:
 
 
 def _smallest(x: Array, free: Array, names: Array) -> tuple[Array, Array, Array]:
-  """Minimum over the columns, where: a free one if one ties, the lowest; if free."""
+  """Minimum over the columns, its column (free if one ties, then lowest), if free."""
   columns = len(x)
   least = jnp.min(x, axis=0)
   rank = names + jnp.where(free, 0, columns)

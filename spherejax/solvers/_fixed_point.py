@@ -49,10 +49,10 @@ def fixed_point(
   more unknowns the Neumann series is summed until a term no longer changes the sum. Its
   relative error is about eps / (1 - r); it needs as many products with J as the fixed
   point needs steps to full precision, at most 10,000. The derivative is taken at the
-  value returned, so its error is of the order of that value's.
+  value returned, so its error is of the order of that value's error.
 
   Args:
-    fn: differentiable; a pytree of floating arrays to a pytree of the same
+    fn: differentiable; maps a pytree of floating arrays to a pytree of the same
       structure, shapes and dtypes. May close over traced arrays.
     init: the pytree to start from. Not differentiated.
     tol: positive, may be traced. In the unit of the unknowns.
@@ -67,9 +67,9 @@ def fixed_point(
       `fn` changes structure, shape or dtype.
     TypeError: a leaf of `init` is not floating, max_steps is not a static integer.
 
-  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly; not
-  in `init`. Cost: one evaluation of `fn` per step; memory of the backward pass does not
-  depend on the number of steps.
+  Differentiable in: everything `fn` closes over, in forward and reverse mode,
+  repeatedly; not in `init`. Cost: one evaluation of `fn` per step; memory of the
+  backward pass does not depend on the number of steps.
 
   Source: Banach's fixed-point theorem; the implicit function theorem.
 
@@ -146,7 +146,7 @@ def _iterate(
 
 
 def _solve_linear(linear: Callable[[Array], Array], b: Array) -> Array:
-  """U with linear(u) = (J - I) u = b; linear in b, transposable, differentiable."""
+  """Solves linear(u) = (J - I) u = b; linear in b, transposable, differentiable."""
   solve = _eliminate if b.size <= _DENSE_UNKNOWNS else _repeat
   return jax.lax.custom_linear_solve(linear, b, solve=solve, transpose_solve=solve)
 

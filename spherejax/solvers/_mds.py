@@ -60,13 +60,13 @@ def sphere_mds(
     learning_rate: positive, may be traced.
 
   Returns:
-    SphereMDSResult(points, stress, steps, converged), dtype of `distances`. The
-    stress is 0 where all distances are.
+    SphereMDSResult(points, stress, steps, converged), dtype of `distances`. The stress
+    is 0 where all distances are 0.
 
   Raises:
     TypeError: distances or initial not floating, dim or steps not static integers.
     ValueError: shapes do not match, neither or both of key and initial, or known
-      distances that are no chords.
+      distances that are not chords.
 
   Differentiable in: nothing. Cost: O(steps n^2 dim) time, one compilation per shape.
 

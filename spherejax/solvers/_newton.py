@@ -60,19 +60,19 @@ def newton(
     max_steps: static. Steps after the two ends and the middle are evaluated.
 
   Returns:
-    RootResult(value, residual, steps, converged), scalars. Without a sign change
-    the better end of the bracket with `converged` False (unless it is a root).
-    Nothing raises for non-convergence. The search also ends when no number lies
-    between the ends of the bracket.
+    RootResult(value, residual, steps, converged), scalars. Without a sign change,
+    `value` is the better end of the bracket and `converged` is False (unless that end
+    is a root). Nothing raises for non-convergence. The search also ends when no number
+    lies between the ends of the bracket.
 
   Raises:
     ValueError: static ends not in order, static tol not positive, max_steps < 1,
       `fn` returns no scalar.
     TypeError: max_steps is not a static integer.
 
-  Differentiable in: everything `fn` closes over, forward, reverse and repeatedly; not
-  in the bracket. Cost: one value and derivative of `fn` per step; the backward pass
-  needs one more, whatever the number of steps.
+  Differentiable in: everything `fn` closes over, in forward and reverse mode,
+  repeatedly; not in the bracket. Cost: one value and derivative of `fn` per step; the
+  backward pass needs one more, whatever the number of steps.
 
   Source: safeguarded Newton as in W. Press et al., "Numerical Recipes", 9.4; the
   implicit function theorem.

@@ -57,14 +57,14 @@ def project_ball(
 
   Raises:
     TypeError: point or center not floating.
-    ValueError: shapes differ, epsilon no scalar, an unknown norm, a static epsilon
+    ValueError: shapes differ, epsilon not a scalar, an unknown norm, a static epsilon
       below 0, or a known low above high.
 
   Differentiable in: point, center, epsilon, low, high. Cost: O(entries) for each of a
   few steps, usually below 10.
 
   Source: the conditions of Karush, Kuhn and Tucker; for l1 without a box Duchi et al.
-  2008, "Efficient projections onto the l1-ball", with it Croce and Hein 2021, "Mind
+  2008, "Efficient projections onto the l1-ball", with a box Croce and Hein 2021, "Mind
   the box".
 
   Example:
@@ -123,8 +123,8 @@ def project_halfspace(
 
   Raises:
     TypeError: point or normal not floating.
-    ValueError: shapes differ, offset no scalar, an unknown norm, or a known low above
-      high.
+    ValueError: shapes differ, offset not a scalar, an unknown norm, or a known low
+      above high.
 
   Differentiable in: nothing. Cost: O(entries) for each of a few steps; one sort for l1.
 
@@ -171,7 +171,7 @@ def _room(direction: Array, start: Array, low: Array, high: Array) -> Array:
 
 
 def _fill(slopes: Array, caps: Array, total: Array) -> Array:
-  """T >= 0 with sum_i min(t slopes_i, caps_i) = total; the last break point if none.
+  """Solves sum_i min(t slopes_i, caps_i) = total, t >= 0; else the last break point.
 
   The sum is concave in t, so Newton's steps from 0 stay below the root. They end after
   finitely many steps, when the set of capped entries stays the same.

@@ -62,8 +62,8 @@ def sinkhorn(
     ValueError: shapes do not match, costs without entries, negative steps, static
       inverse temperature negative or not finite.
 
-  Differentiable in: costs, inverse_temperature and the marginals where they are not
-  0, forward and reverse, through the steps. Cost: O(steps rows columns) time. The
+  Differentiable in: costs, inverse_temperature and the marginals where they are not 0,
+  in forward and reverse mode, through the steps. Cost: O(steps rows columns) time. The
   backward pass stores the potentials of each step, O(steps (rows + columns)), and
   computes the exponentials again.
 

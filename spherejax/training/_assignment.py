@@ -53,8 +53,8 @@ def reassign(
     host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
-    The step, for the same uses. Under vmap and jit a matching takes time only in the
-    steps in which it is due.
+    The wrapped step, used like `step`. Under vmap and jit a matching takes time only in
+    the steps in which it is due.
 
   Raises:
     TypeError: points not floating, steps_per_epoch not an integer, host not boolean.

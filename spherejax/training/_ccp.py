@@ -23,10 +23,10 @@ class CCPState(NamedTuple):
 
   Attributes:
     anchor: the network's parameters that the current problem is projected onto.
-    weight: float32 scalar, of the squared distance to them.
+    weight: float32 scalar, weight of the squared distance to the anchor.
     problem: int32 scalar, number of the problem, from 1.
     evaluated: boolean scalar, whether the problem has a best evaluation.
-    best: float32 scalar, its score; 0 without one.
+    best: float32 scalar, score of the best evaluation; 0 without one.
     stale: int32 scalar, evaluations of the problem since the best one.
     best_params: {"network": ..., "loss": ...} at the best evaluation.
     best_stats: the network's moving statistics there.
@@ -47,8 +47,8 @@ class CCPTurn(NamedTuple):
 
   Attributes:
     state: the `CCPState` after the evaluation.
-    params: to continue with: the given ones, or after a switch the best ones, whose
-      proxies must be renewed.
+    params: parameters to continue with: the given ones, or after a switch the best
+      ones, whose proxies must be renewed.
     batch_stats: likewise.
     switched: boolean scalar, whether a new problem begins.
   """
@@ -77,7 +77,7 @@ def ccp_projection(
     batch_stats: the network's moving statistics before the first step, such as
       `variables["batch_stats"]`; they are stored and restored with the best weights.
       None for a network without statistics.
-    first_weight: not negative, of the first problem, whose anchor is the initial
+    first_weight: weight of the first problem, not negative; its anchor is the initial
       weights. The thesis's text uses the weight of the other problems, its released
       code 0.
 
@@ -85,7 +85,7 @@ def ccp_projection(
     An optax transformation of {"network": ..., "loss": ...}.
 
   Raises:
-    TypeError: first_weight no number.
+    TypeError: first_weight not a number.
     ValueError: first_weight is negative; `update` without the parameters.
 
   Cost: one pass over the parameters; two copies of them in the state.
@@ -155,17 +155,17 @@ def ccp_observe(
   This is a pure function, for jit and vmap.
 
   Args:
-    state: that of `ccp_projection`.
+    state: the state of `ccp_projection`.
     params: {"network": ..., "loss": ...} that were evaluated.
     score: larger is better; NaN is never better, and a problem with only NaN scores
       does not end.
     weight: not negative, may be traced: weight of the projection from the second
       problem on. 1e-5 to 1e-1 works (DML figure 3.5).
-    patience: static, at least 1. Evaluations.
+    patience: static, at least 1. Number of evaluations.
     margin: not negative, may be traced.
     restart: static. "best" continues with the best weights, as in the text; "last" with
-      the current weights, as in the released code. Both take the best weights as
-      anchor, and their proxies.
+      the current weights, as in the released code. Both take the best weights as the
+      anchor, and the proxies that belong to them.
     max_problems: static. The last problem does not switch; None for no limit.
     batch_stats: the network's moving statistics that were evaluated, laid out as in
       `ccp_projection`; None for none.
@@ -174,8 +174,8 @@ def ccp_observe(
     `CCPTurn`.
 
   Raises:
-    TypeError: state no `CCPState`, a number of another kind.
-    ValueError: patience or max_problems below 1, another restart, a weight or margin
+    TypeError: state not a `CCPState`, a number of another kind.
+    ValueError: patience or max_problems below 1, an unknown restart, a weight or margin
       that is negative (where static).
 
   Cost: one pass over the parameters.

@@ -23,8 +23,8 @@ def ccp_state(state: TrainState) -> CCPState:
     `CCPState`.
 
   Raises:
-    TypeError: state no `TrainState`.
-    ValueError: there is none, or more than one.
+    TypeError: state not a `TrainState`.
+    ValueError: no `CCPState`, or more than one.
 
   Cost: none.
 
@@ -78,7 +78,7 @@ def ccp_response(
       `jax.random.fold_in(key, state.step)`, with a key other than `state.key`, which
       the next step uses.
     metric: name of the score in what `evaluate` returns.
-    weight: see `ccp_observe`, as all that follow.
+    weight: see `ccp_observe`, also for the next four arguments.
     patience: static.
     margin: static.
     restart: static.
@@ -90,7 +90,7 @@ def ccp_response(
     `(state, values) -> state`.
 
   Raises:
-    TypeError: renew no function, a number of another kind.
+    TypeError: renew not a function, a number of another kind.
     ValueError: as `ccp_observe`; on a call, an evaluation without the metric, a state
       without `ccp_projection`.
 
@@ -172,16 +172,16 @@ def ccp_fresh_moments(
   `ccp_response` has an argument for it.
 
   Args:
-    optimizer: whose state it is.
+    optimizer: the optimiser that made the state.
     opt_state: its state.
-    params: {"network": ..., "loss": ...}, of which the state is.
+    params: {"network": ..., "loss": ...}, the parameters that the state belongs to.
 
   Returns:
     A state of the same structure.
 
   Raises:
-    TypeError: optimizer no `optax.GradientTransformation`, params no mapping.
-    ValueError: the state is not one of the optimizer for the parameters.
+    TypeError: optimizer not an `optax.GradientTransformation`, params not a mapping.
+    ValueError: the state does not belong to the optimizer and the parameters.
 
   Cost: that of the optimizer's first state.
 

@@ -60,7 +60,7 @@ def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
     For each name a column [cells], as `sweep` takes them.
 
   Raises:
-    TypeError: values that are no numbers, or integers beyond 64 bits.
+    TypeError: values that are not numbers, or integers beyond 64 bits.
     ValueError: no name, a name without a value, or a number that is too large for
       int32 or float32, unless x64 is enabled.
 
@@ -104,7 +104,7 @@ def factorial(
     For each name a column [cells], as `sweep` takes them.
 
   Raises:
-    TypeError: levels that are no numbers.
+    TypeError: levels that are not numbers.
     ValueError: a name without exactly two different levels, a word that is empty,
       names an unknown hyperparameter or one twice, or follows from those before it.
 

@@ -45,8 +45,8 @@ class Checkpoints:
       has a predecessor.
 
   Raises:
-    ValueError: keep below 1, a name that is no UTF-8.
-    TypeError: directory is no path, keep no integer.
+    ValueError: keep below 1, a name that is not UTF-8.
+    TypeError: directory is not a path, keep not an integer.
     OSError: directory is a file, or cannot be made.
 
   Cost: a copy of the state on the host, writing it, and reading it back. Saving waits
@@ -117,8 +117,8 @@ class Checkpoints:
       OSError: it could not be written or read back (such as on a full disk). The
         message names the newest checkpoint that exists; it and the others are
         untouched.
-      TypeError: the state is no tree of arrays of numbers, or the record no mapping of
-        what JSON can hold.
+      TypeError: the state is not a tree of arrays of numbers, or the record is not a
+        mapping of what JSON can hold.
       ValueError: the state has no integer named step at its top, or one below 0; two
         of its arrays, or two entries of a mapping in the record, have one name.
     """
@@ -144,7 +144,7 @@ class Checkpoints:
       unless x64 is enabled: jax would cut them.
 
     Raises:
-      TypeError: the state is no tree of arrays.
+      TypeError: the state is not a tree of arrays.
       ValueError: the checkpoint belongs to another network, loss or optimiser; the
         message names arrays that differ.
       RuntimeError: there are checkpoints and none of them can be read, or all were
@@ -162,8 +162,8 @@ class Checkpoints:
       step: of the best checkpoint, as the run knows it; None takes the newest one.
 
     Returns:
-      `Restored`; None when there is none, with a step also when it can be read
-      neither among the best nor among the newest checkpoints.
+      `Restored`; None when there is no best checkpoint. With `step`, also None when
+      that checkpoint can be read neither among the best nor among the newest ones.
     """
     if step is None:
       return self._restore("best", state)

@@ -34,7 +34,7 @@ def keep_features(
 
   Args:
     path: of the file, ending in `.npy`; its folder exists.
-    function: of uint8 [batch_size, height, width, channels] to floating [batch_size,
+    function: maps uint8 [batch_size, height, width, channels] to floating [batch_size,
       ...]. The last batch is filled up, so that one shape is compiled.
     images: in memory or lazy; all of one size. They are read ahead by threads.
     made_with: everything the features depend on, by name: JSON values, and trees of

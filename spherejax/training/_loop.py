@@ -93,8 +93,9 @@ def fit(
     `FitResult`. After a resumption its curve and evaluations cover the whole run.
 
   Raises:
-    TypeError: state no `TrainState`, a function, number, monitor, device or checkpoints
-      of another kind, progress not boolean; a function that returns something else.
+    TypeError: state not a `TrainState`, a function, number, monitor, device or
+      checkpoints of another kind, progress not boolean; a function that returns
+      something else.
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of

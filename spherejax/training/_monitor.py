@@ -28,7 +28,7 @@ class Monitor(NamedTuple):
     patience: number of evaluations without a better one after which to stop; None never
       stops.
     plateau: `optax.contrib.reduce_on_plateau(...)`, which scales the learning rate down
-      when the metric stops improving; None does not. With `mode` "max" it sees the
+      when the metric stops improving; None never does. With `mode` "max" it sees the
       negative metric, and then needs `rtol=0` and a positive `atol`.
 
   Example:

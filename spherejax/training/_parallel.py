@@ -68,7 +68,7 @@ def start_processes(
     The number of this process, from 0.
 
   Raises:
-    TypeError: coordinator_address no text, a number no integer.
+    TypeError: coordinator_address not text, a number not an integer.
     RuntimeError: jax was used before, or the others did not appear.
     ValueError: an argument is None and jax cannot find it out.
 
@@ -100,7 +100,7 @@ def process_rows(batch: Tree) -> Tree:
     Pytree of arrays [batch / processes, ...]: consecutive rows.
 
   Raises:
-    ValueError: arrays of several lengths, or ones that the processes do not divide.
+    ValueError: arrays of several lengths, or a length that the processes do not divide.
 
   Cost: a view, for NumPy arrays.
 
@@ -135,7 +135,7 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
     The padded pytree and a boolean mask [padded batch], True for real rows.
 
   Raises:
-    TypeError: multiple no integer.
+    TypeError: multiple not an integer.
     ValueError: arrays of different lengths, or no row.
 
   Cost: one copy when padding is needed.
@@ -171,7 +171,7 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
     Pytree of arrays [devices, batch / devices, ...], one part on each device.
 
   Raises:
-    TypeError: devices no devices.
+    TypeError: devices not devices.
     ValueError: the number of devices does not divide the batch (`pad_rows` helps),
       arrays have different lengths, or an integer does not fit into 32 bits while
       JAX's 64-bit types are off.
@@ -213,7 +213,7 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
     Pytree of arrays [devices, ...].
 
   Raises:
-    TypeError: devices no devices.
+    TypeError: devices not devices.
     ValueError: an integer does not fit into 32 bits while JAX's 64-bit types are off.
 
   Cost: one transfer to each device.
@@ -247,7 +247,7 @@ def unreplicate(tree: Tree) -> Tree:
     Pytree of arrays [...], on one device.
 
   Raises:
-    TypeError: tree no arrays.
+    TypeError: a leaf of tree is not an array.
 
   Cost: no communication.
 
@@ -283,8 +283,8 @@ def parallel_step(
     state argument, which must not be used again.
 
   Raises:
-    TypeError: step no function, devices no devices; on a call, a step that returns
-      no pair of trees of arrays.
+    TypeError: step not a function, devices not devices; on a call, a step that does not
+      return a pair of trees of arrays.
 
   Cost: one compilation for each batch shape.
 
@@ -346,10 +346,10 @@ def parallel_map(
     of several processes each process computes its own rows.
 
   Raises:
-    TypeError: fn no function, batch_size no integer, devices no devices; on a call, a
-      function that returns no arrays.
-    ValueError: on a call, arrays of different lengths or no row, or a result that has
-      not one row for each.
+    TypeError: fn not a function, batch_size not an integer, devices not devices; on a
+      call, a function that does not return arrays.
+    ValueError: on a call, arrays of different lengths or no row, or a result without
+      one row for each input row.
 
   Cost: one compilation.
 

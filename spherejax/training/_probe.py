@@ -23,13 +23,13 @@ class LinearProbe(NamedTuple):
   """
 
   weights: Array
-  """[dim, classes], of standardised features."""
+  """[dim, classes], for standardised features."""
   bias: Array
   """[classes]."""
   mean: Array
-  """[dim], of the features it was fitted to."""
+  """[dim], mean of the features that the probe was fitted to."""
   scale: Array
-  """[dim], their standard deviation; 1 where they do not vary."""
+  """[dim], standard deviation of these features; 1 where they do not vary."""
 
   def logits(
     self, features: Float[ArrayLike, "batch dim"]

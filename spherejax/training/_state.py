@@ -26,7 +26,7 @@ class TrainState(flax.struct.PyTreeNode):
     params: {"network": ..., "loss": ...}, the learned parameters.
     batch_stats: {"network": ..., "loss": ...}, values that move without a gradient:
       BatchNorm statistics, the assignment of `reassign`; may be empty.
-    opt_state: the optimiser's.
+    opt_state: state of the optimiser.
     learning_rate_scale: float32 scalar that multiplies every update; 1 until the
       learning rate is reduced on a plateau.
     key: typed PRNG key of the run; never changes; each step folds in its number.
@@ -182,7 +182,7 @@ def optimizer(
 
   A group is named by the path of its parameters: "network", "loss", "network/head",
   "loss/proxies". The longest matching name wins, and a parameter without a group is an
-  error, so proxies never train at the network's rate by oversight.
+  error, so proxies never train at the network's learning rate by oversight.
   `optax.set_to_zero()` freezes a group.
 
   Args:
@@ -195,7 +195,7 @@ def optimizer(
     An optax transformation of {"network": ..., "loss": ...}.
 
   Raises:
-    TypeError: groups no mapping, max_norm no number.
+    TypeError: groups not a mapping, max_norm not a number.
     ValueError: no group; a number that is not positive; at the first use, a
       parameter without a group or a group without a parameter, or two parameters of
       one path.

@@ -100,8 +100,9 @@ def make_step(
     `jax.vmap(axis_name=...)`; `parallel_step` maps it over all devices.
 
   Raises:
-    TypeError: objective no function, optimizer no `optax.GradientTransformation`; on a
-      call, an objective that returns no `Outcome`, or a loss that is not floating.
+    TypeError: objective not a function, optimizer not an
+      `optax.GradientTransformation`; on a call, an objective that returns no `Outcome`,
+      or a loss that is not floating.
     ValueError: on a call, a loss or metric that is no scalar, a metric named as one of
       the step's own or "step", statistics that are laid out otherwise.
 

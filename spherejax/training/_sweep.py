@@ -96,10 +96,10 @@ def sweep(
       evaluate(state, key, hyper) -> score
 
   `hyper` holds one cell's numbers by name. They are traced: losses, poolings and
-  optimisers take them where they take a number (a learning rate through
-  `optax.inject_hyperparams`, or `updates` multiplied by it). All cells of a seed get
-  the same keys, so their runs are paired. The key of a step differs in every step; the
-  key of the evaluation stays the same. Runs are spread over the devices.
+  optimisers take them where they take a number (`optax.adam(hyper["rate"])` in `init`
+  and in `step`). All cells of a seed get the same keys, so their runs are paired. The
+  key of a step differs in every step; the key of the evaluation stays the same. Runs
+  are spread over the devices.
 
   Every run has its own early stopping and best state. A run whose patience ran out
   stays as it is. A run diverges if a metric, a score, or a finite entry of its state
@@ -114,7 +114,7 @@ def sweep(
     cells: for each name a column [cells, ...] of numbers: `grid` makes all
       combinations, `factorial` a two-level design.
     seeds: static. The seeds, or their number for the seeds 0, 1, ...
-    steps: static. Of every training; a multiple of `evaluate_every`.
+    steps: static. Steps of every training; a multiple of `evaluate_every`.
     evaluate_every: static. Steps between two evaluations.
     patience: static. Number of evaluations without a better one after which a run
       stops; None never stops.
@@ -124,7 +124,7 @@ def sweep(
     checkpoints: where every evaluation is recorded; a killed sweep resumes from there.
       None records nothing.
     devices: this process's devices that take part; None takes all.
-    batch_size: static. Runs that each device vmaps at a time, as of `jax.lax.map`; None
+    batch_size: static. Runs that each device vmaps at a time, as in `jax.lax.map`; None
       vmaps all. 1 takes one run after another and skips ended runs; on a CPU this is
       often faster for networks with convolutions.
     progress: whether to show a bar on stderr.
@@ -134,13 +134,12 @@ def sweep(
     a `grid`, is the table of the ablation.
 
   Raises:
-    TypeError: progress not boolean; a hyperparameter that cannot be vmapped: no
-      number, or one that decides a shape or a branch (run one sweep for each value);
-      a function that returns something else, or a state that is not like the one
-      before.
-    ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a negative margin, a batch size below 1; a score or metric
-      that is no scalar; a checkpoint of a sweep with another key or with other cells,
+    TypeError: progress not boolean; a hyperparameter that cannot be vmapped: not a
+      number, or one that decides a shape or a branch (run one sweep for each value); a
+      function that returns something else, or a state that is not like the one before.
+    ValueError: columns of different lengths, no seed, `steps` not a multiple of
+      `evaluate_every`, a negative margin, a batch size below 1; a score or metric that
+      is not a scalar; a checkpoint of a sweep with another key or with other cells,
       seeds, steps, patience, margin or mode.
     OSError, RuntimeError: of checkpoints, as `fit`.
 

@@ -30,7 +30,7 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
     Such a pytree.
 
   Raises:
-    TypeError: due not boolean, fn no function, or it returns other shapes or types.
+    TypeError: due not boolean, fn not a function, or it returns other shapes or types.
 
   Not differentiable in reverse mode. Cost: that of `fn` if it is due for one run.
 

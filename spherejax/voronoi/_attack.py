@@ -66,7 +66,7 @@ def voronoi_pgd(
   Args:
     logits_fn: pure function from [batch, ...] to [batch, classes], in evaluation mode.
       A new function compiles again: see `spherejax.attacks`.
-    x: [batch, ...], floating: sites, each exactly that of `own_index`.
+    x: [batch, ...], floating: sites, each exactly the site of `own_index`.
     labels: [batch], integer in [0, classes).
     own_index: [batch], integer, the rows of x among the sites.
     sites: as in `voronoi_cells`.
@@ -87,7 +87,7 @@ def voronoi_pgd(
       else 1: a cell has several corners, and the loss may be largest in any of them.
       Fewer restarts cost less and find less. Static.
     random_start: as in `attacks.pgd`. Static.
-    loss: as in `attacks.pgd`, but "kl". Static.
+    loss: as in `attacks.pgd`, except "kl". Static.
     targets: as in `attacks.pgd`.
     share: as in `attacks.pgd`. Static.
     sweeps: as in `voronoi_cells`. Static.
@@ -109,10 +109,10 @@ def voronoi_pgd(
     ValueError: as `attacks.pgd` and `voronoi_cells`.
 
   Verified on: an exact grid of the plane, epsilon inf, the defaults: 40 random networks
-  of two hidden layers with 12 sites each, in l2, where both break the same sites. In l1
-  and l-infinity, where points go back along the ray alone, 13 of some 220 sites that
-  the grid breaks were missed: use more `restarts` there. For images the accuracy is
-  only a bound.
+  of two hidden layers with 12 sites each, in l2, where the grid and the attack break
+  the same sites. In l1 and l-infinity, where points go back along the ray alone, 13 of
+  some 220 sites that the grid breaks were missed: use more `restarts` there. For images
+  the accuracy is only a bound.
 
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
   further passes where more sites bind than were kept.

@@ -282,7 +282,7 @@ def voronoi_cells(
   points with all sites.
 
   Args:
-    x: [batch, ...], floating: sites, each exactly that of `own_index`.
+    x: [batch, ...], floating: sites, each exactly the site of `own_index`.
     own_index: [batch], integer, the rows of x among the sites.
     sites: [sites, ...], floating, different points, or equal ones of one label of
       `site_labels`: see `merge_sites`. A traced site that occurs twice has no cell, and

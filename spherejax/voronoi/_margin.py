@@ -38,7 +38,7 @@ def cell_margin(
 
   Args:
     points: [batch, ...], floating.
-    own_index: [batch], integer: the site of each.
+    own_index: [batch], integer: the site of each point.
     sites: [sites, ...], floating.
     norm: "linf", "l2" or "l1". Static.
     site_labels: [sites], integer: only sites of other labels count. None for all.
@@ -50,7 +50,7 @@ def cell_margin(
   Raises:
     TypeError: points not floating, indices or labels not integers.
     ValueError: shapes do not match, no site, an unknown norm, or a known index that is
-      none.
+      not a site.
 
   Differentiable in: nothing. Cost: O(batch sites dim).
 
@@ -156,7 +156,7 @@ def confine(
 
   Raises:
     TypeError: points not floating, indices or labels not integers, exact not boolean.
-    ValueError: shapes do not match, no site, or a known index that is none.
+    ValueError: shapes do not match, no site, or a known index that is not a site.
 
   Differentiable in: nothing. Cost: from O(batch neighbours dim) to a few passes over
   the sites.
