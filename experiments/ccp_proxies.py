@@ -12,11 +12,10 @@ proxies that are never renewed coalesce. DML, chapter 3.
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data
     python -m experiments.ccp_proxies --preset full       # accelerators
 
-The first two train a layer on features that a network of the extra `pretrained`
-computes once, of cars196 or ndsb_plankton; each seed splits the classes anew. The other
-presets but smoke need mnist. tensorflow-datasets prepares these sets in TFDS_DATA_DIR.
-`full` trains a ResNetV2-20 on 5,421 images of each digit, as many as there are of the
-rarest.
+The first two train a layer on features of cars196 or ndsb_plankton, which a network of
+the extra `pretrained` computes once. Each seed splits the classes anew. `long` and
+`full` need mnist. tensorflow-datasets prepares these sets in TFDS_DATA_DIR. `full`
+trains a ResNetV2-20 on 5,421 images of each digit, as many as the rarest digit has.
 """
 
 import pathlib

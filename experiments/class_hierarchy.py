@@ -1,12 +1,12 @@
 """Class trees: which losses follow a tree, with and without seeing it?
 
 Networks are trained with softmax, NormFace, ProxyDR and CORR. Their proxies are
-learned, moving averages (EMA), learned with a dynamic scale, or laid out after the tree
-(MDS). The study measures accuracy, the distance of mistakes in the tree, retrieval, and
-how well proxies and class means follow the tree. DIST, article IV.
+learned, moving averages (EMA), learned with a dynamic scale, or laid out to follow the
+tree (MDS). The study measures accuracy, the distance of mistakes in the tree,
+retrieval, and how well proxies and class means follow the tree. DIST, article IV.
 
-    python -m experiments.class_hierarchy                    # 10 min on one core
-    python -m experiments.class_hierarchy --preset cub_birds100         # 19 min
+    python -m experiments.class_hierarchy                    # 29 min on one core
+    python -m experiments.class_hierarchy --preset cub_birds100         # 14 min
     python -m experiments.class_hierarchy --preset cars196
     python -m experiments.class_hierarchy --preset ndsb_plankton        # 28 min
     python -m experiments.class_hierarchy --preset smoke     # seconds

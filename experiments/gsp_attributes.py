@@ -40,7 +40,7 @@ class Config(network.Settings):
   pooling: Decided[str] = "gsp"
   """Pooling of the maps."""
   margin: Decided[float] = 0.5
-  """Margin of C2, which is not used."""
+  """Margin of C2; this study does not use it."""
   prototypes: int = 8
   """Prototypes of the pooling."""
   mass: float = 0.2

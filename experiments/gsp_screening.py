@@ -79,8 +79,8 @@ def claims(config: screening_cells.Config | FullScreening, table: Table) -> list
   return statements
 
 
-def draw(
-  table: Table, _: None, config: screening_cells.Config | FullScreening
+def charts(
+  config: screening_cells.Config | FullScreening, table: Table
 ) -> dict[str, Any]:
   """The grid and the curves of each loss."""
   figures: dict[str, Any] = {}
@@ -93,7 +93,9 @@ def draw(
   return figures
 
 
-STUDY = Study("gsp_screening", __doc__, "DML Tab. 5.4", PRESETS, measure, claims, draw)
+STUDY = Study(
+  "gsp_screening", __doc__, "DML Tab. 5.4", PRESETS, measure, claims, charts=charts
+)
 
 if __name__ == "__main__":
   STUDY.main()

@@ -7,15 +7,15 @@ classifiers gain when norms are divided out. Controls are the untrained network 
 norm of the image itself; both count just as well where empty cells are 0. NCH, tables 1
 to 3, figures 1 and 2.
 
-    python -m experiments.norm_count                    # 3 sets, 96 min of half a core
+    python -m experiments.norm_count                    # 3 sets, 96 min on half a core
     python -m experiments.norm_count --preset smoke     # seconds
     python -m experiments.norm_count --preset voc       # photographs, 31 min on a core
     python -m experiments.norm_count --preset table-1 --supervised-weights FILE \
-      --simclr-weights FILE                             # accelerators; so are others
+      --simclr-weights FILE                             # accelerators
 
-table-2 and table-3 measure accuracies and few-shot episodes instead of slopes, also for
-the untrained network. For the norm of the image, they measure the correlation with the
-count.
+table-2 and table-3, also for accelerators, measure accuracies and few-shot episodes
+instead of slopes, for the untrained network, too. For the norm of the image, they
+measure the correlation with the count.
 
 The weights are those of a ResNet-50 trained on ImageNet, as safetensors or a state_dict
 of torch; without them, EfficientNet-Lite0 embeds the photographs. All sets but the

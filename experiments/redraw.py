@@ -1,4 +1,4 @@
-"""Draws the charts of committed results anew, from the numbers in their JSON.
+"""Redraws the charts of committed results from the numbers in their JSON.
 
 python -m experiments.redraw                 # all of docs/results
 python -m experiments.redraw retrieval       # one run

@@ -1,7 +1,7 @@
-"""Writes docs/results.md, and a page an experiment, from the committed results.
+"""Writes docs/results.md, and a page per experiment, from the committed results.
 
 python -m experiments.results_page           # writes the pages
-python -m experiments.results_page --check   # fails when one is stale
+python -m experiments.results_page --check   # fails if a page is stale
 """
 
 import argparse
@@ -22,7 +22,7 @@ TRIED = DOCS / "results" / "tried.toml"
 DATA = DOCS / "results" / "data.toml"
 
 STATEMENTS = DOCS / "results" / "statements.toml"
-"""Statements of the papers' abstracts, and the claims that speak to them."""
+"""Statements of the papers' abstracts, and the claims that test them."""
 
 Tried = Mapping[str, Mapping[str, str]]
 """Notes on missed claims, by experiment and pattern of claims."""
@@ -79,7 +79,7 @@ def about(content: dict, data: Texts) -> str:
 
 
 def check_data(results: list[dict], data: Texts) -> None:
-  """Ends with a message unless each experiment is told of, and each line is shown."""
+  """Ends with a message unless experiments and descriptions match."""
   shown = set()
   for content in results:
     if not (text := about(content, data)):
@@ -231,7 +231,7 @@ def overview(
       "The strongest objection to each verdict, by its number in the table.\n",
       *objections,
       "\n## Every run\n",
-      "Do not add up claims across runs: some runs test one claim on other data.\n",
+      "Do not add up claims across runs: some test the same claims on other data.\n",
       _table(("run", "claims", *report.VERDICTS, "minutes"), runs),
       *([cost] if cost else []),
       "```{toctree}\n:hidden:\n:glob:\n\nresults/*\n```\n",
@@ -260,8 +260,11 @@ def cost_section(file: pathlib.Path) -> str:
     return (
       "## Cost of generalized sum pooling\n\n"
       f"`{content['command']}` ran on {content['machine']}. Differences are medians of "
-      "paired repetitions, without an interval. [Benchmarks](benchmarks.md) lists all "
-      "times.\n\n"
+      "paired repetitions, without an interval. k is the number of steps of the "
+      "paper's iteration, and b is the inverse temperature. "
+      "Both forms are that iteration, "
+      "differentiated through its steps or by a closed form. "
+      "[Benchmarks](benchmarks.md) lists all times.\n\n"
       + _table(("claim", "paper", "statement", "difference", "verdict"), lines)
     )
   except (LookupError, StopIteration, TypeError, ValueError, OSError) as error:
@@ -273,13 +276,15 @@ def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
   swept = next(row for row in rows if row["case"] == "steps")
   texts = {
     "cost-flat": (
-      "closed-form gradient: time at k = 200 < 1.5 of k = 10's (1.5 less the ratio)"
+      "closed-form gradient: time at k = 200 < 1.5 times that at k = 10 (1.5 minus "
+      "the ratio)"
     ),
     "cost-unrolled": (
-      "differentiated through its steps: memory grows with k (least KiB a step)"
+      "differentiated through its steps: memory grows with k (least KiB per step)"
     ),
     "k-enough": (
-      "weights of k = 25 and k = 100 differ by less than 1e-6 (1e-6 less the change)"
+      "weights of k = 25 and k = 100 differ by less than 1e-6 (1e-6 minus the "
+      "largest change)"
     ),
   }
   values = [
@@ -291,8 +296,8 @@ def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
     if row["case"].startswith("cost-ours"):
       sharpness, steps = re.findall(r"= ([\d.]+)", row["case"])
       texts[f"cost-ours-{sharpness}"] = (
-        f"b = {sharpness}: ours at most as slow as either form at the {steps} steps "
-        "of a residual of 1e-6 (least theirs / ours, less 1)"
+        f"b = {sharpness}: ours no slower than either form at the {steps} steps "
+        "that reach a residual of 1e-6 (least theirs / ours, minus 1)"
       )
       values.append(min(row["ratio"].values()) - 1)
   return list(zip(texts, texts.values(), values, strict=True))
@@ -331,7 +336,7 @@ def pages() -> dict[pathlib.Path, str]:
 def main() -> None:
   """Writes or checks the pages."""
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument("--check", action="store_true", help="fail when one is stale")
+  parser.add_argument("--check", action="store_true", help="fail if a page is stale")
   check = parser.parse_args().check
   texts = pages()
   there = {DOCS / "results.md", *(DOCS / "results").glob("*.md")}

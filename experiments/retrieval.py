@@ -1,22 +1,22 @@
 """Chance-constrained proxies against plain losses, a memory and losses with proxies.
 
 Embeddings are trained on some classes and tested by retrieval of others. The study
-compares each of four pair losses alone, with chance-constrained proxies and with a
-cross-batch memory, and proxy losses. Most are also trained with generalized sum pooling
-and zero-shot prediction. DML, chapters 3 and 5.
+trains four pair losses alone, with chance-constrained proxies and with a cross-batch
+memory, and compares them with proxy losses. Most are also trained with generalized sum
+pooling and zero-shot prediction. DML, chapters 3 and 5.
 
     python -m experiments.retrieval                    # 102 min on 2 cores
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses \
       --gsp-methods c2 --gsp-parts    # C2 alone, with CCP, with GSP: about 12 min
     python -m experiments.retrieval --preset cars-poolings    # fifteen poolings
-    python -m experiments.retrieval --preset cars-tuned    # and a stage; 97 min, 1 core
+    python -m experiments.retrieval --preset cars-tuned    # 97 min on one core
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first four train a layer, a pooling and a loss on feature maps that a network of the
-extra `pretrained` computes once, of cars196, prepared by tensorflow-datasets in
+The first four train a layer, a pooling and a loss on feature maps of cars196, which a
+network of the extra `pretrained` computes once. tensorflow-datasets prepares cars196 in
 TFDS_DATA_DIR. The fourth also trains the network's last stage. Each seed splits the
 classes anew. Their numbers are not comparable with the thesis's.
 

@@ -1,4 +1,4 @@
-"""The Voronoi-epsilon adversary: robustness that never asks a point for two labels.
+"""The Voronoi-epsilon adversary: robustness that asks for one label at each point.
 
 The adversary may move a point as long as its original stays the nearest training point.
 The study measures accuracy within balls (SAA) and within balls and cells (VAA), for the

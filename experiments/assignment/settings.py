@@ -33,8 +33,8 @@ class Config:
   seeds: int = 24
   """Part B: runs of each training."""
   methods: tuple[Method, ...] = dl2p_methods.SMALL
-  """Methods to train. Rivals of DL2P that exist in some dimensions only, such as a
-  simplex, run there alone, and with overlapping classes."""
+  """Methods to train. Word2Vec-like, HPN, ETF and maximum separation run only on
+  overlapping classes, in one dimension less than there are classes."""
   networks: tuple[Literal["linear", "mlp"], ...] = ("linear", "mlp")
   """Networks for Gaussian super-classes: linear, mlp or both."""
   dims: tuple[int, ...] = (3, 5, 19)
@@ -132,7 +132,7 @@ class Full:
   """Runs of each training."""
   trainings: tuple[str, ...] = ()
   """Trainings of the preset to run, such as cifar100/DL2P/50; none: all. A wrong name
-  lists them."""
+  prints the list."""
   jobs: Decided[tuple[Job, ...]] = ()
   """The trainings of the preset."""
   prototypes: tuple[tuple[int, int], ...] = ()
@@ -166,8 +166,8 @@ class Full:
   warm_up: int = 0
   """Epochs over which the learning rate rises linearly."""
   total: bool = True
-  """Sums (1 - cos)^2 over the batch, as the balanced code does; otherwise averages the
-  pull loss."""
+  """Sums (1 - cos)^2 over the batch, as the paper's code for balanced data does;
+  otherwise averages the pull loss."""
   mixup: float | None = None
   """Parameter of mixup's Beta distribution."""
   skip_mixed: bool = False
@@ -181,11 +181,11 @@ class Full:
   uniformities: tuple[float, ...] = (0.01, 0.1, 1.0)
   """Candidate weights of PSC*'s uniformity; validation images choose one."""
   validation: float = 0.0
-  """Share of the training images held out for that choice, from 0 to 1."""
+  """Share of the training images held out to choose that weight, from 0 to 1."""
   evaluate_every: int = 10
   """Epochs between two evaluations."""
   listing: pathlib.Path | None = None
-  """Text file that lists the training images, one a line, with or without the class
+  """Text file that lists the training images, one per line, with or without the class
   number after it, as in ImageNet_LT_train.txt of ImageNet-LT."""
   needs_listing: Decided[bool] = False
   """Whether the images need the list of the paper's data set."""

@@ -139,14 +139,14 @@ class Config(training.Settings):
   simclr_weights: Annotated[str, OfResidual] = ""
   """File of a ResNet-50 trained by SimCLR; its names may begin with "encoder."."""
   resnet_blocks: Annotated[tuple[int, ...], OfResidual] = (3, 4, 6, 3)
-  """Blocks of the stages of that network."""
+  """Blocks per stage of the ResNet-50."""
   resnet_widths: Annotated[tuple[int, ...], OfResidual] = (64, 128, 256, 512)
-  """Inner channels of these stages."""
+  """Inner channels of each stage of the ResNet-50."""
   stl10_split: Annotated[str, Among("sets", ("stl10",))] = "test"
   """Split of STL-10 to read."""
   voc_folder: Annotated[str, Among("sets", ("voc",))] = ""
-  """Folder of Pascal VOC with Annotations and JPEGImages; otherwise reads voc/2007. The
-  paper has 2007 to 2013: only figures of a folder are compared with it."""
+  """Folder of Pascal VOC with Annotations and JPEGImages; empty: voc/2007. Only results
+  of a folder are compared with the paper, which uses 2007 to 2013."""
   voc_split: Annotated[str, Among("sets", ("voc",))] = "train+test"
   """Split of voc/2007 to read."""
   photograph_size: Annotated[int, Among("sets", ("voc",))] = 96

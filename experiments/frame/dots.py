@@ -35,10 +35,10 @@ def dots(
       largest mean at the top.
     columns: panels side by side, at most.
     gains: whether values are differences: a line at 0, blue intervals above it, orange
-      ones below it, grey ones that contain it. Panels of the same rows share its scale.
+      ones below it, grey ones that contain it. All panels share its scale.
   """
   most = len(rows) or max(map(len, panels.values()))
-  shared = {"sharey": bool(rows), "sharex": bool(rows) and gains}
+  shared = {"sharey": bool(rows), "sharex": gains}
   height = 0.75 + _ROW * most
   figure, cells = pictures.panels(len(panels), columns, height, 0.2, **shared)
   for axes, (title, values) in zip(cells, panels.items(), strict=True):

@@ -71,11 +71,11 @@ class Architecture(Limited):
   image_size: int = 28
   """Side of the images, in pixels."""
   shorter_side: int = 0
-  """Side to which the shorter side is scaled before the centre is cut; 0 scales the
+  """Length of the shorter side after scaling, before the centre is cut; 0 scales the
   image to a square."""
   channels: int = 1
-  """Channels of the images, 1 or 3, or of stored maps: for maps the number of principal
-  directions, for last_stage all that the network has there, 192."""
+  """Channels of the images, 1 or 3, or of stored maps: the number of principal
+  directions for maps, and the network's 192 channels for last_stage."""
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -1,4 +1,4 @@
-"""Limits of settings, declared beside the option that they are about.
+"""Limits of settings, declared beside the option that they limit.
 
 steps: Annotated[int, MultipleOf("parts")] = 400
 """
@@ -14,7 +14,7 @@ import tyro
 Unused = dict[str, tuple[str, ...]]
 _T = TypeVar("_T")
 Decided = Annotated[_T, tyro.conf.Suppress]
-"""Field that the study or the data decide: no option of the command line."""
+"""Field that the study or the data set; not an option of the command line."""
 
 
 def option(name: str) -> str:
@@ -24,7 +24,7 @@ def option(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class MultipleOf:
-  """Falls into equal parts of another setting."""
+  """Limit: the setting is a multiple of another one."""
 
   other: str
 
@@ -39,7 +39,7 @@ class MultipleOf:
 
 @dataclasses.dataclass(frozen=True)
 class Within:
-  """Lies between two numbers, or each of several does."""
+  """Limit: the setting, or each of its values, lies between two numbers."""
 
   low: float
   high: float = math.inf
@@ -55,7 +55,7 @@ class Within:
 
 @dataclasses.dataclass(frozen=True)
 class Only:
-  """Has one value, for a reason."""
+  """Limit: the setting has a single value, for a reason."""
 
   value: Any
   because: str
@@ -119,7 +119,7 @@ def _declared(kind: type) -> dict[str, list[Limit]]:
 
 
 def unused(settings: Any) -> Unused:
-  """Settings that do nothing beside the others, by the reason."""
+  """Settings that have no effect given the others, by the reason."""
   by_reason: Unused = {}
   for name, limits in _declared(type(settings)).items():
     for limit in limits:
@@ -130,7 +130,7 @@ def unused(settings: Any) -> Unused:
 
 @dataclasses.dataclass(frozen=True)
 class Limited:
-  """Settings that cannot be made with values outside of what they declare."""
+  """Settings that refuse values outside of their declared limits."""
 
   def __post_init__(self) -> None:
     """Raises ValueError that names the setting, its value and the limit."""

@@ -47,7 +47,7 @@ class Config(network.Settings):
   """Steps that train the backbone to classify single images by sub-class; 0 keeps
   random weights."""
   pretrain_on: Literal["training", "all"] = "training"
-  """Sub-classes of this pretraining: those of the training, or all, as in the paper."""
+  """Sub-classes of the pretraining: those of the training, or all, as in the paper."""
   steps: int = 500
   """Training steps."""
   patience: int = 0

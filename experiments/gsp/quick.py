@@ -39,7 +39,7 @@ class Settings(Limited):
   steps: int = 200
   """Training steps of each pooling; the first quarter pools by averages."""
   classes: int = 6
-  """Classes per batch, at most all there are."""
+  """Largest number of classes per batch."""
   per_class: int = 8
   """Collages per class in a batch."""
   dim: int = 32
@@ -244,7 +244,8 @@ def digits() -> Tiles:
 def photographs(folder: str) -> Tiles:
   """Photographs of class folders, and a pretrained network's features of them.
 
-  Two thirds of the classes are labelled, in alphabetical order; the others are around.
+  The first two thirds of the classes, in alphabetical order, serve as labels; the
+  others fill the rest of each collage.
   SystemExit says what is missing.
   """
   try:

@@ -56,8 +56,8 @@ FROZEN = Config(
 )  # fmt: skip
 PHOTOGRAPHS = dataclasses.replace(FROZEN, image_size=160, test_images=0, epochs=24)
 PRESETS = {
-  "cpu": FROZEN,
-  "cub_birds100": dataclasses.replace(PHOTOGRAPHS, data="cub_birds100"),
+  "cpu": dataclasses.replace(FROZEN, seeds=24),
+  "cub_birds100": dataclasses.replace(PHOTOGRAPHS, data="cub_birds100", seeds=16),
   "cars196": dataclasses.replace(PHOTOGRAPHS, data="cars196"),
   "ndsb_plankton": dataclasses.replace(FROZEN, data="ndsb_plankton", image_size=96),
   "smoke": Config(

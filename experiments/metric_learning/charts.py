@@ -23,9 +23,11 @@ def draw(config: Config, table: Table) -> dict[str, Any]:
   names = list(plan(config))
   if config.poolings:
     return {f"gains-{config.group}": _poolings(names, table)}
-  scores = {name.title: table.values(MAP, f"{name}") for name in names}
+  scores = {
+    name.title.replace("+++", "++ + "): table.values(MAP, f"{name}") for name in names
+  }
   label = f"{MAP} of unseen classes"
-  drawn = {f"scores-{config.group}": dots.dots({config.group: scores}, label)}
+  drawn = {f"scores-{config.group}": dots.dots({"": scores}, label)}
   if gains := _gains(names, table):
     drawn[f"gains-{config.group}"] = gains
   return drawn

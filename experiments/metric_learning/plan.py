@@ -71,7 +71,7 @@ class Config(ProxySettings):
   """Methods to train with and without generalized sum pooling and zero-shot
   prediction."""
   gsp_parts: tuple[Summed, ...] = ()
-  """Methods, among these, to train with each of the two alone as well."""
+  """Those of `gsp_methods` to train with each of the two alone as well."""
   poolings: tuple[Pooled, ...] = ()
   """Poolings to compare with the average, for the contrastive loss and ProxyNCA++."""
   rates: tuple[float, ...] = (1.0,)

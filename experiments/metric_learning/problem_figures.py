@@ -19,7 +19,7 @@ if TYPE_CHECKING:
   import matplotlib.figure
 
 SHOWN = 2000  # points of a picture of the plane
-_MARKS = {"renewed": "s", "trained once": "D"}
+_MARKS = {"renewed": ("s", "squares"), "trained once": ("D", "diamonds")}
 
 
 Runs = Mapping[str, Trained]
@@ -182,7 +182,7 @@ def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
   figure = pictures.new_figure(9.0, 4.6)
   axes = figure.subplots(1, 2, sharex=True, sharey=True)
   labels = study.test_labels[:SHOWN]
-  for panel, (name, mark) in zip(axes, _MARKS.items(), strict=True):
+  for panel, (name, (mark, shape)) in zip(axes, _MARKS.items(), strict=True):
     trained = runs[name]
     points = trained.points[0, 0][:SHOWN]
     panel.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
@@ -194,7 +194,7 @@ def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
       *shown.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
       edgecolors="black", linewidths=1,
     )  # fmt: skip
-    panel.set_title(f"proxies {name}")
+    panel.set_title(f"proxies (large {shape}) {name}")
     panel.set_aspect("equal")
     panel.set_xticks([])
     panel.set_yticks([])

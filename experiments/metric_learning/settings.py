@@ -16,26 +16,26 @@ class Training(networks.Architecture):
   evaluate_every: int = 25
   """Steps between two evaluations."""
   patience: int = 10
-  """Evaluations without a better one before a training stops."""
+  """Evaluations without improvement before a training stops."""
   batch: int = 32
   """Images per step."""
   per_class: int = 4
-  """Images per class in a step; 1 for losses with proxies only."""
+  """Images per class in a step; always 1 for proxy losses."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
   proxy_rate: float = 100.0
-  """Learning rate of proxies relative to the network's, for losses with proxies
-  only."""
+  """Learning rate of proxies relative to the network's, for proxy losses only."""
   second_moment: float = 0.999
   """Second-moment decay of Adam."""
   weight_decay: float = 1e-4
   """Weight decay, added to the gradient of the network except its norms."""
   switch_patience: int = 3
-  """Evaluations without a better one before a problem ends."""
+  """Evaluations without improvement before a problem ends."""
   in_batch: float = 0.0
   """Weight of the loss within the batch, added to that between batch and proxies."""
   memory_start: int = 100
-  """Steps before cross-batch memory is filled again, and then used."""
+  """Steps before the cross-batch memory is refilled; the loss uses it once it is
+  full."""
   zero_shot: float = 0.0
   """Weight of zero-shot prediction in the loss, for a pooling with attributes."""
 
@@ -69,7 +69,7 @@ class ProxySettings(Settings):
   proxies: int = 4
   """Proxies per class."""
   pool: int = 8
-  """Images per class among which new proxies are chosen. With fewer than the proxies,
-  that many per proxy; with 1, all are used."""
+  """Images per class among which new proxies are chosen. A number below `proxies`
+  counts per proxy; with 1, every image becomes a proxy."""
   weight: float = 2e-4
   """Weight of the projection onto the weights of the previous problem."""

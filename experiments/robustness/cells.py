@@ -32,8 +32,8 @@ class Config:
   """Settings of the study."""
 
   images: Literal["digits", "cifar10", "mnist"] = "digits"
-  """Images that are the sites; for the last two, all training images. Toy figures and
-  closed forms need digits."""
+  """Images to attack, the sites of the Voronoi cells; of cifar10 and mnist, all
+  training images. Toy figures and closed forms need digits."""
   percent: Annotated[int, Without("images", "digits")] = 100
   """Share of cifar10 or mnist to read, in percent."""
   seed: int = 0

@@ -279,11 +279,11 @@ class Config(Settings):
   proposals: OfDigits[tuple[robust_proposals.Name, ...]] = robust_proposals.LOSSES
   """Losses to compare."""
   proposed_budget: OfDigits[float] = 0.6
-  """Budget of these losses and of the defences, in l2."""
+  """Budget of the proposals and of the defences, in l2."""
   studies: OfDigits[
     tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
   ] = ("defences", "noise", "combined", "rotation", "reweighting")
-  """What DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
+  """Studies that DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
   beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
   """Image sets to measure as well as the digits, if they are prepared."""
   defences: OfDigits[tuple[robust_defences.Name, ...]] = robust_defences.DEFENCES

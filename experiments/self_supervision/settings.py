@@ -67,8 +67,8 @@ class Settings(Limited):
   batch: Annotated[int, Within(2)] = 128
   """Images per step, with two views each."""
   loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
-  """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
-  the softplus of InfoNCE's."""
+  """InfoNCE averaged over both directions, InfoNCE of the first views alone, or
+  NT-Xent, whose bound is the softplus of InfoNCE's."""
   inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
   """Inverse temperature of the loss."""
   learning_rate: float = 0.2
@@ -118,8 +118,8 @@ class Config(Full):
   ] = (LARGE, SMALL, CROP)
   """Augmentations to train with, in this order."""
   projectors: tuple[str, ...] = ("256-256-16",)
-  """Outputs of the layers of further projectors, trained with large augmentation
-  whatever `strengths` are."""
+  """Outputs of the layers of further projectors, always trained with large
+  augmentation."""
   toys: tuple[Literal["fixed_features", "depths", "rotations"], ...] = (
     "fixed_features",
     "depths",

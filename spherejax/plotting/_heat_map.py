@@ -37,14 +37,14 @@ def heat_map(
     row_label: the quantity of the rows.
     column_label: the quantity of the columns.
     value_label: the quantity of the values and its unit.
-    number_format: of the numbers in the cells.
+    number_format: format of the numbers in the cells.
     title: text above the map.
 
   Returns:
     A matplotlib Figure.
 
   Raises:
-    TypeError: values, rows or columns no numbers.
+    TypeError: values, rows or columns not numbers.
     ValueError: shapes that do not match, or no number to show.
 
   Source: none; after DML figure 5.10.
@@ -84,7 +84,9 @@ def heat_map(
         color="white" if dark else _figure.INK,
       )
   best = np.unravel_index(np.nanargmax(figures), figures.shape)
-  frame = {"fill": False, "edgecolor": _figure.WRONG, "linewidth": 2.5}
+  frame = {
+    "fill": False, "edgecolor": _figure.WRONG, "linewidth": 2.5, "clip_on": False
+  }  # fmt: skip
   from matplotlib.patches import Rectangle
 
   axes.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, **frame))

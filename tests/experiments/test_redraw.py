@@ -23,7 +23,7 @@ def test_charts_come_from_the_numbers_of_a_result(tmp_path):
   written = {path.name for path in (tmp_path / file.stem).iterdir()}
   assert written == {"scores-cars.svg", "gains-cars.svg"}
   text = (tmp_path / file.stem / "scores-cars.svg").read_text()
-  assert "ProxyNCA+++GSP" in text  # letters stay text
+  assert "ProxyNCA++ + GSP" in text  # letters stay text
 
 
 def test_rows_are_sorted_and_gains_have_the_colour_of_their_sign():

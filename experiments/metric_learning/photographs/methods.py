@@ -76,7 +76,7 @@ ROWS = {row.name: row for row in _rows()}
 
 @dataclasses.dataclass(frozen=True)
 class FullConfig(Training):
-  """Settings of a comparison; 0 and "" stand for what the protocol has."""
+  """Settings of a comparison; 0 and "" stand for the protocol's values."""
 
   dataset: Literal["cub", "cars", "inshop", "sop"] = "cub"
   """Data set, with its split and hyperparameters."""
@@ -96,7 +96,7 @@ class FullConfig(Training):
   """Protocol: that of chapter 3, that of section 5.3.4, the conventional one (one
   training, or the best of three), or those of ablations and of hyperparameters."""
   folds: tuple[int, ...] = ()
-  """Models of the protocol to train, from 1; none: all."""
+  """Models of the protocol to train, numbered from 1; none: all."""
   repeats: int = 0
   """Trainings of each model."""
   seed: int = 0
@@ -108,7 +108,7 @@ class FullConfig(Training):
   width: int = 0
   """Channels of the backbone's first convolution; 0: as published."""
   pooling: str = ""
-  """Pooling of methods that name none: gap; in the conventional protocols gap_gmp."""
+  """Pooling of methods that name none; empty: gap, or gap_gmp if conventional."""
   dim: int = 0
   image_size: int = 227
   """Side of the network's input, in pixels."""
