@@ -8,7 +8,7 @@ computes exactly where each loss is smallest (DIST, article II).
 
     python -m experiments.few_shot                     # birds: 14 min on one core
     python -m experiments.few_shot --preset tiny_imagenet   # 14 min
-    python -m experiments.few_shot --preset omniglot   # Conv4, from scratch
+    python -m experiments.few_shot --preset omniglot   # Conv4, from scratch: 53 min
     python -m experiments.few_shot --preset smoke      # seconds
     python -m experiments.few_shot --preset full       # CUB, Conv4, 1-shot
     python -m experiments.few_shot --preset full --images mini_imagenet --folder DIR

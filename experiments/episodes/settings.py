@@ -133,7 +133,7 @@ BIRDS = Config(
 PRESETS = {
   "cpu": dataclasses.replace(BIRDS, seeds=24),
   "tiny_imagenet": dataclasses.replace(BIRDS, images="tiny_imagenet", image_size=128),
-  "omniglot": Config(exponents=()),
+  "omniglot": Config(),
   "smoke": Config(
     percent=20, seeds=1, width=8, num_queries=2, test_queries=2, episodes=20,
     check_every=5, validate_every=10, validation_episodes=20, test_episodes=50,
