@@ -272,9 +272,10 @@ def round_inside(
 ) -> Float[Array, "*shape"]:
   """Rounds a point to a shorter type, each entry towards a centre of that type.
 
-  The point stays inside balls and boxes: with a point they contain every point that
-  lies between it and the centre in each entry. Rounding costs budget: in 3072
-  dimensions, bfloat16 leaves about nine tenths of an l2 ball of radius 0.5.
+  The point stays inside balls around the centre and boxes: if they contain a point,
+  they contain every point that lies between it and the centre in each entry. Rounding
+  costs budget: in 3072 dimensions, bfloat16 leaves about nine tenths of an l2 ball of
+  radius 0.5.
 
   Args:
     point: floating, any shape.

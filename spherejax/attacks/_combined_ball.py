@@ -29,7 +29,7 @@ class CombinedBall(NamedTuple):
 
   @property
   def epsilon(self) -> Array:
-    """[batch]: 1, since the radii are units."""
+    """[batch]: 1, since sizes are in units of the region."""
     return jnp.ones(len(self.low), self.low.dtype)
 
   def start(self, keys: Array, clean: Array) -> Array:

@@ -19,7 +19,8 @@ def with_decision(
 
   So the exact classifier, for instance the votes of k nearest neighbours, judges
   success, while loss and gradient come from its smooth scores: the amount by which the
-  largest score is raised is a constant. Every attack takes the result as its model.
+  decided class's score is raised is a constant. Every attack takes the result as its
+  model.
 
   Args:
     logits_fn: [batch, ...] to [batch, classes], differentiable. A score of +inf cannot

@@ -52,8 +52,8 @@ def ensemble(
   First comes `apgd` on the cross-entropy. Then `apgd` aims at the rival classes by the
   difference of logits ratio, or by the margin with fewer than 4 classes. Then `fab`
   aims at them; its points count if they lie within epsilon. Last comes `square`, for
-  images in linf and l2. In l1 `apgd` begins in larger balls, with 5 steps or more. Once
-  all samples of a batch are broken, the remaining attacks are skipped.
+  images in linf and l2. In l1 `apgd` begins in larger balls if `steps` is 5 or more.
+  Once all samples of a batch are broken, the remaining attacks are skipped.
 
   Args:
     logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new

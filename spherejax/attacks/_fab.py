@@ -54,8 +54,8 @@ def fab(
     steps: static.
     restarts: static. The first starts at x. The others start at a distance from x of
       half the best norm, or half of `epsilon` if that is smaller.
-    epsilon: one number or [batch], only for restarts of samples not yet broken; without
-      it these begin at x again. May be traced.
+    epsilon: one number or [batch], only for restarts; without it those of samples not
+      yet broken begin at x again. May be traced.
     targets: [batch] integers, the classes to reach, not the labels; None takes the
       nearest boundary at each step. "all" leaves the label towards each class in turn,
       with one gradient per step for any number of classes.

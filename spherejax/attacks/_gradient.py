@@ -98,9 +98,9 @@ def pgd(
       the label.
 
   Verified on: 128 samples of affine models of 3 classes, half of the entries on faces
-  of the box, at 1.02 times the least move: the defaults break 75 % (linf), 32 % (l2)
-  and 55 % (l1). With targets "all", 60 steps and a step size of epsilon / 2 they break
-  all in l2.
+  of the box, epsilon 1.02 times the least move: the defaults break 75 % (linf), 32 %
+  (l2) and 55 % (l1). With targets "all", 60 steps and a step size of epsilon / 2 they
+  break all in l2.
 
   Differentiable in: nothing; no gradient reaches the parameters of the model. Cost:
   restarts x targets x (steps gradients + 1 evaluation), and one evaluation of x in the

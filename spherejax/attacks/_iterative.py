@@ -58,8 +58,8 @@ def bim(
     ValueError: as `pgd`.
 
   Verified on: 128 samples of affine models of 3 classes, half of the entries on faces
-  of the box, at 1.02 times the least move: the defaults break 76 % (linf), 43 % (l2)
-  and 55 % (l1).
+  of the box, epsilon 1.02 times the least move: the defaults break 76 % (linf), 43 %
+  (l2) and 55 % (l1).
 
   Differentiable in: nothing. Cost: steps gradients and 1 or 2 evaluations.
 
@@ -136,8 +136,8 @@ def fgsm(
     ValueError: as `pgd`.
 
   Verified on: 128 samples of affine models of 3 classes, half of the entries on faces
-  of the box, at 1.02 times the least move: the defaults break 66 % (linf), 12 % (l2)
-  and 55 % (l1).
+  of the box, epsilon 1.02 times the least move: the defaults break 66 % (linf), 12 %
+  (l2) and 55 % (l1).
 
   Differentiable in: nothing. Cost: a gradient and 1 or 2 evaluations.
 
@@ -223,8 +223,8 @@ def mi_fgsm(
     ValueError: as `pgd`, or a static decay below 0.
 
   Verified on: 128 samples of affine models of 3 classes, half of the entries on faces
-  of the box, at 1.02 times the least move: the defaults break 70 % (linf), 38 % (l2)
-  and 55 % (l1).
+  of the box, epsilon 1.02 times the least move: the defaults break 70 % (linf), 38 %
+  (l2) and 55 % (l1).
 
   Differentiable in: nothing. Cost: steps gradients and 1 or 2 evaluations.
 

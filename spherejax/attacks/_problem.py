@@ -47,9 +47,10 @@ class AttackResult(NamedTuple):
   """Share of the evaluations where the probability of the label is 1 in float32."""
   converged: Bool[Array, " batch"]
   """True if more steps promise no improvement. With a fixed budget: a success, or an
-  attack with gradients throughout whose last quarter of the steps raised the loss by
-  less than 0.1 %. With minimal norm: a success that the last quarter of the steps
-  brought nearer by less than 0.1 %. This is no proof: another start may succeed."""
+  attack whose gradients were not all zero and whose last quarter of the steps raised
+  the loss by less than 0.1 %. With minimal norm: a success that the last quarter of the
+  steps brought nearer by less than 0.1 %. This is no proof: another start may
+  succeed."""
   stage: Any = None
   """From `ensemble`, [batch], integer: number of the attack that broke the sample,
   from 1; 0 for a wrong decision at x; -1 for none."""

@@ -13,7 +13,7 @@ from spherejax.solvers import project_ball
 
 @runtime_checkable
 class Region(Protocol):
-  """Interface that attacks of a fixed budget need of the set around each sample.
+  """Interface of the set around each sample, for attacks of a fixed budget.
 
   Points, samples and gradients are [batch, n], flattened. No method may mix samples.
   """
@@ -83,7 +83,7 @@ class Ball(NamedTuple):
     return self.seal(points, clean)
 
   def seal(self, points: Array, clean: Array) -> Array:
-    """Moves points that are inside up to rounding to the inside."""
+    """Moves inside the points that rounding left just outside."""
 
     def inside(point, center, epsilon, low, high):
       return _ball.seal(point, center, epsilon, norm=self.norm, low=low, high=high)

@@ -224,9 +224,9 @@ def smoothed_certificate(
       radius = sigma Phi^{-1}(p)      p: lower bound of the class's probability
 
   The class comes from the first votes and its bound from other votes, so the bound is
-  valid. The label is -1 if p is at most one half. `two_sided` also bounds the
-  runner-up, each with alpha / 2, and takes sigma / 2 (Phi^{-1}(p) - Phi^{-1}(upper
-  bound)).
+  valid. The label is -1 if p is at most one half. `two_sided` also takes an upper bound
+  q for the runner-up, each bound with alpha / 2. The radius is then sigma / 2
+  (Phi^{-1}(p) - Phi^{-1}(q)), and the label -1 if p is at most q.
 
   Args:
     selection: [batch, classes], integer, few votes, which choose the class.

@@ -278,8 +278,8 @@ def dynamic_scale_update(
 
   divided by a positive factor that is held constant. Here a is the median angle to the
   true class, at most pi/4, and d the distance at that angle. B is the batch mean, at
-  the current scale s, of the sum of exp(logit) over the other classes. The probability
-  is steepest there, so it answers most to a change of the angle.
+  the current scale s, of the sum of exp(logit) over the other classes. Where psi = 0
+  the probability is steepest, so it answers most to a change of the angle.
 
   With cosines the zero exists only while log B is large enough for the angle (3.05 at
   pi/4, 9.1 at 0.4); later in training the scale collapses. For distances there is

@@ -183,7 +183,7 @@ def class_ranking(
       row matters. Not differentiated.
     normalize: "l2", "unit_ball" or "none". Static.
     samples: pairs (j, k) drawn uniformly for every class, with replacement; needs
-      `key`. None takes all, which is meant for some hundred classes. Static.
+      `key`. None takes all, which is meant for up to a few hundred classes. Static.
     key: typed key of the draws.
     where: [classes], boolean, True keeps. None keeps all.
     block_size: static. Classes i at once; memory is block_size x classes^2 (or

@@ -39,9 +39,9 @@ def contrastive(
       loss_i = n (sum_j l+_ij / #{l+ > 0} + sum_j l-_ij / #{l- > 0})     "nonzero"
       loss_i = sum_j l_ij / n                                            "all"
 
-  with n the number of kept examples and the counts over the whole batch. The
-  generalised form [iota (D - b) + a]+, iota = 1 for one class and -1 for two, has
-  the margins b - a and b + a.
+  with n the number of kept examples (under "all", of kept references) and the counts
+  over the whole batch. The generalised form [iota (D - b) + a]+, iota = 1 for a pair
+  of one class and -1 for a pair of two, has the margins b - a and b + a.
 
   Args:
     embeddings: [batch, dim], floating.

@@ -105,9 +105,9 @@ def distance_softmax(
 
       loss_i = -log softmax_c(-scale d_ic)_{y_i}
 
-  The loss is smallest at the class's own representative, for every metric, but not 0
-  there. Its value is log(1 + sum over the other classes of exp(-scale times their
-  distance from it)).
+  The loss is smallest at the class's own representative, for every metric, but not 0:
+  there it is log(1 + sum over the other classes of exp(-scale times their distance from
+  the representative)).
 
   Args:
     distances: [batch, classes], floating.

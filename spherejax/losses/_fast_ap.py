@@ -30,13 +30,13 @@ def fast_ap(
   """FastAP loss: one minus the average precision of histograms of squared distances.
 
   With h+_l the number of positives of anchor i at node l of the histogram, h_l that of
-  all others, and H+_l, H_l their cumulative sums,
+  positives and negatives together, and H+_l, H_l their cumulative sums,
 
       loss_i = 1 - sum_l h+_l H+_l / H_l / |P_i|
 
   An example between two nodes counts for both, in proportion to its nearness. The
-  result is the exact average precision if every distance lies on a different node; more
-  bins alone do not make it exact.
+  average precision is exact if every distance lies on a different node; more bins alone
+  do not make it exact.
 
   Args:
     embeddings: [batch, dim], floating.

@@ -30,8 +30,8 @@ def reassign(
       before step s:  a <- match(representatives, points)   for s = n, 2 n, 3 n, ...
       n = max(1, round(steps_per_epoch / updates_per_epoch))
 
-  So an evaluation after step s uses the assignment that the network was trained with; a
-  matching at s comes after it. The state of the assignment,
+  Steps count from 0. So an evaluation after s steps uses the assignment that the
+  network was trained with; a matching at s comes after it. The state of the assignment,
   `prototypes.AssignmentState`, is in `state.batch_stats["loss"]["assignment"]`, and so
   in checkpoints. The objective moves its representatives with the embeddings of the
   same forward pass and returns the state in `Outcome.batch_stats`:

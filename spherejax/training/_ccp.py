@@ -157,8 +157,8 @@ def ccp_observe(
   Args:
     state: the state of `ccp_projection`.
     params: {"network": ..., "loss": ...} that were evaluated.
-    score: larger is better; NaN is never better, and a problem with only NaN scores
-      does not end.
+    score: larger is better; NaN and infinities never are, and a problem without a
+      finite score does not end.
     weight: not negative, may be traced: weight of the projection from the second
       problem on. 1e-5 to 1e-1 works (DML figure 3.5).
     patience: static, at least 1. Number of evaluations.

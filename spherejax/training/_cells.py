@@ -51,7 +51,7 @@ def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
   """Builds all combinations of the values of several hyperparameters.
 
   The last name varies fastest, so that a result of the cells, reshaped to the numbers
-  of values in the order of their names, has one axis for each hyperparameter.
+  of values in the order of the mapping, has one axis for each hyperparameter.
 
   Args:
     values: for each name its values, numbers.
@@ -97,8 +97,8 @@ def factorial(
 
   Args:
     levels: for each name its low and its high value. The last name varies fastest.
-    relation: words of the defining relation, sequences of names. None keeps all
-      2^names cells, p independent words 2^(names - p).
+    relation: words of the defining relation, sequences of names. Without words
+      all 2^names cells are kept, with p independent words 2^(names - p).
 
   Returns:
     For each name a column [cells], as `sweep` takes them.

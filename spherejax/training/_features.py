@@ -38,9 +38,9 @@ def keep_features(
       ...]. The last batch is filled up, so that one shape is compiled.
     images: in memory or lazy; all of one size. They are read ahead by threads.
     made_with: everything the features depend on, by name: JSON values, and trees of
-      arrays (a network's variables), of which a checksum is stored. Number, labels and
-      names of the classes are always compared, and the pixels of images that are in
-      memory.
+      arrays (a network's variables), of which a checksum is stored. The number of
+      images, their labels, the names of the classes and the pixels of images in memory
+      are always compared.
     batch_size: static.
     workers: static. Processes that read, as in `data.pipeline`.
     progress: True shows a progress bar.

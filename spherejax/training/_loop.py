@@ -86,7 +86,7 @@ def fit(
     checkpoint_every: static. In steps; the last step is always written.
     report_every: static. Steps between two reports of the losses, which wait for the
       devices.
-    devices: this process's devices that take part, for one process; None takes all.
+    devices: devices that take part, in a run of one process only; None takes all.
     progress: True shows a bar on stderr.
 
   Returns:

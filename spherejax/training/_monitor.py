@@ -29,7 +29,7 @@ class Monitor(NamedTuple):
       stops.
     plateau: `optax.contrib.reduce_on_plateau(...)`, which scales the learning rate down
       when the metric stops improving; None never does. With `mode` "max" it sees the
-      negative metric, and then needs `rtol=0` and a positive `atol`.
+      negated metric, and then needs `rtol=0` and a positive `atol`.
 
   Example:
     >>> import optax

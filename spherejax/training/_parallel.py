@@ -276,7 +276,7 @@ def parallel_step(
 
   Args:
     step: `(state, batch, *, axis_name) -> (state, metrics)`, as `make_step` builds.
-    devices: this process's devices that take part, for one process; None takes all.
+    devices: devices that take part, in a run of one process only; None takes all.
 
   Returns:
     Function of a replicated state and a sharded batch. It reuses the memory of its

@@ -59,8 +59,8 @@ def linear_probe(
     features: [batch, dim], floating.
     labels: [batch], in [0, num_classes).
     num_classes: static, at least 2.
-    penalty: not negative, may be traced. With 0 separable classes have no optimum,
-      and the steps end the fit.
+    penalty: not negative, may be traced. At penalty 0, separable classes have no
+      optimum, and only `steps` ends the fit.
     steps: static. Iterations of L-BFGS.
     where: [batch], boolean, True keeps. None keeps all.
 

@@ -178,7 +178,7 @@ def optimizer(
   max_norm: int | float | None = None,
   max_value: int | float | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-  """Combines one optimiser per group of parameters, after clipping them together.
+  """Combines one optimiser per group of parameters, after clipping all gradients.
 
   A group is named by the path of its parameters: "network", "loss", "network/head",
   "loss/proxies". The longest matching name wins, and a parameter without a group is an
