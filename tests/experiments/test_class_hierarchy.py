@@ -379,7 +379,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
 def test_plans_and_missing_images():
   config = class_hierarchy.PRESETS["cpu"]
   plan = class_hierarchy.plan(config)
-  assert len(plan) == 14 * 8
+  assert len(plan) == 14 * 24
   assert plan[0] == ("softmax", 0)
   images = data.from_arrays(np.zeros((4, 16, 16, 1), np.uint8), np.arange(4))
   study = class_sets.Parts(images, images, images, None, None)

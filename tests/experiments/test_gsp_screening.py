@@ -101,7 +101,7 @@ def test_what_is_not_trained_has_no_claim(changes, names):
   table = tabulated(config, "C2", scores, 1e-9)
   _, *made = gsp_screening.STUDY.claimed(table, config)
   assert {claim["id"] for claim in made} == names
-  pictures = gsp_screening.draw(table, None, config)
+  pictures = gsp_screening.charts(config, table)
   assert ("mass-c2" in pictures) == (64 in config.counts)
   assert ("grid-c2" in pictures) == (16 in config.counts)
 
@@ -194,7 +194,7 @@ def test_presets_of_figures_vary_what_they_show(preset, tmp_path, trained_as):
   assert {c["id"]: c["value"] for c in content["claims"]} == pytest.approx(claimed)
   assert {c["verdict"] for c in content["claims"]} <= {"reproduced"}
   assert content["pictures"] == [
-    f"{name}-{loss.lower()}.png" for loss in losses.split() for name in drawn.split()
+    f"{name}-{loss.lower()}.svg" for loss in losses.split() for name in drawn.split()
   ]
   option = screening.VARIED[preset][0]
   wrong = dataclasses.replace(gsp_screening.PRESETS[preset], **{option: 1})
