@@ -6,7 +6,7 @@ they classify new classes. For every tenth update it measures whether embeddings
 are only scaled, and whether they move towards their class and away from others. It also
 computes exactly where each loss is smallest (DIST, article II).
 
-    python -m experiments.few_shot                     # birds: 14 min on one core
+    python -m experiments.few_shot                     # birds: 13 min on one core
     python -m experiments.few_shot --preset tiny_imagenet   # 14 min
     python -m experiments.few_shot --preset omniglot   # Conv4, from scratch: 53 min
     python -m experiments.few_shot --preset smoke      # seconds

@@ -26,6 +26,12 @@ def test_charts_come_from_the_numbers_of_a_result(tmp_path):
   assert "ProxyNCA++ + GSP" in text  # letters stay text
 
 
+def test_panels_of_gains_share_an_axis():
+  panels = {"small": {"row": np.zeros(3)}, "large": {"row": np.arange(3.0)}}
+  first, second = dots.dots(panels, "gain", gains=True).axes
+  assert first.get_xlim() == second.get_xlim()
+
+
 def test_rows_are_sorted_and_gains_have_the_colour_of_their_sign():
   values = {
     "below": np.array([-3.0, -2.9, -3.1]),

@@ -25,6 +25,7 @@ def test_cells_numbers_and_the_best():
   np.testing.assert_array_equal(image.get_array().mask, np.isnan(values))
   (frame,) = axes.patches
   assert frame.get_xy() == (1.5, 0.5)
+  assert not frame.get_clip_on()  # the best cell may lie at the edge
   assert [label.get_text() for label in axes.get_yticklabels()] == ["16", "64"]
   assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "prototypes")
   assert bar.get_ylabel() == "MAP@R"

@@ -15,7 +15,7 @@ KEY = jax.random.key(7)
 
 
 def optimizer(hyper):
-  return optax.inject_hyperparams(optax.adam)(learning_rate=hyper["learning_rate"])
+  return optax.adam(hyper["learning_rate"])
 
 
 def init(key, hyper):
