@@ -245,9 +245,9 @@ def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance
       D_intra = 1/C sum_k 1/N_k sum_{i in k} d(f_i, mu_k)^2
       phi = D_inter / D_intra,    R2 = 1 - d_within / d_total
 
-  over the C classes that occur. For unit rows phi and R2 are equivalent, R2 = phi / (phi
-  + 2 C / (C - 1)): report only one of them. With rows of zeros, as of a dead network,
-  they differ: R2 takes such a row to be at cosine distance 1 from all rows.
+  over the C classes that occur. For unit rows phi and R2 are equivalent, R2 = phi /
+  (phi + 2 C / (C - 1)): report only one of them. With rows of zeros, as of a dead
+  network, they differ: R2 takes such a row to be at cosine distance 1 from all rows.
 
   Args:
     moments: of all features; for norms other than l2, with the scatters of
