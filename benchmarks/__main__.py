@@ -1,8 +1,8 @@
 """Runs all benchmarks, one after another, and writes `docs/benchmarks.md`.
 
     python -m benchmarks                    # hours on 2 cores
-    python -m benchmarks --only losses      # those whose name has this in it
-    python -m benchmarks --page             # the page alone, from what ran before
+    python -m benchmarks --only losses      # those with this in their name
+    python -m benchmarks --page             # only the page, from earlier results
     python -m benchmarks --check            # fails when the page is stale
 
 Each benchmark writes its result to `docs/benchmarks/NAME.json` when it ends. Failed

@@ -14,7 +14,7 @@ Weights = list[tuple[Array, Array]]
 
 
 class Case(NamedTuple):
-  """Attack of ours, with the peers' counterparts.
+  """Our attack, and the peers' counterparts.
 
   Attributes:
     ours: maps (logits_fn, x, labels, size) to an AttackResult; `size` is the number of
@@ -22,8 +22,8 @@ class Case(NamedTuple):
     foolbox: maps (foolbox.attacks, size) to their attack; None if there is none.
     torchattacks: maps (torchattacks, model, size, epsilon) to their attack; None if
       there is none.
-    gradients: number of gradients of the model for a size; None if it depends on the
-      data.
+    gradients: maps a size to the number of the model's gradients; None if it depends
+      on the data.
     minimal: True if the attack seeks the least l2 distance, not success at epsilon.
     sizes: steps for digits, for images and for the smoke run.
     agrees: largest allowed difference of success rates.
@@ -76,7 +76,7 @@ CASES = {
   "DeepFool": Case(
     lambda f, x, y, n: attacks.deepfool(f, x, y, steps=n),
     lambda them, n: them.L2DeepFoolAttack(steps=n, overshoot=0.02),
-    None,  # crosses the decision boundary for half of the digits only
+    None,  # crosses the decision boundary for only half of the digits
     None,
     True,
     (50, 50, 50),
@@ -89,7 +89,7 @@ CASES = {
     lambda them, n: them.L2CarliniWagnerAttack(
       binary_search_steps=9, steps=n, stepsize=0.01, initial_const=1e-3
     ),
-    None,  # searches no weight, so the problem differs
+    None,  # does not search for a weight, so the problem differs
     lambda n: 9 * n,
     True,
     (100, 25, 100),

@@ -12,7 +12,7 @@ from benchmarks import _attack_cases
 
 
 def in_torch(weights: _attack_cases.Weights):
-  """Rebuilds the network in torch, of [batch, channels, height, width]."""
+  """Rebuilds the network in torch, for images [batch, channels, height, width]."""
   import torch
 
   layers: list[Any] = []
@@ -52,7 +52,7 @@ def theirs(
   y: Array,
   size: int,
 ) -> Callable[..., Any]:
-  """Returns a peer's attack, which gives success rate and median l2 distance."""
+  """Returns a peer's attack, which returns success rate and median l2 distance."""
   import torch
 
   network, images, labels = _operands(weights, x, y)
@@ -70,7 +70,7 @@ def theirs(
 
   else:
     assert case.torchattacks is not None
-    # Imported by name: it is in no extra, as its requirements conflict with newer ones.
+    # Imported by name: in no extra, as its requirements conflict with newer libraries.
     peer = importlib.import_module(_attack_cases.TORCHATTACKS)
     attack = case.torchattacks(peer, network, size, _attack_cases.EPSILON)
 
@@ -80,7 +80,7 @@ def theirs(
   def measure(*_):
     points = run().detach()
     with torch.no_grad():
-      # Where foolbox's Carlini-Wagner fails it returns an image of zeros.
+      # Where foolbox's Carlini-Wagner fails, it returns an image of zeros.
       nonzero = points.flatten(1).any(1)
       success = (network(points).argmax(1) != labels) & nonzero
     moved = (points - images).flatten(1).norm(dim=1)

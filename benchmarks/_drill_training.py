@@ -38,7 +38,7 @@ class Network(nn.Module):
 def objective(
   params: Any, batch_stats: Any, batch: Any, *, key: jax.Array, axis_name: str | None
 ) -> training.Outcome:
-  """Cosine softmax of ten proxies."""
+  """Softmax loss of the cosines with ten proxies."""
   embeddings, updates = Network(axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     batch["x"],
@@ -53,7 +53,7 @@ def objective(
 
 
 def main() -> None:
-  """Trains, and writes the parameters where no step was poisoned."""
+  """Trains, and writes the parameters unless a step was poisoned."""
   parser = argparse.ArgumentParser()
   parser.add_argument("folder", type=pathlib.Path)
   parser.add_argument("steps", type=int)

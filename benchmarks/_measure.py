@@ -2,8 +2,9 @@
 
 Ours, the peers and the floor run one after another in every repetition, so that a slow
 moment of the machine falls on all of them; a ratio is the median over the repetitions.
-A time counts only after the results agree. On a GPU or TPU, a floor of products also
-gives the shares of the device's measured rate that the floor and ours reach.
+A time counts only after the results agree. On a GPU or TPU, if the floor consists of
+matrix products, we also list the share of the device's measured rate that the floor
+and ours reach.
 """
 
 import argparse
@@ -33,19 +34,19 @@ from experiments.frame import results as frame_results
 
 OURS, FLOOR = "ours", "floor"
 SHARE = "share of the matrix rate"
-# Distributions by the name of their import.
+# Import names and their distributions.
 LIBRARIES = {
   "spherejax": "spherejax", "jax": "jax", "numpy": "numpy", "torch": "torch",
   "pytorch_metric_learning": "pytorch-metric-learning", "faiss": "faiss-cpu",
   "ott": "ott-jax", "foolbox": "foolbox", "torchattacks": "torchattacks",
   "easyfsl": "easyfsl", "kornia": "kornia", "torchvision": "torchvision",
 }  # fmt: skip
-_SHORTEST, _LONG = 0.03, 3.0  # seconds: per measurement, and without a warm-up
+_SHORTEST, _LONG = 0.03, 3.0  # seconds: least per measurement; longer gets no warm-up
 _NOTHING = 1e-6  # losses below this underflow in some peers and count as 0
 
 
 class Contender(NamedTuple):
-  """Function that does the work, to be timed.
+  """Function to time.
 
   Attributes:
     call: function of the case's inputs; compiled here if `compiled`.
@@ -60,7 +61,7 @@ class Contender(NamedTuple):
 
 
 class Target(NamedTuple):
-  """Least speed-up that ours must reach over `other` (below 1: may be slower)."""
+  """Least speed-up of ours over `other`; below 1, ours may be slower."""
 
   other: str
   ratio: float
@@ -94,7 +95,7 @@ def parse(doc: str | None, *, cases: bool = True, timed: bool = True) -> Options
   options = parser.parse_args()
   if options.repetitions < 7 and not options.smoke:
     parser.error(f"--repetitions must be at least 7, got {options.repetitions}")
-  if options.json:  # checked hours before it is written
+  if options.json:  # checked now, since it is written hours later
     try:
       if options.json.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -120,7 +121,7 @@ def compare(
   first call.
 
   Raises:
-    AssertionError: a contender's result differs from ours by more than it may.
+    AssertionError: a contender's result differs from ours by more than `agrees`.
   """
   calls, compile_seconds, first, results = {}, {}, {}, {}
   for name, contender in contenders.items():
@@ -188,7 +189,7 @@ def product_operations(call: Callable, inputs: tuple) -> float | None:
   Counted here, since XLA does not count products that it leaves to a library.
   """
   operations = _products(jax.make_jaxpr(call)(*inputs).jaxpr)
-  return operations if operations > 0 else None  # NaN is neither
+  return operations if operations > 0 else None  # NaN is not above 0
 
 
 def _products(jaxpr: Any) -> float:

@@ -47,7 +47,7 @@ def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
 
 
 def _section_of(results: pathlib.Path) -> str:
-  """Section for a file of results; ends with a message if it is none."""
+  """Returns the section for a results file; exits with a message if it is invalid."""
   try:
     return section(json.loads(results.read_text()))
   except Exception as error:  # a missing entry can raise any error

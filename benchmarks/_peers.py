@@ -28,8 +28,8 @@ class Peer(NamedTuple):
       probabilities lose digits at sharp scales.
     fixed_norms: True if the peer keeps its weights at norm 1 instead of dividing by
       their norm, so that the gradients differ.
-    call: calls the peer's module with embeddings and labels, which some modules take
-      differently.
+    call: calls the peer's module with embeddings and labels; some modules need a
+      special call.
   """
 
   ours: Callable[[Array, Array, Any], Array]
@@ -182,13 +182,13 @@ PEERS = {
     tolerance=1e-3,  # the peer adds 1e-5 to sums of weights
   ),
   "p2s_grad": Peer(
-    # The peer takes the mean over classes, ours half the sum.
+    # The peer takes the mean over classes, ours takes half the sum.
     lambda x, y, w: jnp.mean(losses.p2s_grad(_cosines(x, w), y)) * 2 / w.shape[1],
     "P2SGradLoss",
     lambda classes, dim: {"descriptors_dim": dim, "num_classes": classes},
     "weight",
     fixed_norms=True,
-    tolerance=1e-5,  # the peer's weights have norm 1 to float32 only
+    tolerance=1e-5,  # the peer's weights have norm 1 only to float32
   ),
   "large_margin_softmax": Peer(
     lambda x, y, w: jnp.mean(
@@ -253,7 +253,7 @@ PEERS = {
     "proxies",
     call=lambda module, x, labels: module(x, indices_tuple=labels),
     tolerance=1e-5,  # the peer inverts in float32
-    rounded=0.1,  # 2e-9 from its threshold, a term counts or not by the last bit
+    rounded=0.1,  # the last bit decides if a term 2e-9 from its threshold counts
   ),
   "vicreg": Peer(
     _vicreg,

@@ -9,14 +9,14 @@ from spherejax.models._efficientnet_lite import _STAGES, _scaled
 
 
 class Convolution(nn.Conv2d):
-  """Convolution with TensorFlow's "SAME" padding: an odd one adds at the end."""
+  """Convolution with TensorFlow's "SAME" padding: if odd, the end gets one more."""
 
   def __init__(self, old: int, new: int, size: int, stride: int = 1, groups: int = 1):
     super().__init__(old, new, size, stride, groups=groups, bias=False)
 
   def forward(self, input: Tensor) -> Tensor:
     border: list[int] = []
-    for axis in (3, 2):  # in the order of functional.pad, the last axis first
+    for axis in (3, 2):  # last axis first, as in functional.pad
       side, size = input.shape[axis], self.kernel_size[axis - 2]
       stride = self.stride[axis - 2]
       total = max((-(-side // stride) - 1) * stride + size - side, 0)
@@ -56,7 +56,7 @@ class Block(nn.Module):
 
 
 class EfficientNetLite(nn.Module):
-  """Returns the maps before the pooling."""
+  """EfficientNet-Lite up to the feature maps before the pooling."""
 
   def __init__(self, width: float = 1.0, depth: float = 1.0):
     super().__init__()

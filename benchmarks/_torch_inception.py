@@ -23,8 +23,9 @@ class Unit(nn.Module):
 class Mixed(nn.Module):
   """Block of Inception v3, from a table of its units.
 
-  A row is (name, name of its input or "", width, size, stride); the input "pool" is the
-  mean of 3x3. `ends` are concatenated; "max" is the halved map.
+  A row is (name, name of its input or "" for the block's input, width, size, stride).
+  The input "pool" is the 3x3 average pooling. `ends` are concatenated; "max" is the 3x3
+  max pooling with stride 2.
   """
 
   def __init__(self, old: int, rows: Sequence[tuple], ends: Sequence[str]):
@@ -115,7 +116,7 @@ def _mixed(old: int, kind: str, c: int, of: Callable[[int], int]) -> Mixed:
 
 
 class Inception(nn.Module):
-  """Inception v3 as in torchvision, without the auxiliary classifier's part."""
+  """Inception v3 as in torchvision, without the auxiliary classifier."""
 
   def __init__(self, width: int = 32):
     super().__init__()
@@ -149,7 +150,7 @@ class Inception(nn.Module):
     return x
 
 
-# Widths of 1x1, reduced 3x3, reduced double 3x3, and pooling; halved without 1x1.
+# Widths: 1x1, (reduction, 3x3), (reduction, double 3x3), pooling. Stride 2 without 1x1.
 _BN_BLOCKS = (
   ("3a", 64, (64, 64), (64, 96), 32), ("3b", 64, (64, 96), (64, 96), 64),
   ("3c", 0, (128, 160), (64, 96), 0), ("4a", 224, (64, 96), (96, 128), 128),

@@ -2,10 +2,10 @@
 
 The ablation has sixteen complete trainings of the token study
 (`experiments.gsp_tokens`): 4 masses, 2 inverse temperatures, 2 seeds. `training.sweep`
-runs them at once, spread over the cores, each set up as a jax device; a second row uses
-one device. The other way calls one compiled training sixteen times, without
-interruption between its evaluations. Scores at all evaluations and the learned tokens
-must agree before a time counts.
+runs them at once, spread over the cores, each of which is a jax device; a second row
+uses one device. The comparison calls one compiled training sixteen times; that program
+includes its evaluations. Scores at all evaluations and the learned tokens must agree
+before a time counts.
 
     python -m benchmarks.ablation            # minutes on 2 cores
     python -m benchmarks.ablation --smoke    # seconds
@@ -17,8 +17,8 @@ import functools
 import os
 from typing import Any, NamedTuple
 
-# Set before jax starts; without effect on devices other than the CPU. The last of two
-# equal flags holds.
+# Set before jax starts; it has no effect on devices other than the CPU. A flag that the
+# user has set comes last and wins.
 os.environ["XLA_FLAGS"] = " ".join(
   [
     f"--xla_force_host_platform_device_count={os.cpu_count()}",
@@ -127,7 +127,7 @@ def one_after_another(train, cells: dict[str, np.ndarray]) -> tuple:
 
 
 def check_in_float64(work: Work) -> float:
-  """Largest difference of the two ways in float64; above rounding it is an error."""
+  """Largest difference of the two ways in float64; exits if it is above rounding."""
   with _versions.enable_x64(True):
     ours = at_once(work, jax.device_count())
     theirs = one_after_another(one_training(work), work.cells)
@@ -140,7 +140,7 @@ def check_in_float64(work: Work) -> float:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__, cases=False)
   config = tokens.Settings(warm_up=50, validation=10)
   work = make_work(config, 150, 50, 4)

@@ -1,9 +1,9 @@
-"""Times assignment problems: from scratch, from an earlier result, many at once.
+"""Times assignment problems: cold starts, warm starts, and many problems at once.
 
-The first compares a matrix on the host with scipy, which is called inside. The second
-starts from the result before a small drift of the representatives, against a new start.
-The third solves 64 problems of 100 classes at once, against 64 calls of scipy and
-against optax. The floor is one pass over the costs.
+A cold start on the host, which calls scipy inside, is compared with scipy alone. A warm
+start begins from the result before a small drift of the representatives, and is
+compared with a cold start. 64 problems of 100 classes at once are compared with 64
+calls of scipy and with optax. The floor is one pass over the costs.
 
     python -m benchmarks.assignment                  # minutes on 2 cores
     python -m benchmarks.assignment --smoke          # seconds
@@ -29,7 +29,7 @@ DIM = 64
 SIZES = (100, 1000)
 LARGE = 10_000
 PROBLEMS = 64
-NEAR, DRIFT = 0.05, 0.01  # of representatives to prototypes, and of one update
+NEAR, DRIFT = 0.05, 0.01  # noise around the prototypes, and of one update
 
 
 def unit_rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -39,13 +39,13 @@ def unit_rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def random_costs(size: int) -> np.ndarray:
-  """Negative cosines of random representatives and prototypes, for a first matching."""
+  """Negative cosines of random representatives and prototypes, for a cold start."""
   rng = np.random.default_rng(size)
   return -unit_rows(rng, size, DIM) @ unit_rows(rng, size, DIM).T
 
 
 def drifted_costs(size: int, near: bool) -> tuple[np.ndarray, np.ndarray]:
-  """Costs of two consecutive updates, during training or at its start."""
+  """Costs before and after one update, during training or at its start."""
   rng = np.random.default_rng(size)
   prototypes = unit_rows(rng, size, DIM)
   if near:
@@ -60,12 +60,12 @@ def drifted_costs(size: int, near: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def by_scipy(costs: np.ndarray) -> np.floating:
-  """Least cost."""
+  """Least cost, by scipy."""
   return costs[linear_sum_assignment(costs)].sum(dtype=np.float64)
 
 
 def on_host(costs: np.ndarray) -> np.ndarray:
-  """Least cost."""
+  """Least cost, by ours."""
   return np.asarray(solvers.host_linear_assignment(costs).cost)
 
 
@@ -82,7 +82,7 @@ def from_nothing(size: int, repetitions: int) -> dict[str, Any]:
 
 
 def once(size: int) -> dict[str, Any]:
-  """Compares ours with scipy on a matrix so large that each is called once."""
+  """Compares ours with scipy on a matrix so large that each runs only once."""
   costs = random_costs(size)
   seconds, results = {}, {}
   for name, call in (("scipy", by_scipy), (_measure.OURS, on_host), ("floor", np.max)):
@@ -104,7 +104,7 @@ def once(size: int) -> dict[str, Any]:
 
 
 def after_a_drift(size: int, near: bool, repetitions: int) -> dict[str, Any]:
-  """Compares a start from the result before the drift with one from nothing."""
+  """Compares a start from the result before the drift with a cold start."""
   before, after = drifted_costs(size, near)
   earlier = solvers.host_linear_assignment(before, duals=True)
   start = np.asarray(earlier.assignment), np.asarray(earlier.column_dual)
@@ -130,7 +130,7 @@ def after_a_drift(size: int, near: bool, repetitions: int) -> dict[str, Any]:
 
 
 def at_once(problems: int, size: int, repetitions: int) -> dict[str, Any]:
-  """Compares many problems under vmap."""
+  """Compares many problems under vmap with scipy and optax."""
   rng = np.random.default_rng(0)
   rows, columns = (unit_rows(rng, problems, size, DIM) for _ in range(2))
   costs = -rows @ columns.swapaxes(1, 2)
@@ -158,7 +158,7 @@ def at_once(problems: int, size: int, repetitions: int) -> dict[str, Any]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   console = rich.console.Console()
   repetitions = options.repetitions

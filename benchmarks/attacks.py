@@ -1,9 +1,10 @@
 """Compares attacks on the same weights: time, success and least distances.
 
-There are 256 images: digits with a trained network of dense layers, and images of
-CIFAR's size with a small convolutional network. The floor is the model's own gradient,
-as often as the attack needs it. "torch floor" is the same in torch, whose convolutions
-are faster on a CPU. So each library's time can be compared with its own model's.
+Two networks are attacked on 256 images each: dense layers trained on digits, and a
+small convolutional network on images of CIFAR's size. The floor is the model's own
+gradient, as often as the attack needs it. "torch floor" is the same in torch, whose
+convolutions are faster on a CPU. So each library's time can be compared with its own
+model's.
 
 foolbox comes with the extra `bench`. torchattacks does not, because its requirements
 conflict with newer libraries: `pip install --no-deps torchattacks` after that extra.
@@ -172,7 +173,7 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
 
 
 def no_larger(results: dict[str, dict[str, float]], peer: str) -> bool:
-  """True if our median distance is at most the peer's; a hundredth is chance."""
+  """True if our median distance is at most the peer's; 1 % more counts as chance."""
   return results[_measure.OURS]["distance"] <= 1.01 * results[peer]["distance"]
 
 
@@ -200,7 +201,7 @@ def print_found(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   known = (FOOLBOX, TORCHATTACKS)
   peers = [

@@ -3,12 +3,11 @@
 `spherejax.data.simclr_views` draws views of 512 colour images of 32 x 32, at the
 paper's strength and at "large", which does not blur. The peers, if installed, are
 kornia, which changes a whole batch, and torchvision, which takes one image after
-another. They draw their own numbers, so entries cannot agree; the mean and the
-deviation of the pixels are compared. The floor reads the images and writes two of each.
+another. They draw their own random numbers, so pixels differ; their mean and
+standard deviation are compared. The floor reads the images and writes two of each.
 
 The second part is a training step of `experiments.projector_collapse` at batch 128
-(value and gradient of InfoNCE), with the views drawn in the same program and with given
-views.
+(value and gradient of InfoNCE). The step either draws its views or gets them as inputs.
 
     python -m benchmarks.augment                  # a minute on 2 cores
     python -m benchmarks.augment --smoke          # seconds
@@ -35,8 +34,8 @@ from spherejax.data._views import Views
 
 SIDE, BATCH, STEP_BATCH, SMOKE_BATCH = 32, 512, 128, 32
 TEMPERATURE = 0.5
-SHARE = 0.1  # batch of the training step
-ALIKE = 0.1  # moments of pixels drawn anew, of the full batch
+SHARE = 0.1  # largest share of a training step that the views may take
+ALIKE = 0.1  # tolerance of the pixels' moments at the full batch; draws differ
 PEERS = {"kornia": 2.0, "torchvision": 2.0}
 
 
@@ -49,7 +48,7 @@ def images(batch: int) -> np.ndarray:
 
 
 def moments(views: Any) -> np.ndarray:
-  """Mean and deviation of all pixels."""
+  """Mean and standard deviation of all pixels."""
   pixels = np.asarray(views)
   return np.array([pixels.mean(), pixels.std()])
 
@@ -187,7 +186,7 @@ def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   console = rich.console.Console()
   many, few = (SMOKE_BATCH,) * 2 if options.smoke else (BATCH, STEP_BATCH)

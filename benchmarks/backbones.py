@@ -1,9 +1,9 @@
 """Times EfficientNet-Lite0 on images of 224 x 224: ours, torch, and bare products.
 
-It times the forward pass as in `models.pretrained`, and the forward pass with the
-gradient of all parameters and the batch's own statistics. The floor is the matrix
-products of the 1x1 convolutions, and two more of each for the gradient. Torch has the
-same weights, with channels last.
+Two cases are timed: the forward pass as in `models.pretrained`, and the forward pass
+with the gradient of all parameters, normalised by the batch's statistics. The floor is
+the matrix products of the 1x1 convolutions, and two more of each for the gradient.
+Torch has the same weights, with channels last.
 
     python -m benchmarks.backbones               # a few minutes on 2 cores
     python -m benchmarks.backbones --smoke       # two small images, forward
@@ -50,7 +50,7 @@ def gradient(variables: Any, images: Any) -> Any:
 
 
 class Torch:
-  """Network in torch that takes the place of both functions."""
+  """Torch's network, as a replacement for both functions."""
 
   def __init__(self, images: np.ndarray, learns: bool):
     import torch
@@ -160,7 +160,7 @@ def measure(
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   peer = importlib.util.find_spec("torch") is not None
   batch, side = (2, 64) if options.smoke else (32, 224)

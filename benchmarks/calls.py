@@ -1,9 +1,9 @@
 """Calls without jit: counts their compilations, and times them beside jit.
 
 Every public function is called three times with the arguments of its documented
-example, and its gradient where its documentation names one. Of the classes of `models`
-the whole example is run three times. Functions of batches are also timed on batches of
-256, beside the same call under jit.
+example, and so is its gradient where its documentation names one. For classes of
+`models`, the whole example runs three times. Functions of batches are also timed on
+batches of 256, beside the same call under jit.
 
     python -m benchmarks.calls
     python -m benchmarks.calls --smoke        # one function a room
@@ -132,7 +132,7 @@ def documented(function: str) -> Call:
       for line in _lines(original):
         exec(compile(line.source, function, "single"), names)
   except _Reached as signal:
-    # Outside the trace, where a key may be split and used.
+    # Outside the trace, so that a key may be split and used.
     with jax.ensure_compile_time_eval():
       args, kwargs = jax.tree.map(_known, signal.args)
     return Call(original, args, kwargs)
@@ -186,7 +186,7 @@ def is_floating(leaf: Any) -> bool:
 
 
 def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[Any]]:
-  """Converts a call to a function of some leaves of its arguments, with the leaves."""
+  """Turns a call into a function of some leaves of its arguments; also returns them."""
   leaves, tree = jax.tree.flatten((call.args, call.kwargs))
   chosen = [which(leaf) for leaf in leaves]
 
@@ -203,7 +203,7 @@ def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[An
 
 
 def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
-  """Sum of a call's results, and its data; None where no gradient is documented."""
+  """Function for the sum of a call's results, and its data; None without a gradient."""
   doc = inspect.getdoc(call.function) or ""
   if not re.search(r"Differentiable in: (?!nothing)", doc):
     return None
@@ -219,7 +219,7 @@ def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
 
 
 def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
-  """Gradient of the sum of a call's results; None where none is documented."""
+  """Gradient of `differentiable`, and its data; None where none is documented."""
   gradient_call = differentiable(call)
   return (jax.grad(gradient_call[0]), gradient_call[1]) if gradient_call else None
 
@@ -276,7 +276,7 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
 
 
 def summaries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """Summary of each room, one line each."""
+  """Summary rows, one per room."""
   lines = []
   for room in dict.fromkeys(row["function"].split(".")[0] for row in rows):
     inside = [row for row in rows if row["function"].startswith(f"{room}.")]
@@ -319,7 +319,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   everything = [*functions(), *modules()]
   chosen = [x for x in everything if options.only in x and x not in ELSEWHERE]

@@ -38,9 +38,9 @@ from benchmarks import _measure
 EXPERIMENTS = ("few_shot", "plankton", "projector_collapse", "retrieval")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS = 5  # kills of each experiment
-FILLED = (0.2, 0.5, 0.9)  # share of the bytes of a whole run
+FILLED = (0.2, 0.5, 0.9)  # shares of the bytes of a whole run
 STEPS = 60
-PATIENCE = 300  # seconds until the other of two processes must have ended
+PATIENCE = 300  # seconds that the other of two processes has to end
 _BLOCK = 4096  # of a file system in memory
 _TOLD = r"\w+Error: |stopped|ended by"
 _FIGURES_OF_TIME = ("seconds",)
@@ -121,7 +121,7 @@ def _heed_interrupts() -> None:
 
 
 def last_line(log: pathlib.Path) -> tuple[str, bool]:
-  """Last message of a program, and whether no traceback followed it.
+  """Last message of a program, and True if it came without a traceback.
 
   Lines after an error, such as jax's own at its end, are ignored.
   """
@@ -356,7 +356,7 @@ def drills(smoke: bool, folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__, timed=False)
   table = rich.table.Table(title="reliability drill")
   for heading in ("what", "where", "said", "clear", "resumed = undisturbed"):

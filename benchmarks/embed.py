@@ -5,8 +5,8 @@ Ours is `experiments.embed` with 1,000 queries, without the page: it reads the h
 decodes and embeds, makes thumbnails, stores the features, finds the neighbours and
 draws the sheet. The floor decodes everything on one thread and then embeds it; its
 embeddings must equal ours. In training, ours are steps of `experiments.retrieval`,
-which decodes and crops images ahead. The floor decodes and crops all of them on one
-thread and then takes the steps; the losses must be the same.
+which decodes and crops images ahead. The floor decodes and crops all images on one
+thread before the first step; the losses must be the same.
 
     python -m benchmarks.embed                  # minutes on 2 cores
     python -m benchmarks.embed --smoke          # seconds
@@ -107,7 +107,7 @@ class Embedding:
       return images.embeddings
 
   def floor(self) -> np.ndarray:
-    """Does the work that cannot be left out, one part after another."""
+    """Does only the indispensable work, one part after another."""
     start = time.perf_counter()
     decoded = [
       np.stack([self.embedder.prepare(source.read(row)) for row in range(len(source))])
@@ -203,7 +203,7 @@ def compare(case: Case, repetitions: int) -> dict[str, Any]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   work = SMOKE if options.smoke else FULL
   rows: list[dict[str, Any]] = []

@@ -95,7 +95,7 @@ def floor(rows: jax.Array, episodes: jax.Array) -> jax.Array:
 def compare(
   name: str, shots: int, transform: Transform, number: int, peer: bool, repetitions: int
 ) -> dict[str, Any]:
-  """Compares ours on a number of episodes with the floor, and the peer."""
+  """Compares ours on a number of episodes with the floor and the peer."""
   rows = features()
   ours = functools.partial(
     prototypes.episode_accuracies,
@@ -118,7 +118,7 @@ def compare(
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   console = rich.console.Console()
   sizes = ((SMOKE_EPISODES, True),)

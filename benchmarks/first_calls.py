@@ -1,11 +1,12 @@
 """Times tracing and compilation of losses and networks, up to the first result.
 
-It takes value and gradient on a batch of 256. The losses that pytorch-metric-learning
-also has are set up as in `benchmarks.losses`. All others, including the miners, take
-the arguments of their documented example, with a larger batch. Functions without a
-gradient are compiled alone, and so are the networks for photographs, on one image of
-the size that they were trained on; they have no target. JAX's caches are cleared before
-each row, and no cache of compiled programs is used.
+The program is the value and gradient on a batch of 256. The losses that
+pytorch-metric-learning also has are set up as in `benchmarks.losses`. All others,
+including the miners, take the arguments of their documented example, with a larger
+batch. Functions without a gradient are compiled alone. So are the networks for
+photographs, on one image of the size that they were trained on; the networks have no
+target. JAX's caches are cleared before each measurement, and no cache of compiled
+programs is used.
 
     python -m benchmarks.first_calls             # three minutes on 2 cores
     python -m benchmarks.first_calls --smoke
@@ -28,7 +29,7 @@ from spherejax import models
 
 BATCH = 256
 MOST_SECONDS = 1.5
-"""Processor time, of which another process may have a share."""
+"""Processor seconds, which other processes change little."""
 REPETITIONS = 2
 SMOKE = "contrastive", "mine_batch_hard", "softmax", "models.EfficientNetLite"
 NETWORKS = {
@@ -40,7 +41,7 @@ NETWORKS = {
 
 
 def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-  """Function of a loss or network that is compiled, and its arguments."""
+  """Function to compile for a loss or a network, and its arguments."""
   if name in NETWORKS:
     network, side = NETWORKS[name]
     images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
@@ -96,7 +97,7 @@ def measured(name: str, repetitions: int) -> dict[str, Any]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__, timed=False)
   jax.config.update("jax_enable_compilation_cache", False)
   names = [n.split(".")[1] for n in calls.functions() if n.startswith("losses.")]

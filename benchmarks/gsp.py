@@ -78,7 +78,7 @@ def unrolled(features, prototypes, *, sharpness: float, steps: int = STEPS) -> A
 
 
 def costs_of(features: Array, prototypes: Array) -> Array:
-  """[batch, prototypes, tokens]."""
+  """Costs [batch, prototypes, tokens]."""
   batch, tokens, dim = features.shape
   rows = distances.unit_ball(features.reshape(-1, dim))
   costs = distances.pairwise_euclidean(rows, distances.unit_ball(prototypes))
@@ -163,7 +163,7 @@ def ott(features, prototypes, cotangent, *, sharpness: float) -> Array:
 
 
 def floor(features: Array, prototypes: Array, cotangent: Array) -> tuple[Array, ...]:
-  """Features x prototypes, and the two products of its backward pass."""
+  """Product of features and prototypes, and the two products of its backward pass."""
   del cotangent
   rows = features.reshape(-1, features.shape[2])
   products = rows @ prototypes.T
@@ -190,7 +190,7 @@ def contenders(sharpness: float) -> dict[str, _measure.Contender]:
 def forward(
   size: tuple[int, ...], sharpness: float, repetitions: int
 ) -> dict[str, Any]:
-  """Compares pooled features alone, ours and ott-jax."""
+  """Compares ours with ott-jax, without gradients."""
   pool = functools.partial(ours, sharpness=sharpness)
   ways = {
     _measure.OURS: _measure.Contender(lambda f, p, _: pool(f, p), 0),
@@ -202,7 +202,7 @@ def forward(
 
 
 def temporary_bytes(pool, arguments) -> int:
-  """Memory of value and gradients besides inputs and outputs."""
+  """Memory that value and gradients take besides inputs and outputs."""
   compiled = jax.jit(with_gradients(pool)).lower(*arguments).compile()
   return compiled.memory_analysis().temp_size_in_bytes  # pyright: ignore
 
@@ -316,7 +316,7 @@ def beside_the_iteration(
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   missing = [] if importlib.util.find_spec("ott") else ["ott-jax"]
   sizes, again = SMOKE if options.smoke else SIZES, options.repetitions

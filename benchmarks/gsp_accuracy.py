@@ -1,9 +1,9 @@
 """Accuracy of the weights of generalized sum pooling, over mass and sharpness.
 
-Costs are random, clustered, tied, nearly tied or constant. The table has the largest
-errors of the sum of the weights (summed in float64), of the attained mass before
-normalisation, and of the weights against a bisection in float64 on the same numbers. It
-also has the largest number of steps.
+Costs are random, clustered, tied, nearly tied or constant. The table lists the largest
+errors in the sum of the weights (summed in float64), in the attained mass before
+normalisation, and in the weights, against a bisection in float64 on the same numbers.
+It also lists the largest number of steps.
 
     python -m benchmarks.gsp_accuracy            # half a minute on 2 cores
     python -m benchmarks.gsp_accuracy --smoke    # seconds
@@ -28,7 +28,7 @@ from spherejax.pooling import _gsp_weights
 MASSES = (1e-3, 0.05, 0.25, 0.3, 0.5, 0.75, 0.95, 0.999, 1.0)
 SHARPNESS = (1e-3, 0.5, 5.0, 20.0, 100.0, 1e3, 1e4)
 SIZES = ((1, 1), (4, 8), (16, 49), (128, 64), (16, 196))
-# Largest allowed errors: of the sum, of the attained mass, of the weights.
+# Largest allowed errors: in the sum, in the attained mass, in the weights.
 LIMITS = {"float32": (1e-6, 1e-5, 2e-6), "float64": (1e-12, 1e-12, 1e-12)}
 
 
@@ -36,8 +36,8 @@ class Solved(NamedTuple):
   """Solutions of all masses, inverse temperatures and kinds of costs of one size.
 
   Attributes:
-    mass: [batch], as the solver got it.
-    plan: ours.
+    mass: [batch], as passed to the solver.
+    plan: our solution.
     expected: [batch, tokens], weights of the reference.
   """
 
@@ -142,7 +142,7 @@ def _row(
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__, cases=False, timed=False)
   sizes = SIZES[:2] if options.smoke else SIZES
   console = rich.console.Console(width=200)

@@ -64,7 +64,7 @@ def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray
 
 
 def floor(embeddings: Array, labels: Array, weights: Array | None) -> tuple[Array, ...]:
-  """Computes the product with all rows or weights, and the two of its backward pass."""
+  """Computes the product with all rows or weights, and its two backward products."""
   del labels
   others = embeddings
   if weights is not None:
@@ -99,7 +99,7 @@ def compare(name: str, batch: int, has_peer: bool, repetitions: int) -> dict:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   has_peer = importlib.util.find_spec("pytorch_metric_learning") is not None
   if has_peer:

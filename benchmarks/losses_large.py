@@ -1,10 +1,10 @@
 """Memory and time of losses for batches whose matrix of pairs does not fit.
 
-It takes value and gradient of 4,096, 16,384 and 65,536 embeddings of 128 dimensions
-(Smooth-AP up to 16,384), by blocks of rows, and of 4,096 also at once, while that fits.
-The floor is the forward product, the same product again for the backward pass, and the
-two backward products, by the same blocks. Against a memory, which has no gradient,
-there is one backward product. Peak memory is measured in a fresh process that does
+It times value and gradient for 4,096, 16,384 and 65,536 embeddings of 128 dimensions
+(Smooth-AP up to 16,384) in blocks of rows, and for 4,096 also without blocks. The floor
+is the forward product, the same product again for the backward pass, and the two
+backward products, in the same blocks. Against a memory, which has no gradient, there is
+one backward product. Peak memory is measured in a fresh process that does
 nothing else.
 
     python -m benchmarks.losses_large                     # hours on 2 cores
@@ -35,7 +35,7 @@ def _two_views(loss: Callable[..., Array]):
 
 
 def _remembered(x: Array, labels: Array, **options):
-  """Wraps a loss to compare with as many embeddings of a memory."""
+  """Contrastive loss against a memory of as many embeddings."""
   valid = jnp.ones(len(x), bool)
   memory = losses.References(jax.lax.stop_gradient(x), labels, valid, None)
   return losses.contrastive(x, labels, references=memory, **options)
@@ -46,7 +46,7 @@ MINED = "multi_similarity, mined"
 SIZES = (4096, 16_384, 65_536)
 SMOKE = ("contrastive", MINED, MEMORY)
 
-# The loss, and the largest number of rows for it.
+# Each loss, and the largest number of rows for it.
 LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
   "contrastive": (losses.contrastive, 65_536),
   "multi_similarity": (losses.multi_similarity, 65_536),
@@ -73,7 +73,7 @@ def inputs(batch: int) -> tuple[Array, Array]:
 
 
 def value_and_gradient(name: str, block_size: int | None):
-  """Function for the value and gradient of a loss."""
+  """Returns a function for the value and gradient of a loss."""
   loss, _ = LOSSES[name]
 
   def call(x, labels):
@@ -102,7 +102,7 @@ def floor(
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   if "--alone" in sys.argv:  # a fresh process, for its peak memory
     name, batch, block = sys.argv[-3:]
     jax.block_until_ready(

@@ -1,10 +1,9 @@
-"""Compares prototypes on the sphere: their separation, and the time for it.
+"""Compares prototypes on the sphere: their separation, and the time that it takes.
 
-The table has the largest cosine between prototypes (smaller is better), the best known
-value and the lower bound. Ours in haste (one annealed run of 100 steps, or 150 for few
-classes) is compared with the recipe of DL2P, run for all 1000 steps. Ours by default
-(2000 steps, three runs) shows the gain from more time. The floor of an angle is its
-bound.
+The table lists the largest cosine between prototypes (smaller is better), the best
+known value and the lower bound. Ours with a fast setting (one annealed run of 100
+steps, or 150 for few classes) is compared with the recipe of DL2P, run for all 1000
+steps. Ours with the defaults (2000 steps, three runs) shows the gain from more time.
 
     python -m benchmarks.prototypes                  # a quarter of an hour on 2 cores
     python -m benchmarks.prototypes --smoke          # seconds
@@ -54,7 +53,7 @@ KNOWN = {
   (100, 100): -1 / 99,
   (128, 1000): None,
 }
-# Value that annealing by default must reach, to within SLACK; found once by other code.
+# Value that annealing by default must reach, to within SLACK; found by other code.
 REACHED = {
   (3, 7): 0.2103, (3, 8): 0.2613, (3, 9): 0.3334, (3, 10): 0.4046, (3, 11): 0.4475,
   (3, 12): 0.4472, (3, 24): 0.7232, (4, 9): 0.1623, (4, 10): 0.1667, (4, 24): 0.5172,
@@ -67,8 +66,8 @@ SMOKE = ((3, 10),)
 SIMPLICES = ((2, 1), (10, 9), (100, 99), (100, 100), (100, 512), (1000, 999))
 SEEDS = 3
 FEW = 32
-# Number of classes from which a run is so long that one seed and few repetitions must
-# do.
+# From this number of classes on, a run takes so long that one seed and few repetitions
+# must do.
 MANY = 200
 
 
@@ -103,7 +102,7 @@ def cosines(rows: Array) -> np.ndarray:
 
 
 def construction(classes: int, dim: int) -> str:
-  """Construction that ours takes; traced, not run."""
+  """Name of the construction that ours chooses; traced, not run."""
   names = []
 
   def trace(key: Array) -> Array:
@@ -116,7 +115,7 @@ def construction(classes: int, dim: int) -> str:
 
 
 def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]:
-  """Compares times and angles at one size; ours must reach the larger angle sooner."""
+  """Compares times and angles at one size; ours must be faster, at no smaller angle."""
   sizes = {"classes": classes, "dim": dim}
   many = classes >= MANY
   keys = [jax.random.key(seed) for seed in range(1 if many else SEEDS)]
@@ -160,7 +159,7 @@ def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]
 
 
 def simplices() -> dict[str, float]:
-  """Largest error of a cosine of the simplex in float32, by sizes."""
+  """Largest error of a cosine of the simplex in float32, for each size."""
   errors = {}
   for classes, dim in SIMPLICES:
     points = by_default(jax.random.key(0), classes, dim)
@@ -243,7 +242,7 @@ def show_quality(rows: list[dict[str, Any]], console: rich.console.Console) -> N
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   console = rich.console.Console(width=150)
   rows = []

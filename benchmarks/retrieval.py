@@ -1,12 +1,12 @@
 """Time and memory of exact P@1, P@R and MAP@R for many embeddings in many classes.
 
-Embeddings have 128 dimensions. Their number and classes, of 2 to 12, match the test set
-of Stanford Online Products; a second size is a quarter of it. A third has few large
-classes, where thousands of ranks count for each query. The peer is
+Embeddings have 128 dimensions. One size is that of the test set of Stanford Online
+Products, with 2 to 12 embeddings per class; another is a quarter of it. The third has
+few large classes, where thousands of ranks count for each query. The peer is
 pytorch-metric-learning's AccuracyCalculator on faiss, with as many neighbours as the
 largest class needs and, at the smallest size, with its default of all. Its three
 averages must equal ours. The floor is the bare product of the queries with the
-references, by blocks of as many queries. Peak memory is measured in a fresh process
+references, in the same blocks of queries. Peak memory is measured in a fresh process
 that does nothing else.
 
     python -m benchmarks.retrieval                  # long: the peer needs its time
@@ -48,7 +48,7 @@ class Size(NamedTuple):
   rows: int
   classes: int
   faster: float | None = None
-  """At least so many times than the peer."""
+  """At least this many times faster than the peer."""
   limited: bool = False
   """True if the memory limit applies."""
 
@@ -70,7 +70,7 @@ def inputs(size: Size) -> tuple[np.ndarray, np.ndarray]:
   rng = np.random.default_rng(0)
   labels = np.repeat(np.arange(size.classes), 2)
   more = size.rows - len(labels)
-  # At most twelve per class where that suffices.
+  # Twelve per class at most, if that is enough.
   most = max(10, -(-more // size.classes))
   places = np.repeat(np.arange(size.classes), most)
   labels = np.concatenate([labels, rng.choice(places, more, replace=False)])
@@ -149,7 +149,7 @@ def memory(size: Size) -> dict[str, Any]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   if sys.argv[1:2] == ["--alone"]:  # a fresh process, for its peak memory
     x, labels = inputs(Size(int(sys.argv[2]), int(sys.argv[3])))
     jax.block_until_ready(ours(jnp.asarray(x), labels))

@@ -2,15 +2,15 @@
 
 The first part has 1 and 10 million references of 128 dimensions in a memory-mapped
 file. It measures processor time and peak memory of `nearest` and `retrieval`, each in a
-fresh process, and counts how often they read the file. The peer is faiss's exact index,
-if memory is three times the file.
+fresh process, and counts how often they read the file. The peer, faiss's exact index,
+runs only if memory is at least three times the file.
 
-The second part is weak scaling over 1, 2 and 4 simulated devices with as many
-references each. It lists operations, bytes and memory of one device, by XLA's analysis
-of the compiled programs, and the bytes that the device receives in collectives. XLA
-counts a loop's body once; the loops over blocks and over relevant references have one
-step here. The third part estimates the cost of a million queries of a billion
-references, from the second table.
+The second part is weak scaling over 1, 2 and 4 simulated devices, with the same number
+of references on each. It lists operations, bytes and memory of one device, by XLA's
+analysis of the compiled programs, and the bytes that the device receives in
+collectives. XLA counts a loop's body once; the loops over blocks and over relevant
+references have one step here. The third part estimates the cost of a million queries
+against up to a billion references, from the second table.
 
     python -m benchmarks.scale                 # 5 GB in TMPDIR; 10 minutes on 2 cores
     python -m benchmarks.scale --smoke         # seconds
@@ -81,7 +81,7 @@ def write(path: pathlib.Path, count: int) -> None:
 
 
 def asked(count: int) -> tuple[np.ndarray, np.ndarray]:
-  """Rows that are queries, and the labels of all."""
+  """Rows that are the queries, and the labels of all rows."""
   rows = np.random.default_rng(1).choice(count, QUERIES, replace=False)
   return rows, np.arange(count, dtype=np.int32) % (count // MEMBERS)
 
@@ -100,7 +100,7 @@ def retrieval(queries: np.ndarray, references: np.memmap) -> np.ndarray:
 
 
 def watched() -> list[int]:
-  """Returns a list that collects the rows of each tile that is read from now on."""
+  """Returns a list that collects the number of rows of each tile read from now on."""
   counts, plain = [], _tiles.read
 
   def read(references: _tiles.Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
@@ -113,7 +113,7 @@ def watched() -> list[int]:
 
 
 def peer(queries: np.ndarray, references: np.memmap) -> np.ndarray:
-  """Finds the nearest by faiss; only the search counts."""
+  """Finds the nearest references by faiss; only the search is timed."""
   import faiss
 
   faiss.omp_set_num_threads(os.cpu_count() or 1)
@@ -138,7 +138,7 @@ WAYS: dict[str, Callable[[np.ndarray, np.memmap], np.ndarray]] = {
 
 
 def alone(way: str, path: str, tile: str) -> None:
-  """Runs in a fresh process; prints seconds, number of reads of the file, and peak."""
+  """Measures a method in a fresh process; prints seconds, reads of the file, peak."""
   _tiles._BYTES = int(tile)
   references, queries = np.load(path, mmap_mode="r"), np.load(f"{path}.queries.npy")
   if way == PEER:
@@ -197,7 +197,7 @@ def in_file(
 
 
 def programs(devices: int) -> dict[str, jax.stages.Compiled]:
-  """Programs for a block of queries of references that are split over devices."""
+  """Programs for a block of queries against references that are split over devices."""
   count, queries = SHARE * devices, np.arange(BLOCK)
   labels, mask = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
   plan = _plan.make_plan(
@@ -269,7 +269,7 @@ def weak_scaling(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 def what_it_takes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-  """Estimates the plan from the rows of weak scaling."""
+  """Estimates the planned runs from the rows of weak scaling."""
   of = {(row["devices"], row["program"]): row for row in rows}
   few, many = sorted({row["devices"] for row in rows})[-2:]
   look, received = of[many, COUNTS], "bytes received"
@@ -318,7 +318,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   if sys.argv[1:2] == ["--alone"]:
     alone(*sys.argv[2:])
     return

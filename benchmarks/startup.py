@@ -34,7 +34,7 @@ _POLL = 0.05  # seconds
 
 
 def imported(name: str, repetitions: int) -> dict[str, Any]:
-  """Seconds from the start of an interpreter to its end."""
+  """Seconds that a fresh interpreter takes for an import, from its start to its end."""
   code, limit = IMPORTS[name]
   seconds = []
   for _ in range(repetitions + (repetitions > 1)):  # the first run reads from disk
@@ -81,7 +81,7 @@ def _row(what: str, seconds: float, limit: float | None = None) -> dict[str, Any
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   rows: list[dict[str, Any]] = []
 

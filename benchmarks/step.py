@@ -1,13 +1,13 @@
 """Cost that generalized sum pooling and a pair loss add to a training step.
 
 Ours is a step of `experiments.retrieval`: random crops, network, generalized sum
-pooling, contrastive loss, update. The other one has the same network, crops and
-optimiser, average pooling and a cross-entropy. Before the timing, some steps of ours
+pooling, contrastive loss, update. The other step has the same network, crops and
+optimiser, but average pooling and a cross-entropy. Before the timing, some of our steps
 are repeated on four simulated devices and by two processes, which must give the same
 losses.
 
     python -m benchmarks.step            # minutes on 2 cores
-    python -m benchmarks.step --smoke    # less than one, on one device
+    python -m benchmarks.step --smoke    # less than a minute, on one device
     python -m benchmarks.step --json FILE
 """
 
@@ -41,7 +41,7 @@ STEPS, SAME = 3, 1e-4
 CLASSES = 100
 PLAIN = "average, cross-entropy"
 PAIRS = Method("c2")
-CLASSIFIER = Method("c2", "proxy", 1)  # whose proxies are weights of a classifier
+CLASSIFIER = Method("c2", "proxy", 1)  # its proxies are the weights of a classifier
 
 
 class Work(NamedTuple):
@@ -90,7 +90,7 @@ def objective(
   settings: Settings,
   pairs: bool,
 ) -> training.Outcome:
-  """Crops, network, loss."""
+  """Crops the images, runs the network and computes the loss."""
   del key  # each image has its own crop, on any device
 
   def shown(number: Array, image: Array) -> Array:
@@ -190,7 +190,7 @@ def check_devices() -> float:
 
 
 def compare(work: Work, repetitions: int) -> dict[str, Any]:
-  """Compares both steps."""
+  """Compares the times of both steps."""
   plain = dataclasses.replace(work.settings, pooling="gap")
   settings = {_measure.OURS: work.settings, PLAIN: plain}
   contenders, states = {}, {}
@@ -211,7 +211,7 @@ def compare(work: Work, repetitions: int) -> dict[str, Any]:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__)
   if not options.smoke:
     print(f"devices and processes differ by {check_devices():.0e}")

@@ -2,8 +2,8 @@
 
 The floor is the work that cannot be left out: as many gradients of the model as the
 attack takes, and one product of the images with all sites. "ray" goes back along the
-ray to the own site. So does the peer, a plain loop that checks all sites in every step.
-"project" projects onto the cell, unlike the peer. "project, bound" saves the second
+ray to the image's own site. So does the peer, a plain loop that checks all sites in
+every step. "project" projects onto the cell instead. "project, bound" skips the second
 pass over the sites; its margins are lower bounds.
 
     python -m benchmarks.voronoi                  # minutes on 2 cores
@@ -27,7 +27,7 @@ from spherejax import voronoi
 DIM, CLASSES, WIDTH, LATENT = 784, 10, 256, 12
 SITES, IMAGES, PEER_IMAGES = 60_000, 1000, 100
 STEPS = 40
-EPSILON = 3.0  # most images have a few sites within twice that
+EPSILON = 3.0  # most images have a few sites within twice this budget
 STEP_SIZE = 2.5 * EPSILON / STEPS
 NEIGHBOURS = 32
 BLOCK = 125
@@ -134,7 +134,7 @@ def floor(x: jax.Array, site_index: jax.Array, sites: jax.Array) -> tuple:
 def case(
   name: str, images: int, sites: int, peer: bool, repetitions: int
 ) -> dict[str, Any]:
-  """Compares ours with the floor, and the peer."""
+  """Compares ours with the floor and, if wanted, the peer."""
   points = data(sites)
   site_index = np.arange(images) * (sites // images)
   inputs = (points[site_index], site_index, points)
@@ -159,7 +159,7 @@ def memory(images: int, sites: int) -> None:
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   if sys.argv[1:2] == ["--memory"]:
     memory(*map(int, sys.argv[2:]))
     return

@@ -2,8 +2,8 @@
 
 Random weights, statistics, scales and shifts go from torch through a file into our
 networks, at full size; the last rows have the weights of `models.pretrained`. An
-activation is the output of a convolution, a norm, a linear layer or a block. The
-difference is the largest difference in an activation, divided by its largest entry.
+activation is the output of a convolution, a norm, a linear layer or a block. Its
+difference is the largest difference of an entry, divided by the largest entry.
 Torch's float64 is the reference; torch's own float32 is the floor of ours.
 
     python -m benchmarks.weight_import               # a minute or two on 2 cores
@@ -32,9 +32,9 @@ FLOOR = "torch's float32"
 
 
 class Pair(NamedTuple):
-  """Network of ours and the settings of torch's, with the side of an image.
+  """Our network, the settings of torch's, and the side of an image.
 
-  Weights are random, or those of `models.pretrained` by this name.
+  The weights are random, or those of `models.pretrained` under the name `weights`.
   """
 
   ours: nn.Module
@@ -83,7 +83,7 @@ PAIRS = {
 
 
 def torch_module(path: str, network: nn.Module) -> str:
-  """Name in torch's network of the module that is `path` of ours."""
+  """Name in torch's network of our module at `path`."""
   if isinstance(network, models.BNInception):
     if re.fullmatch(r"inception_\w\w", path):
       return f"{path}_output"
@@ -163,7 +163,7 @@ def _gap(value: Any, reference: np.ndarray) -> float:
 def measure(
   name: str, pair: Pair, seed: int = 0, dtypes: Sequence[str] = ("float32", "float64")
 ) -> dict[str, Any]:
-  """Row of the table, through a file of each kind."""
+  """Row of the table; weights pass through a file of each kind."""
   import torch
   from safetensors.torch import save_file
 
@@ -216,7 +216,7 @@ def measure(
 
 
 def main() -> None:
-  """The command line."""
+  """Runs the command line."""
   options = _measure.parse(__doc__, timed=False)
   table = rich.table.Table(title="largest relative difference of an activation")
   precisions = "float32", FLOOR, "float64"

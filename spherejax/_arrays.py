@@ -1,6 +1,6 @@
 """Converts arguments to JAX arrays without cutting integers, or to NumPy on the host.
 
-JAX silently takes 32 of 64 bits unless its 64-bit types are enabled. Traced values and
+JAX silently keeps 32 of 64 bits unless its 64-bit types are enabled. Traced values and
 JAX arrays have lost their upper bits before they come here. An object with
 `__jax_array__`, such as a Param of flax.nnx, counts as that array.
 """
@@ -30,7 +30,7 @@ def array(
   rank: int | tuple[int, ...] | None = None,
   empty: bool = True,
 ) -> jax.Array:
-  """Converts the value to an array that fulfils `expect`.
+  """Converts the value to an array that passes `expect`.
 
   Raises TypeError for a value that is no array, ValueError for an integer that would be
   cut.
@@ -72,7 +72,8 @@ def expect(
   allowed = rank if isinstance(rank, tuple) else (rank,)
   if rank is not None and array.ndim not in allowed:
     ranks = " or ".join(map(str, allowed))
-    raise ValueError(f"{name} must have {ranks} axes, got shape {array.shape}")
+    axes = "axis" if rank == 1 else "axes"
+    raise ValueError(f"{name} must have {ranks} {axes}, got shape {array.shape}")
   if not empty and array.shape[0] == 0:
     raise ValueError(f"{name} must have a row, got shape {array.shape}")
 

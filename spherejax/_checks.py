@@ -94,7 +94,7 @@ def known_finite(name: str, value: object) -> None:
 
 @_compiled.check
 def not_negative(name: str, value: object) -> None:
-  """Raises ValueError for a known number below 0 or NaN; inf may be."""
+  """Raises ValueError for a known number below 0 or NaN; inf is allowed."""
   known = known_numbers(name, value)
   wrong = known[~(known >= 0)]
   if wrong.size:

@@ -28,9 +28,9 @@ from spherejax import _arguments
 from spherejax._versions import get_opaque_trace_state
 
 _MOST = 512
-"""Programs that one function keeps, the last used ones."""
+"""Number of programs that one function keeps, those used last."""
 _MOST_WITH_FUNCTIONS = 16
-"""Likewise where they hold functions of the user, and what these hold."""
+"""Likewise for programs that hold the user's functions, and what these hold."""
 
 _PROBE = np.zeros((), np.float32)
 with jax.ensure_compile_time_eval():
@@ -133,7 +133,7 @@ _tracing = _Tracing()
 
 
 def peek(check: Callable[..., Any], *args: Any) -> Any:
-  """Returns check(*args), with the values in the place of a program's arguments.
+  """Returns check(*args), with values in place of a program's traced arguments.
 
   Values that the caller traces stay traced, and `check` must skip them. The result of
   `check`, which is None, a number or a name, selects the program.
@@ -176,10 +176,10 @@ def _if_known(check: Callable[..., Any], *args: Any) -> Any:
 
 
 def derived(compute: Callable[..., Any], *args: Any) -> Any:
-  """Returns compute(*args), arrays of NumPy made of known values; else None.
+  """Returns compute(*args), NumPy arrays computed from known values; else None.
 
-  For computations that need more digits than JAX has, or the host. In a program the
-  result is computed before each call, and is data like the arguments.
+  Use it for computations that need more digits than JAX has, or the host. In a program
+  the result is computed before each call, and is data like the arguments.
   """
   program = _tracing.program
   function = functools.partial(_if_known, compute)
@@ -298,7 +298,7 @@ class _Program:
 
   def _body(self, data: list[Any], derived: list[Any]) -> list[Any]:
     outer = _tracing.program
-    # Not the first call: traced again for other settings of JAX.
+    # Not the first call: JAX traces again after a change of its settings.
     if self._first is not None:
       _tracing.program = self
     self._place = {id(leaf): place for place, leaf in enumerate(data)}

@@ -32,9 +32,9 @@ def upcast(x: Array) -> Array:
 
 
 def rounding(dim: int, dtype: jnp.dtype) -> float:
-  """Relative error of a squared distance from a product, to |x|^2 + |y|^2.
+  """Error of a squared distance computed by a product, relative to |x|^2 + |y|^2.
 
-  The error of duplicates grows as the root of the length.
+  For duplicates it grows as the square root of `dim`.
   """
   return (2 + dim**0.5 / 2) * float(jnp.finfo(dtype).eps)
 
@@ -82,7 +82,7 @@ def divide(numerator: Array, denominator: Array) -> Array:
 def largest_size(x: Array, axis: int) -> Array:
   """Largest absolute entry, 1 for a zero vector; not differentiated.
 
-  It is limited so that its reciprocal exists, by which compilers multiply.
+  It is bounded so that its reciprocal, by which compilers multiply, is finite.
   """
   largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
   largest = jnp.minimum(largest, 1 / float(jnp.finfo(x.dtype).tiny))
@@ -159,9 +159,9 @@ def logsumexp(
 def log_softmax(x: Array, where: Array | None = None) -> Array:
   """Log-probabilities over the last axis, every entry to full relative accuracy.
 
-  -inf with derivative 0 where masked. The logarithm of the largest probability p is
-  taken from the sum of the others, which keeps its digits, and those of its
-  derivative 1 - p, when p is nearly 1.
+  Masked entries are -inf, with derivative 0. The logarithm of the largest probability p
+  is computed from the sum of the others. So it keeps its digits, as does its derivative
+  1 - p, when p is nearly 1.
   """
   mask = jnp.ones_like(x, bool) if where is None else where
   x = keep(x, mask)
@@ -202,8 +202,9 @@ def adam(
 ) -> tuple[Array, AdamMoments]:
   """Direction of Adam's step number `count`, from 1, and the moments after it.
 
-  The constants are 0.9, 0.999 and 1e-8 (Kingma and Ba 2015). For descents inside the
-  operators, which should not need an optimiser library; the caller subtracts.
+  The constants are 0.9, 0.999 and 1e-8 (Kingma and Ba 2015). This serves descents
+  inside operators, which should not need an optimiser library. The caller subtracts the
+  direction.
   """
   mean = 0.9 * moments.mean + (1 - 0.9) * gradient
   square = 0.999 * moments.square + (1 - 0.999) * gradient**2

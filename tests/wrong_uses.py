@@ -36,7 +36,7 @@ KINDS = {
 RARE = {"bytes": b"abc", "set": {"abc"}, "object": object()}
 ALLOWED = "|".join(
   (
-    r"must|expected|one of|only|needs?\b|is for|not supported|takes|divide over",
+    r"must|expected|one of|only|needs?\b|is for|not supported|takes|split evenly",
     r"neither|cannot be read|damaged",
   )  # files
 )

@@ -3,11 +3,11 @@
 Every returned point lies in its region in exact arithmetic. The result of a sample
 depends on no other sample of its batch.
 
-An attack is compiled once for a model function, the shapes and the static options;
-numbers such as `epsilon` are data. A function that holds other objects than before, or
-reads other objects by a global name, counts as a new function. So a function that
-closes over a network's variables is compiled again after every step of training. Pass
-the variables as data instead:
+An attack is compiled once for each combination of model function, shapes and static
+options; numbers such as `epsilon` are data. A function that holds other objects than
+before, or reads other objects by a global name, counts as a new function. So a function
+that closes over a network's variables is compiled again after every step of training.
+Pass the variables as data instead:
 
     logits_fn = jax.tree_util.Partial(model.apply, variables)
 

@@ -119,7 +119,7 @@ def apgd(
 
   Verified on: 128 samples of affine models of 3 classes, half of the entries on faces
   of the box, epsilon 1.02 times the least move: the defaults break 76 % (linf), 59 %
-  (l2) and 73 % (l1). The rest needs targets "all": more steps do not leave a corner.
+  (l2) and 73 % (l1). For the rest use targets "all": more steps do not leave a corner.
 
   Differentiable in: nothing. Cost: restarts x targets x (steps + 1) gradients, two more
   with `larger_radii`, and one evaluation.

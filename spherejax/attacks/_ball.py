@@ -29,7 +29,7 @@ def uniform_ball(
 
   Args:
     key: a typed PRNG key; many draws by vmap over keys.
-    shape: static. Of the point; the norm is over all its entries.
+    shape: static. Shape of the point; the norm is over all its entries.
     norm: "linf", "l2" or "l1". Static.
     dtype: floating. Static.
 
@@ -118,7 +118,7 @@ def steepest_ascent(
 
 
 def largest(sizes: Array, count: Array) -> Array:
-  """Mask of the `count` largest entries of [n] that are >= 0; the first among equals.
+  """Mask of the `count` largest of [n] nonnegative entries; the first among equals.
 
   The smallest of them is found by bisection over the bits of the floating type, which
   are ordered like the numbers. This is many times faster than sorting.
@@ -210,9 +210,9 @@ def seal(
 
       |float64(point) - float64(center)|_p <= float64(epsilon),   low <= point <= high
 
-  without tolerance, whatever the rounding of the entries, of the sum and of the
-  compiler. A point well inside moves by rounding alone; a point outside is scaled
-  towards the centre (l1, l2) or clipped (linf).
+  without tolerance, however entries and sums are rounded, with any compiler. A point
+  well inside moves by rounding alone; a point outside is scaled towards the centre (l1,
+  l2) or clipped (linf).
 
   Args:
     point: floating, of any shape; many by vmap.
@@ -223,9 +223,9 @@ def seal(
     high: likewise.
 
   Returns:
-    The point, shape of `point`, in float32, or float64 for float64. A half-precision
-    type has too few digits to stay near a small ball's surface; use `round_inside` for
-    it. A point that is not finite becomes the centre.
+    The point, shape of `point`, in float32 (float64 for float64). Half precision has
+    too few digits to stay near a small ball's surface; use `round_inside` for it. A
+    point that is not finite becomes the centre.
 
   Raises:
     TypeError: point or center not floating.

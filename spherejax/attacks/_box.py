@@ -16,8 +16,8 @@ from spherejax.distances._lp import Norm
 def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
   """Lower and upper side [batch, ...] of a checked box, in the computing type of x.
 
-  Known sides are rounded inwards: float32 has no 0.6, and its nearest number is larger,
-  so outside. An entry of x that equals that number stays where it is.
+  Known sides are rounded inwards: float32 has no 0.6, and its nearest number is larger
+  and so lies outside. An entry of x that equals that number stays where it is.
 
   Raises ValueError for low > high or an entry of x outside, where they are known.
   """
@@ -85,7 +85,7 @@ def check_radius(
   shape: tuple[int, ...],
   norm: Norm,
 ) -> None:
-  """Raises for a known radius larger than a known box, such as a radius in pixels.
+  """Raises for a known radius larger than a known box, such as 8 instead of 8/255.
 
   An infinite radius is no mistake: it asks for the whole box.
   """

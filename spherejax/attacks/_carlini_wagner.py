@@ -40,13 +40,13 @@ def carlini_wagner(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
 ) -> AttackResult:
-  """Carlini and Wagner's l2 attack: finds a near wrong point by unconstrained descent.
+  """Carlini and Wagner's l2 attack: finds a nearby adversarial point by descent.
 
       min_w |x(w) - x|_2^2 + c max(-margin(x(w)), -confidence),
       x(w) = (high + low) / 2 + (high - low) / 2 tanh(w)
 
-  by Adam, started anew for each c. For each sample, c is divided or multiplied by 10
-  until the first success, then refined by bisection.
+  by Adam, started anew for each c. For each sample, c is multiplied by 10 until the
+  first success, then refined by bisection.
 
   Args:
     logits_fn: maps [batch, ...] to [batch, classes], pure, in evaluation mode. A new
@@ -65,7 +65,7 @@ def carlini_wagner(
 
   Returns:
     AttackResult with the nearest success of all; x itself with norm inf where there was
-    none.
+    no success.
 
   Raises:
     TypeError: x not floating, labels or targets not integers, or an `Expectation`.

@@ -84,8 +84,9 @@ def combined_ball(
       beta = (epsilon_1 - epsilon_inf) / (epsilon_inf (n - 1))
 
   or with `hull` the convex hull of the l1 and the l-infinity ball, which is smaller for
-  n > 2. Both contain the two balls. Robustness to the combined ball is robustness in
-  every norm, within `distances.inscribed_radius`. Pass the result to `pgd` as `region`.
+  n > 2. Both contain the two balls. Robustness to the combined ball implies robustness
+  in every norm, within `distances.inscribed_radius`. Pass the result to `pgd` as
+  `region`.
 
   Args:
     x: [batch, ...], floating, in the box; n entries each, at least 2.
@@ -97,8 +98,8 @@ def combined_ball(
     high: largest value; likewise.
 
   Returns:
-    CombinedBall, whose points after `project` lie in it in exact arithmetic. With an
-    active box the projected points are not always the nearest. Radius and sizes are in
+    CombinedBall. Projected points lie in it in exact arithmetic; where the box binds,
+    they are not always the nearest. Radius and sizes are in
     units of the region: 1 is its border.
 
   Raises:
@@ -106,7 +107,7 @@ def combined_ball(
     ValueError: fewer than 2 entries, or, where known, radii out of order, x outside
       the box, or low > high.
 
-  Differentiable in: nothing. Cost: O(n), some hundred times, for each projection.
+  Differentiable in: nothing. Cost: about a hundred passes of O(n) for each projection.
 
   Source: DIST appendix A; the steepest direction and the projection are not in the
   paper.

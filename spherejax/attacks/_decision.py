@@ -1,4 +1,4 @@
-"""Classifiers that decide by a function other than the scores with gradients."""
+"""Classifiers that decide by one function and take gradients from another."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,14 @@ from spherejax import _checks, _numerics
 def with_decision(
   logits_fn: Callable[[Array], Array], decide: Callable[[Array], Array]
 ) -> Callable[[Array], Array]:
-  """Returns scores that guide an attack, with another function's decision on top.
+  """Returns scores that guide an attack while another function decides.
 
-      z_c(x) = logits_fn(x)_c    but for c = decide(x), where it is the next number
+      z_c(x) = logits_fn(x)_c    except for c = decide(x), where it is the next number
                                  above all others if it is not above them already
 
-  So the exact classifier, for instance the votes of k nearest neighbours, judges
-  success, while loss and gradient come from its smooth scores: the amount by which the
-  decided class's score is raised is a constant. Every attack takes the result as its
+  So the exact classifier, for instance the votes of k nearest neighbours, decides about
+  success, while gradients come from its smooth scores: the amount by which the decided
+  class's score is raised counts as a constant. Every attack takes the result as its
   model.
 
   Args:

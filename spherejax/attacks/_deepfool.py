@@ -44,7 +44,7 @@ def deepfool(
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     norm: "linf", "l2" or "l1", the norm to minimise. Static.
-    steps: static. Largest number; a sample that has crossed the boundary stops.
+    steps: static. Largest number of steps; a sample stops once across the boundary.
     overshoot: at least 0, may be traced.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
@@ -63,8 +63,8 @@ def deepfool(
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
   deep neural networks"; DIST 3.1. Each step is lengthened by 1e-6 of the lead, or of
-  the smaller of 1 and the slope if that is larger. Differs from the paper: steps end
-  within the box, while the paper's steps run against its faces.
+  min(1, |slope|) if that is larger. Differs from the paper: steps end within the box,
+  while the paper's steps run against its faces.
 
   Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
   entries on faces of the box. In every norm the defaults cross the boundary at (1 +

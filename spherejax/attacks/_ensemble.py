@@ -29,7 +29,8 @@ class Diagnosis(NamedTuple):
   zero_gradients: Float[Array, " batch"]
   """Share of the stronger attack's gradients that were zero."""
   saturated: Float[Array, " batch"]
-  """Share of its evaluations where the label's probability is 1 in float32."""
+  """Share of the stronger attack's evaluations where the label's probability is 1 in
+  float32."""
 
 
 def ensemble(
@@ -80,8 +81,8 @@ def ensemble(
     TypeError: as `pgd`, or an `Expectation`.
     ValueError: as `pgd`.
 
-  Verified on: its parts, see each. `converged` comes from the attack whose point is
-  returned.
+  Verified on: the four attacks, see each of them. `converged` comes from the attack
+  whose point is returned.
 
   Differentiable in: nothing. Cost: (1 + 2 target_count) x steps gradients and about
   target_count x steps + queries evaluations.

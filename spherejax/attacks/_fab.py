@@ -36,7 +36,7 @@ def fab(
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """Fast adaptive boundary attack (FAB): near wrong points in any of three norms.
+  """Fast adaptive boundary attack (FAB): nearby adversarial points in three norms.
 
       x_{i+1} = (1 - a) (x_i + overshoot d_1) + a (x + overshoot d_2)
 
@@ -54,11 +54,11 @@ def fab(
     steps: static.
     restarts: static. The first starts at x. The others start at a distance from x of
       half the best norm, or half of `epsilon` if that is smaller.
-    epsilon: one number or [batch], only for restarts; without it those of samples not
-      yet broken begin at x again. May be traced.
+    epsilon: one number or [batch], only for restarts; without it, restarts of samples
+      not yet broken begin at x again. May be traced.
     targets: [batch] integers, the classes to reach, not the labels; None takes the
-      nearest boundary at each step. "all" leaves the label towards each class in turn,
-      with one gradient per step for any number of classes.
+      nearest boundary at each step. "all" attacks towards each wrong class in turn,
+      with one gradient per step whatever the number of classes.
     target_count: with "all": the number of targets, highest logits at x first. Static.
     bias: largest a, in [0, 1], may be traced.
     overshoot: at least 1, may be traced.

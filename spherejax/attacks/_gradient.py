@@ -61,8 +61,8 @@ def pgd(
       of a known box is an error, such as 8 instead of 8/255 on images in [0, 1].
     norm: "linf", "l2" or "l1", over all entries of a sample. Static.
     steps: static.
-    step_size: one number or [batch], may be traced; inf is the radius. None is 2.5
-      epsilon / steps.
+    step_size: one number or [batch], may be traced; inf stands for the radius. None is
+      2.5 epsilon / steps.
     restarts: static. Number of starts, one after another.
     random_start: static. True draws the first point; False starts at x.
     loss: the loss to maximise, see `attack_loss`. Static. "kl" compares with the
@@ -72,12 +72,12 @@ def pgd(
     target_count: with "all": the number of targets, highest logits at x first. Static.
     share: for l1: share of the entries that a step moves, in [0, 1]; at least one entry
       moves. Static.
-    decay: of the accumulated gradient, see `mi_fgsm`; may be traced. None does not
-      accumulate.
+    decay: factor on the accumulated gradient, see `mi_fgsm`; may be traced. None does
+      not accumulate.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
     mode: "evaluate" returns the success of largest loss, else the point of largest
-      loss, over all iterates and restarts, and x itself where it is wrong already.
+      loss, over all iterates and restarts, and x itself if it is misclassified already.
       "train" returns the point of largest loss, "last" the last iterate. Static.
     index: [batch], the samples' numbers, for the keys. None counts from 0.
     region: a `Region` in place of the ball of epsilon and norm. It has its own box:
@@ -99,8 +99,8 @@ def pgd(
 
   Verified on: 128 samples of affine models of 3 classes, half of the entries on faces
   of the box, epsilon 1.02 times the least move: the defaults break 75 % (linf), 32 %
-  (l2) and 55 % (l1). With targets "all", 60 steps and a step size of epsilon / 2 they
-  break all in l2.
+  (l2) and 55 % (l1). With targets "all", 60 steps and a step size of epsilon / 2 PGD
+  breaks all in l2.
 
   Differentiable in: nothing; no gradient reaches the parameters of the model. Cost:
   restarts x targets x (steps gradients + 1 evaluation), and one evaluation of x in the

@@ -109,7 +109,7 @@ def fgsm(
   mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
-  """Fast gradient (sign) method (FGSM): a single step of the size of the ball.
+  """Fast gradient (sign) method (FGSM): a single step as long as the radius.
 
       x' = P(x + epsilon s(grad loss(x)))        linf: s(g) = sign(g)
 
@@ -204,7 +204,7 @@ def mi_fgsm(
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     key: only for an `Expectation`.
     steps: static.
-    decay: at least 0, may be traced. 0 is `bim`.
+    decay: at least 0, may be traced. 0 gives `bim`.
     norm: "linf", "l2" or "l1". Static.
     step_size: one number or [batch], may be traced. None is 2.5 epsilon / steps; the
       paper has epsilon / steps.

@@ -104,7 +104,7 @@ def of_scores(
 ) -> Array:
   """Loss of checked scores; `against_label` compares targets with the label only.
 
-  For the losses with targets, that margin is z_t - z_y, without other classes.
+  The margin towards a target is then z_t - z_y, whatever the other scores.
   """
   if loss == "kl" and reference is not None:
     log_p, log_q = _numerics.log_softmax(reference), _numerics.log_softmax(z)

@@ -129,8 +129,8 @@ def nearest_plane(
 ) -> tuple[Array, Array]:
   """Lead [batch] and gradient [batch, n] of the nearest linear boundary in the box.
 
-  The leads of the classes other than the label are linear by their gradients. Where the
-  box meets no boundary, the one nearest without the box is taken.
+  The leads of the other classes over the label are linearised by their gradients. Where
+  no boundary meets the box, the one that is nearest without the box is returned.
   """
   labels = problem.labels
   mine = _losses.chosen(z, labels)

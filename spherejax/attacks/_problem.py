@@ -29,9 +29,9 @@ class AttackResult(NamedTuple):
   """
 
   x_adv: Float[Array, "batch ..."]
-  """The points, in the region in exact arithmetic, also where the attack failed."""
+  """The points; they lie in the region in exact arithmetic, even after a failure."""
   success: Bool[Array, " batch"]
-  """True if the decision (the lowest index among equals) is wrong, or the target."""
+  """True if the decision (the lowest index among equals) is wrong, or is the target."""
   loss: Float[Array, " batch"]
   """The attack's loss there."""
   margin: Float[Array, " batch"]
@@ -39,17 +39,18 @@ class AttackResult(NamedTuple):
   norm: Float[Array, " batch"]
   """Size of the move; inf where an attack of least norm found nothing."""
   queries: Int[Array, " batch"]
-  """Points of this sample at which the model decided, x included where it did. The
-  extra cost of gradients, or of an `Expectation`'s draws, is not counted."""
+  """Number of points of this sample at which the model decided, x included if it was
+  evaluated. The extra cost of gradients, or of an `Expectation`'s draws, is not
+  counted."""
   zero_gradients: Float[Array, " batch"]
   """Share of the gradients that were zero or not finite in every entry."""
   saturated: Float[Array, " batch"]
   """Share of the evaluations where the probability of the label is 1 in float32."""
   converged: Bool[Array, " batch"]
   """True if more steps promise no improvement. With a fixed budget: a success, or an
-  attack whose gradients were not all zero and whose last quarter of the steps raised
-  the loss by less than 0.1 %. With minimal norm: a success that the last quarter of the
-  steps brought nearer by less than 0.1 %. This is no proof: another start may
+  attack whose gradients were not all zero and in which the last quarter of the steps
+  raised the loss by less than 0.1 %. With minimal norm: a success that the last quarter
+  of the steps brought nearer by less than 0.1 %. This is no proof: another start may
   succeed."""
   stage: Any = None
   """From `ensemble`, [batch], integer: number of the attack that broke the sample,
@@ -64,12 +65,12 @@ class AttackResult(NamedTuple):
 
   @property
   def result(self) -> "AttackResult":
-    """Returns the result itself, in place of the field that `ensemble` once had."""
+    """Returns the result itself; before version 0.2, `ensemble` had this field."""
     return self
 
   @property
   def attack(self) -> "AttackResult":
-    """Returns the result itself, in place of the field that `voronoi_pgd` once had."""
+    """Returns the result itself; before version 0.2, `voronoi_pgd` had this field."""
     return self
 
 

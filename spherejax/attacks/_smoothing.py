@@ -50,8 +50,8 @@ def smoothed_votes(
       fold_in(fold_in(key, index[b]), j).
     sigma: standard deviation of the noise, positive, may be traced.
     draws: static; 0 gives no votes.
-    block_size: static. Draws of every sample that are evaluated at once. The votes do
-      not depend on it.
+    block_size: static. Number of draws of each sample that are evaluated at once. The
+      votes do not depend on it.
     index: [batch], the samples' numbers, for the keys. None counts from 0.
 
   Returns:
@@ -61,7 +61,7 @@ def smoothed_votes(
     TypeError: x not floating, draws not a static integer.
     ValueError: shapes do not match, a static sigma not positive.
 
-  Differentiable in: nothing. Cost: draws evaluations of each sample.
+  Differentiable in: nothing. Cost: `draws` evaluations of each sample.
 
   Source: Cohen et al. 2019, "Certified adversarial robustness via randomized
   smoothing"; DIST 3.2.
@@ -124,7 +124,7 @@ def clopper_pearson(
       lower: P(at least count of total | lower) = alpha
       upper: P(at most count of total | upper) = alpha
 
-  Each bound alone fails with probability alpha at most.
+  Each bound alone fails with probability at most alpha.
 
   Args:
     count: [...], integers between 0 and `total`.
@@ -132,7 +132,8 @@ def clopper_pearson(
     alpha: in (0, 1).
 
   Returns:
-    (lower, upper), NumPy arrays of float64; 0 and 1 at the ends and for no trials.
+    (lower, upper), NumPy arrays of float64. Lower is 0 for a count of 0; upper is 1
+    for a count of `total`.
 
   Raises:
     TypeError: counts not integers, alpha not a number.
@@ -170,11 +171,11 @@ def smoothed_prediction(
   """Class of the smoothed model, or -1 where the votes are inconclusive.
 
   The class is returned where a two-sided binomial test of the two largest counts
-  rejects one half at `alpha`.
+  rejects a probability of one half at level `alpha`.
 
   Args:
     votes: [batch, classes], integer, from `smoothed_votes`.
-    alpha: in (0, 1): with at most this probability the class is wrong.
+    alpha: in (0, 1): the class is wrong with at most this probability.
 
   Returns:
     [batch], NumPy int64; -1 abstains.
@@ -223,14 +224,14 @@ def smoothed_certificate(
 
       radius = sigma Phi^{-1}(p)      p: lower bound of the class's probability
 
-  The class comes from the first votes and its bound from other votes, so the bound is
-  valid. The label is -1 if p is at most one half. `two_sided` also takes an upper bound
-  q for the runner-up, each bound with alpha / 2. The radius is then sigma / 2
-  (Phi^{-1}(p) - Phi^{-1}(q)), and the label -1 if p is at most q.
+  The class comes from `selection` and its bound from `votes`, so the bound is valid.
+  The label is -1 if p is at most one half. `two_sided` also takes an upper bound q for
+  the runner-up, each bound with alpha / 2. The radius is then sigma / 2 (Phi^{-1}(p) -
+  Phi^{-1}(q)), and the label -1 if p is at most q.
 
   Args:
-    selection: [batch, classes], integer, few votes, which choose the class.
-    votes: [batch, classes], integer, of other draws.
+    selection: [batch, classes], integer, a few votes, which choose the class.
+    votes: [batch, classes], integer, from other draws.
     sigma: standard deviation of the votes' noise, positive.
     alpha: in (0, 1): the certificate is wrong with at most this probability.
     draws: number of draws behind `votes`. None sums the votes, which is the same if all

@@ -52,7 +52,7 @@ def square(
 
   linf: starts with random columns of +-epsilon; each query sets a window to +-epsilon,
     one sign per channel. l2: starts with a grid of small pyramids; each query moves the
-    budget of one window, and what is left, into a pyramid in another. The windows
+    budget of one window, and any unused budget, into a pyramid in another. The windows
     shrink as queries go by. Each sample has its own windows and signs, and a broken
     sample makes no further queries.
 
@@ -64,7 +64,7 @@ def square(
     key: a typed PRNG key.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     norm: "linf" or "l2". Static.
-    queries: static. Largest number, besides the queries of x and the start.
+    queries: static. Largest number of queries, besides those of x and the start.
     share: share of the image that the first windows cover, in (0, 1]. Static.
     targets: [batch], integer, the classes to reach, not the labels. None: any wrong
       class.
@@ -73,20 +73,22 @@ def square(
     index: [batch], the samples' numbers, for the keys.
 
   Returns:
-    AttackResult, of the first success or of the largest margin. The margin never falls
-    with more queries.
+    AttackResult of the first success, else of the largest margin. More queries never
+    lower the margin.
 
   Raises:
-    TypeError: x not floating, labels or targets not integers, or an `Expectation`.
-    ValueError: shapes do not match, an unknown norm, share outside (0, 1], no key,
-      and, where known, epsilon below 0, or inf in an infinite box, x outside the box,
+    TypeError: x not floating, labels or targets not integers, no key, or an
+      `Expectation`.
+    ValueError: shapes do not match, an unknown norm, share outside (0, 1], and, where
+      known, epsilon below 0, or inf in an infinite box, x outside the box,
       labels or targets out of range.
 
   Verified on: no exact answer. Tests check that its moves are the paper's and that the
   margin never falls. `converged` is often false: a random search improves while it goes
   on.
 
-  Differentiable in: nothing; the model need not be either. Cost: queries evaluations.
+  Differentiable in: nothing; the model need not be differentiable. Cost: `queries`
+  evaluations.
 
   Source: Andriushchenko et al. 2020, "Square attack: a query-efficient black-box
   adversarial attack via random search". Their code never reaches the last row and

@@ -75,7 +75,7 @@ def value(
   *,
   judged: Array | None = None,
 ) -> Evaluation:
-  """Evaluates points without a gradient; `judged` where these scores are known."""
+  """Evaluates points without a gradient; `judged` are the scores if already known."""
   z, loss = _objective(problem, aim, points, step, judged)
   z = problem.judged(points, step) if z is None else z
   return assess(z, loss, problem.labels, aim)
@@ -143,7 +143,7 @@ def keep(
   final: bool = False,
   late: Array | bool = True,
 ) -> Track:
-  """Keeps the points where they are better, and counts; `late` as in the function.
+  """Keeps better points and counts evaluations; `late` comes from the function `late`.
 
   A success is better than a failure; among equals a larger loss is better. In training
   only the loss counts, or only a final point.

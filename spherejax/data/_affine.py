@@ -20,13 +20,14 @@ def random_affine(
   shear: Real[ArrayLike, ""] = 10.0,
   flip: Real[ArrayLike, ""] = 0.5,
 ) -> Float[Array, "*batch height width channels"]:
-  """Rotates, shears, scales, mirrors and moves each image, interpolated once.
+  """Rotates, shears, scales, mirrors and moves each image, with one interpolation.
 
       A = scale [[cos r, -sin r], [sin r, cos r]] [[1, tan h], [0, 1]] diag(+-1, 1)
       result(x) = image(A^-1 (x - t))        x from the centre, to the right and down
 
-  All five are drawn uniformly for each image: r and h, t as a share of the image's
-  width and height, the scale, and the mirroring. Pixels from outside the image are 0.
+  Rotation r, shear h, shift t (a share of the image's width and height) and scale are
+  drawn uniformly for each image; it is mirrored with probability `flip`. Pixels from
+  outside the image are 0.
 
   Args:
     key: for all five draws.

@@ -1,7 +1,7 @@
 """Crops, flips and resizing: functions of a key and images, for vmap and jit.
 
-Images are [..., height, width, channels]; each image of a batch has its own draw, the
-same as a single image with its key of `jax.random.split(key, leading axes)`.
+Images are [..., height, width, channels]. Each image of a batch has its own draw, with
+its key of `jax.random.split(key, leading axes)`.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def center_crop(
 
   Differentiable in: images. Cost: O(pixels).
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> spherejax.data.center_crop(jnp.arange(9).reshape(3, 3, 1), 1)
@@ -162,9 +162,9 @@ def random_resized_crop(
     area: smallest and largest share, in (0, 1]; may be traced. The default is that
       of the retrieval experiments; self-supervised learning takes (0.08, 1).
     aspect: smallest and largest width / height, positive; may be traced.
-    integer: static. False keeps the drawn sides and place of the box, between pixels;
-      pixels just outside the box then count at its border. Such boxes of nearly the
-      whole image fit more rarely than rounded boxes.
+    integer: static. False keeps the drawn sides and corner, which lie between pixels;
+      pixels just outside the box then count at its border. Boxes of nearly the whole
+      image then fit more rarely than rounded boxes.
 
   Returns:
     [..., new height, new width, channels], dtype of `images`.
@@ -177,7 +177,7 @@ def random_resized_crop(
 
   Source: Szegedy et al. 2015, "Going deeper with convolutions", section 6, with the
   rounding and the ten attempts of torchvision's RandomResizedCrop; the defaults are
-  those of DML 3.3.2.1 (0.16 = (40 / 256) rounded up).
+  those of DML 3.3.2.1 (0.16 is 40 / 256, rounded up).
 
   Example:
     >>> images = jnp.ones([8, 64, 48, 3])
@@ -247,8 +247,8 @@ def cut(
 ) -> Array:
   """Cuts the box, mirrored or not, as an image [new width, channels, new height].
 
-  `inside` leaves out the pixels beyond the box, whose sides are whole numbers then. The
-  cut takes two matrix products; the order of axes is theirs.
+  `inside` leaves out the pixels beyond the box; its sides must then be whole numbers.
+  The cut takes two matrix products, which give this order of axes.
   """
   rows, columns, channels = image.shape
   down = _weights(rows, size[0], box[0], box[2], inside)
@@ -294,7 +294,7 @@ def random_flip(
   """Mirrors each image, left to right, with a probability.
 
   Args:
-    key: draws which images.
+    key: draws which images are mirrored.
     images: [..., height, width, channels], any dtype.
     probability: of the mirror image, in [0, 1], may be traced.
 

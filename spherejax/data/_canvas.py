@@ -26,7 +26,7 @@ def fit_canvas(
       top = (side - height) // 2,  left = (side - width) // 2
 
   `shrink` then averages blocks of the canvas, for small networks. So objects keep the
-  ratio of their sizes, which a small canvas would destroy.
+  ratio of their sizes; a small canvas alone would scale large objects down.
 
   Args:
     image: uint8, [height, width] or [height, width, channels].
@@ -124,7 +124,7 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
 
   Cost: one call per image, by a pool of min(32, cores + 4) threads unless lazy.
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> import functools

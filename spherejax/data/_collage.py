@@ -56,7 +56,7 @@ def collages(
     TypeError: dtypes differ, labels not integer.
 
   Differentiable in: images, background. Cost: O(collage pixels) time and memory, and a
-  permutation of the pool each time that it is used up.
+  permutation of the pool each time it is used up.
 
   Source: DML 5.3.2 (grid 2).
 

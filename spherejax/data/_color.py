@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Key, Real
 from spherejax import _checks, _numerics
 from spherejax.data._augment import floating_images, per_image
 
-# Luma of ITU-R BT.601, as in Pillow. torchvision's tensors have 0.2989 for red, with
-# the sum 0.9999, so grey images would change.
+# Luma of ITU-R BT.601, as in Pillow. torchvision's tensors take 0.2989 for red; the sum
+# is then 0.9999, so grey images would change.
 LUMA = (0.299, 0.587, 0.114)
 
 
@@ -31,7 +31,7 @@ def to_float(
 
   Differentiable in: floating images. Cost: O(pixels).
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> spherejax.data.to_float(jnp.array([0, 255], jnp.uint8))
@@ -66,7 +66,7 @@ def normalize(
 
   Differentiable in: images, mean, std. Cost: O(pixels).
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> spherejax.data.normalize(jnp.ones([1, 1, 2]), [0.5, 0.5], [0.5, 0.25])
@@ -131,14 +131,14 @@ def random_contrast(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Draws each image away from, or towards, its mean grey by one factor.
+  """Moves each image away from, or towards, its mean grey by one factor.
 
       grey + factor (image - grey),  factor uniform in [1 - strength, 1 + strength]
 
   Args:
     key: draws the factor.
-    images: [..., height, width, channels], floating, in [0, 1]; 3 channels are RGB,
-      any other number is averaged for the grey.
+    images: [..., height, width, channels], floating, in [0, 1]; 3 channels are RGB; for
+      any other number, the grey is the mean of the channels.
     strength: in [0, 1], may be traced.
 
   Returns:
@@ -175,16 +175,16 @@ def random_grayscale(
   *,
   probability: Real[ArrayLike, ""] = 0.2,
 ) -> Float[Array, "*batch height width channels"]:
-  """Turns each image grey with a probability: its luma in all three channels.
+  """Turns each image grey with a probability, with its luma in all three channels.
 
       luma = 0.299 red + 0.587 green + 0.114 blue
 
-  torchvision has 0.2989 for red, which would darken grey images.
+  torchvision takes 0.2989 for red, which would darken grey images.
 
   Args:
-    key: draws which images.
-    images: [..., height, width, channels], floating; RGB, or with one channel,
-      which stays as it is.
+    key: draws which images turn grey.
+    images: [..., height, width, channels], floating; RGB, or with one channel, which
+      stays as it is.
     probability: of the grey image, in [0, 1], may be traced.
 
   Returns:
@@ -218,9 +218,9 @@ def random_grayscale(
 
 
 def mean_grey(image: Array, axis: int = -1) -> Array:
-  """Mean over an image of luma, or of all channels unless these are 3, on `axis`.
+  """Mean luma of an image with 3 channels on `axis`; mean of the channels otherwise.
 
-  A product, which is ten times faster here than a reduction. Not in half precision.
+  Uses a product, ten times faster here than a reduction, and never half precision.
   """
   image = _numerics.upcast(image)
   channels = image.shape[axis]

@@ -21,10 +21,10 @@ _ORDERS = np.array(list(itertools.permutations(range(4))), np.int32)
 
 
 class JitterSteps(NamedTuple):
-  """Coefficients of the four steps for an image, each array [4], in their order.
+  """Coefficients of the four steps for an image, each [4], in the order of the steps.
 
-  A step is `scale x + grey luma(x) + mean mean(luma(x))`, clipped, or, where `turn` is
-  not 0, the hue moved by so many sixths of a turn.
+  A step is `scale x + grey luma(x) + mean mean(luma(x))`, clipped. Where `turn` is not
+  0, the step instead moves the hue by that many sixths of a turn.
   """
 
   scale: Array
@@ -39,7 +39,7 @@ def random_saturation(
   *,
   strength: Real[ArrayLike, ""] = 0.4,
 ) -> Float[Array, "*batch height width channels"]:
-  """Draws each pixel away from, or towards, its own grey by one factor per image.
+  """Moves each pixel away from, or towards, its grey by one factor per image.
 
       luma + factor (pixel - luma),  factor uniform in [1 - strength, 1 + strength]
 
@@ -205,7 +205,7 @@ def check_strengths(prefix: str, strengths: tuple) -> None:
 def jitter_steps(
   key: Array, strengths: tuple, probability: ArrayLike, planes: Array
 ) -> JitterSteps:
-  """Draws the steps for an image; without saturation and hue for a single channel."""
+  """Draws the steps for an image; a single channel has no saturation and no hue."""
   order, changes = _draw_jitter(key, strengths, probability, planes.dtype)
   if planes.shape[-2] == 1:
     changes = changes.at[_SATURATION:].set(0)
@@ -239,7 +239,7 @@ def jitter_planes(planes: Array, steps: JitterSteps) -> Array:
 def _draw_jitter(
   key: Array, strengths: tuple, probability: ArrayLike, dtype: jnp.dtype
 ) -> tuple[Array, Array]:
-  """Order [4] of the operations, and the change [4] of each, by its own number."""
+  """Draws the order [4] of the changes, and their strengths [4], indexed by change."""
   order_key, change_key, chosen_key = jax.random.split(key, 3)
   orders = jnp.asarray(_ORDERS)
   order = orders[jax.random.randint(order_key, (), 0, len(_ORDERS))]
@@ -281,10 +281,10 @@ def _colour_images(images: ArrayLike) -> Array:
 
 
 def _planes(image: Array) -> Array:
-  """[height, channels, width], no half precision."""
+  """Image as [height, channels, width], at least float32."""
   return _numerics.upcast(jnp.swapaxes(image, -1, -2))
 
 
 def _images(planes: Array, like: Array) -> Array:
-  """[height, width, channels] of the type of `like`."""
+  """Image as [height, width, channels], in the dtype of `like`."""
   return jnp.swapaxes(planes, -1, -2).astype(like.dtype)

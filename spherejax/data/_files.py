@@ -12,7 +12,7 @@ if TYPE_CHECKING:
   from PIL import Image
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
-# Suffixes of images. Pillow knows more, and starts Ghostscript for some.
+# Formats that Pillow may decode. It knows more, and starts Ghostscript for some.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _GREY = ("1", "L", "LA", "La")
@@ -31,7 +31,7 @@ class UnreadableError(ValueError):
 
 
 def in_folder(folder: pathlib.Path) -> list[pathlib.PurePosixPath]:
-  """Paths of a folder's images, relative to it, as in every reader.
+  """Paths of a folder's images, relative to the folder.
 
   An image is a file with an image suffix in upper or lower case, at any depth. The
   class of an image is the sub-folder of `folder` that holds it, directly or deeper;
@@ -86,7 +86,7 @@ def decode(
   channels: int | None,
   size: tuple[int, int] | None,
 ) -> np.ndarray:
-  """Pixels of an image file or its bytes, upright, averaged over boxes to `size`.
+  """Decodes an image file or its bytes, upright, with boxes averaged to `size`.
 
   All readers decode alike: they take the first frame, turn it upright by the metadata
   (EXIF or XMP, unless they are damaged), drop transparency unless `channels` is 4, and

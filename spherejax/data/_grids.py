@@ -22,7 +22,7 @@ class ImageGrid(NamedTuple):
   num_objects: Int[Array, ""]
   """Number of cells that hold an image."""
   label: Int[Array, ""]
-  """The class of all of them; -1 where classes are mixed."""
+  """Class of all objects; -1 where classes are mixed."""
   cells: Int[Array, "rows columns"]
   """Index of the image in each cell, -1 for none."""
 
@@ -38,7 +38,7 @@ def image_grid(
   single_label: bool = False,
   min_count: int = 1,
 ) -> ImageGrid:
-  """Puts a random number of images, which it returns, into random cells of a grid.
+  """Puts a random number of images into random cells of a grid; returns the number too.
 
   The count is uniform from `min_count` to the number of cells. Cells are drawn without
   replacement, images with replacement. Use `jax.vmap` over keys for many grids.

@@ -1,4 +1,4 @@
-"""Images, the result of every reader, and the decoding of lazy images."""
+"""`Images`, the result of every reader, and the decoding of lazy images."""
 
 import dataclasses
 import itertools
@@ -109,7 +109,7 @@ class Images:
     """Decodes lazy images: into one array, or a list where sizes differ.
 
     Raises:
-      ValueError: names all images that cannot be read.
+      ValueError: images that cannot be read; the message lists up to 20 of them.
     """
     if not isinstance(self.images, Lazy):
       return self
@@ -169,9 +169,9 @@ def from_arrays(
     images: uint8, [count, height, width, channels], or without the last axis for
       greyscale, which then gets one channel.
     labels: [count], integer, -1 for an image without a label.
-    label_names: static. The name of each label; None names label 7 "7". Labels above a
-      million are then renumbered in order, so that only labels that occur have names;
-      pass names if two sets must agree.
+    label_names: static. The name of each label; None names label 7 "7". If a label
+      reaches a million, all labels are renumbered in ascending order, so that only
+      labels that occur have names. Pass names if two sets must agree.
 
   Returns:
     `Images` with int32 labels. The pixels are not copied.
@@ -182,7 +182,7 @@ def from_arrays(
 
   Cost: O(count).
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> pixels = jnp.zeros([3, 8, 8], jnp.uint8)
@@ -204,7 +204,7 @@ def from_arrays(
 
 
 def named(labels: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-  """Names labels by their numbers; renumbers large labels by occurrence."""
+  """Names labels by their numbers; renumbers all of them if one is large."""
   count = int(labels.max()) + 1 if labels.size else 0
   if count <= _MOST_NUMBERS:
     return labels, tuple(map(str, range(count)))
@@ -238,7 +238,7 @@ def image_size(size: int | tuple[int, int]) -> tuple[int, int]:
 def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
   """Decodes all images: into one array, or a list where sizes differ.
 
-  Raises for all images at once that cannot be read.
+  Raises one error for all images that cannot be read.
   """
   images, unreadable = collect_readable(lazy)
   refuse(unreadable.values(), len(lazy))
@@ -251,8 +251,8 @@ def collect_readable(
   """Decodes the images that can be read; returns the errors of the other rows too."""
   from concurrent import futures
 
-  # Pillow releases the interpreter while it decodes. Chunks, since small images decode
-  # faster than they are handed to a thread.
+  # Pillow releases the interpreter's lock while it decodes. Threads take chunks, since
+  # handing over a small image takes longer than decoding it.
   starts = range(0, len(lazy), _CHUNK)
   unreadable: dict[int, _files.UnreadableError] = {}
 
@@ -288,7 +288,7 @@ def _attempt(lazy: Lazy) -> list[np.ndarray | _files.UnreadableError]:
 def refuse(
   errors: Collection[_files.UnreadableError], count: int, remedy: str = ""
 ) -> None:
-  """Raises for images that cannot be read, with the reasons of all of them."""
+  """Raises one error for the images that cannot be read, with up to 20 reasons."""
   if len(errors) == 1:
     (error,) = errors
     raise _files.UnreadableError(f"{error}{remedy}") from error

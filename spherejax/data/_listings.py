@@ -23,9 +23,9 @@ def load_in_shop(path: str | os.PathLike) -> Images:
 
   The folder holds `list_eval_partition.txt` and the images that it names, one per line
   with its item and `train`, `query` or `gallery`. Queries are searched for in the
-  gallery, and no item of the two is in training. The number of images and the names of
-  the columns, at the top of the file, may be missing. Images are decoded on access, as
-  by `read_image`.
+  gallery, and no query or gallery item is in training. The number of images and the
+  names of the columns, at the top of the file, may be missing. Images are decoded on
+  access, as by `read_image`.
 
   Args:
     path: the folder.
@@ -38,10 +38,10 @@ def load_in_shop(path: str | os.PathLike) -> Images:
   Raises:
     TypeError: path not a path.
     FileNotFoundError: no list file in the folder.
-    ValueError: a line that is wrong, names no image or one that is listed already;
-      another number of images than the file says, a status that no image has, or an
-      item that is in training and also in the query or gallery part. The message names
-      the line.
+    ValueError: a line that is wrong, names no image, or names an image again (the
+      message gives the line); a number of images other than the file says, a status
+      that no image has, or an item that is in training and also in the query or gallery
+      part.
 
   Cost: one pass over the file; no image is decoded.
 
@@ -68,7 +68,9 @@ def load_in_shop(path: str | os.PathLike) -> Images:
   names, labels = np.unique(items, return_inverse=True)
   learned = statuses == "train"
   if both := sorted({*items[learned]} & {*items[~learned]}):
-    raise ValueError(f"{folder / _LISTING}: item {both[0]} is both learned and sought")
+    raise ValueError(
+      f"{folder / _LISTING}: item {both[0]} has training images and test images"
+    )
   read = functools.partial(_read_row, folder=folder, files=files.tolist())
   return Images(
     _images.Lazy(read, np.arange(len(files))),

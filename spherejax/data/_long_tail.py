@@ -18,7 +18,7 @@ def long_tail_counts(
   Args:
     num_classes: C. Static.
     largest: positive, images of class 0; need not be whole.
-    imbalance: in (0, 1], the last class's share of the first one's.
+    imbalance: in (0, 1], images of the last class over images of the first.
 
   Returns:
     [num_classes], integers, decreasing.
@@ -67,7 +67,7 @@ def long_tail(
 
   Args:
     labels: [count], integer, 0 ... C - 1, each with an image.
-    imbalance: in (0, 1], the last class's share of the first one's.
+    imbalance: in (0, 1], images of the last class over images of the first.
     largest: images of class 0; None for the mean over the classes, count / C, the
       number per class in a balanced set.
     key: draws which images stay; None keeps the first ones.

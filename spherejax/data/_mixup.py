@@ -37,7 +37,7 @@ def mixup(
     key: draws share and permutation.
     inputs: [batch, ...], floating.
     targets: [batch, classes], floating: `jax.nn.one_hot` of the labels.
-    alpha: positive, may be traced. 1 draws the share uniformly; small values draw it
+    alpha: positive, may be traced. 1 draws the share uniformly; a small alpha draws it
       near 0 or 1.
 
   Returns:

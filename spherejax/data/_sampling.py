@@ -62,7 +62,7 @@ def class_table(
 
   Cost: O(count log count), on the host, once.
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> table = spherejax.data.class_table(jnp.array([4, 2, 4, 2]), per_class=2)
@@ -120,7 +120,7 @@ def class_balanced_indices(
 
   Raises:
     TypeError: key not a key of jax.random, table not a `ClassTable`, step or a number
-      no integer.
+      not an integer.
     ValueError: fewer classes than `num_classes`; a class with fewer images than
       `per_class` (where the table is not traced).
 
@@ -241,9 +241,10 @@ def shuffled_indices(
 ) -> Int[Array, " batch_size"]:
   """Draws the images of a batch, where each epoch is a new shuffle of all images.
 
-  An epoch has count // batch_size steps. The remainder of its shuffle is left out, with
-  other images in each epoch. No image occurs twice in an epoch. The shuffle is a cipher
-  on the indices, so a batch costs the same at any step, and no permutation is stored.
+  An epoch has count // batch_size steps. It leaves out the remainder of its shuffle,
+  so other images in each epoch. No image occurs twice in an epoch. The shuffle is a
+  cipher on the indices, so a batch costs the same at any step, and no permutation is
+  stored.
 
   Args:
     key: of the whole run.
@@ -337,7 +338,7 @@ def ordered_plan(count: int, *, batch_size: int) -> Int[np.ndarray, "steps batch
 
   Cost: O(count).
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> spherejax.data.ordered_plan(5, batch_size=2)

@@ -14,9 +14,9 @@ from spherejax.data._images import Images
 def load_digits() -> Images:
   """Loads the 1,797 handwritten digits of 8x8 pixels that are part of scikit-learn.
 
-  The order is that of the file: runs of digits by one writer after another. So a split
-  in this order separates writers (all but one at each boundary). It needs scikit-learn,
-  but no network.
+  The order is that of the file: the digits of one writer after another. So a split in
+  this order separates writers, except one at each boundary. It needs scikit-learn, but
+  no network.
 
   Returns:
     `Images`: uint8, [1797, 8, 8, 1]; the file's grey levels 0 to 16, scaled to 0
@@ -78,8 +78,8 @@ def load_folder(
       boolean.
     FileNotFoundError: no such folder.
     ValueError: no sub-folder, some without a (readable) image, files that are not
-      images or have more than 8 bits per channel; the message lists all of them. With
-      `lazy`, a file that is not an image raises on access.
+      images or have more than 8 bits per channel; the message lists up to 20 of them.
+      With `lazy`, a file that is not an image raises on access.
 
   Cost: one pass over the folder; without `lazy`, all images are decoded, by a pool
   of min(32, cores + 4) threads.
@@ -166,7 +166,7 @@ def read_image(
 
   Cost: one image is decoded.
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> import pathlib, tempfile

@@ -90,7 +90,7 @@ def split_within_classes(
     labels: [count], integer, none negative.
     fractions: static. Share of each class in each part, summing to 1; in a class with n
       images, part j ends at round(n x (fractions[0] + ... + fractions[j])), half up. A
-      small class may miss a part.
+      small class may be missing from a part.
     key: shuffles within each class; None keeps the order.
 
   Returns:
@@ -103,7 +103,7 @@ def split_within_classes(
 
   Cost: O(count log count), on the host.
 
-  Source: own.
+  Source: none.
 
   Example:
     >>> spherejax.data.split_within_classes(jnp.array([0, 0, 1, 1, 0, 0]))

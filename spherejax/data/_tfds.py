@@ -48,10 +48,8 @@ def load_tfds(
       TFDS_DATA_DIR.
     label: the integer feature that becomes `labels`. None takes `label`, or -1
       for each image of a set without one.
-    size: static. Side length, or (height, width), to which each image is brought
-      (the aspect ratio is not kept): the mean of the pixels in each box, which is
-      the area average for whole ratios; a smaller image repeats pixels. None keeps
-      sizes.
+    size: static. Side length, or (height, width), of the resized images, as in
+      `load_folder`. None keeps sizes.
     channels: static. 1, 3 or 4; None keeps the set's.
     extras: names of the other features to keep; None keeps all. Images among the
       features that are left out, such as masks, are never decoded.
@@ -63,12 +61,12 @@ def load_tfds(
 
   Raises:
     FileNotFoundError: no data folder, or the set is not in it.
-    ValueError: unknown split or feature, an empty split or a range outside of it,
-      unreadable images (all are named), a set in another file format or damaged.
+    ValueError: unknown split or feature, an empty split, a range outside the split,
+      unreadable images (up to 20 are named), a set in another file format or damaged.
     TypeError: images of more than 8 bits, `label` not an integer feature, lazy not
       boolean.
 
-  Cost: one pass over the records, on two cores 0.1 ms for the labels of a record and
+  Cost: one pass over the records: on two cores, 0.1 ms for the labels of a record and
   0.2 ms to decode 64x64 pixels.
 
   Source: none; the format is that of the tensorflow-datasets package.

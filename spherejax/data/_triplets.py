@@ -45,8 +45,8 @@ def sample_triplets(
       of one image then gives negatives only. False draws them independently.
 
   Returns:
-    `Triplets`, each [batch_size], int32. Where the table is traced, `distinct` and no
-    class has two images, its indices mean nothing.
+    `Triplets`, each [batch_size], int32. If the table is traced and `distinct` is True
+    but no class has two images, the indices mean nothing.
 
   Raises:
     TypeError: key not a key of jax.random, table not a `ClassTable`, a number not an
@@ -83,8 +83,8 @@ def sample_triplets(
   def below(limit: Array | int) -> Array:
     return jax.random.randint(next(keys), (batch_size,), 0, limit, jnp.int32)
 
-  # Cumulative number of classes that may give anchors: the r-th of them is where the
-  # number first exceeds r.
+  # Cumulative number of classes that may give anchors: the r-th such class is where
+  # this number first exceeds r.
   able = jnp.cumsum(counts > int(distinct), dtype=jnp.int32)
   anchor_class = jnp.searchsorted(able, below(able[-1]), side="right").astype(jnp.int32)
   other = _without(anchor_class, below(number - 1))

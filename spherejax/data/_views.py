@@ -54,7 +54,7 @@ _TABLE = {
 
 
 def view_strengths(name: Views) -> ViewStrengths:
-  """Strengths from a paper; change them by `_replace`.
+  """Strengths from a paper; change single ones by `_replace`.
 
   Args:
     name: static. "simclr", or "large", "moderate" and "small", which do not blur.
@@ -222,7 +222,7 @@ def _view(
     crop_key, image.shape[0], image.shape[1], strengths.scale, _ASPECT, integer
   )
   mirror = jax.random.uniform(flip_key) < strengths.flip
-  # [new width, channels, new height], the order that two products give for nothing.
+  # [new width, channels, new height], the order that two products give at no cost.
   planes = _augment.cut(_numerics.upcast(image), box, size, mirror, inside=integer)
   steps = _color_jitter.jitter_steps(
     jitter_key, strengths[2:6], strengths.jitter, planes

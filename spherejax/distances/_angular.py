@@ -300,10 +300,9 @@ def pairwise_chordal(
     x: [n, dim], floating.
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
-    method: "gram" (one matrix product, whose rounding grows with the root of dim:
-      distances of unit rows below sqrt((4 + sqrt(dim)) eps), in float32 1e-3 for
-      short and 2e-3 for long rows, become 0) or "difference" (exact near zero, dim
-      times the arithmetic). Static.
+    method: "gram" (one matrix product; distances of unit rows become 0 below
+      sqrt((4 + sqrt(dim)) eps), in float32 1e-3 for short and 2e-3 for long rows) or
+      "difference" (exact near zero, but many times slower). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 
@@ -347,10 +346,9 @@ def pairwise_angle(
     x: [n, dim], floating.
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0 (pi/2 for a zero row).
-    method: "gram" (one matrix product, whose rounding grows with the root of dim:
-      distances of unit rows below sqrt((4 + sqrt(dim)) eps), in float32 1e-3 for
-      short and 2e-3 for long rows, become 0) or "difference" (exact near zero, dim
-      times the arithmetic). Static.
+    method: "gram" (one matrix product; distances of unit rows become 0 below
+      sqrt((4 + sqrt(dim)) eps), in float32 1e-3 for short and 2e-3 for long rows) or
+      "difference" (exact near zero, but many times slower). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 

@@ -265,7 +265,7 @@ def inscribed_radius(
     Scalar in the default type; epsilon_1 for l1 and epsilon_inf for l-infinity.
 
   Raises:
-    TypeError: dim that is not a static integer, hull not boolean.
+    TypeError: dim is not a static integer, hull not boolean.
     ValueError: dim below 2, an unknown norm, or static radii out of order.
 
   Differentiable in: both radii.

@@ -148,7 +148,7 @@ def _onto_hull(sizes: Array, radii: _combined.Radii) -> Array:
   l1, ratio = radii.l1, radii.ratio
 
   def cut(level: Array) -> Array:
-    """Amount that the largest sizes lose when the sizes behind them end at `level`."""
+    """Amount that the largest sizes lose when the next ones are cut to `level`."""
     return (_excess(sizes, level) - l1) / ratio + level
 
   def too_low(level: Array) -> Array:

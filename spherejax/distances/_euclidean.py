@@ -86,10 +86,9 @@ def pairwise_squared_euclidean(
     x: [n, dim], floating.
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
-    method: "gram" (one matrix product, whose rounding grows with the root of dim:
-      distances below sqrt((4 + sqrt(dim)) eps) |x|, in float32 1e-3 |x| for short
-      and 2e-3 |x| for long rows, become 0) or "difference" (exact near zero, dim
-      times the arithmetic). Static.
+    method: "gram" (one matrix product; distances below sqrt((4 + sqrt(dim)) eps) |x|
+      become 0, in float32 1e-3 |x| for short and 2e-3 |x| for long rows) or
+      "difference" (exact near zero, but many times slower). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 
@@ -132,10 +131,9 @@ def pairwise_euclidean(
     x: [n, dim], floating.
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
-    method: "gram" (one matrix product, whose rounding grows with the root of dim:
-      distances below sqrt((4 + sqrt(dim)) eps) |x|, in float32 1e-3 |x| for short
-      and 2e-3 |x| for long rows, become 0) or "difference" (exact near zero, dim
-      times the arithmetic). Static.
+    method: "gram" (one matrix product; distances below sqrt((4 + sqrt(dim)) eps) |x|
+      become 0, in float32 1e-3 |x| for short and 2e-3 |x| for long rows) or
+      "difference" (exact near zero, but many times slower). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 

@@ -173,8 +173,8 @@ def k_nearest(
     ValueError: shapes do not match, an unknown norm, k above the number of references,
       or references that are split over two axes of devices, or along their columns.
 
-  Differentiable in: nothing. Cost: O(queries references dim) time; for l2 dozens of
-  times as much for a query with 16 rivals of its k-th neighbour within rounding.
+  Differentiable in: nothing. Cost: O(queries references dim) time; for l2, dozens of
+  times as much for a query whose k-th neighbour has 16 rivals within rounding.
 
   Source: DIST III 2 (the sites that bound a Voronoi cell).
 

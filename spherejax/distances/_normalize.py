@@ -20,7 +20,7 @@ def l2_normalize(x: Float[ArrayLike, "*batch dim"]) -> Float[Array, "*batch dim"
 
       l2_normalize(x) = x / |x|,    0 at x = 0
 
-  Accurate for norms from 1e-37 to 1e37 in float32. Rows with NaN or inf stay NaN.
+  Accurate for norms from 1e-37 to 1e37 in float32. Rows with NaN or inf become NaN.
 
   Args:
     x: [..., dim], floating.

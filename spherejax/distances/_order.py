@@ -85,7 +85,7 @@ def propose(
     spread = _numerics.norm(y)
     base, slack = jnp.zeros_like(spread), jnp.zeros_like(x[:, 0])
   info, dim = jnp.finfo(dtype), queries.shape[1]
-  # Rounding of a sum of dim products in any order, of squares, of centring and after.
+  # Rounding of a sum of dim products in any order, and of all steps before and after.
   error = jnp.where(certain, 0, jnp.asarray((dim + 16) * float(info.eps) / 2, dtype))
   # An entry that became 0 in scaling or in a product was at most this large.
   least = jnp.asarray(dim * float(info.smallest_normal) * 64, dtype)
@@ -333,7 +333,7 @@ def merge(keys: Array, indices: Array, *, k: int) -> Array:
 def closest(queries: Array, references: Array, *, block_size: int) -> Array:
   """[queries], the nearest reference of each by Euclidean distances.
 
-  The same as `nearest` with k = 1, but for few references, without a selection.
+  Gives the result of `nearest` with k = 1; makes no selection, for few references.
   """
   proposal = propose(queries, references, "squared_euclidean")
   columns = _columns(references)

@@ -32,7 +32,7 @@ def distance_ratio(
     exponent: positive, may be traced and learned.
     offset: added to the squared distances, at least 0; may be traced. 0 is exact; 1e-10
       and 1e-12 are used in the papers' implementations.
-    classes: [classes] or [..., classes], boolean, True for those that take part.
+    classes: [classes] or [..., classes], boolean, True for classes that take part.
       None for all.
 
   Returns:

@@ -1,8 +1,8 @@
 """References whose rows are split over devices by a `jax.NamedSharding`.
 
 The programs for one device also serve several: XLA splits their products like the
-references, and adds up their counts. XLA chooses the layout (a mesh of automatic axes),
-also where the given mesh has explicit axes, whose types every operation would check.
+references, and adds up their counts. XLA chooses the layout: a mesh of explicit axes,
+whose types every operation would check, is replaced by a mesh of automatic axes.
 """
 
 import functools
@@ -154,7 +154,7 @@ def closest(
   sharding: jax.NamedSharding | None,
   block_size: int,
 ) -> Array:
-  """Finds the closest pairs like `_order.closest`; each device has its own queries."""
+  """Finds references like `_order.closest`; each device has its own queries."""
 
   def search(queries: Array, references: Array) -> Array:
     return _order.closest(queries, references, block_size=min(block_size, len(queries)))

@@ -15,7 +15,7 @@ from spherejax.distances import _order
 from spherejax.distances._order import Distance
 
 _BYTES = 2**27  # bytes of a tile in float32; a smaller file is read as a whole
-_STRETCH = 1024  # rows, some of which are looked up
+_STRETCH = 1024  # rows; one slice reads all that are looked up among them
 _WAIT = 10  # seconds until a bar shows the progress
 
 

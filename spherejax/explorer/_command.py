@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, *, load: Load | None = None) ->
 
   Raises:
     TypeError: arguments not a list of texts; load not a function.
-    SystemExit: after a mistake of the user, with a message of one line.
+    SystemExit: after a user's mistake, with a message of one line.
 
   Source: none.
 

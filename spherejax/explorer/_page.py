@@ -56,14 +56,15 @@ def write_page(
 
   You can move, zoom and colour the map, and filter it by class, by name, and by images
   whose nearest image has another class. For a chosen image the page shows the nearest
-  images by Euclidean distance and whether they share its class. If given, it also shows
-  a pooling's weights over the image and its largest prototypes. The page lists groups
-  of near-duplicates: images linked by distances of at most a tenth of the median
-  distance to a nearest image. The displayed images can be saved as a table. The page is
-  a single file without external references.
+  images by Euclidean distance and whether they share its class. If given, a pooling's
+  weights over the image and the image's largest prototypes are also shown. The page
+  lists groups of near-duplicates: images linked by distances of at most a tenth of the
+  median distance to a nearest image. The displayed images can be saved as a table. The
+  page is a single file without external references.
 
   Args:
-    path: of the file, usually `.html`. The file is written completely or not at all.
+    path: the file to write, usually `.html`. The file is written completely or not at
+      all.
     embeddings: [images, dim], floating and finite; 2 to `MOST_IMAGES` of them, from any
       library, as NumPy arrays.
     images: the images to show: uint8 [height, width, 1 or 3], of one size or several,

@@ -125,8 +125,8 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
   Cost: the sum over the nodes of the squared number of classes below.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
-  retrieval", eq. 1; DIST 4.1, which prints the shortest height although the longest is
-  needed.
+  retrieval", eq. 1; DIST 4.1, which prints the shortest path as the height although the
+  longest is needed.
 
   Example:
     >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})

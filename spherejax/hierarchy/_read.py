@@ -31,7 +31,7 @@ def from_mapping(
     ClassTree; its root is called "root".
 
   Raises:
-    TypeError: classes not a mapping, or of anything but names.
+    TypeError: classes not a sequence of names.
     ValueError: no name, one that is not text or is empty, a mapping within itself, a
       value other than mappings, sequences and None; a class that is no node, names two
       nodes or occurs twice, a leaf that is no class.
@@ -200,7 +200,7 @@ def from_csv(
   r"""Reads a tree from a CSV file with the header `child,parent` and a row per node.
 
   Args:
-    path: of the file, UTF-8. The parent of the root is empty; empty lines are skipped.
+    path: the file, in UTF-8. The parent of the root is empty; empty lines are skipped.
     classes: names of the classes in the order of their labels. None: the leaves in the
       order of the rows.
 
@@ -209,7 +209,7 @@ def from_csv(
 
   Raises:
     TypeError: path not a path.
-    OSError: it names no file that can be read.
+    OSError: the file cannot be read.
     ValueError: no text in UTF-8, another header, a row without exactly two fields or
       with a field of more than 131,072 characters, and whatever `from_edges` refuses.
 

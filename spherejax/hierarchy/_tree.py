@@ -46,7 +46,7 @@ def from_parents(
   """Builds a tree from the index of each node's parent.
 
   Args:
-    parents: [nodes], integer in any order; -1 for the root.
+    parents: [nodes], integer, in any order; -1 for the root.
     names: [nodes]. None: "0", "1", ...
     classes: names of the classes in the order of their labels. A name stands for the
       leaf of that name, or else for the inner node. None: the leaves, in the order of

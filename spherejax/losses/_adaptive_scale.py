@@ -1,7 +1,7 @@
 """Scales that adapt during training: AdaCos, and the scale of vanishing curvature.
 
-Both measure how far the embeddings of a batch are from their classes. Neither is
-differentiated: a step updates the scale first and then uses it.
+Both measure how far the embeddings of a batch are from their classes. Neither scale is
+differentiated: a training step updates it first and then uses it.
 """
 
 import math
@@ -67,7 +67,7 @@ def adacos_update(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, ""]:
-  """Next scale of AdaCos, from the batch on which the loss then uses it.
+  """Next scale of AdaCos, computed from the batch whose loss will use it.
 
       B = 1/n sum_i sum_{c != y_i} exp(scale cos_ic)
       scale <- max(log B / cos(min(pi/4, median_i angle_{i y_i})), least)
@@ -75,7 +75,7 @@ def adacos_update(
   Args:
     scale: the scale so far; `adacos_scale` at the start.
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     least: lower bound of the scale, positive, may be traced. Without the bound, few
@@ -97,7 +97,7 @@ def adacos_update(
 
   Source: DIST 2.2 and eq. 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine
   logits", eq. 15. The median of an even number of angles is the mean of the two in the
-  middle; the bound is ours.
+  middle; the lower bound is not in the paper.
 
   Example:
     >>> cosines, labels = jnp.eye(4), jnp.arange(4)
@@ -168,10 +168,10 @@ class DynamicScale(NamedTuple):
 def _curvature(
   scale: Array, log_b: Array, angle: Array, geometry: Geometry
 ) -> tuple[Array, Array]:
-  """Curvature of the probability at `angle` over a positive factor, and its slope.
+  """Curvature of the probability at `angle`, up to a positive factor, and its slope.
 
-  The slope is the derivative with respect to the logarithm of the scale, over the same
-  factor.
+  The slope is the derivative with respect to the logarithm of the scale, divided by the
+  same factor.
   """
   if geometry == "cosine":
     cos, sin2 = jnp.cos(angle), jnp.sin(angle) ** 2
@@ -204,7 +204,7 @@ def dynamic_scale_init(
       `dynamic_scale_update` gets. Static.
 
   Returns:
-    The state of `dynamic_scale_update`, float32 (float64 where that is JAX's
+    The initial state for `dynamic_scale_update`, float32 (float64 where that is JAX's
     default).
 
   Raises:
@@ -213,7 +213,8 @@ def dynamic_scale_init(
 
   Differentiable in: nothing. Cost: a bisection on the host.
 
-  Source: DIST IV eq. 10 and appendix S1; for "chordal" with the chords at these angles.
+  Source: DIST IV eq. 10 and appendix S1; for "chordal", with the chords of these
+  angles.
 
   Example:
     >>> state = spherejax.losses.dynamic_scale_init(10, geometry="chordal")
@@ -271,7 +272,7 @@ def dynamic_scale_update(
 ) -> DynamicScale:
   """Moves a scale to where the probability of the true class has no curvature.
 
-  One step of Adam on the logarithm of the scale, for the square of
+  Takes one Adam step on the logarithm of the scale, to reduce the square of
 
       psi = cos a (E + B) + s sin(a)^2 (E - B),  E = exp(s cos a)        "cosine"
       psi = B (s + 1) d^s - s + 1                         "chordal", "angular"
@@ -279,11 +280,11 @@ def dynamic_scale_update(
   divided by a positive factor that is held constant. Here a is the median angle to the
   true class, at most pi/4, and d the distance at that angle. B is the batch mean, at
   the current scale s, of the sum of exp(logit) over the other classes. Where psi = 0
-  the probability is steepest, so it answers most to a change of the angle.
+  the probability is steepest, so it responds most to a change of the angle.
 
   With cosines the zero exists only while log B is large enough for the angle (3.05 at
-  pi/4, 9.1 at 0.4); later in training the scale collapses. For distances there is
-  exactly one zero.
+  pi/4, 9.1 at 0.4). Later in training it is not, and the scale collapses. For distances
+  there is exactly one zero.
 
   Args:
     state: from `dynamic_scale_init`.
@@ -293,9 +294,9 @@ def dynamic_scale_update(
       row.
     geometry: "cosine", "chordal" or "angular". Static.
     learning_rate: of Adam, positive, may be traced.
-    classes: [classes] or [batch, classes], boolean, True for those that take part,
-      such as the classes of an episode. None for all. A row whose class takes no part
-      is a masked row.
+    classes: [classes] or [batch, classes], boolean, True for classes that take part,
+      such as those of an episode. None for all. A row whose class takes no part is a
+      masked row.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the result is the same on
       all devices.
@@ -337,7 +338,7 @@ def dynamic_scale_update(
   if geometry == "cosine":
     logits, angles = scale * values, _arccos(_classes.own_score(batch))
   else:
-    # A difference that underflows counts as the smallest normal number.
+    # A squared distance that underflows counts as the smallest normal number.
     squares = jnp.maximum(values, jnp.finfo(dtype).tiny)
     logits = -scale / 2 * jnp.log(squares)
     angles = jnp.sqrt(_classes.own_score(batch._replace(values=squares)))

@@ -43,7 +43,7 @@ def angular(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    angle: radians in (0, pi / 2), may be traced; 45 degrees.
+    angle: radians in (0, pi / 2), may be traced; 45 degrees by default.
     form: "log" or "hinge". Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -66,8 +66,8 @@ def angular(
 
   Differentiable in: embeddings, angle; in reverse mode.
   Cost: O(batch^2 (dim + largest class)) time; with blocks, devices or references
-  O(batch^2 dim largest class), one matrix product for each positive of a row, which is
-  not stored. O(batch^2) memory.
+  O(batch^2 dim largest class): one matrix product for each positive of a row, none of
+  which is stored. O(batch^2) memory.
 
   Source: Wang et al. 2017, "Deep metric learning with angular loss", eq. 8 ("log"), and
   its loss of single triplets ("hinge").
@@ -126,7 +126,7 @@ def _pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
 
 
 def _hinged_pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
-  """[rows]: the sum of the triplets of one positive pair of each row."""
+  """[rows]: the sum of the hinges of one positive pair of each row."""
   operands, of_anchors, squares = operands
   t = operands[2]
   of_partners = _batch.take_rows(squares, jnp.minimum(index, len(squares) - 1))

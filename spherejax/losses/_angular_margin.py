@@ -30,11 +30,12 @@ def cosface(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    scale: positive, multiplies; may be traced.
-    margin: unit of a cosine, of any sign, may be traced; [classes] for one per class.
+    scale: positive, multiplies the cosines; may be traced.
+    margin: in units of a cosine, of any sign, may be traced; [classes] for one per
+      class.
     where: [batch], boolean, True keeps. None keeps all.
     class_axis_name: mapped axis over whose devices the classes are split, see
       :ref:`classes-over-devices`. None: all classes are here.
@@ -106,12 +107,12 @@ def arcface(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    scale: positive, multiplies; may be traced.
+    scale: positive, multiplies the cosines; may be traced.
     margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class. A
-      traced margin outside is used as it is; the loss then is not monotone.
+      traced margin outside this range is used as it is; the loss is then not monotone.
     tail: "linear" or "continuous". Static.
     easy_margin: apply the margin only to rows within a right angle of their class.
       Static.
@@ -184,16 +185,16 @@ def subcentre_arcface(
       cos_ic = max_k cos(x_i, w_ck)
       loss_i = ArcFace of cos_i
 
-  Noisy labels and sub-groups gather at centres of their own. With one centre per class
-  the loss is `arcface`.
+  Wrongly labelled examples and sub-groups gather at centres of their own. With one
+  centre per class the loss is `arcface`.
 
   Args:
-    cosines: [batch, classes, centres], floating. Among equal ones the lowest index
-      takes the gradient. Known ones must be in [-1, 1] up to rounding; traced ones
-      are not checked.
+    cosines: [batch, classes, centres], floating. Among equal cosines of a class the
+      lowest index takes the gradient. Known values must be in [-1, 1] up to rounding;
+      traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    scale: positive, multiplies; may be traced.
+    scale: positive, multiplies the cosines; may be traced.
     margin: radians in [-pi/2, pi/2], may be traced; [classes] for one per class.
     tail: "linear" or "continuous", as in `arcface`. Static.
     easy_margin: apply the margin only to rows within a right angle of their class.
@@ -250,11 +251,11 @@ def sphereface(
       psi(cos a) = (-1)^k cos(margin a) - 2 k,    k = floor(margin a / pi)
       loss_i = -log softmax_c(z_ic)_{y_i}
 
-  The paper's implementation anneals by max(5, 1000 / (1 + 0.12 step)).
+  The paper's implementation sets `annealing` to max(5, 1000 / (1 + 0.12 step)).
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     norms: [batch], floating, lengths |x_i| of the embeddings.
@@ -316,7 +317,7 @@ def large_margin_softmax(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     norms: [batch, classes], floating, |x_i| |w_c|; or [batch, 1] where all weights

@@ -1,9 +1,9 @@
 """Labelled batches behind the label forms: rows, pairs, counts, devices.
 
-With `axis_name` a batch is spread over devices. Anchors are the rows of this device,
-references the rows of all devices in the order of their index along the axis. The
-gathered copies are differentiated: the transpose of the gathering adds up the gradients
-that all devices have for a row as a reference.
+With `axis_name` a batch is spread over devices. Anchors are the rows of this device;
+references are the rows of all devices in the order of their index along the axis.
+Gathering is differentiated: its transpose adds up the gradients that all devices have
+for a row as a reference.
 """
 
 import inspect
@@ -47,8 +47,8 @@ class References(NamedTuple):
   where: ArrayLike | None = None
   """[references], boolean, True keeps. None keeps all."""
   itself: ArrayLike | None = None
-  """[batch], integer: which reference is a copy of the row, so that the two make no
-  pair; -1 for none. None for no copies."""
+  """[batch], integer: index of the reference that is a copy of the row, or -1. A row
+  makes no pair with its copy. None: no reference is a copy."""
 
 
 class Batch(NamedTuple):
@@ -59,9 +59,9 @@ class Batch(NamedTuple):
   labels: Array
   """[batch]."""
   itself: Array
-  """[batch], the reference that is the row itself."""
+  """[batch], index of the reference that is the row itself, or -1."""
   position: Array
-  """[batch], which row of the batch of all devices it is."""
+  """[batch], index of the row in the batch of all devices."""
   where: Array
   """[batch], boolean."""
   references: Array
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
   reference_where: Array
   """[references], boolean."""
   dtype: jnp.dtype
-  """The type of the embeddings as they came."""
+  """The type of the embeddings before they are converted."""
 
 
 class Block(NamedTuple):
@@ -86,7 +86,7 @@ class Block(NamedTuple):
   where: Array
   """[rows], boolean."""
   itself: Array | None = None
-  """[rows, references], boolean: kept copies of the row; none in a matrix form."""
+  """[rows, references], boolean: kept copies of the row; None in a matrix form."""
 
 
 def gather(array: Array, axis_name: str | None) -> Array:
@@ -379,7 +379,7 @@ def class_mask(
 
 
 def logsumexp(values: Array, where: Array, axis_name: str | None, axis: int) -> Array:
-  """Log sum exp over the kept entries along an axis, of all devices; -inf over none."""
+  """Log-sum-exp of the kept entries along an axis, on all devices; -inf for none."""
   local = _numerics.logsumexp(values, where, axis)
   if axis_name is None:
     return local

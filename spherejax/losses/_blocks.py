@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from spherejax import _checks, _numerics
 
-_COLUMNS = 4096  # with a few hundred rows a few MiB
+_COLUMNS = 4096  # a few MiB for a few hundred rows
 
 
 def map_rows(function: Callable[[Any], Any], rows: Any, block_size: int | None) -> Any:
@@ -59,7 +59,7 @@ def sum_rows(
   columns: Any,
   block_size: int | None,
 ) -> Any:
-  """Applies `map_rows` to a function that sums over columns, also in blocks.
+  """Sums `function` over the columns for every row, in blocks of rows and of columns.
 
   The intermediate values of a block then stay in the cache of a processor.
 

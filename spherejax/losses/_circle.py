@@ -38,13 +38,13 @@ def circle(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    margin: unit of a similarity, may be traced. 0.4 for retrieval, 0.25 for faces.
+    margin: in units of a similarity, may be traced. 0.4 for retrieval, 0.25 for faces.
     scale: positive, may be traced. 80 for retrieval, 256 for faces.
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
-    references: rows to compare the batch with; None takes the batch itself. With
-      proxies it is the class-level form of the loss.
+    references: rows to compare the batch with; None takes the batch itself. Proxies
+      give the class-level form of the loss.
     miner: chooses the pairs that count, given the similarities. None keeps all.
     block_size: static. Rows per block, recomputed for the gradient; memory is
       block_size x batch. None takes all at once.
@@ -119,7 +119,7 @@ def circle_from_similarity(
     positives: [queries, references], boolean, or weights of the exponentials, not
       differentiated.
     negatives: [queries, references], boolean or weights.
-    margin: unit of a similarity, may be traced.
+    margin: in units of a similarity, may be traced.
     scale: positive, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 

@@ -80,8 +80,8 @@ def distortion(
 
   Returns:
     [classes], dtype of `prototypes`; 0 for masked classes. `loss.mean()` is
-    1 - (sum r)^2 / (#{pairs} sum r^2), the paper's scalar. It is added, weighted, to
-    a classification loss with these prototypes.
+    1 - (sum r)^2 / (#{pairs} sum r^2), the paper's scalar. Add it, weighted, to a
+    classification loss with these prototypes.
 
   Raises:
     TypeError: prototypes are not floating, `where` is not boolean.
@@ -186,7 +186,7 @@ def class_ranking(
       `key`. None takes all, which is meant for up to a few hundred classes. Static.
     key: typed key of the draws.
     where: [classes], boolean, True keeps. None keeps all.
-    block_size: static. Classes i at once; memory is block_size x classes^2 (or
+    block_size: static. Classes i per block; memory is block_size x classes^2 (or
       block_size x samples). None takes all.
 
   Returns:
@@ -267,7 +267,7 @@ def class_ranking_from_similarity(
       `key`. None takes all. Static.
     key: typed key of the draws.
     where: [classes], boolean, True keeps. None keeps all.
-    block_size: static. Classes i at once. None takes all.
+    block_size: static. Classes i per block. None takes all.
 
   Returns:
     [classes], dtype of `similarities`; 0 for masked classes, and for all when fewer

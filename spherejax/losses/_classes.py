@@ -1,8 +1,8 @@
 """Shared parts of the class losses: checked scores, targets, margins, cross-entropy.
 
-With `class_axis_name` the classes are split over devices: each has the same rows and
-columns of its own, which follow those of the devices before it. Sums over the classes
-run over the devices too, and all devices return the same losses.
+With `class_axis_name` the classes are split over devices: each device has all rows and
+its own columns, which follow those of the devices before it. Sums over the classes run
+over the devices too, and all devices return the same losses.
 """
 
 import functools
@@ -52,7 +52,7 @@ class Scores(NamedTuple):
   class_mask: Array
   """[batch, classes], boolean: the class of each row; none for a masked row."""
   dtype: jnp.dtype
-  """The type of the scores as they came."""
+  """The type of the scores before they are converted."""
   axis_name: str | None = None
   """Axis of the devices that the classes are split over; None: all classes are here."""
 
@@ -65,7 +65,7 @@ def scores(
   axes: int = 2,
   class_axis_name: str | None = None,
 ) -> Scores:
-  """Checked scores of integer labels."""
+  """Checks scores and their integer labels."""
   entries = _checks.array(name, values, "floating", rank=axes, empty=False)
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, entries)
@@ -114,10 +114,10 @@ def _are_probabilities(rows: np.ndarray) -> bool:
 
 
 def over_classes(parts: Array, axis_name: str | None) -> Array:
-  """Sums of each device's classes, over all of them."""
+  """Adds up what each device has summed over its classes."""
   if axis_name is None:
     return parts
-  # Not psum, of which a checked shard_map would count the derivative only once.
+  # Not psum: a checked shard_map would count its derivative only once.
   return jnp.sum(jax.lax.all_gather(parts, axis_name), axis=0)
 
 
@@ -167,7 +167,7 @@ def own_score(scores: Scores) -> Array:
 def own_margin(
   scores: Scores, margin: ArrayLike, low: float = -np.inf, high: float = np.inf
 ) -> Array:
-  """[batch, 1]: the margin of each row's class; raises for known ones outside."""
+  """[batch, 1]: margin of each row's class; raises for known margins out of bounds."""
   _checks.between("margin", margin, low, high)
   margins = jnp.asarray(margin, scores.values.dtype)
   if margins.ndim == 0:
@@ -186,7 +186,7 @@ def cross_entropy(
   others: Array | None = None,
   axis_name: str | None = None,
 ) -> Array:
-  """Cross-entropy of the logits scale * values; 0 for a row of no class.
+  """Cross-entropy of the logits scale * values; 0 for a row without a class.
 
   Written as log(1 + sum over the other classes of exp(their lead over the true class)).
   A difference of two large numbers would lose the digits of a small loss; the rounding
@@ -195,7 +195,7 @@ def cross_entropy(
   Args:
     values: [batch, classes].
     class_mask: [batch, classes], boolean, True at the class of each row.
-    scale: multiplies.
+    scale: multiplies the values.
     target: [batch, 1], replaces the value of the true class.
     others: [batch, classes], boolean, the classes to tell the true class from. None for
       all.
@@ -233,7 +233,7 @@ def over_rows(
   classes: int,
   block_size: int | None,
 ) -> Array:
-  """[batch]: `terms` of rows and the mask of their own classes, some rows at a time.
+  """[batch]: `terms` of rows and the mask of their classes, in blocks of rows.
 
   Args:
     terms: maps [rows, dim] and [rows, classes] to [rows].
@@ -253,7 +253,7 @@ def over_rows(
 
 
 def highest(parts: Sequence[Array]) -> Array:
-  """Maximum of arrays; among equal ones the first is differentiated.
+  """Maximum of arrays; among equal entries the first is differentiated.
 
   Comparing a few arrays is many times faster than argmax along an axis.
   """
@@ -265,7 +265,7 @@ def highest(parts: Sequence[Array]) -> Array:
 
 
 def proxies(array: ArrayLike, rows: Array, *ranks: int, name: str = "proxies") -> Array:
-  """Checked proxies of the rows' length and type; of rank 2 unless said otherwise."""
+  """Checks proxies, of rank 2 by default, and converts them to the rows' type."""
   entries = _checks.array(name, array, "floating", rank=ranks or 2, empty=False)
   if entries.shape[-1] != rows.shape[1]:
     raise ValueError(

@@ -40,16 +40,16 @@ def contrastive(
       loss_i = sum_j l_ij / n                                            "all"
 
   with n the number of kept examples (under "all", of kept references) and the counts
-  over the whole batch. The generalised form [iota (D - b) + a]+, iota = 1 for a pair
-  of one class and -1 for a pair of two, has the margins b - a and b + a.
+  over the whole batch. The generalised form [iota (D - b) + a]+, with iota = 1 for a
+  pair of one class and -1 for any other, has the margins b - a and b + a.
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    positive_margin: unit of a distance, may be traced.
-    negative_margin: unit of a distance, at least `positive_margin`, may be traced.
-    average: "nonzero" divides each part by its number of positive terms, "all" by
-      the number of all pairs. Static.
+    positive_margin: in units of a distance, may be traced.
+    negative_margin: in units of a distance, at least `positive_margin`, may be traced.
+    average: "nonzero" divides each part by its number of nonzero terms, "all" by the
+      number of all pairs. Static.
     normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
@@ -161,8 +161,8 @@ def contrastive_from_distance(
     positives: [queries, references], boolean, pairs to pull together; or weights
       of their terms, not differentiated.
     negatives: [queries, references], boolean or weights, pairs to push apart.
-    positive_margin: unit of a distance, may be traced.
-    negative_margin: unit of a distance, may be traced.
+    positive_margin: in units of a distance, may be traced.
+    negative_margin: in units of a distance, may be traced.
     average: "nonzero" or "all". Static.
     where: [queries], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the queries are spread.
@@ -235,8 +235,8 @@ def cosine_contrastive(
   Differentiable in: embeddings, margin. Cost: O(batch^2 dim) time.
 
   Source: DML 3.3.2.1 (C1); Wang et al. 2020, "Cross-batch memory for embedding
-  learning". Differs from its released code in two ways. An example is left out of its
-  own pairs by index, not by a threshold on the similarity; and the margin stays in the
+  learning". Differs from its released code in two ways. Self-pairs are left out by
+  index, not by a threshold on the similarity; and the margin is subtracted from the
   value.
 
   Example:
@@ -282,7 +282,7 @@ def cosine_contrastive_from_similarity(
     positives: [queries, references], boolean, or weights of the terms, not
       differentiated.
     negatives: [queries, references], boolean or weights.
-    margin: unit of a similarity, may be traced.
+    margin: in units of a similarity, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 
   Returns:

@@ -9,7 +9,7 @@ from spherejax import distances
 
 @jax.custom_jvp
 def squared_distances(x: Array, y: Array) -> Array:
-  """|x_i - y_j|^2 from differences; no array of all of them is kept for derivatives."""
+  """|x_i - y_j|^2 from differences, which are not kept for the derivatives."""
   return jnp.sum((x[:, None] - y[None]) ** 2, axis=-1)
 
 
@@ -17,11 +17,11 @@ def squared_distances(x: Array, y: Array) -> Array:
 def _squared_distances_jvp(
   primals: tuple[Array, Array], tangents: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-  """2 <x_i - y_j, dx_i - dy_j>, by products, but for the nearest j by differences.
+  """2 <x_i - y_j, dx_i - dy_j>, from products; for the nearest j, from differences.
 
-  A product loses digits when the difference is much smaller than its operands; rounding
-  the operands loses as many. The loss matters where a cotangent is large, that is,
-  where a distance is small.
+  Products lose digits where the difference is much smaller than its operands, as many
+  as rounding of the operands loses. The loss matters where a cotangent is large, that
+  is, where a distance is small.
   """
   (x, y), (dx, dy) = primals, tangents
   squares = squared_distances(x, y)

@@ -54,9 +54,9 @@ def squared_distance_softmax(
     squared_distances: [batch, classes], floating.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    scale: positive, multiplies; may be traced.
-    classes: [classes] or [batch, classes], boolean, True for those that take part,
-      such as the classes of an episode. None for all.
+    scale: positive, multiplies the squares; may be traced.
+    classes: [classes] or [batch, classes], boolean, True for classes that take part,
+      such as those of an episode. None for all.
     where: [batch], boolean, True keeps. None keeps all.
     class_axis_name: mapped axis over whose devices the classes are split, see
       :ref:`classes-over-devices`. None: all classes are here.
@@ -113,8 +113,8 @@ def distance_softmax(
     distances: [batch, classes], floating.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    scale: positive, multiplies; may be traced.
-    classes: [classes] or [batch, classes], boolean, True for those that take part.
+    scale: positive, multiplies the distances; may be traced.
+    classes: [classes] or [batch, classes], boolean, True for classes that take part.
       None for all.
     where: [batch], boolean, True keeps. None keeps all.
     class_axis_name: mapped axis over whose devices the classes are split, see
@@ -169,8 +169,8 @@ def distance_ratio(
       that starts at 2 in the paper).
     offset: added to the squared distances, at least 0; may be traced. 0 is exact;
       the papers' implementations use 1e-10 and 1e-12.
-    classes: [classes] or [batch, classes], boolean, True for those that take part,
-      such as the classes of an episode. None for all.
+    classes: [classes] or [batch, classes], boolean, True for classes that take part,
+      such as those of an episode. None for all.
     where: [batch], boolean, True keeps. None keeps all.
     class_axis_name: mapped axis over whose devices the classes are split, see
       :ref:`classes-over-devices`. None: all classes are here.

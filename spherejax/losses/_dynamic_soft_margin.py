@@ -95,7 +95,7 @@ def dynamic_soft_margin(
   )
   if references is None:
     there = _batch.take_rows(_batch.gather(near, axis_name), farthest)
-    near = jnp.where(near <= there, near, there)  # one of them under ties
+    near = jnp.where(near <= there, near, there)  # a tie takes the first
   loss, updated = _weighted(
     jnp.where(valid, far - near, 0), valid, history.astype(dtype), share, axis_name
   )

@@ -42,5 +42,5 @@ def _where(values: Array, among: Array, extreme: Array) -> Array:
 
 
 def one_hot(index: Array, size: int) -> Array:
-  """[rows, size], boolean: True at the column of each row; False for one beyond."""
+  """[rows, size], boolean: True at the column of each row, if it exists."""
   return index[:, None] == jnp.arange(size, dtype=index.dtype)[None]

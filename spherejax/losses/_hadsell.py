@@ -37,7 +37,7 @@ def hadsell_contrastive(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    margin: unit of a distance, may be traced.
+    margin: in units of a distance, may be traced.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
@@ -103,7 +103,7 @@ def hadsell_contrastive_from_distance(
     positives: [queries, references], boolean, or weights of the terms, not
       differentiated.
     negatives: [queries, references], boolean or weights.
-    margin: unit of a distance, may be traced.
+    margin: in units of a distance, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 
   Returns:

@@ -1,4 +1,4 @@
-"""Losses of classification in a tree of classes, or with distances of classes."""
+"""Classification losses for a tree of classes or for distances between classes."""
 
 from typing import Literal
 
@@ -57,7 +57,7 @@ def _shared_nodes(tree: Array) -> Array:
 def _discount(
   shared: Array, depths: Array, level: Array, alpha: Array, discount: Discount
 ) -> Array:
-  """[rows]: weight of the node of this depth on the path of each row's class."""
+  """[rows]: weight of the node at this depth on the path of each row's class."""
   if discount == "depth":
     return jnp.broadcast_to(jnp.exp(-alpha * level), shared.shape[:1])
   deepest = jnp.max(jnp.where(shared > level, depths[None], 0), axis=1, initial=0)
@@ -112,7 +112,7 @@ def hierarchical_cross_entropy(
     TypeError: logits are not floating, labels not integers, ancestors not boolean,
       normalize_weights not boolean.
     ValueError: shapes do not match, a known label outside [0, classes), a known tree
-      without a root, with a class above another or a node above none, an unknown
+      with no root, a class above another or a node above no class, an unknown
       `discount`, or a static alpha below 0.
 
   Differentiable in: logits, alpha. Cost: O(batch classes depth); if the tree is traced,
@@ -142,8 +142,8 @@ def hierarchical_cross_entropy(
   )
 
   def descend(carry: tuple[Array, Array], level: Array) -> tuple[tuple, None]:
-    # From below: the classes of the node of this depth, then the further classes of its
-    # parent. Ratios of sums, not differences of logarithms, keep the digits.
+    # Upwards: from the classes below the node at this depth to the other classes below
+    # its parent. Ratios of sums, not differences of logarithms, keep the digits.
     inside, loss = carry
     siblings_sum = _numerics.logsumexp(wide, (shared == level) & ~class_mask)
     weight = _discount(shared, depths, level, rate, discount)
@@ -166,9 +166,9 @@ def hierarchical_cross_entropy(
   return jnp.where(jnp.any(class_mask, axis=1), loss, 0).astype(dtype)
 
 
-@jax.jit  # one program, also where the tree is known and the function runs at once
+@jax.jit  # one program, also where the tree is known and runs eagerly
 def _parents(tree: Array) -> tuple[Array, Array]:
-  """[nodes] each: number of nodes above, and which is the parent; 0 for the root.
+  """[nodes] each: number of nodes above, and index of the parent (0 for the root).
 
   If two nodes are above the same classes, the node in the earlier column is higher.
   """
@@ -223,8 +223,8 @@ def conditional_softmax(
 
   Raises:
     TypeError: logits are not floating, labels not integers, ancestors not boolean.
-    ValueError: shapes do not match, a known label outside [0, classes), or a known
-      tree without a root, with a class above another or a node above none.
+    ValueError: shapes do not match, a known label outside [0, classes), or a known tree
+      with no root, a class above another or a node above no class.
 
   Differentiable in: logits. Cost: O(batch nodes depth); if the tree is traced, the
   number of nodes replaces the depth.
@@ -335,8 +335,8 @@ def soft_label_cross_entropy(
       q_ik = softmax_k(-beta d(y_i, k) / max d)
       loss_i = -sum_k q_ik log softmax_k(logits_i)
 
-  A large beta gives cross-entropy, beta = 0 a uniform target; on a flat tree the loss
-  is label smoothing. The least value is the entropy of q_i, reached at the
+  A large beta gives cross-entropy, beta = 0 gives a uniform target; on a flat tree the
+  loss is label smoothing. The least value is the entropy of q_i, reached at the
   probabilities q_i.
 
   Args:
@@ -363,8 +363,8 @@ def soft_label_cross_entropy(
 
   Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 5, beta from 4
   to 30. Differs from DIST in two ways. DIST does not divide distances by their maximum,
-  so its beta is beta / max d here. Its denominator sums over the true classes, ours
-  over the classes of one row; see errata.
+  so its beta is beta / max d here. Its denominator sums over the true classes, not over
+  the classes of one row as here; see errata.
 
   Example:
     >>> spherejax.losses.soft_label_cross_entropy(

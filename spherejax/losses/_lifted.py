@@ -32,15 +32,15 @@ def lifted_structure(
       J_ij = log(exp(A_i) + exp(A_j)) + D_ij
       loss_i = 1/4 sum_{j: y_j = y_i, j != i} [J_ij]+^2
 
-  Half of [J_ij]+^2 / 2 goes to either end of a pair. With `references` the pair has one
-  end, since the negatives of a reference are not in the batch:
+  Each end of a pair gets half of its loss [J_ij]+^2 / 2. With `references` a pair has
+  only one end, since the negatives of a reference are not in the batch:
 
       loss_i = 1/2 sum_{j: y_j = y_i} [A_i + D_ij]+^2
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    margin: unit of a distance, may be traced.
+    margin: in units of a distance, may be traced.
     normalize: "l2", "unit_ball" or "none" (the paper's). Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
@@ -53,7 +53,7 @@ def lifted_structure(
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and for rows without a positive.
     A pair is 0 when neither end has a negative. `loss.sum()` divided by the number of
-    unordered positive pairs is the paper's scalar (against references: over the
+    unordered positive pairs is the paper's scalar (with references: divided by the
     number of positive pairs).
 
   Raises:
@@ -100,7 +100,7 @@ def lifted_structure(
 
 
 def _near(block: _batch.Block, margin: Array) -> Array:
-  """Soft nearest negative of each row, measured from the margin down."""
+  """Soft maximum of margin - distance over the negatives of each row."""
   return _selection.logsumexp_over(margin - block.values, block.negatives)
 
 
@@ -114,7 +114,7 @@ def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
   """Losses per row, from the soft nearest negatives of rows and of references."""
   here, there = jnp.broadcast_arrays(near[:, None], near_all[None])
   none_here, none_there = here == -jnp.inf, there == -jnp.inf
-  # An end without negatives is 0 inside the sum of exponentials.
+  # An end without negatives adds 0 to the sum of exponentials.
   low, high = (jnp.where(x == -jnp.inf, 0, x) for x in (here, there))
   both = ~none_here & ~none_there
   joint = jnp.where(both, low + jax.nn.softplus(high - low), low + high)
@@ -143,7 +143,7 @@ def lifted_structure_from_distance(
     positives: [queries, references], boolean, or weights of the terms, not
       differentiated.
     negatives: [queries, references], boolean, or weights of the exponentials.
-    margin: unit of a distance, may be traced.
+    margin: in units of a distance, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 
   Returns:
@@ -192,9 +192,9 @@ def generalized_lifted_structure(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    positive_margin: unit of a distance, may be traced.
-    negative_margin: unit of a distance, may be traced. Only the difference of the two
-      counts.
+    positive_margin: in units of a distance, may be traced.
+    negative_margin: in units of a distance, may be traced. Only the difference of the
+      two counts.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
@@ -265,8 +265,8 @@ def generalized_lifted_structure_from_distance(
     positives: [queries, references], boolean, or weights of the exponentials, not
       differentiated.
     negatives: [queries, references], boolean or weights.
-    positive_margin: unit of a distance, may be traced.
-    negative_margin: unit of a distance, may be traced.
+    positive_margin: in units of a distance, may be traced.
+    negative_margin: in units of a distance, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 
   Returns:

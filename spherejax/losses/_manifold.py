@@ -33,16 +33,16 @@ def manifold(
                + context_weight log(1 + sum_{k: c_ik >= 0} exp c_ik)
 
   with a the persistence, y the proxy of example i, and k the other proxies. Walks that
-  go on with probability a measure closeness along the data.
+  continue with probability `persistence` measure closeness along the data.
 
   Args:
     embeddings: [batch, dim], floating; length does not matter.
-    labels: [batch], integer, in [0, proxies): classes, or, without labels, proxies
+    labels: [batch], integer, in [0, proxies): the classes; without labels, proxies
       drawn at random, as in the paper.
     proxies: [proxies, dim], floating.
     persistence: in (0, 1), may be traced.
     temperature: positive, may be traced.
-    margin: unit of F, may be traced.
+    margin: in units of F, may be traced.
     context_weight: at least 0, may be traced. 0 leaves only the first term.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the walks visit the batch of
@@ -130,9 +130,13 @@ def _walks(
 ) -> Array:
   """[rows + proxies, nodes]: where walks of these steps end.
 
-  Solved in two blocks: the matrix of the rows, spread over devices, then the proxies'
-  complement.
+  Several devices solve for it in two blocks: the matrix of the rows, spread over them,
+  then the proxies' complement.
   """
+  if axis_name is None:  # in one block, which takes less long to compile
+    steps = jnp.concatenate([from_rows, from_points])
+    identity = jnp.eye(len(steps), dtype=steps.dtype)
+    return (1 - persistence) * _inverse(identity - persistence * steps, None)
   number = from_points.shape[1] - len(from_points)
   first = _batch.first_row(len(from_rows), axis_name)
   itself = first + jnp.arange(len(from_rows))[:, None] == jnp.arange(number)[None]
@@ -210,7 +214,7 @@ def _product(left: Array, right: Array, axis_name: str | None) -> Array:
 
 
 def _of_device(array: Array, device: Array | int, axis_name: str) -> Array:
-  """The array that one of the devices has."""
+  """Gives the array of one device to all devices."""
   mine = device == jax.lax.axis_index(axis_name)
   return jax.lax.psum(jnp.where(mine, array, 0), axis_name)
 

@@ -48,11 +48,11 @@ def margin(
     embeddings: [batch, dim], floating.
     labels: [batch], integer; in [0, classes) where classes have boundaries. A traced
       label out of range then masks its row.
-    boundary: unit of a distance, may be traced. The default is the paper's initial
+    boundary: in units of a distance, may be traced. The default is the paper's initial
       value.
     class_boundaries: [classes], added for the class of the anchor. None adds nothing.
     example_boundaries: [batch], added for each anchor. None adds nothing.
-    margin: unit of a distance, may be traced.
+    margin: in units of a distance, may be traced.
     boundary_weight: weight of the mean boundary, at least 0, may be traced. A positive
       weight shrinks the boundaries, so near negatives are repelled less.
     form: "pairs" or "triplets". Static.
@@ -121,7 +121,7 @@ def margin(
 def _margin_terms(
   margin: ArrayLike, form: Form, dtype: jnp.dtype
 ) -> Callable[[_batch.Block, Array], tuple[Array, Array, Array]]:
-  """Returns a function: the sum of hinges, number of active ones and of all, by row."""
+  """Returns a function: sum of hinges, number of active and of all hinges, per row."""
   _checks.one_of("form", form, Form)
   m = _checks.scalar("margin", margin, dtype)
 
@@ -185,11 +185,10 @@ def margin_from_distance(
       differentiated.
     negatives: [queries, references], boolean or weights.
     boundary: one for all, or [queries]; may be traced (b).
-    margin: unit of a distance, may be traced.
+    margin: in units of a distance, may be traced.
     boundary_weight: weight of the mean boundary, at least 0, may be traced.
     form: "pairs" or "triplets". Static.
-    where: [queries], boolean, True keeps. None
-      keeps all.
+    where: [queries], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the queries are spread.
 
   Returns:

@@ -21,7 +21,7 @@ class Memory(NamedTuple):
   """
 
   embeddings: Float[Array, "size dim"]
-  """[size, dim], as they came: a loss normalises them when it uses them."""
+  """[size, dim], as passed in: a loss normalises them when it uses them."""
   labels: Int[Array, " size"]
   """[size], integer: JAX's default type, int64 where 64-bit types are enabled."""
   filled: Int[Array, ""]
@@ -70,9 +70,9 @@ def memory_update(
 ) -> tuple[Memory, Int[Array, " batch"]]:
   """Writes a batch over the oldest entries of a memory.
 
-  Row r of the batch goes to slot (position + r) mod size, without gradient. Under
-  `axis_name` every device writes the rows of all devices in their order, so that the
-  memories stay identical.
+  The r-th stored row, from 0, goes to slot (position + r) mod size, without gradient.
+  Under `axis_name` every device writes the rows of all devices in their order, so that
+  the memories stay identical.
 
   Args:
     memory: what to update.
@@ -86,8 +86,8 @@ def memory_update(
     rows that were not stored.
 
   Raises:
-    TypeError: embeddings are not floating, labels not integers, or of more bits than
-      those of the memory.
+    TypeError: embeddings are not floating, labels not integers, or with more bits than
+      the memory's.
     ValueError: shapes do not match, no row, or a batch (of all devices) larger than
       the memory.
 
@@ -148,8 +148,8 @@ def memory_references(
 
   Args:
     memory: what `memory_update` returned.
-    slots: [batch], integer: the slots of the batch's own copies, which make no pair
-      with it, as `memory_update` returns them. None if the memory holds none.
+    slots: [batch], integer: the slots that hold copies of the batch's rows, from
+      `memory_update`; a row makes no pair with its copy. None if there are no copies.
 
   Returns:
     References for the argument `references` of a loss.

@@ -33,7 +33,7 @@ def operands(
 
 
 def squared_distances(matrix: Array, of: Measure) -> Array:
-  """Squared distances of unit vectors, or of any where distances are given."""
+  """Squared distances; a matrix of similarities must be of unit vectors."""
   if of == "similarity":
     return jnp.maximum(2 - 2 * matrix, 0)
   return matrix if of == "squared_distance" else matrix**2
@@ -58,7 +58,7 @@ def mine_multi_similarity(
     matrix: [queries, references], floating.
     positives: [queries, references], boolean, or weights.
     negatives: [queries, references], boolean, or weights.
-    epsilon: unit of the matrix, may be traced.
+    epsilon: in units of the matrix, may be traced.
     of: what the matrix holds: "distance", "squared_distance" or "similarity". Static;
       a loss that mines sets it.
 
@@ -110,8 +110,8 @@ def mine_pair_margin(
     matrix: [queries, references], floating.
     positives: [queries, references], boolean, or weights.
     negatives: [queries, references], boolean, or weights.
-    positive_margin: unit of the matrix, may be traced.
-    negative_margin: unit of the matrix, may be traced.
+    positive_margin: in units of the matrix, may be traced.
+    negative_margin: in units of the matrix, may be traced.
     of: what the matrix holds: "distance", "squared_distance" or "similarity". Static;
       a loss that mines sets it.
 
@@ -148,7 +148,7 @@ def mine_triplet_margin(
   kind: Kind = "all",
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Weights pairs by the number of triplets that they are in and that violate a margin.
+  """Weights each pair by the number of its triplets that violate a margin.
 
       "all":       D_in - D_ip <= margin
       "hard":      and D_in <= D_ip
@@ -160,7 +160,7 @@ def mine_triplet_margin(
     positives: [queries, references], boolean, or weights; a triplet then counts as
       much as the product of its two weights.
     negatives: [queries, references], boolean, or weights.
-    margin: unit of the matrix, may be traced.
+    margin: in units of the matrix, may be traced.
     kind: "all", "hard", "semihard" or "easy". Static.
     of: what the matrix holds: "distance", "squared_distance" or "similarity". Static;
       a loss that mines sets it.
@@ -201,9 +201,10 @@ def mine_batch_hard(
       keep p = argmax_{p positive} D_ip and n = argmin_{n negative} D_in
 
   Ties go to the lowest index; an anchor without a positive or without a negative keeps
-  nothing. Entries are compared as they are. A matrix from a product orders pairs within
-  its rounding by chance; a matrix by `method="difference"` does not. With the triplet
-  loss, `mining="batch_hard"` gives the same result at less cost.
+  nothing. Entries are compared without a tolerance: in a matrix from a product,
+  rounding decides between nearly equal pairs; in a matrix by `method="difference"` it
+  does not. With the triplet loss, `mining="batch_hard"` gives the same result at less
+  cost.
 
   Args:
     matrix: [queries, references], floating.
@@ -251,14 +252,15 @@ def mine_batch_easy_hard(
         than the kept positive, "all" every one
 
   Easy positives let a class keep several clusters. Ties go to the lowest index. An
-  anchor that lacks one of the two keeps nothing, except that "all" keeps everything.
+  anchor without a positive or without a negative keeps nothing, unless either strategy
+  is "all".
 
   Args:
     matrix: [queries, references], floating.
     positives: [queries, references], boolean, or weights.
     negatives: [queries, references], boolean, or weights.
     positive: "hard", "semihard", "easy" or "all". Static.
-    negative: the same. Static. "semihard" needs "easy" or "hard" on the other side.
+    negative: same choices. "semihard" needs "easy" or "hard" on the other side. Static.
     of: what the matrix holds: "distance", "squared_distance" or "similarity". Static;
       a loss that mines sets it.
 
@@ -305,7 +307,7 @@ def mine_batch_easy_hard(
 
 
 def _extreme_pair(values: Array, among: Array, largest: bool) -> Array:
-  """Mask of the largest or the smallest of each row."""
+  """Mask of the largest or the smallest entry of each row."""
   find = _extremes.where_largest if largest else _extremes.where_smallest
   return _extremes.one_hot(find(values, among), values.shape[1])
 

@@ -22,7 +22,7 @@ def mine_angular(
   angle: Real[ArrayLike, ""] = 0.35,
   of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
-  """Weights pairs by the number of triplets with a wide angle that they are in.
+  """Weights each pair by the number of its triplets with a wide angle.
 
   The angle of a triplet is the angle at which its negative sees half the segment from
   anchor to positive, whose midpoint is c:
@@ -38,7 +38,7 @@ def mine_angular(
     points: [references, dim], floating, in place of `among`: the references as the loss
       sees them, of norm 1 if the loss normalises. No matrix between references is
       needed then.
-    angle: radians in [0, pi / 2), may be traced; 20 degrees.
+    angle: radians in [0, pi / 2), may be traced; about 20 degrees by default.
     of: what the matrix holds: "distance", "squared_distance" or, of unit vectors,
       "similarity". Static; a loss that mines sets it.
 

@@ -126,7 +126,7 @@ def multi_similarity_from_similarity(
     negatives: [queries, references], boolean or weights.
     positive_scale: positive, may be traced (a).
     negative_scale: positive, may be traced (b).
-    threshold: unit of a similarity, may be traced (t).
+    threshold: in units of a similarity, may be traced (t).
     where: [queries], boolean, True keeps. None keeps all.
 
   Returns:

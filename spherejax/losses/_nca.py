@@ -116,7 +116,7 @@ def nca_from_distance(
       loss_i = -log p_i    "log",        loss_i = 1 - p_i    "probability"
 
   Args:
-    distances: [queries, references], floating; squared ones in the paper.
+    distances: [queries, references], floating; squared in the paper.
     positives: [queries, references], boolean, or weights of the exponentials, not
       differentiated.
     negatives: [queries, references], boolean or weights.

@@ -40,9 +40,9 @@ def pair_counts(
 ) -> PairCounts:
   """Counts the pairs of each example, and those among them that a miner keeps.
 
-  A loss without any pair is 0 with gradient 0, and so is a loss whose pairs are all far
-  enough; these numbers tell the two apart. They also turn a sum over anchors into the
-  mean over the anchors that have a positive and a negative.
+  A loss without any pair is 0 with gradient 0, and so is a loss whose pairs all satisfy
+  their margins; these numbers tell the two apart. They also turn a sum over anchors
+  into the mean over the anchors that have a positive and a negative.
 
   Args:
     embeddings: [batch, dim], floating.

@@ -43,7 +43,7 @@ def pnp(
       "Dq"  f(r) = 1 - (1 + r)^-exponent
 
   The slope of the "I" penalties grows with the number of wrong negatives; the slope of
-  the "D" penalties falls. "Dq" gives up outliers; with exponent 1 it is close to
+  the "D" penalties falls. "Dq" gives up on outliers; with exponent 1 it is close to
   Smooth-AP.
 
   Args:

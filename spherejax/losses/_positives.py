@@ -41,7 +41,7 @@ def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any
     column = chunk * _CHUNK + jnp.argmax(within, axis=1).astype(jnp.int32)
     return jnp.where(jnp.any(within, axis=1), column, end)
 
-  # Counted, so that the program holds the search once.
+  # The steps are counted, so that the program holds the search only once.
   most = jnp.max(jnp.sum(positives, axis=1, dtype=jnp.int32), initial=0)
 
   def turn(carried: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:

@@ -42,7 +42,7 @@ def proxy_anchor(
     proxies: [classes, dim], or [classes, per_class, dim] with several per class, each
       of which is a proxy of its own.
     scale: positive, may be traced.
-    margin: unit of a cosine, may be traced.
+    margin: in units of a cosine, may be traced.
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none", for embeddings and proxies. Static.
     where: [batch], boolean, True keeps. None keeps all.

@@ -133,7 +133,7 @@ def proxy_nca_plus_plus(
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     proxies: [classes, dim], or [classes, per_class, dim] with several per class.
-    temperature: positive, divides; may be traced.
+    temperature: positive, divides the logits; may be traced.
     logit: "squared_euclidean" or "cosine" (the dot product of the normalised rows).
       Static.
     normalize: "l2", "unit_ball" (what DML uses) or "none", for embeddings and

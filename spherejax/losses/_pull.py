@@ -31,7 +31,7 @@ def pull(
   Args:
     cosines: [batch, classes], floating, with the prototypes in the order of the
       labels; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes), where a traced label out of range masks
       its row; or [batch, classes], floating, for mixed or smoothed labels.
     weights: [classes], floating, such as `inverse_frequency_weights`. None for 1.
@@ -139,7 +139,7 @@ def inverse_frequency_weights(
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " classes"]:
-  """Weights of classes that make each class in a batch count equally.
+  """Class weights that make each class in a batch count equally.
 
       w_c = n / (n_c #{classes present})      0 for a class without examples
 
@@ -190,7 +190,7 @@ def correlation(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     where: [batch], boolean, True keeps. None keeps all.
@@ -230,14 +230,14 @@ def hyperspherical(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the original
-    paper's scalar, `loss.sum()` DIST's. Rows do not depend on each other.
+    paper's scalar; `loss.sum()` is DIST's. Rows do not depend on each other.
 
   Raises:
     TypeError: cosines are not floating, labels not integers.

@@ -25,7 +25,7 @@ def _both(
   """Checked scores of the clean and of the adversarial examples, of one shape."""
   first = _classes.scores(name, clean, labels, where)
   attacked = _checks.array(f"adversarial_{name}", adversarial)
-  # Checked first: otherwise the label of a class that is missing there would be blamed.
+  # The shape is checked first: otherwise a missing class would be reported as a label.
   _checks.shape(f"adversarial_{name}", attacked, first.values.shape, f"the {name}")
   return first, _classes.scores(f"adversarial_{name}", attacked, labels, where)
 
@@ -102,9 +102,9 @@ def trades(
       D(p, q) = -sum_c p_c log q_c           "ce"
       D(p, q) = sum_c p_c log(p_c / q_c)     "kl"
 
-  The two differ by the entropy of p(x): "ce" also sharpens the clean prediction. x*
-  maximises D and is held constant; both predictions are differentiated. At x* = x
-  the gradient through x* is 0, so an attack has to begin elsewhere.
+  The two divergences differ by the entropy of p(x): "ce" also sharpens the clean
+  prediction. x* maximises D and is held constant; both predictions are differentiated.
+  At x* = x the gradient through x* is 0, so an attack has to begin elsewhere.
 
   Args:
     logits: [batch, classes], floating, of the clean examples.
@@ -315,10 +315,10 @@ def normface_negative_margin(
   Differentiable in: both cosines, nearest_angles, clean_weight, scale.
   Cost: O(batch classes).
 
-  Source: DIST 6.2.1, as printed but for the positive part, without which an example
-  nearer than w to its proxy is pushed away from it. The margin does not keep attacked
-  examples within w of their proxy, as claimed there: they may lie behind it, or even
-  nearer to another. `proxy_cap` does.
+  Source: DIST 6.2.1, as printed except for the positive part, without which an example
+  nearer than w to its proxy is pushed away from it. Contrary to the claim there, the
+  margin does not keep attacked examples within w of their proxy; they may even be
+  nearer to another. `proxy_cap` keeps them there.
 
   Example:
     >>> cosines, labels = jnp.eye(2), jnp.array([0, 1])
@@ -335,8 +335,8 @@ def normface_negative_margin(
   width = _half_angles(nearest_angles, clean)
   cosine = _classes.own_score(attacked)
   turned = _turned.turned(cosine, -width)
-  # An angle below the width becomes 0; a negative width, from coinciding proxies, turns
-  # the angle away.
+  # An angle below the width becomes 0; a negative width, from coinciding proxies,
+  # widens the angle.
   turned = jnp.where((width > 0) & (cosine > jnp.cos(width)), 1, turned)
   arcface = _classes.cross_entropy(
     attacked.values, attacked.class_mask, multiplier, target=turned

@@ -50,7 +50,8 @@ def mine_distance_weighted(
     of: what the matrix holds: "distance", "squared_distance" or "similarity". Static;
       a loss that mines sets it.
     rows: [queries], integer: which rows of the batch these are; the draws of a row
-      depend on the key and on this number. None is 0, 1, ... A loss that mines sets it.
+      depend on the key and on this number. None takes 0, 1, ... A loss that mines sets
+      it.
 
   Returns:
     The kept part of `positives`, and how often each negative was drawn, floating.
@@ -158,7 +159,8 @@ def mine_uniform_histogram(
     positives_per_bin: positives drawn from each bin. Static.
     negatives_per_bin: negatives drawn from each bin. Static.
     rows: [queries], integer: which rows of the batch these are; the draws of a row
-      depend on the key and on this number. None is 0, 1, ... A loss that mines sets it.
+      depend on the key and on this number. None takes 0, 1, ... A loss that mines sets
+      it.
 
   Returns:
     How often each positive and each negative was drawn, [queries, references] each.

@@ -13,7 +13,7 @@ Selection = (
 """Mask of the pairs that count, or their weights."""
 
 Selected = Bool[Array, "queries references"] | Float[Array, "queries references"]
-"""The same, as a miner returns it."""
+"""Mask or weights of pairs, as a miner returns them."""
 
 
 def check(name: str, chosen: Array, shape: tuple[int, ...]) -> None:

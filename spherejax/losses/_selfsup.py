@@ -55,13 +55,13 @@ def info_nce(
                - <f_i1, f_i2> / temperature
 
   The positive pair is not in the sum, so the loss can be negative. The loss is not
-  symmetric in the views; `symmetric` takes the mean with the views exchanged.
+  symmetric in the views; `symmetric` averages it with the loss of the exchanged views.
 
   Args:
     first: [batch, dim], floating, one view of every example.
     second: [batch, dim], floating, the other view, row by row.
-    temperature: positive, divides; may be traced. At infinity, the paper's beta = 0,
-      all similarities count as equal.
+    temperature: positive, divides the similarities; may be traced. At infinity, the
+      paper's beta = 0, all similarities count as equal.
     symmetric: mean over both views as anchors. Static.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -114,14 +114,14 @@ def nt_xent(
       loss_i = (l of the first view + l of the second) / 2
 
   over the 2 n rows z of both views, with t the temperature and p the other view of a.
-  The loss is the softplus of `info_nce` in either direction: at least 0, and at least
-  `info_nce`.
+  The loss is the mean of the softplus of `info_nce` in both directions: at least 0, and
+  at least `info_nce` with `symmetric`.
 
   Args:
     first: [batch, dim], floating, one view of every example.
     second: [batch, dim], floating, the other view, row by row.
-    temperature: positive, divides; may be traced. At infinity, the paper's beta = 0,
-      all similarities count as equal.
+    temperature: positive, divides the similarities; may be traced. At infinity, the
+      paper's beta = 0, all similarities count as equal.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
     block_size: static. Rows of either view per block, recomputed for the
@@ -199,8 +199,8 @@ def info_nce_bound(
   Args:
     first: [batch, dim], floating, one view of every example.
     second: [batch, dim], floating, the other view, row by row.
-    temperature: positive, divides; may be traced. At infinity, the paper's beta = 0,
-      all similarities count as equal.
+    temperature: positive, divides the similarities; may be traced. At infinity, the
+      paper's beta = 0, all similarities count as equal.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
     block_size: static. Rows per block, recomputed for the gradient. None takes
@@ -246,7 +246,7 @@ def info_nce_bound(
 def _nearest(
   batch: _views.Views, axis_name: str | None, block_size: int | None
 ) -> tuple[Array, Array, Array]:
-  """[rows] each: similarity to the nearest negative, its index, that of the views."""
+  """[rows] each: nearest negative's similarity, its index, the views' similarity."""
 
   def terms(similar: Array, negatives: Array, positive: Array) -> tuple[Array, ...]:
     size = similar.shape[1]

@@ -39,11 +39,12 @@ def signal_to_noise_contrastive(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    positive_margin: unit of D, may be traced.
-    negative_margin: unit of D, at least `positive_margin`, may be traced.
-    mean_weight: at least 0, of the pull of each row's mean to zero, may be traced.
-    average: "nonzero" divides each part by its number of positive terms, "all" by
-      the number of all pairs. Static.
+    positive_margin: in units of D, may be traced.
+    negative_margin: in units of D, at least `positive_margin`, may be traced.
+    mean_weight: weight of the pull of each row's mean to zero, at least 0, may be
+      traced.
+    average: "nonzero" divides each part by its number of nonzero terms, "all" by the
+      number of all pairs. Static.
     normalize: "l2", "unit_ball" or "none" (the paper's). Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: rows to compare the batch with; None takes the batch itself.
@@ -103,7 +104,7 @@ def _noise_to_signal(anchors: Array, references: Array) -> Array:
     rows - jnp.mean(rows, axis=1, keepdims=True) for rows in (anchors, references)
   )
   signal = jnp.sum(x**2, axis=1, keepdims=True)
-  # The remainder of equal entries after rounding their mean is no signal.
+  # What equal entries leave after their rounded mean is subtracted is no signal.
   rounding = (16 * jnp.finfo(x.dtype).eps) ** 2
   silent = signal <= rounding * jnp.sum(anchors**2, axis=1, keepdims=True)
   signal = jnp.where(silent & jnp.isfinite(signal), 0, signal)

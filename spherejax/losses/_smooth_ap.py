@@ -65,7 +65,7 @@ def smooth_ap(
 
   Differentiable in: embeddings, temperature; in reverse mode.
   Cost: O(batch^2 (dim + largest class)) time and O(batch^2) memory: one pass over the
-  matrix for each positive of a row. Classes may have any sizes, rows any order.
+  matrix for each positive of a row. Classes may have any size and rows any order.
 
   Source: Brown et al. 2020, "Smooth-AP: smoothing the path towards large-scale image
   retrieval", eq. 7.
@@ -112,7 +112,7 @@ def _missed(
 
 
 def ranks_above(index: Array, operands: tuple[Array, Array]) -> Array:
-  """Soft comparisons [rows, references] of each entry with the one in a column."""
+  """Soft comparisons [rows, references] of each entry with the entry at `index`."""
   values, temperature = operands
   return jax.nn.sigmoid((values - _positives.pick(values, index)) / temperature)
 

@@ -84,10 +84,10 @@ def normface(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
-    scale: positive, multiplies; may be traced and learned.
+    scale: positive, multiplies the cosines; may be traced and learned.
     where: [batch], boolean, True keeps. None keeps all.
     class_axis_name: mapped axis over whose devices the classes are split, see
       :ref:`classes-over-devices`. None: all classes are here.
@@ -137,7 +137,7 @@ def p2s_grad(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
-      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
+      Known values must be in [-1, 1] up to rounding; traced values are not checked.
     labels: [batch], integer in [0, classes). A traced label out of range masks its
       row.
     where: [batch], boolean, True keeps. None keeps all.

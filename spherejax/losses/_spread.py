@@ -1,4 +1,4 @@
-"""Self-supervised losses without pairs of negatives: alignment, spread, statistics."""
+"""Self-supervised losses without negative pairs: alignment, spread, statistics."""
 
 from typing import Literal
 
@@ -27,7 +27,7 @@ def alignment(
 
       loss_i = |f_i1 - f_i2|^exponent
 
-  With `uniformity` of both views it makes a loss without pairs of negatives:
+  With `uniformity` of both views it makes a loss without negative pairs:
   `alignment(a, b) + (uniformity(a) + uniformity(b)) / 2`.
 
   Args:
@@ -90,8 +90,9 @@ def uniformity(
       batch of all devices.
 
   Returns:
-    [batch], dtype of `embeddings`: the same value for every kept row, 0 for masked
-    ones and for fewer than two. `loss.mean()` is the paper's scalar.
+    [batch], dtype of `embeddings`: the same value for every kept row; 0 for masked
+    rows, and for all rows if fewer than two are kept. `loss.mean()` is the paper's
+    scalar.
 
   Raises:
     TypeError: embeddings are not floating.
@@ -149,7 +150,7 @@ def _product(x: Array, y: Array, axis_name: str | None) -> Array:
 def _centred(
   rows: Array, where: Array, number: Array, axis_name: str | None
 ) -> tuple[Array, Array]:
-  """The rows less their mean over the kept ones of all devices, and that mean."""
+  """The rows less the mean of the kept rows of all devices, and that mean."""
   mean = _numerics.divide(_sum_of_rows(rows, axis_name), number)
   return jnp.where(where[:, None], rows - mean[None], 0), mean
 

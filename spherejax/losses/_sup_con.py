@@ -41,7 +41,7 @@ def sup_con(
   Args:
     embeddings: [batch, dim] or [batch, views, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    temperature: positive, divides; may be traced.
+    temperature: positive, divides the similarities; may be traced.
     average: "out" averages the logarithms over the positives, "in" the
       probabilities. Static.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
@@ -148,7 +148,7 @@ def sup_con_from_similarity(
       differentiated.
     negatives: [queries, references], boolean, or weights of the exponentials. A pair in
       neither mask is ignored; a positive is in the denominator once, whatever w.
-    temperature: positive, divides; may be traced.
+    temperature: positive, divides the similarities; may be traced.
     average: "out" or "in". Static.
     where: [queries], boolean, True keeps. None keeps all.
 

@@ -44,8 +44,8 @@ def threshold_consistent_margin(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    positive_margin: unit of a cosine, may be traced.
-    negative_margin: unit of a cosine, may be traced.
+    positive_margin: in units of a cosine, may be traced.
+    negative_margin: in units of a cosine, may be traced.
     positive_weight: at least 0, may be traced.
     negative_weight: at least 0, may be traced.
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
@@ -142,8 +142,8 @@ def threshold_consistent_margin_from_similarity(
     positives: [queries, references], boolean, or weights of the terms, not
       differentiated.
     negatives: [queries, references], boolean or weights.
-    positive_margin: unit of a similarity, may be traced.
-    negative_margin: unit of a similarity, may be traced.
+    positive_margin: in units of a similarity, may be traced.
+    negative_margin: in units of a similarity, may be traced.
     positive_weight: at least 0, may be traced.
     negative_weight: at least 0, may be traced.
     where: [queries], boolean, True keeps. None keeps all.

@@ -54,7 +54,7 @@ def triplet(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    margin: unit of the distance, may be traced. 0.05 is DML's, for plain distances;
+    margin: in units of the distance, may be traced. 0.05 is DML's, for plain distances;
       0.2 is FaceNet's, for squared ones; 0 is usual with `soft`.
     squared: True compares squared distances. Static.
     soft: True replaces the hinge by a softplus. Static.
@@ -251,7 +251,7 @@ def _hardest(block: _batch.Block) -> _Pairs:
 def _of_hardest(
   batch: _batch.Batch, pairs: _Pairs, squared: bool, settings: _Settings
 ) -> tuple[Array, Array]:
-  """Distances to the chosen references alone: one product forwards, none backwards."""
+  """Terms from the distances to the chosen references alone; no product backwards."""
 
   def distance(index: Array) -> Array:
     square = jnp.sum(
@@ -290,7 +290,7 @@ def triplet_from_distance(
     positives: [queries, references], boolean, or weights, not differentiated; a
       triplet then counts as much as the product of its two weights.
     negatives: [queries, references], boolean or weights.
-    margin: unit of the distances, may be traced.
+    margin: in units of the distances, may be traced.
     soft: True replaces the hinge by a softplus. Static.
     mining: "all", "violating", "hard", "semihard", "semihard_one" or "batch_hard".
       Static.

@@ -57,10 +57,11 @@ def is_counted(
 ) -> Array:
   """Mask of the negatives, at `values`, that form a triplet with a positive at `near`.
 
-  "all" and "violating" are those with values < limit (`strict`) or <=; for "hard" also
-  values <= near, for "semihard" values > near. "easy" are the others, values > limit.
-  "semihard_one" is the smallest of values > near, `strict` only if it is below the
-  limit; where there is none the largest, or no triplet. NaN counts.
+  "all" and "violating" are those with values < limit (`strict`) or values <= limit; for
+  "hard" also values <= near, for "semihard" values > near. "easy" are the others,
+  values > limit. "semihard_one" is the smallest of values > near, `strict` only if it
+  is below the limit. Where no value is above near, "semihard_one" takes none and
+  "semihard_one or easiest" the largest. NaN counts.
 
   Args:
     values: [rows, references], distances of negatives.
@@ -141,7 +142,7 @@ def _by_sort(
   far = jnp.where(jnp.isnan(values), -jnp.inf, values)
 
   def counts(limits: Array, equal: bool) -> Array:
-    """[2, rows, references]: negatives inside of each limit, limits beyond each."""
+    """[2, rows, references]: negatives within each limit, limits beyond a negative."""
     # The limits are negated, so that one sort and one search do both.
     beyond = jnp.where(jnp.isnan(limits), -jnp.inf, -limits)
     ordered = jnp.sort(

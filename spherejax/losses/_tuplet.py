@@ -34,7 +34,8 @@ def tuplet_margin(
                log(1 + sum_{n: y_n != y_i} exp(scale (S_in - cos(angle_ip - margin))))
 
   The margin makes positives look closer than they are, so that the hardest do not
-  dominate. Taken literally, as here, a pair closer than the margin looks farther again.
+  dominate. The formula is taken literally: a pair closer than the margin looks farther
+  again.
 
   Args:
     embeddings: [batch, dim], floating.

@@ -23,7 +23,7 @@ class Views(NamedTuple):
   where: Array
   """[batch], boolean."""
   dtype: jnp.dtype
-  """The type of the first view as it came."""
+  """The type of the first view before it is converted."""
 
 
 def views(
@@ -83,7 +83,7 @@ def over_negatives(
     negatives = others & mask[:, None]
     return terms(_batch.dot(x, references), negatives, positive)
 
-  # One view's rows after the other's, so that a block is of `block_size` rows.
+  # One view's rows after the other's, so that a block has `block_size` rows.
   positive, itself, mask = (
     jnp.concatenate([array] * len(anchors)) for array in (positive, itself, batch.where)
   )

@@ -73,7 +73,7 @@ def ridge_attribute_embeddings(
 
       A = argmin_A |Z A - Y|_F^2 + ridge |A|_F^2 = Z^T (Z Z^T + ridge I)^{-1} Y
 
-  Solved by Cholesky on the smaller of the two Gram matrices.
+  Solved by a Cholesky factor of the smaller of the two Gram matrices.
 
   Args:
     attributes: [batch, prototypes], floating, the rows of Z.

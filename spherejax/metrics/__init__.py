@@ -1,7 +1,8 @@
 """Metrics of embeddings and predictions: retrieval, class trees, averages, intervals.
 
-Metrics return a value per query and a boolean mask of the queries that count. Averaging
-is a separate step, so you may weight, group or compare the values first.
+Retrieval metrics return one value per query and a boolean mask of the queries that
+count. Averaging is a separate step, so you may weight, group or compare the values
+first.
 """
 
 from spherejax import _compiled, _names

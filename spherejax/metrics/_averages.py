@@ -11,7 +11,7 @@ from spherejax import _checks, _numerics
 def mean_where(
   values: Float[ArrayLike, "*shape"], where: Bool[ArrayLike, "*shape"]
 ) -> Float[Array, ""]:
-  """Mean of the kept values, NaN when none is kept.
+  """Mean of the kept values; NaN if no value is kept.
 
       mean = sum_{i: where_i} values_i / #{i: where_i}
 

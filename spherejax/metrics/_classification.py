@@ -25,11 +25,11 @@ class ClassScores(NamedTuple):
   recall: Float[Array, " classes"]
   """NaN for a class that is not among the labels."""
   missing: Int[Array, ""]
-  """Classes whose F1 is NaN, which the mean leaves out."""
+  """Number of classes whose F1 is NaN; the mean leaves them out."""
 
 
 class Confusions(NamedTuple):
-  """Result of `common_confusions`, the commonest first."""
+  """Result of `common_confusions`, the most common first."""
 
   labels: Int[Array, " k"]
   predictions: Int[Array, " k"]
@@ -48,7 +48,7 @@ def confusion_counts(
 
       counts_ab = #{i: y_i = a, predicted_i = b}
 
-  Add the counts of several blocks; beyond 2^31, add them in NumPy's int64.
+  For data in blocks, add up their counts; beyond 2^31, add them in NumPy's int64.
 
   Args:
     labels: [batch], integer in [0, num_classes).
@@ -83,7 +83,7 @@ def confusion_counts(
   for name, array in (("labels", labels), ("predictions", predictions)):
     mask &= _checks.inside(array, num_classes, selected, name)
   counts = jnp.zeros((num_classes, num_classes), jnp.int32)
-  # Not by a flat index of the cell, which may need more than 32 bits.
+  # Two indices: a flat index of the cell may need more than 32 bits.
   return counts.at[jnp.where(mask, labels, num_classes), predictions].add(
     1, mode="drop"
   )
@@ -94,8 +94,8 @@ def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
 
       F1_c = 2 TP / (2 TP + FP + FN) = 2 counts_cc / (labels c + predictions c)
 
-  F1 is 0 for a class that occurs and is never right. The macro F1 gives all classes the
-  same weight, the accuracy all examples.
+  F1 is 0 for a class that occurs but is never predicted correctly. The macro F1 gives
+  all classes the same weight; the accuracy gives all examples the same weight.
 
   Args:
     counts: [classes, classes], integer, from `confusion_counts`.

@@ -41,7 +41,7 @@ def cluster_radii(
     TypeError: arrays not floating, labels not integers, where not boolean.
     ValueError: shapes do not match, or a known label outside [0, classes).
 
-  Differentiable in: embeddings, centroids; derivative 0 of a distance of 0.
+  Differentiable in: embeddings, centroids; a distance of 0 has derivative 0.
   Cost: O(batch dim).
 
   Source: DIST I 3.2.
@@ -75,7 +75,7 @@ def mean_interclass_distance(
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
-  """Mean distance of two embeddings of different classes.
+  """Mean distance between two embeddings of different classes.
 
       mean_{i, j: y_i != y_j} |x_i - x_j|
 
@@ -85,13 +85,13 @@ def mean_interclass_distance(
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
-    Scalar, dtype of `embeddings`; NaN where all are of one class.
+    Scalar, dtype of `embeddings`; NaN if all have the same class.
 
   Raises:
     TypeError: embeddings not floating, labels not integers, where not boolean.
     ValueError: shapes do not match.
 
-  Differentiable in: embeddings; derivative 0 of a distance of 0.
+  Differentiable in: embeddings; a distance of 0 has derivative 0.
   Cost: O(batch^2 dim) time, O(batch dim) memory.
 
   Source: DML figure 3.3.

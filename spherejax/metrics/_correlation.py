@@ -1,4 +1,4 @@
-"""Correlation of a few numbers, with exact p-values."""
+"""Correlation of a few numbers, with p-values that may be exact."""
 
 import itertools
 import math
@@ -53,8 +53,8 @@ def correlation(
     exact: True computes p over all permutations, for at most 8 pairs.
 
   Returns:
-    Correlation(value, p_value, n). p is NaN for fewer than three pairs, and 0 at r = 1
-    or -1 if not exact.
+    Correlation(value, p_value, n). p is NaN for fewer than three pairs or where r is
+    NaN, and 0 at r = 1 or -1 if not exact.
 
   Raises:
     TypeError: first or second not numbers, exact not boolean.
@@ -79,7 +79,7 @@ def correlation(
   _checks.shape("second", y, x.shape, "first")
   n = len(x)
   if exact and n > _MOST:
-    raise ValueError(f"exact takes at most {_MOST} figures, got {n}")
+    raise ValueError(f"exact=True takes at most {_MOST} pairs of numbers, got {n}")
   if method == "spearman":
     x, y = stats.rankdata(x), stats.rankdata(y)
   if n:  # relative to one figure first, so that constants become exactly 0

@@ -1,4 +1,4 @@
-"""Effect of updates of a network on its embeddings."""
+"""Effect of a network's updates on its embeddings."""
 
 from typing import Literal, NamedTuple
 
@@ -17,17 +17,17 @@ class EmbeddingChange(NamedTuple):
   """Diagnostics of an update; NaN where undefined.
 
   Attributes:
-    norm_ratio: phi in [0, 1], the share of the change that no scaling explains; 1 for a
-      change at constant size.
+    norm_ratio: phi in [0, 1], the share of the change that no scaling explains; 1 where
+      `scaling` is 1.
     scaling: alpha, the best factor from the old embedding to the new one.
-    own_ratio: psi_con, geometric mean of new over old distances of queries to their own
-      class.
-    other_ratio: psi_div, likewise to the other classes.
+    own_ratio: psi_con, geometric mean of the new over the old distance from a query to
+      its class.
+    other_ratio: psi_div, the same for the distances to the other classes.
     con_alpha: psi_con / alpha; proper below 1.
     div_alpha: psi_div / alpha; proper above 1.
     con_div: psi_con / psi_div; proper below 1.
-    left_out: pairs of a query and a class with a distance of 0 before or after, which
-      the geometric means leave out.
+    left_out: number of pairs of a query and a class with a distance of 0 before or
+      after; the geometric means leave them out.
   """
 
   norm_ratio: Float[Array, ""]
@@ -48,7 +48,7 @@ def embedding_change(
   centre: Centre = "points",
   representative: Representative = "mean",
 ) -> EmbeddingChange:
-  """Change of an episode by an update: its scale, towards own classes, from others.
+  """Measures how an update scales an episode, contracts classes and separates them.
 
       alpha = <X, X'> / |X|^2,    phi = |X' - alpha X| / |X' - X|    (centred X, X')
       psi_yj = d(z'_j, p'_y) / d(z_j, p_y)    (p from the old, p' from the new supports)
@@ -62,8 +62,8 @@ def embedding_change(
     centre: "points" subtracts the mean of all points, as the article defines phi and
       alpha; "features" subtracts from each point the mean of its own entries, as in the
       released code that made the article's tables. Static.
-    representative: "mean" of the supports, or the "nearest" one, which stays the
-      support that was nearest before the update. Static.
+    representative: "mean" of the supports, or the "nearest" support, which is chosen
+      before the update and used after it too. Static.
 
   Returns:
     EmbeddingChange of scalars. phi is NaN for embeddings that did not move or that all
@@ -73,10 +73,10 @@ def embedding_change(
     TypeError: an array is not floating.
     ValueError: shapes do not match, no query is left, or an unknown name.
 
-  Differentiable in: nothing that should be trained. Cost: O(queries ways dim).
+  Differentiable in: nothing (diagnostics). Cost: O(queries ways dim).
 
-  Source: DIST II appendix C. There p_y has no index of time. Each time must have its
-  own p_y, or a mere scaling would not give ratios of 1.
+  Source: DIST II appendix C. There p_y has no time index; here p_y is recomputed after
+  the update, since otherwise a mere scaling would not give con_alpha = div_alpha = 1.
 
   Example:
     >>> before = jnp.array([[[0.0], [2.0]], [[6.0], [5.0]]])

@@ -41,7 +41,7 @@ def lie_action(
     ValueError: shapes do not match.
 
   Differentiable in: generator, vectors, scales. Cost: O(batch dim^3), one exponential
-  after the other; O(batch dim^2) if linear.
+  at a time; O(batch dim^2) if linear.
 
   Source: SSL appendix B.
 
@@ -84,18 +84,18 @@ def estimate_generator(
 
       G = argmin sum_i |scale_i G h_i - (h_i' - h_i)|^2 + ridge |G|_F^2
 
-  and among several solutions the one of least norm. Pairs determine G only on the span
-  of the first views; with fewer than dim independent views G is 0 on the rest. Without
-  scales only the product of scale and generator can be estimated. For views exp(e G) h
-  with a common scale e the estimate is exp(e G) - I, which is e G up to about (e |G|)^2
-  / 2.
+  Among several solutions, G is the one of least norm. Pairs determine G only on the
+  span of the first views; with fewer than dim independent views G is 0 on the rest.
+  Without scales only the product of scale and generator can be estimated. For views
+  exp(e G) h with a common scale e the estimate is exp(e G) - I, which is e G up to
+  about (e |G|)^2 / 2.
 
   Args:
     first: [batch, dim], floating, h.
     second: [batch, dim], floating, h', row by row.
     scales: [batch], the strength of each pair; None takes 1 for all.
-    ridge: at least 0, in the unit of h squared, times the number of pairs; may be
-      traced.
+    ridge: at least 0; may be traced. A fixed effect needs a ridge proportional to |h|^2
+      and to the number of pairs.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
@@ -152,23 +152,23 @@ def kernel_overlap(
 
       overlap = |(I - Q Q^T) D|_F^2 / |D|_F^2
 
-  with the columns of Q spanning those of the weights. With a generator G for D the
-  share is 1 iff weights^T G = 0. Then the projector maps exp(scale G) h and h to the
-  same vector, for any scale. On the data weights^T G h_i = 0 suffices to first order:
+  where the columns of Q span those of the weights. With a generator G for D, the share
+  is 1 iff weights^T G = 0. Then the projector maps exp(scale G) h and h to the same
+  vector, for any scale. On given data, weights^T G h_i = 0 suffices to first order:
   take D = G H^T for the rows h_i of H.
 
   Args:
-    directions: [dim, moves], floating: a generator [dim, dim], or moves by columns. The
+    directions: [dim, moves], floating: a generator [dim, dim], or moves as columns. The
       columns are weighted by their squared length.
     weights: [dim, outputs], floating, of the projector h -> weights^T h.
     threshold: in [0, 1); may be traced. Singular values of at most this share of the
-      largest count as 0. None takes the larger side of the weights times the epsilon
-      of the calculation (at least float32): set it for weights that were rounded to
-      half precision.
+      largest count as 0. None takes the larger side of the weights times the machine
+      epsilon of the calculation (float32 or finer). Set it for weights that were
+      rounded to half precision.
 
   Returns:
-    Scalar in [0, 1], dtype of `directions`: 1 if weights^T D = 0, also when one of the
-    two is 0; 0 if the column space of the weights holds all of D.
+    Scalar in [0, 1], dtype of `directions`: 1 if weights^T D = 0, also when either of
+    them is 0; 0 if the column space of the weights holds all of D.
 
   Raises:
     TypeError: arrays not floating.

@@ -37,14 +37,14 @@ def hierarchical_similarity(
 
   All examples are queries, and also references for the other queries. (r) is the r-th
   nearest reference; the query itself is left out by its index, and ties go to the
-  lowest index. The best order of a class depends only on the sizes of the classes. The
-  similarities are positive, so a random order does not score 0.
+  lowest index. The best order for a query depends only on its class and the class
+  sizes. The similarities are positive, so a random order does not score 0.
 
   Args:
     embeddings: [queries, dim], floating.
     labels: [queries], integer in [0, classes).
     class_similarities: [classes, classes], above 0: `hierarchy.chordal_similarities`,
-      or one minus `hierarchy.lca_distances`, where a dissimilar class may have 0.
+      or one minus `hierarchy.lca_distances`, which may be 0 for a dissimilar class.
     k: static. Beyond the number of references, the whole list counts.
     distance: "cosine" (of the angle between rows), "squared_euclidean" or "dot".
       Static.
@@ -148,8 +148,8 @@ def average_hierarchical_similarity(
 
   Differentiable in: values. Cost: one read.
 
-  Source: DIST IV eq. 15, K = 250, in its released code; Barz and Denzler 2019 divide by
-  K.
+  Source: DIST IV eq. 15 with K = 250, as in its released code; Barz and Denzler 2019
+  divide by K.
 
   Example:
     >>> spherejax.metrics.average_hierarchical_similarity(jnp.array([1.0, 0.5, 0.75]))

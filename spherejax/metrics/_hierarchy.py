@@ -28,7 +28,7 @@ def top_k(
   *,
   k: int = 1,
 ) -> Float[Array, " batch"]:
-  """Top-k accuracy: 1 where the class is among the k with the largest scores.
+  """Top-k accuracy: 1 where the true class is among the k with the largest scores.
 
   Args:
     scores: [batch, classes], floating: logits, probabilities, cosines, or the negative
@@ -68,7 +68,7 @@ def average_hierarchical_distance(
 
       AHD@k_i = 1/k sum_{j among the first k} D(y_i, j)
 
-  For k = 1, where the right class counts as 0, this is the average hierarchical cost.
+  For k = 1 and D(y, y) = 0, this is the average hierarchical cost.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -87,7 +87,7 @@ def average_hierarchical_distance(
 
   Differentiable in: class_distances. Cost: O(batch classes log classes).
 
-  Source: DIST IV (of path distances, over all examples); Garnot and Landrieu 2021,
+  Source: DIST IV (with path distances, over all examples); Garnot and Landrieu 2021,
   "Leveraging class hierarchies with metric-guided prototype learning" (k = 1).
 
   Example:
@@ -124,7 +124,7 @@ def severity(
 
   Returns:
     Severity(distances, mistaken), [batch] each, in the dtype of `scores`. NaN for a
-    traced label out of range and for a row of NaN, which is a mistake.
+    traced label out of range and for a row of only NaN, which counts as a mistake.
 
   Raises:
     TypeError: scores not floating, labels not integers.
@@ -161,8 +161,8 @@ def hierarchical_precision(
       HP@k_i = |first k  &  N_i| / k
       N_i = {j : D(y_i, j) <= the (k + rank_offset)-th smallest entry of row y_i}
 
-  The near classes include the true class and all classes at the same distance as the
-  last, so there may be more than k.
+  The near classes include the true class and all classes tied with the last of them, so
+  there may be more than k.
 
   Args:
     scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
@@ -175,7 +175,7 @@ def hierarchical_precision(
 
   Returns:
     [batch], dtype of `scores`, in [0, 1]; average with `mean`. NaN for a traced label
-    outside.
+    out of range.
 
   Raises:
     TypeError: scores not floating, labels not integers, k not a static integer.
@@ -213,8 +213,8 @@ def conditional_risk(
       risk_ik = sum_j D_kj p_ij
 
   The prediction of least risk makes milder mistakes than the most probable class. Pass
-  the negative risk as `scores` to the metrics. Where a probability exceeds 1/2, and
-  with equal distances, both predictions agree.
+  the negative risk as `scores` to the metrics. If D is a metric, both predictions agree
+  wherever a probability exceeds 1/2; they also agree if all distances are equal.
 
   Args:
     probabilities: [batch, classes], floating.
@@ -258,7 +258,7 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
 
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
-  """Checked matrix in the computing type of the scores."""
+  """Checked matrix in the dtype that the scores are computed in."""
   matrix = _checks.array("class_distances", class_distances, "real")
   _checks.shape("class_distances", matrix, (scores.shape[1],) * 2, "the classes")
   return matrix.astype(_numerics.compute_dtype(scores.dtype))
@@ -266,7 +266,7 @@ def _square(class_distances: ArrayLike, scores: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _largest(scores: Array, k: int) -> Array:
-  """Classes [batch, k] with the largest scores; no class in place of a NaN."""
+  """Classes [batch, k] with the largest scores; an invalid index replaces a NaN."""
   # Stable, so ties go to the lowest class; NaN is last, behind -inf.
   first = jnp.argsort(-_numerics.upcast(scores), axis=1, stable=True)[:, :k]
   known = ~jnp.isnan(jnp.take_along_axis(scores, first, axis=1))
@@ -279,7 +279,7 @@ def _is_among(first: Array, labels: Array) -> Array:
 
 
 def _rows(matrix: Array, labels: Array) -> Array:
-  """[batch, classes], distances from the true class; NaN for a label outside."""
+  """Distances [batch, classes] from the true class; NaN for a label out of range."""
   inside = (labels >= 0) & (labels < len(matrix))
   rows = jnp.take(matrix, labels, axis=0, mode="clip")
   return jnp.where(inside[:, None], rows, jnp.nan)
@@ -295,7 +295,7 @@ def _distances_of(first: Array, labels: Array, matrix: Array) -> Array:
 def _share_near(
   scores: Array, labels: Array, matrix: Array, k: int, rank: int
 ) -> Array:
-  """Share [batch] of the first k that are as near as the class of this rank."""
+  """Share [batch] of the first k at least as near as the class of this rank."""
   rows = _rows(matrix, labels)
   radius = jnp.sort(rows, axis=1)[:, rank - 1, None]
   near = _distances_of(_largest(scores, k), labels, matrix) <= radius

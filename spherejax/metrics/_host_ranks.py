@@ -1,4 +1,4 @@
-"""Ranks queries of large classes, or in doubt, by NumPy on the host.
+"""Ranks queries by NumPy on the host: those of large classes, and those in doubt.
 
 On a CPU NumPy selects and sorts a row many times faster than XLA, and needs no compiled
 program. The keys are float64 products, rounded to whole numbers of 31 bits. The last of
@@ -27,7 +27,7 @@ _SORT_COST = 3
 _ROWS = 16  # rows in a core's cache at once
 _EXACT = 2048  # pairs with differences in memory at once
 _DOUBTS = 2**23  # largest number of entries for which float64 copies are affordable
-_NONE = np.int32(2**31 - 2)  # stands for no key, after all keys
+_NONE = np.int32(2**31 - 2)  # stands for no key; sorts after all keys
 
 
 def can_rank(queries: Array, references: Array) -> bool:
@@ -132,7 +132,7 @@ class Ranker:
     queries: [queries, dim], as they were given.
     references: [references, dim], likewise.
     plan: relevant references of each query.
-    distance: its name.
+    distance: "squared_euclidean", "cosine" or "dot".
   """
 
   def __init__(
@@ -161,7 +161,7 @@ class Ranker:
   def score(self, block: _plan.Block) -> np.ndarray:
     """[block, 4], P@1, P@R, MAP@R and first rank."""
     scores = np.zeros((len(block.query), 4))
-    asked = int(np.count_nonzero(block.relevant))  # the others are behind
+    asked = int(np.count_nonzero(block.relevant))  # the rest is padding
     if not asked or not len(self._columns):
       return scores
     inverse = 1 / np.arange(1, 1 + int(block.relevant.max()))
@@ -196,7 +196,7 @@ class Ranker:
       hit[number:] = False
     first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
     limit = near[rows, np.minimum(numbers - 1, last)]
-    # Neighbours of both kinds in one unit or the next.
+    # A relevant reference beside another one, at most one unit away.
     doubt = ((near[:, 1:] - near[:, :-1]) & ~2 == 1).any(axis=1)
     doubt |= near[rows, np.minimum(numbers, last)] - limit <= 3
     without = first == 0
@@ -216,7 +216,7 @@ class Ranker:
 
   def _mark(self, keys: np.ndarray, part: _plan.Block) -> None:
     """Makes the even keys odd where the reference is relevant."""
-    # One class, without the query itself, which has no key.
+    # The slice of one class also holds the query itself, which has no key.
     count = part.relevant + (part.skip <= part.relevant)
     start, stop = self._bounds[part.start], self._bounds[part.start + count]
     for key, some, end in zip(keys, start.tolist(), stop.tolist(), strict=True):
@@ -236,7 +236,7 @@ class Ranker:
     order = np.lexsort((ordered, row))
     columns, chosen = columns[order], chosen[order]
     relevant = (chosen & 1).astype(bool)
-    if not self._exact:  # these are in order, including ties
+    if not self._exact:  # exact keys are already in order, including ties
       chosen >>= 1
       close = (chosen[1:] - chosen[:-1] <= 1) & (row[1:] == row[:-1])
       self._settle(queries[row], columns, relevant, close)
@@ -253,7 +253,7 @@ class Ranker:
     mixed = np.flatnonzero(close & (relevant[1:] != relevant[:-1]))
     if not mixed.size:
       return
-    # Runs of neighbours in doubt that hold both kinds.
+    # Runs of neighbours in doubt, with relevant and other references.
     ends = np.concatenate([[-1], np.flatnonzero(~close), [len(close)]])
     run = np.unique(np.searchsorted(ends, mixed))
     start, length = ends[run - 1] + 1, ends[run] - ends[run - 1]

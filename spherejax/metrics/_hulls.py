@@ -1,4 +1,4 @@
-"""Convex hulls of point sets: whether two of them meet, and how far they are apart."""
+"""Convex hulls of point sets: whether two of them meet, and how far apart they are."""
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -15,8 +15,8 @@ def hulls_intersect(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) ->
       sum_i u_i a_i = sum_j v_j b_j,   sum u = sum v = 1,   u, v >= 0
 
   which a linear program finds or refutes. A common point at the boundary counts; the
-  hull of no point is empty and meets nothing. Use it to see if classes can be told
-  apart by planes.
+  hull of no point is empty and meets nothing. Use it to see if hyperplanes can separate
+  classes.
 
   Args:
     a: [p, dim], concrete.
@@ -46,7 +46,7 @@ def hulls_intersect(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) ->
   first, second, _ = _normalized(a, b)
   if not len(first) or not len(second):
     return False
-  # One box apart from the other: nothing to solve.
+  # Disjoint bounding boxes: nothing to solve.
   if (first.min(0) > second.max(0)).any() or (second.min(0) > first.max(0)).any():
     return False
   sums = np.zeros((2, len(first) + len(second)))
@@ -73,8 +73,8 @@ def hull_distance(a: Real[ArrayLike, "p dim"], b: Real[ArrayLike, "q dim"]) -> f
   is a multiple of the weights of that point.
 
   Args:
-    a: [p, dim], concrete, with a row.
-    b: [q, dim], concrete, with a row.
+    a: [p, dim], concrete, not empty.
+    b: [q, dim], concrete, not empty.
 
   Returns:
     The distance, 0 where the hulls meet.

@@ -48,7 +48,7 @@ def mean_correlation(
       classes (chords in the article).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     include_diagonal: True includes the zeros of the diagonal, as in the article; they
-      lift even random distances above 0. Static.
+      raise the correlation even of random distances above 0. Static.
     z_clip: distance from -1 and 1 at which correlations are clipped before artanh, in
       [0, 1], may be traced. Without clipping a single perfect class makes the mean 1.
       None clips nothing, as in the article: the mean is then 1 with a class at 1, -1
@@ -96,7 +96,7 @@ def mean_correlation_ceiling(
 
       r_c = Spearman's correlation of column c with itself, its ties broken
 
-  in any way; all ways give the same. The ceiling is 1 only without ties.
+  How the ties are broken makes no difference. The ceiling is 1 only without ties.
 
   Args:
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
@@ -163,13 +163,13 @@ def distance_correlation(
 
   Returns:
     MeanCorrelation(mean, correlations [rows], counted [rows]), dtype of `features`;
-    classes count as in `mean_correlation`.
+    points count as classes do in `mean_correlation`.
 
   Raises:
     TypeError: inputs or features not floating, rows not integers, where not boolean,
       include_diagonal not boolean.
-    ValueError: shapes do not match, an unknown norm, known rows that are no points, or
-      a static z_clip outside [0, 1].
+    ValueError: shapes do not match, an unknown norm, a known row out of range, or a
+      static z_clip outside [0, 1].
 
   Differentiable in: nothing. Cost: O(rows n (dim + channels + log n)).
 
@@ -248,7 +248,7 @@ def _matrices(
 
 def _ranks(values: Array, mask: Array) -> Array:
   """[rows, columns], average ranks among the kept entries of a column, centred."""
-  # After the largest kept value, so that searching finds kept entries only.
+  # Masked entries sort last, so that searching finds kept entries only.
   keys = jnp.sort(jnp.where(mask, values, jnp.inf), axis=0)
 
   def of_column(ordered: Array, column: Array) -> Array:

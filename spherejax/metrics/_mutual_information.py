@@ -30,7 +30,7 @@ def normalized_mutual_information(
 
   Returns:
     Scalar in [0, 1], in the default type; 1 if both have a single block, 0 if only one
-    of them has, NaN without a kept row.
+    of them does, NaN without a kept row.
 
   Raises:
     TypeError: labels or clusters not integers, where not boolean.

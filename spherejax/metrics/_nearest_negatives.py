@@ -55,8 +55,8 @@ def nearest_negative_distance(
 
   Returns:
     NegativeDistances(values [batch], dtype of `first`; counted [batch]), for
-    `mean_where`. Masked rows do not count, nor do rows whose nearest is masked, none,
-    or a traced index out of range. A vector of 0 has distance 1 from all others.
+    `mean_where`. Masked rows do not count, nor do rows whose nearest is masked, -1, or
+    a traced index out of range. A zero vector has distance 1 from nonzero vectors.
 
   Raises:
     TypeError: views not floating, nearest not integers, where not boolean.
@@ -185,11 +185,11 @@ def contrastive_collapse(
   *,
   threshold: Real[ArrayLike, ""] = 0.999,
 ) -> Bool[Array, "*shape"]:
-  """Detects collapse: True if all projected vectors have become one.
+  """Detects collapse: True if all projected vectors have become equal.
 
       collapsed = (repulsion > threshold) and (invariance < -threshold)
 
-  of the batch's means. Report collapsed runs; do not average them with others.
+  with the means over the batch. Report collapsed runs; do not average them with others.
 
   Args:
     invariance: [...], floating, mean of `losses.info_nce_invariance`; of many steps or

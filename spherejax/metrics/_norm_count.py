@@ -41,7 +41,7 @@ class NormCountRegression(NamedTuple):
   deviations: Float[Array, " n"]
   """Standard deviation of v by count, as the weights use it; NaN after the last."""
   sizes: Int[Array, " n"]
-  """Rows of each count."""
+  """Number of rows with each count."""
   valid: Bool[Array, ""]
   """True with three different counts, enough rows and only finite norms."""
 
@@ -61,7 +61,7 @@ class _Variances(NamedTuple):
 
   of_rows: Array  # [n], positive, one over the weights
   deviations: Array  # [n], of each group
-  scale: Array  # how much of `of_rows` the variance is: 1, 0 without noise, NaN unknown
+  scale: Array  # variance over `of_rows`: 1; 0 without noise; NaN if unknown
 
 
 class _Fit(NamedTuple):
@@ -90,26 +90,27 @@ def norm_count_regression(
       c_q = c_min + q (c_max - c_min),   s_q = b1 + 2 b2 c_q,   q = 1/4, 1/2, 3/4
       T_q = s_q / se_q,   p_q = P(t_{n-3} > T_q) ("estimated") or P(Z > T_q) ("known")
 
-  The test compares a slope of at most 0 with a positive slope. A norm "increases" when
-  all three p are small. Use `jax.vmap` for many regressions. Use ten or more rows per
-  count: with four, a test at 5 % rejects 7 % of flat lines.
+  The null hypothesis is a slope of at most 0, the alternative a positive slope. The
+  norm "increases" when all three p-values are small. Use `jax.vmap` for many
+  regressions. Use ten or more rows per count: with four, a test at 5 % rejects 7 % of
+  flat lines.
 
   Args:
     norms: [n], floating.
     counts: [n], integer.
-    covariance: "known": the weights are the variances, (sum_i w_i x_i x_i')^{-1};
-      "estimated": this matrix times the mean weighted squared residual, as statistics
-      packages print. Static.
+    covariance: "known" trusts the variances in the weights: (sum_i w_i x_i x_i')^{-1}
+      with x_i = (1, c_i, c_i^2). "estimated" multiplies this matrix by the mean
+      weighted squared residual, as statistics packages do. Static.
     standardize: static. v = (norm - mean) / standard deviation, so that slopes are in
       standard deviations of the norm and comparable; False takes v = norm.
     where: [n], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
-    `NormCountRegression`, dtype of `norms`. A count of one row, or of equal norms,
-    takes the pooled variance of all; where this is 0, all weights are 1. The results
-    are NaN and `valid` is False with fewer than three different counts, with at most
-    three rows, with a norm that is NaN or infinite, and with "known" where no count
-    occurs twice. Norms that are all equal have slopes 0 and p 1/2.
+    `NormCountRegression`, dtype of `norms`. A count with one row or with equal norms
+    takes the variance pooled over all counts; if this is 0, all weights are 1. The
+    results are NaN and `valid` is False with fewer than three different counts, with at
+    most three rows, with a norm that is NaN or infinite, and with "known" where no
+    count occurs twice. Norms that are all equal have slopes 0 and p 1/2.
 
   Raises:
     TypeError: norms not floating, counts not integers, where not boolean, standardize

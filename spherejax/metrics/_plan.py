@@ -12,8 +12,8 @@ class Block(NamedTuple):
 
   Attributes:
     query: [block], index of the query.
-    left_out: [block], index of the reference that the query leaves out, the query
-      itself or the one that `exclude` names; or -1.
+    left_out: [block], index of the reference that the query leaves out (the query
+      itself, or the reference that `exclude` names), or -1.
     start: [block], first place of the query's class in `by_class`.
     skip: [block], place of `left_out`, counted from `start`; beyond the class if that
       reference is of another class or not among the references.
@@ -108,5 +108,5 @@ def make_plan(
 
 
 def bound(relevant: np.ndarray, least: int) -> int:
-  """Power of two above all R, so that few programs are compiled."""
+  """Power of two that bounds all R, so that few programs are compiled."""
   return max(least, 1 << int(relevant.max(initial=1) - 1).bit_length())

@@ -42,9 +42,9 @@ def unexplained_variance(
     displacements: [batch, dim], floating: a second view minus the nearest negative.
     weights: [dim, outputs], floating, of the projector h -> weights^T h.
     threshold: in [0, 1); may be traced. Singular values of at most this share of the
-      largest count as 0. None takes the larger side of the weights times the epsilon
-      of the calculation (at least float32): set it for weights that were rounded to
-      half precision.
+      largest count as 0. None takes the larger side of the weights times the machine
+      epsilon of the calculation (float32 or finer). Set it for weights that were
+      rounded to half precision.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
@@ -92,9 +92,9 @@ def displacement_alignment(
     displacements: [batch, dim], floating: a second view minus the nearest negative.
     weights: [batch, dim, outputs], floating.
     threshold: in [0, 1); may be traced. Singular values of at most this share of the
-      largest count as 0. None takes the larger side of the weights times the epsilon
-      of the calculation (at least float32): set it for weights that were rounded to
-      half precision.
+      largest count as 0. None takes the larger side of the weights times the machine
+      epsilon of the calculation (float32 or finer). Set it for weights that were
+      rounded to half precision.
     where: [batch], boolean, True keeps; masked rows and their weights may be NaN. None
       keeps all.
 
@@ -168,7 +168,7 @@ def local_affine(
   h = _checks.array("h", h, "floating", rank=1)
   value = jax.eval_shape(projector, h)
   if value.ndim != 1:
-    raise ValueError(f"projector(h) must have 1 axes, got shape {value.shape}")
+    raise ValueError(f"projector(h) must have 1 axis, got shape {value.shape}")
   if len(value) <= len(h):
     value, pull = jax.vjp(projector, h)
     rows = jnp.eye(len(value), dtype=value.dtype)
@@ -226,7 +226,7 @@ def count_regions(
   )
 
   def refine(groups: Array, word: Array) -> tuple[Array, None]:
-    """Parts the rows of a group that differ in this word."""
+    """Splits groups whose rows differ in this word."""
     order = jnp.lexsort((word, groups))
     ordered, of_word = groups[order], word[order]
     new = (ordered[1:] != ordered[:-1]) | (of_word[1:] != of_word[:-1])

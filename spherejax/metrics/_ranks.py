@@ -142,7 +142,7 @@ def _columns(x: Array) -> tuple[Array, ...]:
 
 
 def _sum_all(conditions: tuple[Array, ...]) -> Array:
-  """Row counts [block, conditions], all in ONE pass over the row block.
+  """Row counts [block, conditions], all in one pass over the row block.
 
   A reduction over several operands needs a single pass: separate sums, or a sum over a
   third axis, ran 20 times slower on a CPU.
@@ -164,8 +164,8 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
   """
 
   def tile(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-    # Otherwise XLA computes both before the loop, two more row blocks to write and
-    # read.
+    # Otherwise XLA computes both bounds before the loop: two more row blocks to write
+    # and read.
     product, i = jax.lax.optimization_barrier((rows.product, i))
     least, most = rows.proposal.low[None] - product, rows.proposal.high[None] - product
     slack = rows.slack[:, None]
@@ -191,7 +191,7 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
 
 
 def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Array:
-  """Counts the references before each, for exact keys: ties to the lowest index."""
+  """Counts references before each relevant one by exact keys; ties go by index."""
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
   def tile(i: Array, sums: Array) -> Array:

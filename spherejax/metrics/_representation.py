@@ -31,7 +31,7 @@ class ClassVariance(NamedTuple):
   """Result of `class_variance`."""
 
   inter: Float[Array, ""]
-  """D_inter: mean squared distance of two different class means; NaN with one class."""
+  """D_inter: mean squared distance between class means; NaN with one class."""
   intra: Float[Array, ""]
   """D_intra: mean over the classes of the mean squared distance from the mean."""
   phi: Float[Array, ""]
@@ -42,7 +42,7 @@ class ClassVariance(NamedTuple):
 
 
 def class_moments_init(num_classes: int, dim: int) -> ClassMoments:
-  """Moments of no features.
+  """Moments of an empty set of features.
 
   Args:
     num_classes: static.
@@ -138,7 +138,7 @@ def class_moments_update(
   size = jnp.maximum(counts, 1).astype(rows.dtype)
   index = jnp.where(mask, labels, 0)
   means = total(rows) / size[:, None]
-  # Repeated around the first mean, whose sum has rounded.
+  # Repeated around the first mean, to remove its rounding error.
   means += total(rows - means[index]) / size[:, None]
   scatter = total(jnp.sum((rows - means[index]) ** 2, axis=1))
   block = ClassMoments(counts, means, scatter, total(empty.astype(jnp.int32)))
@@ -297,7 +297,7 @@ def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance
   within = intra + jnp.sum(moments.zeros / size) / some
   between = spread / some
   whole = within + between
-  # The share explained adds up variances, which squares of other norms do not allow.
+  # R2 needs variances that add up; squares of other norms do not.
   defined = several & (whole > 0) & (norm == "l2")
   r2 = jnp.where(defined, between / jnp.where(defined, whole, 1), jnp.nan)
   return ClassVariance(inter, intra, inter / intra, r2)
@@ -311,8 +311,8 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
 
   Args:
     moments: of normalised features.
-    pooled: True gives all pairs the same weight, as printed. False averages the class
-      means over the classes with two or more rows, as Roth's code does. Static.
+    pooled: True gives all pairs the same weight, as in the formula. False averages the
+      means of the classes with two or more rows, as Roth's code does. Static.
 
   Returns:
     Scalar; NaN with fewer than two classes, or without a pair.

@@ -91,7 +91,7 @@ def retrieval(
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
     block_size: static. Queries ranked at once; memory is block_size x references. With
-      split references each device holds its share; with a file, one tile counts.
+      split references each device holds its share; with a file, only one tile is held.
     where: [queries], boolean, concrete, True keeps. Without `references` it also is
       the default of `reference_where`, so that
       `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
@@ -118,7 +118,8 @@ def retrieval(
   NumPy if nothing is traced. If the product cannot tell dozens of references from a
   relevant one, the query is compared with all references again, which takes dozens of
   times as long. A file is read once per 4096 queries, and twice where products leave a
-  rank in doubt. Compiled once for each shape and power of two above the largest R.
+  rank in doubt. Compiled once for each shape and each power of two that bounds the
+  largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
   learning reality check", define it. Differs from DML, whose text puts P@R there; MAP@R

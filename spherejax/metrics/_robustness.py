@@ -119,10 +119,10 @@ def separation(
 ) -> Separation:
   """Distances of each point to the nearest other point, and to the nearest other class.
 
-  For budgets below half the smallest of the first distances, Voronoi cells bound
-  nothing, so VAA is SAA. For budgets below half the smallest of the second, the
-  nearest-neighbour classifier is robust at every point. Any classifier without a
-  mistake in the balls of that radius agrees with it inside them.
+  For budgets below half the smallest `nearest`, Voronoi cells cut nothing off, so VAA
+  equals SAA (see `accuracy_curve`). For budgets below half the smallest
+  `nearest_other_class`, the nearest-neighbour classifier is robust at every point. Any
+  classifier without a mistake in the balls of that radius agrees with it inside them.
 
   Args:
     points: [n, dim], floating, n > 0.
@@ -178,7 +178,7 @@ def best_accuracy(
       1 - (maximum matching of {(i, j): y_i != y_j, ||x_i - x_j|| <= 2 budget}) / n
 
   If the closed balls of two points of different classes meet, only one of the points
-  can be robust. By König's theorem as many points must be given up as pairs can be
+  can be robust. By König's theorem, as many points must be given up as pairs can be
   matched. The nearest-neighbour classifier, which is globally robust, may stay below
   this accuracy.
 

@@ -30,7 +30,7 @@ class Spectrum(NamedTuple):
   values: Float[Array, " components"]
   """Decreasing singular values over their sum; 0 beyond the number of features."""
   rho: Float[Array, ""]
-  """Divergence of the uniform spectrum from this one: 0 if flat, inf if one is 0."""
+  """KL(uniform || this spectrum): 0 if flat, inf if a value is 0."""
   density: Int[Array, ""]
   """d_DoV: number of singular values (or their powers) above the mean."""
 
@@ -80,8 +80,8 @@ def triangle_update(
 
       R <- the R of QR([R; F])
 
-  The singular values of R are those of all features. No product squares their ratios,
-  as in the matrix F^T F. Blocks of at least `dim` rows are cheapest.
+  The singular values of R are those of all features. The matrix F^T F would square
+  their ratios. Blocks of at least `dim` rows are cheapest.
 
   Args:
     state: from `triangle_init` or the last update.
@@ -132,12 +132,12 @@ def spectrum(
       rho = KL(uniform || S) = -log m - 1/m sum_i log S_i
       d_DoV = #{i: S_i > (1 + 1e-4) / m}
 
-  The 1e-4, above what rounding in float32 leaves of a flat spectrum, makes its d_DoV 0.
+  The margin of 1e-4 exceeds the rounding of float32, so a flat spectrum has d_DoV 0.
 
   Args:
     state: of `triangle_update`.
     components: static. Number of largest singular values used; None takes dim - 1.
-    power: static. 2 counts d_DoV by squares, over their sum; 1 is the default.
+    power: static. 2 counts d_DoV with squared singular values, divided by their sum.
 
   Returns:
     Spectrum(values [components], rho, density). Singular values that rounding cannot
@@ -229,17 +229,17 @@ def reweight(
       f_new = sum_i w_i <f - mean, u_i> u_i,    w_i = weights_i (S_i / S_1)^-exponent
 
   An exponent of 1 makes the spectrum of the training set flat; a negative exponent
-  raises the leading directions. Weights of 1 for the first k directions and 0 for the
-  rest give the projection of a PCA.
+  amplifies the leading directions. Weights of 1 for the first k directions and 0 for
+  the rest give the projection of a PCA.
 
   Args:
-    features: [batch, dim], floating; any features, not only those behind the axes.
+    features: [batch, dim], floating; not only those that gave the axes.
     principal: of `principal_axes`. Directions at or below 1e-6 of the largest singular
       value are dropped.
     exponent: may be traced.
     weights: [rank], floating, at least 0; None is all ones. Give equal weights to
       directions of equal singular value: their axes are arbitrary.
-    keep_mean: True adds the mean again. Static.
+    keep_mean: True adds the mean back. Static.
 
   Returns:
     [batch, dim], dtype of `features`.

@@ -83,7 +83,7 @@ def _pass(
   exact = np.add(1, before)
   if doubt.any():
     _settle(queries, references, plan, blocks, wanted, doubt, exact, distance)
-  # The others may rank higher than counted.
+  # Other ranks may exceed their counts.
   return np.where(valid & asked, exact, _ranks.NEVER)
 
 
@@ -160,7 +160,7 @@ def _count(
   *,
   distance: Distance,
 ) -> tuple[Array, Array]:
-  """Counts a tile's references surely before each relevant one, not surely after."""
+  """Counts a tile's references surely before, and not surely after, each key."""
   queries = _numerics.upcast(queries)
   proposal = _order.propose(queries, tile, distance, excluded)
 
@@ -287,7 +287,7 @@ def _compare(
   columns: np.ndarray,
   distance: Distance,
 ) -> np.ndarray:
-  """Counts [rows, keys] of near references before each key, or tied at less."""
+  """Counts [rows, keys] of near references: closer, or tied with a lower index."""
   row, column = np.nonzero(near)
   parts = max(1, -(-len(row) // _PAIRS))
   pairs = (np.array_split(v, parts) for v in (row, column))

@@ -1,4 +1,4 @@
-"""Pooling modules by prototypes, centres or norms; each calls its function."""
+"""Pooling modules with prototypes, centres or norms; each calls its function."""
 
 import flax.linen as nn
 from flax.typing import Initializer
@@ -17,8 +17,8 @@ class OTP(nn.Module):
 
   Owns `prototypes` [num_prototypes, channels] and calls `spherejax.pooling.otp`. The
   result has num_prototypes * channels numbers. Before the prototypes are trained, use
-  the sum of the result's blocks divided by sqrt(num_prototypes), which is global
-  average pooling.
+  global average pooling: the sum of the result's blocks divided by
+  sqrt(num_prototypes).
 
   Attributes:
     num_prototypes: static.
@@ -88,9 +88,9 @@ class NetVLAD(nn.Module):
 
   Attributes:
     num_centres: static.
-    sharpness: positive, to start with the assignment to the nearest centre by
-      `spherejax.pooling.netvlad_assignment`; None draws the weights like the centres,
-      with biases 0.
+    sharpness: positive; weights and biases start at
+      `spherejax.pooling.netvlad_assignment`, which assigns to the nearest centre. None
+      draws the weights like the centres, with biases 0.
     init_centres: draws the centres at the start.
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.netvlad`.

@@ -113,7 +113,7 @@ class DeLF(nn.Module):
   Owns the kernels and biases of two layers and calls `spherejax.pooling.delf`.
 
   Attributes:
-    hidden: static. Width of the layer between.
+    hidden: static. Width of the hidden layer.
     reduction: static. "sum", or "mean" over positions as in DML's released code.
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.delf`.

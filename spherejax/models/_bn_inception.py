@@ -1,4 +1,4 @@
-"""BN-Inception: the second Inception network, the first with batch normalisation."""
+"""BN-Inception: the second Inception network, and the first with BatchNorm."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ class _Unit(nn.Module):
 class _Block(nn.Module):
   """Block of branches with three kernel sizes and a pooling, concatenated.
 
-  Widths are those of the published network. A block without 1x1 convolutions halves the
+  Widths are those of the published network. A block without a 1x1 branch halves the
   map, and does not convolve the pooled map.
   """
 
@@ -88,12 +88,12 @@ _BLOCKS = (
 class BNInception(nn.Module):
   """Feature maps of the Inception network with batch normalisation.
 
-  Three convolutions and ten blocks of branches, without the pooling and the
-  classifier: the usual backbone in metric learning. A 224x224 image gives a 7x7 map of
-  1024 channels. `import_weights` fills it from files with the names of
-  pretrained-models.pytorch ("bninception", once converted from Caffe). Those weights
-  were trained on pixels in [0, 255] with blue first, minus their means. Convert pixels
-  in [0, 1] with red first by
+  Three convolutions and ten blocks of branches, without the pooling and the classifier:
+  the usual backbone in metric learning. A 224x224 image gives a 7x7 map of 1024
+  channels. `import_weights` fills it from files with the names of
+  pretrained-models.pytorch ("bninception", converted from Caffe). Those weights were
+  trained on pixels in [0, 255] with blue first, minus their means. To convert pixels in
+  [0, 1] with red first:
 
       images = spherejax.data.normalize(
         255 * pixels[..., ::-1], (104.0, 117.0, 128.0), (1.0, 1.0, 1.0)

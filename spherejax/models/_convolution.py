@@ -21,7 +21,7 @@ class Convolution(nn.Module):
   "native" is XLA's convolution. "patches" gathers the shifted copies of the map and
   multiplies once. The result is the same; the input takes size^2 times the memory. On a
   CPU "patches" is much faster inside `lax.scan`, where XLA's convolution takes a slow
-  path, and under `vmap` over the kernel, which turns XLA's into a grouped convolution.
+  path, and under `vmap` over the kernel, where XLA's becomes a grouped convolution.
   """
 
   width: int

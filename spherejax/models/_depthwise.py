@@ -10,7 +10,7 @@ from jax import Array
 
 from spherejax import _numerics
 
-# Each channel sees only its own kernel: of variance 2 / size^2.
+# Variance 2 / size^2, since each channel sees only its own kernel.
 _kernel_init = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
 
 
@@ -96,9 +96,9 @@ def _to_input(
 
 
 def _to_kernel(x: Array, kernel: Array, cotangent: Array, stride: int) -> Array:
-  """Gradient of the kernel: entry after entry, for one image at a time.
+  """Gradient of the kernel: entry by entry, for one image at a time.
 
-  Then a map stays in the cache, and there is one program for all entries.
+  So a map stays in the cache, and one program serves all entries.
   """
   size, channels = len(kernel), x.shape[-1]
   spans, borders = _reach(x.shape, size, stride)

@@ -15,7 +15,7 @@ from spherejax.models._softmax_losses import embedding_rows, unit_rows
 
 
 def _squared_distances(rows: Array, proxies: Array) -> Array:
-  """Squared distances [batch, classes], by differences, which keep small ones."""
+  """Squared distances [batch, classes], by differences: accurate for near points."""
   wide = _numerics.compute_dtype(jnp.result_type(rows, proxies))
   return _differences.squared_distances(rows.astype(wide), proxies.astype(wide))
 

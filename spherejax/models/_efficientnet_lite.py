@@ -68,8 +68,8 @@ class EfficientNetLite(nn.Module):
 
   EfficientNet without squeeze-and-excitation and with ReLU6: a stem, seven stages of
   inverted residual blocks and a 1x1 convolution, without the pooling and the
-  classifier. A 224x224 image gives a 7x7 map of 1280 channels. `pretrained` gives it
-  with ImageNet's weights; `import_weights` fills it from files.
+  classifier. A 224x224 image gives a 7x7 map of 1280 channels. `pretrained` returns it
+  with ImageNet weights; `import_weights` fills it from files.
 
   Attributes:
     width: static. Factor of the channels between stem and head: 1.0 for Lite0 and
@@ -77,16 +77,16 @@ class EfficientNetLite(nn.Module):
     depth: static. Factor of the number of blocks in every stage except the first and
       the last, rounded up: 1.0 for Lite0, 1.1 for Lite1, 1.2 for Lite2.
     frozen_norm, axis_name, remat: as in `ResNet`.
-    parts: static. First part to compute and the one to stop before: 0 is the stem, 1 to
-      7 are the stages, 8 is the 1x1 convolution. With (0, 7) the call gives the maps
-      that (7, 9) takes in place of images: to fine-tune the last stage on stored maps.
+    parts: static. First part to compute and the part to stop before: 0 is the stem, 1
+      to 7 are the stages, 8 is the 1x1 convolution. To fine-tune the last stage on
+      stored maps, store the maps of (0, 7) and pass them to (7, 9) as images.
 
   Call: as in `ResNet`, gives [batch, height / 32, width / 32, 1280].
 
   Raises:
     TypeError: images not floating.
     ValueError: images without 4 axes, a width or a depth that is not positive, parts
-      that are no range within 0 to 9.
+      that are not a range within 0 to 9.
 
   Differentiable in: parameters, images, by reverse mode (`jax.grad`, also twice);
   `jax.jvp` is refused, since the gradient of depthwise convolutions is written by hand.

@@ -19,9 +19,9 @@ class HeadResult(NamedTuple):
   """Result of an `EmbeddingHead` for a batch.
 
   Attributes:
-    embeddings: [batch, dim], normalised as the head says; longer where a pooling
-      behind the projection joins several vectors, as `models.OTP` does.
-    pooled: [batch, dim], the same before normalisation.
+    embeddings: [batch, dim], normalised by the head's `normalization`; longer where a
+      pooling after the projection joins several vectors, as `models.OTP` does.
+    pooled: the embeddings before normalisation.
     weights: pooling weights, [batch, height, width] or [batch, tokens], sum 1 for an
       image; None for a pooling that has none.
     attributes: [batch, prototypes], share of the mass on each prototype, sum 1; None
@@ -77,8 +77,8 @@ class EmbeddingHead(nn.Module):
   Raises:
     TypeError: features not floating.
     ValueError: features without 3 or 4 axes, `where` of another shape, an unknown
-      normalisation or projection, or a pooling to another dimension without a
-      projection.
+      normalisation or projection, or a pooling to another dimension with projection
+      "none".
 
   Differentiable in: parameters, features. Cost: O(batch tokens channels dim) and
   the pooling.

@@ -210,5 +210,5 @@ class InceptionV3(nn.Module):
 
 
 def _scaled(channels: int, width: int) -> int:
-  """Channels of the published network in a narrower or a wider one."""
+  """Scales the channels of the published network to another width."""
   return channels * width // _WIDTH

@@ -15,7 +15,7 @@ def batch_norm(
   """Normalises x; call it in a compact method, `place` names the submodule.
 
   Masked positions, which hold 0, do not count in the statistics. Statistics of no
-  position would be NaN, so all positions count in a batch without a kept one.
+  position would be NaN, so in a batch without a kept position all positions count.
   """
   norm = nn.BatchNorm(
     use_running_average=not train, momentum=0.9, axis_name=axis_name, name=place

@@ -24,7 +24,7 @@ class CosFace(ClassWeights):
     num_classes: static. Training classes; labels are in [0, num_classes).
     init_weights: draws the class weights at the start.
     scale: multiplies the cosines.
-    margin: unit of a cosine; one number, or [num_classes].
+    margin: in units of a cosine; one number, or [num_classes].
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 
@@ -198,7 +198,7 @@ class SphereFace(ClassWeights):
     margin: static. Factor of the angle.
 
   Call: `(embeddings [batch, dim], labels [batch], *, annealing=0.0, where=None)` gives
-  [batch]; the annealing falls with the steps.
+  [batch]; decrease the annealing during training.
 
   Raises:
     TypeError: embeddings not floating, labels not integer.
@@ -252,7 +252,7 @@ class LargeMarginSoftmax(ClassWeights):
     margin: static. Factor of the angle.
 
   Call: `(embeddings [batch, dim], labels [batch], *, annealing=0.0, where=None)` gives
-  [batch]; the annealing falls with the steps.
+  [batch]; decrease the annealing during training.
 
   Raises:
     TypeError: embeddings not floating, labels not integer.

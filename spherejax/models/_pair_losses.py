@@ -17,17 +17,17 @@ from spherejax.losses._margin import Form
 class Margin(nn.Module):
   """Margin loss with learned boundaries.
 
-  Owns `boundary` [], with `num_classes` also `class_boundaries` [num_classes], with
-  `num_examples` also `example_boundaries` [num_examples], and calls
+  Owns `boundary` []; with `num_classes`, also `class_boundaries` [num_classes]; with
+  `num_examples`, also `example_boundaries` [num_examples]. Calls
   `spherejax.losses.margin` with their sum. Give the boundaries their own learning rate:
   500 times the network's in the paper.
 
   Attributes:
     num_classes: static. Number of training classes, each with a boundary; None for no
-      such part.
+      such boundaries.
     num_examples: static. Number of training examples, each with a boundary; None for no
-      such part.
-    margin: unit of a distance.
+      such boundaries.
+    margin: in units of a distance.
     boundary_weight: weight of the mean boundary.
     form: static. "pairs" or "triplets".
     normalize: static. "l2", "unit_ball" or "none".
@@ -43,7 +43,7 @@ class Margin(nn.Module):
 
   Raises:
     TypeError: embeddings not floating, labels or examples not integer.
-    ValueError: shapes do not match; no `examples` although they have boundaries.
+    ValueError: shapes do not match; no `examples` although `num_examples` is given.
 
   Differentiable in: boundaries, embeddings. Cost: O(batch^2 dim).
 

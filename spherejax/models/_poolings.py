@@ -153,15 +153,15 @@ class GSPGMP(nn.Module):
       pooled = gsp(W f_1 .. W f_n) + V max_j f_j
 
   Owns `projection` W and `max_projection` V, both [channels, dim] without bias, and the
-  sum's prototypes [num_prototypes, dim]. The module projects by itself:
+  sum's prototypes [num_prototypes, dim]. The module projects the features itself: use
   `models.EmbeddingHead(dim, module, projection="none")`.
 
   Attributes:
     dim: static. Dimension of the result.
     gsp: the GSP module, with its prototypes, mass and inverse temperature.
 
-  Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gsp`;
-  returns its `GSPResult`, `pooled` [batch, dim], weights and attributes of the sum.
+  Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gsp`; returns
+  its `GSPResult`, with `pooled` [batch, dim] and the sum's weights and attributes.
 
   Raises:
     TypeError: features not floating.

@@ -1,4 +1,4 @@
-"""Pretrained networks on ImageNet, with the scale of their pixels and their classes."""
+"""Networks pretrained on ImageNet, with their pixel scaling and class names."""
 
 import dataclasses
 import functools
@@ -33,7 +33,7 @@ Name = Literal[
 ]
 _Channels = tuple[float, float, float]
 _CLASSES = 1000
-# Names of the classifier in files: of the packages, torchvision, and some of timm.
+# Names of the classifier in files of the packages, of torchvision, and of timm (some).
 _CLASSIFIERS = ("_fc", "fc", "classifier")
 
 

@@ -20,7 +20,7 @@ def replace_prototypes(
   project: bool = True,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Any:
-  """Replaces the prototypes in parameters by points that cover all points best.
+  """Replaces the prototypes in parameters by points that cover all points well.
 
   A pooling by prototypes starts with random prototypes. Prototypes near the features
   are better, but can only be chosen once the features are useful. So train with average

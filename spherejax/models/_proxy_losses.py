@@ -21,7 +21,7 @@ class ProxyAnchor(nn.Module):
   Attributes:
     num_classes: static. Training classes; labels are in [0, num_classes).
     scale: multiplies the cosines.
-    margin: unit of a cosine.
+    margin: in units of a cosine.
     normalize: static. "l2", "unit_ball" or "none", for embeddings and proxies.
     axis_name: static. Device axis over which the batch is spread; None for one
       device.
@@ -224,7 +224,7 @@ class SoftTriple(nn.Module):
     per_class: static. Centres of a class.
     scale: multiplies the similarities.
     temperature: temperature of the choice among centres.
-    margin: unit of a cosine.
+    margin: in units of a cosine.
     regularization: weight of the force that merges centres.
     normalize: static. "l2", "unit_ball" or "none", for embeddings and centres.
     init_centres: draws the centres at the start, as [num_classes * per_class, dim].
@@ -300,7 +300,7 @@ class Manifold(nn.Module):
       without labels; labels are in [0, num_proxies).
     persistence: in (0, 1), probability that a walk goes on.
     temperature: divides the cosines of the graph.
-    margin: unit of the probability of a walk.
+    margin: in units of the probability of a walk.
     context_weight: weight of the cosines between walks, at least 0.
     init_proxies: draws the proxies at the start, as [num_proxies, dim].
     axis_name: static. Device axis over which the batch is spread; None for one device.

@@ -44,8 +44,8 @@ class GSoP(nn.Module):
 
   Raises:
     TypeError: features not floating.
-    ValueError: features without 3 or 4 axes; unknown settings; a map of another
-      number of positions than the parameters have rows.
+    ValueError: features without 3 or 4 axes; unknown settings; a map whose number of
+      positions differs from the rows of the parameters.
 
   Differentiable in: parameters, features. Cost: that of `spherejax.pooling.gsop`.
 

@@ -54,7 +54,7 @@ class ClassWeights(nn.Module):
     return self.param("weights", _checks.initializer(self, "init_weights"), shape)
 
   def cosines(self, embeddings: ArrayLike, where: ArrayLike | None) -> Array:
-    """[batch, num_classes]."""
+    """Cosines [batch, num_classes] of the embeddings with the class weights."""
     rows = embedding_rows(embeddings, where)
     return distances.pairwise_cosine(rows, self.weights(rows))
 
@@ -167,7 +167,7 @@ class AdaCos(ClassWeights):
     num_classes: static, at least 3, or 1 where `least` is given. Training classes;
       labels are in [0, num_classes).
     init_weights: draws the class weights at the start.
-    least: smallest scale, positive; None starts at `adacos_scale` and then takes 0.01.
+    least: smallest scale, positive; None bounds only the updates, by 0.01.
     axis_name: static. Device axis over which the batch is spread; None for one
       device.
 

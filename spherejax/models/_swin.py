@@ -159,7 +159,8 @@ class SwinT(nn.Module):
     patch: static. Pixels along a side of a patch.
     window: static. Cells along a side of a window.
     stochastic_depth: static. Probability that the last block's branches are left out
-      for an image in training; it grows linearly from 0 at the first block.
+      for an image in training; the probability grows linearly from 0 at the first
+      block.
     remat: static. Recomputes the inside of a block for the gradient: memory of one map
       per block, a third more time.
 

@@ -1,4 +1,4 @@
-"""Reads both formats of torch.save: a zip file, and the pickles before torch 1.6."""
+"""Reads both formats of torch.save: zip files, and the pickles before torch 1.6."""
 
 import os
 import reprlib
@@ -36,7 +36,7 @@ class Archive:
         f"it has {len(names)} entries data.pkl instead of one, by torch.save"
       )
     self._archive = archive
-    self._left = size  # total bytes of the entries, beyond which some overlap
+    self._left = size  # entries with more bytes in total would overlap
     self._folder = names[0].removesuffix("data.pkl")
     self._storages: dict[str, tuple[str, Storage, int]] = {}
     marked = f"{self._folder}byteorder" in archive.namelist()
@@ -84,7 +84,7 @@ _NAMES_ALONE = {
 
 
 class Stream:
-  """Tensors of a file before torch 1.6.
+  """Tensors of a file in the format before torch 1.6.
 
   Five pickles follow one another: a magic number, the protocol, facts about the system,
   the tensors, and the order of the storages. Then come the storages, each preceded by

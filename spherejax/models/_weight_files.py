@@ -47,17 +47,17 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   dictionaries of tensors; a file that names anything else is refused and none of its
   code runs. torch itself is not needed.
 
-  Weights may be within "state_dict", "model" or "model_state_dict". Prefixes of
-  wrappers that all names have are removed, also when nested: "module." of training on
-  several devices, "_orig_mod." of compiled modules, and "model.", "backbone." and
-  "encoder.". A prefix that only some names have stays.
+  Weights may be within "state_dict", "model" or "model_state_dict". Wrapper prefixes
+  that all names share are removed, also when nested: "module." (training on several
+  devices), "_orig_mod." (compiled modules), "model.", "backbone." and "encoder.". A
+  prefix that only some names have stays.
 
   Negated and conjugated tensors, which torch stores lazily, are computed. Hooks and
   attributes of parameters are dropped. Quantised, sparse and nested tensors, subclasses
   of tensors and types that NumPy lacks are refused by name.
 
   Args:
-    path: the file. safetensors need the package of that name (extra `weights`).
+    path: the file. A safetensors file needs the package of that name (extra `weights`).
 
   Returns:
     Arrays in the order of the file, with its types (bfloat16 and float8, too) and
@@ -66,14 +66,14 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
   Raises:
     TypeError: path not a path.
-    OSError: it names no file that can be read.
+    OSError: path names no file that can be read.
     FileNotFoundError: no such file.
     ValueError: another kind of file, a truncated file, a file that asks for anything
       but tensors (the message names it), or a file without weights.
     ImportError: a safetensors file, and the package is not installed.
 
-  Differentiable in: nothing. Cost: one reading of the file; memory of the file's size,
-  whatever sizes it claims.
+  Differentiable in: nothing. Cost: one reading of the file; memory of the file's actual
+  size, whatever sizes its header claims.
 
   Source: none; the formats of safetensors and torch.
 

@@ -26,16 +26,16 @@ def import_weights(
   fresh: Sequence[str] = (),
   names: Sequence[tuple[str, str]] | None = None,
 ) -> dict[str, Any]:
-  """Fills the variables of a network with parameters and statistics of a weight file.
+  """Fills the variables of a network with the arrays of a weight file.
 
   Every parameter and statistic is filled exactly once and every array of the file is
-  used; otherwise the import fails and names the rest. Convolutions and matrices are
+  used; otherwise the import fails and lists the rest. Convolutions and matrices are
   converted from torch's order of axes to ours. A row [1, n] counts as a vector [n], as
   in Caffe's conversions. The known tables cover the names of torchvision, timm and the
   authors' code for `ResNet`, `InceptionV3`, `BNInception` (pretrained-models.pytorch),
-  `EfficientNetLite` and `SwinT`; the table that fits is used. A wrapper's prefix that
-  all names have is removed ("module.", "_orig_mod.", "model.", "backbone.", "encoder.",
-  also nested); a prefix that only some names have is named in the error.
+  `EfficientNetLite` and `SwinT`; the table that fits is used. Wrapper prefixes that all
+  names share are removed ("module.", "_orig_mod.", "model.", "backbone.", "encoder.",
+  also nested); the error names a prefix that only some names have.
 
   Args:
     variables: of the backbone alone, as `init` gives them, with the collections
@@ -48,8 +48,8 @@ def import_weights(
       example a first convolution for other channels. Their counterparts in `weights`
       are left out, whatever their shapes.
     names: pairs of a pattern and its replacement, applied in turn by `re.sub` to our
-      paths, such as "stage1_0/norm1/scale" and "stage1_0/norm1/mean", whose last part
-      is torch's already ("weight", "running_mean"). None takes the known tables.
+      paths. The last part of a path is torch's already: "stage1_0/norm1/weight" for our
+      scale, "stage1_0/norm1/running_mean" for our mean. None takes the known tables.
 
   Returns:
     A dictionary of the structure and dtypes of `variables`.
@@ -58,8 +58,7 @@ def import_weights(
     TypeError: text instead of a sequence of texts.
     ValueError: `fresh` for a variable that is a shape without values, a parameter
       without weights, weights without a parameter, a shape that differs, one array for
-      two parameters; the message lists them. So nothing is taken from another
-      architecture.
+      two parameters; the message lists them. So weights of another architecture fail.
 
   Differentiable in: nothing. Cost: one copy of the weights.
 

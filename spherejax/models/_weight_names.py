@@ -1,8 +1,8 @@
 """Names of our networks' parameters in weight files, in one table for each origin.
 
-A table is a sequence of (pattern, replacement), applied in turn by `re.sub` to a path
-of ours such as "stage1_0/norm1/scale" and ending in the file's name. The names of the
-leaves, which are the same everywhere, are in `LEAVES`.
+A table is a sequence of (pattern, replacement), applied in turn by `re.sub`. It turns a
+path of ours such as "stage1_0/norm1/scale" into the file's name. Before that, `LEAVES`
+replaces the names of the leaves, which are the same everywhere.
 """
 
 from collections.abc import Iterable
@@ -143,7 +143,7 @@ TABLES = {
 
 
 def unwrapped(names: Iterable[str]) -> list[str]:
-  """Removes wrappers' prefixes that all names have, also nested."""
+  """Removes wrapper prefixes that all names share, also nested."""
   names = list(names)
   while names:
     prefix = next((p for p in _WRAPPERS if names[0].startswith(p)), None)

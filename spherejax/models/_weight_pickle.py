@@ -1,4 +1,4 @@
-"""Reads pickles of tensors without running programs, as Python's own reader would.
+"""Reads pickles of tensors without running their code, unlike Python's own reader.
 
 Objects are numbers, text, tuples, lists, dictionaries and results of the caller's
 functions. Time and memory grow with the length of the pickle, whatever it claims: an

@@ -59,7 +59,7 @@ class Storage:
     key = dtype.name, conj, neg
     if key not in self._numbers:
       parts = 2 if dtype.kind == "c" else 1
-      bits = f"u{dtype.itemsize // parts}"  # bfloat16 knows no order of bytes
+      bits = f"u{dtype.itemsize // parts}"  # bfloat16 has no byte order
       count = len(self._content) // dtype.itemsize * parts
       data = np.frombuffer(self._content, self._order + bits, count)
       data = data.astype(bits, copy=False).view(dtype)
@@ -134,7 +134,7 @@ def _typed_tensor(
 
 
 def _still_to_do(metadata: object) -> tuple[bool, bool]:
-  """True for conjugation, and for negation, where torch has put it off."""
+  """Flags: conjugation and negation that torch has deferred."""
   if metadata is None:
     return False, False
   if type(metadata) is not dict or not all(
@@ -151,7 +151,7 @@ def _is_size(number: object) -> bool:
 
 
 def _ordered() -> dict[str, Any]:
-  """Takes no items: the same list again and again would fill any memory."""
+  """Takes no items: a pickle that repeats a list could fill any memory."""
   return {}
 
 

@@ -33,8 +33,8 @@ def class_tree(
   Args:
     tree: a ClassTree.
     groups: [classes], integer: a colour for each class's name and edge, such as
-      its branch in another tree; after seven colours, the first comes again. None: by
-      the branches below the root.
+      its branch in another tree; the colours repeat after seven. None: by the branches
+      below the root.
     max_depth: nodes of this depth are drawn as leaves, with the number of classes
       below; for trees of hundreds of classes. Static.
     title: text above the tree.

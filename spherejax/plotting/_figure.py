@@ -193,7 +193,7 @@ def _png(figure: "matplotlib.figure.Figure", resolution: int) -> bytes:
   buffer = io.BytesIO()
   figure.savefig(buffer, format="png", dpi=resolution)
   full = Image.open(buffer).convert("RGB")
-  # Colours of a bar that the figure hardly uses stay, unlike under a median cut.
+  # Keeps colours of a colour bar that the figure hardly uses; a median cut would not.
   coverage = Image.Quantize.MAXCOVERAGE
   few = full.quantize(256, coverage, dither=Image.Dither.NONE)
   error = np.asarray(few.convert("RGB"), np.float32) - np.asarray(full, np.float32)

@@ -27,7 +27,7 @@ def heat_map(
 ) -> "matplotlib.figure.Figure":
   """Plots a number for each pair of two hyperparameters, as colour and text.
 
-  The best cell, the largest number, is framed.
+  The cell with the largest number is framed.
 
   Args:
     values: [rows, columns]; NaN leaves a cell grey (such as a diverged run). With
@@ -44,7 +44,7 @@ def heat_map(
     A matplotlib Figure.
 
   Raises:
-    TypeError: values, rows or columns not numbers.
+    TypeError: values not numbers, rows or columns not sequences.
     ValueError: shapes that do not match, or no number to show.
 
   Source: none; after DML figure 5.10.

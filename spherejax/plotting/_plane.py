@@ -40,8 +40,8 @@ def class_hulls(
 
   Raises:
     TypeError: panels not a mapping, dots or others not arrays.
-    ValueError: no panel, points that are not [points, 2], names in `dots` and `others`
-      that name no panel, or dots of more classes than the panel has.
+    ValueError: no panel, points that are not [points, 2], titles in `dots` or `others`
+      that no panel has, or dots of more classes than the panel has.
 
   Source: none; after DML figure 5.4.
 

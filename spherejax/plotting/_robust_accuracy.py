@@ -31,8 +31,8 @@ def robust_accuracy(
   Args:
     curves: for each name the accuracies [budgets] of `metrics.accuracy_curve`, or
       results of attacks to compute them from: one result for each budget, or a single
-      result (such as of a minimal-norm attack), whose successes count from the budget
-      of their norm on.
+      result (such as that of a minimal-norm attack), each success of which counts at
+      budgets of at least its norm.
     budgets: [budgets], growing, at least 0 and finite.
     intervals: for some of the names (low, high), each [budgets], drawn as a band.
     xlabel: what the budgets measure.

@@ -40,9 +40,10 @@ def cbam(
       with a spatial kernel of size 1.
     reduce_kernel: [channels, hidden], of the perceptron.
     expand_kernel: [hidden, channels], of the perceptron.
-    spatial_kernel: [size, size, 2], size odd: from mean and maximum over the channels.
-    reduce_bias: [hidden]; None for none.
-    expand_bias: [channels]; None for none.
+    spatial_kernel: [size, size, 2] with an odd size, applied to the mean and the
+      maximum over the channels.
+    reduce_bias: [hidden]. None adds nothing.
+    expand_bias: [channels]. None adds nothing.
     normalize: function of (place, x, mask) that computes "normalize" above, for x
       [batch, height, width, 1], a mask of its shape and the place "positions". None
       normalises nothing. See `models.CBAM`.

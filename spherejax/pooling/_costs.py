@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from spherejax import _checks, _numerics, distances
 from spherejax.pooling import _tokens
 
-# A token with a larger entry is divided by it before it is squared.
+# A token with a larger entry is divided by that entry before it is squared.
 _FAR = 2.0**40
 
 

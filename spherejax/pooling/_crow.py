@@ -79,7 +79,7 @@ def crow(
 
 
 def _strength(tokens: Array, norm_order: Array, root: Array) -> Array:
-  """Weights of the positions [batch, positions, 1], of any scale of the features."""
+  """Weights of the positions [batch, positions, 1], for features of any scale."""
   totals = jnp.sum(tokens, axis=2)
   largest = jax.lax.stop_gradient(jnp.max(totals, axis=1, keepdims=True))
   totals = _numerics.divide(totals, largest)
@@ -89,7 +89,7 @@ def _strength(tokens: Array, norm_order: Array, root: Array) -> Array:
 
 
 def _rarity(share: Array, soft: bool) -> Array:
-  """Weights of the channels [batch, channels], 0 for one that is never active."""
+  """Weights of the channels [batch, channels], 0 for a channel that is never active."""
   offset = jnp.asarray(_SOFT_OFFSET if soft else _HARD_OFFSET, share.dtype)
   total = share.shape[1] * offset + jnp.sum(share, axis=1, keepdims=True)
   return jnp.where(share > 0, jnp.log(total / (offset + share)), 0)

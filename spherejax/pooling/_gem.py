@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Real
 from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 
-_FLOOR = 1e-6  # Radenovic et al. 2018, of the activations
+_FLOOR = 1e-6  # of the activations; Radenovic et al. 2018
 
 
 def gem(
@@ -22,8 +22,8 @@ def gem(
 
       (mean_j max(x_j, 1e-6)^power)^(1/power)      over the kept positions j
 
-  Power 1 gives the mean of the (clamped) map, a large power its maximum; the result
-  never decreases with the power.
+  Power 1 gives the mean of the (clamped) map, a large power gives its maximum; the
+  result never decreases with the power.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.

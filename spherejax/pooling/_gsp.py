@@ -64,7 +64,7 @@ def gsp(
     mass: scalar or [batch], in (0, 1], may be traced (then clipped to that interval).
       Share of the features that is pooled.
     inverse_temperature: scalar or [batch], not negative, may be traced (then clipped
-      at 0). Per unit of distance. 5 suits pair losses, 0.5 proxy losses.
+      at 0). Per unit of distance. 5 suits pair losses, 0.5 suits proxy losses.
     solver: static. "newton" is exact; "fixed_point" is the paper's iteration, for
       comparisons: its weights sum to 1 only at convergence, and its derivative goes
       through the steps.

@@ -89,7 +89,7 @@ def gsp_weights(
       interval). Share of the features that is transported; 1 gives all the same weight.
     inverse_temperature: scalar or of the batch's shape, not negative, may be traced
       (then clipped at 0). In units of one over the cost; 0 gives all features the same
-      weight, infinity is `gsp_linear_program`.
+      weight; the limit at infinity is `gsp_linear_program`.
     where: [..., tokens], boolean, True keeps. None keeps all.
 
   Returns:
@@ -108,8 +108,8 @@ def gsp_weights(
 
   Source: DML 5.2.2, problem P2; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling
   for metric learning". Differs from the paper: solved by a safeguarded Newton iteration
-  on the mass constraint instead of 100 fixed-point steps; DML
-  proposition 5.2.2 misplaces a factor of the derivative.
+  on the mass constraint instead of 100 fixed-point steps. DML proposition 5.2.2
+  misplaces a factor of the derivative.
 
   Example:
     >>> costs = jnp.array([[0.4, 0.1, 0.9, 0.2]])
@@ -152,7 +152,7 @@ def gsp_fixed_point(
       r <- a / (1 + t k),    t <- mass / sum_j k_j r_j,    k_j = sum_i exp(-b c_ij)
 
   from t = 1, with p = (a - r) / mass. Use it for comparisons only; `gsp_weights` is
-  exact. The iteration converges linearly with a rate between `mass` and 1, so slowly
+  exact. The iteration converges linearly with a rate between `mass` and 1, hence slowly
   for a mass near 1 or a large inverse temperature. It is computed with log t, so that
   nothing underflows.
 

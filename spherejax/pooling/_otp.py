@@ -46,7 +46,7 @@ def otp(
       feature evenly over the prototypes.
     steps: static, not negative. Steps of `solvers.sinkhorn`.
     cost: static. "distance", with 10 steps at inverse temperature 2, is DML's form;
-      "gaussian", with 100 steps, the original.
+      "gaussian", with 100 steps, is the original.
     bandwidth: of "gaussian", positive, may be traced.
     where: boolean, the shape of `features` without channels, True keeps; masked
       positions may be NaN. None keeps all.

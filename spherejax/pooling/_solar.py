@@ -31,7 +31,8 @@ def solar(
       gem(x_j + sum_l a_jl x_l V O)                       over the kept positions
       a_jl = softmax_l(<relu(norm(x_j Q)), relu(norm(x_l K))> / sqrt(inner))
 
-  with the kernels Q, K, V, O. It is `gem` where O is 0, as at the original's start.
+  with the kernels Q, K, V, O. With O = 0, where the original's training starts, it is
+  `gem`.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.

@@ -37,7 +37,7 @@ def count(mask: Array, dtype: jnp.dtype) -> Array:
 
 
 def points(name: str, value: ArrayLike, tokens: Array) -> Array:
-  """Points [m, dim] of the tokens' dimension and type; raises if they are not."""
+  """Checks that points are [m, dim] and converts them to the tokens' type."""
   array = _checks.array(name, value, "floating")
   dim = tokens.shape[-1]
   if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != dim:

@@ -42,8 +42,8 @@ def tsmk(
       positions may be NaN. None keeps all.
 
   Returns:
-    [batch, dim], dtype of `features`. 0 where nothing is kept; a zero feature has no
-    weight and derivative 0 through it.
+    [batch, dim], dtype of `features`. 0 where nothing is kept; a zero feature has
+    weight 0 and derivative 0.
 
   Raises:
     TypeError: features, kernel or bias not floating, where not boolean, window not a

@@ -24,7 +24,7 @@ def weldon(
       mean of the k largest x_j + mean of the l smallest x_j      over the kept j
 
   for each channel, with k = `num_highest` and l = `num_lowest`. (k, l) = (1, 0) gives
-  the maximum, (number of positions, 0) the mean.
+  the maximum, (number of positions, 0) gives the mean.
 
   Args:
     features: [batch, tokens, channels] or [batch, height, width, channels], floating.

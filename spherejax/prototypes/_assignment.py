@@ -52,7 +52,7 @@ def assign_prototypes(
     representatives: m, [classes, dim], floating; zero rows have no preference.
     prototypes: p, [prototypes, dim], floating, at least as many as classes.
     start: assignment [classes] and column duals [prototypes] of an earlier result for
-      similar representatives. The result is as exact, with less work.
+      similar representatives. The result is equally exact, with less work.
     host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:

@@ -35,8 +35,8 @@ def nearest_neighbours(
   """Classifies points by the majority of their k nearest sites.
 
       k = 1: the label of argmin_i ||s_i - x||_p, the lowest index among equals
-      k > 1: the label of most of the k nearest, of the smaller sum of distances among
-             equals, then the lower label
+      k > 1: the label of most of the k nearest; among equals the smaller sum of
+             distances wins, then the lower label
 
   With the class means as sites and k = 1 this is the nearest-prototype classifier;
   `where` then leaves out classes without a mean.
@@ -90,7 +90,7 @@ def nearest_neighbours(
     points, sites, k=k, norm=norm, apart=groups, block_size=block_size
   )
   voted = jnp.where(mask, labels, -1)[neighbours.indices].astype(jnp.int32)
-  # Where one of the two is NaN there is no neighbour.
+  # A point or a site that is NaN is no neighbour.
   voted = jnp.where(jnp.isinf(neighbours.distances), -1, voted)
   if k == 1:
     return voted[:, 0]
@@ -194,7 +194,7 @@ def neighbour_logits(
 
 
 def _by_class(logs: Array, labels: Array, num_classes: int, rate: Array) -> Array:
-  """[batch, classes]: logarithms of the sums of exponentials over each class / rate."""
+  """[batch, classes]: log-sum-exp over each class, divided by the rate."""
   shift = jax.ops.segment_max(
     jax.lax.stop_gradient(logs).T, labels, num_classes
   )  # -inf of an empty class
@@ -284,11 +284,11 @@ def nearest_neighbour_radius(
 
       r = max((d_other - d_own) / 2, 0)
 
-  with the distances to the nearest site of another class and of the own class. By the
-  triangle inequality no smaller move changes the decision, in any norm. In l2, at a
-  point that is a site, let m be the midpoint between it and the nearest site of another
-  class. If no other site of its class is nearer to m than these two, no larger radius
-  is certain.
+  with the distances to the nearest site of another class and of the point's own class.
+  By the triangle inequality no smaller move changes the decision, in any norm. In l2,
+  at a point that is a site, let m be the midpoint between it and the nearest site of
+  another class. If no other site of its class is nearer to m than these two, no larger
+  radius is certain.
 
   Args:
     points: [batch, dim], floating.

@@ -84,8 +84,8 @@ def orthogonal_simplices(
 
   C - dim simplices share the coordinates; a simplex of d coordinates has d + 1
   prototypes. The largest cosine is 0 (within rounding), which is the least possible for
-  C > dim + 1, and the prototypes add to 0. C = 2 dim gives the cross-polytope, C = dim
-  + 1 the simplex.
+  C > dim + 1, and the prototypes add to 0. C = 2 dim gives the cross-polytope; C = dim
+  + 1 gives the simplex.
 
   Args:
     key: typed key of the orientation; ignored without `rotate`.

@@ -24,7 +24,7 @@ def renew_proxies(
   space: Space = "raw",
   where: Bool[ArrayLike, "classes pool"] | None = None,
 ) -> Float[Array, "classes num_proxies dim"]:
-  """Chooses new proxies of every class, from a pool where the old ones cover it least.
+  """Chooses new proxies of each class from a pool, where the old ones cover it least.
 
   In each class the next new proxy is the pool's point farthest from all proxies, old
   and new (`greedy_k_centre`). Old proxies only keep new ones away.
@@ -42,8 +42,8 @@ def renew_proxies(
 
   Returns:
     [classes, num_proxies, dim], dtype of `pools`, in the order of their choice; equal
-    distances go to the first of the pool. A pool no larger than `num_proxies` is
-    taken whole.
+    distances go to the first of the pool. A pool of `num_proxies` points is taken
+    whole.
 
   Raises:
     TypeError: pools or proxies not floating, where not boolean.
@@ -262,7 +262,7 @@ def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]
 
       mean_c mean_{i < j} |p_ci - p_cj|
 
-  In one long training the proxies of a class merge, and the spread falls towards 0.
+  During one long training the proxies of a class merge, and the spread falls towards 0.
 
   Args:
     proxies: [classes, m, dim], floating, m at least 2.

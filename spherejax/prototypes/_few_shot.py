@@ -204,8 +204,8 @@ def _nearest_class(
 ) -> Array:
   """[queries], int32: argmax of (z - c).(p_y - c) - |p_y - c|^2 / 2, c the mean of all.
 
-  -1 for a query that is not finite. Products round little without the queries' norms
-  and near the prototypes' mean.
+  -1 for a query that is not finite. Products round less when the queries' norms are
+  left out and the prototypes' mean is the origin.
   """
   known = supports
   if representative == "mean":

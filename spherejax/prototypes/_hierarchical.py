@@ -37,7 +37,8 @@ def hierarchical_prototypes(
 
       "cholesky"    rows of L, S = L L^T: exact; S positive definite, dim >= classes
       "spectral"    rows of Q sqrt(E) for the largest eigenvalues E of S, normalised
-      "classical"   the same of -J D^2 J / 2, D^2 = 2 - 2 S: Euclidean, off the sphere
+      "classical"   like "spectral" for -J D^2 J / 2, D^2 = 2 - 2 S, J centring; off
+                    the sphere
       "stress"      least normalised stress by `solvers.sphere_mds`
 
   "stress" from random points is the paper's method; "cholesky" gives at once the exact

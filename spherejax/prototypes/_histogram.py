@@ -42,9 +42,9 @@ def prototype_histogram(
     features: [batch, tokens, dim] or [batch, height, width, dim], floating.
     prototypes: [prototypes, dim], floating. Neither prototypes nor features are
       normalised here.
-    weights: not negative, the shape of `features` without dim; a_j is a weight divided
-      by the sum of the kept weights, such as `GSPResult.weights`. None gives all kept
-      positions the same weight.
+    weights: not negative, the shape of `features` without dim, such as
+      `GSPResult.weights`; a_j is a weight divided by the sum of the kept weights. None
+      gives all kept positions the same weight.
     where: boolean, the shape of `features` without dim, True keeps; masked positions
       may be NaN. None keeps all.
 

@@ -13,7 +13,7 @@ from spherejax import _checks, _numerics
 from spherejax.prototypes import _closed_forms, _potential
 
 _RATE = 0.1
-# All triplets up to this number of classes; beyond, this multiple of C^2 drawn per
+# Up to _ALL_TRIPLETS classes all triplets are used; for more, _DRAWS C^2 are drawn per
 # step.
 _ALL_TRIPLETS = 20
 _DRAWS = 10

@@ -8,7 +8,7 @@ from spherejax import _checks, solvers
 from spherejax.distances._lp import Norm
 from spherejax.prototypes import _classifiers
 
-_SLACK = 1e-9  # slack of a constraint, relative to its size
+_SLACK = 1e-9  # squared residual below which no point meets all constraints
 
 
 def nearest_neighbour_distance(
@@ -25,9 +25,10 @@ def nearest_neighbour_distance(
 
       min_s min_d ||d||_p   with  |x + d - s|_2 <= |x + d - r|_2  for all r of the class
 
-  over the sites s of other classes; a linear programme for l1 and l-infinity, a
-  quadratic one for l2. The cells are l2 cells for any norm of d. Sites are tried by
-  increasing lower bound, until the bound exceeds the distance found.
+  over the sites s of other classes, with r the sites of the point's class: a linear
+  programme for l1 and l-infinity, a quadratic programme for l2. The cells are l2 cells
+  for any norm of d. Sites are tried by increasing lower bound, until the bound exceeds
+  the distance found.
 
   Args:
     points: [batch, dim], floating, in the box, concrete.

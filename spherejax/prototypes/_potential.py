@@ -17,8 +17,8 @@ def gaussian_potential(
 
       L = log( 1 / (C (C - 1)) sum_{i != j} exp(2 t (cos(p_i, p_j) - 1)) )
 
-  exp(2 t (cos - 1)) is exp(-t |p_i - p_j|^2) of unit rows. No set is below -2 t C / (C
-  - 1), the value of the simplex. The kernel exerts no force between coinciding
+  exp(2 t (cos - 1)) is exp(-t |p_i - p_j|^2) of unit rows. No set has a smaller value
+  than the simplex, -2 t C / (C - 1). The kernel exerts no force between coinciding
   prototypes, and for C far above dim the minimisers for small t contain coinciding
   prototypes. `smooth_max_cosine` with growing t is the better objective there.
 

@@ -15,7 +15,7 @@ class UniformPrototypes(NamedTuple):
   prototypes: Float[Array, "num_classes dim"]
   """Unit rows."""
   construction: str
-  """Name of the function of `prototypes` that made them."""
+  """Name of the function that made the prototypes."""
 
 
 def uniform_prototypes(

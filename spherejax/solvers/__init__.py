@@ -1,8 +1,8 @@
 """Solvers that report their convergence.
 
 Roots, fixed points and projections onto balls have implicit derivatives; transport is
-differentiated through its steps; clusters and scaling of distances have none. An
-assignment's duals certify it.
+differentiated through its steps; k-means and distance scaling have no derivatives. The
+duals of an assignment certify that it is optimal.
 """
 
 from spherejax import _compiled, _names

@@ -135,8 +135,9 @@ def host_linear_assignment(
     costs: [rows, columns], floating, columns >= rows >= 1.
     start: assignment [rows] and column duals [columns] of an earlier result for similar
       costs. Pairs that are still tight are kept, and the other rows are matched anew;
-      if there are many of them, all rows are. The result then has duals.
-    duals: True computes the duals without a start too, which doubles the time.
+      if more than one row in 8 changed, all rows are. With a start, the result has
+      duals.
+    duals: True computes the duals even without a start, which doubles the time.
 
   Returns:
     Assignment of NumPy arrays; costs and duals are float64.

@@ -11,7 +11,7 @@ from jax import Array
 _BLOCK = 32  # rows; a block of 1000 columns stays in a core's cache
 _ROUNDING = 8  # tolerance in units in the last place
 _PIECE = 96_000  # bytes
-_REPAIRED = 8  # a fresh start is faster beyond one changed row in this many
+_REPAIRED = 8  # beyond one changed row in this many, solving afresh is faster
 
 
 def check_finite(costs: np.ndarray, extremes: np.ndarray | np.floating) -> None:

@@ -87,7 +87,7 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _still_optimal(costs: Array, assignment: Array, dual: Array) -> tuple[Array, ...]:
-  """Duals and owners [B, K] of the pairs that are still tight, and which [B, R] are."""
+  """Duals and owners [B, K] of the pairs still tight, and their row mask [B, R]."""
   _, rows, columns = costs.shape
   chosen = jnp.clip(assignment, 0, columns - 1)
   chosen_costs = jnp.take_along_axis(costs, chosen[:, :, None], axis=2)[:, :, 0]
@@ -134,7 +134,7 @@ def _at(array: Array, index: Array) -> Array:
 
 
 def _smallest(x: Array, free: Array, names: Array) -> tuple[Array, Array, Array]:
-  """Minimum over the columns, its column (free if one ties, then lowest), if free."""
+  """Minimum over columns, its column (ties: a free one, then the lowest), if free."""
   columns = len(x)
   least = jnp.min(x, axis=0)
   rank = names + jnp.where(free, 0, columns)

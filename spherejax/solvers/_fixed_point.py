@@ -44,12 +44,13 @@ def fixed_point(
 
       dx = (I - J)^-1 d fn(x),    J = Jacobian of fn at the fixed point
 
-  Convergence is linear, with the spectral radius r of J, which need not be symmetric.
-  Elimination solves the linear system of the derivative for up to 256 unknowns. For
-  more unknowns the Neumann series is summed until a term no longer changes the sum. Its
-  relative error is about eps / (1 - r); it needs as many products with J as the fixed
-  point needs steps to full precision, at most 10,000. The derivative is taken at the
-  value returned, so its error is of the order of that value's error.
+  Convergence is linear, at the rate of the spectral radius r of J; J need not be
+  symmetric. Elimination solves the linear system of the derivative for up to 256
+  unknowns. For more unknowns the Neumann series is summed until a term no longer
+  changes the sum. Its relative error is about eps / (1 - r). The series needs as many
+  products with J as the fixed point needs steps to full precision, at most 10,000. The
+  derivative is taken at the value returned, so its error is of the order of that
+  value's error.
 
   Args:
     fn: differentiable; maps a pytree of floating arrays to a pytree of the same

@@ -45,14 +45,14 @@ def k_means(
   probability proportional to its squared distance from the nearest centre so far. Then
   every point goes to its nearest centre, as exactly as in `metrics.nearest`, and
   centres move to the means, until no point changes its cluster. An empty cluster takes
-  the point farthest from the mean of its own cluster. It stays empty where all points
-  lie on their means, as with fewer different points than clusters.
+  the point that is farthest from the mean of its cluster. It stays empty where all
+  points lie on their means, as with fewer different points than clusters.
 
   Args:
-    points: [n, dim], floating; normalise them first for cosines. Their rows may be
-      split over devices by a `jax.NamedSharding` of a mesh with automatic axes; each
-      device keeps its own rows. The means are then summed in another order. A file is
-      read as a whole.
+    points: [n, dim], floating; normalise them first for cosine distances. Their rows
+      may be split over devices by a `jax.NamedSharding` of a mesh with automatic axes;
+      each device keeps its own rows. The means are then summed in another order. A
+      memory-mapped file is read as a whole.
     k: static. Number of clusters, at least 1.
     key: a typed key for the first centres.
     where: [n], boolean, True keeps. None keeps all.

@@ -46,8 +46,8 @@ def sphere_mds(
 
       min_W  |D_W - D|_F / |D|_F,   (D_W)_ij = sqrt(2 - 2 cos(W_i, W_j) + 1e-12)
 
-  by Adam on the rows of W, which are normalised inside. They start at random, or at
-  `initial`. This is not classical scaling, whose points leave the sphere. Where the
+  by Adam on the rows of W, which the objective normalises. The rows start at random, or
+  at `initial`. This is not classical scaling, whose points leave the sphere. Where the
   matrix 1 - D^2 / 2 is positive definite and dim >= n, its Cholesky factor is an exact
   solution at once (`prototypes.hierarchical_prototypes`).
 

@@ -118,8 +118,9 @@ def project_halfspace(
     high: likewise.
 
   Returns:
-    HalfspaceResult(value, distance, feasible), dtype of `point`. Without a point of
-    the half-space in the box, or with a zero normal, `value` goes as far as it can.
+    HalfspaceResult(value, distance, feasible), dtype of `point`. Without a point of the
+    half-space in the box, or with a zero normal, `value` goes as far towards it as it
+    can.
 
   Raises:
     TypeError: point or normal not floating.

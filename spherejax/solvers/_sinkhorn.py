@@ -123,7 +123,7 @@ def _iterate(
     return jnp.where(rows, log_r - total, 0), None
 
   f, _ = jax.lax.scan(jax.checkpoint(step), jnp.zeros_like(r), length=steps)
-  # From the shares and not from the potentials, so that columns add up to rounding.
+  # Uses the shares, not the potentials, so that columns are exact up to rounding.
   shares, g = by_columns(f)
   log_plan = jnp.where(mask, log_a[..., None, :] + shares, -jnp.inf)
   f, g = jnp.where(rows, f, -jnp.inf), jnp.where(columns, g, -jnp.inf)

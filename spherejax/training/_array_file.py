@@ -37,11 +37,11 @@ class Handler(ocp.AsyncCheckpointHandler):
     return [future.CommitFutureAwaitingContractedSignals(writing, name=_NAME)]
 
   def save(self, directory: os.PathLike[str], args: Save):
-    """Raises: the manager calls `async_save`, and waits."""
+    """Raises RuntimeError: the manager calls `async_save`, and waits."""
     raise RuntimeError("the arrays of a checkpoint are written by async_save")
 
   def restore(self, directory: os.PathLike[str], args: Any = None):
-    """Raises: `read` needs the manifest, and no orbax."""
+    """Raises RuntimeError: use `read`, which needs the manifest instead of orbax."""
     raise RuntimeError("the arrays of a checkpoint are read by read")
 
 

@@ -31,10 +31,11 @@ def reassign(
       n = max(1, round(steps_per_epoch / updates_per_epoch))
 
   Steps count from 0. So an evaluation after s steps uses the assignment that the
-  network was trained with; a matching at s comes after it. The state of the assignment,
-  `prototypes.AssignmentState`, is in `state.batch_stats["loss"]["assignment"]`, and so
-  in checkpoints. The objective moves its representatives with the embeddings of the
-  same forward pass and returns the state in `Outcome.batch_stats`:
+  network was trained with; a matching due at step s comes afterwards. The state of the
+  assignment, `prototypes.AssignmentState`, is in
+  `state.batch_stats["loss"]["assignment"]`, and so in checkpoints. The objective moves
+  its representatives with the embeddings of the same forward pass and returns the state
+  in `Outcome.batch_stats`:
 
       matching = batch_stats["loss"]["assignment"]
       losses = pull(cosines with points[matching.assignment], labels)

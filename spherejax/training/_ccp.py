@@ -48,8 +48,8 @@ class CCPTurn(NamedTuple):
   Attributes:
     state: the `CCPState` after the evaluation.
     params: parameters to continue with: the given ones, or after a switch the best
-      ones, whose proxies must be renewed.
-    batch_stats: likewise.
+      ones (with restart "last" only the best proxies). Renew the proxies then.
+    batch_stats: moving statistics that belong to these parameters of the network.
     switched: boolean scalar, whether a new problem begins.
   """
 
@@ -77,9 +77,9 @@ def ccp_projection(
     batch_stats: the network's moving statistics before the first step, such as
       `variables["batch_stats"]`; they are stored and restored with the best weights.
       None for a network without statistics.
-    first_weight: weight of the first problem, not negative; its anchor is the initial
-      weights. The thesis's text uses the weight of the other problems, its released
-      code 0.
+    first_weight: weight of the first problem, not negative; the anchor of this problem
+      is the initial weights. The thesis's text uses the weight of the other problems;
+      its released code uses 0.
 
   Returns:
     An optax transformation of {"network": ..., "loss": ...}.
@@ -148,24 +148,24 @@ def ccp_observe(
   """Updates the state after an evaluation, which may end the problem.
 
   A score that exceeds the problem's best so far by more than `margin` is the new best,
-  and the evaluated weights are stored; the first score always is. After `patience`
-  evaluations without a better score the best weights become the anchor. The next
-  problem begins with the best weights and proxies; renew the proxies then
-  (`prototypes.renew_proxies`). So a problem lasts at least 1 + patience evaluations.
-  This is a pure function, for jit and vmap.
+  as is the first finite score; the evaluated weights are then stored. After
+  `patience` evaluations without a better score the best weights become the anchor. The
+  next problem begins with the best weights and proxies (but see `restart`); renew the
+  proxies then (`prototypes.renew_proxies`). So a problem lasts at least 1 + patience
+  evaluations. This is a pure function, for jit and vmap.
 
   Args:
     state: the state of `ccp_projection`.
     params: {"network": ..., "loss": ...} that were evaluated.
-    score: larger is better; NaN and infinities never are, and a problem without a
-      finite score does not end.
+    score: larger is better; NaN and infinities never count as better, and a problem
+      without a finite score does not end.
     weight: not negative, may be traced: weight of the projection from the second
       problem on. 1e-5 to 1e-1 works (DML figure 3.5).
     patience: static, at least 1. Number of evaluations.
     margin: not negative, may be traced.
     restart: static. "best" continues with the best weights, as in the text; "last" with
       the current weights, as in the released code. Both take the best weights as the
-      anchor, and the proxies that belong to them.
+      anchor, and continue with the proxies of the best weights.
     max_problems: static. The last problem does not switch; None for no limit.
     batch_stats: the network's moving statistics that were evaluated, laid out as in
       `ccp_projection`; None for none.

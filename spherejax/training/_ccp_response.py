@@ -78,7 +78,7 @@ def ccp_response(
       `jax.random.fold_in(key, state.step)`, with a key other than `state.key`, which
       the next step uses.
     metric: name of the score in what `evaluate` returns.
-    weight: see `ccp_observe`, also for the next four arguments.
+    weight: this and the next four arguments are those of `ccp_observe`.
     patience: static.
     margin: static.
     restart: static.

@@ -50,11 +50,11 @@ def column(name: str, values: Column) -> np.ndarray:
 def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
   """Builds all combinations of the values of several hyperparameters.
 
-  The last name varies fastest, so that a result of the cells, reshaped to the numbers
-  of values in the order of the mapping, has one axis for each hyperparameter.
+  The last name varies fastest. So results of the cells can be reshaped to one axis for
+  each hyperparameter, in the order of the mapping.
 
   Args:
-    values: for each name its values, numbers.
+    values: for each name its values, all numbers.
 
   Returns:
     For each name a column [cells], as `sweep` takes them.

@@ -106,7 +106,7 @@ def read_back(series: ocp.CheckpointManager, step: int, seal: str):
   manifest = _read_manifest(series, step)
   if manifest["seal"] != seal:
     raise UnreadableError("its metadata are not what was written")
-  if jax.process_index() == 0:  # which wrote the arrays; one at a time is in memory
+  if jax.process_index() == 0:  # it wrote the arrays; reads them one by one
     state = series.directory / str(step) / "state"
     checksum = _manifest.checksum(_array_file.read(state, manifest["arrays"]))
     if checksum != manifest["checksum"]:

@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 _REPLACED = ".replaced"
-# Bytes written besides the arrays': for each array, and in a dozen files.
+# Bytes written besides the arrays themselves: for each array, and in a dozen files.
 _ARRAY, _FILES = 512, 2**16
 
 
@@ -110,17 +110,17 @@ class Checkpoints:
     """Writes a checkpoint of this state, named after its step.
 
     Args:
-      state: not replicated. States and modules of flax.nnx are trees of arrays, too.
+      state: the state, not replicated; states and modules of flax.nnx work, too.
       record: further information for a resumed run, as JSON values.
 
     Raises:
-      OSError: it could not be written or read back (such as on a full disk). The
+      OSError: the checkpoint could not be written or read back (as on a full disk). The
         message names the newest checkpoint that exists; it and the others are
         untouched.
       TypeError: the state is not a tree of arrays of numbers, or the record is not a
         mapping of what JSON can hold.
       ValueError: the state has no integer named step at its top, or one below 0; two
-        of its arrays, or two entries of a mapping in the record, have one name.
+        of its arrays, or two entries of a mapping in the record, share a name.
     """
     self._save("last", state, record)
     self._forget()
@@ -137,11 +137,11 @@ class Checkpoints:
     and the one before it is read.
 
     Args:
-      state: arrays of the shapes to restore, or their `jax.eval_shape`.
+      state: a state of the shapes and types to restore, or its `jax.eval_shape`.
 
     Returns:
-      `Restored`; None when the run has no checkpoint yet. Arrays of 64 bits are NumPy's
-      unless x64 is enabled: jax would cut them.
+      `Restored`; None when the run has no checkpoint yet. 64-bit arrays are NumPy
+      arrays unless x64 is enabled, because jax would cut them to 32 bits.
 
     Raises:
       TypeError: the state is not a tree of arrays.
@@ -159,7 +159,7 @@ class Checkpoints:
 
     Args:
       state: as for `restore`.
-      step: of the best checkpoint, as the run knows it; None takes the newest one.
+      step: step of the best checkpoint, if the run knows it; None takes the newest one.
 
     Returns:
       `Restored`; None when there is no best checkpoint. With `step`, also None when
@@ -178,7 +178,7 @@ class Checkpoints:
     return None
 
   def _forget(self, after: int | None = None):
-    """Removes all but the newest checkpoints, and best checkpoints no run may need.
+    """Removes all but the newest checkpoints, and best ones that no run can need.
 
     With a step, also removes all best checkpoints after it.
     """
@@ -224,7 +224,7 @@ class Checkpoints:
     except Exception as error:
       _await_threads(others)
       _remove_partial(self.directory / series)
-      if written and jax.process_index() == 0:  # but not the new checkpoint
+      if written and jax.process_index() == 0:  # but not read back
         shutil.rmtree(self.directory / series / str(step), ignore_errors=True)
       _put_back(self.directory)
       manager.reload()

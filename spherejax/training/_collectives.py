@@ -109,7 +109,7 @@ def per_device(tree: Tree, axis_name: str | None) -> Tree:
   """Marks replicated arrays as each device's own, so that gradients stay local.
 
   Under `jax.shard_map` with its replication checks, the gradient with respect to a
-  replicated array is summed over the devices of its own accord, and an average taken
+  replicated array is summed over the devices automatically, and an average taken
   afterwards would count every device again. With respect to this function's result the
   gradient is local under every kind of mapping.
   """

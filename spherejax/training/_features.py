@@ -33,9 +33,9 @@ def keep_features(
   file computes nothing. A file with other inputs is refused.
 
   Args:
-    path: of the file, ending in `.npy`; its folder exists.
+    path: the file, ending in `.npy`; its folder must exist.
     function: maps uint8 [batch_size, height, width, channels] to floating [batch_size,
-      ...]. The last batch is filled up, so that one shape is compiled.
+      ...]. The last batch is padded, so that one shape is compiled.
     images: in memory or lazy; all of one size. They are read ahead by threads.
     made_with: everything the features depend on, by name: JSON values, and trees of
       arrays (a network's variables), of which a checksum is stored. The number of
@@ -52,7 +52,7 @@ def keep_features(
     TypeError: an argument of another type; made_with has a value that is neither JSON
       nor an array; the features are not floating.
     ValueError: the file was made with something else (the message names what differs
-      and both sides), is shorter than its manifest states, or has no manifest; path
+      and both values), is shorter than its manifest states, or has no manifest; path
       does not end in `.npy`; features that float16 does not hold, or of another shape.
     FileNotFoundError: the folder of `path` is missing.
 

@@ -28,8 +28,8 @@ class FitResult(NamedTuple):
 
   Attributes:
     state: after the last step.
-    best: the state of the best evaluation; the last state without a monitor, the first
-      if the monitor saw no finite number.
+    best: the state of the best evaluation. Without a monitor, the last state; the first
+      state if the monitor saw no finite number.
     curve: one dict per report: "step", and the means of the step's metrics since the
       previous report.
     evaluations: one dict per evaluation: "step", and the result of `evaluate`.
@@ -99,9 +99,9 @@ def fit(
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
-      another model, of a run with another key, or of one whose monitor had another
-      metric or mode, or a plateau where this one has none; a monitor without an
-      evaluation or for a metric that is not there.
+      another model, of a run with another key, or of a run whose monitor differs in its
+      metric, its mode or the use of a plateau rule; a monitor or `respond` without
+      `evaluate`, or a monitor for a metric that `evaluate` does not return.
     OSError: a checkpoint could not be written; earlier ones are intact.
     RuntimeError: another process of the run ended; no checkpoint can be read.
 

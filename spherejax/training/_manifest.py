@@ -137,7 +137,7 @@ def _key_names() -> dict[Any, str]:
 def to_host(state: State) -> dict[str, np.ndarray]:
   """Copies arrays to the host, so that a later step cannot change them.
 
-  In this machine's byte order, which the name of a type does not include.
+  The copies have this machine's byte order, which the name of a type does not include.
   """
 
   def copied(leaf: Any) -> np.ndarray:

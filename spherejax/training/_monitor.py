@@ -28,8 +28,8 @@ class Monitor(NamedTuple):
     patience: number of evaluations without a better one after which to stop; None never
       stops.
     plateau: `optax.contrib.reduce_on_plateau(...)`, which scales the learning rate down
-      when the metric stops improving; None never does. With `mode` "max" it sees the
-      negated metric, and then needs `rtol=0` and a positive `atol`.
+      when the metric stops improving; None never scales it. With `mode` "max" it sees
+      the negated metric, and then needs `rtol=0` and a positive `atol`.
 
   Example:
     >>> import optax

@@ -116,7 +116,7 @@ def process_rows(batch: Tree) -> Tree:
   if rest:
     rows = size * processes + rest
     raise ValueError(
-      f"a batch of {rows} rows does not divide over {processes} processes"
+      f"a batch of {rows} rows cannot be split evenly over {processes} processes"
     )
   return jax.tree.map(lambda leaf: leaf[index * size : (index + 1) * size], batch)
 
@@ -190,8 +190,8 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
   size = _rows_of(batch)
   if size % count or size == 0:
     raise ValueError(
-      f"a batch of {size} rows does not divide over {count} devices; change its size "
-      "or pad it with training.pad_rows and pass the mask on as `where`"
+      f"a batch of {size} rows cannot be split evenly over {count} devices; change its "
+      "size, or pad it with training.pad_rows and pass the mask on as `where`"
     )
 
   def split(path: Any, leaf: Any) -> Array:
@@ -314,7 +314,7 @@ def parallel_step(
 def _parallel(
   keyed: _arguments.Keyed, devices: tuple[Any, ...] | None
 ) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
-  """Cached: a second mapping of the same step would compile it again."""
+  """Maps a step; cached, because mapping the same step again would compile it again."""
 
   def mapped(state: Tree, batch: Tree) -> tuple[Tree, Tree]:
     state, metrics = _returned.pair(keyed.value(state, batch, axis_name=AXIS_NAME))

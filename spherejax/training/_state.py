@@ -189,7 +189,8 @@ def optimizer(
     groups: optax transformation for each path.
     max_norm: positive. Gradients are scaled down to this global norm, taken over all
       groups; None does not clip.
-    max_value: positive. Then each entry is clipped to [-max_value, max_value].
+    max_value: positive. Each entry is then clipped to [-max_value, max_value]; None
+      does not clip.
 
   Returns:
     An optax transformation of {"network": ..., "loss": ...}.

@@ -103,8 +103,8 @@ def make_step(
     TypeError: objective not a function, optimizer not an
       `optax.GradientTransformation`; on a call, an objective that returns no `Outcome`,
       or a loss that is not floating.
-    ValueError: on a call, a loss or metric that is no scalar, a metric named as one of
-      the step's own or "step", statistics that are laid out otherwise.
+    ValueError: on a call, a loss or metric that is no scalar, a metric named
+      "step" or like one of the step's own, statistics of another layout.
 
   Cost: one value and gradient of the objective.
 

@@ -95,9 +95,9 @@ def sweep(
       step(state, key, hyper) -> (state, metrics)
       evaluate(state, key, hyper) -> score
 
-  `hyper` holds one cell's numbers by name. They are traced: losses, poolings and
-  optimisers take them where they take a number (`optax.adam(hyper["rate"])` in `init`
-  and in `step`). All cells of a seed get the same keys, so their runs are paired. The
+  `hyper` holds one cell's numbers by name. They are traced: pass them to losses,
+  poolings and optimisers in place of numbers (`optax.adam(hyper["rate"])` in `init` and
+  in `step`). All cells of a seed get the same keys, so their runs are paired. The
   key of a step differs in every step; the key of the evaluation stays the same. Runs
   are spread over the devices.
 

@@ -55,9 +55,10 @@ def voronoi_pgd(
       x_{i+1} = P(x_i + step_size s(grad loss(x_i))),
       P onto {z: |z - x|_p <= epsilon, |z - x|_q < |z - s|_q for all other sites s}
 
-  The accuracy against it (`metrics.accuracy_curve` of the successes) is VAA. At epsilon
-  = inf VAA is the global robustness, which only the nearest-neighbour classifier has in
-  full. Below half the distance to the nearest other site VAA is SAA.
+  The accuracy against this adversary (`metrics.accuracy_curve` of the successes) is
+  called VAA. At epsilon = inf VAA is the global robustness, which only the
+  nearest-neighbour classifier has in full. Below half the distance to the nearest other
+  site VAA equals SAA, the accuracy in balls.
 
   For Voronoi-constrained training use `mode="train"` and few steps. Compute `nearest`
   of the whole training set once by `distances.k_nearest` and pass the rows of the
@@ -78,11 +79,12 @@ def voronoi_pgd(
       Static.
     neighbours: as in `voronoi_cells`. Static.
     nearest: as in `voronoi_cells`.
-    site_labels: as in `voronoi_cells`: sites of the own label do not bound.
+    site_labels: as in `voronoi_cells`: sites of a sample's label do not bound its cell.
     steps: static.
     step_size: one number or [batch], may be traced. None follows the cell. Where no
       other site can bind, it is 2.5 epsilon / steps; otherwise it falls from half the
-      reach of ball and box to a hundredth of the distance to the nearest other site.
+      reach of ball and box towards a hundredth of the distance to the nearest other
+      site.
     restarts: as in `attacks.pgd`. None is 20 in the mode "evaluate" with random starts,
       else 1: a cell has several corners, and the loss may be largest in any of them.
       Fewer restarts cost less and find less. Static.
@@ -110,9 +112,9 @@ def voronoi_pgd(
 
   Verified on: an exact grid of the plane, epsilon inf, the defaults: 40 random networks
   of two hidden layers with 12 sites each, in l2, where the grid and the attack break
-  the same sites. In l1 and l-infinity, where points go back along the ray alone, 13 of
-  some 220 sites that the grid breaks were missed: use more `restarts` there. For images
-  the accuracy is only a bound.
+  the same sites. In l1 and l-infinity, where points go back only along the ray, the
+  attack missed 13 of some 220 sites that the grid breaks: use more `restarts` there.
+  For images the accuracy is only a bound.
 
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
   further passes where more sites bind than were kept.

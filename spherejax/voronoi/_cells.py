@@ -27,9 +27,9 @@ _PASSES = 2  # passes over the half-spaces in one sweep
 class VoronoiCells(NamedTuple):
   """Region of a ball and a box in which points are nearest to their own site.
 
-  Only sites within twice the budget can bound a cell inside the ball, in every norm;
-  `towards` has the nearest of them. Distances from sites are in `norm`; sizes of moves
-  and of steps are in the ball's norm.
+  Only sites within twice the ball's largest distance in `norm` can bound a cell inside
+  the ball; `towards` has the nearest of them. Distances from sites are in `norm`; sizes
+  of moves and of steps are in the ball's norm.
   """
 
   ball: attacks.Ball
@@ -64,8 +64,8 @@ class VoronoiCells(NamedTuple):
   def start(self, keys: Array, clean: Array) -> Array:
     """Draws points from the ball and pulls them back into the cell along the ray.
 
-    Where another site can bind, half of the points, at random, are instead a uniform
-    share of the way to the end of the cell in their direction, which may be far.
+    Where another site can bind, a random half of the points instead go a uniform share
+    of the way to the end of the cell in their direction, which may be far away.
     """
     drawn = self.ball._replace(epsilon=self.epsilon).start(keys, clean)
     near = self._into(drawn - clean, drawn - clean, clean, 0)
@@ -104,7 +104,7 @@ class VoronoiCells(NamedTuple):
     return self.ball.size(points, clean)
 
   def apart(self, points: Array, clean: Array) -> Array:
-    """[batch]: distances of the cells' norm, which sum in a fixed order."""
+    """Distances [batch] in the cells' norm, summed in a fixed order."""
     return self.ball._replace(norm=self.norm).size(points, clean)
 
   def _into(self, wanted: Array, onto: Array, clean: Array, sweeps: int) -> Array:
@@ -276,10 +276,10 @@ def voronoi_cells(
       {z: ||z - x||_q < ||z - s||_q for all other sites s, ||z - x||_p <= epsilon,
        low <= z <= high}
 
-  Only near sites matter: in any norm a site farther than 2 epsilon never binds. For q
-  below p and n entries the limit is 2 n^(1/q - 1/p) epsilon. Pass the result as
-  `region` to the attacks of a fixed budget; `voronoi_pgd` does so and compares the
-  points with all sites.
+  Only near sites matter: for q of at least p, a site farther than 2 epsilon never
+  binds; for q below p and n entries, the limit is 2 n^(1/q - 1/p) epsilon. Pass the
+  result as `region` to the attacks of a fixed budget; `voronoi_pgd` does so and
+  compares the points with all sites.
 
   Args:
     x: [batch, ...], floating: sites, each exactly the site of `own_index`.
@@ -292,17 +292,17 @@ def voronoi_cells(
       error.
     norm: q, of the cells: "linf", "l2" or "l1". Static.
     ball_norm: p, of the ball and the steps, likewise. None is `norm`. Static.
-    neighbours: static. Number of nearest sites kept for each sample. With fewer than
-      can bind, points may leave the cell in between, and `confine` brings them back.
-    nearest: result of `distances.k_nearest` for the rows of x, which exclude
-      themselves; None computes it here. For training, compute it once.
+    neighbours: static. Number of nearest sites kept for each sample. If more sites can
+      bind, points may leave the cell meanwhile, and `confine` brings them back.
+    nearest: result of `distances.k_nearest` for the rows of x, each excluding
+      itself; None computes it here. For training, compute it once.
     site_labels: [sites], integer: only sites of other labels bound a cell. None for all
       sites.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
-    share: for a ball of l1, the share of the entries that a step moves; at least one
+    share: for an l1 ball, the share of the entries that a step moves; at least one
       moves. Static.
-    sweeps: static, for cells of l2: sweeps of Dykstra's projection onto the cell; most
+    sweeps: static, for l2 cells: sweeps of Dykstra's projection onto the cell; most
       points need few. With 0, points only go back along the ray, as in the other norms.
     block_size: static. Samples at once in the search.
 

@@ -12,7 +12,7 @@ from spherejax import _checks, attacks, distances
 from spherejax.distances._lp import Norm
 from spherejax.voronoi import _cells, _clearance, _sites
 
-_ROUNDS = 40  # sites that a point is brought back from before it returns to its own
+_ROUNDS = 40  # retreats from other sites before a point returns to its own site
 
 
 class Confined(NamedTuple):
@@ -130,7 +130,7 @@ def confine(
   exact: bool = True,
   block_size: int = 128,
 ) -> Confined:
-  """Brings points into their region with certainty, against all sites.
+  """Brings points into their region with certainty, checked against all sites.
 
   A point whose margin is not above rounding goes back along the ray to its site, away
   from one other site after another. All sites are checked, unless by the triangle
@@ -238,6 +238,6 @@ def _near_margin(
   # A site at the same place leaves no margin; its move of 0 also stands for no site.
   twice = cells.nearest == 0
   known, v = known | twice[:, None], jnp.where(twice[:, None], 0, v)
-  # In the sum's fixed order; for the site itself up to a rounding.
+  # Summed in the fixed order; clean + v is the site up to a rounding.
   least = jnp.where(jnp.any(known, axis=1), cells.apart(points, clean + v), jnp.inf)
   return least - moved, v

@@ -31,8 +31,8 @@ def sizes(radius: Array, closest: Array, reach: Array, steps: int) -> Array:
   """Sizes of steps, [steps, batch]; those of a ball where no other site can bind.
 
   Where a site can bind, the cell may end near on one side and far on another. Then
-  sizes fall from half the reach to a hundredth of the nearest distance, by at most a
-  fifth per step.
+  sizes fall from half the reach towards a hundredth of the nearest distance, by at most
+  a fifth per step.
   """
   first, last = reach / 2, jnp.minimum(closest, reach) / 100
   rate = (last / jnp.where(first > 0, first, 1)) ** (1 / max(steps - 1, 1))

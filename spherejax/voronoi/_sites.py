@@ -1,4 +1,4 @@
-"""Training points as sites, each place once with one class, and their checks."""
+"""Training points as sites, each a different point of one class, and their checks."""
 
 import math
 from typing import Literal, NamedTuple
@@ -151,9 +151,9 @@ def check_finite_cells(
   sites: ArrayLike,
   labels: ArrayLike | None,
 ) -> None:
-  """Raises for a sample of infinite radius, in an infinite box and cell.
+  """Raises for a sample whose radius, box and cell are all infinite.
 
-  In l1 and l-infinity it is not decided which cells are finite: none counts as finite.
+  In l1 and l-infinity finite cells are not recognised: every cell counts as infinite.
   """
   shape = np.shape(x)
   box = np.broadcast_to(np.isinf(np.subtract(high, low)), shape)

@@ -44,7 +44,7 @@ def test_rows_are_those_of_the_file(tmp_path, header):
     ("id_1 train", "id_1 test", "line 6: expected"),
     ("7\n", "8\n", "lists 8 images, but lists 7"),
     ("query", "gallery", "no image with the status query"),
-    ("id_1", "id_9", "id_9 is both learned and sought"),
+    ("id_1", "id_9", "id_9 has training images and test images"),
   ],
 )
 def test_list_files_that_are_wrong(tmp_path, old, new, message):

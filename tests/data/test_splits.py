@@ -130,7 +130,7 @@ def test_labels_are_checked(split):
     split(np.zeros(0, int))
   with pytest.raises(TypeError, match="labels must be integers, got dtype float64"):
     split(np.zeros(3))
-  with pytest.raises(ValueError, match=r"labels must have 1 axes, got shape \(2, 2\)"):
+  with pytest.raises(ValueError, match=r"labels must have 1 axis, got shape \(2, 2\)"):
     split(np.zeros([2, 2], int))
 
 

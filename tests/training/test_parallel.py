@@ -27,7 +27,9 @@ def test_shard_and_replicate():
 
 
 def test_batches_that_do_not_divide():
-  with pytest.raises(ValueError, match=r"6 rows does not divide over 4 .*pad_rows"):
+  with pytest.raises(
+    ValueError, match=r"6 rows cannot be split evenly over 4 .*pad_rows"
+  ):
     training.shard(np.arange(6))
   with pytest.raises(ValueError, match="0 rows"):
     training.shard(np.zeros((0, 2)))
@@ -109,5 +111,7 @@ def test_processes_that_do_not_divide_the_batch(monkeypatch):
   monkeypatch.setattr(jax, "process_count", lambda: 2)
   monkeypatch.setattr(jax, "process_index", lambda: 1)
   assert training.process_rows(np.arange(6)).tolist() == [3, 4, 5]
-  with pytest.raises(ValueError, match="3 rows does not divide over 2 processes"):
+  with pytest.raises(
+    ValueError, match="3 rows cannot be split evenly over 2 processes"
+  ):
     training.process_rows(np.arange(3))
