@@ -4,6 +4,6 @@ import sys
 
 from experiments.frame import ending
 
-# Python's name of a module that it looks for; the imports of one take seconds.
+# Python puts "-m" here while it looks for the module, whose imports take seconds.
 if sys.argv[:1] == ["-m"]:
   ending.while_loading()

@@ -1,9 +1,9 @@
 """Renewed proxies: do they cover their classes better than proxies trained once?
 
-Chance-constrained training solves a sequence of problems. Each has new proxies, and
-stays near the weights of the previous one. Retrieval of unseen models of cars compares
-renewed proxies with proxies trained once, over the weight of the projection, the number
-of proxies, the size of their pools and the batch size. Digits in the plane show how
+Chance-constrained training solves a sequence of problems. Each has new proxies and
+keeps the weights near those of the previous one. Retrieval of unseen car models
+compares renewed proxies with proxies trained once, for several weights of the
+projection, numbers of proxies, pool sizes and batch sizes. Digits in the plane show how
 proxies that are never renewed coalesce. DML, chapter 3.
 
     python -m experiments.ccp_proxies                     # about an hour
@@ -12,8 +12,8 @@ proxies that are never renewed coalesce. DML, chapter 3.
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data
     python -m experiments.ccp_proxies --preset full       # accelerators
 
-The first two train a layer on features of cars196 or ndsb_plankton, which a network of
-the extra `pretrained` computes once. Each seed splits the classes anew. `long` and
+The first two train a layer on features of cars196 or ndsb_plankton, which a network
+from the extra `pretrained` computes once. Each seed splits the classes anew. `long` and
 `full` need mnist. tensorflow-datasets prepares these sets in TFDS_DATA_DIR. `full`
 trains a ResNetV2-20 on 5,421 images of each digit, as many as the rarest digit has.
 """

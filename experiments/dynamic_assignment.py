@@ -70,7 +70,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
   if config.tail_epochs:
     tailed = tasks.long_tailed(task, config.imbalance)
-    # C - 1 dimensions, where a simplex exists, and half of the classes.
+    # C - 1 dimensions, where a simplex exists, and half as many as classes.
     cells = [
       cell
       for dim in (task.classes - 1, task.classes // 2)
@@ -102,7 +102,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
 def measure(
   config: Config | Full, output: pathlib.Path
 ) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
-  """Looks at prototypes and trains everything; a function that draws it."""
+  """Measures prototypes and trains everything; returns a table and a drawing function."""
   if isinstance(config, Full):
     return tables.measure(config, output)
   key = jax.random.fold_in(jax.random.key(config.seed), 2)

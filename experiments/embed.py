@@ -18,7 +18,7 @@ from spherejax import distances, explorer
 
 
 def load(folder: pathlib.Path) -> explorer.Embedder:
-  """The network in that folder, to the unit ball."""
+  """Loads the network in a folder; its embeddings lie in the unit ball."""
   restored = networks.load(folder)
   architecture = restored.architecture
 

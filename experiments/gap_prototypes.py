@@ -35,7 +35,7 @@ class Config(network.Settings):
   dim: Annotated[int, Only(2, "features are drawn as they are")] = 2
   """Dimension of local features and embedding; 2, to draw the plane."""
   normalization: Literal["l2", "unit_ball", "none"] = "unit_ball"
-  """Normalisation of the embedding: l2 or unit_ball."""
+  """Normalisation of the embedding: l2, unit_ball or none."""
   steps: int = 600
   """Training steps; 0 keeps the random weights."""
   centres: int = 48
@@ -44,7 +44,7 @@ class Config(network.Settings):
   """Test images per class."""
   train_split: str = "train"
   """Split with the training images."""
-  # Of poolings and losses that do not take part.
+  # Settings of poolings and losses that this study does not use.
   prototypes: Decided[int] = 64
   inverse_temperature: Decided[float] = 0.5
   margin: Decided[float] = 0.5
@@ -66,7 +66,7 @@ def choose(images: data.Images, count: int) -> data.Images:
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Trains and looks at every network; the last one is drawn."""
+  """Trains and measures every network; the last one is drawn."""
   images = class_sets.read("cifar10", config.train_split, size=config.image_size)
   tested = choose(
     class_sets.read("cifar10", "test", size=config.image_size), config.images
@@ -84,12 +84,12 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 
 
 def least(table: Table, *measures: str) -> np.ndarray:
-  """The smallest of these figures, for each seed."""
+  """The smallest of these measures, for each seed."""
   return np.min([table.values(measure, GAP) for measure in measures], axis=0)
 
 
 def falls(table: Table) -> np.ndarray:
-  """Total decrease of the covering radius; -1 where it increases on the way."""
+  """Total decrease of the covering radius; -1 if it ever increases."""
   rise = table.values("largest rise of the radius", GAP)
   return np.where(rise <= 0, table.values("radius of 1 - radius of all", GAP), -1)
 

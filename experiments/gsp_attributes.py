@@ -73,12 +73,12 @@ PRESETS = {
 
 
 def unseen(metric: str) -> str:
-  """The figure that is claimed: among the five classes that nothing was fitted on."""
+  """Name of the claimed measure: accuracy among the five classes left out of the fit."""
   return f"accuracy, {metric}, 5 classes"
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Trains both variants with all seeds; the last one is drawn."""
+  """Trains both variants with all seeds; the last seed is drawn."""
   images = class_sets.read("cifar10", config.train_split, size=config.image_size)
   tested = class_sets.read("cifar10", config.test_split, size=config.image_size)
   variants = {
@@ -87,7 +87,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   }
   table, last = Table(), {}
   for metric in METRICS:
-    # DML chapter 6 says more than 30 points, and not by which distance.
+    # DML chapter 6 says more than 30 points, but not by which distance.
     table.add_gain(unseen(metric), WITH, over=WITHOUT, paper=0.30)
   for seed in range(config.seed, config.seed + config.seeds):
     runs = training.train(config, seed, variants, images, output / "kept")

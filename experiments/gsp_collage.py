@@ -43,7 +43,7 @@ PRESETS = {
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Trains all variants with all seeds; the weights of the last one are drawn."""
+  """Trains all variants with all seeds; the weights of the last seed are drawn."""
   source = collages.load(config.images, config.image_size, config.percent)
   table, last, parts = Table(), {}, {}
   trainings = collage.plan(config)

@@ -81,13 +81,13 @@ def solve(maps: jax.Array) -> dict[tuple[float, float], jax.Array]:
 
 
 def name(mass: float, beta: float) -> str:
-  """A solution in the table."""
+  """Name of a solution in the table."""
   sharpness = "linear program" if beta == LINEAR_PROGRAM else f"beta {beta:g}"
   return f"mass {mass:g}, {sharpness}"
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Solves all problems; figures of each solution, and the maps with their weights."""
+  """Solves all problems; returns their measures, and the maps with their weights."""
   del output  # nothing is kept
   maps, foreground = make_maps(config)
   solutions, table, shown = solve(maps), Table(), {}

@@ -42,7 +42,7 @@ PRESETS = {
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Trains all variants with all seeds; the tokens of each run and the curves."""
+  """Trains all variants with all seeds; returns measures, tokens and curves."""
   figures, runs, curves = collect(config, jax.random.key(config.seed), output)
   table = Table()
   table.add_gain(MAP, GSP, over=GAP, paper=0.70)

@@ -1,4 +1,4 @@
-r"""Norms and counts: does the norm of a feature count objects, its angle name them?
+r"""Norms and counts: does a feature's norm count objects, and its angle name them?
 
 A network is trained on single objects and sees grids of known numbers of held-out
 objects. Slopes of a quadratic regression, with one-sided tests, show how the norm of
@@ -14,14 +14,14 @@ to 3, figures 1 and 2.
       --simclr-weights FILE                             # accelerators
 
 table-2 and table-3, also for accelerators, measure accuracies and few-shot episodes
-instead of slopes, for the untrained network, too. For the norm of the image, they
+instead of slopes, also those of the untrained network. For the norm of the image, they
 measure the correlation with the count.
 
 The weights are those of a ResNet-50 trained on ImageNet, as safetensors or a state_dict
 of torch; without them, EfficientNet-Lite0 embeds the photographs. All sets but the
 digits of scikit-learn are read from TFDS_DATA_DIR; the preset cpu skips sets that are
-not there. tensorflow-datasets has Pascal VOC of 2007 only. The paper uses 2007 to 2013,
-so its numbers are shown only for a folder of these years, given by --voc-folder.
+not there. Pascal VOC is that of 2007, voc/2007. The paper uses 2007 to 2013, so its
+numbers are shown only for a folder of these years, given by --voc-folder.
 """
 
 import pathlib
@@ -37,7 +37,7 @@ from experiments.frame.study import Study, Table
 
 
 def load(config: Config) -> dict[str, Any]:
-  """Reads every set that takes part; says which do not."""
+  """Reads the sets that are there; says which are not."""
 
   def read(name: str) -> Any:
     try:

@@ -48,7 +48,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   }
   for study in studies.values():
     training.steps_per_epoch(study.train, config.baseline_batch, "baseline_batch")
-  # The longer ones first.
+  # The longer trainings start first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
   total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
   with tqdm.tqdm(total=total, unit="iteration", file=sys.stderr) as progress:

@@ -3,7 +3,7 @@
 An encoder and a linear projector learn by InfoNCE with augmentations of several
 strengths. The study measures the rank of the projector and of the features, the bound
 of the loss, the nearest negatives and their labels. It also measures how similar views
-become before and behind the projector, and which share of displacements and
+become before and after the projector, and which share of displacements and
 augmentations the projector does not see. Controls are deeper projectors, fixed features
 and rotations of a pixel. SSL, abstract, figures 1, 3 to 7, 9, 10 and sections 4 and 5.
 
@@ -45,7 +45,7 @@ def train(
   study: images.Study,
   folder: pathlib.Path,
 ) -> runs.Trained:
-  """Networks of one projector, all strengths and seeds."""
+  """Trains networks with one projector, for all strengths and seeds."""
   if config.at_once:
     return runs.train(command.only(Settings, config), strengths, study, folder)
   settings = command.only(runs.Full, config)
@@ -54,7 +54,7 @@ def train(
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Runs all trainings and measures them; adds what needs no images."""
+  """Runs all trainings and measures them; adds the measures that need no images."""
   check(config)
   known, study = strengths_of(config), images.load(config)
   training.steps_per_epoch(study.train, config.batch)

@@ -14,7 +14,7 @@ from experiments.results_page import DOCS, title
 
 
 def redraw(file: pathlib.Path) -> list[str]:
-  """Draws a result's charts beside it, and lists them first; returns their files."""
+  """Draws a result's charts next to its JSON and lists them there; returns their files."""
   content = json.loads(file.read_text(encoding="utf-8"))
   declared = getattr(
     importlib.import_module(f"experiments.{content['experiment']}"), "STUDY", None
@@ -22,7 +22,7 @@ def redraw(file: pathlib.Path) -> list[str]:
   if declared is None:
     return []
   config = declared.presets[content["preset"]]
-  # Gains are rows, too, but variants of no training.
+  # Rows of gains compare two variants, so charts leave them out.
   rows = [row for row in content["rows"] if " - " not in row["name"]]
   table = study.Table.of_rows(rows)
   charts = declared.charts(config, table)

@@ -37,13 +37,13 @@ _NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def title(content: dict) -> str:
-  """The experiment, and its preset where that is not the usual one."""
+  """The experiment, and its preset unless that is cpu."""
   usual = content["preset"] == "cpu"
   return content["experiment"] + ("" if usual else f"-{content['preset']}")
 
 
 def missed(content: dict) -> list[str]:
-  """Claims that did not come out."""
+  """Ids of the claims that were not reproduced."""
   return [x["id"] for x in content["claims"] if x["verdict"] != "reproduced"]
 
 
@@ -57,7 +57,7 @@ def attempts(content: dict, tried: Tried) -> str:
 
 
 def check_tried(results: list[dict], tried: Tried) -> None:
-  """Ends with a message unless each missed claim, and no other, has its note."""
+  """Ends with a message unless exactly the missed claims have notes."""
   without = {title(content): missed(content) for content in results}
   for experiment, names in without.items():
     patterns = tried.get(experiment, {})
@@ -73,7 +73,7 @@ def check_tried(results: list[dict], tried: Tried) -> None:
 
 
 def about(content: dict, data: Texts) -> str:
-  """Description of the data of an experiment; empty where nothing says so."""
+  """Description of an experiment's data; empty if there is none."""
   name = title(content)
   return next((x for key, x in data.items() if fnmatch.fnmatchcase(name, key)), "")
 
@@ -168,7 +168,7 @@ def experiment_page(
 
 
 def claims_of(pattern: str, results: list[dict]) -> list[tuple[dict, dict]]:
-  """Results and claims that `experiment: claim` names; a star is any characters."""
+  """Results and claims that match `experiment: claim`; a star matches any characters."""
   experiment, _, name = pattern.partition(": ")
   return [
     (content, claim)
@@ -213,7 +213,7 @@ def overview(
   header: str = "",
   cost: str = "",
 ) -> str:
-  """The first page: what the papers say, and how many claims of each run came out."""
+  """The first page: the papers' statements, and each run's number of reproduced claims."""
   said = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
   objections = [f"{i}. {x['objection']}" for i, x in enumerate(statements, 1)]
   runs = []
@@ -240,10 +240,10 @@ def overview(
 
 
 def cost_section(file: pathlib.Path) -> str:
-  """A table of the claims about cost (DML 5.3.4.4) in what `benchmarks.gsp` wrote.
+  """Table of the claims about cost (DML 5.3.4.4) from a result of `benchmarks.gsp`.
 
   Raises:
-    SystemExit: the file is no such result.
+    SystemExit: the file is not such a result.
   """
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
@@ -272,7 +272,7 @@ def cost_section(file: pathlib.Path) -> str:
 
 
 def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
-  """Name, statement and a difference that should be positive; of a whole run."""
+  """Name, statement and difference, which should be positive, of each claim about cost."""
   swept = next(row for row in rows if row["case"] == "steps")
   texts = {
     "cost-flat": (
@@ -309,7 +309,7 @@ def read(file: pathlib.Path) -> dict:
     content = json.loads(file.read_text(encoding="utf-8"))
     experiment_page(content)
     overview([content])
-  except Exception as error:  # what is missing shows in any way
+  except Exception as error:  # a missing field can fail in any way
     raise SystemExit(f"{file} is no result of an experiment: {error!r}") from error
   return content
 

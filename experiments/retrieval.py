@@ -1,4 +1,4 @@
-"""Chance-constrained proxies against plain losses, a memory and losses with proxies.
+"""Chance-constrained proxies against plain losses, a memory and proxy losses.
 
 Embeddings are trained on some classes and tested by retrieval of others. The study
 trains four pair losses alone, with chance-constrained proxies and with a cross-batch
@@ -16,11 +16,11 @@ pooling and zero-shot prediction. DML, chapters 3 and 5.
       --folder DIR
 
 The first four train a layer, a pooling and a loss on feature maps of cars196, which a
-network of the extra `pretrained` computes once. tensorflow-datasets prepares cars196 in
-TFDS_DATA_DIR. The fourth also trains the network's last stage. Each seed splits the
+network from the extra `pretrained` computes once. tensorflow-datasets prepares cars196
+in TFDS_DATA_DIR. The fourth also trains the network's last stage. Each seed splits the
 classes anew. Their numbers are not comparable with the thesis's.
 
-The other presets show the thesis's numbers beside their own. full trains the
+The other presets show the thesis's numbers beside their own. `full` trains the
 contrastive loss on CUB with and without chance-constrained proxies. table-3.1, -3.2,
 -3.3, -5.1, -5.2, -5.3, figure-3.4, -3.8 and -5.12 train all methods of the table or
 figure, for cub, cars, sop or inshop. figure-3.5 tries weights and numbers of proxies on

@@ -66,7 +66,7 @@ def trained(
   progress: tqdm.tqdm,
   folder: pathlib.Path,
 ) -> None:
-  """Adds networks of all budgets, and what their features look like."""
+  """Trains networks for all budgets; adds measures of their features."""
   standard = None
   norms: list[tuple[networks.Norm, tuple[float, ...]]] = [
     ("l2", (0.0, *config.l2)),
@@ -105,7 +105,7 @@ def add_digits(
   progress: tqdm.tqdm,
   folder: pathlib.Path,
 ) -> None:
-  """Adds all that is measured on digits."""
+  """Adds all measures on digits."""
   trained(table, config, train, test, progress, folder)
   claims.add_beside(table, config.beside)
   features.add_pixels(table, train, test)

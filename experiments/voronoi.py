@@ -1,4 +1,4 @@
-"""The Voronoi-epsilon adversary: robustness that asks for one label at each point.
+"""The Voronoi-epsilon adversary: robustness that asks one label of each point.
 
 The adversary may move a point as long as its original stays the nearest training point.
 The study measures accuracy within balls (SAA) and within balls and cells (VAA), for the
@@ -49,7 +49,7 @@ def add_digits(table: Table, config: Config, train: Images, test: Images) -> Non
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Runs all attacks and adds the measures next to them."""
+  """Runs all attacks; adds their measures and those that need no attack."""
   train, test = voronoi_sets.load(config)
   table, sites = Table(), train.sites()
   if config.images == "digits":
@@ -58,7 +58,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     cells.add_shifts(table, config.images, *train)
     table.add(config.images, "sites, each place once", len(sites.y))
   budgets = voronoi_sets.BUDGETS[config.images]
-  # Beside the budgets: without an attack, and 1-NN with a wrong label.
+  # Besides the budgets: no attack, and 1-NN with a wrong label.
   runs_per_norm = len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
   total = sum(
     len(budgets[x]) * len(config.classifiers) + runs_per_norm for x in config.norms

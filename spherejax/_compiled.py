@@ -136,7 +136,7 @@ def peek(check: Callable[..., Any], *args: Any) -> Any:
   """Returns check(*args), with values in place of a program's traced arguments.
 
   Values that the caller traces stay traced, and `check` must skip them. The result of
-  `check`, which is None, a number or a name, selects the program.
+  `check`, such as None, a number or a sharding, selects the program.
   """
   program = _tracing.program
   return check(*args) if program is None else program.peek(check, args)

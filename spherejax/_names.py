@@ -267,7 +267,7 @@ def unknown(module: str, name: str) -> Exception:
 
   Returns:
     AttributeError. If a near name is known and the request comes from `from module
-    import name`, an ImportError, since Python would replace ours by its own error.
+    import name`, an ImportError, since Python would replace an AttributeError.
   """
   suggestions = () if name.startswith("_") else meant(module.partition(".")[2], name)
   if not suggestions:

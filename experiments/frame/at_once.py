@@ -17,9 +17,9 @@ _Out = TypeVar("_Out")
 
 
 def mapped(fn: Callable[[Array], Any], rows: Array, size: int = 256) -> Any:
-  """`fn(rows)`, a pytree of [rows, ...], by equal blocks of at most `size` rows.
+  """`fn(rows)`, a pytree of [rows, ...], in equal blocks of at most `size` rows.
 
-  The last block is filled with zeros, so each row's result must be its own.
+  The last block is padded with zero rows, so no row's result may depend on others.
   """
   count = len(rows)
   blocks = -(-count // size)
@@ -31,10 +31,11 @@ def mapped(fn: Callable[[Array], Any], rows: Array, size: int = 256) -> Any:
 
 @contextlib.contextmanager
 def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
-  """Threads that begin nothing new after an error or an interrupt.
+  """Thread pool that begins nothing new after an error or an interrupt.
 
-  One for each core, at most four: a small program keeps no second core busy. With
-  several devices one in all, as programs would wait for each other's devices.
+  It has one thread per core, at most four: a small program keeps no second core busy.
+  With several devices it has one thread, as programs would wait for each other's
+  devices.
   """
   workers = min(os.cpu_count() or 1, 4) if jax.device_count() == 1 else 1
   threads = concurrent.futures.ThreadPoolExecutor(workers)
@@ -60,18 +61,18 @@ def in_turns(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
 
 
 def convolutional() -> int | None:
-  """Runs with convolutions that a sweep vmaps at a time.
+  """Number of runs with convolutions that a sweep vmaps at a time; None for all.
 
-  One on a CPU, where convolutions with weights of their own for every run are slow.
+  It is 1 on a CPU, where convolutions with different weights for every run are slow.
   """
   return 1 if jax.default_backend() == "cpu" else None
 
 
 @contextlib.contextmanager
 def on_host() -> Iterator[None]:
-  """Float64 on a CPU, wherever the networks are."""
+  """Computes in float64 on a CPU, wherever the networks are."""
   host = jax.local_devices(backend="cpu")[0]
-  # Of jax, or in older versions of its experimental part.
+  # Older versions of jax have it in jax.experimental.
   where = jax if hasattr(jax, "enable_x64") else jax.experimental
   wide: Any = getattr(where, "enable_x64")  # noqa: B009
   with wide(True), jax.default_device(host):

@@ -5,7 +5,7 @@ import pathlib
 
 
 def newest_file(name: str, file: str) -> pathlib.Path:
-  """A file of the newest version of an image set; ends with a message without it."""
+  """Path of a file in the newest version of an image set; exits if it is missing."""
   root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
   path = max(root.glob(f"*/{file}"), key=_version, default=None)
   if path is None:
@@ -14,6 +14,6 @@ def newest_file(name: str, file: str) -> pathlib.Path:
 
 
 def _version(path: pathlib.Path) -> list[int]:
-  """Version numbers of a folder, so that 1.10.0 sorts after 1.9.0; -1 for words."""
+  """Version numbers of a folder, so that 1.10.0 sorts after 1.9.0; words become -1."""
   parts = path.parent.name.split(".")
   return [int(part) if part.isdecimal() else -1 for part in parts]

@@ -1,7 +1,7 @@
 """The command line that every experiment shares.
 
-``--preset`` names the defaults and is read first; every field of the settings is an
-option; a misspelt one is an error with a suggestion.
+``--preset`` selects the defaults and is read first. Every field of the settings is an
+option; for a misspelt option, the error suggests the right one.
 """
 
 import argparse
@@ -47,10 +47,10 @@ def parse(
 ) -> Arguments:
   """Preset, settings and output folder from the command line (or `arguments`).
 
-  A short experiment compiles for as long as it trains. An option that does nothing
-  beside the others, by `unused`, is an error. Results of other settings are not
-  replaced without `--overwrite`; `resolved` fills in what settings leave open, where
-  the results hold them so.
+  `short` is for experiments that compile for as long as they train. An option that has
+  no effect given the others, as `unused` tells, is an error. Results of other settings
+  are not replaced without `--overwrite`. Results hold the settings that `resolved`
+  returns, which fills in open ones.
   """
   first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
   first.add_argument("--preset", default=default)
@@ -59,7 +59,7 @@ def parse(
     first.error(f"--preset must be one of {', '.join(presets)}, got {preset!r}")
   config = presets[preset]
   options = _options(presets, preset, pathlib.Path("runs") / name / preset)
-  # tyro keeps a line break before what is no letter.
+  # tyro keeps a line break unless a letter follows.
   text = re.sub(r"(?<=\S)\n(?=\S)", " ", doc or "")
   try:
     parsed = tyro.cli(options, description=text, args=arguments, prog=name)
@@ -67,7 +67,7 @@ def parse(
     _check_names(parsed.config)
     _check_used(parsed.config, config, unused(parsed.config))
     _check_used(parsed.config, config, settings.unused(parsed.config))
-  except ValueError as error:  # of settings that do not fit each other
+  except ValueError as error:  # settings that do not fit each other
     option, _, rest = str(error).partition(" ")
     first.error(
       f"{settings.option(option)} {rest}" if hasattr(config, option) else f"{error}"
@@ -86,7 +86,7 @@ def parse(
 
 
 def _options(presets: Mapping[str, Any], preset: str, output: pathlib.Path) -> type:
-  """The class whose fields are the options: the study's own and those of all."""
+  """The class whose fields are the options: the study's, and those of every study."""
   arg, config = tyro.conf.arg, presets[preset]
   chosen: Any = Literal[tuple(presets)]  # pyright: ignore
   named = arg(help="Named settings; the options below change single ones.")
@@ -138,7 +138,7 @@ def _check_used(config: Any, preset: Any, unused: Unused) -> None:
 
 
 def _prepare(output: pathlib.Path) -> None:
-  """A folder that can be written to; better known before the work than after it."""
+  """Creates the folder; checks that it can be written to before any work is done."""
   try:
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=output):
@@ -180,14 +180,14 @@ def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
 
 
 def _compile_quickly(level: int, *flags: str) -> None:
-  """Programs that run for a short time: on a CPU, before jax first looks for one."""
+  """Lowers XLA's optimisation level; works only before jax first uses a device."""
   level_flag = f"--xla_backend_optimization_level={level}"
-  user_flags = os.environ.get("XLA_FLAGS", "")  # the last of two holds
+  user_flags = os.environ.get("XLA_FLAGS", "")  # of two equal flags, the last counts
   os.environ["XLA_FLAGS"] = " ".join([level_flag, *flags, user_flags]).strip()
 
 
 def _keep_compiled_programs() -> None:
-  """A second run of an experiment starts at once: its programs stay on disk."""
+  """Keeps compiled programs on disk, so that a second run starts at once."""
   if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     jax.config.update("jax_compilation_cache_dir", str(pathlib.Path("runs/.jax_cache")))
   if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
@@ -195,7 +195,7 @@ def _keep_compiled_programs() -> None:
 
 
 def only(kind: type[_Settings], settings: Any) -> _Settings:
-  """The fields of `kind` alone, of settings that have more."""
+  """Selects the fields of `kind` from settings that have more."""
   names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore
   return kind(**{name: getattr(settings, name) for name in names})
 
@@ -203,7 +203,7 @@ def only(kind: type[_Settings], settings: Any) -> _Settings:
 def check_parts(
   steps: int, parts: int, names: tuple[str, str] = ("steps", "parts")
 ) -> None:
-  """Raises ValueError unless a training falls into equal parts; names are options."""
+  """Raises ValueError unless `parts` divides `steps`; `names` are their options."""
   if parts < 1 or steps % parts:
     whole, part = names
     raise ValueError(f"{whole} must be a multiple of {part} = {parts}, got {steps}")

@@ -1,4 +1,4 @@
-"""Dot plots: means over seeds with intervals, one row a method, in panels."""
+"""Dot plots in panels: means over seeds with intervals, one row per method."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -31,8 +31,8 @@ def dots(
   Args:
     panels: values by panel and row.
     xlabel: the quantity.
-    rows: names from the top, the same in all panels; none: each panel is sorted, its
-      largest mean at the top.
+    rows: names from the top, the same in all panels; if empty, each panel is sorted
+      with its largest mean at the top.
     columns: panels side by side, at most.
     gains: whether values are differences: a line at 0, blue intervals above it, orange
       ones below it, grey ones that contain it. All panels share its scale.

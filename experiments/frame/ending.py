@@ -1,6 +1,6 @@
 """Reports a run that ends early in one line that says what to do next.
 
-Imports nothing that takes time: it is what an entry point loads first.
+Entry points load this module first, so it imports nothing that takes time.
 """
 
 import _thread
@@ -20,7 +20,7 @@ _OURS = ("spherejax", "experiments")
 
 
 def while_loading() -> None:
-  """Ctrl-C and SIGTERM say so in one line, until `in_one_line` knows what is kept."""
+  """Reports Ctrl-C and SIGTERM in one line, until `in_one_line` takes over."""
   rest = "nothing is lost; the same command starts again"
 
   def explain(
@@ -41,13 +41,13 @@ def while_loading() -> None:
 
 
 def in_one_line(output: pathlib.Path) -> None:
-  """Ctrl-C, SIGTERM and errors of our own or of files say what happened, no more.
+  """Reports Ctrl-C, SIGTERM, our own errors and file errors without a traceback.
 
-  `python -X dev -m experiments.…` shows where an error came from; a defect always does.
+  `python -X dev -m experiments.…` shows it. All other errors always show theirs.
   """
 
   def rest() -> str:
-    # What is kept for another run lies in folders; results are files.
+    # Files to resume from lie in subfolders; results do not.
     if output.is_dir() and any(path.is_dir() for path in output.iterdir()):
       return f"the same command goes on from what is kept in {output}"
     return "nothing is kept yet; the same command begins anew"
@@ -98,17 +98,16 @@ def mean_loss(
 
 
 def _say(message: str) -> None:
-  # Below a progress bar that was not closed.
+  # The line break ends a progress bar that was not closed.
   print(f"\n{message}", file=sys.stderr)
 
 
 def _unraised(args: "sys.UnraisableHookArgs") -> None:
   """Handles an error that nobody can catch, as `sys.unraisablehook`.
 
-  A Ctrl-C that arrives in a callback of C is given again, outside of it. Nothing is
-  said of a part of a checkpoint that ended after another one had failed: threads of its
-  reader or writer then call into a loop that is closed, and the error that counts has
-  been raised.
+  A Ctrl-C that arrives in a callback from C is raised again outside of it. After one
+  part of a checkpoint has failed, threads of the other parts call into a closed event
+  loop. These errors are not reported: the one that counts has been raised.
   """
   trace = args.exc_traceback
   late = trace is not None and trace.tb_frame.f_code.co_name == "call_soon_threadsafe"
@@ -119,7 +118,7 @@ def _unraised(args: "sys.UnraisableHookArgs") -> None:
 
 
 def _is_told(error: BaseException, trace: TracebackType | None) -> bool:
-  """True for errors that the user can mend: file problems, and those we raise."""
+  """True for errors that the user can fix: file problems, and errors that we raise."""
   if isinstance(error, OSError):
     return True
   while trace is not None and trace.tb_next is not None:

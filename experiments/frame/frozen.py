@@ -1,7 +1,7 @@
 """Features of a frozen ImageNet network, which replace the images.
 
-The network sees each image once. What is trained begins with its features, at a price
-that a CPU can pay.
+The network sees each image once. Training starts from its features, which is cheap
+enough for a CPU.
 """
 
 import dataclasses
@@ -15,12 +15,12 @@ from spherejax import data, models, training
 
 NETWORK = "efficientnet_lite0"
 DIRECTIONS = 512
-"""Number of principal directions kept of the 1280 features."""
+"""Number of principal directions that are kept of the 1280 features."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Features:
-  """Vectors, with labels and whatever else `data.Images` have."""
+  """Feature vectors, with labels and the other fields of `data.Images`."""
 
   images: np.ndarray
   """float32 [count, dim]."""
@@ -41,7 +41,7 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
   network = models.pretrained(NETWORK)
 
   def means(pixels: np.ndarray) -> np.ndarray:
-    coloured = np.broadcast_to(pixels, (*pixels.shape[:-1], 3))  # grey ones too
+    coloured = np.broadcast_to(pixels, (*pixels.shape[:-1], 3))  # if they are grey
     return np.asarray(jnp.mean(network.features(coloured), axis=(1, 2)))
 
   folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
 def projected(
   parts: Sequence[Features], directions: int = DIRECTIONS
 ) -> list[Features]:
-  """Coordinates on so many principal directions, about 0, of the first part."""
+  """Projects all parts on the first part's principal directions, without centring."""
   first = parts[0].images
   basis = np.linalg.eigh(first.T @ first)[1][:, : -directions - 1 : -1]
   return [dataclasses.replace(part, images=part.images @ basis) for part in parts]

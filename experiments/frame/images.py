@@ -26,16 +26,17 @@ class Source(NamedTuple):
   """Properties of one image set.
 
   Attributes:
-    side: of the images, in the paper's protocol.
-    epochs: of the paper's protocol.
-    network: of the paper's protocol.
-    channels: 1 for grey.
-    inverted: paper is white and ink is dark; inverted, the background is near 0.
-    sized: the original width and height tell something about the class.
-    augmented: warped while training, in the paper's protocol.
-    pooled: all images are drawn into the three parts; a test part is kept otherwise.
+    side: side of the images in the paper's protocol, in pixels.
+    epochs: training epochs in the paper's protocol.
+    network: network of the paper's protocol.
+    channels: channels of the images; 1 for grey ones.
+    inverted: whether to invert dark ink on white, so that the background is near 0.
+    sized: whether the original width and height tell something about the class.
+    augmented: whether the paper's protocol warps training images.
+    pooled: whether all images are split into the three parts; otherwise the set's own
+      test part is kept.
     lifeless: nodes of the tree below which nothing lives.
-    notation: name of the tree in `published/trees.toml`; empty where a file says it.
+    notation: name of the tree in `published/trees.toml`; empty if a file has it.
   """
 
   side: int
@@ -93,7 +94,7 @@ class Whole(NamedTuple):
 
 
 def load(name: str, side: int, folder: str = "", percent: int = 100) -> Whole:
-  """The first `percent` of a set with images of `side` pixels; its checked tree."""
+  """Loads the first `percent` of a set, at `side` pixels, with its checked tree."""
   if name not in SOURCES:
     raise ValueError(f"data must be one of {', '.join(SOURCES)}, got {name!r}")
   source, tested = SOURCES[name], None
@@ -122,14 +123,14 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
 
 
 def at_depth(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
-  """Ancestor of each class at a depth [classes], or the class where it lies higher."""
+  """Ancestor of each class at a depth [classes]; the class itself if it lies higher."""
   above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
-  # Nodes stand below each other in the order of their depth.
+  # A node comes after its ancestors, so the last one is the deepest.
   return np.array([np.flatnonzero(members)[-1] for members in above])
 
 
 def named(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
-  """The tree with words for WordNet's ids, where the set has them in a file."""
+  """The tree with words in place of WordNet's ids, if the set has a file of them."""
   if name != "tiny_imagenet":
     return tree
   lines = beside.newest_file(name, "names.csv").read_text(encoding="utf-8").splitlines()
@@ -158,7 +159,7 @@ def _prepared(name: str, split: str, side: int) -> data.Images:
 
 
 def read(name: str, split: str, **options: Any) -> data.Images:
-  """Images of a prepared set as `data.load_tfds`; ends with a message without it."""
+  """Reads images with `data.load_tfds`; exits with a message if the set is missing."""
   try:
     return data.load_tfds(name, split, **options)
   except FileNotFoundError as error:
@@ -184,7 +185,7 @@ def _inverted(images: data.Images) -> data.Images:
 
 
 def resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
-  """Resizes all images to one size; adds their old sizes, as logarithms."""
+  """Resizes all images to one size; adds logarithms of their original sizes."""
   sizes = np.array([image.shape[1::-1] for image in images.images])
   small = data.map_images(images, functools.partial(squared, size=side))
   small = _inverted(small) if inverted else small
@@ -200,7 +201,7 @@ def size_extras(sizes: np.ndarray) -> dict[str, np.ndarray]:
 def _folder(
   name: str, side: int, folder: str
 ) -> tuple[data.Images, hierarchy.ClassTree]:
-  """A set that people have as a folder, and its tree."""
+  """A set in a folder of the user, and its tree."""
   root = pathlib.Path(folder, name)
   if not folder or not root.is_dir():
     raise SystemExit(f"{name} is read from the folder {name} in --folder, got {root}")
@@ -212,7 +213,7 @@ def _folder(
 
 
 def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:
-  """The tree of NABirds: lines `child parent`, numbers as the image folders' names."""
+  """Reads NABirds' tree from lines `child parent` of the image folders' numbers."""
   rows = [line.split() for line in path.read_text().splitlines() if line.strip()]
   for number, row in enumerate(rows, start=1):
     if len(row) != 2:
@@ -220,15 +221,15 @@ def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:
   children = {child for child, _ in rows}
   roots = dict.fromkeys(parent for _, parent in rows if parent not in children)
   edges = [(root, "") for root in roots] + [(child, parent) for child, parent in rows]
-  # The folders' names are filled up with zeros.
+  # The folders' names have leading zeros.
   classes = [name.lstrip("0") or name for name in folders]
   return hierarchy.from_edges(edges, classes=classes)
 
 
 def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Parts:
-  """Drawn parts: 70, 10 and 20 % of a pooled set, 90 and 10 % beside a kept test part.
+  """Splits a pooled set into 70, 10 and 20 %, or one with a test part into 90 and 10 %.
 
-  `training` and `validation` are numbers of images; 0 takes those shares.
+  `training` and `validation` are numbers of images; 0 takes these shares.
   """
   count = len(whole.images)
   order = np.asarray(jax.random.permutation(key, count))
@@ -266,19 +267,19 @@ def episodes(
 
 
 def log_sizes(images: data.Images) -> np.ndarray:
-  """[count, 2], logarithms of width and height; [count, 0] where they say nothing."""
+  """Logarithms of width and height, [count, 2]; [count, 0] if the set has none."""
   names = [name for name in ("log_width", "log_height") if name in images.extras]
   columns = [np.asarray(images.extras[name], np.float32) for name in names]
   return np.stack(columns, 1) if columns else np.zeros((len(images), 0), np.float32)
 
 
 def centred(image: np.ndarray, *, size: int, shorter_side: int) -> np.ndarray:
-  """[size, size, channels]: the centre, after the shorter side was brought to a length.
+  """Scales the shorter side to a length, then cuts the centre, [size, size, channels].
 
   Args:
     image: uint8 [height, width, channels].
-    size: side of what is kept.
-    shorter_side: length of the shorter side before that, at least `size`.
+    size: side of the centre.
+    shorter_side: length of the shorter side after scaling, at least `size`.
   """
   single = _image(image)
   factor = shorter_side / min(single.size)
@@ -290,7 +291,7 @@ def centred(image: np.ndarray, *, size: int, shorter_side: int) -> np.ndarray:
 
 
 def squared(image: np.ndarray, *, size: int) -> np.ndarray:
-  """[size, size, channels]: all of it, stretched."""
+  """Stretches the whole image to a square, [size, size, channels]."""
   single = _image(image).resize((size, size), Image.Resampling.BOX)
   return np.asarray(single).reshape(size, size, -1)
 

@@ -16,12 +16,12 @@ _REMEDY = "without it, it is made again"
 
 
 def digest(settings: Any) -> str:
-  """A short name for settings: a run with others has another folder."""
+  """Short name of settings, so that runs with other settings get other folders."""
   return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
 
 
 def fingerprint(arrays: Iterable[Any]) -> str:
-  """Digest of the arrays' bytes, shapes and types; other data get another folder."""
+  """Digest of arrays' bytes, shapes and types, so that other data get another folder."""
   digest_of = hashlib.sha256()
   for x in map(np.ascontiguousarray, arrays):
     digest_of.update(f"{x.dtype}{x.shape}".encode())
@@ -47,7 +47,7 @@ class Finished(NamedTuple):
 def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
   """Reads an outcome if it was stored with the same settings.
 
-  ValueError names a file that is damaged: whether to lose it is the user's decision.
+  A damaged file raises a ValueError that names it: the user decides whether to lose it.
   """
   record, arrays = _files(path)
   if not record.is_file() or not arrays.is_file():
@@ -63,7 +63,7 @@ def read_record(
 ) -> dict[str, Any]:
   """Reads a record of `results.write_json` and checks that it has these names.
 
-  ValueError names a file that is damaged, and what helps.
+  A damaged file raises a ValueError that names it and the remedy.
   """
 
   def read(path: pathlib.Path) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def read_record(
 def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
   """Reads an array of `np.save`; rejects arrays of objects.
 
-  ValueError names a file that is damaged, and what helps.
+  A damaged file raises a ValueError that names it and the remedy.
   """
-  content = path.read_bytes()  # a file that is not there is not damaged
+  content = path.read_bytes()  # outside `_whole`: a missing file is not damaged
   return _whole(path, lambda _: _array(content), remedy)
 
 
@@ -140,7 +140,7 @@ def once(
 ) -> Finished:
   """Reads the outcome under a path if its inputs are the same; otherwise makes it.
 
-  `restored` is called for one that is read.
+  `restored` is called if the outcome was read.
   """
   if (done := restore(path, made_with)) is None:
     done = make()
@@ -151,5 +151,5 @@ def once(
 
 
 def _files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-  """Record and arrays: behind the whole name, which a number with a point may end."""
+  """Files of record and arrays; appends, since a name may end in a decimal number."""
   return path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.npz")

@@ -1,4 +1,4 @@
-"""The embedding of `retrieval`: what it is made of, what it sees, how it is kept."""
+"""The embedding network of `retrieval`: architecture, inputs and storage."""
 
 import dataclasses
 import functools
@@ -20,13 +20,13 @@ from experiments.frame.settings import Limited
 from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
-STORED = ("maps", "last_stage")  # which take maps in the place of images
+STORED = ("maps", "last_stage")  # backbones that take stored maps instead of images
 SMALL = ("conv", *DIGITS, "mlp", *STORED)
-LITE = "efficientnet_lite0"  # whose weights the extra `pretrained` installs
+LITE = "efficientnet_lite0"  # the extra `pretrained` installs its weights
 BEFORE_LAST, LAST_STAGE = (0, 7), (7, 9)
-"""Parts of that network: what is frozen, and the stage and convolution behind it."""
-_STAGE_CHANNELS = 192  # of the maps between them
-# Of ImageNet, as the weights of each framework expect them.
+"""Parts of that network: the frozen one, and the last stage with its convolution."""
+_STAGE_CHANNELS = 192  # of the maps between the two parts
+# Means and deviations of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
 _CAFFE = (104.0, 117.0, 128.0)  # blue, green, red
@@ -41,9 +41,9 @@ class Architecture(Limited):
     "conv", "resnet8", "resnet20", "mlp", "bn_inception", "resnet50", "inception_v3",
     "maps", "last_stage",
   ] = "conv"  # fmt: skip
-  """Backbone: four convolutions, a residual network for digits (small or as published),
-  two hidden layers, a network for photographs; on stored feature maps none, or the
-  last stage of a pretrained network."""
+  """Backbone: four convolutions (conv), a residual network for digits (resnet8, or
+  resnet20 as published), two hidden layers (mlp), or a network for photographs. On
+  stored feature maps: none (maps), or the last stage of a pretrained network."""
   width: int = 32
   """Channels of each convolution of conv, of each layer of mlp, or of the first
   convolution of other backbones."""
@@ -59,7 +59,7 @@ class Architecture(Limited):
   remat: bool = False
   """Recomputes the maps of networks of photographs for the gradient, to save memory."""
   pooling: str = "gap"
-  """Pooling of the maps: gap, gsp or another; a wrong name lists all."""
+  """Pooling of the maps: gap, gsp or another; the error for a wrong name lists all."""
   prototypes: int = 64
   """Prototypes of generalized sum pooling."""
   mass: float = 0.3
@@ -97,7 +97,7 @@ class Architecture(Limited):
 
   @property
   def embedding_dim(self) -> int:
-    """Numbers of an embedding: more than `dim` for poolings that are wide."""
+    """Length of an embedding; wide poolings have more than `dim`."""
     return poolings.embedding_dim(self.pooling, self.dim)
 
   @property
@@ -132,7 +132,7 @@ class _Layers(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, *, train: bool = False) -> Array:
-    del train  # nothing is normalised
+    del train  # there is no batch norm
     x = x.reshape(len(x), 1, 1, -1)
     return nn.relu(nn.Dense(self.width)(nn.relu(nn.Dense(self.width)(x))))
 
@@ -179,7 +179,7 @@ def _network_input(a: Architecture, images: Array) -> Array:
   """Bytes, or floats in [0, 1], as the backbone takes them."""
   x = data.to_float(images) if images.dtype == jnp.uint8 else images
   if a.backbone in STORED:
-    return x.astype(jnp.float32)  # they are kept in half precision
+    return x.astype(jnp.float32)  # maps are stored in half precision
   if a.backbone in SMALL:
     return x
   if x.shape[-1] == 1:
@@ -190,7 +190,7 @@ def _network_input(a: Architecture, images: Array) -> Array:
 
 
 def initial_variables(key: Array, architecture: Architecture) -> Any:
-  """The network before the first step, its backbone read where one is named."""
+  """Draws the initial variables; reads the backbone's if a file has them."""
   variables = _initialize(key, architecture=architecture)
   if not architecture.weights and architecture.backbone != "last_stage":
     return variables
@@ -262,7 +262,7 @@ class Model(NamedTuple):
     return functools.partial(prepare, architecture=self.architecture)
 
   def embed(self, images: Array) -> Array:
-    """[batch, dim], raw, of prepared images; for jit."""
+    """Raw embeddings [batch, dim] of prepared images; for jit."""
     outputs: Any = Network(self.architecture).apply(self.variables, images)
     return outputs.embeddings
 
@@ -271,7 +271,7 @@ class Model(NamedTuple):
 
 
 def keep(folder: pathlib.Path, model: Model, step: int) -> None:
-  """Writes a model that `load` reads; the newest one counts."""
+  """Writes a model for `load`, which reads the newest."""
   described = dataclasses.asdict(model.architecture)
   results.write_json(described, folder / "network.json")
   with training.Checkpoints(folder / "weights") as checkpoints:
@@ -279,7 +279,7 @@ def keep(folder: pathlib.Path, model: Model, step: int) -> None:
 
 
 def load(folder: pathlib.Path) -> Model:
-  """Reads a model of `keep`; FileNotFoundError if the folder holds none."""
+  """Reads a model that `keep` wrote; FileNotFoundError if the folder holds none."""
   path = folder / "network.json"
   if not path.is_file():
     raise FileNotFoundError(
@@ -288,9 +288,9 @@ def load(folder: pathlib.Path) -> Model:
   fields = {
     name: tuple(value) if isinstance(value, list) else value
     for name, value in finished.read_record(path, remedy=_TRAIN).items()
-    if (name, value) not in (("padded", False), ("inverted", False))  # earlier ones
+    if (name, value) not in (("padded", False), ("inverted", False))  # old fields
   }
-  # The weights lie beside, trained ones.
+  # The trained weights lie next to the record, and replace those of ImageNet.
   try:
     architecture = Architecture(**{**fields, "weights": ""})
   except TypeError as error:

@@ -1,4 +1,4 @@
-"""An empty figure for pictures that only an experiment draws, and writing pictures."""
+"""Creates figures for the experiments, draws common plots, and writes files."""
 
 import math
 import pathlib
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
   import matplotlib.axes
   import matplotlib.figure
 
-# Okabe and Ito 2008, as in `spherejax.plotting`, and black at last.
+# Okabe and Ito 2008, as in `spherejax.plotting`, with black last.
 COLORS = (
   "#0072B2", "#D55E00", "#009E73", "#CC79A7",
   "#E69F00", "#56B4E9", "#7F7F7F", "#222222",
@@ -30,9 +30,9 @@ def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
 def panels(
   number: int, columns: int, height: float, margin: float = 0.0, **options: Any
 ) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
-  """Creates a figure 7.2 inches wide, and so many axes of it, row by row.
+  """Creates a figure 7.2 inches wide with `number` axes, row by row.
 
-  `height` is that of a row, `options` are those of `Figure.subplots`.
+  `height` is that of a row; `options` go to `Figure.subplots`.
   """
   columns = min(columns, number)
   lines = math.ceil(number / columns)
@@ -71,7 +71,7 @@ def curve_panels(
 ) -> "matplotlib.figure.Figure":
   """Plots curves [steps] in small panels that share their axes and colours.
 
-  Later curves are thinner, so that equal curves show below each other.
+  Later curves are thinner, so that equal curves remain visible below each other.
   """
   number = len(curves_of)
   figure, cells = panels(number, columns, 1.7, 0.9, sharex=True, sharey=True)
@@ -90,7 +90,7 @@ def curve_panels(
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
   for axes in cells[max(0, number - columns) :]:
-    axes.tick_params(labelbottom=True)  # also where nothing is below
+    axes.tick_params(labelbottom=True)  # also above an empty cell
   figure.supxlabel(xlabel, fontsize=9)
   figure.supylabel(ylabel, fontsize=9)
   figure.legend(
@@ -103,7 +103,7 @@ def curve_panels(
 def save(
   figures: Mapping[str, Any], output: pathlib.Path, suffix: str = ".png"
 ) -> list[str]:
-  """Writes figures as PNG, or as SVG where they are lines; the names of the files."""
+  """Writes figures, PNG by default and SVG for plots of lines; returns file names."""
   return [
     plotting.save(figure, output / f"{name}{suffix}").name
     for name, figure in figures.items()

@@ -1,4 +1,4 @@
-"""The poolings of DML 5.3.5 in the form of its comparison, by name."""
+"""The poolings that DML 5.3.5 compares, by name and in its form."""
 
 import functools
 from collections.abc import Callable
@@ -21,18 +21,18 @@ TITLES = {
 NAMES = tuple(name for name in TITLES if name != "gsp_gmp")
 """Poolings to compare; omits the one that combines two of them."""
 WIDE = {"otp_wide": "OTP of 64", "netvlad_wide": "NetVLAD of 64"}
-"""Poolings with a long embedding: a vector of the usual dimension per prototype; with
-64 of them, 64 x 128 = 8,192 numbers in the paper."""
+"""Poolings with a long embedding: a vector of the usual dimension for each of 64
+prototypes. In the paper, 64 x 128 = 8,192 numbers."""
 SUMMED = ("gsp", "gsp_gmp")
 """Poolings with attributes."""
 AVERAGED = 1024
-"""Training images, at most, whose averages are candidates for prototypes."""
-PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
+"""Largest number of training images whose averages are candidates for prototypes."""
+PROTOTYPES = 8  # prototypes of OTP, centres of NetVLAD: 8 x 16 = 128 in the paper
 MANY_PROTOTYPES = 64  # of `WIDE`
 
 
 class Headed(nn.Module):
-  """A backbone's maps, averaged over positions, and what a head makes of that."""
+  """A backbone's maps, averaged over positions, and the outputs of a head on them."""
 
   backbone: Callable[[], nn.Module]
   head: Callable[[], nn.Module]
@@ -50,15 +50,15 @@ class Headed(nn.Module):
 
 
 class Recipe(NamedTuple):
-  """A pooling, and where the projection to the embedding stands.
+  """A pooling, and the place of the projection to the embedding.
 
   Attributes:
-    pool: for `models.EmbeddingHead`.
-    projection: "before" or "after" the pooling.
-    dim: of the projection.
-    prototypes: path to what is chosen after the first part of a training, or "".
-    averages: from pooled vectors to the averages that are chosen among.
-    silent: path to a matrix that is 0 for these averages, or "".
+    pool: pooling for `models.EmbeddingHead`.
+    projection: "before" or "after" the pooling, or "none".
+    dim: dimension of the projection.
+    prototypes: path to the prototypes, chosen after the first part of a training, or "".
+    averages: function from pooled vectors to the candidates for prototypes.
+    silent: path to a matrix that is set to 0 for these candidates, or "".
   """
 
   pool: Callable[..., Any]
@@ -72,9 +72,9 @@ class Recipe(NamedTuple):
 def recipe(
   name: str, dim: int, *, prototypes: int, mass: Any, inverse_temperature: float
 ) -> Recipe:
-  """The pooling of that name; where it has parameters, they are called "pooling".
+  """Returns the pooling of a name; its parameters, if any, are called "pooling".
 
-  `dim` is that of the embedding; the other arguments are those of `SUMMED`.
+  `dim` is that of the embedding; the other arguments are for the poolings in `SUMMED`.
   """
   if name == "gsp":
     pool = models.GSP(prototypes, mass, inverse_temperature, name="pooling")
@@ -97,19 +97,19 @@ def recipe(
 
 
 def embedding_dim(name: str, dim: int) -> int:
-  """The embedding's dimension with that pooling, where the usual one is `dim`."""
+  """Dimension of the embedding with a pooling, where the usual dimension is `dim`."""
   if name in WIDE:
     return MANY_PROTOTYPES * dim
-  # Whole vectors, as many as there are prototypes.
+  # One vector per prototype, all of equal length.
   return dim - dim % PROTOTYPES if name in ("otp", "netvlad") else dim
 
 
 def with_prototypes(
   recipe: Recipe, params: Any, pooled: Callable[[Any], ArrayLike]
 ) -> Any:
-  """Parameters of a network whose prototypes are chosen among averages.
+  """Returns the parameters with prototypes that are chosen among averages.
 
-  `pooled(params)` are vectors that are pooled with all of the mass, [images, dim].
+  `pooled(params)` returns vectors [images, dim] that are pooled with all of the mass.
   """
   if not recipe.prototypes:
     return params

@@ -26,7 +26,7 @@ VERDICTS = REPRODUCED, CONTRADICTED, UNDECIDED = (
   "contradicted",
   "undecided",
 )
-_MOST_SEEDS = 10_000  # that anybody would try
+_MOST_SEEDS = 10_000  # more than anybody would try
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 
@@ -56,12 +56,12 @@ def claim(
 ) -> dict[str, Any]:
   """A claim that a difference is positive, with its verdict.
 
-  It is reproduced when the 95 % interval of the mean over seeds lies above 0 and
-  contradicted when it lies below; one that is stated for every seed, when every
-  difference is positive, or none is. Otherwise it is undecided, and "seeds to decide"
-  are those with which the interval would leave out 0 if mean and deviation stayed as
-  they are. One whose difference is undefined (NaN) for a seed is undecided, and its
-  statement says so.
+  A claim is reproduced when the 95 % interval of the mean over seeds lies above 0, and
+  contradicted when it lies below. A claim about every seed is reproduced when every
+  difference is positive, and contradicted when none is. Otherwise the claim is
+  undecided; "seeds to decide" is the number at which the interval would exclude 0 if
+  mean and deviation stayed as they are. A claim whose difference is undefined (NaN) for
+  a seed is undecided, and its statement says so.
   """
   numbers = [float(value) for value in differences]
   undefined = int(np.isnan(numbers).sum())
@@ -85,9 +85,9 @@ def claim(
 
 
 def _deciding(values: Sequence[float]) -> int | None:
-  """The least number of seeds whose interval leaves out 0, at this mean and deviation.
+  """The least number of seeds whose interval excludes 0, at this mean and deviation.
 
-  None where nothing is known of the deviation, or where it would take too many.
+  None if the deviation is unknown, the mean is 0, or it would take too many.
   """
   deviation = np.std(values, ddof=1) if len(values) > 1 else np.nan
   if not np.isfinite(deviation) or not np.mean(values):
@@ -99,7 +99,7 @@ def _deciding(values: Sequence[float]) -> int | None:
 
 
 def verdict_text(entry: Mapping[str, Any]) -> str:
-  """The verdict, and the seeds that would decide where it is open."""
+  """The verdict; if it is open, also the number of seeds that would decide."""
   number = entry["seeds to decide"]
   return entry["verdict"] + (f" ({number} seeds would decide)" if number else "")
 
@@ -114,9 +114,9 @@ def result(
   claims: list[dict[str, Any]],
   pictures: Sequence[str] = (),
 ) -> dict[str, Any]:
-  """The whole result of a run, as it is written to `results.json`.
+  """Returns the whole result of a run, as it is written to `results.json`.
 
-  Raises ValueError for claims of one id, which no page and no note could tell apart.
+  Raises ValueError if two claims share an id: no page or note could tell them apart.
   """
   counts = collections.Counter(entry["id"] for entry in claims)
   if repeated := [name for name, count in counts.items() if count > 1]:
@@ -161,7 +161,7 @@ def _options(experiment: str, preset: str, config: Any) -> str:
 
 
 def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
-  """Writes the file whole or not at all: an earlier one survives a full disk."""
+  """Writes the file whole or not at all: an earlier version survives a full disk."""
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_suffix(".partial")
   temporary.write_text(json.dumps(content, indent=1) + "\n")
@@ -175,7 +175,7 @@ Summary = Callable[[dict[str, Any], pathlib.Path], Sequence[Any]]
 def write(
   content: dict[str, Any], output: pathlib.Path, summary: Summary | None = None
 ) -> None:
-  """Writes `results.json`, and to `table.txt` and the terminal a summary or tables."""
+  """Writes `results.json`; writes and prints `table.txt`, a summary or all tables."""
   content = standard(content)
   write_json(content, output / "results.json")
   printed = summary if summary and content["claims"] else _everything
@@ -250,11 +250,11 @@ def measure_text(entry: Mapping[str, Any]) -> str:
 
 
 def number_text(number: float | None) -> str:
-  """A figure for a table; a dash for what is none."""
+  """A number for a table; a dash for None."""
   return "-" if number is None else f"{number:.3f}"
 
 
 def interval_text(interval: Sequence[float | None]) -> str:
-  """An interval for a table; a dash where one seed gives none."""
+  """An interval for a table; a dash if one seed gives none."""
   low, high = interval
   return "-" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"

@@ -14,7 +14,7 @@ import tyro
 Unused = dict[str, tuple[str, ...]]
 _T = TypeVar("_T")
 Decided = Annotated[_T, tyro.conf.Suppress]
-"""Field that the study or the data set; not an option of the command line."""
+"""Field that the study or the data set decide; not an option of the command line."""
 
 
 def option(name: str) -> str:
@@ -108,7 +108,7 @@ Limit = MultipleOf | Only | Within | Without | Among
 
 @functools.cache
 def _declared(kind: type) -> dict[str, list[Limit]]:
-  """The limits of each field, those of the classes below it too."""
+  """The limits of each field, with those that base classes declare."""
   limits: dict[str, list[Limit]] = {}
   for base in kind.__mro__:
     for name, hint in typing.get_type_hints(base, include_extras=True).items():

@@ -1,4 +1,4 @@
-"""A study: what it measures, what it claims of that, and the command that runs it."""
+"""A study: its measures, the claims about them, and the command that runs it."""
 
 import dataclasses
 import pathlib
@@ -15,11 +15,11 @@ Config = TypeVar("Config")
 
 
 class NotMeasured(LookupError):
-  """A figure that these settings do not give."""
+  """Raised for a figure that these settings do not give."""
 
 
 class Table:
-  """Figures by variant and measure, one value a seed, in the order they come in."""
+  """Figures by variant and measure, one value per seed, in the order of addition."""
 
   def __init__(self) -> None:
     self._figures: dict[tuple[str, str], list[float]] = {}
@@ -38,7 +38,7 @@ class Table:
     paper: float | None = None,
     note: str = "",
   ) -> None:
-    """Appends one or more seeds; what is not listed serves the claims alone."""
+    """Appends values of one or more seeds; unlisted values serve only the claims."""
     at = variant, measure
     self._figures.setdefault(at, []).extend(map(float, np.atleast_1d(values)))
     self._paper[at] = paper
@@ -67,7 +67,7 @@ class Table:
     self._gains.append((measure, variant, over, paper, title))
 
   def values(self, measure: str, variant: str) -> np.ndarray:
-    """The values of all seeds; NotMeasured where these settings give none."""
+    """The values of all seeds; raises NotMeasured if these settings give none."""
     try:
       return np.array(self._figures[variant, measure])
     except KeyError:
@@ -78,7 +78,7 @@ class Table:
     return self.values(measure, variant) - self.values(measure, over)
 
   def variants(self, measure: str) -> list[str]:
-    """The variants of which something was measured."""
+    """The variants that have this measure."""
     return [variant for variant, of in self._figures if of == measure]
 
   def measures(self) -> list[str]:
@@ -99,7 +99,7 @@ class Table:
 
   @classmethod
   def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Table":
-    """The table of results that were written."""
+    """Rebuilds a table from the rows of written results."""
     table = cls()
     for row in rows:
       values = [np.nan if x is None else x for x in row["values"]]
@@ -147,10 +147,10 @@ class Study(Generic[Config]):
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda _, draw, __: (
     draw() if draw else {}
   )
-  """Function of table, drawing input and settings to plots by file name; by default the
-  input is a function that draws."""
+  """Function of table, drawing input and settings to plots by file name. By default,
+  the drawing input is itself the function that draws."""
   charts: Callable[[Config, Table], Mapping[str, Any]] = lambda *_: {}
-  """Function of settings and table to plots of lines, which results alone give."""
+  """Function of settings and table to plots of lines, which need only the results."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Function that fills in open settings."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}

@@ -1,6 +1,6 @@
 """Trains an objective in two ways: many small runs at once, or one large run.
 
-An objective is what `training.make_step` takes, `(params, batch_stats, batch, *, key,
+An objective is as in `training.make_step`: `(params, batch_stats, batch, *, key,
 axis_name) -> Outcome`. `many` trains every cell and seed as one program. `single`
 trains one run on all devices, with batches from the host. Both resume from their
 folder.
@@ -34,17 +34,17 @@ def many(
   batch_size: int | None = None,
   **options: Any,
 ) -> training.SweepResult:
-  """Trains all cells with all seeds, resumed from a folder.
+  """Trains all cells with all seeds; resumes from a folder.
 
   Args:
-    key: of the whole sweep.
+    key: random key of the whole sweep.
     functions: `init`, `step` and `evaluate` of `training.sweep`.
     cells: hyperparameters by name, a column each.
-    folder: of the checkpoints.
-    title: of the training, which must not diverge where a title is given.
+    folder: folder of the checkpoints.
+    title: title of the training; if given, a diverged run is an error.
     convolutional: whether every run has convolutions of its own.
-    batch_size: runs at once where they have none; None: all.
-    **options: of `training.sweep`.
+    batch_size: number of runs at once, if they have no convolutions; None: all.
+    **options: options of `training.sweep`.
 
   Raises:
     FloatingPointError: a run of a training with a title diverged.
@@ -76,7 +76,7 @@ def descend(
   *,
   has_aux: bool = False,
 ) -> tuple[Any, Any, Any]:
-  """Value of an objective, parameters and optimiser's state after one step."""
+  """Takes one step; returns the objective's value, parameters and optimiser state."""
   value, grads = jax.value_and_grad(objective, has_aux=has_aux)(params)
   updates, opt_state = optimizer.update(grads, opt_state, params)
   return value, optax.apply_updates(params, updates), opt_state
@@ -87,7 +87,7 @@ def several(
 ) -> Callable[[training.TrainState, Array], tuple[training.TrainState, Any]]:
   """Chains `number` steps into a function of state and key; averages metrics.
 
-  `batch(state, key)` draws what a step sees.
+  `batch(state, key)` draws the batch of a step.
   """
 
   def run(state: training.TrainState, key: Array) -> tuple[training.TrainState, Any]:
@@ -111,16 +111,17 @@ def single(
   around: Callable[[Step], Step] = lambda step: step,
   **options: Any,
 ) -> training.FitResult:
-  """Runs one training on all devices, resumed from a folder.
+  """Runs one training on all devices; resumes from a folder.
 
   Args:
-    start: the first state, of which only the shapes count where it is not fresh.
-    objective: what is minimised.
-    optimizer: what made the state's `opt_state`.
-    batches: from the first step asked for.
-    folder: of the checkpoints.
-    around: what else happens in a step, such as a matching.
-    **options: of `training.fit`.
+    start: function that returns the first state; called with False, only the state's
+      shapes count, since a checkpoint replaces it.
+    objective: objective to minimise.
+    optimizer: optimiser of the state's `opt_state`.
+    batches: function from a step to an iterator over the batches from there on.
+    folder: folder of the checkpoints.
+    around: wraps the step, for example to add a matching.
+    **options: options of `training.fit`.
   """
   with training.Checkpoints(folder) as checkpoints:
     return training.fit(
@@ -150,7 +151,7 @@ def shuffled(
   per_epoch: int,
   columns: Mapping[str, np.ndarray] | None = None,
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Batches from the first step asked for: "image", "label" and rows of `columns`."""
+  """Returns a function from a step to batches: "image", "label", rows of `columns`."""
   at = functools.partial(data.shuffled_indices, key, len(images), batch_size=batch)
   epoch_plan = jax.jit(jax.vmap(at))
 

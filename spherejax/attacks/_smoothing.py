@@ -240,10 +240,11 @@ def smoothed_certificate(
 
   Returns:
     Certificate(label, radius), NumPy. The largest possible radius is
-    sigma Phi^{-1}(alpha^(1/draws)).
+    sigma Phi^{-1}(alpha^(1/draws)), with alpha / 2 for alpha if `two_sided`.
 
   Raises:
-    TypeError: votes not integers, a number of another kind, two_sided not boolean.
+    TypeError: votes or draws not integers, sigma or alpha not a number, two_sided not
+      boolean.
     ValueError: sigma not positive, alpha outside (0, 1), votes of different shapes.
 
   Differentiable in: nothing; runs on the host in float64. Cost: O(batch classes).

@@ -145,8 +145,8 @@ def keep(
 ) -> Track:
   """Keeps better points and counts evaluations; `late` comes from the function `late`.
 
-  A success is better than a failure; among equals a larger loss is better. In training
-  only the loss counts, or only a final point.
+  A success is better than a failure; among equals a larger loss is better. The mode
+  "train" compares only losses; "last" keeps only final points.
   """
   better = evaluation.loss > track.loss
   if mode == "evaluate":

@@ -27,5 +27,5 @@ def plane(embeddings: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def _two(x: np.ndarray, fit: Any) -> np.ndarray:
-  """Positions by PCA, also for vectors of a single number."""
+  """Positions by `fit`, also for vectors of a single number."""
   return fit(np.pad(x, [(0, 0), (0, max(0, 2 - x.shape[1]))]))

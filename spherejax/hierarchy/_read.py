@@ -32,9 +32,9 @@ def from_mapping(
 
   Raises:
     TypeError: classes not a sequence of names.
-    ValueError: no name, one that is not text or is empty, a mapping within itself, a
-      value other than mappings, sequences and None; a class that is no node, names two
-      nodes or occurs twice, a leaf that is no class.
+    ValueError: no name, one that is not text, a leaf of empty name, a mapping within
+      itself, a value other than mappings, sequences and None; a class that is no node,
+      names two nodes or occurs twice, a leaf that is no class.
 
   Source: none.
 

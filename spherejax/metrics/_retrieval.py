@@ -118,8 +118,7 @@ def retrieval(
   NumPy if nothing is traced. If the product cannot tell dozens of references from a
   relevant one, the query is compared with all references again, which takes dozens of
   times as long. A file is read once per 4096 queries, and twice where products leave a
-  rank in doubt. Compiled once for each shape and each power of two that bounds the
-  largest R.
+  rank in doubt. Compiled once per shape and power of two that bounds the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
   learning reality check", define it. Differs from DML, whose text puts P@R there; MAP@R

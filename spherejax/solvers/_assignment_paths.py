@@ -31,7 +31,7 @@ class _Search(NamedTuple):
   root: Array
   """Row searched for, R when there is none left."""
   done: Array
-  """Rows that were searched for."""
+  """Number of rows searched for so far."""
   row: Array
   """Row to look at, which is matched to `column`; the root at the start."""
   column: Array
@@ -134,7 +134,7 @@ def _at(array: Array, index: Array) -> Array:
 
 
 def _smallest(x: Array, free: Array, names: Array) -> tuple[Array, Array, Array]:
-  """Minimum over columns, its column (ties: a free one, then the lowest), if free."""
+  """Minimum over columns, its column (ties: free, then lowest), and whether it is free."""
   columns = len(x)
   least = jnp.min(x, axis=0)
   rank = names + jnp.where(free, 0, columns)

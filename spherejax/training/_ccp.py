@@ -174,7 +174,7 @@ def ccp_observe(
     `CCPTurn`.
 
   Raises:
-    TypeError: state not a `CCPState`, a number of another kind.
+    TypeError: state not a `CCPState`, a number of the wrong type.
     ValueError: patience or max_problems below 1, an unknown restart, a weight or margin
       that is negative (where static).
 

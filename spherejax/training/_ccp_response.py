@@ -90,7 +90,7 @@ def ccp_response(
     `(state, values) -> state`.
 
   Raises:
-    TypeError: renew not a function, a number of another kind.
+    TypeError: renew not a function, metric not text, a number of the wrong type.
     ValueError: as `ccp_observe`; on a call, an evaluation without the metric, a state
       without `ccp_projection`.
 

@@ -92,7 +92,7 @@ def _read_manifest(series: ocp.CheckpointManager, step: int) -> dict[str, Any]:
 def _read_tensorstore(
   series: ocp.CheckpointManager, step: int, stored: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-  """Reads the arrays of the second layout."""
+  """Reads the arrays of the first two layouts."""
   target = {
     name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
     for name, entry in stored.items()

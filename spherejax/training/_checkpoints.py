@@ -178,7 +178,7 @@ class Checkpoints:
     return None
 
   def _forget(self, after: int | None = None):
-    """Removes all but the newest checkpoints, and best ones that no run can need.
+    """Removes old checkpoints, and best checkpoints that no run can need.
 
     With a step, also removes all best checkpoints after it.
     """

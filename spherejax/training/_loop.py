@@ -93,9 +93,7 @@ def fit(
     `FitResult`. After a resumption its curve and evaluations cover the whole run.
 
   Raises:
-    TypeError: state not a `TrainState`, a function, number, monitor, device or
-      checkpoints of another kind, progress not boolean; a function that returns
-      something else.
+    TypeError: an argument of the wrong type, or a function that returns one.
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
@@ -387,7 +385,7 @@ def _check_key(state: TrainState, restored: TrainState, checkpoints: Checkpoints
 def _restored_best(
   state: TrainState, monitor_state: MonitorState, checkpoints: Checkpoints
 ) -> tuple[TrainState, MonitorState]:
-  """State of the best evaluation; if it is lost, the best restarts from none."""
+  """Restores the best state; if it is lost, no evaluation counts as the best."""
   restored = checkpoints.restore_best(state, step=monitor_state.best_step)
   if restored is not None:
     return restored.state, monitor_state

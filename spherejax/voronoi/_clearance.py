@@ -74,7 +74,7 @@ def required(nearest: Array, moved: Array) -> Array:
 def stay_l2(
   delta: Array, inner: Array, squares: Array, present: Array, nearest: Array
 ) -> Array:
-  """Largest safe share of a move in l2, from inner products with moves and squares."""
+  """Largest safe share of a move in l2; `inner` is <v, delta>, `squares` is |v|^2."""
   size = _numerics.norm(delta)
   scale = jnp.where(size > 0, size, 1)[:, None]
   # In the unit of the move: V - 2 t a + t^2 >= (t c + m)^2.
