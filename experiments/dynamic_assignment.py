@@ -102,7 +102,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
 def measure(
   config: Config | Full, output: pathlib.Path
 ) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
-  """Measures prototypes and trains everything; returns a table and a drawing function."""
+  """Measures prototypes and trains everything; returns the table and a plotter."""
   if isinstance(config, Full):
     return tables.measure(config, output)
   key = jax.random.fold_in(jax.random.key(config.seed), 2)

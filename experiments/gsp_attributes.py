@@ -73,7 +73,7 @@ PRESETS = {
 
 
 def unseen(metric: str) -> str:
-  """Name of the claimed measure: accuracy among the five classes left out of the fit."""
+  """Name of the claimed measure: accuracy among the five classes outside the fit."""
   return f"accuracy, {metric}, 5 classes"
 
 

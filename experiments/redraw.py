@@ -14,7 +14,7 @@ from experiments.results_page import DOCS, title
 
 
 def redraw(file: pathlib.Path) -> list[str]:
-  """Draws a result's charts next to its JSON and lists them there; returns their files."""
+  """Draws a result's charts and lists them in its JSON; returns their files."""
   content = json.loads(file.read_text(encoding="utf-8"))
   declared = getattr(
     importlib.import_module(f"experiments.{content['experiment']}"), "STUDY", None

@@ -168,7 +168,7 @@ def experiment_page(
 
 
 def claims_of(pattern: str, results: list[dict]) -> list[tuple[dict, dict]]:
-  """Results and claims that match `experiment: claim`; a star matches any characters."""
+  """Results and claims that match `experiment: claim`, where a star is a wildcard."""
   experiment, _, name = pattern.partition(": ")
   return [
     (content, claim)
@@ -213,7 +213,7 @@ def overview(
   header: str = "",
   cost: str = "",
 ) -> str:
-  """The first page: the papers' statements, and each run's number of reproduced claims."""
+  """The first page: the papers' statements, and each run's counts of verdicts."""
   said = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
   objections = [f"{i}. {x['objection']}" for i, x in enumerate(statements, 1)]
   runs = []
@@ -272,7 +272,7 @@ def cost_section(file: pathlib.Path) -> str:
 
 
 def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
-  """Name, statement and difference, which should be positive, of each claim about cost."""
+  """Name, statement and difference of each claim about cost; it should be positive."""
   swept = next(row for row in rows if row["case"] == "steps")
   texts = {
     "cost-flat": (

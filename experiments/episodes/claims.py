@@ -12,7 +12,7 @@ from experiments.episodes.training import FIRST_LOG_EXPONENT, RATIO, SQUARED, Tr
 from experiments.frame.study import Claim, Statement, Table
 from experiments.published import figures
 
-# Measures of an update, and the side of 1 on which each is proper.
+# Measures of an update, and the side of 1 on which each counts as proper.
 PROPER = {
   "con_alpha": -1,
   "div_alpha": 1,
@@ -26,11 +26,11 @@ Series = Mapping[str, np.ndarray]
 """Values [losses, seeds, checkpoints] by measure; NaN where undefined."""
 
 LOSSES = (SQUARED, RATIO)
-PAIRS = "left_out"  # of a query and a class without a ratio of distances
+PAIRS = "left_out"  # pairs of a query and a class without a ratio of distances
 EXPONENT = "exponent at the end"
 RANKS = "Mann-Whitney p over checkpoints, norm ratio of SD below"
 FISHER = "Fisher's p over checkpoints, div-alpha > 1 oftener for DR"
-# Checkpoints of Tables 3 to 10, one after 100 episodes; the later ones are not in them.
+# Checkpoints in Tables 3 to 10, one per 100 episodes; later ones are not in the tables.
 CHECKPOINTS = {1: 600, 5: 400}
 SIDES = {"conv4": 84, "resnet18": 224}
 PROTOCOL = {
@@ -74,14 +74,14 @@ def geometric_mean(values: np.ndarray) -> np.ndarray:
 
 
 def proper(series: Series, measure: str) -> np.ndarray:
-  """[losses, seeds, checkpoints]: on the right side of 1; NaN where undefined."""
+  """Whether values lie on the proper side of 1, [losses, seeds, checkpoints], or NaN."""
   values = series[measure]
   right = PROPER[measure] * (values - 1) > 0
   return np.where(np.isfinite(values), right, np.nan)
 
 
 def shares(series: Series) -> dict[str, np.ndarray]:
-  """[losses, seeds] by measure, of the checkpoints that are proper."""
+  """Shares of proper checkpoints by measure, [losses, seeds] each."""
   return {
     f"{measure} proper": mean_defined(proper(series, measure))
     for measure in PROPER
@@ -90,7 +90,7 @@ def shares(series: Series) -> dict[str, np.ndarray]:
 
 
 def ranks(first: np.ndarray, second: np.ndarray, alternative: str) -> float:
-  """Mann-Whitney's p of two sets of values, those that are defined; NaN of nothing."""
+  """Mann-Whitney's p of the finite values of two sets; NaN if one has none."""
   finite = [x[np.isfinite(x)] for x in (first, second)]
   if not all(map(len, finite)):
     return np.nan
@@ -99,7 +99,7 @@ def ranks(first: np.ndarray, second: np.ndarray, alternative: str) -> float:
 
 
 def fisher(first: np.ndarray, second: np.ndarray) -> float:
-  """Fisher's exact p, two-sided, that two sets of 0, 1 and NaN are of one share."""
+  """Fisher's exact two-sided p that two sets of 0, 1 and NaN have equal shares of 1."""
   defined = [x[~np.isnan(x)] for x in (first, second)]
   if not all(map(len, defined)):
     return np.nan
@@ -131,7 +131,7 @@ def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
 
 
 def undefined(series: Series) -> dict[str, np.ndarray]:
-  """[losses, seeds] by measure: checkpoints that means, shares and tests leave out."""
+  """Number of checkpoints without a value, [losses, seeds], by measure."""
   return {
     f"checkpoints without {measure}": np.sum(~np.isfinite(series[measure]), axis=-1)
     for measure in RATIOS
@@ -180,7 +180,7 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
   ) -> None:
     for measure, values in measures.items():
       paper = published_values.get(measure)
-      if isinstance(paper, str):  # what it is below
+      if isinstance(paper, str):  # an upper bound such as "<0.001"
         paper = float(paper.lstrip("<"))
       listed = not np.isnan(values).any()
       table.add(name, measure, values, paper=paper, listed=listed)
@@ -211,13 +211,13 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
 
 
 def _over_checkpoints(trained: Trained) -> dict[str, float]:
-  """The p of two differences over the checkpoints of all seeds."""
+  """P-values of two differences over the checkpoints of all seeds."""
   phi = trained.series["norm_ratio"]
   below = ranks(phi[0].ravel(), phi[1].ravel(), "less")
   diverged = proper(trained.series, "div_alpha")
   diverged = diverged.reshape(len(diverged), -1)
   shares = mean_defined(diverged)
-  # The larger share of the other one is no evidence; without shares there is no p.
+  # A larger share for DR is no evidence, so p is 1; NaN shares give p = NaN.
   unequal = 1.0
   if not shares[1] <= shares[0]:
     unequal = fisher(diverged[0], diverged[1])
@@ -225,7 +225,7 @@ def _over_checkpoints(trained: Trained) -> dict[str, float]:
 
 
 def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:
-  """[losses, seeds] by measure: means, and how much is left out of them."""
+  """Means over checkpoints, and numbers of undefined values, [losses, seeds] each."""
   measures = {
     measure: geometric_mean(values)
     for measure, values in series.items()
@@ -236,7 +236,7 @@ def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:
 
 
 def at_end(trained: Trained) -> dict[str, np.ndarray]:
-  """[losses, seeds] by measure."""
+  """Exponent and training accuracy at the end, [losses, seeds] each."""
   return {
     f"{measure} at the end": trained.series[measure][..., -1]
     for measure in ("exponent", "training accuracy")
@@ -250,7 +250,7 @@ def half_width(values: np.ndarray) -> np.ndarray:
 
 
 def shown_validations(config: Config) -> dict[int, int]:
-  """Episodes after which the table shows the accuracy: the number of each."""
+  """Maps the episodes at which the table shows accuracy to indices of validations."""
   every = config.validate_every
   wanted = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
   shown = [x for x in wanted if x % every == 0 and x <= config.episodes]
@@ -267,7 +267,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
 def _of_part(part: Part) -> list[Claim]:
   name, rows = part.name, []
   squared, ratio = f"{name}, {SQUARED}", f"{name}, {RATIO}"
-  # Beside one support the article has five; other numbers are named.
+  # The article has 1 and 5 supports; claims name other numbers.
   more = "" if part.shots == 5 else f" {name}"
 
   def faster(key: str, text: str, at: int) -> Statement:

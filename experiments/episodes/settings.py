@@ -22,8 +22,8 @@ EPISODES = {1: 60_000, 5: 50_000}
 
 PREPARED = ("omniglot", "cub_birds100", "tiny_imagenet", "cub")
 OTHERS = ("cub_birds100", "tiny_imagenet", "cub", "mini_imagenet")
-HELD_OUT = 150  # last training characters of Omniglot, to validate on
-# The margin about a centre crop (Chen et al. 2019).
+HELD_OUT = 150  # number of Omniglot's last training characters that validate
+# Relative size before a centre crop (Chen et al. 2019).
 BORDER = 1.15
 
 
@@ -57,8 +57,8 @@ class Settings(Limited):
   episodes: Annotated[int, MultipleOf("validate_every"), MultipleOf("check_every")] = (
     400
   )
-  """Training steps, one episode each; 0: as in the article, 60,000 at 1 shot and 50,000
-  at more."""
+  """Training steps, one episode each; 0: as in the article, 60,000 at 1 shot, otherwise
+  50,000."""
   check_every: Annotated[int, Within(1)] = 10
   """Episodes between two measurements of an update's effect."""
   validate_every: Annotated[int, Within(1), MultipleOf("check_every")] = 50
@@ -96,7 +96,7 @@ class Config(Settings):
   ] = "omniglot"
   """Data set to classify."""
   percent: Annotated[int, Within(1, 100), Without("images", OTHERS)] = 100
-  """Share of omniglot's images to read, in percent; drops classes with too few."""
+  """Share of omniglot's images to read, in percent; drops classes with too few images."""
   folder: Annotated[str, Without("images", PREPARED)] = "mini-imagenet"
   """Folder of mini-ImageNet, with sub-folders train, val and test."""
   shots: Annotated[tuple[int, ...], Within(1)] = (1, 5)
@@ -116,7 +116,7 @@ class Config(Settings):
 
 
 def of_part(config: Config, shots: int) -> Config:
-  """The settings of a training, with the article's length where they say 0."""
+  """The settings of a training; 0 episodes become the article's number."""
   length = EPISODES[1 if shots == 1 else 5]
   return dataclasses.replace(config, episodes=config.episodes or length)
 
@@ -148,10 +148,10 @@ PRESETS = {
 
 
 class Known(NamedTuple):
-  """Episodes of training classes, on which the network is looked at."""
+  """Episodes of training classes, to measure the training accuracy on."""
 
-  rows: Array  # the images that they use
-  episodes: Array  # of these
+  rows: Array  # rows of the images that they use
+  episodes: Array  # episodes, as places in `rows`
 
 
 def table(images: data.Images, rows: int) -> data.ClassTable:
@@ -183,14 +183,14 @@ def known(settings: Settings, part: Part, images: data.Images) -> Known:
 
 
 def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> None:
-  """Raises ValueError for too small or too few classes for any of the trainings."""
+  """Raises ValueError if classes are too small or too few for any of the trainings."""
   for part in parts:
     for images, queries in (
       (sets.train, settings.num_queries),
       (sets.validation, settings.num_queries),
       (sets.test, settings.test_queries),
     ):
-      # Of a table that is known: inside a program it is not looked at.
+      # Called outside jit, where the table is concrete and can be checked.
       data.sample_episode(
         jax.random.key(0),
         table(images, part.shots + queries),
@@ -201,9 +201,9 @@ def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> Non
 
 
 def load(config: Config, folder: pathlib.Path) -> Parts:
-  """Training, validation and test images, or what a frozen network makes of them.
+  """Loads training, validation and test images, or a frozen network's features of them.
 
-  That is kept in the folder.
+  The features are stored in the folder.
   """
   sets = _images(config)
   if config.backbone != frozen.NETWORK:
@@ -234,7 +234,7 @@ def _images(config: Config) -> Parts:
 def omniglot(size: int, percent: int, rows: int) -> Parts:
   """Characters of 30 alphabets to train on, of 20 others to test on; ink is 1.
 
-  Of a share of the images, the classes that have `rows` of them.
+  Classes with fewer than `rows` images in the share that is read are left out.
   """
   train = _characters("train", size, percent, rows)
   labels = np.unique(train.labels)
@@ -254,13 +254,13 @@ def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
 
 
 def cub(size: int) -> Parts:
-  """Birds: every second class to train on, of the others every second to test on."""
+  """Reads birds: half of the classes train, a quarter validate, a quarter test."""
   images = class_sets.read("caltech_birds2011", "train+test", lazy=True)
   return photographs(birds(images), size)
 
 
 def birds(images: data.Images) -> Parts:
-  """The split of Chen et al. 2019 by the number of the class."""
+  """Splits classes by their number, as Chen et al. 2019."""
   number = len(images.label_names)
   groups = [
     list(range(*part)) for part in ((0, number, 2), (1, number, 4), (3, number, 4))
@@ -269,7 +269,7 @@ def birds(images: data.Images) -> Parts:
 
 
 def mini_imagenet(size: int, folder: pathlib.Path) -> Parts:
-  """Folders train, val and test, each with a folder for every class."""
+  """Reads folders train, val and test, each with a folder for every class."""
   for part in ("train", "val", "test"):
     if not (folder / part).is_dir():
       raise SystemExit(
@@ -285,8 +285,8 @@ def mini_imagenet(size: int, folder: pathlib.Path) -> Parts:
 def photographs(sets: Parts, size: int) -> Parts:
   """Centre crops for validation and test; whole images for training.
 
-  Training images become squares before the random crops, which then are of other
-  aspects than crops of the originals.
+  Training images become squares before the random crops, so that crops have other
+  aspect ratios than crops of the originals.
   """
   longer = round(BORDER * size)
   whole = functools.partial(class_sets.squared, size=longer)

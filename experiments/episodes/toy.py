@@ -19,19 +19,19 @@ from spherejax import distances, losses
 if TYPE_CHECKING:
   import matplotlib.figure
 
-# Red, green and blue of figure 1, and on the sphere.
+# Red, green and blue prototypes of figure 1, and on the sphere.
 PLANE = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 1.5]], np.float32)
 SPHERE = np.eye(3, dtype=np.float32)[::-1]
 SCALE, MARGIN, EXPONENT = 2.0, 0.25, 2.0
 COLORS = ("#CC3311", "#009E73", "#0072B2")
 LEVELS = np.linspace(0, 1, 11)
-POINTS = 2_500  # of the sphere that are searched
+POINTS = 2_500  # number of points on the sphere that are searched
 DEGREES = "degrees from red to the largest"
 MODELS = (
   "NormFace", "CosFace", "ArcFace", "SphereFace, cos 2", "SphereFace", "angle, SD",
   "angle, DR", "chord, DR",
 )  # fmt: skip
-# Table 1: twice the distances change SD, not DR.
+# Table 1: doubling the distances changes SD, not DR.
 EXAMPLES = {
   (1.0, 2.0): (0.95257, 0.8, 0.048587, 0.22314),
   (2.0, 4.0): (0.99999, 0.8, 6.1442e-06, 0.22314),
@@ -40,7 +40,7 @@ EXAMPLES = {
 
 @functools.partial(jax.jit, static_argnums=0)
 def probability(name: str, points: Array) -> Array:
-  """[n]: of red, at unit vectors [n, 3]."""
+  """Probability of red at unit vectors [n, 3]."""
   proxies = jnp.asarray(SPHERE)
   red = jnp.zeros(len(points), jnp.int32)
   cosines = distances.pairwise_cosine(points, proxies)
@@ -65,7 +65,7 @@ def probability(name: str, points: Array) -> Array:
 
 
 def _grid(number: int) -> np.ndarray:
-  """Points of a spiral, evenly over the sphere, and the prototypes."""
+  """The prototypes, their opposites, and points spread evenly on a spiral."""
   place = np.arange(number) + 0.5
   height = 1 - 2 * place / number
   turn = np.pi * (1 + 5**0.5) * place
@@ -75,7 +75,7 @@ def _grid(number: int) -> np.ndarray:
 
 
 def _extreme(name: str, sign: int, grid: np.ndarray) -> tuple[float, np.ndarray]:
-  """Largest (or least) probability and where, by search finer and finer."""
+  """Largest (or least) probability and its point, by successively finer search."""
 
   def best(points: np.ndarray) -> tuple[float, np.ndarray]:
     values = sign * np.asarray(probability(name, jnp.asarray(points)))
@@ -91,7 +91,7 @@ def _extreme(name: str, sign: int, grid: np.ndarray) -> tuple[float, np.ndarray]
 
 
 def in_plane(kind: str, points: np.ndarray) -> np.ndarray:
-  """[n]: probability of red at points of the plane; kind is SD or an exponent of DR."""
+  """Probability of red at points of the plane; `kind` is SD or an exponent of DR."""
   return np.asarray(_in_plane(kind == "SD", float(kind.replace("SD", "1")), points))
 
 
@@ -107,7 +107,7 @@ def _in_plane(squared: bool, exponent: float, points: Array) -> Array:
 
 
 def add(table: Table) -> None:
-  """Adds all that is exact; the article prints maps of the sphere alone."""
+  """Adds all exact results; for the sphere the article prints only maps."""
   red = jnp.zeros(1, jnp.int32)
   for pair, printed in EXAMPLES.items():
     squares = jnp.array([pair]) ** 2
@@ -129,8 +129,9 @@ def add(table: Table) -> None:
   grid = _grid(POINTS)
   for name in MODELS:
     largest, top = _extreme(name, 1, grid)
-    here = np.asarray(probability(name, jnp.asarray(grid)))  # it begins with them
-    # Of two maxima, above and below, the upper one.
+    # The grid begins with the prototypes.
+    here = np.asarray(probability(name, jnp.asarray(grid)))
+    # SphereFace with cos 2 has two equal maxima, above and below; take the upper.
     height = abs(top[2]) if name == "SphereFace, cos 2" else top[2]
     for measure, value in (
       ("largest p(red)", largest),
@@ -209,7 +210,7 @@ def draw_sphere() -> "matplotlib.figure.Figure":
   right = np.cross(up, front)
   points = u[..., None] * right + v[..., None] * up + w[..., None] * front
   flat = points.reshape(-1, 3).astype(np.float32)
-  # As many at once as are searched, which is compiled.
+  # Blocks have the size of the search, whose program is already compiled.
   size = len(_grid(POINTS))
   parts = [np.resize(flat[i : i + size], (size, 3)) for i in range(0, len(flat), size)]
   figure = new_figure(9.0, 4.8)

@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 class Trained(NamedTuple):
-  """Figures of all runs of a part, [cells, seeds, ...] each."""
+  """Outcomes of all runs of a part, [cells, seeds, ...] each."""
 
   validation: np.ndarray
   test: np.ndarray  # [cells, seeds, episodes]
@@ -54,7 +54,7 @@ def measures(settings: Settings) -> tuple[str, ...]:
 
 
 class Embedding(nn.Module):
-  """Images to vectors."""
+  """Network from images to vectors."""
 
   settings: Settings
 
@@ -72,7 +72,7 @@ class Embedding(nn.Module):
 
 
 def prepared(settings: Settings, images: Array, key: Array | None = None) -> Array:
-  """Bytes to what the network sees; with a key augmented."""
+  """Converts bytes to the network's inputs; augments them if given a key."""
   images = data.to_float(images)
   if settings.backbone == frozen.NETWORK:
     return images
@@ -91,7 +91,7 @@ def prepared(settings: Settings, images: Array, key: Array | None = None) -> Arr
 
 
 def embed(settings: Settings, state: State, images: Array) -> Array:
-  """[count, dim], in blocks, by the running statistics."""
+  """Embeds images, [count, dim], in blocks, with the running statistics."""
   variables = {"params": state.params["network"], "batch_stats": state.statistics}
 
   def embed_image(image: Array) -> Array:
@@ -122,7 +122,7 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
 
 
 def _embedded(settings: Settings, part: Part, params, statistics, inputs):
-  """[ways, shots and queries, dim] of an episode's images, and the statistics after."""
+  """Embeds an episode, [ways, shots + queries, dim]; returns new statistics, too."""
   points, updated = Embedding(settings).apply(
     {"params": params["network"], "batch_stats": statistics},
     inputs,
@@ -185,7 +185,7 @@ def _step(
     (loss, (points, updated)), params, opt_state = trainer.descend(
       objective, optimizer, params, opt_state, has_aux=True
     )
-    # The last one is looked at: its images before augmentation would be others.
+    # The last episode is measured again, with the same augmented images.
     return (params, updated, opt_state, (inputs, points, statistics)), loss
 
   first = _nothing_seen(settings, part, images, state, embedded)
@@ -299,7 +299,7 @@ def train(
 def _tested(
   settings: Settings, part: Part, states: Any, images: data.Images, episodes: np.ndarray
 ) -> np.ndarray:
-  """[cells, seeds, episodes] of the states [cells, seeds, ...], one after another."""
+  """Accuracies [cells, seeds, episodes] of states [cells, seeds, ...], one by one."""
 
   @jax.jit
   def accuracies(states, images, episodes):

@@ -21,7 +21,7 @@ def digest(settings: Any) -> str:
 
 
 def fingerprint(arrays: Iterable[Any]) -> str:
-  """Digest of arrays' bytes, shapes and types, so that other data get another folder."""
+  """Digest of arrays' bytes, shapes and types: other data get another folder."""
   digest_of = hashlib.sha256()
   for x in map(np.ascontiguousarray, arrays):
     digest_of.update(f"{x.dtype}{x.shape}".encode())

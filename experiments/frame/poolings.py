@@ -56,7 +56,8 @@ class Recipe(NamedTuple):
     pool: pooling for `models.EmbeddingHead`.
     projection: "before" or "after" the pooling, or "none".
     dim: dimension of the projection.
-    prototypes: path to the prototypes, chosen after the first part of a training, or "".
+    prototypes: path to the prototypes, which are chosen after the first part of a
+      training, or "".
     averages: function from pooled vectors to the candidates for prototypes.
     silent: path to a matrix that is set to 0 for these candidates, or "".
   """

@@ -1,4 +1,4 @@
-"""Attributes of classes: what a regression predicts by them, and their pictures."""
+"""Attributes of classes: predictions of a regression on them, and their figures."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ def predict_classes(
 ) -> dict[tuple[str, str, str], Array]:
   """Shares of held-out classes that are predicted correctly, over all splits at once.
 
-  Keys are the distance, the candidates and what was predicted from: the attributes
-  of the class, or those of a class drawn at random, the control.
+  Keys are the distance, the candidates and the attributes used: those of the class,
+  or, as a control, shuffled among the classes.
   """
   classes = len(attributes)
   half = classes // 2
@@ -41,8 +41,8 @@ def predict_classes(
       )
       return z[held] @ predictor
 
-    # Both as one batch: two batched factorisations beside each other can wait for
-    # each other's threads on a CPU of two cores.
+    # Both as one batch: on a CPU of two cores, two batched factorisations that run
+    # side by side can wait for each other's threads.
     shuffled = jax.random.permutation(shuffle_key, attributes)
     both = jax.vmap(predict)(jnp.stack([attributes, shuffled]))
     right = {}
@@ -95,8 +95,8 @@ def dominant(
 ) -> Any:
   """The first image of each class: its prototypes by colour, its weights by strength.
 
-  A position has the colour of the prototype that it is nearest to, the stronger the
-  more of the pooled vector comes from it.
+  A position has the colour of its nearest prototype; the colour is stronger the more
+  the position contributes to the pooled vector.
   """
   import matplotlib
 
@@ -154,7 +154,7 @@ def draw(
 ) -> dict[str, Any]:
   """Attributes and dominant prototypes of the last seed.
 
-  `last` has of each variant its state, what it made of the images, and attributes.
+  For each variant, `last` has its state, its outputs for the images, and attributes.
   """
   return {
     "attributes": class_attributes(

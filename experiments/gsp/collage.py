@@ -26,7 +26,7 @@ class Config(network.Settings):
   percent: int = 100
   """Share of the image set to read, in percent."""
   image_size: int = 16
-  """Side of one tile, in pixels; a collage has twice that."""
+  """Side of one tile, in pixels; that of a collage is twice as long."""
   most: int = 200
   """Largest number of images per foreground sub-class; each is in one collage."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
@@ -47,7 +47,8 @@ class Config(network.Settings):
   """Steps that train the backbone to classify single images by sub-class; 0 keeps
   random weights."""
   pretrain_on: Literal["training", "all"] = "training"
-  """Sub-classes of the pretraining: those of the training, or all, as in the paper."""
+  """Sub-classes for pretraining: training (those of the training), or all, as in the
+  paper."""
   steps: int = 500
   """Training steps."""
   patience: int = 0
@@ -95,7 +96,7 @@ def plan(config: Config) -> list[Trained]:
 
 
 def learning_rate_scale(scores: Sequence[float], patience: int) -> float:
-  """Halved whenever so many scores in a row were not above the best one."""
+  """Halves the scale whenever `patience` scores in a row did not exceed the best."""
   best, stale, scale = -np.inf, 0, 1.0
   for score in scores:
     better = score > best + 1e-6
@@ -112,14 +113,14 @@ def outcomes(
   begun: training.TrainState | None,
   output: pathlib.Path,
 ) -> kept.Finished:
-  """Trains the variants of one program and looks at unseen sub-classes.
+  """Trains the variants of one program and tests them on unseen sub-classes.
 
-  Figures of each variant, and its weights on the collages that are drawn.
+  Returns the figures of each variant, and its weights on the collages of the figure.
   """
   settings = trained.settings
   what = settings.loss, settings.pooling, "alone" if trained.alone else "on", f"{seed}"
   path = output / "kept" / "-".join(what)
-  # Settings that add other programs change none.
+  # These settings only add other programs, so a change of them keeps the outcome.
   made_with = dataclasses.asdict(settings) | {"seeds": 0, "losses": ()}
   train, validation, test = (
     parts[name].alone if trained.alone else parts[name].collages
@@ -184,7 +185,7 @@ def weights(last: dict[str, np.ndarray], test: collages.Part) -> dict[str, Any]:
   shown = {name: values for name, values in last.items() if "GSP" in name}
   rows = drawn_rows(test.collages)
   images = np.asarray(test.collages.images)[rows]
-  # Without what stands in parentheses, the names fit above their collages.
+  # Without their parentheses, the names fit above their collages.
   names = [
     name.partition("_(")[0].replace("_", " ") for name in test.collages.label_names
   ]
@@ -208,7 +209,7 @@ def complete(table: Table, config: Config) -> None:
     average, *others = (f"{loss}, {name}" for name in ON_COLLAGES)
     best = max(others, key=lambda name: table.values(measure, name).mean())
     title = f"{loss}, best ({best.partition(', ')[2]}) - GAP"
-    # DML chapter 6 says 17 points, and not with which loss.
+    # DML chapter 6 says 17 points, but not with which loss.
     table.add_gain(measure, best, over=average, paper=0.17, title=title)
 
 

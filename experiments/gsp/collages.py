@@ -2,7 +2,7 @@
 
 A set has super-classes of sub-classes. Some super-classes are background, shared by
 all collages; the label of a collage is the super-class of its foreground image. The
-sub-classes of foreground and background are split alike, so that validation and test
+sub-classes of foreground and background are both split, so that validation and test
 show classes that training did not.
 """
 
@@ -32,7 +32,7 @@ class Source(NamedTuple):
     images: [count, height, width, channels], uint8.
     labels: [count], super-classes.
     fine: [count], sub-classes.
-    names: of the super-classes.
+    names: names of the super-classes.
     shared: super-classes that are background.
   """
 
@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
 
 def load(name: str, size: int, percent: int = 100) -> Source:
-  """The first `percent` of the named source, with images of `size` pixels."""
+  """Loads the first `percent` of the named source, with images of `size` pixels."""
   if name not in _SOURCES:
     raise ValueError(f"images must be one of {', '.join(_SOURCES)}, got {name!r}")
   return _SOURCES[name](size, f"[:{percent}%]")
@@ -67,7 +67,7 @@ def _cifar100(size: int, some: str) -> Source:
 def _omniglot(size: int, some: str) -> Source:
   """Characters of the first twenty alphabets by name, four of them background.
 
-  Ink is 1 on 0.
+  Ink is 1, paper 0.
   """
   images = class_sets.read("omniglot", f"train{some}", size=size)
   alphabets = np.unique(images.extras["alphabet"])[:20]
@@ -88,7 +88,7 @@ _SOURCES = {
 def parts(source: Source) -> dict[str, np.ndarray]:
   """Rows of each part, by the sub-classes of a super-class in order.
 
-  Of five sub-classes 0 and 1 are for training, 2 for validation, 3 and 4 for tests.
+  Of five sub-classes, 0 and 1 are for training, 2 for validation, 3 and 4 for tests.
   """
   groups: dict[str, list[int]] = {part: [] for part in PARTS}
   for label in np.unique(source.labels):
@@ -106,8 +106,8 @@ def parts(source: Source) -> dict[str, np.ndarray]:
 def single_images(source: Source, least: int, everything: bool = False) -> data.Images:
   """Images of the training part, or of all, labelled with their sub-class.
 
-  Of sub-classes with at least `least` images; where a part of a set is read, the last
-  one may have fewer.
+  Sub-classes with fewer than `least` images are left out, such as the last one when
+  only part of a set is read.
   """
   rows = np.arange(len(source.fine)) if everything else parts(source)["train"]
   classes = source.fine[rows]
@@ -121,8 +121,8 @@ class Part(NamedTuple):
   """Part of a data set in two forms: collages, and labelled images alone.
 
   Attributes:
-    collages: each among three others.
-    alone: without them ("distilled").
+    collages: each labelled image among three others.
+    alone: the labelled images without others ("distilled").
     foreground: [count, 2, 2], True at the labelled tile of a collage.
   """
 
@@ -137,8 +137,8 @@ _draw = jax.jit(data.collages)
 def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
   """Collages of each part, drawn anew for every key.
 
-  At most `most` images of a foreground sub-class, one collage for each; labels count
-  the foreground super-classes.
+  At most `most` images of each foreground sub-class are used, one per collage; labels
+  number the foreground super-classes.
   """
   foreground = np.setdiff1d(np.unique(source.labels), source.shared)
   names = tuple(source.names[label] for label in foreground)
@@ -168,7 +168,7 @@ def _at_most(rows: np.ndarray, classes: np.ndarray, most: int) -> np.ndarray:
 
 
 def retrieval(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-  """Retrieval among the collages themselves."""
+  """P@1 and MAP@R of retrieval among the embeddings."""
   result = metrics.retrieval(embeddings, labels)
   return {
     "P@1": float(metrics.mean_where(result.precision_at_1, result.counted)),
@@ -177,7 +177,7 @@ def retrieval(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
 
 
 def foreground_weight(weights: ArrayLike, foreground: ArrayLike) -> float:
-  """Mean pooling weight on the tile with the labelled digit; 0.25 for an average."""
+  """Mean pooling weight on the labelled tile; 0.25 for average pooling."""
   weights, foreground = np.asarray(weights), np.asarray(foreground)
   scale = weights.shape[1] // foreground.shape[1]
   mask = np.kron(foreground, np.ones((scale, scale)))

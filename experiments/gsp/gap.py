@@ -1,4 +1,4 @@
-"""Local features in the plane beside their prototypes, and what is measured of them."""
+"""Local features in the plane with their prototypes: measures and plots."""
 
 import itertools
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 class Study(NamedTuple):
   """Local features of one network, with their prototypes."""
 
-  features: np.ndarray  # [images, positions, 2], longest of norm 1
+  features: np.ndarray  # [images, positions, 2]; the longest has norm 1
   labels: np.ndarray
   prototypes: np.ndarray  # [centres, 2]
   radii: np.ndarray  # covering radius of the first 1, 2, ... centres
@@ -106,7 +106,7 @@ def draw(
 
 
 def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Corners of a square with all points, and some room."""
+  """Corners of a square around all points, with a margin."""
   low, high = points.min(0), points.max(0)
   half = 0.56 * (high - low).max()
   return (low + high) / 2 - half, (low + high) / 2 + half

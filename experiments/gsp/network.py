@@ -20,7 +20,7 @@ from jax import Array
 from experiments.frame.settings import Decided, Limited, MultipleOf
 from spherejax import data, losses, models, pooling, training
 
-_AT_ONCE = 250  # images that are embedded
+_AT_ONCE = 250  # images to embed at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Settings(Limited):
   inverse_temperature: float = 0.5
   """Inverse temperature of the pooling (DML 5.2.4, for proxy losses)."""
   normalization: Literal["l2", "unit_ball", "none"] = "l2"
-  """Normalisation of the embedding: l2 or unit_ball."""
+  """Normalisation of the embedding: l2, unit_ball or none."""
   steps: Annotated[int, MultipleOf("parts")] = 400
   """Training steps; 0 keeps the random weights."""
   parts: int = 4
@@ -69,8 +69,8 @@ class Settings(Limited):
   temperature: float = 1 / 9
   """Temperature of ProxyNCA++, which divides squared distances."""
   zero_shot_scale: float = 1.0
-  """Factor of the logits of zero-shot prediction: 1 in DML eq. 5.2.4. The authors' code
-  has 9.5."""
+  """Factor of the logits of zero-shot prediction: 1 in DML eq. 5.2.4, 9.5 in the
+  authors' code."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
   proxy_rate: float = 100.0
@@ -105,7 +105,7 @@ PROTOTYPES = "pooling/prototypes"
 def pool(
   settings: Settings, mass: Any = 1.0, inverse_temperature: Any = None
 ) -> Callable[..., Any]:
-  """The pooling of the settings; other numbers than theirs may be traced."""
+  """The pooling of the settings; mass and inverse temperature may be traced."""
   if settings.pooling == "gap":
     return pooling.gap
   if inverse_temperature is None:
@@ -171,8 +171,8 @@ def mixture(
 ) -> Array:
   """A metric loss and zero-shot prediction, as one number (DML eq. 5.2.5).
 
-  Prediction counts by its mean over the batch, as in the authors' released code: half
-  of eq. 5.2.4.
+  The prediction loss is the mean over the batch, as in the authors' released code;
+  that is half of eq. 5.2.4.
   """
   modules = loss_modules(settings, classes)
 
@@ -231,9 +231,9 @@ def embed(
   mass: float = 1.0,
   pooled: bool = True,
 ) -> models.HeadResult:
-  """Embeds images; `pooled=False` returns the maps in place of `pooled`.
+  """Embeds images; `pooled=False` returns the maps in the field `pooled`.
 
-  By batches of one size, so that one program serves sets of any size.
+  Batches have one size, so that one program serves sets of any size.
   """
   pixels = np.asarray(images.images)
   padding = -len(images) % _AT_ONCE

@@ -64,7 +64,7 @@ class Collages(NamedTuple):
 
 
 class Network(nn.Module):
-  """Convolutions for pixels, one layer for features; then as `EmbeddingHead`."""
+  """Convolutions for pixels or one layer for features, then an `EmbeddingHead`."""
 
   config: Settings
 
@@ -140,7 +140,7 @@ def embed(params: Any, images: Array, mass: Array, *, config: Settings) -> Any:
   return Network(config).apply({"params": params}, images, mass)
 
 
-# With pooled features that cover the others best (DML Algorithm 2).
+# Chooses pooled features that cover the others best (DML Algorithm 2).
 _choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
 
 
@@ -154,7 +154,7 @@ class Trained(NamedTuple):
 def evaluate(
   params: Any, test: data.Collages, mass: float, config: Settings
 ) -> Trained:
-  """Retrieval among the test collages, and where the pooling looks."""
+  """Retrieval among the test collages, and the pooling weights on them."""
   outputs = embed(params, test.images, jnp.float32(mass), config=config)
   measures = {
     "MAP@R": retrieval(outputs.embeddings, test.labels)["MAP@R"],
@@ -171,10 +171,10 @@ def compare(
 ) -> list[dict[str, Trained]]:
   """Trains both poolings on the collages of each seed, from one network.
 
-  The first quarter of the steps is shared and pools by averages: prototypes are chosen
-  among features that mean something already. A program of this size keeps no second
-  core busy, so two trainings run at a time. `tell` is called after each of three parts
-  of a seed.
+  The first quarter of the steps is shared and uses average pooling, so that prototypes
+  are chosen among features that already mean something. A program of this size keeps no
+  second core busy, so two trainings run at a time. `tell` is called after each of three
+  parts of a seed.
   """
   warmup = config.steps // 4
   masses = {"GAP": AVERAGE, "GSP": config.mass}
@@ -216,14 +216,14 @@ def compare(
 
 
 LABELLED, SHARED = tuple(range(6)), tuple(range(6, 10))
-_FRACTIONS = 0.7, 0.3  # of each class: in training and in test collages
-_SIDE = 128  # of a photograph; the network's map of it is 4 x 4
-_CHANNELS = 64  # that are left of a map's 1,280
+_FRACTIONS = 0.7, 0.3  # shares of each class in training and in test collages
+_SIDE = 128  # side of a photograph; the network's map of it is 4 x 4
+_CHANNELS = 64  # principal components that are kept of a map's 1,280 channels
 _LEAST = 4  # classes of a folder, and photographs of each
 
 
 class Tiles(NamedTuple):
-  """Images, what the network takes of each, and which classes are labelled."""
+  """Images, the network's input for each, and which classes are labelled."""
 
   pixels: np.ndarray  # uint8 [images, height, width, channels]
   inputs: np.ndarray  # the pixels, or a pretrained network's features
@@ -300,7 +300,7 @@ def collages(
 ) -> Collages:
   """Training and test collages of disjoint images.
 
-  With `shown` they are of the pixels, not of the features: the same collages.
+  With `shown`, the same collages have pixels instead of features.
   """
   images = tiles.pixels if shown else tiles.inputs
   parts = []

@@ -28,8 +28,8 @@ def draw(
 ) -> "matplotlib.figure.Figure":
   """Draws uint8 collages [n, height, width, channels] above each pooling's weights.
 
-  `foreground` is [n, 3, 3], the weights [n, rows, columns] of each pooling, `names` the
-  label of each collage.
+  `foreground` has shape [n, 3, 3], the weights of each pooling have [n, rows, columns];
+  `names` are the labels of the collages.
   """
   count, side = len(collages), collages.shape[1]
   rows = {"collage": None, **weights}

@@ -1,7 +1,7 @@
-"""Training a pooling head on frozen maps: what the screening varies, written once.
+"""Trains pooling heads on frozen maps, for the screening.
 
-The maps come from one network. What is learned is the 1x1 convolution, the prototypes,
-and the proxies or label embeddings of the losses.
+The maps come from one network. The learned parameters are the 1x1 convolution, the
+prototypes, and the proxies or label embeddings of the losses.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class State(NamedTuple):
   """State of one training."""
 
   train: training.TrainState
-  apart: Array  # largest distance yet of pooled vectors from the average, relative
+  apart: Array  # largest relative distance so far of pooled vectors from the average
 
 
 class Maps(NamedTuple):
@@ -45,7 +45,7 @@ class Maps(NamedTuple):
 
 
 def make_maps(features: np.ndarray, labels: np.ndarray, per_class: int) -> Maps:
-  """Maps with their positions in one axis."""
+  """Flattens the positions of maps to one axis; adds a table of the classes."""
   flat = jnp.asarray(features).reshape(len(features), -1, features.shape[-1])
   return Maps(flat, jnp.asarray(labels), data.class_table(labels, per_class=per_class))
 
@@ -62,8 +62,8 @@ def _head(settings: Settings, mass, inverse_temperature, **_) -> models.Embeddin
 
 
 def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> State:
-  """A drawn head, with prototypes among its averages (DML Algorithm 2)."""
-  # All cells of a seed begin alike: at mass 1 the others have no effect.
+  """Draws a head; chooses its prototypes among its averages (DML Algorithm 2)."""
+  # All cells of a seed begin alike: at mass 1 the other hyperparameters do nothing.
   hyper = hyper | {"mass": 1.0}
   head_key, row_key, proxy_key, label_key = jax.random.split(key, 4)
   rows = jax.random.permutation(row_key, len(maps.labels))[:1024]
@@ -72,7 +72,7 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   head = models.replace_prototypes(drawn["params"], pooled, path=network.PROTOTYPES)
   losses = loss_parameters(settings, classes, proxy_key, label_key)
   state = training.create_state(
-    key,  # batches have the sweep's
+    key,  # batches use the sweep's key
     make_optimizer(settings, tuple(losses)),
     {"params": head},
     {"params": losses},
@@ -214,9 +214,9 @@ def frozen_network(
   train: data.Images,
   output: pathlib.Path,
 ) -> Any:
-  """Parameters of a backbone trained with GAP, or what was kept of it."""
+  """Parameters of a backbone trained with GAP; restored if they were stored."""
   path = output / "kept" / f"network-{seed}"
-  # What changes the network; the rest is of the heads.
+  # Settings that change the network; the others concern the heads.
   settings = {
     field.name: getattr(config, field.name)
     for field in dataclasses.fields(network.Settings)

@@ -1,4 +1,4 @@
-"""The screening, of collages and of photographs: cells, effects, claims and plots."""
+"""The screenings on collages and on photographs: cells, effects, claims and plots."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ Cell = tuple[float, float, float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Config(network.Settings):
-  """Settings of the screening; the network's own are of the frozen part."""
+  """Settings of the screening; those of the network concern its frozen part."""
 
   percent: int = 100
   """Share of the image set to read, in percent."""
@@ -46,7 +46,7 @@ class Config(network.Settings):
   """Inverse temperatures of the grid."""
   masses: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
   """Masses of the curve, at 64 prototypes."""
-  # Those of each cell take their place.
+  # Each cell replaces these.
   prototypes: Decided[int] = 64
   inverse_temperature: Decided[float] = 0.5
   centre: tuple[float, float, float] = (0.3, 5.0, 0.1)
@@ -87,15 +87,15 @@ class Plan(NamedTuple):
 
   @property
   def average(self) -> Cell:
-    """Average pooling alone: all of the mass, nothing predicted."""
+    """The cell of average pooling alone: all of the mass, no prediction."""
     return self.centre[0], 1.0, self.centre[2], 0.0
 
   def of_mass(self, mass: float) -> Cell:
-    """A cell of the curve over the mass."""
+    """Returns a cell of the curve over the mass."""
     return self.centre[0], mass, *self.centre[2:]
 
   def of_grid(self, number: int, sharpness: float | None = None) -> Cell:
-    """A cell of the grid; the usual inverse temperature for None."""
+    """Returns a cell of the grid; None takes the default inverse temperature."""
     _, mass, usual, weight = self.centre
     return number, mass, usual if sharpness is None else sharpness, weight
 
@@ -138,25 +138,25 @@ def published() -> dict[tuple[str, ...], metrics.Effect]:
 
 
 def screened(scores: dict) -> dict[tuple[str, ...], metrics.Effect]:
-  """Effects of our runs, [seeds]."""
+  """Effects in our runs, [seeds] each."""
   runs = runs_of_design()
   design = {name: [run[i] for run in runs] for i, name in enumerate(LEVELS)}
   return metrics.factorial_effects(design, np.stack([scores[run] for run in runs]))
 
 
 def strength(values: np.ndarray) -> np.ndarray:
-  """[seeds], the size of an effect: along its mean, so that noise has none."""
+  """Size of an effect, [seeds], signed by its mean, so that noise cancels."""
   return np.sign(values.mean()) * values
 
 
 def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
-  """An effect and what it is confounded with, in the paper's symbols."""
+  """Name of an effect and of its confounded effects, in the paper's symbols."""
   words = [word, *effect.aliases]
   return " = ".join("*".join(SYMBOLS[name] for name in factors) for factors in words)
 
 
 def effect_name(loss: str, word: tuple[str, ...]) -> str:
-  """An effect in the table; its confounding is that of the paper's design."""
+  """Name of an effect in the table; its confounding is that of the paper's design."""
   return f"{loss}, effect of {label(word, published()[word])}"
 
 
@@ -165,7 +165,7 @@ EFFECTS = "points of MAP@R"
 
 
 def name(loss: str, cell: Cell) -> str:
-  """A cell in the table, in the paper's symbols."""
+  """Name of a cell in the table, in the paper's symbols."""
   if cell[1] == 1 and not cell[3]:
     return f"{loss}, average pooling"
   return "{}, m {:g}, mu {:g}, beta {:g}, lambda {:g}".format(loss, *cell)
@@ -192,7 +192,7 @@ def tabulate(
 
 
 def design_claim() -> Claim:
-  """The effects of the paper's table, which it does not print."""
+  """Claim about the effects of the paper's table, which the paper does not print."""
   cells = published()
   errors = [abs(cells[w].value - x).max() for w, x in BY_HAND.items()]
   return Claim(
@@ -206,7 +206,7 @@ def design_claim() -> Claim:
 def claims(
   plan: Plan, loss: str, table: Table, *, measure: str = "MAP@R", points: float = 1.0
 ) -> Iterator[Claim]:
-  """The claims of DML 5.3.4.5 that the trainings with one loss speak to."""
+  """Claims of DML 5.3.4.5 that the trainings with one loss can test."""
   suffix = loss.lower()
 
   def mean(cell: Cell) -> float:
@@ -227,7 +227,7 @@ def claims(
   whole = plan.of_mass(1.0)
   small = [plan.of_mass(mass) for mass in plan.masses if mass <= 0.5]
   if 1.0 in plan.masses and small:
-    # One mass for all seeds: a best one for each would gain from noise alone.
+    # One mass for all seeds: choosing the best for each seed would gain from noise.
     best = max(small, key=mean)
     yield Claim(
       f"mu-sweep-{suffix}",
@@ -284,7 +284,7 @@ def draw(plan: Plan, loss: str, table: Table, measure: str = "MAP@R") -> dict[st
       value_label=f"{measure}, {loss}, validation classes",
       number_format=".4f",
     )
-  # Seeds have networks of their own, whose levels differ by more than the numbers do.
+  # Every seed has another network; their levels differ by more than the effects.
   average = values(plan.average) if plan.averaged else 0.0
   ylabel = f"{measure}{' above average pooling' * plan.averaged}, {loss}"
   curves = {

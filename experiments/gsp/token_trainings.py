@@ -1,4 +1,4 @@
-"""Trainings on tokens: their settings, and what is measured of each."""
+"""Trainings on tokens: their settings and measures."""
 
 import dataclasses
 import functools
@@ -76,7 +76,7 @@ def train(
 def measure(
   key: jax.Array, states: gsp_tokens.State, seeds, cells, *, config: Config, pool
 ) -> dict[str, jax.Array]:
-  """Figures of states on fresh samples, each [cells, seeds, ...]."""
+  """Measures states on fresh samples; each measure is [cells, seeds, ...]."""
 
   def measure_seed(state: gsp_tokens.State, seed, hyper):
     # All variants of a seed are tested on the same samples.
@@ -92,7 +92,7 @@ def measure(
       MAP: gsp_tokens.map_at_r(embeddings, config.test),
       BACKGROUND: (weights * (1 - class_tokens)).sum(1).mean(),
       SHARE: 1 - samples.share.mean(),
-      # Of a position that holds the token.
+      # Mean weight of a position that holds the token.
       "token weights": by_class(of_kind).sum(1) / by_class(number).sum(1),
       "embeddings": embeddings,
     }
@@ -104,7 +104,7 @@ def measure(
 def used_tokens(
   params: gsp_tokens.Params, token_weights: np.ndarray
 ) -> list[np.ndarray]:
-  """Tokens of each class, background too, with over half of an average weight."""
+  """Tokens of each class, background included, with over half of an average weight."""
   class_tokens, shared = np.asarray(params.own), np.asarray(params.shared)
   used = token_weights > 0.5 / gsp_tokens.TOKENS
   return [
@@ -120,7 +120,7 @@ def intersecting_pairs(sets: list[np.ndarray]) -> int:
 
 
 def held(scores: np.ndarray) -> np.ndarray:
-  """Scores [seeds, evaluations], with the last one for all after a run stopped."""
+  """Scores [seeds, evaluations]; a stopped run keeps its last score."""
   filled = scores.copy()
   for number in range(1, filled.shape[1]):
     gone = np.isnan(filled[:, number])
@@ -131,7 +131,7 @@ def held(scores: np.ndarray) -> np.ndarray:
 def collect(
   config: Config, key: jax.Array, output: pathlib.Path
 ) -> tuple[dict, dict, dict]:
-  """Trains everything; figures, what is drawn of each run, and curves by variant."""
+  """Trains everything; returns measures, each run's plot data, and curves by variant."""
   train_key, test_key = jax.random.split(key)
   smoothed = {
     "mass": [1.0, config.mass, 0.0],  # at mass 1 the pooling is exactly the average

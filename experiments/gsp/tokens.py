@@ -1,8 +1,8 @@
-"""The synthetic token study: what its experiment and its benchmark share.
+"""The synthetic token study: code that its experiment and its benchmark share.
 
-Local features are tokens, learned points of the plane. A class has tokens of its own;
-background tokens belong to all. A sample is a set of 50 of both kinds, and its
-embedding their pooled vector: what the network of an image would give, without one.
+Local features are tokens, learned points of the plane. Each class has its own tokens;
+background tokens belong to all. A sample is a set of 50 tokens of both kinds. Its
+embedding is their pooled vector, as if a network had computed them from an image.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from experiments.frame import training
 from spherejax import distances, losses, metrics, pooling, prototypes
 
 CLASSES, OWN, SHARED = 16, 4, 4
-TOKENS = 50  # of a sample
+TOKENS = 50  # tokens of a sample
 BOX = 0.3  # tokens stay in [-BOX, BOX] (DML 5.3.1)
 DIM = 2  # the paper's figure is planar; the dimension is not given
 MEMORY = 1024  # pooled vectors to choose prototypes from
@@ -97,7 +97,7 @@ def features_of(params: Params, samples: Samples) -> Array:
 
 
 def token_costs(params: Params, soft_min) -> Array:
-  """Cost of each of a class's 8 tokens to all prototypes at once, [classes, 8]."""
+  """Cost of each class's 8 tokens, combined over all prototypes, [classes, 8]."""
 
   def cost(tokens: Array) -> Array:
     rows = distances.unit_ball(tokens.reshape(-1, DIM))
@@ -110,14 +110,14 @@ def token_costs(params: Params, soft_min) -> Array:
 def embed(params: Params, samples: Samples, hyper: dict[str, Array]) -> Pooled:
   """Generalized sum pooling; no normalisation (DML 5.3.1).
 
-  `hyper["true_share"]` 1 takes each sample's own share of class tokens as the mass,
-  0 takes `hyper["mass"]`. Weights depend on the prototypes through
+  If `hyper["true_share"]` is 1, the mass is each sample's share of class tokens; if it
+  is 0, the mass is `hyper["mass"]`. Weights depend on the prototypes only through
 
       -1/b log sum_i exp(-b c_ij)
 
-  alone, the cost to one prototype in place of all. It is computed once for each of
-  the 68 tokens instead of for each of the 50 x batch features; `pooling.gsp` of the
-  features gives the same.
+  which acts as the cost to a single prototype. It is computed once for each of the 68
+  tokens instead of for each of the 50 x batch features; `pooling.gsp` of the features
+  gives the same result.
   """
   sharpness = hyper["inverse_temperature"]
   table = token_costs(
@@ -134,19 +134,19 @@ def embed(params: Params, samples: Samples, hyper: dict[str, Array]) -> Pooled:
 def embed_by_linear_program(
   params: Params, samples: Samples, hyper: dict[str, Array]
 ) -> Pooled:
-  """The limit of infinite inverse temperature: the same with the least cost."""
+  """`embed` in the limit of infinite inverse temperature, with the least cost."""
   costs = per_position(token_costs(params, lambda c: c.min(axis=0)), samples)
   weights = pooling.gsp_linear_program(costs, mass=hyper["mass"])
   return pooled_by(weights, params, samples)
 
 
 def per_position(table: Array, samples: Samples) -> Array:
-  """Costs [batch, 1, 50] from those of the tokens of each class [classes, 8]."""
+  """Costs of positions [batch, 1, 50] from the costs of tokens [classes, 8]."""
   return jnp.einsum("bnk,bk->bn", samples.kinds, table[samples.labels])[:, None]
 
 
 def pooled_by(weights: Array, params: Params, samples: Samples) -> Pooled:
-  """The weighted sum of the features."""
+  """Returns the weighted sum of the features, with the weights."""
   pooled = jnp.einsum("bn,bnd->bd", weights, features_of(params, samples))
   return Pooled(pooled, weights)
 
@@ -176,7 +176,7 @@ def update(config: Settings, state: State, key: Array, pool) -> tuple[State, Arr
 
 
 def init(config: Settings, key: Array, hyper: dict[str, Array]) -> State:
-  """Tokens after the warm-up, prototypes among pooled vectors (DML Algorithm 2)."""
+  """Warms up the tokens; chooses prototypes among pooled vectors (DML Algorithm 2)."""
   del hyper  # all variants of a seed begin alike
   token_key, step_key, memory_key = jax.random.split(key, 3)
   points = jax.random.uniform(
@@ -213,5 +213,5 @@ def evaluate(
 
 def map_at_r(embeddings: Array, per_class: int) -> Array:
   """MAP@R of embeddings ordered by class."""
-  labels = np.repeat(np.arange(CLASSES), per_class)  # known when it is compiled
+  labels = np.repeat(np.arange(CLASSES), per_class)  # constant in the compiled program
   return metrics.retrieval(embeddings, labels).map_at_r.mean()

@@ -1,4 +1,4 @@
-"""Training of a pooled network, in parts that are kept, and all variants of a seed."""
+"""Trains all variants of a pooled network for a seed, with a checkpoint per part."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ _MEMORY = 1000  # images among whose features prototypes are chosen
 def _objective(
   params, stats, batch, *, settings: pooled_network.Settings, classes, key, axis_name
 ):
-  """The mixture for one batch, and what became of the statistics."""
+  """The mixture of losses for one batch, and the updated statistics."""
   del key, axis_name  # nothing is drawn, and one device is enough
   images, labels, variant = batch
   variables = {"params": params["network"]}
@@ -69,7 +69,7 @@ def _some_steps(state, images, labels, table, key, variant, *, settings, classes
   return jax.lax.scan(one_step, state, length=settings.steps // settings.parts)
 
 
-# With pooled features that cover the others best (DML Algorithm 2).
+# Chooses pooled features that cover the others best (DML Algorithm 2).
 _choose_prototypes = jax.jit(
   functools.partial(models.replace_prototypes, path=pooled_network.PROTOTYPES)
 )
@@ -78,7 +78,7 @@ _choose_prototypes = jax.jit(
 def _with_prototypes(
   settings: pooled_network.Settings, state: training.TrainState, images: data.Images
 ) -> training.TrainState:
-  """The state with the pooling's prototypes, where it has any, among its averages."""
+  """Chooses the pooling's prototypes, if it has any, among the averages of images."""
   if settings.pooling == "gap":
     return state
   pooled = pooled_network.embed(state, images[:_MEMORY], settings).pooled
@@ -87,7 +87,7 @@ def _with_prototypes(
 
 
 def _with_backbone(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-  """Parameters or statistics with the backbone's from another network."""
+  """Replaces the backbone's parameters or statistics by those of another network."""
   if "backbone" not in tree.get("network", {}):
     return tree
   network = tree["network"] | {"backbone": other["network"]["backbone"]}
@@ -95,7 +95,7 @@ def _with_backbone(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any
 
 
 class Run(NamedTuple):
-  """A trained network, and of each part of its training the mean loss and the score."""
+  """A trained network, with the mean loss and the score of each part of its training."""
 
   state: training.TrainState
   curve: tuple[float, ...]
@@ -103,7 +103,7 @@ class Run(NamedTuple):
 
 
 def _resumed(checkpoints: training.Checkpoints, run: Run) -> Run:
-  """The run as it was kept last, if it was."""
+  """The run of the last checkpoint; the run itself if there is none."""
   if (restored := checkpoints.restore(run.state)) is None:
     return run
   parts = (tuple(restored.record[name]) for name in ("curve", "scores"))
@@ -118,7 +118,7 @@ def pretrain(
   folder: pathlib.Path,
   **options: Any,
 ) -> training.TrainState | None:
-  """A network that classifies single images, as DML's begins with; None in no steps."""
+  """Trains a classifier of single images, from which DML starts; None for no steps."""
   if not steps:
     return None
   settings = dataclasses.replace(settings, loss="proxy_nca", pooling="gap", steps=steps)
@@ -132,7 +132,7 @@ def _begin(
   images: data.Images,
   pretrained: training.TrainState | None,
 ) -> training.TrainState:
-  """Random weights, but for the backbone of a network that was pretrained."""
+  """Draws weights; takes the backbone of a pretrained network, if there is one."""
   state = _initial_state(
     key, images.images[:1], settings=settings, classes=len(images.label_names)
   )
@@ -155,11 +155,11 @@ def train(
   after: Callable[[Run, pooled_network.Variant], Run] | None = None,
   progress: bool = True,
 ) -> dict[str, Run]:
-  """Trains all variants from one seed, kept by parts below the folder.
+  """Trains all variants from one seed, with a checkpoint per part in the folder.
 
-  They share the first part, which pools by averages: prototypes are chosen among
-  features that mean something already. They begin with the backbone of `pretrained` or
-  random weights. What `after` makes of a run after each of its own parts goes on.
+  They share the first part, which uses average pooling, so that prototypes are chosen
+  among features that already mean something. They start from the backbone of
+  `pretrained` or from random weights. `after` changes a run after each later part.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   state = _begin(settings, init_key, images, pretrained)
@@ -170,7 +170,7 @@ def train(
   batches = jnp.asarray(images.images), jnp.asarray(labels), table, data_key
   static = {"settings": settings, "classes": len(names)}
   begun = jax.tree.leaves((state.params, state.batch_stats))
-  # What else an experiment is asked for, such as more seeds, changes no training.
+  # Other settings of an experiment, such as more seeds, change no training.
   shared = command.only(pooled_network.Settings, settings)
   identity = _MEMORY, finished.fingerprint([images.images, images.labels, *begun])
   title = f"seed {seed} of {settings.pooling}"
@@ -178,7 +178,7 @@ def train(
   bar = tqdm.tqdm(total=total, unit="part", disable=not progress, file=sys.stderr)
 
   def until(run: Run, parts: int, variant: pooled_network.Variant, name: str) -> Run:
-    """Trains until so many parts are done, from the last one that is kept."""
+    """Trains until `parts` parts are done, from the last checkpoint."""
     path = folder / f"{name}-{finished.digest((shared, seed, variant, *identity))}"
     numbers = pooled_network.Variant(*map(jnp.float32, variant))
     with training.Checkpoints(path) as checkpoints:

@@ -130,7 +130,7 @@ def nearest_plane(
   """Lead [batch] and gradient [batch, n] of the nearest linear boundary in the box.
 
   The leads of the other classes over the label are linearised by their gradients. Where
-  no boundary meets the box, the one that is nearest if the box is ignored is returned.
+  no boundary meets the box, the box is ignored.
   """
   labels = problem.labels
   mine = _losses.chosen(z, labels)

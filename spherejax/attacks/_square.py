@@ -212,7 +212,7 @@ def _pyramids(row: Array, column: Array, side, extent: int) -> Array:
 
 
 def _grid(key: Array, delta: Array, epsilon: Array) -> Array:
-  """Pyramids a fifth of the shorter side wide, on a grid; random signs, directions."""
+  """Grid of pyramids, a fifth of the image wide, with random signs and directions."""
   height, width, channels = delta.shape
   side = max(min(height, width) // 5, 1)
   tiles = (height // side, width // side)

@@ -241,10 +241,9 @@ def shuffled_indices(
 ) -> Int[Array, " batch_size"]:
   """Draws the images of a batch, where each epoch is a new shuffle of all images.
 
-  An epoch has count // batch_size steps. It leaves out the remainder of its shuffle,
-  so other images in each epoch. No image occurs twice in an epoch. The shuffle is a
-  cipher on the indices, so a batch costs the same at any step, and no permutation is
-  stored.
+  An epoch has count // batch_size steps. It leaves out the remainder of its shuffle, so
+  the images left out vary. No image occurs twice in an epoch. The shuffle is a cipher
+  on the indices, so a batch costs the same at any step, and no permutation is stored.
 
   Args:
     key: of the whole run.

@@ -21,7 +21,7 @@ class Neighbours(NamedTuple):
   indices: Int[Array, "queries k"]
   """Rows of the references, nearest first, ties to the lowest."""
   distances: Float[Array, "queries k"]
-  """From differences; inf where a query has fewer than k references that are finite."""
+  """From differences; inf for references that are left out or not finite."""
 
 
 def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: Norm) -> Float[Array, "*batch"]:

@@ -17,7 +17,7 @@ def distance_ratio(
   | Bool[ArrayLike, " classes"]
   | None = None,
 ) -> Float[Array, "*batch classes"]:
-  """Log-probabilities of classes, inversely proportional to a power of the distance.
+  """Logarithms of class probabilities inversely proportional to a power of distance.
 
       p_c = d_c^(-exponent) / sum_k d_k^(-exponent)
 

@@ -19,9 +19,9 @@ def _squared_distances_jvp(
 ) -> tuple[Array, Array]:
   """2 <x_i - y_j, dx_i - dy_j>, from products; for the nearest j, from differences.
 
-  Products lose digits where the difference is much smaller than its operands, as many
-  as rounding of the operands loses. The loss matters where a cotangent is large, that
-  is, where a distance is small.
+  Where a difference is much smaller than its operands, products lose as many digits as
+  rounding the operands would. These digits matter where a cotangent is large, that is,
+  where a distance is small.
   """
   (x, y), (dx, dy) = primals, tangents
   squares = squared_distances(x, y)

@@ -363,8 +363,8 @@ def soft_label_cross_entropy(
 
   Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 5, beta from 4
   to 30. Differs from DIST in two ways. DIST does not divide distances by their maximum,
-  so its beta is beta / max d here. Its denominator sums over the true classes, not over
-  the classes of one row as here; see errata.
+  so its beta is this function's `beta` / max d. Its denominator sums over the true
+  classes, not over the classes of one row as here; see errata.
 
   Example:
     >>> spherejax.losses.soft_label_cross_entropy(

@@ -37,8 +37,8 @@ def manifold(
 
   Args:
     embeddings: [batch, dim], floating; length does not matter.
-    labels: [batch], integer, in [0, proxies): the classes; without labels, proxies
-      drawn at random, as in the paper.
+    labels: [batch], integer, in [0, proxies): the classes; for unlabelled data pass
+      indices drawn at random, as in the paper.
     proxies: [proxies, dim], floating.
     persistence: in (0, 1), may be traced.
     temperature: positive, may be traced.

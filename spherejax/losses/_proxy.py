@@ -28,9 +28,9 @@ def proxy_anchor(
       push_c = log(1 + sum_{i: y_i != c} exp(scale (S_ic + margin)))
       L = sum_{c present} pull_c / #{c present} + sum_c push_c / #{c}
 
-  With several proxies per class, c runs over the proxies and #{c} counts proxies. A sum
-  over a class is shared equally among the examples in it, so that the mean of the
-  values below over the n kept examples is L:
+  With several proxies per class, c runs over the proxies and #{c} counts proxies. Each
+  pull_c and push_c is shared equally among the examples in its sum, so that the mean of
+  the values below over the n kept examples is L:
 
       loss_i = n (pull_{y_i} / (#{c present} n_{y_i})
                   + sum_{c != y_i} push_c / (#{c} (n - n_c)))

@@ -209,9 +209,9 @@ def info_nce_bound(
       values of its rows, computed in the batch of all devices.
 
   Returns:
-    `InfoNCEBound`, whose arrays are [batch] and of the dtype of `first`; all 0 for
-    masked rows, with nearest -1. The value of an example that is alone is 0.
-    `value.mean()` is the paper's bound.
+    `InfoNCEBound`, whose floating fields have the dtype of `first`. A masked row has
+    nearest -1 and 0 in the other [batch] fields. The value of an example that is alone
+    is 0. `value.mean()` is the paper's bound.
 
   Raises:
     TypeError: a view is not floating.

@@ -134,8 +134,8 @@ def sup_con_from_similarity(
 ) -> Float[Array, " queries"]:
   """Supervised contrastive loss from a matrix of similarities.
 
-  The matrix form of `sup_con`. Weights w in place of the mask of positives serve
-  examples with several labels, such as the share of labels that two examples have in
+  The matrix form of `sup_con`. For examples with several labels, pass weights w in
+  place of the mask of positives, such as the share of labels that two examples have in
   common.
 
       p_ij = exp(S_ij / temperature) / sum_{k in either} exp(S_ik / temperature)

@@ -307,8 +307,8 @@ def triplet_from_distance(
       boolean.
     ValueError: shapes do not match, or an unknown `mining`, `fallback` or `average`.
 
-  Differentiable in: distances, margin; with `soft` or "batch_hard" in reverse mode
-  only. Cost: O(queries references log references);
+  Differentiable in: distances, margin; with `soft` in reverse mode only, except for
+  "batch_hard". Cost: O(queries references log references);
   with `soft`, "semihard_one" or weights O(queries references) for each positive of a
   query.
 

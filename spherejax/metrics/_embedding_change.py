@@ -66,8 +66,8 @@ def embedding_change(
       before the update and used after it too. Static.
 
   Returns:
-    EmbeddingChange of scalars. phi is NaN for embeddings that did not move or that all
-    lie at one point; con_alpha and div_alpha are NaN if alpha is not positive.
+    EmbeddingChange of scalars. phi is NaN if the centred embeddings did not move or
+    were all 0; con_alpha and div_alpha are NaN if alpha is not positive.
 
   Raises:
     TypeError: an array is not floating.

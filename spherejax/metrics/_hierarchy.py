@@ -54,7 +54,7 @@ def top_k(
     Array([1., 0.], dtype=float32)
   """
   scores, labels = _checked(scores, labels, k)
-  return _is_among(_largest(scores, k), labels).astype(scores.dtype)
+  return _is_among(_largest(scores, k), labels, scores.shape[1]).astype(scores.dtype)
 
 
 def average_hierarchical_distance(
@@ -145,7 +145,7 @@ def severity(
   matrix = _square(class_distances, scores)
   first = _largest(scores, 1)
   chosen = _distances_of(first, labels, matrix)[:, 0].astype(scores.dtype)
-  return Severity(chosen, ~_is_among(first, labels))
+  return Severity(chosen, ~_is_among(first, labels, scores.shape[1]))
 
 
 def hierarchical_precision(
@@ -273,9 +273,10 @@ def _largest(scores: Array, k: int) -> Array:
   return jnp.where(known, first, scores.shape[1])
 
 
-@jax.jit
-def _is_among(first: Array, labels: Array) -> Array:
-  return jnp.any(first == labels[:, None], axis=1)
+@functools.partial(jax.jit, static_argnums=2)
+def _is_among(first: Array, labels: Array, classes: int) -> Array:
+  # A traced label may equal the index that replaces a NaN.
+  return jnp.any((first == labels[:, None]) & (first < classes), axis=1)
 
 
 def _rows(matrix: Array, labels: Array) -> Array:

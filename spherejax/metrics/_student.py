@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-# Levels of the continued fraction, about the root of half the degrees of freedom:
-# enough for a million.
+# Levels of the continued fraction. It needs about the root of half the degrees of
+# freedom; this is enough for a million of them.
 _LEVELS = 1000
 
 
@@ -17,9 +17,9 @@ def log_normal_survival(t: Array) -> Array:
 def log_student_survival(t: Array, freedom: Array) -> Array:
   """Log P(T > t) of Student's T; exact where the probability itself underflows.
 
-  With x = freedom / (freedom + t^2) both tails together have I_x(freedom / 2, 1 / 2).
-  Its factor is written without differences of large logarithms. The continued fraction
-  is taken of I_x or I_{1 - x}, whichever converges.
+  With x = freedom / (freedom + t^2) both tails together have the probability
+  I_x(freedom / 2, 1 / 2). Its factor is written without differences of large
+  logarithms. The continued fraction is taken of I_x or I_{1 - x}, whichever converges.
   """
   size = jnp.minimum(jnp.abs(t), jnp.finfo(t.dtype).max ** 0.5)
   ratio = size**2 / freedom

@@ -134,7 +134,7 @@ def _thresholds(
     scaled = jnp.ldexp(keys, -2 * jnp.frexp(largest)[1])
     key, size = (scaled - square) / 2, (scaled + square) / 2
   else:
-    # Powers of two; any for a zero row, whose keys are all 0.
+    # Factors are powers of two; for a zero row any will do, as its keys are all 0.
     grown = [(x, queries[query]), (y, tile)][: 1 if distance == "cosine" else 2]
     key = keys
     for axis, (now, before) in enumerate(grown):

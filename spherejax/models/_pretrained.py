@@ -163,7 +163,7 @@ def pretrained(
 
   Raises:
     TypeError: name not text, path not a path.
-    ValueError: an unknown name, one without a package and no path; a file of
+    ValueError: an unknown name; no path for a name without a package; a file of
       another network (the message lists what differs) or without the classifier.
     OSError: path names no file that can be read.
     ImportError: the package with the weights is not installed.

@@ -83,7 +83,7 @@ class ResNet(nn.Module):
     remat: static. Recomputes the inside of a block for the gradient: memory of one map
       per block, a third more time.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
-      copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
+      copies, with the same result; for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives

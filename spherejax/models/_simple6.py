@@ -23,7 +23,7 @@ class Simple6(nn.Module):
     widths: static. Channels of the six layers.
     use_bias: static. True gives the convolutions biases, initially zero.
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
-      copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
+      copies, with the same result; for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
 
   Call: `(images [batch, height, width, channels])` gives [batch, height // 8,

@@ -248,8 +248,9 @@ def _turn(base: Array, key: Array, dim: int) -> Array:
   """Turns the rows into a uniform (Haar) frame of `dim` coordinates.
 
   Column i of the frame is a uniform direction orthogonal to the columns before it: the
-  first i reflections of a uniform direction of the coordinates from i on (Stewart
-  1980). This avoids a factorisation, whose threads wait for each other on a busy CPU.
+  first i reflections are applied to a uniform direction in the coordinates from i on
+  (Stewart 1980). This avoids a factorisation, whose threads wait for each other on a
+  busy CPU.
   """
   width = base.shape[1]
   draws = jax.random.normal(key, (width, dim), base.dtype)

@@ -134,7 +134,7 @@ def _at(array: Array, index: Array) -> Array:
 
 
 def _smallest(x: Array, free: Array, names: Array) -> tuple[Array, Array, Array]:
-  """Minimum over columns, its column (ties: free, then lowest), and whether it is free."""
+  """Minimum over columns: value, column (ties: free, then lowest), whether free."""
   columns = len(x)
   least = jnp.min(x, axis=0)
   rank = names + jnp.where(free, 0, columns)

@@ -93,7 +93,7 @@ def fit(
     `FitResult`. After a resumption its curve and evaluations cover the whole run.
 
   Raises:
-    TypeError: an argument of the wrong type, or a function that returns one.
+    TypeError: an argument, or what a function returns, has the wrong type.
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of

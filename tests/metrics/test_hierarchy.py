@@ -1,5 +1,7 @@
 """Measures of predictions over a class tree, against plain loops."""
 
+import itertools
+
 import jax
 import numpy as np
 
@@ -65,10 +67,13 @@ def test_measures_of_predictions():
   perfect = measures(-D[labels].astype(np.float32), labels, D)
   assert np.isnan(metrics.mean_where(*perfect["severity"]))
   assert all((hp == 1).all() for hp in perfect["hp"])
-  outside = measures(smooth, np.full(BATCH, CLASSES), D)
-  assert (np.asarray(outside["top"]) == 0).all()
-  for value in (*outside["ahd"], *outside["hp"], outside["severity"].distances):
-    assert np.isnan(value).all()
+  missing = np.full_like(smooth, np.nan)
+  for scores, label in itertools.product((smooth, tied, missing), (-1, CLASSES)):
+    outside = measures(scores, np.full(BATCH, label), D)
+    assert (np.asarray(outside["top"]) == 0).all()
+    assert outside["severity"].mistaken.all()
+    for value in (*outside["ahd"], *outside["hp"], outside["severity"].distances):
+      assert np.isnan(value).all()
 
 
 def test_near_classes_of_the_article():
