@@ -1,7 +1,7 @@
 """Features of grids and photographs under several networks at once."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.counting.images import Photographs
-from experiments.counting.training import Points
+from experiments.counting.images import Objects, Photographs
 from spherejax import data, models, pooling
 
 Apply = Callable[[Any, Array], Array]
@@ -56,43 +55,34 @@ def _keys(key: Array, number: int) -> Array:
 
 
 @functools.cache
-def drawer(shape: Shape) -> Callable[[Points, Array], data.ImageGrid]:
+def drawer(shape: Shape) -> Callable[[Objects, Array], data.ImageGrid]:
   """Function of objects and keys to normalised grids of held-out objects."""
 
   @jax.jit
-  def draw(points: Points, keys: Array) -> data.ImageGrid:
-    objects = points.normalized(points.held)
+  def draw(objects: Objects, keys: Array) -> data.ImageGrid:
+    held = objects.normalized(objects.held)
 
     def draw_grid(key: Array) -> data.ImageGrid:
-      return data.image_grid(key, objects, points.held_labels, **shape._asdict())
+      return data.image_grid(key, held, objects.held_labels, **shape._asdict())
 
     return jax.vmap(draw_grid)(keys)
 
   return draw
 
 
+@functools.partial(jax.jit, static_argnames=("shape", "number"))
 def counts_and_labels(
-  points: Points, shape: Shape, key: Array, number: int
-) -> tuple[np.ndarray, np.ndarray]:
+  objects: Objects, key: Array, *, shape: Shape, number: int
+) -> tuple[Array, Array]:
   """Counts and labels of the grids of a key, without the grids."""
-  counts, labels = _labeler(shape)(points, _keys(key, number))
-  return np.asarray(counts), np.asarray(labels)
-
-
-@functools.cache
-def _labeler(shape: Shape) -> Callable[[Points, Array], tuple[Array, Array]]:
-  @jax.jit
-  def both(points: Points, keys: Array) -> tuple[Array, Array]:
-    drawn = drawer(shape)(points, keys)
-    return drawn.num_objects, drawn.label
-
-  return both
+  drawn = drawer(shape)(objects, _keys(key, number))
+  return drawn.num_objects, drawn.label
 
 
 def of_grids(
   apply: Apply,
   variables: Sequence[Any],
-  points: Points,
+  objects: Objects,
   shape: Shape,
   key: Array,
   *,
@@ -104,13 +94,9 @@ def of_grids(
   `apply` should be compiled.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
-  blocks = []
-  for block_keys in keys:
-    drawn = drawer(shape)(points, block_keys)
-    z = jnp.stack([apply(network, drawn.image) for network in variables])
-    parts = z, drawn.num_objects, drawn.label, _lengths(drawn.image)
-    blocks.append(jax.tree.map(np.asarray, parts))
-  return _joined(blocks, number)
+  drawn = (drawer(shape)(objects, block_keys) for block_keys in keys)
+  blocks = ((grids.image, grids.num_objects, grids.label) for grids in drawn)
+  return _sample(apply, variables, blocks, number)
 
 
 def of_photographs(
@@ -124,20 +110,25 @@ def of_photographs(
   """Features of all photographs under all networks."""
   mean, std = (jnp.asarray(x, jnp.float32) for x in moments)
   number = len(photographs.images)
-  blocks = []
-  for start in range(0, number, block):
-    rows = np.arange(start, start + block) % number
-    images = data.normalize(data.to_float(photographs.images[rows]), mean, std)
+  rows = (np.arange(x, x + block) % number for x in range(0, number, block))
+  parts = ([x[r] for x in photographs] for r in rows)
+  blocks = (
+    (data.normalize(data.to_float(images), mean, std), counts, labels)
+    for images, counts, labels in parts
+  )
+  return _sample(apply, variables, blocks, number)
+
+
+def _sample(
+  apply: Apply, variables: Sequence[Any], blocks: Iterable[Any], number: int
+) -> Sample:
+  """Features of blocks of images, counts and labels, the last one filled up."""
+  parts = []
+  for images, counts, labels in blocks:
     z = jnp.stack([apply(network, images) for network in variables])
-    parts = z, photographs.counts[rows], photographs.labels[rows], _lengths(images)
-    blocks.append(jax.tree.map(np.asarray, parts))
-  return _joined(blocks, number)
-
-
-def _joined(blocks: list[Any], number: int) -> Sample:
-  """Concatenates blocks, without what fills up the last one."""
-  z, counts, labels, lengths = zip(*blocks, strict=True)
-  flat = (np.concatenate(x)[:number] for x in (counts, labels, lengths))
+    parts.append(jax.tree.map(np.asarray, (z, counts, labels, _lengths(images))))
+  z, *rest = zip(*parts, strict=True)
+  flat = (np.concatenate(x)[:number] for x in rest)
   return Sample(np.concatenate(z, axis=1)[:, :number], *flat)
 
 

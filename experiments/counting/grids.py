@@ -9,17 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
-from experiments.counting import claims, features, training
-from experiments.counting import measures as norm_count_measures
-from experiments.counting import pictures as norm_count_pictures
+from experiments.counting import claims, features, measures, pictures, training
 from experiments.counting import settings as checks
 from experiments.counting.features import Samples, Shape
 from experiments.counting.images import Objects
-from experiments.counting.training import Points
 from experiments.frame import at_once
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame.study import Table
+from spherejax import data
 
 _MIXED, _SINGLE, _FITTED = range(3)
 """Kinds of grids of a seed."""
@@ -63,23 +61,19 @@ def shape(config: Any, fill: str, single_label: bool) -> Shape:
 def check(config: Any, name: str, objects: Objects) -> None:
   """Raises ValueError where objects or the grids of a seed do not suffice."""
   checks.check_training(objects.train_labels, name)
-  norm_count_pictures.check_classes(objects.held_labels, "held out objects")
-  points = Points(*map(jnp.asarray, objects))
+  pictures.check_classes(objects.held_labels, "held out objects")
+  objects = jax.tree.map(jnp.asarray, objects)
   # Of other shapes the same keys draw the same counts.
   zeros = shape(config, "zeros", True)
   for seed in range(config.seed, config.seed + config.seeds):
+    sample = functools.partial(
+      features.counts_and_labels, objects, shape=zeros, number=config.grids
+    )
     (mixed, _), (counts, labels), (_, fitted) = (
-      features.counts_and_labels(points, zeros, key_of(seed, kind), config.grids)
-      for kind in (_MIXED, _SINGLE, _FITTED)
+      map(np.asarray, sample(key_of(seed, kind))) for kind in (_MIXED, _SINGLE, _FITTED)
     )
-    checks.check_sample(
-      config,
-      f"{config.grids} grids",
-      mixed=mixed,
-      counts=counts,
-      labels=labels,
-      fitted=fitted,
-    )
+    what = f"{config.grids} grids"
+    checks.check_sample(config, what, mixed, counts, labels, fitted)
 
 
 def simple_networks(
@@ -90,11 +84,7 @@ def simple_networks(
     training.train,
     config,
     objects=objects,
-    grid={
-      "rows": config.rows,
-      "columns": config.columns,
-      "min_count": config.min_count,
-    },
+    grid={name: getattr(config, name) for name in ("rows", "columns", "min_count")},
     folder=folder / name,
   )
   # By method: shares of the biases, and names of the networks.
@@ -160,14 +150,13 @@ def measure(
   }
   for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
     norms = np.vstack([np.linalg.norm(sample.z, axis=2), sample.lengths[None]])
-    every = (
-      norm_count_measures.slopes if slopes else norm_count_measures.correlations
-    )(norms, sample.counts, mode)
+    of_norms = measures.slopes if slopes else measures.correlations
+    every = of_norms(norms, sample.counts, mode)
     for name, figures in zip(by_network, every, strict=True):
       by_network[name] |= figures
   drawn = {}
   if "episodes" in config.measures:
-    classes = norm_count_measures.few_shot_table(samples.single.labels)
+    classes = data.class_table(samples.single.labels, per_class=1)
     sizes = {"ways": config.ways, "queries": config.queries}
     drawn = {
       shots: class_sets.episodes(
@@ -179,19 +168,17 @@ def measure(
     if name not in asked(config):
       continue
     if "classifiers" in config.measures:
-      by_network[name] |= norm_count_measures.classifiers(
+      by_network[name] |= measures.classifiers(
         samples.fitted, samples.single, number, key
       )
     for shots, rows in drawn.items():
-      by_network[name] |= norm_count_measures.episodes(
-        samples.single, number, rows, shots=shots
-      )
+      by_network[name] |= measures.episodes(samples.single, number, rows, shots=shots)
     if "angles" in config.measures:
-      by_network[name] |= norm_count_measures.angles(samples.single, number)
+      by_network[name] |= measures.angles(samples.single, number)
   if not slopes:
     norms = samples.single.lengths
     for shots, rows in drawn.items():
-      by_network[image] |= norm_count_measures.within(
+      by_network[image] |= measures.within(
         norms, samples.single.counts, rows, shots=shots
       )
   return by_network
@@ -212,7 +199,7 @@ def looked_at(
   """Measures each network; returns the figures and the arrays to draw."""
   mixed, single = samples.mixed, samples.single
   norms = np.linalg.norm(mixed.z, axis=2)
-  coefficients, covariance = norm_count_measures.parabolas(
+  coefficients, covariance = measures.parabolas(
     np.vstack([norms, mixed.lengths[None]]), mixed.counts
   )
   arrays = {
@@ -228,7 +215,7 @@ def looked_at(
 
 
 def _seed(
-  config: Any, networks: Networks, points: Points, name: str, seed: int
+  config: Any, networks: Networks, objects: Objects, name: str, seed: int
 ) -> finished.Finished:
   """Measures one seed under all fills."""
   figures, arrays = {}, {}
@@ -238,7 +225,7 @@ def _seed(
       features.of_grids,
       networks.apply,
       variables,
-      points,
+      objects,
       number=config.grids,
       block=min(config.block, config.grids),
     )
@@ -262,15 +249,15 @@ def study(
 ) -> dict[str, Any]:
   """Trains and measures; adds all figures and returns the pictures."""
   folder = output / "kept"
-  points = Points(*map(jnp.asarray, objects))
   if name == "stl10":
     networks = trained_networks(config)
   else:
     networks = simple_networks(config, name, objects, folder)
+  objects = jax.tree.map(jnp.asarray, objects)
   arrays: dict[str, np.ndarray] = {}
   settings = {"of": finished.digest(config)}
   for seed in range(config.seed, config.seed + config.seeds):
-    make = functools.partial(_seed, config, networks, points, name, seed)
+    make = functools.partial(_seed, config, networks, objects, name, seed)
     done = finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
     for fill, by_network in done.figures.items():
       claims.add(table, config, name, fill, by_network)
@@ -282,7 +269,7 @@ def study(
   shapes = [shape(config, fill, False) for fill in fills(config, name)]
   # As many as at once elsewhere: those programs are compiled.
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
-  examples = {f"grids-{name}": norm_count_pictures.grids(points, shapes, keys)}
+  examples = {f"grids-{name}": pictures.grids(objects, shapes, keys)}
   return examples | drawn(name, networks.names, fills(config, name), arrays)
 
 
@@ -295,7 +282,7 @@ def drawn(
   """Draws norms of each network and fill, and angles, of the first seed."""
   panels = {
     network: {
-      fill: norm_count_pictures.Norms(
+      fill: (
         arrays[f"norms {fill}"][number],
         arrays[f"counts {fill}"],
         arrays[f"coefficients {fill}"][number],
@@ -307,6 +294,6 @@ def drawn(
   }
   single = (arrays[f"{part} {fills[0]}"] for part in ("z", "own counts", "labels"))
   return {
-    f"norms-{name}": norm_count_pictures.norms(panels),
-    f"polar-{name}": norm_count_pictures.polar(*single),
+    f"norms-{name}": pictures.norms(panels),
+    f"polar-{name}": pictures.polar(*single),
   }

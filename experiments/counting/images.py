@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from jax import Array
 
 from spherejax import data
 
@@ -20,14 +21,18 @@ _FEWEST, _MOST = 2, 9
 
 
 class Objects(NamedTuple):
-  """Images of one object each, pixels in [0, 1]."""
+  """Images of one object each, pixels in [0, 1]; on the host or on the device."""
 
-  train: np.ndarray
-  train_labels: np.ndarray
-  held: np.ndarray  # grids are made of these alone
-  held_labels: np.ndarray
-  mean: np.ndarray  # [channels]; what is 0 for the network
-  std: np.ndarray
+  train: Any
+  train_labels: Any
+  held: Any  # grids are made of these alone
+  held_labels: Any
+  mean: Any  # [channels]; what is 0 for the network
+  std: Any
+
+  def normalized(self, images: Array) -> Array:
+    """The images as the network gets them."""
+    return data.normalize(images, self.mean, self.std)
 
 
 class Photographs(NamedTuple):

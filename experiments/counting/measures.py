@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from experiments.counting.features import Sample
-from spherejax import data, distances, metrics, prototypes
+from spherejax import distances, metrics, prototypes
 
 POINTS = ("1/4", "1/2", "3/4")
 LEVEL = 0.05 / 3
@@ -151,11 +151,6 @@ def classifiers(
     figures[f"{name}, l2 [%]"] = normalised
     figures[f"{name}, change [points]"] = normalised - plain
   return figures
-
-
-def few_shot_table(labels: np.ndarray) -> data.ClassTable:
-  """Table of the images of each class; classes are renumbered."""
-  return data.class_table(labels, per_class=1)
 
 
 def episodes(

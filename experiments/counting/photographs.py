@@ -15,16 +15,11 @@ from experiments.frame.study import Table
 def check(config: Any, name: str, photographs: Photographs) -> None:
   """Raises ValueError where counts or classes do not suffice, before any training."""
   del name
+  _, counts, labels = photographs
   for seed in range(config.seed, config.seed + config.seeds):
     measured, single, fitted = _split(photographs, seed)
-    settings.check_sample(
-      config,
-      "photographs",
-      mixed=photographs.counts[measured],
-      counts=photographs.counts[single],
-      labels=photographs.labels[single],
-      fitted=photographs.labels[fitted],
-    )
+    arrays = counts[measured], counts[single], labels[single], labels[fitted]
+    settings.check_sample(config, "photographs", *arrays)
 
 
 def _split(

@@ -1,36 +1,27 @@
 """Pictures of grids, of norms against counts, and of angles and norms."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.counting.features import Shape, drawer
-from experiments.counting.training import Points
+from experiments.counting.images import Objects
 from experiments.frame import pictures
 
 _SHOWN = 4  # grids of each fill: two of mixed classes, two of one
 _DIRECTIONS = 2  # of the plane in which angles are shown
 
 
-class Norms(NamedTuple):
-  """Norms of one network against counts."""
-
-  norms: np.ndarray
-  counts: np.ndarray
-  coefficients: np.ndarray  # of the regression of the standardised norms
-  covariance: np.ndarray
-
-
-def grids(points: Points, shapes: Sequence[Shape], keys: jax.Array) -> Any:
+def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
   """Examples of each fill: mixed classes on the left, single on the right."""
   figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(shapes))
   axes = figure.subplots(len(shapes), _SHOWN, squeeze=False)
-  std, mean = (np.asarray(x)[None, None] for x in (points.std, points.mean))
+  std, mean = (np.asarray(x)[None, None] for x in (objects.std, objects.mean))
   for row, shape in zip(axes, shapes, strict=True):
     both = [
-      jax.tree.map(np.asarray, drawer(shape._replace(single_label=s))(points, keys))
+      jax.tree.map(np.asarray, drawer(shape._replace(single_label=s))(objects, keys))
       for s in (False, True)
     ]
     for column, panel in enumerate(row):
@@ -45,10 +36,11 @@ def grids(points: Points, shapes: Sequence[Shape], keys: jax.Array) -> Any:
   return figure
 
 
-def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
+def norms(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]]) -> Any:
   """Box plots of standardised norms for each count; parabola and its 95 % band.
 
-  `panels`: for each network (a row) and fill (a column).
+  `panels`: for each network (a row) and fill (a column) norms and counts, then the
+  coefficients of the regression of the standardised norms and their covariance.
   """
   shown = [
     (f"{network}, {fill}", values)
@@ -59,7 +51,7 @@ def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
   height = 5.2 / columns
   figure, cells = pictures.panels(len(shown), columns, height, 0.5, sharex="col")
   for axes, (title, values) in zip(cells, shown, strict=True):
-    _boxes(axes, values)
+    _boxes(axes, *values)
     axes.set_title(title, fontsize=8.5, loc="left")
     axes.tick_params(labelsize=8.5)
   figure.supxlabel("objects", fontsize=9.5)
@@ -67,12 +59,12 @@ def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
   return figure
 
 
-def _boxes(axes: Any, shown: Norms) -> None:
-  v = (shown.norms - shown.norms.mean()) / shown.norms.std(ddof=1)
-  counts = np.unique(shown.counts)
+def _boxes(axes: Any, norms: Any, counts: Any, coefficients: Any, covariance: Any):
+  v = (norms - norms.mean()) / norms.std(ddof=1)
+  places = np.unique(counts)
   axes.boxplot(
-    [v[shown.counts == c] for c in counts],
-    positions=counts,
+    [v[counts == c] for c in places],
+    positions=places,
     widths=0.6,
     whis=1.5,
     manage_ticks=False,
@@ -82,13 +74,13 @@ def _boxes(axes: Any, shown: Norms) -> None:
     whiskerprops={"color": "#0072B2"},
     capprops={"color": "#0072B2"},
   )
-  at = np.linspace(counts[0], counts[-1], 100)
+  at = np.linspace(places[0], places[-1], 100)
   rows = np.stack([np.ones_like(at), at, at**2], axis=1)
-  middle = rows @ shown.coefficients
-  half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, shown.covariance, rows))
+  middle = rows @ coefficients
+  half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, covariance, rows))
   axes.fill_between(at, middle - half, middle + half, color="#D55E00", alpha=0.35, lw=0)
   axes.plot(at, middle, color="#D55E00", lw=1.3)
-  axes.set_xticks(counts[:: max(1, len(counts) // 5)])
+  axes.set_xticks(places[:: max(1, len(places) // 5)])
   axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -7,23 +7,9 @@ from typing import Annotated, Any, Literal
 import jax
 import numpy as np
 
-from experiments.counting import images, measures, pictures, training
+from experiments.counting import images, pictures, training
 from experiments.frame.settings import Among, Within
 from spherejax import data
-
-
-def check_grid(config: Any) -> None:
-  """Raises ValueError for grids of too few counts, and for no fill."""
-  cells = config.rows * config.columns
-  if cells - config.min_count < 2:
-    counts = list(range(config.min_count, cells + 1))
-    raise ValueError(
-      "a quadratic in the count needs three different counts, but grids of "
-      f"{config.rows}x{config.columns} cells with at least {config.min_count} objects "
-      f"have {counts}"
-    )
-  if not config.fills:
-    raise ValueError("fills must name what empty cells hold, got ()")
 
 
 def check_training(labels: np.ndarray, name: str) -> None:
@@ -39,7 +25,6 @@ def check_training(labels: np.ndarray, name: str) -> None:
 def check_sample(
   config: Any,
   what: str,
-  *,
   mixed: np.ndarray,
   counts: np.ndarray,
   labels: np.ndarray,
@@ -67,7 +52,7 @@ def check_sample(
   if "episodes" in config.measures:
     data.sample_episode(
       jax.random.key(0),
-      measures.few_shot_table(labels),
+      data.class_table(labels, per_class=1),
       num_ways=config.ways,
       num_shots=max(config.shots, default=1),
       num_queries=config.queries,
@@ -185,7 +170,16 @@ def files(config: Any) -> list[str]:
 
 def check(config: Config) -> None:
   """Raises ValueError for what cannot be measured, before anything is trained."""
-  check_grid(config)
+  cells = config.rows * config.columns
+  if cells - config.min_count < 2:
+    counts = list(range(config.min_count, cells + 1))
+    raise ValueError(
+      "a quadratic in the count needs three different counts, but grids of "
+      f"{config.rows}x{config.columns} cells with at least {config.min_count} objects "
+      f"have {counts}"
+    )
+  if not config.fills:
+    raise ValueError("fills must name what empty cells hold, got ()")
   needs = {"stl10", "voc"} if config.need_weights else {"stl10"}
   if not files(config) and needs & set(config.sets):
     raise ValueError(

@@ -78,21 +78,6 @@ class State(NamedTuple):
   opt_state: Any
 
 
-class Points(NamedTuple):
-  """The objects on the device."""
-
-  x: Array
-  y: Array
-  held: Array
-  held_labels: Array
-  mean: Array
-  std: Array
-
-  def normalized(self, images: Array) -> Array:
-    """The images as the network gets them."""
-    return data.normalize(images, self.mean, self.std)
-
-
 def embed(
   settings: Settings, convolution: Convolution
 ) -> Callable[[Any, Array], Array]:
@@ -148,13 +133,6 @@ def without_biases(params: Any, share: Any) -> Any:
   return {**params, "backbone": backbone}
 
 
-def steps(settings: Settings, method: Method, objects: int) -> int:
-  """Number of steps of a training, at least one."""
-  if method == "SimCLR":
-    return settings.simclr_steps
-  return max(1, settings.epochs * objects // settings.batch)
-
-
 def train(
   settings: Settings,
   method: Method,
@@ -172,7 +150,7 @@ def train(
   classes = int(objects.train_labels.max()) + 1
   built = network(settings, method, classes)
   optimizer = optax.adam(settings.learning_rate)
-  points = Points(*map(jnp.asarray, objects))
+  on_device = jax.tree.map(jnp.asarray, objects)
   loss = _LOSSES[method]
 
   def init(key: Array, hyper: Any) -> State:
@@ -180,26 +158,28 @@ def train(
     params = draw(built, objects.train.shape[1:], key)
     return State(params, optimizer.init(params))
 
-  def step(points: Points, state: State, key: Array, hyper: Any) -> Any:
+  def step(objects: Objects, state: State, key: Array, hyper: Any) -> Any:
     def objective(params: Any) -> Array:
       variables = {"params": without_biases(params, hyper["bias"])}
       apply = functools.partial(built.apply, variables)
-      return jnp.mean(loss(settings, points, grid, key, apply))
+      return jnp.mean(loss(settings, objects, grid, key, apply))
 
     value, *after = trainer.descend(objective, optimizer, *state)
     return State(*after), {"loss": value}
 
-  def evaluate(points: Points, state: State, key: Array, hyper: Any) -> Array:
+  def evaluate(objects: Objects, state: State, key: Array, hyper: Any) -> Array:
     params = without_biases(state.params, hyper["bias"])["backbone"]
-    return _told_right(settings, points, params, classes)
+    return _told_right(settings, objects, params, classes)
 
-  number = steps(settings, method, len(objects.train))
+  number = settings.simclr_steps
+  if method != "SimCLR":
+    number = max(1, settings.epochs * len(objects.train) // settings.batch)
   made_with = kept.digest((settings, grid, objects.train.shape))
   name = f"{folder.name}-{method}-{made_with}"
   partial = jax.tree_util.Partial
   result = trainer.many(
     jax.random.key(settings.seed),
-    (init, partial(step, points), partial(evaluate, points)),
+    (init, partial(step, on_device), partial(evaluate, on_device)),
     {"bias": biases},
     folder.with_name(name),
     convolutional=True,
@@ -219,39 +199,40 @@ def train(
 _KNOWN = 500  # objects that judge a training
 
 
-def _told_right(settings: Settings, points: Points, params: Any, classes: int) -> Array:
+def _told_right(settings, objects: Objects, params: Any, classes: int) -> Array:
   """Share of held-out objects nearest to their own class's mean direction."""
-  known, asked = points.x[:_KNOWN], points.held[:_KNOWN]
-  images = points.normalized(jnp.concatenate([known, asked]))
+  known, asked = objects.train[:_KNOWN], objects.held[:_KNOWN]
+  images = objects.normalized(jnp.concatenate([known, asked]))
   z = distances.l2_normalize(embed(settings, settings.convolution)(params, images))
-  means = prototypes.class_means(z[: len(known)], points.y[:_KNOWN], classes).means
-  right = jnp.argmax(z[len(known) :] @ means.T, axis=1) == points.held_labels[:_KNOWN]
+  labels = objects.train_labels[:_KNOWN]
+  means = prototypes.class_means(z[: len(known)], labels, classes).means
+  right = jnp.argmax(z[len(known) :] @ means.T, axis=1) == objects.held_labels[:_KNOWN]
   return jnp.mean(right)
 
 
-def _rows(points: Points, key: Array, number: int) -> tuple[Array, Array]:
-  rows = jax.random.randint(key, (number,), 0, len(points.y))
-  return points.x[rows], points.y[rows]
+def _rows(objects: Objects, key: Array, number: int) -> tuple[Array, Array]:
+  rows = jax.random.randint(key, (number,), 0, len(objects.train_labels))
+  return objects.train[rows], objects.train_labels[rows]
 
 
-def _supervised(settings, points: Points, grid, key: Array, apply) -> Array:
-  x, y = _rows(points, key, settings.batch)
-  return losses.softmax(apply(points.normalized(x))[1], y)
+def _supervised(settings, objects: Objects, grid, key: Array, apply) -> Array:
+  x, y = _rows(objects, key, settings.batch)
+  return losses.softmax(apply(objects.normalized(x))[1], y)
 
 
-def _grids(settings, points: Points, grid, key: Array, apply) -> Array:
+def _grids(settings, objects: Objects, grid, key: Array, apply) -> Array:
   def draw_grid(key: Array) -> data.ImageGrid:
-    objects = points.normalized(points.x)
-    return data.image_grid(key, objects, points.y, single_label=True, **grid)
+    images, labels = objects.normalized(objects.train), objects.train_labels
+    return data.image_grid(key, images, labels, single_label=True, **grid)
 
   drawn = jax.vmap(draw_grid)(jax.random.split(key, settings.batch))
   return losses.softmax(apply(drawn.image)[1], drawn.label)
 
 
-def _simclr(settings, points: Points, grid, key: Array, apply) -> Array:
+def _simclr(settings, objects: Objects, grid, key: Array, apply) -> Array:
   row_key, *keys = jax.random.split(key, 3)
-  x, _ = _rows(points, row_key, settings.simclr_batch)
-  views = jnp.concatenate([points.normalized(view(settings, k, x)) for k in keys])
+  x, _ = _rows(objects, row_key, settings.simclr_batch)
+  views = jnp.concatenate([objects.normalized(view(settings, k, x)) for k in keys])
   first, second = jnp.split(apply(views)[1], 2)
   return losses.nt_xent(first, second, temperature=settings.temperature)
 

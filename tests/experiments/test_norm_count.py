@@ -218,7 +218,7 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
 def test_two_views_of_each_object(monkeypatch):
   config = dataclasses.replace(SMOKE, simclr_batch=16, temperature=0.1)
   objects = norm_count_sets.load("digits", config)
-  points = training.Points(*map(jnp.asarray, objects))
+  points = norm_count_sets.Objects(*map(jnp.asarray, objects))
   monkeypatch.setattr(training, "view", lambda settings, key, x: x)
 
   def output(x):
@@ -240,10 +240,10 @@ def test_two_views_of_each_object(monkeypatch):
 def test_networks_of_grids_see_one_class_and_its_label():
   config = dataclasses.replace(SMOKE, batch=32)
   objects = norm_count_sets.load("digits", config)
-  points = training.Points(*map(jnp.asarray, objects))
+  points = norm_count_sets.Objects(*map(jnp.asarray, objects))
   # A digit that is its class everywhere, so that scores can be read from the image.
   shown = 1.0 + np.tile(objects.train_labels[:, None, None, None], (1, 8, 8, 1))
-  points = points._replace(x=jnp.asarray(shown, jnp.float32))
+  points = points._replace(train=jnp.asarray(shown, jnp.float32))
 
   @jax.jit
   def loss(key):
@@ -300,7 +300,7 @@ def test_classifiers_angles_and_episodes():
     [cosines[label & ~count].mean(), cosines[~label & count].mean()],
     rtol=1e-5,
   )
-  classes = measures.few_shot_table(asked.labels)
+  classes = data.class_table(asked.labels, per_class=1)
   drawn = class_sets.episodes(
     jax.random.key(1), classes, shots=1, ways=3, queries=5, number=100
   )
@@ -328,7 +328,7 @@ def test_controls_are_measured_where_no_slopes_are():
   expected = np.corrcoef(own.lengths, own.counts)[0, 1]
   rho = "correlation of norm and count"
   np.testing.assert_allclose(image[f"{rho}, mixed"], expected, atol=1e-4)
-  classes = measures.few_shot_table(own.labels)
+  classes = data.class_table(own.labels, per_class=1)
   drawn = class_sets.episodes(
     jax.random.key(0), classes, shots=1, ways=3, queries=5, number=50
   )
