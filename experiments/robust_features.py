@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
+from experiments.frame import images as class_sets
 from experiments.frame.study import Study, Table
 from experiments.robustness import (
   claims,
@@ -68,16 +69,12 @@ def trained(
 ) -> None:
   """Trains networks for all budgets; adds measures of their features."""
   standard = None
-  norms: list[tuple[networks.Norm, tuple[float, ...]]] = [
-    ("l2", (0.0, *config.l2)),
-    ("linf", config.linf),
-  ]
-  for norm, budgets in [entry for entry in norms if entry[1]]:
+  for norm, budgets in config.budgets.items():
     progress.set_postfix(norm=norm)
     loss = networks.adversarial(config.clean_weight)
     defence = networks.Defence(config, loss, norm)
-    run_folder = folder / norm
-    result = networks.train(defence, {"epsilon": budgets}, train, test, run_folder)
+    columns = {"epsilon": budgets}
+    result = networks.train(defence, columns, train, test, folder / norm)
     params = result.state.params
     some = Points(train.x[:MEASURED], train.y[:MEASURED])
     measures = structure.of_models(defence, params, some)
@@ -122,14 +119,17 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
   if config.images == "cifar10_16":
     total = 2
   elif config.images != "digits":
-    total = config.seeds * (1 + len(config.l2) + len(config.linf))
+    total = config.seeds * len(claims.names_of(config))
   table = Table()
   with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
     if config.images == "digits":
       train, test = images.load_digits(config.train_images, config.test_images)
       add_digits(table, config, train, test, progress, output / "kept")
     elif config.images == "cifar10_16":
-      train, test = images.load_small("cifar10", 16)
+      train, test = (
+        images.points_of(class_sets.read("cifar10", part, size=16))
+        for part in ("train", "test")
+      )
       trained(table, config, train, test, progress, output / "kept")
     else:
       train, test = photographs.trained(table, config, output, progress)

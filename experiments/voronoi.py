@@ -17,12 +17,12 @@ prepared cifar10 or mnist.
 """
 
 import functools
-import math
 import pathlib
 import sys
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tqdm
 
@@ -31,21 +31,21 @@ from experiments.frame.study import Study, Table
 from experiments.robustness import cells, curves, plane
 from experiments.robustness import images as voronoi_sets
 from experiments.robustness.cells import PRESETS, Config
-from experiments.robustness.images import Images
+from experiments.robustness.images import Points
 from spherejax import plotting
 
 
-def add_digits(table: Table, config: Config, train: Images, test: Images) -> None:
+def add_digits(table: Table, config: Config, train: Points, test: Points) -> None:
   plane.add(table, jax.random.key(config.seed), config.toy_norms)
-  every = Images(*map(np.concatenate, zip(train, test, strict=True)))
-  cells.add_shifts(table, "digits", *every)
+  every = Points(*map(jnp.concatenate, zip(train, test, strict=True)))
+  cells.add_shifts(table, "digits", every)
   load = functools.partial(voronoi_sets.prepared, split="train")
   for name, images in class_sets.available(config.shifted, load):
-    cells.add_shifts(table, name, *images)
-  cells.add_best_binary(table, train.points())
+    cells.add_shifts(table, name, images)
+  cells.add_best_binary(table, train.flat())
   for norm in config.toy_norms:
     if norm not in config.norms:
-      curves.add_distances(table, "digits", train.points(), norm)
+      curves.add_distances(table, "digits", train.flat(), norm)
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
@@ -55,11 +55,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   if config.images == "digits":
     add_digits(table, config, train, test)
   else:
-    cells.add_shifts(table, config.images, *train)
+    cells.add_shifts(table, config.images, train)
     table.add(config.images, "sites, each place once", len(sites.y))
   budgets = voronoi_sets.BUDGETS[config.images]
-  # Besides the budgets: no attack, and 1-NN with a wrong label.
-  runs_per_norm = len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
+  # Besides the budgets: no attack, no budget, and 1-NN with a wrong label.
+  runs_per_norm = 2 * len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
   total = sum(
     len(budgets[x]) * len(config.classifiers) + runs_per_norm for x in config.norms
   )
@@ -72,16 +72,16 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       if config.images == "digits" and norm == "l2":
         curves.add_exact(table, task)
   if curves.LINEAR in config.classifiers:
-    curves.add_natural(table, config.images, sites, test.points())
+    curves.add_natural(table, config.images, sites, test.flat())
   return table, None
 
 
 def draw(table: Table, shown: None, config: Config) -> dict[str, Any]:
   """Regions in the plane, and the curves."""
   del shown
+  budgets = voronoi_sets.BUDGETS[config.images]
   drawn: dict[str, Any] = {"toy": plane.draw()} if config.images == "digits" else {}
   for norm in config.norms:
-    finite = [x for x in voronoi_sets.BUDGETS[config.images][norm] if math.isfinite(x)]
     lines = {
       f"{name}, {measure}": cells.curve(table, config, name, measure, norm)
       for name in config.classifiers
@@ -91,7 +91,7 @@ def draw(table: Table, shown: None, config: Config) -> dict[str, Any]:
       exact = cells.exact(table, config)
       lines["1-NN, SAA, exact"] = np.concatenate([np.ones(1), exact])
     drawn[f"curves-{norm}"] = plotting.robust_accuracy(
-      lines, [0.0, *finite], xlabel=f"{norm} budget"
+      lines, [0.0, *budgets[norm]], xlabel=f"{norm} budget"
     )
   return drawn
 

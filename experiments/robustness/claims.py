@@ -32,8 +32,7 @@ def add_beside(table: Table, names: Sequence[str]) -> None:
   """Adds photographs, of which no network is trained; says which are not there."""
 
   def load(name: str) -> list[Points]:
-    parts = ("train", "test")
-    return [voronoi_sets.prepared(name, part).points() for part in parts]
+    return [voronoi_sets.prepared(name, part) for part in ("train", "test")]
 
   for name, (train, test) in class_sets.available(names, load):
     add_inputs(table, f"{name}, {len(train.y):,} images", name, train, test)
@@ -96,8 +95,7 @@ def of_inputs(images: str, others: Sequence[str]) -> list[Claim]:
 
 def names_of(config: Any) -> list[str]:
   """Names of all networks: the standard one, then by growing budget."""
-  budgets = [("l2", x) for x in (0, *config.l2)] + [("linf", x) for x in config.linf]
-  return [network(*budget) for budget in budgets]
+  return [network(norm, x) for norm, values in config.budgets.items() for x in values]
 
 
 def _column(table: Table, measure: str, names: Sequence[str]) -> np.ndarray:

@@ -36,12 +36,6 @@ def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
   return jnp.asarray(solved[:-1], jnp.float32), jnp.asarray(solved[-1], jnp.float32)
 
 
-def ridge_accuracy(weights, offset, points: Points) -> float:
-  """Share of the points that the linear classifier has right."""
-  z = np.asarray(points.x) @ np.asarray(weights) + np.asarray(offset)
-  return float(np.mean(z.argmax(1) == np.asarray(points.y)))
-
-
 class Judged(NamedTuple):
   """A classifier of operands and images: scores to attack, decisions to judge by."""
 
@@ -83,7 +77,7 @@ class Task(NamedTuple):
   @property
   def budgets(self) -> tuple[float, ...]:
     """Budgets of the attacks; the last one is infinite."""
-    return BUDGETS[self.config.images][self.norm]
+    return (*BUDGETS[self.config.images][self.norm], math.inf)
 
   def mapped(self, fn: Callable) -> Callable:
     """A function of rows, over all of them: on all devices, by batches if need be."""
@@ -153,12 +147,8 @@ def _mistakes(task: Task, judged: Judged) -> Finished:
 def _adversaries(task: Task, judged: Judged) -> Callable[[float, tuple], Finished]:
   """Returns both attacks on a classifier, as a function of budget and operands."""
   # Cross-entropy of the nearest neighbour is flat at its own sites.
-  options: dict[str, Any] = {
-    "norm": task.norm,
-    "steps": task.config.steps,
-    "loss": "margin",
-  }
-  options["key"] = jax.random.key(task.config.seed)
+  options: dict[str, Any] = {"norm": task.norm, "steps": task.config.steps}
+  options |= {"loss": "margin", "key": jax.random.key(task.config.seed)}
   count = len(task.sites.y)
 
   @functools.cache
@@ -216,9 +206,8 @@ def add_exact(table: Table, task: Task) -> None:
   """Adds SAA of 1-NN in l2 by its exact least moves, at finite budgets."""
   x, y = map(np.asarray, task.sites)
   moves = prototypes.nearest_neighbour_distance(x, y, x, y, low=0.0, high=1.0)
-  for budget in task.budgets:
-    if math.isfinite(budget):
-      table.add(EXACT, f"at {budget:g}", np.mean(moves > budget))
+  for budget in task.budgets[:-1]:
+    table.add(EXACT, f"at {budget:g}", np.mean(moves > budget))
 
 
 def add_distances(table: Table, name: str, sites: Points, norm: Norm) -> None:
@@ -233,7 +222,7 @@ def add_distances(table: Table, name: str, sites: Points, norm: Norm) -> None:
 
 def add_natural(table: Table, name: str, sites: Points, tests: Points) -> None:
   """Adds what the linear classifier has right without an attack."""
-  weights, offset = ridge(*sites)
+  weights, offset = map(np.asarray, ridge(*sites))
   for which, points in (("sites", sites), ("test images", tests)):
-    share = ridge_accuracy(weights, offset, points)
-    table.add(f"{name}, {LINEAR}", f"accuracy of the {which}", share)
+    right = (np.asarray(points.x) @ weights + offset).argmax(1) == np.asarray(points.y)
+    table.add(f"{name}, {LINEAR}", f"accuracy of the {which}", np.mean(right))

@@ -1,6 +1,5 @@
 """Digits as points of a cube, other images, and the budgets of attacks within cells."""
 
-import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,29 +10,36 @@ from experiments.frame import images as class_sets
 from spherejax import data, voronoi
 
 CLASSES = 10
-
-
 BUDGETS = {
   "digits": {
-    "l2": (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, math.inf),
-    "linf": (0.02, 0.05, 0.09, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, math.inf),
+    "l2": (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5),
+    "linf": (0.02, 0.05, 0.09, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
   },
   "cifar10": {
-    "l2": (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, math.inf),
-    "linf": (2 / 255, 8 / 255, 0.1, 0.15, 0.2, 0.25, 0.3, math.inf),
+    "l2": (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0),
+    "linf": (2 / 255, 8 / 255, 0.1, 0.15, 0.2, 0.25, 0.3),
   },
   "mnist": {
-    "l2": (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, math.inf),
-    "linf": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5, math.inf),
+    "l2": (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0),
+    "linf": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5),
   },
 }
 
 
 class Points(NamedTuple):
-  """Labelled points."""
+  """Labelled points, rows or images [n, height, width, channels] of [0, 1]."""
 
   x: Array
   y: Array
+
+  def flat(self) -> "Points":
+    """Images as flat rows."""
+    return Points(self.x.reshape(len(self.x), -1), self.y)
+
+  def sites(self) -> "Points":
+    """Images as flat rows without duplicates; drops rows with two classes."""
+    merged = voronoi.merge_sites(*self.flat(), conflicts="drop")
+    return Points(jnp.asarray(merged.points), jnp.asarray(merged.labels))
 
 
 def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
@@ -57,45 +63,15 @@ def points_of(images: data.Images) -> Points:
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
-def load_small(name: str, size: int) -> tuple[Points, Points]:
-  """Training and test images of a prepared set, made smaller."""
-  train, test = (class_sets.read(name, part, size=size) for part in ("train", "test"))
-  return points_of(train), points_of(test)
-
-
-class Images(NamedTuple):
-  """Labelled images of [0, 1]."""
-
-  x: np.ndarray  # images [n, height, width, channels]
-  y: np.ndarray
-
-  def points(self) -> Points:
-    """Images as flat rows."""
-    x = self.x.reshape(len(self.x), -1)
-    return Points(jnp.asarray(x), jnp.asarray(self.y))
-
-  def sites(self) -> Points:
-    """Images as flat rows without duplicates; drops rows with two classes."""
-    merged = voronoi.merge_sites(*self.points(), conflicts="drop")
-    return Points(jnp.asarray(merged.points), jnp.asarray(merged.labels))
-
-
-def load(config) -> tuple[Images, Images]:
+def load(config: Any) -> list[Points]:
   """Training and test images; ends with a message where they are missing."""
   if config.images == "digits":
     parts = load_digits(config.train_images, config.test_images)
-    train, test = (
-      Images(np.asarray(x).reshape(-1, 8, 8, 1), np.asarray(y)) for x, y in parts
-    )
-    return train, test
-  train, test = (
-    prepared(config.images, f"{split}[:{config.percent}%]", class_sets.read)
-    for split in ("train", "test")
-  )
-  return train, test
+    return [Points(x.reshape(-1, 8, 8, 1), y) for x, y in parts]
+  splits = (f"{part}[:{config.percent}%]" for part in ("train", "test"))
+  return [points_of(class_sets.read(config.images, split)) for split in splits]
 
 
-def prepared(name: str, split: str, read: Any = data.load_tfds) -> Images:
+def prepared(name: str, split: str) -> Points:
   """A prepared image set; FileNotFoundError where it is missing."""
-  images = read(name, split)
-  return Images(np.asarray(images.images, np.float32) / 255, np.asarray(images.labels))
+  return points_of(data.load_tfds(name, split))

@@ -7,7 +7,7 @@ so the same command goes on where a run was stopped.
 import dataclasses
 import functools
 import pathlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import flax.linen as nn
 import jax
@@ -23,6 +23,7 @@ from experiments.frame import training as trainer
 from experiments.frame.poolings import Headed
 from experiments.frame.settings import Without
 from experiments.frame.study import Table
+from experiments.published import figures
 from experiments.robustness import defences as robust_defences
 from experiments.robustness import proposals as robust_proposals
 from experiments.robustness import structure
@@ -32,6 +33,7 @@ from spherejax import attacks, data, losses, models, training
 
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
 LEVELS = 255  # of a pixel
+Further = Literal["defences", "noise", "combined", "rotation", "reweighting"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,10 +224,8 @@ def trained(
   train_points, tested = points_of(images), points_of(tests)
   classes = len(images.label_names)
   made_with = kept.digest(config)
-  norms: dict[Norm, Any] = {"l2": (0.0, *config.l2), "linf": config.linf}
-  budgets: list[tuple[Norm, float]] = [
-    (norm, x) for norm, values in norms.items() for x in values
-  ]
+  printed = figures("robust_features").get(config.images, {})
+  budgets = [(norm, x) for norm, values in config.budgets.items() for x in values]
   for seed in range(config.seed, config.seed + config.seeds):
     standard = None
     for norm, budget in budgets:
@@ -244,9 +244,7 @@ def trained(
       measures = look(config, train_points, state, classes) | judge(
         config, tested, state, **attack
       )
-      structure.add(
-        table, name, measures, structure.printed_features(config.images, name)
-      )
+      structure.add(table, name, measures, printed.get(name, {}))
       under = judge(config, tested, standard, **attack)["accuracy under attack"]
       table.add("standard", f"accuracy under {name}", under)
       progress.update()
@@ -280,9 +278,7 @@ class Config(Settings):
   """Losses to compare."""
   proposed_budget: OfDigits[float] = 0.6
   """Budget of the proposals and of the defences, in l2."""
-  studies: OfDigits[
-    tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
-  ] = ("defences", "noise", "combined", "rotation", "reweighting")
+  studies: OfDigits[tuple[Further, ...]] = get_args(Further)
   """Studies that DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
   beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
   """Image sets to measure as well as the digits, if they are prepared."""
@@ -296,6 +292,12 @@ class Config(Settings):
   """Standard deviation of the noise of randomised smoothing."""
   votes: OfDigits[int] = 1000
   """Draws that bound the class's probability."""
+
+  @property
+  def budgets(self) -> dict[Norm, tuple[float, ...]]:
+    """Budgets of the networks by norm; the standard network has a budget of 0."""
+    by_norm: dict[Norm, tuple[float, ...]] = {"l2": (0.0, *self.l2), "linf": self.linf}
+    return {norm: budgets for norm, budgets in by_norm.items() if budgets}
 
 
 PRESETS = {

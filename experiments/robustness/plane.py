@@ -1,6 +1,5 @@
 """Eight points in the plane: regions, and what the nearest neighbour attains there."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +21,7 @@ SITES = np.array(
   [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
 )
 LABELS = np.array([0, 0, 0, 0, 0, 1, 1, 1], np.int32)
+ORDERS: dict[Norm, float] = {"l2": 2, "linf": np.inf, "l1": 1}
 # Least distances that change the nearest neighbour's answer, by hand.
 MINIMAL = {
   "l2": (0.5**0.5, 1.25**0.5, 0.5**0.5, 0.5, 0.5, 0.5**0.5, 0.5, 0.5),
@@ -40,15 +40,14 @@ DIFFERING = "points where regions differ, but for three"
 COLORS = ("tab:blue", "tab:orange", "dimgray", "white")  # A, B, both, none
 
 
-@functools.cache
-def _attacked(norm: Norm):
-  """Sites attacked within their cells, of a budget."""
+def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
+  """VAA of 1-NN at each budget."""
+
+  def scores(x):
+    return prototypes.neighbour_logits(x, SITES, LABELS, num_classes=2, norm=norm)
 
   @jax.jit
-  def attacked(epsilon, key):
-    def scores(x):
-      return prototypes.neighbour_logits(x, SITES, LABELS, num_classes=2, norm=norm)
-
+  def attacked(epsilon):
     return voronoi.voronoi_pgd(
       scores,
       SITES,
@@ -64,15 +63,10 @@ def _attacked(norm: Norm):
       high=SIDE,
     ).x_adv
 
-  return attacked
-
-
-def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
   broken = []
   for budget in BUDGETS:
-    x = _attacked(norm)(jnp.float32(budget), key)
     predicted = prototypes.nearest_neighbours(
-      x, SITES, LABELS, num_classes=2, norm=norm
+      attacked(jnp.float32(budget)), SITES, LABELS, num_classes=2, norm=norm
     )
     broken.append(np.asarray(predicted) != LABELS)
   return np.asarray(jax.jit(metrics.accuracy_curve)(np.array(broken)))
@@ -88,10 +82,7 @@ def _pairwise_distances(
   points: np.ndarray, sites: np.ndarray, norm: Norm
 ) -> np.ndarray:
   """[points, sites]: distances; of multiples of one number equal where they are."""
-  away = np.abs(points[:, None] - sites[None])
-  if norm == "l2":
-    return np.sqrt((away**2).sum(-1))
-  return away.sum(-1) if norm == "l1" else away.max(-1)
+  return np.linalg.norm(points[:, None] - sites[None], ORDERS[norm], axis=-1)
 
 
 def tied_accuracy(norm: Norm) -> float:

@@ -1,6 +1,7 @@
 """Tests proposals of DIST 5.4 and 6.2.1: known inputs, losses near proxies."""
 
 import functools
+import itertools
 import pathlib
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -44,28 +45,23 @@ def gaussian(dim: int, key: Array, hyper) -> Gaussian:
 
 def _gaussian_budgets(config, dim: int) -> np.ndarray:
   """A quarter of the median distance to another class, for each radius (DIST 5.4)."""
-  medians = []
-  for radius in config.radii:
-    points = gaussian(dim, jax.random.key(config.seed), {"radius": radius})
-    medians.append(
-      jnp.median(metrics.separation(points.x, points.y).nearest_other_class)
-    )
-  return 0.25 * np.array(medians)
+  key = jax.random.key(config.seed)
+  drawn = (gaussian(dim, key, {"radius": radius}) for radius in config.radii)
+  separations = (metrics.separation(x, y) for x, y, _ in drawn)
+  return 0.25 * np.array([jnp.median(x.nearest_other_class) for x in separations])
 
 
 def _gaussian_figures(defence, state) -> dict[str, Array]:
-  points = state.points
-  apply = functools.partial(defence.network.apply, {"params": state.params})
-  train_outputs: Any = apply(points.x)
-  test_outputs: Any = apply(points.unseen)
+  points, scores = state.points, defence.scores(state.params)
   moments = structure.moments(points.x, points.y, GAUSSIAN_CLASSES)
+  features = defence.features(state.params, points.x)
   measures = structure.of_features(
-    points.x, train_outputs[0], points.y, classes=GAUSSIAN_CLASSES
+    points.x, features, points.y, classes=GAUSSIAN_CLASSES
   )
   return measures | {
     "phi of the inputs": metrics.class_variance(moments).phi,
-    "training accuracy": jnp.mean(jnp.argmax(train_outputs[1], axis=1) == points.y),
-    "accuracy": jnp.mean(jnp.argmax(test_outputs[1], axis=1) == points.y),
+    "training accuracy": jnp.mean(jnp.argmax(scores(points.x), axis=1) == points.y),
+    "accuracy": jnp.mean(jnp.argmax(scores(points.unseen), axis=1) == points.y),
   }
 
 
@@ -117,11 +113,10 @@ def _cost(table: Table, measure: str, dim: int, radius: float) -> np.ndarray:
 def _far_from_known(table: Table, config: Any) -> np.ndarray:
   """The means of a sample lie further apart than those of the population."""
   gaps = []
-  for dim in config.dims:
-    for radius in config.radii:
-      phi = table.values("phi of the inputs", _named(dim, radius, "standard"))
-      expected = 2 * radius**2 + 2 * GAUSSIAN_CLASSES / GAUSSIAN_POINTS
-      gaps.append(np.abs(phi / expected - 1))
+  for dim, radius in itertools.product(config.dims, config.radii):
+    phi = table.values("phi of the inputs", _named(dim, radius, "standard"))
+    expected = 2 * radius**2 + 2 * GAUSSIAN_CLASSES / GAUSSIAN_POINTS
+    gaps.append(np.abs(phi / expected - 1))
   return np.max(gaps, axis=0)
 
 
@@ -159,32 +154,20 @@ def of_radii(config: Any) -> list[Claim]:
   return [known, *Claim.of_rows(rows, "DIST 5.4")]
 
 
-def _normface(config):
-  def loss(clean, attacked, labels, proxies):
+def _loss_of_cosines(config, name: Name) -> networks.Loss:
+  weight, scale = config.clean_weight, config.scale
+
+  def normface(clean, attacked, labels, proxies):
     del proxies
-    weight = config.clean_weight
-    clean_loss = losses.normface(clean, labels, scale=config.scale)
-    other = losses.normface(attacked, labels, scale=config.scale)
-    return weight * clean_loss + (1 - weight) * other
+    first, other = (losses.normface(x, labels, scale=scale) for x in (clean, attacked))
+    return weight * first + (1 - weight) * other
 
-  return loss
-
-
-def _near_proxy(config, name):
-  function = losses.proxy_cap if name == CAP else losses.normface_negative_margin
-
-  def loss(clean, attacked, labels, proxies):
+  def near_proxy(clean, attacked, labels, proxies):
+    function = losses.proxy_cap if name == CAP else losses.normface_negative_margin
     angles = losses.nearest_proxy_angles(proxies)
-    return function(
-      clean,
-      attacked,
-      labels,
-      angles,
-      clean_weight=config.clean_weight,
-      scale=config.scale,
-    )
+    return function(clean, attacked, labels, angles, clean_weight=weight, scale=scale)
 
-  return loss
+  return normface if name == NORMFACE else near_proxy
 
 
 def add_losses(
@@ -204,8 +187,7 @@ def add_losses(
     if name == LOSSES[0]:
       defence = networks.Defence(config, networks.adversarial(config.clean_weight))
     else:
-      loss = _normface(config) if name == NORMFACE else _near_proxy(config, name)
-      defence = networks.Defence(config, loss, cosine=True)
+      defence = networks.Defence(config, _loss_of_cosines(config, name), cosine=True)
     budget = [config.proposed_budget]
     run_folder = folder / f"proposal-{name.replace(' ', '-')}"
     result = networks.train(defence, {"epsilon": budget}, train, test, run_folder)

@@ -24,11 +24,6 @@ def name_of(norm: str, budget: float) -> str:
   return f"{norm} {budget:g}" if budget else "standard"
 
 
-def printed_features(images: str, name: str) -> Mapping[str, float]:
-  """Tables 5.1, 5.2, 5.4 and 5.5 of a network; empty beside digits."""
-  return figures("robust_features").get(images, {}).get(name, {})
-
-
 def printed_inputs(images: str) -> Mapping[str, float]:
   """Table 5.3; beside the digits CIFAR-10's column."""
   known = images if images in IMAGES else "cifar10"

@@ -349,7 +349,7 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
     if name == "svhn_cropped":
       raise FileNotFoundError("no folder")
     y = np.array([0, 0, 1] if split == "train" else [0, 1, 1])
-    return voronoi_sets.Images(x, y)
+    return voronoi_sets.Points(x, y)
 
   monkeypatch.setattr(voronoi_sets, "prepared", prepared)
   table = Table()
