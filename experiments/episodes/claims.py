@@ -74,7 +74,7 @@ def geometric_mean(values: np.ndarray) -> np.ndarray:
 
 
 def proper(series: Series, measure: str) -> np.ndarray:
-  """Whether values lie on the proper side of 1, [losses, seeds, checkpoints], or NaN."""
+  """1 for values on the proper side of 1, 0 for others, NaN where undefined."""
   values = series[measure]
   right = PROPER[measure] * (values - 1) > 0
   return np.where(np.isfinite(values), right, np.nan)
