@@ -27,7 +27,7 @@ import jax
 from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, pictures, prototypes, tables, tasks
 from experiments.assignment.settings import Config, Full, ImageSet
-from experiments.assignment.training import Study
+from experiments.assignment.training import Cell, Study
 from experiments.frame import at_once, study
 from experiments.frame.study import Claim, Table
 
@@ -52,22 +52,21 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
   key = jax.random.key(config.seed)
   task = tasks.superclass(key, config.seeds, counts=config.counts)
   balanced = functools.partial(
-    dl2p_small.conduct, config, output=output, epochs=config.epochs
+    dl2p_small.conduct, config, output=output, epochs=config.epochs, seeds=config.seeds
   )
-  studies = []
+  jobs: list[tuple[tasks.Task, str, list[Cell]]] = []
   for network in config.networks:
     cells = dl2p_small.make_cells(config, config.methods, config.dims, task)
     if network == "linear":
       cells += dl2p_small.more_matchings(config)
-    if cells:
-      studies.append(balanced(task, network, cells, seeds=config.seeds))
+    jobs.append((task, network, cells))
   for make, dims in (
     (tasks.siblings, config.siblings), (tasks.digits, config.digits)
   ):  # fmt: skip
     other = make(key, config.seeds)
     cells = dl2p_small.make_cells(config, config.methods, dims, other)
-    if cells:
-      studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
+    jobs.append((other, "mlp", cells))
+  studies = [balanced(*job) for job in jobs if job[-1]]
   if config.tail_epochs:
     tailed = tasks.long_tailed(task, config.imbalance)
     # C - 1 dimensions, where a simplex exists, and half as many as classes.
@@ -77,21 +76,18 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       for cell in dl2p_small.tail_cells(config, dim)
     ]
     studies += [
-      dl2p_small.conduct(
-        config, tailed, network, cells, output, epochs=config.tail_epochs,
-        seeds=config.seeds,
-      )
+      balanced(tailed, network, cells, epochs=config.tail_epochs)
       for network in config.networks
-    ]  # fmt: skip
+    ]
 
   def of_images(name: ImageSet, dim: int) -> Study | None:
     shown = tasks.READERS[name](config.image_size)
     cells = dl2p_small.image_cells(config, shown, dim)
     if not cells:
       return None
-    return dl2p_small.conduct(
-      config, shown, "resnet", cells, output, epochs=config.image_epochs,
-      seeds=config.image_seeds, batch=config.image_batch,
+    return balanced(
+      shown, "resnet", cells, epochs=config.image_epochs, seeds=config.image_seeds,
+      batch=config.image_batch,
     )  # fmt: skip
 
   with at_once.pool() as pool:

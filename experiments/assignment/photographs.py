@@ -301,11 +301,7 @@ def run_job(
       f"{job.label}: PSC* chooses among {len(weights)} weights on validation images; "
       "set validation above 0 or give one weight"
     )
-  return (
-    max(trainings, key=lambda candidate: candidate.validation)
-    if len(trainings) > 1
-    else trainings[0]
-  )
+  return max(trainings, key=lambda candidate: candidate.validation)
 
 
 def read_sets(config: Full, job: Job) -> readers.Sets:

@@ -19,7 +19,7 @@ PAPER, POTENTIAL, ANNEALED = "paper's recipe", "potential, t = 2", "annealed, 20
 HPN, BEST = "HPN, 1000 steps", "best construction"
 WORDS = "Word2Vec-like"
 
-MAX, MIN, MEAN, DEVIATION, SECONDS = (
+METRICS = MAX, MIN, MEAN, DEVIATION, SECONDS = (
   "largest cosine",
   "smallest cosine",
   "mean cosine",
@@ -81,24 +81,17 @@ def study(
         continue
       own_size = {"num_classes": classes, "dim": dim}
       make = jax.jit(functools.partial(recipe, **own_size)).lower(key).compile()
-      by_metric: dict[str, list[float]] = {}
+      rows = []
       for seed in range(1 if name == WORDS else seeds):
         seed_key = jax.random.fold_in(key, seed)
         start = time.perf_counter()
         points = jax.block_until_ready(make(seed_key))
         seconds = time.perf_counter() - start
-        cosines_of_points = cosines(points)
-        first.setdefault((name, classes, dim), cosines_of_points)
-        measured = {
-          MAX: cosines_of_points.max(),
-          MIN: cosines_of_points.min(),
-          MEAN: cosines_of_points.mean(),
-          DEVIATION: cosines_of_points.std(),
-          SECONDS: seconds,
-        }
-        for metric, value in measured.items():
-          by_metric.setdefault(metric, []).append(float(value))
-      figures[name, classes, dim] = by_metric
+        pairs = cosines(points)
+        first.setdefault((name, classes, dim), pairs)
+        rows.append([pairs.max(), pairs.min(), pairs.mean(), pairs.std(), seconds])
+      columns = np.transpose(rows).tolist()
+      figures[name, classes, dim] = dict(zip(METRICS, columns, strict=True))
   return figures, first
 
 

@@ -28,30 +28,16 @@ class Sets(NamedTuple):
   test: data.Images
 
 
-def load(
-  name: str,
-  *,
-  size: int,
-  lazy: bool = False,
-  imbalance: float = 1.0,
-  validation: float = 0.0,
-  listing: pathlib.Path | None = None,
-  key: Array,
-) -> Sets:
-  """Reads a set; everything that cannot be trained on ends here, with its name."""
+def load(name: str, *, size: int, lazy: bool = False, **options: Any) -> Sets:
+  """Reads a set; everything that cannot be trained on ends here, with its name.
+
+  `options` are those of `cut`.
+  """
   train, test = (
     class_sets.read(name, part, size=size, channels=3, lazy=lazy)
     for part in ("train", _TEST.get(name, "test"))
   )
-  return cut(
-    name,
-    train,
-    test,
-    imbalance=imbalance,
-    validation=validation,
-    listing=listing,
-    key=key,
-  )
+  return cut(name, train, test, **options)
 
 
 def cut(

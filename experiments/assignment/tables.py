@@ -5,7 +5,6 @@ import functools
 import itertools
 import math
 import pathlib
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -111,9 +110,7 @@ PRESETS = {
   ),
 }  # fmt: skip
 
-ACCURACIES = tomllib.loads(
-  (pathlib.Path(published.__file__).parent / "dl2p.toml").read_text(encoding="utf-8")
-)["accuracy"]
+ACCURACIES: list[dict[str, Any]] = published.figures("dl2p")["accuracy"]
 
 
 def reported(config: Full, job: Job) -> float | None:

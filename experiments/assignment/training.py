@@ -83,7 +83,6 @@ class Runs(NamedTuple):
   gap: np.ndarray  # [cells, seeds], sibling gap; NaN without super-classes
   change: np.ndarray  # [cells, seeds, epochs], of the matching before each epoch
   points: np.ndarray  # [cells, seeds, classes, dim], row k that of class k
-  embeddings: np.ndarray  # [cells, seeds, test, dim]
 
   def best(self, name: str | Sequence[str], dim: int) -> int:
     """The cell of a method, or of several, with the best accuracy on validation data.
@@ -264,14 +263,12 @@ def _measure(setting, part, superclasses, states, columns):
 
   def measure_run(run: tuple[Any, dict]) -> dict[str, Array]:
     state, hyper = run
-    embeddings = _embed(setting, part, state, hyper)
     points = state.params["loss"]["points"]
     assignment = state.batch_stats["loss"]["assignment"].assignment
     return {
-      "test": _accuracies(embeddings, part, state, hyper),
+      "test": _accuracies(_embed(setting, part, state, hyper), part, state, hyper),
       "gap": prototypes.sibling_gap(points, assignment, superclasses),
       "points": points[assignment],
-      "embeddings": embeddings,
     }
 
   # One after the other: feature maps of all runs and images fill the memory.
@@ -333,7 +330,6 @@ def train(
     test=by_seed(measured["test"]),
     change=by_seed(result.curves["change"][:, 0]),
     points=by_seed(measured["points"]),
-    embeddings=by_seed(measured["embeddings"]),
   )
 
 

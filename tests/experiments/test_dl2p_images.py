@@ -165,7 +165,7 @@ def test_tables_of_images_are_at_the_rate_that_validation_chose(small):
   change = np.tile([1.0, 0.6, 0.3, 0.2, 0.0, 0.0], (*shape, 1))
   points = np.full((*shape, 6, 4), 0.25)
   gap = np.full(shape, 0.25)
-  runs = training.Runs(cells, -abs(rates - 0.2), test, gap, change, points, points)
+  runs = training.Runs(cells, -abs(rates - 0.2), test, gap, change, points)
   study = training.Study("omniglot, resnet", runs, tail=small.tail)
   table = Table()
   claims.tabulate(table, [study])

@@ -261,7 +261,7 @@ def fabricated(config, seeds: int = 3) -> dl2p_sweep.Study:
   shape = (len(cells), seeds)
   arrays = [
     rng.random((*shape, *rest))
-    for rest in ((), (task.classes,), (), (15,), (task.classes, 19), (4, 19))
+    for rest in ((), (task.classes,), (), (15,), (task.classes, 19))
   ]
   return dl2p_sweep.Study("superclass, linear", dl2p_sweep.Runs(cells, *arrays))
 
