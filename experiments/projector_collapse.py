@@ -25,42 +25,34 @@ from typing import Any
 
 from experiments.frame import at_once, command, kept, training
 from experiments.frame.study import Study, Table
-from experiments.self_supervision import claims, figures, runs, toy
-from experiments.self_supervision import settings as images
-from experiments.self_supervision.settings import (
-  LARGE,
-  PRESETS,
-  Config,
-  Settings,
-  check,
-  strengths_of,
-  widths_of,
-)
+from experiments.self_supervision import claims, figures, runs, settings, toy
+from experiments.self_supervision.settings import LARGE, PRESETS, Config
 from spherejax import data
 
 
 def train(
   config: Config,
   strengths: Mapping[str, data.ViewStrengths],
-  study: images.Study,
+  study: settings.Study,
   folder: pathlib.Path,
 ) -> runs.Trained:
   """Trains networks with one projector, for all strengths and seeds."""
   if config.at_once:
-    return runs.train(command.only(Settings, config), strengths, study, folder)
-  settings = command.only(runs.Full, config)
-  run_folder = folder / f"full-{kept.digest((settings, study.name))}"
-  return runs.train_apart(settings, strengths, study, run_folder)
+    alike = command.only(settings.Settings, config)
+    return runs.train(alike, strengths, study, folder)
+  full = command.only(settings.Full, config)
+  run_folder = folder / f"full-{kept.digest((full, study.name))}"
+  return runs.train_apart(full, strengths, study, run_folder)
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and measures them; adds the measures that need no images."""
-  check(config)
-  known, study = strengths_of(config), images.load(config)
+  settings.check(config)
+  known, study = settings.strengths_of(config), settings.load(config)
   training.steps_per_epoch(study.train, config.batch)
   jobs = [(config, {name: known[name] for name in config.strengths})]
   for name in config.projectors:
-    variant = dataclasses.replace(config, projector=widths_of(name))
+    variant = dataclasses.replace(config, projector=settings.widths_of(name))
     jobs.append((variant, {LARGE: known[LARGE]}))
 
   def train_job(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:

@@ -63,16 +63,12 @@ def tabulate(
   """
   table = Table()
   changes, explained = (
-    [
-      figures_of_cell
-      for figures_of_cell in (f"{kind}{change}" for change in _CHANGES)
-      if figures_of_cell in linear.end
-    ]
+    [x for x in (f"{kind}{change}" for change in _CHANGES) if x in linear.end]
     for kind in (OVERLAP, EXPLAINED)
   )
-  figures_of_cell = (*_FIGURES, *changes, *explained), (*_STARTS, *changes)
+  ends, starts = (*_FIGURES, *changes, *explained), (*_STARTS, *changes)
   for cell, name in enumerate(names):
-    _add(table, name, linear, cell, *figures_of_cell)
+    _add(table, name, linear, cell, ends, starts)
     mask = ~linear.collapsed[cell]
     if mask.any():
       correlation = _correlations(linear)[cell][mask]
@@ -135,9 +131,8 @@ def _above(figure: str, other: str, name: str) -> Any:
   return lambda t: _end(t, figure, name) - _end(t, other, name)
 
 
-def _grown(figure: str, name: str, sign: int = 1) -> Any:
-  before = f"{figure}{BEFORE}"
-  return lambda t: sign * (_end(t, figure, name) - _end(t, before, name))
+def _grown(figure: str, name: str) -> Any:
+  return _above(figure, f"{figure}{BEFORE}", name)
 
 
 def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> Any:
@@ -233,7 +228,8 @@ def _during(name: str) -> list[Parts]:
        _grown(f"sharing{ALL}", name), "figure 6"),
       ("S4-coarse", "coarse label sharing of the nearest negative grows",
        _grown(f"coarse sharing{ALL}", name), "figure 6"),
-      ("S6", "unexplained variance falls", _grown(unseen, name, -1), "figure 7"),
+      ("S6", "unexplained variance falls",
+       _above(f"{unseen}{BEFORE}", unseen, name), "figure 7"),
       ("S6-chance", "W leaves less unexplained than as many random directions",
        _above(f"{BY_CHANCE}{ALL}", unseen, name), "section 5"),
       ("S15", "accuracy of a probe: features > outputs of the projector",

@@ -220,19 +220,14 @@ def train_apart(
   folder: pathlib.Path,
 ) -> Trained:
   """Trains the networks one after another, each from its newest checkpoint."""
-  seeds = range(settings.seeds)
   return _stacked(
     _stacked(
       _train_on_all_devices(
-        settings,
-        strengths_of_name,
-        study,
-        settings.seed + seed,
-        folder / f"{name}-{seed}",
+        settings, strengths, study, settings.seed + seed, folder / f"{name}-{seed}"
       )
-      for seed in seeds
+      for seed in range(settings.seeds)
     )
-    for name, strengths_of_name in augmentations.items()
+    for name, strengths in augmentations.items()
   )
 
 
@@ -243,20 +238,6 @@ def _stacked(trained: Iterable[Trained]) -> Trained:
 
 def _network(state: training.TrainState) -> tuple[Any, Any]:
   return state.params["network"], state.batch_stats["network"]
-
-
-def _drawn(
-  settings: Full, study: Study, images: Given, key: Array, hyper: Any
-) -> dict[str, Any]:
-  """Variables of a network before its training, the running statistics settled."""
-  # On one device, also where training takes statistics over all.
-  run = Run(settings, study.classes)
-  example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
-  variables = run.network.lazy_init(key, example)
-  params, begun = variables["params"], variables["batch_stats"]
-  settle = jax.jit(run.settled)
-  stats = settle(images, params, begun, jax.random.fold_in(key, 1), hyper)
-  return {**variables, "batch_stats": stats}
 
 
 def _curves(result: training.FitResult) -> dict[str, np.ndarray]:
@@ -284,7 +265,8 @@ def _train_on_all_devices(
   hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
-  variables = _drawn(settings, study, images, init_key, hyper)
+  # On one device, also where training takes statistics over all.
+  variables = Run(settings, study.classes).drawn(images, init_key, hyper)
   # Far above any gap, which is at most the logarithm of the negatives.
   start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
   state = training.create_state(step_key, chain, variables, start_gap)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from jax import Array
@@ -28,10 +28,10 @@ GREY = {
   )
 }
 
-
 Convolutional = Annotated[
   tuple[int, int, int], Within(1), Without("encoder", "resnet18")
 ]
+Toy = Literal["fixed_features", "depths", "rotations"]
 
 _DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
 _EVERY = 4  # one class of so many takes part
@@ -120,11 +120,7 @@ class Config(Full):
   projectors: tuple[str, ...] = ("256-256-16",)
   """Outputs of the layers of further projectors, always trained with large
   augmentation."""
-  toys: tuple[Literal["fixed_features", "depths", "rotations"], ...] = (
-    "fixed_features",
-    "depths",
-    "rotations",
-  )
+  toys: tuple[Toy, ...] = get_args(Toy)
   """Experiments that need no images."""
   toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 10
   """Seeds of the experiments without images."""
@@ -232,18 +228,15 @@ def photographs(side: int) -> Study:
   train, test = (_quarter(split, side) for split in ("train", "test"))
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
   coarse = class_sets.at_depth(tree, _DEPTH)
-  chosen = np.unique(train.labels)
-  new = np.full(len(train.label_names), -1)
-  new[chosen] = np.arange(len(chosen))
+  chosen, labels = np.unique(train.labels, return_inverse=True)
   groups = np.unique(coarse[chosen], return_inverse=True)[1]
-  labels, test_labels = new[train.labels], new[test.labels]
   return Study(
     "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}",
     np.asarray(train.images),
     labels,
     groups[labels],
     np.asarray(test.images),
-    test_labels,
+    np.searchsorted(chosen, test.labels),
   )
 
 

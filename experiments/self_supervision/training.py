@@ -126,12 +126,8 @@ class Run:
 
   def init(self, arrays: Given, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and what its features are worth."""
-    images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
-    variables = self.network.lazy_init(key, images)
-    params = variables["params"]
-    stats = self.settled(
-      arrays, params, variables["batch_stats"], jax.random.fold_in(key, 1), hyper
-    )
+    variables = self.drawn(arrays, key, hyper)
+    params, stats = variables["params"], variables["batch_stats"]
     probed = self.probed(arrays, params, stats)
     shape = kernel_of(params).shape
     measurements = self.settings.steps // self.settings.measure_every
@@ -146,6 +142,15 @@ class Run:
       (params, stats),
       (params, stats),
     )
+
+  def drawn(self, arrays: Given, key: Array, hyper: Any) -> dict[str, Any]:
+    """Variables of a network before its training, the running statistics settled."""
+    images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
+    variables = self.network.lazy_init(key, images)
+    params, begun = variables["params"], variables["batch_stats"]
+    settle = jax.jit(self.settled)
+    stats = settle(arrays, params, begun, jax.random.fold_in(key, 1), hyper)
+    return {**variables, "batch_stats": stats}
 
   def batch(self, arrays: Given, key: Array) -> Array:
     rows = jax.random.choice(
@@ -217,14 +222,9 @@ class Run:
     sides = [losses.info_nce(a, b, **shared) for a, b in pairs]
     bounds = [losses.info_nce_bound(a, b, **shared) for a, b in pairs]
     gaps = [bound.value - side for bound, side in zip(bounds, sides, strict=True)]
-    terms = {"loss": sides} | {
-      name: [getattr(bound, field) for bound in bounds]
-      for name, field in (
-        ("bound", "value"),
-        ("invariance", "invariance"),
-        ("repulsion", "repulsion"),
-      )
-    }
+    terms = {"loss": sides, "bound": [bound.value for bound in bounds]}
+    for name in ("invariance", "repulsion"):
+      terms[name] = [getattr(bound, name) for bound in bounds]
     measures = {
       name: functools.reduce(jnp.add, x) / len(x) for name, x in terms.items()
     }
