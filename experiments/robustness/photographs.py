@@ -34,6 +34,7 @@ from spherejax import attacks, data, losses, models, training
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
 LEVELS = 255  # of a pixel
 Further = Literal["defences", "noise", "combined", "rotation", "reweighting"]
+FURTHER: tuple[Further, ...] = get_args(Further)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,7 +279,7 @@ class Config(Settings):
   """Losses to compare."""
   proposed_budget: OfDigits[float] = 0.6
   """Budget of the proposals and of the defences, in l2."""
-  studies: OfDigits[tuple[Further, ...]] = get_args(Further)
+  studies: OfDigits[tuple[Further, ...]] = FURTHER
   """Studies that DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
   beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
   """Image sets to measure as well as the digits, if they are prepared."""

@@ -69,9 +69,9 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   images = voronoi_sets.prepared("cifar10", "train[:1%]")
   assert figures["cifar10", "sites, each place once"] == len(images.y) > config.batch
-  x = np.asarray(images.flat().x)
+  x, y = map(np.asarray, images.flat())
   apart = np.linalg.norm(x[:, None] - x[None], axis=2) + 1e9 * np.eye(len(x))
-  other = np.where(images.y[:, None] == images.y, np.inf, apart)
+  other = np.where(y[:, None] == y, np.inf, apart)
   for name, value in (
     ("least distance of two", apart.min()),
     ("least distance of two classes", other.min()),
