@@ -32,7 +32,7 @@ Convolutional = Annotated[
   tuple[int, int, int], Within(1), Without("encoder", "resnet18")
 ]
 Toy = Literal["fixed_features", "depths", "rotations"]
-TOYS: tuple[Toy, ...] = get_args(Toy)
+TOY_NAMES: tuple[Toy, ...] = get_args(Toy)
 
 _DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
 _EVERY = 4  # one class of so many takes part
@@ -121,7 +121,7 @@ class Config(Full):
   projectors: tuple[str, ...] = ("256-256-16",)
   """Outputs of the layers of further projectors, always trained with large
   augmentation."""
-  toys: tuple[Toy, ...] = TOYS
+  toys: tuple[Toy, ...] = TOY_NAMES
   """Experiments that need no images."""
   toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 10
   """Seeds of the experiments without images."""
