@@ -1,6 +1,7 @@
 """Eight points in the plane: regions, and what the nearest neighbour attains there."""
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -204,7 +205,7 @@ def draw() -> "matplotlib.figure.Figure":
   """Regions of SAA and VAA at growing budgets."""
   from matplotlib.colors import ListedColormap
 
-  shown = [("SAA", 0.5), ("SAA", 1.0), ("VAA", 0.5), ("VAA", 1.0), ("VAA", 3.5)]
+  shown = itertools.product(("SAA", "VAA"), (0.5, 1.0, 3.5))
   figure = pictures.new_figure(7.2, 5.1)
   axis = np.linspace(-4, 4, 240, dtype=np.float32)  # misses the borders of cells
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
