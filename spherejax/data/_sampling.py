@@ -279,7 +279,8 @@ def shuffled_indices(
   if batch_size > count:
     raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
   steps_per_epoch = count // batch_size
-  step = _checks.array("step", step, "integer")
+  step = _checks.integers("step", step)
+  _checks.expect("step", step, "integer")
   epoch, turn = jnp.divmod(step, steps_per_epoch)
   keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,), jnp.uint32)
   positions = turn * batch_size + jnp.arange(batch_size)
