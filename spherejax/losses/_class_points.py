@@ -99,7 +99,7 @@ def distortion(
     Array([0.0743163 , 0.10107015, 0.0315101 ], dtype=float32)
   """
   points, dtype = _points(prototypes, where, normalize)
-  unit = _numerics.largest_size(points, (0, 1))  # squares neither overflow nor vanish
+  unit = _numerics.unit(points)  # squares neither overflow nor vanish
   lengths = unit * _distances.pairwise_euclidean(points / unit)
   loss = distortion_from_distance(lengths, class_distances, scale=scale, where=where)
   return loss.astype(dtype)
@@ -152,8 +152,7 @@ def distortion_from_distance(
   pairs = ~jnp.eye(len(lengths), dtype=bool) & (wanted > 0)
   ratios = _numerics.divide(jnp.where(pairs, lengths, 0), wanted)
   if scale is None:  # neither the loss nor its derivative depends on the unit
-    unit = jax.lax.stop_gradient(_numerics.largest_size(ratios, (0, 1)))
-    ratios = ratios / unit
+    ratios = ratios / _numerics.unit(ratios)
     best = _numerics.divide(jnp.sum(ratios), jnp.sum(ratios**2))
   else:
     best = _checks.scalar("scale", scale, lengths.dtype)

@@ -214,7 +214,7 @@ def _nearest_class(
   centres = known.reshape(-1, dim)
   middle = jnp.mean(centres, axis=0)
   away = centres - middle[None]
-  unit = _numerics.largest_size(away, (0, 1))  # squares neither overflow nor vanish
+  unit = _numerics.unit(away)  # squares neither overflow nor vanish
   away, moved = away / unit, (points - middle[None]) / unit
   near = jnp.matmul(moved, away.T, precision=jax.lax.Precision.HIGHEST)
   closeness = near - jnp.sum(away**2, axis=1)[None] / 2

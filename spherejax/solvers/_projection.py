@@ -60,8 +60,8 @@ def project_ball(
     ValueError: shapes differ, epsilon not a scalar, an unknown norm, a static epsilon
       below 0, or a known low above high.
 
-  Differentiable in: point, center, epsilon (positive), low, high. Cost: O(entries) for each of a
-  few steps, usually below 10.
+  Differentiable in: point, center, epsilon (positive), low, high. Cost: O(entries) for
+  each of a few steps, usually below 10.
 
   Source: the conditions of Karush, Kuhn and Tucker; for l1 without a box Duchi et al.
   2008, "Efficient projections onto the l1-ball", with a box Croce and Hein 2021, "Mind

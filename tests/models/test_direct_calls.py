@@ -21,7 +21,8 @@ def test_a_direct_call_is_a_jitted_one(name, monkeypatch):
   module, args, kwargs, training = example(name, monkeypatch)
 
   def run(args):
-    keys = dict(zip(("params", "dropout"), jax.random.split(jax.random.key(0))))
+    first, second = jax.random.split(jax.random.key(0))
+    keys = {"params": first, "dropout": second}
     variables = module.init(keys, *args, **kwargs)
     trained = module.apply(
       variables, *args, rngs=keys, mutable=["batch_stats"], **kwargs, **training
