@@ -14,12 +14,12 @@ from experiments.counting.images import Objects, Photographs
 from spherejax import data, models, pooling
 
 Apply = Callable[[Any, Array], Array]
-"""One network's variables and images to features [n, dim]."""
+"""Function of one network's variables and images to features [n, dim]."""
 _HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
 
 
 class Sample(NamedTuple):
-  """Images with several objects, as networks see them."""
+  """Features of images with several objects, under all networks."""
 
   z: np.ndarray  # [networks, n, dim]
   counts: np.ndarray
@@ -74,7 +74,7 @@ def drawer(shape: Shape) -> Callable[[Objects, Array], data.ImageGrid]:
 def counts_and_labels(
   objects: Objects, key: Array, *, shape: Shape, number: int
 ) -> tuple[Array, Array]:
-  """Counts and labels of the grids of a key, without the grids."""
+  """Counts and labels of the grids that a key draws, without the grids."""
   drawn = drawer(shape)(objects, _keys(key, number))
   return drawn.num_objects, drawn.label
 
@@ -89,9 +89,9 @@ def of_grids(
   number: int,
   block: int,
 ) -> Sample:
-  """Features of `number` grids under all networks; a key draws the same grids.
+  """Features of `number` grids under all networks; equal keys draw equal grids.
 
-  `apply` should be compiled.
+  `apply` should be jitted.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
   drawn = (drawer(shape)(objects, block_keys) for block_keys in keys)
@@ -122,7 +122,7 @@ def of_photographs(
 def _sample(
   apply: Apply, variables: Sequence[Any], blocks: Iterable[Any], number: int
 ) -> Sample:
-  """Features of blocks of images, counts and labels, the last one filled up."""
+  """Features of blocks of images, counts and labels; removes the last one's padding."""
   parts = []
   for images, counts, labels in blocks:
     z = jnp.stack([apply(network, images) for network in variables])
@@ -148,7 +148,7 @@ def residual_network(config: Any) -> tuple[Callable[[Array], Any], Apply]:
 
 @functools.cache
 def pretrained() -> models.PretrainedNetwork:
-  """The network for photographs, where no weights are named."""
+  """The network for photographs if no weights are given."""
   return models.pretrained("efficientnet_lite0")
 
 
@@ -178,7 +178,7 @@ def residual_weights(config: Any, draw: Callable[[Array], Any]) -> dict[str, Any
 
 
 def _backbone(file: str) -> dict[str, np.ndarray]:
-  """The weights of a file; self-supervised training calls the backbone "encoder"."""
+  """Reads a file of weights; removes the prefix "encoder." of self-supervised ones."""
   return {
     name.removeprefix("encoder."): array
     for name, array in models.read_weights(file).items()

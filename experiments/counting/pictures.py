@@ -1,4 +1,4 @@
-"""Pictures of grids, of norms against counts, and of angles and norms."""
+"""Figures of grids, of norms against counts, and of angles and norms."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from experiments.counting.features import Shape, drawer
 from experiments.counting.images import Objects
 from experiments.frame import pictures
 
-_SHOWN = 4  # grids of each fill: two of mixed classes, two of one
-_DIRECTIONS = 2  # of the plane in which angles are shown
+_SHOWN = 4  # grids of each fill: two of mixed classes, two of one class
+_DIRECTIONS = 2  # dimension of the plane in which angles are shown
 
 
 def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
@@ -37,10 +37,11 @@ def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
 
 
 def norms(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]]) -> Any:
-  """Box plots of standardised norms for each count; parabola and its 95 % band.
+  """Box plots of standardised norms for each count, with a parabola and its 95 % band.
 
-  `panels`: for each network (a row) and fill (a column) norms and counts, then the
-  coefficients of the regression of the standardised norms and their covariance.
+  `panels` has a row for each network and a column for each fill. Each panel is norms
+  and counts, then the coefficients of the regression of the standardised norms and
+  their covariance.
   """
   shown = [
     (f"{network}, {fill}", values)
@@ -85,7 +86,7 @@ def _boxes(axes: Any, norms: Any, counts: Any, coefficients: Any, covariance: An
 
 
 def check_classes(labels: np.ndarray, what: str) -> None:
-  """Raises ValueError where `polar` has no plane, before anything is measured."""
+  """Raises ValueError, before any measurement, if `polar` has too few classes."""
   classes = np.unique(labels)
   if len(classes) <= _DIRECTIONS:
     raise ValueError(
@@ -97,7 +98,7 @@ def check_classes(labels: np.ndarray, what: str) -> None:
 def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
   """Angles in the plane of the first two discriminant directions; radius is the norm.
 
-  The directions are those of unit vectors; colours are classes, then counts.
+  The directions are computed from unit vectors. Colours show classes, then counts.
   """
   import matplotlib
   from matplotlib import ticker

@@ -27,7 +27,7 @@ BUDGETS = {
 
 
 class Points(NamedTuple):
-  """Labelled points, rows or images [n, height, width, channels] of [0, 1]."""
+  """Labelled rows, or images [n, height, width, channels], with values in [0, 1]."""
 
   x: Array
   y: Array
@@ -43,7 +43,10 @@ class Points(NamedTuple):
 
 
 def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
-  """Grey levels of 0 to 16 as [0, 1]^64: the first to train on, the last to test."""
+  """Loads digits as points of [0, 1]^64: the first for training, the last for tests.
+
+  Their grey levels of 0 to 16 are divided by 16.
+  """
   images = data.load_digits()
   pixels = np.asarray(images.images).reshape(len(images), -1)
   levels = np.round(pixels * (16 / 255)) / 16
@@ -58,13 +61,13 @@ def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
 
 
 def points_of(images: data.Images) -> Points:
-  """Images as one array of points in [0, 1]."""
+  """Converts images to one array of points in [0, 1]."""
   x = np.asarray(images.images, np.float32) / 255
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
 def load(config: Any) -> list[Points]:
-  """Training and test images; ends with a message where they are missing."""
+  """Loads training and test images; exits with a message if they are missing."""
   if config.images == "digits":
     parts = load_digits(config.train_images, config.test_images)
     return [Points(x.reshape(-1, 8, 8, 1), y) for x, y in parts]
@@ -73,5 +76,5 @@ def load(config: Any) -> list[Points]:
 
 
 def prepared(name: str, split: str) -> Points:
-  """A prepared image set; FileNotFoundError where it is missing."""
+  """Reads a prepared image set; FileNotFoundError if it is missing."""
   return points_of(data.load_tfds(name, split))

@@ -25,7 +25,7 @@ def name_of(norm: str, budget: float) -> str:
 
 
 def printed_inputs(images: str) -> Mapping[str, float]:
-  """Table 5.3; beside the digits CIFAR-10's column."""
+  """Values of table 5.3; those of CIFAR-10 for digits."""
   known = images if images in IMAGES else "cifar10"
   return figures("robust_features")[known]["images"]
 
@@ -39,9 +39,9 @@ def moments(
 
 
 def integers(x: Array, levels: int) -> Array:
-  """Images in [0, 1] that are multiples of 1 / `levels`, times that, exactly.
+  """Scales images, multiples of 1 / `levels` in [0, 1], to exact integers.
 
-  In l-infinity many are equally far apart, which rounded quotients do not show.
+  In l-infinity many images are equally far apart; rounded quotients would hide this.
   """
   return jnp.round(levels * x)
 
@@ -54,10 +54,9 @@ def of_features(
   classes: int,
   levels: int | None = None,
 ) -> dict[str, Array]:
-  """Figures of one network on its training images.
+  """Measures the features of one network on its training images.
 
-  Distances of the inputs in l-infinity are those of their `integers`, if they have
-  `levels`.
+  With `levels`, distances of the inputs in l-infinity are those of their `integers`.
   """
   exact = inputs if levels is None else integers(inputs, levels)
   measures = {
@@ -98,7 +97,7 @@ def of_inputs(
 ) -> dict[str, float]:
   """Measures how well raw images separate the classes (DIST table 5.3).
 
-  In l-infinity images are their `integers`.
+  Distances in l-infinity are those of the images' `integers`.
   """
   x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
   unit = moments(x, train.y, classes, normalize=True)
@@ -132,7 +131,7 @@ def add(
   measured: Mapping[str, Any],
   printed: Mapping[str, float] = {},
 ) -> None:
-  """Adds figures; rho of features that span less is infinite, and not listed."""
+  """Adds measures; does not list an infinite rho, of features that span too little."""
   for measure, values in measured.items():
     listed = bool(np.isfinite(values).all())
     table.add(name, measure, values, paper=printed.get(measure), listed=listed)
