@@ -232,7 +232,8 @@ def controls(
     by_control["pretrained features"] = of_features(study.train.images)
   else:
     start = "pretrained weights" if settings.weights else "random weights"
-    by_control[start] = _, there = untrained(variables)
+    by_control[start] = untrained(variables)
+    _, there = by_control[start]
     params = variables["params"]
     if "size" in params:
       # Untrained, the layer of the sizes is louder than the images.
