@@ -102,21 +102,19 @@ def measure(
 
 
 def used_tokens(
-  own: np.ndarray, shared: np.ndarray, token_weights: np.ndarray
+  class_tokens: np.ndarray, shared: np.ndarray, token_weights: np.ndarray
 ) -> list[np.ndarray]:
   """Tokens of each class, background included, with over half of an average weight."""
   used = token_weights > 0.5 / gsp_tokens.TOKENS
   return [
     np.concatenate([tokens, shared])[mask]
-    for tokens, mask in zip(own, used, strict=True)
+    for tokens, mask in zip(class_tokens, used, strict=True)
   ]
 
 
 def intersecting_pairs(sets: list[np.ndarray]) -> int:
   """Number of pairs of point sets whose hulls intersect."""
-  return sum(
-    itertools.starmap(metrics.hulls_intersect, itertools.combinations(sets, 2))
-  )
+  return sum(metrics.hulls_intersect(*x) for x in itertools.combinations(sets, 2))
 
 
 def held(scores: np.ndarray) -> np.ndarray:
@@ -158,20 +156,19 @@ def collect(
         pool=pool,
       )
     )
-    params = result.best_state.params
-    points = (np.asarray(params.own), np.asarray(params.shared))
+    class_tokens, shared = map(np.asarray, result.best_state.params[:2])
     for cell, name in enumerate(names):
       curves[name] = held(result.scores[cell])
-      columns = (x[cell] for x in (*points, measured["token weights"]))
-      tokens = list(map(used_tokens, *columns))
+      weights = measured["token weights"][cell]
+      tokens = list(map(used_tokens, class_tokens[cell], shared[cell], weights))
       embeddings = measured["embeddings"][cell, 0]
       first[name] = {
         "tokens": tokens[0],
-        "shared": points[1][cell, 0],
+        "shared": shared[cell, 0],
         "embeddings": embeddings.reshape(gsp_tokens.CLASSES, config.test, -1)[:, :20],
       }
       figures[name] = {
-        **{measure: measured[measure][cell] for measure in (MAP, BACKGROUND, SHARE)},
+        **{x: measured[x][cell] for x in (MAP, BACKGROUND, SHARE)},
         HULLS: [intersecting_pairs(sets) for sets in tokens],
         "best step": config.warm_up + result.best_step[cell],
       }
