@@ -118,7 +118,8 @@ def _limit(axes: Any, study: Study) -> np.ndarray:
 def _shade_cells(axes: Any, study: Study) -> None:
   """Shades each point of the plane by its nearest prototype."""
   sides = _limit(axes, study)
-  grid = np.stack(np.meshgrid(*(np.linspace(*side, 360) for side in sides)), axis=-1)
+  x, y = (np.linspace(low, high, 360) for low, high in sides)
+  grid = np.stack(np.meshgrid(x, y), axis=-1)
   squares = [((grid - vector) ** 2).sum(-1) for vector in study.prototypes]
   nearest = np.argmin(squares, axis=0)
   tones = np.random.default_rng(0).permutation(len(study.prototypes))

@@ -222,7 +222,7 @@ def controls(
     "random points": (class_training.chords(points), True),
   }
 
-  def of_features(features: np.ndarray) -> tuple[Array, Array]:
+  def of_features(features: Any) -> tuple[Array, Array]:
     return class_training.class_chords(features, labels, classes=classes)
 
   def untrained(variables: Any) -> tuple[Array, Array]:
