@@ -129,7 +129,7 @@ def held(scores: np.ndarray) -> np.ndarray:
 def collect(
   config: Config, key: jax.Array, output: pathlib.Path
 ) -> tuple[dict, dict, dict]:
-  """Trains everything; returns measures, the first seed's tokens, and curves."""
+  """Trains everything; returns measures, plot data of the first seed, and curves."""
   train_key, test_key = jax.random.split(key)
   smoothed = {
     "mass": [1.0, config.mass, 0.0],  # at mass 1 the pooling is exactly the average

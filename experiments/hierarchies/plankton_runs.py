@@ -55,7 +55,7 @@ def predictions(
   classes: int,
   neighbours: tuple[int, ...],
 ) -> dict[str, np.ndarray]:
-  """Classes of the queries by each way; more neighbours than references: all."""
+  """Predicts the classes of the queries by each rule; k is at most all references."""
   by_rule = {CENTROID: _by_centroids(references, labels, queries, classes=classes)}
   for k in neighbours:
     by_rule[way(k)] = _by_neighbours(
@@ -100,7 +100,7 @@ def train_baseline(
 ) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
   """Trains the same network with one output per class, on batches of images.
 
-  Returns a function to logits, and accuracies on validation images after each part.
+  Returns a function from images to logits, and validation accuracies after each part.
   """
   network_key, step_key, data_key = jax.random.split(key, 3)
   head_settings = dataclasses.replace(settings, dim=len(train.label_names))
@@ -156,11 +156,11 @@ class Found(NamedTuple):
   """Stored outcome of a seed.
 
   Attributes:
-    figures: "curves", "kept margin", "start", "by k" of the embedding, "accuracies" of
-      the softmax classifier.
-    counts: confusions [classes, classes] by network, classes and way: "embedding, seen,
-      k = 10".
-    points: test images in the embedding, by "seen" and "unseen".
+    figures: "curves", "kept margin", "start" and "by k" for the embedding, "accuracies"
+      for the softmax classifier.
+    counts: confusions [classes, classes] by network, group of classes and rule, such as
+      "embedding, seen, k = 10".
+    points: embedded test images of the groups "seen" and "unseen".
   """
 
   figures: dict[str, Any]
@@ -171,7 +171,7 @@ class Found(NamedTuple):
 def embedding(
   config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
 ) -> Found:
-  """Trains an embedding and classifies in it, and in that of the untrained network."""
+  """Trains an embedding; classifies in it and in that of the untrained network."""
   train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
   trained = triplets.train_embedding(
     config, study.train, study.validation, train_key, folder, report
@@ -199,7 +199,7 @@ def embedding(
 def baseline(
   config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
 ) -> Found:
-  """Trains a softmax classifier; judged on the half that the embedding is judged on."""
+  """Trains a softmax classifier; tests it on the same half as the embedding."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
   logits_of, accuracies = train_baseline(
     config, study.train, study.validation, train_key, folder, report
@@ -220,7 +220,7 @@ JOBS = {EMBEDDING: embedding, BASELINE: baseline}
 
 
 def parts(kind: str, config: Any) -> int:
-  """Iterations of a job, for the bar."""
+  """Iterations of a job, for the progress bar."""
   return triplets.length(config) if kind == EMBEDDING else config.iterations
 
 
@@ -239,7 +239,7 @@ def run(
   path = output / "kept" / name
 
   def make() -> finished.Finished:
-    # Both jobs of a seed get one key, so that both are judged on one half.
+    # Both jobs of a seed share a key, so that they are tested on the same half.
     key = jax.random.fold_in(jax.random.key(seed), 1)
     # The training does not depend on what is measured after it.
     made_with = finished.digest(settings | {"neighbours": (), "curve": ()})

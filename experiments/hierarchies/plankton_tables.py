@@ -1,4 +1,4 @@
-"""The figures of `plankton`, those of every class as a file, and the claims."""
+"""The table of `plankton`, a file of the F1 of every class, and the claims."""
 
 import csv
 import pathlib
@@ -26,7 +26,7 @@ Seeds = list[plankton_runs.Found]
 ENDS = (("first", 0), ("last", -1))
 USUAL = plankton_runs.way(plankton_images.USUAL)
 COMMONEST = 10  # confusions that are listed
-NEAR = 4  # edges between classes of the tree that are relatives
+NEAR = 4  # classes at most so many edges apart in the tree are relatives
 CHANCE = "one over the number of classes"
 DRIFT = "first drift of the centroids - last"
 GAINS = "gain of accuracy in the first third - in the last"
@@ -43,7 +43,7 @@ def mean_f1(runs: Seeds, place: str) -> np.ndarray:
 
 
 def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
-  """Pairs of classes, the most confused ones first; never fewer than happen."""
+  """At most ten confused pairs of classes, the commonest first."""
   classes = len(counts)
   most = _commonest(counts, k=min(COMMONEST, classes * (classes - 1)))
   pairs = zip(*map(np.asarray, most), strict=True)
@@ -51,7 +51,7 @@ def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
 
 
 def macro_f1(group: str, way: str = USUAL) -> str:
-  """The measure of a group of classes, classified in one way."""
+  """Name of the macro F1 of a group of classes under one rule."""
   return f"macro F1, {group}, {way}"
 
 
@@ -66,7 +66,7 @@ def tabulate(
   whole: plankton_images.Whole,
   config: Any,
 ) -> Table:
-  """Tabulates all measures, with the article's where classes and weights agree."""
+  """Tabulates all measures, with the article's if classes and weights agree."""
   table = Table()
   printed = plankton_images.PRINTED["figures"] if comparable(config) else {}
   places = [
@@ -97,12 +97,12 @@ def tabulate(
 
 
 def drift(run: plankton_runs.Found) -> list[float]:
-  """Distance from each iteration to the next, without the first one."""
+  """Drift from each iteration to the next, without the one from the initial weights."""
   return run.figures["curves"]["drift"][1:]
 
 
 def add_curves(table: Table, embedded: Seeds) -> None:
-  """Adds what happens during the training."""
+  """Adds measures of the training curves."""
   for name, title in (("radius", RADIUS), ("accuracy", "accuracy of centroids")):
     for when, index in ENDS:
       ends = [run.figures["curves"][name][index] for run in embedded]
@@ -114,7 +114,7 @@ def add_curves(table: Table, embedded: Seeds) -> None:
       table.add(EMBEDDING, title, moves[index])
     if len(moves) > 1:
       table.add(EMBEDDING, DRIFT, moves[0] - moves[-1], listed=False)
-    # From the untrained network on.
+    # Starts with the untrained network.
     values = [run.figures["start"]["accuracy"], *curves["accuracy"]]
     if (third := (len(values) - 1) // 3) > 0:
       gain = (values[third] - values[0]) - (values[-1] - values[-1 - third])
@@ -143,7 +143,7 @@ def add_classes(
     for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
       paper = known.get(plain(name))
       values = [float(f1[label]) for f1 in of_runs]
-      # A class without images to judge, or predictions, has none.
+      # F1 is NaN for a class without images to classify or without predictions.
       if paper is not None and not np.isnan(values).any():
         measure = f"F1 of {name}, {group}, {way}"
         paper = paper if comparable(config) else None
@@ -181,7 +181,7 @@ def add_confusions(
 def write_classes(
   embedded: Seeds, classified: Seeds, study: Parts, config: Any, path: pathlib.Path
 ) -> None:
-  """F1 of every class by every way, mean over the seeds, as a table."""
+  """Writes a table of the F1 of every class by every rule, mean over the seeds."""
   ways = plankton_runs.ways(config.neighbours)
   path.parent.mkdir(parents=True, exist_ok=True)
   with path.open("w", newline="") as file:
@@ -203,7 +203,7 @@ def _gap(table: Table) -> np.ndarray:
 
 
 def _less(table: Table, measure: str, other: str) -> np.ndarray:
-  """A measure of the embedding less another one."""
+  """Difference of two measures of the embedding."""
   return table.values(measure, EMBEDDING) - table.values(other, EMBEDDING)
 
 

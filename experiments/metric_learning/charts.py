@@ -19,7 +19,7 @@ _PARTS = ("CCP", "XBM", GSP, ZSP, BOTH)
 
 
 def draw(config: Config, table: Table) -> dict[str, Any]:
-  """Scores of all trainings, and what each part or pooling adds."""
+  """Scores of all trainings, and the gain of each part or pooling."""
   names = list(plan(config))
   if config.poolings:
     return {f"gains-{config.group}": _poolings(names, table)}
@@ -64,7 +64,7 @@ def _poolings(names: list[Name], table: Table) -> "matplotlib.figure.Figure":
 
 
 def curves(config: Config, runs: Mapping[Name, Trained]) -> dict[str, Any]:
-  """Best validation score so far, one panel a loss; none where poolings are many."""
+  """Best validation score so far, one panel per loss; none for many poolings."""
   if config.poolings:
     return {}
   panels: dict[str, dict[str, np.ndarray]] = {}

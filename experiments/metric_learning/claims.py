@@ -58,9 +58,9 @@ def _of_parts(config: Config) -> Iterator[Claim]:
 
 
 def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
-  """Generalized sum pooling against the other pooling that validation finds best.
+  """Generalized sum pooling against the best other pooling by validation.
 
-  Where the average is the only other pooling, `_of_parts` makes this claim.
+  If the average is the only other pooling, `_of_parts` makes this claim.
   """
   for loss in plan.POOLED_LOSSES if len(config.poolings) > 1 else ():
     average = f"{Name(config.group, loss)}"

@@ -1,4 +1,4 @@
-"""Images for `retrieval` and `ccp_proxies` on a CPU: classes to learn, and to find."""
+"""Images for `retrieval` and `ccp_proxies` on a CPU, with learned and test classes."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from spherejax import data
 class Study(NamedTuple):
   """Images, and which of them train, validate and test.
 
-  Every fold has the same numbers of images, so its labels are those of all.
+  All folds have the same numbers of images per class, so they share labels.
   """
 
   name: str
@@ -34,7 +34,7 @@ def _resized(images: data.Images, size: int) -> np.ndarray:
 
 
 class Halves(NamedTuple):
-  """Rows of a set that are learned, validated and sought, and their labels."""
+  """Rows of a set for training, validation and test, and their labels."""
 
   train: np.ndarray
   held: np.ndarray
@@ -45,9 +45,9 @@ class Halves(NamedTuple):
 
 
 def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
-  """The first half is learned, of which the last quarter validates; the rest sought.
+  """Splits classes: the first half trains, its last quarter validates; the rest tests.
 
-  With a seed these are halves of the classes in an order of its own.
+  A seed permutes the classes first.
   """
   if seed is not None:
     classes = np.random.default_rng(seed).permutation(classes)
@@ -60,7 +60,7 @@ def halves(
 ) -> Halves:
   """Rows of the classes of three parts, at most `most` of each class.
 
-  They come class by class; the labels of each part count from 0.
+  Rows are ordered by class; the labels of each part count from 0.
   """
   rows, classes = [], []
   for part in parts:
@@ -78,7 +78,7 @@ def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:
 
 
 def mnist(size: int, train: int, held: int) -> Study:
-  """Digits: of each the first images train and the next validate; all are sought."""
+  """Reads MNIST: of each digit, the first images train and the next validate."""
   learned = class_sets.read("mnist", "train")
   labels = np.asarray(learned.labels)
   fewest = int(np.bincount(labels).min())
@@ -104,7 +104,7 @@ def mnist(size: int, train: int, held: int) -> Study:
 
 
 def gaussians(seed: int) -> Study:
-  """Twenty classes of ten points in 16 dimensions, as images of 4 x 4."""
+  """Draws twenty classes of ten points in 16 dimensions, as images of 4 x 4."""
   random = np.random.default_rng(seed)
   centres = random.normal(size=(20, 1, 16))
   points = centres + 0.7 * random.normal(size=(20, 10, 16))

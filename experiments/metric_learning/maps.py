@@ -1,8 +1,8 @@
-"""Frozen maps of a pretrained network, in the place of images, for `retrieval`.
+"""Frozen maps of a pretrained network, which replace the images, for `retrieval`.
 
-A network of ImageNet's sees each photograph once; what is trained is the layer on its
-maps, the pooling and the loss, or the network's last stage with them. So the methods
-begin where the thesis's begin, at a price that a CPU can pay.
+A network trained on ImageNet sees each photograph once. Trainings learn a layer on its
+maps, the pooling and the loss, in some cases also the network's last stage. So methods
+start from ImageNet weights, as in the thesis, but are cheap enough for a CPU.
 """
 
 import pathlib
@@ -19,17 +19,17 @@ from experiments.metric_learning.images import Halves, Study, divided, halves
 from spherejax import data, models, training
 
 _FEWEST = 20
-"""Images that a class needs, or it is left out: 12 of the 121 classes of plankton."""
+"""Smallest number of images of a class; leaves out 12 of the 121 plankton classes."""
 
 
 def study(
   name: str, channels: int, seeds: Sequence[int], folder: pathlib.Path, *, pooled: bool
 ) -> Study:
-  """The maps of a set, or their means; every seed divides the classes in its own way.
+  """The maps of a set, or their means; every seed divides the classes anew.
 
-  Of each class there are as many images as of the smallest. A seed's maps stand on so
-  many principal directions of the maps that it learns. The network's own maps are
-  computed once and kept in the folder.
+  Each class has as many images as the smallest. A seed's maps are projected on the
+  first `channels` principal directions of its training maps. The network's maps are
+  computed once and stored in the folder.
   """
   pictures, parts = _divided(name, seeds)
   source = class_sets.SOURCES[name]
@@ -53,7 +53,7 @@ def study(
 
 
 def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> Study:
-  """The maps that the network's last stage takes, divided as those of `study`."""
+  """The inputs of the network's last stage, divided as in `study`."""
   pictures, parts = _divided(name, seeds)
   network = models.pretrained(networks.LITE)
   first, last = (
@@ -153,7 +153,7 @@ def projected(
   reduced = np.empty((len(used), *maps.shape[1:-1], channels), np.float16)
   for first in range(0, len(used), 256):
     block = np.asarray(maps[used[first : first + 256]], np.float32)
-    # One product: of four axes NumPy makes a small one for every row of positions.
+    # One product; with four axes, NumPy would compute one for every row of positions.
     points = (block.reshape(-1, dim) - offset.astype(np.float32)) @ directions
     reduced[first : first + 256] = points.reshape(*block.shape[:-1], channels)
   return reduced

@@ -6,7 +6,7 @@ import numpy as np
 from spherejax import distances, metrics
 
 MARGIN = 1e-5
-"""Smallest improvement that makes an evaluation better."""
+"""Smallest improvement that counts."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 
 
@@ -15,8 +15,8 @@ def measures(
 ) -> dict[str, float]:
   """Retrieval measures of embeddings in the unit ball, over queries with a match.
 
-  Each is a query among all others, or, where `queries` says so, in the gallery of those
-  that are none.
+  By default, each embedding is a query among all others. With the mask `queries`, these
+  are queries, and the others are the gallery.
   """
   x = distances.unit_ball(jnp.asarray(points))
   if queries is None:

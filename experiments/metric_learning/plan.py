@@ -71,7 +71,7 @@ class Config(ProxySettings):
   """Methods to train with and without generalized sum pooling and zero-shot
   prediction."""
   gsp_parts: tuple[Summed, ...] = ()
-  """Those of `gsp_methods` to train with each of the two alone as well."""
+  """Methods of `gsp_methods` that are also trained with each of the two alone."""
   poolings: tuple[Pooled, ...] = ()
   """Poolings to compare with the average, for the contrastive loss and ProxyNCA++."""
   rates: tuple[float, ...] = (1.0,)
@@ -115,7 +115,7 @@ _TABLE_3_1 = tuple(dict.fromkeys(key[0] for key in dml.TABLE_3_1))
 FULL = {
   "full": FullConfig(),
   "table-3.1": FullConfig(methods=_TABLE_3_1),
-  # Its small memories and few proxies have no figures in the text.
+  # The text has no figures for its small memories and few proxies.
   "figure-3.4": FullConfig(
     dataset="sop",  # and inshop
     methods=(
@@ -132,7 +132,7 @@ FULL = {
   "table-3.2": FullConfig(
     methods=("c1+ccp", "c2+ccp", "ms+ccp"), protocol="conventional"
   ),
-  # Total steps, of products and clothes alone.
+  # Total numbers of steps, for products and clothes only.
   "table-3.3": FullConfig(dataset="sop", methods=tuple(dml.TABLE_3_3)),
   "table-5.2": FullConfig(methods=("c1+xbm", "c1+xbm+gsp"), protocol="conventional534"),
   "table-5.3": FullConfig(methods=tuple(dml.TABLE_5_3), protocol="fair534"),
@@ -167,7 +167,7 @@ PRESETS: dict[str, Any] = {
     _FROZEN, rates=(0.3, 1.0, 3.0), losses=(), memory_losses=(), proxy_losses=(),
     gsp_methods=(), gsp_parts=(), poolings=POOLED,
   ),
-  # With the last stage of the network trained, too: are frozen maps a special case?
+  # Also trains the network's last stage, to see if frozen maps are a special case.
   "cars-tuned": dataclasses.replace(
     _FROZEN, backbone="last_stage", frozen_norm=True, channels=192, seeds=3, steps=600,
     losses=(), memory_losses=(), proxy_losses=(), gsp_methods=(), gsp_parts=(),
@@ -221,7 +221,7 @@ def settings_of(
   return dataclasses.replace(
     shared,
     pooling="gsp",
-    # Of all of the mass the sum is the average.
+    # With all of the mass, the sum is the average.
     mass=1.0 if name.parts == ZSP else config.mass,
     inverse_temperature=method.inverse_temperature,
     zero_shot=0.0 if name.parts == GSP else config.zero_shot_share,
@@ -229,7 +229,7 @@ def settings_of(
 
 
 def study(config: Config, folder: pathlib.Path) -> images.Study:
-  """The images of all trainings, or their maps, which the folder keeps."""
+  """The images of all trainings, or their maps, which are stored in the folder."""
   if config.data == "gaussians":
     return images.gaussians(config.seed)
   seeds = range(config.seed, config.seed + config.seeds)

@@ -1,4 +1,4 @@
-"""Table and pictures of `ccp_proxies`: retrieval, covers, problems."""
+"""Table and figures of `ccp_proxies`: retrieval, covers, problems."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from spherejax import plotting
 if TYPE_CHECKING:
   import matplotlib.figure
 
-SHOWN = 2000  # points of a picture of the plane
+SHOWN = 2000  # points in a plot of the plane
 _MARKS = {"renewed": ("s", "squares"), "trained once": ("D", "diamonds")}
 
 
@@ -27,7 +27,7 @@ Runs = Mapping[str, Trained]
 
 
 def lengths(trained: Trained) -> list[list[int]]:
-  """Evaluations of every problem that ended, for each seed of the first cell."""
+  """Number of evaluations in every ended problem, for each seed of the first cell."""
   steps = []
   for problems in trained.curves["problem"][0]:
     known = problems[np.isfinite(problems)].astype(int)
@@ -36,9 +36,9 @@ def lengths(trained: Trained) -> list[list[int]]:
 
 
 def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
-  """[seeds], a figure at the last evaluation of a problem, or of the last problem.
+  """A figure [seeds] at the last evaluation of a problem, or of the last problem.
 
-  NaN for a training of one problem, which no other can be compared with.
+  NaN for a training with a single problem, as there is no other to compare it with.
   """
   ends = []
   for values, problems in zip(
@@ -51,7 +51,7 @@ def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
 
 
 def moves(trained: Trained, cell: int) -> np.ndarray:
-  """[seeds], mean distance of the anchors of two problems; NaN without a second one."""
+  """Mean distance [seeds] of anchors of successive problems; NaN for one problem."""
   switches = trained.curves["moved"][cell] > 0
   sums = np.nansum(trained.curves["moved"][cell], axis=1)
   number = switches.sum(1)
@@ -59,7 +59,7 @@ def moves(trained: Trained, cell: int) -> np.ndarray:
 
 
 def radii(trained: Trained, name: str) -> np.ndarray:
-  """[trainings that renewed], mean covering radius of pools after picks of a kind."""
+  """Mean covering radius of pools after picks of a kind, [trainings that renewed]."""
   picked = trained.curves["random"][0] > 0
   renewed = picked.any(1)
   sums = np.where(picked, trained.curves[name][0], 0).sum(1)
@@ -67,7 +67,7 @@ def radii(trained: Trained, name: str) -> np.ndarray:
 
 
 def title(name: str) -> str:
-  """A training as in the table."""
+  """Name of a training in the table."""
   if name in DIGITS:
     return f"digits, {name}"
   loss, _, kind = name.partition(" ")
@@ -77,7 +77,7 @@ def title(name: str) -> str:
 
 
 def tabulate(runs: Runs, config: Any) -> Table:
-  """The table, and what the claims need beside it."""
+  """The table, with unlisted figures for the claims."""
   table = Table()
   for name, trained in runs.items():
     for measure in NAMES:
@@ -103,7 +103,7 @@ def _problems(table: Table, name: str, trained: Trained) -> None:
 
 def _covers(table: Table, name: str, trained: Trained) -> None:
   def at(curve: str, place: int) -> list[float]:
-    """Figures of every seed, of the first or the last evaluation."""
+    """Values of every seed, from the first or the last evaluation."""
     return [x[np.isfinite(x)][place] for x in trained.curves[curve][0]]
 
   if "spread" in trained.curves:
@@ -178,7 +178,7 @@ def charts(config: Any, table: Table) -> dict[str, Any]:
 
 
 def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
-  """Test digits of the first seed, and the proxies beside the best network."""
+  """Test digits of the first seed, and the proxies of its best network."""
   figure = pictures.new_figure(9.0, 4.6)
   axes = figure.subplots(1, 2, sharex=True, sharey=True)
   labels = study.test_labels[:SHOWN]

@@ -32,14 +32,15 @@ class Config(ProxySettings):
   )  # fmt: skip
   """Images per digit, for training and validation."""
   losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ()
-  """Losses to compare with proxies trained once; with c2 also numbers of proxies, sizes
-  of pools and `other_weights`."""
+  """Losses to train with renewed proxies, with proxies trained once, and plain; c2 also
+  compares numbers of proxies, sizes of pools and `other_weights`."""
   other_weights: tuple[float, ...] = ()
   """Weights to compare with `weight`."""
   batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = ()
   """Images per step, to compare with and without chance constraints."""
   rates: tuple[float, ...] = (1.0,)
-  """Multiples of `learning_rate`; validation with two seeds chooses one for each."""
+  """Multiples of `learning_rate`; validation with two seeds chooses one for each
+  training."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -53,7 +54,7 @@ class Config(ProxySettings):
 
   @property
   def in_plane(self) -> bool:
-    """True where proxies are watched, of digits in the plane or of random points."""
+    """True if proxies are measured in training: digits in the plane, random points."""
     return self.data not in _FROZEN
 
 
@@ -71,8 +72,9 @@ PRESETS = {
   "cpu": _COMPARED,
   "plankton": dataclasses.replace(_COMPARED, data="ndsb_plankton"),
   "long": _DIGITS,
-  # DML 3.3.1 states network, dimension, proxies and pool; the rest is of 3.3.2.1, but
-  # for its rate, one for pretrained weights. The rarest digit has as many images.
+  # DML 3.3.1 states network, dimension, proxies and pool; the rest is from 3.3.2.1,
+  # except its learning rate, which is for pretrained weights. The rarest digit has
+  # 5,421 images.
   "full": dataclasses.replace(
     _DIGITS, backbone="resnet20", digit_images=(5000, 421), convolution="native",
     steps=100_000, patience=60,
@@ -85,7 +87,7 @@ PRESETS = {
 
 
 def study(config: Config, folder: pathlib.Path) -> images.Study:
-  """The images of all trainings, or their features, which the folder keeps."""
+  """The images of all trainings, or their features, which are stored in the folder."""
   if config.data == "gaussians":
     return images.gaussians(config.seed)._replace(watched=True)
   if config.data == "mnist":
@@ -95,7 +97,7 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
 
 
 def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]:
-  """Trainings by name; their settings are the shared ones but for what is compared."""
+  """Trainings by name, with the shared settings except the compared one."""
   number, pool = config.proxies, config.pool
   jobs: dict[str, tuple[Settings, Method]] = {}
   if config.in_plane:
@@ -105,7 +107,7 @@ def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]
     for kind in ("plain", "proxy", "ccp"):
       jobs[f"{loss} {kind}"] = shared, Method(loss, kind, number, pool)
   if "c2" in config.losses:
-    for m, b in ((1, 1), (1, pool), (number, number)):  # beside the usual ones
+    for m, b in ((1, 1), (1, pool), (number, number)):  # besides the default
       jobs[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
   for batch in config.batches:
     settings = dataclasses.replace(shared, batch=batch)
@@ -132,7 +134,7 @@ _EVERY = ("problem-length-least", "problem-length-two", "problem-length-unequal"
 
 
 def _all(table: Table, measure: str) -> np.ndarray:
-  """The values of all variants that have them."""
+  """The values of a measure, of all variants that have it."""
   values = [table.values(measure, name) for name in table.variants(measure)]
   if not values:
     raise NotMeasured(f"{measure} was not measured")

@@ -1,6 +1,6 @@
 """Figure 3.5 of DML: weights and numbers of proxies, compared on validation classes.
 
-A trial is kept as any training is, so the same command resumes.
+Trials are stored like any training, so the same command resumes.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from experiments.metric_learning.photographs import comparison
 from experiments.metric_learning.photographs.methods import FullConfig
 
 _SCORE = "MAP@R [%]"
-WEIGHTS, PROXIES = (-6.0, 0.0), (1, 16)  # of weights the powers of ten
+WEIGHTS, PROXIES = (-6.0, 0.0), (1, 16)  # ranges; weights as powers of ten
 
 
 def measure(
