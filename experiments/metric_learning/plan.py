@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 from experiments.frame import poolings
 from experiments.frame.settings import Decided, Without
-from experiments.metric_learning import images, maps
+from experiments.metric_learning import images
 from experiments.metric_learning.methods import (
   PAIR_LOSSES,
   PROXY_LOSSES,
@@ -234,5 +234,5 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
     return images.gaussians(config.seed)
   seeds = range(config.seed, config.seed + config.seeds)
   if config.backbone == "last_stage":
-    return maps.before_last_stage(config.data, seeds, folder)
-  return maps.study(config.data, config.channels, seeds, folder, pooled=False)
+    return images.before_last_stage(config.data, seeds, folder)
+  return images.maps(config.data, config.channels, seeds, folder, pooled=False)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from experiments.frame.settings import MultipleOf, Without
 from experiments.frame.study import Claim, NotMeasured, Table
-from experiments.metric_learning import images, maps
+from experiments.metric_learning import images
 from experiments.metric_learning.methods import TITLES, Method
 from experiments.metric_learning.settings import ProxySettings, Settings
 
@@ -91,7 +91,7 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
   if config.data == "mnist":
     return images.mnist(config.image_size, *config.digit_images)
   seeds = range(config.seed, config.seed + config.seeds)
-  return maps.study(config.data, config.channels, seeds, folder, pooled=True)
+  return images.maps(config.data, config.channels, seeds, folder, pooled=True)
 
 
 def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]:
