@@ -44,7 +44,7 @@ def stored(
   images: data.Images,
   **made_with: str,
 ) -> np.ndarray:
-  """What the network sees in all images, computed once and kept in a file."""
+  """Maps all images through the network once, and keeps the result in a file."""
   path.parent.mkdir(parents=True, exist_ok=True)
   inputs = {"network": NETWORK, "variables": network.variables, **made_with}
   return training.keep_features(path, see, images, made_with=inputs, batch_size=32)

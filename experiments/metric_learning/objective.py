@@ -1,4 +1,4 @@
-"""Network, loss and optimiser of `retrieval` and `ccp_proxies`, whatever the images."""
+"""Network, loss, optimiser and measures of `retrieval` and `ccp_proxies`."""
 
 import functools
 import math
@@ -15,7 +15,33 @@ from experiments.frame import networks, poolings
 from experiments.metric_learning import methods
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Training
-from spherejax import data, losses, models, training
+from spherejax import data, distances, losses, metrics, models, training
+
+MARGIN = 1e-5
+"""Smallest improvement that makes an evaluation better."""
+NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
+
+
+def measures(
+  points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None = None
+) -> dict[str, float]:
+  """Retrieval measures of embeddings in the unit ball, over queries with a match.
+
+  Each is a query among all others, or, where `queries` says so, in the gallery of those
+  that are none.
+  """
+  x = distances.unit_ball(jnp.asarray(points))
+  if queries is None:
+    result = metrics.retrieval(x, labels)
+  else:
+    result = metrics.retrieval(
+      x[queries], labels[queries], x[~queries], labels[~queries]
+    )
+  values = (result.precision_at_1, result.r_precision, result.map_at_r)
+  return {
+    name: float(metrics.mean_where(value, result.counted))
+    for name, value in zip(NAMES, values, strict=True)
+  }
 
 
 def forward(

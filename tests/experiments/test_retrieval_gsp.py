@@ -9,12 +9,12 @@ import pytest
 
 from experiments import retrieval
 from experiments.frame import networks
-from experiments.metric_learning import charts, methods, runs, training
 from experiments.metric_learning import images as retrieval_sets
+from experiments.metric_learning import methods, pictures, runs, training
 from experiments.metric_learning import plan as retrieval_plan
 from experiments.metric_learning import settings as retrieval_settings
-from experiments.metric_learning.measures import NAMES
 from experiments.metric_learning.methods import Method
+from experiments.metric_learning.objective import NAMES
 from experiments.metric_learning.plan import BOTH, GSP, ZSP, Name
 from spherejax import distances, losses
 
@@ -180,7 +180,7 @@ def test_claims_about_the_sum():
   untrained = dict.fromkeys(NAMES, np.full(3, 0.1))
   table = retrieval.tabulate(config, found, {"untrained": untrained})
   assert table.values("P@1", "cars, untrained").tolist() == [0.1] * 3
-  drawn = charts.draw(config, table)
+  drawn = pictures.scores(config, table)
   assert list(drawn) == ["scores-cars", "gains-cars"]
   rows = [x.get_text() for x in drawn["scores-cars"].axes[0].get_yticklabels()]
   assert rows[:3] == ["C2+GSP", "C2+GSP+ZSP", "C2+CCP"]  # the best first

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.frame import command, networks
 from experiments.frame.study import Table
-from experiments.metric_learning import claims, images, plan, runs, training
+from experiments.metric_learning import images, plan, runs, training
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.plan import Name
 from spherejax import data, models
@@ -147,9 +147,9 @@ def test_the_tuned_preset_compares_two_poolings():
   ]  # fmt: skip
   table = Table()
   for name in plan.plan(config):
-    for measure in (claims.MAP, claims.VALIDATION, "P@1"):
+    for measure in (plan.MAP, plan.VALIDATION, "P@1"):
       table.add(f"{name}", measure, np.arange(1, 4) + len(name.parts))
-  ids = [claim.id for claim in claims.claims(config, table)]
+  ids = [claim.id for claim in plan.claims(config, table)]
   assert ids == [
     "components-C2-GSP", "components-ProxyNCA++-GSP", "retrieval-map-separates",
   ]  # fmt: skip
@@ -228,14 +228,14 @@ def test_poolings_are_claimed_against_the_one_that_validation_chooses():
   heights = {"C2": 0.3, "C2+GSP": 0.5, "C2+OTP": 0.4, "C2+GeM": 0.2}
   heights |= {"ProxyNCA++": 0.1, "ProxyNCA+++GSP": 0.2, "ProxyNCA+++GMP": 0.25}
   for title, height in heights.items():
-    table.add(f"cars, {title}", claims.MAP, height + 0.01 * np.arange(3))
+    table.add(f"cars, {title}", plan.MAP, height + 0.01 * np.arange(3))
     # The best other one on the test classes is the second on validation classes.
     seen = height - 0.3 * (title == "C2+OTP")
-    table.add(f"cars, {title}", claims.VALIDATION, np.full(3, seen))
-  found = {x.id: x.difference(table) for x in claims._of_poolings(config, table)}
+    table.add(f"cars, {title}", plan.VALIDATION, np.full(3, seen))
+  found = {x.id: x.difference(table) for x in plan._of_poolings(config, table)}
   assert found.keys() == {f"retrieval-poolings-{x}" for x in ("C2", "ProxyNCA++")}
   gains = found["retrieval-poolings-C2"], found["retrieval-poolings-ProxyNCA++"]
   np.testing.assert_allclose(gains, [[0.2] * 3, [-0.05] * 3], atol=1e-9)
   # The average is compared where all parts of the pooling are.
-  (against,) = (x for x in claims._of_parts(config) if x.id == "components-C2-GSP")
+  (against,) = (x for x in plan._of_parts(config) if x.id == "components-C2-GSP")
   np.testing.assert_allclose(against.difference(table), 0.2, atol=1e-9)
