@@ -59,9 +59,8 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
     for name, method in plan.plan(config).items()
   }
   trained = runs.train_all(
-    config, jobs, study, folder / config.group, title=lambda name: name.title,
-    other_weights={},
-  )  # fmt: skip
+    config, jobs, study, folder / config.group, title=lambda name: name.title
+  )
   untrained = {"untrained": runs.untrained(settings, study)}
   if study.raw is not None:
     untrained["averaged maps"] = runs.tested(study.raw, study.test_labels)

@@ -64,10 +64,8 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
   return Features(rows, images.labels, images.label_names, images.extras)
 
 
-def projected(
-  parts: Sequence[Features], directions: int = DIRECTIONS
-) -> list[Features]:
+def projected(parts: Sequence[Features]) -> list[Features]:
   """Projects all parts on the first part's principal directions, without centring."""
   first = parts[0].images
-  basis = np.linalg.eigh(first.T @ first)[1][:, : -directions - 1 : -1]
+  basis = np.linalg.eigh(first.T @ first)[1][:, : -DIRECTIONS - 1 : -1]
   return [dataclasses.replace(part, images=part.images @ basis) for part in parts]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PARTS = ("CCP", "XBM", GSP, ZSP, BOTH)
 SHOWN = 2000  # points of a picture of the plane
+_COLUMNS = 4  # of panels with curves
 _MARKS = {"renewed": ("s", "squares"), "trained once": ("D", "diamonds")}
 
 
@@ -88,12 +89,38 @@ def _steps(config: Settings) -> np.ndarray:
 def _curve_panels(
   config: Settings, panels: Mapping[str, Mapping[str, Trained]]
 ) -> "matplotlib.figure.Figure":
-  best = {
-    title: {label: run.best_so_far for label, run in runs.items()}
-    for title, runs in panels.items()
-  }
-  label = f"best {MAP} so far, validation"
-  return pictures.curve_panels(best, _steps(config), xlabel="step", ylabel=label)
+  """Plots best scores so far in small panels that share their axes and colours.
+
+  Later curves are thinner, so that equal curves remain visible below each other.
+  """
+  number = len(panels)
+  figure, cells = pictures.panels(number, _COLUMNS, 1.7, 0.9, sharex=True, sharey=True)
+  names = list(dict.fromkeys(name for runs in panels.values() for name in runs))
+  drawn = {}
+  for axes, (title, runs) in zip(cells, panels.items(), strict=True):
+    for name, run in runs.items():
+      place = names.index(name)
+      width = max(1.0, 3.0 - 0.4 * place)
+      drawn[name] = axes.plot(
+        _steps(config),
+        run.best_so_far,
+        color=pictures.COLORS[place % len(pictures.COLORS)],
+        linewidth=width,
+      )[0]
+    axes.set_title(title, fontsize=9.5, loc="left")
+    axes.tick_params(labelsize=8.5)
+    axes.locator_params(axis="x", nbins=3)
+    axes.grid(axis="y", color="#E6E6E6", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+  for axes in cells[max(0, number - _COLUMNS) :]:
+    axes.tick_params(labelbottom=True)  # also above an empty cell
+  figure.supxlabel("step", fontsize=9)
+  figure.supylabel(f"best {MAP} so far, validation", fontsize=9)
+  figure.legend(
+    drawn.values(), drawn, loc="outside upper center", ncols=4, fontsize=8.5,
+    frameon=False, handlelength=1.2, columnspacing=1.2,
+  )  # fmt: skip
+  return figure
 
 
 def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:

@@ -272,8 +272,8 @@ def _of_parts(config: Config) -> Iterator[Claim]:
       continue
     without = name._replace(parts="")
     components = f"components-{without.title}"
-    ids = {"plain": f"retrieval-gsp-{without.title}", "xbm": "xbm-gsp"}
-    key = {**ids, "ccp": "ccp-gsp"}[name.kind]
+    plain = name.kind == "plain"
+    key = f"retrieval-gsp-{without.title}" if plain else f"{name.kind}-gsp"
     compared = [(f"{components}-{name.parts}", without)]
     if name.parts == BOTH:
       compared = [(key, without)]

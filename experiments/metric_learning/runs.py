@@ -74,7 +74,7 @@ def train_all(
   folder: pathlib.Path,
   *,
   title: Callable[[_Name], str],
-  other_weights: Mapping[_Name, Sequence[float]],
+  other_weights: Mapping[_Name, Sequence[float]] = {},
 ) -> dict[_Name, Trained]:
   """Trains all methods at their best rates, with the usual weight in the first cell."""
   for job in jobs.values():
