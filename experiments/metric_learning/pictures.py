@@ -10,7 +10,8 @@ from experiments.frame import dots, pictures
 from experiments.frame.study import Table
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import TITLES
-from experiments.metric_learning.plan import BOTH, GSP, MAP, ZSP, Config, Name, plan
+from experiments.metric_learning.photographs.claims import MAP
+from experiments.metric_learning.plan import BOTH, GSP, ZSP, Config, Name, plan
 from experiments.metric_learning.problems import Runs
 from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import Settings

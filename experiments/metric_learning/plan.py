@@ -5,8 +5,6 @@ import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
-import numpy as np
-
 from experiments.frame import poolings
 from experiments.frame.settings import Decided, Without
 from experiments.frame.study import Claim, Table
@@ -17,11 +15,12 @@ from experiments.metric_learning.methods import (
   TITLES,
   Method,
 )
+from experiments.metric_learning.photographs.claims import MAP, map_separates
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.settings import ProxySettings, Settings
 from experiments.published import dml
 
-MAP, VALIDATION = "MAP@R", "MAP@R, validation"
+VALIDATION = "MAP@R, validation"
 POOLINGS = "DML, tables 5.1 and 5.3"
 GSP, ZSP = "GSP", "ZSP"  # generalized sum pooling, zero-shot prediction
 BOTH = f"{GSP}+{ZSP}"
@@ -241,7 +240,7 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """Lists every claim that the trainings can decide."""
+  """Lists every claim that the trainings can decide, also on what separates them."""
   group = config.group
   first = [
     _better(
@@ -257,7 +256,8 @@ def claims(config: Config, table: Table) -> list[Claim]:
     for loss in losses
   ]
   rest = [*_of_parts(config), *_of_poolings(config, table)]
-  return [*first, *rest, *_of_measures(config, table)]
+  names = [x for x in table.variants(MAP) if x != f"{group}, untrained"]
+  return [*first, *rest, *map_separates(names, "trainings")]
 
 
 def _better(key: str, text: str, name: Name, over: Name, source: str = "") -> Claim:
@@ -299,20 +299,4 @@ def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
       f"MAP@R: {summed} > {best}, the best other pooling on validation classes",
       lambda t, summed=summed, best=best: t.gain(MAP, summed, over=best),
       "DML, section 5.3.5",
-    )
-
-
-def _of_measures(config: Config, table: Table) -> Iterator[Claim]:
-  """Claims about how well each measure separates the trainings."""
-  names = [x for x in table.variants(MAP) if x != f"{config.group}, untrained"]
-
-  def separation(table: Table, measure: str) -> np.ndarray:
-    figures = np.stack([table.values(measure, name) for name in names])
-    return (figures.max(0) - figures.min(0)) / figures.mean(0)
-
-  if len(names) > 1:
-    yield Claim(
-      "retrieval-map-separates",
-      "(largest - smallest) / mean over the trainings: MAP@R > P@1",
-      lambda t: separation(t, MAP) - separation(t, "P@1"),
     )
