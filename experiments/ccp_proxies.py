@@ -24,7 +24,6 @@ from typing import Any
 from experiments.frame import command
 from experiments.frame.study import Study, Table
 from experiments.metric_learning import images, pictures, problems, runs
-from experiments.metric_learning.objective import NAMES
 from experiments.metric_learning.problems import PRESETS, Config
 from experiments.metric_learning.settings import Settings
 
@@ -44,8 +43,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   trained = train(config, study, output / "kept" / config.data)
   table = problems.tabulate(trained, config)
   if study.raw is not None:
-    for name, values in runs.tested(study.raw, study.test_labels).items():
-      table.add("averaged maps", NAMES[name], values)
+    table.add_all("averaged maps", runs.tested(study.raw, study.test_labels))
   return table, lambda: pictures.of_problems(trained, study, config)
 
 

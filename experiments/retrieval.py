@@ -36,7 +36,6 @@ import numpy as np
 from experiments.frame import command
 from experiments.frame.study import Claim, Study, Table
 from experiments.metric_learning import pictures, plan, runs
-from experiments.metric_learning.objective import NAMES
 from experiments.metric_learning.photographs import claims as photograph_claims
 from experiments.metric_learning.photographs import comparison, methods
 from experiments.metric_learning.photographs.methods import FullConfig
@@ -76,10 +75,9 @@ def tabulate(
   """Returns the figures of all trainings, with the validation scores for claims."""
   table = Table()
   for variant, figures in untrained.items():
-    for measure, title in NAMES.items():
-      table.add(f"{config.group}, {variant}", title, figures[measure])
+    table.add_all(f"{config.group}, {variant}", figures)
   for name, run in trained.items():
-    figures = {title: run.test[x][0] for x, title in NAMES.items()}
+    figures = {measure: values[0] for measure, values in run.test.items()}
     figures["evaluations to the best"] = run.best[0] + 1
     figures[plan.VALIDATION] = np.nanmax(run.curves["score"][0], axis=-1)
     if any(run.rate != 1 for run in trained.values()):

@@ -20,6 +20,7 @@ from spherejax import data, distances, losses, metrics, models, training
 MARGIN = 1e-5
 """Smallest improvement that makes an evaluation better."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
+"""Measures by the names under which they are kept."""
 
 
 def measures(
@@ -40,7 +41,7 @@ def measures(
   values = (result.precision_at_1, result.r_precision, result.map_at_r)
   return {
     name: float(metrics.mean_where(value, result.counted))
-    for name, value in zip(NAMES, values, strict=True)
+    for name, value in zip(NAMES.values(), values, strict=True)
   }
 
 

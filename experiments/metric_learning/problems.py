@@ -12,7 +12,6 @@ from experiments.frame.settings import MultipleOf, Without
 from experiments.frame.study import Claim, NotMeasured, Table
 from experiments.metric_learning import images
 from experiments.metric_learning.methods import TITLES, Method
-from experiments.metric_learning.objective import NAMES
 from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import ProxySettings, Settings
 
@@ -170,15 +169,14 @@ def tabulate(runs: Runs, config: Config) -> Table:
   """The table, and what the claims need beside it."""
   table = Table()
   for name, trained in runs.items():
-    for measure in NAMES:
-      table.add(title(name), NAMES[measure], trained.test[measure][0])
+    table.add_all(title(name), {x: values[0] for x, values in trained.test.items()})
     if "problem" in trained.curves:
       _problems(table, title(name), trained)
     if "radius" in trained.curves and name in DIGITS:
       _covers(table, title(name), trained)
   for cell, weight in enumerate(config.other_weights, start=1):
     trained, name = runs["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
-    table.add(name, "MAP@R", trained.test["map_at_r"][cell])
+    table.add(name, MAP, trained.test[MAP][cell])
     table.add(name, "moves", moves(trained, cell), listed=False)
   return table
 

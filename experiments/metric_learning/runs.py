@@ -145,7 +145,8 @@ def train(
 
   done = finished.once(path, made_with=record, make=make)
   arrays = {x: done.arrays[x] for x in ("best", "points", "proxies", "first_spread")}
-  test, rate = {name: done.arrays[name] for name in NAMES}, done.figures["rate"]
+  test = {title: done.arrays[name] for name, title in NAMES.items()}
+  rate = done.figures["rate"]
   return Trained(curves=done.part("curve "), test=test, rate=rate, **arrays)
 
 
@@ -182,7 +183,7 @@ def _sweep(
   proxies = result.best_state.train.params["loss"].get("proxies")
   figures = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
   of_cells = [tested(x, study.test_labels) for x in points]
-  figures |= {name: np.stack([x[name] for x in of_cells]) for name in NAMES}
+  figures |= {x: np.stack([cell[NAMES[x]] for cell in of_cells]) for x in NAMES}
   figures |= {"best": steps - 1, "points": points}
   figures["proxies"] = np.zeros(steps.shape) if proxies is None else of_chosen(proxies)
   figures["first_spread"] = of_chosen(result.state.first_spread)
@@ -222,7 +223,7 @@ def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> Arr
 def tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
   """Measures [seeds] of the test images, whose embeddings are [seeds, images, dim]."""
   measured = [objective.measures(x, labels) for x in points]
-  return {name: np.array([figures[name] for figures in measured]) for name in NAMES}
+  return {x: np.array([figures[x] for figures in measured]) for x in NAMES.values()}
 
 
 def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:

@@ -72,10 +72,10 @@ def test_trainings_share_their_start_and_their_batches(tmp_path):
   )
   # With nothing learned, the same networks are tested.
   np.testing.assert_allclose(one.points, other.points, atol=1e-5)
-  np.testing.assert_allclose(one.test["map_at_r"], other.test["map_at_r"], atol=1e-6)
+  np.testing.assert_allclose(one.test["MAP@R"], other.test["MAP@R"], atol=1e-6)
   assert np.abs(one.points[0, 0] - one.points[0, 1]).max() > 0.1  # not over seeds
   start = retrieval_runs.untrained(SMALL, STUDY)
-  np.testing.assert_allclose(start["map_at_r"], one.test["map_at_r"][0], atol=1e-3)
+  np.testing.assert_allclose(start["MAP@R"], one.test["MAP@R"][0], atol=1e-3)
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ def test_photographs_reach_each_network_as_its_weights_expect():
 def trained(score, curves=None, first=1.0, cells=1):
   """Figures as of three seeds."""
   values = np.asarray(score, float) + np.zeros((cells, 3))
-  test = {"precision": values / 2, "r_precision": values, "map_at_r": values}
+  test = {"P@1": values / 2, "P@R": values, "MAP@R": values}
   return retrieval_runs.Trained(
     {"score": np.zeros((cells, 3, 1))}
     | {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},

@@ -206,10 +206,10 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   assert trained.points.shape == (1, 2, 240, 4)
   # A seed draws other weights too, not other classes alone.
   alike = {x: getattr(study, x)[[0, 0]] for x in ("train", "held", "test")}
-  first, second = runs.untrained(settings, study._replace(**alike))["map_at_r"]
+  first, second = runs.untrained(settings, study._replace(**alike))["MAP@R"]
   assert first != second
-  assert trained.test["map_at_r"][0].min() > max(first, second)
-  assert trained.test["map_at_r"][0].mean() > max(first, second) + 0.1
+  assert trained.test["MAP@R"][0].min() > max(first, second)
+  assert trained.test["MAP@R"][0].mean() > max(first, second) + 0.1
   assert not list(tmp_path.glob("model-*"))  # it sees no images
 
 

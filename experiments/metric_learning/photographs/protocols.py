@@ -90,7 +90,7 @@ def measures(
 ) -> dict[str, float]:
   """Percent, of embeddings in the unit ball; without queries that have no match."""
   figures = objective.measures(points, labels, queries)
-  return {objective.NAMES[name]: 100 * x for name, x in figures.items()}
+  return {name: 100 * x for name, x in figures.items()}
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
