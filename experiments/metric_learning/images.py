@@ -86,8 +86,8 @@ def halves(
 
 
 def of_folds(name: str, images: np.ndarray, folds: Sequence[Halves]) -> Study:
-  rows = (np.stack(part) for part in list(zip(*folds, strict=True))[:3])
-  return Study(name, images, *rows, *folds[0][3:])
+  train, held, test = (np.stack(x) for x in list(zip(*folds, strict=True))[:3])
+  return Study(name, images, train, held, test, *folds[0][3:])
 
 
 def mnist(size: int, train: int, held: int) -> Study:
@@ -152,10 +152,13 @@ def maps(
     banks.append(projected(stored, learned, np.concatenate(rows[:3]), channels))
   places = np.arange(len(seeds) * len(banks[0])).reshape(len(seeds), -1)
   ends = np.cumsum([len(parts[0].train), len(parts[0].held)])
+  train, held, test = np.split(places, ends, axis=1)
   return Study(
     f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
     np.concatenate(banks),
-    *np.split(places, ends, axis=1),
+    train,
+    held,
+    test,
     *parts[0][3:],
     by_seed=True,
     raw=np.stack([_averages(stored[rows.test]) for rows in parts]),
