@@ -1,4 +1,4 @@
-"""Settings that must hold before jax starts: simulated devices, cache, strictness."""
+"""Settings to make before jax starts: simulated devices, cache, strictness."""
 
 import functools
 import gc
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import jaxtyping
 import pytest
 
-# What a process may hold before it forgets its programs: its share of half the memory.
+# Memory of a process above which it drops its programs: its share of half the memory.
 _PROGRAMS_KIB = (
   os.sysconf("SC_PHYS_PAGES")
   * os.sysconf("SC_PAGE_SIZE")
@@ -33,7 +33,7 @@ _PROGRAMS_KIB = (
   // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 )
 
-# With 8,192 signatures alive jax drops new ones at once, and every call is a slow one.
+# At 8,192 live signatures, jax drops new ones at once, and every call becomes slow.
 _PROGRAMS = 4_000
 _compiled = []
 jax.monitoring.register_event_duration_secs_listener(
@@ -42,9 +42,8 @@ jax.monitoring.register_event_duration_secs_listener(
   )
 )
 
-# A context of MLIR for every program is a fifth of the time that a small one takes. A
-# new one now and then forgets what the others have left in it, and a program that is
-# lowered inside of another one has its own.
+# Creating an MLIR context takes a fifth of the compilation of a small program, so 500
+# programs share one; a program that is lowered inside another one gets its own.
 if importlib.metadata.version("jax") in ("0.7.2", "0.10.2", "0.12.0.1"):
   from jax._src.interpreters import mlir
   from jax._src.lib.mlir import ir
@@ -59,15 +58,16 @@ if importlib.metadata.version("jax") in ("0.7.2", "0.10.2", "0.12.0.1"):
 
   mlir.make_ir_context = _shared_context
 
-# Tracing makes many objects and few cycles: collecting costs a tenth of the time.
+# Tracing makes many objects and few cycles; frequent collection takes a tenth of the
+# time.
 gc.set_threshold(200_000, 50, 50)
-# Where in a file an operation stands is of use to profilers only.
+# Only profilers need the source lines of operations.
 jax.config.update("jax_traceback_in_locations_limit", 0)
-jax.config.update("jax_traceback_filtering", "off")  # looks at every error's files
+jax.config.update("jax_traceback_filtering", "off")  # filtering reads files per error
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Who has made this folder keeps programs for the next run. A program takes longer to
-# keep than these flags take to compile it.
+# If this folder exists, it keeps compiled programs for the next run. With these flags,
+# storing a program takes longer than compiling it.
 _cache = pathlib.Path(__file__).parent / ".jax_cache"
 if _cache.is_dir():
   jax.config.update("jax_compilation_cache_dir", str(_cache))
@@ -76,7 +76,7 @@ if _cache.is_dir():
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_programs():
-  """Compiled programs of one file of tests are seldom of use to the next one."""
+  """Drops compiled programs after a test file if they are many or memory is full."""
   yield
   if (
     len(_compiled) > _PROGRAMS
@@ -96,7 +96,7 @@ def unchecked():
 
 @pytest.fixture
 def x64():
-  """Float64 arithmetic for the length of one test."""
+  """Enables float64 for one test."""
   from spherejax import _versions
 
   with _versions.enable_x64(True):
@@ -105,7 +105,7 @@ def x64():
 
 @pytest.fixture(scope="session")
 def tfds_dir():
-  """The folder of prepared image sets; a test that asks for it is skipped without."""
+  """Folder of prepared image sets; skips tests that need it if there is none."""
   root = os.environ.get("TFDS_DATA_DIR", "")
   if not root or not pathlib.Path(root).is_dir():
     pytest.skip("TFDS_DATA_DIR names no folder of prepared tensorflow-datasets sets")
@@ -114,7 +114,7 @@ def tfds_dir():
 
 @pytest.fixture(autouse=True)
 def _doctest_names(doctest_namespace):
-  """Names that examples in docstrings and documents use without importing them."""
+  """Adds names that examples in docstrings and pages use without importing them."""
   import spherejax
 
   doctest_namespace.update(jax=jax, jnp=jnp, spherejax=spherejax)
@@ -122,13 +122,13 @@ def _doctest_names(doctest_namespace):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
-  """Collects once; pytest would search all that is left five times."""
+  """Collects garbage once and freezes the rest; pytest would collect five times."""
   gc.collect()
   gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
-  """The table of all losses and what was checked of each."""
+  """Prints a table of all losses and their checks."""
   table = {}
   for reports in terminalreporter.stats.values():
     for report in reports:

@@ -37,7 +37,9 @@ with jax.ensure_compile_time_eval():
   _OUTSIDE = get_opaque_trace_state()
 
 
-def room(module: str, *, host: Collection[str] = ()) -> None:
+def room(
+  module: str, *, host: Collection[str] = (), callbacks: Collection[str] = ()
+) -> None:
   """Compiles the exported functions of a sub-package that return JAX arrays.
 
   Call it at the end of the `__init__`; type checkers see the original functions.
@@ -45,6 +47,8 @@ def room(module: str, *, host: Collection[str] = ()) -> None:
   Args:
     module: its full name.
     host: functions that work on the host, and compile parts themselves.
+    callbacks: parameters for functions that may create variables of a Flax module. A
+      call with such a function is not compiled: the variables would stay traced.
   """
   names = vars(sys.modules[module])
   for name in names["__all__"]:
@@ -54,10 +58,12 @@ def room(module: str, *, host: Collection[str] = ()) -> None:
     if _holds_arrays(inspect.signature(function).return_annotation):
       # Pickle looks for a function in the module that it names.
       place = vars(sys.modules[function.__module__])
-      place[name] = names[name] = _compiled(function)
+      place[name] = names[name] = _compiled(function, callbacks)
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compiled(
+  function: Callable[..., Any], callbacks: Collection[str] = ()
+) -> Callable[..., Any]:
   parameters = inspect.signature(function).parameters
   traced = {name: _holds_arrays(p.annotation) for name, p in parameters.items()}
   # A tuple of numbers, such as means by channel, is no tuple of arrays.
@@ -75,6 +81,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
       len(args) > len(positional)
       or arguments.keys() & kwargs.keys()
       or not kwargs.keys() <= traced.keys()
+      or any(callable(kwargs.get(name)) for name in callbacks)
       or is_inside(*arguments.values(), *kwargs.values())
     ):
       return function(*args, **kwargs)

@@ -89,6 +89,15 @@ def largest_size(x: Array, axis: int) -> Array:
   return jax.lax.stop_gradient(jnp.where(largest == 0, 1, largest))
 
 
+def unit(x: Array) -> Array:
+  """Power of two about as large as the largest entry: division by it rounds nothing.
+
+  It is 1 for zeros. Not differentiated.
+  """
+  largest = largest_size(jnp.ravel(x), 0)[0]
+  return jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
+
+
 def shrinking(*arrays: Array, least: float = 2.0**-46) -> Array:
   """Power of two whose product with the arrays has finite sums of squares.
 

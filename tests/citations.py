@@ -1,8 +1,8 @@
 """Reads citations of the five works, for `test_citations.py`.
 
-A citation is the short name of a work and places of it: "DML 5.3.2" (a section), "DML
-eq. 5.2.4", "DL2P tables 1 and 3", "DIST II 3.1 and appendix D", where the roman number
-is that of one of the thesis's articles. `papers.toml` lists the places that exist.
+A citation is the short name of a work and places in it: "DML 5.3.2" (a section), "DML
+eq. 5.2.4", "DL2P tables 1 and 3", "DIST II 3.1 and appendix D", where a Roman numeral
+is one of the thesis's articles. `papers.toml` lists the places that exist.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ KINDS = {
   "problem": "problem",
   "appendix": "appendix",
 }
-"""The words of docstrings; those that are written out may have an s."""
+"""Words for places in docstrings; words that are not abbreviated may have an s."""
 
 SHORTENED = {
   "equation": "equation",
@@ -42,7 +42,7 @@ SHORTENED = {
   "thm.": "theorem",
   "section": "section",
 }
-"""Words that labels of tables and running text use too, in either case."""
+"""Further words for places in table labels and running text, in either case."""
 
 _PARTS = r"[1-9]\d*(?:\.\d+)*"
 _NUMBER = rf"(?:[A-Z]?{_PARTS}|[A-Z](?:\.\d+)*)(?:[a-z]\b|\([a-z]\))?(?![\w%])"
@@ -59,7 +59,7 @@ class Citation(NamedTuple):
 
 
 class Passage(NamedTuple):
-  """A mention of a work and what was read behind it."""
+  """A mention of a work, with the citations that follow it."""
 
   work: str
   citations: list[Citation]
@@ -72,7 +72,7 @@ def _words(kinds: dict[str, str]) -> str:
 
 
 WORDS = _words(KINDS | SHORTENED)
-"""Every word before a number, of a regular expression."""
+"""Regular expression of all words that precede a number."""
 
 
 def _kind(word: str) -> str:
@@ -103,7 +103,7 @@ def _places(text: str, start: int, words: str) -> tuple[list[tuple[str, str]], i
 
 
 def _range(first: str, last: str | None) -> list[str]:
-  """The numbers from the first to the last, without letters of panels."""
+  """The numbers from the first to the last, without the letters of panels."""
   low, high = (re.sub(r"\(?[a-z]\)?$", "", n) for n in (first, last or first))
   if low == high:
     return [low]
@@ -115,7 +115,7 @@ def _range(first: str, last: str | None) -> list[str]:
 
 
 def passages(text: str, *, strict: bool) -> Iterator[Passage]:
-  """All mentions of the five works; strict knows only one way of citing."""
+  """Finds all mentions of the five works; `strict` accepts only one way of citing."""
   words = _words(KINDS) if strict else f"(?i:{WORDS})"
   mention = re.compile(_WORK + (_ARTICLE if strict else _LONG_ARTICLE))
   for found in mention.finditer(text):
@@ -132,8 +132,8 @@ def passages(text: str, *, strict: bool) -> Iterator[Passage]:
 def unread(text: str) -> list[str]:
   """Finds text that looks like a place in one of the works but was not read as one.
 
-  Places of other works do not count: those in a part between semicolons or full stops
-  that has a year or a title.
+  Places in other works do not count: those in a part, between semicolons or full stops,
+  with a year or a title.
   """
   rest = text
   for passage in passages(text, strict=True):
@@ -168,7 +168,7 @@ def _expanded(ranges: list[str]) -> set[str]:
 
 
 def existing() -> dict[str, dict[str, set[str]]]:
-  """By work and kind the numbers that there are, of `papers.toml`."""
+  """Reads the existing numbers from `papers.toml`, by work and kind."""
   works = tomllib.loads((pathlib.Path(__file__).parent / "papers.toml").read_text())
   return {
     work: {kind: _expanded(numbers) for kind, numbers in kinds.items()}

@@ -1,6 +1,6 @@
 """Methods that the library does not have, which `test_recipes.py` adds to it.
 
-Of each file of a recipe, by its path, what is written or inserted.
+`ADDED` has the new or inserted text of each file of a recipe, by its path.
 """
 
 import textwrap
@@ -12,7 +12,7 @@ def code(text: str) -> str:
 
 
 class Insert(NamedTuple):
-  """Lines of a file that is there, after its first line that begins so."""
+  """Lines to insert in a file after the first line that begins with `after`."""
 
   after: str
   lines: str
@@ -33,7 +33,7 @@ class Export(NamedTuple):
 
 
 WRITTEN = "docs/results.md"
-"""By a step about another file."""
+"""File that a step about another file writes."""
 
 POOLING = {
   "tests/pooling/cases/lse.py": code('''

@@ -1,6 +1,6 @@
 """Arguments that do not fit each other are refused, and the message says why.
 
-What is wrong with a single argument is in `test_wrong_uses.py`, for every function.
+`test_wrong_uses.py` tests single wrong arguments, for every function.
 """
 
 import jax

@@ -1,4 +1,4 @@
-"""Numbers outside their range are named, one of an array too; traced ones pass."""
+"""Numbers outside their range are named, also inside an array; traced ones pass."""
 
 import jax
 import jax.numpy as jnp

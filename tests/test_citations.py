@@ -1,4 +1,4 @@
-"""Every place of the papers that the package cites exists in the papers."""
+"""Every place in the papers that the package cites exists."""
 
 import pathlib
 import re
@@ -24,7 +24,7 @@ TEXTS = [
   )
   if path.suffix in (".py", ".md")
   and path.name not in ("citations.py", "test_citations.py", "results.md")
-  and path.parent != ROOT / "docs" / "results"  # written from results
+  and path.parent != ROOT / "docs" / "results"  # generated from results
 ]
 
 
@@ -69,7 +69,7 @@ def test_there_is_one_way_of_citing():
 
 
 def test_the_sources_are_found():
-  # A change of the docstrings' form would leave nothing to check.
+  # If the form of docstrings changed, there would be nothing to check.
   text = "".join(path.read_text() for path in MODULES)
   assert len(SOURCES) == len(re.findall(r"^ +Source: ", text, re.MULTILINE)) > 400
   assert sum(bool(cited(source)) for _, source in SOURCES) > 200

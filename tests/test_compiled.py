@@ -1,4 +1,4 @@
-"""Public functions outside of jit: compiled once, and as they are inside of it."""
+"""Public functions compile once outside of jit and behave as they do inside of it."""
 
 import concurrent.futures
 import functools
@@ -24,8 +24,8 @@ def normal(seed, *shape):
 X, LABELS = normal(0, 8, 4), jnp.arange(8) % 3
 SAME = LABELS[:, None] == LABELS[None]
 FUNCTIONS = [name for name in calls.functions() if name not in calls.ELSEWHERE]
-# Of some of the others `test_nnx.py` asks the same, with variables in the second call;
-# all of them go through one function.
+# `test_nnx.py` tests the same for some functions of other rooms, with variables in the
+# second call; all functions share one wrapper.
 SWEEP = [
   pytest.param(
     name, marks=[pytest.mark.slow] * (name.split(".")[0] not in ("data", "training"))
@@ -175,7 +175,7 @@ def test_threads_share_programs():
     np.testing.assert_array_equal(values, call(number))
 
 
-# --- What a function says of values it says at every call ---
+# --- Checks of values run at every call ---
 
 
 def wrong_uses():
@@ -249,12 +249,12 @@ def test_labels_of_64_bits_stay_different():
 
 def test_radii_keep_the_digits_that_float32_does_not_have():
   x = jnp.zeros((2, 4))
-  for epsilon in (0.1, 0.3, 0.7):  # float32 has larger numbers for two of them
+  for epsilon in (0.1, 0.3, 0.7):  # float32 rounds two of them up
     found = attacks.fgsm(logits, x, jnp.array([0, 1]), epsilon=epsilon, low=-1, high=1)
     assert np.abs(np.asarray(found.x_adv, np.float64)).max() <= epsilon
 
 
-# --- Functions that are given ---
+# --- Functions as arguments ---
 
 
 def attack(function):
@@ -287,7 +287,7 @@ class Model:
 
 
 def held(kind, weights):
-  """A function that reads weights in one of several ways, and how to change them."""
+  """A function that reads weights in one of several ways, and one to change them."""
   if kind == "cell":
     return (lambda x: x @ weights), None
   model = Model(weights)

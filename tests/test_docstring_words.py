@@ -1,4 +1,4 @@
-"""Docstrings say plainly what comes out, and names what they hold."""
+"""Docstrings say plainly what a function returns, and names say what they hold."""
 
 import ast
 import pathlib
@@ -28,7 +28,7 @@ PUBLIC_NAMES = {
   ("_cells.py", "apart"),  # a method of `VoronoiCells`
   ("photographs.py", "beside"),  # an option of `robust_features`
   ("plankton_images.py", "seen"),  # an option of `plankton`
-  ("screening.py", "apart"),  # a field of kept states, as the next one
+  ("screening.py", "apart"),  # a field of stored states, like the next one
   ("tokens.py", "own"),
 }
 
@@ -44,7 +44,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def sentences(text: str) -> Iterator[str]:
-  """Sentences of the prose, without formulas, tables, commands and examples."""
+  """Sentences of the prose, without formulas, tables, commands or examples."""
   for paragraph in re.split(r"\n\s*\n", text.partition("Example:\n")[0]):
     lines = [line for line in paragraph.splitlines() if not re.match(r" {4,}\S", line)]
     if len(lines) == len(paragraph.splitlines()) or not paragraph.startswith("    "):

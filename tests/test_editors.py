@@ -1,4 +1,4 @@
-"""A type checker and an editor understand the package as a user writes it."""
+"""Type checkers and editors understand code that uses the package."""
 
 import json
 import pathlib
@@ -42,7 +42,7 @@ def reports(tmp_path_factory):
     blocks = tutorials.programs(page)
     (folder / f"{page.stem.lower()}.py").write_text(imports + "\n".join(blocks))
   settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "standard"}
-  settings["reportMissingImports"] = False  # torch, on the page that compares with it
+  settings["reportMissingImports"] = False  # torch, on a page that compares with it
   (folder / "pyrightconfig.json").write_text(json.dumps(settings))
   checker = pathlib.Path(sys.executable).with_name("basedpyright")
   options = ("--outputjson", "--pythonpath", sys.executable, "--project", folder)

@@ -1,4 +1,4 @@
-"""The errata of the papers: every entry names tests, and those exist."""
+"""Every entry of the papers' errata names tests, and these exist."""
 
 import ast
 import functools
@@ -16,11 +16,11 @@ from spherejax import metrics
 ROOT = pathlib.Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "errata.md").read_text()
 NAME = re.compile(r"`([\w/]+::[\w:]+)`")
-EXAMPLE = "room/test_file::test_name"  # of the page's first lines
+EXAMPLE = "room/test_file::test_name"  # in the page's first lines
 
 
 def cells(line: str) -> list[str]:
-  """Cells of a row of a table; a bar behind a backslash is part of its cell."""
+  """Cells of a row of a table; a bar after a backslash is part of its cell."""
   return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
@@ -31,7 +31,7 @@ def tables(page: str) -> list[list[list[str]]]:
 
 
 def parts(node: ast.Module | ast.ClassDef) -> set[str]:
-  """Tests of a file or a class by name, those of its classes behind the class's."""
+  """Names of the tests of a file or class, with the class as prefix of its tests."""
   found = set()
   for part in node.body:
     if isinstance(part, ast.FunctionDef) and part.name.startswith("test_"):
@@ -71,7 +71,7 @@ def test_every_entry_names_tests_and_nothing_else():
 
 def test_all_tests_that_the_page_names_exist():
   names = NAME.findall(PAGE)
-  # A spelling that NAME does not know would be passed over.
+  # A spelling that NAME does not match would be missed.
   assert len(names) == len(re.findall(r"`[^`]*::[^`]*`", PAGE))
   assert [name for name in names if not exists(name)] == [EXAMPLE]
 
@@ -97,14 +97,14 @@ PROPER = (
 
 
 def fisher(shares: list[float], number: int) -> float:
-  """Fisher's exact p, two-sided, that two shares of a number are one."""
+  """Fisher's exact two-sided p that two shares of a number are equal."""
   counts = [round(share * number) for share in shares]
   return stats.fisher_exact([[x, number - x] for x in counts]).pvalue
 
 
 @pytest.mark.parametrize("place", EPISODES)
 def test_printed_proportions_give_the_printed_p(place):
-  """DIST, article II, tables 3 to 10: of 600 checkpoints at 1 shot, of 400 at 5."""
+  """DIST, article II, tables 3 to 10: 600 checkpoints at 1 shot, 400 at 5 shots."""
   number = 600 if "1-shot" in place else 400
   for measure in PROPER:
     shares = [EPISODES[place][loss][measure] for loss in ("SD", "DR")]
@@ -137,12 +137,12 @@ def test_three_gains_of_table_2_are_larger_than_both_half_widths():
 
 
 CHAPTER_5 = published.figures("robust_features")
-# The p-values of a mark: M below 0.05, * below 0.01, ** below 0.001.
+# Ranges of p by mark: M below 0.05, * below 0.01, ** below 0.001.
 MARKS = {"": (0.05, 1.0), "M": (0.01, 0.05), "*": (0.001, 0.01), "**": (-1e-9, 0.001)}
 
 
 def columns(images: str) -> dict[str, np.ndarray]:
-  """Tables 5.1, 5.2, 5.4 and 5.5 by measure, over the networks."""
+  """Values of tables 5.1, 5.2, 5.4 and 5.5 over the networks, by measure."""
   rows = [
     x for k, x in CHAPTER_5[images].items() if k not in ("images", "correlations")
   ]

@@ -1,4 +1,4 @@
-"""A GPU gives the CPU's numbers: products are not rounded, nothing rests on the order.
+"""A GPU gives the CPU's numbers: products are not rounded, and order does not matter.
 
 pytest -n0 -m gpu
 """
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def both():
-  """The first device of either kind."""
+  """The first device of each kind."""
   try:
     return jax.devices("cpu")[0], jax.devices("gpu")[0]
   except RuntimeError as error:
@@ -23,7 +23,7 @@ def both():
 
 
 def check(both, fn, *arguments):
-  """To 1e-4 of the largest entry, which products in TF32 would miss."""
+  """Compares to 1e-4 of the largest entry, a tolerance that TF32 would exceed."""
   fn = jax.jit(fn)
   expected, found = (fn(*jax.device_put(arguments, device)) for device in both)
   for result, device in zip((expected, found), both, strict=True):

@@ -1,8 +1,8 @@
 """Integers of every type, and too large for 32 bits, in every public function.
 
-Each integer array of a function's own example is given in other types, with the same
+Each integer array of a function's example is passed in other types, with the same
 result. Then one entry becomes a number that JAX would cut to 32 bits: the function
-refuses it by name, or returns what it returns for another number that does not occur.
+refuses it by name, or returns the same as for another number that does not occur.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from tests.test_wrong_uses import FUNCTIONS, OWN_CALLS, call_of
 
 TYPES = [np.int64, *(np.dtype(f"uint{bits}").type for bits in (8, 16, 32, 64)), np.int8]
 TOO_LARGE = (np.int64(2**32), np.uint64(2**63), np.uint32(2**31))
-# Whose integers are no names: numbers that are counted or measured on the host, and
-# trees of any data, kept as they are.
+# Functions whose integers are not labels: numbers that are counted or measured on the
+# host, and trees of any data, which stay unchanged.
 NUMBERS = {
   "attacks.smoothed_certificate",
   "attacks.smoothed_prediction",
@@ -35,10 +35,10 @@ NUMBERS = {
   "training.process_rows",
   "training.shard",
 }
-# Names that say which number it was; a label that is one class too many.
+# Functions whose result names the number, or that refuse a label beyond the classes.
 BY_NAME = {"data.from_arrays", "metrics.best_accuracy"}
 
-# Others that check their labels in one place with these are tried always.
+# Other functions that share the check of labels with these always run.
 SLOW = {
   "attacks.apgd",
   "attacks.diagnose",
@@ -50,7 +50,7 @@ SLOW = {
 
 
 def integer_arguments(call):
-  """For each array of integers: its values, and the arguments with others instead."""
+  """Yields each array of integers, and a function that replaces it in the arguments."""
   leaves, tree = jax.tree.flatten((call.args, call.kwargs), is_leaf=_is_state)
   for number, leaf in enumerate(leaves):
     if wrong_uses.is_array(leaf) and leaf.size and leaf.ndim and leaf.dtype.kind == "i":
@@ -64,7 +64,7 @@ def integer_arguments(call):
 
 
 def _is_state(value):
-  """Whether one of our functions made this, so that its types are known."""
+  """Whether one of our functions returned this, so that its types are known."""
   return hasattr(value, "_fields") and not isinstance(value, losses.References)
 
 
@@ -84,11 +84,11 @@ def same(first, second):
 
 
 def _rows():
-  """Every sixth function with one large number, some with a type; slowly, all."""
+  """Parameters: every sixth function with one large number; all, if slow tests run."""
   names = [name for name in FUNCTIONS if name not in OWN_CALLS]
   for k, name in enumerate(names):
     if name not in SLOW and k % 6 == 0:
-      # A type is another program, unless names are numbered before.
+      # Another type compiles another program, unless labels are renumbered first.
       types = [TYPES[k // 12 % len(TYPES)]] if k % 12 == 0 else []
       one = types, [TOO_LARGE[k // 6 % len(TOO_LARGE)]]
       yield pytest.param(name, *one, id=name)
@@ -129,7 +129,7 @@ FAR = np.array([5, 5 + 2**32, 7, 7 + 2**32])
 def test_labels_that_32_bits_would_merge_are_four_classes(labels, unchecked):
   rows = jnp.eye(4)
   assert not losses.contrastive(rows, labels).any()
-  # Those of the references are numbered together with them.
+  # Labels of the references are renumbered together with those of the batch.
   references = losses.References(rows, labels[::-1].copy())
   expected = losses.contrastive(
     rows, np.arange(4), references=losses.References(rows, np.arange(4)[::-1].copy())

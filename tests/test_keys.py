@@ -1,4 +1,4 @@
-"""Every function with a key refuses, in our words, all but a single random key."""
+"""Every function with a key refuses, with our message, all but a single random key."""
 
 import collections
 import inspect
@@ -21,7 +21,7 @@ WRONG = {
   "a row of a key": jax.random.key(0)[None],
   "two untyped keys": jax.random.split(jax.random.PRNGKey(0), 2),
 }
-# A key alone is refused first.
+# These first refuse a key without samples.
 WITH_SAMPLES = {"losses.class_ranking", "losses.class_ranking_from_similarity"}
 
 

@@ -1,4 +1,4 @@
-"""Names that a room does not have: which one may be meant."""
+"""Hints for names that a room does not have."""
 
 import importlib
 import pickle
@@ -138,7 +138,7 @@ def test_every_room_knows_the_names_of_all(room):
     camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     for where, guess in [(room, camel + "Loss"), (room, name + "_loss"), (away, name)]:
       module = importlib.import_module(f"spherejax.{where}")
-      if hasattr(module, guess):  # `circle`, of two rooms
+      if hasattr(module, guess):  # `circle`, which two rooms have
         continue
       assert f"{room}.{name}" in targets(hint(where, guess)), (where, guess)
 

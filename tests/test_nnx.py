@@ -1,8 +1,8 @@
 """Variables of flax.nnx in place of arrays, in every operator.
 
-Every array and every traced number of a function's own example is given as an
-`nnx.Variable`: the call compiles nothing more and returns the same. Inside of a
-transformation it is the same program, so that jit, gradients and vmap are the same.
+Every array and every traced number of a function's example is passed as an
+`nnx.Variable`: the call compiles nothing new and returns the same. Inside a
+transformation, the program is the same, and so are jit, gradients and vmap.
 """
 
 import contextlib
@@ -24,17 +24,17 @@ from tests.test_wrong_uses import FUNCTIONS, call_of
 ROOMS = {"distances", "solvers", "hierarchy", "pooling", "prototypes", "metrics"}
 ROOMS |= {"losses", "attacks", "voronoi"}
 OPERATORS = [name for name in FUNCTIONS if name.split(".")[0] in ROOMS]
-# The example's number is the end of its interval, which float32 rounds out of it.
+# The example's number is an end of its interval, and float32 rounds it out of it.
 AT_THE_END = {"losses.arcface": ["margin"]}
 
 
 def is_state(value):
-  """Whether one of our functions made this; its arrays are no arguments."""
+  """Whether one of our functions returned this; its arrays are not arguments."""
   return hasattr(value, "_fields")
 
 
 def operands(call, left=()):
-  """Arguments by name, arrays and numbers that may be traced as arrays of JAX."""
+  """Arguments by name; arrays, and numbers that may be traced, become arrays of JAX."""
   arguments = {}
   for name, parameter in call.signature.parameters.items():
     value = call.arguments.get(name, parameter.default)
@@ -50,7 +50,7 @@ def operands(call, left=()):
 
 
 def split(function, call, left):
-  """The arrays of a call, and a function of them that makes the call."""
+  """The arrays of a call, and a function that calls with them."""
   leaves, tree = jax.tree.flatten(operands(call, left), is_leaf=is_state)
   places = [at for at, leaf in enumerate(leaves) if wrong_uses.is_array(leaf)]
 
@@ -75,7 +75,7 @@ def numbers(result):
 
 
 def program(function, arrays):
-  """The traced program as text without addresses; an error that tracing raises."""
+  """The traced program as text without addresses, or the error that tracing raises."""
   try:
     traced = jax.make_jaxpr(lambda arrays: numbers_traced(function(arrays)))(arrays)
   except TypeError as error:
@@ -87,8 +87,8 @@ def numbers_traced(result):
   return [x for x in jax.tree.leaves(result) if wrong_uses.is_array(x)]
 
 
-# All calls go through one function. The quick tests compare the programs of every third
-# function, and the results of every ninth.
+# All functions share one wrapper, so the quick tests compare the programs of every
+# third function and the results of every ninth.
 CALLED = [
   pytest.param(name, called, marks=[pytest.mark.slow] * (k % (9 if called else 3) > 0))
   for k, name in enumerate(OPERATORS)
@@ -118,7 +118,7 @@ def test_variables_in_place_of_arrays(name, called, unchecked, tmp_path):
 
 
 class Network(nnx.Module):
-  """Embeddings, proxies and learned numbers, all used as they are."""
+  """Network with embeddings, proxies and learned numbers, passed as variables."""
 
   def __init__(self, rngs):
     self.linear = nnx.Linear(3, 4, rngs=rngs)

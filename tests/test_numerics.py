@@ -1,4 +1,4 @@
-"""Numerics that several rooms share, where no room's tests say enough."""
+"""Numerics that several rooms share and no room's tests cover."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def test_many_definite_systems_and_their_derivatives(x64):
     return jnp.sum(solution * weights), solution
 
   derivative = jax.grad(total, (0, 1), has_aux=True)
-  mapped = jax.jit(jax.vmap(derivative, (0, None)))  # one of two is not mapped
+  mapped = jax.jit(jax.vmap(derivative, (0, None)))  # the second argument is not mapped
   (by_matrix, by_right), solutions = mapped(matrices, right)
   for index, matrix in enumerate(matrices):
     solution = np.linalg.solve(matrix, right)

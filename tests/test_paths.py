@@ -142,13 +142,13 @@ def test_every_function_that_takes_a_path_has_a_row():
     for name in room.__all__
     if callable(thing := getattr(room, name)) and takes_a_path(thing)
   }
-  assert found == {*ROWS, "data.load_tfds"}  # which needs a prepared set, below
+  assert found == {*ROWS, "data.load_tfds"}  # load_tfds is tested below
 
 
 def takes_a_path(thing):
   try:
     parameters = inspect.signature(thing).parameters.values()
-  except ValueError:  # a type of NumPy's, say
+  except ValueError:  # for example a NumPy type
     return False
   kinds = [str(parameter.annotation) for parameter in parameters]
   return any("Path" in kind and "Callable" not in kind for kind in kinds)
@@ -160,7 +160,7 @@ def takes_a_path(thing):
 )
 def test_folders_of_any_name(name, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  beside = tmp_path / "a1b"  # what some of the names would match
+  beside = tmp_path / "a1b"  # some of the names would match it as patterns
   beside.mkdir()
   for number, (row, use) in enumerate(ROWS.items()):
     folder = tmp_path / str(number) / name

@@ -1,7 +1,7 @@
 """Every exported operator against one contract. A new export needs a row here.
 
-Losses have a sweep of their own, `tests/losses/test_every_loss.py`, and so have the
-poolings that solve nothing, `tests/pooling/test_every_pooling.py`.
+Losses have their own sweep, `tests/losses/test_every_loss.py`, and so have poolings
+without a solver, `tests/pooling/test_every_pooling.py`.
 """
 
 import functools
@@ -24,9 +24,9 @@ class Row(NamedTuple):
 
   Attributes:
     arrays: floating data arguments by name; batched over their first axis.
-    fixed: everything else that is not a traced number.
-    numbers: the traced hyperparameters, away from kinks.
-    rtol: how far float32 may be from float64 on the same data.
+    fixed: all other arguments that are not traced numbers.
+    numbers: traced hyperparameters, away from kinks.
+    rtol: relative tolerance of float32 against float64 on the same data.
   """
 
   arrays: Mapping[str, np.ndarray]
@@ -62,7 +62,7 @@ ROWS: dict[str, Row] = {
     for kind in ("", "pairwise_")
     for name in OF_TWO
   },
-  # A norm of the ratio of both alone.
+  # These depend only on the ratio of the radii, so one radius is fixed.
   "distances.combined_norm": Row(X, {"epsilon_inf": 0.7}, {"epsilon_1": 1.7}),
   "distances.hull_gauge": Row(X, {"epsilon_inf": 0.7}, {"epsilon_1": 1.7}),
   "distances.lp_norm": Row(X, {"norm": "linf"}),
@@ -117,7 +117,7 @@ ROWS: dict[str, Row] = {
   },
 }
 
-# Exports that are no differentiable operators have their contracts in their own tests.
+# Exports that are not differentiable operators have their own tests.
 NO_OPERATORS = {
   "distances.combined_direction",
   "distances.hull_direction",
@@ -182,7 +182,7 @@ def function(name: str) -> Callable:
 
 @functools.cache
 def compiled(name: str) -> Callable:
-  """The jitted operator of (arrays, numbers)."""
+  """The jitted operator as a function of (arrays, numbers)."""
   return jax.jit(call(name))
 
 
@@ -232,13 +232,13 @@ def rows(is_slow):
 
 
 def one_in_four(k, name):
-  """All but every fourth are slow: the transformations show the same of all."""
+  """Marks all but every fourth as slow: transformations treat all alike."""
   del name
   return k % 4 > 0
 
 
 def is_shown_elsewhere(k, name):
-  """Types and derivatives have tests beside the formula, but for a curvature."""
+  """Marks operators whose own tests check types and derivatives, except curved ones."""
   del k
   function = name.removeprefix("distances.").removeprefix("pairwise_")
   return name == "pooling.gsp" or (function in OF_TWO and function != "poincare")
@@ -306,7 +306,7 @@ class TestContract:
     exact = one(cast(row, jnp.float64), row.numbers)
     assert all(leaf.dtype == np.float64 for leaf in floating(exact))
     for dtype, rtol in ((jnp.float32, row.rtol), (jnp.bfloat16, 2e-2)):
-      # The same rounded data, so that only the arithmetic differs.
+      # Both use the same rounded data, so that only the arithmetic differs.
       rounded = cast(row, dtype)
       reference = one(
         {k: v.astype(jnp.float64) for k, v in rounded.items()}, row.numbers

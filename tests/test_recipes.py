@@ -1,7 +1,7 @@
 """The recipes of docs/design.md: each adds something to a copy of the repository.
 
-With all five steps everything passes that the page names; without one of them the check
-beside that step fails.
+With all steps, all checks on the page pass; without one of them, the check of that step
+fails.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ from tests.recipes import WRITTEN
 ROOT = pathlib.Path(__file__).parent.parent
 ROOMS = ("pooling", "losses", "attacks")
 FORMS = ("_from_distance", "_from_similarity")  # matrix forms of other losses
-# Parts, other solvers and limits of what the page names.
+# Parts, other solvers and limits of functions that the page names.
 NOT_CHOSEN = {
   *("gsp_fixed_point", "gsp_linear_program", "gsp_weights", "netvlad_assignment"),
   *("ridge_attribute_embeddings", "split_by_class", "clopper_pearson"),
 }
-# Their oracles, or tests among those of all, say what is known of them.
+# Functions without tests of their own: oracles or sweeps over all functions suffice.
 ONLY_SWEPT = {"large_margin_softmax", "manifold", "sup_con_from_similarity", "diagnose"}
-# Two are PGD with other arguments, one needs thousands of evaluations.
+# Two of these are PGD with other arguments, one needs thousands of evaluations.
 NOT_SWEPT = {"bim", "mi_fgsm", "carlini_wagner"}
 
 
@@ -71,7 +71,7 @@ def test_every_function_has_tests_of_its_own(room):
   folder = ROOT / "tests" / room
   files = [x for x in folder.glob("test_*.py") if not x.stem.startswith("test_every_")]
   names = functions(room) - ONLY_SWEPT
-  # A matrix form is what its loss computes with: a case of the sweep is enough.
+  # A loss computes with its matrix form, so a case of the sweep is enough.
   forms = {name for name in names if name.endswith(FORMS)}
   assert names - forms - named(names, files) == set()
   assert forms - named(forms, [*files, *folder.glob("cases/*.py")]) == set()
@@ -125,7 +125,7 @@ class Step(NamedTuple):
 
 
 def tables() -> dict[str, list[list[str]]]:
-  """The cells of the table under each third heading of the page, without its head."""
+  """Cells of the table under each third-level heading of the page, without its head."""
   found = {}
   page = (ROOT / "docs" / "design.md").read_text()
   for heading, text in re.findall(r"^### (.*)\n((?:(?!#).*\n)*)", page, re.MULTILINE):
@@ -146,7 +146,7 @@ def recipe(kind: str, name: str) -> list[Step]:
 
 
 def by_itself(room: str, name: str) -> list[str]:
-  """The checks that no step is needed for."""
+  """The checks that need no step."""
   kind = "function" if room in ROOMS else "experiment"
   rows = [row for row in TABLES["What needs no step"] if row[0] == kind]
   assert rows
@@ -157,8 +157,8 @@ def by_itself(room: str, name: str) -> list[str]:
 
 # --- a copy of the repository ---
 
-# Runs modules in one process: each request is a module with its arguments, the answer
-# whether it passed and what it said. Our own modules are imported anew each time.
+# Runs modules in one process. A request is a module with its arguments; the answer says
+# whether it passed and what it printed. Our modules are imported anew each time.
 WORKER = """
 import contextlib, io, json, os, runpy, sys
 import pytest
@@ -186,7 +186,7 @@ for request in sys.stdin:
 
 
 class Copy:
-  """The copy, and a process that works in it."""
+  """Copy of the repository, with a process that works in it."""
 
   def __init__(self, folder: pathlib.Path):
     self.folder = folder
@@ -208,7 +208,7 @@ class Copy:
     )
 
   def run(self, module: str, *arguments: str) -> tuple[bool, str]:
-    """Whether it passed, and what it printed."""
+    """Runs a module; returns whether it passed, and what it printed."""
     assert self.process.stdin is not None
     assert self.process.stdout is not None
     self.process.stdin.write(json.dumps([module, *arguments]) + "\n")
@@ -217,11 +217,11 @@ class Copy:
     return passed, said
 
   def check(self, module: str, *checks: str) -> tuple[bool, str]:
-    """A command, or tests; annotations are checked in `module` alone."""
+    """Runs a command or tests; checks annotations only in `module`."""
     if checks[0].startswith("python -m "):
       return self.run(*checks[0].split()[2:])
     typed = f"--jaxtyping-packages={module},beartype.beartype"
-    # The process has imported more than a first run of pytest expects.
+    # The process has already imported modules that pytest would rewrite.
     quiet = "-Wignore::pytest.PytestAssertRewriteWarning"
     options = ("-q", "-n0", "-p", "no:cacheprovider", quiet, typed)
     return self.run("pytest", *options, *checks)
@@ -237,7 +237,7 @@ class Copy:
     assert done.returncode == 0, done.stdout + done.stderr
 
   def follow(self, path: str, added: Any) -> None:
-    """One step."""
+    """Follows one step of a recipe."""
     file = self.folder / path
     if isinstance(added, str):
       file.write_text(added)

@@ -1,8 +1,8 @@
-"""Traced arrays that a function needs on the host: it names them, and a way out.
+"""Functions that need an array on the host name a traced one, and a remedy.
 
-Inside jit, vmap or the functions of a sweep even a slice of a closed-over array of jax
-is traced. Every array argument of every public function is traced in turn: the call
-works, or its message names the argument and says what helps.
+Inside jit, vmap or the functions of a sweep, even a slice of a closed-over JAX array is
+traced. Every array argument of every public function is traced in turn: the call works,
+or its message names the argument and says what helps.
 """
 
 import collections
@@ -19,12 +19,12 @@ from spherejax import prototypes, training
 from tests import wrong_uses
 from tests.test_wrong_uses import FUNCTIONS, call_of
 
-# Functions about whole devices, which no trace can hold.
+# Functions of whole devices, which cannot be traced.
 NOT_IN_A_TRACE = {"training.replicate", "training.unreplicate"}
 
 
 def traced_failure(function, call, name):
-  """The error of a call with one argument traced; None where there is none."""
+  """The error of a call with one argument traced, or None."""
 
   def run(value):
     arguments = {**call.arguments, name: value}

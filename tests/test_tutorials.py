@@ -17,7 +17,7 @@ def test_the_program_of_a_million_references_counts_as_by_hand(tmp_path):
     x for x in tutorials.programs("million_references.md") if "argparse" in x
   )
   kept = tmp_path / "kept.npz"
-  # What it asked and found, for a count without the library.
+  # Stores the arrays, to count without the library.
   program += f"np.savez({str(kept)!r}, q=queries, r=references, l=labels, a=asked)\n"
   path = tmp_path / "million.py"
   path.write_text(program)
@@ -32,7 +32,7 @@ def test_the_program_of_a_million_references_counts_as_by_hand(tmp_path):
   )
   said = [float(x) for x in re.findall(r"s, MAP@R (\d\.\d{3})$", ended.stdout, re.M)]
   peak = float(re.search(r"^peak: (\d+\.\d) GiB$", ended.stdout, re.M)[1])
-  assert peak >= 0.1  # it begins with this process's
+  assert peak >= 0.1  # the peak includes the memory before the search
   with np.load(kept) as found:
     scores = found["q"].astype(np.float64) @ found["r"].T
     same = found["l"][found["a"]][:, None] == found["l"]

@@ -1,4 +1,4 @@
-"""Plain English on the pages, as far as a program can tell."""
+"""The pages are in plain English, as far as a program can tell."""
 
 import pathlib
 import re
@@ -19,7 +19,7 @@ EMPTY_OPENINGS = re.compile(r"(Of|Those|That of|What|All of it|The same)\b(?!.*\
 def sentences(text: str) -> list[str]:
   """The sentences of a page's paragraphs, lists and captions."""
   text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
-  # A caption is prose, other fenced blocks are code.
+  # A caption is prose; other fenced blocks are code.
   text = re.sub(
     r"^```\{figure\}[^\n]*\n(?::[^\n]*\n)*(.*?)^```$",
     r"\n\1\n",

@@ -1,9 +1,8 @@
 """Wrong uses of every public function: refused, and the message names the culprit.
 
-The valid call is the first one of the function's own example; one argument at a time
-is replaced, options that it leaves at their defaults too. Some replacements must be
-refused; of the others some functions can make sense, but an error of theirs must be as
-clear.
+The valid call is the first one in the function's example. One argument at a time is
+replaced, including options that the example leaves at their defaults. Some replacements
+must be refused. Others may be accepted, but an error that they raise must be as clear.
 """
 
 import fnmatch
@@ -31,23 +30,23 @@ FEWER = {
   "data.load_digits": "takes nothing",
   "training.gather": "takes any tree; jax checks the name of the axis in a trace",
 }
-# What may be any tree, or needs what is not there.
+# Arguments that may be any tree or text, or need data that is not there.
 ANYTHING = {
   "data.load_tfds": ("split",),  # read from a set on the disk
   "hierarchy.from_paths": ("separator",),
-  "models.import_weights": ("ignore",),  # how much may be left over
+  "models.import_weights": ("ignore",),  # names of weights that may be left over
   "models.replace_prototypes": ("params",),
   "training.gather": ("tree",),
   "training.ccp_response": ("metric",),  # a name that `evaluate` knows
-  "training.keep_features": ("made_with",),  # another one is another file's
+  "training.keep_features": ("made_with",),  # any value identifies a file
   "training.replicate": ("tree",),
   "training.when": ("value",),
 }
-# Text of any kind; and axes of devices, of which jax knows the names.
+# Text of any kind, and axes of devices, whose names jax checks.
 FREE_TEXT = {"title", "other_label", "number_format", "axis_name", "class_axis_name"}
 FREE_TEXT |= {"xlabel", "ylabel", "row_label", "column_label", "value_label"}
-# What makes sense although it is of another kind, or is told apart by words that name
-# no argument: patterns of functions and arguments.
+# Arguments of another kind that make sense, or whose message names no argument:
+# patterns of functions and arguments.
 OF_PAIRS = [
   f"{name}:labels"
   for name in FUNCTIONS
@@ -155,7 +154,7 @@ def shop(root):
   return root
 
 
-# Of functions whose examples are not run, or need several devices or what is gone.
+# Calls of functions whose examples do not run, or need several devices or lost files.
 OWN_CALLS = {
   "data.load_folder": lambda folder: (data.load_folder, (picture_folder(folder),), {}),
   "data.read_image": lambda folder: (
@@ -198,7 +197,7 @@ OF_CLASSES = {
     {"step": 3},
   ),
 }
-# States that are trees of arrays, or not, and records that JSON has no words for.
+# States that are trees of arrays, or not, and records that JSON cannot hold.
 WRONG_VALUES = {
   "state": ({"step": 3}, {"kernel": jnp.ones(2)}, {"step": jnp.ones(2, int)}, {}),
   "record": ({"a": jnp.ones(2)}, {"a": {1, 2}}),
@@ -224,7 +223,7 @@ def uses_of(name, call):
 
 
 def incomplete_calls(call):
-  """Each argument that must be given, and the keywords of a call without it."""
+  """Yields each required argument, and the keywords of a call without it."""
   named = {
     name: parameter
     for name, parameter in call.signature.parameters.items()
@@ -237,7 +236,7 @@ def incomplete_calls(call):
 
 
 def is_documented(error, doc):
-  """Whether the docstring says that errors of this kind are raised."""
+  """Whether the docstring documents errors of this kind."""
   said = doc.partition("Raises:")[2].partition("\n\n")[0]
   return any(f"{kind.__name__}:" in said for kind in type(error).__mro__)
 
@@ -248,8 +247,8 @@ def test_every_function_is_here():
   assert {*OWN_CALLS, *ANYTHING, *FEWER} <= set(FUNCTIONS)
 
 
-# All uses, quickly of some functions, which have their checks from the same places. Of
-# the others what must be refused, and of values of a wrong kind every third.
+# The quick tests try all uses of every 18th function, since functions share checks. For
+# the others they try uses that must be refused, and every third value of a wrong kind.
 SWEEP = [
   *(pytest.param(name, k % 18 == 0, id=name) for k, name in enumerate(FUNCTIONS)),
   *(
@@ -288,7 +287,7 @@ def test_wrong_uses(name, every, unchecked, tmp_path):
       assert is_documented(error, inspect.getdoc(function)), (use, error)
   if every:
     assert (refusals < AT_LEAST) == (name in FEWER)
-  # An editor offers the names that are allowed, and no others.
+  # An editor offers exactly the allowed names.
   assert listed == choices
 
 

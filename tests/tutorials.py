@@ -1,4 +1,4 @@
-"""The programs that stand on the pages of tutorials, for tests that read them."""
+"""Extracts the programs from the pages of tutorials, for tests."""
 
 import doctest
 import pathlib
@@ -14,7 +14,7 @@ _BLOCK = re.compile(
 
 
 def programs(page: str | pathlib.Path) -> list[str]:
-  """The cells and blocks of Python of a page; of examples what follows prompts."""
+  """The Python cells and blocks of a page; of doctests, only the code after prompts."""
   text = (FOLDER / page).read_text()
   sources = []
   for block in _BLOCK.findall(text):

@@ -1,7 +1,7 @@
-"""Wrong uses of a function, made from a valid call of it: one argument at a time.
+"""Wrong uses of a function, derived from a valid call, one argument at a time.
 
-What a parameter may be is read from the value that the valid call gives it and from its
-annotation; what it may not be follows from that.
+The value in the valid call and the annotation say what a parameter may be; everything
+else is wrong.
 """
 
 import collections
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks import calls
 
-# One value of each kind: a parameter takes one of the kinds, or two of them.
+# One value of each kind; a parameter takes one or two of the kinds.
 KINDS = {
   "text": "abc",
   "number": 3,
@@ -32,7 +32,7 @@ KINDS = {
   "function": len,
   "complex": 1j,
 }
-# More of them for functions of one or two arguments.
+# Further kinds, for functions with one or two arguments.
 RARE = {"bytes": b"abc", "set": {"abc"}, "object": object()}
 ALLOWED = "|".join(
   (
@@ -40,10 +40,10 @@ ALLOWED = "|".join(
     r"neither|cannot be read|damaged",
   )  # files
 )
-# Numbers of either sign, and those that may have no end.
+# Names of numbers of either sign, and of numbers that may be infinite.
 ANY_SIGN = "margin|boundary|threshold|bias|exponent|^(low|high|init|score|offset)$"
 UNBOUNDED = "low|high|init|score|epsilon|temperature"
-# Numbers that must not be 0, and those that have a largest value.
+# Names of numbers that must not be 0, and of numbers with a largest value.
 POSITIVE = (
   "alpha|angle|backward|bandwidth|batch_size|beta|bins|block_size|channels|columns|"
   "confidence|count|curvature|cutoff|dim|epsilon_1|epsilon_inf|exponent|first_weight|"
@@ -60,8 +60,8 @@ BOUNDED = (
   "low|mass|max_bytes|min_count|momentum|num_ways|per_class|persistence|probability|"
   "saturation|share|shear|shrink|start|strength|translation|z_clip"
 )
-# Arrays whose numbers are in a range that others decide; and tables of numbers of any
-# type, weights of pairs among them.
+# Names of arrays whose range depends on other arguments, and of tables of numbers of
+# any type, such as weights of pairs.
 LABELS = (
   "labels(_a|_b)?|assignment|cosines|adversarial_cosines|episodes|predictions|retrieved"
 )
@@ -73,10 +73,10 @@ class Use(NamedTuple):
   """One argument replaced.
 
   Attributes:
-    parameter: its name.
-    what: what is wrong.
+    parameter: name of the argument.
+    what: kind of error.
     value: the wrong value.
-    refused: whether it must be refused; some functions can make sense of the others.
+    refused: whether it must be refused; otherwise, functions may accept it.
   """
 
   parameter: str
@@ -95,12 +95,12 @@ def is_key(value):
   )
 
 
-# Of an example all runs up to the call; several files of tests ask for it.
+# Cached, since an example runs up to the call, and several test files need it.
 documented = functools.cache(calls.documented)
 
 
 def valid_call(name):
-  """The function and the arguments that its example gives it."""
+  """The function, and the bound arguments of the call in its example."""
   function, args, kwargs = documented(name)
   return function, bound(function, args, kwargs)
 
@@ -114,19 +114,19 @@ def may_be_nothing(parameter):
 
 
 def choices(annotation) -> tuple[str, ...]:
-  """The names of the Literal in an annotation, none where it has none."""
+  """The names of the Literals in an annotation, or an empty tuple."""
   if typing.get_origin(annotation) is typing.Literal:
     return typing.get_args(annotation)
   return tuple(n for part in typing.get_args(annotation) for n in choices(part))
 
 
 def named(annotations: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-  """The choices of each parameter that has some."""
+  """The choices of each parameter that has choices."""
   return {name: choices(kind) for name, kind in annotations.items() if choices(kind)}
 
 
 def listed(error: Exception | None, parameter: str) -> dict[str, tuple[str, ...]]:
-  """The names that a message has for what the parameter may be, if it has any."""
+  """The allowed names that a message lists for a parameter, if any."""
   found = re.match(rf"{parameter} must be one of ('.*'), got", str(error))
   return {parameter: tuple(re.findall("'(.*?)'", found[1]))} if found else {}
 
@@ -140,7 +140,7 @@ def of_kinds(parameter, *fitting):
 
 
 def wrong_paths(parameter, value):
-  """The same of a file that is there, or of a folder."""
+  """Yields wrong uses of an existing file or folder."""
   yield from of_kinds(parameter, "text")
   path = pathlib.Path(value)
   yield "missing", path.parent / "missing" / path.name, True
@@ -156,7 +156,7 @@ def wrong_paths(parameter, value):
 
 
 def wrong_arrays(parameter, value, others):
-  """(what is wrong, the wrong value, whether it must be refused) of an array."""
+  """Yields wrong uses of an array: (what is wrong, wrong value, must be refused)."""
   x = np.asarray(value)
   yield from of_kinds(parameter, "number", "complex")
   if x.ndim:
@@ -185,7 +185,7 @@ def wrong_arrays(parameter, value, others):
 
 
 def ends(parameter, kind):
-  """Numbers beyond the ends of what this one may be."""
+  """Yields numbers beyond the ends of a parameter's range."""
   if re.fullmatch(POSITIVE, parameter.name):
     yield "nothing at all", kind(0), True
   if re.fullmatch(BOUNDED, parameter.name):
@@ -193,7 +193,7 @@ def ends(parameter, kind):
 
 
 def wrong_options(parameter, value):
-  """The same of what is no array."""
+  """Yields wrong uses of arguments that are not arrays."""
   annotation, names = str(parameter.annotation), choices(parameter.annotation)
   if "PathLike" in annotation and value is not None:
     yield from wrong_paths(parameter, value)
@@ -239,7 +239,7 @@ def wrong_options(parameter, value):
     yield "numbers", np.ones(2, np.float32), True
   elif callable(value):
     yield from of_kinds(parameter, "function")
-  elif isinstance(value, tuple) and type(value) is not tuple:  # what another returns
+  elif isinstance(value, tuple) and type(value) is not tuple:  # a function's result
     yield from of_kinds(parameter)
     yield "empty", (), True
   elif isinstance(value, Mapping):
@@ -254,7 +254,7 @@ def wrong_options(parameter, value):
 
 
 def wrong_uses(call, anything=()) -> Iterator[Use]:
-  """Every argument of a call replaced by what it cannot be, but for those named."""
+  """Yields every argument of a call with wrong values, except those in `anything`."""
   given = call.arguments
   arrays = [value for value in given.values() if is_array(value) and value.ndim]
   parameters = [
@@ -275,9 +275,9 @@ def wrong_uses(call, anything=()) -> Iterator[Use]:
 
 
 def failure(function: Callable[..., Any], call, use: Use) -> Exception | None:
-  """The error of a call with one argument replaced; None where there is none.
+  """The error of a call with one argument replaced, or None.
 
-  What may be accepted is only traced, unless the function needs its values.
+  Uses that may be accepted are only traced, unless the function needs their values.
   """
   arguments = {**call.arguments, use.parameter: use.value}
   order = [name for name in call.signature.parameters if name in arguments]
@@ -306,9 +306,9 @@ def given(call) -> dict[str, Any]:
 
 
 def is_clear(error: Exception, use: Use, arguments: Mapping[str, Any]) -> bool:
-  """Whether the message names the argument, shows its value and says what may be.
+  """Whether the message names the argument, shows its value and says what is allowed.
 
-  What another argument makes wrong may be said of either of them.
+  If two arguments do not fit each other, it may name either of them.
   """
   said = str(error)
   if isinstance(error, OSError):
@@ -327,13 +327,13 @@ def is_clear(error: Exception, use: Use, arguments: Mapping[str, Any]) -> bool:
 
 
 def shows(value) -> Iterator[str]:
-  """How a message can show a value: itself, its type, shape, dtype or length."""
+  """Texts by which a message can show a value: itself, its type, shape or length."""
   yield from (repr(value), str(value), type(value).__name__)
   if isinstance(value, (list, tuple, set, Mapping)):
     parts = [*value, *jax.tree.leaves(value)]
     for part in parts if not isinstance(value, set) else value:
       yield from shows(part)
-  with contextlib.suppress(ValueError):  # of lists in a list
+  with contextlib.suppress(ValueError):  # ragged nested lists
     x = np.asarray(value)
     yield from (str(x.shape), str(x.dtype))
     yield str(jax.dtypes.canonicalize_dtype(x.dtype))

@@ -1,4 +1,4 @@
-"""The small trainings of `dynamic_assignment`: which cells, on what, in which order."""
+"""The small trainings of `dynamic_assignment`: their cells and fixed prototypes."""
 
 import functools
 import math
@@ -15,14 +15,14 @@ from experiments.assignment.methods import RECIPES
 from experiments.assignment.training import Cell, Study, Training
 from experiments.frame import kept, results
 
-# Dimensions of the trainings that are not repeated for every dimension.
+# Dimension of the trainings that are not repeated for every dimension.
 FEW = 5
 
 
 def make_cells(
   config: Any, methods: Sequence[str], dims: Sequence[int], task: tasks.Task
 ) -> list[Cell]:
-  """Returns a cell for every method of a dimension and every learning rate."""
+  """Returns a cell for every dimension, method and learning rate."""
   return [
     Cell(name, dim, *RECIPES[name], rate)
     for dim in dims
@@ -34,7 +34,7 @@ def make_cells(
 
 
 def more_matchings(config: Any) -> list[Cell]:
-  """DL2P with other numbers of matchings an epoch."""
+  """Returns cells of DL2P with other numbers of matchings per epoch."""
   method, source = RECIPES["DL2P"]
   return [
     Cell(f"DL2P, r = {r:g}", FEW, method._replace(updates=r), source, rate)
@@ -44,7 +44,7 @@ def more_matchings(config: Any) -> list[Cell]:
 
 
 def tail_cells(config: Any, dim: int) -> list[Cell]:
-  """PSC as it is, and the pull loss with every class of a batch weighing alike."""
+  """Returns cells of PSC, and of the pull loss with equal weight for every class."""
   cells = []
   for name in ("PSC, cosine", "PSC, linear", "Static", "DL2P"):
     method, source = RECIPES[name]
@@ -56,7 +56,7 @@ def tail_cells(config: Any, dim: int) -> list[Cell]:
 
 
 def image_cells(config: Any, task: tasks.Task, dim: int) -> list[Cell]:
-  """The methods for images; where they have a long tail, the weighted ones as well."""
+  """Returns cells for images; under a long tail also those of the weighted methods."""
   cells = make_cells(config, config.image_methods, (dim,), task)
   known = {cell.name for cell in cells}
   if task.tail and "PSC, linear" in known:

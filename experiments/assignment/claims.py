@@ -1,4 +1,4 @@
-"""The table of the small trainings of `dynamic_assignment`, and what it says."""
+"""The table of the small trainings of `dynamic_assignment`, and claims about it."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,11 +16,11 @@ from experiments.frame.study import Claim, Table
 CHANGE_FIRST, CHANGE_LAST = "changed by the first matching", "changed by the last five"
 LOW = (3, 5)  # dimensions far below the number of classes
 CLASSES = tasks.GROUPS * tasks.PER_GROUP
-HALF, FULL = CLASSES // 2, CLASSES - 1  # in the latter a simplex exists
+HALF, FULL = CLASSES // 2, CLASSES - 1  # a simplex exists in FULL dimensions
 LINEAR, MLP, DIGITS = "superclass, linear", "superclass, mlp", "digits, mlp"
 SIBLINGS = "siblings, mlp"
 _SHORT = {LINEAR: "linear", MLP: "mlp", SIBLINGS: "siblings", DIGITS: "digits"}
-# The ids of what DL2P is compared with.
+# Methods that DL2P is compared with, by the id of the claim.
 _RIVALS = {
   "A8": ("Fixed + CE", "Table 9"),
   "A9-cosine": ("PSC, cosine", "Table 1"),
@@ -51,7 +51,7 @@ def tabulate(table: Table, studies: Sequence[Study]) -> None:
       if name in ("DL2P", "Static") and not np.isnan(runs.gap).any():
         table.add(name, f"sibling gap, {where}", runs.gap[number])
       if name == "DL2P":
-        # At one matching an epoch, which comes after it.
+        # There is one matching per epoch, after it.
         change = runs.change[number]
         table.add(name, f"share of classes {CHANGE_FIRST}, {where}", change[:, 1])
         measure = f"share of classes {CHANGE_LAST} matchings, {where}"
@@ -69,7 +69,7 @@ def tabulate(table: Table, studies: Sequence[Study]) -> None:
 
 
 def time_matchings(table: Table, studies: Sequence[Study]) -> None:
-  """Adds a matching against an epoch of a training on images, if timed."""
+  """Adds the time of a matching relative to an epoch on images, if timed."""
   for study in studies:
     if study.of_images and np.isfinite(study.seconds):
       cells, seeds, classes, dim = study.runs.points.shape
@@ -98,12 +98,12 @@ def _above(
 
 
 def _within(values: np.ndarray, limit: float) -> np.ndarray:
-  """Margin by which a value's confidence interval lies within a limit around 0."""
+  """Limit less the values, signed by their mean: positive within the limit around 0."""
   return limit - (1 if values.mean() >= 0 else -1) * values
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """P3 and A1 to A11; those about what was not trained are not made."""
+  """Lists claims P3 and A1 to A11, without those about trainings that were not run."""
   rows = [_above(f"A1-d{d}", LINEAR, d, "Static", "4.4, Fig. 4a") for d in LOW]
   rows += [*_gaps(config), *_tails(table), *_compared(config), *_of_images(config)]
   return [
@@ -120,7 +120,7 @@ def _sourced(rows: Iterable[Row]) -> Iterator[Claim]:
 
 
 def _shares(table: Table) -> Iterator[Row]:
-  """A6: a matching beside an epoch."""
+  """A6: the time of a matching compared with that of an epoch."""
   for name in table.variants(_SHARE):
     yield (
       "A6-share",
@@ -136,7 +136,7 @@ def _images(config: Config) -> list[tuple[str, int]]:
 
 
 def _compared(config: Config) -> Iterator[Row]:
-  """A8 to A11: DL2P beside its rivals."""
+  """A8 to A11: DL2P compared with its rivals."""
   compared = [(study, dim) for study in (LINEAR, MLP, DIGITS) for dim in LOW]
   compared += [(SIBLINGS, dim) for dim in config.siblings if dim < FULL]
   for study, dim in compared + _images(config):
@@ -152,7 +152,7 @@ def _compared(config: Config) -> Iterator[Row]:
 
 
 def _of_images(config: Config) -> Iterator[Row]:
-  """A3 and A4 of photographs."""
+  """A3 and A4 on images."""
   for study, dim in _images(config):
     where, data = f"{study}, D = {dim}", study.split(", ")[0]
     yield (
@@ -165,7 +165,7 @@ def _of_images(config: Config) -> Iterator[Row]:
 
 
 def _gaps(config: Config) -> Iterator[Row]:
-  """A2 to A5: what the assignment does in `superclass` with a linear network."""
+  """A2 to A5: effects of the assignment in `superclass` with a linear network."""
 
   def gain(table: Table, dim: int, over: str = "Static") -> np.ndarray:
     return table.gain(f"accuracy, {LINEAR}, D = {dim}", "DL2P", over=over)
@@ -198,7 +198,7 @@ def _gaps(config: Config) -> Iterator[Row]:
 
 
 def _settles(study: str, dim: int, key: str = "", name: str = "") -> list[Row]:
-  """A4: the matching changes much at first, and little in the end."""
+  """A4: the matching changes much at first and little at the end."""
   where = f"{study}, D = {dim}"
   first = f"share of classes {CHANGE_FIRST}, {where}"
   last = f"share of classes {CHANGE_LAST} matchings, {where}"

@@ -1,8 +1,8 @@
 """DL2P and its baselines as numbers, so that one program trains all of them.
 
-Every method has a matrix of prototypes, one row a class, and an assignment of the
-classes to its rows. What differs: whether the rows are learned, whether the assignment
-is matched again, and the loss.
+Every method has a matrix of prototypes, one row per class, and an assignment of the
+classes to its rows. Methods differ in whether the rows are learned, whether the
+assignment is matched again, and the loss.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from jax import Array
 
 from spherejax import data, distances, hierarchy, losses, prototypes, training
 
-# Matchings an epoch of a method that never matches again.
+# Matchings per epoch of a method that never matches again.
 NEVER = 1e-9
 LENGTH = 300
 
@@ -23,13 +23,13 @@ class Method(NamedTuple):
   """The numbers of one method; all but `uniformity` and `updates` are switches."""
 
   softmax: float = 0.0  # 1 for cross-entropy, 0 for the pull loss
-  learned: float = 0.0  # 1 where the prototypes have a gradient
-  on_sphere: float = 1.0  # 1 where logits are cosines, 0 where they are products
+  learned: float = 0.0  # 1 if the prototypes have a gradient
+  on_sphere: float = 1.0  # 1 if logits are cosines, 0 if they are products
   scale: float = 1.0  # factor of the logits under cross-entropy, of the loss under pull
   uniformity: float = 0.0  # weight of the Gaussian potential of learned prototypes
   updates: float = NEVER  # matchings per epoch
   shuffled: float = 1.0
-  """1 for a random first assignment, 0 where row k is class k's by construction."""
+  """1 for a random first assignment, 0 if row k belongs to class k by construction."""
   weighted: float = 0.0  # 1 to give every class of a batch equal weight
 
 
@@ -51,9 +51,9 @@ LEARNED, UNIFORM, SIMPLEX, HPN, SEMANTIC_HPN, VECTORS, LEARNED_BEFORE = (
 )
 # Sources that take vectors of the classes' names.
 FROM_NAMES = (SEMANTIC_HPN, VECTORS)
-# PSC is a softmax of learned prototypes. DL2P's section 3 divides all rows by their
-# norms, and so does the released code, which leaves the cosines without a temperature:
-# "PSC, cosine". "PSC, linear" is what PSC is elsewhere: products, here without biases.
+# PSC is a softmax over learned prototypes. In "PSC, cosine", logits are cosines without
+# a temperature, as in DL2P's section 3 and the released code, which divide all rows by
+# their norms. "PSC, linear" has products as logits, like PSC elsewhere, but no biases.
 _COSINE = Method(softmax=1.0, learned=1.0, shuffled=0.0)
 # rho of maximum separation is 0.1 (Kasarla et al. 2022); HPN has twice the pull loss.
 RECIPES = {
@@ -70,7 +70,7 @@ RECIPES = {
   "Ours*": Recipe(Method(updates=1.0), LEARNED_BEFORE),
   "DL2P": Recipe(Method(updates=1.0), UNIFORM),
 }
-# Those of the small trainings: in every dimension, and where a simplex exists.
+# Methods of the small trainings: in every dimension, and only where a simplex exists.
 EVERYWHERE = ("PSC, cosine", "PSC, linear", "Fixed + CE", "Static", "DL2P")
 FULL_ONLY = ("Word2Vec-like", "HPN", "ETF", "maximum separation")
 SMALL = (*EVERYWHERE, *FULL_ONLY)
@@ -79,7 +79,7 @@ SMALL = (*EVERYWHERE, *FULL_ONLY)
 def word_vectors(tree: hierarchy.ClassTree, key: Array) -> Array:
   """Vectors [classes, 300] of a random walk down the class tree.
 
-  A stand-in for word vectors: those of related classes are near and still differ.
+  They stand in for word vectors: vectors of related classes are near but differ.
   """
   steps = jax.random.normal(key, (len(tree.names), LENGTH))
   return jnp.asarray(hierarchy.ancestors(tree), steps.dtype) @ steps
@@ -96,7 +96,8 @@ def fixed_set(
 ) -> Array:
   """The fixed prototypes [classes, dim] of one source.
 
-  Uniform ones are the best known, or with `potential` of least Gaussian potential.
+  Uniform prototypes are the best known ones, or with `potential` those of least
+  Gaussian potential.
   """
   if source == UNIFORM and potential:
     return prototypes.gaussian_potential_prototypes(key, classes, dim)
@@ -118,8 +119,8 @@ def first_matching(
 ) -> prototypes.AssignmentState:
   """Random representatives and a random assignment, or that of row k to class k.
 
-  A matching with random representatives is a random permutation, which takes less to
-  compile. `used` [dim] is 0 for a dimension that is not in use.
+  A matching with random representatives would be a random permutation; drawing one
+  directly compiles faster. `used` [dim] is 0 for a dimension that is not in use.
   """
   classes, dim = points.shape
   key, order = jax.random.split(key)
@@ -148,7 +149,7 @@ def losses_of(
 ) -> Array:
   """Loss of each example [batch], for targets [batch, classes].
 
-  `weights` [classes] count where the method is weighted.
+  `weights` [classes] apply only if the method is weighted.
   """
   points = jnp.where(method.learned > 0, points, jax.lax.stop_gradient(points))
   assigned = points[assignment]
@@ -163,7 +164,7 @@ def losses_of(
 def predict(
   method: Method, embeddings: Array, points: Array, assignment: Array
 ) -> Array:
-  """The class of each embedding: that of the largest logit."""
+  """The class with the largest logit, for each embedding."""
   on_sphere = distances.l2_normalize(points)
   points = jnp.where(method.on_sphere > 0, on_sphere, points)
   return jnp.argmax(embeddings @ points[assignment].T, axis=1)
@@ -214,7 +215,7 @@ def objective(
     matching.representatives,
     embeddings,
     labels,
-    where=label_weights > 1 - 1e-6 if skip_mixed else None,  # but for rounding it is 1
+    where=label_weights > 1 - 1e-6 if skip_mixed else None,  # 1 up to rounding
     axis_name=axis_name,
   )
   new = {"loss": {"assignment": matching._replace(representatives=moved)}}

@@ -1,7 +1,7 @@
 """DL2P at the paper's scale: every table's networks, image sets and schedules.
 
-Trainings run one after the other on all devices through `training.fit`; each has its
-own checkpoints, so the same command goes on where a run was stopped.
+Trainings run one after another on all devices through `training.fit`. Each has its own
+checkpoints, so the same command resumes a stopped run.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ BACKBONES: dict[str, Any] = {
 
 
 class Network(nn.Module):
-  """Backbone, average pooling, linear layer, perhaps BatchNorm."""
+  """Backbone, average pooling, linear layer, optional BatchNorm."""
 
   config: Full
   dim: int
@@ -62,7 +62,7 @@ def forward(
 
 
 def prepare(config: Full, key: Array, images: Array) -> Array:
-  """Augmented images of a training batch."""
+  """Augments the images of a training batch."""
   crop_key, flip_key = jax.random.split(key)
   x = data.to_float(images)
   if config.crop == "padded":
@@ -89,7 +89,7 @@ def schedule(config: Full, per_epoch: int) -> optax.Schedule:
     else:
       done = jnp.clip((step - warm_up) / max(steps - warm_up, 1), 0, 1)
       now = config.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
-    if config.drops and warm_up:  # by whole epochs: 1/5, 2/5, ... (public code)
+    if config.drops and warm_up:  # rises per epoch: 1/5, 2/5, ... (public code)
       return now * jnp.minimum((step // per_epoch + 1) / config.warm_up, 1)
     return now * jnp.minimum((step + 1) / max(warm_up, 1), 1)
 
@@ -120,7 +120,7 @@ class Trained(NamedTuple):
   changes: np.ndarray
   """Share of classes that each matching reassigns, averaged per epoch."""
   alignment: float
-  """Mean cosine between class representatives and their prototypes, at the end."""
+  """Mean cosine between class representatives and their prototypes at the end."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -131,9 +131,9 @@ def _init(config: Full, dim: int) -> Any:
 
 @functools.lru_cache(maxsize=2)
 def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
-  """Function of a state and images: the share of images told right.
+  """Returns a function of a state and images: the share of correct predictions.
 
-  Of settings, method and dimension it is one, so that trainings share a program.
+  Equal settings, methods and dimensions share a function, hence a compiled program.
   """
   network = Network(config, dim)
 
@@ -149,7 +149,7 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
   apply = training.parallel_map(right, batch_size=config.batch)
 
   def accuracy(state: training.TrainState, images: data.Images) -> float:
-    # Every process looks at all images, so that all agree.
+    # Every process evaluates all images, so that all agree.
     batches = data.pipeline(
       images,
       data.ordered_plan(len(images), batch_size=config.batch),
@@ -163,12 +163,12 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
 
 
 def _totals(config: Full, method: methods.Method) -> bool:
-  """True where the loss is summed: where the settings say so, except for a softmax."""
+  """True if the loss is summed: as the settings say, but never for a softmax."""
   return config.total and not method.softmax
 
 
 def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
-  """A job's method with the numbers of the settings."""
+  """Returns a job's method with the numbers of the settings."""
   method = RECIPES[job.method].method._replace(
     weighted=float(config.weighted and fixed)
   )
@@ -259,7 +259,7 @@ def _alignment(state: training.TrainState) -> float:
 
 
 def fixed_points(config: Full, job: Job, sets: readers.Sets) -> Array | None:
-  """A job's prototypes before training; one set for each (C, D), for all seeds."""
+  """A job's fixed prototypes, equal for all seeds; None for learned ones."""
   source = RECIPES[job.method].source
   if source in (LEARNED, LEARNED_BEFORE):
     return None

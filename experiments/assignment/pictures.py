@@ -1,4 +1,4 @@
-"""Pictures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
+"""Figures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from experiments.assignment.settings import Job
 from experiments.frame import pictures
 from spherejax import plotting
 
-# Eight colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
+# Colours that also differ in lightness (Tableau's, as in matplotlib's "tab10").
 _COLORS = "tab10"
 SHOWN = ("PSC, linear", "PSC, cosine", "DL2P", "Static", "Fixed + CE")
 
@@ -53,7 +53,7 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
     high = max(values.max() for values in sets.values())
     bins = np.linspace(low - 0.02, high + 0.02, 80)
     for width, (name, values) in zip((3.0, 2.0, 1.0), sets.items(), strict=False):
-      # Later lines are thinner, so that equal ones show below each other.
+      # Later lines are thinner, so that equal lines remain visible below each other.
       axes.hist(values, bins, histtype="step", density=True, lw=width, label=name)
     axes.set(yscale="log")
     axes.set_title(title, fontsize=8.5)
@@ -119,7 +119,7 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
 
 
 def by_dimension(study: training.Study, file: str) -> dict[str, Any]:
-  """Accuracies against the dimension (figure 4a), of what all dimensions have."""
+  """Accuracies against the dimension (figure 4a), of methods in all dimensions."""
   names = [name for name in SHOWN if study.has(study.dims[0], name)]
   steps = [dim for dim in study.dims if study.has(dim, *names)]
   if not names:
@@ -141,7 +141,7 @@ def draw_tables(
   cosines: Mapping[Any, np.ndarray],
   seconds: Mapping[int, Sequence[float]],
 ) -> dict[str, Any]:
-  """The paper's figures 3 and 4, of whatever was trained and looked at."""
+  """The paper's figures 3 and 4, as far as the run has their data."""
   figures = {}
   if cosines:
     figures["cosines"] = histograms(_constructions(cosines))  # 3a
@@ -187,10 +187,10 @@ def accuracies(
   label: Callable[[Job], str],
   varied: Callable[[Job], float | None],
 ) -> tuple[dict[str, np.ndarray], list[float]]:
-  """Curves [seeds, values] of accuracy by label, and the values of what varies.
+  """Accuracy curves [seeds, values] by label, and the values of the varied setting.
 
-  Of labels with several values; NaN where one was not trained, left out where what
-  varies is None.
+  `varied` returns a job's value, or None to leave the job out. Labels with a single
+  value are left out; values that were not trained are NaN.
   """
   by_label: dict[str, dict[float, list[float]]] = {}
   for job, runs in trainings.items():
@@ -207,12 +207,12 @@ def accuracies(
 
 
 def _told_apart(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """The first ones: colours are told apart up to seven."""
+  """Keeps the first seven curves, as many as colours can tell apart."""
   return dict(list(curves.items())[:7])
 
 
 def draw_images(studies: Sequence[training.Study]) -> dict[str, Any]:
-  """Accuracies of all methods on each set of images; none where none was trained."""
+  """Accuracies of all methods on each set of images; empty if none was trained."""
   values = {
     f"{study.data}, D = {dim}": {
       name: study.runs.accuracy(name, dim)

@@ -63,10 +63,11 @@ def study(
   *,
   vectors: Array | None = None,
 ) -> tuple[Figures, dict[Key, np.ndarray]]:
-  """Cosines of every recipe at every size: figures over keys, and those of the first.
+  """Cosines of every recipe at every size.
 
-  Times are those of compiled programs. `vectors` of classes are looked at where there
-  are as many prototypes; they are those of one key.
+  Returns measures for all keys, and the cosines for the first key. Times are those of
+  compiled programs. `vectors` of classes are measured, for one key, at sizes with as
+  many prototypes.
   """
   figures: Figures = {}
   first: dict[Key, np.ndarray] = {}
@@ -103,7 +104,7 @@ def study(
 
 
 def _looked_at(name: str, classes: int, dim: int) -> bool:
-  """True for recipes to list: few prototypes in many dimensions form a simplex."""
+  """True for recipes to measure: few prototypes in many dimensions form a simplex."""
   return name in (BEST, POTENTIAL) or classes >= 100 or classes > dim + 1
 
 
@@ -122,7 +123,7 @@ def _measure(metric: str, classes: int, dim: int) -> str:
 
 
 def claims(sizes: Sequence[tuple[int, int]]) -> Iterator[Claim]:
-  """P3, of each size of figure 3a."""
+  """P3, for each size of figure 3a."""
   for classes, dim in sizes:
     if classes == 100:
       measure = _measure(DEVIATION, classes, dim)
@@ -138,9 +139,9 @@ def claims(sizes: Sequence[tuple[int, int]]) -> Iterator[Claim]:
 def matching_seconds(
   key: Array, sizes: tuple[int, ...], seeds: int, dim: int = 128
 ) -> dict[int, list[float]]:
-  """Seconds of one matching on the host by number of classes, from random costs."""
+  """Seconds of one matching of random vectors on the host, by number of classes."""
   seconds: dict[int, list[float]] = {}
-  solvers.host_linear_assignment(np.eye(2))  # loads what it needs
+  solvers.host_linear_assignment(np.eye(2))  # does its imports before the clock runs
   for number, classes in enumerate(sizes):
     for seed in range(seeds):
       keys = jax.random.split(jax.random.fold_in(key, 100 * seed + number))
@@ -180,7 +181,7 @@ def growth_claims(sizes: Sequence[int]) -> Iterator[Claim]:
 
 
 def tabulate_piles(table: Table, classes: int) -> None:
-  """Figure 2: what the mean cosine (APAD) does not see, and the potential does."""
+  """Figure 2: the Gaussian potential tells apart sets with equal mean cosine (APAD)."""
   rows = jnp.zeros((classes, classes - 1)).at[:, 0].set(1.0)
   piles = rows.at[: classes // 2, 0].set(-1.0)
   simplex = prototypes.simplex(jax.random.key(0), classes, classes - 1)

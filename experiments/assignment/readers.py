@@ -1,4 +1,4 @@
-"""Image sets of DL2P's tables: read, cut to a long tail or a listing, checked."""
+"""Image sets of DL2P's tables: reads, cuts to a long tail or a listing, checks."""
 
 import pathlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from experiments.frame import images as class_sets
 from experiments.published import tree_paths
 from spherejax import data, hierarchy
 
-# Names of the part that figures are of, where it is not "test".
+# Name of the test part, unless it is "test".
 _TEST = {"imagenet2012": "validation"}
 
 
@@ -38,7 +38,7 @@ def load(
   listing: pathlib.Path | None = None,
   key: Array,
 ) -> Sets:
-  """Reads a set; everything that cannot be trained on ends here, with its name."""
+  """Reads a set; raises an error that names it if it cannot be trained on."""
   train, test = (
     class_sets.read(name, part, size=size, channels=3, lazy=lazy)
     for part in ("train", _TEST.get(name, "test"))
@@ -64,7 +64,7 @@ def cut(
   listing: pathlib.Path | None = None,
   key: Array,
 ) -> Sets:
-  """The parts that are used: a long tail, a listing, images held out."""
+  """Cuts to a long tail or a listing, and holds out validation images."""
   tasks.check_names(train.label_names)
   if train.label_names != test.label_names:
     raise ValueError(f"{name}: training and test images have different classes")
@@ -92,9 +92,9 @@ def cut(
 
 
 def listed(images: data.Images, listing: pathlib.Path) -> np.ndarray:
-  """Rows of the images that a file names, by the file names of the set.
+  """Rows of the images whose file names are in a listing.
 
-  ValueError names the file, and the line that is wrong.
+  A wrong line raises a ValueError that names the file and the line.
   """
   if "file_name" not in images.extras:
     raise ValueError(f"{listing} names images, but the set has no file names")
@@ -110,7 +110,7 @@ def listed(images: data.Images, listing: pathlib.Path) -> np.ndarray:
 
 
 def _named_images(listing: pathlib.Path) -> dict[str, int]:
-  """Names without their folders, and the lines that they are in."""
+  """Maps file names without folders to the numbers of their lines."""
   try:
     text = listing.read_text(encoding="utf-8")
   except UnicodeDecodeError as error:
@@ -137,24 +137,24 @@ def _named_images(listing: pathlib.Path) -> dict[str, int]:
 
 
 def class_vectors(path: pathlib.Path | None, sets: Sets, key: Array) -> Array:
-  """Vectors [classes, size] of the classes' names, or of a walk down their tree."""
+  """Vectors [classes, size] of class names, from a file or a walk down their tree."""
   if path is not None:
     return jnp.asarray(stored_vectors(path, len(sets.train.label_names)))
   return methods.word_vectors(class_tree(sets), key)
 
 
 def cifar100_vectors(path: pathlib.Path | None, key: Array) -> Array:
-  """Reads class vectors of CIFAR-100, listed in any order and without images."""
+  """Class vectors of CIFAR-100, in any order of the classes; needs no images."""
   if path is not None:
     return jnp.asarray(stored_vectors(path, 100))
   paths = tree_paths("CIFAR_100")
-  # The superclasses that stand beside the images, without the levels above them.
+  # Only the superclasses of the data set, without the levels above them.
   tree = hierarchy.from_paths([names_of_path[-2:] for names_of_path in paths])
   return methods.word_vectors(tree, key)
 
 
 def stored_vectors(path: pathlib.Path, classes: int) -> np.ndarray:
-  """Vectors [classes, size] of a file; ValueError names one that has others."""
+  """Reads vectors [classes, size] from a file; ValueError for another shape."""
   stored = kept.read_array(path, "vectors are an array that np.save wrote")
   shape = stored.shape
   fits = len(shape) == 2 and shape[0] == classes and shape[1] > 0
@@ -163,7 +163,7 @@ def stored_vectors(path: pathlib.Path, classes: int) -> np.ndarray:
       f"{path} must hold a vector for each of the {classes} classes, got shape "
       f"{shape} of {stored.dtype}"
     )
-  with np.errstate(over="ignore"):  # what becomes infinite is refused
+  with np.errstate(over="ignore"):  # infinite values are rejected below
     vectors = stored.astype(np.float32)
   if not (finite := np.isfinite(vectors).all(axis=1)).all():
     row = int(np.argmin(finite))
@@ -172,7 +172,7 @@ def stored_vectors(path: pathlib.Path, classes: int) -> np.ndarray:
 
 
 def class_tree(sets: Sets) -> hierarchy.ClassTree:
-  """The tree of a set's classes: of coarse labels, or from the file beside it."""
+  """The tree of a set's classes, from coarse labels or from the set's file."""
   names: Sequence[str] = sets.train.label_names
   extras: dict[str, Any] = dict(sets.train.extras)
   if "coarse_label" in extras:
@@ -180,7 +180,7 @@ def class_tree(sets: Sets) -> hierarchy.ClassTree:
       int(extras["coarse_label"][np.argmax(sets.train.labels == label)])
       for label in range(len(names))
     ]
-    # Groups after the classes: a group may be called as a class is.
+    # Groups come after the classes, since a group may have the name of a class.
     parents = [-1, *(1 + len(names) + group for group in coarse)]
     parents += [0] * (max(coarse) + 1)
     called = ["", *names, *(f"group {group}" for group in range(max(coarse) + 1))]

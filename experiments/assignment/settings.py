@@ -1,4 +1,4 @@
-"""Settings of `dynamic_assignment`: of the small study, and of the paper's tables."""
+"""Settings of `dynamic_assignment`, for the small study and for the paper's tables."""
 
 import dataclasses
 import pathlib
@@ -109,7 +109,7 @@ class Job:
 
   @property
   def title(self) -> str:
-    """The method with what is not its default."""
+    """The method with the settings that are not the default."""
     parts = [self.method]
     if self.method == "DL2P" and self.updates != 1:
       parts.append(f"r = {self.updates:g}")
@@ -194,7 +194,7 @@ class Full:
 
 
 def plan(config: Full) -> list[Job]:
-  """The trainings that were asked for; ValueError for what cannot be trained."""
+  """Lists the requested trainings; ValueError for one that cannot be trained."""
   known = {job.name: job for job in config.jobs}
   if unknown := [name for name in config.trainings if name not in known]:
     raise ValueError(f"trainings must be among {', '.join(known)}, got {unknown[0]!r}")

@@ -1,4 +1,4 @@
-"""The presets of DL2P's tables and figures, and what the paper reports."""
+"""The presets of DL2P's tables and figures, and the accuracies of the paper."""
 
 import dataclasses
 import functools
@@ -117,7 +117,7 @@ ACCURACIES = tomllib.loads(
 
 
 def reported(config: Full, job: Job) -> float | None:
-  """The paper's accuracy, a share; None where it has none for this training."""
+  """The paper's accuracy, from 0 to 1; None if it has none for this training."""
   if job.updates != 1 or job.uniformity is not None:
     return None
   if job.images == _IMAGENET and config.weighted and config.listing is None:
@@ -130,7 +130,7 @@ def reported(config: Full, job: Job) -> float | None:
       here &= block.get("network", config.network) == config.network
       here &= block.get("listing", False) == (config.listing is not None)
     if here and job.images == block["images"]:
-      # Of one or the other there is one.
+      # One of the two lists has a single entry, whose index is 0.
       place = dims.index(job.dim) + tails.index(job.imbalance)
       value = block[method][place] / 100
       return None if math.isnan(value) else value
@@ -140,12 +140,12 @@ def reported(config: Full, job: Job) -> float | None:
 def measure(
   config: Full, output: pathlib.Path
 ) -> tuple[Table, Callable[[], dict[str, Any]]]:
-  """Runs all trainings of a table or plot and lists the paper's figures with them."""
+  """Runs all trainings of a table or plot; lists the paper's figures with them."""
   jobs = plan(config)
   if config.needs_listing and config.listing is None:
     raise SystemExit("table-5 needs --listing, the list of the images of ImageNet-LT")
   key = jax.random.key(config.seed)
-  # All that can be wrong is found before the first training.
+  # Everything is read and checked before the first training.
   vectors = None
   if any(classes == 100 for classes, _ in config.prototypes):
     vectors = readers.cifar100_vectors(config.vectors, key)
@@ -177,7 +177,7 @@ def measure(
 def tabulate(
   table: Table, config: Full, trainings: Mapping[Job, list[Trained]]
 ) -> None:
-  """Adds accuracies, and how near classes come to prototypes that are not learned."""
+  """Adds accuracies, and the alignment of classes with fixed prototypes."""
   for job, runs in trainings.items():
     accuracies = [run.accuracy for run in runs]
     paper = reported(config, job)
@@ -188,7 +188,7 @@ def tabulate(
 
 
 def claims(config: Full) -> Iterator[Claim]:
-  """DL2P above every other method of the same images and dimension."""
+  """Claims that DL2P beats every other method on the same images and dimension."""
   jobs = plan(config)
   for ours in jobs:
     for job in jobs if ours.method == "DL2P" and ours.updates == 1 else ():

@@ -1,9 +1,9 @@
 """Data sets of the small trainings of `dynamic_assignment`.
 
-Super-classes with sub-classes as Gaussians, apart or overlapping, scikit-learn's
-digits, and images with super-classes: photographs of tiny_imagenet under inner nodes of
-its WordNet tree, characters of omniglot by alphabet, and plankton of ndsb_plankton with
-the long tail that it has.
+There are Gaussian super-classes with separate or overlapping sub-classes, and
+scikit-learn's digits. Images with super-classes are photographs of tiny_imagenet under
+inner nodes of its WordNet tree, characters of omniglot by alphabet, and ndsb_plankton
+with its long tail.
 """
 
 from typing import NamedTuple
@@ -17,17 +17,17 @@ from experiments.frame import images as class_sets
 from spherejax import data, hierarchy
 
 GROUPS, PER_GROUP = 5, 4
-# Super-class centres, class offsets and noise of `superclass`: norms 12 and 4 in 64
-# dimensions, and 1 in every one.
+# In `superclass`, super-class centres have norm 12, class offsets norm 4, in 64
+# dimensions; the noise has deviation 1 in each.
 SIZE, CENTRE, OFFSET = 64, 12.0, 4.0
-# Of `siblings`: offsets so small that classes of a group overlap, and more examples.
+# `siblings` has offsets so small that classes of a group overlap, and more examples.
 OVERLAP, MORE = 2.0, (150, 50, 100)
 # Inner nodes of WordNet with at least four classes each: dog, insect, motor vehicle,
 # garment, geological formation.
 WORDNET = ("n02084071", "n02159955", "n03791235", "n03419014", "n09287968")
-# Of omniglot, and characters of each.
+# Alphabets of omniglot, and characters of each.
 ALPHABETS, CHARACTERS = 5, 10
-# Plankton of a class at most, to learn and to validate; over a third have below 60.
+# Most images per plankton class, to learn and to validate; over a third have below 60.
 MOST = 100
 
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
   """Examples of one part, drawn for each seed."""
 
   inputs: Array
-  """Inputs [seeds, count, ...], or [1, count, ...] where all seeds share them."""
+  """Inputs [seeds, count, ...], or [1, count, ...] if all seeds share them."""
   labels: Array  # [seeds or 1, count]
 
 
@@ -95,7 +95,7 @@ def siblings(key: Array, seeds: int) -> Task:
 
 
 def long_tailed(task: Task, imbalance: float) -> Task:
-  """The task with a long tail of training examples; the other parts stay balanced."""
+  """Gives the training examples a long tail; the other parts stay balanced."""
   rows = data.long_tail(task.train.labels[0], imbalance)
   train = Part(task.train.inputs[:, rows], task.train.labels[:, rows])
   rare = task.classes // 3
@@ -103,7 +103,7 @@ def long_tailed(task: Task, imbalance: float) -> Task:
 
 
 def digits(key: Array, seeds: int) -> Task:
-  """scikit-learn's digits: a half and two quarters, drawn anew for every seed."""
+  """Splits scikit-learn's digits into a half and two quarters, anew for every seed."""
   images = data.load_digits()
   inputs = np.asarray(images.images).reshape(len(images), -1) / np.float32(255)
   inputs = (inputs - inputs.mean()) / inputs.std()
@@ -122,7 +122,7 @@ def digits(key: Array, seeds: int) -> Task:
 
 
 def check_names(names: tuple[str, ...]) -> None:
-  """Raises for a class that is there twice: its images would get two prototypes."""
+  """Raises ValueError for a repeated class: its images would get two prototypes."""
   known: set[str] = set()
   for label, name in enumerate(names):
     if name in known:
@@ -135,7 +135,7 @@ def check_names(names: tuple[str, ...]) -> None:
 def photographs(size: int) -> Task:
   """Reads 20 classes of tiny_imagenet, in 5 super-classes of its class tree.
 
-  Of the training images of a class the last fifth is for validation.
+  The last fifth of a class's training images is for validation.
   """
   read = {
     part: class_sets.read("tiny_imagenet", part, size=size)
@@ -159,9 +159,9 @@ def photographs(size: int) -> Task:
 
 
 def characters(size: int) -> Task:
-  """50 characters of five alphabets of omniglot, which are the super-classes.
+  """Reads 50 characters of omniglot; the super-classes are their five alphabets.
 
-  Of 20 images of a character 13 are learned, 3 validate and 4 test.
+  Of 20 images of a character, 13 train, 3 validate and 4 test.
   """
   images = class_sets.read("omniglot", "train", size=size)
   tree = class_sets.tree_of("omniglot", images.label_names)
@@ -184,8 +184,8 @@ def characters(size: int) -> Task:
 def plankton(size: int) -> Task:
   """Reads all classes of ndsb_plankton, most frequent first.
 
-  Of the training images of a class, 100 at most, the last fifth is for validation.
-  Super-classes are the branches of its tree below all plankton.
+  A class has at most 100 training images, the last fifth of them for validation.
+  Super-classes are the branches of the tree at depth 2.
   """
   whole = class_sets.load("ndsb_plankton", size)
   counts = np.bincount(whole.images.labels)
@@ -218,12 +218,12 @@ READERS = {
 
 
 def superclasses(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
-  """[classes], the branch of each class at this depth, or the class if it is higher."""
+  """Number of each class's branch at a depth, [classes]; a higher class is a branch."""
   return np.unique(class_sets.at_depth(tree, depth), return_inverse=True)[1]
 
 
 def _divided(images: data.Images) -> tuple[data.Images, data.Images]:
-  """The last fifth of every class beside the rest."""
+  """Splits off the last fifth of every class."""
   first, last = data.split_within_classes(images.labels, fractions=(0.8, 0.2))
   return images[first], images[last]
 
@@ -234,7 +234,7 @@ def _part(images: data.Images) -> Part:
 
 
 def _of_classes(images: data.Images, classes: np.ndarray) -> data.Images:
-  """The images of some classes, labelled by their number in `classes`."""
+  """The images of some classes, labelled by their place in `classes`."""
   subset = images[np.isin(images.labels, classes)]
   order = np.full(len(images.label_names), -1, np.int32)
   order[classes] = np.arange(len(classes))

@@ -23,12 +23,12 @@ from experiments.assignment.methods import Method
 from experiments.frame import training as frame_training
 from spherejax import data, models, prototypes, training
 
-_BLOCK = 120  # runs at once, which stay in a core's cache
+_BLOCK = 120  # runs at once; as many fit in a core's cache
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """Settings of the networks' training that need a program of their own."""
+  """Settings of the networks' training; each combination compiles its own program."""
 
   network: str
   """linear, mlp or resnet."""
@@ -41,7 +41,7 @@ class Training:
 
 
 class Network(nn.Module):
-  """Linear to the embedding, with one hidden layer, or residual for images."""
+  """Linear network, one with a hidden layer, or a residual network for images."""
 
   kind: str
   dim: int
@@ -81,14 +81,14 @@ class Runs(NamedTuple):
   validation: np.ndarray  # [cells, seeds], mean accuracy of classes at the end
   test: np.ndarray  # [cells, seeds, classes], accuracy on each class
   gap: np.ndarray  # [cells, seeds], sibling gap; NaN without super-classes
-  change: np.ndarray  # [cells, seeds, epochs], of the matching before each epoch
-  points: np.ndarray  # [cells, seeds, classes, dim], row k that of class k
+  change: np.ndarray  # [cells, seeds, epochs], by the matching before each epoch
+  points: np.ndarray  # prototypes [cells, seeds, classes, dim]; row k is class k's
   embeddings: np.ndarray  # [cells, seeds, test, dim]
 
   def best(self, name: str | Sequence[str], dim: int) -> int:
-    """The cell of a method, or of several, with the best accuracy on validation data.
+    """Number of the cell of a method, or of several, with the best validation accuracy.
 
-    That is its mean over seeds.
+    Accuracies are averaged over seeds.
     """
     names = (name,) if isinstance(name, str) else name
     candidates = [
@@ -96,14 +96,14 @@ class Runs(NamedTuple):
       for number, cell in enumerate(self.cells)
       if cell.name in names and cell.dim == dim
     ]
-    # A rate with which a run diverged is no choice.
+    # A rate at which a run diverged is never chosen.
     score = [
       np.nan_to_num(self.validation[number].mean(), nan=-1.0) for number in candidates
     ]
     return candidates[int(np.argmax(score))]
 
   def accuracy(self, name: str | Sequence[str], dim: int) -> np.ndarray:
-    """[seeds], mean accuracy of the classes of the best cell on test data."""
+    """Mean test accuracy of the classes in the best cell, [seeds]."""
     return self.test[self.best(name, dim)].mean(-1)
 
 
@@ -123,7 +123,7 @@ class Study(NamedTuple):
 
   @property
   def of_images(self) -> bool:
-    """True where a residual network was trained on images."""
+    """True if a residual network was trained on images."""
     return self.name.endswith(", resnet")
 
   @property
@@ -135,7 +135,7 @@ class Study(NamedTuple):
     return list(dict.fromkeys((cell.name, cell.dim) for cell in self.runs.cells))
 
   def has(self, dim: int, *names: str) -> bool:
-    """True where the study trained all of these methods in a dimension."""
+    """True if the study trained all of these methods in a dimension."""
     there = {name for name, dimension in self.methods() if dimension == dim}
     return bool(there) and there >= set(names)
 
@@ -147,10 +147,9 @@ def _columns(
   setting: Training,
   sources: Sequence[tuple[str, int]],
 ) -> dict[str, np.ndarray]:
-  """Hyperparameters [cells x seeds], the seed fastest.
+  """Hyperparameters [cells x seeds], where the seed varies fastest.
 
-  A run's seed is a number of its cell, so that data and prototypes of its own can be
-  looked up by it.
+  The seed is a column, too, by which a run finds its data and prototypes.
   """
   seed = np.tile(np.arange(seeds), len(cells))
   several_sets = len(task.train.labels) > 1
@@ -176,7 +175,7 @@ def _optimizer(momentum: float) -> optax.GradientTransformation:
 
 
 def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dict):
-  """A network, its prototypes and their assignment; sets [sources, seeds, C, D]."""
+  """Draws a network, prototypes and assignment; `sets` is [sources, seeds, C, D]."""
   key = jax.random.fold_in(key, hyper["seed"])
   network_key, points_key, match_key, step_key = jax.random.split(key, 4)
   used = hyper["used"]
@@ -200,7 +199,7 @@ def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dic
 
 
 def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict):
-  del key  # a run's own lies in its state
+  del key  # each run has a key in its state
   count = part.labels.shape[1]
   rows = data.shuffled_indices(state.key, count, state.step, batch_size=setting.batch)
   network: Any = Network(setting.network, setting.dim)
@@ -240,7 +239,7 @@ def _embed(setting: Training, part: tasks.Part, state: Any, hyper: dict) -> Arra
 
 
 def _accuracies(embeddings: Array, part: tasks.Part, state: Any, hyper: dict) -> Array:
-  """[classes], share of the examples of each class that are taken for it."""
+  """Share of the examples of each class that are predicted correctly, [classes]."""
   matching = state.batch_stats["loss"]["assignment"]
   points = state.params["loss"]["points"]
   predicted = dl2p_methods.predict(
@@ -260,7 +259,7 @@ def _validate(
 
 @functools.partial(jax.jit, static_argnames="setting")
 def _measure(setting, part, superclasses, states, columns):
-  """Figures of all runs on test data; states are [runs, 1, ...]."""
+  """Measures all runs on test data; states are [runs, 1, ...]."""
 
   def measure_run(run: tuple[Any, dict]) -> dict[str, Array]:
     state, hyper = run
@@ -274,7 +273,7 @@ def _measure(setting, part, superclasses, states, columns):
       "embeddings": embeddings,
     }
 
-  # One after the other: feature maps of all runs and images fill the memory.
+  # One after another: feature maps of all runs and images would fill the memory.
   return jax.lax.map(
     measure_run, (jax.tree.map(lambda leaf: leaf[:, 0], states), columns)
   )

@@ -1,4 +1,4 @@
-"""Figures of norm and count, beside what NCH prints; what it says, as claims."""
+"""Measures of norm and count beside those of NCH, and its statements as claims."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,11 +16,11 @@ NO_FILL = "photographs"
 MODES = ("mixed", "single")
 RHO = "correlation of norm and count"
 Measures = Mapping[str, Mapping[str, float]]
-"""By network and measure."""
+"""Values by network and measure."""
 
 
 def printed(config: Any, name: str, title: str) -> Mapping[str, float]:
-  """Published figures of a row, if the networks are alike; for VOC of all years."""
+  """Published figures of a row, if networks are alike and VOC comes from a folder."""
   alike = config.need_weights and (name != "voc" or config.voc_folder)
   return figures("norm_count").get(title, {}) if alike else {}
 
@@ -33,7 +33,7 @@ def add(table: Table, config: Any, name: str, fill: str, by_network: Measures) -
 
 
 def add_verdicts(table: Table, config: Any, name: str) -> None:
-  """Adds at how many points slopes rise, and trained less random weights."""
+  """Adds the number of points where slopes rise, and gains over random weights."""
   for mode in MODES:
     tests = [f"p at {point}, {mode}" for point in POINTS]
     for title in table.variants(tests[0]):
@@ -111,7 +111,7 @@ def _of_row(config: Any, name: str, network: str, fill: str) -> Iterator[Claim]:
     *((f"{shots}-shot, l2", f"{shots}-shot") for shots in config.shots),
     place="Table 3",
   )  # fmt: skip
-  # Of photographs the paper has 0.04 and 0.09, of grids 0.2 to 0.95.
+  # The paper has 0.04 and 0.09 for photographs, 0.2 to 0.95 for grids.
   least = 0.0 if fill == NO_FILL else 0.5
   yield claim(
     "N5-correlation", f"mean correlation of norm and count in episodes > {least:g}",
@@ -125,12 +125,12 @@ def _of_row(config: Any, name: str, network: str, fill: str) -> Iterator[Claim]:
 
 
 def _id(title: str) -> str:
-  """The parts of a title as a part of an id."""
+  """Joins the parts of a title for an id."""
   return "-".join(part.replace(" ", "_") for part in title.split(", "))
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
-  """The statements of NCH 4 for each set, network and fill that there is."""
+  """Statements of NCH 4 for each set, network and fill in the table."""
   statements = []
   for title in table.variants(f"{RHO}, mixed"):
     if " - " in title:

@@ -15,12 +15,12 @@ from experiments.counting.training import Points
 from spherejax import data, models, pooling
 
 Apply = Callable[[Any, Array], Array]
-"""One network's variables and images to features [n, dim]."""
+"""Function of one network's variables and images to features [n, dim]."""
 _HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
 
 
 class Sample(NamedTuple):
-  """Images with several objects, as networks see them."""
+  """Features of images with several objects, under all networks."""
 
   z: np.ndarray  # [networks, n, dim]
   counts: np.ndarray
@@ -74,7 +74,7 @@ def drawer(shape: Shape) -> Callable[[Points, Array], data.ImageGrid]:
 def counts_and_labels(
   points: Points, shape: Shape, key: Array, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Counts and labels of the grids of a key, without the grids."""
+  """Counts and labels of the grids that a key draws, without the grids."""
   counts, labels = _labeler(shape)(points, _keys(key, number))
   return np.asarray(counts), np.asarray(labels)
 
@@ -99,9 +99,9 @@ def of_grids(
   number: int,
   block: int,
 ) -> Sample:
-  """Features of `number` grids under all networks; a key draws the same grids.
+  """Features of `number` grids under all networks; equal keys draw equal grids.
 
-  `apply` should be compiled.
+  `apply` should be jitted.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
   blocks = []
@@ -135,7 +135,7 @@ def of_photographs(
 
 
 def _joined(blocks: list[Any], number: int) -> Sample:
-  """Concatenates blocks, without what fills up the last one."""
+  """Concatenates blocks; removes the padding of the last one."""
   z, counts, labels, lengths = zip(*blocks, strict=True)
   flat = (np.concatenate(x)[:number] for x in (counts, labels, lengths))
   return Sample(np.concatenate(z, axis=1)[:, :number], *flat)
@@ -157,7 +157,7 @@ def residual_network(config: Any) -> tuple[Callable[[Array], Any], Apply]:
 
 @functools.cache
 def pretrained() -> models.PretrainedNetwork:
-  """The network for photographs, where no weights are named."""
+  """The network for photographs if no weights are given."""
   return models.pretrained("efficientnet_lite0")
 
 
@@ -187,7 +187,7 @@ def residual_weights(config: Any, draw: Callable[[Array], Any]) -> dict[str, Any
 
 
 def _backbone(file: str) -> dict[str, np.ndarray]:
-  """The weights of a file; self-supervised training calls the backbone "encoder"."""
+  """Reads a file of weights; removes the prefix "encoder." of self-supervised ones."""
   return {
     name.removeprefix("encoder."): array
     for name, array in models.read_weights(file).items()

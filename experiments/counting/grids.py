@@ -1,4 +1,4 @@
-"""Grids of one set of objects under all networks: figures of each seed, pictures."""
+"""Grids of one set of objects under all networks: measures by seed, and figures."""
 
 import functools
 import pathlib
@@ -24,9 +24,9 @@ from experiments.frame.study import Table
 _MIXED, _SINGLE, _FITTED = range(3)
 """Kinds of grids of a seed."""
 _TWO_VIEWS = ("digits", "mnist")
-"""Sets that Simple-6 is also trained on without labels."""
+"""Sets on which Simple-6 is also trained without labels."""
 _FULL = (claims.SUPERVISED, claims.UNBIASED, claims.SIMCLR)
-"""Networks that are measured by more than slopes."""
+"""Networks with other measures than slopes, too."""
 
 
 class Networks(NamedTuple):
@@ -34,19 +34,19 @@ class Networks(NamedTuple):
 
   names: tuple[str, ...]
   variables: tuple[Any, ...]
-  """Of each [seeds, ...]; [1, ...] where seeds change the images alone."""
+  """Variables of each network, [seeds, ...], or [1, ...] if seeds share the network."""
   apply: Any
   accuracies: dict[str, np.ndarray]
-  """[seeds], of single objects; empty for networks that were not trained here."""
+  """Accuracies on single objects [seeds]; empty for networks not trained here."""
 
   @property
   def fixed(self) -> int:
-    """Number of networks, the first ones, that are the same for all seeds."""
+    """Number of networks that all seeds share; they come first."""
     return sum(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
 
 
 def fills(config: Any, name: str) -> tuple[str, ...]:
-  """Fills of a set's empty cells, which are always 0 for MNIST (NCH 4.1)."""
+  """Fills of a set's empty cells; MNIST always has zeros (NCH 4.1)."""
   return ("zeros",) if name == "mnist" else config.fills
 
 
@@ -61,11 +61,11 @@ def shape(config: Any, fill: str, single_label: bool) -> Shape:
 
 
 def check(config: Any, name: str, objects: Objects) -> None:
-  """Raises ValueError where objects or the grids of a seed do not suffice."""
+  """Raises ValueError if the objects or a seed's grids cannot be measured."""
   checks.check_training(objects.train_labels, name)
   norm_count_pictures.check_classes(objects.held_labels, "held out objects")
   points = Points(*map(jnp.asarray, objects))
-  # Of other shapes the same keys draw the same counts.
+  # Grids with other fills have the same counts.
   zeros = shape(config, "zeros", True)
   for seed in range(config.seed, config.seed + config.seeds):
     (mixed, _), (counts, labels), (_, fitted) = (
@@ -85,7 +85,7 @@ def check(config: Any, name: str, objects: Objects) -> None:
 def simple_networks(
   config: Any, name: str, objects: Objects, folder: pathlib.Path
 ) -> Networks:
-  """Trains Simple-6 by every method that takes part."""
+  """Trains Simple-6 by every method of the settings."""
   train = functools.partial(
     training.train,
     config,
@@ -97,7 +97,7 @@ def simple_networks(
     },
     folder=folder / name,
   )
-  # By method: shares of the biases, and names of the networks.
+  # Factors of the biases (1 or 0), and names of the networks, by method.
   jobs: dict[training.Method, tuple[tuple[float, ...], tuple[str, ...]]]
   number = 2 if config.controls else 1
   jobs = {"supervised": ((1.0, 0.0)[:number], _FULL[:number])}
@@ -120,7 +120,7 @@ def simple_networks(
 def trained_networks(config: Any) -> Networks:
   """Pretrained networks, the same for all seeds, and one with random weights.
 
-  ResNet-50 with weights from files where these are named, else EfficientNet-Lite0.
+  They are ResNet-50 if files of weights are given, otherwise EfficientNet-Lite0.
   """
   if checks.files(config):
     draw, apply = features.residual_network(config)
@@ -141,9 +141,9 @@ def trained_networks(config: Any) -> Networks:
 
 
 def asked(config: Any) -> tuple[str, ...]:
-  """Networks that are measured by more than norms.
+  """Networks with other measures than slopes, too.
 
-  Untrained ones are measured by slopes, and by what there is where these are not.
+  Untrained networks have only slopes, or, without slopes, all other measures.
   """
   control = () if "slopes" in config.measures else (claims.RANDOM,)
   return (*_FULL, *control)
@@ -200,7 +200,7 @@ def measure(
 def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
 
   def of_leaf(leaf: Any) -> jax.Array:
-    # On the host, where no shape is compiled for it.
+    # Indexing on the host compiles nothing.
     return jnp.asarray(np.asarray(leaf)[min(seed - config.seed, len(leaf) - 1)])
 
   return [jax.tree.map(of_leaf, tree) for tree in networks.variables]
@@ -260,7 +260,7 @@ def study(
   output: pathlib.Path,
   bar: tqdm.tqdm,
 ) -> dict[str, Any]:
-  """Trains and measures; adds all figures and returns the pictures."""
+  """Trains and measures; adds all measures and returns the figures."""
   folder = output / "kept"
   points = Points(*map(jnp.asarray, objects))
   if name == "stl10":
@@ -280,7 +280,7 @@ def study(
     title = f"{name}, {network}, single objects"
     table.add(title, "nearest mean, accuracy", values)
   shapes = [shape(config, fill, False) for fill in fills(config, name)]
-  # As many as at once elsewhere: those programs are compiled.
+  # As many as in other blocks, whose programs are already compiled.
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
   examples = {f"grids-{name}": norm_count_pictures.grids(points, shapes, keys)}
   return examples | drawn(name, networks.names, fills(config, name), arrays)

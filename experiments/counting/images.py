@@ -1,4 +1,4 @@
-"""Objects to put into grids, and photographs whose objects were counted."""
+"""Objects to put into grids, and photographs with counted objects."""
 
 import pathlib
 import xml.etree.ElementTree as ElementTree
@@ -12,11 +12,11 @@ Name = Literal["digits", "mnist", "cifar10", "stl10", "voc"]
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _DIGITS = 1200
-"""Number of training digits, the first ones; other writers' are held out."""
+"""Number of training digits, from the first; digits by other writers are held out."""
 _REDUCED = {"mnist": 14, "cifar10": 16}
 """Sides of the images, averaged over areas, for a CPU."""
 _FEWEST, _MOST = 2, 9
-"""Counts of photographs that take part (NCH 4.1)."""
+"""Smallest and largest number of objects in a photograph (NCH 4.1)."""
 
 
 class Objects(NamedTuple):
@@ -24,9 +24,9 @@ class Objects(NamedTuple):
 
   train: np.ndarray
   train_labels: np.ndarray
-  held: np.ndarray  # grids are made of these alone
+  held: np.ndarray  # held-out images, of which grids consist
   held_labels: np.ndarray
-  mean: np.ndarray  # [channels]; what is 0 for the network
+  mean: np.ndarray  # [channels]; becomes 0 at the network's input
   std: np.ndarray
 
 
@@ -35,22 +35,22 @@ class Photographs(NamedTuple):
 
   images: np.ndarray  # [n, side, side, 3], uint8
   counts: np.ndarray
-  labels: np.ndarray  # the class of all objects; -1 where there are several classes
+  labels: np.ndarray  # the class of all objects; -1 if there are several classes
 
 
 def load(name: str, config: Any) -> Objects:
-  """The objects of one set; FileNotFoundError where it is not prepared."""
+  """Loads the objects of one set; FileNotFoundError if it is not prepared."""
   if name == "digits":
     images = data.load_digits()
     train, held = images[:_DIGITS], images[_DIGITS:]
-  elif name == "stl10":  # for networks that are trained already
+  elif name == "stl10":  # its networks are already trained
     held = train = data.load_tfds(name, config.stl10_split)
   else:
     side = _REDUCED[name] if config.reduced else None
     train = data.load_tfds(name, "train", size=side)[: config.train_images]
     held = data.load_tfds(name, "test", size=side)
   held = held[: config.held_images]
-  mean, std = np.zeros(1), np.ones(1)  # the background of digits is 0 as it is
+  mean, std = np.zeros(1), np.ones(1)  # the background of digits is already 0
   pixels, held_pixels = (np.asarray(x.images, np.float32) / 255 for x in (train, held))
   if name == "cifar10":
     mean, std = pixels.mean((0, 1, 2)), pixels.std((0, 1, 2))
@@ -79,7 +79,7 @@ def photographs(config: Any) -> Photographs:
 
 
 def counted(images: np.ndarray, boxes: list[np.ndarray]) -> Photographs:
-  """Photographs by the classes of their boxes, without too few or too many."""
+  """Labels photographs by their boxes; drops those with too few or too many."""
   counts = np.array([len(labels) for labels in boxes])
   single = [labels[0] if len(set(labels.tolist())) == 1 else -1 for labels in boxes]
   mask = (counts >= _FEWEST) & (counts <= _MOST)

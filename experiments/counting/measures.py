@@ -1,4 +1,4 @@
-"""Slopes, classifiers, episodes and angles of a sample of features."""
+"""Measures of a sample of features: slopes, classifiers, episodes and angles."""
 
 import functools
 from typing import Any
@@ -13,7 +13,7 @@ from spherejax import data, distances, metrics, prototypes
 
 POINTS = ("1/4", "1/2", "3/4")
 LEVEL = 0.05 / 3
-"""Level of each of three tests at once (Bonferroni)."""
+"""Significance level of each of three simultaneous tests (Bonferroni)."""
 _PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
 """Penalties of logistic regression, for features of variance 1 on average."""
 _STEPS, _VALIDATION, _LEAST = 300, 0.2, 1e-30
@@ -36,14 +36,14 @@ def parabolas(norms: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def correlations(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
-  """Correlations of each network, whose norms are a row."""
+  """Correlation of norm and count for each network, a row of the norms."""
   _, rho = _regressions(norms, counts)
   name = f"correlation of norm and count, {mode}"
   return [{name: float(x)} for x in np.asarray(rho)]
 
 
 def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
-  """Slopes of each network, p-values, least lower bounds and the correlation."""
+  """Slopes, p-values, lower bounds and correlation of each network."""
   from scipy import stats
 
   fits, _ = jax.tree.map(np.asarray, _regressions(norms, counts))
@@ -69,7 +69,7 @@ def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
 
 @functools.partial(jax.jit, static_argnames="classes")
 def _nearest_mean(fitted, fitted_labels, asked, asked_labels, classes: int) -> Array:
-  """Accuracies of the nearest class mean: features as they are, and normalised."""
+  """Accuracies of the nearest class mean, for raw and for normalised features."""
 
   def accuracy(known: Array, points: Array) -> Array:
     means, sizes = prototypes.class_means(
@@ -85,16 +85,16 @@ def _nearest_mean(fitted, fitted_labels, asked, asked_labels, classes: int) -> A
 
 @functools.partial(jax.jit, static_argnames="classes")
 def _linear(key, fitted, fitted_labels, asked, asked_labels, classes: int) -> Array:
-  """Accuracies of logistic regression: features as they are, and normalised.
+  """Accuracies of logistic regression, for raw and for normalised features.
 
-  For both sides the penalty is the one with the best validation accuracy.
+  For each, validation accuracy chooses the penalty.
   """
   order = jax.random.permutation(key, len(fitted))
   train, judges = jnp.split(order, [round(len(fitted) * (1 - _VALIDATION))])
 
   def accuracy(change: Any) -> Array:
     known, points = change(fitted), change(asked)
-    # A shift and one scale of all change what is penalised, not what can be told apart.
+    # A shift and a common scale change the penalty, but not what can be separated.
     shift = known[train].mean(0, keepdims=True)
     scale = jnp.maximum((known[train] - shift).std(), _LEAST)
     known, points = (
@@ -117,10 +117,10 @@ def _linear(key, fitted, fitted_labels, asked, asked_labels, classes: int) -> Ar
 
 
 def _regressed(x: Array, y: Array, penalty: Array, classes: int) -> Array:
-  """Weights [dim, classes] of least mean cross-entropy with a quadratic penalty."""
+  """Weights [dim, classes] that minimise cross-entropy with a quadratic penalty."""
   targets = jax.nn.one_hot(y, classes)
-  # Nowhere is the second derivative larger (Boehning 1992), so that steps by the
-  # inverse of this bound descend, and faster with momentum (Nesterov 1983).
+  # This bounds the second derivative everywhere (Boehning 1992), so that steps by its
+  # inverse descend; momentum speeds them up (Nesterov 1983).
   bound = x.T @ x / (2 * len(x)) + penalty * jnp.eye(x.shape[1])
   factor = jax.scipy.linalg.cho_factor(bound)
 
@@ -177,7 +177,7 @@ def episodes(
 def within(
   norms: np.ndarray, counts: np.ndarray, drawn: Array, *, shots: int
 ) -> dict[str, float]:
-  """The mean correlation within episodes, of those that have one."""
+  """Mean correlation within episodes, over those where it is defined."""
   rho = np.asarray(_correlations(jnp.asarray(norms), jnp.asarray(counts), drawn))
   defined = np.isfinite(rho)
   mean = float(rho[defined].mean()) if defined.any() else np.nan
@@ -212,7 +212,7 @@ def _cosines(z: Array, counts: Array, labels: Array) -> tuple[Array, Array]:
 
 
 def angles(sample: Sample, network: int) -> dict[str, float]:
-  """Mean cosines of one class with two counts, and of two classes with one."""
+  """Mean cosines of one class with two counts, and of two classes with one count."""
   first, second = _cosines(sample.z[network], sample.counts, sample.labels)
   return {
     "cosine of one class, two counts": float(first),

@@ -1,4 +1,4 @@
-"""Photographs of several objects under all networks: figures of each seed, pictures."""
+"""Photographs of several objects under all networks: measures by seed, and figures."""
 
 import functools
 import pathlib
@@ -13,7 +13,7 @@ from experiments.frame.study import Table
 
 
 def check(config: Any, name: str, photographs: Photographs) -> None:
-  """Raises ValueError where counts or classes do not suffice, before any training."""
+  """Raises ValueError if counts or classes cannot be measured, before any training."""
   del name
   for seed in range(config.seed, config.seed + config.seeds):
     measured, single, fitted = _split(photographs, seed)
@@ -30,9 +30,9 @@ def check(config: Any, name: str, photographs: Photographs) -> None:
 def _split(
   photographs: Photographs, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Rows of the half to measure on, those of one class of it and of the other half.
+  """Rows of the measured half, and rows of single classes in it and in the other half.
 
-  Another half for each seed, so that the photographs are drawn anew as all else is.
+  Every seed divides the photographs anew.
   """
   order = np.random.default_rng(seed).permutation(len(photographs.labels))
   halves = np.array_split(order, 2)
@@ -41,7 +41,7 @@ def _split(
 
 
 def _moments(config: Any) -> tuple[Any, Any]:
-  """Mean and deviation of the pixels in [0, 1] that the network was trained with."""
+  """Mean and deviation of pixels in [0, 1] for which the network was trained."""
   if settings.files(config):
     return images.IMAGENET
   network = features.pretrained()
@@ -56,7 +56,7 @@ def study(
   output: pathlib.Path,
   bar: tqdm.tqdm,
 ) -> dict[str, Any]:
-  """Measures all networks; classifiers and episodes on photographs of one class."""
+  """Measures all networks; classifiers and episodes use photographs of one class."""
   del output
   networks, moments = grids.trained_networks(config), _moments(config)
   fill = claims.NO_FILL

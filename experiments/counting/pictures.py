@@ -1,4 +1,4 @@
-"""Pictures of grids, of norms against counts, and of angles and norms."""
+"""Figures of grids, of norms against counts, and of angles and norms."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,8 +10,8 @@ from experiments.counting.features import Shape, drawer
 from experiments.counting.training import Points
 from experiments.frame import pictures
 
-_SHOWN = 4  # grids of each fill: two of mixed classes, two of one
-_DIRECTIONS = 2  # of the plane in which angles are shown
+_SHOWN = 4  # grids of each fill: two of mixed classes, two of one class
+_DIRECTIONS = 2  # dimension of the plane in which angles are shown
 
 
 class Norms(NamedTuple):
@@ -46,9 +46,9 @@ def grids(points: Points, shapes: Sequence[Shape], keys: jax.Array) -> Any:
 
 
 def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
-  """Box plots of standardised norms for each count; parabola and its 95 % band.
+  """Box plots of standardised norms for each count, with a parabola and its 95 % band.
 
-  `panels`: for each network (a row) and fill (a column).
+  `panels` has a row for each network and a column for each fill.
   """
   shown = [
     (f"{network}, {fill}", values)
@@ -93,7 +93,7 @@ def _boxes(axes: Any, shown: Norms) -> None:
 
 
 def check_classes(labels: np.ndarray, what: str) -> None:
-  """Raises ValueError where `polar` has no plane, before anything is measured."""
+  """Raises ValueError, before any measurement, if `polar` has too few classes."""
   classes = np.unique(labels)
   if len(classes) <= _DIRECTIONS:
     raise ValueError(
@@ -105,7 +105,7 @@ def check_classes(labels: np.ndarray, what: str) -> None:
 def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
   """Angles in the plane of the first two discriminant directions; radius is the norm.
 
-  The directions are those of unit vectors; colours are classes, then counts.
+  The directions are computed from unit vectors. Colours show classes, then counts.
   """
   import matplotlib
   from matplotlib import ticker

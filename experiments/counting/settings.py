@@ -1,4 +1,4 @@
-"""Settings of `norm_count`, and what images must have before anything is trained."""
+"""Settings of `norm_count`, and checks of its images before any training."""
 
 import dataclasses
 import pathlib
@@ -13,7 +13,7 @@ from spherejax import data
 
 
 def check_grid(config: Any) -> None:
-  """Raises ValueError for grids of too few counts, and for no fill."""
+  """Raises ValueError for grids with too few counts, or without a fill."""
   cells = config.rows * config.columns
   if cells - config.min_count < 2:
     counts = list(range(config.min_count, cells + 1))
@@ -27,7 +27,7 @@ def check_grid(config: Any) -> None:
 
 
 def check_training(labels: np.ndarray, name: str) -> None:
-  """Raises ValueError for a set that has nothing to tell apart."""
+  """Raises ValueError for a set with fewer than two classes."""
   classes = np.unique(labels)
   if len(classes) < 2:
     raise ValueError(
@@ -45,10 +45,10 @@ def check_sample(
   labels: np.ndarray,
   fitted: np.ndarray,
 ) -> None:
-  """Raises ValueError for images that do not suffice for what is measured.
+  """Raises ValueError if the images do not suffice for the measures.
 
-  `mixed` are the counts of all images of the first kind, `counts` and `labels` those of
-  images of one class, `fitted` labels of those that classifiers are fitted to.
+  `mixed` are the counts of images of mixed classes, `counts` and `labels` belong to
+  images of one class, `fitted` are labels of the images that classifiers are fitted to.
   """
   for mode, counts_of_mode in (("mixed", mixed), ("single", counts)):
     if len(np.unique(counts_of_mode)) < 3:
@@ -75,7 +75,7 @@ def check_sample(
 
 
 def _pairs(what: str, counts: np.ndarray, labels: np.ndarray) -> None:
-  """Raises ValueError where one of both mean cosines is of no pair."""
+  """Raises ValueError if there is no pair for one of the two mean cosines."""
   same_label, same_count = (x[:, None] == x[None] for x in (labels, counts))
   for text, pairs in (
     ("one class with two counts", same_label & ~same_count),
@@ -97,7 +97,7 @@ class Config(training.Settings):
   """Settings of the study."""
 
   sets: tuple[images.Name, ...] = ("digits", "mnist", "cifar10")
-  """Image sets: of single objects, or voc for photographs."""
+  """Image sets: sets of single objects, or voc for photographs."""
   need_all: bool = False
   """Ends the run if a set is not prepared; otherwise leaves the set out."""
   need_weights: bool = False
@@ -105,9 +105,9 @@ class Config(training.Settings):
   reduced: Annotated[bool, Among("sets", ("mnist", "cifar10"))] = True
   """Reads MNIST at 14x14 and CIFAR-10 at 16x16 pixels."""
   train_images: Annotated[int, Among("sets", ("mnist", "cifar10"))] = 5000
-  """Number of training objects, the first ones of a set."""
+  """Number of training objects, from the first of a set."""
   held_images: int = 2000
-  """Number of objects to make grids of, the first ones of the test part."""
+  """Number of objects to make grids of, from the first of the test part."""
   fills: Annotated[tuple[Fill, ...], OfObjects] = ("zeros", "blur", "random")
   """Contents of empty cells; MNIST has zeros only."""
   rows: Annotated[int, OfObjects] = 4
@@ -118,7 +118,7 @@ class Config(training.Settings):
   """Smallest number of objects in a grid."""
   # A parabola through three points leaves nothing to estimate a variance from.
   grids: Annotated[int, Within(4), OfObjects] = 1000
-  """Number of grids to measure, and of others to fit classifiers to."""
+  """Number of grids to measure; as many others are used to fit classifiers."""
   block: Annotated[int, Within(1)] = 50
   """Number of grids or photographs to embed at once."""
   measures: tuple[Measure, ...] = ("slopes", "classifiers", "episodes", "angles")
@@ -146,7 +146,7 @@ class Config(training.Settings):
   """Split of STL-10 to read."""
   voc_folder: Annotated[str, Among("sets", ("voc",))] = ""
   """Folder of Pascal VOC with Annotations and JPEGImages; empty: voc/2007. Only results
-  of a folder are compared with the paper, which uses 2007 to 2013."""
+  on a folder are compared with the paper, which uses 2007 to 2013."""
   voc_split: Annotated[str, Among("sets", ("voc",))] = "train+test"
   """Split of voc/2007 to read."""
   photograph_size: Annotated[int, Among("sets", ("voc",))] = 96
@@ -167,7 +167,7 @@ PRESETS = {
     sets=("digits",), seeds=1, epochs=3, methods=("supervised",), fills=("zeros",),
     grids=200, measures=("slopes",), controls=False,
   ),
-  # Few photographs of half of a small part of the set show one class alone.
+  # Few photographs in half of this small set show a single class.
   "voc": Config(
     seeds=24, sets=("voc",), need_all=True, photograph_size=224, ways=2, shots=(1, 3),
     queries=3,
@@ -184,7 +184,7 @@ def files(config: Any) -> list[str]:
 
 
 def check(config: Config) -> None:
-  """Raises ValueError for what cannot be measured, before anything is trained."""
+  """Raises ValueError, before any training, for settings that cannot be measured."""
   check_grid(config)
   needs = {"stl10", "voc"} if config.need_weights else {"stl10"}
   if not files(config) and needs & set(config.sets):

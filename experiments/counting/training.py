@@ -60,7 +60,7 @@ class Settings(Limited):
 
 
 def network(settings: Settings, method: str, classes: int) -> poolings.Headed:
-  """Average-pooled features, and what the loss takes: scores or a projection."""
+  """Average-pooled features, and the input of the loss: scores or a projection."""
   s = settings
   backbone = functools.partial(
     models.Simple6, s.widths, convolution=s.convolution, name="backbone"
@@ -79,7 +79,7 @@ class State(NamedTuple):
 
 
 class Points(NamedTuple):
-  """The objects on the device."""
+  """Objects as arrays on the device."""
 
   x: Array
   y: Array
@@ -89,14 +89,14 @@ class Points(NamedTuple):
   std: Array
 
   def normalized(self, images: Array) -> Array:
-    """The images as the network gets them."""
+    """Normalises images for the network."""
     return data.normalize(images, self.mean, self.std)
 
 
 def embed(
   settings: Settings, convolution: Convolution
 ) -> Callable[[Any, Array], Array]:
-  """Function of the backbone's parameters and images to features."""
+  """Returns a function from the backbone's parameters and images to features."""
   network = models.Simple6(settings.widths, convolution=convolution)
 
   def features(params: Any, images: Array) -> Array:
@@ -107,9 +107,10 @@ def embed(
 
 
 def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Any:
-  """Draws parameters like `network.init`, but all at once, which compiles sooner.
+  """Draws parameters like `network.init`, but all at once, which compiles faster.
 
-  Kernels have variance 2 / (size^2 outputs) in convolutions, 1 / inputs behind them.
+  Kernels have variance 2 / (size^2 outputs) in convolutions and 1 / inputs in dense
+  layers.
   """
   shapes = jax.eval_shape(network.init, key, jnp.zeros((1, *shape)))["params"]
   leaves, structure = jax.tree.flatten(shapes)
@@ -139,7 +140,7 @@ def untrained(settings: Settings, objects: Objects) -> Any:
 
 
 def without_biases(params: Any, share: Any) -> Any:
-  """Multiplies the backbone's biases by a share: 0 removes them, in training too."""
+  """Multiplies the backbone's biases by `share`; 0 removes them, also in training."""
 
   def multiply(path: Any, leaf: Array) -> Array:
     return leaf * share if path[-1].key == "bias" else leaf
@@ -166,8 +167,8 @@ def train(
 ) -> tuple[Any, Any]:
   """Trains backbones [biases, seeds, ...] at once; returns their accuracies, too.
 
-  What was trained under a path of `folder` with the same settings is read
-  from there. With the method "grids" the images are grids of one class, background 0.
+  Results in `folder` with the same settings are read instead of trained again. With the
+  method "grids", the images are grids of one class on background 0.
   """
   classes = int(objects.train_labels.max()) + 1
   built = network(settings, method, classes)
@@ -176,7 +177,7 @@ def train(
   loss = _LOSSES[method]
 
   def init(key: Array, hyper: Any) -> State:
-    # Those with biases and those without begin alike.
+    # Networks with and without biases begin alike.
     params = draw(built, objects.train.shape[1:], key)
     return State(params, optimizer.init(params))
 
@@ -216,7 +217,7 @@ def train(
   return [params["backbone"] for params in trained], result.scores[..., -1]
 
 
-_KNOWN = 500  # objects that judge a training
+_KNOWN = 500  # objects for class means, and as many held-out ones to classify
 
 
 def _told_right(settings: Settings, points: Points, params: Any, classes: int) -> Array:

@@ -74,7 +74,10 @@ def geometric_mean(values: np.ndarray) -> np.ndarray:
 
 
 def proper(series: Series, measure: str) -> np.ndarray:
-  """Whether values lie on the proper side of 1, [losses, seeds, checkpoints], or NaN."""
+  """Marks values on the proper side of 1, [losses, seeds, checkpoints].
+
+  Marks are 0 or 1, NaN where undefined.
+  """
   values = series[measure]
   right = PROPER[measure] * (values - 1) > 0
   return np.where(np.isfinite(values), right, np.nan)
@@ -217,7 +220,7 @@ def _over_checkpoints(trained: Trained) -> dict[str, float]:
   diverged = proper(trained.series, "div_alpha")
   diverged = diverged.reshape(len(diverged), -1)
   shares = mean_defined(diverged)
-  # A larger share for DR is no evidence, so p is 1; NaN shares give p = NaN.
+  # A share that is not larger for DR is no evidence, so p is 1; NaN shares give NaN.
   unequal = 1.0
   if not shares[1] <= shares[0]:
     unequal = fisher(diverged[0], diverged[1])

@@ -96,7 +96,7 @@ class Config(Settings):
   ] = "omniglot"
   """Data set to classify."""
   percent: Annotated[int, Within(1, 100), Without("images", OTHERS)] = 100
-  """Share of omniglot's images to read, in percent; drops classes with too few images."""
+  """Share of omniglot's images to read, in percent; drops classes with too few."""
   folder: Annotated[str, Without("images", PREPARED)] = "mini-imagenet"
   """Folder of mini-ImageNet, with sub-folders train, val and test."""
   shots: Annotated[tuple[int, ...], Within(1)] = (1, 5)

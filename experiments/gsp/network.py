@@ -69,8 +69,8 @@ class Settings(Limited):
   temperature: float = 1 / 9
   """Temperature of ProxyNCA++, which divides squared distances."""
   zero_shot_scale: float = 1.0
-  """Factor of the logits of zero-shot prediction: 1 in DML eq. 5.2.4, 9.5 in the
-  authors' code."""
+  """Factor of the logits of zero-shot prediction: 1 in DML eq. 5.2.4. The authors' code
+  uses 9.5."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
   proxy_rate: float = 100.0

@@ -131,7 +131,7 @@ def held(scores: np.ndarray) -> np.ndarray:
 def collect(
   config: Config, key: jax.Array, output: pathlib.Path
 ) -> tuple[dict, dict, dict]:
-  """Trains everything; returns measures, each run's plot data, and curves by variant."""
+  """Trains everything; returns measures, plot data of each run, and curves."""
   train_key, test_key = jax.random.split(key)
   smoothed = {
     "mass": [1.0, config.mass, 0.0],  # at mass 1 the pooling is exactly the average

@@ -95,7 +95,7 @@ def _with_backbone(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any
 
 
 class Run(NamedTuple):
-  """A trained network, with the mean loss and the score of each part of its training."""
+  """A trained network, with the mean loss and the score of each part."""
 
   state: training.TrainState
   curve: tuple[float, ...]

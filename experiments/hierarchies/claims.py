@@ -1,8 +1,8 @@
 """The table of `class_hierarchy`, and the statements of DIST, article IV, about it.
 
-Differences should be positive. They are paired: both sides have the seed, so the same
-division of the images, the same first network and the same order of the batches. A
-claim is made where both sides were trained.
+Differences should be positive. They are paired: both sides share the seed, hence the
+division of the images, the initial network and the order of the batches. A claim is
+made if both sides were trained.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,20 +26,20 @@ MEASURES = (
   PROXIES, PROTOTYPES,
 )  # fmt: skip
 BY_SEED = f"rank correlation with {PROXIES}, of each seed"
-# For each setting, by seed: its figures.
+# Figures by setting and seed.
 Runs = Mapping[str, Mapping[int, Mapping[str, float]]]
 FIRST, LAST = " after the first epoch", " after the last epoch"
 APART = "epochs between the best accuracy and the highest correlation of prototypes"
 EARLY = 0.3  # a correlation that is already high; the article has about 0.4
-KEEPS = 0.02  # a difference of top-1 that counts as none
+KEEPS = 0.02  # a difference of top-1 below this counts as none
 NORMFACE, PROXYDR = "normface", "proxydr"
 WAYS = ("", "-dynamic")
 BETTER = {"AHD@5": -1, "HP@5": 1, "HS@250": 1}
-"""Measures and the sign of what is better."""
+"""Measures, with the sign of the better direction."""
 
 
 def spearman(runs: Runs, seeds: list[int] | None = None) -> dict[str, dict[str, float]]:
-  """Rank correlations over all runs but softmax: of three measures with every one."""
+  """Rank correlations of three measures with all, over the runs except softmax."""
   from scipy import stats
 
   rows = [
@@ -68,10 +68,10 @@ def add_runs(
   related: measures.Relations,
   config: Config,
 ) -> None:
-  """Adds trained networks, controls, ceilings, and rank correlations of the figures.
+  """Adds trained networks, controls, ceilings, and rank correlations of measures.
 
-  The article's stand beside those of its network; of trained ones, where they began
-  with ImageNet's weights as the article's did.
+  The article's figures are added if the network is the same; those of trained networks
+  only if training starts from ImageNet weights, as in the article.
   """
   network, printed = images.SOURCES[config.data].network, figures("dist_hierarchy")
   comparable = config.data if config.network == network else ""
@@ -97,7 +97,7 @@ def add_runs(
 def add_curves(
   table: Table, curves: Mapping[str, list[dict[str, list[float]]]]
 ) -> None:
-  """Adds what the article's figures 9 and 10 show of ProxyDR: beginning and end."""
+  """Adds the first and last values of ProxyDR's curves (article's figures 9 and 10)."""
   for name in (PROXYDR, f"{PROXYDR}-dynamic"):
     for run in curves.get(name, []):
       for quantity in (ACCURACY, PROXIES, PROTOTYPES):
@@ -159,7 +159,7 @@ def _of_settings(config: Config) -> Iterator[Statement]:
 
 
 def _controls(config: Config) -> dict[str, str]:
-  """Controls that claims are about; a frozen network has learned and hides pixels."""
+  """Controls of the claims; a frozen network is pretrained and replaces the pixels."""
   if config.network == frozen.NETWORK:
     return {"K10-pretrained": "pretrained features"}
   return {
@@ -170,7 +170,7 @@ def _controls(config: Config) -> dict[str, str]:
 
 
 def _of_trees(loss: str) -> Sequence[Statement]:
-  """K3 to K6c: proxies laid out after the tree beside those that are learned."""
+  """K3 to K6c: proxies laid out to follow the tree compared with learned proxies."""
   tree, name = f"{loss}-mds", title(loss)
   return [
     (f"K3-{measure}-{loss}",
@@ -189,7 +189,7 @@ def _of_trees(loss: str) -> Sequence[Statement]:
 
 
 def _of_ratios(config: Config) -> Sequence[Statement]:
-  """K2 and K8, where the text of the article names no exception; K12 of averages."""
+  """K2 and K8, where the article's text names no exception; K12 about averages."""
   pairs = [(f"{x}{y}", f"{x}-ema{y}") for x in (NORMFACE, PROXYDR) for y in WAYS]
   return [
     ("K2-dynamic",
@@ -210,7 +210,7 @@ def _of_ratios(config: Config) -> Sequence[Statement]:
 
 
 def _of_curves() -> Iterator[Statement]:
-  """K14 to K18: what figures 9 and 10 show of ProxyDR, and the text says of them."""
+  """K14 to K18: curves of ProxyDR in figures 9 and 10, as the text describes them."""
   names = (PROXYDR, f"{PROXYDR}-dynamic")
 
   def rise(table: Table, quantity: str, setting: str) -> np.ndarray:

@@ -25,9 +25,9 @@ class Relations(NamedTuple):
   """Relations between classes, from the class tree.
 
   Attributes:
-    distances: of paths.
-    similarities: cosines of the proxies after the tree.
-    living: which classes live.
+    distances: path distances.
+    similarities: cosines that proxies should have to follow the tree.
+    living: mask of the living classes.
   """
 
   distances: np.ndarray
@@ -47,7 +47,8 @@ def predictions(
 ) -> dict[str, float]:
   """Measures of a test set, classified by the logits, and of its living classes.
 
-  The living are classified among all classes and retrieved among themselves.
+  Images of living classes are classified among all classes, but retrieved only among
+  living ones.
   """
   values = jax.tree.map(np.asarray, _classified(logits, labels, related.distances))
   parts = {"": np.ones(len(labels), bool)}
@@ -89,7 +90,7 @@ def _retrieved(embeddings, labels, similarities):
 
 @jax.jit
 def _mildest(logits, labels, class_distances):
-  """Severity of the mistakes, by probability and by least risk; the latter's others."""
+  """Severity of mistakes by probability and by least risk; top-1 and AHD@1 by risk."""
   risk = metrics.conditional_risk(jax.nn.softmax(logits), class_distances)
   cost = metrics.average_hierarchical_distance(-risk, labels, class_distances)
   return {
@@ -119,24 +120,24 @@ def correlations(
 def agreement(
   name: str, class_distances: Any, tree: hierarchy.ClassTree, there: Any = None
 ) -> dict[str, float]:
-  """Share of the tree's splits among those of neighbour joining, of classes there."""
+  """Share of the tree's splits that neighbour joining recovers, for classes `there`."""
   known = np.ones(len(class_distances), bool) if there is None else np.asarray(there)
   names = [tree.class_names[label] for label in np.flatnonzero(known)]
   pruned = tree if known.all() else hierarchy.restrict(tree, names)
   points = np.asarray(class_distances, np.float64)[np.ix_(known, known)]
-  joined = hierarchy.neighbor_joining((points + points.T) / 2)  # but for rounding so
+  joined = hierarchy.neighbor_joining((points + points.T) / 2)  # undoes rounding
   recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(pruned))
   return {f"share of the tree's splits, {name}": recall}
 
 
 def _padded(table: Any) -> np.ndarray:
-  """Classes up to a multiple of 128, all of them 0: trees share a program."""
+  """Pads classes with zeros to a multiple of 128, so that trees share a program."""
   array = np.asarray(table)
   return np.pad(array, [(0, -len(array) % 128)] * array.ndim)
 
 
 def ceilings(related: Relations) -> dict[str, float]:
-  """The most that `correlations` can be for this tree."""
+  """Upper bounds of `correlations` for this tree."""
   known = np.ones(len(related.living), bool)
   coefficients = _ceilings(*map(_padded, (related.distances, known, related.living)))
   if related.living.all():
@@ -167,7 +168,7 @@ def _of_groups(measure: Callable[..., Any], known, living) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-  """Figures of a trained network and the two sets of points that stand for classes."""
+  """Measures of a trained network, with its proxies and class prototypes."""
 
   figures: dict[str, float]
   proxies: np.ndarray
@@ -212,9 +213,9 @@ def controls(
   related: Relations,
   variables: Any,
 ) -> dict[str, dict[str, float]]:
-  """Mean correlations of what was never trained, for each kind of points.
+  """Mean correlations of untrained points of several kinds.
 
-  Pixels as they are have Euclidean distances of the means, not normalised.
+  For raw pixels, the distances are Euclidean distances of unnormalised means.
   """
   classes, dim = len(related.distances), settings.dim
   distance_key, point_key = jax.random.split(key)
@@ -240,7 +241,7 @@ def controls(
   by_control[start] = class_distances, there
   params = variables["params"]
   if "size" in params:
-    # Untrained, the layer of the sizes is louder than the images.
+    # In an untrained network, the layer for sizes outweighs the images.
     alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
     by_control[f"{start}, images alone"] = untrained(variables | {"params": alone})
   raw, unit = _pixel_means(study.train, classes)
@@ -260,11 +261,11 @@ def _of_controls(
 
 
 def _pixel_means(images: data.Images, classes: int) -> tuple[np.ndarray, np.ndarray]:
-  """[classes, pixels] each: means of the images, and of the images of norm 1."""
+  """Class means of the images and of the normalised images, [classes, pixels] each."""
   sums: Any = (0.0, 0.0)
   done = 0
   for read in data.pipeline(images, data.ordered_plan(len(images), batch_size=1000)):
-    left = len(images) - done  # the last batch is filled up
+    left = len(images) - done  # the last batch is padded
     rows = read["image"].reshape(len(read["image"]), -1)[:left].astype(np.float32) / 255
     one_hot = (read["label"][:left] == np.arange(classes)[:, None]).astype(np.float32)
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -1,8 +1,8 @@
 """Networks with an embedding, and the training options of DIST, article IV.
 
-A setting is a loss, where its proxies come from, and whether its scale follows the
-training. What moves without a gradient (proxies by moving averages, the scale) and
-what stays (proxies after the tree) lies in the `batch_stats` of the loss.
+A setting is a loss, the origin of its proxies, and whether its scale is dynamic. The
+`batch_stats` of the loss hold values that change without a gradient (proxies by moving
+averages, the scale) and fixed ones (proxies that follow the tree).
 """
 
 import dataclasses
@@ -23,13 +23,12 @@ from spherejax import data, distances, losses, models, prototypes, training
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-  """Numbers of the losses."""
+  """Hyperparameters of the losses."""
 
   learning_rate: float = 1e-3
   """Learning rate of Adam, for network and proxies."""
   scale: float = 10.0
-  """Scale of the cosines, and exponent of the distance ratio, where it is not
-  learned."""
+  """Scale of the cosines, or exponent of the distance ratio, if it is not dynamic."""
   scale_rate: float = 1e-3
   """Learning rate of Adam for the dynamic scale."""
   ema_rate: float = 0.01
@@ -58,7 +57,7 @@ WIDTHS = {"conv4": 32, "resnet50": 64, "inception_v3": 32, frozen.NETWORK: 0}
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Architecture):
-  """Network and training; the experiment adds what it compares."""
+  """Network and training; the experiment adds the settings that it compares."""
 
   network: Literal[  # pyright: ignore[reportIncompatibleVariableOverride]
     "paper", "conv4", "resnet50", "inception_v3", "efficientnet_lite0"
@@ -75,10 +74,10 @@ class Settings(Architecture):
   epochs: int = 6
   """Passes over the training images; 0: as many as in the paper for the data."""
   augment: Annotated[bool, Without("network", frozen.NETWORK)] = False
-  """Warps the training images, where the paper does so for the data."""
+  """Warps the training images, if the paper does so for the data."""
   keep_best: bool = False
-  """Tests the epoch of the best validation accuracy, not the last one. Trained networks
-  then write a checkpoint per epoch."""
+  """Tests the epoch with the best validation accuracy, not the last one. Trained
+  networks then write a checkpoint per epoch."""
   curve_images: int = 3200
   """Training images whose class means are measured after each epoch; 0: all."""
   joined: bool = False
@@ -89,7 +88,7 @@ class Settings(Architecture):
 
 
 class Network(nn.Module):
-  """Feature maps, a linear layer, and the size of the original image."""
+  """Backbone and linear layer; a second layer embeds the original image size."""
 
   settings: Architecture
   axis_name: str | None = None
@@ -115,7 +114,7 @@ class Network(nn.Module):
     return embedded
 
 
-# Where grey images or others than photographs meet the weights first.
+# First convolutions, which are drawn anew for grey images or other non-photographs.
 _FIRST = {"resnet50": "stem/", "inception_v3": "stem_1a/conv/"}
 
 
@@ -130,7 +129,7 @@ def shapes(images: data.Images) -> Shapes:
 def initial_variables(
   key: Array, *, settings: Architecture, shapes: Shapes, fresh: bool = True
 ) -> Any:
-  """The network before the first step; `fresh`: its first convolution is not read."""
+  """Initial variables; `fresh` draws the first convolution instead of reading it."""
   variables = _initialize(key, settings=settings, shapes=shapes)
   if not settings.weights:
     return variables
@@ -155,8 +154,8 @@ def _initialize(key: Array, *, settings: Architecture, shapes: Shapes) -> Any:
 
 
 UNIT = models.ProxyDistanceRatio(1).init_proxies
-# Of softmax's weights, with products of about 1. The article says "normal" alone; with
-# a variance of 1 softmax is far behind after a few epochs, since its rate is Adam's.
+# Initial weights of softmax, with products of about 1. The article only says "normal";
+# with a variance of 1, softmax lags far behind after a few epochs of Adam.
 DRAWN = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", 1, 0)
 
 
@@ -164,11 +163,11 @@ class Setting(NamedTuple):
   """Setting of one training: loss, proxies and scale.
 
   Attributes:
-    title: in tables and pictures.
+    title: title in tables and figures.
     loss: "softmax", "NormFace", "ProxyDR" or "CORR".
-    proxies: "learned", "ema" (moving averages of the embeddings) or "mds" (fixed,
-      after the tree).
-    dynamic: the scale, or exponent, follows the training.
+    proxies: "learned", "ema" (moving averages of the embeddings) or "mds" (fixed, laid
+      out to follow the tree).
+    dynamic: whether the scale, or exponent, adapts during training.
   """
 
   title: str
@@ -197,7 +196,7 @@ SETTINGS = _settings()
 
 
 def optimizer(rates: Rates, setting: Setting) -> optax.GradientTransformation:
-  """Adam for everything that has a gradient."""
+  """Returns Adam for everything that has a gradient."""
   adam = optax.adam(rates.learning_rate)
   learned = setting.loss == "softmax" or setting.proxies == "learned"
   return training.optimizer({"network": adam} | ({"loss": adam} if learned else {}))
@@ -208,7 +207,7 @@ def initial_state(
 ) -> training.TrainState:
   """Initial state; all settings of a key share the network's first weights.
 
-  `fixed` [classes, dim] are the proxies after the tree.
+  `fixed` [classes, dim] are the proxies that follow the tree.
   """
   network_key, loss_key, step_key = jax.random.split(key, 3)
   rates, (classes, dim) = settings.rates, fixed.shape
@@ -258,9 +257,9 @@ def head(params: Any, stats: Any, rates: Rates) -> Head:
 
 @functools.partial(jax.jit, static_argnames=("loss",))
 def logits(features: Array, classifier: Head, *, loss: str) -> Array:
-  """[batch, classes]; their softmax are the probabilities of the setting.
+  """Logits [batch, classes], whose softmax gives the setting's probabilities.
 
-  CORR defines none: its cosines are scaled as NormFace's.
+  CORR defines no probabilities; its cosines are scaled like those of NormFace.
   """
   if classifier.biases is not None:
     return features @ classifier.proxies.T + classifier.biases[None]
@@ -273,7 +272,7 @@ def logits(features: Array, classifier: Head, *, loss: str) -> Array:
 
 
 def objective(params, stats, batch, *, settings, setting, augment, key, axis_name):
-  """Mean loss of a batch, and what moves with it."""
+  """Mean loss of a batch, with updated statistics, moving averages and scale."""
   rates = settings.rates
   images = data.to_float(batch["image"])
   if augment:

@@ -1,4 +1,4 @@
-"""Pictures of `class_hierarchy`, like the article's."""
+"""Figures of `class_hierarchy`, like the article's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,14 +24,14 @@ MEASURES = {
   PROTOTYPES: "correlation of prototypes",
 }
 CURVES = ("validation top-1", PROXIES, PROTOTYPES)
-# As many as there are colours to tell them apart.
+# As many settings as there are distinguishable colours.
 FOLLOWED = (
   "normface", "normface-dynamic", "normface-mds",
   "proxydr", "proxydr-dynamic", "proxydr-mds", "corr",
 )  # fmt: skip
-DRAWN = 40  # classes of the joined tree that is drawn
-BRANCHES = 6  # of the tree that have a colour of their own
-_ROWS = 300  # of a tree
+DRAWN = 40  # most classes of a drawn neighbour-joining tree
+BRANCHES = 6  # branches of the tree with different colours
+_ROWS = 300  # most rows of a drawn tree
 _COLUMNS = 3  # maps side by side
 
 
@@ -56,7 +56,7 @@ def curves(
   """Accuracy and mean correlations after every epoch."""
   figures = {}
   for name in CURVES:
-    # Proxies after the tree stay where they are.
+    # Proxies that follow the tree do not move.
     moving = {
       SETTINGS[key].title: [run[name] for run in of_seed]
       for key, of_seed in curves_of_runs.items()
@@ -73,7 +73,7 @@ def similarity_maps(
 ) -> Figure:
   """Cosines of all pairs of classes, in the order of the tree's leaves.
 
-  Lines part the branches below the root; the first map is what the tree asks for.
+  Lines separate the branches below the root; the first map has the tree's cosines.
   """
   order, branch = leaf_order(tree)
   path_distances = hierarchy.path_distances(tree)
@@ -90,7 +90,7 @@ def similarity_maps(
 
 
 def leaf_order(tree: hierarchy.ClassTree) -> tuple[np.ndarray, np.ndarray]:
-  """Classes as the tree lists its leaves, and each class's branch below the root."""
+  """Classes in the order of the tree's leaves, with their branches below the root."""
   above = hierarchy.ancestors(tree)
   ways = [
     tuple(np.flatnonzero(above[label]).tolist()) for label in range(len(tree.classes))
@@ -103,8 +103,8 @@ def leaf_order(tree: hierarchy.ClassTree) -> tuple[np.ndarray, np.ndarray]:
 def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Figure:
   """Neighbour joining of class means, names coloured by their branch of the tree.
 
-  Every n-th class in the order of the tree that has a mean, so that the names can be
-  read.
+  It shows every n-th class with a mean, in the order of the tree, so that names remain
+  readable.
   """
   order, _ = leaf_order(tree)
   order = order[(points[order] != 0).any(1)]
@@ -116,7 +116,7 @@ def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Fi
 
 
 def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
-  """[classes], by the largest branches of the first level with several, or the rest."""
+  """Number of each class's branch, among the largest of a level, or the rest."""
   above, depth = hierarchy.ancestors(tree), hierarchy.depths(tree)
   for level in range(1, int(depth.max()) + 1):
     nodes = np.flatnonzero(depth == level)

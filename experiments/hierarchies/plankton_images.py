@@ -1,4 +1,4 @@
-"""Settings of `plankton`, and its images: classes that are learned, and others."""
+"""Settings of `plankton`, and its images of learned and unseen classes."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ F1_UNSEEN: dict[str, float] = _PRINTED["f1_unseen"]
 
 
 def plain(name: str) -> str:
-  """A class's name without what tables and folders write differently."""
+  """A class's name reduced to lower-case letters, since tables and folders differ."""
   return re.sub(r"[^a-z]", "", name.lower())
 
 
@@ -38,7 +38,7 @@ CONFUSIONS: dict[tuple[str, str], float] = {
 
 
 def confusion(label: str, prediction: str) -> float | None:
-  """The printed rate of a confusion; None where it is not among the commonest."""
+  """The printed rate of a confusion; None if it is not among the commonest."""
   return CONFUSIONS.get((plain(label), plain(prediction)))
 
 
@@ -46,7 +46,7 @@ def confusion(label: str, prediction: str) -> float | None:
 class Selection(Limited):
   """Choice of the images to read and the classes to learn."""
 
-  # Of each class at least two images: a reference and one to judge.
+  # Each class needs at least two images: a reference and one to classify.
 
   data: Literal["ndsb_plankton", "folder"] = "ndsb_plankton"
   """Data set: prepared, or a folder with a sub-folder for each class."""
@@ -77,7 +77,7 @@ class Selection(Limited):
 
 
 class Whole(NamedTuple):
-  """A set before it is divided."""
+  """A set before its division."""
 
   images: data.Images
   seen: tuple[str, ...]
@@ -87,13 +87,13 @@ class Whole(NamedTuple):
 
 
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
-  """Fits one image into its canvas, with a white background."""
+  """Fits one image into a white canvas, inverted if asked for."""
   fitted = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
   return 255 - fitted if inverted else fitted
 
 
 def load(choice: Selection) -> Whole:
-  """The images of all classes on canvases, and which classes are learned."""
+  """Loads the images of all classes on canvases, and which classes are learned."""
   tree = None
   if choice.data == "folder":
     try:
@@ -149,7 +149,7 @@ def classes(
 
 
 def _article_classes(names: Sequence[str]) -> list[int]:
-  """Labels of the article's classes; its table lost the names' underscores."""
+  """Labels of the article's classes, whose names have no underscores in its table."""
   known = {plain(name): n for n, name in enumerate(names)}
   missing = [name for name in RECALL if plain(name) not in known]
   if missing:
@@ -184,7 +184,7 @@ def _of(whole: Whole, names: tuple[str, ...], rows: list[np.ndarray]) -> data.Im
 
 
 def distances(whole: Whole, names: Sequence[str]) -> np.ndarray | None:
-  """[classes, classes], edges of the tree between classes of these names."""
+  """Numbers of the tree's edges between classes of these names, [classes, classes]."""
   if whole.tree is None:
     return None
   places = [whole.tree.class_names.index(name) for name in names]
@@ -196,7 +196,7 @@ class Config(triplets.Settings, Selection):
   """Settings of the comparison."""
 
   seeds: int = 8
-  """Divisions of the images, each with other initial weights."""
+  """Number of divisions of the images, each with other initial weights."""
   neighbours: Annotated[tuple[int, ...], Within(1)] = (1, 5, 10)
   """Numbers of voting neighbours; include 10, which the claims use."""
   curve: Annotated[tuple[int, ...], Within(1)] = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
@@ -204,7 +204,7 @@ class Config(triplets.Settings, Selection):
   drawn: Annotated[int, Within(1)] = 2500
   """Images per group of classes in the plots of the plane."""
   need_weights: bool = False
-  """Ends a run without ImageNet weights; otherwise it starts from random ones."""
+  """Ends a run without ImageNet weights; otherwise training starts from random ones."""
 
 
 PRESETS = {
@@ -215,8 +215,8 @@ PRESETS = {
     raised_after=(2,), neighbours=(10,), curve=(10,), seeds=1, baseline_batch=128,
     drawn=40,
   ),
-  # Networks after 30 iterations of triplets and 200 epochs of the softmax classifier.
-  # Its batch is not printed, nor an iteration's steps: those of the released code.
+  # Trains 30 iterations of triplets and 200 epochs of the softmax classifier. The
+  # classifier's batch and the steps of an iteration are those of the released code.
   "full": Config(
     data="folder", canvas=299, shrink=1, inverted=False, seen="article",
     validation_images=100, network="inception_v3", triplets=20, iterations=30,

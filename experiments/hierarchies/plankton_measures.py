@@ -1,4 +1,4 @@
-"""Classification in an embedding, and what DIST, article I, says of it, as claims."""
+"""Classification in an embedding, and claims of DIST, article I, about it."""
 
 import functools
 
@@ -16,7 +16,7 @@ SEEN, UNSEEN = "seen", "unseen"
 ALL_TEST = "all test images"
 CENTROID = "centroid"
 COMMONEST = 10  # confusions that are listed
-NEAR = 4  # edges between classes of the tree that are relatives
+NEAR = 4  # classes at most so many edges apart in the tree are relatives
 
 _scores = jax.jit(metrics.class_scores)
 _commonest = jax.jit(metrics.common_confusions, static_argnames=("k",))
@@ -35,7 +35,7 @@ def way(k: int) -> str:
 
 
 def halves(labels: np.ndarray, key: Array) -> tuple[np.ndarray, np.ndarray]:
-  """References and images to judge, of each class; references get the odd image."""
+  """Halves each class into references (one more if odd) and images to classify."""
   references, judged = data.split_within_classes(labels, key=key)
   return references, judged
 
@@ -66,7 +66,7 @@ def predictions(
   classes: int,
   neighbours: tuple[int, ...],
 ) -> dict[str, np.ndarray]:
-  """Classes of the queries by each way; more neighbours than references: all."""
+  """Predicts the classes of the queries by each rule; k is at most all references."""
   by_rule = {CENTROID: _by_centroids(references, labels, queries, classes=classes)}
   for k in neighbours:
     number = min(k, len(references))
@@ -106,7 +106,7 @@ def scores(counts: np.ndarray) -> metrics.ClassScores:
 
 
 def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
-  """Pairs of classes, the most confused ones first; never fewer than happen."""
+  """At most ten confused pairs of classes, the commonest first."""
   classes = len(counts)
   number = min(COMMONEST, classes * (classes - 1))
   most = _commonest(jnp.asarray(counts), k=number)
@@ -122,7 +122,7 @@ def share_near(pairs: list[tuple[int, int]], path_distances: np.ndarray) -> floa
 
 
 def macro_f1(group: str, way: str = way(USUAL)) -> str:
-  """The measure of a group of classes, classified in one way."""
+  """Name of the macro F1 of a group of classes under one rule."""
   return f"macro F1, {group}, {way}"
 
 
@@ -133,7 +133,7 @@ def _gap(table: Table) -> np.ndarray:
 
 
 def _less(table: Table, measure: str, other: str) -> np.ndarray:
-  """A measure of the embedding less another one."""
+  """Difference of two measures of the embedding."""
   return table.values(measure, EMBEDDING) - table.values(other, EMBEDDING)
 
 

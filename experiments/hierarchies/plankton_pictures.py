@@ -1,4 +1,4 @@
-"""Pictures of `plankton`, like those of DIST, article I."""
+"""Figures of `plankton`, like those of DIST, article I."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,10 +12,10 @@ from spherejax import plotting
 
 INK, FAINT, BLUE, ORANGE = "#222222", "#bbbbbb", "#0072B2", "#D55E00"
 _HALO = [withStroke(linewidth=2, foreground="white")]
-SHOWN = 6  # confusions of which images are shown
+SHOWN = 6  # confusions to show images of
 EACH = 4  # images of a class
-FEW = 300  # points
-NAMED = 12  # classes that have a colour in the plane
+FEW = 300  # most points for the exact method of t-SNE
+NAMED = 12  # classes with a colour in the plane
 
 
 def draw(
@@ -48,7 +48,7 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
   for axes, name, label in zip(
     panels, ("radius", "drift", "accuracy"), labels, strict=True
   ):
-    first = int(name == "drift")  # it begins with the way from the first weights
+    first = int(name == "drift")  # the first drift is from the initial weights
     curves = np.array([run.figures["curves"][name] for run in embedded])[:, first:]
     steps = np.arange(1, curves.shape[1] + 1) + first
     for key, values in embedded[0].figures["curves"].items():
@@ -68,7 +68,7 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
     axes.set_ylabel(label, fontsize=9)
     axes.tick_params(labelsize=8.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.margins(y=0.08)  # before the limit, which keeps the other end where it is
+    axes.margins(y=0.08)  # before the lower limit, which keeps the upper one
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
   panels[0].set_title("grey: classes of seed 1", fontsize=8.5)
@@ -81,7 +81,7 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
 
 
 def neighbours(embedded: plankton_tables.Seeds) -> Figure:
-  """Accuracy on one half of the validation images against the neighbours."""
+  """Accuracy on half of the validation images against the number of neighbours."""
   by_k = [run.figures["by k"] for run in embedded]
   return plotting.training_curves(
     {"embedding": [list(run.values()) for run in by_k]},
@@ -92,7 +92,7 @@ def neighbours(embedded: plankton_tables.Seeds) -> Figure:
 
 
 def baseline(classified: plankton_tables.Seeds, config) -> Figure:
-  """Accuracy of the softmax classifier while it is trained."""
+  """Accuracy of the softmax classifier during training."""
   curves = np.array([run.figures["accuracies"] for run in classified])
   parts = np.arange(1, curves.shape[1] + 1)
   epochs = config.baseline_epochs / config.iterations
@@ -111,7 +111,7 @@ def f1(
   names: tuple[str, ...],
   ks: tuple[int, ...],
 ) -> Figure:
-  """F1 of every class by every way, mean over the seeds, in the order of the most."""
+  """F1 of every class by every rule, mean over seeds, sorted by the largest k's F1."""
 
   def mean(runs: plankton_tables.Seeds, place: str) -> np.ndarray:
     rows = [np.asarray(plankton_measures.scores(run.counts[place]).f1) for run in runs]
@@ -144,7 +144,7 @@ def f1(
 
 
 def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
-  """Test images in a plane, the commonest classes in colour; not measured."""
+  """Test images in a plane by t-SNE, the commonest classes in colour; not measured."""
   from sklearn.manifold import TSNE
 
   rng = np.random.default_rng(config.seed)
@@ -152,7 +152,7 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
   centroids = np.stack([points[labels == c].mean(0) for c in range(len(names))])
   both = np.concatenate([points[rows], centroids]).astype(np.float64)
   perplexity = min(30.0, (len(both) - 1) / 3)
-  # The other method's threads wait for each other, which costs more for few points.
+  # For few points, the other method's threads mostly wait for each other.
   method = "exact" if len(both) <= FEW else "barnes_hut"
   plane = TSNE(
     init="pca", method=method, perplexity=perplexity, random_state=config.seed
@@ -182,7 +182,7 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
 def without_overlap(
   spots: np.ndarray, texts: list[str], extent: np.ndarray
 ) -> np.ndarray:
-  """Moves places of texts up until no text covers one below it."""
+  """Moves texts up until none covers a text below it."""
   letter, line = extent * (0.012, 0.027)
   moved = spots.copy()
   order = np.argsort(spots[:, 1], kind="stable")
@@ -198,7 +198,7 @@ def without_overlap(
 
 
 def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
-  """Images of the classes that are confused most: what each is, what it is called."""
+  """Images of the most confused classes: the true class and the predicted one."""
   place = f"{EMBEDDING}, {group}, {plankton_measures.way(plankton_measures.USUAL)}"
   counts = np.sum([run.counts[place] for run in embedded], axis=0)
   pairs = plankton_measures.commonest(counts)[:SHOWN]
@@ -206,7 +206,7 @@ def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | No
     return None
   figure = pictures.new_figure(2 * EACH * 0.9 + 0.6, 1.2 * len(pairs))
   figure.set_layout_engine("constrained", h_pad=0.11)  # room for the texts
-  # One column between both classes stays empty.
+  # An empty column separates the two classes.
   widths = [1] * EACH + [0.4] + [1] * EACH
   panels = figure.subplots(
     len(pairs), len(widths), squeeze=False, gridspec_kw={"width_ratios": widths}

@@ -27,9 +27,9 @@ from experiments.hierarchies.plankton_measures import (
 from experiments.hierarchies.triplets import Settings
 from spherejax import data, losses, metrics, training
 
-# What only says how many runs there are, or is looked at after them.
+# Settings of the number of runs, or of what is drawn after them.
 OTHERS = {"seeds": 0, "drawn": 0}
-# What is measured of a network, whose training does not depend on it.
+# Settings of measures, on which the training does not depend.
 MEASURED = {"neighbours": (), "curve": ()}
 
 
@@ -53,7 +53,7 @@ def train_baseline(
 ) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
   """Trains the same network with one output per class, on batches of images.
 
-  Returns a function to logits, and accuracies on validation images after each part.
+  Returns a function from images to logits, and validation accuracies after each part.
   """
   network_key, step_key, data_key = jax.random.split(key, 3)
   head_settings = dataclasses.replace(settings, dim=len(train.label_names))
@@ -109,11 +109,11 @@ class Found(NamedTuple):
   """Stored outcome of a seed.
 
   Attributes:
-    figures: "curves", "kept margin", "start", "by k" of the embedding, "accuracies" of
-      the softmax classifier.
-    counts: confusions [classes, classes] by network, classes and way: "embedding, seen,
-      k = 10".
-    points: test images in the embedding, by "seen" and "unseen".
+    figures: "curves", "kept margin", "start" and "by k" for the embedding, "accuracies"
+      for the softmax classifier.
+    counts: confusions [classes, classes] by network, group of classes and rule, such as
+      "embedding, seen, k = 10".
+    points: embedded test images of the groups "seen" and "unseen".
   """
 
   figures: dict[str, Any]
@@ -128,7 +128,7 @@ def embedding(
   folder: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:
-  """Trains an embedding and classifies in it, and in that of the untrained network."""
+  """Trains an embedding; classifies in it and in that of the untrained network."""
   train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
   trained = triplets.train_embedding(
     config, study.train, study.validation, train_key, folder, report
@@ -162,7 +162,7 @@ def baseline(
   folder: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:
-  """Trains a softmax classifier; judged on the half that the embedding is judged on."""
+  """Trains a softmax classifier; tests it on the same half as the embedding."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
   logits_of, accuracies = train_baseline(
     config, study.train, study.validation, train_key, folder, report
@@ -184,7 +184,7 @@ JOBS = {EMBEDDING: embedding, BASELINE: baseline}
 
 
 def parts(kind: str, config: Any) -> int:
-  """Iterations of a job, for the bar."""
+  """Iterations of a job, for the progress bar."""
   return triplets.length(config) if kind == EMBEDDING else config.iterations
 
 
@@ -202,7 +202,7 @@ def run(
   path = output / "kept" / name
 
   def make() -> finished.Finished:
-    # Both jobs of a seed get one key, so that both are judged on one half.
+    # Both jobs of a seed share a key, so that they are tested on the same half.
     key = jax.random.fold_in(jax.random.key(seed), 1)
     made_with = finished.digest(settings | MEASURED)
     folder = output / "checkpoints" / f"{name}-{made_with}"

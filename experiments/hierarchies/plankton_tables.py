@@ -1,4 +1,4 @@
-"""The figures of `plankton`, and those of every class as a file."""
+"""The table of `plankton`, and a file of the F1 of every class."""
 
 import csv
 import pathlib
@@ -42,9 +42,10 @@ def tabulate(
   path_distances: dict[str, np.ndarray | None],
   config: Any,
 ) -> Table:
-  """Tabulates all measures, with the article's where classes and weights agree.
+  """Tabulates all measures, with the article's if classes and weights agree.
 
-  `path_distances` are edges between the classes of each group, where there is a tree.
+  `path_distances` are numbers of edges between the classes of a group, None without a
+  tree.
   """
   table = Table()
   printed = plankton_images.FIGURES if comparable(config) else {}
@@ -76,12 +77,12 @@ def tabulate(
 
 
 def drift(run: plankton_runs.Found) -> list[float]:
-  """Distance from each iteration to the next, without the first one."""
+  """Drift from each iteration to the next, without the one from the initial weights."""
   return run.figures["curves"]["drift"][1:]
 
 
 def add_curves(table: Table, embedded: Seeds) -> None:
-  """Adds what happens during the training."""
+  """Adds measures of the training curves."""
   for name, title in (("radius", RADIUS), ("accuracy", "accuracy of centroids")):
     for when, index in ENDS:
       ends = [run.figures["curves"][name][index] for run in embedded]
@@ -98,7 +99,7 @@ def add_curves(table: Table, embedded: Seeds) -> None:
         table.add(EMBEDDING, title, moves[index])
     if len(moves) > 1:
       table.add(EMBEDDING, DRIFT, moves[0] - moves[-1], listed=False)
-    # From the untrained network on.
+    # Starts with the untrained network.
     values = [run.figures["start"]["accuracy"], *curves["accuracy"]]
     if (third := (len(values) - 1) // 3) > 0:
       gain = (values[third] - values[0]) - (values[-1] - values[-1 - third])
@@ -129,7 +130,7 @@ def add_classes(
     for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
       paper = known.get(published.plain(name))
       values = [float(of_run[label]) for of_run in scores]
-      # A class without images to judge, or predictions, has none.
+      # F1 is NaN for a class without images to classify or without predictions.
       if paper is not None and not np.isnan(values).any():
         measure = f"F1 of {name}, {group}, {way}"
         paper = paper if comparable(config) else None
@@ -170,7 +171,7 @@ def add_confusions(
 def write_classes(
   embedded: Seeds, classified: Seeds, study: Parts, config: Any, path: pathlib.Path
 ) -> None:
-  """F1 of every class by every way, mean over the seeds, as a table."""
+  """Writes a table of the F1 of every class by every rule, mean over the seeds."""
   ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]
   path.parent.mkdir(parents=True, exist_ok=True)
   with path.open("w", newline="") as file:

@@ -46,7 +46,7 @@ class Config(methods.Settings):
   seeds: int = 8
   """Runs of each method, each with another division of the images and other weights."""
   mds_steps: int = 1000
-  """Steps that place the proxies after the class tree."""
+  """Steps that lay out the proxies to follow the class tree."""
 
 
 FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
@@ -74,7 +74,7 @@ PRESETS = {
 
 
 def resolved(config: Config) -> Config:
-  """The settings with the paper's network and numbers where they leave them open."""
+  """Fills in open settings with the paper's network and numbers."""
   source = images.SOURCES[config.data]
   network: Any = source.network if config.network == "paper" else config.network
   return dataclasses.replace(
@@ -89,7 +89,7 @@ def resolved(config: Config) -> Config:
 def as_network_input(
   config: Config, whole: images.Whole, folder: pathlib.Path
 ) -> images.Whole:
-  """The set as a frozen network sees it, computed once; otherwise the images."""
+  """The set's features from a frozen network, computed once; otherwise its images."""
   if config.network != frozen.NETWORK:
     return whole
   name = f"{config.data}-{config.image_size}"
@@ -107,7 +107,7 @@ class Ground(NamedTuple):
 
   study: images.Parts
   related: measures.Relations
-  fixed: jax.Array  # proxies placed after the class tree
+  fixed: jax.Array  # proxies laid out to follow the class tree
   key: jax.Array
 
 
@@ -144,7 +144,7 @@ def train(
   name: str, shared: Ground, config: Any, path: pathlib.Path, progress: tqdm.tqdm
 ) -> Finished:
   """Runs one training with its measures, or reads its stored outcome."""
-  # What changes this training; the rest says which others there are.
+  # Settings of this training; those in `others` only add other trainings.
   others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others
   setting, study = methods.SETTINGS[name], shared.study
@@ -185,7 +185,7 @@ def train(
 
 
 def chance(config: Any, shared: Ground) -> dict[str, dict[str, float]]:
-  """Mean correlations of what was never trained."""
+  """Mean correlations of untrained points."""
   variables = methods.initial_variables(
     jax.random.fold_in(shared.key, 2),
     settings=config,

@@ -17,7 +17,7 @@ from experiments.hierarchies import methods
 from experiments.hierarchies.methods import Architecture, Settings
 from spherejax import data, distances, metrics, prototypes, training
 
-BATCH = 500  # images that are embedded at once
+BATCH = 500  # images to embed at once
 
 
 @functools.cache
@@ -32,7 +32,7 @@ def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
 
 
 def embed(variables: Any, images: Any, settings: Architecture) -> np.ndarray:
-  """[count, dim], not normalised; of `data.Images` or `frozen.Features`."""
+  """Embeds `data.Images` or `frozen.Features`, [count, dim], not normalised."""
   sizes = class_sets.log_sizes(images)
   if isinstance(images, frozen.Features):
     return np.asarray(_projected(variables, images.images, sizes, settings=settings))
@@ -52,24 +52,24 @@ def _projected(variables, features, sizes, *, settings):
 
 @jax.jit
 def chords(points: Array) -> Array:
-  """Distances of the directions of points; exactly 0 on the diagonal."""
+  """Distances between the normalised points; exactly 0 on the diagonal."""
   distance = distances.pairwise_chordal(points, points)
   return jnp.where(jnp.eye(len(points), dtype=bool), 0, distance)
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
 def class_chords(features: Array, labels: Array, *, classes: int):
-  """Distances of the classes' mean directions, and which classes have images."""
+  """Distances between the classes' mean directions, and which classes have images."""
   means = prototypes.class_means(features, labels, classes)
   return chords(means.means), means.counts > 0
 
 
 class Trained(NamedTuple):
-  """A trained network and what was seen on the way.
+  """A trained network and its curves.
 
   Attributes:
-    state: that is tested.
-    curves: for each quantity its value after each epoch.
+    state: state to test.
+    curves: for each quantity, its value after each epoch.
   """
 
   state: training.TrainState
@@ -88,7 +88,7 @@ def train(
   checkpoints: pathlib.Path,
   report: Callable[[dict[str, float]], None],
 ) -> Trained:
-  """Trains one setting; `report` is told about each epoch."""
+  """Trains one setting; calls `report` with the measures of each epoch."""
   steps = epochs.steps_per_epoch(study.train, settings.batch)
   followed = study.train[: settings.curve_images or len(study.train)]
 
@@ -147,7 +147,7 @@ def _on_features(
   state: training.TrainState,
   evaluate: Callable[[training.TrainState], dict[str, float]],
 ) -> Trained:
-  """Trains on features that are in memory, an epoch as one program."""
+  """Trains on features in memory, with an epoch as one program."""
   rows = {"image": train.images, "label": train.labels.astype(np.int32)}
   rows |= {"size": class_sets.log_sizes(train)}
   best, highest, evaluations = state, -np.inf, []

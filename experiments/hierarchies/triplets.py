@@ -18,8 +18,8 @@ from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
 from spherejax import data, distances, losses, metrics, prototypes, training
 
-MOMENTUM = 0.9  # of SGD, in the article's released code
-_NEAR = np.array([True, False])  # of a positive and a negative
+MOMENTUM = 0.9  # momentum of SGD in the article's released code
+_NEAR = np.array([True, False])  # mask of positives: a positive, then a negative
 Report = Callable[[int], object]
 """Callback that gets the number of finished iterations."""
 
@@ -37,7 +37,7 @@ class Settings(methods.Architecture, Limited):
   steps: Annotated[int, Within(1)] = 100
   """Steps per iteration."""
   margins: Annotated[tuple[float, ...], Within(1e-6, 4)] = (1.0, 1.3)
-  """Successive margins, of squared distances between unit vectors."""
+  """Successive margins between squared distances of unit vectors."""
   raised_after: Annotated[tuple[int, ...], Within(1)] = (10,)
   """Iterations after which the next margin applies."""
   optimizer: Literal["adam", "sgd"] = "adam"
@@ -53,8 +53,8 @@ class Settings(methods.Architecture, Limited):
   baseline_decay: Annotated[float, Within(1e-9)] = 0.9
   """Factor of the classifier's learning rate from one iteration to the next."""
   baseline_epochs: int = 0
-  """Passes of the classifier over the training images; 0: as many images as the
-  triplets have."""
+  """Passes of the classifier over the training images; 0: as many images as in the
+  triplets."""
 
 
 def margin_schedule(settings: Settings, iteration: int) -> float:
@@ -63,7 +63,7 @@ def margin_schedule(settings: Settings, iteration: int) -> float:
 
 
 def length(settings: Settings) -> int:
-  """Iterations that are trained, those with the first margin throughout included."""
+  """Number of trained iterations, with those that keep the first margin throughout."""
   return settings.iterations + max(settings.iterations - unraised(settings), 0)
 
 
@@ -86,7 +86,7 @@ def make_optimizer(
 
 
 def forward(settings, params, batch_stats, images, sizes, axis_name):
-  """Features of uint8 images in training, and the statistics after them."""
+  """Features of uint8 images in training mode, and the updated statistics."""
   features, moved = methods.Network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     data.to_float(images),
@@ -98,7 +98,7 @@ def forward(settings, params, batch_stats, images, sizes, axis_name):
 
 
 def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
-  """Mean hinge of the batch's triplets, those without loss included."""
+  """Mean hinge of the batch's triplets, including those with zero loss."""
   del key
   images, sizes = (jax.lax.collapse(batch[name], 0, 2) for name in ("image", "size"))
   features, moved = forward(settings, params, batch_stats, images, sizes, axis_name)
@@ -118,7 +118,7 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
 def triplet_batches(
   images: data.Images, key: Array, settings: Settings, margin_of: Callable[[int], float]
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Batches for `training.fit`: triplets uniform over the classes, and the margin."""
+  """Batches for `training.fit`: triplets, uniform over the classes, and the margin."""
   table = data.class_table(images.labels, per_class=2, label_names=images.label_names)
   sizes = class_sets.log_sizes(images)
 
@@ -147,7 +147,7 @@ def triplet_batches(
 
 
 def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
-  """[count, dim], unit rows."""
+  """Embeds images as unit rows [count, dim]."""
   rows = class_training.embed(variables, images, settings)
   lengths = np.linalg.norm(rows, axis=1, keepdims=True)
   return rows / np.where(lengths > 0, lengths, 1)
@@ -159,7 +159,7 @@ class Look(NamedTuple):
   centroids: np.ndarray
   radii: np.ndarray
   accuracy: np.ndarray
-  """Accuracy of the nearest centroid, on the images that made the centroids."""
+  """Accuracy of the nearest centroid on the same images that gave the centroids."""
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
@@ -184,7 +184,7 @@ def look(variables: Any, images: data.Images, settings: Settings) -> Look:
 
 
 class Part(NamedTuple):
-  """A stretch of training: the state after it, and what was seen in it."""
+  """Outcome of a segment of training: the state after it, and its evaluations."""
 
   state: training.TrainState
   evaluations: list[dict[str, float]]
@@ -201,7 +201,7 @@ def _stretch(
   folder: pathlib.Path,
   report: Report,
 ) -> Part:
-  """Trains up to an iteration, or on from where an earlier run was stopped."""
+  """Trains up to an iteration; resumes a stopped run."""
   train, validation = images
   number = len(validation.label_names)
   with training.Checkpoints(folder) as checkpoints:
@@ -241,14 +241,14 @@ def _stretch(
 
 
 class Embedded(NamedTuple):
-  """A trained embedding, and the one whose margin was not raised."""
+  """A trained embedding, with curves of the one whose margin was not raised."""
 
   start: Any  # variables before the first step
   variables: Any
   curves: dict[str, list[float]]
-  """Each quantity after every iteration; the first drift is from the first weights."""
+  """Quantities after every iteration; the first drift is from the initial weights."""
   kept_margin: dict[str, list[float]]
-  """Curves with the first margin throughout; empty where the margin is never raised."""
+  """Curves with the first margin throughout; empty if the margin is never raised."""
 
 
 def train_embedding(
@@ -269,7 +269,7 @@ def train_embedding(
   )
   state = training.create_state(step_key, optimizer, start)
   objective = functools.partial(triplet_objective, settings=settings)
-  # Traces the step once for all stretches.
+  # Traces the step once for all segments.
   step = jax.jit(
     training.make_step(objective, optimizer), static_argnames="axis_name", inline=True
   )

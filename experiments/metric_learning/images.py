@@ -1,9 +1,9 @@
-"""Images for `retrieval` and `ccp_proxies` on a CPU: classes to learn, and to find.
+"""Images for `retrieval` and `ccp_proxies` on a CPU, with learned and test classes.
 
-In the place of images stand frozen maps of a pretrained network. A network of
-ImageNet's sees each photograph once; what is trained is the layer on its maps, the
-pooling and the loss, or the network's last stage with them. So the methods begin where
-the thesis's begin, at a price that a CPU can pay.
+Frozen maps of a pretrained network can replace images. A network trained on ImageNet
+sees each photograph once. Trainings learn a layer on its maps, the pooling and the
+loss, in some cases also the network's last stage. So methods start from ImageNet
+weights, as in the thesis, but are cheap enough for a CPU.
 """
 
 import pathlib
@@ -19,13 +19,13 @@ from experiments.frame import images as class_sets
 from spherejax import data, models
 
 _FEWEST = 20
-"""Images that a class needs, or it is left out: 12 of the 121 classes of plankton."""
+"""Smallest number of images of a class; leaves out 12 of the 121 plankton classes."""
 
 
 class Study(NamedTuple):
   """Images, and which of them train, validate and test.
 
-  Every fold has the same numbers of images, so its labels are those of all.
+  All folds have the same numbers of images per class, so they share labels.
   """
 
   name: str
@@ -44,7 +44,7 @@ class Study(NamedTuple):
 
 
 class Halves(NamedTuple):
-  """Rows of a set that are learned, validated and sought, and their labels."""
+  """Rows of a set for training, validation and test, and their labels."""
 
   train: np.ndarray
   held: np.ndarray
@@ -55,9 +55,9 @@ class Halves(NamedTuple):
 
 
 def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
-  """The first half is learned, of which the last quarter validates; the rest sought.
+  """Splits classes: the first half trains, its last quarter validates; the rest tests.
 
-  With a seed these are halves of the classes in an order of its own.
+  A seed permutes the classes first.
   """
   if seed is not None:
     classes = np.random.default_rng(seed).permutation(classes)
@@ -79,7 +79,7 @@ def halves(
 ) -> Halves:
   """Rows of the classes of three parts, at most `most` of each class.
 
-  They come class by class; the labels of each part count from 0.
+  Rows are ordered by class; the labels of each part count from 0.
   """
   taken = [_of_classes(labels, part, most) for part in parts]
   return Halves(*(rows for rows, _ in taken), *(places for _, places in taken))
@@ -91,7 +91,7 @@ def of_folds(name: str, images: np.ndarray, folds: Sequence[Halves]) -> Study:
 
 
 def mnist(size: int, train: int, held: int) -> Study:
-  """Digits: of each the first images train and the next validate; all are sought."""
+  """Reads MNIST: of each digit, the first images train and the next validate."""
   learned = class_sets.read("mnist", "train")
   labels = np.asarray(learned.labels)
   fewest = int(np.bincount(labels).min())
@@ -118,7 +118,7 @@ def mnist(size: int, train: int, held: int) -> Study:
 
 
 def gaussians(seed: int) -> Study:
-  """Twenty classes of ten points in 16 dimensions, as images of 4 x 4."""
+  """Draws twenty classes of ten points in 16 dimensions, as images of 4 x 4."""
   random = np.random.default_rng(seed)
   centres = random.normal(size=(20, 1, 16))
   points = centres + 0.7 * random.normal(size=(20, 10, 16))
@@ -130,11 +130,11 @@ def gaussians(seed: int) -> Study:
 def maps(
   name: str, channels: int, seeds: Sequence[int], folder: pathlib.Path, *, pooled: bool
 ) -> Study:
-  """The maps of a set, or their means; every seed divides the classes in its own way.
+  """The maps of a set, or their means; every seed divides the classes anew.
 
-  Of each class there are as many images as of the smallest. A seed's maps stand on so
-  many principal directions of the maps that it learns. The network's own maps are
-  computed once and kept in the folder.
+  Each class has as many images as the smallest. A seed's maps are projected on the
+  first `channels` principal directions of its training maps. The network's maps are
+  computed once and stored in the folder.
   """
   pictures, parts = _divided(name, seeds)
   source = class_sets.SOURCES[name]
@@ -166,7 +166,7 @@ def maps(
 
 
 def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> Study:
-  """The maps that the network's last stage takes, divided as those of `maps`."""
+  """The inputs of the network's last stage, divided as in `maps`."""
   pictures, parts = _divided(name, seeds)
   network = models.pretrained(networks.LITE)
   first, last = (
@@ -222,7 +222,7 @@ def projected(
   reduced = np.empty((len(used), *maps.shape[1:-1], channels), np.float16)
   for first in range(0, len(used), 256):
     block = np.asarray(maps[used[first : first + 256]], np.float32)
-    # One product: of four axes NumPy makes a small one for every row of positions.
+    # One product; with four axes, NumPy would compute one for every row of positions.
     points = (block.reshape(-1, dim) - offset.astype(np.float32)) @ directions
     reduced[first : first + 256] = points.reshape(*block.shape[:-1], channels)
   return reduced

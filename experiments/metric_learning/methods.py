@@ -13,7 +13,7 @@ from spherejax import losses, models
 
 Numbers = Mapping[str, float]
 
-# What DML compares, and the hyperparameters of its small set-ups.
+# The losses that DML compares, and the hyperparameters of its small set-ups.
 TITLES = {
   "c1": "C1", "c2": "C2", "ms": "MS", "triplet": "Triplet",
   "proxy_anchor": "ProxyAnchor", "proxy_nca": "ProxyNCA++", "soft_triple": "SoftTriple",
@@ -44,12 +44,12 @@ _PAIRS: dict[str, Callable[..., Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-  """A loss, and what the batch is compared with.
+  """A loss, and the references for a batch.
 
-  "plain" the batch itself; "xbm" also a memory of earlier batches; "proxy" proxies
-  that are trained once; "ccp" proxies that are renewed from problem to problem;
-  "samples" like it, with images in the place of proxies. Losses with proxies of their
-  own are "plain", or "ccp".
+  "plain" compares the batch with itself, "xbm" also with a memory of earlier batches,
+  "proxy" with proxies that are trained once, and "ccp" with proxies that every problem
+  renews. "samples" is like "ccp", with images instead of proxies. Proxy losses are
+  "plain" or "ccp".
   """
 
   loss: str
@@ -72,27 +72,27 @@ class Method:
 
   @property
   def own_proxies(self) -> bool:
-    """True where the loss uses proxies alone."""
+    """True if this is a proxy loss."""
     return self.loss in PROXY_LOSSES
 
   @property
   def refers_to_proxies(self) -> bool:
-    """True where the classes' representatives start as embeddings of images."""
+    """True if the representatives of classes start as embeddings of images."""
     return self.kind in ("proxy", "ccp", "samples")
 
   @property
   def draws_proxies(self) -> bool:
-    """True where the proxies of the loss start at random."""
+    """True if the proxies of the loss start at random."""
     return self.own_proxies and not self.refers_to_proxies
 
   @property
   def renews(self) -> bool:
-    """True where training is a sequence of problems with new representatives."""
+    """True if training is a sequence of problems with new representatives."""
     return self.kind in ("ccp", "samples")
 
   @property
   def learns_proxies(self) -> bool:
-    """True where proxies are parameters."""
+    """True if proxies are parameters."""
     return self.own_proxies or self.kind in ("proxy", "ccp")
 
   @property
@@ -102,7 +102,7 @@ class Method:
 
   @property
   def pool_size(self) -> int:
-    """Images of a pool: as many as the proxies for 1, a multiple of them below."""
+    """Images of a class's pool; a `pool` below `proxies` counts per proxy."""
     if self.pool == 1:
       return self.proxies
     return self.pool if self.pool >= self.proxies else self.pool * self.proxies
@@ -112,7 +112,7 @@ class Method:
 
 
 def initial(method: Method, key: Array, classes: int, dim: int) -> dict[str, Array]:
-  """Proxies of a loss that owns them, drawn as its paper's code draws them."""
+  """Draws the proxies of a proxy loss, as in its paper's code."""
   if method.loss == "soft_triple":
     shape, scale = (classes, method.proxies or 10, dim), (1 / 3 / dim) ** 0.5
   else:
@@ -145,7 +145,7 @@ def value(
   axis_name: str | None = None,
   average: Callable[[Array], Array] = jnp.mean,
 ) -> Array:
-  """The loss of a batch of raw embeddings, a scalar by `average`."""
+  """The loss of a batch of raw embeddings, reduced to a scalar by `average`."""
   if method.own_proxies:
     return average(_proxy_loss(method, x, labels, loss_params["proxies"]))
   pairs = functools.partial(
@@ -174,9 +174,9 @@ def remember(
   start: int,
   axis_name: str | None = None,
 ) -> tuple[losses.Memory, losses.References, Array]:
-  """The memory after a batch, as references, and whether they count yet.
+  """Updates the memory; returns it, its references, and whether the loss uses them yet.
 
-  It counts once it was filled again after `start` steps.
+  The loss uses the memory once it was refilled after `start` steps.
   """
   after, slots = losses.memory_update(memory, x, labels, axis_name=axis_name)
   rows = x.shape[0] * (jax.lax.axis_size(axis_name) if axis_name else 1)
@@ -185,7 +185,7 @@ def remember(
 
 
 def zero_shot_params(key: Array, attributes: int, classes: int, dim: int) -> Any:
-  """Label embeddings of zero-shot prediction, drawn."""
+  """Draws the label embeddings of zero-shot prediction."""
   even = jnp.full((2, attributes), 1 / attributes)
   module = models.ZeroShotPrediction(classes, dim)
   return jax.jit(module.init)(key, even, jnp.arange(2))["params"]
@@ -201,7 +201,7 @@ def with_zero_shot(
   axis_name: str | None = None,
   average: Callable[[Array], Array] = jnp.mean,
 ) -> Array:
-  """The loss, and zero-shot prediction from a pooling's attributes (DML eq. 5.2.5)."""
+  """Mixes the loss with zero-shot prediction from attributes (DML eq. 5.2.5)."""
   module = models.ZeroShotPrediction(
     *params["label_embeddings"].shape, axis_name=axis_name
   )

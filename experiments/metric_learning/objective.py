@@ -18,7 +18,7 @@ from experiments.metric_learning.settings import Training
 from spherejax import data, distances, losses, metrics, models, training
 
 MARGIN = 1e-5
-"""Smallest improvement that makes an evaluation better."""
+"""Smallest improvement that counts."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 """Measures by the names under which they are kept."""
 
@@ -28,8 +28,8 @@ def measures(
 ) -> dict[str, float]:
   """Retrieval measures of embeddings in the unit ball, over queries with a match.
 
-  Each is a query among all others, or, where `queries` says so, in the gallery of those
-  that are none.
+  By default, each embedding is a query among all others. With the mask `queries`, these
+  are queries, and the others are the gallery.
   """
   x = distances.unit_ball(jnp.asarray(points))
   if queries is None:
@@ -69,9 +69,10 @@ def variables(params: Any, stats: Any) -> Any:
 def check(
   settings: Training, method: Method, labels: np.ndarray, per_class: int, memory: int
 ) -> None:
-  """Raises ValueError for what would end a training, or spoil it, later.
+  """Raises ValueError for settings that would end or spoil a training later.
 
-  `per_class` are the images of a class in a batch, `memory` the places of a memory.
+  `per_class` is the number of images of a class in a batch, `memory` the size of the
+  memory.
   """
   images, classes, drawn = len(labels), len({*labels}), settings.batch // per_class
   if drawn > classes:
@@ -87,7 +88,7 @@ def check(
     raise ValueError(
       f"switch_patience must be at least 1, got {settings.switch_patience}"
     )
-  # The published memory of SOP is slightly larger than three quarters of its images.
+  # The published memory for SOP is slightly larger than three quarters of its images.
   if method.kind == "xbm" and memory > 1.25 * images:
     raise ValueError(
       f"a memory of {memory} embeddings is larger than the {images} images that are"
@@ -105,7 +106,7 @@ class _Taken(NamedTuple):
 
 
 def _head_first(steps: int) -> optax.GradientTransformation:
-  """The backbone stays where it is for the first steps."""
+  """Freezes the backbone for the first steps."""
 
   def init(params: Any) -> _Taken:
     del params
@@ -124,7 +125,7 @@ def _head_first(steps: int) -> optax.GradientTransformation:
 
 
 def _decayed(params: Any) -> Any:
-  """The network's parameters without those of its norms."""
+  """Mask of the network's parameters, without those of its norms."""
 
   def is_weight(path: Any, _: Array) -> bool:
     name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -138,10 +139,10 @@ def optimizer(
 ) -> optax.GradientTransformation:
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
-  `stats` are the network's before the first step. The projection, where problems follow
-  each other, is the first of its states. Proxies that are drawn, those of losses that
-  know nothing else, learn faster than the network, and alone with the layer of the
-  embedding until the first evaluation. `rate` multiplies every learning rate.
+  `stats` are the network's initial statistics. If there is a projection, its state
+  comes first. Proxies that start at random, those of proxy losses, learn faster than
+  the network; until the first evaluation, the backbone is frozen for them. `rate`
+  multiplies every learning rate.
   """
   adam = functools.partial(optax.adam, b2=rates.second_moment)
   groups = {"network": adam(rates.learning_rate)}
@@ -166,16 +167,16 @@ def optimizer(
 class Run:
   """Fixed inputs of one kind of training, and its objective.
 
-  `place` locates its images. In a batch, images without a label, behind the others,
-  stand for the proxies.
+  `place` locates its images. In a batch, images at the end without labels represent the
+  proxies.
   """
 
   settings: Any
   """Settings of the training, derived from `Training`."""
   embed: Callable[..., Any]
-  """Function of variables, rows, a key and the place of images: raw embeddings of
-  training images, moved or cut at random, in inference mode. With `average` all of the
-  mass is pooled."""
+  """Function of variables, rows, a key and the place of images to raw embeddings of
+  training images, shifted or cropped at random, in inference mode. With `average`, all
+  of the mass is pooled."""
 
   def __init__(
     self,
@@ -185,7 +186,7 @@ class Run:
     names: Sequence[str] = (),
   ):
     self.settings, self.method = settings, method
-    # As many images of a class in every fold, so one table serves all.
+    # All folds have as many images per class, so one table serves all.
     self.table = data.class_table(labels, per_class=1, label_names=names)
     self.classes, self.images = len(self.table.counts), len(labels)
 
@@ -198,8 +199,8 @@ class Run:
     key: Array,
     axis_name: str | None,
   ) -> training.Outcome:
-    """The loss, zero-shot prediction mixed in, and the memory after it."""
-    del key  # images are moved before
+    """The loss with zero-shot prediction, and the updated statistics and memory."""
+    del key  # images are already shifted
     settings, method, labels = self.settings, self.method, batch["label"]
     outputs, network_stats = forward(
       settings.architecture,
@@ -216,7 +217,7 @@ class Run:
       batch_stats, x, labels, axis_name
     )
     gathered, gathered_labels, average = x, labels, mean
-    if method.own_proxies:  # each device has the loss of all rows
+    if method.own_proxies:  # each device computes the loss of all rows
       gathered, gathered_labels = training.gather((x, labels), axis_name)
       average = jnp.mean
     value = methods.value(
@@ -235,7 +236,7 @@ class Run:
   def _remembered(
     self, batch_stats: Any, x: Array, labels: Array, axis_name: str | None
   ) -> tuple[losses.References, Array, Any]:
-    """The memory as references, whether they count, and what is kept of it."""
+    """The memory as references, whether the loss uses them, and the new statistics."""
     if self.method.kind != "xbm":
       nothing = losses.memory_init(1, self.settings.embedding_dim)
       return losses.memory_references(nothing), jnp.zeros((), bool), {}
@@ -248,7 +249,7 @@ class Run:
     return remembered, remembers, memory_stats
 
   def references(self, anchors: Array, params: Any) -> losses.References | None:
-    """Proxies, or images in their place, as what a batch is compared with."""
+    """Proxies, or images instead of them, as references for a batch."""
     if not self.method.refers_to_proxies:
       return None
     if self.method.kind != "samples":
@@ -259,9 +260,9 @@ class Run:
   def loss_variables(
     self, loss_key: Array, label_key: Array, proxies: Array | None, memory: int
   ) -> dict[str, Any]:
-    """The loss's parameters before the first step, and a memory of so many places.
+    """The loss's initial parameters, and a memory of `memory` embeddings if it has one.
 
-    `proxies` are those that begin as embeddings, None where there are none.
+    `proxies` are proxies that start as embeddings, or None.
     """
     settings, method, dim = self.settings, self.method, self.settings.embedding_dim
     params: dict[str, Any] = {}

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
   import matplotlib.figure
 
 _PARTS = ("CCP", "XBM", GSP, ZSP, BOTH)
-SHOWN = 2000  # points of a picture of the plane
+SHOWN = 2000  # points in a plot of the plane
 _COLUMNS = 4  # of panels with curves
 _MARKS = {"renewed": ("s", "squares"), "trained once": ("D", "diamonds")}
 
 
 def scores(config: Config, table: Table) -> dict[str, Any]:
-  """Scores of all trainings, and what each part or pooling adds."""
+  """Scores of all trainings, and the gain of each part or pooling."""
   names = list(plan(config))
   if config.poolings:
     return {f"gains-{config.group}": _poolings(names, table)}
@@ -72,7 +72,7 @@ def _poolings(names: list[Name], table: Table) -> "matplotlib.figure.Figure":
 
 
 def curves(config: Config, runs: Mapping[Name, Trained]) -> dict[str, Any]:
-  """Best validation score so far, one panel a loss; none where poolings are many."""
+  """Best validation score so far, one panel per loss; none for many poolings."""
   if config.poolings:
     return {}
   panels: dict[str, dict[str, Trained]] = {}
@@ -178,7 +178,7 @@ def unseen(config: Any, table: Table) -> dict[str, Any]:
 
 
 def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
-  """Test digits of the first seed, and the proxies beside the best network."""
+  """Test digits of the first seed, and the proxies of its best network."""
   figure = pictures.new_figure(9.0, 4.6)
   axes = figure.subplots(1, 2, sharex=True, sharey=True)
   labels = study.test_labels[:SHOWN]

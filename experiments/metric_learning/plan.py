@@ -76,7 +76,7 @@ class Config(ProxySettings):
   """Methods to train with and without generalized sum pooling and zero-shot
   prediction."""
   gsp_parts: tuple[Summed, ...] = ()
-  """Those of `gsp_methods` to train with each of the two alone as well."""
+  """Methods of `gsp_methods` that are also trained with each of the two alone."""
   poolings: tuple[Pooled, ...] = ()
   """Poolings to compare with the average, for the contrastive loss and ProxyNCA++."""
   zero_shot_share: Sums[float] = 0.1
@@ -116,7 +116,7 @@ _TABLE_3_1 = tuple(dict.fromkeys(key[0] for key in dml.TABLE_3_1))
 FULL = {
   "full": FullConfig(),
   "table-3.1": FullConfig(methods=_TABLE_3_1),
-  # Its small memories and few proxies have no figures in the text.
+  # The text has no figures for its small memories and few proxies.
   "figure-3.4": FullConfig(
     dataset="sop",  # and inshop
     methods=(
@@ -133,7 +133,7 @@ FULL = {
   "table-3.2": FullConfig(
     methods=("c1+ccp", "c2+ccp", "ms+ccp"), protocol="conventional"
   ),
-  # Total steps, of products and clothes alone.
+  # Total numbers of steps, for products and clothes only.
   "table-3.3": FullConfig(dataset="sop", methods=tuple(dml.TABLE_3_3)),
   "table-5.2": FullConfig(methods=("c1+xbm", "c1+xbm+gsp"), protocol="conventional534"),
   "table-5.3": FullConfig(methods=tuple(dml.TABLE_5_3), protocol="fair534"),
@@ -168,7 +168,7 @@ PRESETS: dict[str, Any] = {
     _FROZEN, rates=(0.3, 1.0, 3.0), losses=(), memory_losses=(), proxy_losses=(),
     gsp_methods=(), gsp_parts=(), poolings=POOLED,
   ),
-  # With the last stage of the network trained, too: are frozen maps a special case?
+  # Also trains the network's last stage, to see if frozen maps are a special case.
   "cars-tuned": dataclasses.replace(
     _FROZEN, backbone="last_stage", frozen_norm=True, channels=192, seeds=3, steps=600,
     losses=(), memory_losses=(), proxy_losses=(), gsp_methods=(), gsp_parts=(),
@@ -222,7 +222,7 @@ def settings_of(
   return dataclasses.replace(
     shared,
     pooling="gsp",
-    # Of all of the mass the sum is the average.
+    # With all of the mass, the sum is the average.
     mass=1.0 if name.parts == ZSP else config.mass,
     inverse_temperature=method.inverse_temperature,
     zero_shot=0.0 if name.parts == GSP else config.zero_shot_share,
@@ -230,7 +230,7 @@ def settings_of(
 
 
 def study(config: Config, folder: pathlib.Path) -> images.Study:
-  """The images of all trainings, or their maps, which the folder keeps."""
+  """The images of all trainings, or their maps, which are stored in the folder."""
   if config.data == "gaussians":
     return images.gaussians(config.seed)
   seeds = range(config.seed, config.seed + config.seeds)
@@ -285,9 +285,9 @@ def _of_parts(config: Config) -> Iterator[Claim]:
 
 
 def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
-  """Generalized sum pooling against the other pooling that validation finds best.
+  """Generalized sum pooling against the best other pooling by validation.
 
-  Where the average is the only other pooling, `_of_parts` makes this claim.
+  If the average is the only other pooling, `_of_parts` makes this claim.
   """
   for loss in POOLED_LOSSES if len(config.poolings) > 1 else ():
     average = f"{Name(config.group, loss)}"

@@ -35,8 +35,8 @@ class Config(ProxySettings):
   )  # fmt: skip
   """Images per digit, for training and validation."""
   losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ()
-  """Losses to compare with proxies trained once; with c2 also numbers of proxies, sizes
-  of pools and `other_weights`."""
+  """Losses to train with renewed proxies, with proxies trained once, and plain; c2 also
+  compares numbers of proxies, sizes of pools and `other_weights`."""
   other_weights: tuple[float, ...] = ()
   """Weights to compare with `weight`."""
   batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = ()
@@ -54,7 +54,7 @@ class Config(ProxySettings):
 
   @property
   def in_plane(self) -> bool:
-    """True where proxies are watched, of digits in the plane or of random points."""
+    """True if proxies are measured in training: digits in the plane, random points."""
     return self.data not in _FROZEN
 
 
@@ -72,8 +72,9 @@ PRESETS = {
   "cpu": _COMPARED,
   "plankton": dataclasses.replace(_COMPARED, data="ndsb_plankton"),
   "long": _DIGITS,
-  # DML 3.3.1 states network, dimension, proxies and pool; the rest is of 3.3.2.1, but
-  # for its rate, one for pretrained weights. The rarest digit has as many images.
+  # DML 3.3.1 states network, dimension, proxies and pool; the rest is from 3.3.2.1,
+  # except its learning rate, which is for pretrained weights. The rarest digit has
+  # 5,421 images.
   "full": dataclasses.replace(
     _DIGITS, backbone="resnet20", digit_images=(5000, 421), convolution="native",
     steps=100_000, patience=60,
@@ -86,7 +87,7 @@ PRESETS = {
 
 
 def study(config: Config, folder: pathlib.Path) -> images.Study:
-  """The images of all trainings, or their features, which the folder keeps."""
+  """The images of all trainings, or their features, which are stored in the folder."""
   if config.data == "gaussians":
     return images.gaussians(config.seed)._replace(watched=True)
   if config.data == "mnist":
@@ -96,7 +97,7 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
 
 
 def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]:
-  """Trainings by name; their settings are the shared ones but for what is compared."""
+  """Trainings by name, with the shared settings except the compared one."""
   number, pool = config.proxies, config.pool
   jobs: dict[str, tuple[Settings, Method]] = {}
   if config.in_plane:
@@ -106,7 +107,7 @@ def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]
     for kind in ("plain", "proxy", "ccp"):
       jobs[f"{loss} {kind}"] = shared, Method(loss, kind, number, pool)
   if "c2" in config.losses:
-    for m, b in ((1, 1), (1, pool), (number, number)):  # beside the usual ones
+    for m, b in ((1, 1), (1, pool), (number, number)):  # besides the default
       jobs[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
   for batch in config.batches:
     settings = dataclasses.replace(shared, batch=batch)
@@ -116,7 +117,7 @@ def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]
 
 
 def lengths(trained: Trained) -> list[list[int]]:
-  """Evaluations of every problem that ended, for each seed of the first cell."""
+  """Number of evaluations in every ended problem, for each seed of the first cell."""
   steps = []
   for problems in trained.curves["problem"][0]:
     known = problems[np.isfinite(problems)].astype(int)
@@ -125,9 +126,9 @@ def lengths(trained: Trained) -> list[list[int]]:
 
 
 def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
-  """[seeds], a figure at the last evaluation of a problem, or of the last problem.
+  """A figure [seeds] at the last evaluation of a problem, or of the last problem.
 
-  NaN for a training of one problem, which no other can be compared with.
+  NaN for a training with a single problem, as there is no other to compare it with.
   """
   ends = []
   for values, problems in zip(
@@ -140,7 +141,7 @@ def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
 
 
 def moves(trained: Trained, cell: int) -> np.ndarray:
-  """[seeds], mean distance of the anchors of two problems; NaN without a second one."""
+  """Mean distance [seeds] of anchors of successive problems; NaN for one problem."""
   switches = trained.curves["moved"][cell] > 0
   sums = np.nansum(trained.curves["moved"][cell], axis=1)
   number = switches.sum(1)
@@ -148,7 +149,7 @@ def moves(trained: Trained, cell: int) -> np.ndarray:
 
 
 def radii(trained: Trained, name: str) -> np.ndarray:
-  """[trainings that renewed], mean covering radius of pools after picks of a kind."""
+  """Mean covering radius of pools after picks of a kind, [trainings that renewed]."""
   picked = trained.curves["random"][0] > 0
   renewed = picked.any(1)
   sums = np.where(picked, trained.curves[name][0], 0).sum(1)
@@ -156,7 +157,7 @@ def radii(trained: Trained, name: str) -> np.ndarray:
 
 
 def title(name: str) -> str:
-  """A training as in the table."""
+  """Name of a training in the table."""
   if name in DIGITS:
     return f"digits, {name}"
   loss, _, kind = name.partition(" ")
@@ -166,7 +167,7 @@ def title(name: str) -> str:
 
 
 def tabulate(runs: Runs, config: Config) -> Table:
-  """The table, and what the claims need beside it."""
+  """The table, with unlisted figures for the claims."""
   table = Table()
   for name, trained in runs.items():
     table.add_all(title(name), {x: values[0] for x, values in trained.test.items()})
@@ -191,7 +192,7 @@ def _problems(table: Table, name: str, trained: Trained) -> None:
 
 def _covers(table: Table, name: str, trained: Trained) -> None:
   def at(curve: str, place: int) -> list[float]:
-    """Figures of every seed, of the first or the last evaluation."""
+    """Values of every seed, from the first or the last evaluation."""
     return [x[np.isfinite(x)][place] for x in trained.curves[curve][0]]
 
   if "spread" in trained.curves:
@@ -227,7 +228,7 @@ _EVERY = ("problem-length-least", "problem-length-two", "problem-length-unequal"
 
 
 def _all(table: Table, measure: str) -> np.ndarray:
-  """The values of all variants that have them."""
+  """The values of a measure, of all variants that have it."""
   values = [table.values(measure, name) for name in table.variants(measure)]
   if not values:
     raise NotMeasured(f"{measure} was not measured")

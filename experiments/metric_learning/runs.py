@@ -1,4 +1,4 @@
-"""Trainings of `retrieval` and `ccp_proxies`: all seeds at once, kept, tested."""
+"""Trains, stores and tests all seeds of `retrieval` and `ccp_proxies` at once."""
 
 import dataclasses
 import functools
@@ -27,29 +27,29 @@ from experiments.metric_learning.training import Data, Run, State, of_fold, on_d
 from spherejax import distances
 
 _SEARCHED = 2
-"""Seeds whose validation images choose a learning rate."""
+"""Number of seeds whose validation images choose a learning rate."""
 _Name = TypeVar("_Name")
 
 
 class Trained(NamedTuple):
   """Figures of all runs of a method, [cells, seeds, ...] each."""
 
-  curves: dict[str, np.ndarray]  # [cells, seeds, evaluations], NaN once it stopped
-  best: np.ndarray  # evaluation, from 0
+  curves: dict[str, np.ndarray]  # [cells, seeds, evaluations], NaN after a run stopped
+  best: np.ndarray  # number of the best evaluation, from 0
   test: dict[str, np.ndarray]  # [cells, seeds]
   points: np.ndarray  # [cells, seeds, test images, dim], of the best networks
-  proxies: np.ndarray  # [cells, seeds, classes, proxies, dim], beside them
-  first_spread: np.ndarray  # [cells, seeds], of the proxies before the first step
-  rate: float = 1.0  # by which the learning rates were multiplied
+  proxies: np.ndarray  # [cells, seeds, classes, proxies, dim], of the best networks
+  first_spread: np.ndarray  # [cells, seeds], initial spread of the proxies
+  rate: float = 1.0  # factor of the learning rates
 
   @property
   def best_so_far(self) -> np.ndarray:
-    """[evaluations], means over seeds, of which one that stopped keeps its best."""
+    """Mean best scores so far over seeds, [evaluations]; stopped runs keep the best."""
     return np.fmax.accumulate(self.curves["score"][0], axis=-1).mean(axis=0)
 
 
 def check(settings: Settings, method: Method, study: Study) -> None:
-  """Raises ValueError for what would end a training, or spoil it, later."""
+  """Raises ValueError for settings that would end or spoil a training later."""
   shape = (settings.image_size, settings.image_size, settings.channels)
   if study.images.shape[1:] != shape:
     raise ValueError(
@@ -96,7 +96,7 @@ def train_all(
 def train_at_best_rate(
   settings: Settings, *arguments: Any, weights: Sequence[float], rates: Sequence[float]
 ) -> Trained:
-  """Trains as `train` does, at the rate that two seeds choose for the first weight."""
+  """Calls `train` at the rate that two seeds choose for the first weight."""
   if len(rates) > 1:
     few = dataclasses.replace(settings, seeds=min(settings.seeds, _SEARCHED))
     rates = (train(few, *arguments, weights=weights[:1], rates=rates).rate,)
@@ -111,7 +111,7 @@ def _score(state: State, key: Array, hyper: Any) -> Array:
 def _drawn(settings: Settings, study: Study) -> tuple[range, range]:
   """Seeds of a sweep, and the folds of its cells.
 
-  Where each seed divides the classes in its own way, its fold stands for it.
+  If each seed divides the classes anew, folds take the place of seeds.
   """
   if study.by_seed:
     return range(settings.seed, settings.seed + 1), range(settings.seeds)
@@ -130,10 +130,10 @@ def train(
 ) -> Trained:
   """Trains with all weights of the projection and all seeds at once.
 
-  Of the rates, multiples of every learning rate, the one is kept whose validation
-  images score best on average. What was trained under `folder` with the same
-  settings is read from there. The first network is kept as `model-` and the title, the
-  method's name where none is given. FloatingPointError names what diverged.
+  `rates` multiply every learning rate; the best mean validation score chooses one.
+  Results in `folder` with the same settings are read instead of trained again. The
+  first network is stored as `model-` and the title, by default the method's name. A
+  diverged run raises FloatingPointError.
   """
   title = title or method.name
   made_of = (settings, method, weights, study.name, rates)
@@ -154,7 +154,7 @@ def _sweep(
   run: Run, path: pathlib.Path, title: str, weights: Sequence[float],
   rates: Sequence[float],
 ) -> finished.Finished:  # fmt: skip
-  """Trains all runs; returns what the ones of the best rate came to."""
+  """Trains all runs; returns the outcomes at the best rate."""
   settings, study, arrays = run.settings, run.study, on_device(run.study)
   seeds, folds = _drawn(settings, study)
   cells = zip(*itertools.product(rates, weights, folds), strict=True)
@@ -191,17 +191,17 @@ def _sweep(
 
 
 def model_name(title: str) -> str:
-  """The folder of a network, within that of its runs."""
+  """Name of a network's folder within the folder of its runs."""
   return "model-" + re.sub(r"[ ,=]+", "-", title)
 
 
 def _keep_model(
   settings: Settings, variables: Any, evaluations: int, folder: pathlib.Path
 ) -> None:
-  """The first cell's and seed's best network, for `embed`."""
-  shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+  """Stores the best network of the first cell and seed, for `embed`."""
+  shutil.rmtree(folder, ignore_errors=True)  # a network of other settings
   if settings.backbone in networks.STORED:
-    return  # it sees no images
+    return  # its inputs are not images
   first = jax.tree.map(lambda x: np.asarray(x)[0, 0], variables)
   model = networks.Model(settings.architecture, first)
   networks.keep(folder, model, evaluations * settings.evaluate_every)
@@ -209,7 +209,7 @@ def _keep_model(
 
 @functools.partial(jax.jit, static_argnames="architecture")
 def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> Array:
-  """[cells, seeds, test images, dim] of networks and folds, one run after another."""
+  """Test embeddings [cells, seeds, test images, dim] of networks, run by run."""
 
   def embed(run: tuple[Any, Array]) -> Array:
     variables, fold = run
@@ -229,10 +229,10 @@ def tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
   """Measures [seeds] of the networks before their first step.
 
-  Their heads are drawn, and their backbones too where none was pretrained.
+  Their heads are random, and their backbones unless they are pretrained.
   """
   run, arrays = Run(settings, Method("c2"), study), on_device(study)
-  # The keys of a sweep, so these are the networks that were trained.
+  # The keys are those of a sweep, so these networks are the ones that were trained.
   seeds, folds = np.broadcast_arrays(*map(np.array, _drawn(settings, study)))
   begin = jax.random.key(settings.seed)
 

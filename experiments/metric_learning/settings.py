@@ -1,4 +1,4 @@
-"""Numbers of a training of `retrieval` or `ccp_proxies`."""
+"""Settings of a training of `retrieval` or `ccp_proxies`."""
 
 import dataclasses
 from typing import Annotated
@@ -34,8 +34,8 @@ class Training(networks.Architecture):
   in_batch: float = 0.0
   """Weight of the loss within the batch, added to that between batch and proxies."""
   memory_start: int = 100
-  """Steps before the cross-batch memory is refilled; the loss uses it once it is
-  full."""
+  """Steps before the cross-batch memory is refilled; the loss uses the memory once it
+  is full."""
   zero_shot: float = 0.0
   """Weight of zero-shot prediction in the loss, for a pooling with attributes."""
 
@@ -45,7 +45,7 @@ class Settings(Training):
   """Settings of trainings on images in memory."""
 
   seed: int = 0
-  """First seed, of initial weights, batches and image shifts."""
+  """First seed of initial weights, batches and image shifts."""
   seeds: int = 4
   """Trainings of each kind."""
   shift: int = 2

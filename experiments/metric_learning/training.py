@@ -17,23 +17,23 @@ from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
 from spherejax import data, distances, metrics, prototypes, training
 
-_COVERED = 2000  # training images whose cover is measured, at most
+_COVERED = 2000  # largest number of training images whose cover is measured
 
 
 class State(NamedTuple):
   """State of one run."""
 
   train: training.TrainState
-  rows: Array  # [classes, proxies], images that the proxies are or were of
-  score: Array  # of the last evaluation
-  first_spread: Array  # of the proxies, before the first step
+  rows: Array  # [classes, proxies], images from which the proxies started
+  score: Array  # score of the last evaluation
+  first_spread: Array  # spread of the proxies before the first step
 
 
 class Data(NamedTuple):
   """Arrays on the device."""
 
   images: Array
-  train: Array  # [folds, rows], as those below
+  train: Array  # [folds, rows], like `held` and `test`
   held: Array
   test: Array
 
@@ -56,17 +56,17 @@ class Run(objective.Run):
     self.study = study
 
   def run_key(self, key: Array, hyper: Any) -> Array:
-    """The key of a run: that of its fold, too, where each fold is of another seed."""
+    """The key of a run; if each fold belongs to a seed, it depends on the fold."""
     if not self.study.by_seed:
       return key
     return jax.random.fold_in(key, hyper["fold"].astype(int))
 
   def apply(self, variables: Any, images: Array) -> Array:
-    """Raw embeddings by the running statistics."""
+    """Raw embeddings with the running statistics."""
     return networks.Model(self.settings, variables).embed_blocks(images)
 
   def shown(self, key: Array, images: Array) -> Array:
-    """Training images, moved a little."""
+    """Shifts training images at random."""
     if not self.settings.shift:
       return images
     return data.random_crop(key, images, padding=self.settings.shift)
@@ -82,7 +82,7 @@ class Run(objective.Run):
     return networks.Model(architecture, variables).embed_blocks(images)
 
   def chosen(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
-    """The pool's points that are the new proxies, and their rows."""
+    """Picks the pool's points that become the new proxies; returns their rows, too."""
     number = self.method.proxies
 
     def of_class(of_label: Array, before: Array) -> Array:
@@ -95,7 +95,7 @@ class Run(objective.Run):
     )
 
   def init(self, arrays: Data, key: Array, hyper: Any) -> State:
-    """The network as it is drawn, and the first proxies."""
+    """Draws the network and picks the first proxies."""
     key = self.run_key(key, hyper)
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
     network = networks.initial_variables(network_key, self.settings)
@@ -109,7 +109,7 @@ class Run(objective.Run):
       first = first[:, : self.method.proxies]
       proxies, rows = self.chosen(points, pool_rows, first)
     state = training.create_state(
-      key,  # nothing is drawn inside of a step
+      key,  # steps draw nothing
       objective.optimizer(self.settings, self.method, network.get("batch_stats")),
       network,
       self.loss_variables(loss_key, more(1), proxies, self.memory_size),
@@ -125,7 +125,7 @@ class Run(objective.Run):
   def batch(
     self, arrays: Data, hyper: Any, rows: Array, key: Array
   ) -> dict[str, Array]:
-    """Training images of some classes, those of the proxies' rows behind them."""
+    """Training images of some classes; "samples" appends the images of `rows`."""
     batch_key, shift_key = jax.random.split(key)
     per_class = 1 if self.method.own_proxies else self.settings.per_class
     classes = self.settings.batch // per_class
@@ -139,7 +139,7 @@ class Run(objective.Run):
     return {"image": images, "label": jnp.asarray(self.study.train_labels)[chosen]}
 
   def evaluated(self, arrays: Data, hyper: Any, state: State) -> dict[str, Array]:
-    """MAP@R of the validation images, and what the proxies do."""
+    """MAP@R of the validation images, with spread and cover of the proxies."""
     held = arrays.images[of_fold(arrays.held, hyper)]
     network = state.train.variables()
     points = distances.unit_ball(self.apply(network, held))
@@ -177,7 +177,7 @@ class Run(objective.Run):
     return self.apply(network, images).reshape(*rows.shape, -1)
 
   def switched(self, arrays: Data, hyper: Any, state: State, key: Array):
-    """After an evaluation: perhaps the next problem."""
+    """Starts the next problem after an evaluation, if the current one has ended."""
     if not self.method.renews:
       return state, {}
     train = state.train
@@ -234,7 +234,7 @@ class Run(objective.Run):
     return state._replace(train=train), reported["loss"]
 
   def period(self, arrays: Data, state: State, key: Array, hyper: Any):
-    """The steps up to the next evaluation, it, and its consequences."""
+    """Trains up to the next evaluation, evaluates, and switches problems if needed."""
     step_key, switch_key = jax.random.split(self.run_key(key, hyper))
     state, loss = self.steps(arrays, state, step_key, hyper)
     figures = self.evaluated(arrays, hyper, state)

@@ -34,7 +34,7 @@ class Numbers(NamedTuple):
 
 
 class Cell(NamedTuple):
-  """Percent, and where it is printed the standard deviation."""
+  """Figures in percent, with the standard deviation if it is printed."""
 
   precision: float | None
   map_at_r: float | None = None
@@ -59,7 +59,7 @@ def _fair(lines: Mapping[str, str]) -> Table:
 
 
 def _conventional(backbones: Mapping[str, Any]) -> dict[str, Table]:
-  """Parses P@1 or P@1/MAP@R by backbone; "-" where nothing is printed."""
+  """Parses P@1 or P@1/MAP@R by backbone; "-" if nothing is printed."""
   return {
     backbone: {
       (method, name, int(dim)): Cell(*map(float, figure.split("/")))

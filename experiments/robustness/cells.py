@@ -1,4 +1,4 @@
-"""Settings of `voronoi`, and what DIST says of cells, balls and shifts, as claims."""
+"""Settings of `voronoi`, and claims of DIST about cells, balls and shifts."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ OfDigits = Annotated[_T, Without("images", ("cifar10", "mnist"))]
 SHIFTED = "share that a shift moves further"
 PAIRS = {"odd or even": (), "3 or 8": (3, 8)}
 ORDERS: dict[Literal["l2", "linf"], float] = {"l2": 2, "linf": np.inf}
-# SAA of 1-NN on the first 1297 digits in l2, between bounds found by other means.
+# Bounds of 1-NN's SAA on the first 1297 digits in l2, computed by other means.
 BRACKETS = {
   0.7: (0.979, 0.979), 0.8: (0.878, 0.881), 0.9: (0.667, 0.675), 1.0: (0.329, 0.353),
   1.2: (0.004, 0.078),
@@ -32,16 +32,16 @@ class Config:
   """Settings of the study."""
 
   images: Literal["digits", "cifar10", "mnist"] = "digits"
-  """Images to attack, the sites of the Voronoi cells; of cifar10 and mnist, all
-  training images. Toy figures and closed forms need digits."""
+  """Images to attack, which are also the sites of the Voronoi cells; for cifar10 and
+  mnist, all training images. Toy figures and closed forms need digits."""
   percent: Annotated[int, Without("images", "digits")] = 100
   """Share of cifar10 or mnist to read, in percent."""
   seed: int = 0
   """Seed of the attacks' starting points."""
   train_images: OfDigits[int] = 1297
-  """Number of digits that are sites, the first ones; accuracy is measured on them."""
+  """Number of digits that are sites, from the first; accuracy is measured on them."""
   test_images: OfDigits[int] = 500
-  """Number of digits, the last ones, whose shifts are measured, too."""
+  """Number of digits, from the end, whose shifts are measured, too."""
   shifted: OfDigits[tuple[Literal["cifar10", "mnist"], ...]] = ("cifar10",)
   """Image sets whose shifts are measured as well as the digits', if they are
   prepared."""
@@ -70,9 +70,9 @@ PRESETS = {
 
 
 def add_shifts(table: Table, name: str, x: np.ndarray, y: np.ndarray) -> None:
-  """Images [n, height, width, channels] shifted by a pixel (DIST fig. 1.1).
+  """Adds how far images [n, height, width, channels] move by a shift of one pixel.
 
-  Each against the nearest of another class.
+  Compares this with the distance to the nearest image of another class (DIST fig. 1.1).
   """
   moved = np.zeros_like(x)
   moved[:, :, 1:] = x[:, :, :-1]
@@ -127,7 +127,7 @@ def curve(table: Table, config: Any, name: str, measure: str, norm: str) -> np.n
 
 
 def exact(table: Table, config: Any) -> np.ndarray:
-  """SAA of 1-NN by its least moves, at each finite budget in l2."""
+  """SAA of 1-NN from exact least distances, at each finite budget in l2."""
   budgets = _budgets(config, "l2")
   return np.concatenate([table.values(f"at {x:g}", EXACT) for x in budgets])
 

@@ -19,7 +19,7 @@ INPUTS = "DIST tab. 5.3"
 
 
 def add_inputs(table: Table, title: str, images: str, train: Any, test: Any) -> None:
-  """Adds figures of images, the paper's beside them where it has such images."""
+  """Adds measures of images, with the paper's if it has these images."""
   levels, printed = 255, structure.printed_inputs(images)
   if images == "digits":
     levels, printed = 16, {}
@@ -29,7 +29,7 @@ def add_inputs(table: Table, title: str, images: str, train: Any, test: Any) -> 
 
 
 def add_beside(table: Table, names: Sequence[str]) -> None:
-  """Adds photographs, of which no network is trained; says which are not there."""
+  """Adds measures of photographs, without a training; says which sets are missing."""
 
   def load(name: str) -> list[Points]:
     parts = ("train", "test")
@@ -52,7 +52,7 @@ def _worse(table: Table) -> np.ndarray:
 
 
 def _as_printed(table: Table, images: str) -> np.ndarray:
-  """1 less the largest deviation from the print, relative to the tolerance."""
+  """1 less the largest deviation from printed values, relative to the tolerance."""
   if table.values(COUNT, "images") != structure.IMAGES.get(images):
     raise NotMeasured("the table is of a whole set")
   return 1 - np.max(
@@ -66,7 +66,7 @@ def _as_printed(table: Table, images: str) -> np.ndarray:
 
 
 def _below(table: Table, name: str) -> np.ndarray:
-  """Less than half, less than 0.4: of as many images as there were."""
+  """Margins of 1-NN below 0.5 and nearest mean below 0.4; the smaller one."""
   titles = [x for x in table.variants("1-NN, l2") if x.startswith(f"{name}, ")]
   if not titles:
     raise NotMeasured(f"there was no {name}")
@@ -101,14 +101,14 @@ def names_of(config: Any) -> list[str]:
 
 
 def _column(table: Table, measure: str, names: Sequence[str]) -> np.ndarray:
-  """[networks, seeds]."""
+  """Values of a measure, [networks, seeds]."""
   return np.stack([table.values(measure, name) for name in names])
 
 
 def _ranks(
   names: Sequence[str], first: Any, second: str, sign: int, least: float
 ) -> Any:
-  """Rank correlation over networks of numbers, or a measure, with a measure."""
+  """Claims' difference: rank correlation, over networks, of two measures or numbers."""
 
   def difference(table: Table) -> list[float]:
     y = _column(table, second, names)
@@ -123,7 +123,7 @@ def _ranks(
 
 def _rank(first: np.ndarray, second: np.ndarray) -> float:
   correlation = metrics.correlation(first, second, method="spearman").value
-  return float(np.nan_to_num(correlation))  # of a constant measure 0
+  return float(np.nan_to_num(correlation))  # 0 for a constant measure
 
 
 def _denser(robust: Sequence[str]) -> Any:
@@ -143,7 +143,7 @@ def _identity(names: Sequence[str]) -> Any:
 
 
 def _of_budget(name: str, weak: bool) -> Iterator[Statement]:
-  """A robust network beside the standard one; of a weak budget less is said."""
+  """Claims that compare a robust network with the standard one; fewer if `weak`."""
   place, under = name.replace(" ", "-"), f"accuracy under {name}"
   measures = [("mc", "MC, l2", 1, 0.01)]
   if not weak:
@@ -167,13 +167,13 @@ def _of_budget(name: str, weak: bool) -> Iterator[Statement]:
 
 
 def of_training(config: Any) -> list[Claim]:
-  """The statements of DIST 5.3 about adversarial training, of the budgets there are."""
+  """Statements of DIST 5.3 about adversarial training, for the budgets of the run."""
   every = names_of(config)
   robust = [name for name in every if name != "standard"]
   growing = [f"l2 {x:g}" for x in config.l2]
   strong = {f"l2 {x:g}" for x in config.l2 if x >= 0.25}
   rows = [row for name in robust for row in _of_budget(name, name not in strong)]
-  # Of which networks each speaks; without them it is not made.
+  # The third entry names a claim's networks; without them the claim is left out.
   parts = [
     ("mc-grows", growing[1:], "rank correlation of the l2 budget and MC (l2) >= 0.8",
      _ranks(growing, config.l2, "MC, l2", 1, 0.799)),
@@ -202,7 +202,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
 
 
 def draw(table: Table, shown: None, config: Any) -> dict[str, Any]:
-  """Measures against the l2 budget, 0 being the standard network."""
+  """Plots measures against the l2 budget; 0 is the standard network."""
   del shown
   if not config.l2:
     return {}

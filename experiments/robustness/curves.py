@@ -1,4 +1,4 @@
-"""Images: accuracy under both adversaries over budgets."""
+"""Accuracy on images under both adversaries, by budget."""
 
 import functools
 import math
@@ -37,7 +37,7 @@ def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
 
 
 def ridge_accuracy(weights, offset, points: Points) -> float:
-  """Share of the points that the linear classifier has right."""
+  """Share of the points that the linear classifier classifies correctly."""
   z = np.asarray(points.x) @ np.asarray(weights) + np.asarray(offset)
   return float(np.mean(z.argmax(1) == np.asarray(points.y)))
 
@@ -55,7 +55,7 @@ def classifier(name: str, sites, labels, norm: Norm) -> Judged:
   options: dict[str, Any] = {"num_classes": CLASSES, "norm": norm}
 
   def near(sites, labels, x):
-    if norm == "l2":  # the borders are planes, to which gradients lead
+    if norm == "l2":  # the borders are planes, and gradients lead to them
       return prototypes.nearest_neighbour_scores(x, sites, labels, num_classes=CLASSES)
     return prototypes.neighbour_logits(x, sites, labels, **options)
 
@@ -86,7 +86,7 @@ class Task(NamedTuple):
     return BUDGETS[self.config.images][self.norm]
 
   def mapped(self, fn: Callable) -> Callable:
-    """A function of rows, over all of them: on all devices, by batches if need be."""
+    """Maps a function over rows: at once, or in batches on all devices if many."""
     if len(self.sites.y) <= self.config.batch:
       whole = jax.jit(fn)
       return lambda operands, rows: jax.tree.map(np.asarray, whole(operands, rows))
@@ -107,7 +107,7 @@ def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remem
 
 
 def add(table: Table, task: Task, remember: Remember) -> None:
-  """Adds VAA and SAA of each classifier at each budget (SAA: finite)."""
+  """Adds VAA and SAA of each classifier at each budget; SAA only at finite ones."""
   images = task.config.images
   margins, place = [], f"{images}, {task.norm}"
   for name in task.config.classifiers:
@@ -145,14 +145,14 @@ def add(table: Table, task: Task, remember: Remember) -> None:
 
 
 def _mistakes(task: Task, judged: Judged) -> Finished:
-  """Sites that a classifier has wrong as they are."""
+  """Sites that a classifier misclassifies without an attack."""
   decided = jax.jit(judged.decide)(*judged.operands, jnp.asarray(task.sites.x))
   return Finished({}, {"wrong": np.asarray(decided) != np.asarray(task.sites.y)})
 
 
 def _adversaries(task: Task, judged: Judged) -> Callable[[float, tuple], Finished]:
   """Returns both attacks on a classifier, as a function of budget and operands."""
-  # Cross-entropy of the nearest neighbour is flat at its own sites.
+  # Cross-entropy of the nearest neighbour is flat at the sites.
   options: dict[str, Any] = {
     "norm": task.norm,
     "steps": task.config.steps,
@@ -213,7 +213,7 @@ def _adversaries(task: Task, judged: Judged) -> Callable[[float, tuple], Finishe
 
 
 def add_exact(table: Table, task: Task) -> None:
-  """Adds SAA of 1-NN in l2 by its exact least moves, at finite budgets."""
+  """Adds SAA of 1-NN in l2 from exact least distances, at finite budgets."""
   x, y = map(np.asarray, task.sites)
   moves = prototypes.nearest_neighbour_distance(x, y, x, y, low=0.0, high=1.0)
   for budget in task.budgets:
@@ -232,7 +232,7 @@ def add_distances(table: Table, name: str, sites: Points, norm: Norm) -> None:
 
 
 def add_natural(table: Table, name: str, sites: Points, tests: Points) -> None:
-  """Adds what the linear classifier has right without an attack."""
+  """Adds accuracies of the linear classifier without an attack."""
   weights, offset = ridge(*sites)
   for which, points in (("sites", sites), ("test images", tests)):
     share = ridge_accuracy(weights, offset, points)

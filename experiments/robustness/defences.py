@@ -36,7 +36,7 @@ WITHIN = "of training images within cells"
 
 
 def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
-  """The nearest training images of each, of other classes alone if asked for."""
+  """The nearest training images of each; with `others`, only of other classes."""
   itself = jnp.arange(len(train.y))
   return distances.k_nearest(
     train.x,
@@ -155,7 +155,7 @@ def _measures(config: Any) -> dict[float, str]:
 def add_noisy(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Tests if training under noise lets votes under noise certify more."""
+  """Tests if training under noise lets votes under noise certify more images."""
 
   def add(scores, points, rows, key, epsilon):
     del scores
@@ -186,7 +186,7 @@ def add_noisy(
 
 
 def _votes(config: Any) -> list[str]:
-  """Votes of networks trained with and without noise."""
+  """Names of the rows of votes, for networks trained with and without noise."""
   name = f"votes under noise {config.noise:g}, trained"
   return [f"{name} without noise", f"{name} under it"]
 

@@ -1,4 +1,4 @@
-"""Tests proposals of DIST 6.2 for features: class residuals, reweighting."""
+"""Tests proposals of DIST 6.2 for features: class residuals and reweighting."""
 
 import pathlib
 from collections.abc import Mapping
@@ -45,13 +45,13 @@ EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
 MILD = tuple(x for x in EXPONENTS if abs(x) <= 0.5)
 LEADING = 9
 FACTORS = (0.2, 5.0)
-"""Weights of the leading directions; the others have 1."""
+"""Weights of the leading directions; other directions have weight 1."""
 SHOTS, QUERIES, EPISODES = 1, 5, 600
 FALLS = "least fall of phi from an exponent to the next"
 
 
 def rotated(points: Points) -> tuple[Points, np.ndarray]:
-  """Rotates every image by each angle, bilinearly; returns the angle's number too."""
+  """Rotates every image by each angle, bilinearly; also returns the angles' numbers."""
   images = np.asarray(points.x).reshape(-1, 8, 8)
   turned = [
     scipy.ndimage.rotate(images, angle, axes=(1, 2), reshape=False, order=1)
@@ -94,8 +94,8 @@ def _nearest(
 ) -> tuple[dict[str, Array], Array, np.ndarray]:
   """Nearest neighbours of each test image among images of other classes.
 
-  By residuals and by features, [1, seeds, tested]; the features of the images that
-  train, [1, seeds, count, dim]; and the networks' accuracies, [seeds].
+  Returns the neighbours by residuals and by features, [1, seeds, tested]; the features
+  of the training images, [1, seeds, count, dim]; and the accuracies, [seeds].
   """
 
   def plain(clean, attacked, labels, _):
@@ -132,7 +132,7 @@ def _nearest(
 def add_residuals(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Do deviations from the class's mean tell the angle to other classes?"""
+  """Tests if deviations from the class mean tell the angle to other classes."""
   learned, angle = rotated(train)
   tested, test_angle = rotated(test)
   nearest, features, accuracy = _nearest(config, learned, tested, folder)
@@ -155,7 +155,7 @@ def _phi(points: Array, labels: Array, classes: int, *, normalize: bool = False)
 def reweighted(
   train: Points, test: Points, *, classes: int
 ) -> dict[str, dict[str, float]]:
-  """Figures of images under other weights, for each exponent and factor."""
+  """Measures reweighted images, for each exponent and factor."""
   x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
   axes = metrics.principal_axes(x)
   values = axes.singular_values
@@ -198,10 +198,10 @@ def add_pixels(table: Table, train: Points, test: Points) -> None:
 def add_features(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Features of networks that learned half of the classes, and what the others gain.
+  """Tests reweighted features of networks that learned half of the classes.
 
-  Directions and weights are those of the training images; episodes are of test images
-  of the classes that were not learned.
+  Directions and weights come from the training images; episodes draw test images of the
+  classes that were not learned.
   """
   half = CLASSES // 2
   seen_classes = _where(train, train.y < half)
@@ -247,7 +247,7 @@ def add_features(
 
 
 def _column(table: Table, measure: str, exponents: tuple[float, ...]) -> np.ndarray:
-  """[exponents, 1], of images."""
+  """Values of a measure of images, [exponents, 1]."""
   names = [f"pixels, exponent {x:g}" for x in exponents]
   return np.stack([table.values(measure, name) for name in names])
 

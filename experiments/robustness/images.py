@@ -37,7 +37,10 @@ class Points(NamedTuple):
 
 
 def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
-  """Grey levels of 0 to 16 as [0, 1]^64: the first to train on, the last to test."""
+  """Loads digits as points of [0, 1]^64: the first for training, the last for tests.
+
+  Their grey levels of 0 to 16 are divided by 16.
+  """
   images = data.load_digits()
   pixels = np.asarray(images.images).reshape(len(images), -1)
   levels = np.round(pixels * (16 / 255)) / 16
@@ -52,19 +55,19 @@ def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
 
 
 def points_of(images: data.Images) -> Points:
-  """Images as one array of points in [0, 1]."""
+  """Converts images to one array of points in [0, 1]."""
   x = np.asarray(images.images, np.float32) / 255
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
 def load_small(name: str, size: int) -> tuple[Points, Points]:
-  """Training and test images of a prepared set, made smaller."""
+  """Training and test images of a prepared set, scaled to `size` pixels."""
   train, test = (class_sets.read(name, part, size=size) for part in ("train", "test"))
   return points_of(train), points_of(test)
 
 
 class Images(NamedTuple):
-  """Labelled images of [0, 1]."""
+  """Labelled images with values in [0, 1]."""
 
   x: np.ndarray  # images [n, height, width, channels]
   y: np.ndarray
@@ -81,7 +84,7 @@ class Images(NamedTuple):
 
 
 def load(config) -> tuple[Images, Images]:
-  """Training and test images; ends with a message where they are missing."""
+  """Loads training and test images; exits with a message if they are missing."""
   if config.images == "digits":
     parts = load_digits(config.train_images, config.test_images)
     train, test = (
@@ -96,6 +99,6 @@ def load(config) -> tuple[Images, Images]:
 
 
 def prepared(name: str, split: str, read: Any = data.load_tfds) -> Images:
-  """A prepared image set; FileNotFoundError where it is missing."""
+  """Reads a prepared image set; FileNotFoundError if it is missing."""
   images = read(name, split)
   return Images(np.asarray(images.images, np.float32) / 255, np.asarray(images.labels))

@@ -99,25 +99,25 @@ class Defence(NamedTuple):
     return Network(self.classes, s.hidden, s.dim, self.cosine)
 
   def features(self, params: Any, x: Array) -> Array:
-    """[batch, dim]."""
+    """Features [batch, dim]."""
     return self.network.apply({"params": params}, x)[0]  # pyright: ignore
 
   def scores(self, params: Any) -> Callable[[Array], Array]:
-    """Images to scores, as an attacker sees them."""
+    """Returns the function from images to scores that an attacker sees."""
     scale = self.settings.scale if self.cosine else 1.0
     return lambda x: scale * self.network.apply({"params": params}, x)[1]  # pyright: ignore
 
   def pgd(
     self, params: Any, points: Points, key: Array, budget: Any, **options: Any
   ) -> attacks.AttackResult:
-    """PGD as a judge; `options` as of `attacks.pgd`."""
+    """Attacks points by PGD for an evaluation; `options` go to `attacks.pgd`."""
     usual = {"steps": self.settings.judge_steps, "low": self.low, "high": self.high}
     limits: Any = {"key": key, "epsilon": budget, "norm": self.norm}
     scores: Any = params if callable(params) else self.scores(params)
     return attacks.pgd(scores, *points, **(limits | usual | options))
 
   def within_ball(self, loss: Literal["ce", "kl"] = "ce") -> Attack:
-    """PGD for training."""
+    """Returns PGD as an attack for training."""
     options: Any = {"steps": self.settings.attack_steps, "loss": loss, "mode": "train"}
 
     def attack(scores, points, rows, key, epsilon):
@@ -151,7 +151,7 @@ def train(
 ) -> training.SweepResult:
   """Trains all cells and seeds at once, on points or on a draw for each run.
 
-  What was trained under a path of `folder` with the same settings is read from there.
+  Results in `folder` with the same settings are read instead of trained again.
   """
   s, network = defence.settings, defence.network
   optimizer = optax.adam(s.learning_rate)
@@ -197,7 +197,7 @@ def train(
 
 
 def over_models(function: Callable) -> Callable:
-  """Maps function(*arrays, model) over models, [cells, seeds, ...] each."""
+  """Maps function(*arrays, model) over models; results are [cells, seeds, ...]."""
 
   @jax.jit
   def compiled(models, shared):
@@ -210,7 +210,7 @@ def over_models(function: Callable) -> Callable:
 
 
 def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
-  """Accuracy under attack, [cells, seeds], for parameters and budgets [cells]."""
+  """Returns a function of parameters and budgets [cells] to accuracies under attack."""
   key = jax.random.key(defence.settings.seed)
 
   def accuracy_of_model(x, labels, model):

@@ -1,7 +1,7 @@
 """Settings of `robust_features`, and its networks of photographs at the paper's scale.
 
 Each training runs on all devices through `training.fit` and has its own checkpoints,
-so the same command goes on where a run was stopped.
+so the same command resumes a stopped run.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from experiments.robustness.networks import Norm, OfDigits, Settings
 from spherejax import attacks, data, losses, models, training
 
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
-LEVELS = 255  # of a pixel
+LEVELS = 255  # largest value of a pixel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ def objective(config, classes: int, norm: Norm, budget: float):
     labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
-    if config.images == "cifar10":  # a mirrored house number is none
+    if config.images == "cifar10":  # mirrored house numbers would not be digits
       images = data.random_flip(flip_key, images)
     frozen = {"params": params["network"], "batch_stats": stats["network"]}
     shown = [images]
@@ -197,7 +197,7 @@ def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: in
 def judge(
   config, tested: Points, state, *, classes: int, norm: Norm, budget: float
 ) -> dict[str, float]:
-  """Shares of the test images that are right, and right under attack."""
+  """Accuracy on the test images, without and under attack."""
   count = len(tested.y)
   rows = {
     "x": np.asarray(tested.x),
@@ -213,7 +213,7 @@ def judge(
 def trained(
   table: Table, config, output: pathlib.Path, progress: tqdm.tqdm
 ) -> tuple[Points, Points]:
-  """Adds figures of each network, one for each seed; returns both sets."""
+  """Trains and measures networks for each budget and seed; returns both image sets."""
   percent = config.photographs.percent
   images, tests = (
     class_sets.read(config.images, f"{split}[:{percent}%]", size=32)
@@ -258,16 +258,16 @@ class Config(Settings):
   """Settings of the study."""
 
   images: Literal["digits", "cifar10_16", "cifar10", "svhn_cropped"] = "digits"
-  """Training images; cifar10_16: at 16 x 16 pixels, with the small networks of the
-  digits."""
+  """Training images; cifar10_16 is CIFAR-10 at 16 x 16 pixels, with the small networks
+  of the digits."""
   photographs: Annotated[Photographs, Without("images", ("digits", "cifar10_16"))] = (
     dataclasses.field(default_factory=Photographs)
   )
   """Settings for networks of photographs."""
   train_images: OfDigits[int] = 1297
-  """Number of training digits, the first ones."""
+  """Number of training digits, from the first."""
   test_images: OfDigits[int] = 500
-  """Number of test digits, the last ones."""
+  """Number of test digits, from the end."""
   l2: tuple[float, ...] = (0.15, 0.3, 0.6, 1.0)
   """Budgets in l2; images are in [0, 1]^64."""
   linf: tuple[float, ...] = (0.05, 0.1)
@@ -283,7 +283,7 @@ class Config(Settings):
   studies: OfDigits[
     tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
   ] = ("defences", "noise", "combined", "rotation", "reweighting")
-  """Studies that DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
+  """Studies that DIST 3.2, 6.2.2, 6.2.3 and appendix A name without results."""
   beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
   """Image sets to measure as well as the digits, if they are prepared."""
   defences: OfDigits[tuple[robust_defences.Name, ...]] = robust_defences.DEFENCES
@@ -295,7 +295,7 @@ class Config(Settings):
   noise: OfDigits[float] = 0.25
   """Standard deviation of the noise of randomised smoothing."""
   votes: OfDigits[int] = 1000
-  """Draws that bound the class's probability."""
+  """Number of noisy draws that bound the probability of a class."""
 
 
 PRESETS = {
@@ -309,8 +309,8 @@ PRESETS = {
     train_images=200, test_images=100, l2=(0.3, 1.0), linf=(), dims=(), proposals=(),
     studies=(), beside=(),
   ),
-  # Budgets of the tables; the attack's and the training's numbers are not in DIST. Of
-  # CIFAR-10 they are those of the public networks that have its budgets.
+  # Budgets of the tables. DIST does not print settings of attack and training; those
+  # for CIFAR-10 are from the public networks with the same budgets.
   "cifar10": Config(
     images="cifar10", seeds=1, clean_weight=0.0, l2=(0.25, 0.5, 1.0), linf=(8 / 255,),
     dims=(), proposals=(), studies=(),

@@ -1,6 +1,7 @@
-"""Eight points in the plane: regions, and what the nearest neighbour attains there."""
+"""Eight points in the plane: regions, and the accuracy of the nearest neighbour."""
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
   import matplotlib.figure
 
 Norm = Literal["l2", "linf", "l1"]
-# DIST, article III, figures 1 and 2. The text names three of the coordinates; all
-# eight give the three exceptional points that it names.
+# DIST, article III, figures 1 and 2. The text names the coordinates of three sites; all
+# eight sites reproduce the three exceptional points that it names.
 SITES = np.array(
   [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
 )
@@ -29,9 +30,10 @@ MINIMAL = {
   "l1": (1.0, 1.5, 1.0, 0.5, 0.5, 1.0, 0.5, 0.5),
 }
 BUDGETS = (0.5, 1.0, 3.5)
-# Between the distances at which they change, l2: of the nearest neighbour, of the best.
+# Accuracies in l2 of the nearest neighbour and of the best classifier, at budgets
+# between the distances at which they change.
 SHARES = {0.4: (1.0, 1.0), 0.6: (0.5, 0.75), 0.8: (0.125, 0.625), 1.2: (0.0, 0.625)}
-# Where both regions differ at 0.5: in the middle of two sites at a distance of 1.
+# Points where the two kinds of regions differ at 0.5: midpoints of sites at distance 1.
 MIDDLES = ((1.5, -1.0), (1.5, 1.0), (2.0, -1.5))
 SIDE = 6.0
 SAA, BEST = "SAA of 1-NN", "best SAA of all"
@@ -42,7 +44,7 @@ COLORS = ("tab:blue", "tab:orange", "dimgray", "white")  # A, B, both, none
 
 @functools.cache
 def _attacked(norm: Norm):
-  """Sites attacked within their cells, of a budget."""
+  """Returns a function of budget and key that attacks the sites within their cells."""
 
   @jax.jit
   def attacked(epsilon, key):
@@ -79,7 +81,7 @@ def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
 
 
 def _grid() -> np.ndarray:
-  """Points of the plane about the sites, a quarter apart."""
+  """Points of the plane around the sites, with spacing 0.25."""
   axis = np.arange(-3, 3.25, 0.25, dtype=np.float32)
   return np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
 
@@ -87,7 +89,7 @@ def _grid() -> np.ndarray:
 def _pairwise_distances(
   points: np.ndarray, sites: np.ndarray, norm: Norm
 ) -> np.ndarray:
-  """[points, sites]: distances; of multiples of one number equal where they are."""
+  """Distances [points, sites]; equal distances of grid points are exactly equal."""
   away = np.abs(points[:, None] - sites[None])
   if norm == "l2":
     return np.sqrt((away**2).sum(-1))
@@ -95,7 +97,7 @@ def _pairwise_distances(
 
 
 def tied_accuracy(norm: Norm) -> float:
-  """SAA of 1-NN at 0.5, where balls meet: what is tied goes to the first class."""
+  """SAA of 1-NN at 0.5, where balls meet; ties go to the first class."""
   grid = _grid()
   predicted = prototypes.nearest_neighbours(
     grid, SITES, LABELS, num_classes=2, norm=norm
@@ -107,7 +109,7 @@ def tied_accuracy(norm: Norm) -> float:
 
 
 def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
-  """Adds accuracies of the nearest neighbour, and the best that there are."""
+  """Adds accuracies of the nearest neighbour, and the best possible ones."""
   budgets = np.array(list(SHARES), np.float32)
   for norm in norms:
     curve = nearest_neighbour_survives(key, norm)
@@ -138,7 +140,7 @@ def _rows(table: Table, measure: str, name: str) -> list[np.ndarray]:
 
 
 def _above(table: Table) -> np.ndarray:
-  """The best SAA of all less that of the nearest neighbour, at least."""
+  """Smallest difference of the best SAA and that of the nearest neighbour."""
   names = [f"toy, {{}}, budget {x:g}" for x in SHARES]
   return np.min(
     [
@@ -153,7 +155,7 @@ def _above(table: Table) -> np.ndarray:
 
 
 def _shares(measure: str, place: int) -> Callable[[Table], np.ndarray]:
-  """1e-6 less how far shares in l2 are from those worked out by hand."""
+  """1e-6 less the largest error of accuracies in l2, which are known by hand."""
   return lambda t: (
     1e-6
     - max(
@@ -186,7 +188,7 @@ def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
   """Class whose region contains each point; 2 for both, -1 for none."""
   distances = _pairwise_distances(points, SITES, "l2")
   inside = distances <= budget
-  if cells:  # without their borders, which are as near to another site
+  if cells:  # without borders, which are equally near to two sites
     nearest = distances <= distances.min(axis=1, keepdims=True)
     inside &= nearest & (nearest.sum(axis=1, keepdims=True) == 1)
   first, second = (inside[:, label == LABELS].any(axis=1) for label in (0, 1))
@@ -194,7 +196,7 @@ def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
 
 
 def differing(budget: float) -> set[tuple[float, ...]]:
-  """Points of the grid whose region is another within cells."""
+  """Points of the grid whose region differs between balls and cells."""
   grid = _grid()
   both = [regions(grid, budget, cells=cells) for cells in (False, True)]
   return set(map(tuple, grid[both[0] != both[1]].tolist()))
@@ -204,7 +206,7 @@ def draw() -> "matplotlib.figure.Figure":
   """Regions of SAA and VAA at growing budgets."""
   from matplotlib.colors import ListedColormap
 
-  shown = [("SAA", 0.5), ("SAA", 1.0), ("VAA", 0.5), ("VAA", 1.0), ("VAA", 3.5)]
+  shown = itertools.product(("SAA", "VAA"), (0.5, 1.0, 3.5))
   figure = pictures.new_figure(7.2, 5.1)
   axis = np.linspace(-4, 4, 240, dtype=np.float32)  # misses the borders of cells
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Tests proposals of DIST 5.4 and 6.2.1: known inputs, losses near proxies."""
+"""Tests proposals of DIST 5.4 and 6.2.1: known inputs, and losses near proxies."""
 
 import functools
 import pathlib
@@ -25,7 +25,7 @@ LOSSES: tuple[Name, ...] = get_args(Name)
 
 
 class Gaussian(NamedTuple):
-  """Points to train on, their labels, and others with the same labels."""
+  """Training points, their labels, and test points with the same labels."""
 
   x: Array
   y: Array
@@ -33,7 +33,7 @@ class Gaussian(NamedTuple):
 
 
 def gaussian(dim: int, key: Array, hyper) -> Gaussian:
-  """Five classes of unit variance about means at a distance: phi = 2 radius^2."""
+  """Draws five classes of unit variance around means with phi = 2 radius^2."""
   mean_key, point_key = jax.random.split(jax.random.fold_in(key, 0))
   means, _ = jnp.linalg.qr(jax.random.normal(mean_key, (dim, GAUSSIAN_CLASSES)))
   labels = jnp.arange(GAUSSIAN_POINTS) % GAUSSIAN_CLASSES
@@ -109,13 +109,13 @@ def add_radii(
 
 
 def _cost(table: Table, measure: str, dim: int, radius: float) -> np.ndarray:
-  """Standard less robust training."""
+  """Loss in a measure by robust training instead of standard training."""
   standard, robust = (_named(dim, radius, x) for x in ("standard", "robust"))
   return table.gain(measure, standard, over=robust)
 
 
 def _far_from_known(table: Table, config: Any) -> np.ndarray:
-  """The means of a sample lie further apart than those of the population."""
+  """Largest relative error of phi; its expectation corrects for sample means."""
   gaps = []
   for dim in config.dims:
     for radius in config.radii:
@@ -195,7 +195,7 @@ def add_losses(
   progress: tqdm.tqdm,
   folder: pathlib.Path,
 ) -> None:
-  """Tests which losses keep attacked images within half the angle of their proxy.
+  """Tests which losses keep attacked images within half the angle around their proxy.
 
   DIST 6.2.1.
   """
@@ -248,7 +248,7 @@ def of_losses(config: Any) -> list[Claim]:
 
 
 def _caps(defence, params, train) -> dict[str, np.ndarray]:
-  """Attacked training images, their proxies, and the boundary that DIST prints."""
+  """Compares attacked training images with proxies and the boundary in DIST."""
   config = defence.settings
 
   def measure(params):

@@ -25,12 +25,12 @@ def name_of(norm: str, budget: float) -> str:
 
 
 def printed_features(images: str, name: str) -> Mapping[str, float]:
-  """Tables 5.1, 5.2, 5.4 and 5.5 of a network; empty beside digits."""
+  """Values of tables 5.1, 5.2, 5.4 and 5.5 for a network; empty for digits."""
   return figures("robust_features").get(images, {}).get(name, {})
 
 
 def printed_inputs(images: str) -> Mapping[str, float]:
-  """Table 5.3; beside the digits CIFAR-10's column."""
+  """Values of table 5.3; those of CIFAR-10 for digits."""
   known = images if images in IMAGES else "cifar10"
   return figures("robust_features")[known]["images"]
 
@@ -44,9 +44,9 @@ def moments(
 
 
 def integers(x: Array, levels: int) -> Array:
-  """Images in [0, 1] that are multiples of 1 / `levels`, times that, exactly.
+  """Scales images, multiples of 1 / `levels` in [0, 1], to exact integers.
 
-  In l-infinity many are equally far apart, which rounded quotients do not show.
+  In l-infinity many images are equally far apart; rounded quotients would hide this.
   """
   return jnp.round(levels * x)
 
@@ -59,10 +59,9 @@ def of_features(
   classes: int,
   levels: int | None = None,
 ) -> dict[str, Array]:
-  """Figures of one network on its training images.
+  """Measures the features of one network on its training images.
 
-  Distances of the inputs in l-infinity are those of their `integers`, if they have
-  `levels`.
+  With `levels`, distances of the inputs in l-infinity are those of their `integers`.
   """
   exact = inputs if levels is None else integers(inputs, levels)
   measures = {
@@ -103,7 +102,7 @@ def of_inputs(
 ) -> dict[str, float]:
   """Measures how well raw images separate the classes (DIST table 5.3).
 
-  In l-infinity images are their `integers`.
+  Distances in l-infinity are those of the images' `integers`.
   """
   x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
   unit = moments(x, train.y, classes, normalize=True)
@@ -137,7 +136,7 @@ def add(
   measured: Mapping[str, Any],
   printed: Mapping[str, float] = {},
 ) -> None:
-  """Adds figures; rho of features that span less is infinite, and not listed."""
+  """Adds measures; does not list an infinite rho, of features that span too little."""
   for measure, values in measured.items():
     listed = bool(np.isfinite(values).all())
     table.add(name, measure, values, paper=printed.get(measure), listed=listed)

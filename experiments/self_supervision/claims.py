@@ -57,9 +57,9 @@ Parts = tuple[str, str, Callable[[Table], ArrayLike], str]
 def tabulate(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
 ) -> Table:
-  """Tabulates all measures after training, and before it where that tells more.
+  """Tabulates all measures after training, and some of them before it.
 
-  Runs that collapsed are counted, and have no part in the figures of the end.
+  Collapsed runs are counted, and left out of the measures after training.
   """
   table = Table()
   changes, explained = (
@@ -100,7 +100,7 @@ def _add(
 ) -> None:
   mask = ~trained.collapsed[cell]
   for figure in ends if mask.any() else ():
-    # The least gap is that of all steps.
+    # The least gap is the minimum over all steps.
     least = figure == GAP
     values = trained.curves[GAP].min(-1) if least else trained.at_end(figure)
     table.add(name, figure, values[cell][mask])
@@ -115,7 +115,7 @@ def _names(table: Table) -> list[str]:
 
 
 def _end(table: Table, figure: str, name: str) -> np.ndarray:
-  """Values of the seeds of which no run collapsed."""
+  """Values of the seeds without a collapsed run."""
   gone = table.values(COLLAPSED, name) > 0
   every = [table.values(COLLAPSED, x) > 0 for x in table.variants(COLLAPSED)]
   mask = ~np.any(every, axis=0)
@@ -131,7 +131,7 @@ def _difference(figure: str, more: str, less: str) -> Any:
 
 
 def _above(figure: str, other: str, name: str) -> Any:
-  """Difference between two runs' values of one measure."""
+  """Difference between two measures of one strength."""
   return lambda t: _end(t, figure, name) - _end(t, other, name)
 
 
@@ -148,7 +148,7 @@ def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> Any:
 
 
 def _lead(kind: str, name: str) -> Any:
-  """Difference in how much the views converge, in the projector and the encoder."""
+  """Growth of the views' similarity after the projector less that in the encoder."""
   of_projector, of_encoder = (
     _grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER)
   )
@@ -264,7 +264,7 @@ def _of_depth(projector: str) -> list[Parts]:
 
 
 def _correlations(trained: Trained) -> np.ndarray:
-  """[strengths, seeds], of the curves of the loss and its bound."""
+  """Correlations of the curves of the loss and its bound, [strengths, seeds]."""
   loss, bound = trained.curves["loss"], trained.curves["bound"]
   centred = [x - x.mean(-1, keepdims=True) for x in (loss, bound)]
   norms = np.sqrt((centred[0] ** 2).sum(-1) * (centred[1] ** 2).sum(-1))

@@ -1,4 +1,4 @@
-"""Pictures of `projector_collapse`."""
+"""Figures of `projector_collapse`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ def draw(
 
 
 def _whole(trained: Trained, curve: str) -> np.ndarray:
-  """[strengths, seeds, measurements], from before the first step on."""
+  """Curves [strengths, seeds, measurements] that start before the first step."""
   return np.concatenate(
     [trained.start[curve][..., None], trained.curves[curve]], axis=-1
   )
@@ -99,7 +99,7 @@ def _going(
 
 
 def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Logarithms of singular values over the largest: mean and range of the seeds."""
+  """Logarithms of singular values relative to the largest: mean and range of seeds."""
   times = {
     "at first": trained.start,
     "halfway": {key: trained.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
@@ -129,7 +129,7 @@ def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figu
 
 
 def distances(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Shares of nearest distances at the end, mean over seeds."""
+  """Histograms of distances to the nearest negatives at the end, mean over seeds."""
   figure = pictures.new_figure(6, 3.6)
   axes = figure.subplots()
   edges = np.linspace(0, 2, BINS + 1)
@@ -149,14 +149,14 @@ def distances(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Fi
 def projectors(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
 ) -> "matplotlib.figure.Figure":
-  """The study of depth and width: every seed a dot, their mean a line."""
+  """The study of depth and width, with a dot for every seed and a line for the mean."""
   places = {name: (trained, 0) for name, trained in deep.items()}
   if LARGE in names:
     places = {"linear": (linear, names.index(LARGE)), **places}
   figure = pictures.new_figure(7.2, 4.8)
   for axes, (key, title) in zip(figure.subplots(2, 2).flat, _PROJECTORS, strict=True):
     for place, (trained, row) in enumerate(places.values()):
-      # The map of a linear projector is W, everywhere.
+      # The local map of a linear projector is W everywhere.
       is_linear = key == LOCAL[1] and trained is linear
       values = trained.at_end("effective rank" if is_linear else key)[row]
       values = values[~trained.collapsed[row]]

@@ -1,9 +1,9 @@
 """Geometry of a projector: displacements, changes of images, ranks, spectra.
 
-A projector with hidden layers is an affine map near each image, SSL eq. 11. Changes of
-one strength each, brightness for one, are taken for the action of a generator on the
-features, SSL section 4. Spectra are of float64 on the host for all presets: in float32
-singular values below 1e-6 of the first are noise.
+A projector with hidden layers is an affine map near each image, SSL eq. 11. Changes
+with a single strength, such as brightness, are treated as the action of a generator on
+the features, SSL section 4. Spectra are computed in float64 on the host for all
+presets: in float32, singular values below 1e-6 of the largest are noise.
 """
 
 import functools
@@ -20,14 +20,14 @@ from experiments.self_supervision.settings import Settings
 from experiments.self_supervision.training import Given, Projector, Run, chance
 from spherejax import data, metrics
 
-ALL = ", all images"  # behind the names of what is measured of them
-HALFWAY = ", halfway"  # behind the names of spectra of that time
-_SEEN = 1e-2  # of the largest singular value, that a rank of features counts
+ALL = ", all images"  # suffix of measures on all images
+HALFWAY = ", halfway"  # suffix of spectra halfway through training
+_SEEN = 1e-2  # share of the largest singular value from which a rank of features counts
 
-_STRENGTH = 0.4  # of every change: that of large augmentation in SSL, table 2
-_PAIRS = 8  # for each dimension of the features, to estimate a generator from
+_STRENGTH = 0.4  # strength of changes, as in large augmentation (SSL, table 2)
+_PAIRS = 8  # pairs per feature dimension, to estimate a generator from
 ALIGNMENT = "alignment with the displacements"
-_NOTHING = 1e-12  # of the largest singular value, in float64
+_NOTHING = 1e-12  # relative to the largest singular value, in float64
 MOVES = "in the kernel: what moves one view to the other"
 DRAWN = "probe of random directions"
 BY_CHANCE = "unexplained by random directions"
@@ -49,7 +49,7 @@ def plain(tree: Any) -> dict[str, np.ndarray]:
 def of_features(
   shown: Mapping[str, Any], kernel: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-  """Ranks of features as they are and augmented; their logarithmic spectra and W's."""
+  """Ranks and logarithmic spectra of plain and augmented features; spectrum of W."""
   ranks, spectra = {}, {}
   with at_once.on_host():
     for name in ("h", "augmented h"):
@@ -63,7 +63,7 @@ def of_features(
 
 
 def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
-  """Ranks of linear projectors [..., features, outputs]; nothing of deeper ones."""
+  """Ranks of linear projectors [..., features, outputs]; empty for deeper ones."""
   if len(settings.projector) > 1:
     return {}
   with at_once.on_host():
@@ -79,7 +79,7 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
 def of_views(
   settings: Settings, shown: Mapping[str, Any], kernel: Any
 ) -> dict[str, np.ndarray]:
-  """Overlap of view displacements with the kernel, and their share outside chance."""
+  """Overlap of moves between views with W's kernel, and a control of random weights."""
   if len(settings.projector) > 1:
     return {}
   with at_once.on_host():
@@ -114,10 +114,10 @@ def measured(
 def local_maps(
   widths: tuple[int, ...], params: Any, h: Array, moves: Array, *, threshold: float
 ) -> dict[str, Array]:
-  """Means over images: the share of its displacement in the span of its own map.
+  """Mean share of an image's displacement in the span of its local map.
 
-  For projectors with hidden layers also the ranks of the maps, and the share that
-  random subspaces of these ranks hold on average.
+  For projectors with hidden layers, also returns the mean ranks of the maps, and the
+  mean share in random subspaces of these ranks.
   """
 
   def aligned(move: Array, weights: Array) -> Array:
@@ -141,14 +141,14 @@ def local_maps(
       CHANCE: metrics.relative_rank(weights, threshold=_NOTHING) / h.shape[1],
     }
 
-  # One after another: all maps at once are large where features are many.
+  # One after another: all maps at once are large if there are many features.
   return jax.tree.map(jnp.mean, jax.lax.map(measure, (h, moves)))
 
 
 def changed(key: Array, images: Array) -> dict[str, tuple[Array, Array]]:
   """Images [count, side, side, channels] after each change, and its strengths [count].
 
-  Only what grey images have, if they are grey. A flip has no strength but 1.
+  Grey images have no change of colours and no flip. The strength of a flip is 1.
   """
   keys = jax.random.split(key, 3)
   count = len(images)
@@ -157,7 +157,7 @@ def changed(key: Array, images: Array) -> dict[str, tuple[Array, Array]]:
     for draw_key, low in ((keys[0], -_STRENGTH), (keys[1], 0.0))
   )
   factor = signed[:, None, None, None]
-  # Luma, without an opinion of ours about its weights.
+  # Luma, with the weights of the library.
   grey = data.random_grayscale(keys[2], images, probability=1.0)
   mean = grey.mean((1, 2, 3), keepdims=True)
   images_and_scales = {
@@ -174,7 +174,7 @@ def changed(key: Array, images: Array) -> dict[str, tuple[Array, Array]]:
 
 
 def _zoomed(image: Array, share: Array) -> Array:
-  """The middle of an image, without that share of its sides, as large as it was."""
+  """Cuts a share off an image's sides and scales the middle to the original size."""
   scale = jnp.full(2, 1 / (1 - share))
   sides = jnp.asarray(image.shape[:2], image.dtype)
   return jax.image.scale_and_translate(
@@ -186,7 +186,7 @@ def _zoomed(image: Array, share: Array) -> Array:
 def _pairs(
   run: Run, arrays: Given, params: Any, stats: Any
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
-  """Features of images, and of the same changed with the strengths."""
+  """Features of images, and features and strengths of the changed images."""
   dim = params["projector"]["layer0"]["kernel"].shape[0]
   count = 2 * min(len(arrays.train) // 2, _PAIRS * dim)
   images = data.to_float(arrays.train[:count])
@@ -204,8 +204,8 @@ def overlaps(
 ) -> dict[str, np.ndarray]:
   """Share of each change's generator that W does not see.
 
-  Generators are estimated from the first half of the images. Of the other half they
-  explain a share of the change, which is below 0 where none would have done better.
+  Generators are estimated on the first half of the images. Also returns the share of
+  the change that they explain on the other half, below 0 if no generator is better.
   """
   half, measures = len(before) // 2, {}
   with at_once.on_host():

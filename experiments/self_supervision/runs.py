@@ -32,18 +32,18 @@ class Trained(NamedTuple):
   """Figures of all runs, [strengths, seeds, ...] each."""
 
   curves: dict[str, np.ndarray]  # [strengths, seeds, measurements]
-  start: dict[str, np.ndarray]  # before the first step, as `end` and `shown`
-  end: dict[str, np.ndarray]  # what there is no curve of
+  start: dict[str, np.ndarray]  # `end` and `shown` before the first step
+  end: dict[str, np.ndarray]  # final measures without a curve
   shown: dict[str, np.ndarray]  # spectra halfway and at the end, distances at the end
-  regions: np.ndarray  # linear ones of the projector that features meet at the end
+  regions: np.ndarray  # linear regions of the projector that features meet at the end
 
   def at_end(self, name: str) -> np.ndarray:
-    """[strengths, seeds]."""
+    """Values of a measure after training, [strengths, seeds]."""
     return self.end[name] if name in self.end else self.curves[name][..., -1]
 
   @property
   def collapsed(self) -> np.ndarray:
-    """[strengths, seeds], whether all outputs fell together."""
+    """Mask of the runs whose outputs collapsed to one point, [strengths, seeds]."""
     ends = self.at_end("invariance"), self.at_end("repulsion")
     return np.asarray(metrics.contrastive_collapse(*map(jnp.asarray, ends)))
 
@@ -67,7 +67,7 @@ def train(
   folder: pathlib.Path,
 ) -> Trained:
   """Runs all trainings, or reads them; FloatingPointError names diverged runs."""
-  # With what is kept of a run, which is another thing in other versions.
+  # The digest includes the state's fields, which differ between versions.
   identity = settings, dict(strengths), study.name, State._fields
   record = {"made with": kept.digest(identity)}
   path = folder / f"runs-{record['made with']}"
@@ -100,7 +100,7 @@ def _all_told(
   result: training.SweepResult,
   strengths: Iterable[data.ViewStrengths],
 ) -> dict[str, np.ndarray]:
-  """The fields of `Trained`, a word before each name, of all runs of a sweep."""
+  """The fields of `Trained` for all runs of a sweep, by prefixes of the names."""
   state: State = result.state
   columns = {name: jnp.float32(x) for name, x in cells(strengths).items()}
   curves = {n: np.asarray(x) for n, x in result.curves.items()}
@@ -118,7 +118,7 @@ def _all_told(
 
 
 def _told(run: Run, arrays: Given, state: State, hyper: Any) -> dict[str, np.ndarray]:
-  """Final measures of one run, with the time of measurement before each name."""
+  """Measures of one run; a prefix of each name is the time of measurement."""
   end = state.params, state.stats
   start, first = look_closely(run, arrays, *state.first, hyper)
   figures, shown = look_closely(run, arrays, *end, hyper)
@@ -135,7 +135,7 @@ def _told(run: Run, arrays: Given, state: State, hyper: Any) -> dict[str, np.nda
 def look(
   run: Run, arrays: Given, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Array]]:
-  """Figures and spectra of a network at one time, and what `Run.measured` shows."""
+  """Measures and spectra of a network at one time, and arrays from `Run.measured`."""
   figures, shown = run.measured(arrays, params, stats, hyper)
   kernel = kernel_of(params)
   ranks, spectra = collapse_geometry.of_features(shown, kernel)
@@ -146,7 +146,7 @@ def look(
 def look_closely(
   run: Run, arrays: Given, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-  """Measures, geometry and figures of all images, with the values for plots."""
+  """Measures, geometry and measures on all images, with the values for plots."""
   figures, spectra, shown = look(run, arrays, params, stats, hyper)
   geometry = collapse_geometry.measured(run, arrays, params, stats, shown)
   every, whole = run.measured(arrays, params, stats, hyper, len(arrays.train))
@@ -158,7 +158,7 @@ def look_closely(
 
 
 def regions(run: Run, arrays: Given, params: Any, stats: Any) -> int:
-  """Linear regions of a network's projector that training images meet."""
+  """Number of linear regions of a network's projector that training images meet."""
   projector = Projector(run.settings.projector)
   features = _features(run, arrays, params, stats)
   return activation_patterns(projector, {"params": params["projector"]}, features)
@@ -170,12 +170,12 @@ def _features(run: Run, arrays: Given, params: Any, stats: Any) -> Array:
 
 
 def _is_weight(params: Any) -> Any:
-  """LARS adapts and decays neither norms nor biases."""
+  """Mask of the parameters that LARS adapts and decays: no norms, no biases."""
   return jax.tree.map(lambda x: x.ndim > 1, params)
 
 
 def optimizer(settings: Full) -> optax.GradientTransformation:
-  """LARS (You et al. 2017) with a warm-up and a cosine."""
+  """Returns LARS (You et al. 2017) with a warm-up and a cosine schedule."""
   schedule = optax.warmup_cosine_decay_schedule(
     0.0, settings.learning_rate, settings.warm_up, settings.steps
   )
@@ -237,7 +237,7 @@ def train_apart(
 
 
 def _stacked(trained: Iterable[Trained]) -> Trained:
-  """Along a new first axis."""
+  """Stacks outcomes along a new first axis."""
   return jax.tree.map(lambda *x: np.stack(x), *trained)
 
 
@@ -248,8 +248,8 @@ def _network(state: training.TrainState) -> tuple[Any, Any]:
 def _drawn(
   settings: Full, study: Study, images: Given, key: Array, hyper: Any
 ) -> dict[str, Any]:
-  """Variables of a network before its training, the running statistics settled."""
-  # On one device, also where training takes statistics over all.
+  """Variables of a network before its training, with settled running statistics."""
+  # On one device, even if training shares statistics over all devices.
   run = Run(settings, study.classes)
   example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
   variables = run.network.lazy_init(key, example)
@@ -266,7 +266,7 @@ def _curves(result: training.FitResult) -> dict[str, np.ndarray]:
     for name in part[0]
     if name not in ("step", "gradient_norm")
   }
-  # Of all steps, whenever it was.
+  # The least gap is over all steps, and equal at all measurements.
   least = result.state.batch_stats["loss"]["least gap"]
   return curves | {"least gap": np.full_like(curves["loss"], least)}
 
@@ -293,7 +293,7 @@ def _train_on_all_devices(
   def figures(state: training.TrainState) -> dict[str, float]:
     network_variables = _network(state)
     measures, values, _ = look(run, images, *network_variables, hyper)
-    if jax.process_index() == 0:  # in place of those of a run that was stopped
+    if jax.process_index() == 0:  # replaces spectra of a stopped run
       kept.keep(spectra / f"{int(state.step)}", {}, kept.Finished({}, values))
     numbers = measures | run.probed(images, *network_variables)
     return {name: float(x) for name, x in numbers.items()}

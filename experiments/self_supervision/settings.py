@@ -1,4 +1,4 @@
-"""Settings of `projector_collapse`, which of them cannot work, and its images."""
+"""Settings of `projector_collapse`, their checks, and its images."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone
 SIMCLR = "simclr"
 # SSL, table 2.
 COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)}
-COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # of its authors, with blur
+COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # from SimCLR's authors, with blur
 COLOURED[CROP] = COLOURED[LARGE]._replace(flip=0.0, jitter=0.0, grayscale=0.0)
 # Digits have no colours, no mirror images, and are too small to lose much.
 GREY = {
@@ -33,10 +33,10 @@ Convolutional = Annotated[
   tuple[int, int, int], Within(1), Without("encoder", "resnet18")
 ]
 
-_DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
-_EVERY = 4  # one class of so many takes part
-_SIDE = 32  # of photographs that are not said to be of another one
-_DIGITS = 1200  # the first ones are learned from
+_DEPTH = 4  # depth of the coarse classes in the tree of tiny_imagenet
+_EVERY = 4  # every fourth class is used
+_SIDE = 32  # default side of photographs
+_DIGITS = 1200  # number of training digits, from the first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Settings(Limited):
   """Network and training; the same for all strengths of augmentation."""
 
   seed: int = 0
-  """First seed, of initial weights, batches and augmentations."""
+  """First seed of initial weights, batches and augmentations."""
   seeds: int = 8
   """Trainings of each strength."""
   encoder: Literal["conv", "resnet18"] = "conv"
@@ -67,8 +67,8 @@ class Settings(Limited):
   batch: Annotated[int, Within(2)] = 128
   """Images per step, with two views each."""
   loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
-  """InfoNCE averaged over both directions, InfoNCE of the first views alone, or
-  NT-Xent, whose bound is the softplus of InfoNCE's."""
+  """Loss: InfoNCE averaged over both directions, InfoNCE with only the first views as
+  anchors, or NT-Xent, whose bound is the softplus of InfoNCE's."""
   inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
   """Inverse temperature of the loss."""
   learning_rate: float = 0.2
@@ -87,7 +87,7 @@ class Settings(Limited):
 
   @property
   def halfway(self) -> int:
-    """The step of the last measurement of the first half."""
+    """The step of the last measurement in the first half of training."""
     return self.steps // 2 // self.measure_every * self.measure_every
 
 
@@ -152,11 +152,11 @@ PRESETS = {
 
 
 def check(config: Config) -> None:
-  """Raises ValueError for what cannot work beside other settings."""
+  """Raises ValueError for settings that do not fit together."""
   if config.at_once:
     every = "probe_every", "measure_every"
     command.check_parts(config.probe_every, config.measure_every, every)
-    # The last probe is what is told of the end.
+    # The last probe gives the final accuracy.
     command.check_parts(config.steps, config.probe_every, ("steps", "probe_every"))
   elif config.warm_up >= config.steps:
     raise ValueError(
@@ -180,7 +180,7 @@ def strengths_of(config: Config) -> Mapping[str, data.ViewStrengths]:
 
 
 def widths_of(name: str) -> tuple[int, ...]:
-  """Outputs of the layers of a projector like 64-32."""
+  """Outputs of the layers of a projector, from a name like 64-32."""
   parts = name.split("-")
   if not all(part.isdecimal() and int(part) for part in parts):
     raise ValueError(f"projectors must be widths like 64-32, got {name!r}")
@@ -188,15 +188,15 @@ def widths_of(name: str) -> tuple[int, ...]:
 
 
 def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
-  """Augmentation strengths, from the values that differ between a sweep's cells."""
+  """Augmentation strengths from the hyperparameters of a sweep's cell."""
   rest = {name: x for name, x in hyper.items() if name != "area"}
   return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
 
 
 def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
-  """The other way, a column for each number; views may show all of an image.
+  """Hyperparameters from augmentation strengths, the inverse of `strengths`.
 
-  Without a column for the blur, which takes time, where none has it.
+  Leaves out the column for the blur, which takes time, if no strength has it.
   """
   rows = [{"area": strength.scale[0]} | strength._asdict() for strength in strengths]
   columns = {name: [row[name] for row in rows] for name in rows[0] if name != "scale"}
@@ -219,7 +219,7 @@ class Study(NamedTuple):
 
 
 def load(config: Any) -> Study:
-  """The images that settings name."""
+  """Loads the images of the settings."""
   if config.images == "digits":
     return digits()
   if config.images == "cifar100":
@@ -258,7 +258,7 @@ def cifar100() -> Study:
 
 
 def digits() -> Study:
-  """The embedded digits, 8 x 8 and grey."""
+  """Loads the digits of scikit-learn, 8 x 8 and grey."""
   images = data.load_digits()
   pixels, labels = np.asarray(images.images), np.asarray(images.labels)
   return Study(

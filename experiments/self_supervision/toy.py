@@ -19,7 +19,7 @@ DIRECTIONS = (4, 16, 24)
 SCALES = (0.1, 1.0, 4.0)
 ANGLES = (0, 5, 15, 45, 90, 180, 360)
 _SIDE, _TURNS = 32, 500
-_NOTHING = 1e-6  # of the largest eigenvalue of a covariance
+_NOTHING = 1e-6  # relative to the largest eigenvalue of a covariance
 DEPTHS = ((OUTPUTS,), (4, OUTPUTS), (8, OUTPUTS), (8, 8, OUTPUTS))
 _POINTS = 1000
 KEPT, REGIONS, PIXEL = "kept of the directions", "regions", "rotations of a pixel"
@@ -28,10 +28,10 @@ RANKS = [f"rank, up to {angle} degrees" for angle in ANGLES]
 
 @functools.partial(jax.jit, static_argnames=("directions", "steps"))
 def learned(key: Array, scale: Array, *, directions: int, steps: int = 1500):
-  """A linear projector that lowers the bound on fixed features.
+  """Trains a linear projector to lower the bound on fixed features.
 
-  Second views differ from the first ones along some random directions only. Returns
-  the weights and how much of the directions they keep, 1 for weights that do not care.
+  Second views differ from first views only along some random directions. Returns the
+  weights, and how much of these directions they keep: 1 for random weights.
   """
   keys = jax.random.split(key, 4)
   first = jax.random.normal(keys[0], (COUNT, DIM))
@@ -56,7 +56,7 @@ def _fixed(directions: int, scale: float) -> str:
 
 
 def fixed_features(table: Table, seeds: int, first: int) -> None:
-  """Proposition 4.2 as it can be said: augmented directions are projected away."""
+  """Tests a weak form of proposition 4.2: augmented directions are projected away."""
   numbers = jnp.arange(first, first + seeds)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(11), numbers)
   for directions in DIRECTIONS:
@@ -77,11 +77,11 @@ def turned(seed: int) -> np.ndarray:
 
 
 def _rotations(place: np.ndarray, degrees: np.ndarray) -> np.ndarray:
-  """[turns, pixels] of one pixel rotated about the centre, bilinear, 0 outside."""
+  """Images [turns, pixels] of one pixel rotated bilinearly about the centre."""
   centre = (_SIDE - 1) / 2
   cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
   y, x = np.meshgrid(*[np.arange(_SIDE) - centre] * 2, indexing="ij")
-  # Where a pixel of the rotated image lies in the old one.
+  # Places of the rotated image's pixels in the original.
   rows = cos[:, None] * y.ravel() - sin[:, None] * x.ravel() + centre
   columns = sin[:, None] * y.ravel() + cos[:, None] * x.ravel() + centre
   tents = [
@@ -92,7 +92,7 @@ def _rotations(place: np.ndarray, degrees: np.ndarray) -> np.ndarray:
 
 
 def _rank(images: np.ndarray) -> int:
-  images = images[:, images.any(0)]  # pixels that are never met do not matter
+  images = images[:, images.any(0)]  # pixels that are always 0 do not matter
   values = np.linalg.svd(images - images.mean(0), compute_uv=False) ** 2
   return int((values > max(_NOTHING * values[0], 1e-20)).sum())
 
@@ -104,7 +104,7 @@ def rotations(table: Table, seeds: int, first: int) -> None:
 
 
 def regions(widths: tuple[int, ...], key: Array) -> int:
-  """Linear regions of a projector as it is drawn in which random features lie."""
+  """Number of linear regions of an untrained projector that random features meet."""
   projector = Projector(widths)
   draw_key, key = jax.random.split(key)
   x = jax.random.normal(key, (_POINTS, DIM))
@@ -113,7 +113,7 @@ def regions(widths: tuple[int, ...], key: Array) -> int:
 
 
 def activation_patterns(projector: Projector, params: Any, x: Array) -> int:
-  """Different patterns of active units that rows of x meet; 1 without hidden units."""
+  """Number of different patterns of active units over rows of x; 1 without any."""
   _, captured = projector.apply(params, x, capture_intermediates=True)
   hidden = [
     np.asarray(captured["intermediates"][f"layer{i}"]["__call__"][0]) > 0
@@ -127,7 +127,7 @@ def _name(widths: tuple[int, ...]) -> str:
 
 
 def depths(table: Table, seeds: int, first: int) -> None:
-  """Section 5: more layers and units, more linear regions."""
+  """Adds numbers of linear regions; they grow with layers and units (SSL section 5)."""
   for widths in DEPTHS:
     for seed in range(seeds):
       number = regions(widths, jax.random.key(first + seed))
@@ -146,7 +146,7 @@ def _kept_share(table: Table, directions: int, scale: float) -> np.ndarray:
 
 
 def _more(number: int) -> Callable[[Table], np.ndarray]:
-  """Regions of a projector, less those of the one before it."""
+  """Number of regions of a projector less that of the previous one in `DEPTHS`."""
   less, more = map(_name, DEPTHS[number - 1 : number + 1])
   return lambda t: t.gain(REGIONS, more, over=less)
 

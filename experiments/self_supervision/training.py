@@ -14,16 +14,16 @@ from experiments.frame import training as trainer
 from experiments.self_supervision.settings import Settings, strengths
 from spherejax import data, distances, losses, metrics, models, training
 
-BINS = 40  # of the distances of nearest negatives
-_BLOCK = 1000  # anchors whose nearest negatives are looked for at a time
-_SETTLING = 50  # batches; of the statistics before them 0.9^50 is left
+BINS = 40  # bins of the distances to nearest negatives
+_BLOCK = 1000  # anchors whose nearest negatives are searched at a time
+_SETTLING = 50  # batches; a share of 0.9^50 of the earlier statistics is left
 
 
 ENCODER, PROJECTOR = "in the encoder", "in the projector"
 
 
 def network(settings: Settings, axis_name: str | None = None) -> poolings.Headed:
-  """Features of the encoder, and the projector's outputs, of normalised images."""
+  """Network from normalised images to the features and the projector's outputs."""
   s = settings
   if s.encoder == "resnet18":
     encoder = functools.partial(models.ResNet18, stem="small")
@@ -37,13 +37,13 @@ def network(settings: Settings, axis_name: str | None = None) -> poolings.Headed
 
 
 class Projector(nn.Module):
-  """Linear layers without biases, ReLU between them."""
+  """Linear layers without biases, with ReLU between them."""
 
   widths: tuple[int, ...]
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    """[batch, outputs]."""
+    """Outputs [batch, outputs]."""
     for number, width in enumerate(self.widths):
       x = nn.relu(x) if number else x
       x = nn.Dense(width, use_bias=False, name=f"layer{number}")(x)
@@ -51,21 +51,22 @@ class Projector(nn.Module):
 
 
 def kernel_of(params: Any) -> Array:
-  """[features, outputs], of the projector's first layer."""
+  """Kernel [features, outputs] of the projector's first layer."""
   return params["projector"]["layer0"]["kernel"]
 
 
 def chance(settings: Settings, kernel: Array) -> Array:
-  """[features, outputs]: random directions, as many as the projector has outputs."""
+  """Random directions [features, outputs], as many as the projector has outputs."""
   shape = len(kernel), settings.projector[-1]
   key = jax.random.fold_in(jax.random.key(settings.seed), 7)
-  return jax.random.normal(key, shape, jnp.float32)  # also where others are float64
+  return jax.random.normal(key, shape, jnp.float32)  # even inside `on_host`
 
 
 def alike(first: Array, second: Array) -> dict[str, Array]:
   """Mean cosine of the views of an image, SSL eq. 4 without its sign.
 
-  Also of the same less the mean over all views, which features behind a ReLU share.
+  Also returns the mean cosine after subtracting the mean over all views, which is large
+  for features after a ReLU.
   """
   mean = (first.mean(0, keepdims=True) + second.mean(0, keepdims=True)) / 2
 
@@ -91,11 +92,11 @@ class Given(NamedTuple):
 
   @property
   def everything(self) -> Array:
-    """Training images, then those of the test."""
+    """Training images, then test images."""
     return jnp.concatenate([self.train, self.test])
 
   def normalized(self, images: Array) -> Array:
-    """Pixels in [0, 1] as the network gets them."""
+    """Normalises pixels in [0, 1] for the network."""
     return data.normalize(images, self.mean, self.std)
 
 
@@ -105,12 +106,12 @@ class State(NamedTuple):
   params: Any
   stats: Any
   opt_state: Any
-  taken: Array  # steps
+  taken: Array  # number of steps
   probed: dict[str, Array]  # the newest accuracies
-  before: dict[str, Array]  # those before the first step
+  before: dict[str, Array]  # accuracies before the first step
   kernels: Array  # [measurements, features, outputs], of the projector's first layer
   first: tuple[Any, Any]  # params and stats before the first step
-  half: tuple[Any, Any]  # at the last measurement of the first half
+  half: tuple[Any, Any]  # params and stats at the last measurement of the first half
 
 
 class Run:
@@ -125,7 +126,7 @@ class Run:
     )
 
   def init(self, arrays: Given, key: Array, hyper: Any) -> State:
-    """The network as it is drawn, and what its features are worth."""
+    """Draws the network; probes its features."""
     images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
     params = variables["params"]
@@ -156,10 +157,10 @@ class Run:
   def settled(
     self, arrays: Given, params: Any, stats: Any, key: Array, hyper: Any
   ) -> Any:
-    """Running statistics of a network that is not trained: of batches of views.
+    """Computes running statistics of an untrained network from batches of views.
 
-    A mean of 0 and a variance of 1, which they begin with, normalise nothing, so that
-    a measurement before the first step would be of another network.
+    The initial mean of 0 and variance of 1 normalise nothing, so a measurement before
+    the first step would be of a different network.
     """
 
     def pass_through(stats: Any, key: Array) -> tuple[Any, None]:
@@ -171,7 +172,7 @@ class Run:
     return jax.lax.scan(pass_through, stats, keys)[0]
 
   def one_step(self, arrays: Given, hyper: Any, state: State, key: Array):
-    """A batch; returns the state and the terms of the bound."""
+    """Trains on a batch; returns the state and the terms of the bound."""
     batch_key, view_key = jax.random.split(key)
     images = self.batch(arrays, batch_key)
 
@@ -195,10 +196,10 @@ class Run:
     hyper: Any,
     axis_name: str | None = None,
   ) -> tuple[dict[str, Array], Any]:
-    """The loss and its bound of two views of uint8 images, and the statistics after.
+    """The loss on two views of uint8 images, its bound, and the updated statistics.
 
-    Each is [batch], the mean of the directions that the loss takes; the gap between
-    InfoNCE and its bound is the smaller one.
+    Each term has shape [batch] and is averaged over the directions of the loss; the gap
+    between InfoNCE and its bound is the smallest over directions.
     """
     loss = self.settings.loss
     views = self.views(key, images, hyper)
@@ -236,7 +237,7 @@ class Run:
     return measures, moved["batch_stats"]
 
   def views(self, key: Array, images: Array, hyper: Any) -> Array:
-    """[2, batch, ...], pixels in [0, 1], of uint8."""
+    """Two views [2, batch, ...] of uint8 images, with pixels in [0, 1]."""
     return data.simclr_views(
       key,
       data.to_float(images),
@@ -246,19 +247,19 @@ class Run:
     )
 
   def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
-    """Features of images, by running statistics, block by block."""
+    """Features and outputs of images, with running statistics, in blocks."""
     variables = {"params": params, "batch_stats": stats}
     return at_once.mapped(lambda x: self.network.apply(variables, x), images)
 
-  # Traced once for the start and the steps; as programs they are what they were.
+  # The inner jit shares one trace between the start and the steps; it is inlined.
   @functools.partial(jax.jit, static_argnums=(0, 5), inline=True)
   def measured(
     self, arrays: Given, params: Any, stats: Any, hyper: Any, count: int | None = None
   ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Geometry of features and projector on fixed views of fixed images.
 
-    Numbers, and what is looked at later: distances, features, displacements. Of the
-    first `count` images, by default as many as the settings say.
+    Returns measures, and arrays for later: distances, features, displacements. They are
+    of the first `count` images, by default the number in the settings.
     """
     count = min(count or self.settings.measured, len(arrays.train))
     views = self.views(jax.random.key(self.settings.seed), arrays.train[:count], hyper)
@@ -295,7 +296,7 @@ class Run:
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
   def probed(self, arrays: Given, params: Any, stats: Any) -> dict[str, Array]:
-    """Accuracies of linear classifiers of features and outputs."""
+    """Accuracies of linear classifiers on features and on outputs."""
     both = self.features(
       params, stats, arrays.normalized(data.to_float(arrays.everything))
     )
@@ -304,7 +305,7 @@ class Run:
 
   @functools.partial(jax.jit, static_argnums=0)
   def probed_by_chance(self, arrays: Given, params: Any, stats: Any) -> Array:
-    """Accuracy on as many random directions of the features as there are outputs."""
+    """Accuracy of a linear classifier on random projections, as many as outputs."""
     normalized = arrays.normalized(data.to_float(arrays.everything))
     directions = chance(self.settings, kernel_of(params))
     return self.accuracy(
@@ -321,7 +322,7 @@ class Run:
     return jnp.mean(right.astype(jnp.float32))
 
   def period(self, arrays: Given, state: State, key: Array, hyper: Any):
-    """The steps up to the next measurement, and it."""
+    """Trains up to the next measurement, and measures."""
     keys = jax.random.split(key, self.settings.measure_every)
     state, terms = jax.lax.scan(
       functools.partial(self.one_step, arrays, hyper), state, keys

@@ -318,6 +318,7 @@ def random_flip(
   _checks.key("key", key)
   images = some_images(images)
   _checks.between("probability", probability, 0, 1)
+  _checks.single("probability", probability)
 
   def flip(key, image):
     return jnp.where(jax.random.uniform(key) < probability, image[:, ::-1], image)

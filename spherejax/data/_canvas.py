@@ -40,7 +40,7 @@ def fit_canvas(
     that axis. Scaled bilinearly with antialiasing; means are rounded, half up.
 
   Raises:
-    TypeError: image not uint8.
+    TypeError: image not uint8, fill not an integer.
     ValueError: an image without pixels or of other axes, a fill outside [0, 255],
       `shrink` that does not divide `side`.
 
@@ -67,6 +67,7 @@ def fit_canvas(
   _checks.expect("image", image, rank=(2, 3))
   _checks.count("side", side)
   _checks.count("shrink", shrink)
+  _checks.count("fill", fill, 0)
   _checks.between("fill", fill, 0, 255)
   if not image.size:
     raise ValueError(f"image must have a pixel, got shape {image.shape}")

@@ -207,6 +207,7 @@ def random_grayscale(
   _checks.key("key", key)
   images = floating_images(images)
   _checks.between("probability", probability, 0, 1)
+  _checks.single("probability", probability)
   if images.shape[-1] not in (1, 3):
     raise ValueError(f"images must have 1 or 3 channels, got shape {images.shape}")
 

@@ -120,7 +120,9 @@ def _draw(
 ) -> tuple[Array, Array]:
   """Indices of images, of one class or of all, and the label that they share."""
   if not single_label:
-    return jax.random.randint(key, (number,), 0, len(labels)), jnp.int32(-1)
+    return jax.random.randint(key, (number,), 0, len(labels)), jnp.full(
+      (), -1, labels.dtype
+    )
   class_key, own_key = jax.random.split(key)
   # In the sorted order, the k-th class that occurs begins with the k-th run.
   order = jnp.argsort(labels)
@@ -131,7 +133,7 @@ def _draw(
   start = jnp.searchsorted(run, chosen, side="left")
   end = jnp.searchsorted(run, chosen, side="right")
   drawn = order[jax.random.randint(own_key, (number,), start, end)]
-  return drawn, ascending[start].astype(jnp.int32)
+  return drawn, ascending[start]
 
 
 def _background(key: Array, images: Array, size: tuple[int, int], fill: Fill) -> Array:

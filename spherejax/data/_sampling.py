@@ -147,8 +147,10 @@ def class_balanced_indices(
     )
   _compiled.known(functools.partial(_check_fewest, per_class), table.counts)
   order, starts, counts = map(jnp.asarray, table)
+  step = _checks.integers("step", step)
+  _checks.expect("step", step, "integer", rank=0)
   _checks.between("step", step, 0)
-  step_key = jax.random.fold_in(key, _checks.array("step", step))
+  step_key = jax.random.fold_in(key, step)
   class_key, image_key = jax.random.split(step_key)
   classes = distinct(class_key, len(counts), num_classes)
   draw = jax.vmap(distinct, (0, 0, None))
@@ -279,7 +281,8 @@ def shuffled_indices(
   if batch_size > count:
     raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
   steps_per_epoch = count // batch_size
-  step = _checks.array("step", step, "integer")
+  step = _checks.integers("step", step)
+  _checks.expect("step", step, "integer")
   epoch, turn = jnp.divmod(step, steps_per_epoch)
   keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,), jnp.uint32)
   positions = turn * batch_size + jnp.arange(batch_size)

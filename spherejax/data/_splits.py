@@ -153,7 +153,9 @@ def _by_groups(
     _checks.sequence(f"groups[{position}]", group)
     if not len(group):
       raise ValueError(f"groups[{position}] is empty: each part needs a class")
-    for label in map(int, group):
+    known = _checks.host(f"groups[{position}]", group)
+    _checks.expect(f"groups[{position}]", known, "integer", rank=1)
+    for label in known.tolist():
       if label not in there:
         raise ValueError(f"class {label} of groups[{position}] has no image")
       if owner.setdefault(label, position) != position:

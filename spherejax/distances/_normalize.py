@@ -101,7 +101,7 @@ def l2_normalize_clipped(
     TypeError: x is not floating.
     ValueError: x has no axis, or a static floor is not positive.
 
-  Differentiable in: x; Jacobian I / floor where |x| <= floor.
+  Differentiable in: x, floor; Jacobian I / floor where |x| <= floor.
 
   Source: the normalisation of torch.nn.functional.normalize.
 

@@ -29,8 +29,8 @@ def _conformal(squared_norm: Array, curvature: Array) -> Array:
 
 def _distance(separation: Array, x_gap: Array, y_gap: Array, curvature: Array) -> Array:
   # arsinh keeps the digits of small distances, where arcosh(1 + u) returns 0.
-  root = jnp.sqrt(curvature)
-  return 2 / root * jnp.arcsinh(root * separation / jnp.sqrt(x_gap * y_gap))
+  half = separation / jnp.sqrt(x_gap * y_gap)
+  return 2 * half * _over_itself(jnp.arcsinh, jnp.sqrt(curvature) * half, -1 / 6)
 
 
 def poincare(
@@ -244,10 +244,15 @@ def poincare_log(
   """
   x, y, dtype = _pairs.operands(base, point, ("base", "point"))
   c = _curvature(curvature, x.dtype)
-  gap = _conformal(_squared_norm(x, keepdims=True), c)
-  difference = _mobius_add(-x, y, c)
-  size = jnp.sqrt(c) * _numerics.norm(difference, keepdims=True)
-  return (gap * _over_itself(jnp.arctanh, size, 1 / 3) * difference).astype(dtype)
+  gap, other = (_conformal(_squared_norm(z, keepdims=True), c) for z in (x, y))
+  # With u = y - x and g, h the two gaps, w = (g u - c |u|^2 x) / (g h + c |u|^2), and
+  # artanh(sqrt(c) |w|) = arsinh(sqrt(c) |u| / sqrt(g h)). Near the boundary |w| itself
+  # rounds to 1.
+  step = y - x
+  square = c * _squared_norm(step, keepdims=True)
+  size = jnp.sqrt(c / (gap * other)) * _numerics.norm(step, keepdims=True)
+  direction = (gap * step - square * x) / jnp.sqrt(other / gap * (gap * other + square))
+  return (_over_itself(jnp.arcsinh, size, -1 / 6) * direction).astype(dtype)
 
 
 def poincare_project(

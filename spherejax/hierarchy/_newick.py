@@ -153,10 +153,10 @@ def _length(name: str, text: str) -> float:
 def to_newick(tree: _tree.ClassTree) -> str:
   """Writes a tree as text in the Newick format, with its lengths.
 
-  `from_newick(text, classes=tree.class_names)` reads the same tree from it, if no two
-  classes have the same name. Nodes of equal depth come in the order of their parents,
-  as the format keeps only the order of siblings. Classes above other classes are named
-  as inner nodes.
+  `from_newick(text, classes=tree.class_names)` reads the same tree from it, if no class
+  shares its name with another node. Nodes of equal depth come in the order of their
+  parents, as the format keeps only the order of siblings. Classes above other classes
+  are named as inner nodes.
 
   Args:
     tree: a ClassTree.

@@ -99,7 +99,8 @@ def distortion(
     Array([0.0743163 , 0.10107015, 0.0315101 ], dtype=float32)
   """
   points, dtype = _points(prototypes, where, normalize)
-  lengths = _distances.pairwise_euclidean(points)
+  unit = _numerics.unit(points)  # squares neither overflow nor vanish
+  lengths = unit * _distances.pairwise_euclidean(points / unit)
   loss = distortion_from_distance(lengths, class_distances, scale=scale, where=where)
   return loss.astype(dtype)
 
@@ -150,7 +151,8 @@ def distortion_from_distance(
   _compiled.known(_check_apart, class_distances, where)
   pairs = ~jnp.eye(len(lengths), dtype=bool) & (wanted > 0)
   ratios = _numerics.divide(jnp.where(pairs, lengths, 0), wanted)
-  if scale is None:
+  if scale is None:  # neither the loss nor its derivative depends on the unit
+    ratios = ratios / _numerics.unit(ratios)
     best = _numerics.divide(jnp.sum(ratios), jnp.sum(ratios**2))
   else:
     best = _checks.scalar("scale", scale, lengths.dtype)

@@ -6,6 +6,7 @@ over the devices too, and all devices return the same losses.
 """
 
 import functools
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -82,7 +83,8 @@ def scores(
 def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
   """Raises for cosines outside [-1, 1]; warns of logits that may be probabilities."""
   rows = np.asarray(entries)[np.asarray(where)]
-  rows = rows.reshape(len(rows), -1).astype(np.promote_types(rows.dtype, np.float32))
+  rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
+  rows = rows.astype(np.promote_types(rows.dtype, np.float32))
   if name.endswith("cosines"):
     beyond = rows[np.abs(rows) > _MOST_COSINE]
     if beyond.size:

@@ -92,7 +92,9 @@ def margin(
   centre = _checks.scalar("boundary", boundary, dtype)
   if class_boundaries is not None:
     by_class = _checks.array("class_boundaries", class_boundaries, "floating", rank=1)
-    class_mask = _batch.class_mask(batch.labels, by_class.shape[0], batch.where)
+    # Not the labels of the batch, which are renumbered if they are large.
+    class_labels = _checks.integers("labels", labels)
+    class_mask = _batch.class_mask(class_labels, by_class.shape[0], batch.where)
     known = jnp.any(class_mask, axis=1)
     batch = batch._replace(where=batch.where & known)
     if references is None:

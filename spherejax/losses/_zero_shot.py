@@ -78,7 +78,8 @@ def ridge_attribute_embeddings(
   Args:
     attributes: [batch, prototypes], floating, the rows of Z.
     targets: [batch, dim], floating, the rows of Y.
-    ridge: positive, may be traced.
+    ridge: positive, may be traced. A ridge below the rounding errors of the Gram matrix
+      is raised to them.
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
@@ -116,6 +117,9 @@ def _ridge(z: Array, y: Array, ridge: Array) -> Array:
     return jnp.zeros((columns, y.shape[1]), y.dtype)
   wide = rows <= columns
   gram = _numerics.product(z, z.T) if wide else _numerics.product(z.T, z)
+  # Below the rounding of the product the sum would not be positive definite.
+  rounding = 10 * float(jnp.finfo(z.dtype).eps) * jnp.trace(gram)
+  ridge = jnp.maximum(ridge, jax.lax.stop_gradient(rounding))
   matrix = gram + ridge * jnp.eye(len(gram), dtype=z.dtype)
   if wide:
     return _numerics.product(z.T, _numerics.solve_definite(matrix, y))

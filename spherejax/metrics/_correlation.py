@@ -85,6 +85,8 @@ def correlation(
   if n:  # relative to one figure first, so that constants become exactly 0
     x, y = x - x[0], y - y[0]
     x, y = x - x.mean(), y - y.mean()
+    # The squares of unit-sized numbers neither overflow nor vanish.
+    x, y = (z / (np.abs(z).max() or 1.0) for z in (x, y))
   size = np.linalg.norm(x) * np.linalg.norm(y)
   r = float(np.clip(x @ y / size, -1, 1)) if size > 0 else math.nan
   if n < 3 or math.isnan(r):

@@ -98,7 +98,7 @@ def embedding_change(
   norm_ratio = jnp.where((size > 0) & (_size(moved) > 0), ratio, jnp.nan)
 
   first, second = _distances(old, new, num_shots, representative)
-  defined = (first > 0) & (second > 0)
+  defined = ~((first <= 0) | (second <= 0))  # NaN stays NaN
   logs = jnp.log(jnp.where(defined, second, 1)) - jnp.log(jnp.where(defined, first, 1))
   same_class = jnp.eye(len(old), dtype=bool)[:, None, :]
   means = [_geometric_mean(logs, defined & mask) for mask in (same_class, ~same_class)]
@@ -168,7 +168,8 @@ def _pair(before: ArrayLike, after: ArrayLike, num_shots: int) -> list[Array]:
       f" {old.shape}, got {num_shots}"
     )
   wide = _numerics.upcast(old)
-  return [wide, new.astype(wide.dtype)]
+  unit = _numerics.unit(wide)  # no figure depends on it
+  return [wide / unit, new.astype(wide.dtype) / unit]
 
 
 def _size(x: Array) -> Array:

@@ -62,7 +62,7 @@ def factorial_effects(
     [(('mass',), 2.0), (('margin',), 1.0), (('mass', 'margin'), 1.0)]
   """
   _checks.mapping("design", design)
-  signs = {name: _signs(name, np.asarray(levels)) for name, levels in design.items()}
+  signs = {name: _signs(name, levels) for name, levels in design.items()}
   if not signs:
     raise ValueError("design must name at least one factor, got none")
   responses = _checks.numbers_of("responses", responses)
@@ -89,8 +89,9 @@ def factorial_effects(
   return effects
 
 
-def _signs(name: str, levels: np.ndarray) -> np.ndarray:
+def _signs(name: str, levels: Any) -> np.ndarray:
   """-1 where the factor is low, +1 where it is high."""
+  levels = _checks.numbers_of(f"design[{name!r}]", levels)
   _checks.expect(f"design[{name!r}]", levels, rank=1)
   values = np.unique(levels)
   high = levels == values[-1]

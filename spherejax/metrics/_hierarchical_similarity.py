@@ -19,7 +19,7 @@ class HierarchicalSimilarity(NamedTuple):
   values: Float[Array, "queries k"]
   """HS@1 to HS@k of every query; 0 where `counted` is False."""
   counted: Bool[Array, " queries"]
-  """True if the query has a reference at all."""
+  """True if the query has a reference at all, and a label in range."""
 
 
 def hierarchical_similarity(
@@ -54,7 +54,8 @@ def hierarchical_similarity(
     HierarchicalSimilarity(values, counted), values in [0, 1] and in the dtype of
     `embeddings`. For example HS@50 is `mean_where(values[:, 49], counted)`. A query
     whose best sum is still 0 has the value 0 there. An example with a NaN or infinite
-    entry retrieves nothing and is never retrieved.
+    entry retrieves nothing and is never retrieved, nor is one with a traced label out
+    of range, which does not count.
 
   Raises:
     TypeError: embeddings not floating, labels not integers.
@@ -84,7 +85,7 @@ def hierarchical_similarity(
   _checks.shape("class_similarities", similar, (classes, classes), "its rows")
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, embeddings)
-  _checks.known_labels(labels, classes)
+  inside = _checks.inside(labels, classes, jnp.ones(labels.shape, bool))
   size = len(embeddings)
   length = min(k, size - 1)
   if length < 1:
@@ -99,18 +100,21 @@ def hierarchical_similarity(
     distance=distance,
     block_size=block_size,
   )
-  finite = jnp.all(jnp.isfinite(embeddings), axis=1)
-  values = _curves(order, labels, similar.astype(dtype), finite)
+  present = inside & jnp.all(jnp.isfinite(embeddings), axis=1)
+  values = _curves(order, labels, similar.astype(dtype), inside, present)
   # Beyond the whole list nothing changes.
   values = jnp.pad(values, ((0, 0), (0, k - length)), mode="edge")
-  return HierarchicalSimilarity(values.astype(embeddings.dtype), jnp.ones(size, bool))
+  return HierarchicalSimilarity(values.astype(embeddings.dtype), inside)
 
 
 @jax.jit
-def _curves(order: Array, labels: Array, similar: Array, finite: Array) -> Array:
+def _curves(
+  order: Array, labels: Array, similar: Array, inside: Array, present: Array
+) -> Array:
   """[queries, k], sums over the first k as shares of the best sums."""
   length = order.shape[1]
-  counts = jnp.bincount(labels, length=len(similar)).astype(jnp.int32)
+  labels = jnp.where(inside, labels, 0)
+  counts = jax.ops.segment_sum(inside.astype(jnp.int32), labels, len(similar))
   ranks = jnp.arange(1, length + 1, dtype=jnp.int32)
 
   def best(row: Array, own_class: Array) -> Array:
@@ -122,7 +126,7 @@ def _curves(order: Array, labels: Array, similar: Array, finite: Array) -> Array
     return jnp.cumsum(row[falling][jnp.minimum(place, len(row) - 1)])
 
   ideal = jax.vmap(best)(similar, jnp.arange(len(similar), dtype=jnp.int32))
-  known = finite[:, None] & finite[order]
+  known = present[:, None] & present[order]
   similarities = jnp.where(known, similar[labels[:, None], labels[order]], 0)
   reached = jnp.cumsum(similarities, axis=1)
   return _numerics.divide(reached, ideal[labels])

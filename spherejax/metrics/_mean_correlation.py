@@ -147,6 +147,8 @@ def distance_correlation(
       mean = tanh(1/n sum_i artanh(r_i))
 
   Equals `mean_correlation` of the two matrices of distances, without forming them.
+  Euclidean distances come from matrix products: move points that are far from the
+  origin, such as by their mean, or rounding changes their order.
 
   Args:
     inputs: [n, dim], floating. For l-infinity give 8-bit images as 0 to 255: for
@@ -192,8 +194,13 @@ def distance_correlation(
   _checks.expect("rows", chosen, "integer", rank=1)
   _checks.known_labels(chosen, number, name="rows")
   _checks.count("block_size", block_size)
-  inputs = jnp.where(mask[:, None], _numerics.upcast(inputs), 0)
-  wide = jnp.where(mask[:, None], _numerics.upcast(features), 0)
+  inputs, wide = (
+    jnp.where(mask[:, None], _numerics.upcast(x), 0) for x in (inputs, features)
+  )
+  # A correlation does not depend on the units, but squares overflow or vanish.
+  inputs, wide = (
+    x / _numerics.unit(jnp.where(jnp.isfinite(x), x, 0)) for x in (inputs, wide)
+  )
 
   def block(indices: Array) -> tuple[Array, Array]:
     target = (

@@ -232,10 +232,12 @@ def class_scatter(
   _checks.labels(labels, features)
   mask = _checks.where_mask(where, labels.shape)
   mask &= _checks.inside(labels, len(means), mask)
-  differences = features.astype(means.dtype) - means[jnp.where(mask, labels, 0)]
+  wide = _numerics.upcast(means)
+  differences = features.astype(wide.dtype) - wide[jnp.where(mask, labels, 0)]
   differences = jnp.where(mask[:, None], differences, 0)
   squares = distances.lp_norm(differences, norm=norm) ** 2
-  return jax.ops.segment_sum(squares, jnp.where(mask, labels, len(means)), len(means))
+  places = jnp.where(mask, labels, len(means))
+  return jax.ops.segment_sum(squares, places, len(means)).astype(means.dtype)
 
 
 def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance:

@@ -235,8 +235,10 @@ def recall_at_k(
     >>> spherejax.metrics.recall_at_k(jnp.array([1, 3, 0]), k=2)
     Array([1., 0., 0.], dtype=float32)
   """
-  first_rank = _checks.array("first_rank", first_rank, "integer", rank=1)
-  k = _checks.array("k", k, "integer")
+  first_rank = _checks.integers("first_rank", first_rank)
+  _checks.expect("first_rank", first_rank, "integer", rank=1)
+  k = _checks.integers("k", k)
+  _checks.expect("k", k, "integer", rank=0)
   _checks.between("k", k, 1)
   return ((first_rank > 0) & (first_rank <= k)).astype(jnp.float32)
 

@@ -179,7 +179,7 @@ def spectrum(
   size = number.astype(values.dtype)
   logs = _numerics.masked_sum(_numerics.log(shares), used)
   rho = -jnp.log(size) - logs / size
-  powers = _numerics.divide(values**power, jnp.sum(values**power))
+  powers = _numerics.divide(shares**power, jnp.sum(shares**power))
   above = used & (powers * size > 1 + _ABOVE)
   return Spectrum(shares, rho, jnp.sum(above, dtype=jnp.int32))
 

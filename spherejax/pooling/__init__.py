@@ -55,5 +55,5 @@ __all__ = [
   "weldon",
 ]
 
-_compiled.room(__name__)
+_compiled.room(__name__, callbacks=("normalize",))
 _names.suggest(__name__)

@@ -86,6 +86,7 @@ def nearest_neighbours(
   if where is not None:
     # Every point leaves out the sites of group 0, whatever they hold.
     groups = jnp.zeros(len(points), jnp.int32), mask.astype(jnp.int32)
+  points = _numerics.upcast(points)  # a distance may overflow in half precision
   neighbours = distances.k_nearest(
     points, sites, k=k, norm=norm, apart=groups, block_size=block_size
   )
@@ -322,12 +323,14 @@ def nearest_neighbour_radius(
   check_points(points, sites)
   _checks.labels(names, points, "point_labels")
   _checks.labels(labels, sites)
-  anything = distances.k_nearest(points, sites, k=1, norm=norm, block_size=block_size)
+  wide = _numerics.upcast(points)  # a distance may overflow in half precision
+  anything = distances.k_nearest(wide, sites, k=1, norm=norm, block_size=block_size)
   other = distances.k_nearest(
-    points, sites, k=1, norm=norm, apart=(names, labels), block_size=block_size
+    wide, sites, k=1, norm=norm, apart=(names, labels), block_size=block_size
   )
   # Where the nearest site is of another class, the difference is 0.
-  return (other.distances[:, 0] - anything.distances[:, 0]) / 2
+  radius = (other.distances[:, 0] - anything.distances[:, 0]) / 2
+  return radius.astype(points.dtype)
 
 
 def check_points(points: Array | np.ndarray, sites: Array | np.ndarray) -> None:

@@ -248,8 +248,10 @@ def mean_covering_radius(
   place = np.arange(counts.max())[None, :]
   mask = place < counts[:, None]
   table = order[np.where(mask, starts[:, None] + place, 0)]
-  curves = _curves(points[table], jnp.asarray(mask))
-  return jnp.mean(jnp.sum(curves, axis=1) / counts.astype(points.dtype))
+  wide = _numerics.upcast(points)
+  curves = _curves(wide[table], jnp.asarray(mask))
+  means = jnp.sum(curves, axis=1) / counts.astype(wide.dtype)
+  return jnp.mean(means).astype(points.dtype)
 
 
 @jax.jit

@@ -214,7 +214,9 @@ def _nearest_class(
   centres = known.reshape(-1, dim)
   middle = jnp.mean(centres, axis=0)
   away = centres - middle[None]
-  near = jnp.matmul(points - middle[None], away.T, precision=jax.lax.Precision.HIGHEST)
+  unit = _numerics.unit(away)  # squares neither overflow nor vanish
+  away, moved = away / unit, (points - middle[None]) / unit
+  near = jnp.matmul(moved, away.T, precision=jax.lax.Precision.HIGHEST)
   closeness = near - jnp.sum(away**2, axis=1)[None] / 2
   closeness = closeness.reshape(len(points), ways, shots)
   chosen = jnp.argmax(jnp.max(closeness, axis=2), axis=1).astype(jnp.int32)

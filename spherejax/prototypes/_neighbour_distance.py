@@ -8,7 +8,7 @@ from spherejax import _checks, solvers
 from spherejax.distances._lp import Norm
 from spherejax.prototypes import _classifiers
 
-_SLACK = 1e-9  # squared residual below which no point meets all constraints
+_SLACK = 1e-20  # squared residual below which no point meets all constraints
 
 
 def nearest_neighbour_distance(
@@ -118,6 +118,11 @@ def _programme(
 
   n = len(low)
   eye = np.eye(n)
+  # The solvers' tolerances are absolute: unit normals, and offsets of at most 1.
+  size = np.maximum(np.linalg.norm(matrix, axis=1), 1e-300)
+  matrix, limit = matrix / size[:, None], limit / size
+  scale = np.abs(limit).max() or 1.0
+  limit, low, high = limit / scale, low / scale, high / scale
   if norm != "l2":
     columns = 1 if norm == "linf" else n
     sizes = np.ones((n, 1)) if norm == "linf" else eye
@@ -132,15 +137,12 @@ def _programme(
       raise RuntimeError(
         f"linprog ended with status {solution.status}: {solution.message}"
       )
-    return float(solution.fun)
+    return float(scale * solution.fun)
   upper, lower = np.isfinite(high), np.isfinite(low)
   a = np.concatenate([-matrix, -eye[upper], eye[lower]])
   b = np.concatenate([-limit, -high[upper], low[lower]])
   # a d >= b with the least |d|, from the residual of a nonnegative least squares fit.
-  size = np.maximum(np.linalg.norm(a, axis=1), 1e-300)
-  a, b = a / size[:, None], b / size
-  scale = np.abs(b).max() or 1.0
-  stacked = np.concatenate([a.T, b[None] / scale])
+  stacked = np.concatenate([a.T, b[None]])
   target = np.append(np.zeros(n), 1.0)
   weights = solvers.host_nonnegative_least_squares(stacked, target)
   residual = stacked @ weights - target

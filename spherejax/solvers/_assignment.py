@@ -94,7 +94,9 @@ def linear_assignment(
   if start is None:
     earlier = ()
   else:
-    before, dual = map(jnp.asarray, _checks.pair("start", start))
+    before, dual = _checks.pair("start", start)
+    before = _checks.integers("the start's assignment", before)
+    dual = jnp.asarray(dual)
     _check_start(before, dual, costs.shape)
     dual = dual.astype(values.dtype)
     dual = jnp.where(jnp.isfinite(dual) & finite[..., None], dual, 0)

@@ -60,8 +60,8 @@ def project_ball(
     ValueError: shapes differ, epsilon not a scalar, an unknown norm, a static epsilon
       below 0, or a known low above high.
 
-  Differentiable in: point, center, epsilon, low, high. Cost: O(entries) for each of a
-  few steps, usually below 10.
+  Differentiable in: point, center, epsilon (positive), low, high. Cost: O(entries) for
+  each of a few steps, usually below 10.
 
   Source: the conditions of Karush, Kuhn and Tucker; for l1 without a box Duchi et al.
   2008, "Efficient projections onto the l1-ball", with a box Croce and Hein 2021, "Mind
@@ -85,14 +85,18 @@ def project_ball(
     low, high = jnp.maximum(low, middle - radius), jnp.minimum(high, middle + radius)
     return jnp.clip(wide, low, high).astype(point.dtype)
   delta = wide - middle
-  size = jnp.abs(delta)
+  # An entry that equals the centre's gets a side too, so that its derivative is right.
+  side = jnp.where(delta < 0, -1, 1).astype(delta.dtype)
+  size = side * delta
   # No entry moves farther than `point` itself, so a missing bound is finite here.
-  room = jnp.minimum(_room(delta, middle, low, high), size)
+  room = jnp.minimum(_room(side, middle, low, high), size)
   largest = jax.lax.stop_gradient(jnp.max(size, initial=0))
   scale = jnp.where(largest > 0, largest, 1)
-  size, room, radius = size / scale, room / scale, radius / scale
+  size, room = size / scale, room / scale
+  # Sizes are at most 1, so no larger radius matters; its square might overflow.
+  radius = jnp.minimum(radius / scale, 2 * max(size.size, 1))
   shrunk = _shrink_l2 if norm == "l2" else _shrink_l1
-  moved = jnp.sign(delta) * shrunk(size, room, radius) * scale
+  moved = side * shrunk(size, room, radius) * scale
   return jnp.clip(middle + moved, low, high).astype(point.dtype)
 
 
@@ -148,12 +152,13 @@ def project_halfspace(
   )
   offset = jax.lax.stop_gradient(_checks.scalar("offset", offset, wide.dtype))
   low, high = (jax.lax.stop_gradient(jnp.asarray(x, wide.dtype)) for x in (low, high))
-  largest = jnp.max(jnp.abs(direction), initial=0)
+  free = _room(direction, wide, low, high) > 0
+  largest = jnp.max(jnp.where(free, jnp.abs(direction), 0), initial=0)
   scale = jnp.where(largest > 0, largest, 1)
   direction = direction / scale
   product = jnp.sum(direction * wide)
   missing = jnp.maximum(-(product + offset / scale), 0)
-  gain, room = jnp.abs(direction), _room(direction, wide, low, high)
+  gain, room = jnp.where(free, jnp.abs(direction), 0), _room(direction, wide, low, high)
   reach = jnp.where(gain > 0, gain * room, 0)
   feasible = jnp.sum(reach) >= missing
   moved = jnp.where(feasible, _least_move(gain, room, reach, missing, norm), room)
@@ -198,7 +203,7 @@ def _shrink_l2(size: Array, room: Array, radius: Array) -> Array:
   """min(s size, room) with the s in [0, 1] that makes its norm `radius`."""
   inside = jnp.sum(room**2) <= radius**2
   factor = _numerics.sqrt(_fill(size**2, room**2, radius**2))
-  return jnp.where(inside, room, jnp.minimum(factor * size, room))
+  return jnp.where(inside, room, _at_most(factor * size, room))
 
 
 def _shrink_l1(size: Array, room: Array, radius: Array) -> Array:
@@ -219,7 +224,12 @@ def _shrink_l1(size: Array, room: Array, radius: Array) -> Array:
   exact = _numerics.divide(total - radius, count.astype(size.dtype))
   threshold = jnp.where(count > 0, exact, t)
   inside = jnp.sum(room) <= radius
-  return jnp.where(inside, room, jnp.clip(size - threshold, 0, room))
+  return jnp.where(inside, room, _at_most(jnp.maximum(size - threshold, 0), room))
+
+
+def _at_most(x: Array, bound: Array) -> Array:
+  """Minimum; among equals `x` takes the whole derivative."""
+  return jnp.where(x <= bound, x, bound)
 
 
 def _least_move(

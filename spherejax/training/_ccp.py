@@ -103,6 +103,7 @@ def ccp_projection(
     {'network': Array([0.5, 1. ], dtype=float32), 'loss': Array([0.], dtype=float32)}
   """
   _checks.between("first_weight", first_weight, 0)
+  _checks.single("first_weight", first_weight)
   stats = {} if batch_stats is None else batch_stats
 
   def init(params: Tree) -> CCPState:

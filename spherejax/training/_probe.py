@@ -57,7 +57,8 @@ def linear_probe(
 
   Args:
     features: [batch, dim], floating.
-    labels: [batch], in [0, num_classes).
+    labels: [batch], integer in [0, num_classes). A traced label out of range masks its
+      row.
     num_classes: static, at least 2.
     penalty: not negative, may be traced. At penalty 0, separable classes have no
       optimum, and only `steps` ends the fit.
@@ -91,7 +92,7 @@ def linear_probe(
   _checks.between("penalty", penalty, 0)
   strength = _checks.scalar("penalty", penalty, x.dtype)
   mask = _checks.where_mask(where, x.shape[:1])
-  _checks.known_labels(labels, num_classes, mask)
+  mask &= _checks.inside(labels, num_classes, mask)
   share = mask.astype(x.dtype) / jnp.maximum(mask.sum(), 1)
   x = jnp.where(mask[:, None], x, 0)
   mean = share @ x

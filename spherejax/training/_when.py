@@ -31,6 +31,7 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
 
   Raises:
     TypeError: due not boolean, fn not a function, or it returns other shapes or types.
+    ValueError: due not a scalar.
 
   Not differentiable in reverse mode. Cost: that of `fn` if it is due for one run.
 
@@ -41,7 +42,7 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
     Array(2, dtype=int32)
   """
   _checks.function("fn", fn)
-  due = _checks.array("due", due, "boolean")
+  due = _checks.array("due", due, "boolean", rank=0)
 
   def body(carry: tuple[Array, _Tree]) -> tuple[Array, _Tree]:
     after = _returned.tree("fn", fn(carry[1]))

@@ -111,8 +111,8 @@ def voronoi_pgd(
     ValueError: as `attacks.pgd` and `voronoi_cells`.
 
   Verified on: an exact grid of the plane, epsilon inf, the defaults: 40 random networks
-  of two hidden layers with 12 sites each, in l2, where the grid and the attack break
-  the same sites. In l1 and l-infinity, where points go back only along the ray, the
+  of two hidden layers with 12 sites each, in l2, where the attack breaks all sites that
+  the grid breaks. In l1 and l-infinity, where points go back only along the ray, the
   attack missed 13 of some 220 sites that the grid breaks: use more `restarts` there.
   For images the accuracy is only a bound.
 

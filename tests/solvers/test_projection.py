@@ -1,5 +1,7 @@
 """Projections onto ball and box, moves to a half-space: against QP, LP and duals."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -174,6 +176,26 @@ def test_derivatives_of_a_projection(norm, x64):
   check_grads(unbounded, (point,), 1, modes=("fwd", "rev"))
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_derivatives_where_entries_equal_the_centres(norm, x64):
+  """Shrinking moves such an entry as it moves the others; inside nothing is moved."""
+
+  def slopes(point, epsilon=1.0):
+    project = functools.partial(solvers.project_ball, norm=norm)
+    return jax.jacrev(project, (0, 1))(np.array(point), np.zeros(2), epsilon)
+
+  kept = {"linf": 1, "l2": 0.25, "l1": 0}[norm]
+  for point, expected in (
+    ([0.0, 0.0], np.eye(2)), ([0.0, 0.1], np.eye(2)), ([0.0, 4.0], [[kept, 0], [0, 0]])
+  ):  # fmt: skip
+    of_point, of_centre = slopes(point)
+    np.testing.assert_allclose(of_point, expected, atol=1e-12)
+    shift = np.eye(2) - expected if point[1] > 1 else np.zeros((2, 2))
+    np.testing.assert_allclose(of_centre, shift, atol=1e-12)
+  for point, epsilon in (([1.0, 2.0], 1e200), ([0, 1e-200], 1.0)):
+    np.testing.assert_array_equal(slopes(point, epsilon)[0], np.eye(2))
+
+
 def least_move(point, normal, offset, norm):
   """A linear program, or the quadratic one by its dual; inf if there is none."""
   room = np.where(normal > 0, HIGH - point, np.where(normal < 0, point - LOW, 0))
@@ -266,3 +288,19 @@ def test_a_box_without_a_point_is_refused():
   ):
     with pytest.raises(ValueError, match=r"low must be at most high, got 1\.0 > 0\.5"):
       call()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_pinned_entry_hides_no_small_part_of_the_normal(norm):
+  """The box leaves only an entry whose part of the normal has no square in float32."""
+  pinned = np.array([0, np.inf], np.float32)
+  found = solvers.project_halfspace(
+    np.zeros(2, np.float32),
+    np.array([1, 1e-25], np.float32),
+    -1e-25,
+    norm=norm,
+    low=-pinned,
+    high=pinned,
+  )
+  np.testing.assert_allclose(found.value, [0, 1], rtol=1e-6)
+  np.testing.assert_allclose(found.distance, 1, rtol=1e-6)

@@ -1,7 +1,7 @@
-"""Batches of photographs for `retrieval`, decoded and cut ahead of the device.
+"""Batches of photographs for `retrieval`, decoded and cropped ahead of the device.
 
-As pictures differ in size, a random box is cut out of the original and resized on the
-host. What is cut depends on the key and the step alone.
+As images differ in size, a random box is cropped from the original and resized on the
+host. Crops depend only on the key and the step.
 """
 
 import functools
@@ -20,8 +20,8 @@ from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
 from spherejax import data, training
 
-AREA, ASPECT = (0.16, 1.0), (0.75, 1.33)  # of a training crop, as the tables were made
-_ATTEMPTS = 10  # boxes that are drawn until one fits
+AREA, ASPECT = (0.16, 1.0), (0.75, 1.33)  # ranges of training crops, as in the thesis
+_ATTEMPTS = 10  # boxes to draw, of which the first that fits is used
 _PLANNED = 10_000  # steps whose images are drawn at once
 
 
@@ -33,7 +33,7 @@ class Watched(NamedTuple):
 
 
 def _random_box(random: np.random.Generator, width: int, height: int):
-  """(left, top, right, bottom): the first box that fits, or the largest central one."""
+  """The first box that fits, or the largest central one: (left, top, right, bottom)."""
   areas = random.uniform(*AREA, _ATTEMPTS) * width * height
   low, high = np.log(ASPECT)
   ratios = np.exp(random.uniform(low, high, _ATTEMPTS))
@@ -52,7 +52,7 @@ def _random_box(random: np.random.Generator, width: int, height: int):
 def random_crop(
   image: np.ndarray, place: int, *, seeds: tuple[int, ...], first: int, size: int
 ) -> np.ndarray:
-  """A random box of the image, resized, perhaps mirrored; drawn by its number."""
+  """Crops a random box, resizes it and mirrors it at random; `place` seeds the draw."""
   random = np.random.default_rng([*seeds, first + place])
   single = Image.fromarray(image)
   box = _random_box(random, *single.size)
@@ -80,7 +80,7 @@ def _centred(
 def watched(
   settings: FullConfig, pictures: Pictures, queries: np.ndarray | None = None
 ) -> Watched:
-  """Pictures as they are evaluated, held in memory where they fit."""
+  """Prepares images for evaluation; holds them in memory if they fit."""
   centred = functools.partial(_centred, architecture=settings.architecture)
   images = sets.shown(pictures, centred)
   if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
@@ -92,7 +92,7 @@ def watched(
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:
-  """Reads all images in order, the same ones on every process."""
+  """Reads all images in order; every process reads the same ones."""
   plan = data.ordered_plan(
     len(images), batch_size=min(settings.evaluation_batch, len(images))
   )
@@ -110,7 +110,7 @@ def _in_order(settings: FullConfig, images: data.Images) -> Any:
 def _plan(
   key: Array, table: data.ClassTable, steps: Array, *, num_classes: int, per_class: int
 ) -> Array:
-  """[steps, batch]. The table is traced: a small class repeats its images."""
+  """Rows [steps, batch]; the table is traced, so that small classes repeat images."""
 
   def batch_of(step: Array) -> Array:
     return data.class_balanced_indices(
@@ -123,7 +123,7 @@ def _plan(
 def planned(
   settings: FullConfig, pictures: Pictures, table: data.ClassTable, key: Array
 ) -> Callable[[int], Iterator[data.Images]]:
-  """Images of all batches from a step on, one after another, some steps at once."""
+  """Returns a function from a step to an iterator over the images of later batches."""
   plan_key, crop_key = jax.random.split(key)
   classes, per_class = settings.batch // settings.per_class, settings.per_class
   draw = functools.partial(
@@ -142,7 +142,7 @@ def planned(
 def batches(
   settings: FullConfig, pictures: Pictures, table: data.ClassTable, key: Array
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Yields batches for `training.fit`: "image" and "label" from a given step on."""
+  """Returns a function from a step to batches for `training.fit`: "image", "label"."""
   parts = planned(settings, pictures, table, key)
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
@@ -167,13 +167,13 @@ def _embedding(
 
 
 def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarray:
-  """[count, dim], raw, by the running statistics."""
+  """Raw embeddings [count, dim] with the running statistics."""
   apply = _embedding(settings.architecture, settings.evaluation_batch)
   parts = [apply(variables, batch["image"]) for batch in _in_order(settings, images)]
   return np.concatenate(parts)[: len(images)]
 
 
 def score(settings: FullConfig, variables: Any, watched: Watched) -> dict[str, float]:
-  """P@1, P@R and MAP@R."""
+  """Measures P@1, P@R and MAP@R of watched images."""
   points = embed(settings, variables, watched.images)
   return protocols.measures(points, np.asarray(watched.images.labels), watched.queries)

@@ -12,7 +12,7 @@ _TABLES = "DML, tables 3.1 and 5.1"
 
 MAP, NETWORK = "MAP@R", "MAP@R of one network"
 Pairs = list[tuple[str, str]]
-"""Methods, and those that they are better than."""
+"""Pairs of a method and one that it should beat."""
 
 
 def add(
@@ -20,7 +20,7 @@ def add(
 ) -> None:
   """Adds the figures of one method that claims need.
 
-  `judged` are measures of networks or combinations by dimension.
+  `judged` has the measures of networks or combinations, by dimension.
   """
   for measure in (MAP, "P@1"):
     values = [figures[measure] for figures in judged[max(judged)]]
@@ -31,7 +31,7 @@ def add(
 
 
 def _without(name: str, part: str) -> str:
-  # Small or large are memories and proxies.
+  # "s" and "l" are sizes of memories and proxies.
   parts = {part} if part not in _POOLED else {part, "s", "l"}
   return "+".join(x for x in name.split("+") if x not in parts)
 
@@ -41,7 +41,7 @@ def _kind(name: str) -> str:
 
 
 def claims(table: Table) -> list[Claim]:
-  """Lists claims, decided over every pair of methods."""
+  """Lists claims; each is about all pairs of methods."""
   names = table.variants(MAP)
   ccp = [x for x in names if _kind(x) == "ccp"]
 

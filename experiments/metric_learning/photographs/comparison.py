@@ -1,7 +1,7 @@
 """`retrieval` at the thesis's scale: photographs, real backbones, every protocol.
 
-Trainings run one after the other on all devices; each has its own checkpoints, so the
-same command goes on where a run was stopped, and what is finished is read.
+Trainings run one after another on all devices. Each has its own checkpoints, so the
+same command resumes a stopped run; finished trainings are read.
 """
 
 import dataclasses
@@ -31,7 +31,8 @@ from experiments.metric_learning.photographs.methods import FullConfig, Job
 from experiments.metric_learning.photographs.protocols import Split
 from experiments.published import dml
 
-# What the thesis's figures do not depend on, or what is compared by the protocol.
+# Settings that do not decide whether the thesis's figures apply, or that `complete`
+# compares through the protocol.
 _FREE = (
   "dataset", "folder", "learned_classes", "methods", "protocol", "folds", "seed",
   "backbone", "width", "weights", "repeats", "batch", "evaluate_every", "patience",
@@ -39,7 +40,7 @@ _FREE = (
   "evaluation_batch", "cache_gib", "workers", "prefetch",
 )  # fmt: skip
 
-# What is about other trainings, was filled in, or changes no figure of a training.
+# Settings of other trainings, settings that were filled in, or that change no outcome.
 _OF_OTHERS = {
   name: getattr(FullConfig(), name)
   for name in (
@@ -48,9 +49,9 @@ _OF_OTHERS = {
   )
 }  # fmt: skip
 
-WATCHED = "chosen by the test images"  # in the conventional protocols
+WATCHED = "chosen by the test images"  # note on figures of conventional protocols
 _SCORE = "MAP@R [%]"
-WEIGHTS, PROXIES = (-6.0, 0.0), (1, 16)  # of weights the powers of ten
+WEIGHTS, PROXIES = (-6.0, 0.0), (1, 16)  # ranges; weights as powers of ten
 
 
 class Found(NamedTuple):
@@ -104,17 +105,17 @@ class Comparison:
 
   @property
   def judged(self) -> bool:
-    """True where the protocol evaluates the images of the unseen classes."""
+    """True if the protocol evaluates the images of the unseen classes."""
     return self.flattered or self.config.protocol in ("fair", "fair534")
 
   @property
   def flattered(self) -> bool:
-    """True where the test images end a training and choose the weights."""
+    """True if the test images end a training and choose the weights."""
     return self.protocol.parts == 1
 
   @property
   def complete(self) -> bool:
-    """True where the settings are those of the figures in the thesis."""
+    """True if the settings are those of the figures in the thesis."""
     c, usual = self.config, FullConfig()
     same = dataclasses.replace(c, **{x: getattr(usual, x) for x in _FREE}) == usual
     printed = protocols.protocol(c.protocol, c.dataset, c.backbone)
@@ -145,7 +146,7 @@ class Comparison:
     return by_name
 
   def validated(self) -> np.ndarray:
-    """[repeats], MAP@R of the validation classes, of one method and model."""
+    """MAP@R on the validation classes, [repeats], for one method and model."""
     ((runs,),) = self.train().values()
     return np.array([run.best["MAP@R"] for run in runs])
 
@@ -156,13 +157,13 @@ class Comparison:
     return batches.watched(self.jobs[0].settings, held)
 
   def made_with(self, job: Job) -> str:
-    """Digest of a training's inputs, without options of reading speed."""
+    """Digest of a training's inputs, without options that only affect reading speed."""
     settings = dataclasses.replace(job.settings, **_OF_OTHERS)
     return finished.digest((settings, job.method, self._images, self._weights))
 
   @functools.cached_property
   def _images(self) -> str:
-    """Digest of which pictures are of which class; the pictures are not read."""
+    """Digest of the images' rows, labels and class names; reads no image."""
     both = (self.sets.learned, self.sets.sought)
     names = [np.array(part.names) for part in both]
     rows = [x for part in both for x in (part.rows, part.labels)]
@@ -170,20 +171,20 @@ class Comparison:
 
   @functools.cached_property
   def _weights(self) -> str:
-    """Digest of the file of weights, which another one may take the place of."""
+    """Digest of the file of weights, as its content may change."""
     if self.config.weights == "none":
       return ""
     with open(self.config.weights, "rb") as file:
       return hashlib.file_digest(file, "sha256").hexdigest()
 
   def _train_once(self, job: Job, number: int, repeat: int, watched: Any) -> Found:
-    """A training, or what is kept of it."""
+    """Runs a training, or reads its stored outcome."""
     made_with = self.made_with(job)
     name = f"{job.name}-{number + 1}-{repeat + 1}"
     checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
 
     def make() -> finished.Finished:
-      # Methods that are compared share initial weights and, where they may, batches.
+      # Compared methods share initial weights and, if possible, batches.
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
@@ -195,7 +196,7 @@ class Comparison:
       model = networks.Model(job.settings.architecture, trained.variables)
       again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
       folder = self.output / f"model-{job.name}-{number + 1}{again}"
-      shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+      shutil.rmtree(folder, ignore_errors=True)  # a model of other settings
       networks.keep(folder, model, trained.best["step"])
       points = np.zeros((0, job.settings.embedding_dim), np.float32)
       if self.judged:
@@ -205,7 +206,7 @@ class Comparison:
 
     path = self.output / "kept" / f"{name}-{made_with}"
     done = finished.once(path, made_with={"made with": made_with}, make=make)
-    # A table would fill a disk with them.
+    # The checkpoints of a whole table would fill a disk.
     shutil.rmtree(checkpoints, ignore_errors=True)
     return Found(**done.figures, points=done.arrays["points"])
 
@@ -214,10 +215,10 @@ class Comparison:
     return protocols.measures(points, self.sets.sought.labels, self.sets.queries)
 
   def judge(self, job: Job, folds: list[list[Found]]) -> dict[int, list[Any]]:
-    """Measures by dimension: of networks or combinations, in percent.
+    """Measures of networks or combinations in percent, by dimension.
 
-    One network's dimension has the average of the networks of each combination, the
-    larger one their embeddings side by side.
+    At the dimension of one network, they are averages over the networks of each
+    combination; at the larger one, measures of their concatenated embeddings.
     """
     dim = job.settings.embedding_dim
     if not self.judged:
@@ -229,7 +230,7 @@ class Comparison:
       single = [[self.measures(run.points) for run in runs] for runs in folds]
       figures = {f"{dim}": self._best_repeats(single)}
       if len(folds) > 1:
-        # One repeat of each model, in every way.
+        # All combinations of one repeat per model.
         ways = itertools.product(*([run.points for run in runs] for runs in folds))
         side_by_side = [self.measures(protocols.joined(way)) for way in ways]
         figures[f"{dim * len(folds)}"] = side_by_side
@@ -242,7 +243,7 @@ class Comparison:
   def _best_repeats(
     self, single: list[list[dict[str, float]]]
   ) -> list[dict[str, float]]:
-    """Measures of single networks; the best repeat, or averages over combinations."""
+    """Measures of single networks: the best repeats, or averages over combinations."""
     if self.flattered:
       return [max(runs, key=lambda run: run[self.protocol.metric]) for runs in single]
     if len(single[0]) == 1:
@@ -252,7 +253,7 @@ class Comparison:
   def tabulate(
     self, table: Table, job: Job, judged: Mapping[int, list[Any]], runs: list[Found]
   ) -> None:
-    """Adds what a method's trainings came to."""
+    """Adds the measures of a method's trainings."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
     note = f": {WATCHED}" if self.flattered else ""
     c, printed = self.config, None
@@ -286,7 +287,7 @@ def search(
 ) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
   """Figure 3.5 of DML: compares weights and numbers of proxies on validation classes.
 
-  A trial is kept as any training is, so the same command resumes.
+  Trials are stored like any training, so the same command resumes.
   """
   validates, alone = config.protocol in ("ablation", "tuning"), len(config.methods) == 1
   if not (validates and alone and "ccp" in config.methods[0].split("+")):

@@ -21,9 +21,9 @@ from experiments.metric_learning.settings import Training
 from experiments.published import dml
 
 ZERO_SHOT = 0.1  # share of zero-shot prediction beside generalized sum pooling
-MASS = 0.3  # of the features that it keeps
-# Generalized sum pooling without zero-shot prediction, and that without the pooling:
-# all of the mass is kept, which is the average.
+MASS = 0.3  # share of the features that it keeps
+# Generalized sum pooling without zero-shot prediction, and prediction without the
+# pooling: all of the mass is kept, which gives the average.
 ALONE, PREDICTION = "gsp_alone", "zsp"
 _POOLINGS = {
   "": "",
@@ -43,8 +43,8 @@ class Row(NamedTuple):
   kind: Literal["plain", "proxy", "xbm", "ccp"] = "plain"
   pooling: str = ""  # pooling; empty: the protocol's
   variant: Literal["", "S", "L"] = ""
-  """Small or large memory and proxies; empty: large, and of soft_triple that of the
-  tables."""
+  """Small or large memory and number of proxies; empty: large, or for soft_triple the
+  variant in the tables."""
   batch: int = 0  # images per step; 0: the protocol's
 
   @property
@@ -150,7 +150,7 @@ class FullConfig(Training):
   """Processes that read images; 0: threads of this process."""
   prefetch: int = 16
   """Batches to read ahead, per worker."""
-  # What is seen, and what a job fills in.
+  # Fixed for photographs, or filled in by a job.
   strides: Decided[tuple[int, int, int, int]] = (1, 2, 2, 2)
   convolution: Decided[Literal["patches", "native"]] = "patches"
   channels: Decided[Literal[1, 3]] = 3
@@ -161,11 +161,11 @@ class FullConfig(Training):
   """Embeddings in the memory."""
 
   def __post_init__(self) -> None:
-    Limited.__post_init__(self)  # a network has its numbers once they are filled in
+    Limited.__post_init__(self)  # the network's numbers are still open
 
 
 class Job(NamedTuple):
-  """A row of the table; nothing of its settings is left open."""
+  """A row of the table; all of its settings are filled in."""
 
   name: str
   title: str
@@ -177,7 +177,7 @@ _OF_PROTOCOL = ("batch", "evaluate_every", "patience", "dim", "weight_decay")
 
 
 def protocol_of(config: FullConfig) -> Protocol:
-  """The protocol with what the settings change."""
+  """The protocol with the changes of the settings."""
   protocol = protocols.protocol(config.protocol, config.dataset, config.backbone)
   names = (*_OF_PROTOCOL, "repeats", "learning_rate", "pooling")
   overrides = {name: getattr(config, name) for name in names}
@@ -185,7 +185,7 @@ def protocol_of(config: FullConfig) -> Protocol:
 
 
 def job(config: FullConfig, protocol: Protocol, name: str) -> Job:
-  """A method by its name; ValueError names those that are like an unknown one."""
+  """Returns the job of a method's name; ValueError for an unknown one lists similar."""
   row = ROWS.get(name.lower())
   if row is None:
     near = ", ".join(difflib.get_close_matches(name.lower(), ROWS, 3, 0.0))
@@ -223,7 +223,7 @@ def _method(config: FullConfig, row: Row) -> Method:
 def _settings(
   config: FullConfig, protocol: Protocol, method: Method, row: Row
 ) -> FullConfig:
-  """Settings of one training, with those of its protocol and method."""
+  """Settings of one training, filled in from its protocol and method."""
   published = dml.NUMBERS[config.dataset]
   rate, pooling = protocol.learning_rate, protocol.pooling
   newer = config.protocol in ("fair534", "tuning")
@@ -265,7 +265,7 @@ _SPECIAL: tuple[tuple[Callable[[Job], bool], tuple[str, ...]], ...] = (
   (lambda job: _summed(job), ("prototypes", "mass", "inverse_temperature")),
   (lambda job: _summed(job) and ALONE not in job.name.split("+"), ("zero_shot",)),
 )
-"""The settings that only some methods have, by what these have in common."""
+"""Settings that only some methods have, with the condition for a job to have them."""
 
 
 def _between(job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""Protocols of DML 3.3 and 5.3.4: who is left out, when to stop, what is reported."""
+"""Protocols of DML 3.3 and 5.3.4: validation classes, stopping, reported measures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -28,10 +28,10 @@ class Protocol(NamedTuple):
   models: int = 4  # number of networks, each with another validation part
   repeats: int = 1  # trainings of each network
   metric: str = "MAP@R"
-  """Measure that chooses the best weights; where P@1 stagnates, the learning rate is
-  lowered."""
+  """Measure that chooses the best weights; with P@1, the learning rate is lowered when
+  it stagnates."""
   batch: int = 32
-  patience: int = 60  # evaluations without a better one before a training stops
+  patience: int = 60  # evaluations without improvement before a training stops
   dim: int = 128
   learning_rate: float = 1e-5
   weight_decay: float = 1e-4
@@ -39,7 +39,7 @@ class Protocol(NamedTuple):
 
 
 def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
-  """Section 2 of the protocol."""
+  """Returns the protocol of a name, data set and backbone."""
   numbers, small = dml.NUMBERS[dataset], dataset in ("cub", "cars")
   every, residual = numbers.evaluate_every, backbone == "resnet50"
   if name == "fair":
@@ -53,7 +53,7 @@ def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
     return Protocol(4 * every, parts=5, models=1, repeats=3, patience=patience)
   return Protocol(
     every, parts=1, models=1,
-    # Chapter 3 trains once, section 5.3.4 keeps the best of three.
+    # Chapter 3 trains once; section 5.3.4 reports the best of three.
     repeats=3 if name == "conventional534" else 1,
     metric="P@1", batch=112 if residual else 128, patience=15 if small else 10, dim=512,
     learning_rate=numbers.learning_rate, weight_decay=4e-4 if residual else 1e-4,
@@ -88,13 +88,13 @@ def splits(protocol: Protocol, classes: int) -> list[Split]:
 def measures(
   points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None
 ) -> dict[str, float]:
-  """Percent, of embeddings in the unit ball; without queries that have no match."""
+  """Measures of embeddings in the unit ball, in percent; ignores unmatched queries."""
   figures = objective.measures(points, labels, queries)
   return {name: 100 * x for name, x in figures.items()}
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-  """Embeddings of several networks side by side, each normalised, and all of them."""
+  """Normalises each network's embeddings, concatenates them, and normalises again."""
   unit_parts = [np.asarray(distances.unit_ball(jnp.asarray(part))) for part in parts]
   return np.asarray(
     distances.unit_ball(jnp.asarray(np.concatenate(unit_parts, axis=1)))
@@ -116,9 +116,9 @@ def tabulate(
   spread: bool,
   note: str = "",
 ) -> None:
-  """Adds each measure: of a few networks, or mean and deviation over combinations.
+  """Adds each measure of a few networks, or mean and deviation over combinations.
 
-  Combinations share networks, so they make no interval.
+  Combinations share networks, so they give no interval.
   """
   printed: dict[str, tuple[float | None, float | None]] = {}
   if paper is not None:

@@ -21,7 +21,7 @@ METHODS = {"C2": "c2", "PNCA": "proxy_nca"}
 MEASURE = "MAP@R [%]"
 BASELINE = {"C2": 39.77, "PNCA": 39.90}  # MAP@R without generalized sum pooling
 _DESIGN = ("prototypes", "mass", "inverse_temperature", "zero_shot")
-# What the figures vary. The grid's steps are not printed (DML 5.3.4.5).
+# Settings that the figures vary. The grid's steps are not printed (DML 5.3.4.5).
 VARIED = {
   "table-5.4": _DESIGN,
   "figure-5.8": ("mass",),
@@ -34,7 +34,7 @@ _COUNTS = (16, 32, 64, 128, 256)
 
 @dataclasses.dataclass(frozen=True)
 class FullScreening(FullConfig):
-  """Settings of the trainings; what the design varies is not among them."""
+  """Settings of the trainings, except those that the design varies."""
 
   protocol: protocols.Name = "tuning"
   """Protocol: four fifths of the learned classes train, the last fifth validates."""
@@ -42,8 +42,9 @@ class FullScreening(FullConfig):
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""
   study: Literal["table-5.4", "figure-5.8", "figure-5.10", "figure-5.11"] = "table-5.4"
-  """Parameters to vary: the two-level design, the mass, prototypes and inverse
-  temperature, or prototypes alone."""
+  """Parameters to vary: the two-level design (table-5.4), the mass (figure-5.8), the
+  number of prototypes and inverse temperature (figure-5.10), or the number of
+  prototypes alone (figure-5.11)."""
 
 
 PRESETS = {

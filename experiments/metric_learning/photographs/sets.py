@@ -1,8 +1,8 @@
-"""Photographs for `retrieval`: classes to learn, and others to find; none decoded yet.
+"""Photographs for `retrieval`, with learned and test classes; decoded only on access.
 
 Birds, cars and products are prepared tensorflow-datasets sets, or folders with a
-folder for each class. In-shop is the folder of its list file, which tells queries from
-the gallery.
+folder for each class. In-shop is the folder of its list file, which separates queries
+from the gallery.
 """
 
 import concurrent.futures
@@ -16,7 +16,7 @@ import tqdm
 from experiments.published import dml
 from spherejax import data
 
-_NAMED = 20  # images that cannot be read, in a message
+_NAMED = 20  # most unreadable images that a message names
 _PREPARED = {
   "cub": ("caltech_birds2011", None),
   "cars": ("cars196", None),
@@ -92,11 +92,11 @@ class Sets(NamedTuple):
 
 
 def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> None:
-  """Raises ValueError where no query has an image of its class to find."""
+  """Raises ValueError if no query has another image of its class to find."""
   size = len(pictures.names)
   asked = pictures.labels if queries is None else pictures.labels[queries]
   others = pictures.labels if queries is None else pictures.labels[~queries]
-  least = 2 if queries is None else 1  # the query is none of its own
+  least = 2 if queries is None else 1  # a query does not match itself
   matched = np.bincount(others, minlength=size)[asked] >= least
   if not matched.any():
     raise ValueError(
@@ -108,11 +108,11 @@ def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> 
 def load(
   dataset: str, folder: str, learned_classes: int, skip_unreadable: bool
 ) -> Sets:
-  """A data set; ends with a message where it is missing or not as it should be.
+  """Loads a data set; exits with a message if it is missing or malformed.
 
-  Every image is decoded once, so that none ends a training after hours; those that
-  cannot be are named, or with `skip_unreadable` left out. `learned_classes` is 0 for
-  the published number.
+  Every image is decoded once, so that none ends a training after hours. Unreadable
+  images are named, or left out with `skip_unreadable`. `learned_classes` is 0 for the
+  published number.
   """
   if dataset == "inshop" and learned_classes:
     raise SystemExit(
@@ -135,7 +135,7 @@ def load(
 
 
 def _by_status(every: Pictures, status: np.ndarray) -> Sets:
-  """Parts as the list says, each with the classes that occur in it."""
+  """Splits images by the list's status; each part has the classes that occur in it."""
   learned = status[every.rows] == "train"
   parts = (every.take(np.flatnonzero(rows)) for rows in (learned, ~learned))
   train, sought = (part.of(np.unique(part.labels)) for part in parts)

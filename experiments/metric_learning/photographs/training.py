@@ -1,8 +1,8 @@
 """Trains one method of `retrieval` on photographs, on all devices.
 
-The train state holds all that moves between steps, such as the chance-constrained
-problem and the memory of earlier batches. A run that was killed therefore resumes
-inside its problem with the same bits.
+The train state holds everything that changes between steps, such as the
+chance-constrained problem and the memory of earlier batches. A killed run therefore
+resumes inside its problem with the same bits.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ class Run(objective.Run):
     return prototypes.renew_proxies(self.pool(variables, pool_key)[0], first)
 
   def renew(self, state: training.TrainState) -> Any:
-    """The loss's parameters in a new problem."""
+    """The loss's parameters for a new problem."""
     ccp = training.ccp_state(state)
     best = objective.variables(ccp.best_params["network"], ccp.best_stats)
     key = jax.random.fold_in(self.renewal_key, state.step)
@@ -101,9 +101,9 @@ class Run(objective.Run):
 
 
 def log(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
-  """Adds an evaluation to a file, in place of that of this step and of later ones.
+  """Adds an evaluation to a file; replaces evaluations of this step and later ones.
 
-  Those are of a run that was stopped, and are taken again.
+  These are from a stopped run, which evaluates them again.
   """
   if jax.process_index() != 0:
     return
@@ -115,7 +115,7 @@ def log(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
 
 
 def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
-  """Raises ValueError for what would end a training, or spoil it, later."""
+  """Raises ValueError for settings that would end or spoil a training later."""
   for name in ("evaluate_every", "checkpoint_every", "evaluation_batch", "prefetch"):
     if (value := getattr(settings, name)) < 1:
       raise ValueError(f"{name} must be at least 1, got {value}")
@@ -160,7 +160,7 @@ def train(
   folder: pathlib.Path,
   evaluations: pathlib.Path,
 ) -> Trained:
-  """A network, from its newest checkpoint in the folder if there is one."""
+  """Trains a network; resumes from the newest checkpoint in the folder, if any."""
   data_key, start_key = jax.random.split(key)
   run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
 

@@ -1,0 +1,46 @@
+"""A mask that keeps nothing gives the same in a direct call as in a jitted one."""
+
+import inspect
+import itertools
+import operator
+
+import jax
+import numpy as np
+import pytest
+
+import spherejax
+from tests import wrong_uses
+from tests.test_wrong_uses import FUNCTIONS, call_of
+
+# Functions of the host, whose masks cannot be traced.
+ON_THE_HOST = {"metrics.retrieval", "models.replace_prototypes"}
+MASKED = [
+  name
+  for name in sorted({*FUNCTIONS} - ON_THE_HOST)
+  if "where" in inspect.signature(operator.attrgetter(name)(spherejax)).parameters
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MASKED)
+def test_nothing_is_kept(name, unchecked, tmp_path):
+  function, call = call_of(name, tmp_path)
+  arguments = {k: v for k, v in call.arguments.items() if k != "where"}
+  arrays = [x for x in arguments.values() if wrong_uses.is_array(x)]
+  slices = itertools.product((0, 1), (1, 2, 3))
+  shapes = dict.fromkeys(x.shape[i:j] for (i, j) in slices for x in arrays)
+
+  def run(where):
+    bound = inspect.BoundArguments(call.signature, arguments)
+    return function(*bound.args, **bound.kwargs, where=where)
+
+  for shape in shapes:
+    mask = np.zeros(shape, bool)
+    try:
+      expected = jax.jit(run)(mask)
+    except ValueError:
+      continue
+    for x, y in zip(*map(jax.tree.leaves, (run(mask), expected)), strict=True):
+      np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+    return
+  pytest.fail(f"no mask fits, of {list(shapes)}")
