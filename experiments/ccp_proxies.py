@@ -8,7 +8,7 @@ proxies that are never renewed coalesce. DML, chapter 3.
 
     python -m experiments.ccp_proxies                     # about an hour
     python -m experiments.ccp_proxies --preset plankton   # which the network never saw
-    python -m experiments.ccp_proxies --preset long       # digits: 38 min
+    python -m experiments.ccp_proxies --preset long       # digits: 88 min
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data
     python -m experiments.ccp_proxies --preset full       # accelerators
 

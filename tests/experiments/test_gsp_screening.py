@@ -26,7 +26,7 @@ def test_smoke(tfds_dir, one_device, smoke):
   np.testing.assert_array_equal(np.array([r["values"] for r in rows]), values[:, :1])
   (claim,) = content["claims"]
   assert (claim["id"], claim["verdict"]) == ("screen-design", "reproduced")
-  assert content["pictures"] == ["grid-c2.png"]
+  assert content["pictures"] == ["grid-c2.svg"]
 
 
 def test_the_design_is_the_papers():

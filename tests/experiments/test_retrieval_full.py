@@ -665,7 +665,7 @@ def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
 
 def test_list_files_that_are_wrong(tmp_path):
   write_shop(tmp_path, "", [*LISTED, ("img/h.jpg", "id_1", "query")])
-  with pytest.raises(SystemExit, match=r"inshop .+ id_1 is both"):
+  with pytest.raises(SystemExit, match=r"inshop .+ id_1 has training images"):
     retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
 
 
