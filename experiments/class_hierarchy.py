@@ -59,26 +59,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 
     with at_once.pool() as pool:
       done = dict(zip(trainings, pool.map(train_seed, trainings), strict=True))
-  untrained = [class_runs.chance(config, shared) for shared in grounds.values()]
-  runs = {
-    name: {
-      seed: done[name, seed].outcome.figures for seed in seeds if (name, seed) in done
-    }
-    for name in config.settings
-  }
-  curves = {
-    name: [done[name, seed].curves for seed in of_seed]
-    for name, of_seed in runs.items()
-  }
-  firsts = {name: done[name, config.seed].outcome for name in config.settings}
-  controls = {
-    name: {
-      metric: [figures[name][metric] for figures in untrained]
-      for metric in untrained[0][name]
-    }
-    for name in untrained[0]
-  }
-  table = Table()
+  controls = [class_runs.chance(config, shared) for shared in grounds.values()]
+  names, table = config.settings, Table()
+  runs = {x: {seed: done[x, seed].outcome.figures for seed in seeds} for x in names}
+  curves = {x: [done[x, seed].curves for seed in seeds] for x in names}
+  firsts = {x: done[x, config.seed].outcome for x in names}
   claims.add_runs(table, runs, controls, grounds[config.seed].related, config)
   claims.add_curves(table, curves)
   named = images.named(whole.tree, config.data)

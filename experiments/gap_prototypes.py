@@ -21,7 +21,6 @@ from experiments.frame import images as class_sets
 from experiments.frame.settings import Decided, Only
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import gap, network, training
-from spherejax import data
 
 GAP = "GAP"
 
@@ -60,17 +59,12 @@ PRESETS = {
 }  # fmt: skip
 
 
-def choose(images: data.Images, count: int) -> data.Images:
-  rows = [np.flatnonzero(images.labels == label)[:count] for label in range(10)]
-  return images[np.concatenate(rows)]
-
-
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains and measures every network; the last one is drawn."""
   images = class_sets.read("cifar10", config.train_split, size=config.image_size)
-  tested = choose(
-    class_sets.read("cifar10", "test", size=config.image_size), config.images
-  )
+  whole = class_sets.read("cifar10", "test", size=config.image_size)
+  rows = [np.flatnonzero(whole.labels == label)[: config.images] for label in range(10)]
+  tested = whole[np.concatenate(rows)]
   table, radii = Table(), []
   points: Any = None
   for seed in range(config.seed, config.seed + config.seeds):

@@ -26,7 +26,6 @@ from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import attributes, network, training
 
 WITHOUT, WITH = "PNCA", "PNCA + ZSP"
-METRICS = ("l2", "cosine")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +85,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     WITH: network.Variant(config.mass, config.zero_shot_weight),
   }
   table, last = Table(), {}
-  for metric in METRICS:
+  for metric in attributes.METRICS:
     # DML chapter 6 says more than 30 points, but not by which distance.
     table.add_gain(unseen(metric), WITH, over=WITHOUT, paper=0.30)
   for seed in range(config.seed, config.seed + config.seeds):
@@ -112,7 +111,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 
 CLAIMS = Claim.of_rows([
   row
-  for metric in METRICS
+  for metric in attributes.METRICS
   for row in (
     (f"attributes-zsp-{metric}",
      f"accuracy on unseen classes, {metric}: with ZSP > without",

@@ -52,14 +52,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       parts = collages.collages(source, jax.random.key(seed), most=config.most)
       everything = config.pretrain_on == "all"
       singles = collages.single_images(source, config.per_class, everything)
-      begun = training.pretrain(
-        config,
-        config.pretraining,
-        seed,
-        singles,
-        output / "kept" / "parts",
-        progress=False,
-      )
+      folder, steps = output / "kept" / "parts", config.pretraining
+      begun = training.pretrain(config, steps, seed, singles, folder, progress=False)
 
       def outcomes_of(
         trained: collage.Trained, seed=seed, parts=parts, begun=begun
@@ -68,7 +62,6 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
         progress.update()
         return done
 
-      last = {}
       with at_once.pool() as pool:
         results = list(pool.map(outcomes_of, trainings))
       for done in results:
@@ -77,20 +70,13 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
           table.add_all(name, named)
         last |= done.arrays
   collage.complete(table, config)
-  return table, (last, parts["test"])
-
-
-def draw(_: Table, shown: Any, __: Config) -> dict[str, Any]:
-  return collage.weights(*shown)
-
-
-def charts(config: Config, table: Table) -> dict[str, Any]:
-  return {"scores": collage.scores(table, f"MAP@R, {config.images}")}
+  return table, lambda: collage.weights(last, parts["test"])
 
 
 STUDY = Study(
-  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage.claims, draw, charts
-)
+  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage.claims,
+  charts=collage.charts,
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -75,7 +75,7 @@ def claims(config: screening_cells.Config | FullScreening, table: Table) -> list
   statements = [screening_cells.design_claim()]
   for loss in config.losses:
     statements += screening_cells.claims(config.plan, loss, table, points=100)
-    statements += screening_cells.flat(config.plan, loss, table)
+    statements += screening_cells.flat(config.plan, loss)
   return statements
 
 

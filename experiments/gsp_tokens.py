@@ -43,12 +43,12 @@ PRESETS = {
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains all variants with all seeds; returns measures, tokens and curves."""
-  figures, runs, curves = collect(config, jax.random.key(config.seed), output)
+  figures, first, curves = collect(config, jax.random.key(config.seed), output)
   table = Table()
   table.add_gain(MAP, GSP, over=GAP, paper=0.70)
   for name, measured in figures.items():
     table.add_all(name, measured)
-  return table, (runs, curves)
+  return table, lambda: draw(first, curves, config)
 
 
 CLAIMS = Claim.of_rows([
@@ -61,25 +61,21 @@ CLAIMS = Claim.of_rows([
 ])  # fmt: skip
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+def draw(first: dict, curves: dict, config: Config) -> dict[str, Any]:
   """Tokens of the first seed in the plane, and the validation curves."""
-  del table
-  runs, curves = shown
-  first = {name: runs[name][0] for name in (GAP, GSP)}
+  tokens, embeddings, shared = (
+    {name: first[name][x] for name in (GAP, GSP)}
+    for x in ("tokens", "embeddings", "shared")
+  )
   planes = plotting.class_hulls(
-    {name: run["tokens"] for name, run in first.items()},
-    dots={name: run["embeddings"] for name, run in first.items()},
-    others={name: run["shared"] for name, run in first.items()},
-    other_label="background token",
+    tokens, dots=embeddings, others=shared, other_label="background token"
   )
   steps = config.warm_up + config.epoch * np.arange(1, config.steps // config.epoch + 1)
   chart = plotting.training_curves(curves, steps=steps, ylabel="MAP@R, fresh samples")
   return {"tokens": planes, "curves": chart}
 
 
-STUDY = Study(
-  "gsp_tokens", __doc__, "DML 5.3.1, Fig. 5.4", PRESETS, measure, CLAIMS, draw
-)
+STUDY = Study("gsp_tokens", __doc__, "DML 5.3.1, Fig. 5.4", PRESETS, measure, CLAIMS)
 
 if __name__ == "__main__":
   STUDY.main()

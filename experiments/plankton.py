@@ -26,13 +26,12 @@ from experiments.frame import at_once, training
 from experiments.frame.study import Study, Table
 from experiments.hierarchies import (
   plankton_images,
-  plankton_measures,
   plankton_pictures,
   plankton_runs,
   plankton_tables,
 )
 from experiments.hierarchies.plankton_images import PRESETS, Config
-from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
@@ -60,24 +59,18 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       )
 
     with at_once.pool() as pool:
-      done = dict(zip(jobs, pool.map(run_job, jobs), strict=True))
-  embedded, classified = (
-    [done[kind, s] for s in seeds] for kind in (EMBEDDING, BASELINE)
-  )
-  path_distances = {
-    group: plankton_images.distances(whole, names)
-    for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen))
-  }
+      done = list(pool.map(run_job, jobs))
+  embedded, classified = done[: config.seeds], done[config.seeds :]
   first = studies[config.seed]
   plankton_tables.write_classes(
     embedded, classified, first, config, output / "classes.csv"
   )
-  table = plankton_tables.tabulate(embedded, classified, whole, path_distances, config)
+  table = plankton_tables.tabulate(embedded, classified, whole, config)
   return table, lambda: plankton_pictures.draw(embedded, classified, first, config)
 
 
 STUDY = Study(
-  "plankton", __doc__, "DIST article I", PRESETS, measure, plankton_measures.CLAIMS
+  "plankton", __doc__, "DIST article I", PRESETS, measure, plankton_tables.CLAIMS
 )
 
 if __name__ == "__main__":

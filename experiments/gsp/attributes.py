@@ -15,6 +15,7 @@ from experiments.gsp import network
 from spherejax import data, distances, losses, prototypes
 
 SHUFFLED = "attributes shuffled"
+METRICS = ("l2", "cosine")
 CANDIDATES = {"5 classes": False, "10 classes": True}
 
 
@@ -65,13 +66,17 @@ def class_means(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
   return np.stack([values[labels == label].mean(0) for label in np.unique(labels)])
 
 
-def class_attributes(attributes: Mapping[str, np.ndarray], names: Sequence[str]) -> Any:
+Variants = Mapping[str, tuple[Any, Any, np.ndarray]]
+"""For each variant its state, its outputs for the images, and attributes."""
+
+
+def class_attributes(variants: Variants, names: Sequence[str]) -> Any:
   """Share of each class on each prototype, for each variant (figure 5.6)."""
-  figure = pictures.new_figure(1.6 + 3.0 * len(attributes), 3.8)
-  cells = np.atleast_1d(figure.subplots(1, len(attributes), sharey=True))
-  highest = max(values.max() for values in attributes.values())
+  figure = pictures.new_figure(1.6 + 3.0 * len(variants), 3.8)
+  cells = figure.subplots(1, len(variants), sharey=True)
+  highest = max(values.max() for _, _, values in variants.values())
   shown = None
-  for axes, (name, values) in zip(cells, attributes.items(), strict=True):
+  for axes, (name, (_, _, values)) in zip(cells, variants.items(), strict=True):
     shown = axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
     axes.set_title(name, fontsize=10)
     axes.set_xlabel("prototype")
@@ -89,9 +94,7 @@ def _nearest(maps: Array, vectors: Array) -> Array:
 
 
 def dominant(
-  variants: Mapping[str, tuple[Any, Any]],
-  images: data.Images,
-  settings: network.Settings,
+  variants: Variants, images: data.Images, settings: network.Settings
 ) -> Any:
   """The first image of each class: its prototypes by colour, its weights by strength.
 
@@ -108,7 +111,7 @@ def dominant(
   for column, label in enumerate(some.labels):
     cells[0, column].imshow(some.images[column], interpolation="nearest")
     cells[0, column].set_title(images.label_names[label], fontsize=8)
-  for row, (name, (state, result)) in enumerate(variants.items(), start=1):
+  for row, (name, (state, result, _)) in enumerate(variants.items(), start=1):
     maps = network.embed(state, some, settings, pooled=False).pooled
     nearest = _nearest(maps, state.params["network"]["pooling"]["prototypes"])
     weights = result.weights[rows]
@@ -137,9 +140,9 @@ def charts(config: Any, table: Table) -> dict[str, Any]:
     f"{metric}, {candidates}": {
       name: table.values(measure, name) for name in table.variants(measure)
     }
-    for metric in ("l2", "cosine")
+    for metric in METRICS
     for candidates in CANDIDATES
-    if table.variants(measure := f"accuracy, {metric}, {candidates}")
+    for measure in (f"accuracy, {metric}, {candidates}",)
   }
   rows = sorted(next(iter(panels.values())))
   return {
@@ -148,22 +151,10 @@ def charts(config: Any, table: Table) -> dict[str, Any]:
 
 
 def draw(
-  last: Mapping[str, tuple[Any, Any, np.ndarray]],
-  tested: data.Images,
-  settings: network.Settings,
+  last: Variants, tested: data.Images, settings: network.Settings
 ) -> dict[str, Any]:
-  """Attributes and dominant prototypes of the last seed.
-
-  For each variant, `last` has its state, its outputs for the images, and attributes.
-  """
+  """Attributes and dominant prototypes of the last seed."""
   return {
-    "attributes": class_attributes(
-      {name: attributes for name, (_, _, attributes) in last.items()},
-      tested.label_names,
-    ),
-    "dominant": dominant(
-      {name: (state, result) for name, (state, result, _) in last.items()},
-      tested,
-      settings,
-    ),
+    "attributes": class_attributes(last, tested.label_names),
+    "dominant": dominant(last, tested, settings),
   }

@@ -161,13 +161,13 @@ def outcomes(
   return kept.once(path, made_with=made_with, make=make)
 
 
-def scores(table: Table, measure: str) -> Any:
+def charts(config: Config, table: Table) -> dict[str, Any]:
   """Scores by loss (DML Fig. 5.5(b))."""
-  panels = collections.defaultdict(dict)
+  measure, panels = f"MAP@R, {config.images}", collections.defaultdict(dict)
   for name in table.variants(measure):
     loss, _, variant = name.partition(", ")
     panels[loss][variant] = table.values(measure, name)
-  return dots.dots(panels, "MAP@R of unseen classes")
+  return {"scores": dots.dots(panels, "MAP@R of unseen classes")}
 
 
 def drawn_rows(test: data.Images) -> np.ndarray:

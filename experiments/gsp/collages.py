@@ -55,13 +55,8 @@ def _cifar100(size: int, some: str) -> Source:
   images = class_sets.read("cifar100", f"train{some}+test{some}", size=size)
   names = images.extra_names["coarse_label"]
   shared = tuple(names.index(name) for name in CIFAR_SHARED)
-  return Source(
-    np.asarray(images.images),
-    images.extras["coarse_label"],
-    images.labels,
-    names,
-    shared,
-  )
+  labels = images.extras["coarse_label"]
+  return Source(np.asarray(images.images), labels, images.labels, names, shared)
 
 
 def _omniglot(size: int, some: str) -> Source:
@@ -79,10 +74,7 @@ def _omniglot(size: int, some: str) -> Source:
   )
 
 
-_SOURCES = {
-  "omniglot": _omniglot,
-  "cifar100": _cifar100,
-}
+_SOURCES = {"omniglot": _omniglot, "cifar100": _cifar100}
 
 
 def parts(source: Source) -> dict[str, np.ndarray]:
@@ -95,9 +87,8 @@ def parts(source: Source) -> dict[str, np.ndarray]:
     classes = np.unique(source.fine[source.labels == label])
     middle = max(1, len(classes) // 5)
     first = (len(classes) - middle + 1) // 2
-    for part, some in zip(
-      PARTS, np.split(classes, [first, first + middle]), strict=True
-    ):
+    split = np.split(classes, [first, first + middle])
+    for part, some in zip(PARTS, split, strict=True):
       groups[part] += some.tolist()
   rows = data.split_classes(source.fine, groups=list(groups.values()))
   return dict(zip(PARTS, rows, strict=True))
@@ -147,7 +138,10 @@ def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
   for number, (part, rows) in enumerate(parts(source).items()):
     behind = rows[np.isin(source.labels[rows], source.shared)]
     front = generator.permutation(np.setdiff1d(rows, behind))
-    chosen = np.sort(_at_most(front, source.fine[front], most))
+    fine = source.fine[front]
+    chosen = np.sort(
+      np.concatenate([front[fine == label][:most] for label in np.unique(fine)])
+    )
     labels = np.searchsorted(foreground, source.labels[chosen]).astype(np.int32)
     images = source.images[chosen]
     own_key = jax.random.fold_in(key, number)
@@ -158,13 +152,6 @@ def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
       np.asarray(drawn.foreground),
     )
   return by_part
-
-
-def _at_most(rows: np.ndarray, classes: np.ndarray, most: int) -> np.ndarray:
-  order = np.argsort(classes, kind="stable")
-  counts = np.unique(classes, return_counts=True)[1]
-  within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-  return rows[order][within < most]
 
 
 def retrieval(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:

@@ -62,7 +62,6 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
   pairs = list(itertools.combinations(range(10), 2))
   halves = [np.array_split(rng.permutation(histograms), 2) for histograms in classes]
   hulls = [study.prototypes[used] for used in active]
-  rises = np.diff(study.radii).max()
   return {
     "covering radius": radius,
     "distance of average and combination": off.mean(),
@@ -83,7 +82,7 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
     ),
     "variation between halves of a class": np.mean([variation(*h) for h in halves]),
     "radius of 1 - radius of all": study.radii[0] - radius,
-    "largest rise of the radius": rises,
+    "largest rise of the radius": np.diff(study.radii).max(),
   }
 
 
@@ -105,41 +104,30 @@ def draw(
   }
 
 
-def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Corners of a square around all points, with a margin."""
+def _limit(axes: Any, study: Study) -> np.ndarray:
+  """Shows a square around all features, with a margin; returns its sides [2, 2]."""
+  points = study.features.reshape(-1, 2)
   low, high = points.min(0), points.max(0)
   half = 0.56 * (high - low).max()
-  return (low + high) / 2 - half, (low + high) / 2 + half
+  sides = np.stack([(low + high) / 2 - half, (low + high) / 2 + half], axis=1)
+  axes.set(xlim=sides[0], ylim=sides[1], xticks=[], yticks=[])
+  axes.set_aspect("equal")
+  return sides
 
 
 def _shade_cells(axes: Any, study: Study) -> None:
   """Shades each point of the plane by its nearest prototype."""
-  low, high = _limits(study.features.reshape(-1, 2))
-  x, y = (np.linspace(low[i], high[i], 360) for i in (0, 1))
+  sides = _limit(axes, study)
+  x, y = (np.linspace(low, high, 360) for low, high in sides)
   grid = np.stack(np.meshgrid(x, y), axis=-1)
   squares = [((grid - vector) ** 2).sum(-1) for vector in study.prototypes]
   nearest = np.argmin(squares, axis=0)
   tones = np.random.default_rng(0).permutation(len(study.prototypes))
-  axes.imshow(
-    tones[nearest],
-    origin="lower",
-    extent=(low[0], high[0], low[1], high[1]),
-    cmap="Pastel1",
-    interpolation="nearest",
-    alpha=0.6,
-  )
+  place = {"origin": "lower", "extent": sides.ravel(), "interpolation": "nearest"}
+  axes.imshow(tones[nearest], cmap="Pastel1", alpha=0.6, **place)
   edges = (nearest[1:, 1:] != nearest[:-1, 1:]) | (nearest[1:, 1:] != nearest[1:, :-1])
-  axes.imshow(
-    np.ma.masked_equal(edges, False),
-    origin="lower",
-    extent=(low[0], high[0], low[1], high[1]),
-    cmap="Greys",
-    vmin=0,
-    vmax=2.5,
-    interpolation="nearest",
-  )
-  axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
-  axes.set_aspect("equal")
+  shown = np.ma.masked_equal(edges, False)
+  axes.imshow(shown, cmap="Greys", vmin=0, vmax=2.5, **place)
 
 
 def _worst_covered(study: Study) -> tuple[float, float]:
@@ -176,7 +164,6 @@ def hulls(study: Study, names: Sequence[str]) -> Any:
   import scipy.spatial
 
   figure, cells = pictures.panels(len(names), _COLUMNS, 1.65, 0.35)
-  low, high = _limits(study.features.reshape(-1, 2))
   for label, (axes, name) in enumerate(zip(cells, names, strict=True)):
     mask = study.labels == label
     used = study.prototypes[(study.histograms[mask] > 0).any(0)]
@@ -186,8 +173,7 @@ def hulls(study: Study, names: Sequence[str]) -> Any:
     axes.plot(*study.prototypes.T, ".", color="#999999", markersize=3)
     axes.plot(*used.T, "o", color="black", markersize=3)
     axes.plot(*study.averages[mask].T, ".", color="#D55E00", markersize=3)
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
-    axes.set_aspect("equal")
+    _limit(axes, study)
     axes.set_title(name, fontsize=9)
   said = "orange: averages of images; black: prototypes in use, and their hull"
   figure.supxlabel(said, fontsize=9)

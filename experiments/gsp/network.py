@@ -119,15 +119,8 @@ def _keep_map(features: Array, *, where: Any = None) -> Array:
 
 
 def backbone(settings: Settings, name: str | None = None) -> models.ResNet20:
-  return models.ResNet20(
-    blocks=settings.blocks,
-    widths=settings.widths,
-    strides=settings.strides,
-    stem_stride=settings.stem_stride,
-    norm=settings.norm,
-    convolution=settings.convolution,
-    name=name,
-  )
+  fields = ("blocks", "widths", "strides", "stem_stride", "norm", "convolution")
+  return models.ResNet20(**{x: getattr(settings, x) for x in fields}, name=name)
 
 
 class Network(nn.Module):
@@ -197,10 +190,8 @@ def make_optimizer(settings: Settings, names: tuple[str, ...]):
   """Returns the same optimiser for equal settings, so that runs share a program."""
   adam = optax.adam(settings.learning_rate)
   fast = optax.adam(settings.proxy_rate * settings.learning_rate)
-  rates = {name: fast if name == "proxies" else adam for name in names}
-  return training.optimizer(
-    {"network": adam} | {f"loss/{name}": rate for name, rate in rates.items()}
-  )
+  rates = {f"loss/{name}": fast if name == "proxies" else adam for name in names}
+  return training.optimizer({"network": adam} | rates)
 
 
 def loss_parameters(

@@ -192,15 +192,14 @@ def compare(
     tell()
     return state
 
-  def renewed(params: Any, number: int) -> Any:
-    some = collages[number].train.images[:POOLED]
-    pooled = embed(params, some, jnp.float32(AVERAGE), config=config).pooled
-    return _choose_prototypes(params, pooled, path="GSP_0/prototypes")
-
   def start(number: int) -> training.TrainState:
-    first = _start(keys[number], collages[number].train.images, config=config)
+    images = collages[number].train.images
+    first = _start(keys[number], images, config=config)
     begun = steps(first, number, AVERAGE, warmup)
-    return begun.replace(params={"network": renewed(begun.params["network"], number)})
+    params, mass = begun.params["network"], jnp.float32(AVERAGE)
+    pooled = embed(params, images[:POOLED], mass, config=config).pooled
+    params = _choose_prototypes(params, pooled, path="GSP_0/prototypes")
+    return begun.replace(params={"network": params})
 
   def finish(begun: training.TrainState, number: int, mass: float) -> Trained:
     state = steps(begun, number, mass, config.steps - warmup)
@@ -215,7 +214,6 @@ def compare(
     return [{name: run.result() for name, run in by_name.items()} for by_name in runs]
 
 
-LABELLED, SHARED = tuple(range(6)), tuple(range(6, 10))
 _FRACTIONS = 0.7, 0.3  # shares of each class in training and in test collages
 _SIDE = 128  # side of a photograph; the network's map of it is 4 x 4
 _CHANNELS = 64  # principal components that are kept of a map's 1,280 channels
@@ -238,7 +236,8 @@ def digits() -> Tiles:
   images = data.load_digits()
   pixels = np.asarray(images.images)
   names = images.label_names or tuple(map(str, range(10)))
-  return Tiles(pixels, pixels, images.labels, names, LABELLED, SHARED)
+  labelled, shared = tuple(range(6)), tuple(range(6, 10))
+  return Tiles(pixels, pixels, images.labels, names, labelled, shared)
 
 
 def photographs(folder: str) -> Tiles:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.frame import pictures
+from experiments.gsp.collages import foreground_weight
 from experiments.gsp.quick import GRID
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def draw(
   count, side = len(collages), collages.shape[1]
   rows = {"collage": None, **weights}
   figure = pictures.new_figure(0.7 + _CELL * count, 0.5 + (_CELL + 0.2) * len(rows))
-  cells = np.atleast_2d(figure.subplots(len(rows), count, squeeze=False))
+  cells = figure.subplots(len(rows), count, squeeze=False)
   largest = max(float(values.max()) for values in weights.values())
   for (title, values), row in zip(rows.items(), cells, strict=True):
     row[0].set_ylabel(title, fontsize=10)
@@ -50,15 +51,11 @@ def draw(
         opacity = np.kron(opacity, np.ones((side // len(opacity),) * 2))
         color = np.broadcast_to(np.array(_WEIGHT) / 255, (side, side, 3))
         axes.imshow(_with_gaps(np.dstack([color, opacity]), 0))
-        share = np.sum(values[n] * _spread(foreground[n], len(values[n])))
+        share = foreground_weight(values[n : n + 1], foreground[n : n + 1])
         axes.set_xlabel(f"{100 * share:.0f} %", fontsize=9.5, labelpad=3)
       _frame(axes, tile, side // GRID)
   figure.supxlabel(_SAID, fontsize=9)
   return figure
-
-
-def _spread(mask: np.ndarray, side: int) -> np.ndarray:
-  return np.kron(mask, np.ones((side // len(mask),) * 2))
 
 
 def _gap(tile: int) -> int:

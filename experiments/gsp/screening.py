@@ -15,7 +15,7 @@ import numpy as np
 from flax import traverse_util
 from jax import Array
 
-from experiments.frame import kept
+from experiments.frame import command, kept
 from experiments.frame import training as frame_training
 from experiments.gsp import collages, network, screening_cells
 from experiments.gsp import training as pooled_training
@@ -42,12 +42,6 @@ class Maps(NamedTuple):
   features: Array  # [count, positions, channels]
   labels: Array  # [count]
   table: data.ClassTable
-
-
-def make_maps(features: np.ndarray, labels: np.ndarray, per_class: int) -> Maps:
-  """Flattens the positions of maps to one axis; adds a table of the classes."""
-  flat = jnp.asarray(features).reshape(len(features), -1, features.shape[-1])
-  return Maps(flat, jnp.asarray(labels), data.class_table(labels, per_class=per_class))
 
 
 def apply_head(settings: Settings, params, features: Array, hyper) -> models.HeadResult:
@@ -199,10 +193,10 @@ def frozen_maps(
 
   def maps(images: data.Images, per_class: int) -> Maps:
     blocks = np.array_split(np.asarray(images.images), -(-len(images) // 250))
-    extracted = np.concatenate(
-      [np.asarray(features(params, block)) for block in blocks]
-    )
-    return make_maps(extracted, images.labels, per_class)
+    extracted = np.concatenate([features(params, block) for block in blocks])
+    flat = extracted.reshape(len(images), -1, extracted.shape[-1])
+    table = data.class_table(images.labels, per_class=per_class)
+    return Maps(jnp.asarray(flat), jnp.asarray(images.labels), table)
 
   return maps(train, config.per_class), maps(validation, 1)
 
@@ -217,10 +211,10 @@ def frozen_network(
   """Parameters of a backbone trained with GAP; restored if they were stored."""
   path = output / "kept" / f"network-{seed}"
   # Settings that change the network; the others concern the heads.
-  settings = {
-    field.name: getattr(config, field.name)
-    for field in dataclasses.fields(network.Settings)
-  } | {name: getattr(config, name) for name in ("percent", "most", "pretraining")}
+  settings = dataclasses.asdict(command.only(network.Settings, config))
+  settings |= {
+    name: getattr(config, name) for name in ("percent", "most", "pretraining")
+  }
   settings["seed"] = seed
 
   def make() -> kept.Finished:

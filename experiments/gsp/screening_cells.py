@@ -212,45 +212,38 @@ def claims(
   def mean(cell: Cell) -> float:
     return table.values(measure, name(loss, cell)).mean()
 
-  if plan.screen:
-    strong, weak = (
-      effect_name(loss, (word,)) for word in ("inverse_temperature", "prototypes")
-    )
-    yield Claim(
-      f"screen-beta-{suffix}",
-      f"|effect of beta| > |effect of m|, {loss}",
-      lambda t: (
-        (strength(t.values(EFFECTS, strong)) - strength(t.values(EFFECTS, weak)))
-        / points
-      ),
-    )
-  whole = plan.of_mass(1.0)
+  def size(table: Table, word: str) -> np.ndarray:
+    return strength(table.values(EFFECTS, effect_name(loss, (word,))))
+
+  yield Claim(
+    f"screen-beta-{suffix}",
+    f"|effect of beta| > |effect of m|, {loss}",
+    lambda t: (size(t, "inverse_temperature") - size(t, "prototypes")) / points,
+  )
+  whole = name(loss, plan.of_mass(1.0))
   small = [plan.of_mass(mass) for mass in plan.masses if mass <= 0.5]
-  if 1.0 in plan.masses and small:
+  if small:
     # One mass for all seeds: choosing the best for each seed would gain from noise.
     best = max(small, key=mean)
     yield Claim(
       f"mu-sweep-{suffix}",
       f"MAP@R of the best mass up to 0.5 ({best[1]:g}) > MAP@R of mass 1, {loss}",
-      lambda t: t.gain(measure, name(loss, best), over=name(loss, whole)),
+      lambda t: t.gain(measure, name(loss, best), over=whole),
       "DML Fig. 5.8",
     )
-  if 1.0 in plan.masses:
-    yield Claim(
-      f"mu-sweep-average-{suffix}",
-      "at mass 1 pooled vectors of every step equal the average to 1e-6 of its "
-      f"largest entry (1e-6 less the largest difference), {loss}",
-      lambda t: 1e-6 - t.values(APART, name(loss, whole)),
-      "DML Claim 5.2.1",
-      every_seed=True,
-    )
+  yield Claim(
+    f"mu-sweep-average-{suffix}",
+    "at mass 1 pooled vectors of every step equal the average to 1e-6 of its "
+    f"largest entry (1e-6 less the largest difference), {loss}",
+    lambda t: 1e-6 - t.values(APART, whole),
+    "DML Claim 5.2.1",
+    every_seed=True,
+  )
 
 
-def flat(plan: Plan, loss: str, table: Table) -> Iterator[Claim]:
+def flat(plan: Plan, loss: str) -> Iterator[Claim]:
   """Claims that the number of prototypes does not matter where it is large."""
-  known = table.variants("MAP@R")
-  names = [name(loss, plan.of_grid(n)) for n in plan.counts if n >= 64]
-  many = [x for x in names if x in known]
+  many = [name(loss, plan.of_grid(n)) for n in plan.counts if n >= 64]
 
   def difference(table: Table) -> np.ndarray:
     values = [table.values("MAP@R", x) for x in many]

@@ -102,10 +102,9 @@ def measure(
 
 
 def used_tokens(
-  params: gsp_tokens.Params, token_weights: np.ndarray
+  class_tokens: np.ndarray, shared: np.ndarray, token_weights: np.ndarray
 ) -> list[np.ndarray]:
   """Tokens of each class, background included, with over half of an average weight."""
-  class_tokens, shared = np.asarray(params.own), np.asarray(params.shared)
   used = token_weights > 0.5 / gsp_tokens.TOKENS
   return [
     np.concatenate([tokens, shared])[mask]
@@ -115,8 +114,7 @@ def used_tokens(
 
 def intersecting_pairs(sets: list[np.ndarray]) -> int:
   """Number of pairs of point sets whose hulls intersect."""
-  pairs = itertools.combinations(sets, 2)
-  return sum(metrics.hulls_intersect(*pair) for pair in pairs)
+  return sum(metrics.hulls_intersect(*x) for x in itertools.combinations(sets, 2))
 
 
 def held(scores: np.ndarray) -> np.ndarray:
@@ -131,7 +129,7 @@ def held(scores: np.ndarray) -> np.ndarray:
 def collect(
   config: Config, key: jax.Array, output: pathlib.Path
 ) -> tuple[dict, dict, dict]:
-  """Trains everything; returns measures, plot data of each run, and curves."""
+  """Trains everything; returns measures, plot data of the first seed, and curves."""
   train_key, test_key = jax.random.split(key)
   smoothed = {
     "mass": [1.0, config.mass, 0.0],  # at mass 1 the pooling is exactly the average
@@ -143,7 +141,7 @@ def collect(
     sweeps += [
       ((LINEAR_PROGRAM,), gsp_tokens.embed_by_linear_program, {"mass": [config.mass]})
     ]
-  figures, runs, curves = {}, {}, {}
+  figures, first, curves = {}, {}, {}
   for names, pool, cells in sweeps:
     result = train(config, train_key, pool, cells, output)
     if result.diverged.any():
@@ -158,25 +156,20 @@ def collect(
         pool=pool,
       )
     )
+    class_tokens, shared = map(np.asarray, result.best_state.params[:2])
     for cell, name in enumerate(names):
       curves[name] = held(result.scores[cell])
-      runs[name] = []
-      for seed in range(config.seeds):
-        params = jax.tree.map(lambda x: x[cell, seed], result.best_state.params)  # noqa: B023
-        tokens = used_tokens(params, measured["token weights"][cell, seed])
-        embeddings = measured["embeddings"][cell, seed]
-        by_class = embeddings.reshape(gsp_tokens.CLASSES, config.test, -1)
-        run = {
-          "tokens": tokens,
-          "shared": params.shared,
-          "embeddings": by_class[:, :20],
-        }
-        runs[name].append(run)
+      weights = measured["token weights"][cell]
+      tokens = list(map(used_tokens, class_tokens[cell], shared[cell], weights))
+      embeddings = measured["embeddings"][cell, 0]
+      first[name] = {
+        "tokens": tokens[0],
+        "shared": shared[cell, 0],
+        "embeddings": embeddings.reshape(gsp_tokens.CLASSES, config.test, -1)[:, :20],
+      }
       figures[name] = {
-        MAP: measured[MAP][cell],
-        BACKGROUND: measured[BACKGROUND][cell],
-        SHARE: measured[SHARE][cell],
-        HULLS: np.array([intersecting_pairs(r["tokens"]) for r in runs[name]]),
+        **{x: measured[x][cell] for x in (MAP, BACKGROUND, SHARE)},
+        HULLS: [intersecting_pairs(sets) for sets in tokens],
         "best step": config.warm_up + result.best_step[cell],
       }
-  return figures, runs, curves
+  return figures, first, curves

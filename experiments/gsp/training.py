@@ -102,14 +102,6 @@ class Run(NamedTuple):
   scores: tuple[float, ...] = ()
 
 
-def _resumed(checkpoints: training.Checkpoints, run: Run) -> Run:
-  """The run of the last checkpoint; the run itself if there is none."""
-  if (restored := checkpoints.restore(run.state)) is None:
-    return run
-  parts = (tuple(restored.record[name]) for name in ("curve", "scores"))
-  return Run(restored.state, *parts)
-
-
 def pretrain(
   settings: pooled_network.Settings,
   steps: int,
@@ -124,24 +116,6 @@ def pretrain(
   settings = dataclasses.replace(settings, loss="proxy_nca", pooling="gap", steps=steps)
   variants = {"": pooled_network.AVERAGE}
   return train(settings, seed, variants, images, folder, **options)[""].state
-
-
-def _begin(
-  settings: pooled_network.Settings,
-  key: jax.Array,
-  images: data.Images,
-  pretrained: training.TrainState | None,
-) -> training.TrainState:
-  """Draws weights; takes the backbone of a pretrained network, if there is one."""
-  state = _initial_state(
-    key, images.images[:1], settings=settings, classes=len(images.label_names)
-  )
-  if pretrained is None:
-    return state
-  return state.replace(
-    params=_with_backbone(state.params, pretrained.params),
-    batch_stats=_with_backbone(state.batch_stats, pretrained.batch_stats),
-  )
 
 
 def train(
@@ -161,14 +135,19 @@ def train(
   among features that already mean something. They start from the backbone of
   `pretrained` or from random weights. `after` changes a run after each later part.
   """
+  labels, names = images.labels, images.label_names
+  static = {"settings": settings, "classes": len(names)}
   init_key, data_key = jax.random.split(jax.random.key(seed))
-  state = _begin(settings, init_key, images, pretrained)
+  state = _initial_state(init_key, images.images[:1], **static)
+  if pretrained is not None:
+    state = state.replace(
+      params=_with_backbone(state.params, pretrained.params),
+      batch_stats=_with_backbone(state.batch_stats, pretrained.batch_stats),
+    )
   if not settings.steps:
     return {name: Run(state, ()) for name in variants}
-  labels, names = images.labels, images.label_names
   table = data.class_table(labels, per_class=settings.per_class, label_names=names)
   batches = jnp.asarray(images.images), jnp.asarray(labels), table, data_key
-  static = {"settings": settings, "classes": len(names)}
   begun = jax.tree.leaves((state.params, state.batch_stats))
   # Other settings of an experiment, such as more seeds, change no training.
   shared = command.only(pooled_network.Settings, settings)
@@ -182,8 +161,10 @@ def train(
     path = folder / f"{name}-{finished.digest((shared, seed, variant, *identity))}"
     numbers = pooled_network.Variant(*map(jnp.float32, variant))
     with training.Checkpoints(path) as checkpoints:
-      before, run = len(run.curve), _resumed(checkpoints, run)
-      bar.update(len(run.curve) - before)
+      if (restored := checkpoints.restore(run.state)) is not None:
+        before, record = len(run.curve), restored.record
+        run = Run(restored.state, tuple(record["curve"]), tuple(record["scores"]))
+        bar.update(len(run.curve) - before)
       while len(run.curve) < parts:
         state, values = _some_steps(run.state, *batches, numbers, **static)
         loss = ending.mean_loss(values, int(run.state.step), title, path)

@@ -5,7 +5,7 @@ division of the images, the initial network and the order of the batches. A clai
 made if both sides were trained.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,38 +33,23 @@ APART = "epochs between the best accuracy and the highest correlation of prototy
 EARLY = 0.3  # a correlation that is already high; the article has about 0.4
 KEEPS = 0.02  # a difference of top-1 below this counts as none
 NORMFACE, PROXYDR = "normface", "proxydr"
-WAYS = ("", "-dynamic")
 BETTER = {"AHD@5": -1, "HP@5": 1, "HS@250": 1}
 """Measures, with the sign of the better direction."""
 
 
-def spearman(runs: Runs, seeds: list[int] | None = None) -> dict[str, dict[str, float]]:
-  """Rank correlations of three measures with all, over the runs except softmax."""
+def spearman(rows: Sequence[Mapping[str, float]], first: str) -> dict[str, float]:
+  """Rank correlations of a measure with every other one, over runs."""
   from scipy import stats
 
-  rows = [
-    figures
-    for name, of_seed in runs.items()
-    for seed, figures in of_seed.items()
-    if name != "softmax" and (seeds is None or seed in seeds)
-  ]
-
-  def correlation(first: str, second: str) -> float:
-    columns = ([row[measure] for row in rows] for measure in (first, second))
-    return float(stats.spearmanr(*columns)[0])  # pyright: ignore[reportArgumentType]
-
-  return {
-    first: {
-      second: correlation(first, second) for second in MEASURES if second != first
-    }
-    for first in (PROXIES, "top-1", "top-5")
-  }
+  columns = {name: [row[name] for row in rows] for name in MEASURES}
+  pairs = {name: (columns[first], columns[name]) for name in MEASURES if name != first}
+  return {name: float(stats.spearmanr(*pair)[0]) for name, pair in pairs.items()}  # pyright: ignore[reportArgumentType]
 
 
 def add_runs(
   table: Table,
   runs: Runs,
-  controls: Mapping[str, Mapping[str, list[float]]],
+  controls: Sequence[Mapping[str, Mapping[str, float]]],
   related: measures.Relations,
   config: Config,
 ) -> None:
@@ -79,19 +64,19 @@ def add_runs(
   for name, of_seed in runs.items():
     for measured in of_seed.values():
       table.add_all(title(name), measured)
-  for name, measured in controls.items():
-    for metric, values in measured.items():
+  for untrained in controls:
+    for name, measured in untrained.items():
       paper = printed["controls"].get(comparable, {}).get(name)
-      table.add(name, metric, values, paper=paper if metric == PROTOTYPES else None)
+      table.add_all(name, measured, {} if paper is None else {PROTOTYPES: paper})
   table.add_all("the tree", measures.ceilings(related))
-  learned = {name: of_seed for name, of_seed in runs.items() if name != "softmax"}
-  if sum(map(len, learned.values())) > 3:
-    for first, correlated in spearman(learned).items():
-      known = printed["spearman"].get(pretrained, {}).get(first, {})
-      table.add_all(f"rank correlation with {first}", correlated, known)
-  if len(learned) > 3:
-    for seed in next(iter(learned.values())):
-      table.add_all(BY_SEED, spearman(learned, [seed])[PROXIES], listed=False)
+  learned = [of_seed for name, of_seed in runs.items() if name != "softmax"]
+  rows = [measured for of_seed in learned for measured in of_seed.values()]
+  for first in (PROXIES, "top-1", "top-5") if len(rows) > 3 else ():
+    known = printed["spearman"].get(pretrained, {}).get(first, {})
+    table.add_all(f"rank correlation with {first}", spearman(rows, first), known)
+  for seed in learned[0] if len(learned) > 3 else ():
+    of_one = spearman([of_seed[seed] for of_seed in learned], PROXIES)
+    table.add_all(BY_SEED, of_one, listed=False)
 
 
 def add_curves(
@@ -115,47 +100,63 @@ def gain(table: Table, measure: str, name: str, over: str) -> np.ndarray:
   return table.gain(measure, title(name), over=title(over))
 
 
-def claims(config: Config, table: Table) -> list[Claim]:
+def more(
+  measure: str, name: str, over: str, *, by: float = 0.0
+) -> Callable[[Table], np.ndarray]:
+  """The difference of a claim that one setting has more of a measure than another."""
+  return lambda table: gain(table, measure, name, over) - by
+
+
+def claims(config: Config, _: Table) -> list[Claim]:
   """Lists all claims; one seed has no interval and cannot decide any of them."""
   undecided = " (one seed: undecided)" if config.seeds == 1 else ""
-  rows: list[Any] = [*_of_settings(config)]
-  if APART in table.measures():
-    rows += [(*row, "DIST IV, figures 9 and 10") for row in _of_curves()]
-  rows += [
-    (id_, f"mean correlation of the prototypes: {name} > random distances",
-     lambda t, name=name: t.gain(PROTOTYPES, name, over="random distances"),
-     "DIST IV, table 2")
-    for id_, name in _controls(config).items()
-  ] + [
-    (f"K11-{measure}",
-     f"over the settings, the proxies' mean correlation and {measure} have a {word} "
-     "rank correlation",
-     lambda t, m=measure, sign=sign: sign * t.values(m, BY_SEED), "DIST IV, S2")
-    for measure, sign, word in (
-      ("AHD@5", -1, "negative"), ("HP@5", 1, "positive"), ("top-5", -1, "negative")
-    )
+  rows: list[Any] = [
+    *_of_settings(config),
+    *((*row, "DIST IV, figures 9 and 10") for row in _of_curves()),
+    *((id_, f"mean correlation of the prototypes: {name} > random distances",
+       lambda t, name=name: t.gain(PROTOTYPES, name, over="random distances"),
+       "DIST IV, table 2")
+      for id_, name in _controls(config).items()),
+    *((f"K11-{measure}",
+       f"over the settings, the proxies' mean correlation and {measure} have a {word} "
+       "rank correlation",
+       lambda t, m=measure, sign=sign: sign * t.values(m, BY_SEED), "DIST IV, S2")
+      for measure, sign, word in (
+        ("AHD@5", -1, "negative"), ("HP@5", 1, "positive"), ("top-5", -1, "negative")
+      )),
   ]  # fmt: skip
   return [Claim(id_, text + undecided, *rest) for id_, text, *rest in rows]
 
 
-def _of_settings(config: Config) -> Iterator[Statement]:
+def _of_settings(config: Config) -> list[Statement]:
   """Claims of one setting over another, in the order of the article."""
-  yield (
-    "K2", "mean correlation of the proxies: ProxyDR > NormFace, both standard",
-    lambda t: gain(t, PROXIES, PROXYDR, NORMFACE),
-  )  # fmt: skip
-  for loss in (NORMFACE, PROXYDR):
-    yield from _of_trees(loss)
-  yield (
-    "K6", f"top-1: NormFace and ProxyDR differ by less than {KEEPS}, both standard",
-    lambda t: KEEPS - abs(gain(t, "top-1", PROXYDR, NORMFACE)),
-  )  # fmt: skip
-  yield from _extremes(config)
-  yield from _of_ratios(config)
-  yield (
-    "K9", "mean correlation of the proxies of ProxyDR: dynamic > standard",
-    lambda t: gain(t, PROXIES, "proxydr-dynamic", PROXYDR),
-  )  # fmt: skip
+  both = PROXYDR, NORMFACE
+  averaged = [(f"{x}{y}", f"{x}-ema{y}") for x in both[::-1] for y in ("", "-dynamic")]
+  return [
+    ("K2", "mean correlation of the proxies: ProxyDR > NormFace, both standard",
+     more(PROXIES, *both)),
+    *_of_trees(NORMFACE),
+    *_of_trees(PROXYDR),
+    ("K6", f"top-1: NormFace and ProxyDR differ by less than {KEEPS}, both standard",
+     lambda t: KEEPS - abs(gain(t, "top-1", *both))),
+    *_extremes(config),
+    # K2 and K8, where the article's text names no exception.
+    ("K2-dynamic", "mean correlation of the proxies: ProxyDR > NormFace, both dynamic",
+     more(PROXIES, "proxydr-dynamic", "normface-dynamic")),
+    *((f"K8-{measure}".removesuffix("-AHD@5"),
+       f"{measure}: ProxyDR {'<' if sign < 0 else '>'} NormFace, both standard",
+       more(measure, *both[::sign]))
+      for measure, sign in BETTER.items()),
+    *((f"K12-{better}", f"top-5: {title(better)} < {title(other)}",
+       more("top-5", other, better))
+      for other, better in averaged),
+    *((f"K13-{loss}",
+       f"top-5 of {title(loss)} with MDS proxies: dynamic < with a fixed scale",
+       more("top-5", f"{loss}-mds", f"{loss}-mds-dynamic"))
+      for loss in both[::-1]),
+    ("K9", "mean correlation of the proxies of ProxyDR: dynamic > standard",
+     more(PROXIES, "proxydr-dynamic", PROXYDR)),
+  ]  # fmt: skip
 
 
 def _controls(config: Config) -> dict[str, str]:
@@ -169,48 +170,26 @@ def _controls(config: Config) -> dict[str, str]:
   }
 
 
-def _of_trees(loss: str) -> Sequence[Statement]:
+def _of_trees(loss: str) -> list[Statement]:
   """K3 to K6c: proxies laid out to follow the tree compared with learned proxies."""
   tree, name = f"{loss}-mds", title(loss)
   return [
-    (f"K3-{measure}-{loss}",
-     f"{measure} of {name}: better with MDS proxies than standard",
-     lambda t, m=measure, sign=sign: sign * gain(t, m, tree, loss))
-    for measure, sign in BETTER.items()
-  ] + [
+    *((f"K3-{measure}-{loss}",
+       f"{measure} of {name}: better with MDS proxies than standard",
+       more(measure, *(tree, loss)[::sign]))
+      for measure, sign in BETTER.items()),
     (f"K4-{loss}", f"top-5 of {name}: lower with MDS proxies than standard",
-     lambda t: gain(t, "top-5", loss, tree)),
+     more("top-5", loss, tree)),
     (f"K5-{loss}",
      f"mean correlation of the prototypes of {name}: MDS > standard",
-     lambda t: gain(t, PROTOTYPES, tree, loss)),
+     more(PROTOTYPES, tree, loss)),
     (f"K6c-{loss}", f"top-1 of {name}: with MDS proxies > standard - {KEEPS}",
-     lambda t: gain(t, "top-1", tree, loss) + KEEPS),
+     more("top-1", tree, loss, by=-KEEPS)),
   ]  # fmt: skip
 
 
-def _of_ratios(config: Config) -> Sequence[Statement]:
-  """K2 and K8, where the article's text names no exception; K12 about averages."""
-  pairs = [(f"{x}{y}", f"{x}-ema{y}") for x in (NORMFACE, PROXYDR) for y in WAYS]
-  return [
-    ("K2-dynamic",
-     "mean correlation of the proxies: ProxyDR > NormFace, both dynamic",
-     lambda t: gain(t, PROXIES, "proxydr-dynamic", "normface-dynamic")),
-    *((f"K8-{measure}".removesuffix("-AHD@5"),
-       f"{measure}: ProxyDR {'<' if sign < 0 else '>'} NormFace, both standard",
-       lambda t, m=measure, sign=sign: sign * gain(t, m, PROXYDR, NORMFACE))
-      for measure, sign in BETTER.items()),
-    *((f"K12-{better}", f"top-5: {title(better)} < {title(other)}",
-       lambda t, better=better, other=other: gain(t, "top-5", other, better))
-      for other, better in pairs if better in config.settings),
-    *((f"K13-{loss}",
-       f"top-5 of {title(loss)} with MDS proxies: dynamic < with a fixed scale",
-       lambda t, x=loss: gain(t, "top-5", f"{x}-mds", f"{x}-mds-dynamic"))
-      for loss in (NORMFACE, PROXYDR) if f"{loss}-mds-dynamic" in config.settings),
-  ]  # fmt: skip
-
-
-def _of_curves() -> Iterator[Statement]:
-  """K14 to K18: curves of ProxyDR in figures 9 and 10, as the text describes them."""
+def _of_curves() -> list[Statement]:
+  """K14 to K19: curves of ProxyDR in figures 9 and 10, as the text describes them."""
   names = (PROXYDR, f"{PROXYDR}-dynamic")
 
   def rise(table: Table, quantity: str, setting: str) -> np.ndarray:
@@ -220,40 +199,38 @@ def _of_curves() -> Iterator[Statement]:
   def after_one(table: Table, quantity: str, setting: str) -> np.ndarray:
     return table.values(quantity + FIRST, setting)
 
-  yield (
-    "K18",
-    f"top-1 in validation, last epoch: dynamic and standard differ by < {KEEPS}",
-    lambda t: KEEPS - abs(gain(t, ACCURACY + LAST, *names[::-1])),
-  )
-  for name, x in zip(names, map(title, names), strict=True):
-    yield from (
+  def of_one(name: str, x: str) -> list[Statement]:
+    return [
       (f"K14-{name}",
        f"mean correlation of the prototypes of {x} after one epoch >= {EARLY}",
-       lambda t, x=x: after_one(t, PROTOTYPES, x) - EARLY),
+       lambda t: after_one(t, PROTOTYPES, x) - EARLY),
       (f"K15-{name}",
        f"after one epoch: correlation of the prototypes of {x} > of its proxies",
-       lambda t, x=x: after_one(t, PROTOTYPES, x) - after_one(t, PROXIES, x)),
+       lambda t: after_one(t, PROTOTYPES, x) - after_one(t, PROXIES, x)),
       (f"K16-{name}",
        f"the proxies of {x} gain more correlation than the prototypes",
-       lambda t, x=x: rise(t, PROXIES, x) - rise(t, PROTOTYPES, x)),
+       lambda t: rise(t, PROXIES, x) - rise(t, PROTOTYPES, x)),
       (f"K17-{name}",
        f"{x}: best accuracy and highest correlation are at least an epoch apart",
-       lambda t, x=x: t.values(APART, x) - 0.5),
-    )  # fmt: skip
-  yield (
-    "K19",
-    "correlation of the prototypes of ProxyDR dynamic: last epoch > first",
-    lambda t: rise(t, PROTOTYPES, title(names[1])),
-  )
+       lambda t: t.values(APART, x) - 0.5),
+    ]  # fmt: skip
+
+  return [
+    ("K18",
+     f"top-1 in validation, last epoch: dynamic and standard differ by < {KEEPS}",
+     lambda t: KEEPS - abs(gain(t, ACCURACY + LAST, *names[::-1]))),
+    *(row for name in names for row in of_one(name, title(name))),
+    ("K19", "correlation of the prototypes of ProxyDR dynamic: last epoch > first",
+     lambda t: rise(t, PROTOTYPES, title(names[1]))),
+  ]  # fmt: skip
 
 
 def _extremes(config: Config) -> list[Statement]:
   """Claims of one setting against all the others: K6b and K7."""
-  others = [name for name in config.settings if name not in ("softmax", "corr")]
 
   def least(table: Table, measure: str, setting: str, sign: int) -> np.ndarray:
-    rivals = [x for x in config.settings if x in others or x == "corr" != setting]
-    if not others:
+    rivals = [x for x in config.settings if x not in ("softmax", setting)]
+    if not {*rivals} - {"corr"}:
       raise NotMeasured("no other setting was trained")
     return np.min([sign * gain(table, measure, x, setting) for x in rivals], axis=0)
 

@@ -51,16 +51,14 @@ def predictions(
   living ones.
   """
   values = jax.tree.map(np.asarray, _classified(logits, labels, related.distances))
-  parts = {"": np.ones(len(labels), bool)}
-  if not related.living.all():
-    parts[LIVING] = related.living[labels]
+  parts = {"": np.ones(len(labels), bool), LIVING: related.living[labels]}
+  if related.living.all():
+    del parts[LIVING]
   measures = {}
   for part, mask in parts.items():
-    measures |= {
-      f"{name}{part}": np.mean(per_image[mask]) for name, per_image in values.items()
-    }
-    ranked = _retrieved(embeddings[mask], labels[mask], related.similarities)
-    measures |= {f"{name}{part}": value for name, value in ranked.items()}
+    figures = {name: np.mean(per_image[mask]) for name, per_image in values.items()}
+    figures |= _retrieved(embeddings[mask], labels[mask], related.similarities)
+    measures |= {f"{name}{part}": value for name, value in figures.items()}
   measures |= _mildest(logits, labels, related.distances)
   return {name: float(value) for name, value in measures.items()}
 
@@ -104,24 +102,29 @@ def _mildest(logits, labels, class_distances):
 
 
 def correlations(
-  name: str, class_distances: Array, related: Relations, there: Any = None
+  name: str, class_distances: Array, related: Relations, there: Any = True
 ) -> dict[str, float]:
   """Mean correlation with the tree: with the diagonal, without it, among the living."""
-  known = np.ones(len(class_distances), bool) if there is None else np.asarray(there)
+  known = np.broadcast_to(there, len(class_distances))
   living = known & related.living
-  coefficients = _correlations(
-    *map(_padded, (class_distances, related.distances, known, living))
-  )
+  tables = map(_padded, (class_distances, related.distances, known, living))
+  return _named(f"mean correlation, {name}", _correlations(*tables), related)
+
+
+def _named(
+  name: str, coefficients: dict[str, Array], related: Relations
+) -> dict[str, float]:
+  """Coefficients by measure; without that of the living where all classes live."""
   if related.living.all():
     del coefficients[LIVING]
-  return {f"mean correlation, {name}{way}": float(r) for way, r in coefficients.items()}
+  return {f"{name}{way}": float(r) for way, r in coefficients.items()}
 
 
 def agreement(
-  name: str, class_distances: Any, tree: hierarchy.ClassTree, there: Any = None
+  name: str, class_distances: Any, tree: hierarchy.ClassTree, there: Any = True
 ) -> dict[str, float]:
   """Share of the tree's splits that neighbour joining recovers, for classes `there`."""
-  known = np.ones(len(class_distances), bool) if there is None else np.asarray(there)
+  known = np.broadcast_to(there, len(class_distances))
   names = [tree.class_names[label] for label in np.flatnonzero(known)]
   pruned = tree if known.all() else hierarchy.restrict(tree, names)
   points = np.asarray(class_distances, np.float64)[np.ix_(known, known)]
@@ -139,12 +142,8 @@ def _padded(table: Any) -> np.ndarray:
 def ceilings(related: Relations) -> dict[str, float]:
   """Upper bounds of `correlations` for this tree."""
   known = np.ones(len(related.living), bool)
-  coefficients = _ceilings(*map(_padded, (related.distances, known, related.living)))
-  if related.living.all():
-    del coefficients[LIVING]
-  return {
-    f"ceiling of the mean correlation{way}": float(r) for way, r in coefficients.items()
-  }
+  tables = map(_padded, (related.distances, known, related.living))
+  return _named("ceiling of the mean correlation", _ceilings(*tables), related)
 
 
 @jax.jit
@@ -190,17 +189,14 @@ def test(
   figures = predictions(logits, features, labels, related)
   trained = class_training.embed(variables, study.train, settings)
   means = prototypes.class_means(trained, study.train.labels, len(related.distances))
-  there = means.counts > 0
-  proxies = class_training.chords(classifier.proxies)
-  figures |= correlations("proxies", proxies, related)
-  figures |= correlations(
-    "prototypes", class_training.chords(means.means), related, there
-  )
-  if settings.joined:
-    figures |= agreement("proxies", proxies, study.tree)
-    figures |= agreement(
-      "prototypes", class_training.chords(means.means), study.tree, there
-    )
+  points = {
+    "proxies": (class_training.chords(classifier.proxies), True),
+    "prototypes": (class_training.chords(means.means), means.counts > 0),
+  }
+  for name, (table, there) in points.items():
+    figures |= correlations(name, table, related, there)
+  for name, (table, there) in points.items() if settings.joined else ():
+    figures |= agreement(name, table, study.tree, there)
   if setting.dynamic:
     figures["scale"] = float(classifier.scale)
   return Outcome(figures, np.asarray(classifier.proxies), np.asarray(means.means))
@@ -223,40 +219,34 @@ def controls(
   points = jax.random.normal(point_key, (classes, dim))
   labels = study.train.labels
   by_control: dict[str, Any] = {
-    "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
-    "random points": (class_training.chords(points), None),
+    "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, True),
+    "random points": (class_training.chords(points), True),
   }
-  if isinstance(study.train, frozen.Features):
-    by_control["pretrained features"] = class_training.class_chords(
-      study.train.images, labels, classes=classes
-    )
-    return _of_controls(by_control, related)
 
-  def untrained(variables: Any) -> tuple[Array, Array]:
-    features = class_training.embed(variables, study.train, settings)
+  def of_features(features: Any) -> tuple[Array, Array]:
     return class_training.class_chords(features, labels, classes=classes)
 
-  class_distances, there = untrained(variables)
-  start = "pretrained weights" if settings.weights else "random weights"
-  by_control[start] = class_distances, there
-  params = variables["params"]
-  if "size" in params:
-    # In an untrained network, the layer for sizes outweighs the images.
-    alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
-    by_control[f"{start}, images alone"] = untrained(variables | {"params": alone})
-  raw, unit = _pixel_means(study.train, classes)
-  class_distances = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
-  by_control["pixels"] = (class_distances, there)
-  by_control["normalised pixels"] = (class_training.chords(unit), there)
-  return _of_controls(by_control, related)
+  def untrained(variables: Any) -> tuple[Array, Array]:
+    return of_features(class_training.embed(variables, study.train, settings))
 
-
-def _of_controls(
-  by_control: dict[str, Any], related: Relations
-) -> dict[str, dict[str, float]]:
+  if isinstance(study.train, frozen.Features):
+    by_control["pretrained features"] = of_features(study.train.images)
+  else:
+    start = "pretrained weights" if settings.weights else "random weights"
+    by_control[start] = untrained(variables)
+    _, there = by_control[start]
+    params = variables["params"]
+    if "size" in params:
+      # In an untrained network, the layer for sizes outweighs the images.
+      alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
+      by_control[f"{start}, images alone"] = untrained(variables | {"params": alone})
+    raw, unit = _pixel_means(study.train, classes)
+    table = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
+    by_control["pixels"] = (table, there)
+    by_control["normalised pixels"] = (class_training.chords(unit), there)
   return {
-    name: correlations("prototypes", class_distances, related, where)
-    for name, (class_distances, where) in by_control.items()
+    name: correlations("prototypes", table, related, where)
+    for name, (table, where) in by_control.items()
   }
 
 

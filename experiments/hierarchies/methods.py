@@ -244,15 +244,12 @@ class Head(NamedTuple):
 
 def head(params: Any, stats: Any, rates: Rates) -> Head:
   """Extracts the classifier from the two halves of a train state."""
-  learned, moved = params.get("loss", {}), stats.get("loss", {})
-  scale = moved["scale"].scale if "scale" in moved else rates.scale
-  if "weights" in learned:
-    return Head(learned["weights"], learned["biases"], scale)
-  if "proxies" in learned:
-    return Head(learned["proxies"], None, scale)
-  if "moving" in moved:
-    return Head(moved["moving"].prototypes, None, scale)
-  return Head(moved["fixed"], None, scale)
+  parts = params.get("loss", {}) | stats.get("loss", {})
+  scale = parts["scale"].scale if "scale" in parts else rates.scale
+  if "moving" in parts:
+    return Head(parts["moving"].prototypes, None, scale)
+  (proxies,) = (parts[x] for x in ("weights", "proxies", "fixed") if x in parts)
+  return Head(proxies, parts.get("biases"), scale)
 
 
 @functools.partial(jax.jit, static_argnames=("loss",))
@@ -286,6 +283,7 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
     mutable=["batch_stats"],
   )
   classifier = head(params, stats, rates)
+  cosines = distances.pairwise_cosine(features, classifier.proxies)
   if setting.loss == "softmax":
     module = _softmax(len(classifier.proxies))
     values: Any = module.apply({"params": params["loss"]}, features, labels)
@@ -293,12 +291,10 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
     values = losses.proxy_distance_ratio(
       features, labels, classifier.proxies, exponent=classifier.scale
     )
+  elif setting.loss == "CORR":
+    values = losses.correlation(cosines, labels)
   else:
-    cosines = distances.pairwise_cosine(features, classifier.proxies)
-    if setting.loss == "CORR":
-      values = losses.correlation(cosines, labels)
-    else:
-      values = losses.normface(cosines, labels, scale=classifier.scale)
+    values = losses.normface(cosines, labels, scale=classifier.scale)
   moved = dict(stats.get("loss", {}))
   if "moving" in moved:
     moved["moving"] = prototypes.ema_update(
@@ -311,7 +307,6 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
       axis_name=axis_name,
     )
   if "scale" in moved:
-    cosines = distances.pairwise_cosine(features, classifier.proxies)
     chordal = setting.geometry == "chordal"
     moved["scale"] = losses.dynamic_scale_update(
       moved["scale"],

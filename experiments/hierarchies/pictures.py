@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.frame import dots
+from experiments.frame import dots, images
 from experiments.frame import pictures as frame_pictures
 from experiments.frame.study import Table
 from experiments.hierarchies import measures, training
-from experiments.hierarchies.claims import PROTOTYPES, PROXIES
+from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES
 from experiments.hierarchies.methods import SETTINGS
 from spherejax import hierarchy, plotting
 
@@ -23,7 +23,6 @@ MEASURES = {
   PROXIES: "correlation of proxies",
   PROTOTYPES: "correlation of prototypes",
 }
-CURVES = ("validation top-1", PROXIES, PROTOTYPES)
 # As many settings as there are distinguishable colours.
 FOLLOWED = (
   "normface", "normface-dynamic", "normface-mds",
@@ -37,15 +36,11 @@ _COLUMNS = 3  # maps side by side
 
 def charts(names: Sequence[str], table: Table) -> dict[str, Figure]:
   """The most telling measures of every setting, with intervals and seeds."""
+  rows = [SETTINGS[name].title for name in names]
   panels = {
-    text: {
-      SETTINGS[name].title: table.values(measure, SETTINGS[name].title)
-      for name in names
-      if SETTINGS[name].title in table.variants(measure)
-    }
+    text: {row: table.values(measure, row) for row in rows}
     for measure, text in MEASURES.items()
   }
-  rows = [SETTINGS[name].title for name in names]
   label = "accuracy, hierarchical distance and similarity, correlation with the tree"
   return {"measures": dots.dots(panels, label, rows=rows, columns=3)}
 
@@ -55,7 +50,7 @@ def curves(
 ) -> dict[str, Figure]:
   """Accuracy and mean correlations after every epoch."""
   figures = {}
-  for name in CURVES:
+  for name in (ACCURACY, PROXIES, PROTOTYPES):
     # Proxies that follow the tree do not move.
     moving = {
       SETTINGS[key].title: [run[name] for run in of_seed]
@@ -75,7 +70,7 @@ def similarity_maps(
 
   Lines separate the branches below the root; the first map has the tree's cosines.
   """
-  order, branch = leaf_order(tree)
+  order, branch = leaf_order(tree), images.at_depth(tree, 1)
   path_distances = hierarchy.path_distances(tree)
   maps = {"tree": hierarchy.chordal_similarities(path_distances)}
   for name, rows in points.items():
@@ -89,15 +84,10 @@ def similarity_maps(
   )
 
 
-def leaf_order(tree: hierarchy.ClassTree) -> tuple[np.ndarray, np.ndarray]:
-  """Classes in the order of the tree's leaves, with their branches below the root."""
-  above = hierarchy.ancestors(tree)
-  ways = [
-    tuple(np.flatnonzero(above[label]).tolist()) for label in range(len(tree.classes))
-  ]
-  order = sorted(range(len(ways)), key=lambda label: ways[label])
-  branch = np.array([way[1] if len(way) > 1 else 0 for way in ways])
-  return np.array(order), np.unique(branch, return_inverse=True)[1]
+def leaf_order(tree: hierarchy.ClassTree) -> np.ndarray:
+  """Classes in the order of the tree's leaves."""
+  ways = [np.flatnonzero(above).tolist() for above in hierarchy.ancestors(tree)]
+  return np.array(sorted(range(len(ways)), key=lambda label: ways[label]))
 
 
 def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Figure:
@@ -106,7 +96,7 @@ def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Fi
   It shows every n-th class with a mean, in the order of the tree, so that names remain
   readable.
   """
-  order, _ = leaf_order(tree)
+  order = leaf_order(tree)
   order = order[(points[order] != 0).any(1)]
   shown = np.sort(order[:: -(-len(order) // DRAWN)])
   chords = np.asarray(training.chords(jnp.asarray(points[shown])))
@@ -118,7 +108,7 @@ def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Fi
 def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
   """Number of each class's branch, among the largest of a level, or the rest."""
   above, depth = hierarchy.ancestors(tree), hierarchy.depths(tree)
-  for level in range(1, int(depth.max()) + 1):
+  for level in range(1, depth.max() + 1):
     nodes = np.flatnonzero(depth == level)
     sizes = above[:, nodes].sum(0)
     if len(nodes) > 2 and sizes.max() < 0.8 * len(above):

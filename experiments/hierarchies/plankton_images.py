@@ -12,17 +12,13 @@ import numpy as np
 
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
-from experiments.hierarchies import plankton_measures, triplets
+from experiments.hierarchies import triplets
 from experiments.published import figures
 from spherejax import data, hierarchy
 
-_PRINTED = figures("dist_plankton")
-RECALL: dict[str, float] = _PRINTED["recall"]
-CALLED_CALANOIDA: dict[str, float] = _PRINTED["called_calanoida"]
-FIGURES: dict[str, dict[str, float]] = _PRINTED["figures"]
-F1_CLASSIFIER: dict[str, float] = _PRINTED["f1_classifier"]
-F1_EMBEDDING: dict[str, float] = _PRINTED["f1_embedding"]
-F1_UNSEEN: dict[str, float] = _PRINTED["f1_unseen"]
+PRINTED = figures("dist_plankton")
+RECALL: dict[str, float] = PRINTED["recall"]
+USUAL = 10  # neighbours that the claims are about
 
 
 def plain(name: str) -> str:
@@ -32,7 +28,7 @@ def plain(name: str) -> str:
 
 CONFUSIONS: dict[tuple[str, str], float] = {
   (plain(label), plain(prediction)): rate
-  for label, row in _PRINTED["confusions"].items()
+  for label, row in PRINTED["confusions"].items()
   for prediction, rate in row.items()
 }
 
@@ -162,25 +158,22 @@ def divide(whole: Whole, choice: Selection, key: jax.Array) -> class_sets.Parts:
   order = np.asarray(jax.random.permutation(key, len(whole.images)))
   labels = np.asarray(whole.images.labels)[order]
   names = whole.images.label_names
-  parts: list[list[np.ndarray]] = [[], [], [], []]
-  ends = [choice.test_images, choice.test_images + choice.validation_images]
-  for name in whole.seen:
-    members = np.split(order[labels == names.index(name)], ends)
-    for part, rows in zip(parts, members, strict=False):
-      part.append(rows)
-  for name in whole.unseen:
-    class_rows = order[labels == names.index(name)]
-    parts[3].append(class_rows[: choice.unseen_images])
-  test, validation, train = (_of(whole, whole.seen, part) for part in parts[:3])
-  unseen = _of(whole, whole.unseen, parts[3])
-  return class_sets.Parts(train, validation, test, unseen=unseen)
 
+  def part(classes: tuple[str, ...], start: int, end: int | None) -> data.Images:
+    """These rows of each class, with the place of its name as label."""
+    rows = [order[labels == names.index(name)][start:end] for name in classes]
+    new = np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, rows)))
+    chosen = whole.images[np.concatenate(rows)]
+    return dataclasses.replace(chosen, labels=new, label_names=classes)
 
-def _of(whole: Whole, names: tuple[str, ...], rows: list[np.ndarray]) -> data.Images:
-  """The rows of each class, with the place of its name as label."""
-  chosen = whole.images[np.concatenate(rows)]
-  labels = np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows])
-  return dataclasses.replace(chosen, labels=labels, label_names=names)
+  tested = choice.test_images
+  end = tested + choice.validation_images
+  return class_sets.Parts(
+    train=part(whole.seen, end, None),
+    validation=part(whole.seen, tested, end),
+    test=part(whole.seen, 0, tested),
+    unseen=part(whole.unseen, 0, choice.unseen_images),
+  )
 
 
 def distances(whole: Whole, names: Sequence[str]) -> np.ndarray | None:
@@ -235,9 +228,9 @@ def check(config: Config) -> None:
       "raised_after must grow and be one less than margins, got"
       f" {config.margins} and {later}"
     )
-  if plankton_measures.USUAL not in config.neighbours or not config.curve:
+  if USUAL not in config.neighbours or not config.curve:
     raise ValueError(
-      f"neighbours must contain {plankton_measures.USUAL}, which the claims are about,"
+      f"neighbours must contain {USUAL}, which the claims are about,"
       f" and curve some, got {config.neighbours} and {config.curve}"
     )
   if config.need_weights and not config.weights:

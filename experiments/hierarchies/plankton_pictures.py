@@ -6,8 +6,14 @@ from matplotlib.patheffects import withStroke
 
 from experiments.frame import pictures
 from experiments.frame.images import Parts
-from experiments.hierarchies import plankton_measures, plankton_tables
-from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies import plankton_runs, plankton_tables
+from experiments.hierarchies.plankton_runs import (
+  BASELINE,
+  EMBEDDING,
+  HALF,
+  SEEN,
+  UNSEEN,
+)
 from spherejax import plotting
 
 INK, FAINT, BLUE, ORANGE = "#222222", "#bbbbbb", "#0072B2", "#D55E00"
@@ -112,25 +118,23 @@ def f1(
   ks: tuple[int, ...],
 ) -> Figure:
   """F1 of every class by every rule, mean over seeds, sorted by the largest k's F1."""
-
-  def mean(runs: plankton_tables.Seeds, place: str) -> np.ndarray:
-    rows = [np.asarray(plankton_measures.scores(run.counts[place]).f1) for run in runs]
-    return np.mean(rows, axis=0)
-
-  usual = mean(embedded, f"{EMBEDDING}, {group}, {plankton_measures.way(ks[-1])}")
-  order = np.argsort(-np.nan_to_num(usual), kind="stable")
+  columns = {
+    way: plankton_tables.mean_f1(embedded, f"{EMBEDDING}, {group}, {way}")
+    for way in plankton_runs.ways(ks)
+  }
+  centroid, *others = columns.items()
+  order = np.argsort(-np.nan_to_num(others[-1][1]), kind="stable")
   places = np.arange(len(names))[::-1]
   figure = pictures.new_figure(7.2, 0.9 + 0.165 * len(names))
   axes = figure.subplots()
-  for k in ks:
-    way = plankton_measures.way(k)
-    values = mean(embedded, f"{EMBEDDING}, {group}, {way}")
-    shade = str(0.75 - 0.5 * ks.index(k) / max(len(ks) - 1, 1))
-    axes.plot(values[order], places, "o", color=shade, markersize=4, label=way)
-  centroid = mean(embedded, f"{EMBEDDING}, {group}, {plankton_measures.CENTROID}")
-  axes.plot(centroid[order], places, "x", color=BLUE, markersize=5, label="centroid")
+  for shade, (way, values) in zip(
+    np.linspace(0.75, 0.25, len(ks)), others, strict=True
+  ):
+    axes.plot(values[order], places, "o", color=f"{shade}", markersize=4, label=way)
+  way, values = centroid
+  axes.plot(values[order], places, "x", color=BLUE, markersize=5, label=way)
   if classified:
-    values = mean(classified, f"{BASELINE}, {group}, half")
+    values = plankton_tables.mean_f1(classified, f"{BASELINE}, {group}, {HALF}")
     axes.plot(values[order], places, "|", color=ORANGE, markersize=8,
               markeredgewidth=2, label=BASELINE)  # fmt: skip
   texts = [names[n].replace("_", " ") for n in order]
@@ -199,9 +203,9 @@ def without_overlap(
 
 def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
   """Images of the most confused classes: the true class and the predicted one."""
-  place = f"{EMBEDDING}, {group}, {plankton_measures.way(plankton_measures.USUAL)}"
+  place = f"{EMBEDDING}, {group}, {plankton_tables.USUAL}"
   counts = np.sum([run.counts[place] for run in embedded], axis=0)
-  pairs = plankton_measures.commonest(counts)[:SHOWN]
+  pairs = plankton_tables.commonest(counts)[:SHOWN]
   if not pairs:
     return None
   figure = pictures.new_figure(2 * EACH * 0.9 + 0.6, 1.2 * len(pairs))
@@ -215,10 +219,10 @@ def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | No
     axes.set_axis_off()
   for row, (true, called) in zip(panels, pairs, strict=True):
     rate = counts[true, called] / counts[true].sum()
-    texts = images.label_names[true], images.label_names[called]
-    texts = f"{texts[0]}: {rate:.2f} are called", texts[1]
-    places = ((true, 0), (called, EACH + 1))
-    for (label, first), text in zip(places, texts, strict=True):
+    for label, first, text in (
+      (true, 0, f"{images.label_names[true]}: {rate:.2f} are called"),
+      (called, EACH + 1, images.label_names[called]),
+    ):
       rows = np.flatnonzero(images.labels == label)[:EACH]
       for axes, number in zip(row[first:], rows, strict=False):
         axes.imshow(images.images[int(number)][..., 0], cmap="gray", vmin=0, vmax=255)

@@ -1,4 +1,4 @@
-"""Trains one seed's embedding or softmax classifier of plankton and stores it."""
+"""Trains one seed's embedding or softmax classifier of plankton; stores confusions."""
 
 import dataclasses
 import functools
@@ -14,23 +14,70 @@ from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame import training as trainer
 from experiments.frame.images import Parts
-from experiments.hierarchies import methods, plankton_measures, triplets
+from experiments.hierarchies import methods, triplets
 from experiments.hierarchies import training as class_training
-from experiments.hierarchies.plankton_measures import (
-  ALL_TEST,
-  BASELINE,
-  EMBEDDING,
-  SEEN,
-  UNSEEN,
-  UNTRAINED,
-)
-from experiments.hierarchies.triplets import Settings
-from spherejax import data, losses, metrics, training
+from spherejax import data, losses, metrics, prototypes, training
 
-# Settings of the number of runs, or of what is drawn after them.
-OTHERS = {"seeds": 0, "drawn": 0}
-# Settings of measures, on which the training does not depend.
-MEASURED = {"neighbours": (), "curve": ()}
+EMBEDDING, BASELINE = "embedding", "softmax classifier"
+UNTRAINED = "untrained network"
+SEEN, UNSEEN = "seen", "unseen"
+HALF, ALL_TEST = "half", "all test images"
+CENTROID = "centroid"
+
+
+def way(k: int) -> str:
+  """The name of a classification by k neighbours."""
+  return f"k = {k}"
+
+
+def ways(neighbours: tuple[int, ...]) -> list[str]:
+  """The names of all classifications in an embedding."""
+  return [CENTROID, *map(way, neighbours)]
+
+
+@functools.partial(jax.jit, static_argnames=("classes", "k"))
+def _by_neighbours(references, labels, queries, *, classes: int, k: int) -> Array:
+  return prototypes.nearest_neighbours(
+    queries, references, labels, num_classes=classes, k=k, ties="label"
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("classes",))
+def _by_centroids(references, labels, queries, *, classes: int) -> Array:
+  means = prototypes.class_means(references, labels, classes, normalize="none")
+  return triplets.nearest_centroids(means, queries)
+
+
+def predictions(
+  references: np.ndarray,
+  labels: np.ndarray,
+  queries: np.ndarray,
+  classes: int,
+  neighbours: tuple[int, ...],
+) -> dict[str, np.ndarray]:
+  """Predicts the classes of the queries by each rule; k is at most all references."""
+  by_rule = {CENTROID: _by_centroids(references, labels, queries, classes=classes)}
+  for k in neighbours:
+    by_rule[way(k)] = _by_neighbours(
+      references, labels, queries, classes=classes, k=min(k, len(references))
+    )
+  return {name: np.asarray(classes_of) for name, classes_of in by_rule.items()}
+
+
+def confusions(
+  points: np.ndarray, images: data.Images, neighbours: tuple[int, ...], key: Array
+) -> dict[str, np.ndarray]:
+  """Confusion counts [classes, classes] per rule; half of the images are references."""
+  labels, classes = images.labels, len(images.label_names)
+  first, second = data.split_within_classes(labels, key=key)
+  by_rule = predictions(
+    points[first], labels[first], points[second], classes, neighbours
+  )
+  return {name: _counts(labels[second], x, classes) for name, x in by_rule.items()}
+
+
+def _counts(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
+  return np.asarray(metrics.confusion_counts(labels, predicted, num_classes=classes))
 
 
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
@@ -44,7 +91,7 @@ def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
 
 
 def train_baseline(
-  settings: Settings,
+  settings: triplets.Settings,
   train: data.Images,
   validation: data.Images,
   key: Array,
@@ -122,11 +169,7 @@ class Found(NamedTuple):
 
 
 def embedding(
-  config: Any,
-  study: Parts,
-  key: jax.Array,
-  folder: pathlib.Path,
-  report: Callable[[int], object],
+  config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
 ) -> Found:
   """Trains an embedding; classifies in it and in that of the untrained network."""
   train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
@@ -138,29 +181,23 @@ def embedding(
   for name, variables in ((UNTRAINED, trained.start), (EMBEDDING, trained.variables)):
     for group, (images, half_key) in tests.items():
       points[group] = triplets.embed(variables, images, config)
-      by_rule = plankton_measures.confusions(
-        points[group], images, config.neighbours, half_key
-      )
-      counts |= {f"{name}, {group}, {way}": x for way, x in by_rule.items()}
+      by_rule = confusions(points[group], images, config.neighbours, half_key)
+      counts |= {f"{name}, {group}, {rule}": x for rule, x in by_rule.items()}
   start = triplets.look(trained.start, study.validation, config)
   held = triplets.embed(trained.variables, study.validation, config)
+  by_k = confusions(held, study.validation, config.curve, choice_key)
+  shares = {str(k): by_k[way(k)].trace() / by_k[way(k)].sum() for k in config.curve}
   figures = {
     "curves": trained.curves,
     "kept margin": trained.kept_margin,
-    "start": {"accuracy": float(start.accuracy), "radius": float(start.radii.mean())},
-    "by k": plankton_measures.accuracies_by_k(
-      held, study.validation, config.curve, choice_key
-    ),
+    "start": {"accuracy": float(start.accuracy)},
+    "by k": {k: float(share) for k, share in shares.items()},
   }
   return Found(figures, counts, points)
 
 
 def baseline(
-  config: Any,
-  study: Parts,
-  key: jax.Array,
-  folder: pathlib.Path,
-  report: Callable[[int], object],
+  config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
 ) -> Found:
   """Trains a softmax classifier; tests it on the same half as the embedding."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
@@ -168,15 +205,14 @@ def baseline(
     config, study.train, study.validation, train_key, folder, report
   )
   images = study.test
-  judged = plankton_measures.halves(images.labels, seen_key)[1]
+  judged = data.split_within_classes(images.labels, key=seen_key)[1]
   guesses, labels = logits_of(images).argmax(1), np.asarray(images.labels)
-  counts = {}
-  for name, rows in ((ALL_TEST, slice(None)), ("half", judged)):
-    counts[f"{BASELINE}, {SEEN}, {name}"] = np.asarray(
-      metrics.confusion_counts(
-        labels[rows], guesses[rows], num_classes=len(images.label_names)
-      )
+  counts = {
+    f"{BASELINE}, {SEEN}, {name}": _counts(
+      labels[rows], guesses[rows], len(images.label_names)
     )
+    for name, rows in ((ALL_TEST, slice(None)), (HALF, judged))
+  }
   return Found({"accuracies": accuracies}, counts, {})
 
 
@@ -194,17 +230,19 @@ def run(
   config: Any,
   study: Parts,
   output: pathlib.Path,
-  report: Callable[[int], object],
+  report: triplets.Report,
 ) -> Found:
   """Runs one job, or reads its stored outcome."""
-  settings = dataclasses.asdict(config) | OTHERS
+  # The number of runs, and what is drawn, change no outcome.
+  settings = dataclasses.asdict(config) | {"seeds": 0, "drawn": 0}
   name = f"{kind.split()[0]}-{seed}"
   path = output / "kept" / name
 
   def make() -> finished.Finished:
     # Both jobs of a seed share a key, so that they are tested on the same half.
     key = jax.random.fold_in(jax.random.key(seed), 1)
-    made_with = finished.digest(settings | MEASURED)
+    # The training does not depend on what is measured after it.
+    made_with = finished.digest(settings | {"neighbours": (), "curve": ()})
     folder = output / "checkpoints" / f"{name}-{made_with}"
     outcome = JOBS[kind](config, study, key, folder, report)
     arrays = {f"counts: {name}": x for name, x in outcome.counts.items()}

@@ -1,33 +1,58 @@
-"""The table of `plankton`, and a file of the F1 of every class."""
+"""The table of `plankton`, a file of the F1 of every class, and the claims."""
 
 import csv
 import pathlib
 from typing import Any
 
+import jax
 import numpy as np
 
 from experiments.frame.images import Parts
-from experiments.frame.study import Table
-from experiments.hierarchies import plankton_images, plankton_measures, plankton_runs
-from experiments.hierarchies.plankton_measures import (
+from experiments.frame.study import Claim, Table
+from experiments.hierarchies import plankton_images, plankton_runs
+from experiments.hierarchies.plankton_runs import (
   ALL_TEST,
   BASELINE,
-  CHANCE,
-  DRIFT,
+  CENTROID,
   EMBEDDING,
-  GAINS,
-  MARGINS,
-  RADIUS,
-  RELATIVES,
+  HALF,
   SEEN,
   UNSEEN,
   UNTRAINED,
-  USUAL,
-  macro_f1,
 )
+from spherejax import metrics
 
 Seeds = list[plankton_runs.Found]
 ENDS = (("first", 0), ("last", -1))
+USUAL = plankton_runs.way(plankton_images.USUAL)
+COMMONEST = 10  # confusions that are listed
+NEAR = 4  # classes at most so many edges apart in the tree are relatives
+CHANCE = "one over the number of classes"
+DRIFT = "first drift of the centroids - last"
+GAINS = "gain of accuracy in the first third - in the last"
+MARGINS = "cluster radius with the first margin throughout - with the margin raised"
+RADIUS, RELATIVES = "cluster radius", "among the commonest confusions"
+
+scores = jax.jit(metrics.class_scores)
+_commonest = jax.jit(metrics.common_confusions, static_argnames=("k",))
+
+
+def mean_f1(runs: Seeds, place: str) -> np.ndarray:
+  """F1 of every class, mean over the seeds."""
+  return np.mean([np.asarray(scores(run.counts[place]).f1) for run in runs], axis=0)
+
+
+def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
+  """At most ten confused pairs of classes, the commonest first."""
+  classes = len(counts)
+  most = _commonest(counts, k=min(COMMONEST, classes * (classes - 1)))
+  pairs = zip(*map(np.asarray, most), strict=True)
+  return [(int(a), int(b)) for a, b, rate in pairs if rate > 0]
+
+
+def macro_f1(group: str, way: str = USUAL) -> str:
+  """Name of the macro F1 of a group of classes under one rule."""
+  return f"macro F1, {group}, {way}"
 
 
 def comparable(config: Any) -> bool:
@@ -39,30 +64,24 @@ def tabulate(
   embedded: Seeds,
   classified: Seeds,
   whole: plankton_images.Whole,
-  path_distances: dict[str, np.ndarray | None],
   config: Any,
 ) -> Table:
-  """Tabulates all measures, with the article's if classes and weights agree.
-
-  `path_distances` are numbers of edges between the classes of a group, None without a
-  tree.
-  """
+  """Tabulates all measures, with the article's if classes and weights agree."""
   table = Table()
-  printed = plankton_images.FIGURES if comparable(config) else {}
-  ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]
+  printed = plankton_images.PRINTED["figures"] if comparable(config) else {}
   places = [
     (embedded, network, group, way)
     for network in (EMBEDDING, UNTRAINED)
     for group in (SEEN, UNSEEN)
-    for way in ways
+    for way in plankton_runs.ways(config.neighbours)
   ]
-  places += [(classified, BASELINE, SEEN, way) for way in ("half", ALL_TEST)]
+  places += [(classified, BASELINE, SEEN, way) for way in (HALF, ALL_TEST)]
   for runs, network, group, way in places:
     for run in runs:
-      scores = plankton_measures.scores(run.counts[f"{network}, {group}, {way}"])
+      of_run = scores(run.counts[f"{network}, {group}, {way}"])
       for measure, value in (
-        (macro_f1(group, way), scores.macro_f1),
-        (f"accuracy, {group}, {way}", scores.accuracy),
+        (macro_f1(group, way), of_run.macro_f1),
+        (f"accuracy, {group}, {way}", of_run.accuracy),
       ):
         table.add(network, measure, value, paper=printed.get(network, {}).get(measure))
   table.add(UNSEEN, CHANCE, 1 / len(whole.unseen), listed=False)
@@ -72,7 +91,8 @@ def tabulate(
   if config.seen == "article":
     add_classes(table, embedded, classified, whole, config)
   for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen)):
-    add_confusions(table, embedded, group, names, path_distances[group], config)
+    path_distances = plankton_images.distances(whole, names)
+    add_confusions(table, embedded, group, names, path_distances, config)
   return table
 
 
@@ -88,15 +108,10 @@ def add_curves(table: Table, embedded: Seeds) -> None:
       ends = [run.figures["curves"][name][index] for run in embedded]
       table.add(EMBEDDING, f"{title}, {when} iteration", ends)
   for run in embedded:
-    moves, curves, margins = (
-      drift(run),
-      run.figures["curves"],
-      run.figures["kept margin"],
-    )
-    for when, index in ENDS:
-      if moves:
-        title = f"drift of the centroids, {when} two iterations"
-        table.add(EMBEDDING, title, moves[index])
+    moves, curves = drift(run), run.figures["curves"]
+    for when, index in ENDS if moves else ():
+      title = f"drift of the centroids, {when} two iterations"
+      table.add(EMBEDDING, title, moves[index])
     if len(moves) > 1:
       table.add(EMBEDDING, DRIFT, moves[0] - moves[-1], listed=False)
     # Starts with the untrained network.
@@ -104,7 +119,7 @@ def add_curves(table: Table, embedded: Seeds) -> None:
     if (third := (len(values) - 1) // 3) > 0:
       gain = (values[third] - values[0]) - (values[-1] - values[-1 - third])
       table.add(EMBEDDING, GAINS, gain, listed=False)
-    if margins:
+    if margins := run.figures["kept margin"]:
       wider = margins["radius"][-1] - curves["radius"][-1]
       table.add(EMBEDDING, MARGINS, wider, listed=False)
 
@@ -117,19 +132,17 @@ def add_classes(
   config: Any,
 ) -> None:
   """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
-  usual = plankton_measures.way(USUAL)
-  centroid, published = plankton_measures.CENTROID, plankton_images
+  plain = plankton_images.plain
   for runs, network, group, way, printed in (
-    (classified, BASELINE, SEEN, ALL_TEST, published.F1_CLASSIFIER),
-    (embedded, EMBEDDING, SEEN, usual, published.F1_EMBEDDING),
-    (embedded, EMBEDDING, UNSEEN, centroid, published.F1_UNSEEN),
+    (classified, BASELINE, SEEN, ALL_TEST, "f1_classifier"),
+    (embedded, EMBEDDING, SEEN, USUAL, "f1_embedding"),
+    (embedded, EMBEDDING, UNSEEN, CENTROID, "f1_unseen"),
   ):
-    known = {published.plain(name): figure for name, figure in printed.items()}
-    place = f"{network}, {group}, {way}"
-    scores = [plankton_measures.scores(run.counts[place]).f1 for run in runs]
+    known = {plain(x): f1 for x, f1 in plankton_images.PRINTED[printed].items()}
+    of_runs = [scores(run.counts[f"{network}, {group}, {way}"]).f1 for run in runs]
     for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
-      paper = known.get(published.plain(name))
-      values = [float(of_run[label]) for of_run in scores]
+      paper = known.get(plain(name))
+      values = [float(f1[label]) for f1 in of_runs]
       # F1 is NaN for a class without images to classify or without predictions.
       if paper is not None and not np.isnan(values).any():
         measure = f"F1 of {name}, {group}, {way}"
@@ -146,25 +159,22 @@ def add_confusions(
   config: Any,
 ) -> None:
   """Adds the commonest confusions over all seeds, and how many are of relatives."""
-  way = plankton_measures.way(USUAL)
-  counts = [run.counts[f"{EMBEDDING}, {group}, {way}"] for run in embedded]
-  printed = plankton_images.confusion if comparable(config) else None
-  for a, b in plankton_measures.commonest(np.sum(counts, axis=0)):
+  counts = [run.counts[f"{EMBEDDING}, {group}, {USUAL}"] for run in embedded]
+  for a, b in commonest(np.sum(counts, axis=0)):
+    printed = plankton_images.confusion(names[a], names[b])
     table.add(
-      f"confused, {group}, {way}",
+      f"confused, {group}, {USUAL}",
       f"{names[a]} as {names[b]}",
       [confusion[a, b] / confusion[a].sum() for confusion in counts],
-      paper=printed(names[a], names[b]) if printed else None,
+      paper=printed if comparable(config) else None,
     )
   if path_distances is None:
     return
   for confusion in counts:
-    share = plankton_measures.share_near(
-      plankton_measures.commonest(confusion), path_distances
-    )
-    table.add("relatives", f"{RELATIVES}, {group}", share)
+    near = [path_distances[pair] <= NEAR for pair in commonest(confusion)]
+    table.add("relatives", f"{RELATIVES}, {group}", np.mean(near) if near else 0.0)
   pairs = path_distances[~np.eye(len(path_distances), dtype=bool)]
-  chance = float((pairs <= plankton_measures.NEAR).mean())
+  chance = float((pairs <= NEAR).mean())
   table.add("relatives", f"among all pairs of classes, {group}", chance)
 
 
@@ -172,19 +182,52 @@ def write_classes(
   embedded: Seeds, classified: Seeds, study: Parts, config: Any, path: pathlib.Path
 ) -> None:
   """Writes a table of the F1 of every class by every rule, mean over the seeds."""
-  ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]
+  ways = plankton_runs.ways(config.neighbours)
   path.parent.mkdir(parents=True, exist_ok=True)
   with path.open("w", newline="") as file:
     table = csv.writer(file)
     table.writerow(["class", "group", "training images", *ways, BASELINE])
     for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
-      places = [(embedded, f"{EMBEDDING}, {group}, {way}") for way in ways]
+      columns = [mean_f1(embedded, f"{EMBEDDING}, {group}, {way}") for way in ways]
       if group == SEEN:
-        places.append((classified, f"{BASELINE}, {group}, half"))
-      columns = [
-        np.mean([plankton_measures.scores(run.counts[place]).f1 for run in runs], 0)
-        for runs, place in places
-      ]
+        columns.append(mean_f1(classified, f"{BASELINE}, {group}, {HALF}"))
       for label, name in enumerate(images.label_names):
         count = int((study.train.labels == label).sum()) if group == SEEN else 0
         table.writerow([name, group, count, *(f"{c[label]:.4f}" for c in columns)])
+
+
+def _gap(table: Table) -> np.ndarray:
+  """F1 of the classifier less that of the embedding."""
+  classifier = table.values(macro_f1(SEEN, HALF), BASELINE)
+  return classifier - table.values(macro_f1(SEEN), EMBEDDING)
+
+
+def _less(table: Table, measure: str, other: str) -> np.ndarray:
+  """Difference of two measures of the embedding."""
+  return table.values(measure, EMBEDDING) - table.values(other, EMBEDDING)
+
+
+CLAIMS = Claim.of_rows([
+  ("Z1-baseline", "macro F1, seen: softmax classifier > embedding, k = 10", _gap),
+  ("Z1-gap", "this gap < 0.1", lambda t: 0.1 - _gap(t)),
+  ("Z2-seen", "macro F1, seen, k = 10: trained > untrained network",
+   lambda t: t.gain(macro_f1(SEEN), EMBEDDING, over=UNTRAINED)),
+  ("Z2-unseen", "macro F1, unseen, k = 10: trained > untrained network",
+   lambda t: t.gain(macro_f1(UNSEEN), EMBEDDING, over=UNTRAINED)),
+  ("Z3-chance", "macro F1, unseen, k = 10 > 5 / classes",
+   lambda t: t.values(macro_f1(UNSEEN), EMBEDDING) - 5 * t.values(CHANCE, UNSEEN)),
+  ("Z3-seen", "macro F1, k = 10: unseen < seen",
+   lambda t: _less(t, macro_f1(SEEN), macro_f1(UNSEEN))),
+  ("Z4-radius", "cluster radius: last iteration < first",
+   lambda t: _less(t, f"{RADIUS}, first iteration", f"{RADIUS}, last iteration")),
+  ("Z4-drift", "drift of the centroids from one iteration to the next: last < first",
+   lambda t: t.values(DRIFT, EMBEDDING)),
+  ("Z5", "accuracy of centroids: gain of the first third of the training > of the last",
+   lambda t: t.values(GAINS, EMBEDDING)),
+  ("Z8", "cluster radius: with the margin raised < with the first margin throughout",
+   lambda t: t.values(MARGINS, EMBEDDING)),
+  ("Z6", "macro F1, seen: centroid and k = 10 differ by less than 0.05",
+   lambda t: 0.05 - abs(_less(t, macro_f1(SEEN, CENTROID), macro_f1(SEEN)))),
+  ("Z7", "at least half of the ten commonest confusions, seen, are of classes at most "
+   "4 edges apart", lambda t: t.values(f"{RELATIVES}, {SEEN}", "relatives") - 0.499),
+])  # fmt: skip

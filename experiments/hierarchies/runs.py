@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 else:
   Name = Literal[tuple(methods.SETTINGS)]
   Data = Literal[tuple(images.SOURCES)]
-ALL = tuple(methods.SETTINGS)
 PREPARED = tuple(name for name in images.SOURCES if name not in images.FOLDERS)
 
 
@@ -41,7 +40,7 @@ class Config(methods.Settings):
   """Validation images to draw; 0: 10 %."""
   test_images: int = 0
   """Images of the test part; 0: all."""
-  settings: tuple[Name, ...] = ALL
+  settings: tuple[Name, ...] = tuple(methods.SETTINGS)
   """Methods to train."""
   seeds: int = 8
   """Runs of each method, each with another division of the images and other weights."""
@@ -49,7 +48,6 @@ class Config(methods.Settings):
   """Steps that lay out the proxies to follow the class tree."""
 
 
-FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
 FROZEN = Config(
   data="tiny_imagenet", network=frozen.NETWORK, image_size=128, train_images=0,
   validation_images=0, test_images=3000, keep_best=True,
@@ -68,7 +66,8 @@ PRESETS = {
   "full": Config(
     data="cifar100", network="paper", width=0, image_size=0, train_images=0,
     validation_images=0, batch=32, epochs=0, augment=True, keep_best=True,
-    curve_images=0, joined=True, rates=FULL, settings=ALL, seeds=5,
+    curve_images=0, joined=True, seeds=5,
+    rates=methods.Rates(learning_rate=1e-4, scale_rate=1e-4),
   ),
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Trains one network of `class_hierarchy` and measures it after every epoch."""
 
+import contextlib
 import functools
 import pathlib
 from collections.abc import Callable
@@ -93,36 +94,49 @@ def train(
   followed = study.train[: settings.curve_images or len(study.train)]
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
-    figures = _evaluate(settings, setting, study.validation, state)
-    figures |= _correlations(settings, followed, class_distances, state)
+    classifier = methods.head(state.params, state.batch_stats, settings.rates)
+    held, rows = (
+      embed(state.variables(), images, settings)
+      for images in (study.validation, followed)
+    )
+    scores = methods.logits(held, classifier, loss=setting.loss)
+    right = metrics.top_k(scores, study.validation.labels)
+    means, there = class_chords(rows, followed.labels, classes=len(class_distances))
+    of_proxies = metrics.mean_correlation(chords(classifier.proxies), class_distances)
+    of_means = metrics.mean_correlation(means, class_distances, where=there)
+    figures = {
+      "validation top-1": float(right.mean()),
+      "scale": float(classifier.scale),
+      "mean correlation, proxies": float(of_proxies.mean),
+      "mean correlation, prototypes": float(of_means.mean),
+    }
     report(figures)
     return figures
 
   if isinstance(study.train, frozen.Features):
     return _on_features(settings, setting, study.train, key, state, evaluate)
-  step = _step(settings, setting, augment=augment)
-  checkpointer = training.Checkpoints(checkpoints) if settings.keep_best else None
-  result = training.fit(
-    state,
-    step,
-    epochs.shuffled(
-      study.train,
-      key,
-      batch=settings.batch,
-      epochs=settings.epochs,
-      per_epoch=steps,
-      columns={"size": class_sets.log_sizes(study.train)},
-    ),
-    steps=steps * settings.epochs,
-    evaluate=evaluate,
-    evaluate_every=steps,
-    monitor=training.Monitor("validation top-1") if settings.keep_best else None,
-    checkpoints=checkpointer,
-    checkpoint_every=steps,
-    progress=False,
+  batches = epochs.shuffled(
+    study.train,
+    key,
+    batch=settings.batch,
+    epochs=settings.epochs,
+    per_epoch=steps,
+    columns={"size": class_sets.log_sizes(study.train)},
   )
-  if checkpointer is not None:
-    checkpointer.close()
+  best = settings.keep_best
+  with training.Checkpoints(checkpoints) if best else contextlib.nullcontext() as files:
+    result = training.fit(
+      state,
+      _step(settings, setting, augment=augment),
+      batches,
+      steps=steps * settings.epochs,
+      evaluate=evaluate,
+      evaluate_every=steps,
+      monitor=training.Monitor("validation top-1") if best else None,
+      checkpoints=files,
+      checkpoint_every=steps,
+      progress=False,
+    )
   return Trained(result.best, curves(result.evaluations))
 
 
@@ -170,40 +184,3 @@ def _epoch(state, rows, key, *, settings, setting):
 
   numbers = state.step + jnp.arange(count // settings.batch)
   return jax.lax.scan(train_step, state, numbers)[0]
-
-
-def _look(
-  settings: Settings, images: data.Images, state: training.TrainState
-) -> tuple[np.ndarray, methods.Head]:
-  features = embed(state.variables(), images, settings)
-  return features, methods.head(state.params, state.batch_stats, settings.rates)
-
-
-def _evaluate(
-  settings: Settings,
-  setting: methods.Setting,
-  images: data.Images,
-  state: training.TrainState,
-) -> dict[str, float]:
-  features, classifier = _look(settings, images, state)
-  scores = methods.logits(features, classifier, loss=setting.loss)
-  return {
-    "validation top-1": float(metrics.top_k(scores, images.labels).mean()),
-    "scale": float(classifier.scale),
-  }
-
-
-def _correlations(
-  settings: Settings,
-  images: data.Images,
-  class_distances: np.ndarray,
-  state: training.TrainState,
-) -> dict[str, float]:
-  features, classifier = _look(settings, images, state)
-  distance, there = class_chords(features, images.labels, classes=len(class_distances))
-  proxies = metrics.mean_correlation(chords(classifier.proxies), class_distances)
-  means = metrics.mean_correlation(distance, class_distances, where=there)
-  return {
-    "mean correlation, proxies": float(proxies.mean),
-    "mean correlation, prototypes": float(means.mean),
-  }

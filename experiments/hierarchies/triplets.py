@@ -64,7 +64,7 @@ def margin_schedule(settings: Settings, iteration: int) -> float:
 
 def length(settings: Settings) -> int:
   """Number of trained iterations, with those that keep the first margin throughout."""
-  return settings.iterations + max(settings.iterations - unraised(settings), 0)
+  return 2 * settings.iterations - unraised(settings)
 
 
 def unraised(settings: Settings) -> int:
@@ -156,38 +156,37 @@ def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray
 class Look(NamedTuple):
   """Distribution of the classes in an embedding."""
 
-  centroids: np.ndarray
-  radii: np.ndarray
-  accuracy: np.ndarray
+  centroids: Array
+  radii: Array
+  accuracy: Array
   """Accuracy of the nearest centroid on the same images that gave the centroids."""
 
 
-@functools.partial(jax.jit, static_argnames=("classes",))
-def _look(points: Array, labels: Array, *, classes: int) -> tuple[Array, Array, Array]:
-  means = prototypes.class_means(points, labels, classes, normalize="none")
-  predicted = prototypes.nearest_neighbours(
+def nearest_centroids(means: prototypes.ClassMeans, points: Array) -> Array:
+  """The class whose mean is nearest to each point, among those that have images."""
+  classes = len(means.means)
+  return prototypes.nearest_neighbours(
     points,
     means.means,
     jnp.arange(classes),
     num_classes=classes,
     where=means.counts > 0,
   )
+
+
+@functools.partial(jax.jit, static_argnames=("classes",))
+def _look(points: Array, labels: Array, *, classes: int) -> Look:
+  means = prototypes.class_means(points, labels, classes, normalize="none")
   radii = metrics.cluster_radii(points, labels, means.means)
-  return means.means, radii, jnp.mean(predicted == labels)
+  right = nearest_centroids(means, points) == labels
+  return Look(means.means, radii, jnp.mean(right))
 
 
 def look(variables: Any, images: data.Images, settings: Settings) -> Look:
   """The clusters of images of the learned classes."""
   points = embed(variables, images, settings)
-  number = len(images.label_names)
-  return Look(*map(np.asarray, _look(points, images.labels, classes=number)))
-
-
-class Part(NamedTuple):
-  """Outcome of a segment of training: the state after it, and its evaluations."""
-
-  state: training.TrainState
-  evaluations: list[dict[str, float]]
+  looked = _look(points, images.labels, classes=len(images.label_names))
+  return jax.device_get(looked)
 
 
 def _stretch(
@@ -200,7 +199,7 @@ def _stretch(
   key: Array,
   folder: pathlib.Path,
   report: Report,
-) -> Part:
+) -> training.FitResult:
   """Trains up to an iteration; resumes a stopped run."""
   train, validation = images
   number = len(validation.label_names)
@@ -225,7 +224,7 @@ def _stretch(
         figures |= {f"radius {c}": now.radii[c], f"drift {c}": drift[c]}
       return {name: float(value) for name, value in figures.items()}
 
-    done = training.fit(
+    return training.fit(
       state,
       step,
       triplet_batches(train, key, settings, margin_of),
@@ -237,7 +236,6 @@ def _stretch(
       report_every=settings.steps,
       progress=False,
     )
-  return Part(done.state, done.evaluations)
 
 
 class Embedded(NamedTuple):
@@ -280,19 +278,11 @@ def train_embedding(
   common = unraised(settings)
   first = run(state, common, raised, folder=folder / "first")
   if common == settings.iterations:
-    return Embedded(
-      start, first.state.variables(), class_training.curves(first.evaluations), {}
-    )
-  later = run(first.state, settings.iterations, raised, folder=folder / "raised")
-  last = run(
-    first.state,
-    settings.iterations,
-    lambda _: settings.margins[0],
-    folder=folder / "kept",
-  )
-  return Embedded(
-    start,
-    later.state.variables(),
-    class_training.curves(first.evaluations + later.evaluations),
-    class_training.curves(first.evaluations + last.evaluations),
-  )
+    curves = class_training.curves(first.evaluations)
+    return Embedded(start, first.state.variables(), curves, {})
+  both = [
+    run(first.state, settings.iterations, margin_of, folder=folder / name)
+    for name, margin_of in (("raised", raised), ("kept", lambda _: settings.margins[0]))
+  ]
+  curves = (class_training.curves(first.evaluations + x.evaluations) for x in both)
+  return Embedded(start, both[0].state.variables(), *curves)

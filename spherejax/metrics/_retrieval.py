@@ -92,9 +92,8 @@ def retrieval(
       cosine 0 with all) or "dot" (largest first). Static.
     block_size: static. Queries ranked at once; memory is block_size x references. With
       split references each device holds its share; with a file, only one tile is held.
-    where: [queries], boolean, concrete, True keeps. Without `references` it also is
-      the default of `reference_where`, so that
-      `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
+    where: [queries], boolean, concrete, True keeps. Without `references` it is also the
+      default of `reference_where`: only kept rows are searched.
     reference_where: [references], boolean, concrete, True keeps.
     exclude: [queries], integer, concrete, index of one reference that the query leaves
       out, or -1; given with `references`. With `x[rows]` as queries of references `x`,
@@ -235,10 +234,9 @@ def recall_at_k(
     >>> spherejax.metrics.recall_at_k(jnp.array([1, 3, 0]), k=2)
     Array([1., 0., 0.], dtype=float32)
   """
-  first_rank = _checks.integers("first_rank", first_rank)
-  _checks.expect("first_rank", first_rank, "integer", rank=1)
-  k = _checks.integers("k", k)
-  _checks.expect("k", k, "integer", rank=0)
+  first_rank, k = _checks.integers("first_rank", first_rank), _checks.integers("k", k)
+  for name, value, rank in (("first_rank", first_rank, 1), ("k", k, 0)):
+    _checks.expect(name, value, "integer", rank=rank)
   _checks.between("k", k, 1)
   return ((first_rank > 0) & (first_rank <= k)).astype(jnp.float32)
 

@@ -224,7 +224,7 @@ def claimed(runs):
     class_hierarchy.PRESETS["cpu"], settings=tuple(runs), seeds=3
   )
   table, related = Table(), measures.relations(TREE, np.ones(3, bool))
-  claims.add_runs(table, runs, {}, related, config)
+  claims.add_runs(table, runs, [], related, config)
   return {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
 
 
@@ -328,7 +328,7 @@ def test_means_of_pixels_by_batches():
 def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monkeypatch):
   monkeypatch.setattr(measures, "ceilings", lambda related: {})
   own, means = "mean correlation, proxies", "mean correlation, prototypes"
-  controls = {"normalised pixels": {means: [0.2, 0.3]}}
+  controls = [{"normalised pixels": {means: x}} for x in (0.2, 0.3)]
 
   def printed(**changes):
     config = class_runs.resolved(

@@ -13,13 +13,12 @@ from experiments.frame.images import Parts
 from experiments.frame.study import Table
 from experiments.hierarchies import (
   plankton_images,
-  plankton_measures,
   plankton_pictures,
   plankton_runs,
   plankton_tables,
   triplets,
 )
-from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
 from spherejax import data, metrics, models
 
 SMOKE = plankton.PRESETS["smoke"]
@@ -101,8 +100,7 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
   ]
   assert len(done[0].figures["curves"]["radius"]) == 2
   assert len(done[1].figures["accuracies"]) == 2
-  groups = dict.fromkeys((SEEN, UNSEEN))
-  table = plankton_tables.tabulate([done[0]], [done[1]], whole, groups, config)
+  table = plankton_tables.tabulate([done[0]], [done[1]], whole, config)
   claims = plankton.STUDY.claimed(table, config)
   assert "Z7" not in {claim["id"] for claim in claims}
   assert sum(done[0].counts[f"{EMBEDDING}, {UNSEEN}, k = 10"].ravel()) == 6
@@ -152,11 +150,11 @@ def test_margins_and_the_lengths_of_both_ways():
 
 def test_halves_and_ways():
   labels = np.repeat([0, 1, 2], [5, 4, 1])
-  references, judged = plankton_measures.halves(labels, jax.random.key(0))
+  references, judged = data.split_within_classes(labels, key=jax.random.key(0))
   assert sorted([*references, *judged]) == list(range(10))
   np.testing.assert_array_equal(np.bincount(labels[references]), [3, 2, 1])
   points = np.eye(3, dtype=np.float32)[labels]
-  found = plankton_measures.predictions(
+  found = plankton_runs.predictions(
     points[references], labels[references], points[judged], 4, (1, 50)
   )
   np.testing.assert_array_equal(found["centroid"], labels[judged])
@@ -211,11 +209,11 @@ def test_printed_figures():
   assert len(recalls) == 65
   assert np.mean(list(recalls.values())) == pytest.approx(87.0, abs=0.05)  # not 87.7
   # Calanoida: 97 of 100 right, and at least 151 others that were called so.
-  others = sum(plankton_images.CALLED_CALANOIDA.values())
+  others = sum(plankton_images.PRINTED["called_calanoida"].values())
   assert others == 151
   table = np.array([[97, 3], [others, 1000]])
   assert float(metrics.class_scores(table).f1[0]) == pytest.approx(0.557, abs=5e-4)
-  assert set(plankton_images.CALLED_CALANOIDA) < set(recalls)
+  assert set(plankton_images.PRINTED["called_calanoida"]) < set(recalls)
   assert 93 - 65 == 28
   assert plankton_images.confusion("tailAppendicularia", "tail_Chaetognatha") == 0.38
   assert plankton_images.confusion("Podon", "Evadne") is None
@@ -259,7 +257,8 @@ def test_f1_of_the_classes_that_the_article_names():
         assert found[place] == pytest.approx(value)
   alone = class_rows(full)
   assert {row["paper"] for row in alone} == {None}
-  assert {*published.F1_CLASSIFIER, *published.F1_EMBEDDING} < set(seen)
+  printed = published.PRINTED
+  assert {*printed["f1_classifier"], *printed["f1_embedding"]} < set(seen)
 
 
 def test_the_softmax_classifiers_curve():
