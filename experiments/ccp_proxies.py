@@ -19,56 +19,37 @@ trains a ResNetV2-20 on 5,421 images of each digit, as many as the rarest digit 
 """
 
 import pathlib
-import sys
 from typing import Any
 
-import tqdm
-
-from experiments.frame import at_once, command
+from experiments.frame import command
 from experiments.frame.study import Study, Table
-from experiments.metric_learning import images, problem_figures, problems, runs
-from experiments.metric_learning.measures import NAMES
-from experiments.metric_learning.problem_figures import Runs
+from experiments.metric_learning import images, pictures, problems, runs
 from experiments.metric_learning.problems import PRESETS, Config
 from experiments.metric_learning.settings import Settings
 
 
-def train(config: Config, study: images.Study, folder: pathlib.Path) -> Runs:
+def train(config: Config, study: images.Study, folder: pathlib.Path) -> problems.Runs:
   """Runs all trainings."""
   jobs = problems.plan(config, command.only(Settings, config))
-  for job in jobs.values():
-    runs.check(*job, study)
-  with tqdm.tqdm(total=len(jobs), file=sys.stderr) as bar:
-
-    def train_name(name: str) -> runs.Trained:
-      weights = (config.weight,)
-      if name == "c2 ccp":  # the first cell is the usual one
-        weights += config.other_weights
-      trained = runs.train_at_best_rate(
-        *jobs[name], study, folder, problem_figures.title(name),
-        weights=weights, rates=config.rates,
-      )  # fmt: skip
-      bar.set_postfix(training=name)
-      bar.update()
-      return trained
-
-    return dict(zip(jobs, at_once.in_turns(train_name, jobs), strict=True))
+  other_weights = {"c2 ccp": config.other_weights}
+  return runs.train_all(
+    config, jobs, study, folder, title=problems.title, other_weights=other_weights
+  )
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and tabulates their measures."""
   study = problems.study(config, output / "kept")
   trained = train(config, study, output / "kept" / config.data)
-  table = problem_figures.tabulate(trained, config)
+  table = problems.tabulate(trained, config)
   if study.raw is not None:
-    for name, values in runs.tested(study.raw[None], study.test_labels).items():
-      table.add("averaged maps", NAMES[name], values[0])
-  return table, lambda: problem_figures.draw(trained, study, config)
+    table.add_all("averaged maps", runs.tested(study.raw, study.test_labels))
+  return table, lambda: pictures.of_problems(trained, study, config)
 
 
 STUDY = Study(
   "ccp_proxies", __doc__, "DML, chapter 3", PRESETS, measure, problems.claims,
-  charts=problem_figures.charts,
+  charts=pictures.unseen,
 )  # fmt: skip
 
 if __name__ == "__main__":

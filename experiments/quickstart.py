@@ -21,7 +21,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import rich.console
 import rich.table
 import tqdm
 

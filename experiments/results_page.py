@@ -11,29 +11,21 @@ import pathlib
 import re
 import sys
 import tomllib
-import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.frame import results as report
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
-TRIED = DOCS / "results" / "tried.toml"
-DATA = DOCS / "results" / "data.toml"
-
-STATEMENTS = DOCS / "results" / "statements.toml"
-"""Statements of the papers' abstracts, and the claims that test them."""
+TRIED, DATA, STATEMENTS = (
+  DOCS / "results" / f"{name}.toml" for name in ("tried", "data", "statements")
+)
+"""Notes on missed claims, descriptions of data, and statements with their claims."""
 
 Tried = Mapping[str, Mapping[str, str]]
 """Notes on missed claims, by experiment and pattern of claims."""
 Texts = Mapping[str, str]
 """Descriptions of the data by pattern of experiments, or of figures by run and file."""
-
-_GROWTH = "closed form, k = 200 / k = 10"
-_SLOPES = "bytes a step, unrolled"
-_CHANGES = "change of a weight from k = 25 to 100"
-
-_NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def title(content: dict) -> str:
@@ -120,9 +112,7 @@ def figure(content: dict, alts: Texts) -> tuple[str, str]:
   return file, f"{pathlib.Path(file).stem} of python -m experiments.{run}"
 
 
-def experiment_page(
-  content: dict, tried: Tried = _NONE, data: Texts = _NONE, alts: Texts = _NONE
-) -> str:
+def experiment_page(content: dict, tried: Tried, data: Texts, alts: Texts) -> str:
   """The page of an experiment: a figure, each claim, what was tried, each number."""
   name = title(content)
   picture = ""
@@ -143,13 +133,7 @@ def experiment_page(
     for claim in content["claims"]
   ]
   figures = [
-    (
-      row["name"],
-      report.measure_text(row),
-      report.number_text(row["mean"]),
-      report.interval_text(row["interval"]),
-      "-" if row["paper"] is None else row["paper"],
-    )
+    (*report.cells(row), "-" if row["paper"] is None else row["paper"])
     for row in content["rows"]
   ]
   columns = ("claim", "paper", "statement", "difference", "95 % interval", "n")
@@ -274,40 +258,45 @@ def cost_section(file: pathlib.Path) -> str:
 def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
   """Name, statement and difference of each claim about cost; it should be positive."""
   swept = next(row for row in rows if row["case"] == "steps")
-  texts = {
-    "cost-flat": (
+  growth = swept["closed form, k = 200 / k = 10"]
+  slopes = swept["bytes a step, unrolled"]
+  changes = swept["change of a weight from k = 25 to 100"].values()
+  claims = [
+    (
+      "cost-flat",
       "closed-form gradient: time at k = 200 < 1.5 times that at k = 10 (1.5 minus "
-      "the ratio)"
+      "the ratio)",
+      1.5 - growth,
     ),
-    "cost-unrolled": (
-      "differentiated through its steps: memory grows with k (least KiB per step)"
+    (
+      "cost-unrolled",
+      "differentiated through its steps: memory grows with k (least KiB per step)",
+      min(slopes) / 1024,
     ),
-    "k-enough": (
+    (
+      "k-enough",
       "weights of k = 25 and k = 100 differ by less than 1e-6 (1e-6 minus the "
-      "largest change)"
+      "largest change)",
+      1e-6 - max(changes),
     ),
-  }
-  values = [
-    1.5 - swept[_GROWTH],
-    min(swept[_SLOPES]) / 1024,
-    1e-6 - max(swept[_CHANGES].values()),
   ]
   for row in rows:
     if row["case"].startswith("cost-ours"):
       sharpness, steps = re.findall(r"= ([\d.]+)", row["case"])
-      texts[f"cost-ours-{sharpness}"] = (
+      text = (
         f"b = {sharpness}: ours no slower than either form at the {steps} steps "
         "that reach a residual of 1e-6 (least theirs / ours, minus 1)"
       )
-      values.append(min(row["ratio"].values()) - 1)
-  return list(zip(texts, texts.values(), values, strict=True))
+      least = min(row["ratio"].values()) - 1
+      claims.append((f"cost-ours-{sharpness}", text, least))
+  return claims
 
 
 def read(file: pathlib.Path) -> dict:
   """Reads a result; ends with a message unless it can be a page."""
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
-    experiment_page(content)
+    experiment_page(content, {}, {}, {})
     overview([content])
   except Exception as error:  # a missing field can fail in any way
     raise SystemExit(f"{file} is no result of an experiment: {error!r}") from error

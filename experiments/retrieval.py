@@ -28,18 +28,16 @@ validation classes. FILE contains ImageNet weights of --backbone.
 """
 
 import pathlib
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tqdm
 
-from experiments.frame import at_once, command
+from experiments.frame import command
 from experiments.frame.study import Claim, Study, Table
-from experiments.metric_learning import charts, claims, images, measures, plan, runs
+from experiments.metric_learning import pictures, plan, runs
 from experiments.metric_learning.photographs import claims as photograph_claims
-from experiments.metric_learning.photographs import comparison, methods, search
+from experiments.metric_learning.photographs import comparison, methods
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.plan import PRESETS, Config, Name
 from experiments.metric_learning.settings import Settings
@@ -51,42 +49,22 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
   """Runs all trainings; returns the table and a function that draws it."""
   if isinstance(config, FullConfig):
     if config.trials:
-      return search.measure(config, output)
+      return comparison.search(config, output)
     return comparison.measure(config, output), dict
   settings, folder = command.only(Settings, config), output / "kept"
   study = plan.study(config, folder)
-  planned = plan.plan(config)
-  adapted = {
-    name: plan.settings_of(config, settings, name, method)
-    for name, method in planned.items()
+  jobs = {
+    name: (plan.settings_of(config, settings, name, method), method)
+    for name, method in plan.plan(config).items()
   }
-  for name, method in planned.items():
-    runs.check(adapted[name], method, study)
-  with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
-
-    def train_name(name: Name) -> runs.Trained:
-      trained = runs.train_at_best_rate(
-        adapted[name], planned[name], study, folder / config.group, name.title,
-        weights=(config.weight,), rates=config.rates,
-      )  # fmt: skip
-      bar.set_postfix({config.group: name.title})
-      bar.update()
-      return trained
-
-    trained = dict(zip(planned, at_once.in_turns(train_name, planned), strict=True))
-  table = tabulate(config, trained, untrained(settings, study))
-  return table, lambda: charts.curves(config, trained)
-
-
-def untrained(
-  settings: Settings, study: images.Study
-) -> Mapping[str, Mapping[str, np.ndarray]]:
-  """Measures of networks before the first step, and of their maps without a layer."""
-  figures = {"untrained": runs.untrained(settings, study)}
+  trained = runs.train_all(
+    config, jobs, study, folder / config.group, title=lambda name: name.title
+  )
+  untrained = {"untrained": runs.untrained(settings, study)}
   if study.raw is not None:
-    of_raw = runs.tested(study.raw[None], study.test_labels)
-    figures["averaged maps"] = {name: x[0] for name, x in of_raw.items()}
-  return figures
+    untrained["averaged maps"] = runs.tested(study.raw, study.test_labels)
+  table = tabulate(config, trained, untrained)
+  return table, lambda: pictures.curves(config, trained)
 
 
 def tabulate(
@@ -97,12 +75,11 @@ def tabulate(
   """Returns the figures of all trainings, with the validation scores for claims."""
   table = Table()
   for variant, figures in untrained.items():
-    for measure, title in measures.NAMES.items():
-      table.add(f"{config.group}, {variant}", title, figures[measure])
+    table.add_all(f"{config.group}, {variant}", figures)
   for name, run in trained.items():
-    figures = {title: run.test[x][0] for x, title in measures.NAMES.items()}
+    figures = {measure: values[0] for measure, values in run.test.items()}
     figures["evaluations to the best"] = run.best[0] + 1
-    figures[claims.VALIDATION] = np.nanmax(run.curves["score"][0], axis=-1)
+    figures[plan.VALIDATION] = np.nanmax(run.curves["score"][0], axis=-1)
     if any(run.rate != 1 for run in trained.values()):
       figures["rate"] = np.full(len(run.best[0]), run.rate)
     if "problem" in run.curves:
@@ -115,12 +92,12 @@ def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:
   """Claims about trainings in memory, or about photographs."""
   if isinstance(config, FullConfig):
     return photograph_claims.claims(table)
-  return claims.claims(config, table)
+  return plan.claims(config, table)
 
 
 def charted(config: Config | FullConfig, table: Table) -> Mapping[str, Any]:
   """Charts of trainings in memory."""
-  return {} if isinstance(config, FullConfig) else charts.draw(config, table)
+  return {} if isinstance(config, FullConfig) else pictures.scores(config, table)
 
 
 STUDY = Study(

@@ -22,8 +22,6 @@ from experiments.frame import ending, results, settings
 _Settings = TypeVar("_Settings")
 _AT_LEAST_ONE = ("seeds", "steps", "batch")
 _NONE = object()
-Unused = Mapping[str, Sequence[str]]
-"""Ineffective settings, by the reason: "without digits among --sets"."""
 
 
 class Arguments(NamedTuple):
@@ -39,10 +37,9 @@ def parse(
   *,
   name: str,
   doc: str | None,
-  default: str = "cpu",
   arguments: Sequence[str] | None = None,
   short: bool = False,
-  unused: Callable[[Any], Unused] = lambda _: {},
+  unused: Callable[[Any], settings.Unused] = lambda _: {},
   resolved: Callable[[Any], Any] = lambda config: config,
 ) -> Arguments:
   """Preset, settings and output folder from the command line (or `arguments`).
@@ -53,7 +50,7 @@ def parse(
   returns, which fills in open ones.
   """
   first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
-  first.add_argument("--preset", default=default)
+  first.add_argument("--preset", default="cpu")
   preset = first.parse_known_args(arguments)[0].preset
   if preset not in presets:
     first.error(f"--preset must be one of {', '.join(presets)}, got {preset!r}")
@@ -63,8 +60,7 @@ def parse(
   text = re.sub(r"(?<=\S)\n(?=\S)", " ", doc or "")
   try:
     parsed = tyro.cli(options, description=text, args=arguments, prog=name)
-    _check_numbers(parsed.config, config)
-    _check_names(parsed.config)
+    _check_values(parsed.config, config)
     _check_used(parsed.config, config, unused(parsed.config))
     _check_used(parsed.config, config, settings.unused(parsed.config))
   except ValueError as error:  # settings that do not fit each other
@@ -107,28 +103,20 @@ def _options(presets: Mapping[str, Any], preset: str, output: pathlib.Path) -> t
   )
 
 
-def _check_numbers(config: Any, preset: Any) -> None:
-  """Rejects negative numbers, and 0 for run sizes unless the preset has 0."""
+def _check_values(config: Any, preset: Any) -> None:
+  """Rejects negative numbers, 0 for a run size unless the preset has 0, and repeats."""
   for field in dataclasses.fields(config):
-    value = getattr(config, field.name)
+    value, option = getattr(config, field.name), settings.option(field.name)
     least = int(field.name in _AT_LEAST_ONE and getattr(preset, field.name) > 0)
-    for number in value if isinstance(value, tuple) else (value,):
+    values = value if isinstance(value, tuple) else (value,)
+    for number in values:
       if isinstance(number, (int, float)) and not number >= least:
-        option = settings.option(field.name)
         raise SystemExit(f"{option} must be at least {least}, got {number}")
+    if all(isinstance(x, str) for x in values) and len({*values}) < len(values):
+      raise SystemExit(f"{option} must name each once, got {' '.join(values)}")
 
 
-def _check_names(config: Any) -> None:
-  """Rejects a setting that lists the same name twice."""
-  for field in dataclasses.fields(config):
-    value = getattr(config, field.name)
-    names = isinstance(value, tuple) and all(isinstance(x, str) for x in value)
-    if names and len({*value}) < len(value):
-      option = settings.option(field.name)
-      raise SystemExit(f"{option} must name each once, got {' '.join(value)}")
-
-
-def _check_used(config: Any, preset: Any, unused: Unused) -> None:
+def _check_used(config: Any, preset: Any, unused: settings.Unused) -> None:
   """Raises ValueError for a setting that was changed and does nothing."""
   for reason, names in unused.items():
     for name in names:

@@ -6,7 +6,8 @@ enough for a CPU.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +37,19 @@ class Features:
     return Features(self.images[rows], self.labels[rows], self.label_names, extras)
 
 
+def stored(
+  path: pathlib.Path,
+  network: models.PretrainedNetwork,
+  see: Callable[[Any], Any],
+  images: data.Images,
+  **made_with: str,
+) -> np.ndarray:
+  """Maps all images through the network once, and keeps the result in a file."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  inputs = {"network": NETWORK, "variables": network.variables, **made_with}
+  return training.keep_features(path, see, images, made_with=inputs, batch_size=32)
+
+
 def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
   """Means of the network's maps, computed once and kept in the folder."""
   network = models.pretrained(NETWORK)
@@ -44,22 +58,14 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
     coloured = np.broadcast_to(pixels, (*pixels.shape[:-1], 3))  # if they are grey
     return np.asarray(jnp.mean(network.features(coloured), axis=(1, 2)))
 
-  folder.mkdir(parents=True, exist_ok=True)
-  features = training.keep_features(
-    folder / f"{name}-{len(images)}-{NETWORK}.npy",
-    means,
-    images,
-    made_with={"network": NETWORK, "variables": network.variables, "pooling": "mean"},
-    batch_size=32,
-  )
+  path = folder / f"{name}-{len(images)}-{NETWORK}.npy"
+  features = stored(path, network, means, images, pooling="mean")
   rows = np.asarray(features, np.float32)
   return Features(rows, images.labels, images.label_names, images.extras)
 
 
-def projected(
-  parts: Sequence[Features], directions: int = DIRECTIONS
-) -> list[Features]:
+def projected(parts: Sequence[Features]) -> list[Features]:
   """Projects all parts on the first part's principal directions, without centring."""
   first = parts[0].images
-  basis = np.linalg.eigh(first.T @ first)[1][:, : -directions - 1 : -1]
+  basis = np.linalg.eigh(first.T @ first)[1][:, : -DIRECTIONS - 1 : -1]
   return [dataclasses.replace(part, images=part.images @ basis) for part in parts]

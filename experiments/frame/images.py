@@ -180,8 +180,7 @@ def available(
 
 
 def _inverted(images: data.Images) -> data.Images:
-  pixels = 255 - np.asarray(images.images)
-  return data.Images(pixels, images.labels, images.label_names, images.extras)
+  return dataclasses.replace(images, images=255 - np.asarray(images.images))
 
 
 def resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:

@@ -61,45 +61,6 @@ def cosine_maps(
   return figure
 
 
-def curve_panels(
-  curves_of: Mapping[str, Mapping[str, np.ndarray]],
-  steps: np.ndarray,
-  *,
-  xlabel: str,
-  ylabel: str,
-  columns: int = 4,
-) -> "matplotlib.figure.Figure":
-  """Plots curves [steps] in small panels that share their axes and colours.
-
-  Later curves are thinner, so that equal curves remain visible below each other.
-  """
-  number = len(curves_of)
-  figure, cells = panels(number, columns, 1.7, 0.9, sharex=True, sharey=True)
-  names = list(dict.fromkeys(name for curves in curves_of.values() for name in curves))
-  drawn = {}
-  for axes, (title, curves) in zip(cells, curves_of.items(), strict=True):
-    for name, values in curves.items():
-      place = names.index(name)
-      width = max(1.0, 3.0 - 0.4 * place)
-      drawn[name] = axes.plot(
-        steps, values, color=COLORS[place % len(COLORS)], linewidth=width
-      )[0]
-    axes.set_title(title, fontsize=9.5, loc="left")
-    axes.tick_params(labelsize=8.5)
-    axes.locator_params(axis="x", nbins=3)
-    axes.grid(axis="y", color="#E6E6E6", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-  for axes in cells[max(0, number - columns) :]:
-    axes.tick_params(labelbottom=True)  # also above an empty cell
-  figure.supxlabel(xlabel, fontsize=9)
-  figure.supylabel(ylabel, fontsize=9)
-  figure.legend(
-    drawn.values(), drawn, loc="outside upper center", ncols=4, fontsize=8.5,
-    frameon=False, handlelength=1.2, columnspacing=1.2,
-  )  # fmt: skip
-  return figure
-
-
 def save(
   figures: Mapping[str, Any], output: pathlib.Path, suffix: str = ".png"
 ) -> list[str]:

@@ -29,6 +29,7 @@ AVERAGED = 1024
 """Largest number of training images whose averages are candidates for prototypes."""
 PROTOTYPES = 8  # prototypes of OTP, centres of NetVLAD: 8 x 16 = 128 in the paper
 MANY_PROTOTYPES = 64  # of `WIDE`
+_Place = Literal["before", "after", "none"]
 
 
 class Headed(nn.Module):
@@ -63,7 +64,7 @@ class Recipe(NamedTuple):
   """
 
   pool: Callable[..., Any]
-  projection: Literal["before", "after", "none"]
+  projection: _Place
   dim: int
   prototypes: str = ""
   averages: Callable[[Array], Array] = lambda pooled: pooled
@@ -90,11 +91,14 @@ def recipe(
       prototypes="pooling/gsp/prototypes",
       silent="pooling/max_projection/kernel",
     )
-  if name not in _RECIPES:
+  if name in _DIVIDED:
+    return _DIVIDED[name](dim)
+  if name not in _POOLS:
     raise ValueError(
       f"pooling must be one of {', '.join([*TITLES, *WIDE])}, got {name!r}"
     )
-  return _RECIPES[name](dim)
+  place, pool = _POOLS[name]
+  return Recipe(pool(dim), place, dim)
 
 
 def embedding_dim(name: str, dim: int) -> int:
@@ -129,50 +133,41 @@ def _otp(prototypes: int, dim: int) -> Recipe:
     blocks = pooled.reshape(len(pooled), prototypes, -1)
     return blocks.sum(axis=1) / prototypes**0.5
 
-  return Recipe(
-    models.OTP(prototypes, name="pooling"),
-    "before",
-    dim,
-    prototypes="pooling/prototypes",
-    averages=averages,
-  )
+  pool = models.OTP(prototypes, name="pooling")
+  return Recipe(pool, "before", dim, "pooling/prototypes", averages)
 
 
 def _netvlad(centres: int, dim: int) -> Recipe:
   return Recipe(models.NetVLAD(centres, name="pooling"), "before", dim)
 
 
-_RECIPES: dict[str, Callable[[int], Recipe]] = {
-  "gap": lambda dim: Recipe(pooling.gap, "before", dim),
-  "gmp": lambda dim: Recipe(pooling.gmp, "after", dim),
-  "gap_gmp": lambda dim: Recipe(pooling.gap_gmp, "after", dim),
-  "cbam": lambda dim: Recipe(
-    models.CBAM(
-      reduction=1, kernel_size=3, use_bias=False, norm="none", name="pooling"
-    ),
-    "after",
-    dim,
-  ),
-  "crow": lambda dim: Recipe(functools.partial(pooling.crow, soft=True), "after", dim),
-  "delf": lambda dim: Recipe(
-    models.DeLF(reduction="mean", name="pooling"), "after", dim
-  ),
-  "gemax": lambda dim: Recipe(pooling.gemax, "after", dim),
-  "gem": lambda dim: Recipe(models.GeM(name="pooling"), "after", dim),
-  "gsop": lambda dim: Recipe(models.GSoP(centred=False, name="pooling"), "before", dim),
-  "solar": lambda dim: Recipe(
-    models.SOLAR(
-      reduction=1, init_output=nn.initializers.glorot_uniform(), name="pooling"
-    ),
-    "after",
-    dim,
-  ),
-  "tsmk": lambda dim: Recipe(models.TSMK(dim, name="pooling"), "none", dim),
+_DIVIDED: dict[str, Callable[[int], Recipe]] = {
   "otp": lambda dim: _otp(PROTOTYPES, dim // PROTOTYPES),
   "otp_wide": lambda dim: _otp(MANY_PROTOTYPES, dim),
   "netvlad": lambda dim: _netvlad(PROTOTYPES, dim // PROTOTYPES),
   "netvlad_wide": lambda dim: _netvlad(MANY_PROTOTYPES, dim),
-  "weldon": lambda dim: Recipe(
-    functools.partial(pooling.weldon, reduction="sum"), "before", dim
+}
+_POOLS: dict[str, tuple[_Place, Callable[[int], Any]]] = {
+  "gap": ("before", lambda _: pooling.gap),
+  "gmp": ("after", lambda _: pooling.gmp),
+  "gap_gmp": ("after", lambda _: pooling.gap_gmp),
+  "cbam": (
+    "after",
+    lambda _: models.CBAM(
+      reduction=1, kernel_size=3, use_bias=False, norm="none", name="pooling"
+    ),
   ),
+  "crow": ("after", lambda _: functools.partial(pooling.crow, soft=True)),
+  "delf": ("after", lambda _: models.DeLF(reduction="mean", name="pooling")),
+  "gemax": ("after", lambda _: pooling.gemax),
+  "gem": ("after", lambda _: models.GeM(name="pooling")),
+  "gsop": ("before", lambda _: models.GSoP(centred=False, name="pooling")),
+  "solar": (
+    "after",
+    lambda _: models.SOLAR(
+      reduction=1, init_output=nn.initializers.glorot_uniform(), name="pooling"
+    ),
+  ),
+  "tsmk": ("none", lambda dim: models.TSMK(dim, name="pooling")),
+  "weldon": ("before", lambda _: functools.partial(pooling.weldon, reduction="sum")),
 }

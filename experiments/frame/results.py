@@ -217,10 +217,7 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
     )
   for entry in content["rows"]:
     figures.add_row(
-      entry["name"],
-      measure_text(entry),
-      number_text(entry["mean"]),
-      interval_text(entry["interval"]),
+      *cells(entry),
       " ".join(map(number_text, entry["values"])),
       "-" if entry["paper"] is None else f"{entry['paper']:g}",
     )
@@ -244,9 +241,11 @@ def _ends(interval: metrics.Interval) -> list[float | None]:
   return [float(x) if np.isfinite(x) else None for x in (interval.low, interval.high)]
 
 
-def measure_text(entry: Mapping[str, Any]) -> str:
-  """Name of a row's measure, with the note on its figures."""
-  return entry["metric"] + (f": {entry['note']}" if "note" in entry else "")
+def cells(entry: Mapping[str, Any]) -> tuple[str, ...]:
+  """Name, measure with the note on it, mean and interval of a row, for a table."""
+  measure = entry["metric"] + (f": {entry['note']}" if "note" in entry else "")
+  mean, interval = number_text(entry["mean"]), interval_text(entry["interval"])
+  return entry["name"], measure, mean, interval
 
 
 def number_text(number: float | None) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 Unused = dict[str, tuple[str, ...]]
+"""Ineffective settings, by the reason: "without digits among --sets"."""
 _T = TypeVar("_T")
 Decided = Annotated[_T, tyro.conf.Suppress]
 """Field that the study or the data set decide; not an option of the command line."""

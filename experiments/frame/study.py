@@ -25,8 +25,7 @@ class Table:
     self._figures: dict[tuple[str, str], list[float]] = {}
     self._gains: list[tuple[str, str, str, float | None, str]] = []
     self._unlisted: set[tuple[str, str]] = set()
-    self._paper: dict[tuple[str, str], float | None] = {}
-    self._notes: dict[tuple[str, str], dict[str, str]] = {}
+    self._beside: dict[tuple[str, str], dict[str, Any]] = {}
 
   def add(
     self,
@@ -41,8 +40,7 @@ class Table:
     """Appends values of one or more seeds; unlisted values serve only the claims."""
     at = variant, measure
     self._figures.setdefault(at, []).extend(map(float, np.atleast_1d(values)))
-    self._paper[at] = paper
-    self._notes[at] = {"note": note} if note else {}
+    self._beside[at] = {"paper": paper} | ({"note": note} if note else {})
     if not listed:
       self._unlisted.add(at)
 
@@ -92,7 +90,7 @@ class Table:
       for measure, variant, other, paper, title in self._gains
     ]
     return gains + [
-      results.row(*at, values, paper=self._paper[at]) | self._notes[at]
+      results.row(*at, values) | self._beside[at]
       for at, values in self._figures.items()
       if at not in self._unlisted
     ]

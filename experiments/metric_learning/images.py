@@ -1,11 +1,25 @@
-"""Images for `retrieval` and `ccp_proxies` on a CPU, with learned and test classes."""
+"""Images for `retrieval` and `ccp_proxies` on a CPU, with learned and test classes.
 
-from typing import NamedTuple
+Frozen maps of a pretrained network can replace images. A network trained on ImageNet
+sees each photograph once. Trainings learn a layer on its maps, the pooling and the
+loss, in some cases also the network's last stage. So methods start from ImageNet
+weights, as in the thesis, but are cheap enough for a CPU.
+"""
 
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from experiments.frame import at_once, frozen, networks
 from experiments.frame import images as class_sets
-from spherejax import data
+from spherejax import data, models
+
+_FEWEST = 20
+"""Smallest number of images of a class; leaves out 12 of the 121 plankton classes."""
 
 
 class Study(NamedTuple):
@@ -27,10 +41,6 @@ class Study(NamedTuple):
   watched: bool = False  # whether to measure covers after every evaluation
   raw: np.ndarray | None = None
   """Embeddings [folds, test images, dim] of a pretrained network without training."""
-
-
-def _resized(images: data.Images, size: int) -> np.ndarray:
-  return np.stack([class_sets.squared(x[..., :1], size=size) for x in images.images])
 
 
 class Halves(NamedTuple):
@@ -55,6 +65,15 @@ def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
   return np.split(classes, [half - half // 4, half])
 
 
+def _of_classes(
+  labels: np.ndarray, classes: np.ndarray, most: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+  """Rows class by class, at most `most` of each, and labels that count from 0."""
+  rows = [np.flatnonzero(labels == c)[:most] for c in classes]
+  counts = [len(x) for x in rows]
+  return np.concatenate(rows), np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+
+
 def halves(
   labels: np.ndarray, parts: list[np.ndarray], most: int | None = None
 ) -> Halves:
@@ -62,19 +81,13 @@ def halves(
 
   Rows are ordered by class; the labels of each part count from 0.
   """
-  rows, classes = [], []
-  for part in parts:
-    by_class = [np.flatnonzero(labels == c)[:most] for c in part]
-    rows.append(np.concatenate(by_class))
-    counts = [len(x) for x in by_class]
-    classes.append(np.repeat(np.arange(len(part), dtype=np.int32), counts))
-  return Halves(*rows, *classes)
+  taken = [_of_classes(labels, part, most) for part in parts]
+  return Halves(*(rows for rows, _ in taken), *(places for _, places in taken))
 
 
-def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:
-  train, held, test = (x[None] for x in rows[:3])
-  labels = rows.train_labels, rows.held_labels, rows.test_labels
-  return Study(name, images, train, held, test, *labels)
+def of_folds(name: str, images: np.ndarray, folds: Sequence[Halves]) -> Study:
+  train, held, test = (np.stack(x) for x in list(zip(*folds, strict=True))[:3])
+  return Study(name, images, train, held, test, *folds[0][3:])
 
 
 def mnist(size: int, train: int, held: int) -> Study:
@@ -87,15 +100,16 @@ def mnist(size: int, train: int, held: int) -> Study:
       f"digit_images must be at most {fewest} in all, of the rarest digit, got"
       f" {train} and {held}"
     )
-  rows = halves(labels, [np.arange(10)] * 3, train + held).train.reshape(10, -1)
+  rows, _ = _of_classes(labels, np.arange(10), train + held)
   sought = class_sets.read("mnist", "test")
-  place = np.arange(rows.size).reshape(rows.shape)
+  pictures = [*learned[rows].images, *sought.images]
+  place = np.arange(len(rows)).reshape(10, -1)
   return Study(
     f"mnist-{size}-{train}-{held}",
-    np.concatenate([_resized(learned[rows.ravel()], size), _resized(sought, size)]),
+    np.stack([class_sets.squared(x[..., :1], size=size) for x in pictures]),
     place[:, :train].reshape(1, -1),
     place[:, train:].reshape(1, -1),
-    rows.size + np.arange(len(sought))[None],
+    len(rows) + np.arange(len(sought))[None],
     np.repeat(np.arange(10, dtype=np.int32), train),
     np.repeat(np.arange(10, dtype=np.int32), held),
     np.asarray(sought.labels, np.int32),
@@ -110,4 +124,105 @@ def gaussians(seed: int) -> Study:
   points = centres + 0.7 * random.normal(size=(20, 10, 16))
   images = points.reshape(200, 4, 4, 1).astype(np.float32)
   rows = halves(np.repeat(np.arange(20), 10), np.split(np.arange(20), [7, 10]))
-  return of_one_fold(f"gaussians-{seed}", images, rows)
+  return of_folds(f"gaussians-{seed}", images, [rows])
+
+
+def maps(
+  name: str, channels: int, seeds: Sequence[int], folder: pathlib.Path, *, pooled: bool
+) -> Study:
+  """The maps of a set, or their means; every seed divides the classes anew.
+
+  Each class has as many images as the smallest. A seed's maps are projected on the
+  first `channels` principal directions of its training maps. The network's maps are
+  computed once and stored in the folder.
+  """
+  pictures, parts = _divided(name, seeds)
+  source = class_sets.SOURCES[name]
+  if source.sized:
+    pictures = class_sets.resized(pictures, source.side, inverted=source.inverted)
+  if pooled:
+    stored = frozen.pooled(name, pictures, folder).images[:, None, None]
+  else:
+    network = models.pretrained(networks.LITE)
+    path = folder / f"{name}-{networks.LITE}.npy"
+    stored = frozen.stored(path, network, network.features, pictures)
+  banks = []
+  for rows in parts:
+    learned = rows.train[::4]  # enough for directions
+    banks.append(projected(stored, learned, np.concatenate(rows[:3]), channels))
+  places = np.arange(len(seeds) * len(banks[0])).reshape(len(seeds), -1)
+  ends = np.cumsum([len(parts[0].train), len(parts[0].held)])
+  train, held, test = np.split(places, ends, axis=1)
+  return Study(
+    f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
+    np.concatenate(banks),
+    train,
+    held,
+    test,
+    *parts[0][3:],
+    by_seed=True,
+    raw=np.stack([_averages(stored[rows.test]) for rows in parts]),
+  )
+
+
+def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> Study:
+  """The inputs of the network's last stage, divided as in `maps`."""
+  pictures, parts = _divided(name, seeds)
+  network = models.pretrained(networks.LITE)
+  first, last = (
+    network.module.clone(parts=x) for x in (networks.BEFORE_LAST, networks.LAST_STAGE)
+  )
+  see = jax.jit(lambda pixels: first.apply(network.variables, network.scaled(pixels)))
+  path = folder / f"{name}-before-last-{networks.LITE}.npy"
+  stored = np.asarray(frozen.stored(path, network, see, pictures))
+
+  @jax.jit
+  def finish(rows: jax.Array) -> Any:
+    return last.apply(network.variables, rows.astype(jnp.float32))
+
+  raw = [
+    _averages(at_once.mapped(finish, jnp.asarray(stored[rows.test]))) for rows in parts
+  ]
+  described = f"{name}-{networks.LITE}-before-last-{seeds[0]}-{len(seeds)}"
+  study = of_folds(described, stored, parts)
+  return study._replace(by_seed=True, raw=np.stack(raw))
+
+
+def _divided(name: str, seeds: Sequence[int]) -> tuple[data.Images, list[Halves]]:
+  """Equally many images of each class that has enough, and each seed's rows of them."""
+  pictures = class_sets.read(name, "train+test", lazy=True)
+  labels = np.asarray(pictures.labels)
+  counts = np.bincount(labels)
+  number = max(counts.min(), _FEWEST)
+  rows, labels = _of_classes(labels, np.flatnonzero(counts >= number), number)
+  classes = np.unique(labels)
+  parts = [halves(labels, divided(classes, seed)) for seed in seeds]
+  return pictures[rows], parts
+
+
+def _averages(maps: Any) -> np.ndarray:
+  average = np.asarray(maps, np.float32).mean(axis=(1, 2))
+  return average / np.linalg.norm(average, axis=1, keepdims=True)
+
+
+def projected(
+  maps: np.ndarray, learned: np.ndarray, used: np.ndarray, channels: int
+) -> np.ndarray:
+  """Projects maps on the first principal directions of the training maps, float16."""
+  dim = maps.shape[-1]
+  total, moments, positions = np.zeros(dim), np.zeros((dim, dim)), 0
+  for part in np.array_split(np.sort(learned), max(1, len(learned) // 256)):
+    points = np.asarray(maps[part], np.float32).reshape(-1, dim)
+    total += points.sum(0)
+    moments += points.T @ points
+    positions += len(points)
+  offset = total / positions
+  covariance = moments / positions - np.outer(offset, offset)
+  directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :channels].astype(np.float32)
+  reduced = np.empty((len(used), *maps.shape[1:-1], channels), np.float16)
+  for first in range(0, len(used), 256):
+    block = np.asarray(maps[used[first : first + 256]], np.float32)
+    # One product; with four axes, NumPy would compute one for every row of positions.
+    points = (block.reshape(-1, dim) - offset.astype(np.float32)) @ directions
+    reduced[first : first + 256] = points.reshape(*block.shape[:-1], channels)
+  return reduced

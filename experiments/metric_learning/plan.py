@@ -1,22 +1,27 @@
-"""Plan of `retrieval`: settings, methods and images."""
+"""Plan of `retrieval`, settings, methods and images, and its claims."""
 
 import dataclasses
 import pathlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 from experiments.frame import poolings
 from experiments.frame.settings import Decided, Without
-from experiments.metric_learning import images, maps
+from experiments.frame.study import Claim, Table
+from experiments.metric_learning import images
 from experiments.metric_learning.methods import (
   PAIR_LOSSES,
   PROXY_LOSSES,
   TITLES,
   Method,
 )
+from experiments.metric_learning.photographs.claims import MAP, map_separates
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.settings import ProxySettings, Settings
 from experiments.published import dml
 
+VALIDATION = "MAP@R, validation"
+POOLINGS = "DML, tables 5.1 and 5.3"
 GSP, ZSP = "GSP", "ZSP"  # generalized sum pooling, zero-shot prediction
 BOTH = f"{GSP}+{ZSP}"
 _SUMMED = (*PAIR_LOSSES, "proxy_anchor", "proxy_nca", "c1+xbm", "c2+ccp")
@@ -74,8 +79,6 @@ class Config(ProxySettings):
   """Methods of `gsp_methods` that are also trained with each of the two alone."""
   poolings: tuple[Pooled, ...] = ()
   """Poolings to compare with the average, for the contrastive loss and ProxyNCA++."""
-  rates: tuple[float, ...] = (1.0,)
-  """Multiples of `learning_rate`; validation with two seeds chooses one per method."""
   zero_shot_share: Sums[float] = 0.1
   """Weight of zero-shot prediction in the loss, from 0 to 1."""
   prototypes: Sums[int] = 64
@@ -91,8 +94,6 @@ class Config(ProxySettings):
       raise ValueError(
         f"pooling must be gap, which gsp_methods are compared with, got {self.pooling}"
       )
-    if not self.rates or min(self.rates) <= 0:
-      raise ValueError(f"rates must be positive, at least one, got {self.rates}")
     if unknown := [x for x in self.gsp_parts if x not in self.gsp_methods]:
       raise ValueError(
         f"gsp_parts must be among gsp_methods, {self.gsp_methods}, got {unknown}"
@@ -234,5 +235,68 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
     return images.gaussians(config.seed)
   seeds = range(config.seed, config.seed + config.seeds)
   if config.backbone == "last_stage":
-    return maps.before_last_stage(config.data, seeds, folder)
-  return maps.study(config.data, config.channels, seeds, folder, pooled=False)
+    return images.before_last_stage(config.data, seeds, folder)
+  return images.maps(config.data, config.channels, seeds, folder, pooled=False)
+
+
+def claims(config: Config, table: Table) -> list[Claim]:
+  """Lists every claim that the trainings can decide, also on what separates them."""
+  group = config.group
+  first = [
+    _better(
+      f"retrieval-{kind}-{TITLES[loss]}",
+      text.format(loss),
+      Name(group, loss, kind),
+      Name(group, loss),
+    )
+    for kind, losses, text in (
+      ("ccp", config.losses, f"MAP@R of unseen {group}: {{}} with CCP > plain"),
+      ("xbm", config.memory_losses, "MAP@R: {} with a memory > plain"),
+    )
+    for loss in losses
+  ]
+  rest = [*_of_parts(config), *_of_poolings(config, table)]
+  names = [x for x in table.variants(MAP) if x != f"{group}, untrained"]
+  return [*first, *rest, *map_separates(names, "trainings")]
+
+
+def _better(key: str, text: str, name: Name, over: Name, source: str = "") -> Claim:
+  return Claim(key, text, lambda t: t.gain(MAP, f"{name}", over=f"{over}"), source)
+
+
+def _of_parts(config: Config) -> Iterator[Claim]:
+  """Generalized sum pooling and zero-shot prediction against the average."""
+  planned = plan(config)
+  for name in planned:
+    if name.parts not in (GSP, ZSP, BOTH):
+      continue
+    without = name._replace(parts="")
+    components = f"components-{without.title}"
+    plain = name.kind == "plain"
+    key = f"retrieval-gsp-{without.title}" if plain else f"{name.kind}-gsp"
+    compared = [(f"{components}-{name.parts}", without)]
+    if name.parts == BOTH:
+      compared = [(key, without)]
+      for part in (GSP, ZSP):
+        if (other := name._replace(parts=part)) in planned:
+          compared.append((f"{components}-both-{part}", other))
+    for key, other in compared:
+      yield _better(key, f"MAP@R: {name.title} > {other.title}", name, other, POOLINGS)
+
+
+def _of_poolings(config: Config, table: Table) -> Iterator[Claim]:
+  """Generalized sum pooling against the best other pooling by validation.
+
+  If the average is the only other pooling, `_of_parts` makes this claim.
+  """
+  for loss in POOLED_LOSSES if len(config.poolings) > 1 else ():
+    average = f"{Name(config.group, loss)}"
+    summed = f"{Name(config.group, loss, parts=GSP)}"
+    others = [x for x in table.variants(MAP) if x.startswith(average) and x != summed]
+    best = max(others, key=lambda name: table.values(VALIDATION, name).mean())
+    yield Claim(
+      f"retrieval-poolings-{TITLES[loss]}",
+      f"MAP@R: {summed} > {best}, the best other pooling on validation classes",
+      lambda t, summed=summed, best=best: t.gain(MAP, summed, over=best),
+      "DML, section 5.3.5",
+    )

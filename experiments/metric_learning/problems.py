@@ -1,8 +1,8 @@
-"""Plan of `ccp_proxies` and its claims about the chapter."""
+"""Plan of `ccp_proxies`, its table, and its claims about the chapter."""
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,14 +10,17 @@ from numpy.typing import ArrayLike
 
 from experiments.frame.settings import MultipleOf, Without
 from experiments.frame.study import Claim, NotMeasured, Table
-from experiments.metric_learning import images, maps
+from experiments.metric_learning import images
 from experiments.metric_learning.methods import TITLES, Method
+from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import ProxySettings, Settings
 
 MAP = "MAP@R"
 RENEWED, ONCE = "digits, renewed", "digits, trained once"
 DIGITS = ("renewed", "trained once", "samples")  # trainings in the plane
 _FROZEN = ("cars196", "ndsb_plankton")
+Runs = Mapping[str, Trained]
+"""Outcomes of all trainings, by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +41,6 @@ class Config(ProxySettings):
   """Weights to compare with `weight`."""
   batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = ()
   """Images per step, to compare with and without chance constraints."""
-  rates: tuple[float, ...] = (1.0,)
-  """Multiples of `learning_rate`; validation with two seeds chooses one for each
-  training."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -93,7 +93,7 @@ def study(config: Config, folder: pathlib.Path) -> images.Study:
   if config.data == "mnist":
     return images.mnist(config.image_size, *config.digit_images)
   seeds = range(config.seed, config.seed + config.seeds)
-  return maps.study(config.data, config.channels, seeds, folder, pooled=True)
+  return images.maps(config.data, config.channels, seeds, folder, pooled=True)
 
 
 def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]:
@@ -114,6 +114,100 @@ def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]
     for kind in ("plain", "ccp"):
       jobs[f"batch {batch} {kind}"] = settings, Method("c2", kind, number, pool)
   return jobs
+
+
+def lengths(trained: Trained) -> list[list[int]]:
+  """Number of evaluations in every ended problem, for each seed of the first cell."""
+  steps = []
+  for problems in trained.curves["problem"][0]:
+    known = problems[np.isfinite(problems)].astype(int)
+    steps.append(np.bincount(known)[1:-1].tolist())
+  return steps
+
+
+def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
+  """A figure [seeds] at the last evaluation of a problem, or of the last problem.
+
+  NaN for a training with a single problem, as there is no other to compare it with.
+  """
+  ends = []
+  for values, problems in zip(
+    trained.curves[name][0], trained.curves["problem"][0], strict=True
+  ):
+    number = np.nanmax(problems)
+    mask = problems == min(problem, number)
+    ends.append(values[mask][-1] if number > 1 else np.nan)
+  return np.array(ends)
+
+
+def moves(trained: Trained, cell: int) -> np.ndarray:
+  """Mean distance [seeds] of anchors of successive problems; NaN for one problem."""
+  switches = trained.curves["moved"][cell] > 0
+  sums = np.nansum(trained.curves["moved"][cell], axis=1)
+  number = switches.sum(1)
+  return np.where(number > 0, sums / np.maximum(number, 1), np.nan)
+
+
+def radii(trained: Trained, name: str) -> np.ndarray:
+  """Mean covering radius of pools after picks of a kind, [trainings that renewed]."""
+  picked = trained.curves["random"][0] > 0
+  renewed = picked.any(1)
+  sums = np.where(picked, trained.curves[name][0], 0).sum(1)
+  return sums[renewed] / picked.sum(1)[renewed]
+
+
+def title(name: str) -> str:
+  """Name of a training in the table."""
+  if name in DIGITS:
+    return f"digits, {name}"
+  loss, _, kind = name.partition(" ")
+  if loss in TITLES:
+    return TITLES[loss] + {"plain": "", "proxy": "-Proxy", "ccp": "+CCP"}[kind]
+  return f"C2+CCP, {name}" if name.startswith("m =") else f"C2, {name}"
+
+
+def tabulate(runs: Runs, config: Config) -> Table:
+  """The table, with unlisted figures for the claims."""
+  table = Table()
+  for name, trained in runs.items():
+    table.add_all(title(name), {x: values[0] for x, values in trained.test.items()})
+    if "problem" in trained.curves:
+      _problems(table, title(name), trained)
+    if "radius" in trained.curves and name in DIGITS:
+      _covers(table, title(name), trained)
+  for cell, weight in enumerate(config.other_weights, start=1):
+    trained, name = runs["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
+    table.add(name, MAP, trained.test[MAP][cell])
+    table.add(name, "moves", moves(trained, cell), listed=False)
+  return table
+
+
+def _problems(table: Table, name: str, trained: Trained) -> None:
+  table.add(name, "problems", np.nanmax(trained.curves["problem"][0], axis=-1))
+  ended = [length for of_seed in lengths(trained) for length in of_seed]
+  table.add(name, "lengths", ended, listed=False)
+  picks = radii(trained, "random") - radii(trained, "greedy")
+  table.add(name, "random - greedy picks", picks, listed=False)
+
+
+def _covers(table: Table, name: str, trained: Trained) -> None:
+  def at(curve: str, place: int) -> list[float]:
+    """Values of every seed, from the first or the last evaluation."""
+    return [x[np.isfinite(x)][place] for x in trained.curves[curve][0]]
+
+  if "spread" in trained.curves:
+    table.add(name, "spread of the proxies at first", trained.first_spread[0])
+    table.add(name, "spread of the proxies at last", at("spread", -1))
+  for curve, text in (
+    ("radius", "radius of the proxies' cover"),
+    ("cover", "average covering radius / distance of classes"),
+  ):
+    table.add(name, f"{text}, first", at(curve, 0))
+    table.add(name, f"{text}, last", at(curve, -1))
+  for curve in ("radius", "cover", "score"):
+    if "problem" in trained.curves:
+      later = at_end(trained, curve, 4) - at_end(trained, curve, 1)
+      table.add(name, f"{curve}, problem 4 - 1", later, listed=False)
 
 
 Parts = tuple[str, str, str, Callable[[Table], ArrayLike]]

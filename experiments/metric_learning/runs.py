@@ -6,26 +6,29 @@ import itertools
 import pathlib
 import re
 import shutil
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+import tqdm
 from jax import Array
 
+from experiments.frame import at_once, networks
 from experiments.frame import kept as finished
-from experiments.frame import networks
 from experiments.frame import training as frame_training
 from experiments.metric_learning import objective
 from experiments.metric_learning.images import Study
-from experiments.metric_learning.measures import MARGIN, NAMES, measures
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.settings import Settings
+from experiments.metric_learning.objective import MARGIN, NAMES
+from experiments.metric_learning.settings import ProxySettings, Settings
 from experiments.metric_learning.training import Data, Run, State, of_fold, on_device
 from spherejax import distances
 
 _SEARCHED = 2
 """Number of seeds whose validation images choose a learning rate."""
+_Name = TypeVar("_Name")
 
 
 class Trained(NamedTuple):
@@ -62,6 +65,32 @@ def check(settings: Settings, method: Method, study: Study) -> None:
   per_class = 1 if method.own_proxies else settings.per_class
   objective.check(settings, method, labels, per_class, method.memory * len({*labels}))
   networks.check(settings.architecture)
+
+
+def train_all(
+  config: ProxySettings,
+  jobs: Mapping[_Name, tuple[Settings, Method]],
+  study: Study,
+  folder: pathlib.Path,
+  *,
+  title: Callable[[_Name], str],
+  other_weights: Mapping[_Name, Sequence[float]] = {},
+) -> dict[_Name, Trained]:
+  """Trains all methods at their best rates, with the usual weight in the first cell."""
+  for job in jobs.values():
+    check(*job, study)
+  with tqdm.tqdm(total=len(jobs), file=sys.stderr) as bar:
+
+    def train_job(name: _Name) -> Trained:
+      weights = (config.weight, *other_weights.get(name, ()))
+      trained = train_at_best_rate(
+        *jobs[name], study, folder, title(name), weights=weights, rates=config.rates
+      )
+      bar.set_postfix({folder.name: title(name)})
+      bar.update()
+      return trained
+
+    return dict(zip(jobs, at_once.in_turns(train_job, jobs), strict=True))
 
 
 def train_at_best_rate(
@@ -116,7 +145,8 @@ def train(
 
   done = finished.once(path, made_with=record, make=make)
   arrays = {x: done.arrays[x] for x in ("best", "points", "proxies", "first_spread")}
-  test, rate = {name: done.arrays[name] for name in NAMES}, done.figures["rate"]
+  test = {title: done.arrays[name] for name, title in NAMES.items()}
+  rate = done.figures["rate"]
   return Trained(curves=done.part("curve "), test=test, rate=rate, **arrays)
 
 
@@ -152,7 +182,8 @@ def _sweep(
   points = np.asarray(_points((best, places), arrays, settings.architecture))
   proxies = result.best_state.train.params["loss"].get("proxies")
   figures = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
-  figures |= tested(points, study.test_labels)
+  of_cells = [tested(x, study.test_labels) for x in points]
+  figures |= {x: np.stack([cell[NAMES[x]] for cell in of_cells]) for x in NAMES}
   figures |= {"best": steps - 1, "points": points}
   figures["proxies"] = np.zeros(steps.shape) if proxies is None else of_chosen(proxies)
   figures["first_spread"] = of_chosen(result.state.first_spread)
@@ -190,12 +221,9 @@ def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> Arr
 
 
 def tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Measures of the test images, [cells, seeds] each."""
-  measured = [[measures(x, labels) for x in row] for row in points]
-  return {
-    name: np.array([[figures[name] for figures in row] for row in measured])
-    for name in NAMES
-  }
+  """Measures [seeds] of the test images, whose embeddings are [seeds, images, dim]."""
+  measured = [objective.measures(x, labels) for x in points]
+  return {x: np.array([figures[x] for figures in measured]) for x in NAMES.values()}
 
 
 def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
@@ -215,4 +243,4 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
   runs = variables, folds[None]
   points = np.asarray(_points(runs, arrays, settings.architecture))
-  return {name: x[0] for name, x in tested(points, study.test_labels).items()}
+  return tested(points[0], study.test_labels)

@@ -73,3 +73,10 @@ class ProxySettings(Settings):
   counts per proxy; with 1, every image becomes a proxy."""
   weight: float = 2e-4
   """Weight of the projection onto the weights of the previous problem."""
+  rates: tuple[float, ...] = (1.0,)
+  """Multiples of `learning_rate`; validation with two seeds chooses one per method."""
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    if not self.rates or min(self.rates) <= 0:
+      raise ValueError(f"rates must be positive, at least one, got {self.rates}")

@@ -154,23 +154,27 @@ class Run(objective.Run):
 
   def covers(self, arrays: Data, hyper: Any, state: State, held: Array):
     """Covering radius of the proxies, and width of classes relative to separation."""
-    train_rows = of_fold(arrays.train, hyper)
     every = max(1, len(self.study.train_labels) // _COVERED)
     labels = self.study.train_labels[::every]
-    network = state.train.variables()
-    points = distances.unit_ball(
-      self.apply(network, arrays.images[train_rows[::every]])
+    images = arrays.images[of_fold(arrays.train, hyper)[::every]]
+    network, loss = state.train.variables(), state.train.params["loss"]
+    points = distances.unit_ball(self.apply(network, images))
+    proxies = distances.unit_ball(
+      self.representatives(network, loss, state.rows, arrays, hyper)
     )
-    if self.method.kind == "samples":
-      anchors = arrays.images[train_rows[state.rows.reshape(-1)]]
-      proxies = self.apply(network, anchors).reshape(*state.rows.shape, -1)
-    else:
-      proxies = state.train.params["loss"]["proxies"]
-    proxies = distances.unit_ball(proxies)
     radii = prototypes.class_covering_radii(points, labels, proxies)
     wide = prototypes.mean_covering_radius(held, self.study.held_labels)
     distance = metrics.mean_interclass_distance(held, self.study.held_labels)
     return {"radius": jnp.mean(radii), "cover": wide / distance}
+
+  def representatives(
+    self, network: Any, loss: Any, rows: Array, arrays: Data, hyper: Any
+  ) -> Array:
+    """Proxies [classes, proxies, dim], or embeddings of the images in their place."""
+    if self.method.kind != "samples":
+      return loss["proxies"]
+    images = arrays.images[of_fold(arrays.train, hyper)[rows.reshape(-1)]]
+    return self.apply(network, images).reshape(*rows.shape, -1)
 
   def switched(self, arrays: Data, hyper: Any, state: State, key: Array):
     """Starts the next problem after an evaluation, if the current one has ended."""
@@ -197,12 +201,7 @@ class Run(objective.Run):
         turn.state.best_params["network"], turn.state.best_stats
       )
       points, pool_rows = self.pool(best, pool_key, arrays, hyper)
-      if self.method.kind == "samples":
-        train_rows = of_fold(arrays.train, hyper)
-        old = self.apply(best, arrays.images[train_rows[rows.reshape(-1)]])
-        old = old.reshape(self.classes, self.method.proxies, -1)
-      else:
-        old = loss["proxies"]
+      old = self.representatives(best, loss, rows, arrays, hyper)
       new, new_rows = self.chosen(points, pool_rows, old)
       order = jax.random.permutation(random_key, points.shape[1])
       others = points[:, order[: self.method.proxies]]

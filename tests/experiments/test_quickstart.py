@@ -192,7 +192,8 @@ def test_what_is_no_number_is_a_dash(tmp_path, capsys):
   assert found["rows"][0]["values"] == [0.5, None]
   assert found["rows"][0]["mean"] is None
   assert "0.500 -" in capsys.readouterr().out
-  page = results_page.experiment_page(results_page.read(tmp_path / "results.json"))
+  result = results_page.read(tmp_path / "results.json")
+  page = results_page.experiment_page(result, {}, {}, {})
   assert "| A | m | - | - | - |" in page
   # A bar within a cell does not end it.
   said = r"\|a\| > \|b\| (undefined: 1 of 2 differences)"

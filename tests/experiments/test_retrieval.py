@@ -13,7 +13,7 @@ from PIL import Image
 from experiments import ccp_proxies, retrieval
 from experiments.frame import networks
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods, problem_figures
+from experiments.metric_learning import methods, pictures
 from experiments.metric_learning import problems as problems_plan
 from experiments.metric_learning import runs as retrieval_runs
 from experiments.metric_learning import settings as retrieval_settings
@@ -72,10 +72,10 @@ def test_trainings_share_their_start_and_their_batches(tmp_path):
   )
   # With nothing learned, the same networks are tested.
   np.testing.assert_allclose(one.points, other.points, atol=1e-5)
-  np.testing.assert_allclose(one.test["map_at_r"], other.test["map_at_r"], atol=1e-6)
+  np.testing.assert_allclose(one.test["MAP@R"], other.test["MAP@R"], atol=1e-6)
   assert np.abs(one.points[0, 0] - one.points[0, 1]).max() > 0.1  # not over seeds
   start = retrieval_runs.untrained(SMALL, STUDY)
-  np.testing.assert_allclose(start["map_at_r"], one.test["map_at_r"][0], atol=1e-3)
+  np.testing.assert_allclose(start["MAP@R"], one.test["MAP@R"][0], atol=1e-3)
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_problems_follow_the_scores(tmp_path):
     picked = found.curves["random"][0, seed] > 0
     assert set(switched) <= set(np.flatnonzero(picked))
     assert (found.curves["greedy"][0, seed][picked] > 0).all()
-  lengths = problem_figures.lengths(found)
+  lengths = problems_plan.lengths(found)
   assert min(min(own) for own in lengths) >= 2
 
 
@@ -218,7 +218,7 @@ def test_photographs_reach_each_network_as_its_weights_expect():
 def trained(score, curves=None, first=1.0, cells=1):
   """Figures as of three seeds."""
   values = np.asarray(score, float) + np.zeros((cells, 3))
-  test = {"precision": values / 2, "r_precision": values, "map_at_r": values}
+  test = {"P@1": values / 2, "P@R": values, "MAP@R": values}
   return retrieval_runs.Trained(
     {"score": np.zeros((cells, 3, 1))}
     | {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},
@@ -261,7 +261,7 @@ def test_claims_of_proxies():
   for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
     found[f"batch {name}"] = trained(score)
   found["batch 64 ccp"] = trained(0.35)
-  table = problem_figures.tabulate(found, config)
+  table = problems_plan.tabulate(found, config)
   made = ccp_proxies.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
@@ -289,10 +289,10 @@ def test_claims_of_proxies():
   assert by_id["ccp-greedy-covers"]["n"] == 54
 
   ten = dataclasses.replace(config, steps=10 * config.evaluate_every)
-  seen = problem_figures.draw(found, STUDY, ten)
+  seen = pictures.of_problems(found, STUDY, ten)
   assert seen.keys() == {"spread", "radius", "cover", "curves"}
   compared = {x: found[x] for x in found if x not in problems_plan.DIGITS}
-  figure = problem_figures.draw(compared, STUDY, ten)["curves"]
+  figure = pictures.of_problems(compared, STUDY, ten)["curves"]
   assert len(figure.axes) == len(config.losses) == 4
   lines = {line.get_ydata()[-1] for axes in figure.axes for line in axes.lines}
   assert min(lines) == max(lines) == pytest.approx(0.6)
@@ -301,7 +301,7 @@ def test_claims_of_proxies():
   one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
   one |= {name: picks * [[1], [1], [0]] for name in ("random", "moved")}
   found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
-  table = problem_figures.tabulate(found, config)
+  table = problems_plan.tabulate(found, config)
   made = ccp_proxies.STUDY.claimed(table, config)
   for claim in made:
     if claim["id"].startswith(("ccp-covering", "ccp-map-rises")):

@@ -9,12 +9,12 @@ import pytest
 
 from experiments import retrieval
 from experiments.frame import networks
-from experiments.metric_learning import charts, methods, runs, training
 from experiments.metric_learning import images as retrieval_sets
+from experiments.metric_learning import methods, pictures, runs, training
 from experiments.metric_learning import plan as retrieval_plan
 from experiments.metric_learning import settings as retrieval_settings
-from experiments.metric_learning.measures import NAMES
 from experiments.metric_learning.methods import Method
+from experiments.metric_learning.photographs.protocols import MEASURES
 from experiments.metric_learning.plan import BOTH, GSP, ZSP, Name
 from spherejax import distances, losses
 
@@ -171,16 +171,16 @@ def test_claims_about_the_sum():
     name: runs.Trained(
       {"score": np.zeros((1, 3, 1))},
       nothing[0],
-      dict.fromkeys(NAMES, (height + seeds)[None]),
+      dict.fromkeys(MEASURES, (height + seeds)[None]),
       *nothing,
     )
     for name, height in heights.items()
   }
   config = dataclasses.replace(SUMMED, gsp_methods=("c2", "c1+xbm", "c2+ccp"))
-  untrained = dict.fromkeys(NAMES, np.full(3, 0.1))
+  untrained = dict.fromkeys(MEASURES, np.full(3, 0.1))
   table = retrieval.tabulate(config, found, {"untrained": untrained})
   assert table.values("P@1", "cars, untrained").tolist() == [0.1] * 3
-  drawn = charts.draw(config, table)
+  drawn = pictures.scores(config, table)
   assert list(drawn) == ["scores-cars", "gains-cars"]
   rows = [x.get_text() for x in drawn["scores-cars"].axes[0].get_yticklabels()]
   assert rows[:3] == ["C2+GSP", "C2+GSP+ZSP", "C2+CCP"]  # the best first

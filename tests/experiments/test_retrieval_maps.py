@@ -11,7 +11,7 @@ import pytest
 
 from experiments.frame import command, networks
 from experiments.frame.study import Table
-from experiments.metric_learning import claims, images, maps, plan, runs, training
+from experiments.metric_learning import images, plan, runs, training
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.plan import Name
 from spherejax import data, models
@@ -38,7 +38,7 @@ def test_projection_is_on_the_directions_of_largest_variance_of_the_learned_maps
   directions = np.linalg.svd(points - points.mean(0))[2][:2]
   expected = (found.astype(np.float64) - points.mean(0)) @ directions.T
   used = np.arange(39, -1, -1)
-  projected = maps.projected(found, rows, used, 2)[used]
+  projected = images.projected(found, rows, used, 2)[used]
   assert projected.dtype == np.float16
   signs = np.sign(np.sum(projected * expected, axis=(0, 1, 2)))
   np.testing.assert_allclose(projected, expected * signs, rtol=1e-3, atol=1e-3)
@@ -51,15 +51,15 @@ def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypa
   # One class has two images, so it is left out.
   labels = np.insert(np.repeat([0, 1, 2, 4, 5, 6, 7, 8], 3), 9, [3, 3])
   pictures = data.from_arrays(pixels, labels)
-  monkeypatch.setattr(maps, "_FEWEST", 3)
-  monkeypatch.setattr(maps.class_sets, "read", lambda *_, **__: pictures)
+  monkeypatch.setattr(images, "_FEWEST", 3)
+  monkeypatch.setattr(images.class_sets, "read", lambda *_, **__: pictures)
 
   def see(x):
     return np.asarray(x, np.float32).reshape(len(x), 2, 2, 12) / 255
 
   network = types.SimpleNamespace(features=see, variables={})
-  monkeypatch.setattr(maps.models, "pretrained", lambda _: network)
-  study = maps.study("cars196", 5, [4, 5], tmp_path, pooled=pooled)
+  monkeypatch.setattr(images.models, "pretrained", lambda _: network)
+  study = images.maps("cars196", 5, [4, 5], tmp_path, pooled=pooled)
   assert study.images.shape == (48, *((1, 1) if pooled else (2, 2)), 5)
   assert [x.shape for x in study[2:5]] == [(2, 9), (2, 3), (2, 12)]
   assert sorted(np.concatenate(study[2:5], axis=1).ravel()) == list(range(48))
@@ -85,9 +85,9 @@ def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
   random = np.random.default_rng(5)
   pixels = random.integers(0, 256, (16, 64, 64, 3), np.uint8)
   pictures = data.from_arrays(pixels, np.repeat(np.arange(8), 2))
-  monkeypatch.setattr(maps, "_FEWEST", 2)
-  monkeypatch.setattr(maps.class_sets, "read", lambda *_, **__: pictures)
-  study = maps.before_last_stage("cars196", [4, 5], tmp_path)
+  monkeypatch.setattr(images, "_FEWEST", 2)
+  monkeypatch.setattr(images.class_sets, "read", lambda *_, **__: pictures)
+  study = images.before_last_stage("cars196", [4, 5], tmp_path)
   assert study.images.shape == (16, 2, 2, 192)
   features = np.asarray(models.pretrained("efficientnet_lite0").features(pixels))
   averages = features.mean((1, 2))
@@ -120,7 +120,7 @@ def test_steps_train_the_last_stage_but_its_norms():
   labels = np.repeat(np.arange(8), 4)
   rows = images.halves(labels, images.divided(np.arange(8), 0))
   stored = random.normal(size=(32, 1, 1, 192)).astype(np.float16)
-  study = images.of_one_fold("drawn", stored, rows)
+  study = images.of_folds("drawn", stored, [rows])
   settings = dataclasses.replace(
     command.only(plan.Settings, plan.PRESETS["cars-tuned"]), image_size=1, dim=4,
     batch=4, per_class=2, steps=2, evaluate_every=2,
@@ -147,9 +147,9 @@ def test_the_tuned_preset_compares_two_poolings():
   ]  # fmt: skip
   table = Table()
   for name in plan.plan(config):
-    for measure in (claims.MAP, claims.VALIDATION, "P@1"):
+    for measure in (plan.MAP, plan.VALIDATION, "P@1"):
       table.add(f"{name}", measure, np.arange(1, 4) + len(name.parts))
-  ids = [claim.id for claim in claims.claims(config, table)]
+  ids = [claim.id for claim in plan.claims(config, table)]
   assert ids == [
     "components-C2-GSP", "components-ProxyNCA++-GSP", "retrieval-map-separates",
   ]  # fmt: skip
@@ -161,8 +161,8 @@ def test_plankton_of_all_sizes_is_inverted(tmp_path, monkeypatch):
     np.full((9 + i, 20 - i, 1), value, np.uint8) for i, value in enumerate(values)
   ]
   pictures = data.Images(grey, np.arange(8, dtype=np.int32), tuple("abcdefgh"))
-  monkeypatch.setattr(maps, "_FEWEST", 1)
-  monkeypatch.setattr(maps.class_sets, "read", lambda *_, **__: pictures)
+  monkeypatch.setattr(images, "_FEWEST", 1)
+  monkeypatch.setattr(images.class_sets, "read", lambda *_, **__: pictures)
   seen = []
 
   def see(x):
@@ -170,8 +170,8 @@ def test_plankton_of_all_sizes_is_inverted(tmp_path, monkeypatch):
     return np.asarray(x, np.float32)[:, :1, :1] / 255
 
   network = types.SimpleNamespace(features=see, variables={})
-  monkeypatch.setattr(maps.models, "pretrained", lambda _: network)
-  maps.study("ndsb_plankton", 1, [0], tmp_path, pooled=True)
+  monkeypatch.setattr(images.models, "pretrained", lambda _: network)
+  images.maps("ndsb_plankton", 1, [0], tmp_path, pooled=True)
   taken = np.concatenate(seen)[:8]
   assert taken.shape == (8, 128, 128, 3)
   assert (taken == 255 - values[:, None, None, None]).all()
@@ -206,10 +206,10 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   assert trained.points.shape == (1, 2, 240, 4)
   # A seed draws other weights too, not other classes alone.
   alike = {x: getattr(study, x)[[0, 0]] for x in ("train", "held", "test")}
-  first, second = runs.untrained(settings, study._replace(**alike))["map_at_r"]
+  first, second = runs.untrained(settings, study._replace(**alike))["MAP@R"]
   assert first != second
-  assert trained.test["map_at_r"][0].min() > max(first, second)
-  assert trained.test["map_at_r"][0].mean() > max(first, second) + 0.1
+  assert trained.test["MAP@R"][0].min() > max(first, second)
+  assert trained.test["MAP@R"][0].mean() > max(first, second) + 0.1
   assert not list(tmp_path.glob("model-*"))  # it sees no images
 
 
@@ -228,14 +228,14 @@ def test_poolings_are_claimed_against_the_one_that_validation_chooses():
   heights = {"C2": 0.3, "C2+GSP": 0.5, "C2+OTP": 0.4, "C2+GeM": 0.2}
   heights |= {"ProxyNCA++": 0.1, "ProxyNCA+++GSP": 0.2, "ProxyNCA+++GMP": 0.25}
   for title, height in heights.items():
-    table.add(f"cars, {title}", claims.MAP, height + 0.01 * np.arange(3))
+    table.add(f"cars, {title}", plan.MAP, height + 0.01 * np.arange(3))
     # The best other one on the test classes is the second on validation classes.
     seen = height - 0.3 * (title == "C2+OTP")
-    table.add(f"cars, {title}", claims.VALIDATION, np.full(3, seen))
-  found = {x.id: x.difference(table) for x in claims._of_poolings(config, table)}
+    table.add(f"cars, {title}", plan.VALIDATION, np.full(3, seen))
+  found = {x.id: x.difference(table) for x in plan._of_poolings(config, table)}
   assert found.keys() == {f"retrieval-poolings-{x}" for x in ("C2", "ProxyNCA++")}
   gains = found["retrieval-poolings-C2"], found["retrieval-poolings-ProxyNCA++"]
   np.testing.assert_allclose(gains, [[0.2] * 3, [-0.05] * 3], atol=1e-9)
   # The average is compared where all parts of the pooling are.
-  (against,) = (x for x in claims._of_parts(config) if x.id == "components-C2-GSP")
+  (against,) = (x for x in plan._of_parts(config) if x.id == "components-C2-GSP")
   np.testing.assert_allclose(against.difference(table), 0.2, atol=1e-9)

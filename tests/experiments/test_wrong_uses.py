@@ -230,8 +230,8 @@ def test_every_number_has_a_least_value(name):
       wrong = copy.copy(config)
       object.__setattr__(wrong, field.name, worse)  # past checks of its own
       with pytest.raises(SystemExit, match=rf"^{option(field)} must be .*, got -1$"):
-        command._check_numbers(wrong, config)
-    command._check_numbers(config, config)
+        command._check_values(wrong, config)
+    command._check_values(config, config)
 
 
 def in_turn(ends):

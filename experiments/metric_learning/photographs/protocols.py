@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.frame.study import Table
-from experiments.metric_learning import measures as retrieval_measures
+from experiments.metric_learning import objective
 from experiments.published import dml
 from spherejax import distances
 
@@ -15,7 +15,7 @@ Name = Literal[
   "fair", "fair534", "conventional", "conventional534", "ablation", "tuning"
 ]
 CONVENTIONAL = ("conventional", "conventional534")
-MEASURES = tuple(retrieval_measures.NAMES.values())
+MEASURES = tuple(objective.NAMES.values())
 
 
 class Protocol(NamedTuple):
@@ -89,8 +89,8 @@ def measures(
   points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None
 ) -> dict[str, float]:
   """Measures of embeddings in the unit ball, in percent; ignores unmatched queries."""
-  figures = retrieval_measures.measures(points, labels, queries)
-  return {retrieval_measures.NAMES[name]: 100 * x for name, x in figures.items()}
+  figures = objective.measures(points, labels, queries)
+  return {name: 100 * x for name, x in figures.items()}
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -123,17 +123,15 @@ def load(
     images = _images(dataset, folder)
   except (FileNotFoundError, ValueError) as error:
     raise SystemExit(f"{dataset} cannot be read: {error}") from error
-  there = np.unique(images.labels)
-  names = tuple(images.label_names[c] for c in there)
-  labels = np.searchsorted(there, images.labels).astype(np.int32)
-  every = Pictures(images.images, np.arange(len(images)), labels, names)
+  rows = np.arange(len(images))
+  every = Pictures(images.images, rows, images.labels, images.label_names)
+  every = every.of(np.unique(images.labels))
   if dataset == "inshop":
     return _by_status(_readable(every, skip_unreadable), images.extras["status"])
-  number = _learned(dataset, len(there), learned_classes)
+  number = _learned(dataset, len(every.names), learned_classes)
   every = _readable(every, skip_unreadable)
-  return Sets(
-    every.of(np.arange(number)), every.of(np.arange(number, len(there))), None
-  )
+  learned, sought = np.split(np.arange(len(every.names)), [number])
+  return Sets(every.of(learned), every.of(sought), None)
 
 
 def _by_status(every: Pictures, status: np.ndarray) -> Sets:

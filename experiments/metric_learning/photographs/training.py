@@ -19,7 +19,7 @@ from optax import contrib
 
 from experiments.frame import kept, networks, results
 from experiments.frame import training as frame_training
-from experiments.metric_learning import measures, objective
+from experiments.metric_learning import objective
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.photographs import batches
 from experiments.metric_learning.photographs.batches import Watched
@@ -27,7 +27,7 @@ from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
 from spherejax import prototypes, training
 
-_MARGIN = 100 * measures.MARGIN  # figures are percent
+_MARGIN = 100 * objective.MARGIN  # figures are percent
 
 
 class Trained(NamedTuple):

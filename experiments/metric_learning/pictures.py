@@ -1,0 +1,201 @@
+"""Figures of `retrieval` and `ccp_proxies`: scores, gains, curves, digits."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.frame import dots, pictures
+from experiments.frame.study import Table
+from experiments.metric_learning.images import Study
+from experiments.metric_learning.methods import TITLES
+from experiments.metric_learning.photographs.claims import MAP
+from experiments.metric_learning.plan import BOTH, GSP, ZSP, Config, Name, plan
+from experiments.metric_learning.problems import Runs
+from experiments.metric_learning.runs import Trained
+from experiments.metric_learning.settings import Settings
+from spherejax import plotting
+
+if TYPE_CHECKING:
+  import matplotlib.figure
+
+_PARTS = ("CCP", "XBM", GSP, ZSP, BOTH)
+SHOWN = 2000  # points in a plot of the plane
+_COLUMNS = 4  # of panels with curves
+_MARKS = {"renewed": ("s", "squares"), "trained once": ("D", "diamonds")}
+
+
+def scores(config: Config, table: Table) -> dict[str, Any]:
+  """Scores of all trainings, and the gain of each part or pooling."""
+  names = list(plan(config))
+  if config.poolings:
+    return {f"gains-{config.group}": _poolings(names, table)}
+  scores = {
+    name.title.replace("+++", "++ + "): table.values(MAP, f"{name}") for name in names
+  }
+  label = f"{MAP} of unseen classes"
+  drawn = {f"scores-{config.group}": dots.dots({"": scores}, label)}
+  if gains := _gains(names, table):
+    drawn[f"gains-{config.group}"] = gains
+  return drawn
+
+
+def _gains(names: list[Name], table: Table) -> "matplotlib.figure.Figure | None":
+  """Paired gains of each part over the same training without it."""
+  panels: dict[str, dict[str, np.ndarray]] = {part: {} for part in _PARTS}
+  for name in names:
+    without = name._replace(parts="") if name.parts else name._replace(kind="plain")
+    if name != without and without in names:
+      part = name.parts or name.kind.upper()
+      panels[part][without.title] = table.gain(MAP, f"{name}", over=f"{without}")
+  panels = {part: gains for part, gains in panels.items() if gains}
+  if not panels:
+    return None
+  shown = {title for gains in panels.values() for title in gains}
+  plain_first = sorted(names, key=lambda name: name.kind != "plain")
+  rows = [name.title for name in plain_first if name.title in shown]
+  label = f"{MAP} gained over the same loss without it"
+  return dots.dots(panels, label, rows=rows, columns=len(_PARTS), gains=True)
+
+
+def _poolings(names: list[Name], table: Table) -> "matplotlib.figure.Figure":
+  """Paired gains of each pooling over the average, by loss."""
+  panels: dict[str, dict[str, np.ndarray]] = {}
+  for name in names:
+    average = name._replace(parts="")
+    mean = table.values(MAP, f"{average}").mean()
+    gains = panels.setdefault(f"{average.title}, GAP: {mean:.3f}", {})
+    if name != average:
+      gains[name.parts] = table.gain(MAP, f"{name}", over=f"{average}")
+  return dots.dots(panels, f"{MAP} gained over average pooling (GAP)", gains=True)
+
+
+def curves(config: Config, runs: Mapping[Name, Trained]) -> dict[str, Any]:
+  """Best validation score so far, one panel per loss; none for many poolings."""
+  if config.poolings:
+    return {}
+  panels: dict[str, dict[str, Trained]] = {}
+  for name, run in runs.items():
+    added = "+".join(filter(None, (name.kind.upper(), name.parts)))
+    label = added.removeprefix("PLAIN").removeprefix("+") or "loss alone"
+    panels.setdefault(TITLES[name.loss], {})[label] = run
+  return {f"curves-{config.group}": _curve_panels(config, panels)}
+
+
+def _steps(config: Settings) -> np.ndarray:
+  return config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
+
+
+def _curve_panels(
+  config: Settings, panels: Mapping[str, Mapping[str, Trained]]
+) -> "matplotlib.figure.Figure":
+  """Plots best scores so far in small panels that share their axes and colours.
+
+  Later curves are thinner, so that equal curves remain visible below each other.
+  """
+  number = len(panels)
+  figure, cells = pictures.panels(number, _COLUMNS, 1.7, 0.9, sharex=True, sharey=True)
+  names = list(dict.fromkeys(name for runs in panels.values() for name in runs))
+  drawn = {}
+  for axes, (title, runs) in zip(cells, panels.items(), strict=True):
+    for name, run in runs.items():
+      place = names.index(name)
+      width = max(1.0, 3.0 - 0.4 * place)
+      drawn[name] = axes.plot(
+        _steps(config),
+        run.best_so_far,
+        color=pictures.COLORS[place % len(pictures.COLORS)],
+        linewidth=width,
+      )[0]
+    axes.set_title(title, fontsize=9.5, loc="left")
+    axes.tick_params(labelsize=8.5)
+    axes.locator_params(axis="x", nbins=3)
+    axes.grid(axis="y", color="#E6E6E6", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+  for axes in cells[max(0, number - _COLUMNS) :]:
+    axes.tick_params(labelbottom=True)  # also above an empty cell
+  figure.supxlabel("step", fontsize=9)
+  figure.supylabel(f"best {MAP} so far, validation", fontsize=9)
+  figure.legend(
+    drawn.values(), drawn, loc="outside upper center", ncols=4, fontsize=8.5,
+    frameon=False, handlelength=1.2, columnspacing=1.2,
+  )  # fmt: skip
+  return figure
+
+
+def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
+  """Digits in the plane, curves over the problems."""
+  drawn: dict[str, Any] = {}
+  if config.data == "mnist":
+    drawn["plane"] = plane(runs, study)
+  for curve, label in (
+    ("spread", "mean distance of a class's proxies"),
+    ("radius", "covering radius of the proxies"),
+    ("cover", "covering radius / distance of classes"),
+  ):
+    shown = {
+      name: runs[name].curves[curve][0]
+      for name in ("renewed", "trained once")
+      if name in runs and curve in runs[name].curves
+    }
+    if shown:
+      drawn[curve] = plotting.training_curves(
+        shown, steps=_steps(config), ylabel=label, title="digits"
+      )
+  panels = {
+    TITLES[loss]: {
+      label: runs[f"{loss} {kind}"]
+      for kind, label in (
+        ("plain", "batch alone"),
+        ("proxy", "proxies trained once"),
+        ("ccp", "proxies renewed (CCP)"),
+      )
+    }
+    for loss in config.losses
+  }
+  if panels:
+    drawn["curves"] = _curve_panels(config, panels)
+  return drawn
+
+
+def unseen(config: Any, table: Table) -> dict[str, Any]:
+  """Retrieval of unseen classes by all trainings."""
+  del config
+
+  def label(name: str) -> str:
+    name = re.sub("m = (.*), b = (.*)", r"\1 per class, pool \2", name)
+    return re.sub("C2, (.*) ccp", r"C2+CCP, \1", name).removesuffix(" plain")
+
+  scores = {
+    label(name): table.values("MAP@R", name)
+    for name in table.variants("MAP@R")
+    if not name.startswith("digits") and "weight" not in name
+  }
+  if not scores:
+    return {}
+  return {"retrieval": dots.dots({"": scores}, "MAP@R of unseen classes")}
+
+
+def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
+  """Test digits of the first seed, and the proxies of its best network."""
+  figure = pictures.new_figure(9.0, 4.6)
+  axes = figure.subplots(1, 2, sharex=True, sharey=True)
+  labels = study.test_labels[:SHOWN]
+  for panel, (name, (mark, shape)) in zip(axes, _MARKS.items(), strict=True):
+    trained = runs[name]
+    points = trained.points[0, 0][:SHOWN]
+    panel.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
+    proxies = trained.proxies[0, 0]
+    lengths = np.linalg.norm(proxies, axis=-1, keepdims=True)
+    shown = proxies / np.maximum(lengths, 1)
+    classes = np.repeat(np.arange(len(shown)), shown.shape[1])
+    panel.scatter(
+      *shown.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
+      edgecolors="black", linewidths=1,
+    )  # fmt: skip
+    panel.set_title(f"proxies (large {shape}) {name}")
+    panel.set_aspect("equal")
+    panel.set_xticks([])
+    panel.set_yticks([])
+  return figure
