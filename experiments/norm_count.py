@@ -49,7 +49,7 @@ def load(config: Config) -> dict[str, Any]:
 
   sets = dict(class_sets.available(config.sets, read))
   if not sets:
-    raise SystemExit(f"none of the sets {', '.join(config.sets)} is there")
+    raise SystemExit(f"none of the sets {', '.join(config.sets)} is in TFDS_DATA_DIR")
   return sets
 
 

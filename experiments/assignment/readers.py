@@ -118,7 +118,7 @@ def _named_images(listing: pathlib.Path) -> dict[str, int]:
       )
     line_of[name] = number
   if not line_of:
-    raise ValueError(f"{listing} must name at least one image, is empty")
+    raise ValueError(f"{listing} must name at least one image, but is empty")
   return line_of
 
 

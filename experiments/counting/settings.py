@@ -188,4 +188,4 @@ def check(config: Config) -> None:
     )
   for file in files(config):
     if not pathlib.Path(file).is_file():
-      raise ValueError(f"there is no file of weights at {file}")
+      raise ValueError(f"the file of weights {file} does not exist")

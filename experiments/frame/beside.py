@@ -9,7 +9,7 @@ def newest_file(name: str, file: str) -> pathlib.Path:
   root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
   path = max(root.glob(f"*/{file}"), key=_version, default=None)
   if path is None:
-    raise SystemExit(f"the classes of {name} are read from {root}/*/{file}: not there")
+    raise SystemExit(f"{root}/*/{file} is missing, which lists the classes of {name}")
   return path
 
 

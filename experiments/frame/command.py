@@ -113,7 +113,7 @@ def _check_values(config: Any, preset: Any) -> None:
       if isinstance(number, (int, float)) and not number >= least:
         raise SystemExit(f"{option} must be at least {least}, got {number}")
     if all(isinstance(x, str) for x in values) and len({*values}) < len(values):
-      raise SystemExit(f"{option} must name each once, got {' '.join(values)}")
+      raise SystemExit(f"{option} must not name anything twice, got {' '.join(values)}")
 
 
 def _check_used(config: Any, preset: Any, unused: settings.Unused) -> None:

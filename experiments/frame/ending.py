@@ -87,12 +87,10 @@ def mean_loss(
   values = np.asarray(losses)
   bad = np.flatnonzero(~np.isfinite(values))
   if len(bad):
-    last = (
-      f"kept is that of step {step} in {folder}" if folder and step else "none is kept"
-    )
+    kept = f"step {step} in {folder}" if folder and step else "none"
     raise FloatingPointError(
-      f"{what}: the loss is {values[bad[0]]} at step {step + bad[0] + 1}; of its "
-      f"checkpoints {last}"
+      f"{what}: the loss is {values[bad[0]]} at step {step + bad[0] + 1}; its last "
+      f"checkpoint: {kept}"
     )
   return float(values.mean())
 

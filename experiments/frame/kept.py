@@ -114,7 +114,7 @@ def _array(content: bytes) -> np.ndarray:
   """Reads an array like `np.load`, but allocates no more than the file holds."""
   file = io.BytesIO(content)
   if np.lib.format.read_magic(file) != (1, 0):
-    raise ValueError("it has an array in another format")
+    raise ValueError("it holds an array that is not in NumPy's format 1.0")
   shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
   flat = np.frombuffer(content, dtype, offset=file.tell())  # refuses objects
   if min(shape, default=0) < 0:

@@ -120,7 +120,9 @@ def result(
   """
   counts = collections.Counter(entry["id"] for entry in claims)
   if repeated := [name for name, count in counts.items() if count > 1]:
-    raise ValueError(f"every claim needs an id of its own, got twice: {repeated}")
+    raise ValueError(
+      f"every claim needs its own id; these occur more than once: {repeated}"
+    )
   command = f"python -m experiments.{experiment}"
   command += "" if preset == "cpu" else f" --preset {preset}"
   versions = {name: importlib.metadata.version(name) for name in LIBRARIES}

@@ -145,7 +145,9 @@ def collect(
   for names, pool, cells in sweeps:
     result = train(config, train_key, pool, cells, output)
     if result.diverged.any():
-      raise FloatingPointError(f"runs diverged: {result.diverged}")
+      raise FloatingPointError(
+        f"{result.diverged.sum()} of {result.diverged.size} runs diverged"
+      )
     measured = jax.device_get(
       measure(
         test_key,

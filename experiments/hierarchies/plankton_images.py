@@ -239,4 +239,4 @@ def check(config: Config) -> None:
       "with random ones by --no-need-weights"
     )
   if config.weights and not pathlib.Path(config.weights).is_file():
-    raise ValueError(f"there is no file of weights at {config.weights}")
+    raise ValueError(f"the file of weights {config.weights} does not exist")

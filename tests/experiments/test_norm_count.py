@@ -428,7 +428,7 @@ def test_missing_images_are_said_before_training(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(SystemExit, match="this preset reads the image set voc"):
     run("voc")
-  with pytest.raises(SystemExit, match="none of the sets mnist is there"):
+  with pytest.raises(SystemExit, match="none of the sets mnist is in TFDS_DATA_DIR"):
     run("cpu", sets=("mnist",))
 
 

@@ -76,7 +76,7 @@ def test_claims_of_one_id_are_no_result():
       claims=[results.claim(name, name, [0.1], paper="DML 1") for name in names],
     )
 
-  with pytest.raises(ValueError, match=r"an id of its own, got twice: \['a', 'c'\]"):
+  with pytest.raises(ValueError, match=r"its own id; .* than once: \['a', 'c'\]"):
     result("a", "b", "c", "a", "c", "a")
   assert [claim["id"] for claim in result("a", "b")["claims"]] == ["a", "b"]
 
@@ -93,5 +93,5 @@ def test_no_setting_names_one_thing_twice():
     return command.parse(presets, name="some", doc="", arguments=arguments).config
 
   assert parse("c1", "c2") == Config(losses=("c1", "c2"))
-  with pytest.raises(SystemExit, match="--losses must name each once, got c1 c2 c1"):
+  with pytest.raises(SystemExit, match=r"--losses must not .* twice, got c1 c2 c1"):
     parse("c1", "c2", "c1")

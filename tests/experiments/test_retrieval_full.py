@@ -678,7 +678,7 @@ def test_bad_input_is_said_before_training(tmp_path, folder, monkeypatch):
 
   for changes, message in (
     ({"weights": ""}, "weights of bn_inception, or be none"),
-    ({"methods": ("c2", "C2")}, r"each once, got \['c2', 'c2'\]"),
+    ({"methods": ("c2", "C2")}, r"twice, got \['c2', 'c2'\]"),
     ({"shorter_side": 20}, "at least image_size = 32, or 0, got 20"),
     ({"image_size": 0}, "image_size must be at least 1, got 0"),
     ({"evaluation_batch": 0}, "evaluation_batch must be at least 1, got 0"),

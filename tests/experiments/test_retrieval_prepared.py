@@ -125,7 +125,7 @@ def test_missing_classes_are_said(dataset, prepare):
   with pytest.raises(
     SystemExit,
     match=f"{dataset} has {classes} classes, of which the first {learned} are learned;"
-    " here are 6: say how many of them by --learned-classes",
+    " this one has 6: say how many to learn by --learned-classes",
   ):
     retrieval_full_sets.load(dataset, "", 0, False)
   # The classes that are there, in their order.

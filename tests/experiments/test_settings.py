@@ -49,8 +49,8 @@ CASES = {
   ],
   "retrieval figure-3.5": [
     ({"protocol": "fair"}, r"validation classes, .* got c2\+ccp by fair"),
-    ({"methods": ("c1+ccp", "c2+ccp")}, "of one method with ccp"),
-    ({"methods": ("c2",)}, "of one method with ccp .* got c2 by ablation"),
+    ({"methods": ("c1+ccp", "c2+ccp")}, "need one method with ccp"),
+    ({"methods": ("c2",)}, "need one method with ccp.* got c2 by ablation"),
   ],
   "ccp_proxies cpu": [
     ({"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
@@ -80,7 +80,7 @@ CASES = {
   ],
   "plankton full": [
     ({}, "weights for inception_v3 by --weights"),
-    ({"weights": "nowhere.pth"}, r"no file of weights at nowhere\.pth"),
+    ({"weights": "nowhere.pth"}, r"weights nowhere\.pth does not exist"),
   ],
   "norm_count smoke": [
     ({"rows": 2, "columns": 2, "min_count": 3}, r"at least 3 objects have \[3, 4\]"),
@@ -97,7 +97,7 @@ CASES = {
   ],
   "norm_count table-1": [
     ({}, "stl10 and voc: name a file of weights"),
-    ({"supervised_weights": "nowhere.pth"}, "no file of weights at nowhere"),
+    ({"supervised_weights": "nowhere.pth"}, "weights nowhere.* does not exist"),
   ],
   "gsp_collage cpu": [
     ({"steps": 12}, r"^steps must be a multiple of parts = 5, got 12"),

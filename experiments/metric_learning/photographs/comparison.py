@@ -292,8 +292,8 @@ def search(
   validates, alone = config.protocol in ("ablation", "tuning"), len(config.methods) == 1
   if not (validates and alone and "ccp" in config.methods[0].split("+")):
     raise ValueError(
-      "trials are of one method with ccp on validation classes, by protocol ablation or"
-      f" tuning; got {' '.join(config.methods)} by {config.protocol}"
+      "--trials need one method with ccp, and validation classes, by protocol ablation"
+      f" or tuning; got {' '.join(config.methods)} by {config.protocol}"
     )
   random, sets = np.random.default_rng(config.seed), None
   weights = 10 ** random.uniform(*WEIGHTS, config.trials)

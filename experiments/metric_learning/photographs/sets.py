@@ -159,8 +159,8 @@ def _learned(dataset: str, there: int, asked: int) -> int:
   if not asked and there != size.classes:
     raise SystemExit(
       f"{dataset} has {size.classes} classes, of which the first"
-      f" {size.learned_classes} are learned; here are {there}: say how many of them by"
-      " --learned-classes"
+      f" {size.learned_classes} are learned; this one has {there}: say how many to"
+      " learn by --learned-classes"
     )
   number = asked or size.learned_classes
   if not 0 < number < there:
