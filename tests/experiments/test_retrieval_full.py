@@ -632,7 +632,7 @@ def test_the_first_classes_are_learned(folder):
   assert part.names == ("03", "01")
   np.testing.assert_array_equal(part.labels, np.repeat([1, 0], 6))
   np.testing.assert_array_equal(part.source[part.rows[6]], sets.learned.source[18])
-  with pytest.raises(SystemExit, match=r"cub has 200 classes.*here are 16"):
+  with pytest.raises(SystemExit, match=r"cub has 200 classes.*this one has 16"):
     retrieval_full_sets.load("cub", folder, 0, False)
   with pytest.raises(SystemExit, match="must leave some of the 16 classes"):
     retrieval_full_sets.load("cub", folder, 16, False)
@@ -678,7 +678,7 @@ def test_bad_input_is_said_before_training(tmp_path, folder, monkeypatch):
 
   for changes, message in (
     ({"weights": ""}, "weights of bn_inception, or be none"),
-    ({"methods": ("c2", "C2")}, r"twice, got \['c2', 'c2'\]"),
+    ({"methods": ("c2", "C2")}, r"each once, got \['c2', 'c2'\]"),
     ({"shorter_side": 20}, "at least image_size = 32, or 0, got 20"),
     ({"image_size": 0}, "image_size must be at least 1, got 0"),
     ({"evaluation_batch": 0}, "evaluation_batch must be at least 1, got 0"),
