@@ -14,6 +14,8 @@ POINTS = jax.random.normal(KEY, (40, 3))
 FEATURES = POINTS + 0.3 * jax.random.normal(jax.random.key(1), (40, 3))
 EPISODE = POINTS[:36].reshape(3, 4, 9)
 CHANGED = 2 * EPISODE + FEATURES[:36].reshape(3, 4, 9)
+NORMS = jnp.array([1.0, 1.2, 2.1, 1.9, 3.1, 3.0, 4.0, 3.9])
+COUNTS = jnp.array([1, 1, 2, 2, 3, 3, 4, 4])
 TREE = jnp.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]])
 SUPPORTS = jnp.array([[[1.0, 0]], [[0, 2.0]]])
 
@@ -31,6 +33,10 @@ UNITLESS = {
     EPISODE * s, CHANGED * s, num_shots=2
   ),
   "spectrum": spectrum_of,
+  "norm_count_regression": lambda s: (
+    metrics.norm_count_regression(NORMS * s, COUNTS).slopes
+  ),
+  "norm_count_correlation": lambda s: metrics.norm_count_correlation(NORMS * s, COUNTS),
   "distortion": lambda s: losses.distortion(POINTS[:3] * s, TREE),
   "simple_shot": lambda s: prototypes.simple_shot(
     jnp.array([[1.0, 2.0]]) * s, SUPPORTS * s
@@ -109,6 +115,11 @@ def test_integers_of_narrow_types(dtype):
   start = np.arange(3, dtype=dtype), best.column_dual
   again = solvers.linear_assignment(costs, start=start)
   np.testing.assert_array_equal(again.assignment, best.assignment)
+
+
+def test_large_counts_differ_by_all_of_their_digits():
+  usual, large = (metrics.norm_count_correlation(NORMS, COUNTS + n) for n in (0, 2**24))
+  np.testing.assert_allclose(large, usual, rtol=1e-6)
 
 
 @pytest.mark.parametrize("outside", [-1, 2])

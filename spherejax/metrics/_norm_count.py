@@ -214,6 +214,7 @@ def norm_count_correlation(
   """
   values, counts, mask, dtype = _operands(norms, counts, where)
   v = _standardized(values, mask)
+  counts = counts - counts[jnp.argmax(mask)]  # a large count loses its last digits
   c = _standardized(counts.astype(values.dtype), mask)
   varies = jnp.any(v != 0) & jnp.any(c != 0)
   rho = jnp.sum(v * c) / jnp.maximum(jnp.sum(mask) - 1, 1)
@@ -237,6 +238,7 @@ def _standardized(values: Array, mask: Array) -> Array:
   """Scales kept rows to mean 0 and deviation 1 (ddof 1); all 0 if they are equal."""
   # Equal values differ by exactly 0 from one of them, but by rounding from their mean.
   moved = jnp.where(mask, values - values[jnp.argmax(mask)], 0)
+  moved = moved / _numerics.unit(moved)  # squares neither overflow nor vanish
   total = jnp.maximum(jnp.sum(mask), 1)
   centred = jnp.where(mask, moved - jnp.sum(moved) / total, 0)
   spread = jnp.sqrt(jnp.sum(centred**2) / jnp.maximum(total - 1, 1))
