@@ -85,7 +85,8 @@ def hierarchical_similarity(
   _checks.shape("class_similarities", similar, (classes, classes), "its rows")
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, embeddings)
-  inside = _checks.inside(labels, classes, jnp.ones(labels.shape, bool))
+  _checks.known_labels(labels, classes)
+  inside = (labels >= 0) & (labels < classes)
   size = len(embeddings)
   length = min(k, size - 1)
   if length < 1:
