@@ -390,7 +390,8 @@ def float32(run: Runner):
     # What cancels in a degenerate batch leaves the rounding of what it cancels in.
     _close(one, expected, 2e-5, scale_free=True, beside=exact[0] if k > 1 else expected)
   _finite(jax.tree.map(lambda x: x[:-1], found))
-  if {"embeddings", "labels"} <= set(_numbers(run)):
+  # A miner that asks how far a pair is leaves out a distance of NaN.
+  if {"embeddings", "labels"} <= {*_numbers(run)} and "/mined" not in run.name:
     assert np.isnan(found[0][-1, 0])
 
 
