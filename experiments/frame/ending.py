@@ -87,10 +87,10 @@ def mean_loss(
   values = np.asarray(losses)
   bad = np.flatnonzero(~np.isfinite(values))
   if len(bad):
-    kept = f"step {step} in {folder}" if folder and step else "none"
+    checkpoint = f"step {step} in {folder}" if folder and step else "none"
     raise FloatingPointError(
       f"{what}: the loss is {values[bad[0]]} at step {step + bad[0] + 1}; its last "
-      f"checkpoint: {kept}"
+      f"checkpoint: {checkpoint}"
     )
   return float(values.mean())
 
