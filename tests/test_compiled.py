@@ -58,7 +58,7 @@ def test_documented_calls_compile_once(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.filterwarnings("ignore")
-def test_gradients_of_documented_calls_compile_once(name):
+def test_gradients_of_documented_calls_compile_once(name, unchecked):
   found = calls.gradient(calls.documented(name))
   if found is None:
     pytest.skip("its documentation names nothing to differentiate in")

@@ -32,4 +32,4 @@ def test_a_direct_call_is_a_jitted_one(name, monkeypatch):
   direct, jitted = map(jax.tree.leaves, (run(args), jax.jit(run)(args)))
   assert not any(isinstance(x, jax.core.Tracer) for x in direct)
   for x, y in zip(direct, jitted, strict=True):
-    np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(x, y, rtol=1e-3, atol=0.01 if name in SLOW else 1e-5)
