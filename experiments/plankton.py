@@ -52,7 +52,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
   with tqdm.tqdm(total=total, unit="iteration", file=sys.stderr) as progress:
 
-    def run_job(job: tuple[str, int]) -> plankton_runs.Found:
+    def run_job(job: tuple[str, int]) -> plankton_runs.RunResult:
       kind, seed = job
       return plankton_runs.run(
         kind, seed, config, studies[seed], output, progress.update

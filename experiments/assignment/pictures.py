@@ -157,7 +157,7 @@ def draw_tables(
     curves, values = accuracies(trainings, label, varied)
     if curves:
       figures[name] = plotting.training_curves(
-        _told_apart(curves), steps=values, xlabel=xlabel, ylabel="accuracy"
+        _distinguishable(curves), steps=values, xlabel=xlabel, ylabel="accuracy"
       )
       figures[name].axes[0].set_xscale("log")
   if seconds:
@@ -175,7 +175,7 @@ def draw_tables(
   }
   if moved:
     figures["changes"] = plotting.training_curves(  # 4b
-      _told_apart(moved),
+      _distinguishable(moved),
       xlabel="epoch",
       ylabel="share of classes with another prototype",
     )
@@ -206,7 +206,7 @@ def accuracies(
   return curves, values
 
 
-def _told_apart(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _distinguishable(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Keeps the first seven curves, as many as colours can tell apart."""
   return dict(list(curves.items())[:7])
 

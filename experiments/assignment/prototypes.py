@@ -78,7 +78,7 @@ def study(
         vectors, dim
       )
     for name, recipe in recipes.items():
-      if not _looked_at(name, classes, dim):
+      if not _is_measured(name, classes, dim):
         continue
       own_size = {"num_classes": classes, "dim": dim}
       make = jax.jit(functools.partial(recipe, **own_size)).lower(key).compile()
@@ -96,7 +96,7 @@ def study(
   return figures, first
 
 
-def _looked_at(name: str, classes: int, dim: int) -> bool:
+def _is_measured(name: str, classes: int, dim: int) -> bool:
   """True for recipes to measure: few prototypes in many dimensions form a simplex."""
   return name in (BEST, POTENTIAL) or classes >= 100 or classes > dim + 1
 

@@ -193,7 +193,7 @@ def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
   return [jax.tree.map(of_leaf, tree) for tree in networks.variables]
 
 
-def looked_at(
+def probe_networks(
   config: Any, networks: Networks, samples: Samples, fill: str, seed: int
 ) -> tuple[dict[str, dict[str, float]], dict[str, np.ndarray]]:
   """Measures each network; returns the figures and the arrays to draw."""
@@ -234,7 +234,7 @@ def _seed(
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
     samples = Samples(mixed, single, fitted)
-    figures[fill], drawn_arrays = looked_at(config, networks, samples, fill, seed)
+    figures[fill], drawn_arrays = probe_networks(config, networks, samples, fill, seed)
     arrays |= drawn_arrays
   return finished.Finished(figures, arrays)
 

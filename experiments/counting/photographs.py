@@ -68,7 +68,7 @@ def study(
       sample = known._replace(z=np.concatenate([known.z, see(drawn).z]))
     take = functools.partial(features.take, sample)
     samples = features.Samples(*map(take, _split(photographs, seed)))
-    figures, drawn_arrays = grids.looked_at(config, networks, samples, fill, seed)
+    figures, drawn_arrays = grids.probe_networks(config, networks, samples, fill, seed)
     claims.add(table, config, name, fill, figures)
     arrays = arrays or drawn_arrays
     bar.update()

@@ -170,7 +170,7 @@ def train(
 
   def evaluate(objects: Objects, state: State, key: Array, hyper: Any) -> Array:
     params = without_biases(state.params, hyper["bias"])["backbone"]
-    return _told_right(settings, objects, params, classes)
+    return _object_accuracy(settings, objects, params, classes)
 
   number = settings.simclr_steps
   if method != "SimCLR":
@@ -200,7 +200,7 @@ def train(
 _KNOWN = 500  # objects for class means, and as many held-out ones to classify
 
 
-def _told_right(settings, objects: Objects, params: Any, classes: int) -> Array:
+def _object_accuracy(settings, objects: Objects, params: Any, classes: int) -> Array:
   """Share of held-out objects nearest to their own class's mean direction."""
   known, asked = objects.train[:_KNOWN], objects.held[:_KNOWN]
   images = objects.normalized(jnp.concatenate([known, asked]))

@@ -147,7 +147,7 @@ PRESETS = {
 }  # fmt: skip
 
 
-class Known(NamedTuple):
+class TrainingEpisodes(NamedTuple):
   """Episodes of training classes, to measure the training accuracy on."""
 
   rows: Array  # rows of the images that they use
@@ -169,7 +169,7 @@ def fixed_episodes(
   return np.asarray(class_sets.episodes(key, classes, number=number, **sizes))
 
 
-def known(settings: Settings, part: Part, images: data.Images) -> Known:
+def known(settings: Settings, part: Part, images: data.Images) -> TrainingEpisodes:
   """Fixed episodes of training images, drawn like those of validation."""
   drawn = fixed_episodes(
     settings,
@@ -179,7 +179,7 @@ def known(settings: Settings, part: Part, images: data.Images) -> Known:
     number=settings.validation_episodes,
   )
   rows, places = np.unique(drawn, return_inverse=True)
-  return Known(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
+  return TrainingEpisodes(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
 
 
 def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> None:

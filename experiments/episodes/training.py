@@ -156,7 +156,7 @@ def _step(
   part: Part,
   images: Array,
   classes: data.ClassTable,
-  known: few_shot_sets.Known | None,
+  known: few_shot_sets.TrainingEpisodes | None,
   state: State,
   key: Array,
   hyper: Mapping[str, Array],

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _CELL = 1.08  # inches
 _FRAME, _WEIGHT = "#0072B2", (213, 94, 0)
-_SEEN = 0.85  # opacity of the largest weight
-_SAID = (
+_OPACITY = 0.85  # opacity of the largest weight
+_CAPTION = (
   "Blue frame: the tile that the label is about. Orange: the pooling's weight.\n"
   "Percentage: the share of it on the framed tile."
 )
@@ -47,14 +47,14 @@ def draw(
       if values is None:
         axes.set_title(f"label: {names[n]}", fontsize=9.5)
       else:
-        opacity = _SEEN * values[n] / largest
+        opacity = _OPACITY * values[n] / largest
         opacity = np.kron(opacity, np.ones((side // len(opacity),) * 2))
         color = np.broadcast_to(np.array(_WEIGHT) / 255, (side, side, 3))
         axes.imshow(_with_gaps(np.dstack([color, opacity]), 0))
         share = foreground_weight(values[n : n + 1], foreground[n : n + 1])
         axes.set_xlabel(f"{100 * share:.0f} %", fontsize=9.5, labelpad=3)
       _frame(axes, tile, side // GRID)
-  figure.supxlabel(_SAID, fontsize=9)
+  figure.supxlabel(_CAPTION, fontsize=9)
   return figure
 
 

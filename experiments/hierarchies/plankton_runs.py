@@ -152,7 +152,7 @@ def train_baseline(
   return logits, [row["accuracy"] for row in done.evaluations]
 
 
-class Found(NamedTuple):
+class RunResult(NamedTuple):
   """Stored outcome of a seed.
 
   Attributes:
@@ -170,7 +170,7 @@ class Found(NamedTuple):
 
 def embedding(
   config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
-) -> Found:
+) -> RunResult:
   """Trains an embedding; classifies in it and in that of the untrained network."""
   train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
   trained = triplets.train_embedding(
@@ -193,12 +193,12 @@ def embedding(
     "start": {"accuracy": float(start.accuracy)},
     "by k": {k: float(share) for k, share in shares.items()},
   }
-  return Found(figures, counts, points)
+  return RunResult(figures, counts, points)
 
 
 def baseline(
   config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
-) -> Found:
+) -> RunResult:
   """Trains a softmax classifier; tests it on the same half as the embedding."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
   logits_of, accuracies = train_baseline(
@@ -213,7 +213,7 @@ def baseline(
     )
     for name, rows in ((ALL_TEST, slice(None)), (HALF, judged))
   }
-  return Found({"accuracies": accuracies}, counts, {})
+  return RunResult({"accuracies": accuracies}, counts, {})
 
 
 JOBS = {EMBEDDING: embedding, BASELINE: baseline}
@@ -231,7 +231,7 @@ def run(
   study: Parts,
   output: pathlib.Path,
   report: triplets.Report,
-) -> Found:
+) -> RunResult:
   """Runs one job, or reads its stored outcome."""
   # The number of runs, and what is drawn, change no outcome.
   settings = dataclasses.asdict(config) | {"seeds": 0, "drawn": 0}
@@ -252,4 +252,4 @@ def run(
   stored = finished.once(
     path, made_with=settings, make=make, restored=lambda: report(parts(kind, config))
   )
-  return Found(stored.figures, stored.part("counts: "), stored.part("points: "))
+  return RunResult(stored.figures, stored.part("counts: "), stored.part("points: "))

@@ -22,7 +22,7 @@ from experiments.hierarchies.plankton_runs import (
 )
 from spherejax import metrics
 
-Seeds = list[plankton_runs.Found]
+Seeds = list[plankton_runs.RunResult]
 ENDS = (("first", 0), ("last", -1))
 USUAL = plankton_runs.way(plankton_images.USUAL)
 COMMONEST = 10  # confusions that are listed
@@ -96,7 +96,7 @@ def tabulate(
   return table
 
 
-def drift(run: plankton_runs.Found) -> list[float]:
+def drift(run: plankton_runs.RunResult) -> list[float]:
   """Drift from each iteration to the next, without the one from the initial weights."""
   return run.figures["curves"]["drift"][1:]
 

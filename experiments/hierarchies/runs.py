@@ -101,7 +101,7 @@ def as_network_input(
   return whole._replace(**features)
 
 
-class Ground(NamedTuple):
+class SharedInputs(NamedTuple):
   """Inputs that all trainings of one seed share."""
 
   study: images.Parts
@@ -110,7 +110,7 @@ class Ground(NamedTuple):
   key: jax.Array
 
 
-def ground(config: Any, whole: images.Whole, seed: int) -> Ground:
+def ground(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
   """Divides the images and lays out the proxies."""
   key = jax.random.key(seed)
   study = images.divide(
@@ -129,7 +129,7 @@ def ground(config: Any, whole: images.Whole, seed: int) -> Ground:
     key=jax.random.fold_in(key, 1),
     steps=config.mds_steps,
   )
-  return Ground(study, related, fixed.prototypes, key)
+  return SharedInputs(study, related, fixed.prototypes, key)
 
 
 class Finished(NamedTuple):
@@ -140,7 +140,7 @@ class Finished(NamedTuple):
 
 
 def train(
-  name: str, shared: Ground, config: Any, path: pathlib.Path, progress: tqdm.tqdm
+  name: str, shared: SharedInputs, config: Any, path: pathlib.Path, progress: tqdm.tqdm
 ) -> Finished:
   """Runs one training with its measures, or reads its stored outcome."""
   # Settings of this training; those in `others` only add other trainings.
@@ -183,7 +183,7 @@ def train(
   return Finished(outcome, done.figures["curves"])
 
 
-def chance(config: Any, shared: Ground) -> dict[str, dict[str, float]]:
+def chance(config: Any, shared: SharedInputs) -> dict[str, dict[str, float]]:
   """Mean correlations of untrained points."""
   variables = methods.initial_variables(
     jax.random.fold_in(shared.key, 2),

@@ -153,7 +153,7 @@ def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray
   return rows / np.where(lengths > 0, lengths, 1)
 
 
-class Look(NamedTuple):
+class ClassDistribution(NamedTuple):
   """Distribution of the classes in an embedding."""
 
   centroids: Array
@@ -175,14 +175,14 @@ def nearest_centroids(means: prototypes.ClassMeans, points: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
-def _look(points: Array, labels: Array, *, classes: int) -> Look:
+def _look(points: Array, labels: Array, *, classes: int) -> ClassDistribution:
   means = prototypes.class_means(points, labels, classes, normalize="none")
   radii = metrics.cluster_radii(points, labels, means.means)
   right = nearest_centroids(means, points) == labels
-  return Look(means.means, radii, jnp.mean(right))
+  return ClassDistribution(means.means, radii, jnp.mean(right))
 
 
-def look(variables: Any, images: data.Images, settings: Settings) -> Look:
+def look(variables: Any, images: data.Images, settings: Settings) -> ClassDistribution:
   """The clusters of images of the learned classes."""
   points = embed(variables, images, settings)
   looked = _look(points, images.labels, classes=len(images.label_names))

@@ -43,7 +43,7 @@ class Study(NamedTuple):
   """Embeddings [folds, test images, dim] of a pretrained network without training."""
 
 
-class Halves(NamedTuple):
+class SplitRows(NamedTuple):
   """Rows of a set for training, validation and test, and their labels."""
 
   train: np.ndarray
@@ -76,16 +76,16 @@ def _of_classes(
 
 def halves(
   labels: np.ndarray, parts: list[np.ndarray], most: int | None = None
-) -> Halves:
+) -> SplitRows:
   """Rows of the classes of three parts, at most `most` of each class.
 
   Rows are ordered by class; the labels of each part count from 0.
   """
   taken = [_of_classes(labels, part, most) for part in parts]
-  return Halves(*(rows for rows, _ in taken), *(places for _, places in taken))
+  return SplitRows(*(rows for rows, _ in taken), *(places for _, places in taken))
 
 
-def of_folds(name: str, images: np.ndarray, folds: Sequence[Halves]) -> Study:
+def of_folds(name: str, images: np.ndarray, folds: Sequence[SplitRows]) -> Study:
   train, held, test = (np.stack(x) for x in list(zip(*folds, strict=True))[:3])
   return Study(name, images, train, held, test, *folds[0][3:])
 
@@ -188,7 +188,7 @@ def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> 
   return study._replace(by_seed=True, raw=np.stack(raw))
 
 
-def _divided(name: str, seeds: Sequence[int]) -> tuple[data.Images, list[Halves]]:
+def _divided(name: str, seeds: Sequence[int]) -> tuple[data.Images, list[SplitRows]]:
   """Equally many images of each class that has enough, and each seed's rows of them."""
   pictures = class_sets.read(name, "train+test", lazy=True)
   labels = np.asarray(pictures.labels)

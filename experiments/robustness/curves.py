@@ -36,7 +36,7 @@ def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
   return jnp.asarray(solved[:-1], jnp.float32), jnp.asarray(solved[-1], jnp.float32)
 
 
-class Judged(NamedTuple):
+class Classifier(NamedTuple):
   """A classifier of operands and images: scores to attack, decisions to judge by."""
 
   operands: tuple[Array, ...]
@@ -44,7 +44,7 @@ class Judged(NamedTuple):
   decide: Callable[..., Array]
 
 
-def classifier(name: str, sites, labels, norm: Norm) -> Judged:
+def classifier(name: str, sites, labels, norm: Norm) -> Classifier:
   """The nearest neighbour, or a linear classifier."""
   options: dict[str, Any] = {"num_classes": CLASSES, "norm": norm}
 
@@ -63,8 +63,8 @@ def classifier(name: str, sites, labels, norm: Norm) -> Judged:
     return jnp.argmax(scores(weights, offset, x), axis=1)
 
   if name == LINEAR:
-    return Judged(ridge(sites, labels), scores, largest)
-  return Judged((jnp.asarray(sites), jnp.asarray(labels)), near, nearest)
+    return Classifier(ridge(sites, labels), scores, largest)
+  return Classifier((jnp.asarray(sites), jnp.asarray(labels)), near, nearest)
 
 
 class Task(NamedTuple):
@@ -138,13 +138,13 @@ def add(table: Table, task: Task, remember: Remember) -> None:
   table.add(place, MARGIN, min(margins), listed=False)
 
 
-def _mistakes(task: Task, judged: Judged) -> Finished:
+def _mistakes(task: Task, judged: Classifier) -> Finished:
   """Sites that a classifier misclassifies without an attack."""
   decided = jax.jit(judged.decide)(*judged.operands, jnp.asarray(task.sites.x))
   return Finished({}, {"wrong": np.asarray(decided) != np.asarray(task.sites.y)})
 
 
-def _adversaries(task: Task, judged: Judged) -> Callable[[float, tuple], Finished]:
+def _adversaries(task: Task, judged: Classifier) -> Callable[[float, tuple], Finished]:
   """Returns both attacks on a classifier, as a function of budget and operands."""
   # Cross-entropy of the nearest neighbour is flat at the sites.
   options: dict[str, Any] = {"norm": task.norm, "steps": task.config.steps}

@@ -17,7 +17,7 @@ from jax import Array
 
 from experiments.frame import at_once
 from experiments.self_supervision.settings import Settings
-from experiments.self_supervision.training import Given, Projector, Run, chance
+from experiments.self_supervision.training import Arrays, Projector, Run, chance
 from spherejax import data, metrics
 
 ALL = ", all images"  # suffix of measures on all images
@@ -27,7 +27,7 @@ _SEEN = 1e-2  # share of the largest singular value from which a rank of feature
 _STRENGTH = 0.4  # strength of changes, as in large augmentation (SSL, table 2)
 _PAIRS = 8  # pairs per feature dimension, to estimate a generator from
 ALIGNMENT = "alignment with the displacements"
-_NOTHING = 1e-12  # relative to the largest singular value, in float64
+_NEGLIGIBLE = 1e-12  # relative to the largest singular value, in float64
 MOVES = "in the kernel: what moves one view to the other"
 DRAWN = "probe of random directions"
 BY_CHANCE = "unexplained by random directions"
@@ -94,7 +94,7 @@ def of_views(
 
 
 def measured(
-  run: Run, arrays: Given, params: Any, stats: Any, shown: Mapping[str, Any]
+  run: Run, arrays: Arrays, params: Any, stats: Any, shown: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
   """Measures the geometry of one network; `shown` comes from `Run.measured`."""
   projector = params["projector"]
@@ -138,7 +138,7 @@ def local_maps(
       ALIGNMENT: aligned(move, weights),
       LOCAL[0]: rank.astype(h.dtype),
       LOCAL[1]: metrics.effective_rank(weights),
-      CHANCE: metrics.relative_rank(weights, threshold=_NOTHING) / h.shape[1],
+      CHANCE: metrics.relative_rank(weights, threshold=_NEGLIGIBLE) / h.shape[1],
     }
 
   # One after another: all maps at once are large if there are many features.
@@ -184,7 +184,7 @@ def _zoomed(image: Array, share: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pairs(
-  run: Run, arrays: Given, params: Any, stats: Any
+  run: Run, arrays: Arrays, params: Any, stats: Any
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
   """Features of images, and features and strengths of the changed images."""
   dim = params["projector"]["layer0"]["kernel"].shape[0]

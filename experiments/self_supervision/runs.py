@@ -19,7 +19,7 @@ from experiments.self_supervision.geometry import ALL, DRAWN, HALFWAY
 from experiments.self_supervision.settings import Full, Settings, Study, cells
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
-  Given,
+  Arrays,
   Projector,
   Run,
   State,
@@ -48,11 +48,11 @@ class Trained(NamedTuple):
     return np.asarray(metrics.contrastive_collapse(*map(jnp.asarray, ends)))
 
 
-def device_data(study: Study) -> Given:
+def device_data(study: Study) -> Arrays:
   """Moves a study to the device, with mean and deviation of its channels."""
   pixels = study.train.reshape(-1, study.train.shape[-1]) / 255
   moments = (jnp.asarray(x, jnp.float32) for x in (pixels.mean(0), pixels.std(0)))
-  return Given(*map(jnp.asarray, study[1:]), *moments)
+  return Arrays(*map(jnp.asarray, study[1:]), *moments)
 
 
 def _score(state: State, key: Array, hyper: Any) -> Array:
@@ -86,7 +86,7 @@ def train(
       steps=settings.steps // settings.measure_every,
       evaluate_every=1,
     )
-    arrays = _all_told(run, images, result, strengths.values())
+    arrays = _all_run_measures(run, images, result, strengths.values())
     return kept.Finished({}, arrays)
 
   done = kept.once(path, made_with=record, make=make)
@@ -94,9 +94,9 @@ def train(
   return Trained(**parts, regions=done.arrays["regions"])
 
 
-def _all_told(
+def _all_run_measures(
   run: Run,
-  device_data: Given,
+  device_data: Arrays,
   result: training.SweepResult,
   strengths: Iterable[data.ViewStrengths],
 ) -> dict[str, np.ndarray]:
@@ -110,18 +110,20 @@ def _all_told(
   for cell, seed in np.ndindex(shape):
     of_run = jax.tree.map(operator.itemgetter((cell, seed)), state)
     hyper = {name: x[cell] for name, x in columns.items()}
-    reports.append(_told(run, device_data, of_run, hyper))
+    reports.append(_run_measures(run, device_data, of_run, hyper))
   for name in reports[0]:
     rows = np.stack([report[name] for report in reports])
     arrays[name] = rows.reshape(*shape, *rows.shape[1:])
   return arrays
 
 
-def _told(run: Run, arrays: Given, state: State, hyper: Any) -> dict[str, np.ndarray]:
+def _run_measures(
+  run: Run, arrays: Arrays, state: State, hyper: Any
+) -> dict[str, np.ndarray]:
   """Measures of one run; a prefix of each name is the time of measurement."""
   end = state.params, state.stats
-  start, first = look_closely(run, arrays, *state.first, hyper)
-  figures, shown = look_closely(run, arrays, *end, hyper)
+  start, first = measure_geometry(run, arrays, *state.first, hyper)
+  figures, shown = measure_geometry(run, arrays, *end, hyper)
   start |= {name: np.asarray(x) for name, x in state.before.items()}
   halves = look(run, arrays, *state.half, hyper)[1]
   shown |= {f"{name}{collapse_geometry.HALFWAY}": x for name, x in halves.items()}
@@ -133,7 +135,7 @@ def _told(run: Run, arrays: Given, state: State, hyper: Any) -> dict[str, np.nda
 
 
 def look(
-  run: Run, arrays: Given, params: Any, stats: Any, hyper: Any
+  run: Run, arrays: Arrays, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Array]]:
   """Measures and spectra of a network at one time, and arrays from `Run.measured`."""
   figures, shown = run.measured(arrays, params, stats, hyper)
@@ -143,8 +145,8 @@ def look(
   return measures | collapse_geometry.of_weights(run.settings, kernel), spectra, shown
 
 
-def look_closely(
-  run: Run, arrays: Given, params: Any, stats: Any, hyper: Any
+def measure_geometry(
+  run: Run, arrays: Arrays, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
   """Measures, geometry and measures on all images, with the values for plots."""
   figures, spectra, shown = look(run, arrays, params, stats, hyper)
@@ -157,7 +159,7 @@ def look_closely(
   return figures, spectra | {"distances": np.asarray(whole["distances"])}
 
 
-def regions(run: Run, arrays: Given, params: Any, stats: Any) -> int:
+def regions(run: Run, arrays: Arrays, params: Any, stats: Any) -> int:
   """Number of linear regions of a network's projector that training images meet."""
   projector = Projector(run.settings.projector)
   features = _features(run, arrays, params, stats)
@@ -165,7 +167,7 @@ def regions(run: Run, arrays: Given, params: Any, stats: Any) -> int:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _features(run: Run, arrays: Given, params: Any, stats: Any) -> Array:
+def _features(run: Run, arrays: Arrays, params: Any, stats: Any) -> Array:
   return run.features(params, stats, arrays.normalized(data.to_float(arrays.train)))[0]
 
 
@@ -197,7 +199,7 @@ def objective(
   key: Array,
   axis_name: str | None,
   run: Run,
-  images: Given,
+  images: Arrays,
   hyper: Any,
 ) -> training.Outcome:
   """InfoNCE over the batch of all devices, its bound, and their least gap so far."""
@@ -281,7 +283,7 @@ def _train_on_all_devices(
     return {name: float(x) for name, x in numbers.items()}
 
   def closely(state: training.TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-    geometry, shown = look_closely(run, images, *_network(state), hyper)
+    geometry, shown = measure_geometry(run, images, *_network(state), hyper)
     return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, shown
 
   start, first_shown = closely(state)

@@ -19,7 +19,7 @@ DIRECTIONS = (4, 16, 24)
 SCALES = (0.1, 1.0, 4.0)
 ANGLES = (0, 5, 15, 45, 90, 180, 360)
 _SIDE, _TURNS = 32, 500
-_NOTHING = 1e-6  # relative to the largest eigenvalue of a covariance
+_NEGLIGIBLE = 1e-6  # relative to the largest eigenvalue of a covariance
 DEPTHS = ((OUTPUTS,), (4, OUTPUTS), (8, OUTPUTS), (8, 8, OUTPUTS))
 _POINTS = 1000
 KEPT, REGIONS, PIXEL = "kept of the directions", "regions", "rotations of a pixel"
@@ -94,7 +94,7 @@ def _rotations(place: np.ndarray, degrees: np.ndarray) -> np.ndarray:
 def _rank(images: np.ndarray) -> int:
   images = images[:, images.any(0)]  # pixels that are always 0 do not matter
   values = np.linalg.svd(images - images.mean(0), compute_uv=False) ** 2
-  return int((values > max(_NOTHING * values[0], 1e-20)).sum())
+  return int((values > max(_NEGLIGIBLE * values[0], 1e-20)).sum())
 
 
 def rotations(table: Table, seeds: int, first: int) -> None:

@@ -79,7 +79,7 @@ def alike(first: Array, second: Array) -> dict[str, Array]:
   }
 
 
-class Given(NamedTuple):
+class Arrays(NamedTuple):
   """Arrays on the device."""
 
   train: Array  # uint8
@@ -125,7 +125,7 @@ class Run:
       optax.sgd(settings.learning_rate, momentum=0.9),
     )
 
-  def init(self, arrays: Given, key: Array, hyper: Any) -> State:
+  def init(self, arrays: Arrays, key: Array, hyper: Any) -> State:
     """Draws the network; probes its features."""
     variables = self.drawn(arrays, key, hyper)
     params, stats = variables["params"], variables["batch_stats"]
@@ -144,7 +144,7 @@ class Run:
       (params, stats),
     )
 
-  def drawn(self, arrays: Given, key: Array, hyper: Any) -> dict[str, Any]:
+  def drawn(self, arrays: Arrays, key: Array, hyper: Any) -> dict[str, Any]:
     """Variables of a network before its training, with settled running statistics."""
     images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
@@ -153,14 +153,14 @@ class Run:
     stats = settle(arrays, params, begun, jax.random.fold_in(key, 1), hyper)
     return {**variables, "batch_stats": stats}
 
-  def batch(self, arrays: Given, key: Array) -> Array:
+  def batch(self, arrays: Arrays, key: Array) -> Array:
     rows = jax.random.choice(
       key, len(arrays.train), (self.settings.batch,), replace=False
     )
     return arrays.train[rows]
 
   def settled(
-    self, arrays: Given, params: Any, stats: Any, key: Array, hyper: Any
+    self, arrays: Arrays, params: Any, stats: Any, key: Array, hyper: Any
   ) -> Any:
     """Computes running statistics of an untrained network from batches of views.
 
@@ -176,7 +176,7 @@ class Run:
     keys = jax.random.split(key, _SETTLING)
     return jax.lax.scan(pass_through, stats, keys)[0]
 
-  def one_step(self, arrays: Given, hyper: Any, state: State, key: Array):
+  def one_step(self, arrays: Arrays, hyper: Any, state: State, key: Array):
     """Trains on a batch; returns the state and the terms of the bound."""
     batch_key, view_key = jax.random.split(key)
     images = self.batch(arrays, batch_key)
@@ -193,7 +193,7 @@ class Run:
 
   def terms(
     self,
-    arrays: Given,
+    arrays: Arrays,
     params: Any,
     stats: Any,
     images: Array,
@@ -254,7 +254,7 @@ class Run:
   # The inner jit shares one trace between the start and the steps; it is inlined.
   @functools.partial(jax.jit, static_argnums=(0, 5), inline=True)
   def measured(
-    self, arrays: Given, params: Any, stats: Any, hyper: Any, count: int | None = None
+    self, arrays: Arrays, params: Any, stats: Any, hyper: Any, count: int | None = None
   ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Geometry of features and projector on fixed views of fixed images.
 
@@ -295,7 +295,7 @@ class Run:
     return {name: x.astype(jnp.float32) for name, x in measures.items()}, shown
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
-  def probed(self, arrays: Given, params: Any, stats: Any) -> dict[str, Array]:
+  def probed(self, arrays: Arrays, params: Any, stats: Any) -> dict[str, Array]:
     """Accuracies of linear classifiers on features and on outputs."""
     both = self.features(
       params, stats, arrays.normalized(data.to_float(arrays.everything))
@@ -304,7 +304,7 @@ class Run:
     return {n: self.accuracy(arrays, x) for n, x in zip(names, both, strict=True)}
 
   @functools.partial(jax.jit, static_argnums=0)
-  def probed_by_chance(self, arrays: Given, params: Any, stats: Any) -> Array:
+  def probed_by_chance(self, arrays: Arrays, params: Any, stats: Any) -> Array:
     """Accuracy of a linear classifier on random projections, as many as outputs."""
     normalized = arrays.normalized(data.to_float(arrays.everything))
     directions = chance(self.settings, kernel_of(params))
@@ -312,7 +312,7 @@ class Run:
       arrays, self.features(params, stats, normalized)[0] @ directions
     )
 
-  def accuracy(self, arrays: Given, rows: Array) -> Array:
+  def accuracy(self, arrays: Arrays, rows: Array) -> Array:
     """Accuracy of a linear classifier; `rows` starts with the training images."""
     number = len(arrays.train)
     probe = training.linear_probe(
@@ -321,7 +321,7 @@ class Run:
     right = probe.logits(rows[number:]).argmax(axis=1) == arrays.test_labels
     return jnp.mean(right.astype(jnp.float32))
 
-  def period(self, arrays: Given, state: State, key: Array, hyper: Any):
+  def period(self, arrays: Arrays, state: State, key: Array, hyper: Any):
     """Trains up to the next measurement, and measures."""
     keys = jax.random.split(key, self.settings.measure_every)
     state, terms = jax.lax.scan(

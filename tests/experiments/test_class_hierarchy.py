@@ -360,7 +360,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
   tree, living = hierarchy.from_paths(["a/1", "a/2", "b/3"]), np.ones(3, bool)
   study = class_sets.Parts(images, images, images, tree, living)
   related = measures.relations(tree, living)
-  shared = class_runs.Ground(study, related, jnp.eye(3, 8), jax.random.key(0))
+  shared = class_runs.SharedInputs(study, related, jnp.eye(3, 8), jax.random.key(0))
   first = float(losses.dynamic_scale_init(3, geometry="cosine").scale)
   config = dataclasses.replace(
     class_hierarchy.PRESETS["full"], network="conv4", width=4, dim=8, epochs=1, batch=12

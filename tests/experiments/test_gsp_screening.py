@@ -122,7 +122,8 @@ def trained_as(monkeypatch):
 
       def train(self):
         found = [
-          comparison.Found({"MAP@R": x}, 1, np.zeros(0)) for x in scores(self.config)
+          comparison.TrainingOutcome({"MAP@R": x}, 1, np.zeros(0))
+          for x in scores(self.config)
         ]
         return {self.config.methods[0]: [found]}
 

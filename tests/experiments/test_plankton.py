@@ -201,7 +201,7 @@ def with_drifts(number):
   curves = {name: list(values) for name in ("radius", "drift")}
   figures = {"curves": curves | {"accuracy": [0.5] * number}, "kept margin": {}}
   figures["start"] = {"accuracy": 0.3, "radius": 1.0}
-  return plankton_runs.Found(figures, {}, {})
+  return plankton_runs.RunResult(figures, {}, {})
 
 
 def test_printed_figures():
@@ -230,7 +230,7 @@ def test_f1_of_the_classes_that_the_article_names():
     (EMBEDDING, SEEN, "k = 10"): random.integers(1, 9, (65, 65)),
     (EMBEDDING, UNSEEN, "centroid"): random.integers(1, 9, (3, 3)),
   }
-  run = plankton_runs.Found({}, {", ".join(x): y for x, y in places.items()}, {})
+  run = plankton_runs.RunResult({}, {", ".join(x): y for x, y in places.items()}, {})
   full = plankton.PRESETS["full"]
   own = dataclasses.replace(full, weights="inception.pth")
 
@@ -263,7 +263,7 @@ def test_f1_of_the_classes_that_the_article_names():
 
 def test_the_softmax_classifiers_curve():
   runs = [
-    plankton_runs.Found({"accuracies": values}, {}, {})
+    plankton_runs.RunResult({"accuracies": values}, {}, {})
     for values in ([0.2, 0.4], [0.4, 0.8])
   ]
   for config, steps, label in (
@@ -297,7 +297,7 @@ def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
 
   def note(config, study, key, folder, report):
     folders.append(folder)
-    return plankton_runs.Found({}, {}, {})
+    return plankton_runs.RunResult({}, {}, {})
 
   monkeypatch.setattr(plankton_runs, "JOBS", {EMBEDDING: note})
   for changes in ({}, {"neighbours": (1, 10, 25)}, {"curve": (3,)}, {"steps": 9}):

@@ -23,7 +23,10 @@ def test_trials_are_trained_and_reported(tmp_path, monkeypatch):
     def train(self):
       weight, proxies, *_ = seen[-1]
       score = proxies - (np.log10(weight) + 2) ** 2
-      runs = [comparison.Found({"MAP@R": score + x}, 1, np.zeros(0)) for x in (0, 0.2)]
+      runs = [
+        comparison.TrainingOutcome({"MAP@R": score + x}, 1, np.zeros(0))
+        for x in (0, 0.2)
+      ]
       return {"c2+ccp": [runs]}
 
   monkeypatch.setattr(comparison, "Comparison", Known)

@@ -76,7 +76,7 @@ def responds(settings, folder, monkeypatch):
     raise KeyboardInterrupt
 
   monkeypatch.setattr(retrieval_full_training.training, "fit", stopped)
-  seen = batches.Watched(pictures(), None)  # pyright: ignore
+  seen = batches.EvaluatedImages(pictures(), None)  # pyright: ignore
   with pytest.raises(KeyboardInterrupt):
     retrieval_full_training.train(
       settings, Method("c2", "ccp", 2, 3), pictures(), seen, jax.random.key(0),

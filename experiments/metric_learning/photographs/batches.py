@@ -25,7 +25,7 @@ _ATTEMPTS = 10  # boxes to draw, of which the first that fits is used
 _PLANNED = 10_000  # steps whose images are drawn at once
 
 
-class Watched(NamedTuple):
+class EvaluatedImages(NamedTuple):
   """Images that are evaluated during training and after it."""
 
   images: data.Images
@@ -79,16 +79,16 @@ def _centred(
 
 def watched(
   settings: FullConfig, pictures: Pictures, queries: np.ndarray | None = None
-) -> Watched:
+) -> EvaluatedImages:
   """Prepares images for evaluation; holds them in memory if they fit."""
   centred = functools.partial(_centred, architecture=settings.architecture)
   images = sets.shown(pictures, centred)
   if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
-    return Watched(images, queries)
+    return EvaluatedImages(images, queries)
   parts = [batch["image"] for batch in _in_order(settings, images)]
   pixels = np.concatenate(parts)[: len(images)]
   held = data.Images(pixels, images.labels, images.label_names)
-  return Watched(held, queries)
+  return EvaluatedImages(held, queries)
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:
@@ -173,7 +173,9 @@ def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarr
   return np.concatenate(parts)[: len(images)]
 
 
-def score(settings: FullConfig, variables: Any, watched: Watched) -> dict[str, float]:
+def score(
+  settings: FullConfig, variables: Any, watched: EvaluatedImages
+) -> dict[str, float]:
   """Measures P@1, P@R and MAP@R of watched images."""
   points = embed(settings, variables, watched.images)
   return protocols.measures(points, np.asarray(watched.images.labels), watched.queries)

@@ -54,7 +54,7 @@ _SCORE = "MAP@R [%]"
 WEIGHTS, PROXIES = (-6.0, 0.0), (1, 16)  # ranges; weights as powers of ten
 
 
-class Found(NamedTuple):
+class TrainingOutcome(NamedTuple):
   """Outcome of one training."""
 
   best: Mapping[str, float]
@@ -130,13 +130,15 @@ class Comparison:
     )
 
   @functools.cached_property
-  def sought(self) -> batches.Watched:
+  def sought(self) -> batches.EvaluatedImages:
     """Test images, evaluated in the same way for all methods."""
     return batches.watched(self.jobs[0].settings, self.sets.sought, self.sets.queries)
 
-  def train(self) -> dict[str, list[list[Found]]]:
+  def train(self) -> dict[str, list[list[TrainingOutcome]]]:
     """Trains all methods; returns outcomes by name, [models][repeats]."""
-    by_name: dict[str, list[list[Found]]] = {job.name: [] for job in self.jobs}
+    by_name: dict[str, list[list[TrainingOutcome]]] = {
+      job.name: [] for job in self.jobs
+    }
     repeats = range(self.protocol.repeats)
     for number in self.models:
       watched = functools.cache(functools.partial(self._watched, self.splits[number]))
@@ -150,7 +152,7 @@ class Comparison:
     ((runs,),) = self.train().values()
     return np.array([run.best["MAP@R"] for run in runs])
 
-  def _watched(self, split: Split) -> batches.Watched:
+  def _watched(self, split: Split) -> batches.EvaluatedImages:
     if not len(split.held):
       return self.sought
     held = self.sets.learned.of(split.held)
@@ -177,7 +179,9 @@ class Comparison:
     with open(self.config.weights, "rb") as file:
       return hashlib.file_digest(file, "sha256").hexdigest()
 
-  def _train_once(self, job: Job, number: int, repeat: int, watched: Any) -> Found:
+  def _train_once(
+    self, job: Job, number: int, repeat: int, watched: Any
+  ) -> TrainingOutcome:
     """Runs a training, or reads its stored outcome."""
     made_with = self.made_with(job)
     name = f"{job.name}-{number + 1}-{repeat + 1}"
@@ -208,13 +212,13 @@ class Comparison:
     done = finished.once(path, made_with={"made with": made_with}, make=make)
     # The checkpoints of a whole table would fill a disk.
     shutil.rmtree(checkpoints, ignore_errors=True)
-    return Found(**done.figures, points=done.arrays["points"])
+    return TrainingOutcome(**done.figures, points=done.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
     """Measures of embeddings of the test images."""
     return protocols.measures(points, self.sets.sought.labels, self.sets.queries)
 
-  def judge(self, job: Job, folds: list[list[Found]]) -> dict[int, list[Any]]:
+  def judge(self, job: Job, folds: list[list[TrainingOutcome]]) -> dict[int, list[Any]]:
     """Measures of networks or combinations in percent, by dimension.
 
     At the dimension of one network, they are averages over the networks of each
@@ -251,7 +255,11 @@ class Comparison:
     return [protocols.average(way) for way in itertools.product(*single)]
 
   def tabulate(
-    self, table: Table, job: Job, judged: Mapping[int, list[Any]], runs: list[Found]
+    self,
+    table: Table,
+    job: Job,
+    judged: Mapping[int, list[Any]],
+    runs: list[TrainingOutcome],
   ) -> None:
     """Adds the measures of a method's trainings."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1

@@ -22,7 +22,7 @@ from experiments.frame import training as frame_training
 from experiments.metric_learning import objective
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.photographs import batches
-from experiments.metric_learning.photographs.batches import Watched
+from experiments.metric_learning.photographs.batches import EvaluatedImages
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
 from spherejax import prototypes, training
@@ -155,7 +155,7 @@ def train(
   settings: FullConfig,
   method: Method,
   pictures: Pictures,
-  watched: Watched,
+  watched: EvaluatedImages,
   key: Array,
   folder: pathlib.Path,
   evaluations: pathlib.Path,
