@@ -90,11 +90,11 @@ def largest_size(x: Array, axis: int) -> Array:
 
 
 def unit(x: Array) -> Array:
-  """Power of two about as large as the largest entry: division by it rounds nothing.
+  """Power of two about as large as the largest finite entry; 1 for zeros.
 
-  It is 1 for zeros. Not differentiated.
+  Division by it rounds nothing. Not differentiated.
   """
-  largest = largest_size(jnp.ravel(x), 0)[0]
+  largest = largest_size(jnp.ravel(jnp.where(jnp.isfinite(x), x, 0)), 0)[0]
   return jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
 
 
@@ -245,6 +245,17 @@ def solve_definite(matrix: Array, right: Array) -> Array:
     lambda _, y: _by_cholesky(jax.lax.stop_gradient(matrix), y),
     symmetric=True,
   )
+
+
+def solve_ridge(gram: Array, ridge: Array, right: Array) -> Array:
+  """Solves (gram + ridge I) x = right, [n, k], for a Gram matrix [n, n].
+
+  A ridge below the rounding errors of the Gram matrix is raised to them: the sum would
+  not be positive definite.
+  """
+  errors = 10 * float(jnp.finfo(gram.dtype).eps) * jnp.trace(gram)
+  diagonal = jnp.maximum(ridge, jax.lax.stop_gradient(errors))
+  return solve_definite(gram + diagonal * jnp.eye(len(gram), dtype=gram.dtype), right)
 
 
 @jax.custom_batching.custom_vmap

@@ -24,7 +24,7 @@ def spectrum_of(scale):
   triangle = metrics.triangle_init(3)
   rows = jnp.diag(jnp.array([3.0, 1, 0.5])) * scale
   state = metrics.triangle_update(triangle, rows)
-  return metrics.spectrum(state, components=3, power=2)._replace(rho=0)
+  return metrics.spectrum(state, components=3, power=2)
 
 
 UNITLESS = {

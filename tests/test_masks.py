@@ -15,24 +15,25 @@ from tests.test_wrong_uses import FUNCTIONS, call_of
 # Functions of the host, whose masks cannot be traced.
 ON_THE_HOST = {"metrics.retrieval", "models.replace_prototypes"}
 MASKED = [
-  name
+  (name, parameter)
   for name in sorted({*FUNCTIONS} - ON_THE_HOST)
-  if "where" in inspect.signature(operator.attrgetter(name)(spherejax)).parameters
+  for parameter in inspect.signature(operator.attrgetter(name)(spherejax)).parameters
+  if "where" in parameter
 ]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", MASKED)
-def test_nothing_is_kept(name, unchecked, tmp_path):
+@pytest.mark.parametrize(("name", "parameter"), MASKED)
+def test_nothing_is_kept(name, parameter, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
-  arguments = {k: v for k, v in call.arguments.items() if k != "where"}
+  arguments = {k: v for k, v in call.arguments.items() if k != parameter}
   arrays = [x for x in arguments.values() if wrong_uses.is_array(x)]
   slices = itertools.product((0, 1), (1, 2, 3))
   shapes = dict.fromkeys(x.shape[i:j] for (i, j) in slices for x in arrays)
 
   def run(where):
     bound = inspect.BoundArguments(call.signature, arguments)
-    return function(*bound.args, **bound.kwargs, where=where)
+    return function(*bound.args, **bound.kwargs, **{parameter: where})
 
   for shape in shapes:
     mask = np.zeros(shape, bool)

@@ -9,7 +9,10 @@ def newest_file(name: str, file: str) -> pathlib.Path:
   root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
   path = max(root.glob(f"*/{file}"), key=_version, default=None)
   if path is None:
-    raise SystemExit(f"{root}/*/{file} is missing, which lists the classes of {name}")
+    raise SystemExit(
+      f"{root}/*/{file} is missing, which lists the classes of {name}; docs/data.md"
+      " says how to prepare it"
+    )
   return path
 
 

@@ -120,9 +120,8 @@ def _draw(
 ) -> tuple[Array, Array]:
   """Indices of images, of one class or of all, and the label that they share."""
   if not single_label:
-    return jax.random.randint(key, (number,), 0, len(labels)), jnp.full(
-      (), -1, labels.dtype
-    )
+    drawn = jax.random.randint(key, (number,), 0, len(labels))
+    return drawn, jnp.full((), -1, labels.dtype)
   class_key, own_key = jax.random.split(key)
   # In the sorted order, the k-th class that occurs begins with the k-th run.
   order = jnp.argsort(labels)

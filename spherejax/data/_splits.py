@@ -148,24 +148,22 @@ def _by_groups(
 ) -> tuple[np.ndarray, ...]:
   """Images of each group of classes."""
   _checks.sequence("groups", groups)
-  there, owner = set(labels.tolist()), {}
+  there, owner, parts = set(labels.tolist()), {}, []
   for position, group in enumerate(groups):
     _checks.sequence(f"groups[{position}]", group)
     if not len(group):
       raise ValueError(f"groups[{position}] is empty: each part needs a class")
-    known = _checks.host(f"groups[{position}]", group)
-    _checks.expect(f"groups[{position}]", known, "integer", rank=1)
-    for label in known.tolist():
+    classes = _checks.host(f"groups[{position}]", group)
+    _checks.expect(f"groups[{position}]", classes, "integer", rank=1)
+    for label in classes.tolist():
       if label not in there:
         raise ValueError(f"class {label} of groups[{position}] has no image")
       if owner.setdefault(label, position) != position:
         raise ValueError(
           f"class {label} is in groups[{owner[label]}] and in groups[{position}]"
         )
-  return tuple(
-    np.flatnonzero(np.isin(labels, np.array(list(map(int, group)), labels.dtype)))
-    for group in groups
-  )
+    parts.append(np.flatnonzero(np.isin(labels, classes)))
+  return tuple(parts)
 
 
 def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:

@@ -117,13 +117,9 @@ def _ridge(z: Array, y: Array, ridge: Array) -> Array:
     return jnp.zeros((columns, y.shape[1]), y.dtype)
   wide = rows <= columns
   gram = _numerics.product(z, z.T) if wide else _numerics.product(z.T, z)
-  # Below the rounding of the product the sum would not be positive definite.
-  rounding = 10 * float(jnp.finfo(z.dtype).eps) * jnp.trace(gram)
-  ridge = jnp.maximum(ridge, jax.lax.stop_gradient(rounding))
-  matrix = gram + ridge * jnp.eye(len(gram), dtype=z.dtype)
   if wide:
-    return _numerics.product(z.T, _numerics.solve_definite(matrix, y))
-  return _numerics.solve_definite(matrix, _numerics.product(z.T, y))
+    return _numerics.product(z.T, _numerics.solve_ridge(gram, ridge, y))
+  return _numerics.solve_ridge(gram, ridge, _numerics.product(z.T, y))
 
 
 def zero_shot_prediction(

@@ -198,9 +198,7 @@ def distance_correlation(
     jnp.where(mask[:, None], _numerics.upcast(x), 0) for x in (inputs, features)
   )
   # A correlation does not depend on the units, but squares overflow or vanish.
-  inputs, wide = (
-    x / _numerics.unit(jnp.where(jnp.isfinite(x), x, 0)) for x in (inputs, wide)
-  )
+  inputs, wide = inputs / _numerics.unit(inputs), wide / _numerics.unit(wide)
 
   def block(indices: Array) -> tuple[Array, Array]:
     target = (

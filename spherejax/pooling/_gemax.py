@@ -64,17 +64,8 @@ def gemax(
     right = jnp.ones(tokens.shape[:2], tokens.dtype)
   else:
     right = mask.astype(tokens.dtype)
-  solution = _solve(gram, ridge, right)
+  solve = jax.vmap(_numerics.solve_ridge, (0, None, 0))
+  solution = solve(gram, ridge, right[..., None])[..., 0]
   if wide:
     solution = jnp.einsum("bnd,bn->bd", tokens, solution, precision=_HIGHEST)
   return solution.astype(features.dtype)
-
-
-def _solve(gram: Array, ridge: Array, right: Array) -> Array:
-  """Solution z [batch, m] of (gram + ridge I) z = right; the sum is made definite."""
-  trace = jnp.trace(gram, axis1=1, axis2=2)
-  rounding = jax.lax.stop_gradient(10 * jnp.finfo(gram.dtype).eps * trace)
-  diagonal = jnp.maximum(ridge, rounding)[:, None, None]
-  identity = jnp.eye(gram.shape[1], dtype=gram.dtype)[None]
-  solve = jax.vmap(_numerics.solve_definite)
-  return solve(gram + diagonal * identity, right[..., None])[..., 0]

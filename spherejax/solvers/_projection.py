@@ -152,13 +152,13 @@ def project_halfspace(
   )
   offset = jax.lax.stop_gradient(_checks.scalar("offset", offset, wide.dtype))
   low, high = (jax.lax.stop_gradient(jnp.asarray(x, wide.dtype)) for x in (low, high))
-  free = _room(direction, wide, low, high) > 0
-  largest = jnp.max(jnp.where(free, jnp.abs(direction), 0), initial=0)
+  room = _room(direction, wide, low, high)
+  gain = jnp.where(room > 0, jnp.abs(direction), 0)
+  largest = jnp.max(gain, initial=0)
   scale = jnp.where(largest > 0, largest, 1)
-  direction = direction / scale
+  direction, gain = direction / scale, gain / scale
   product = jnp.sum(direction * wide)
   missing = jnp.maximum(-(product + offset / scale), 0)
-  gain, room = jnp.where(free, jnp.abs(direction), 0), _room(direction, wide, low, high)
   reach = jnp.where(gain > 0, gain * room, 0)
   feasible = jnp.sum(reach) >= missing
   moved = jnp.where(feasible, _least_move(gain, room, reach, missing, norm), room)

@@ -1,0 +1,59 @@
+"""Sums of half-precision arrays are taken in float32, in every traced function.
+
+With the eight bits of bfloat16 a sum of ones stops at 256.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import wrong_uses
+from tests.test_wrong_uses import FUNCTIONS, call_of
+
+SUMS = {"cumsum", "dot_general", "reduce_sum", "reduce_window_sum", "scatter-add"}
+# The state of `class_moments_update` and the axes of `reweight` give the type, and are
+# float32 as the library makes them.
+IN_THEIR_TYPE = {"metrics.class_moments_update", "metrics.reweight"}
+ROOMS = ("distances", "losses", "metrics", "pooling", "prototypes", "solvers")
+NAMES = sorted({x for x in FUNCTIONS if x.startswith(ROOMS)} - IN_THEIR_TYPE)
+
+
+def half_sums(program):
+  """Names of the sums of a program whose results have half precision."""
+  for equation in program.eqns:
+    result = equation.outvars[0].aval
+    if equation.primitive.name in SUMS and result.dtype == jnp.bfloat16:
+      yield equation.primitive.name
+    for inner in jax.tree.leaves(list(equation.params.values())):
+      inner = getattr(inner, "jaxpr", inner)
+      if hasattr(inner, "eqns"):
+        yield from half_sums(inner)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_sums(name, unchecked, tmp_path):
+  function, call = call_of(name, tmp_path)
+  leaves, tree = jax.tree.flatten((call.args, call.kwargs))
+  places = [
+    place
+    for place, leaf in enumerate(leaves)
+    if wrong_uses.is_array(leaf)
+    and np.ndim(leaf)
+    and np.asarray(leaf).dtype.kind == "f"
+  ]
+
+  def run(arrays):
+    changed = dict(zip(places, arrays, strict=True))
+    args, kwargs = jax.tree.unflatten(
+      tree, [changed.get(place, leaf) for place, leaf in enumerate(leaves)]
+    )
+    return function(*args, **kwargs)
+
+  arrays = [jnp.asarray(leaves[place], jnp.bfloat16) for place in places]
+  try:
+    program = jax.make_jaxpr(run)(arrays)
+  except (TypeError, ValueError) as error:
+    pytest.skip(f"not traced in bfloat16: {error}")
+  assert not [*half_sums(program.jaxpr)]
