@@ -47,7 +47,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   whole = images.load(config.data, config.image_size, config.folder, config.percent)
   whole = class_runs.as_network_input(config, whole, output / "kept")
   seeds = range(config.seed, config.seed + config.seeds)
-  grounds = {seed: class_runs.ground(config, whole, seed) for seed in seeds}
+  inputs = {seed: class_runs.shared_inputs(config, whole, seed) for seed in seeds}
   trainings = plan(config)
   total = len(trainings) * config.epochs
   with tqdm.tqdm(total=total, unit="epoch", file=sys.stderr) as progress:
@@ -55,19 +55,19 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     def train_seed(job: tuple[str, int]) -> class_runs.Finished:
       name, seed = job
       path = output / "trained" / f"{name}-{seed}"
-      return class_runs.train(name, grounds[seed], config, path, progress)
+      return class_runs.train(name, inputs[seed], config, path, progress)
 
     with at_once.pool() as pool:
-      done = dict(zip(trainings, pool.map(train_seed, trainings), strict=True))
-  controls = [class_runs.chance(config, shared) for shared in grounds.values()]
+      results = dict(zip(trainings, pool.map(train_seed, trainings), strict=True))
+  controls = [class_runs.chance(config, shared) for shared in inputs.values()]
   names, table = config.settings, Table()
-  runs = {x: {seed: done[x, seed].outcome.figures for seed in seeds} for x in names}
-  curves = {x: [done[x, seed].curves for seed in seeds] for x in names}
-  firsts = {x: done[x, config.seed].outcome for x in names}
-  claims.add_runs(table, runs, controls, grounds[config.seed].related, config)
+  runs = {x: {seed: results[x, seed].outcome.figures for seed in seeds} for x in names}
+  curves = {x: [results[x, seed].curves for seed in seeds] for x in names}
+  firsts = {x: results[x, config.seed].outcome for x in names}
+  claims.add_runs(table, runs, controls, inputs[config.seed].related, config)
   claims.add_curves(table, curves)
-  named = images.named(whole.tree, config.data)
-  return table, lambda: pictures.draw(curves, firsts, named)
+  tree = images.readable_tree(whole.tree, config.data)
+  return table, lambda: pictures.draw(curves, firsts, tree)
 
 
 def charts(config: Config, table: Table) -> dict[str, Any]:

@@ -36,11 +36,11 @@ from experiments.frame.study import Study, Table
 from spherejax import plotting
 
 
-def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[str, Any]:
+def draw(table: Table, runs: Mapping[Part, Trained], config: Config) -> dict[str, Any]:
   """Learning curves, norm ratios, and where each loss is least."""
   del table
-  drawn: dict[str, Any] = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
-  for part, trained in shown.items():
+  figures: dict[str, Any] = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
+  for part, trained in runs.items():
     name = part.name.replace(", ", "-").replace(" ", "-").lower()
     times = config.validate_every * np.arange(1, trained.validation.shape[-1] + 1)
     curves: dict[str, np.ndarray] = dict(zip(LOSSES, trained.validation, strict=True))
@@ -53,20 +53,20 @@ def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[st
         f"{x}, training": y for x, y in zip(LOSSES, training_accuracy, strict=True)
       }
       label = "accuracy"
-    drawn[f"accuracy-{name}"] = plotting.training_curves(
+    figures[f"accuracy-{name}"] = plotting.training_curves(
       curves, steps=times, xlabel="episodes", ylabel=label, title=part.name
     )
     checks = config.check_every * np.arange(
       1, trained.series["norm_ratio"].shape[-1] + 1
     )
-    drawn[f"norm-ratio-{name}"] = plotting.training_curves(
+    figures[f"norm-ratio-{name}"] = plotting.training_curves(
       dict(zip(LOSSES, trained.series["norm_ratio"], strict=True)),
       steps=checks,
       xlabel="episodes",
       ylabel="norm ratio of the update",
       title=part.name,
     )
-  return drawn
+  return figures
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
@@ -92,9 +92,9 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     return train(configs[part], part, sets, cells, output / "kept")
 
   with at_once.pool() as pool:
-    done = list(pool.map(train_job, jobs))
-  trained = dict(zip(parts, done, strict=False))
-  return claims.tabulate(config, trained, done[-1] if count else None), trained
+    results = list(pool.map(train_job, jobs))
+  trained = dict(zip(parts, results, strict=False))
+  return claims.tabulate(config, trained, results[-1] if count else None), trained
 
 
 STUDY = Study(

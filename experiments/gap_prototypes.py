@@ -62,9 +62,9 @@ PRESETS = {
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains and measures every network; the last one is drawn."""
   images = class_sets.read("cifar10", config.train_split, size=config.image_size)
-  whole = class_sets.read("cifar10", "test", size=config.image_size)
-  rows = [np.flatnonzero(whole.labels == label)[: config.images] for label in range(10)]
-  tested = whole[np.concatenate(rows)]
+  test = class_sets.read("cifar10", "test", size=config.image_size)
+  rows = [np.flatnonzero(test.labels == label)[: config.images] for label in range(10)]
+  tested = test[np.concatenate(rows)]
   table, radii = Table(), []
   points: Any = None
   for seed in range(config.seed, config.seed + config.seeds):

@@ -97,10 +97,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
         attributes.class_means(np.asarray(values), tested.labels)
         for values in (result.attributes, result.embeddings)
       )
-      right = attributes.predict_classes(
+      shares = attributes.predict_classes(
         split_key, probabilities, embeddings, config.ridge, splits=config.splits
       )
-      for (metric, candidates, source), share in right.items():
+      for (metric, candidates, source), share in shares.items():
         label = name if source == "own" else f"{name}, {source}"
         table.add(label, f"accuracy, {metric}, {candidates}", share)
       spread = np.abs(probabilities - probabilities.mean(0)).sum(1).mean() / 2

@@ -53,22 +53,22 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       everything = config.pretrain_on == "all"
       singles = collages.single_images(source, config.per_class, everything)
       folder, steps = output / "kept" / "parts", config.pretraining
-      begun = training.pretrain(config, steps, seed, singles, folder, progress=False)
+      start = training.pretrain(config, steps, seed, singles, folder, progress=False)
 
       def outcomes_of(
-        trained: collage.Trained, seed=seed, parts=parts, begun=begun
+        trained: collage.Trained, seed=seed, parts=parts, start=start
       ) -> Any:
-        done = collage.outcomes(trained, seed, parts, begun, output)
+        outcome = collage.outcomes(trained, seed, parts, start, output)
         progress.update()
-        return done
+        return outcome
 
       with at_once.pool() as pool:
         results = list(pool.map(outcomes_of, trainings))
-      for done in results:
-        for name, measured in done.figures.items():
-          named = {f"{key}, {config.images}": x for key, x in measured.items()}
-          table.add_all(name, named)
-        last |= done.arrays
+      for outcome in results:
+        for name, measures in outcome.figures.items():
+          by_measure = {f"{key}, {config.images}": x for key, x in measures.items()}
+          table.add_all(name, by_measure)
+        last |= outcome.arrays
   collage.complete(table, config)
   return table, lambda: collage.weights(last, parts["test"])
 

@@ -90,7 +90,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Solves all problems; returns their measures, and the maps with their weights."""
   del output  # nothing is kept
   maps, foreground = make_maps(config)
-  solutions, table, shown = solve(maps), Table(), {}
+  solutions, table, by_solution = solve(maps), Table(), {}
   for mass, betas in SOLUTIONS.items():
     for beta in betas:
       weights = np.asarray(solutions[mass, beta], np.float64)
@@ -101,8 +101,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       table.add(solution, NUMBER, 1 / (weights**2).sum((1, 2)))
       table.add(solution, MARGIN, inside.min(1) - outside.max(1), listed=False)
       table.add(solution, "pixels", (weights > 1e-6).sum((1, 2)), listed=False)
-      shown[solution] = weights
-  return table, (maps, foreground, shown)
+      by_solution[solution] = weights
+  return table, (maps, foreground, by_solution)
 
 
 SHARP, SMOOTH = name(0.2, LINEAR_PROGRAM), name(0.2, 5.0)
@@ -131,11 +131,11 @@ CLAIMS = Claim.of_rows([
 ], every_seed=True)  # fmt: skip
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+def draw(table: Table, drawing_input: Any, config: Config) -> dict[str, Any]:
   """Maps with their weights, and how many pixels share the weight."""
   del config
-  maps, foreground, weights = shown
-  some = maps[:4]
+  maps, foreground, weights = drawing_input
+  examples = maps[:4]
   fine = np.ones((1, 4, 4)) / 16  # pixels stay sharp
   solutions = [name(0.2, beta) for beta in SOLUTIONS[0.2]]
   curve = np.stack([table.values(NUMBER, x) for x in solutions[1:]], axis=1)
@@ -149,9 +149,9 @@ def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   blur.axes[0].axhline(foreground.sum(), color="black", linestyle=":")
   blur.axes[0].annotate("pixels of the foreground", (10, foreground.sum() + 1.5))
   sheet = plotting.weight_maps(
-    some,
-    {x: np.kron(weights[x][: len(some)], fine) for x in solutions},
-    names=[f"noise {i}" for i in range(len(some))],
+    examples,
+    {x: np.kron(weights[x][: len(examples)], fine) for x in solutions},
+    names=[f"noise {i}" for i in range(len(examples))],
   )
   return {"weights": sheet, "blur": blur}
 

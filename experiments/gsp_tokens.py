@@ -46,8 +46,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   figures, first, curves = collect(config, jax.random.key(config.seed), output)
   table = Table()
   table.add_gain(MAP, GSP, over=GAP, paper=0.70)
-  for name, measured in figures.items():
-    table.add_all(name, measured)
+  for name, measures in figures.items():
+    table.add_all(name, measures)
   return table, lambda: draw(first, curves, config)
 
 

@@ -55,7 +55,7 @@ def load(config: Config) -> dict[str, Any]:
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   settings.check(config)
-  table, drawn = Table(), {}
+  table, figures = Table(), {}
   sets = load(config)
   studies = {name: photographs if name == "voc" else grids for name in sets}
   for name, images_of_set in sets.items():
@@ -63,9 +63,9 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
     for name, images_of_set in sets.items():
       bar.set_postfix(set=name)
-      drawn |= studies[name].study(table, config, name, images_of_set, output, bar)
+      figures |= studies[name].study(table, config, name, images_of_set, output, bar)
       claims.add_verdicts(table, config, name)
-  return table, lambda: drawn
+  return table, lambda: figures
 
 
 STUDY = Study("norm_count", __doc__, "NCH 4", PRESETS, measure, claims.claims)

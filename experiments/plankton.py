@@ -59,8 +59,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       )
 
     with at_once.pool() as pool:
-      done = list(pool.map(run_job, jobs))
-  embedded, classified = done[: config.seeds], done[config.seeds :]
+      results = list(pool.map(run_job, jobs))
+  embedded, classified = results[: config.seeds], results[config.seeds :]
   first = studies[config.seed]
   plankton_tables.write_classes(
     embedded, classified, first, config, output / "classes.csv"

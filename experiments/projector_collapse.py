@@ -48,12 +48,12 @@ def train(
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and measures them; adds the measures that need no images."""
   settings.check(config)
-  known, study = settings.strengths_of(config), settings.load(config)
+  strengths, study = settings.strengths_of(config), settings.load(config)
   training.steps_per_epoch(study.train, config.batch)
-  jobs = [(config, {name: known[name] for name in config.strengths})]
+  jobs = [(config, {name: strengths[name] for name in config.strengths})]
   for name in config.projectors:
     variant = dataclasses.replace(config, projector=settings.widths_of(name))
-    jobs.append((variant, {LARGE: known[LARGE]}))
+    jobs.append((variant, {LARGE: strengths[LARGE]}))
 
   def train_job(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
     return train(*job, study, output / "kept")

@@ -64,8 +64,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   for run in runs:
     for name, trained in run.items():
       table.add_all(name, trained.measures)
-  shown = quick.collages(tiles, config.collages, keys[0], shown=True)
-  return table, (tiles.names, shown.test, runs[0])
+  pixel_collages = quick.collages(tiles, config.collages, keys[0], as_pixels=True)
+  return table, (tiles.names, pixel_collages.test, runs[0])
 
 
 CLAIMS = Claim.of_rows([
@@ -76,10 +76,10 @@ CLAIMS = Claim.of_rows([
 ])  # fmt: skip
 
 
-def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+def draw(table: Table, drawing_input: Any, config: Config) -> dict[str, Any]:
   """The first test collage of each of the first classes, not hand-picked."""
   del table
-  names, collages, trained = shown
+  names, collages, trained = drawing_input
   count = _PHOTOGRAPHS if config.images else _DIGITS
   classes, rows = np.unique(collages.labels, return_index=True)
   classes, rows = classes[:count], rows[:count]
@@ -100,19 +100,19 @@ def _short(name: str) -> str:
 def summary(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
   """Table of the results, and a sentence that explains it."""
   rows = {(row["metric"], row["name"]): row["mean"] for row in content["rows"]}
-  shown = rich.table.Table(title="retrieval among test collages")
+  table = rich.table.Table(title="retrieval among test collages")
   for heading in ("", "GAP", "GSP", "GSP - GAP", "95 % interval", "seeds above 0"):
-    shown.add_column(heading, justify="right" if heading else "left")
-  for claim, measured in zip(content["claims"], ("MAP@R", quick.WEIGHT), strict=True):
+    table.add_column(heading, justify="right" if heading else "left")
+  for claim, metric in zip(content["claims"], ("MAP@R", quick.WEIGHT), strict=True):
     above = sum(value is not None and value > 0 for value in claim["values"])
-    means = (rows[measured, name] for name in ("GAP", "GSP"))
+    means = (rows[metric, name] for name in ("GAP", "GSP"))
     numbers = map(results.number_text, (*means, claim["value"]))
     interval = results.interval_text(claim["interval"])
-    shown.add_row(measured, *numbers, interval, f"{above} of {claim['n']}")
+    table.add_row(metric, *numbers, interval, f"{above} of {claim['n']}")
   average, share = (100 * rows[quick.WEIGHT, name] for name in ("GAP", "GSP"))
   won = content["claims"][0]["verdict"] == results.REPRODUCED
   return [
-    shown,
+    table,
     f"GSP puts {share:.0f} % of its weight on the tile that the label is about, the"
     f" average {average:.0f} %; retrieval is"
     f" {'better' if won else 'not reliably better'} for it."

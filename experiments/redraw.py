@@ -26,21 +26,21 @@ def redraw(file: pathlib.Path) -> list[str]:
   rows = [row for row in content["rows"] if " - " not in row["name"]]
   table = study.Table.of_rows(rows)
   charts = declared.charts(config, table)
-  drawn = pictures.save(charts, file.parent / title(content), ".svg")
+  files = pictures.save(charts, file.parent / title(content), ".svg")
   others = [x for x in content["pictures"] if pathlib.Path(x).stem not in charts]
-  for name in {*content["pictures"]} - {*drawn, *others}:
+  for name in {*content["pictures"]} - {*files, *others}:
     (file.parent / title(content) / name).unlink(missing_ok=True)
-  content["pictures"] = drawn + others
+  content["pictures"] = files + others
   file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-  return drawn
+  return files
 
 
 def main() -> None:
   """Draws the runs that the command names, or all."""
   names = sys.argv[1:] or sorted(x.stem for x in (DOCS / "results").glob("*.json"))
   for name in names:
-    for drawn in redraw(DOCS / "results" / f"{name}.json"):
-      print(f"{name}/{drawn}")
+    for file in redraw(DOCS / "results" / f"{name}.json"):
+      print(f"{name}/{file}")
 
 
 if __name__ == "__main__":

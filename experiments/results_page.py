@@ -30,8 +30,8 @@ Texts = Mapping[str, str]
 
 def title(content: dict) -> str:
   """The experiment, and its preset unless that is cpu."""
-  usual = content["preset"] == "cpu"
-  return content["experiment"] + ("" if usual else f"-{content['preset']}")
+  is_cpu = content["preset"] == "cpu"
+  return content["experiment"] + ("" if is_cpu else f"-{content['preset']}")
 
 
 def missed(content: dict) -> list[str]:
@@ -72,13 +72,13 @@ def about(content: dict, data: Texts) -> str:
 
 def check_data(results: list[dict], data: Texts) -> None:
   """Ends with a message unless experiments and descriptions match."""
-  shown = set()
+  used_texts = set()
   for content in results:
     if not (text := about(content, data)):
       raise SystemExit(f"{DATA} must say what {title(content)} ran on")
-    shown.add(text)
+    used_texts.add(text)
   for pattern, text in data.items():
-    if text not in shown:
+    if text not in used_texts:
       raise SystemExit(f"{DATA} has {pattern}, but no such experiment is shown")
 
 
@@ -198,7 +198,7 @@ def overview(
   cost: str = "",
 ) -> str:
   """The first page: the papers' statements, and each run's counts of verdicts."""
-  said = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
+  statement_rows = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
   objections = [f"{i}. {x['objection']}" for i, x in enumerate(statements, 1)]
   runs = []
   for content in results:
@@ -210,7 +210,7 @@ def overview(
   return "\n".join(
     [
       header,
-      _table(columns, said),
+      _table(columns, statement_rows),
       "### Objections\n",
       "The strongest objection to each verdict, by its number in the table.\n",
       *objections,
@@ -328,13 +328,13 @@ def main() -> None:
   parser.add_argument("--check", action="store_true", help="fail if a page is stale")
   check = parser.parse_args().check
   texts = pages()
-  there = {DOCS / "results.md", *(DOCS / "results").glob("*.md")}
+  existing = {DOCS / "results.md", *(DOCS / "results").glob("*.md")}
   if check:
-    for path in sorted(there | texts.keys()):
+    for path in sorted(existing | texts.keys()):
       if not path.exists() or path.read_text(encoding="utf-8") != texts.get(path):
         sys.exit(f"{path} is stale: run python -m experiments.results_page")
     return
-  for path in there - texts.keys():
+  for path in existing - texts.keys():
     path.unlink()
   for path, text in texts.items():
     path.write_text(text, encoding="utf-8")

@@ -76,16 +76,16 @@ def trained(
     columns = {"epsilon": budgets}
     result = networks.train(defence, columns, train, test, folder / norm)
     params = result.state.params
-    some = Points(train.x[:MEASURED], train.y[:MEASURED])
-    measures = structure.of_models(defence, params, some)
+    subset = Points(train.x[:MEASURED], train.y[:MEASURED])
+    measures = structure.of_models(defence, params, subset)
     measures["accuracy"] = result.scores[..., -1]
     judged = networks.judge(defence, test)
     measures["accuracy under attack"] = judged(params, jnp.array(budgets))
     if standard is None:
       standard = jax.tree.map(lambda x: x[:1], params)
-    same = np.zeros(len(budgets), int)
+    standard_rows = np.zeros(len(budgets), int)
     attacked = judged(
-      jax.tree.map(operator.itemgetter(same), standard), jnp.array(budgets)
+      jax.tree.map(operator.itemgetter(standard_rows), standard), jnp.array(budgets)
     )
     for number, budget in enumerate(budgets):
       name = structure.name_of(norm, budget)

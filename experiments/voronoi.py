@@ -37,8 +37,8 @@ from spherejax import plotting
 
 def add_digits(table: Table, config: Config, train: Points, test: Points) -> None:
   plane.add(table, jax.random.key(config.seed), config.toy_norms)
-  every = Points(*map(jnp.concatenate, zip(train, test, strict=True)))
-  cells.add_shifts(table, "digits", every)
+  all_points = Points(*map(jnp.concatenate, zip(train, test, strict=True)))
+  cells.add_shifts(table, "digits", all_points)
   load = functools.partial(voronoi_sets.prepared, split="train")
   for name, images in class_sets.available(config.shifted, load):
     cells.add_shifts(table, name, images)
@@ -76,11 +76,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   return table, None
 
 
-def draw(table: Table, shown: None, config: Config) -> dict[str, Any]:
+def draw(table: Table, drawing_input: None, config: Config) -> dict[str, Any]:
   """Regions in the plane, and the curves."""
-  del shown
+  del drawing_input
   budgets = voronoi_sets.BUDGETS[config.images]
-  drawn: dict[str, Any] = {"toy": plane.draw()} if config.images == "digits" else {}
+  figures: dict[str, Any] = {"toy": plane.draw()} if config.images == "digits" else {}
   for norm in config.norms:
     lines = {
       f"{name}, {measure}": cells.curve(table, config, name, measure, norm)
@@ -90,10 +90,10 @@ def draw(table: Table, shown: None, config: Config) -> dict[str, Any]:
     if config.images == "digits" and norm == "l2":
       exact = cells.exact(table, config)
       lines["1-NN, SAA, exact"] = np.concatenate([np.ones(1), exact])
-    drawn[f"curves-{norm}"] = plotting.robust_accuracy(
+    figures[f"curves-{norm}"] = plotting.robust_accuracy(
       lines, [0.0, *budgets[norm]], xlabel=f"{norm} budget"
     )
-  return drawn
+  return figures
 
 
 STUDY = Study(

@@ -58,9 +58,9 @@ def tail_cells(config: Any, dim: int) -> list[Cell]:
 def image_cells(config: Any, task: tasks.Task, dim: int) -> list[Cell]:
   """Returns cells for images; under a long tail also those of the weighted methods."""
   cells = make_cells(config, config.image_methods, (dim,), task)
-  known = {cell.name for cell in cells}
-  if task.tail and "PSC, linear" in known:
-    cells += [cell for cell in tail_cells(config, dim) if cell.name not in known]
+  names = {cell.name for cell in cells}
+  if task.tail and "PSC, linear" in names:
+    cells += [cell for cell in tail_cells(config, dim) if cell.name not in names]
   return cells
 
 
@@ -103,7 +103,7 @@ def conduct(
   settings = setting, seeds, config.seed, config.counts, config.image_size
   settings += (config.imbalance,)
   folder = output / "checkpoints" / kept.digest((settings, name, cells))
-  took, fresh = folder.with_suffix(".json"), not folder.exists()
+  seconds_file, fresh = folder.with_suffix(".json"), not folder.exists()
   sets = fixed_sets(cells, task, seeds, set_key)
   runs = training.train(
     setting, task, cells, sets, key=train_key, seeds=seeds, folder=folder
@@ -111,7 +111,7 @@ def conduct(
   seconds = math.nan
   if fresh:
     seconds = time.perf_counter() - start
-    results.write_json({"seconds": seconds}, took)
-  elif took.is_file():
-    seconds = kept.read_record(took, "seconds")["seconds"]
+    results.write_json({"seconds": seconds}, seconds_file)
+  elif seconds_file.is_file():
+    seconds = kept.read_record(seconds_file, "seconds")["seconds"]
   return Study(name, runs, task.tail, seconds)

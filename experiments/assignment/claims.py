@@ -46,8 +46,8 @@ def tabulate(table: Table, studies: Sequence[Study]) -> None:
       accuracy, note = runs.accuracy(name, dim), f"rate {runs.cells[number].rate:g}"
       table.add(name, f"accuracy, {where}", accuracy, note=note)
       if study.tail:
-        last = runs.test[number][:, -study.tail :].mean(-1)
-        table.add(name, f"{_TAIL} {study.tail} classes, {where}", last)
+        tail_accuracy = runs.test[number][:, -study.tail :].mean(-1)
+        table.add(name, f"{_TAIL} {study.tail} classes, {where}", tail_accuracy)
       if name in ("DL2P", "Static") and not np.isnan(runs.gap).any():
         table.add(name, f"sibling gap, {where}", runs.gap[number])
       if name == "DL2P":
@@ -62,10 +62,10 @@ def tabulate(table: Table, studies: Sequence[Study]) -> None:
       if source != LEARNED and method.updates == NEVER and study.has(FULL, name)
     ]
     if study.name == SIBLINGS and fixed:
-      chosen = runs.cells[runs.best(fixed, FULL)].name
+      best_name = runs.cells[runs.best(fixed, FULL)].name
       accuracy = runs.accuracy(fixed, FULL)
       where = f"accuracy, {study.name}, D = {FULL}"
-      table.add(BEST_FIXED, where, accuracy, note=chosen)
+      table.add(BEST_FIXED, where, accuracy, note=best_name)
 
 
 def time_matchings(table: Table, studies: Sequence[Study]) -> None:

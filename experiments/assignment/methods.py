@@ -129,11 +129,11 @@ def first_matching(
   if used is not None:
     rows = distances.l2_normalize(rows * used[None])
   numbers = jnp.arange(classes)
-  drawn = jax.random.permutation(order, numbers)
+  permutation = jax.random.permutation(order, numbers)
   return prototypes.AssignmentState(
     moving._replace(prototypes=rows),
     prototypes.class_sums_init(classes, dim),
-    jnp.where(shuffled > 0, drawn, numbers),
+    jnp.where(shuffled > 0, permutation, numbers),
     jnp.zeros(classes),
     jnp.zeros(()),
   )
@@ -211,14 +211,14 @@ def objective(
     loss *= len(labels) * devices
   loss += method.uniformity * prototypes.gaussian_potential(points)
   label_weights = jnp.take_along_axis(targets, labels[:, None], axis=1)[:, 0]
-  moved = prototypes.ema_update(
+  ema = prototypes.ema_update(
     matching.representatives,
     embeddings,
     labels,
     where=label_weights > 1 - 1e-6 if skip_mixed else None,  # 1 up to rounding
     axis_name=axis_name,
   )
-  new = {"loss": {"assignment": matching._replace(representatives=moved)}}
+  new_stats = {"loss": {"assignment": matching._replace(representatives=ema)}}
   if network_stats is not None:
-    new["network"] = network_stats
-  return training.Outcome(loss, new, {"change": matching.change})
+    new_stats["network"] = network_stats
+  return training.Outcome(loss, new_stats, {"change": matching.change})

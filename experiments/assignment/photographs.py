@@ -85,13 +85,13 @@ def schedule(config: Full, per_epoch: int) -> optax.Schedule:
   def value(step: Any) -> Any:
     if config.drops:
       ends = jnp.array(config.drops) * per_epoch
-      now = config.learning_rate * 0.1 ** jnp.sum(step >= ends)
+      rate = config.learning_rate * 0.1 ** jnp.sum(step >= ends)
     else:
-      done = jnp.clip((step - warm_up) / max(steps - warm_up, 1), 0, 1)
-      now = config.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
+      progress = jnp.clip((step - warm_up) / max(steps - warm_up, 1), 0, 1)
+      rate = config.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * progress))
     if config.drops and warm_up:  # rises per epoch: 1/5, 2/5, ... (public code)
-      return now * jnp.minimum((step // per_epoch + 1) / config.warm_up, 1)
-    return now * jnp.minimum((step + 1) / max(warm_up, 1), 1)
+      return rate * jnp.minimum((step // per_epoch + 1) / config.warm_up, 1)
+    return rate * jnp.minimum((step + 1) / max(warm_up, 1), 1)
 
   return value
 
@@ -137,7 +137,7 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
   """
   network = Network(config, dim)
 
-  def right(state: training.TrainState, rows: dict[str, Array]) -> Array:
+  def is_correct(state: training.TrainState, rows: dict[str, Array]) -> Array:
     x = data.to_float(rows["image"])
     x = standard(data.center_crop(x, config.image_size))
     embeddings: Any = network.apply(state.variables(), x)
@@ -146,7 +146,7 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
     predicted = methods.predict(method, embeddings, points, matching.assignment)
     return predicted == rows["label"]
 
-  apply = training.parallel_map(right, batch_size=config.batch)
+  apply = training.parallel_map(is_correct, batch_size=config.batch)
 
   def accuracy(state: training.TrainState, images: data.Images) -> float:
     # Every process evaluates all images, so that all agree.
@@ -284,15 +284,15 @@ def run_job(
   """Runs one job of the plan; for PSC*, one training per weight of uniformity."""
   points = fixed_points(config, job, sets)
   if RECIPES[job.method].source == LEARNED_BEFORE:
-    before = earlier[job.label].points
-    points = jnp.asarray(before / np.linalg.norm(before, axis=1, keepdims=True))
+    learned = earlier[job.label].points
+    points = jnp.asarray(learned / np.linalg.norm(learned, axis=1, keepdims=True))
   key = jax.random.fold_in(jax.random.key(config.seed), 2 + seed)
   weights = config.uniformities if job.uniformity is None else (job.uniformity,)
   trainings = []
   for weight in weights if job.method == "PSC*" else (None,):
     candidate = dataclasses.replace(job, uniformity=weight)
-    alone = dataclasses.replace(config, jobs=(), trainings=())
-    name = kept.digest((alone, candidate, seed))
+    training_config = dataclasses.replace(config, jobs=(), trainings=())
+    name = kept.digest((training_config, candidate, seed))
     trainings.append(
       train(config, candidate, sets, points, key, output / "trainings" / name)
     )

@@ -71,10 +71,10 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
 
 def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
   """Panels of the last three sizes, with the constructions that the paper compares."""
-  shown = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
+  constructions = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
   return {
     f"{c} in {d} dimensions": {
-      name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
+      name: cosines[name, c, d] for name in constructions if (name, c, d) in cosines
     }
     for c, d in list(dict.fromkeys(key[1:] for key in cosines))[-3:]
   }
@@ -104,14 +104,14 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
   if cosines:
     figures["cosines"] = histograms(_constructions(cosines))
   figures |= by_dimension(study, "accuracy")
-  moved = {
+  changes = {
     f"D = {dim}": runs.change[runs.best("DL2P", dim)][:, 1:]
     for dim in dims
     if study.has(dim, "DL2P")
   }
-  if moved:
+  if changes:
     figures["changes"] = plotting.training_curves(
-      moved,
+      changes,
       xlabel="matching, one after each epoch",
       ylabel="share of classes with another prototype",
     )
@@ -128,10 +128,11 @@ def by_dimension(study: training.Study, file: str) -> dict[str, Any]:
     name: np.stack([study.runs.accuracy(name, dim) for dim in steps], axis=1)
     for name in names
   }
-  ylabel = f"accuracy, {study.name}"
+  classes = {"siblings": "overlapping", "superclass": "separate"}.get(study.data)
+  ylabel = f"accuracy, {f'{classes} classes' if classes else study.data}"
   return {
     file: plotting.training_curves(
-      curves, steps=steps, xlabel="dimension", ylabel=ylabel
+      curves, steps=steps, xlabel="dimension of the embedding", ylabel=ylabel
     )
   }
 
@@ -168,14 +169,14 @@ def draw_tables(
       ylabel="seconds",
     )
     figures["matchings"].axes[0].set(xscale="log", yscale="log")
-  moved = {
+  changes = {
     f"{job.title}, {job.label}": np.stack([run.changes for run in runs])
     for job, runs in trainings.items()
     if job.method == "DL2P"
   }
-  if moved:
+  if changes:
     figures["changes"] = plotting.training_curves(  # 4b
-      _distinguishable(moved),
+      _distinguishable(changes),
       xlabel="epoch",
       ylabel="share of classes with another prototype",
     )

@@ -107,8 +107,8 @@ def tabulate(table: Table, figures: Figures) -> None:
     for metric, values in by_metric.items():
       if metric == DEVIATION and classes < 100:
         continue
-      known = {MAX: paper[0], MIN: paper[1]}.get(metric)
-      table.add(name, _measure(metric, classes, dim), values, paper=known)
+      published = {MAX: paper[0], MIN: paper[1]}.get(metric)
+      table.add(name, _measure(metric, classes, dim), values, paper=published)
 
 
 def _measure(metric: str, classes: int, dim: int) -> str:

@@ -66,13 +66,13 @@ def cut(
   held_out = None
   if validation:
     shares = (1 - validation, validation)
-    first, last = data.split_within_classes(
+    train_rows, validation_rows = data.split_within_classes(
       train.labels, fractions=shares, key=split_key
     )
-    train, held_out = train[first], train[last]
-  there = np.bincount(train.labels, minlength=len(train.label_names))
-  if not there.all():
-    empty = train.label_names[int(np.argmin(there))]
+    train, held_out = train[train_rows], train[validation_rows]
+  counts = np.bincount(train.labels, minlength=len(train.label_names))
+  if not counts.all():
+    empty = train.label_names[int(np.argmin(counts))]
     raise ValueError(f"{name}: class {empty!r} is left without a training image")
   return Sets(name, train, held_out, test)
 
@@ -86,9 +86,9 @@ def listed(images: data.Images, listing: pathlib.Path) -> np.ndarray:
     raise ValueError(f"{listing} names images, but the set has no file names")
   lines = _named_images(listing)
   names = np.asarray(images.extras["file_name"]).tolist()
-  there = set(names)
+  available = set(names)
   for name, line in lines.items():
-    if name not in there:
+    if name not in available:
       raise ValueError(
         f"{listing}, line {line}, names {name!r}, which the set does not have"
       )

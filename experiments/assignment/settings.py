@@ -45,7 +45,7 @@ class Config:
   """Examples per class for training, validation and test."""
   epochs: int = 15
   """Passes over the training examples."""
-  rates: tuple[float, ...] = (0.0125, 0.05, 0.2, 0.8, 3.2)
+  rates: tuple[float, ...] = (0.003, 0.0125, 0.05, 0.2, 0.8, 3.2, 12.8)
   """Learning rates; validation examples choose one per method."""
   updates: tuple[float, ...] = (0.1, 0.5, 5.0)
   """Matchings per epoch besides 1, with the linear network in five dimensions."""
@@ -195,14 +195,14 @@ class Full:
 
 def plan(config: Full) -> list[Job]:
   """Lists the requested trainings; ValueError for one that cannot be trained."""
-  known = {job.name: job for job in config.jobs}
-  if unknown := [name for name in config.trainings if name not in known]:
-    raise ValueError(f"trainings must be among {', '.join(known)}, got {unknown[0]!r}")
-  chosen = [known[name] for name in config.trainings or known]
-  for number, job in enumerate(chosen):
-    before = [x.method for x in chosen[:number] if x.label == job.label]
-    if job.method == "Ours*" and "PSC*" not in before:
+  jobs = {job.name: job for job in config.jobs}
+  if unknown := [name for name in config.trainings if name not in jobs]:
+    raise ValueError(f"trainings must be among {', '.join(jobs)}, got {unknown[0]!r}")
+  trainings = [jobs[name] for name in config.trainings or jobs]
+  for number, job in enumerate(trainings):
+    earlier = [x.method for x in trainings[:number] if x.label == job.label]
+    if job.method == "Ours*" and "PSC*" not in earlier:
       raise ValueError(
         f"{job.name} takes the prototypes of PSC*, which must come first"
       )
-  return chosen
+  return trainings

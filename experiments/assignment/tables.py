@@ -37,8 +37,8 @@ def _grid(
     dict(zip(options, x, strict=True)) for x in itertools.product(*options.values())
   ]
   return tuple(
-    Job(*chosen, **way)
-    for chosen in itertools.product(images, methods, dims)
+    Job(*combination, **way)
+    for combination in itertools.product(images, methods, dims)
     for way in ways
   )
 
@@ -122,14 +122,14 @@ def reported(config: Full, job: Job) -> float | None:
   for block in ACCURACIES:
     dims, tails = block["dims"], block.get("imbalances", [1.0])
     method = job.method.removesuffix(", cosine").removesuffix(", linear")
-    here = job.dim in dims and job.imbalance in tails and method in block
+    matches = job.dim in dims and job.imbalance in tails and method in block
     if job.images == _IMAGENET:
-      here &= block.get("network", config.network) == config.network
-      here &= block.get("listing", False) == (config.listing is not None)
-    if here and job.images == block["images"]:
+      matches &= block.get("network", config.network) == config.network
+      matches &= block.get("listing", False) == (config.listing is not None)
+    if matches and job.images == block["images"]:
       # One of the two lists has a single entry, whose index is 0.
-      place = dims.index(job.dim) + tails.index(job.imbalance)
-      value = block[method][place] / 100
+      index = dims.index(job.dim) + tails.index(job.imbalance)
+      value = block[method][index] / 100
       return None if math.isnan(value) else value
   return None
 

@@ -107,7 +107,7 @@ def digits(key: Array, seeds: int) -> Task:
   images = data.load_digits()
   inputs = np.asarray(images.images).reshape(len(images), -1) / np.float32(255)
   inputs = (inputs - inputs.mean()) / inputs.std()
-  drawn = [
+  splits = [
     data.split_within_classes(images.labels, fractions=(0.5, 0.25, 0.25), key=split_key)
     for split_key in jax.random.split(key, seeds)
   ]
@@ -116,7 +116,7 @@ def digits(key: Array, seeds: int) -> Task:
       jnp.stack([inputs[rows] for rows in part]),
       jnp.stack([images.labels[rows] for rows in part]),
     )
-    for part in zip(*drawn, strict=True)
+    for part in zip(*splits, strict=True)
   )
   return Task("digits", train, validation, test, None, None)
 
@@ -135,24 +135,24 @@ def photographs(size: int) -> Task:
 
   The last fifth of a class's training images is for validation.
   """
-  read = {
+  by_split = {
     part: class_sets.read("tiny_imagenet", part, size=size)
     for part in ("train", "test")
   }
-  names = read["train"].label_names
+  names = by_split["train"].label_names
   check_names(names)
   tree = class_sets.tree_of("tiny_imagenet", names)
-  chosen = [
+  group_labels = [
     np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP]
     for group in WORDNET
   ]
   train, test = (
-    _of_classes(images, np.concatenate(chosen)) for images in read.values()
+    _of_classes(images, np.concatenate(group_labels)) for images in by_split.values()
   )
   tree = hierarchy.restrict(tree, train.label_names)
   groups = np.repeat(np.arange(len(WORDNET)), PER_GROUP)
-  first, held = _divided(train)
-  parts = _part(first), _part(held), _part(test)
+  train_images, validation_images = _divided(train)
+  parts = _part(train_images), _part(validation_images), _part(test)
   return Task("tiny_imagenet", *parts, tree, groups, flips=True)
 
 
@@ -164,16 +164,16 @@ def characters(size: int) -> Task:
   images = class_sets.read("omniglot", "train", size=size)
   tree = class_sets.tree_of("omniglot", images.label_names)
   alphabets = superclasses(tree, depth=1)
-  chosen = [
+  group_labels = [
     rows[:CHARACTERS]
     for rows in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
     if len(rows) >= CHARACTERS and np.isin(rows[:CHARACTERS], images.labels).all()
   ]
-  images = _of_classes(images, np.concatenate(chosen[:ALPHABETS]))
+  images = _of_classes(images, np.concatenate(group_labels[:ALPHABETS]))
   pixels = 255 - np.asarray(images.images)
   rest, test = _divided(data.Images(pixels, images.labels, images.label_names))
-  first, held = _divided(rest)
-  parts = _part(first), _part(held), _part(test)
+  train_images, validation_images = _divided(rest)
+  parts = _part(train_images), _part(validation_images), _part(test)
   tree = hierarchy.restrict(tree, images.label_names)
   groups = np.repeat(np.arange(ALPHABETS), CHARACTERS)
   return Task("omniglot", *parts, tree, groups)
@@ -193,13 +193,13 @@ def plankton(size: int) -> Task:
     for images in (whole.images, whole.tested)
     if images is not None
   )
-  some = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
-  first, held = _divided(train[np.concatenate(some)])
+  class_rows = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
+  train_images, validation_images = _divided(train[np.concatenate(class_rows)])
   tree = hierarchy.restrict(whole.tree, train.label_names)
   return Task(
     "ndsb_plankton",
-    _part(first),
-    _part(held),
+    _part(train_images),
+    _part(validation_images),
     _part(test),
     tree,
     superclasses(tree, depth=2),

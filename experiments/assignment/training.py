@@ -135,8 +135,8 @@ class Study(NamedTuple):
 
   def has(self, dim: int, *names: str) -> bool:
     """True if the study trained all of these methods in a dimension."""
-    there = {name for name, dimension in self.methods() if dimension == dim}
-    return bool(there) and there >= set(names)
+    trained = {name for name, dimension in self.methods() if dimension == dim}
+    return bool(trained) and trained >= set(names)
 
 
 def _columns(
@@ -179,8 +179,8 @@ def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dic
   network_key, points_key, match_key, step_key = jax.random.split(key, 4)
   used = hyper["used"]
   fixed = sets[hyper["source"], hyper["seed"]]
-  drawn = jax.random.normal(points_key, fixed.shape) * used[None] / jnp.sqrt(used.sum())
-  points = jnp.where(hyper["learned"] > 0, drawn, fixed)
+  start = jax.random.normal(points_key, fixed.shape) * used[None] / jnp.sqrt(used.sum())
+  points = jnp.where(hyper["learned"] > 0, start, fixed)
   state = training.create_state(
     step_key,
     _optimizer(setting.momentum),
@@ -314,8 +314,8 @@ def train(
     evaluate_every=per_epoch,
   )
   groups = task.superclasses
-  known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
-  measured = _measure(setting, task.test, known, result.state, columns)
+  superclasses = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
+  measures = _measure(setting, task.test, superclasses, result.state, columns)
 
   def by_seed(values: Any) -> np.ndarray:
     values = np.asarray(values)
@@ -325,10 +325,10 @@ def train(
   return Runs(
     list(cells),
     np.where(diverged, np.nan, by_seed(result.scores[:, 0, -1])),
-    gap=by_seed(measured["gap"]),
-    test=by_seed(measured["test"]),
+    gap=by_seed(measures["gap"]),
+    test=by_seed(measures["test"]),
     change=by_seed(result.curves["change"][:, 0]),
-    points=by_seed(measured["points"]),
+    points=by_seed(measures["points"]),
   )
 
 

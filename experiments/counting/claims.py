@@ -78,8 +78,8 @@ def _of_row(config: Any, name: str, network: str, fill: str) -> Iterator[Claim]:
       return np.min(
         [
           t.values(measure, title)
-          - (t.values(over, title) if isinstance(over, str) else over)
-          for measure, over in differences
+          - (t.values(reference, title) if isinstance(reference, str) else reference)
+          for measure, reference in differences
         ],
         axis=0,
       )
@@ -139,13 +139,13 @@ def claims(config: Any, table: Table) -> list[Claim]:
     name, _, network = rest.partition(", ")
     statements += _of_row(config, name, network, fill)
     if network == ON_GRIDS and fill == "zeros":
-      usual = f"{name}, {SUPERVISED}, {fill}"
+      supervised = f"{name}, {SUPERVISED}, {fill}"
       statements.append(
         Claim(
           f"N8-{name}",
           f"{name}: training on grids lowers the middle slope (zeros, single)",
-          lambda t, usual=usual, other=title: t.gain(
-            "s at 1/2, single", usual, over=other
+          lambda t, supervised=supervised, other=title: t.gain(
+            "s at 1/2, single", supervised, over=other
           ),
         )
       )

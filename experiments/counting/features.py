@@ -60,10 +60,10 @@ def drawer(shape: Shape) -> Callable[[Objects, Array], data.ImageGrid]:
 
   @jax.jit
   def draw(objects: Objects, keys: Array) -> data.ImageGrid:
-    held = objects.normalized(objects.held)
+    normalized = objects.normalized(objects.held)
 
     def draw_grid(key: Array) -> data.ImageGrid:
-      return data.image_grid(key, held, objects.held_labels, **shape._asdict())
+      return data.image_grid(key, normalized, objects.held_labels, **shape._asdict())
 
     return jax.vmap(draw_grid)(keys)
 
@@ -75,8 +75,8 @@ def counts_and_labels(
   objects: Objects, key: Array, *, shape: Shape, number: int
 ) -> tuple[Array, Array]:
   """Counts and labels of the grids that a key draws, without the grids."""
-  drawn = drawer(shape)(objects, _keys(key, number))
-  return drawn.num_objects, drawn.label
+  grids = drawer(shape)(objects, _keys(key, number))
+  return grids.num_objects, grids.label
 
 
 def of_grids(
@@ -94,8 +94,8 @@ def of_grids(
   `apply` should be jitted.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
-  drawn = (drawer(shape)(objects, block_keys) for block_keys in keys)
-  blocks = ((grids.image, grids.num_objects, grids.label) for grids in drawn)
+  grid_blocks = (drawer(shape)(objects, block_keys) for block_keys in keys)
+  blocks = ((grids.image, grids.num_objects, grids.label) for grids in grid_blocks)
   return _sample(apply, variables, blocks, number)
 
 

@@ -96,11 +96,11 @@ def simple_networks(
   if config.controls and name == "digits":
     jobs["grids"] = (1.0,), (claims.ON_GRIDS,)
   with at_once.pool() as pool:
-    done = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
+    results = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
   variables, accuracies = {}, {}
-  for (_, names), (trained, right) in zip(jobs.values(), done, strict=True):
+  for (_, names), (trained, scores) in zip(jobs.values(), results, strict=True):
     variables |= dict(zip(names, trained, strict=True))
-    accuracies |= dict(zip(names, right, strict=True))
+    accuracies |= dict(zip(names, scores, strict=True))
   if config.controls:
     variables[claims.RANDOM] = training.untrained(config, objects)
   apply = jax.jit(training.embed(config, "native"))
@@ -125,12 +125,12 @@ def trained_networks(config: Any) -> Networks:
   if config.controls:
     numbers = jnp.arange(config.seed, config.seed + config.seeds)
     keys = jax.vmap(jax.random.key)(numbers)
-    drawn = jax.jit(jax.vmap(draw))(keys)
-    variables[claims.RANDOM] = jax.tree.map(np.asarray, drawn)
+    untrained = jax.jit(jax.vmap(draw))(keys)
+    variables[claims.RANDOM] = jax.tree.map(np.asarray, untrained)
   return Networks(tuple(variables), tuple(variables.values()), apply, {})
 
 
-def asked(config: Any) -> tuple[str, ...]:
+def fully_measured(config: Any) -> tuple[str, ...]:
   """Networks with other measures than slopes, too.
 
   Untrained networks have only slopes, or, without slopes, all other measures.
@@ -151,33 +151,33 @@ def measure(
   for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
     norms = np.vstack([np.linalg.norm(sample.z, axis=2), sample.lengths[None]])
     of_norms = measures.slopes if slopes else measures.correlations
-    every = of_norms(norms, sample.counts, mode)
-    for name, figures in zip(by_network, every, strict=True):
+    all_figures = of_norms(norms, sample.counts, mode)
+    for name, figures in zip(by_network, all_figures, strict=True):
       by_network[name] |= figures
-  drawn = {}
+  episodes = {}
   if "episodes" in config.measures:
     classes = data.class_table(samples.single.labels, per_class=1)
     sizes = {"ways": config.ways, "queries": config.queries}
-    drawn = {
+    episodes = {
       shots: class_sets.episodes(
         key, classes, number=config.episodes, shots=shots, **sizes
       )
       for shots in config.shots
     }
   for number, name in enumerate(networks.names):
-    if name not in asked(config):
+    if name not in fully_measured(config):
       continue
     if "classifiers" in config.measures:
       by_network[name] |= measures.classifiers(
         samples.fitted, samples.single, number, key
       )
-    for shots, rows in drawn.items():
+    for shots, rows in episodes.items():
       by_network[name] |= measures.episodes(samples.single, number, rows, shots=shots)
     if "angles" in config.measures:
       by_network[name] |= measures.angles(samples.single, number)
   if not slopes:
     norms = samples.single.lengths
-    for shots, rows in drawn.items():
+    for shots, rows in episodes.items():
       by_network[image] |= measures.within(
         norms, samples.single.counts, rows, shots=shots
       )
@@ -258,10 +258,10 @@ def study(
   settings = {"of": finished.digest(config)}
   for seed in range(config.seed, config.seed + config.seeds):
     make = functools.partial(_seed, config, networks, objects, name, seed)
-    done = finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
-    for fill, by_network in done.figures.items():
+    outcome = finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
+    for fill, by_network in outcome.figures.items():
       claims.add(table, config, name, fill, by_network)
-    arrays = arrays or done.arrays
+    arrays = arrays or outcome.arrays
     bar.update()
   for network, values in networks.accuracies.items():
     title = f"{name}, {network}, single objects"
@@ -270,10 +270,10 @@ def study(
   # As many as in other blocks, whose programs are already compiled.
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
   examples = {f"grids-{name}": pictures.grids(objects, shapes, keys)}
-  return examples | drawn(name, networks.names, fills(config, name), arrays)
+  return examples | draw_figures(name, networks.names, fills(config, name), arrays)
 
 
-def drawn(
+def draw_figures(
   name: str,
   names: tuple[str, ...],
   fills: tuple[str, ...],

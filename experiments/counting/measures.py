@@ -68,23 +68,23 @@ def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
 
 
 @functools.partial(jax.jit, static_argnames="classes")
-def _nearest_mean(fitted, fitted_labels, asked, asked_labels, classes: int) -> Array:
+def _nearest_mean(fitted, fitted_labels, queries, query_labels, classes: int) -> Array:
   """Accuracies of the nearest class mean, for raw and for normalised features."""
 
-  def accuracy(known: Array, points: Array) -> Array:
+  def accuracy(references: Array, points: Array) -> Array:
     means, sizes = prototypes.class_means(
-      known, fitted_labels, classes, normalize="none"
+      references, fitted_labels, classes, normalize="none"
     )
-    away = distances.pairwise_squared_euclidean(points, means)
-    nearest = jnp.argmin(jnp.where(sizes[None] > 0, away, jnp.inf), axis=1)
-    return jnp.mean(nearest == asked_labels)
+    squares = distances.pairwise_squared_euclidean(points, means)
+    nearest = jnp.argmin(jnp.where(sizes[None] > 0, squares, jnp.inf), axis=1)
+    return jnp.mean(nearest == query_labels)
 
-  both = (lambda x: x), distances.l2_normalize
-  return jnp.stack([accuracy(change(fitted), change(asked)) for change in both])
+  transforms = (lambda x: x), distances.l2_normalize
+  return jnp.stack([accuracy(change(fitted), change(queries)) for change in transforms])
 
 
 @functools.partial(jax.jit, static_argnames="classes")
-def _linear(key, fitted, fitted_labels, asked, asked_labels, classes: int) -> Array:
+def _linear(key, fitted, fitted_labels, queries, query_labels, classes: int) -> Array:
   """Accuracies of logistic regression, for raw and for normalised features.
 
   For each, validation accuracy chooses the penalty.
@@ -93,27 +93,27 @@ def _linear(key, fitted, fitted_labels, asked, asked_labels, classes: int) -> Ar
   train, judges = jnp.split(order, [round(len(fitted) * (1 - _VALIDATION))])
 
   def accuracy(change: Any) -> Array:
-    known, points = change(fitted), change(asked)
+    features, points = change(fitted), change(queries)
     # A shift and a common scale change the penalty, but not what can be separated.
-    shift = known[train].mean(0, keepdims=True)
-    scale = jnp.maximum((known[train] - shift).std(), _LEAST)
-    known, points = (
+    shift = features[train].mean(0, keepdims=True)
+    scale = jnp.maximum((features[train] - shift).std(), _LEAST)
+    features, points = (
       jnp.pad((x - shift) / scale, ((0, 0), (0, 1)), constant_values=1.0)
-      for x in (known, points)
+      for x in (features, points)
     )
 
     def try_out(penalty: Array) -> tuple[Array, Array]:
-      weights = _regressed(known[train], fitted_labels[train], penalty, classes)
+      weights = _regressed(features[train], fitted_labels[train], penalty, classes)
       judged, tested = (
-        jnp.argmax(x @ weights, axis=1) for x in (known[judges], points)
+        jnp.argmax(x @ weights, axis=1) for x in (features[judges], points)
       )
-      return jnp.mean(judged == fitted_labels[judges]), jnp.mean(tested == asked_labels)
+      return jnp.mean(judged == fitted_labels[judges]), jnp.mean(tested == query_labels)
 
     judged, tested = jax.vmap(try_out)(jnp.array(_PENALTIES))
     return tested[jnp.argmax(judged)]
 
-  both = (lambda x: x), distances.l2_normalize
-  return jnp.stack([accuracy(change) for change in both])
+  transforms = (lambda x: x), distances.l2_normalize
+  return jnp.stack([accuracy(change) for change in transforms])
 
 
 def _regressed(x: Array, y: Array, penalty: Array, classes: int) -> Array:
@@ -136,11 +136,11 @@ def _regressed(x: Array, y: Array, penalty: Array, classes: int) -> Array:
 
 
 def classifiers(
-  fitted: Sample, asked: Sample, network: int, key: Array
+  fitted: Sample, queries: Sample, network: int, key: Array
 ) -> dict[str, float]:
   """Accuracies of two classifiers, before and after normalisation."""
-  classes = int(max(fitted.labels.max(), asked.labels.max())) + 1
-  arrays = fitted.z[network], fitted.labels, asked.z[network], asked.labels
+  classes = int(max(fitted.labels.max(), queries.labels.max())) + 1
+  arrays = fitted.z[network], fitted.labels, queries.z[network], queries.labels
   figures = {}
   for name, accuracies in (
     ("nearest mean", _nearest_mean(*arrays, classes)),
@@ -154,26 +154,26 @@ def classifiers(
 
 
 def episodes(
-  sample: Sample, network: int, drawn: Array, *, shots: int
+  sample: Sample, network: int, rows: Array, *, shots: int
 ) -> dict[str, float]:
   """Few-shot accuracies, their intervals, and the correlation within episodes."""
   z = jnp.asarray(sample.z[network])
   figures = {}
   for transform in ("none", "l2"):
-    accuracies = _accuracies(z, drawn, shots, transform)
+    accuracies = _accuracies(z, rows, shots, transform)
     mean, low, high, _ = metrics.mean_interval(np.asarray(accuracies))
     name = f"{shots}-shot" + (", l2" if transform == "l2" else "")
     figures[name] = mean
     figures[f"{name}, half-width"] = (high - low) / 2
   norms = np.linalg.norm(sample.z[network], axis=1)
-  return figures | within(norms, sample.counts, drawn, shots=shots)
+  return figures | within(norms, sample.counts, rows, shots=shots)
 
 
 def within(
-  norms: np.ndarray, counts: np.ndarray, drawn: Array, *, shots: int
+  norms: np.ndarray, counts: np.ndarray, rows: Array, *, shots: int
 ) -> dict[str, float]:
   """Mean correlation within episodes, over those where it is defined."""
-  rho = np.asarray(_correlations(jnp.asarray(norms), jnp.asarray(counts), drawn))
+  rho = np.asarray(_correlations(jnp.asarray(norms), jnp.asarray(counts), rows))
   defined = np.isfinite(rho)
   mean = float(rho[defined].mean()) if defined.any() else np.nan
   return {
@@ -183,13 +183,13 @@ def within(
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def _accuracies(z: Array, drawn: Array, shots: int, transform: Any) -> Array:
-  return prototypes.episode_accuracies(z, drawn, num_shots=shots, transform=transform)
+def _accuracies(z: Array, rows: Array, shots: int, transform: Any) -> Array:
+  return prototypes.episode_accuracies(z, rows, num_shots=shots, transform=transform)
 
 
 @jax.jit
-def _correlations(norms: Array, counts: Array, drawn: Array) -> Array:
-  rows = drawn.reshape(len(drawn), -1)
+def _correlations(norms: Array, counts: Array, episode_rows: Array) -> Array:
+  rows = episode_rows.reshape(len(episode_rows), -1)
   return jax.vmap(metrics.norm_count_correlation)(norms[rows], counts[rows])
 
 

@@ -60,16 +60,16 @@ def study(
     features.of_photographs, networks.apply, photographs=photographs, moments=moments,
     block=config.block,
   )  # fmt: skip
-  known = see(grids.of_seed(config, networks, config.seed)[: networks.fixed])
+  fixed = see(grids.of_seed(config, networks, config.seed)[: networks.fixed])
   for seed in range(config.seed, config.seed + config.seeds):
-    drawn = grids.of_seed(config, networks, seed)[networks.fixed :]
-    sample = known
-    if drawn:
-      sample = known._replace(z=np.concatenate([known.z, see(drawn).z]))
+    untrained = grids.of_seed(config, networks, seed)[networks.fixed :]
+    sample = fixed
+    if untrained:
+      sample = fixed._replace(z=np.concatenate([fixed.z, see(untrained).z]))
     take = functools.partial(features.take, sample)
     samples = features.Samples(*map(take, _split(photographs, seed)))
     figures, drawn_arrays = grids.probe_networks(config, networks, samples, fill, seed)
     claims.add(table, config, name, fill, figures)
     arrays = arrays or drawn_arrays
     bar.update()
-  return grids.drawn(name, networks.names, (fill,), arrays)
+  return grids.draw_figures(name, networks.names, (fill,), arrays)

@@ -20,18 +20,18 @@ def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
   axes = figure.subplots(len(shapes), _SHOWN, squeeze=False)
   std, mean = (np.asarray(x)[None, None] for x in (objects.std, objects.mean))
   for row, shape in zip(axes, shapes, strict=True):
-    both = [
+    by_kind = [
       jax.tree.map(np.asarray, drawer(shape._replace(single_label=s))(objects, keys))
       for s in (False, True)
     ]
     for column, panel in enumerate(row):
       single, number = divmod(column, _SHOWN // 2)
-      drawn = jax.tree.map(lambda x, i=number: x[i], both[single])
-      image = np.clip(drawn.image * std + mean, 0, 1)
+      grid = jax.tree.map(lambda x, i=number: x[i], by_kind[single])
+      image = np.clip(grid.image * std + mean, 0, 1)
       gray = image.shape[-1] == 1
       panel.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1)
-      kind = f"class {drawn.label}" if single else "mixed"
-      panel.set_title(f"{shape.fill}, {kind}: {drawn.num_objects}", fontsize=9)
+      kind = f"class {grid.label}" if single else "mixed"
+      panel.set_title(f"{shape.fill}, {kind}: {grid.num_objects}", fontsize=9)
       panel.set(xticks=[], yticks=[])
   return figure
 
@@ -43,15 +43,15 @@ def norms(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]]) -> Any:
   and counts, then the coefficients of the regression of the standardised norms and
   their covariance.
   """
-  shown = [
+  titled = [
     (f"{network}, {fill}", values)
     for network, fills in panels.items()
     for fill, values in fills.items()
   ]
-  columns = max(len(next(iter(panels.values()))), min(2, len(shown)))
+  columns = max(len(next(iter(panels.values()))), min(2, len(titled)))
   height = 5.2 / columns
-  figure, cells = pictures.panels(len(shown), columns, height, 0.5, sharex="col")
-  for axes, (title, values) in zip(cells, shown, strict=True):
+  figure, cells = pictures.panels(len(titled), columns, height, 0.5, sharex="col")
+  for axes, (title, values) in zip(cells, titled, strict=True):
     _boxes(axes, *values)
     axes.set_title(title, fontsize=8.5, loc="left")
     axes.tick_params(labelsize=8.5)
@@ -113,11 +113,11 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
   classes = int(labels.max()) + 1
   colors = matplotlib.colormaps["tab20" if classes > 10 else "tab10"]
   discrete = {"cmap": colors.resampled(classes), "vmin": -0.5, "vmax": classes - 0.5}
-  for number, (values, name, look) in enumerate(
+  for number, (values, name, style) in enumerate(
     ((labels, "class", discrete), (counts, "objects", {"cmap": "viridis"})), 1
   ):
     axes: Any = figure.add_subplot(1, 2, number, projection="polar")
-    dots = axes.scatter(angle, lengths, c=values, s=4, alpha=0.8, **look)
+    dots = axes.scatter(angle, lengths, c=values, s=4, alpha=0.8, **style)
     axes.set_xticklabels([])
     # More norms would not fit side by side.
     axes.yaxis.set_major_locator(ticker.MaxNLocator(4))

@@ -102,13 +102,13 @@ def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Any:
   numbers = jax.random.normal(key, (sum(leaf.size for leaf in leaves),))
   scaled, start = [], 0
   for leaf in leaves:
-    drawn = numbers[start : start + leaf.size].reshape(leaf.shape)
+    values = numbers[start : start + leaf.size].reshape(leaf.shape)
     start += leaf.size
     if leaf.ndim == 4:
       scale = (2 / (leaf.shape[0] * leaf.shape[1] * leaf.shape[3])) ** 0.5
     else:
       scale = leaf.shape[0] ** -0.5 if leaf.ndim == 2 else 0.0
-    scaled.append(scale * drawn)
+    scaled.append(scale * values)
   return jax.tree.unflatten(structure, scaled)
 
 
@@ -149,20 +149,20 @@ def train(
   method "grids", the images are grids of one class on background 0.
   """
   classes = int(objects.train_labels.max()) + 1
-  built = network(settings, method, classes)
+  model = network(settings, method, classes)
   optimizer = optax.adam(settings.learning_rate)
   on_device = jax.tree.map(jnp.asarray, objects)
   loss = _LOSSES[method]
 
   def init(key: Array, hyper: Any) -> State:
     # Networks with and without biases begin alike.
-    params = draw(built, objects.train.shape[1:], key)
+    params = draw(model, objects.train.shape[1:], key)
     return State(params, optimizer.init(params))
 
   def step(objects: Objects, state: State, key: Array, hyper: Any) -> Any:
     def objective(params: Any) -> Array:
       variables = {"params": without_biases(params, hyper["bias"])}
-      apply = functools.partial(built.apply, variables)
+      apply = functools.partial(model.apply, variables)
       return jnp.mean(loss(settings, objects, grid, key, apply))
 
     value, *after = trainer.descend(objective, optimizer, *state)
@@ -226,8 +226,8 @@ def _grids(settings, objects: Objects, grid, key: Array, apply) -> Array:
     images, labels = objects.normalized(objects.train), objects.train_labels
     return data.image_grid(key, images, labels, single_label=True, **grid)
 
-  drawn = jax.vmap(draw_grid)(jax.random.split(key, settings.batch))
-  return losses.softmax(apply(drawn.image)[1], drawn.label)
+  grids = jax.vmap(draw_grid)(jax.random.split(key, settings.batch))
+  return losses.softmax(apply(grids.image)[1], grids.label)
 
 
 def _simclr(settings, objects: Objects, grid, key: Array, apply) -> Array:
@@ -242,16 +242,16 @@ def view(settings: Settings, key: Array, images: Array) -> Array:
   """Crops a random box of each image and changes brightness and contrast."""
   crop_key, brightness_key, contrast_key = jax.random.split(key, 3)
   size = images.shape[1], images.shape[2]
-  shown = data.random_resized_crop(
+  crops = data.random_resized_crop(
     crop_key,
     images,
     size=size,
     area=(settings.crop, 1.0),
     integer=settings.integer_crops,
   )
-  shown = jnp.clip(shown, 0, 1)
-  shown = data.random_brightness(brightness_key, shown, strength=settings.jitter)
-  return data.random_contrast(contrast_key, shown, strength=settings.jitter)
+  crops = jnp.clip(crops, 0, 1)
+  crops = data.random_brightness(brightness_key, crops, strength=settings.jitter)
+  return data.random_contrast(contrast_key, crops, strength=settings.jitter)
 
 
 _LOSSES = {"supervised": _supervised, "SimCLR": _simclr, "grids": _grids}

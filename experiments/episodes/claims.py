@@ -175,8 +175,8 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
   """Adds accuracies and diagnostics of both losses; lists those of every seed."""
   printed = published(config, part)
   # The tables stop before the training does.
-  last = CHECKPOINTS[part.shots] if printed else None
-  series = {name: values[..., :last] for name, values in trained.series.items()}
+  count = CHECKPOINTS[part.shots] if printed else None
+  series = {name: values[..., :count] for name, values in trained.series.items()}
 
   def add(
     name: str, measures: Mapping[str, Any], published_values: Mapping[str, Any]
@@ -196,10 +196,10 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
     }
     for at, column in shown_validations(config).items():
       measures[f"validation after {at}"] = trained.validation[number][:, column]
-    more = _of_checkpoints(series) | at_end(trained) | shares(series)
+    diagnostics = _of_checkpoints(series) | at_end(trained) | shares(series)
     if loss == SQUARED:
-      del more[EXPONENT]
-    measures |= {measure: values[number] for measure, values in more.items()}
+      del diagnostics[EXPONENT]
+    measures |= {measure: values[number] for measure, values in diagnostics.items()}
     add(f"{part.name}, {loss}", measures, printed.get(loss, {}))
   paired = trained.test[1] - trained.test[0]
   measures = {
@@ -254,33 +254,33 @@ def half_width(values: np.ndarray) -> np.ndarray:
 
 def shown_validations(config: Config) -> dict[int, int]:
   """Maps the episodes at which the table shows accuracy to indices of validations."""
-  every = config.validate_every
-  wanted = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
-  shown = [x for x in wanted if x % every == 0 and x <= config.episodes]
-  return {x: x // every - 1 for x in shown}
+  interval = config.validate_every
+  candidates = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
+  episodes = [x for x in candidates if x % interval == 0 and x <= config.episodes]
+  return {x: x // interval - 1 for x in episodes}
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
   """Claims about the plane, then about each training."""
   del table
-  every = [claim for part in settings.parts(config) for claim in _of_part(part)]
-  return [*toy.CLAIMS, *every]
+  of_parts = [claim for part in settings.parts(config) for claim in _of_part(part)]
+  return [*toy.CLAIMS, *of_parts]
 
 
 def _of_part(part: Part) -> list[Claim]:
   name, rows = part.name, []
   squared, ratio = f"{name}, {SQUARED}", f"{name}, {RATIO}"
   # The article has 1 and 5 supports; claims name other numbers.
-  more = "" if part.shots == 5 else f" {name}"
+  tail = "" if part.shots == 5 else f" {name}"
 
   def faster(key: str, text: str, at: int) -> Statement:
     measure = f"validation after {at}"
     return key, text, lambda t: t.gain(measure, ratio, over=squared)
 
   if part.representative == "nearest":
-    title = name if more else "1-NN"
+    title = name if tail else "1-NN"
     text = "validation accuracy after {} episodes: DR > SD"
-    rows = [faster(f"F7-{x}{more}", f"{title}: {text.format(x)}", x) for x in (50, 100)]
+    rows = [faster(f"F7-{x}{tail}", f"{title}: {text.format(x)}", x) for x in (50, 100)]
   elif part.shots == 1:
     text = "1-shot: test accuracy DR > SD, the same episodes"
     rows = [("F2", text, lambda t: t.values("DR - SD, test", name))]
@@ -288,7 +288,7 @@ def _of_part(part: Part) -> list[Claim]:
     rows += [faster(f"F3-{at}", text.format(at), at) for at in (50, 100, 200)]
   else:
     text = f"{name}: test accuracy DR >= SD - .005"
-    rows = [(f"F6{more}", text, lambda t: t.values("DR - SD, test", name) + 0.005)]
+    rows = [(f"F6{tail}", text, lambda t: t.values("DR - SD, test", name) + 0.005)]
   return [
     *Claim.of_rows(rows),
     *(OF_UPDATES if part == Part(1, "mean") else ()),

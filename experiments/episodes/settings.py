@@ -169,17 +169,19 @@ def fixed_episodes(
   return np.asarray(class_sets.episodes(key, classes, number=number, **sizes))
 
 
-def known(settings: Settings, part: Part, images: data.Images) -> TrainingEpisodes:
+def training_episodes(
+  settings: Settings, part: Part, images: data.Images
+) -> TrainingEpisodes:
   """Fixed episodes of training images, drawn like those of validation."""
-  drawn = fixed_episodes(
+  fixed = fixed_episodes(
     settings,
     part,
     images,
     queries=settings.num_queries,
     number=settings.validation_episodes,
   )
-  rows, places = np.unique(drawn, return_inverse=True)
-  return TrainingEpisodes(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
+  rows, places = np.unique(fixed, return_inverse=True)
+  return TrainingEpisodes(jnp.asarray(rows), jnp.asarray(places.reshape(fixed.shape)))
 
 
 def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> None:
@@ -289,7 +291,7 @@ def photographs(sets: Parts, size: int) -> Parts:
   aspect ratios than crops of the originals.
   """
   longer = round(BORDER * size)
-  whole = functools.partial(class_sets.squared, size=longer)
-  centre = functools.partial(class_sets.centred, size=size, shorter_side=longer)
-  parts = zip(sets[:3], (whole, centre, centre), strict=True)
+  squared = functools.partial(class_sets.squared, size=longer)
+  centred = functools.partial(class_sets.centred, size=size, shorter_side=longer)
+  parts = zip(sets[:3], (squared, centred, centred), strict=True)
   return Parts(*(data.map_images(*part).in_memory() for part in parts))

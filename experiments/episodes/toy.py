@@ -130,13 +130,13 @@ def add(table: Table) -> None:
   for name in MODELS:
     largest, top = _extreme(name, 1, grid)
     # The grid begins with the prototypes.
-    here = np.asarray(probability(name, jnp.asarray(grid)))
+    probabilities = np.asarray(probability(name, jnp.asarray(grid)))
     # SphereFace with cos 2 has two equal maxima, above and below; take the upper.
     height = abs(top[2]) if name == "SphereFace, cos 2" else top[2]
     for measure, value in (
       ("largest p(red)", largest),
-      ("p(red) at red", here[0]),
-      ("p(red) at green", here[1]),
+      ("p(red) at red", probabilities[0]),
+      ("p(red) at green", probabilities[1]),
       ("least p(red)", _extreme(name, -1, grid)[0]),
       (DEGREES, np.degrees(np.arccos(np.clip(height, -1, 1)))),
     ):

@@ -109,15 +109,15 @@ def _shape(settings: Settings, shape: Sequence[int]) -> Sequence[int]:
 
 
 def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
-  drawn: Any = Embedding(settings).init(key, jnp.zeros((1, *_shape(settings, shape))))
+  start: Any = Embedding(settings).init(key, jnp.zeros((1, *_shape(settings, shape))))
   params = {
-    "network": drawn["params"],
+    "network": start["params"],
     "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
   }
   number = settings.episodes // settings.check_every
   series = {name: jnp.full(number, jnp.nan) for name in measures(settings)}
   optimizer = optax.adam(settings.learning_rate)
-  statistics = drawn.get("batch_stats", {})
+  statistics = start.get("batch_stats", {})
   return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
 
 
@@ -156,7 +156,7 @@ def _step(
   part: Part,
   images: Array,
   classes: data.ClassTable,
-  known: few_shot_sets.TrainingEpisodes | None,
+  fixed: few_shot_sets.TrainingEpisodes | None,
   state: State,
   key: Array,
   hyper: Mapping[str, Array],
@@ -197,17 +197,17 @@ def _step(
   measures = _looked_at(part, before, after) | {
     "exponent": jnp.exp(params["log_exponent"])
   }
-  new = State(params, statistics, opt_state, state.checks + 1, state.series)
-  if known is not None:
+  new_state = State(params, statistics, opt_state, state.checks + 1, state.series)
+  if fixed is not None:
     episode_accuracies = _accuracies(
-      settings, part, new, images[known.rows], known.episodes
+      settings, part, new_state, images[fixed.rows], fixed.episodes
     )
     measures["training accuracy"] = jnp.mean(episode_accuracies)
   series = {
     name: values.at[state.checks].set(measures[name].astype(jnp.float32))
     for name, values in state.series.items()
   }
-  return new._replace(series=series), {"loss": jnp.mean(loss)}
+  return new_state._replace(series=series), {"loss": jnp.mean(loss)}
 
 
 def _nothing_seen(settings, part, images, state, embedded):
@@ -254,9 +254,9 @@ def train(
 ) -> Trained:
   """Trains and tests all cells and seeds at once; resumes from `folder`."""
   classes = few_shot_sets.table(sets.train, part.shots + settings.num_queries)
-  known = None
+  fixed = None
   if settings.all_diagnostics:
-    known = few_shot_sets.known(settings, part, sets.train)
+    fixed = few_shot_sets.training_episodes(settings, part, sets.train)
   validation, test = (
     few_shot_sets.fixed_episodes(settings, part, images, queries=queries, number=number)
     for images, queries, number in (
@@ -276,7 +276,7 @@ def train(
       jax.random.key(settings.seed),
       (
         functools.partial(_init, settings, images.shape),
-        jax.tree_util.Partial(step, images, jax.tree.map(jnp.asarray, classes), known),
+        jax.tree_util.Partial(step, images, jax.tree.map(jnp.asarray, classes), fixed),
         jax.tree_util.Partial(evaluate, validation_images, validation),
       ),
       cells,
@@ -291,9 +291,9 @@ def train(
     arrays |= {f"series {name}": x for name, x in result.state.series.items()}
     return finished.Finished({}, {name: np.asarray(x) for name, x in arrays.items()})
 
-  done = finished.once(path, made_with=record, make=make)
-  series = {name: done.arrays[f"series {name}"] for name in measures(settings)}
-  return Trained(done.arrays["validation"], done.arrays["test"], series)
+  outcome = finished.once(path, made_with=record, make=make)
+  series = {name: outcome.arrays[f"series {name}"] for name in measures(settings)}
+  return Trained(outcome.arrays["validation"], outcome.arrays["test"], series)
 
 
 def _tested(

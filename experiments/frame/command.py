@@ -84,14 +84,14 @@ def parse(
 def _options(presets: Mapping[str, Any], preset: str, output: pathlib.Path) -> type:
   """The class whose fields are the options: the study's, and those of every study."""
   arg, config = tyro.conf.arg, presets[preset]
-  chosen: Any = Literal[tuple(presets)]  # pyright: ignore
-  named = arg(help="Named settings; the options below change single ones.")
+  preset_names: Any = Literal[tuple(presets)]  # pyright: ignore
+  preset_arg = arg(help="Named settings; the options below change single ones.")
   replaces = arg(help="Replaces results of other settings in that folder.")
   flag = Annotated[bool, replaces, tyro.conf.FlagCreatePairsOff]
   return dataclasses.make_dataclass(
     "Options",
     [
-      ("preset", Annotated[chosen, named], preset),
+      ("preset", Annotated[preset_names, preset_arg], preset),
       ("output", Annotated[pathlib.Path, arg(help="Folder of the results.")], output),
       ("overwrite", flag, False),
       (
@@ -143,26 +143,26 @@ def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
     return
   try:
     existing = json.loads(path.read_text(encoding="utf-8"))
-    experiment, before = existing["experiment"], dict(existing["settings"])
+    experiment, old = existing["experiment"], dict(existing["settings"])
   except (OSError, ValueError, TypeError, KeyError):
-    experiment, before = None, {}
+    experiment, old = None, {}
   if experiment != name:
-    what = (
+    content = (
       f"results of {experiment}" if experiment else "a results.json of another kind"
     )
   else:
-    now = json.loads(json.dumps(results.standard(dataclasses.asdict(config))))
-    names = [x for x in before | now if before.get(x, _NONE) != now.get(x, _NONE)]
+    new = json.loads(json.dumps(results.standard(dataclasses.asdict(config))))
+    names = [x for x in old | new if old.get(x, _NONE) != new.get(x, _NONE)]
     if not names:
       return
     changes = [
-      f"{x} was {before.get(x, 'not there')}, is {now.get(x, 'not there')}"
+      f"{x} was {old.get(x, 'not there')}, is {new.get(x, 'not there')}"
       for x in names[:3]
     ]
     more = f", and {len(names) - 3} more" if len(names) > 3 else ""
-    what = f"results of other settings ({'; '.join(changes)}{more})"
+    content = f"results of other settings ({'; '.join(changes)}{more})"
   raise SystemExit(
-    f"--output {output} holds {what}: choose another folder, or pass "
+    f"--output {output} holds {content}: choose another folder, or pass "
     "--overwrite to replace them"
   )
 

@@ -21,18 +21,18 @@ _OURS = ("spherejax", "experiments")
 
 def while_loading() -> None:
   """Reports Ctrl-C and SIGTERM in one line, until `in_one_line` takes over."""
-  rest = "nothing is lost; the same command starts again"
+  advice = "nothing is lost; the same command starts again"
 
   def explain(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
   ) -> None:
     if issubclass(kind, KeyboardInterrupt):
-      _say(f"stopped; {rest}")
+      _say(f"stopped; {advice}")
     else:
       sys.__excepthook__(kind, error, trace)
 
   def end(number: int, _: FrameType | None) -> NoReturn:
-    _say(f"ended by {signal.Signals(number).name}; {rest}")
+    _say(f"ended by {signal.Signals(number).name}; {advice}")
     sys.stderr.flush()
     os._exit(128 + number)  # an exception might be caught by what is being imported
 
@@ -46,7 +46,7 @@ def in_one_line(output: pathlib.Path) -> None:
   `python -X dev -m experiments.…` shows it. All other errors always show theirs.
   """
 
-  def rest() -> str:
+  def advice() -> str:
     # Files to resume from lie in subfolders; results do not.
     if output.is_dir() and any(path.is_dir() for path in output.iterdir()):
       return f"the same command goes on from what is kept in {output}"
@@ -56,16 +56,16 @@ def in_one_line(output: pathlib.Path) -> None:
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
   ) -> None:
     if issubclass(kind, KeyboardInterrupt):
-      _say(f"stopped; {rest()}")
+      _say(f"stopped; {advice()}")
     elif sys.flags.dev_mode or not _is_told(error, trace):
       sys.__excepthook__(kind, error, trace)
     elif isinstance(error, OSError):
-      _say(f"{kind.__name__}: {one_line(error)}; {rest()}")
+      _say(f"{kind.__name__}: {one_line(error)}; {advice()}")
     else:
       _say(f"{kind.__name__}: {one_line(error)}")
 
   def end(number: int, _: FrameType | None) -> NoReturn:
-    _say(f"ended by {signal.Signals(number).name}; {rest()}")
+    _say(f"ended by {signal.Signals(number).name}; {advice()}")
     sys.exit(128 + number)
 
   sys.excepthook, sys.unraisablehook = explain, _unraised

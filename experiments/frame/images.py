@@ -101,11 +101,11 @@ def load(name: str, side: int, folder: str = "", percent: int = 100) -> Whole:
   if name in FOLDERS:
     images, tree = _folder(name, side, folder)
   else:
-    some = f"[:{percent}%]"
-    split = f"train{some}+test{some}" if source.pooled else f"train{some}"
+    share = f"[:{percent}%]"
+    split = f"train{share}+test{share}" if source.pooled else f"train{share}"
     images = _prepared(name, split, side)
     if not source.pooled:
-      tested = _prepared(name, f"test{some}", side)
+      tested = _prepared(name, f"test{share}", side)
     tree = tree_of(name, images.label_names)
   living = np.ones(len(tree.classes), bool)
   if source.lifeless:
@@ -129,7 +129,7 @@ def at_depth(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
   return np.array([np.flatnonzero(members)[-1] for members in above])
 
 
-def named(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
+def readable_tree(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
   """The tree with words in place of WordNet's ids, if the set has a file of them."""
   if name != "tiny_imagenet":
     return tree

@@ -55,7 +55,7 @@ def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
   contents = read_record(record, "settings", "figures")
   if contents["settings"] != json.loads(json.dumps(settings)):
     return None
-  return Finished(contents["figures"], _whole(arrays, _arrays))
+  return Finished(contents["figures"], _read_intact(arrays, _arrays))
 
 
 def read_record(
@@ -72,7 +72,7 @@ def read_record(
       raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
     return contents
 
-  return _whole(path, read, remedy)
+  return _read_intact(path, read, remedy)
 
 
 def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
@@ -80,18 +80,18 @@ def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
 
   A damaged file raises a ValueError that names it and the remedy.
   """
-  content = path.read_bytes()  # outside `_whole`: a missing file is not damaged
-  return _whole(path, lambda _: _array(content), remedy)
+  content = path.read_bytes()  # outside `_read_intact`: a missing file is not damaged
+  return _read_intact(path, lambda _: _array(content), remedy)
 
 
-def _whole(
+def _read_intact(
   path: pathlib.Path, read: Callable[[pathlib.Path], Any], remedy: str = _REMEDY
 ) -> Any:
   try:
     return read(path)
   except Exception as error:  # a damaged file can fail in any way
-    said = ending.one_line(error)
-    raise ValueError(f"{path} is damaged; {remedy}: {said}") from error
+    message = ending.one_line(error)
+    raise ValueError(f"{path} is damaged; {remedy}: {message}") from error
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -122,13 +122,13 @@ def _array(content: bytes) -> np.ndarray:
   return flat.reshape(shape, order="F" if by_columns else "C").copy()
 
 
-def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> None:
+def keep(path: pathlib.Path, settings: Mapping[str, Any], outcome: Finished) -> None:
   """Writes the arrays, then the file whose presence says that they are complete."""
   path.parent.mkdir(parents=True, exist_ok=True)
   record, arrays = _files(path)
   record.unlink(missing_ok=True)
-  np.savez(arrays, allow_pickle=False, **done.arrays)
-  results.write_json({"settings": settings, "figures": done.figures}, record)
+  np.savez(arrays, allow_pickle=False, **outcome.arrays)
+  results.write_json({"settings": settings, "figures": outcome.figures}, record)
 
 
 def once(
@@ -142,12 +142,12 @@ def once(
 
   `restored` is called if the outcome was read.
   """
-  if (done := restore(path, made_with)) is None:
-    done = make()
-    keep(path, made_with, done)
+  if (outcome := restore(path, made_with)) is None:
+    outcome = make()
+    keep(path, made_with, outcome)
   else:
     restored()
-  return done
+  return outcome
 
 
 def _files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:

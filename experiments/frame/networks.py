@@ -196,9 +196,9 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
     return variables
   backbones = {name: tree["backbone"] for name, tree in variables.items()}
   if architecture.backbone == "last_stage":
-    whole = models.pretrained(LITE).variables
+    pretrained = models.pretrained(LITE).variables
     backbone = {
-      name: {part: whole[name][part] for part in tree}
+      name: {part: pretrained[name][part] for part in tree}
       for name, tree in backbones.items()
     }
   else:
@@ -246,7 +246,7 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   return class_sets.squared(pixels, size=a.image_size)
 
 
-class _Kept(NamedTuple):
+class _StoredModel(NamedTuple):
   step: Array
   variables: Any
 
@@ -275,7 +275,7 @@ def keep(folder: pathlib.Path, model: Model, step: int) -> None:
   described = dataclasses.asdict(model.architecture)
   results.write_json(described, folder / "network.json")
   with training.Checkpoints(folder / "weights") as checkpoints:
-    checkpoints.save(_Kept(jnp.int32(step), model.variables))
+    checkpoints.save(_StoredModel(jnp.int32(step), model.variables))
 
 
 def load(folder: pathlib.Path) -> Model:
@@ -296,7 +296,7 @@ def load(folder: pathlib.Path) -> Model:
   except TypeError as error:
     raise ValueError(f"{path} describes no network of this version: {error}") from error
   with training.Checkpoints(folder / "weights") as checkpoints:
-    restored = checkpoints.restore(_Kept(jnp.int32(0), _shapes(architecture)))
+    restored = checkpoints.restore(_StoredModel(jnp.int32(0), _shapes(architecture)))
   if restored is None:
     raise FileNotFoundError(f"no weights in {folder}")
   return Model(architecture, restored.state.variables)

@@ -48,16 +48,16 @@ def cosine_maps(
 ) -> "matplotlib.figure.Figure":
   """Plots cosines of all pairs of classes, with lines between groups of neighbours."""
   figure, cells = panels(len(maps), columns, 7.2 / columns)
-  shown: Any = None
+  image: Any = None
   for axes, (title, values) in zip(cells, maps.items(), strict=True):
-    shown = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
+    image = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
     for edge in np.flatnonzero(np.diff(groups)) + 0.5:
       axes.axhline(edge, color="#222222", linewidth=0.6)
       axes.axvline(edge, color="#222222", linewidth=0.6)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=9.5, loc="left")
   figure.supxlabel(xlabel, fontsize=9)
-  figure.colorbar(shown, ax=cells, label="cosine", shrink=0.8)
+  figure.colorbar(image, ax=cells, label="cosine", shrink=0.8)
   return figure
 
 

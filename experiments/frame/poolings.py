@@ -148,7 +148,8 @@ _DIVIDED: dict[str, Callable[[int], Recipe]] = {
   "netvlad_wide": lambda dim: _netvlad(MANY_PROTOTYPES, dim),
 }
 _POOLS: dict[str, tuple[_Place, Callable[[int], Any]]] = {
-  "gap": ("before", lambda _: pooling.gap),
+  # The average commutes with the projection, which is cheaper after it.
+  "gap": ("after", lambda _: pooling.gap),
   "gmp": ("after", lambda _: pooling.gmp),
   "gap_gmp": ("after", lambda _: pooling.gap_gmp),
   "cbam": (

@@ -145,13 +145,13 @@ def result(
 def _options(experiment: str, preset: str, config: Any) -> str:
   """Options that differ from the preset, where the preset is known."""
   module = sys.modules.get(f"experiments.{experiment}", sys.modules["__main__"])
-  usual = getattr(module, "PRESETS", {}).get(preset)
-  if usual is None:
+  preset_config = getattr(module, "PRESETS", {}).get(preset)
+  if preset_config is None:
     return ""
-  options, before = dataclasses.asdict(config), dataclasses.asdict(usual)
+  options, preset_values = dataclasses.asdict(config), dataclasses.asdict(preset_config)
   parts = []
   for name, value in options.items():
-    if name in before and value == before[name]:
+    if name in preset_values and value == preset_values[name]:
       continue
     option = name.replace("_", "-")
     if isinstance(value, bool):

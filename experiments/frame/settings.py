@@ -113,9 +113,9 @@ def _declared(kind: type) -> dict[str, list[Limit]]:
   limits: dict[str, list[Limit]] = {}
   for base in kind.__mro__:
     for name, hint in typing.get_type_hints(base, include_extras=True).items():
-      known = limits.setdefault(name, [])
+      listed = limits.setdefault(name, [])
       declared = getattr(hint, "__metadata__", ())
-      known += [x for x in declared if isinstance(x, Limit) and x not in known]
+      listed += [x for x in declared if isinstance(x, Limit) and x not in listed]
   return limits
 
 

@@ -25,7 +25,7 @@ class Table:
     self._figures: dict[tuple[str, str], list[float]] = {}
     self._gains: list[tuple[str, str, str, float | None, str]] = []
     self._unlisted: set[tuple[str, str]] = set()
-    self._beside: dict[tuple[str, str], dict[str, Any]] = {}
+    self._extras: dict[tuple[str, str], dict[str, Any]] = {}
 
   def add(
     self,
@@ -40,20 +40,20 @@ class Table:
     """Appends values of one or more seeds; unlisted values serve only the claims."""
     at = variant, measure
     self._figures.setdefault(at, []).extend(map(float, np.atleast_1d(values)))
-    self._beside[at] = {"paper": paper} | ({"note": note} if note else {})
+    self._extras[at] = {"paper": paper} | ({"note": note} if note else {})
     if not listed:
       self._unlisted.add(at)
 
   def add_all(
     self,
     variant: str,
-    measured: Mapping[str, ArrayLike],
+    by_measure: Mapping[str, ArrayLike],
     printed: Mapping[str, float] = {},
     *,
     listed: bool = True,
   ) -> None:
     """Appends values by measure, with published ones beside them."""
-    for measure, values in measured.items():
+    for measure, values in by_measure.items():
       paper = printed.get(measure)
       self.add(variant, measure, values, listed=listed, paper=paper)
 
@@ -90,7 +90,7 @@ class Table:
       for measure, variant, other, paper, title in self._gains
     ]
     return gains + [
-      results.row(*at, values) | self._beside[at]
+      results.row(*at, values) | self._extras[at]
       for at, values in self._figures.items()
       if at not in self._unlisted
     ]
@@ -183,9 +183,9 @@ class Study(Generic[Config]):
   ) -> dict[str, Any]:
     """Measures, claims and draws; returns the whole result."""
     start, config = time.perf_counter(), self.resolved(config)
-    table, shown = self.measure(config, output)
-    drawn = pictures.save(self.charts(config, table), output, ".svg")
-    drawn += pictures.save(self.draw(table, shown, config), output)
+    table, drawing_input = self.measure(config, output)
+    files = pictures.save(self.charts(config, table), output, ".svg")
+    files += pictures.save(self.draw(table, drawing_input, config), output)
     return results.result(
       experiment=self.name,
       preset=preset,
@@ -193,7 +193,7 @@ class Study(Generic[Config]):
       seconds=time.perf_counter() - start,
       rows=table.rows(),
       claims=self.claimed(table, config),
-      pictures=drawn,
+      pictures=files,
     )
 
   def main(self) -> None:

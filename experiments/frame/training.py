@@ -59,8 +59,8 @@ def many(
       **options,
     )
   if title and result.diverged.any():
-    gone = np.flatnonzero(result.diverged.any(1))
-    values = [{name: column[i] for name, column in cells.items()} for i in gone]
+    failed = np.flatnonzero(result.diverged.any(1))
+    values = [{name: column[i] for name, column in cells.items()} for i in failed]
     raise FloatingPointError(
       f"{title}: {result.diverged.sum()} of {result.diverged.size} runs diverged, of"
       f" the cells {values}"
@@ -92,7 +92,7 @@ def several(
 
   def run(state: training.TrainState, key: Array) -> tuple[training.TrainState, Any]:
     state, reported = jax.lax.scan(
-      lambda now, step_key: step(now, batch(now, step_key)),
+      lambda current, step_key: step(current, batch(current, step_key)),
       state,
       jax.random.split(key, number),
     )
@@ -160,7 +160,7 @@ def shuffled(
       steps = jnp.arange(per_epoch) + epoch * per_epoch
       begin = max(first - epoch * per_epoch, 0)
       for rows in data.pipeline(images, np.asarray(epoch_plan(steps)), start=begin):
-        more = {name: table[rows["index"]] for name, table in (columns or {}).items()}
-        yield {"image": rows["image"], "label": rows["label"], **more}
+        extra = {name: table[rows["index"]] for name, table in (columns or {}).items()}
+        yield {"image": rows["image"], "label": rows["label"], **extra}
 
   return batches

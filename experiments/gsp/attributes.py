@@ -45,9 +45,9 @@ def predict_classes(
     # Both as one batch: on a CPU of two cores, two batched factorisations that run
     # side by side can wait for each other's threads.
     shuffled = jax.random.permutation(shuffle_key, attributes)
-    both = jax.vmap(predict)(jnp.stack([attributes, shuffled]))
-    right = {}
-    for source, predicted in zip(("own", SHUFFLED), both, strict=True):
+    predictions = jax.vmap(predict)(jnp.stack([attributes, shuffled]))
+    accuracies = {}
+    for source, predicted in zip(("own", SHUFFLED), predictions, strict=True):
       tables = {
         "l2": distances.pairwise_euclidean(predicted, embeddings),
         "cosine": distances.pairwise_cosine_distance(predicted, embeddings),
@@ -56,8 +56,8 @@ def predict_classes(
         for name, everything in CANDIDATES.items():
           candidates = jnp.arange(classes) if everything else held
           nearest = candidates[jnp.argmin(table[:, candidates], axis=1)]
-          right[metric, name, source] = jnp.mean(nearest == held)
-    return right
+          accuracies[metric, name, source] = jnp.mean(nearest == held)
+    return accuracies
 
   return jax.tree.map(jnp.mean, jax.vmap(one_split)(jax.random.split(key, splits)))
 
@@ -75,15 +75,15 @@ def class_attributes(variants: Variants, names: Sequence[str]) -> Any:
   figure = pictures.new_figure(1.6 + 3.0 * len(variants), 3.8)
   cells = figure.subplots(1, len(variants), sharey=True)
   highest = max(values.max() for _, _, values in variants.values())
-  shown = None
+  image = None
   for axes, (name, (_, _, values)) in zip(cells, variants.items(), strict=True):
-    shown = axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
+    image = axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
     axes.set_title(name, fontsize=10)
     axes.set_xlabel("prototype")
     axes.set_xticks(range(values.shape[1]))
     axes.set_yticks(range(len(names)), list(names))
-  assert shown is not None
-  figure.colorbar(shown, ax=list(cells), label="mean attribute")
+  assert image is not None
+  figure.colorbar(image, ax=list(cells), label="mean attribute")
   return figure
 
 
@@ -105,14 +105,14 @@ def dominant(
 
   colors = matplotlib.colormaps["Dark2"]
   rows = np.array([np.argmax(images.labels == i) for i in np.unique(images.labels)])
-  some = images[rows]
+  examples = images[rows]
   figure = pictures.new_figure(7.2, 0.78 * (1 + len(variants)) + 0.6)
   cells = figure.subplots(1 + len(variants), len(rows))
-  for column, label in enumerate(some.labels):
-    cells[0, column].imshow(some.images[column], interpolation="nearest")
+  for column, label in enumerate(examples.labels):
+    cells[0, column].imshow(examples.images[column], interpolation="nearest")
     cells[0, column].set_title(images.label_names[label], fontsize=8)
   for row, (name, (state, result, _)) in enumerate(variants.items(), start=1):
-    maps = network.embed(state, some, settings, pooled=False).pooled
+    maps = network.embed(state, examples, settings, pooled=False).pooled
     nearest = _nearest(maps, state.params["network"]["pooling"]["prototypes"])
     weights = result.weights[rows]
     strength = weights / weights.max(axis=(1, 2), keepdims=True)
@@ -125,11 +125,11 @@ def dominant(
     cells[row, 0].set_ylabel(name, fontsize=8.5)
   for axes in cells.flat:
     axes.set(xticks=[], yticks=[])
-  said = (
+  caption = (
     "Colour: the prototype that a position is nearest to, one of eight.\n"
     "Strength: the position's share of the pooled vector."
   )
-  figure.supxlabel(said, fontsize=9)
+  figure.supxlabel(caption, fontsize=9)
   return figure
 
 

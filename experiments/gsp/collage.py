@@ -61,8 +61,8 @@ class Config(network.Settings):
   def __post_init__(self):
     super().__post_init__()
     if not self.losses:
-      known = ", ".join(network.LOSSES)
-      raise ValueError(f"losses must have one of {known}, got none")
+      names = ", ".join(network.LOSSES)
+      raise ValueError(f"losses must have one of {names}, got none")
 
 
 class Trained(NamedTuple):
@@ -87,9 +87,9 @@ def plan(config: Config) -> list[Trained]:
   for loss in config.losses:
     settings = dataclasses.replace(config, loss=network.LOSSES[loss])
     gsp = dataclasses.replace(settings, pooling="gsp")
-    named = {f"{loss}, {name}": variant for name, variant in masses.items()}
+    variants = {f"{loss}, {name}": variant for name, variant in masses.items()}
     trained += [
-      Trained(gsp, named),
+      Trained(gsp, variants),
       Trained(settings, {f"{loss}, distilled": average}, alone=True),
     ]
   return trained
@@ -110,7 +110,7 @@ def outcomes(
   trained: Trained,
   seed: int,
   parts: dict[str, collages.Part],
-  begun: training.TrainState | None,
+  pretrained: training.TrainState | None,
   output: pathlib.Path,
 ) -> kept.Finished:
   """Trains the variants of one program and tests them on unseen sub-classes.
@@ -118,8 +118,8 @@ def outcomes(
   Returns the figures of each variant, and its weights on the collages of the figure.
   """
   settings = trained.settings
-  what = settings.loss, settings.pooling, "alone" if trained.alone else "on", f"{seed}"
-  path = output / "kept" / "-".join(what)
+  stem = settings.loss, settings.pooling, "alone" if trained.alone else "on", f"{seed}"
+  path = output / "kept" / "-".join(stem)
   # These settings only add other programs, so a change of them keeps the outcome.
   made_with = dataclasses.asdict(settings) | {"seeds": 0, "losses": ()}
   train, validation, test = (
@@ -142,7 +142,7 @@ def outcomes(
       trained.variants,
       train,
       path.with_name(f"parts-{settings.patience}"),
-      pretrained=begun,
+      pretrained=pretrained,
       after=after if settings.patience else None,
       progress=False,
     )
@@ -182,14 +182,14 @@ def weights(last: dict[str, np.ndarray], test: collages.Part) -> dict[str, Any]:
   """
   from matplotlib.patches import Rectangle
 
-  shown = {name: values for name, values in last.items() if "GSP" in name}
+  gsp_weights = {name: values for name, values in last.items() if "GSP" in name}
   rows = drawn_rows(test.collages)
   images = np.asarray(test.collages.images)[rows]
   # Without their parentheses, the names fit above their collages.
   names = [
     name.partition("_(")[0].replace("_", " ") for name in test.collages.label_names
   ]
-  figure = plotting.weight_maps(images, shown, names=names[: len(rows)])
+  figure = plotting.weight_maps(images, gsp_weights, names=names[: len(rows)])
   side = images.shape[1] // 2
   for axes, tiles in zip(figure.axes, test.foreground[rows], strict=False):
     ((y, x),) = side * np.argwhere(tiles) - 0.5
@@ -221,7 +221,7 @@ def claims(config: Config, _: Table) -> list[Claim]:
 def _components(config: Config, loss: str) -> list[Claim]:
   """DML 5.3.2: what GSP, ZSP and the other images of a collage are worth."""
   measure, weight = f"MAP@R, {config.images}", f"{WEIGHT}, {config.images}"
-  both = f"{loss}, GSP + ZSP"
+  combined = f"{loss}, GSP + ZSP"
   return Claim.of_rows([
     *((f"collage-{name}-{loss.lower()}",
        f"MAP@R({better}) > MAP@R({other}), {loss}, unseen classes",
@@ -234,5 +234,5 @@ def _components(config: Config, loss: str) -> list[Claim]:
       )),
     (f"collage-attention-{loss.lower()}",
      f"weight on the labelled image under GSP + ZSP > 0.25, {loss}",
-     lambda t: t.values(weight, both) - 0.25),
+     lambda t: t.values(weight, combined) - 0.25),
   ])  # fmt: skip

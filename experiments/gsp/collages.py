@@ -50,21 +50,21 @@ def load(name: str, size: int, percent: int = 100) -> Source:
   return _SOURCES[name](size, f"[:{percent}%]")
 
 
-def _cifar100(size: int, some: str) -> Source:
+def _cifar100(size: int, share: str) -> Source:
   """Five sub-classes in each of twenty super-classes, train and test together."""
-  images = class_sets.read("cifar100", f"train{some}+test{some}", size=size)
+  images = class_sets.read("cifar100", f"train{share}+test{share}", size=size)
   names = images.extra_names["coarse_label"]
   shared = tuple(names.index(name) for name in CIFAR_SHARED)
   labels = images.extras["coarse_label"]
   return Source(np.asarray(images.images), labels, images.labels, names, shared)
 
 
-def _omniglot(size: int, some: str) -> Source:
+def _omniglot(size: int, share: str) -> Source:
   """Characters of the first twenty alphabets by name, four of them background.
 
   Ink is 1, paper 0.
   """
-  images = class_sets.read("omniglot", f"train{some}", size=size)
+  images = class_sets.read("omniglot", f"train{share}", size=size)
   alphabets = np.unique(images.extras["alphabet"])[:20]
   chosen = images[np.isin(images.extras["alphabet"], alphabets)]
   labels = np.searchsorted(alphabets, chosen.extras["alphabet"]).astype(np.int32)
@@ -88,8 +88,8 @@ def parts(source: Source) -> dict[str, np.ndarray]:
     middle = max(1, len(classes) // 5)
     first = (len(classes) - middle + 1) // 2
     split = np.split(classes, [first, first + middle])
-    for part, some in zip(PARTS, split, strict=True):
-      groups[part] += some.tolist()
+    for part, members in zip(PARTS, split, strict=True):
+      groups[part] += members.tolist()
   rows = data.split_classes(source.fine, groups=list(groups.values()))
   return dict(zip(PARTS, rows, strict=True))
 
@@ -144,8 +144,8 @@ def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
     )
     labels = np.searchsorted(foreground, source.labels[chosen]).astype(np.int32)
     images = source.images[chosen]
-    own_key = jax.random.fold_in(key, number)
-    drawn = _draw(own_key, images, labels, source.images[behind])
+    part_key = jax.random.fold_in(key, number)
+    drawn = _draw(part_key, images, labels, source.images[behind])
     by_part[part] = Part(
       data.Images(images=np.asarray(drawn.images), labels=labels, label_names=names),
       data.Images(images=images, labels=labels, label_names=names),

@@ -123,19 +123,19 @@ def _shade_cells(axes: Any, study: Study) -> None:
   squares = [((grid - vector) ** 2).sum(-1) for vector in study.prototypes]
   nearest = np.argmin(squares, axis=0)
   tones = np.random.default_rng(0).permutation(len(study.prototypes))
-  place = {"origin": "lower", "extent": sides.ravel(), "interpolation": "nearest"}
-  axes.imshow(tones[nearest], cmap="Pastel1", alpha=0.6, **place)
+  placement = {"origin": "lower", "extent": sides.ravel(), "interpolation": "nearest"}
+  axes.imshow(tones[nearest], cmap="Pastel1", alpha=0.6, **placement)
   edges = (nearest[1:, 1:] != nearest[:-1, 1:]) | (nearest[1:, 1:] != nearest[1:, :-1])
-  shown = np.ma.masked_equal(edges, False)
-  axes.imshow(shown, cmap="Greys", vmin=0, vmax=2.5, **place)
+  borders = np.ma.masked_equal(edges, False)
+  axes.imshow(borders, cmap="Greys", vmin=0, vmax=2.5, **placement)
 
 
 def _worst_covered(study: Study) -> tuple[float, float]:
   """The prototype whose farthest feature sets the covering radius."""
   points = study.features.reshape(-1, 2)
   squares = np.stack([((points - v) ** 2).sum(1) for v in study.prototypes])
-  chosen = np.argmin(squares[:, np.argmax(squares.min(0))])
-  return tuple(study.prototypes[chosen].tolist())
+  worst = np.argmin(squares[:, np.argmax(squares.min(0))])
+  return tuple(study.prototypes[worst].tolist())
 
 
 def cells(study: Study) -> Any:
@@ -175,8 +175,8 @@ def hulls(study: Study, names: Sequence[str]) -> Any:
     axes.plot(*study.averages[mask].T, ".", color="#D55E00", markersize=3)
     _limit(axes, study)
     axes.set_title(name, fontsize=9)
-  said = "orange: averages of images; black: prototypes in use, and their hull"
-  figure.supxlabel(said, fontsize=9)
+  caption = "orange: averages of images; black: prototypes in use, and their hull"
+  figure.supxlabel(caption, fontsize=9)
   return figure
 
 

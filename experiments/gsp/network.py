@@ -230,7 +230,7 @@ def embed(
   padding = -len(images) % _AT_ONCE
   rows = np.arange(len(images) + padding) % len(images)
   results = [
-    _apply(state.variables(), pixels[chosen], mass, settings=settings, pooled=pooled)
-    for chosen in np.split(rows, len(rows) // _AT_ONCE)
+    _apply(state.variables(), pixels[block], mass, settings=settings, pooled=pooled)
+    for block in np.split(rows, len(rows) // _AT_ONCE)
   ]
   return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(images)], *results)

@@ -124,8 +124,8 @@ def _train(
   number = min(config.classes, len(table.counts))
   classes = {"num_classes": number, "per_class": config.per_class}
 
-  def train_step(_, before):
-    state, total = before
+  def train_step(_, carry):
+    state, total = carry
     rows = data.class_balanced_indices(key, table, state.step, **classes)
     state, values = step(state, (collages.images[rows], collages.labels[rows]))
     return state, total + values["loss"]
@@ -194,22 +194,22 @@ def compare(
 
   def start(number: int) -> training.TrainState:
     images = collages[number].train.images
-    first = _start(keys[number], images, config=config)
-    begun = steps(first, number, AVERAGE, warmup)
-    params, mass = begun.params["network"], jnp.float32(AVERAGE)
+    initial = _start(keys[number], images, config=config)
+    base = steps(initial, number, AVERAGE, warmup)
+    params, mass = base.params["network"], jnp.float32(AVERAGE)
     pooled = embed(params, images[:POOLED], mass, config=config).pooled
     params = _choose_prototypes(params, pooled, path="GSP_0/prototypes")
-    return begun.replace(params={"network": params})
+    return base.replace(params={"network": params})
 
-  def finish(begun: training.TrainState, number: int, mass: float) -> Trained:
-    state = steps(begun, number, mass, config.steps - warmup)
+  def finish(base: training.TrainState, number: int, mass: float) -> Trained:
+    state = steps(base, number, mass, config.steps - warmup)
     return evaluate(state.params["network"], collages[number].test, mass, config)
 
   with at_once.pool() as pool:
     starts = list(pool.map(start, range(len(keys))))
     runs = [
-      {name: pool.submit(finish, begun, number, mass) for name, mass in masses.items()}
-      for number, begun in enumerate(starts)
+      {name: pool.submit(finish, base, number, mass) for name, mass in masses.items()}
+      for number, base in enumerate(starts)
     ]
     return [{name: run.result() for name, run in by_name.items()} for by_name in runs]
 
@@ -284,9 +284,9 @@ def _quarters(maps: Array) -> Array:
 
 def _reduced(maps: np.ndarray, train: np.ndarray) -> np.ndarray:
   """The first principal components of the training images' features."""
-  known = maps[train].reshape(-1, maps.shape[-1])
-  mean = known.mean(0)
-  axes = np.linalg.svd(known - mean, full_matrices=False)[2][:_CHANNELS]
+  features = maps[train].reshape(-1, maps.shape[-1])
+  mean = features.mean(0)
+  axes = np.linalg.svd(features - mean, full_matrices=False)[2][:_CHANNELS]
   parts = (maps - mean) @ axes.T
   return (parts / parts[train].std()).astype(np.float32)
 
@@ -295,13 +295,13 @@ _collages = jax.jit(data.collages, static_argnames=("grid",))
 
 
 def collages(
-  tiles: Tiles, sizes: tuple[int, int], key: Array, *, shown: bool = False
+  tiles: Tiles, sizes: tuple[int, int], key: Array, *, as_pixels: bool = False
 ) -> Collages:
   """Training and test collages of disjoint images.
 
-  With `shown`, the same collages have pixels instead of features.
+  With `as_pixels`, the same collages have pixels instead of features.
   """
-  images = tiles.pixels if shown else tiles.inputs
+  images = tiles.pixels if as_pixels else tiles.inputs
   parts = []
   for name, rows, count in zip(
     jax.random.split(key),

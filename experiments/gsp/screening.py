@@ -61,9 +61,9 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   hyper = hyper | {"mass": 1.0}
   head_key, row_key, proxy_key, label_key = jax.random.split(key, 4)
   rows = jax.random.permutation(row_key, len(maps.labels))[:1024]
-  drawn: Any = _head(settings, **hyper).init(head_key, maps.features[:1])
-  pooled = apply_head(settings, drawn["params"], maps.features[rows], hyper).pooled
-  head = models.replace_prototypes(drawn["params"], pooled, path=network.PROTOTYPES)
+  variables: Any = _head(settings, **hyper).init(head_key, maps.features[:1])
+  pooled = apply_head(settings, variables["params"], maps.features[rows], hyper).pooled
+  head = models.replace_prototypes(variables["params"], pooled, path=network.PROTOTYPES)
   losses = loss_parameters(settings, classes, proxy_key, label_key)
   state = training.create_state(
     key,  # batches use the sweep's key
@@ -182,8 +182,8 @@ def frozen_maps(
   parts = collages.collages(source, jax.random.key(seed), most=config.most)
   train, validation = parts["train"].collages, parts["validation"].collages
   # The same labels for all seeds, which share compiled programs; backgrounds differ.
-  chosen = np.random.default_rng(config.seed).permutation(len(validation))
-  validation = validation[np.sort(chosen[: config.validation])]
+  order = np.random.default_rng(config.seed).permutation(len(validation))
+  validation = validation[np.sort(order[: config.validation])]
   params = frozen_network(config, seed, source, train, output)
   backbone = network.backbone(config)
 
@@ -220,13 +220,13 @@ def frozen_network(
   def make() -> kept.Finished:
     singles = collages.single_images(source, config.per_class)
     steps, folder = config.pretraining, path.parent
-    begun = pooled_training.pretrain(config, steps, seed, singles, folder)
+    start = pooled_training.pretrain(config, steps, seed, singles, folder)
     average = {"GAP": network.AVERAGE}
-    runs = pooled_training.train(config, seed, average, train, folder, pretrained=begun)
+    runs = pooled_training.train(config, seed, average, train, folder, pretrained=start)
     backbone = runs["GAP"].state.params["network"]["backbone"]
     params = jax.tree.map(np.asarray, backbone)
     arrays: Any = traverse_util.flatten_dict(params, sep="/")
     return kept.Finished({}, arrays)
 
-  done = kept.once(path, made_with=settings, make=make)
-  return traverse_util.unflatten_dict(done.arrays, sep="/")
+  outcome = kept.once(path, made_with=settings, make=make)
+  return traverse_util.unflatten_dict(outcome.arrays, sep="/")

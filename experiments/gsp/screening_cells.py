@@ -96,8 +96,8 @@ class Plan(NamedTuple):
 
   def of_grid(self, number: int, sharpness: float | None = None) -> Cell:
     """Returns a cell of the grid; None takes the default inverse temperature."""
-    _, mass, usual, weight = self.centre
-    return number, mass, usual if sharpness is None else sharpness, weight
+    _, mass, default, weight = self.centre
+    return number, mass, default if sharpness is None else sharpness, weight
 
   @property
   def cells(self) -> list[Cell]:
@@ -220,7 +220,7 @@ def claims(
     f"|effect of beta| > |effect of m|, {loss}",
     lambda t: (size(t, "inverse_temperature") - size(t, "prototypes")) / points,
   )
-  whole = name(loss, plan.of_mass(1.0))
+  full_mass = name(loss, plan.of_mass(1.0))
   small = [plan.of_mass(mass) for mass in plan.masses if mass <= 0.5]
   if small:
     # One mass for all seeds: choosing the best for each seed would gain from noise.
@@ -228,14 +228,14 @@ def claims(
     yield Claim(
       f"mu-sweep-{suffix}",
       f"MAP@R of the best mass up to 0.5 ({best[1]:g}) > MAP@R of mass 1, {loss}",
-      lambda t: t.gain(measure, name(loss, best), over=whole),
+      lambda t: t.gain(measure, name(loss, best), over=full_mass),
       "DML Fig. 5.8",
     )
   yield Claim(
     f"mu-sweep-average-{suffix}",
     "at mass 1 pooled vectors of every step equal the average to 1e-6 of its "
     f"largest entry (1e-6 less the largest difference), {loss}",
-    lambda t: 1e-6 - t.values(APART, whole),
+    lambda t: 1e-6 - t.values(APART, full_mass),
     "DML Claim 5.2.1",
     every_seed=True,
   )
@@ -243,13 +243,13 @@ def claims(
 
 def flat(plan: Plan, loss: str) -> Iterator[Claim]:
   """Claims that the number of prototypes does not matter where it is large."""
-  many = [name(loss, plan.of_grid(n)) for n in plan.counts if n >= 64]
+  names = [name(loss, plan.of_grid(n)) for n in plan.counts if n >= 64]
 
   def difference(table: Table) -> np.ndarray:
-    values = [table.values("MAP@R", x) for x in many]
+    values = [table.values("MAP@R", x) for x in names]
     return np.ptp(values, axis=1) - np.ptp(np.mean(values, axis=1))
 
-  if len(many) > 2:
+  if len(names) > 2:
     yield Claim(
       f"m-flat-{loss.lower()}",
       f"range of MAP@R over m in 64, 128, 256 < its range over seeds, {loss}",
@@ -265,10 +265,10 @@ def draw(plan: Plan, loss: str, table: Table, measure: str = "MAP@R") -> dict[st
   def values(cell: Cell) -> np.ndarray:
     return table.values(measure, name(loss, cell))
 
-  known, drawn = table.variants(measure), {}
+  variants, plots = table.variants(measure), {}
   counts = [number for number in plan.counts if number <= 128]
   if counts and len(plan.sharpness) > 1:
-    drawn["grid"] = plotting.heat_map(
+    plots["grid"] = plotting.heat_map(
       [[values(plan.of_grid(n, x)).mean() for x in plan.sharpness] for n in counts],
       rows=counts,
       columns=plan.sharpness,
@@ -286,10 +286,10 @@ def draw(plan: Plan, loss: str, table: Table, measure: str = "MAP@R") -> dict[st
   }
   labels = f"{plan.centre[0]:g} prototypes", f"mass {plan.centre[1]:g}"
   for (xlabel, cells), label in zip(curves.items(), labels, strict=True):
-    steps = [x for x, cell in cells.items() if name(loss, cell) in known]
+    steps = [x for x, cell in cells.items() if name(loss, cell) in variants]
     if len(steps) > 1:
       curve = np.transpose([values(cells[x]) - average for x in steps])
-      drawn[xlabel] = plotting.training_curves(
+      plots[xlabel] = plotting.training_curves(
         {label: curve}, steps=steps, xlabel=xlabel, ylabel=ylabel
       )
-  return {f"{key}-{loss.lower()}": figure for key, figure in drawn.items()}
+  return {f"{key}-{loss.lower()}": figure for key, figure in plots.items()}

@@ -59,12 +59,12 @@ def train(
   config: Config, key: jax.Array, pool, cells, output: pathlib.Path
 ) -> training.SweepResult:
   """Trains all cells with all seeds; stores each epoch and resumes from the last."""
-  what = finished.digest((config, cells))
+  digest = finished.digest((config, cells))
   return frame_training.many(
     key,
     functions(config, pool),
     cells,
-    output / "kept" / f"{pool.__name__}-{what}",
+    output / "kept" / f"{pool.__name__}-{digest}",
     seeds=config.seeds,
     steps=config.steps,
     evaluate_every=config.epoch,
@@ -117,12 +117,12 @@ def intersecting_pairs(sets: list[np.ndarray]) -> int:
   return sum(metrics.hulls_intersect(*x) for x in itertools.combinations(sets, 2))
 
 
-def held(scores: np.ndarray) -> np.ndarray:
+def hold_last(scores: np.ndarray) -> np.ndarray:
   """Scores [seeds, evaluations]; a stopped run keeps its last score."""
   filled = scores.copy()
   for number in range(1, filled.shape[1]):
-    gone = np.isnan(filled[:, number])
-    filled[gone, number] = filled[gone, number - 1]
+    stopped = np.isnan(filled[:, number])
+    filled[stopped, number] = filled[stopped, number - 1]
   return filled
 
 
@@ -148,7 +148,7 @@ def collect(
       raise FloatingPointError(
         f"{result.diverged.sum()} of {result.diverged.size} runs diverged"
       )
-    measured = jax.device_get(
+    measures = jax.device_get(
       measure(
         test_key,
         result.best_state,
@@ -160,17 +160,17 @@ def collect(
     )
     class_tokens, shared = map(np.asarray, result.best_state.params[:2])
     for cell, name in enumerate(names):
-      curves[name] = held(result.scores[cell])
-      weights = measured["token weights"][cell]
+      curves[name] = hold_last(result.scores[cell])
+      weights = measures["token weights"][cell]
       tokens = list(map(used_tokens, class_tokens[cell], shared[cell], weights))
-      embeddings = measured["embeddings"][cell, 0]
+      embeddings = measures["embeddings"][cell, 0]
       first[name] = {
         "tokens": tokens[0],
         "shared": shared[cell, 0],
         "embeddings": embeddings.reshape(gsp_tokens.CLASSES, config.test, -1)[:, :20],
       }
       figures[name] = {
-        **{x: measured[x][cell] for x in (MAP, BACKGROUND, SHARE)},
+        **{x: measures[x][cell] for x in (MAP, BACKGROUND, SHARE)},
         HULLS: [intersecting_pairs(sets) for sets in tokens],
         "best step": config.warm_up + result.best_step[cell],
       }

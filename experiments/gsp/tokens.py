@@ -123,8 +123,8 @@ def embed(params: Params, samples: Samples, hyper: dict[str, Array]) -> Pooled:
   table = token_costs(
     params, lambda c: -jax.nn.logsumexp(-sharpness * c, axis=0) / sharpness
   )
-  known = hyper["true_share"]
-  mass = known * samples.share + (1 - known) * hyper["mass"]
+  true_share = hyper["true_share"]
+  mass = true_share * samples.share + (1 - true_share) * hyper["mass"]
   weights = pooling.gsp_weights(
     per_position(table, samples), mass=mass, inverse_temperature=sharpness
   )
@@ -192,8 +192,8 @@ def init(config: Settings, key: Array, hyper: dict[str, Array]) -> State:
     jax.random.split(step_key, config.warm_up),
   )
   memory = average(state.params, draw_samples(memory_key, MEMORY // CLASSES))
-  chosen = prototypes.greedy_k_centre(memory, config.prototypes).indices
-  return state._replace(params=state.params._replace(prototypes=memory[chosen]))
+  rows = prototypes.greedy_k_centre(memory, config.prototypes).indices
+  return state._replace(params=state.params._replace(prototypes=memory[rows]))
 
 
 def step(config: Settings, pool, state: State, key: Array, hyper: dict[str, Array]):

@@ -58,8 +58,8 @@ def _some_steps(state, images, labels, table, key, variant, *, settings, classes
     settings, tuple(pooled_network.loss_modules(settings, classes))
   )
   step = training.make_step(objective, optimizer)
-  drawn = min(classes, settings.batch_classes)
-  sizes = {"num_classes": drawn, "per_class": settings.per_class}
+  batch_classes = min(classes, settings.batch_classes)
+  sizes = {"num_classes": batch_classes, "per_class": settings.per_class}
 
   def one_step(state, _):
     rows = data.class_balanced_indices(key, table, state.step, **sizes)
@@ -148,10 +148,10 @@ def train(
     return {name: Run(state, ()) for name in variants}
   table = data.class_table(labels, per_class=settings.per_class, label_names=names)
   batches = jnp.asarray(images.images), jnp.asarray(labels), table, data_key
-  begun = jax.tree.leaves((state.params, state.batch_stats))
+  leaves = jax.tree.leaves((state.params, state.batch_stats))
   # Other settings of an experiment, such as more seeds, change no training.
   shared = command.only(pooled_network.Settings, settings)
-  identity = _MEMORY, finished.fingerprint([images.images, images.labels, *begun])
+  identity = _MEMORY, finished.fingerprint([images.images, images.labels, *leaves])
   title = f"seed {seed} of {settings.pooling}"
   total = 1 + len(variants) * (settings.parts - 1)
   bar = tqdm.tqdm(total=total, unit="part", disable=not progress, file=sys.stderr)
@@ -162,14 +162,14 @@ def train(
     numbers = pooled_network.Variant(*map(jnp.float32, variant))
     with training.Checkpoints(path) as checkpoints:
       if (restored := checkpoints.restore(run.state)) is not None:
-        before, record = len(run.curve), restored.record
+        parts_before, record = len(run.curve), restored.record
         run = Run(restored.state, tuple(record["curve"]), tuple(record["scores"]))
-        bar.update(len(run.curve) - before)
+        bar.update(len(run.curve) - parts_before)
       while len(run.curve) < parts:
         state, values = _some_steps(run.state, *batches, numbers, **static)
         loss = ending.mean_loss(values, int(run.state.step), title, path)
-        done = Run(state, (*run.curve, loss), run.scores)
-        run = after(done, variant) if after and run.curve else done
+        trained = Run(state, (*run.curve, loss), run.scores)
+        run = after(trained, variant) if after and run.curve else trained
         bar.set_postfix(loss=f"{loss:.3f}")
         bar.update()
         checkpoints.save(run.state, {"curve": run.curve, "scores": run.scores})

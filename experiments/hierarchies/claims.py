@@ -62,18 +62,18 @@ def add_runs(
   comparable = config.data if config.network == network else ""
   pretrained = comparable if config.weights else ""
   for name, of_seed in runs.items():
-    for measured in of_seed.values():
-      table.add_all(title(name), measured)
+    for values in of_seed.values():
+      table.add_all(title(name), values)
   for untrained in controls:
-    for name, measured in untrained.items():
+    for name, values in untrained.items():
       paper = printed["controls"].get(comparable, {}).get(name)
-      table.add_all(name, measured, {} if paper is None else {PROTOTYPES: paper})
+      table.add_all(name, values, {} if paper is None else {PROTOTYPES: paper})
   table.add_all("the tree", measures.ceilings(related))
   learned = [of_seed for name, of_seed in runs.items() if name != "softmax"]
-  rows = [measured for of_seed in learned for measured in of_seed.values()]
+  rows = [values for of_seed in learned for values in of_seed.values()]
   for first in (PROXIES, "top-1", "top-5") if len(rows) > 3 else ():
-    known = printed["spearman"].get(pretrained, {}).get(first, {})
-    table.add_all(f"rank correlation with {first}", spearman(rows, first), known)
+    published = printed["spearman"].get(pretrained, {}).get(first, {})
+    table.add_all(f"rank correlation with {first}", spearman(rows, first), published)
   for seed in learned[0] if len(learned) > 3 else ():
     of_one = spearman([of_seed[seed] for of_seed in learned], PROXIES)
     table.add_all(BY_SEED, of_one, listed=False)
@@ -130,22 +130,22 @@ def claims(config: Config, _: Table) -> list[Claim]:
 
 def _of_settings(config: Config) -> list[Statement]:
   """Claims of one setting over another, in the order of the article."""
-  both = PROXYDR, NORMFACE
-  averaged = [(f"{x}{y}", f"{x}-ema{y}") for x in both[::-1] for y in ("", "-dynamic")]
+  pair = PROXYDR, NORMFACE
+  averaged = [(f"{x}{y}", f"{x}-ema{y}") for x in pair[::-1] for y in ("", "-dynamic")]
   return [
     ("K2", "mean correlation of the proxies: ProxyDR > NormFace, both standard",
-     more(PROXIES, *both)),
+     more(PROXIES, *pair)),
     *_of_trees(NORMFACE),
     *_of_trees(PROXYDR),
     ("K6", f"top-1: NormFace and ProxyDR differ by less than {KEEPS}, both standard",
-     lambda t: KEEPS - abs(gain(t, "top-1", *both))),
+     lambda t: KEEPS - abs(gain(t, "top-1", *pair))),
     *_extremes(config),
     # K2 and K8, where the article's text names no exception.
     ("K2-dynamic", "mean correlation of the proxies: ProxyDR > NormFace, both dynamic",
      more(PROXIES, "proxydr-dynamic", "normface-dynamic")),
     *((f"K8-{measure}".removesuffix("-AHD@5"),
        f"{measure}: ProxyDR {'<' if sign < 0 else '>'} NormFace, both standard",
-       more(measure, *both[::sign]))
+       more(measure, *pair[::sign]))
       for measure, sign in BETTER.items()),
     *((f"K12-{better}", f"top-5: {title(better)} < {title(other)}",
        more("top-5", other, better))
@@ -153,7 +153,7 @@ def _of_settings(config: Config) -> list[Statement]:
     *((f"K13-{loss}",
        f"top-5 of {title(loss)} with MDS proxies: dynamic < with a fixed scale",
        more("top-5", f"{loss}-mds", f"{loss}-mds-dynamic"))
-      for loss in both[::-1]),
+      for loss in pair[::-1]),
     ("K9", "mean correlation of the proxies of ProxyDR: dynamic > standard",
      more(PROXIES, "proxydr-dynamic", PROXYDR)),
   ]  # fmt: skip

@@ -102,16 +102,16 @@ def _mildest(logits, labels, class_distances):
 
 
 def correlations(
-  name: str, class_distances: Array, related: Relations, there: Any = True
+  name: str, class_distances: Array, related: Relations, where: Any = True
 ) -> dict[str, float]:
   """Mean correlation with the tree: with the diagonal, without it, among the living."""
-  known = np.broadcast_to(there, len(class_distances))
-  living = known & related.living
-  tables = map(_padded, (class_distances, related.distances, known, living))
-  return _named(f"mean correlation, {name}", _correlations(*tables), related)
+  mask = np.broadcast_to(where, len(class_distances))
+  living = mask & related.living
+  tables = map(_padded, (class_distances, related.distances, mask, living))
+  return _by_measure(f"mean correlation, {name}", _correlations(*tables), related)
 
 
-def _named(
+def _by_measure(
   name: str, coefficients: dict[str, Array], related: Relations
 ) -> dict[str, float]:
   """Coefficients by measure; without that of the living where all classes live."""
@@ -121,13 +121,13 @@ def _named(
 
 
 def agreement(
-  name: str, class_distances: Any, tree: hierarchy.ClassTree, there: Any = True
+  name: str, class_distances: Any, tree: hierarchy.ClassTree, where: Any = True
 ) -> dict[str, float]:
-  """Share of the tree's splits that neighbour joining recovers, for classes `there`."""
-  known = np.broadcast_to(there, len(class_distances))
-  names = [tree.class_names[label] for label in np.flatnonzero(known)]
-  pruned = tree if known.all() else hierarchy.restrict(tree, names)
-  points = np.asarray(class_distances, np.float64)[np.ix_(known, known)]
+  """Share of the tree's splits that neighbour joining recovers, for classes `where`."""
+  mask = np.broadcast_to(where, len(class_distances))
+  names = [tree.class_names[label] for label in np.flatnonzero(mask)]
+  pruned = tree if mask.all() else hierarchy.restrict(tree, names)
+  points = np.asarray(class_distances, np.float64)[np.ix_(mask, mask)]
   joined = hierarchy.neighbor_joining((points + points.T) / 2)  # undoes rounding
   recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(pruned))
   return {f"share of the tree's splits, {name}": recall}
@@ -141,27 +141,27 @@ def _padded(table: Any) -> np.ndarray:
 
 def ceilings(related: Relations) -> dict[str, float]:
   """Upper bounds of `correlations` for this tree."""
-  known = np.ones(len(related.living), bool)
-  tables = map(_padded, (related.distances, known, related.living))
-  return _named("ceiling of the mean correlation", _ceilings(*tables), related)
+  mask = np.ones(len(related.living), bool)
+  tables = map(_padded, (related.distances, mask, related.living))
+  return _by_measure("ceiling of the mean correlation", _ceilings(*tables), related)
 
 
 @jax.jit
-def _correlations(class_distances, path_distances, known, living):
+def _correlations(class_distances, path_distances, mask, living):
   measure = functools.partial(metrics.mean_correlation, class_distances, path_distances)
-  return {way: x.mean for way, x in _of_groups(measure, known, living).items()}
+  return {way: x.mean for way, x in _of_groups(measure, mask, living).items()}
 
 
 @jax.jit
-def _ceilings(path_distances, known, living):
+def _ceilings(path_distances, mask, living):
   measure = functools.partial(metrics.mean_correlation_ceiling, path_distances)
-  return _of_groups(measure, known, living)
+  return _of_groups(measure, mask, living)
 
 
-def _of_groups(measure: Callable[..., Any], known, living) -> dict[str, Any]:
+def _of_groups(measure: Callable[..., Any], mask, living) -> dict[str, Any]:
   return {
-    "": measure(where=known),
-    WITHOUT: measure(where=known, include_diagonal=False),
+    "": measure(where=mask),
+    WITHOUT: measure(where=mask, include_diagonal=False),
     LIVING: measure(where=living),
   }
 
@@ -193,10 +193,10 @@ def test(
     "proxies": (class_training.chords(classifier.proxies), True),
     "prototypes": (class_training.chords(means.means), means.counts > 0),
   }
-  for name, (table, there) in points.items():
-    figures |= correlations(name, table, related, there)
-  for name, (table, there) in points.items() if settings.joined else ():
-    figures |= agreement(name, table, study.tree, there)
+  for name, (table, where) in points.items():
+    figures |= correlations(name, table, related, where)
+  for name, (table, where) in points.items() if settings.joined else ():
+    figures |= agreement(name, table, study.tree, where)
   if setting.dynamic:
     figures["scale"] = float(classifier.scale)
   return Outcome(figures, np.asarray(classifier.proxies), np.asarray(means.means))
@@ -234,7 +234,7 @@ def controls(
   else:
     start = "pretrained weights" if settings.weights else "random weights"
     by_control[start] = untrained(variables)
-    _, there = by_control[start]
+    _, where = by_control[start]
     params = variables["params"]
     if "size" in params:
       # In an untrained network, the layer for sizes outweighs the images.
@@ -242,8 +242,8 @@ def controls(
       by_control[f"{start}, images alone"] = untrained(variables | {"params": alone})
     raw, unit = _pixel_means(study.train, classes)
     table = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
-    by_control["pixels"] = (table, there)
-    by_control["normalised pixels"] = (class_training.chords(unit), there)
+    by_control["pixels"] = (table, where)
+    by_control["normalised pixels"] = (class_training.chords(unit), where)
   return {
     name: correlations("prototypes", table, related, where)
     for name, (table, where) in by_control.items()
@@ -253,16 +253,16 @@ def controls(
 def _pixel_means(images: data.Images, classes: int) -> tuple[np.ndarray, np.ndarray]:
   """Class means of the images and of the normalised images, [classes, pixels] each."""
   sums: Any = (0.0, 0.0)
-  done = 0
+  count = 0
   for read in data.pipeline(images, data.ordered_plan(len(images), batch_size=1000)):
-    left = len(images) - done  # the last batch is padded
+    left = len(images) - count  # the last batch is padded
     rows = read["image"].reshape(len(read["image"]), -1)[:left].astype(np.float32) / 255
     one_hot = (read["label"][:left] == np.arange(classes)[:, None]).astype(np.float32)
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     sums = tuple(
       a + one_hot @ b for a, b in zip(sums, (rows, rows / norms), strict=True)
     )
-    done += len(rows)
+    count += len(rows)
   counts = np.maximum(np.bincount(images.labels, minlength=classes), 1)
   raw, unit = (part / counts[:, None].astype(np.float32) for part in sums)
   return raw, unit

@@ -295,10 +295,10 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
     values = losses.correlation(cosines, labels)
   else:
     values = losses.normface(cosines, labels, scale=classifier.scale)
-  moved = dict(stats.get("loss", {}))
-  if "moving" in moved:
-    moved["moving"] = prototypes.ema_update(
-      moved["moving"],
+  loss_stats = dict(stats.get("loss", {}))
+  if "moving" in loss_stats:
+    loss_stats["moving"] = prototypes.ema_update(
+      loss_stats["moving"],
       features,
       labels,
       decay=1 - rates.ema_rate,
@@ -306,10 +306,10 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
       start_at_first=True,
       axis_name=axis_name,
     )
-  if "scale" in moved:
+  if "scale" in loss_stats:
     chordal = setting.geometry == "chordal"
-    moved["scale"] = losses.dynamic_scale_update(
-      moved["scale"],
+    loss_stats["scale"] = losses.dynamic_scale_update(
+      loss_stats["scale"],
       jnp.maximum(2 - 2 * cosines, 0) if chordal else cosines,
       labels,
       geometry=setting.geometry,
@@ -317,5 +317,5 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
       axis_name=axis_name,
     )
   loss = training.global_mean(values, axis_name=axis_name)
-  parts = {"network": changed.get("batch_stats"), "loss": moved}
+  parts = {"network": changed.get("batch_stats"), "loss": loss_stats}
   return training.Outcome(loss, {name: part for name, part in parts.items() if part})

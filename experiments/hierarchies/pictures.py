@@ -98,11 +98,11 @@ def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Fi
   """
   order = leaf_order(tree)
   order = order[(points[order] != 0).any(1)]
-  shown = np.sort(order[:: -(-len(order) // DRAWN)])
-  chords = np.asarray(training.chords(jnp.asarray(points[shown])))
-  names = [tree.class_names[label] for label in shown]
+  labels = np.sort(order[:: -(-len(order) // DRAWN)])
+  chords = np.asarray(training.chords(jnp.asarray(points[labels])))
+  names = [tree.class_names[label] for label in labels]
   joined = hierarchy.neighbor_joining((chords + chords.T) / 2, names=names)
-  return plotting.class_tree(joined, groups=_branches(tree)[shown], title=title)
+  return plotting.class_tree(joined, groups=_branches(tree)[labels], title=title)
 
 
 def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
@@ -137,12 +137,12 @@ def draw(
 ) -> dict[str, Any]:
   """Draws all plots of a run. `outcomes` belong to the first seed."""
   figures: dict[str, Any] = {**curves(curves_of_runs)}
-  shown = {
+  by_title = {
     SETTINGS[name].title: outcomes[name].prototypes
     for name in ("normface", "proxydr", "proxydr-mds", "corr")
     if name in outcomes
   }
-  figures["similarities"] = similarity_maps(shown, tree)
+  figures["similarities"] = similarity_maps(by_title, tree)
   figures["tree"] = plotting.class_tree(
     tree, max_depth=depth_that_fits(tree), title="the classes' tree"
   )

@@ -21,13 +21,13 @@ RECALL: dict[str, float] = PRINTED["recall"]
 USUAL = 10  # neighbours that the claims are about
 
 
-def plain(name: str) -> str:
+def letters(name: str) -> str:
   """A class's name reduced to lower-case letters, since tables and folders differ."""
   return re.sub(r"[^a-z]", "", name.lower())
 
 
 CONFUSIONS: dict[tuple[str, str], float] = {
-  (plain(label), plain(prediction)): rate
+  (letters(label), letters(prediction)): rate
   for label, row in PRINTED["confusions"].items()
   for prediction, rate in row.items()
 }
@@ -35,7 +35,7 @@ CONFUSIONS: dict[tuple[str, str], float] = {
 
 def confusion(label: str, prediction: str) -> float | None:
   """The printed rate of a confusion; None if it is not among the commonest."""
-  return CONFUSIONS.get((plain(label), plain(prediction)))
+  return CONFUSIONS.get((letters(label), letters(prediction)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,13 +132,13 @@ def classes(
         f" have {counts.min()} to {counts.max()} images"
       )
   needed = choice.test_images + choice.validation_images + 2
-  few = [f"{names[n]} has {counts[n]}" for n in learned if counts[n] < needed]
-  if few:
+  too_small = [f"{names[n]} has {counts[n]}" for n in learned if counts[n] < needed]
+  if too_small:
     raise ValueError(
       f"each learned class needs {needed} images: {choice.test_images} to test,"
       f" {choice.validation_images} to validate and 2 to train, but class "
-      + ", ".join(few[:5])
-      + (f" and {len(few) - 5} more" if few[5:] else "")
+      + ", ".join(too_small[:5])
+      + (f" and {len(too_small) - 5} more" if too_small[5:] else "")
     )
   first, second = (tuple(names[n] for n in group) for group in (learned, unseen))
   return first, second
@@ -146,11 +146,11 @@ def classes(
 
 def _article_classes(names: Sequence[str]) -> list[int]:
   """Labels of the article's classes, whose names have no underscores in its table."""
-  known = {plain(name): n for n, name in enumerate(names)}
-  missing = [name for name in RECALL if plain(name) not in known]
+  label_of = {letters(name): n for n, name in enumerate(names)}
+  missing = [name for name in RECALL if letters(name) not in label_of]
   if missing:
     raise ValueError(f"no folder for {len(missing)} classes: {', '.join(missing[:5])}")
-  return sorted(known[plain(x)] for x in RECALL)
+  return sorted(label_of[letters(x)] for x in RECALL)
 
 
 def divide(whole: Whole, choice: Selection, key: jax.Array) -> class_sets.Parts:
@@ -162,9 +162,9 @@ def divide(whole: Whole, choice: Selection, key: jax.Array) -> class_sets.Parts:
   def part(classes: tuple[str, ...], start: int, end: int | None) -> data.Images:
     """These rows of each class, with the place of its name as label."""
     rows = [order[labels == names.index(name)][start:end] for name in classes]
-    new = np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, rows)))
+    new_labels = np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, rows)))
     chosen = whole.images[np.concatenate(rows)]
-    return dataclasses.replace(chosen, labels=new, label_names=classes)
+    return dataclasses.replace(chosen, labels=new_labels, label_names=classes)
 
   tested = choice.test_images
   end = tested + choice.validation_images

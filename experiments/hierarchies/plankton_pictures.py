@@ -154,13 +154,13 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
   rng = np.random.default_rng(config.seed)
   rows = np.sort(rng.permutation(len(points))[: config.drawn])
   centroids = np.stack([points[labels == c].mean(0) for c in range(len(names))])
-  both = np.concatenate([points[rows], centroids]).astype(np.float64)
-  perplexity = min(30.0, (len(both) - 1) / 3)
+  points_and_centroids = np.concatenate([points[rows], centroids]).astype(np.float64)
+  perplexity = min(30.0, (len(points_and_centroids) - 1) / 3)
   # For few points, the other method's threads mostly wait for each other.
-  method = "exact" if len(both) <= FEW else "barnes_hut"
+  method = "exact" if len(points_and_centroids) <= FEW else "barnes_hut"
   plane = TSNE(
     init="pca", method=method, perplexity=perplexity, random_state=config.seed
-  ).fit_transform(both)
+  ).fit_transform(points_and_centroids)
   figure = pictures.new_figure(7.2, 6.4)
   axes = figure.subplots()
   images, middle, shown = plane[: len(rows)], plane[len(rows) :], labels[rows]
@@ -188,17 +188,17 @@ def without_overlap(
 ) -> np.ndarray:
   """Moves texts up until none covers a text below it."""
   letter, line = extent * (0.012, 0.027)
-  moved = spots.copy()
+  positions = spots.copy()
   order = np.argsort(spots[:, 1], kind="stable")
   for count, k in enumerate(order):
 
     def covers(other: int, k: int = k) -> bool:
-      x, y = np.abs(moved[k] - moved[other])
+      x, y = np.abs(positions[k] - positions[other])
       return x < letter * (len(texts[k]) + len(texts[other])) / 2 and y < line
 
     while any(covers(other) for other in order[:count]):
-      moved[k, 1] += line / 4
-  return moved
+      positions[k, 1] += line / 4
+  return positions
 
 
 def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:

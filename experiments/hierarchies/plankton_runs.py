@@ -83,11 +83,11 @@ def _counts(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarr
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   del key
   images, sizes = batch["image"], batch["size"]
-  logits, moved = triplets.forward(
+  logits, updated = triplets.forward(
     settings, params, batch_stats, images, sizes, axis_name
   )
   values = losses.softmax(logits, batch["label"])
-  return training.Outcome(training.global_mean(values, axis_name=axis_name), moved)
+  return training.Outcome(training.global_mean(values, axis_name=axis_name), updated)
 
 
 def train_baseline(
@@ -108,25 +108,25 @@ def train_baseline(
   per_epoch = trainer.steps_per_epoch(train, batch, "baseline_batch")
   images_seen = 3 * settings.triplets * parts * settings.steps
   total = settings.baseline_epochs * per_epoch or images_seen // batch
-  every = max(total // parts, 1)
+  steps_per_part = max(total // parts, 1)
   variables = methods.initial_variables(
     network_key, settings=head_settings, shapes=methods.shapes(train), fresh=False
   )
   optimizer = triplets.make_optimizer(
-    settings, settings.baseline_rate, settings.baseline_decay, every
+    settings, settings.baseline_rate, settings.baseline_decay, steps_per_part
   )
   state = training.create_state(step_key, optimizer, variables)
 
-  known = 0
+  reported = 0
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
-    nonlocal known
-    report(int(state.step) // every - known)
-    known = int(state.step) // every
+    nonlocal reported
+    report(int(state.step) // steps_per_part - reported)
+    reported = int(state.step) // steps_per_part
     logits = class_training.embed(state.variables(), validation, head_settings)
     return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
 
-  done = trainer.single(
+  result = trainer.single(
     lambda _: state,
     functools.partial(softmax_objective, settings=head_settings),
     optimizer,
@@ -134,22 +134,22 @@ def train_baseline(
       train,
       data_key,
       batch=batch,
-      epochs=-(-every * parts // per_epoch),
+      epochs=-(-steps_per_part * parts // per_epoch),
       per_epoch=per_epoch,
       columns={"size": class_sets.log_sizes(train)},
     ),
     folder,
-    steps=every * parts,
+    steps=steps_per_part * parts,
     evaluate=evaluate,
-    evaluate_every=every,
-    checkpoint_every=every,
-    report_every=every,
+    evaluate_every=steps_per_part,
+    checkpoint_every=steps_per_part,
+    report_every=steps_per_part,
     progress=False,
   )
   logits = functools.partial(
-    class_training.embed, done.state.variables(), settings=head_settings
+    class_training.embed, result.state.variables(), settings=head_settings
   )
-  return logits, [row["accuracy"] for row in done.evaluations]
+  return logits, [row["accuracy"] for row in result.evaluations]
 
 
 class RunResult(NamedTuple):
@@ -183,9 +183,9 @@ def embedding(
       points[group] = triplets.embed(variables, images, config)
       by_rule = confusions(points[group], images, config.neighbours, half_key)
       counts |= {f"{name}, {group}, {rule}": x for rule, x in by_rule.items()}
-  start = triplets.look(trained.start, study.validation, config)
-  held = triplets.embed(trained.variables, study.validation, config)
-  by_k = confusions(held, study.validation, config.curve, choice_key)
+  start = triplets.distribution(trained.start, study.validation, config)
+  validation_points = triplets.embed(trained.variables, study.validation, config)
+  by_k = confusions(validation_points, study.validation, config.curve, choice_key)
   shares = {str(k): by_k[way(k)].trace() / by_k[way(k)].sum() for k in config.curve}
   figures = {
     "curves": trained.curves,

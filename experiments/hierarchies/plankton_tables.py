@@ -132,16 +132,16 @@ def add_classes(
   config: Any,
 ) -> None:
   """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
-  plain = plankton_images.plain
+  letters = plankton_images.letters
   for runs, network, group, way, printed in (
     (classified, BASELINE, SEEN, ALL_TEST, "f1_classifier"),
     (embedded, EMBEDDING, SEEN, USUAL, "f1_embedding"),
     (embedded, EMBEDDING, UNSEEN, CENTROID, "f1_unseen"),
   ):
-    known = {plain(x): f1 for x, f1 in plankton_images.PRINTED[printed].items()}
+    published = {letters(x): f1 for x, f1 in plankton_images.PRINTED[printed].items()}
     of_runs = [scores(run.counts[f"{network}, {group}, {way}"]).f1 for run in runs]
     for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
-      paper = known.get(plain(name))
+      paper = published.get(letters(name))
       values = [float(f1[label]) for f1 in of_runs]
       # F1 is NaN for a class without images to classify or without predictions.
       if paper is not None and not np.isnan(values).any():

@@ -110,7 +110,7 @@ class SharedInputs(NamedTuple):
   key: jax.Array
 
 
-def ground(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
+def shared_inputs(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
   """Divides the images and lays out the proxies."""
   key = jax.random.key(seed)
   study = images.divide(
@@ -176,11 +176,11 @@ def train(
     figures = {"test": outcome.figures, "curves": trained.curves}
     return finished.Finished(figures, arrays)
 
-  done = finished.once(
+  stored = finished.once(
     path, made_with=settings, make=make, restored=lambda: progress.update(config.epochs)
   )
-  outcome = measures.Outcome(done.figures["test"], **done.arrays)
-  return Finished(outcome, done.figures["curves"])
+  outcome = measures.Outcome(stored.figures["test"], **stored.arrays)
+  return Finished(outcome, stored.figures["curves"])
 
 
 def chance(config: Any, shared: SharedInputs) -> dict[str, dict[str, float]]:

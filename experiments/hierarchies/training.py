@@ -101,9 +101,9 @@ def train(
     )
     scores = methods.logits(held, classifier, loss=setting.loss)
     right = metrics.top_k(scores, study.validation.labels)
-    means, there = class_chords(rows, followed.labels, classes=len(class_distances))
+    means, where = class_chords(rows, followed.labels, classes=len(class_distances))
     of_proxies = metrics.mean_correlation(chords(classifier.proxies), class_distances)
-    of_means = metrics.mean_correlation(means, class_distances, where=there)
+    of_means = metrics.mean_correlation(means, class_distances, where=where)
     figures = {
       "validation top-1": float(right.mean()),
       "scale": float(classifier.scale),
@@ -179,8 +179,8 @@ def _epoch(state, rows, key, *, settings, setting):
   step, count = _step(settings, setting, augment=False), len(rows["label"])
 
   def train_step(state, number):
-    drawn = data.shuffled_indices(key, count, number, batch_size=settings.batch)
-    return step(state, {name: values[drawn] for name, values in rows.items()})[0], None
+    batch = data.shuffled_indices(key, count, number, batch_size=settings.batch)
+    return step(state, {name: values[batch] for name, values in rows.items()})[0], None
 
   numbers = state.step + jnp.arange(count // settings.batch)
   return jax.lax.scan(train_step, state, numbers)[0]

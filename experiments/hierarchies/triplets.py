@@ -73,12 +73,12 @@ def unraised(settings: Settings) -> int:
 
 
 def make_optimizer(
-  settings: Settings, rate: float, decay: float, every: int
+  settings: Settings, rate: float, decay: float, decay_steps: int
 ) -> optax.GradientTransformation:
   """Optimiser of the settings' kind, with a stepwise decay of the learning rate."""
 
   def schedule(count):
-    return rate * decay ** (count // every)
+    return rate * decay ** (count // decay_steps)
 
   if settings.optimizer == "sgd":
     return optax.sgd(schedule, momentum=MOMENTUM)
@@ -87,21 +87,21 @@ def make_optimizer(
 
 def forward(settings, params, batch_stats, images, sizes, axis_name):
   """Features of uint8 images in training mode, and the updated statistics."""
-  features, moved = methods.Network(settings, axis_name).apply(
+  features, updated = methods.Network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     data.to_float(images),
     sizes,
     train=True,
     mutable=["batch_stats"],
   )
-  return features, {"network": moved["batch_stats"]}
+  return features, {"network": updated["batch_stats"]}
 
 
 def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Mean hinge of the batch's triplets, including those with zero loss."""
   del key
   images, sizes = (jax.lax.collapse(batch[name], 0, 2) for name in ("image", "size"))
-  features, moved = forward(settings, params, batch_stats, images, sizes, axis_name)
+  features, updated = forward(settings, params, batch_stats, images, sizes, axis_name)
   points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
   squares = [
     distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)
@@ -112,7 +112,7 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   )
   mean = training.global_mean(hinges, axis_name=axis_name)
   active = training.global_mean((hinges > 0).astype(jnp.float32), axis_name=axis_name)
-  return training.Outcome(mean, moved, {"active": active})
+  return training.Outcome(mean, updated, {"active": active})
 
 
 def triplet_batches(
@@ -125,10 +125,10 @@ def triplet_batches(
   @jax.jit
   def plan(steps):
     def draw(step):
-      drawn = data.sample_triplets(
+      triplet_rows = data.sample_triplets(
         jax.random.fold_in(key, step), table, batch_size=settings.triplets
       )
-      return jnp.stack(drawn[:3], axis=1).reshape(-1)
+      return jnp.stack(triplet_rows[:3], axis=1).reshape(-1)
 
     return jax.vmap(draw)(steps)
 
@@ -137,9 +137,9 @@ def triplet_batches(
       start = iteration * settings.steps
       rows = np.asarray(plan(jnp.arange(settings.steps) + start))
       margin = np.float32(margin_of(iteration + 1))
-      for read in data.pipeline(images, rows, start=max(first - start, 0)):
-        triplets = read["image"].reshape(-1, 3, *read["image"].shape[1:])
-        size_columns = sizes[read["index"]].reshape(len(triplets), 3, sizes.shape[1])
+      for batch in data.pipeline(images, rows, start=max(first - start, 0)):
+        triplets = batch["image"].reshape(-1, 3, *batch["image"].shape[1:])
+        size_columns = sizes[batch["index"]].reshape(len(triplets), 3, sizes.shape[1])
         margins = np.full(len(triplets), margin)
         yield {"image": triplets, "size": size_columns, "margin": margins}
 
@@ -175,18 +175,20 @@ def nearest_centroids(means: prototypes.ClassMeans, points: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
-def _look(points: Array, labels: Array, *, classes: int) -> ClassDistribution:
+def _distribution(points: Array, labels: Array, *, classes: int) -> ClassDistribution:
   means = prototypes.class_means(points, labels, classes, normalize="none")
   radii = metrics.cluster_radii(points, labels, means.means)
   right = nearest_centroids(means, points) == labels
   return ClassDistribution(means.means, radii, jnp.mean(right))
 
 
-def look(variables: Any, images: data.Images, settings: Settings) -> ClassDistribution:
+def distribution(
+  variables: Any, images: data.Images, settings: Settings
+) -> ClassDistribution:
   """The clusters of images of the learned classes."""
   points = embed(variables, images, settings)
-  looked = _look(points, images.labels, classes=len(images.label_names))
-  return jax.device_get(looked)
+  result = _distribution(points, images.labels, classes=len(images.label_names))
+  return jax.device_get(result)
 
 
 def _stretch(
@@ -206,22 +208,22 @@ def _stretch(
   with training.Checkpoints(folder) as checkpoints:
     restored = checkpoints.restore(state)
     start = state if restored is None else restored.state
-    before = look(start.variables(), validation, settings)
+    previous = distribution(start.variables(), validation, settings)
     report((int(start.step) - int(state.step)) // settings.steps)
 
     def evaluate(state: training.TrainState) -> dict[str, float]:
-      nonlocal before
-      now = look(state.variables(), validation, settings)
-      drift = np.linalg.norm(now.centroids - before.centroids, axis=1)
-      before = now
+      nonlocal previous
+      current = distribution(state.variables(), validation, settings)
+      drift = np.linalg.norm(current.centroids - previous.centroids, axis=1)
+      previous = current
       report(1)
       figures = {
-        "radius": now.radii.mean(),
+        "radius": current.radii.mean(),
         "drift": drift.mean(),
-        "accuracy": now.accuracy,
+        "accuracy": current.accuracy,
       }
       for c in range(number):
-        figures |= {f"radius {c}": now.radii[c], f"drift {c}": drift[c]}
+        figures |= {f"radius {c}": current.radii[c], f"drift {c}": drift[c]}
       return {name: float(value) for name, value in figures.items()}
 
     return training.fit(
@@ -280,9 +282,9 @@ def train_embedding(
   if common == settings.iterations:
     curves = class_training.curves(first.evaluations)
     return Embedded(start, first.state.variables(), curves, {})
-  both = [
+  branches = [
     run(first.state, settings.iterations, margin_of, folder=folder / name)
     for name, margin_of in (("raised", raised), ("kept", lambda _: settings.margins[0]))
   ]
-  curves = (class_training.curves(first.evaluations + x.evaluations) for x in both)
-  return Embedded(start, both[0].state.variables(), *curves)
+  curves = (class_training.curves(first.evaluations + x.evaluations) for x in branches)
+  return Embedded(start, branches[0].state.variables(), *curves)

@@ -81,8 +81,8 @@ def halves(
 
   Rows are ordered by class; the labels of each part count from 0.
   """
-  taken = [_of_classes(labels, part, most) for part in parts]
-  return SplitRows(*(rows for rows, _ in taken), *(places for _, places in taken))
+  pairs = [_of_classes(labels, part, most) for part in parts]
+  return SplitRows(*(rows for rows, _ in pairs), *(places for _, places in pairs))
 
 
 def of_folds(name: str, images: np.ndarray, folds: Sequence[SplitRows]) -> Study:

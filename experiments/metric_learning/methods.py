@@ -169,7 +169,7 @@ def remember(
   memory: losses.Memory,
   x: Array,
   labels: Array,
-  taken: Array,
+  steps_taken: Array,
   *,
   start: int,
   axis_name: str | None = None,
@@ -178,10 +178,10 @@ def remember(
 
   The loss uses the memory once it was refilled after `start` steps.
   """
-  after, slots = losses.memory_update(memory, x, labels, axis_name=axis_name)
+  updated, slots = losses.memory_update(memory, x, labels, axis_name=axis_name)
   rows = x.shape[0] * (jax.lax.axis_size(axis_name) if axis_name else 1)
-  remembers = taken >= start + -(-memory.embeddings.shape[0] // rows)
-  return after, losses.memory_references(after, slots=slots), remembers
+  remembers = steps_taken >= start + -(-memory.embeddings.shape[0] // rows)
+  return updated, losses.memory_references(updated, slots=slots), remembers
 
 
 def zero_shot_params(key: Array, attributes: int, classes: int, dim: int) -> Any:

@@ -55,10 +55,10 @@ def forward(
 ) -> tuple[models.HeadResult, Any]:
   """Applies the network to images; returns its outputs and updated statistics."""
   network = networks.Network(architecture, axis_name)
-  outputs, moved = network.apply(
+  outputs, updated = network.apply(
     variables, images, train=train, mutable=["batch_stats"]
   )
-  return outputs, moved.get("batch_stats", {})
+  return outputs, updated.get("batch_stats", {})
 
 
 def variables(params: Any, stats: Any) -> Any:
@@ -74,10 +74,10 @@ def check(
   `per_class` is the number of images of a class in a batch, `memory` the size of the
   memory.
   """
-  images, classes, drawn = len(labels), len({*labels}), settings.batch // per_class
-  if drawn > classes:
+  images, classes, count = len(labels), len({*labels}), settings.batch // per_class
+  if count > classes:
     raise ValueError(
-      f"a batch of {settings.batch} has {drawn} classes, but only {classes} are learned"
+      f"a batch of {settings.batch} has {count} classes, but only {classes} are learned"
     )
   if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
     raise ValueError(
@@ -101,25 +101,25 @@ def check(
     raise ValueError(f"second_moment must be in [0, 1), got {settings.second_moment}")
 
 
-class _Taken(NamedTuple):
+class _StepCount(NamedTuple):
   taken: Array  # steps
 
 
 def _head_first(steps: int) -> optax.GradientTransformation:
   """Freezes the backbone for the first steps."""
 
-  def init(params: Any) -> _Taken:
+  def init(params: Any) -> _StepCount:
     del params
-    return _Taken(jnp.int32(0))
+    return _StepCount(jnp.int32(0))
 
-  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Taken]:
+  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _StepCount]:
     del params
     learns = state.taken >= steps
     network = {
       name: jax.tree.map(lambda u: u * learns, part) if name == "backbone" else part
       for name, part in updates["network"].items()
     }
-    return {**updates, "network": network}, _Taken(state.taken + 1)
+    return {**updates, "network": network}, _StepCount(state.taken + 1)
 
   return optax.GradientTransformation(init, update)
 

@@ -35,10 +35,10 @@ def scores(config: Config, table: Table) -> dict[str, Any]:
     name.title.replace("+++", "++ + "): table.values(MAP, f"{name}") for name in names
   }
   label = f"{MAP} of unseen classes"
-  drawn = {f"scores-{config.group}": dots.dots({"": scores}, label)}
+  figures = {f"scores-{config.group}": dots.dots({"": scores}, label)}
   if gains := _gains(names, table):
-    drawn[f"gains-{config.group}"] = gains
-  return drawn
+    figures[f"gains-{config.group}"] = gains
+  return figures
 
 
 def _gains(names: list[Name], table: Table) -> "matplotlib.figure.Figure | None":
@@ -52,9 +52,9 @@ def _gains(names: list[Name], table: Table) -> "matplotlib.figure.Figure | None"
   panels = {part: gains for part, gains in panels.items() if gains}
   if not panels:
     return None
-  shown = {title for gains in panels.values() for title in gains}
+  titles = {title for gains in panels.values() for title in gains}
   plain_first = sorted(names, key=lambda name: name.kind != "plain")
-  rows = [name.title for name in plain_first if name.title in shown]
+  rows = [name.title for name in plain_first if name.title in titles]
   label = f"{MAP} gained over the same loss without it"
   return dots.dots(panels, label, rows=rows, columns=len(_PARTS), gains=True)
 
@@ -97,15 +97,15 @@ def _curve_panels(
   number = len(panels)
   figure, cells = pictures.panels(number, _COLUMNS, 1.7, 0.9, sharex=True, sharey=True)
   names = list(dict.fromkeys(name for runs in panels.values() for name in runs))
-  drawn = {}
+  lines = {}
   for axes, (title, runs) in zip(cells, panels.items(), strict=True):
     for name, run in runs.items():
-      place = names.index(name)
-      width = max(1.0, 3.0 - 0.4 * place)
-      drawn[name] = axes.plot(
+      index = names.index(name)
+      width = max(1.0, 3.0 - 0.4 * index)
+      lines[name] = axes.plot(
         _steps(config),
         run.best_so_far,
-        color=pictures.COLORS[place % len(pictures.COLORS)],
+        color=pictures.COLORS[index % len(pictures.COLORS)],
         linewidth=width,
       )[0]
     axes.set_title(title, fontsize=9.5, loc="left")
@@ -118,7 +118,7 @@ def _curve_panels(
   figure.supxlabel("step", fontsize=9)
   figure.supylabel(f"best {MAP} so far, validation", fontsize=9)
   figure.legend(
-    drawn.values(), drawn, loc="outside upper center", ncols=4, fontsize=8.5,
+    lines.values(), lines, loc="outside upper center", ncols=4, fontsize=8.5,
     frameon=False, handlelength=1.2, columnspacing=1.2,
   )  # fmt: skip
   return figure
@@ -126,22 +126,22 @@ def _curve_panels(
 
 def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
   """Digits in the plane, curves over the problems."""
-  drawn: dict[str, Any] = {}
+  figures: dict[str, Any] = {}
   if config.data == "mnist":
-    drawn["plane"] = plane(runs, study)
+    figures["plane"] = plane(runs, study)
   for curve, label in (
     ("spread", "mean distance of a class's proxies"),
     ("radius", "covering radius of the proxies"),
     ("cover", "covering radius / distance of classes"),
   ):
-    shown = {
+    run_curves = {
       name: runs[name].curves[curve][0]
       for name in ("renewed", "trained once")
       if name in runs and curve in runs[name].curves
     }
-    if shown:
-      drawn[curve] = plotting.training_curves(
-        shown, steps=_steps(config), ylabel=label, title="digits"
+    if run_curves:
+      figures[curve] = plotting.training_curves(
+        run_curves, steps=_steps(config), ylabel=label, title="digits"
       )
   panels = {
     TITLES[loss]: {
@@ -155,8 +155,8 @@ def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
     for loss in config.losses
   }
   if panels:
-    drawn["curves"] = _curve_panels(config, panels)
-  return drawn
+    figures["curves"] = _curve_panels(config, panels)
+  return figures
 
 
 def unseen(config: Any, table: Table) -> dict[str, Any]:
@@ -188,10 +188,10 @@ def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
     panel.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
     proxies = trained.proxies[0, 0]
     lengths = np.linalg.norm(proxies, axis=-1, keepdims=True)
-    shown = proxies / np.maximum(lengths, 1)
-    classes = np.repeat(np.arange(len(shown)), shown.shape[1])
+    scaled_proxies = proxies / np.maximum(lengths, 1)
+    classes = np.repeat(np.arange(len(scaled_proxies)), scaled_proxies.shape[1])
     panel.scatter(
-      *shown.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
+      *scaled_proxies.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
       edgecolors="black", linewidths=1,
     )  # fmt: skip
     panel.set_title(f"proxies (large {shape}) {name}")

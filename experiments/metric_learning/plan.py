@@ -158,21 +158,22 @@ FULL = {
 # A layer and a pooling on maps of a pretrained network.
 _FROZEN = Config(
   backbone="maps", channels=128, image_size=5, dim=128, shift=0, seeds=10, steps=2400,
-  evaluate_every=50, rates=(0.1, 0.3, 1.0),
-  proxies=8, pool=16, memory=24, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6],
+  evaluate_every=50, rates=(0.3, 1.0, 3.0), proxies=8, pool=16, memory=24,
 )  # fmt: skip
+_POOLED = dataclasses.replace(_FROZEN, losses=(), memory_losses=(), proxy_losses=())
 
 PRESETS: dict[str, Any] = {
   "cpu": _FROZEN,
+  "cars-gsp": dataclasses.replace(
+    _POOLED, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6]
+  ),
   "cars-poolings": dataclasses.replace(
-    _FROZEN, rates=(0.3, 1.0, 3.0), losses=(), memory_losses=(), proxy_losses=(),
-    gsp_methods=(), gsp_parts=(), poolings=POOLED,
+    _POOLED, poolings=POOLED
   ),
   # Also trains the network's last stage, to see if frozen maps are a special case.
   "cars-tuned": dataclasses.replace(
-    _FROZEN, backbone="last_stage", frozen_norm=True, channels=192, seeds=3, steps=600,
-    losses=(), memory_losses=(), proxy_losses=(), gsp_methods=(), gsp_parts=(),
-    poolings=("gsp",),
+    _POOLED, backbone="last_stage", frozen_norm=True, channels=192, seeds=3, steps=600,
+    rates=(0.1, 0.3, 1.0), poolings=("gsp",),
   ),
   "smoke": Config(
     data="gaussians", backbone="mlp", width=64, dim=16, image_size=4, shift=0, batch=12,

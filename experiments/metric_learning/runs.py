@@ -28,6 +28,8 @@ from spherejax import distances
 
 _SEARCHED = 2
 """Number of seeds whose validation images choose a learning rate."""
+_WIDENED = 3.0
+"""Factor between the largest rate and the next one to try."""
 _Name = TypeVar("_Name")
 
 
@@ -99,8 +101,30 @@ def train_at_best_rate(
   """Calls `train` at the rate that two seeds choose for the first weight."""
   if len(rates) > 1:
     few = dataclasses.replace(settings, seeds=min(settings.seeds, _SEARCHED))
-    rates = (train(few, *arguments, weights=weights[:1], rates=rates).rate,)
+    rates = (_best_rate(few, *arguments, weights=weights[:1], rates=rates),)
   return train(settings, *arguments, weights=weights, rates=rates)
+
+
+def _best_rate(
+  settings: Settings, *arguments: Any, rates: Sequence[float], **options: Any
+) -> float:
+  """The rate with the best validation score; widens the rates if it is an outermost."""
+
+  def best_of(rates: Sequence[float]) -> tuple[float, float]:
+    trained = train(settings, *arguments, rates=rates, **options)
+    return trained.rate, trained.best_so_far[-1]
+
+  rate, score = best_of(rates)
+  outward = {min(rates): 1 / _WIDENED, max(rates): _WIDENED}.get(rate)
+  while outward:
+    try:
+      further, further_score = best_of((float(f"{rate * outward:.3g}"),))
+    except FloatingPointError:  # diverged
+      break
+    if further_score <= score:
+      break
+    rate, score = further, further_score
+  return rate
 
 
 def _score(state: State, key: Array, hyper: Any) -> Array:

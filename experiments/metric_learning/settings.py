@@ -74,7 +74,9 @@ class ProxySettings(Settings):
   weight: float = 2e-4
   """Weight of the projection onto the weights of the previous problem."""
   rates: tuple[float, ...] = (1.0,)
-  """Multiples of `learning_rate`; validation with two seeds chooses one per method."""
+  """Multiples of `learning_rate`; validation with two seeds chooses one per method. If
+  it is the smallest or largest of several, a third or three times it follows, and so on
+  while the score rises."""
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -65,7 +65,7 @@ class Run(objective.Run):
     """Raw embeddings with the running statistics."""
     return networks.Model(self.settings, variables).embed_blocks(images)
 
-  def shown(self, key: Array, images: Array) -> Array:
+  def augmented(self, key: Array, images: Array) -> Array:
     """Shifts training images at random."""
     if not self.settings.shift:
       return images
@@ -78,15 +78,15 @@ class Run(objective.Run):
     architecture = self.settings.architecture
     if average:
       architecture = dataclasses.replace(architecture, mass=1.0)
-    images = self.shown(key, arrays.images[of_fold(arrays.train, hyper)[rows]])
+    images = self.augmented(key, arrays.images[of_fold(arrays.train, hyper)[rows]])
     return networks.Model(architecture, variables).embed_blocks(images)
 
-  def chosen(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
+  def picked(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
     """Picks the pool's points that become the new proxies; returns their rows, too."""
     number = self.method.proxies
 
-    def of_class(of_label: Array, before: Array) -> Array:
-      return prototypes.greedy_k_centre(of_label, number, initial=before).indices
+    def of_class(of_label: Array, initial: Array) -> Array:
+      return prototypes.greedy_k_centre(of_label, number, initial=initial).indices
 
     picks = jax.vmap(of_class)(points, old)
     return (
@@ -99,20 +99,20 @@ class Run(objective.Run):
     key = self.run_key(key, hyper)
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
     network = networks.initial_variables(network_key, self.settings)
-    more = functools.partial(jax.random.fold_in, key)
-    network = self.with_prototypes(network, more(0), arrays, hyper)
+    extra_key = functools.partial(jax.random.fold_in, key)
+    network = self.with_prototypes(network, extra_key(0), arrays, hyper)
     rows = jnp.zeros((self.classes, max(self.method.proxies, 1)), jnp.int32)
     proxies = None
     if self.method.refers_to_proxies:
       first, _ = self.pool(network, first_key, arrays, hyper)
       points, pool_rows = self.pool(network, pool_key, arrays, hyper)
       first = first[:, : self.method.proxies]
-      proxies, rows = self.chosen(points, pool_rows, first)
+      proxies, rows = self.picked(points, pool_rows, first)
     state = training.create_state(
       key,  # steps draw nothing
       objective.optimizer(self.settings, self.method, network.get("batch_stats")),
       network,
-      self.loss_variables(loss_key, more(1), proxies, self.memory_size),
+      self.loss_variables(loss_key, extra_key(1), proxies, self.memory_size),
     )
     spread = jnp.float32(0) if proxies is None else _spread(proxies)
     return State(state, rows, jnp.float32(0), spread)
@@ -129,14 +129,14 @@ class Run(objective.Run):
     batch_key, shift_key = jax.random.split(key)
     per_class = 1 if self.method.own_proxies else self.settings.per_class
     classes = self.settings.batch // per_class
-    chosen = data.class_balanced_indices(
+    batch_rows = data.class_balanced_indices(
       batch_key, self.table, 0, num_classes=classes, per_class=per_class
     )
     train = of_fold(arrays.train, hyper)
-    images = self.shown(shift_key, arrays.images[train[chosen]])
+    images = self.augmented(shift_key, arrays.images[train[batch_rows]])
     if self.method.kind == "samples":
       images = jnp.concatenate([images, arrays.images[train[rows.reshape(-1)]]])
-    return {"image": images, "label": jnp.asarray(self.study.train_labels)[chosen]}
+    return {"image": images, "label": jnp.asarray(self.study.train_labels)[batch_rows]}
 
   def evaluated(self, arrays: Data, hyper: Any, state: State) -> dict[str, Array]:
     """MAP@R of the validation images, with spread and cover of the proxies."""
@@ -154,9 +154,9 @@ class Run(objective.Run):
 
   def covers(self, arrays: Data, hyper: Any, state: State, held: Array):
     """Covering radius of the proxies, and width of classes relative to separation."""
-    every = max(1, len(self.study.train_labels) // _COVERED)
-    labels = self.study.train_labels[::every]
-    images = arrays.images[of_fold(arrays.train, hyper)[::every]]
+    stride = max(1, len(self.study.train_labels) // _COVERED)
+    labels = self.study.train_labels[::stride]
+    images = arrays.images[of_fold(arrays.train, hyper)[::stride]]
     network, loss = state.train.variables(), state.train.params["loss"]
     points = distances.unit_ball(self.apply(network, images))
     proxies = distances.unit_ball(
@@ -181,7 +181,7 @@ class Run(objective.Run):
     if not self.method.renews:
       return state, {}
     train = state.train
-    ccp, *others = train.opt_state
+    ccp, *other_states = train.opt_state
     turn = training.ccp_observe(
       ccp,
       train.params,
@@ -191,7 +191,7 @@ class Run(objective.Run):
       batch_stats=train.batch_stats.get("network", {}),
     )
     stats = {"network": turn.batch_stats} if turn.batch_stats else {}
-    moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, ccp.anchor))
+    anchor_shift = optax.tree.norm(optax.tree.sub(turn.state.anchor, ccp.anchor))
     nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
 
     def renew(value: tuple[Any, Array, Any]) -> tuple[Any, Array, Any]:
@@ -201,25 +201,25 @@ class Run(objective.Run):
         turn.state.best_params["network"], turn.state.best_stats
       )
       points, pool_rows = self.pool(best, pool_key, arrays, hyper)
-      old = self.representatives(best, loss, rows, arrays, hyper)
-      new, new_rows = self.chosen(points, pool_rows, old)
+      old_proxies = self.representatives(best, loss, rows, arrays, hyper)
+      new_proxies, new_rows = self.picked(points, pool_rows, old_proxies)
       order = jax.random.permutation(random_key, points.shape[1])
-      others = points[:, order[: self.method.proxies]]
+      random_centres = points[:, order[: self.method.proxies]]
       radii = {
         name: jnp.mean(jax.vmap(prototypes.covering_radius)(points, centres))
-        for name, centres in (("greedy", new), ("random", others))
+        for name, centres in (("greedy", new_proxies), ("random", random_centres))
       }
-      loss = {**loss, "proxies": new} if self.method.learns_proxies else loss
+      loss = {**loss, "proxies": new_proxies} if self.method.learns_proxies else loss
       return loss, new_rows, radii
 
     value = (turn.params["loss"], state.rows, nothing)
     loss, rows, radii = training.when(turn.switched, renew, value)
     train = train.replace(
       params={**turn.params, "loss": loss},
-      opt_state=(turn.state, *others),
+      opt_state=(turn.state, *other_states),
       batch_stats=train.batch_stats | stats,
     )
-    figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
+    figures = {"problem": turn.state.problem - turn.switched, "moved": anchor_shift}
     return state._replace(train=train, rows=rows), figures | radii
 
   def steps(self, arrays: Data, state: State, key: Array, hyper: Any):

@@ -18,11 +18,11 @@ def tree_paths(name: str) -> list[tuple[str, ...]]:
 
   There `a{b, c}` are children, `a/b` is a single child, `a*` a class with children.
   """
-  paths, prefix, stack, before = [], (), [], ""
+  paths, prefix, stack, previous_sign = [], (), [], ""
   notation = " ".join(figures("trees")[name].split())
   for name, sign in re.findall(r"([^{},]*)([{},]|$)", notation):
     parts = tuple(part.strip() for part in name.split("/") if part.strip())
-    if parts and before != "}":
+    if parts and previous_sign != "}":
       path = prefix + tuple(part.rstrip("*") for part in parts)
       if sign != "{" or parts[-1].endswith("*"):
         paths.append(path)
@@ -31,5 +31,5 @@ def tree_paths(name: str) -> list[tuple[str, ...]]:
         prefix = path
     if sign == "}":
       prefix = stack.pop()
-    before = sign
+    previous_sign = sign
   return paths

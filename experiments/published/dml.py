@@ -92,15 +92,15 @@ def cell(
   protocol: str, backbone: str, method: str, dataset: str, dim: int
 ) -> Cell | None:
   """Published figures of a method in a protocol."""
-  place = (method, dataset, dim)
+  key = (method, dataset, dim)
   conventional = {"conventional": TABLE_3_2, "conventional534": TABLE_5_2}
   if protocol in conventional:
-    return conventional[protocol].get(backbone, {}).get(place)
+    return conventional[protocol].get(backbone, {}).get(key)
   if backbone != "bn_inception":
     return None
   tables = {"fair": TABLE_3_1, "fair534": TABLE_5_1}
-  printed = tables.get(protocol, {}).get(place)
+  printed = tables.get(protocol, {}).get(key)
   if printed is None and protocol == "fair534" and dim in (512, 128):
-    both = TABLE_5_3.get(method, {}).get(dataset)
-    printed = both and Cell(None, both[0 if dim == 512 else 1])
+    pair = TABLE_5_3.get(method, {}).get(dataset)
+    printed = pair and Cell(None, pair[0 if dim == 512 else 1])
   return printed

@@ -74,15 +74,15 @@ def add_shifts(table: Table, name: str, images: Points) -> None:
   Compares this with the distance to the nearest image of another class (DIST fig. 1.1).
   """
   x, y = map(np.asarray, images)
-  moved = np.pad(x[:, :, :-1], ((0, 0), (0, 0), (1, 0), (0, 0)))
-  step, flat = (v.reshape(len(x), -1) for v in (moved - x, x))
+  shifted = np.pad(x[:, :, :-1], ((0, 0), (0, 0), (1, 0), (0, 0)))
+  step, flat = (v.reshape(len(x), -1) for v in (shifted - x, x))
   for norm in SHIFT_NORMS:
     shift_lengths = np.linalg.norm(step, plane.ORDERS[norm], axis=1)
-    other = distances.k_nearest(flat, flat, k=1, norm=norm, apart=(y, y)).distances
-    other = np.asarray(other)[:, 0]
+    nearest = distances.k_nearest(flat, flat, k=1, norm=norm, apart=(y, y)).distances
+    nearest = np.asarray(nearest)[:, 0]
     table.add(f"{name}, {norm}", "distance of a shift by a pixel", shift_lengths.mean())
-    table.add(f"{name}, {norm}", "distance to another class", other.mean())
-    table.add(f"{name}, {norm}", SHIFTED, np.mean(shift_lengths > other))
+    table.add(f"{name}, {norm}", "distance to another class", nearest.mean())
+    table.add(f"{name}, {norm}", SHIFTED, np.mean(shift_lengths > nearest))
 
 
 def of_shifts(name: str) -> list[Claim]:
@@ -159,9 +159,9 @@ def _sure(table: Table, config: Any, norm: str) -> float:
 
 
 def _global(table: Table, config: Any, norm: str) -> np.ndarray:
-  right = table.values("accuracy of the sites", f"{config.images}, {LINEAR}")
-  last = table.values("at inf", f"{config.images}, {LINEAR}, VAA, {norm}")
-  return right - last + 1e-6
+  accuracy = table.values("accuracy of the sites", f"{config.images}, {LINEAR}")
+  robust_accuracy = table.values("at inf", f"{config.images}, {LINEAR}, VAA, {norm}")
+  return accuracy - robust_accuracy + 1e-6
 
 
 def _unbeaten(table: Table, config: Any, norm: str) -> float:
@@ -221,9 +221,9 @@ def claims(config: Any, table: Table) -> list[Claim]:
     names = ("digits", *config.shifted)
   statements = [claim for name in names for claim in of_shifts(name)]
   for norm in config.norms:
-    known = THEOREMS
+    theorems = THEOREMS
     if config.images == "digits" and norm == "l2":
-      known = THEOREMS | EXACTLY
+      theorems = THEOREMS | EXACTLY
     statements += [
       Claim(
         f"X3-{key}-{norm}",
@@ -231,6 +231,6 @@ def claims(config: Any, table: Table) -> list[Claim]:
         lambda t, of=difference, norm=norm: of(t, config, norm),
         every_seed=True,
       )
-      for key, (text, difference) in known.items()
+      for key, (text, difference) in theorems.items()
     ]
   return [*(plane.CLAIMS if config.images == "digits" else ()), *statements]

@@ -142,7 +142,7 @@ def _identity(names: Sequence[str]) -> Any:
 
 def _of_budget(name: str, weak: bool) -> Iterator[Statement]:
   """Claims that compare a robust network with the standard one; fewer if `weak`."""
-  place, under = name.replace(" ", "-"), f"accuracy under {name}"
+  place, attack = name.replace(" ", "-"), f"accuracy under {name}"
   measures = [("mc", "MC, l2", 1, 0.01)]
   if not weak:
     measures += [("phi", "phi", -1, 0), ("r2", "R2", -1, 0), ("intra", "D_intra", 1, 0)]
@@ -160,14 +160,14 @@ def _of_budget(name: str, weak: bool) -> Iterator[Statement]:
     yield (
       f"X8-accuracy-{place}",
       f"accuracy under attack of the budget: {name} > standard",
-      lambda t: t.values("accuracy under attack", name) - t.values(under, "standard"),
+      lambda t: t.values("accuracy under attack", name) - t.values(attack, "standard"),
     )
 
 
 def of_training(config: Any) -> list[Claim]:
   """Statements of DIST 5.3 about adversarial training, for the budgets of the run."""
-  every = names_of(config)
-  robust = [name for name in every if name != "standard"]
+  names = names_of(config)
+  robust = [name for name in names if name != "standard"]
   growing = [f"l2 {x:g}" for x in config.l2]
   strong = {f"l2 {x:g}" for x in config.l2 if x >= 0.25}
   rows = [row for name in robust for row in _of_budget(name, name not in strong)]
@@ -178,13 +178,13 @@ def of_training(config: Any) -> list[Claim]:
     ("density", robust, "d_DoV: robust >= standard for two thirds of the budgets",
      _denser(robust)),
     ("mc-r2", robust, "over the networks, rank correlation of MC and R2 <= -0.5",
-     _ranks(every, "MC, l2", "R2", -1, 0.499)),
+     _ranks(names, "MC, l2", "R2", -1, 0.499)),
     ("mc-density", robust, "over the networks, rank correlation of MC and d_DoV > 0",
-     _ranks(every, "MC, l2", "d_DoV", 1, 0)),
+     _ranks(names, "MC, l2", "d_DoV", 1, 0)),
   ]  # fmt: skip
   rows += [(f"X8-{key}", text, difference) for key, of, text, difference in parts if of]
   text = "R2 = phi / (phi + 20/9) of every network to 1e-4"
-  exact = Claim("X8-identity", text, _identity(every), "DIST 2.4", every_seed=True)
+  exact = Claim("X8-identity", text, _identity(names), "DIST 2.4", every_seed=True)
   return [*Claim.of_rows(rows, "DIST 5.3"), exact]
 
 
@@ -199,14 +199,14 @@ def claims(config: Any, table: Table) -> list[Claim]:
   return [*statements, *features.RESIDUAL_CLAIMS]
 
 
-def draw(table: Table, shown: None, config: Any) -> dict[str, Any]:
+def draw(table: Table, drawing_input: None, config: Any) -> dict[str, Any]:
   """Plots measures against the l2 budget; 0 is the standard network."""
-  del shown
+  del drawing_input
   if not config.l2:
     return {}
   names = ["standard", *(f"l2 {x:g}" for x in config.l2)]
   column = functools.partial(_column, table, names=names)
-  drawn = {}
+  plots = {}
   for file, measures, label in (
     ("mc", ("MC, l2", "MC, linf"), "mean correlation of distances"),
     ("variance", ("R2",), "R2 of normalised features"),
@@ -218,7 +218,7 @@ def draw(table: Table, shown: None, config: Any) -> dict[str, Any]:
       curves["standard network, under the same attack"] = np.transpose(
         [table.values(f"accuracy under {name}", "standard") for name in names]
       )
-    drawn[file] = plotting.training_curves(
+    plots[file] = plotting.training_curves(
       curves, steps=(0.0, *config.l2), xlabel="l2 budget in training", ylabel=label
     )
-  return drawn
+  return plots

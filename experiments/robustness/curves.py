@@ -82,8 +82,8 @@ class Task(NamedTuple):
   def mapped(self, fn: Callable) -> Callable:
     """Maps a function over rows: at once, or in batches on all devices if many."""
     if len(self.sites.y) <= self.config.batch:
-      whole = jax.jit(fn)
-      return lambda operands, rows: jax.tree.map(np.asarray, whole(operands, rows))
+      compiled = jax.jit(fn)
+      return lambda operands, rows: jax.tree.map(np.asarray, compiled(operands, rows))
     return training.parallel_map(fn, batch_size=self.config.batch)
 
 
@@ -93,9 +93,9 @@ def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remem
 
   def remember(name: str, make: Callable[[], Finished]) -> Finished:
     progress.set_postfix_str(name)
-    done = kept.once(folder / name, made_with=settings, make=make)
+    outcome = kept.once(folder / name, made_with=settings, make=make)
     progress.update()
-    return done
+    return outcome
 
   return remember
 

@@ -230,8 +230,8 @@ def add_combined(
     result = networks.train(defence, {"epsilon": [last]}, train, test, run_folder)
     table.add(f"trained in the {name}", "accuracy", result.scores[0, :, -1])
     for measure, (judged, budget) in judges.items():
-      under = judged(result.state.params, jnp.array([budget]))
-      table.add(f"trained in the {name}", measure, under[0])
+      accuracies = judged(result.state.params, jnp.array([budget]))
+      table.add(f"trained in the {name}", measure, accuracies[0])
 
 
 def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:
@@ -250,13 +250,13 @@ def _worst(table: Table, config: Any, name: str) -> np.ndarray:
 
 def claims(config: Any) -> list[Claim]:
   """Claims about defences, votes under noise, and the combined ball."""
-  both = list(_measures(config).values())
+  measures = list(_measures(config).values())
   without, under = _votes(config)
   certified = f"certified at l2 {RADII[2]:g}"
   rows: list[Statement] = [
     (f"X14-robust-{name}",
      f"accuracy under the ensemble, both budgets: {name} > standard",
-     lambda t, name=name: _least_gain(t, both, name))
+     lambda t, name=name: _least_gain(t, measures, name))
     for name in DEFENCES if name != STANDARD
   ] + [
     ("X14-mixed",

@@ -53,11 +53,11 @@ FALLS = "least fall of phi from an exponent to the next"
 def rotated(points: Points) -> tuple[Points, np.ndarray]:
   """Rotates every image by each angle, bilinearly; also returns the angles' numbers."""
   images = np.asarray(points.x).reshape(-1, 8, 8)
-  turned = [
+  rotated_images = [
     scipy.ndimage.rotate(images, angle, axes=(1, 2), reshape=False, order=1)
     for angle in DEGREES
   ]
-  x = jnp.asarray(np.concatenate(turned).reshape(-1, 64), jnp.float32)
+  x = jnp.asarray(np.concatenate(rotated_images).reshape(-1, 64), jnp.float32)
   angle = np.repeat(np.arange(len(DEGREES)), len(images))
   return Points(x, jnp.tile(points.y, len(DEGREES))), angle
 
@@ -78,10 +78,10 @@ def _deviations(
     counts = jnp.bincount(labels, length=classes)
     intra = metrics.class_variance(moments).intra
     trace = jnp.mean(squares / jnp.maximum(counts, 1))
-    moved = metrics.augment_within_classes(
+    augmented = metrics.augment_within_classes(
       key, x, residuals, labels, num_classes=classes
     )
-    wider = metrics.class_variance(structure.moments(moved, labels, classes))
+    wider = metrics.class_variance(structure.moments(augmented, labels, classes))
     return (
       float(jnp.max(jnp.abs(sums))),
       float(jnp.abs(trace / intra - 1)),
@@ -98,35 +98,35 @@ def _nearest(
   of the training images, [1, seeds, count, dim]; and the accuracies, [seeds].
   """
 
-  def plain(clean, attacked, labels, _):
+  def loss(clean, attacked, labels, _):
     del attacked
     return losses.normface(clean, labels, scale=config.scale)
 
   defence = networks.Defence(
-    config, plain, cosine=True, attack=lambda scores, points, rows, *_: points.x[rows]
+    config, loss, cosine=True, attack=lambda scores, points, rows, *_: points.x[rows]
   )
   result = networks.train(
     defence, {"epsilon": [0.0]}, learned, tested, folder / "rotation"
   )
 
   def search(learned, tested, params):
-    known, asked = (
+    train, test = (
       distances.l2_normalize(defence.features(params, points.x))
       for points in (learned, tested)
     )
-    moments = structure.moments(known, learned.y, CLASSES)
+    moments = structure.moments(train, learned.y, CLASSES)
     residual, query = (
       metrics.class_residuals(x, points.y, moments)
-      for x, points in ((known, learned), (asked, tested))
+      for x, points in ((train, learned), (test, tested))
     )
     near = {
       name: distances.k_nearest(q, r, k=1, apart=(tested.y, learned.y)).indices[:, 0]
-      for name, q, r in (("residuals", query, residual), ("features", asked, known))
+      for name, q, r in (("residuals", query, residual), ("features", test, train))
     }
-    return near, known
+    return near, train
 
-  near, known = networks.over_models(search)(result.state.params, learned, tested)
-  return near, known, result.scores[0, :, -1]
+  near, train = networks.over_models(search)(result.state.params, learned, tested)
+  return near, train, result.scores[0, :, -1]
 
 
 def add_residuals(
@@ -141,8 +141,8 @@ def add_residuals(
     table.add(ANGLE, name, right)
   table.add("rotated digits", "accuracy", accuracy)
   keys = jax.random.split(jax.random.key(config.seed), config.seeds)
-  for key, known in zip(keys, features[0], strict=True):
-    sums, traces, growth = _deviations(key, known, learned.y, CLASSES)
+  for key, seed_features in zip(keys, features[0], strict=True):
+    sums, traces, growth = _deviations(key, seed_features, learned.y, CLASSES)
     table.add("rotated digits", GROWTH, growth)
     table.add("rotated digits", ERROR, max(sums, traces), listed=False)
 

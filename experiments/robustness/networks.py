@@ -111,18 +111,18 @@ class Defence(NamedTuple):
     self, params: Any, points: Points, key: Array, budget: Any, **options: Any
   ) -> attacks.AttackResult:
     """Attacks points by PGD for an evaluation; `options` go to `attacks.pgd`."""
-    usual = {"steps": self.settings.judge_steps, "low": self.low, "high": self.high}
+    defaults = {"steps": self.settings.judge_steps, "low": self.low, "high": self.high}
     limits: Any = {"key": key, "epsilon": budget, "norm": self.norm}
     scores: Any = params if callable(params) else self.scores(params)
-    return attacks.pgd(scores, *points, **(limits | usual | options))
+    return attacks.pgd(scores, *points, **(limits | defaults | options))
 
   def within_ball(self, loss: Literal["ce", "kl"] = "ce") -> Attack:
     """Returns PGD as an attack for training."""
     options: Any = {"steps": self.settings.attack_steps, "loss": loss, "mode": "train"}
 
     def attack(scores, points, rows, key, epsilon):
-      shown = Points(points.x[rows], points.y[rows])
-      return self.pgd(scores, shown, key, epsilon, **options).x_adv
+      batch = Points(points.x[rows], points.y[rows])
+      return self.pgd(scores, batch, key, epsilon, **options).x_adv
 
     return attack
 
@@ -172,8 +172,8 @@ def train(
     attacked = attack(scores, train_points, rows, attack_key, hyper["epsilon"])
 
     def objective(params):
-      both: Any = network.apply({"params": params}, jnp.concatenate([x, attacked]))
-      clean, under_attack = jnp.split(both[1], 2)
+      outputs: Any = network.apply({"params": params}, jnp.concatenate([x, attacked]))
+      clean, under_attack = jnp.split(outputs[1], 2)
       return jnp.mean(defence.loss(clean, under_attack, y, params.get("proxies")))
 
     loss, params, opt_state = trainer.descend(objective, optimizer, *state[:2])

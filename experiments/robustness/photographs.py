@@ -91,7 +91,7 @@ def objective(config, classes: int, norm: Norm, budget: float):
     if config.images == "cifar10":  # mirrored house numbers would not be digits
       images = data.random_flip(flip_key, images)
     frozen = {"params": params["network"], "batch_stats": stats["network"]}
-    shown = [images]
+    inputs = [images]
     if budget:
       attacked = attacks.pgd(
         functools.partial(_scores, model, frozen),
@@ -103,12 +103,12 @@ def objective(config, classes: int, norm: Norm, budget: float):
         steps=config.attack_steps,
         mode="train",
       ).x_adv
-      shown = [images, attacked] if config.clean_weight else [attacked]
+      inputs = [images, attacked] if config.clean_weight else [attacked]
     outputs, changed = model.apply(
-      frozen, jnp.concatenate(shown), train=True, mutable=["batch_stats"]
+      frozen, jnp.concatenate(inputs), train=True, mutable=["batch_stats"]
     )
-    logits = jnp.split(outputs[1], len(shown))
-    weight = config.clean_weight if len(shown) > 1 else 0.0
+    logits = jnp.split(outputs[1], len(inputs))
+    weight = config.clean_weight if len(inputs) > 1 else 0.0
     loss = losses.adversarial_training(
       logits[0], logits[-1], labels, clean_weight=weight
     )
@@ -156,29 +156,29 @@ def train(
 
 @functools.cache
 def _embed(settings: Photographs, classes: int):
-  built = network(settings, classes)
+  model = network(settings, classes)
   return training.parallel_map(
-    lambda variables, x: built.apply(variables, x)[0],  # pyright: ignore
+    lambda variables, x: model.apply(variables, x)[0],  # pyright: ignore
     batch_size=settings.batch,
   )
 
 
-def look(config, train: Points, state, classes: int) -> dict[str, float]:
+def measure_features(config, train: Points, state, classes: int) -> dict[str, float]:
   """`structure.of_features` of the training images."""
   mapped = _embed(config.photographs, classes)
   features = jnp.asarray(mapped(state.variables(), np.asarray(train.x)))
   inputs = train.x.reshape(len(train.x), -1)
-  measured = jax.jit(structure.of_features, static_argnames=("classes", "levels"))
-  measures = measured(inputs, features, train.y, classes=classes, levels=LEVELS)
+  compiled = jax.jit(structure.of_features, static_argnames=("classes", "levels"))
+  measures = compiled(inputs, features, train.y, classes=classes, levels=LEVELS)
   return {name: float(value) for name, value in measures.items()}
 
 
 @functools.cache
 def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: int):
-  built = network(settings, classes)
+  model = network(settings, classes)
 
-  def right(variables, rows):
-    scores = functools.partial(_scores, built, variables)
+  def is_correct(variables, rows):
+    scores = functools.partial(_scores, model, variables)
     result = attacks.pgd(
       scores,
       rows["x"],
@@ -194,7 +194,7 @@ def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: in
       "accuracy under attack": ~result.success,
     }
 
-  return training.parallel_map(right, batch_size=settings.batch)
+  return training.parallel_map(is_correct, batch_size=settings.batch)
 
 
 def judge(
@@ -242,12 +242,12 @@ def trained(
       )
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
-      measures = look(config, train_points, state, classes) | judge(
+      measures = measure_features(config, train_points, state, classes) | judge(
         config, tested, state, **attack
       )
       structure.add(table, name, measures, printed.get(name, {}))
-      under = judge(config, tested, standard, **attack)["accuracy under attack"]
-      table.add("standard", f"accuracy under {name}", under)
+      accuracy = judge(config, tested, standard, **attack)["accuracy under attack"]
+      table.add("standard", f"accuracy under {name}", accuracy)
       progress.update()
   return train_points, tested
 

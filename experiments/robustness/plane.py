@@ -124,8 +124,8 @@ def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
 def _rows(table: Table, measure: str, name: str) -> list[np.ndarray]:
   """Measured rows, for the norms that the run has."""
   rows = [name.format(norm) for norm in MINIMAL]
-  there = {*table.variants(measure)}
-  if not (series := [table.values(measure, x) for x in rows if x in there]):
+  variants = {*table.variants(measure)}
+  if not (series := [table.values(measure, x) for x in rows if x in variants]):
     raise NotMeasured(f"{measure} of {name} was not measured")
   return series
 
@@ -189,19 +189,19 @@ def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
 def differing(budget: float) -> set[tuple[float, ...]]:
   """Points of the grid whose region differs between balls and cells."""
   grid = _grid()
-  both = [regions(grid, budget, cells=cells) for cells in (False, True)]
-  return set(map(tuple, grid[both[0] != both[1]].tolist()))
+  labels = [regions(grid, budget, cells=cells) for cells in (False, True)]
+  return set(map(tuple, grid[labels[0] != labels[1]].tolist()))
 
 
 def draw() -> "matplotlib.figure.Figure":
   """Regions of SAA and VAA at growing budgets."""
   from matplotlib.colors import ListedColormap
 
-  shown = itertools.product(("SAA", "VAA"), (0.5, 1.0, 3.5))
+  panels = itertools.product(("SAA", "VAA"), (0.5, 1.0, 3.5))
   figure = pictures.new_figure(7.2, 5.1)
   axis = np.linspace(-4, 4, 240, dtype=np.float32)  # misses the borders of cells
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-  for number, (measure, budget) in enumerate(shown):
+  for number, (measure, budget) in enumerate(panels):
     axes = figure.add_subplot(2, 3, number + 1)
     labels = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
     axes.imshow(

@@ -46,8 +46,8 @@ def gaussian(dim: int, key: Array, hyper) -> Gaussian:
 def _gaussian_budgets(config, dim: int) -> np.ndarray:
   """A quarter of the median distance to another class, for each radius (DIST 5.4)."""
   key = jax.random.key(config.seed)
-  drawn = (gaussian(dim, key, {"radius": radius}) for radius in config.radii)
-  separations = (metrics.separation(x, y) for x, y, _ in drawn)
+  samples = (gaussian(dim, key, {"radius": radius}) for radius in config.radii)
+  separations = (metrics.separation(x, y) for x, y, _ in samples)
   return 0.25 * np.array([jnp.median(x.nearest_other_class) for x in separations])
 
 
@@ -65,7 +65,7 @@ def _gaussian_figures(defence, state) -> dict[str, Array]:
   }
 
 
-def _named(dim: int, radius: float, how: str) -> str:
+def _variant_name(dim: int, radius: float, how: str) -> str:
   return f"{GAUSSIAN_CLASSES} classes in {dim}, radius {radius:g}, {how}"
 
 
@@ -91,13 +91,13 @@ def add_radii(
       "radius": np.concatenate([radii, radii]),
       "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
     }
-    drawn: Any = points(jax.random.key(config.seed), {"radius": 1.0})
+    test_points: Any = points(jax.random.key(config.seed), {"radius": 1.0})
     run_folder = folder / f"gaussian-{dim}"
-    result = networks.train(defence, columns, points, drawn, run_folder)
+    result = networks.train(defence, columns, points, test_points, run_folder)
     figures = functools.partial(_gaussian_figures, defence)
     measures = networks.over_models(figures)(result.state)
     for cell, radius in enumerate(columns["radius"]):
-      name = _named(dim, radius, "standard" if cell < half else "robust")
+      name = _variant_name(dim, radius, "standard" if cell < half else "robust")
       structure.add(
         table, name, {key: values[cell] for key, values in measures.items()}
       )
@@ -106,7 +106,7 @@ def add_radii(
 
 def _cost(table: Table, measure: str, dim: int, radius: float) -> np.ndarray:
   """Loss in a measure by robust training instead of standard training."""
-  standard, robust = (_named(dim, radius, x) for x in ("standard", "robust"))
+  standard, robust = (_variant_name(dim, radius, x) for x in ("standard", "robust"))
   return table.gain(measure, standard, over=robust)
 
 
@@ -114,7 +114,7 @@ def _far_from_known(table: Table, config: Any) -> np.ndarray:
   """Largest relative error of phi; its expectation corrects for sample means."""
   gaps = []
   for dim, radius in itertools.product(config.dims, config.radii):
-    phi = table.values("phi of the inputs", _named(dim, radius, "standard"))
+    phi = table.values("phi of the inputs", _variant_name(dim, radius, "standard"))
     expected = 2 * radius**2 + 2 * GAUSSIAN_CLASSES / GAUSSIAN_POINTS
     gaps.append(np.abs(phi / expected - 1))
   return np.max(gaps, axis=0)
@@ -125,7 +125,7 @@ def of_radii(config: Any) -> list[Claim]:
   if not config.dims:
     return []
   first, last = config.radii[0], config.radii[-1]
-  few, many = min(config.dims), max(config.dims)
+  low, high = min(config.dims), max(config.dims)
   rows: list[Statement] = [
     (f"X9-{key}-{dim}",
      f"{text} that training under attack costs, {dim} dimensions: less at the largest "
@@ -137,21 +137,21 @@ def of_radii(config: Any) -> list[Claim]:
     )
     for dim in config.dims
   ]  # fmt: skip
-  if few < many:
+  if low < high:
     rows.append((
       "X9-density",
       f"d_DoV that it adds at the largest radius, where it is near the number of "
-      f"classes: {many} dimensions >= {few}",
-      lambda t: _cost(t, "d_DoV", few, last) - _cost(t, "d_DoV", many, last) + 1e-3,
+      f"classes: {high} dimensions >= {low}",
+      lambda t: _cost(t, "d_DoV", low, last) - _cost(t, "d_DoV", high, last) + 1e-3,
     ))  # fmt: skip
-  known = Claim(
+  inputs_claim = Claim(
     "X9-inputs",
     "phi of the inputs within 15 % of twice the squared radius",
     lambda t: 0.15 - _far_from_known(t, config),
     "DIST 5.4",
     every_seed=True,
   )
-  return [known, *Claim.of_rows(rows, "DIST 5.4")]
+  return [inputs_claim, *Claim.of_rows(rows, "DIST 5.4")]
 
 
 def _loss_of_cosines(config, name: Name) -> networks.Loss:
@@ -244,12 +244,12 @@ def _caps(defence, params, train) -> dict[str, np.ndarray]:
     width = losses.nearest_proxy_angles(params["proxies"])[train.y] / 2
     inside, right = label_angles < width - 1e-5, label_angles < next_one
     printed = jnp.maximum(label_angles - width, 0) < next_one
-    only = printed & ~(label_angles < width)
+    printed_only = printed & ~(label_angles < width)
     return {
       "share in the cap": jnp.mean(inside),
       BEYOND: jnp.sum(inside & ~(right & printed)),
-      "satisfy the printed boundary only": jnp.sum(only),
-      "of these wrong": jnp.sum(only & ~right),
+      "satisfy the printed boundary only": jnp.sum(printed_only),
+      "of these wrong": jnp.sum(printed_only & ~right),
     }
 
   return networks.over_models(measure)(params)

@@ -26,8 +26,8 @@ def name_of(norm: str, budget: float) -> str:
 
 def printed_inputs(images: str) -> Mapping[str, float]:
   """Values of table 5.3; those of CIFAR-10 for digits."""
-  known = images if images in IMAGES else "cifar10"
-  return figures("robust_features")[known]["images"]
+  name = images if images in IMAGES else "cifar10"
+  return figures("robust_features")[name]["images"]
 
 
 def moments(
@@ -128,10 +128,10 @@ def of_inputs(
 def add(
   table: Table,
   name: str,
-  measured: Mapping[str, Any],
+  by_measure: Mapping[str, Any],
   printed: Mapping[str, float] = {},
 ) -> None:
   """Adds measures; does not list an infinite rho, of features that span too little."""
-  for measure, values in measured.items():
+  for measure, values in by_measure.items():
     listed = bool(np.isfinite(values).all())
     table.add(name, measure, values, paper=printed.get(measure), listed=listed)

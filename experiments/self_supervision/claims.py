@@ -112,14 +112,14 @@ def _names(table: Table) -> list[str]:
 
 def _end(table: Table, figure: str, name: str) -> np.ndarray:
   """Values of the seeds without a collapsed run."""
-  gone = table.values(COLLAPSED, name) > 0
-  every = [table.values(COLLAPSED, x) > 0 for x in table.variants(COLLAPSED)]
-  mask = ~np.any(every, axis=0)
+  collapsed = table.values(COLLAPSED, name) > 0
+  all_collapsed = [table.values(COLLAPSED, x) > 0 for x in table.variants(COLLAPSED)]
+  mask = ~np.any(all_collapsed, axis=0)
   if not mask.any():
     raise NotMeasured("a run of every seed collapsed")
   if figure.endswith(BEFORE):
     return table.values(figure, name)[mask]
-  return table.values(figure, name)[mask[~gone]]
+  return table.values(figure, name)[mask[~collapsed]]
 
 
 def _difference(figure: str, more: str, less: str) -> Any:
@@ -153,17 +153,17 @@ def _lead(kind: str, name: str) -> Any:
 def claims(config: Any, table: Table) -> list[Claim]:
   """Claims about trainings; ignores seeds with a collapsed run."""
   del table
-  some = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
+  used = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
   rows: list[Parts] = [
     ("S3-correlation", "correlation of the loss and its bound over training > .5",
      _least(CORRELATION, None, 0.5), "figure 3"),
-    *_compared(some),
-    *(row for name in some for row in _during(name)),
+    *_compared(used),
+    *(row for name in used for row in _during(name)),
   ]  # fmt: skip
-  if some:
+  if used:
     text = "the features{} keep .9 of their rank for all strengths"
     rows += [
-      (f"S7-{key}", text.format(of), _least(figure, some, 0.9 - 1e-6), "figures 4, 9")
+      (f"S7-{key}", text.format(of), _least(figure, used, 0.9 - 1e-6), "figures 4, 9")
       for key, figure, of in (
         ("features", "rank of h", ""),
         ("augmented", "rank of augmented h", " of augmented images"),
@@ -172,7 +172,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
   rows += [
     (f"S8-{SMALL}-{other}", f"distance of the nearest negative: small > {other}",
      _difference(f"nearest distance{ALL}", SMALL, other), "figure 5")
-    for other in (some[:-1] if SMALL in some else ())
+    for other in (used[:-1] if SMALL in used else ())
   ]  # fmt: skip
   if CROP in config.strengths:
     text = "effective rank of W: all augmentations < crops alone"
@@ -182,9 +182,9 @@ def claims(config: Any, table: Table) -> list[Claim]:
   return trained + toy.CLAIMS
 
 
-def _compared(some: tuple[str, ...]) -> Iterator[Parts]:
+def _compared(strengths: tuple[str, ...]) -> Iterator[Parts]:
   """Claims about the effect of a stronger augmentation."""
-  for less, more in itertools.pairwise(some):
+  for less, more in itertools.pairwise(strengths):
     text = f"effective rank of W: {less} < {more} augmentation"
     rank = _difference("effective rank", more, less)
     yield f"S1-{less}-{more}", text, rank, "figure 1"
@@ -203,7 +203,7 @@ def _compared(some: tuple[str, ...]) -> Iterator[Parts]:
     ),
   ):  # fmt: skip
     yield name, text, _difference(figure, LARGE, SMALL), place
-  for more, less in itertools.pairwise(some) if len(some) > 2 else ():
+  for more, less in itertools.pairwise(strengths) if len(strengths) > 2 else ():
     probe = _difference("probe", more, less)
     yield f"S2-{more}-{less}", f"{_PROBE}: {more} > {less}", probe, "figure 1"
   for key, kind in zip(("S13", "S13-centred"), SIMILAR, strict=True):

@@ -44,46 +44,46 @@ def draw(
   """Draws all plots, by file name."""
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
   names = config.strengths
-  drawn: dict[str, Any] = {}
+  figures: dict[str, Any] = {}
   for file, (curve, label) in _CURVES.items():
-    if curves := _going(trained, names, _whole(trained, curve)):
-      drawn[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
-  both = {
+    if curves := _going(trained, names, _with_start(trained, curve)):
+      figures[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
+  bound_curves = {
     f"{name}, {kind}": values
     for kind in ("loss", "bound")
     for name, values in _going(trained, names, trained.curves[kind]).items()
     if name in names[:3]
   }
-  if both:
-    drawn["bound"] = plotting.training_curves(
-      both, steps=steps[1:], ylabel="InfoNCE and its bound"
+  if bound_curves:
+    figures["bound"] = plotting.training_curves(
+      bound_curves, steps=steps[1:], ylabel="InfoNCE and its bound"
     )
   alike = {
     f"{name}, {place}": values
     for place in (ENCODER, PROJECTOR)
     for name, values in _going(
-      trained, names, _whole(trained, f"{SIMILAR[1]} {place}")
+      trained, names, _with_start(trained, f"{SIMILAR[1]} {place}")
     ).items()
     if name in (LARGE, SMALL)
   }
   if alike:
-    drawn["alike"] = plotting.training_curves(alike, steps=steps, ylabel=SIMILAR[1])
-  drawn["spectra"] = spectra(trained, names)
-  drawn["distances"] = distances(trained, names)
+    figures["alike"] = plotting.training_curves(alike, steps=steps, ylabel=SIMILAR[1])
+  figures["spectra"] = spectra(trained, names)
+  figures["distances"] = distances(trained, names)
   if deep:
-    drawn["projectors"] = projectors(trained, names, deep)
+    figures["projectors"] = projectors(trained, names, deep)
   if "rotations" in config.toys:
     ranks = np.stack([table.values(measure, PIXEL) for measure in RANKS], axis=1)
-    drawn["rotations"] = plotting.training_curves(
+    figures["rotations"] = plotting.training_curves(
       {PIXEL: ranks},
       steps=np.array(ANGLES),
       ylabel="rank of the covariance",
       xlabel="range of angles, degrees",
     )
-  return drawn
+  return figures
 
 
-def _whole(trained: Trained, curve: str) -> np.ndarray:
+def _with_start(trained: Trained, curve: str) -> np.ndarray:
   """Curves [strengths, seeds, measurements] that start before the first step."""
   return np.concatenate(
     [trained.start[curve][..., None], trained.curves[curve]], axis=-1
@@ -107,9 +107,9 @@ def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figu
   }
   figure = pictures.new_figure(7.2, 6.2)
   rows = figure.subplots(len(times), 3, sharex="col", sharey="col")
-  for row, (time, shown) in zip(rows, times.items(), strict=True):
+  for row, (time, time_spectra) in zip(rows, times.items(), strict=True):
     for axes, key in zip(row, _SPECTRA, strict=True):
-      for index, (name, runs) in enumerate(zip(names, shown[key], strict=True)):
+      for index, (name, runs) in enumerate(zip(names, time_spectra[key], strict=True)):
         values, at = runs - runs.max(), np.arange(runs.shape[-1])
         color = pictures.COLORS[index]
         low, high = np.min(values, 0), np.max(values, 0)
@@ -137,8 +137,8 @@ def distances(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Fi
   for color, (name, shares) in zip(pictures.COLORS, going.items(), strict=False):
     axes.stairs(shares.mean(0), edges, label=name, lw=1.8, color=color)
   if going:
-    some = np.flatnonzero(np.sum([x.mean(0) for x in going.values()], 0) > 0)
-    axes.set_xlim(float(edges[some[0]]), float(edges[some[-1] + 1]))
+    nonzero = np.flatnonzero(np.sum([x.mean(0) for x in going.values()], 0) > 0)
+    axes.set_xlim(float(edges[nonzero[0]]), float(edges[nonzero[-1] + 1]))
   axes.set_xlabel("distance of the nearest negative in the encoder")
   axes.set_ylabel("share of images")
   if going:

@@ -41,25 +41,25 @@ def wide(x: Any) -> Array:
   return jnp.asarray(np.asarray(x, np.float64))
 
 
-def plain(tree: Any) -> dict[str, np.ndarray]:
+def to_numpy(tree: Any) -> dict[str, np.ndarray]:
   """Converts results of `on_host` to plain arrays."""
   return {name: np.asarray(x) for name, x in tree.items()}
 
 
 def of_features(
-  shown: Mapping[str, Any], kernel: Any
+  view_arrays: Mapping[str, Any], kernel: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
   """Ranks and logarithmic spectra of plain and augmented features; spectrum of W."""
   ranks, spectra = {}, {}
   with at_once.on_host():
     for name in ("h", "augmented h"):
-      x = wide(shown[f"features {name}"])
+      x = wide(view_arrays[f"features {name}"])
       rank = metrics.relative_rank(x, threshold=_SEEN)
       ranks[f"rank of {name}"] = rank / x.shape[1]
       ranks[f"effective rank of {name}"] = metrics.effective_rank(x)
       spectra[f"spectrum {name}"] = metrics.log_singular_values(x)
     spectra["spectrum W"] = metrics.log_singular_values(wide(kernel))
-    return plain(ranks), plain(spectra)
+    return to_numpy(ranks), to_numpy(spectra)
 
 
 def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
     return {}
   with at_once.on_host():
     x = wide(kernels)
-    return plain(
+    return to_numpy(
       {
         "effective rank": metrics.effective_rank(x),
         "relative rank": metrics.relative_rank(x, threshold=settings.threshold),
@@ -77,33 +77,33 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
 
 
 def of_views(
-  settings: Settings, shown: Mapping[str, Any], kernel: Any
+  settings: Settings, view_arrays: Mapping[str, Any], kernel: Any
 ) -> dict[str, np.ndarray]:
   """Overlap of moves between views with W's kernel, and a control of random weights."""
   if len(settings.projector) > 1:
     return {}
   with at_once.on_host():
-    drawn, weights = wide(chance(settings, kernel)), wide(kernel)
-    far, moves = wide(shown["displacements"]), wide(shown["moves"])
-    return plain(
+    random_weights, weights = wide(chance(settings, kernel)), wide(kernel)
+    far, moves = wide(view_arrays["displacements"]), wide(view_arrays["moves"])
+    return to_numpy(
       {
-        BY_CHANCE: metrics.unexplained_variance(far, drawn),
+        BY_CHANCE: metrics.unexplained_variance(far, random_weights),
         MOVES: metrics.kernel_overlap(moves.T, weights),
       }
     )
 
 
 def measured(
-  run: Run, arrays: Arrays, params: Any, stats: Any, shown: Mapping[str, Any]
+  run: Run, arrays: Arrays, params: Any, stats: Any, view_arrays: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-  """Measures the geometry of one network; `shown` comes from `Run.measured`."""
+  """Measures the geometry of one network; `view_arrays` comes from `Run.measured`."""
   projector = params["projector"]
   with at_once.on_host():
     weights = jax.tree.map(wide, projector)
-    h, moves = (wide(shown[n]) for n in ("features augmented h", "displacements"))
+    h, moves = (wide(view_arrays[n]) for n in ("features augmented h", "displacements"))
     threshold = run.settings.threshold
     maps = local_maps(run.settings.projector, weights, h, moves, threshold=threshold)
-    measures = plain(maps)
+    measures = to_numpy(maps)
   if len(run.settings.projector) == 1:
     kernel = projector["layer0"]["kernel"]
     measures |= overlaps(kernel, *_pairs(run, arrays, params, stats))
@@ -210,12 +210,12 @@ def overlaps(
   half, measures = len(before) // 2, {}
   with at_once.on_host():
     weights, h = wide(kernel), wide(before)
-    for name, (moved, strengths) in after.items():
-      x, scales = wide(moved), wide(strengths)
+    for name, (changed_features, strengths) in after.items():
+      x, scales = wide(changed_features), wide(strengths)
       generator = metrics.estimate_generator(h[:half], x[:half], scales=scales[:half])
       pushed = h[half:] @ generator.T
       moves = x[half:] - h[half:]
-      rest = moves - scales[half:, None] * pushed
+      residual = moves - scales[half:, None] * pushed
       measures[f"{OVERLAP}{name}"] = metrics.kernel_overlap(pushed.T, weights)
-      measures[f"{EXPLAINED}{name}"] = 1 - jnp.sum(rest**2) / jnp.sum(moves**2)
-    return plain(measures)
+      measures[f"{EXPLAINED}{name}"] = 1 - jnp.sum(residual**2) / jnp.sum(moves**2)
+    return to_numpy(measures)

@@ -89,9 +89,9 @@ def train(
     arrays = _all_run_measures(run, images, result, strengths.values())
     return kept.Finished({}, arrays)
 
-  done = kept.once(path, made_with=record, make=make)
-  parts = {kind: done.part(f"{kind} ") for kind in Trained._fields[:-1]}
-  return Trained(**parts, regions=done.arrays["regions"])
+  outcome = kept.once(path, made_with=record, make=make)
+  parts = {kind: outcome.part(f"{kind} ") for kind in Trained._fields[:-1]}
+  return Trained(**parts, regions=outcome.arrays["regions"])
 
 
 def _all_run_measures(
@@ -123,40 +123,40 @@ def _run_measures(
   """Measures of one run; a prefix of each name is the time of measurement."""
   end = state.params, state.stats
   start, first = measure_geometry(run, arrays, *state.first, hyper)
-  figures, shown = measure_geometry(run, arrays, *end, hyper)
+  figures, plot_values = measure_geometry(run, arrays, *end, hyper)
   start |= {name: np.asarray(x) for name, x in state.before.items()}
-  halves = look(run, arrays, *state.half, hyper)[1]
-  shown |= {f"{name}{collapse_geometry.HALFWAY}": x for name, x in halves.items()}
-  named = {"start": start | first, "end": figures, "shown": shown}
+  halves = measure_network(run, arrays, *state.half, hyper)[1]
+  plot_values |= {f"{name}{collapse_geometry.HALFWAY}": x for name, x in halves.items()}
+  by_kind = {"start": start | first, "end": figures, "shown": plot_values}
   report = {
-    f"{kind} {name}": x for kind, part in named.items() for name, x in part.items()
+    f"{kind} {name}": x for kind, part in by_kind.items() for name, x in part.items()
   }
   return report | {"regions": np.asarray(regions(run, arrays, *end))}
 
 
-def look(
+def measure_network(
   run: Run, arrays: Arrays, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Array]]:
   """Measures and spectra of a network at one time, and arrays from `Run.measured`."""
-  figures, shown = run.measured(arrays, params, stats, hyper)
+  figures, views = run.measured(arrays, params, stats, hyper)
   kernel = kernel_of(params)
-  ranks, spectra = collapse_geometry.of_features(shown, kernel)
+  ranks, spectra = collapse_geometry.of_features(views, kernel)
   measures = {name: np.asarray(x) for name, x in figures.items()} | ranks
-  return measures | collapse_geometry.of_weights(run.settings, kernel), spectra, shown
+  return measures | collapse_geometry.of_weights(run.settings, kernel), spectra, views
 
 
 def measure_geometry(
   run: Run, arrays: Arrays, params: Any, stats: Any, hyper: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
   """Measures, geometry and measures on all images, with the values for plots."""
-  figures, spectra, shown = look(run, arrays, params, stats, hyper)
-  geometry = collapse_geometry.measured(run, arrays, params, stats, shown)
-  every, whole = run.measured(arrays, params, stats, hyper, len(arrays.train))
-  unseen = collapse_geometry.of_views(run.settings, whole, kernel_of(params))
-  figures |= {f"{n}{ALL}": np.asarray(x) for n, x in (every | unseen).items()}
+  figures, spectra, views = measure_network(run, arrays, params, stats, hyper)
+  geometry = collapse_geometry.measured(run, arrays, params, stats, views)
+  measures, all_views = run.measured(arrays, params, stats, hyper, len(arrays.train))
+  unseen = collapse_geometry.of_views(run.settings, all_views, kernel_of(params))
+  figures |= {f"{n}{ALL}": np.asarray(x) for n, x in (measures | unseen).items()}
   figures |= geometry
   figures[DRAWN] = np.asarray(run.probed_by_chance(arrays, params, stats))
-  return figures, spectra | {"distances": np.asarray(whole["distances"])}
+  return figures, spectra | {"distances": np.asarray(all_views["distances"])}
 
 
 def regions(run: Run, arrays: Arrays, params: Any, stats: Any) -> int:
@@ -268,7 +268,7 @@ def _train_on_all_devices(
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
   # On one device, even if training shares statistics over all devices.
-  variables = Run(settings, study.classes).drawn(images, init_key, hyper)
+  variables = Run(settings, study.classes).initial_variables(images, init_key, hyper)
   # Far above any gap, which is at most the logarithm of the negatives.
   start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
   state = training.create_state(step_key, chain, variables, start_gap)
@@ -276,17 +276,17 @@ def _train_on_all_devices(
 
   def figures(state: training.TrainState) -> dict[str, float]:
     network_variables = _network(state)
-    measures, values, _ = look(run, images, *network_variables, hyper)
+    measures, values, _ = measure_network(run, images, *network_variables, hyper)
     if jax.process_index() == 0:  # replaces spectra of a stopped run
       kept.keep(spectra / f"{int(state.step)}", {}, kept.Finished({}, values))
     numbers = measures | run.probed(images, *network_variables)
     return {name: float(x) for name, x in numbers.items()}
 
   def closely(state: training.TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-    geometry, shown = measure_geometry(run, images, *_network(state), hyper)
-    return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, shown
+    geometry, plot_values = measure_geometry(run, images, *_network(state), hyper)
+    return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, plot_values
 
-  start, first_shown = closely(state)
+  start, first_plot_values = closely(state)
   per_epoch = len(study.train) // settings.batch
   result = trainer.single(
     lambda _: state,
@@ -306,8 +306,8 @@ def _train_on_all_devices(
     checkpoint_every=settings.measure_every,
     report_every=settings.measure_every,
   )
-  end, shown = closely(result.state)
+  end, plot_values = closely(result.state)
   half = kept.restore(spectra / f"{settings.halfway}", {})
-  shown |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}
+  plot_values |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}
   met = np.asarray(regions(run, images, *_network(result.state)))
-  return Trained(_curves(result), start | first_shown, end, shown, met)
+  return Trained(_curves(result), start | first_plot_values, end, plot_values, met)

@@ -151,8 +151,8 @@ PRESETS = {
 def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together."""
   if config.at_once:
-    every = "probe_every", "measure_every"
-    command.check_parts(config.probe_every, config.measure_every, every)
+    options = "probe_every", "measure_every"
+    command.check_parts(config.probe_every, config.measure_every, options)
     # The last probe gives the final accuracy.
     command.check_parts(config.steps, config.probe_every, ("steps", "probe_every"))
   elif config.warm_up >= config.steps:
@@ -229,15 +229,15 @@ def photographs(side: int) -> Study:
   train, test = (_quarter(split, side) for split in ("train", "test"))
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
   coarse = class_sets.at_depth(tree, _DEPTH)
-  chosen, labels = np.unique(train.labels, return_inverse=True)
-  groups = np.unique(coarse[chosen], return_inverse=True)[1]
+  classes, labels = np.unique(train.labels, return_inverse=True)
+  groups = np.unique(coarse[classes], return_inverse=True)[1]
   return Study(
     "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}",
     np.asarray(train.images),
     labels,
     groups[labels],
     np.asarray(test.images),
-    np.searchsorted(chosen, test.labels),
+    np.searchsorted(classes, test.labels),
   )
 
 

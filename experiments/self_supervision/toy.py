@@ -68,7 +68,7 @@ def fixed_features(table: Table, seeds: int, first: int) -> None:
       table.add(_fixed(directions, scale), "effective rank of W", ranks)
 
 
-def turned(seed: int) -> np.ndarray:
+def rotation_ranks(seed: int) -> np.ndarray:
   """Ranks of the covariance of a pixel's rotations, for each range of angles."""
   random = np.random.default_rng(seed)
   place = random.integers(_SIDE, size=2)
@@ -99,7 +99,7 @@ def _rank(images: np.ndarray) -> int:
 
 def rotations(table: Table, seeds: int, first: int) -> None:
   for seed in range(seeds):
-    for measure, rank in zip(RANKS, turned(first + seed), strict=True):
+    for measure, rank in zip(RANKS, rotation_ranks(first + seed), strict=True):
       table.add(PIXEL, measure, rank)
 
 

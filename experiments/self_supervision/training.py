@@ -127,7 +127,7 @@ class Run:
 
   def init(self, arrays: Arrays, key: Array, hyper: Any) -> State:
     """Draws the network; probes its features."""
-    variables = self.drawn(arrays, key, hyper)
+    variables = self.initial_variables(arrays, key, hyper)
     params, stats = variables["params"], variables["batch_stats"]
     probed = self.probed(arrays, params, stats)
     shape = kernel_of(params).shape
@@ -144,13 +144,13 @@ class Run:
       (params, stats),
     )
 
-  def drawn(self, arrays: Arrays, key: Array, hyper: Any) -> dict[str, Any]:
+  def initial_variables(self, arrays: Arrays, key: Array, hyper: Any) -> dict[str, Any]:
     """Variables of a network before its training, with settled running statistics."""
     images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
-    params, begun = variables["params"], variables["batch_stats"]
+    params, initial_stats = variables["params"], variables["batch_stats"]
     settle = jax.jit(self.settled)
-    stats = settle(arrays, params, begun, jax.random.fold_in(key, 1), hyper)
+    stats = settle(arrays, params, initial_stats, jax.random.fold_in(key, 1), hyper)
     return {**variables, "batch_stats": stats}
 
   def batch(self, arrays: Arrays, key: Array) -> Array:
@@ -188,8 +188,8 @@ class Run:
     (_, (terms, stats)), params, opt_state = trainer.descend(
       objective, self.optimizer, state.params, state.opt_state, has_aux=True
     )
-    new = {"params": params, "opt_state": opt_state, "taken": state.taken + 1}
-    return state._replace(stats=stats, **new), terms
+    updates = {"params": params, "opt_state": opt_state, "taken": state.taken + 1}
+    return state._replace(stats=stats, **updates), terms
 
   def terms(
     self,
@@ -208,7 +208,7 @@ class Run:
     """
     loss = self.settings.loss
     views = self.views(key, images, hyper)
-    (_, outputs), moved = self.network.apply(
+    (_, outputs), updated = self.network.apply(
       {"params": params, "batch_stats": stats},
       arrays.normalized(jnp.concatenate(views)),
       train=True,
@@ -234,7 +234,7 @@ class Run:
       softened = [jax.nn.softplus(bound.value) for bound in bounds]
       measures["bound"] = functools.reduce(jnp.add, softened) / len(softened)
     measures["least gap"] = functools.reduce(jnp.minimum, gaps)
-    return measures, moved["batch_stats"]
+    return measures, updated["batch_stats"]
 
   def views(self, key: Array, images: Array, hyper: Any) -> Array:
     """Two views [2, batch, ...] of uint8 images, with pixels in [0, 1]."""
@@ -274,7 +274,7 @@ class Run:
     ).nearest
     far = metrics.nearest_negative_distance(h1, h2, near).values
     displacements = h2 - jnp.concatenate([h1, h2])[near]
-    shown = {
+    view_arrays = {
       "distances": metrics.distance_histogram(far, bins=BINS).shares,
       "features h": raw,
       "features augmented h": h1,
@@ -292,7 +292,7 @@ class Run:
       measures["unexplained"] = metrics.unexplained_variance(
         displacements, kernel_of(params)
       )
-    return {name: x.astype(jnp.float32) for name, x in measures.items()}, shown
+    return {name: x.astype(jnp.float32) for name, x in measures.items()}, view_arrays
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
   def probed(self, arrays: Arrays, params: Any, stats: Any) -> dict[str, Array]:
@@ -329,16 +329,16 @@ class Run:
     )
     least = jnp.min(terms.pop("least gap"))
     figures = {name: jnp.mean(x) for name, x in terms.items()} | {"least gap": least}
-    measured, _ = self.measured(arrays, state.params, state.stats, hyper)
+    measures, _ = self.measured(arrays, state.params, state.stats, hyper)
     probed = training.when(
       state.taken % self.settings.probe_every == 0,
       lambda _: self.probed(arrays, state.params, state.stats),
       state.probed,
     )
     at = state.taken // self.settings.measure_every
-    before = state.params, state.stats
+    current = state.params, state.stats
     is_half = state.taken == self.settings.halfway
-    half = jax.tree.map(functools.partial(jnp.where, is_half), before, state.half)
+    half = jax.tree.map(functools.partial(jnp.where, is_half), current, state.half)
     kernels = state.kernels.at[at - 1].set(kernel_of(state.params))
     state = state._replace(probed=probed, kernels=kernels, half=half)
-    return state, figures | measured | probed
+    return state, figures | measures | probed

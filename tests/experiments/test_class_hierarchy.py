@@ -69,7 +69,7 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
   assert class_runs.resolved(class_hierarchy.PRESETS["full"]).epochs == 100
   config = class_runs.resolved(config)
   whole = class_sets.load("cifar100", config.image_size, percent=config.percent)
-  shared = class_runs.ground(config, whole, 0)
+  shared = class_runs.shared_inputs(config, whole, 0)
   assert len(shared.study.train) // config.batch == 1  # a step an epoch
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
     path = tmp_path / "run"
@@ -291,7 +291,7 @@ def test_training_on_the_features_of_a_frozen_network(tmp_path):
     class_hierarchy.PRESETS["cpu"], dim=8, epochs=3, batch=16, test_images=0,
     mds_steps=300, rates=methods.Rates(learning_rate=0.01),
   )  # fmt: skip
-  shared = class_runs.ground(config, whole, 0)
+  shared = class_runs.shared_inputs(config, whole, 0)
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
     done = class_runs.train("proxydr-mds", shared, config, tmp_path / "run", progress)
   assert done.outcome.figures["top-1"] > 0.9

@@ -139,7 +139,7 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   table = few_shot_settings.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
   hyper = {name: jnp.float32(0) for name in CELLS}
-  known = few_shot_settings.known(deep, Part(5, "mean"), birds)
+  known = few_shot_settings.training_episodes(deep, Part(5, "mean"), birds)
   state, _ = jax.eval_shape(step, wide, table, known, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
 
@@ -253,7 +253,7 @@ def test_training_classes_are_classified_without_augmentation():
   key, hyper = jax.random.key(0), {"log_exponent": 2.0}
   init = functools.partial(training._init, settings, own.images.shape)
   state = jax.jit(init)(key, hyper)
-  known = few_shot_settings.known(settings, part, own)
+  known = few_shot_settings.training_episodes(settings, part, own)
   drawn = few_shot_settings.fixed_episodes(settings, part, own, queries=3, number=3)
   np.testing.assert_array_equal(known.rows[known.episodes], drawn)
   assert len(known.rows) < len(own)

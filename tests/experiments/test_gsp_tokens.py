@@ -95,7 +95,7 @@ def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
 
 def test_a_run_that_stopped_holds_its_score():
   scores = np.array([[1.0, 2.0, np.nan, np.nan], [1.0, 2.0, 3.0, np.nan]])
-  assert token_trainings.held(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
+  assert token_trainings.hold_last(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def test_the_smoke_preset_stays_below_its_bound(smoke):
 
 
 def test_ranks_of_rotations_grow():
-  ranks = toy.turned(0)
+  ranks = toy.rotation_ranks(0)
   assert ranks[0] == 0
   assert (np.diff(ranks) > 0).all()
 
@@ -153,7 +153,7 @@ def test_measurements_against_a_loop():
       mutable="batch_stats",
     )  # fmt: skip
     stats = moved["batch_stats"]
-  found, _, _ = runs.look(run, given, params, stats, hyper)
+  found, _, _ = runs.measure_network(run, given, params, stats, hyper)
   h, f = [], []
   options = {"size": 8, "strengths": strengths, "integer": False}
   views = data.simclr_views(jax.random.key(0), images, **options)

@@ -109,7 +109,7 @@ def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypat
   assert tiles.inputs.shape == (30, 2, 2, 64)
   key = jax.random.key(0)
   taken = quick.collages(tiles, (12, 8), key).test
-  shown = quick.collages(tiles, (12, 8), key, shown=True).test
+  shown = quick.collages(tiles, (12, 8), key, as_pixels=True).test
   np.testing.assert_array_equal(taken.foreground, shown.foreground)
   assert np.asarray(shown.images).shape == (8, 384, 384, 3)
   for row in range(8):

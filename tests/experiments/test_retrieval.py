@@ -344,9 +344,9 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
   def record(settings, method, study, folder, title="", *, weights=(), rates=()):
     del study, folder
     trainings.append((settings.seeds, len(weights), len(rates)))
-    if len(rates) == 1:
+    if settings.seeds == 5:
       models.append(retrieval_runs.model_name(title or method.name))
-    return trained(0.5)._replace(rate=rates[-1])
+    return trained(0.5)._replace(rate=rates[0])
 
   monkeypatch.setattr(retrieval_runs, "train", record)
   wide = dataclasses.replace(config, seeds=5)
@@ -357,6 +357,40 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
     "model-C2-batch-8-plain", "model-digits-renewed", "model-digits-samples",
     "model-digits-trained-once",
   ]  # fmt: skip
-  # Two seeds choose a rate, with the usual weight; then all are trained.
-  assert {*trainings} == {(2, 1, 2), (5, 1, 1), (5, 2, 1)}
+  # Two seeds choose a rate, with the usual weight; as it is the smallest, they try a
+  # third of it, too; then all are trained.
+  assert {*trainings} == {(2, 1, 2), (2, 1, 1), (5, 1, 1), (5, 2, 1)}
   assert trainings.count((5, 2, 1)) == 1
+
+
+@pytest.mark.parametrize(
+  ("best", "diverges", "tried"),
+  [
+    (1.0, 100.0, [0.3, 1.0, 3.0]),  # in the middle: no other rate
+    (2.9, 100.0, [0.3, 1.0, 3.0, 9.0]),
+    (20.0, 100.0, [0.3, 1.0, 3.0, 9.0, 27.0, 81.0]),
+    (20.0, 20.0, [0.3, 1.0, 3.0, 9.0, 27.0]),
+    (0.05, 100.0, [0.3, 1.0, 3.0, 0.1, 0.0333, 0.0111]),
+  ],
+)
+def test_an_outermost_rate_widens_the_rates(best, diverges, tried, monkeypatch):
+  calls = []
+
+  def train(settings, *_, weights, rates):
+    if settings.seeds == 2:
+      calls.extend(rates)
+    if max(rates) > diverges:
+      raise FloatingPointError
+    distance, rate = min((abs(np.log(x / best)), x) for x in rates)
+    score = np.full((3, 1), 1 - distance / 10)
+    return trained(0.5, {"score": score})._replace(rate=rate)
+
+  monkeypatch.setattr(retrieval_runs, "train", train)
+  settings = dataclasses.replace(SMALL, seeds=5)
+  chosen = retrieval_runs.train_at_best_rate(
+    settings, Method("c2"), STUDY, "", "", weights=(0.0,), rates=(0.3, 1.0, 3.0)
+  )
+  assert calls == tried
+  assert chosen.rate == min(
+    (x for x in tried if x <= diverges), key=lambda x: abs(np.log(x / best))
+  )

@@ -274,7 +274,7 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
   )
   own = voronoi_sets.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
   state = types.SimpleNamespace(variables=dict)
-  found = photographs.look(CONFIG, own, state, 4)
+  found = photographs.measure_features(CONFIG, own, state, 4)
   rows = pixels.reshape(40, -1)
   far = np.abs(rows[:, None] - rows).max(axis=2)
   learned = np.linalg.norm(features[:, None] - features, axis=2)

@@ -67,7 +67,7 @@ def augmented(
   seeds = tuple(int(x) for x in jax.random.key_data(key))
   size = settings.image_size
   cut = functools.partial(random_crop, seeds=seeds, first=first, size=size)
-  return sets.shown(pictures.take(rows), cut)
+  return sets.mapped_images(pictures.take(rows), cut)
 
 
 def _centred(
@@ -82,13 +82,13 @@ def watched(
 ) -> EvaluatedImages:
   """Prepares images for evaluation; holds them in memory if they fit."""
   centred = functools.partial(_centred, architecture=settings.architecture)
-  images = sets.shown(pictures, centred)
+  images = sets.mapped_images(pictures, centred)
   if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
     return EvaluatedImages(images, queries)
   parts = [batch["image"] for batch in _in_order(settings, images)]
   pixels = np.concatenate(parts)[: len(images)]
-  held = data.Images(pixels, images.labels, images.label_names)
-  return EvaluatedImages(held, queries)
+  cached = data.Images(pixels, images.labels, images.label_names)
+  return EvaluatedImages(cached, queries)
 
 
 def _in_order(settings: FullConfig, images: data.Images) -> Any:

@@ -75,14 +75,14 @@ def claims(table: Table) -> list[Claim]:
   ]  # fmt: skip
   statements = []
   for key, text, pairs, source in compared:
-    if there := [(a, b) for a, b in pairs if a in names and b in names]:
-      words = ", ".join(f"{a} > {b}" for a, b in there)
+    if trained_pairs := [(a, b) for a, b in pairs if a in names and b in names]:
+      words = ", ".join(f"{a} > {b}" for a, b in trained_pairs)
       statements.append(
         Claim(
           key,
           f"MAP@R {text}: {words}",
-          lambda t, there=there: np.concatenate(
-            [t.gain(MAP, a, over=b) for a, b in there]
+          lambda t, trained_pairs=trained_pairs: np.concatenate(
+            [t.gain(MAP, a, over=b) for a, b in trained_pairs]
           ),
           source,
           every_seed=True,

@@ -33,7 +33,7 @@ from experiments.published import dml
 
 # Settings that do not decide whether the thesis's figures apply, or that `complete`
 # compares through the protocol.
-_FREE = (
+_EXEMPT = (
   "dataset", "folder", "learned_classes", "methods", "protocol", "folds", "seed",
   "backbone", "width", "weights", "repeats", "batch", "evaluate_every", "patience",
   "dim", "learning_rate", "weight_decay", "pooling", "remat", "checkpoint_every",
@@ -41,7 +41,7 @@ _FREE = (
 )  # fmt: skip
 
 # Settings of other trainings, settings that were filled in, or that change no outcome.
-_OF_OTHERS = {
+_OUTSIDE_DIGEST = {
   name: getattr(FullConfig(), name)
   for name in (
     "methods", "folds", "repeats", "trials", "proxies", "pool", "memory",
@@ -116,8 +116,10 @@ class Comparison:
   @property
   def complete(self) -> bool:
     """True if the settings are those of the figures in the thesis."""
-    c, usual = self.config, FullConfig()
-    same = dataclasses.replace(c, **{x: getattr(usual, x) for x in _FREE}) == usual
+    c, default = self.config, FullConfig()
+    same = (
+      dataclasses.replace(c, **{x: getattr(default, x) for x in _EXEMPT}) == default
+    )
     printed = protocols.protocol(c.protocol, c.dataset, c.backbone)
     size = dml.SIZES[c.dataset]
     return (
@@ -160,15 +162,15 @@ class Comparison:
 
   def made_with(self, job: Job) -> str:
     """Digest of a training's inputs, without options that only affect reading speed."""
-    settings = dataclasses.replace(job.settings, **_OF_OTHERS)
+    settings = dataclasses.replace(job.settings, **_OUTSIDE_DIGEST)
     return finished.digest((settings, job.method, self._images, self._weights))
 
   @functools.cached_property
   def _images(self) -> str:
     """Digest of the images' rows, labels and class names; reads no image."""
-    both = (self.sets.learned, self.sets.sought)
-    names = [np.array(part.names) for part in both]
-    rows = [x for part in both for x in (part.rows, part.labels)]
+    image_sets = (self.sets.learned, self.sets.sought)
+    names = [np.array(part.names) for part in image_sets]
+    rows = [x for part in image_sets for x in (part.rows, part.labels)]
     return finished.fingerprint([*names, *rows])
 
   @functools.cached_property
@@ -198,8 +200,8 @@ class Comparison:
         job.settings, job.method, learned, watched(), key, checkpoints, evaluations
       )
       model = networks.Model(job.settings.architecture, trained.variables)
-      again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
-      folder = self.output / f"model-{job.name}-{number + 1}{again}"
+      suffix = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
+      folder = self.output / f"model-{job.name}-{number + 1}{suffix}"
       shutil.rmtree(folder, ignore_errors=True)  # a model of other settings
       networks.keep(folder, model, trained.best["step"])
       points = np.zeros((0, job.settings.embedding_dim), np.float32)
@@ -209,10 +211,10 @@ class Comparison:
       return finished.Finished(figures, {"points": points})
 
     path = self.output / "kept" / f"{name}-{made_with}"
-    done = finished.once(path, made_with={"made with": made_with}, make=make)
+    outcome = finished.once(path, made_with={"made with": made_with}, make=make)
     # The checkpoints of a whole table would fill a disk.
     shutil.rmtree(checkpoints, ignore_errors=True)
-    return TrainingOutcome(**done.figures, points=done.arrays["points"])
+    return TrainingOutcome(**outcome.figures, points=outcome.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
     """Measures of embeddings of the test images."""
@@ -285,8 +287,8 @@ def measure(config: FullConfig, output: pathlib.Path) -> Table:
   table, trained = Table(), comparison.train()
   for job in comparison.jobs:
     folds = trained[job.name]
-    every = [run for runs in folds for run in runs]
-    comparison.tabulate(table, job, comparison.judge(job, folds), every)
+    all_runs = [run for runs in folds for run in runs]
+    comparison.tabulate(table, job, comparison.judge(job, folds), all_runs)
   return table
 
 

@@ -230,8 +230,8 @@ def _settings(
   if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
     rate = config.learning_rate or 5e-6
   # A batch of the conventional protocols may have more images than there are classes.
-  usual = config.protocol in protocols.CONVENTIONAL
-  single = method.own_proxies and not usual
+  conventional = config.protocol in protocols.CONVENTIONAL
+  single = method.own_proxies and not conventional
   mass = config.mass or (1.0 if pooling == PREDICTION else MASS)
   zero_shot = ZERO_SHOT if config.zero_shot is None else config.zero_shot
   if pooling in (ALONE, PREDICTION):

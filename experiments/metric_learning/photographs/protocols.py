@@ -41,18 +41,18 @@ class Protocol(NamedTuple):
 def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
   """Returns the protocol of a name, data set and backbone."""
   numbers, small = dml.NUMBERS[dataset], dataset in ("cub", "cars")
-  every, residual = numbers.evaluate_every, backbone == "resnet50"
+  evaluate_every, residual = numbers.evaluate_every, backbone == "resnet50"
   if name == "fair":
-    return Protocol(every)
+    return Protocol(evaluate_every)
   if name == "fair534":
-    return Protocol(4 * every, repeats=3, patience=15 if small else 10)
+    return Protocol(4 * evaluate_every, repeats=3, patience=15 if small else 10)
   if name == "ablation":
-    return Protocol(every, parts=3, models=1, patience=40)
+    return Protocol(evaluate_every, parts=3, models=1, patience=40)
   if name == "tuning":
     patience = 10 if small else 7
-    return Protocol(4 * every, parts=5, models=1, repeats=3, patience=patience)
+    return Protocol(4 * evaluate_every, parts=5, models=1, repeats=3, patience=patience)
   return Protocol(
-    every, parts=1, models=1,
+    evaluate_every, parts=1, models=1,
     # Chapter 3 trains once; section 5.3.4 reports the best of three.
     repeats=3 if name == "conventional534" else 1,
     metric="P@1", batch=112 if residual else 128, patience=15 if small else 10, dim=512,

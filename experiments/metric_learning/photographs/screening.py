@@ -76,14 +76,14 @@ def plan(config: FullScreening, loss: str) -> Plan:
 def measure(config: FullScreening, output: pathlib.Path) -> Table:
   if not config.losses:
     raise ValueError("losses must name at least one, got none")
-  usual = FullScreening()
+  defaults = FullScreening()
   for name in ("methods", *VARIED[config.study]):
-    if getattr(config, name) != getattr(usual, name):
+    if getattr(config, name) != getattr(defaults, name):
       raise ValueError(
-        f"{name} is what {config.study} varies; it must stay {getattr(usual, name)},"
+        f"{name} is what {config.study} varies; it must stay {getattr(defaults, name)},"
         f" got {getattr(config, name)}"
       )
-  table, known = Table(), None
+  table, sets = Table(), None
   for loss, method in METHODS.items():
     if loss not in config.losses:
       continue
@@ -97,8 +97,8 @@ def measure(config: FullScreening, output: pathlib.Path) -> Table:
         }
       name = "-".join([loss, *(f"{x:g}" for x in cell)])
       settings = dataclasses.replace(config, **numbers)
-      trials = comparison.Comparison(settings, output / name, known)
-      scores[cell], known = trials.validated(), trials.sets
+      trials = comparison.Comparison(settings, output / name, sets)
+      scores[cell], sets = trials.validated(), trials.sets
     paper = {grid.average: BASELINE[loss]}
     column = 4 + tuple(METHODS).index(loss)
     paper |= {tuple(row[:4]): row[column] for row in screening_cells.TABLE.tolist()}

@@ -40,9 +40,9 @@ class Pictures:
   def __len__(self) -> int:
     return len(self.rows)
 
-  def take(self, chosen: np.ndarray) -> "Pictures":
+  def take(self, places: np.ndarray) -> "Pictures":
     """Selects images by place, in the given order."""
-    return dataclasses.replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
+    return dataclasses.replace(self, rows=self.rows[places], labels=self.labels[places])
 
   def of(self, classes: np.ndarray) -> "Pictures":
     """Selects the images of some classes and relabels them by place in the list."""
@@ -72,7 +72,7 @@ class _Shown(Sequence):
     return self.function(self.source[int(self.rows[place])], int(place))
 
 
-def shown(
+def mapped_images(
   pictures: Pictures, function: Callable[[np.ndarray, int], np.ndarray]
 ) -> data.Images:
   """View for `data.pipeline` that applies function(image, place) to each image."""
@@ -94,13 +94,13 @@ class Sets(NamedTuple):
 def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> None:
   """Raises ValueError if no query has another image of its class to find."""
   size = len(pictures.names)
-  asked = pictures.labels if queries is None else pictures.labels[queries]
-  others = pictures.labels if queries is None else pictures.labels[~queries]
+  queried = pictures.labels if queries is None else pictures.labels[queries]
+  references = pictures.labels if queries is None else pictures.labels[~queries]
   least = 2 if queries is None else 1  # a query does not match itself
-  matched = np.bincount(others, minlength=size)[asked] >= least
+  matched = np.bincount(references, minlength=size)[queried] >= least
   if not matched.any():
     raise ValueError(
-      f"none of the {len(asked)} queries among the {what} images has another one of"
+      f"none of the {len(queried)} queries among the {what} images has another one of"
       f" its class, so nothing can be measured; the first class is {pictures.names[0]}"
     )
 
@@ -124,20 +124,20 @@ def load(
   except (FileNotFoundError, ValueError) as error:
     raise SystemExit(f"{dataset} cannot be read: {error}") from error
   rows = np.arange(len(images))
-  every = Pictures(images.images, rows, images.labels, images.label_names)
-  every = every.of(np.unique(images.labels))
+  pictures = Pictures(images.images, rows, images.labels, images.label_names)
+  pictures = pictures.of(np.unique(images.labels))
   if dataset == "inshop":
-    return _by_status(_readable(every, skip_unreadable), images.extras["status"])
-  number = _learned(dataset, len(every.names), learned_classes)
-  every = _readable(every, skip_unreadable)
-  learned, sought = np.split(np.arange(len(every.names)), [number])
-  return Sets(every.of(learned), every.of(sought), None)
+    return _by_status(_readable(pictures, skip_unreadable), images.extras["status"])
+  number = _learned(dataset, len(pictures.names), learned_classes)
+  pictures = _readable(pictures, skip_unreadable)
+  learned, sought = np.split(np.arange(len(pictures.names)), [number])
+  return Sets(pictures.of(learned), pictures.of(sought), None)
 
 
-def _by_status(every: Pictures, status: np.ndarray) -> Sets:
+def _by_status(pictures: Pictures, status: np.ndarray) -> Sets:
   """Splits images by the list's status; each part has the classes that occur in it."""
-  learned = status[every.rows] == "train"
-  parts = (every.take(np.flatnonzero(rows)) for rows in (learned, ~learned))
+  learned = status[pictures.rows] == "train"
+  parts = (pictures.take(np.flatnonzero(rows)) for rows in (learned, ~learned))
   train, sought = (part.of(np.unique(part.labels)) for part in parts)
   return Sets(train, sought, status[sought.rows] == "query")
 
@@ -153,19 +153,19 @@ def _images(dataset: str, folder: str) -> data.Images:
   )
 
 
-def _learned(dataset: str, there: int, asked: int) -> int:
+def _learned(dataset: str, classes: int, requested: int) -> int:
   """Number of training classes."""
   size = dml.SIZES[dataset]
-  if not asked and there != size.classes:
+  if not requested and classes != size.classes:
     raise SystemExit(
       f"{dataset} has {size.classes} classes, of which the first"
-      f" {size.learned_classes} are learned; this one has {there}: say how many to"
+      f" {size.learned_classes} are learned; this one has {classes}: say how many to"
       " learn by --learned-classes"
     )
-  number = asked or size.learned_classes
-  if not 0 < number < there:
+  number = requested or size.learned_classes
+  if not 0 < number < classes:
     raise SystemExit(
-      f"learned_classes must leave some of the {there} classes to be sought, got"
+      f"learned_classes must leave some of the {classes} classes to be sought, got"
       f" {number}"
     )
   return number
@@ -194,13 +194,13 @@ def _readable(pictures: Pictures, skip: bool) -> Pictures:
   unreadable = _broken(pictures)
   if not unreadable:
     return pictures
-  named = ", ".join([*unreadable.values()][:_NAMED])
+  examples = ", ".join([*unreadable.values()][:_NAMED])
   if not skip:
     raise SystemExit(
-      f"{len(unreadable)} of {len(pictures)} images cannot be read: {named};"
+      f"{len(unreadable)} of {len(pictures)} images cannot be read: {examples};"
       " --skip-unreadable leaves them out"
     )
-  print(f"{len(unreadable)} images are left out: {named}")
+  print(f"{len(unreadable)} images are left out: {examples}")
   readable = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
   counts = np.bincount(readable.labels, minlength=len(readable.names))
   if not counts.all():

@@ -107,11 +107,11 @@ def log(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
   """
   if jax.process_index() != 0:
     return
-  before = []
+  earlier = []
   if path.is_file():
     record = kept.read_record(path, "evaluations", remedy="delete it")
-    before = [row for row in record["evaluations"] if row["step"] < figures["step"]]
-  results.write_json(results.standard({"evaluations": [*before, figures]}), path)
+    earlier = [row for row in record["evaluations"] if row["step"] < figures["step"]]
+  results.write_json(results.standard({"evaluations": [*earlier, figures]}), path)
 
 
 def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
