@@ -7,13 +7,17 @@ of the branch that is not taken is multiplied by zero, and 0 * inf is NaN.
 
 import functools
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from jax.typing import ArrayLike
+
+_T = TypeVar("_T")
 
 HALF_TYPES = (jnp.bfloat16, jnp.float16)
 
@@ -229,6 +233,53 @@ def varying_zero(*sources: Any) -> Array:
   """
   empty = [jnp.sum(jnp.atleast_1d(x)[..., :0]) for x in jax.tree.leaves(sources)]
   return functools.reduce(jnp.add, empty)
+
+
+def either(
+  predicate: Array, first: Callable[..., _T], second: Callable[..., _T], *operands: Any
+) -> _T:
+  """Returns the first or second function's value, as `jax.lax.cond` does.
+
+  Under vmap, `jax.lax.cond` computes both for every element. Here each is computed only
+  if an element needs it. Not differentiable in reverse mode.
+  """
+  zero = varying_zero(predicate, operands)
+
+  def varying(tree: _T) -> _T:
+    return jax.tree.map(lambda x: x + zero.astype(x.dtype), tree)
+
+  due = predicate | (zero != 0)
+  value = None
+  for needed, function in ((due, first), (~due, second)):
+    compute, inputs = _without_closure(function, operands)
+    if value is None:
+      shapes = jax.eval_shape(compute, inputs)
+      value = varying(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
+
+    def body(carry: tuple[Array, _T], inputs=inputs, compute=compute) -> Any:
+      # Otherwise XLA moves the work, which no turn changes, out of the loop.
+      needed, inputs = jax.lax.optimization_barrier((carry[0], inputs))
+      return ~needed, varying(compute(inputs))
+
+    value = jax.lax.while_loop(lambda carry: carry[0], body, (needed, value))[1]
+  return value  # pyright: ignore[reportReturnType]
+
+
+def _without_closure(
+  function: Callable[..., _T], operands: Any
+) -> tuple[Callable[[Any], _T], Any]:
+  """Returns a function that closes over no traced array, and its argument."""
+  closed, shapes = jax.make_jaxpr(function, return_shape=True)(*operands)
+  structure = jax.tree.structure(shapes)
+
+  def compute(inputs: Any) -> _T:
+    constants, leaves = inputs
+    call = jax.extend.core.jaxpr_as_fun(
+      jax.extend.core.ClosedJaxpr(closed.jaxpr, constants)
+    )
+    return jax.tree.unflatten(structure, call(*leaves))
+
+  return compute, (closed.consts, jax.tree.leaves(operands))
 
 
 def solve_definite(matrix: Array, right: Array) -> Array:

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from jax.test_util import check_grads
 
-from spherejax import _numerics, losses
+from spherejax import _numerics, losses, training
 
 
 def test_many_definite_systems_and_their_derivatives(x64):
@@ -58,3 +59,49 @@ def test_derivatives_that_are_written_out(x64):
   zero = jnp.zeros((1, 3))
   np.testing.assert_array_equal(jax.jacrev(_numerics.normalize)(zero), 0)
   assert np.isfinite(jax.hessian(_numerics.normalize)(zero)).all()
+
+
+@pytest.mark.parametrize("due", [[True, False, True], [True] * 3, [False] * 3])
+def test_either_is_a_condition(due):
+  x, due = jnp.arange(6.0).reshape(3, 2), jnp.asarray(due)
+
+  def chosen(choose, due, x):
+    return choose(
+      due,
+      lambda y: {"size": jnp.sum(y * x), "large": y > 1},
+      lambda y: {"size": jnp.max(y) - x[0], "large": y < 0},
+      2 * x,
+    )
+
+  for derive in (lambda fn: fn, lambda fn: lambda due, x: jax.jvp(
+    lambda x: fn(due, x)["size"], (x,), (x + 1,)
+  )):  # fmt: skip
+    found, expected = (
+      jax.jit(jax.vmap(derive(lambda due, x, choose=choose: chosen(choose, due, x))))
+      for choose in (_numerics.either, jax.lax.cond)
+    )
+    jax.tree.map(np.testing.assert_array_equal, found(due, x), expected(due, x))
+
+
+def _either(due, x):
+  return _numerics.either(due, lambda: jnp.sort(x), lambda: x)
+
+
+def _when(due, x):
+  return training.when(due, lambda value: value + jnp.sort(x), x)
+
+
+def _triplet(due, x):
+  labels = jnp.where(due, jnp.arange(128) % 64, 0)
+  return losses.triplet(x[:, None], labels, normalize="none", squared=True)
+
+
+@pytest.mark.parametrize("fn", [_either, _when, _triplet])
+def test_a_vmapped_program_sorts_only_where_it_is_due(fn):
+  mapped = jax.jit(jax.vmap(fn))
+  due, x = jnp.array([True, False]), jnp.ones((2, 128))
+  text = mapped.lower(due, x).compile().as_text()
+  entry = text[text.index("\nENTRY ") :]
+  # Outside the loops, which take no turn where nothing is due.
+  assert "sort" in text
+  assert "sort" not in entry

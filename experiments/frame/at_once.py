@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -50,14 +51,18 @@ def in_turns(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
 
   A `pool` runs them. After every few items the compiled programs are dropped: Linux
   maps 65,530 pieces of memory into a process, and a program for a CPU takes hundreds.
+  A program that another thread calls again is compiled again.
   """
-  waiting, results = list(items), []
-  with pool() as threads:
-    while waiting:
-      part, waiting = waiting[:_TURN], waiting[_TURN:]
-      results += threads.map(fn, part)
+  ended = itertools.count(1)
+
+  def run(item: _In) -> _Out:
+    result = fn(item)
+    if next(ended) % _TURN == 0:
       jax.clear_caches()
-  return results
+    return result
+
+  with pool() as threads:
+    return list(threads.map(run, items))
 
 
 def convolutional() -> int | None:

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.attacks import _auto, _box, _fab, _gradient, _problem, _square, _track
 from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
@@ -189,7 +189,7 @@ def _in_turn(
 
   carry: tuple[AttackResult, Array] = (result, stage)
   for number, attempt in enumerate(stages, 1):
-    carry = jax.lax.cond(
+    carry = _numerics.either(
       jnp.any(carry[1] < 0),
       lambda carry, number=number, attempt=attempt: attack(number, attempt, carry),
       lambda carry: carry,

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from spherejax import _numerics
 from spherejax.distances import _order
 from spherejax.distances._order import Distance
 from spherejax.metrics import _plan
@@ -106,7 +107,7 @@ def ranks(
     if certain:
       return count_exactly()
     if certain is None:
-      return jax.lax.cond(rows.proposal.certain, count_exactly, count_near)
+      return _numerics.either(rows.proposal.certain, count_exactly, count_near)
     return count_near()
 
   def count_exactly() -> tuple[Array, Array]:
@@ -126,7 +127,7 @@ def ranks(
     return _in_order(rows, jnp.arange(len(index)), index, distance), none
 
   either = (
-    by_count() if most <= limit else jax.lax.cond(longest <= limit, by_count, sort)
+    by_count() if most <= limit else _numerics.either(longest <= limit, by_count, sort)
   )
   result, doubt = either
   return jnp.where(valid, result, NEVER), doubt

@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import jax
-import jax.numpy as jnp
-from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.training import _returned
 
 _Tree = TypeVar("_Tree")
@@ -44,9 +41,9 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
   _checks.function("fn", fn)
   due = _checks.array("due", due, "boolean", rank=0)
 
-  def body(carry: tuple[Array, _Tree]) -> tuple[Array, _Tree]:
-    after = _returned.tree("fn", fn(carry[1]))
-    _returned.alike("fn", after, carry[1], "value")
-    return jnp.zeros_like(carry[0]), after
+  def checked(value: _Tree) -> _Tree:
+    after = _returned.tree("fn", fn(value))
+    _returned.alike("fn", after, value, "value")
+    return after
 
-  return jax.lax.while_loop(lambda carry: carry[0], body, (due, value))[1]
+  return _numerics.either(due, checked, lambda value: value, value)

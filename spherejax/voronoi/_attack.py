@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -188,7 +187,7 @@ def voronoi_pgd(
     else _checks.integers("targets", targets)
   )
   moved = jnp.any(_numerics.flat_rows(points != result.x_adv), axis=1)
-  attack = jax.lax.cond(
+  attack = _numerics.either(
     jnp.any(moved),
     lambda: _again(
       logits_fn, result, points, moved, jnp.asarray(x), labels, aims, loss, cells

@@ -129,7 +129,7 @@ class VoronoiCells(NamedTuple):
 
     # No site binds below half the distance to the nearest other site.
     free = size <= self.nearest * (0.5 - _clearance.OF_MOVE)
-    move = jax.lax.cond(jnp.all(free), lambda: onto, cut)
+    move = _numerics.either(jnp.all(free), lambda: onto, cut)
     return self.ball.seal(clean + move, clean)
 
   def _onto_cell(

@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Integer
 
-from spherejax import _checks, attacks, distances
+from spherejax import _checks, _numerics, attacks, distances
 from spherejax.distances._lp import Norm
 from spherejax.voronoi import _cells, _clearance, _sites
 
@@ -197,7 +197,7 @@ def confine(
         jnp.where(lower[:, None], known[index] - clean, v),
       )
 
-    return jax.lax.cond(jnp.all(sure), lambda: (margin, v), all_sites)
+    return _numerics.either(jnp.all(sure), lambda: (margin, v), all_sites)
 
   def short(points: Array, margin: Array) -> Array:
     return margin < _clearance.required(cells.nearest, cells.apart(points, clean)) / 2

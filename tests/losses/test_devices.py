@@ -6,7 +6,6 @@ What the sweep of all losses, in `test_every_loss.py`, does not show.
 import inspect
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from spherejax import losses
+from tests import programs
 from tests.losses.cases._frame import AS_IN_OTHERS
 
 AXIS = "batch"
@@ -126,14 +126,6 @@ PAIRS = [
 ]
 
 
-def shapes(jaxpr):
-  """Shapes of everything that is computed, also inside loops and calls."""
-  for equation in jaxpr.eqns:
-    yield from (v.aval.shape for v in equation.outvars)
-    for inner in jax.extend.core.jaxprs_in_params(equation.params):
-      yield from shapes(inner)
-
-
 # Losses of the whole batch that take something else than embeddings and labels.
 OF_THE_BATCH = {
   "dynamic_soft_margin": lambda x, labels: (x, labels, jnp.zeros(7)),
@@ -172,7 +164,8 @@ def test_no_device_has_the_whole_matrix(name, block_size):
     step, mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False
   )
   (inside,) = jax.make_jaxpr(mapped)(x, jnp.arange(batch) // 2).eqns
-  found = set(shapes(inside.params["jaxpr"]))
+  traced = programs.equations(inside.params["jaxpr"])
+  found = {result.aval.shape for equation in traced for result in equation.outvars}
   assert (batch, 5) in found  # the gathered rows
   everyone = {batch, batch + 3, 2 * batch}  # with proxies, of two views
   assert not [s for s in found if sum(size in everyone for size in s) > 1]

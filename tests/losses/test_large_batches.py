@@ -3,11 +3,11 @@
 import functools
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import pytest
 
 from spherejax import distances, losses
+from tests import programs
 
 BATCH, DIM = 65_536, 128
 
@@ -60,14 +60,6 @@ LOSSES = {
 }
 
 
-def loops(jaxpr):
-  for equation in jaxpr.eqns:
-    if equation.primitive.name == "scan":
-      yield equation
-    for inner in jax.extend.core.jaxprs_in_params(equation.params):
-      yield from loops(inner)
-
-
 @pytest.mark.parametrize(
   "loss",
   [
@@ -82,7 +74,8 @@ def test_numbers_are_not_spread_to_blocks_outside_of_loops(loss):
     () if loss is losses.uniformity else (jnp.ones(12, int),),
   )
   step = jax.grad(lambda x: loss(x, *labels, block_size=4).sum())
-  found = list(loops(jax.make_jaxpr(step)(x).jaxpr))
+  traced = programs.equations(jax.make_jaxpr(step)(x).jaxpr)
+  found = [equation for equation in traced if equation.primitive.name == "scan"]
   assert len(found) == 2
   for loop in found:
     constant = loop.invars[: loop.params["num_consts"]]

@@ -1,0 +1,16 @@
+"""Looks into traced programs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+
+def equations(program: Any) -> Iterator[Any]:
+  """All equations of a jaxpr, also inside loops and calls."""
+  for equation in program.eqns:
+    yield equation
+    for inner in jax.tree.leaves(list(equation.params.values())):
+      inner = getattr(inner, "jaxpr", inner)
+      if hasattr(inner, "eqns"):
+        yield from equations(inner)
