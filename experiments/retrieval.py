@@ -2,22 +2,22 @@
 
 Embeddings are trained on some classes and tested by retrieval of others. The study
 trains four pair losses alone, with chance-constrained proxies and with a cross-batch
-memory, and compares them with proxy losses. Most are also trained with generalized sum
-pooling and zero-shot prediction. DML, chapters 3 and 5.
+memory, and compares them with proxy losses. `cars-gsp` adds generalized sum pooling
+and zero-shot prediction to eight methods. DML, chapters 3 and 5.
 
-    python -m experiments.retrieval                    # 102 min on 2 cores
-    python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses \
-      --gsp-methods c2 --gsp-parts    # C2 alone, with CCP, with GSP: about 12 min
+    python -m experiments.retrieval                    # 16 min on 2 cores
+    python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses  # C2
+    python -m experiments.retrieval --preset cars-gsp         # 69 min on one core
     python -m experiments.retrieval --preset cars-poolings    # fifteen poolings
-    python -m experiments.retrieval --preset cars-tuned    # 97 min on one core
+    python -m experiments.retrieval --preset cars-tuned       # 97 min on one core
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first four train a layer, a pooling and a loss on feature maps of cars196, which a
+The first five train a layer, a pooling and a loss on feature maps of cars196, which a
 network from the extra `pretrained` computes once. tensorflow-datasets prepares cars196
-in TFDS_DATA_DIR. The fourth also trains the network's last stage. Each seed splits the
+in TFDS_DATA_DIR. The fifth also trains the network's last stage. Each seed splits the
 classes anew. Their numbers are not comparable with the thesis's.
 
 The other presets show the thesis's numbers beside their own. `full` trains the

@@ -49,7 +49,9 @@ def _gains(names: list[Name], table: Table) -> "matplotlib.figure.Figure | None"
     if name != without and without in names:
       part = name.parts or name.kind.upper()
       panels[part][without.title] = table.gain(MAP, f"{name}", over=f"{without}")
-  panels = {part: gains for part, gains in panels.items() if gains}
+  # A single training with CCP or a memory is compared with GSP only.
+  most = max(map(len, panels.values()))
+  panels = {part: gains for part, gains in panels.items() if len(gains) > (most > 1)}
   if not panels:
     return None
   titles = {title for gains in panels.values() for title in gains}

@@ -60,7 +60,7 @@ class Config(ProxySettings):
 
 _COMPARED = Config(
   backbone="maps", channels=512, image_size=1, dim=128, shift=0, seeds=10, steps=2400,
-  evaluate_every=50, rates=(0.3, 1.0, 3.0), proxies=8, pool=16,
+  evaluate_every=50, rates=(0.1, 0.3, 1.0), proxies=8, pool=16,
   losses=("c1", "c2", "ms", "triplet"), other_weights=(0.0, 1e-2, 10.0),
   batches=(8, 64),
 )  # fmt: skip

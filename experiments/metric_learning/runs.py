@@ -29,7 +29,7 @@ from spherejax import distances
 _SEARCHED = 2
 """Number of seeds whose validation images choose a learning rate."""
 _WIDENED = 3.0
-"""Factor between the largest rate and the next one to try."""
+"""Factor between an outermost learning rate and the next one to try."""
 _Name = TypeVar("_Name")
 
 
@@ -92,7 +92,10 @@ def train_all(
       bar.update()
       return trained
 
-    return dict(zip(jobs, at_once.in_turns(train_job, jobs), strict=True))
+    # Those with a memory take longest and start first.
+    order = sorted(jobs, key=lambda name: jobs[name][1].kind != "xbm")
+    trained = dict(zip(order, at_once.in_turns(train_job, order), strict=True))
+    return {name: trained[name] for name in jobs}
 
 
 def train_at_best_rate(
@@ -108,7 +111,10 @@ def train_at_best_rate(
 def _best_rate(
   settings: Settings, *arguments: Any, rates: Sequence[float], **options: Any
 ) -> float:
-  """The rate with the best validation score; widens the rates if it is an outermost."""
+  """Returns the rate with the best validation score.
+
+  While that is the smallest or largest, tries the next smaller or larger one.
+  """
 
   def best_of(rates: Sequence[float]) -> tuple[float, float]:
     trained = train(settings, *arguments, rates=rates, **options)

@@ -75,8 +75,8 @@ class ProxySettings(Settings):
   """Weight of the projection onto the weights of the previous problem."""
   rates: tuple[float, ...] = (1.0,)
   """Multiples of `learning_rate`; validation with two seeds chooses one per method. If
-  it is the smallest or largest of several, a third or three times it follows, and so on
-  while the score rises."""
+  that is the smallest or largest of several, smaller or larger ones are tried while the
+  score rises."""
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -11,7 +11,7 @@ from experiments.results_page import DOCS
 
 
 def test_charts_come_from_the_numbers_of_a_result(tmp_path):
-  file = tmp_path / "retrieval.json"
+  file = tmp_path / "retrieval-cars-gsp.json"
   shutil.copy(DOCS / "results" / file.name, file)
   committed = json.loads(file.read_text())
   stale = {"pictures": ["scores-cars.png", *committed["pictures"][2:]]}
