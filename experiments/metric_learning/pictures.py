@@ -36,22 +36,24 @@ def scores(config: Config, table: Table) -> dict[str, Any]:
   }
   label = f"{MAP} of unseen classes"
   figures = {f"scores-{config.group}": dots.dots({"": scores}, label)}
-  if gains := _gains(names, table):
+  if gains := _gains(config, names, table):
     figures[f"gains-{config.group}"] = gains
   return figures
 
 
-def _gains(names: list[Name], table: Table) -> "matplotlib.figure.Figure | None":
+def _gains(
+  config: Config, names: list[Name], table: Table
+) -> "matplotlib.figure.Figure | None":
   """Paired gains of each part over the same training without it."""
   panels: dict[str, dict[str, np.ndarray]] = {part: {} for part in _PARTS}
+  # Without these settings, CCP and a memory are only compared with the sum on top.
+  studied = {"CCP": config.losses, "XBM": config.memory_losses}
   for name in names:
     without = name._replace(parts="") if name.parts else name._replace(kind="plain")
-    if name != without and without in names:
-      part = name.parts or name.kind.upper()
+    part = name.parts or name.kind.upper()
+    if name != without and without in names and studied.get(part, True):
       panels[part][without.title] = table.gain(MAP, f"{name}", over=f"{without}")
-  # A single training with CCP or a memory is compared with GSP only.
-  most = max(map(len, panels.values()))
-  panels = {part: gains for part, gains in panels.items() if len(gains) > (most > 1)}
+  panels = {part: gains for part, gains in panels.items() if gains}
   if not panels:
     return None
   titles = {title for gains in panels.values() for title in gains}

@@ -185,7 +185,7 @@ def test_claims_about_the_sum():
   rows = [x.get_text() for x in drawn["scores-cars"].axes[0].get_yticklabels()]
   assert rows[:3] == ["C2+GSP", "C2+GSP+ZSP", "C2+CCP"]  # the best first
   panels = drawn["gains-cars"].axes
-  assert [axes.get_title("left") for axes in panels] == ["CCP", "GSP", "ZSP", "GSP+ZSP"]
+  assert [axes.get_title("left") for axes in panels] == ["GSP", "ZSP", "GSP+ZSP"]
   rows = [x.get_text() for x in panels[0].get_yticklabels()]
   assert rows == ["C2", "C1+XBM", "C2+CCP"]
   claims = [x for x in retrieval.STUDY.claimed(table, config) if "5.1" in x["paper"]]
