@@ -26,7 +26,7 @@ import jax
 
 from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, pictures, prototypes, tables, tasks
-from experiments.assignment.settings import Config, Full
+from experiments.assignment.settings import Config, Full, ImageSet
 from experiments.assignment.training import Cell, Study
 from experiments.frame import at_once, study
 from experiments.frame.study import Claim, Table
@@ -66,7 +66,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     other_task = make(key, config.seeds)
     cells = dl2p_small.make_cells(config, config.methods, dims, other_task)
     jobs.append((other_task, "mlp", cells))
-  trainings = [functools.partial(balanced, *job) for job in jobs if job[-1]]
+  studies = [balanced(*job) for job in jobs if job[-1]]
   if config.tail_epochs:
     tailed = tasks.long_tailed(task, config.imbalance)
     # C - 1 dimensions, where a simplex exists, and half as many as classes.
@@ -75,19 +75,24 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       for dim in (task.classes - 1, task.classes // 2)
       for cell in dl2p_small.tail_cells(config, dim)
     ]
-    trainings += [
-      functools.partial(balanced, tailed, network, cells, epochs=config.tail_epochs)
+    studies += [
+      balanced(tailed, network, cells, epochs=config.tail_epochs)
       for network in config.networks
     ]
-  for name, dim in config.images:
-    images = tasks.READERS[name](config.image_size)
-    if cells := dl2p_small.image_cells(config, images, dim):
-      trainings.append(functools.partial(
-        balanced, images, "resnet", cells, epochs=config.image_epochs,
-        seeds=config.image_seeds, batch=config.image_batch,
-      ))  # fmt: skip
+
+  def of_images(name: ImageSet, dim: int) -> Study | None:
+    image_task = tasks.READERS[name](config.image_size)
+    cells = dl2p_small.image_cells(config, image_task, dim)
+    if not cells:
+      return None
+    return balanced(
+      image_task, "resnet", cells, epochs=config.image_epochs, seeds=config.image_seeds,
+      batch=config.image_batch,
+    )  # fmt: skip
+
   with at_once.pool() as pool:
-    return list(pool.map(lambda train: train(), trainings))
+    image_studies = pool.map(lambda image_study: of_images(*image_study), config.images)
+    return [*studies, *filter(None, image_studies)]
 
 
 def measure(

@@ -7,11 +7,11 @@ of the branch that is not taken is multiplied by zero, and 0 * inf is NaN.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
-import jax.extend
+import jax.extend.core
 import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -249,24 +249,35 @@ def either(
     return jax.tree.map(lambda x: x + zero.astype(x.dtype), tree)
 
   due = predicate | (zero != 0)
-  value = None
+  shapes = jax.eval_shape(first, *operands)
+  value = varying(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
   for needed, function in ((due, first), (~due, second)):
-    compute, inputs = _without_closure(function, operands)
-    if value is None:
-      shapes = jax.eval_shape(compute, inputs)
-      value = varying(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
+    value = replace_if(
+      needed, lambda *x, function=function: varying(function(*x)), operands, value
+    )
+  return value
 
-    def body(carry: tuple[Array, _T], inputs=inputs, compute=compute) -> Any:
-      # Otherwise XLA moves the work, which no turn changes, out of the loop.
-      needed, inputs = jax.lax.optimization_barrier((carry[0], inputs))
-      return ~needed, varying(compute(inputs))
 
-    value = jax.lax.while_loop(lambda carry: carry[0], body, (needed, value))[1]
-  return value  # pyright: ignore[reportReturnType]
+def replace_if(
+  needed: Array, function: Callable[..., _T], operands: Sequence[Any], value: _T
+) -> _T:
+  """Returns function(*operands) if needed, otherwise the value, of the same shapes.
+
+  Under vmap the function is computed only if an element needs it. Not differentiable in
+  reverse mode.
+  """
+  compute, inputs = _without_closure(function, operands)
+
+  def body(carry: tuple[Array, _T]) -> tuple[Array, _T]:
+    # Otherwise XLA moves the work, which no turn changes, out of the loop.
+    needed, barred = jax.lax.optimization_barrier((carry[0], inputs))
+    return ~needed, compute(barred)
+
+  return jax.lax.while_loop(lambda carry: carry[0], body, (needed, value))[1]
 
 
 def _without_closure(
-  function: Callable[..., _T], operands: Any
+  function: Callable[..., _T], operands: Sequence[Any]
 ) -> tuple[Callable[[Any], _T], Any]:
   """Returns a function that closes over no traced array, and its argument."""
   closed, shapes = jax.make_jaxpr(function, return_shape=True)(*operands)
@@ -279,7 +290,7 @@ def _without_closure(
     )
     return jax.tree.unflatten(structure, call(*leaves))
 
-  return compute, (closed.consts, jax.tree.leaves(operands))
+  return compute, (closed.consts, jax.tree.leaves(tuple(operands)))
 
 
 def solve_definite(matrix: Array, right: Array) -> Array:

@@ -1,5 +1,7 @@
 """Numerics that several rooms share and no room's tests cover."""
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +85,20 @@ def test_either_is_a_condition(due):
     jax.tree.map(np.testing.assert_array_equal, found(due, x), expected(due, x))
 
 
+def test_when_takes_keys_and_closes_over_them():
+  keys = jax.random.split(jax.random.key(0), 4).reshape(2, 2)
+
+  def mixed(due, key, other):
+    return training.when(
+      due, lambda now: (jax.random.fold_in(other, now[1]), now[1] + 1), (key, 7)
+    )
+
+  found, numbers = jax.vmap(mixed)(jnp.array([True, False]), *keys)
+  expected = jnp.stack([jax.random.fold_in(keys[1, 0], 7), keys[0, 1]])
+  assert (found == expected).all()
+  np.testing.assert_array_equal(numbers, [8, 7])
+
+
 def _either(due, x):
   return _numerics.either(due, lambda: jnp.sort(x), lambda: x)
 
@@ -105,3 +121,10 @@ def test_a_vmapped_program_sorts_only_where_it_is_due(fn):
   # Outside the loops, which take no turn where nothing is due.
   assert "sort" in text
   assert "sort" not in entry
+
+
+def test_no_other_condition_computes_both_branches_under_vmap():
+  # `sweep` has a condition inside a map, which is not vmapped.
+  package = pathlib.Path(_numerics.__file__).parent
+  files = {x.name for x in package.rglob("*.py") if "lax.cond(" in x.read_text()}
+  assert files == {"_sweep.py"}

@@ -126,10 +126,9 @@ def ranks(
   def sort() -> tuple[Array, Array]:
     return _in_order(rows, jnp.arange(len(index)), index, distance), none
 
-  either = (
+  result, doubt = (
     by_count() if most <= limit else _numerics.either(longest <= limit, by_count, sort)
   )
-  result, doubt = either
   return jnp.where(valid, result, NEVER), doubt
 
 

@@ -46,4 +46,4 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
     _returned.alike("fn", after, value, "value")
     return after
 
-  return _numerics.either(due, checked, lambda value: value, value)
+  return _numerics.replace_if(due, checked, (value,), value)
