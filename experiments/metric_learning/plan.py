@@ -160,20 +160,18 @@ _FROZEN = Config(
   backbone="maps", channels=128, image_size=5, dim=128, shift=0, seeds=10, steps=2400,
   evaluate_every=50, rates=(0.3, 1.0, 3.0), proxies=8, pool=16, memory=24,
 )  # fmt: skip
-_POOLED = dataclasses.replace(_FROZEN, losses=(), memory_losses=(), proxy_losses=())
+_NO_LOSSES = dataclasses.replace(_FROZEN, losses=(), memory_losses=(), proxy_losses=())
 
 PRESETS: dict[str, Any] = {
   "cpu": _FROZEN,
   "cars-gsp": dataclasses.replace(
-    _POOLED, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6]
+    _NO_LOSSES, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6]
   ),
-  "cars-poolings": dataclasses.replace(
-    _POOLED, poolings=POOLED
-  ),
+  "cars-poolings": dataclasses.replace(_NO_LOSSES, poolings=POOLED),
   # Also trains the network's last stage, to see if frozen maps are a special case.
   "cars-tuned": dataclasses.replace(
-    _POOLED, backbone="last_stage", frozen_norm=True, channels=192, seeds=3, steps=600,
-    rates=(0.1, 0.3, 1.0), poolings=("gsp",),
+    _NO_LOSSES, backbone="last_stage", frozen_norm=True, channels=192, seeds=3,
+    steps=600, rates=(0.1, 0.3, 1.0), poolings=("gsp",),
   ),
   "smoke": Config(
     data="gaussians", backbone="mlp", width=64, dim=16, image_size=4, shift=0, batch=12,
