@@ -19,6 +19,8 @@ os.environ["XLA_FLAGS"] = " ".join(
   ]
 )
 os.environ.setdefault("MPLBACKEND", "Agg")
+# The threads wait for each other in busy loops, and the workers fill all cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import jax.numpy as jnp

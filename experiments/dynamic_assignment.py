@@ -8,7 +8,7 @@ separation), fixed prototypes with cross-entropy, and a control without matching
 (Static). All dimensions, methods, rates and seeds of one network and data set are one
 vmapped program.
 
-    python -m experiments.dynamic_assignment                   # 22 min on one core
+    python -m experiments.dynamic_assignment                   # 15 min on two cores
     python -m experiments.dynamic_assignment --preset long     # photographs, plankton
     python -m experiments.dynamic_assignment --preset smoke    # seconds
     python -m experiments.dynamic_assignment --preset table-1  # as in the paper

@@ -10,8 +10,8 @@ import numpy as np
 from jax import Array
 
 from experiments.assignment import methods, tasks
-from experiments.frame import beside, kept
 from experiments.frame import images as class_sets
+from experiments.frame import kept
 from experiments.published import tree_paths
 from spherejax import data, hierarchy
 
@@ -172,5 +172,5 @@ def class_tree(sets: Sets) -> hierarchy.ClassTree:
     called = ["", *names, *(f"group {group}" for group in range(max(coarse) + 1))]
     return hierarchy.from_parents(parents, names=called, classes=names)
   return hierarchy.from_csv(
-    beside.newest_file(sets.name, "hierarchy.csv"), classes=names
+    class_sets.newest_file(sets.name, "hierarchy.csv"), classes=names
   )

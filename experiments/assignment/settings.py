@@ -45,7 +45,7 @@ class Config:
   """Examples per class for training, validation and test."""
   epochs: int = 15
   """Passes over the training examples."""
-  rates: tuple[float, ...] = (0.0125, 0.05, 0.2, 0.8, 3.2)
+  rates: tuple[float, ...] = (0.003, 0.0125, 0.05, 0.2, 0.8, 3.2, 12.8)
   """Learning rates; validation examples choose one per method."""
   updates: tuple[float, ...] = (0.1, 0.5, 5.0)
   """Matchings per epoch besides 1, with the linear network in five dimensions."""

@@ -7,6 +7,7 @@ sub-folder for each class; NABirds is its own folder there, as it is distributed
 
 import dataclasses
 import functools
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,6 @@ import numpy as np
 import tqdm
 from PIL import Image
 
-from experiments.frame import beside
 from experiments.published import tree_paths
 from spherejax import data, hierarchy
 
@@ -119,7 +119,7 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
     return with_classes(
       hierarchy.from_paths(tree_paths(SOURCES[name].notation)), classes
     )
-  return hierarchy.from_csv(beside.newest_file(name, "hierarchy.csv"), classes=classes)
+  return hierarchy.from_csv(newest_file(name, "hierarchy.csv"), classes=classes)
 
 
 def at_depth(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
@@ -133,7 +133,7 @@ def readable_tree(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
   """The tree with words in place of WordNet's ids, if the set has a file of them."""
   if name != "tiny_imagenet":
     return tree
-  lines = beside.newest_file(name, "names.csv").read_text(encoding="utf-8").splitlines()
+  lines = newest_file(name, "names.csv").read_text(encoding="utf-8").splitlines()
   words = dict(line.split(",", 1) for line in lines)
   return tree._replace(names=tuple(words.get(node, node) for node in tree.names))
 
@@ -297,3 +297,21 @@ def squared(image: np.ndarray, *, size: int) -> np.ndarray:
 
 def _image(image: np.ndarray) -> Image.Image:
   return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+
+
+def newest_file(name: str, file: str) -> pathlib.Path:
+  """Path of a file in the newest version of an image set; exits if it is missing."""
+  root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
+  path = max(root.glob(f"*/{file}"), key=_version, default=None)
+  if path is None:
+    raise SystemExit(
+      f"{root}/*/{file} is missing, which lists the classes of {name}; docs/data.md"
+      " says how to prepare it"
+    )
+  return path
+
+
+def _version(path: pathlib.Path) -> list[int]:
+  """Version numbers of a folder, so that 1.10.0 sorts after 1.9.0; words become -1."""
+  parts = path.parent.name.split(".")
+  return [int(part) if part.isdecimal() else -1 for part in parts]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import dots, pictures
+from experiments.frame import pictures
 from experiments.frame.study import Table
 from experiments.gsp import network
 from spherejax import data, distances, losses, prototypes
@@ -146,7 +146,7 @@ def charts(config: Any, table: Table) -> dict[str, Any]:
   }
   rows = sorted(next(iter(panels.values())))
   return {
-    "accuracy": dots.dots(panels, "share of classes predicted correctly", rows=rows)
+    "accuracy": pictures.dots(panels, "share of classes predicted correctly", rows=rows)
   }
 
 

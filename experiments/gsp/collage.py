@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import dots, kept, pictures
+from experiments.frame import kept, pictures
 from experiments.frame.settings import MultipleOf
 from experiments.frame.study import Claim, Table
 from experiments.gsp import collages, network
@@ -167,7 +167,7 @@ def charts(config: Config, table: Table) -> dict[str, Any]:
   for name in table.variants(measure):
     loss, _, variant = name.partition(", ")
     panels[loss][variant] = table.values(measure, name)
-  return {"scores": dots.dots(panels, "MAP@R of unseen classes")}
+  return {"scores": pictures.dots(panels, "MAP@R of unseen classes")}
 
 
 def drawn_rows(test: data.Images) -> np.ndarray:

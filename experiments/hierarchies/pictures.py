@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.frame import dots, images
-from experiments.frame import pictures as frame_pictures
+from experiments.frame import images, pictures
 from experiments.frame.study import Table
 from experiments.hierarchies import measures, training
 from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES
@@ -42,7 +41,7 @@ def charts(names: Sequence[str], table: Table) -> dict[str, Figure]:
     for measure, text in MEASURES.items()
   }
   label = "accuracy, hierarchical distance and similarity, correlation with the tree"
-  return {"measures": dots.dots(panels, label, rows=rows, columns=3)}
+  return {"measures": pictures.dots(panels, label, rows=rows, columns=3)}
 
 
 def curves(
@@ -76,7 +75,7 @@ def similarity_maps(
   for name, rows in points.items():
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     maps[name] = (rows / norms) @ (rows / norms).T
-  return frame_pictures.cosine_maps(
+  return pictures.cosine_maps(
     {name: values[np.ix_(order, order)] for name, values in maps.items()},
     branch[order],
     "rows and columns: classes, in the order of the tree",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.frame import dots, pictures
+from experiments.frame import pictures
 from experiments.frame.study import Table
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import TITLES
@@ -35,7 +35,7 @@ def scores(config: Config, table: Table) -> dict[str, Any]:
     name.title.replace("+++", "++ + "): table.values(MAP, f"{name}") for name in names
   }
   label = f"{MAP} of unseen classes"
-  figures = {f"scores-{config.group}": dots.dots({"": scores}, label)}
+  figures = {f"scores-{config.group}": pictures.dots({"": scores}, label)}
   if gains := _gains(config, names, table):
     figures[f"gains-{config.group}"] = gains
   return figures
@@ -60,7 +60,7 @@ def _gains(
   plain_first = sorted(names, key=lambda name: name.kind != "plain")
   rows = [name.title for name in plain_first if name.title in titles]
   label = f"{MAP} gained over the same loss without it"
-  return dots.dots(panels, label, rows=rows, columns=len(_PARTS), gains=True)
+  return pictures.dots(panels, label, rows=rows, columns=len(_PARTS), gains=True)
 
 
 def _poolings(names: list[Name], table: Table) -> "matplotlib.figure.Figure":
@@ -72,7 +72,7 @@ def _poolings(names: list[Name], table: Table) -> "matplotlib.figure.Figure":
     gains = panels.setdefault(f"{average.title}, GAP: {mean:.3f}", {})
     if name != average:
       gains[name.parts] = table.gain(MAP, f"{name}", over=f"{average}")
-  return dots.dots(panels, f"{MAP} gained over average pooling (GAP)", gains=True)
+  return pictures.dots(panels, f"{MAP} gained over average pooling (GAP)", gains=True)
 
 
 def curves(config: Config, runs: Mapping[Name, Trained]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def unseen(config: Any, table: Table) -> dict[str, Any]:
   }
   if not scores:
     return {}
-  return {"retrieval": dots.dots({"": scores}, "MAP@R of unseen classes")}
+  return {"retrieval": pictures.dots({"": scores}, "MAP@R of unseen classes")}
 
 
 def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":

@@ -1,5 +1,10 @@
 """Rows block by block, trainings a few at a time."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,3 +48,26 @@ def test_programs_are_dropped_after_every_few():
   with pytest.raises(AssertionError):
     at_once.in_turns(fails, range(100))
   assert len(done) <= 3
+
+
+@pytest.mark.parametrize(("given", "threads"), [(None, 1), ("2", 2)])
+def test_decompositions_do_not_wait_for_threads(given, threads):
+  """Entry points set it before any BLAS is loaded; who sets it otherwise is heeded."""
+  source = (
+    "import sys; sys.argv = ['-m']; import experiments, scipy.linalg, threadpoolctl;"
+    "print(*(x['num_threads'] for x in threadpoolctl.threadpool_info()"
+    "  if x['internal_api'] == 'openblas'))"
+  )
+  surroundings = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+  if given:
+    surroundings["OPENBLAS_NUM_THREADS"] = given
+  told = subprocess.run(
+    [sys.executable, "-c", source],
+    env=surroundings,
+    cwd=pathlib.Path(__file__).parents[2],
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=60,
+  )
+  assert {*map(int, told.stdout.split())} == {threads}

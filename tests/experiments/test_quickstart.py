@@ -13,8 +13,8 @@ from PIL import Image
 
 from benchmarks import startup
 from experiments import quickstart, results_page
-from experiments.frame import beside, results
 from experiments.frame import command as cli
+from experiments.frame import images, results
 from experiments.gsp import collages, quick
 from spherejax import models
 
@@ -224,7 +224,7 @@ def test_the_newest_version_counts(tmp_path, monkeypatch):
   for version in ("1.9.0", "1.10.0", "1.2.11", "notes"):
     (tmp_path / "a" / version).mkdir(parents=True)
     (tmp_path / "a" / version / "tree.csv").write_text("")
-  assert beside.newest_file("a", "tree.csv").parent.name == "1.10.0"
+  assert images.newest_file("a", "tree.csv").parent.name == "1.10.0"
 
 
 def test_parts_are_named_as_the_options():

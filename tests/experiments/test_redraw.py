@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 
 from experiments import redraw
-from experiments.frame import dots
+from experiments.frame import pictures
 from experiments.results_page import DOCS
 
 
@@ -28,7 +28,7 @@ def test_charts_come_from_the_numbers_of_a_result(tmp_path):
 
 def test_panels_of_gains_share_an_axis():
   panels = {"small": {"row": np.zeros(3)}, "large": {"row": np.arange(3.0)}}
-  first, second = dots.dots(panels, "gain", gains=True).axes
+  first, second = pictures.dots(panels, "gain", gains=True).axes
   assert first.get_xlim() == second.get_xlim()
 
 
@@ -38,7 +38,7 @@ def test_rows_are_sorted_and_gains_have_the_colour_of_their_sign():
     "above": np.array([2.0, 2.1, 1.9]),
     "both": np.array([-1.0, 1.0, 0.1]),
   }
-  (axes,) = dots.dots({"panel": values}, "gain", gains=True).axes
+  (axes,) = pictures.dots({"panel": values}, "gain", gains=True).axes
   assert [x.get_text() for x in axes.get_yticklabels()] == ["above", "both", "below"]
   means = [x for x in axes.lines if x.get_marker() == "o"]
   colours = {float(x.get_xdata()[0]): x.get_color() for x in means}
