@@ -66,7 +66,7 @@ def cosine_maps(
 
 
 def dots(
-  panels: Panels,
+  by_panel: Panels,
   xlabel: str,
   *,
   rows: Sequence[str] = (),
@@ -76,7 +76,7 @@ def dots(
   """Plots mean, 95 % interval and seeds of every row, in panels side by side.
 
   Args:
-    panels: values by panel and row.
+    by_panel: values by panel and row.
     xlabel: the quantity.
     rows: names from the top, the same in all panels; if empty, each panel is sorted
       with its largest mean at the top.
@@ -84,11 +84,11 @@ def dots(
     gains: whether values are differences: a line at 0, blue intervals above it, orange
       ones below it, grey ones that contain it. All panels share its scale.
   """
-  most = len(rows) or max(map(len, panels.values()))
+  most = len(rows) or max(map(len, by_panel.values()))
   shared = {"sharey": bool(rows), "sharex": gains}
   height = 0.75 + _ROW * most
-  figure, cells = panels(len(panels), columns, height, 0.2, **shared)
-  for axes, (title, values) in zip(cells, panels.items(), strict=True):
+  figure, cells = panels(len(by_panel), columns, height, 0.2, **shared)
+  for axes, (title, values) in zip(cells, by_panel.items(), strict=True):
     names = list(rows) or sorted(values, key=lambda name: -np.mean(values[name]))
     for place, name in enumerate(names):
       if name in values:
@@ -96,7 +96,7 @@ def dots(
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     _style(axes, title, gains)
-    axes.locator_params(axis="x", nbins=max(2, 8 // min(columns, len(panels))))
+    axes.locator_params(axis="x", nbins=max(2, 8 // min(columns, len(by_panel))))
   note = "dot and line: mean and 95 % interval; small marks: seeds"
   figure.supxlabel(f"{xlabel}\n{note}", fontsize=9)
   return figure
