@@ -141,7 +141,10 @@ def host(name: str, value: Any) -> np.ndarray:
       "jit, vmap or a sweep even a slice of a known jax array is traced; convert or "
       f"slice it outside, with numpy: np.asarray({name})"
     )
-  return np.asarray(value)
+  try:
+    return np.asarray(value)
+  except ValueError as error:  # rows of different lengths
+    raise ValueError(f"{name} must be an array, got {reprlib.repr(value)}") from error
 
 
 def known(value: Any) -> np.ndarray | None:

@@ -35,6 +35,16 @@ def upcast(x: Array) -> Array:
   return x.astype(compute_dtype(x.dtype))
 
 
+def threefry(key: Array) -> Array:
+  """A key of threefry from any key; what those of "rbg" draw depends on vmap."""
+  if key.dtype == jnp.uint32:
+    words, own = key, len(key) == 2
+  else:
+    plain = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
+    words, own = jax.random.key_data(key), key.dtype == plain.dtype
+  return key if own else jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+
+
 def rounding(dim: int, dtype: jnp.dtype) -> float:
   """Error of a squared distance computed by a product, relative to |x|^2 + |y|^2.
 

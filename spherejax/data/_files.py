@@ -116,7 +116,11 @@ def _pixels(
     if turn is not None:
       image = image.transpose(turn)
     if size is not None and image.size != (size[1], size[0]):
-      image = image.resize((size[1], size[0]), Image.Resampling.BOX)
+      # Together with their transparency, colours would be weighted by it.
+      bands = [
+        band.resize((size[1], size[0]), Image.Resampling.BOX) for band in image.split()
+      ]
+      image = Image.merge(image.mode, bands)
     pixels = np.asarray(image)
   return pixels if pixels.ndim == 3 else pixels[..., None]
 
@@ -126,10 +130,21 @@ def _open(file: str | os.PathLike | bytes) -> "Image.Image":
 
   content: Any = io.BytesIO(file) if isinstance(file, bytes) else file
   image = Image.open(content, formats=_FORMATS)
-  if image.mode[0] in "IF":  # a conversion would clip it
+  if image.mode[0] in "IF" or _is_deep(image):  # a conversion would clip it
     image.close()
     raise ValueError(f"mode {image.mode} has more than 8 bits a channel")
   return image
+
+
+def _is_deep(image: Any) -> bool:
+  """True for colours of more than 8 bits a channel, which Pillow cuts."""
+  for *_, arguments in image.tile:
+    mode, *rest = (arguments,) if isinstance(arguments, str) else arguments
+    if image.format == "PPM" and rest and rest[0] > 255:
+      return True
+    if image.format in ("PNG", "TIFF") and ";16" in mode:
+      return True
+  return False
 
 
 def _turn(image: "Image.Image") -> "Image.Transpose | None":

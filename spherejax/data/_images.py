@@ -194,6 +194,7 @@ def from_arrays(
   _checks.expect("labels", labels, "integer", rank=1)
   if label_names is None:
     labels, label_names = named(labels)
+  _checks.texts("label_names", label_names)
   label_names = tuple(label_names)
   _check_named(labels, len(label_names))  # before JAX cuts labels to 32 bits
   return Images(

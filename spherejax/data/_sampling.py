@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Integer, Key, UInt32
 
-from spherejax import _checks, _compiled
+from spherejax import _checks, _compiled, _numerics
 from spherejax.data import _splits
 
 # Rounds of the index cipher. A Feistel network needs at least four to look random
@@ -150,7 +150,7 @@ def class_balanced_indices(
   step = _checks.integers("step", step)
   _checks.expect("step", step, "integer", rank=0)
   _checks.between("step", step, 0)
-  step_key = jax.random.fold_in(key, step)
+  step_key = jax.random.fold_in(_numerics.threefry(key), step)
   class_key, image_key = jax.random.split(step_key)
   classes = distinct(class_key, len(counts), num_classes)
   draw = jax.vmap(distinct, (0, 0, None))
@@ -205,7 +205,8 @@ def class_pools(
   _checks.count("size", size)
   order, starts, counts = map(jnp.asarray, table)
   draw = jax.vmap(distinct, (0, 0, None))
-  return order[starts[:, None] + draw(jax.random.split(key, len(counts)), counts, size)]
+  keys = jax.random.split(_numerics.threefry(key), len(counts))
+  return order[starts[:, None] + draw(keys, counts, size)]
 
 
 def distinct(
@@ -282,9 +283,11 @@ def shuffled_indices(
     raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
   steps_per_epoch = count // batch_size
   step = _checks.integers("step", step)
-  _checks.expect("step", step, "integer")
+  _checks.expect("step", step, "integer", rank=0)
+  _checks.between("step", step, 0)
   epoch, turn = jnp.divmod(step, steps_per_epoch)
-  keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,), jnp.uint32)
+  epoch_key = jax.random.fold_in(_numerics.threefry(key), epoch)
+  keys = jax.random.bits(epoch_key, (_ROUNDS,), jnp.uint32)
   positions = turn * batch_size + jnp.arange(batch_size)
   return _permute(keys, positions.astype(jnp.uint32), count).astype(jnp.int32)
 

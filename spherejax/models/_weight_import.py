@@ -108,7 +108,7 @@ def import_weights(
       missing.append(f"{path} ({name})")
     else:
       array = np.asarray(weights[files[name]])
-      if array.dtype.kind == "c":
+      if not (array.dtype == jnp.bfloat16 or array.dtype.kind in "biuf"):
         raise ValueError(f"weights must be real, got {array.dtype} at {name!r}")
       array = _oriented(path, array, len(leaf.shape))
       if array.shape != leaf.shape:

@@ -16,7 +16,7 @@ Column = ArrayLike | Sequence[Any]
 def column(name: str, values: Column) -> np.ndarray:
   """Converts values to numbers [cells, ...]; anything else cannot be vmapped."""
   _checks.text("the name of a hyperparameter", name)
-  entries = np.asarray(values)
+  entries = _checks.host(f"hyperparameter {name!r}", values)
   if entries.dtype.kind not in "biuf" and entries.dtype.name != "bfloat16":
     known = entries.ravel().tolist()
     odd = next((x for x in known if not isinstance(x, (int, float))), None)
@@ -126,8 +126,10 @@ def factorial(
   for word in relation:
     if not isinstance(word, Sequence):
       raise TypeError(f"a word of the relation must be names, got {word!r}")
+    _checks.texts("a word of the relation", tuple(word))
   for name, pair in levels.items():
-    if len(pair) != 2 or pair[0] == pair[1]:
+    values = column(name, pair)
+    if values.shape != (2,) or values[0] == values[1] or np.isnan(values).any():
       raise ValueError(f"levels[{name!r}] must be two different values, got {pair!r}")
   cells = grid(levels)
   signs = dict(

@@ -122,8 +122,7 @@ class Checkpoints:
       ValueError: the state has no integer named step at its top, or one below 0; two
         of its arrays, or two entries of a mapping in the record, share a name.
     """
-    self._save("last", state, record)
-    self._forget()
+    self._forget(saved=self._save("last", state, record))
 
   def save_best(self, state: State, record: Mapping[str, Any] | None = None):
     """Saves like `save`, in place of the best checkpoint so far."""
@@ -177,13 +176,14 @@ class Checkpoints:
           self._put_aside(series, step, error)
     return None
 
-  def _forget(self, after: int | None = None):
+  def _forget(self, after: int | None = None, saved: int | None = None):
     """Removes old checkpoints, and best checkpoints that no run can need.
 
-    With a step, also removes all best checkpoints after it.
+    With `after`, also removes all best checkpoints after that step. The one that was
+    just saved stays, also if the run went back.
     """
     last = self._series["last"]
-    for step in sorted(last.all_steps())[: -self._keep]:
+    for step in set(sorted(last.all_steps())[: -self._keep]) - {saved}:
       last.delete(step)
     manager = self._series["best"]
     best = manager.all_steps()

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -150,10 +151,16 @@ def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, A
 
 
 def _words(name: str, value: Any) -> Any:
-  if any(isinstance(x, jax.Array | np.ndarray) for x in jax.tree.leaves(value)):
+  leaves = jax.tree.leaves(value)
+  if any(isinstance(x, jax.Array | np.ndarray) for x in leaves):
+    if odd := [x for x in leaves if not hasattr(x, "dtype")]:
+      raise TypeError(
+        f"made_with must hold JSON or arrays, got {name}: {reprlib.repr(odd[0])}"
+        " beside arrays"
+      )
     return _manifest.digest(value)
   try:
-    return json.loads(json.dumps(value))
+    return json.loads(json.dumps(value, allow_nan=False))
   except (TypeError, ValueError) as error:
     raise TypeError(
       f"made_with must hold JSON or arrays, got {name}: {error}"
@@ -172,7 +179,10 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
     before = json.loads(manifest.read_text())
     done = before.pop("done")
     if done:  # at 0 the file may be incomplete
-      held = len(np.lib.format.open_memmap(file, "r"))
+      stored = np.lib.format.open_memmap(file, "r")
+      held = len(stored)
+      if stored.dtype != np.float16:
+        raise ValueError(f"it holds {stored.dtype}, not float16")
       if not 0 < done <= held == before["images"]["number of images"]:
         raise ValueError(f"{held} rows, {done} of them done")
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -182,9 +192,10 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
   for kind, current in now.items():
     old = before.get(kind, {})
     for name in sorted(old.keys() | current.keys()):
-      if old.get(name) != current.get(name):
+      was, is_now = (side.get(name, "nothing") for side in (old, current))
+      if was != is_now:
         raise ValueError(
-          f"{file} was made with {name} {old.get(name)!r}, not {current.get(name)!r};"
+          f"{file} was made with {name} {was!r}, not {is_now!r};"
           " choose another path, or delete it"
         )
   return done

@@ -193,6 +193,7 @@ class _Run:
   checkpoints: Checkpoints | None
   devices: Sequence[Any] | None
   pending: list[Any] = dataclasses.field(default_factory=list)
+  responded: bool = False  # since the last evaluation
 
   @classmethod
   def start(
@@ -214,6 +215,8 @@ class _Run:
       _check_key(state, restored.state, checkpoints)
       state = restored.state
       record = restored.record
+      if "seen" not in record:
+        raise ValueError(f"the checkpoint in {checkpoints.directory} is not one of fit")
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
       _monitor.check_record(record, monitor, checkpoints.directory)
       monitor_state = MonitorState(**record["seen"])
@@ -272,7 +275,7 @@ class _Run:
     """Evaluates the state, keeps it if it is the best, and calls `respond`."""
     if self.evaluate is None:
       return {}
-    state = _parallel.unreplicate(self.replicated)
+    state, self.responded = _parallel.unreplicate(self.replicated), False
     values = _returned.numbers("evaluate", self.evaluate(state))
     self.evaluations.append({"step": self.step} | values)
     if self.monitor is not None:
@@ -281,7 +284,8 @@ class _Run:
       before = _parallel.unreplicate(self.replicated)
       after = self.respond(before, values)
       _checks.instance("what respond returns", after, TrainState)
-      if after is not before:
+      self.responded = after is not before
+      if self.responded:
         self.replicated = _parallel.replicate(after, devices=self.devices)
     return values
 
@@ -317,6 +321,7 @@ class _Run:
   def result(self) -> FitResult:
     """Result of `fit`."""
     state = _parallel.unreplicate(self.replicated)
+    self._check_parameters(state)
     best = state if self.monitor is None else self.best
     return FitResult(state, best, self.curve, self.evaluations, self.stopped)
 
@@ -326,6 +331,7 @@ class _Run:
       "evaluations": self.evaluations,
       "seen": self.monitor_state._asdict(),
       "monitor": _monitor.watched(self.monitor),
+      "responded": self.responded,
     }
 
   def _check_parameters(self, state: TrainState):
@@ -387,7 +393,7 @@ def _restored_best(
 ) -> tuple[TrainState, MonitorState]:
   """Restores the best state; if it is lost, no evaluation counts as the best."""
   restored = checkpoints.restore_best(state, step=monitor_state.best_step)
-  if restored is not None:
+  if restored is not None and not restored.record.get("responded"):
     return restored.state, monitor_state
   _logger.warning(
     "the best checkpoint, of step %d, is lost from %s; until the next evaluation the "

@@ -64,6 +64,7 @@ def check(monitor: Monitor):
   _checks.instance("monitor", monitor, Monitor)
   _checks.one_of("mode", monitor.mode, Mode)
   _checks.between("margin", monitor.margin, 0)
+  _checks.single("margin", monitor.margin)
   if monitor.patience is not None:
     _checks.count("patience", monitor.patience)
   if monitor.plateau is None or monitor.mode == "min":

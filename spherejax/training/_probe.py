@@ -35,7 +35,9 @@ class LinearProbe(NamedTuple):
     self, features: Float[ArrayLike, "batch dim"]
   ) -> Float[Array, "batch classes"]:
     """Scores of the classes, [batch, classes]."""
-    x = (_checks.array("features", features) - self.mean[None]) / self.scale[None]
+    x = _checks.array("features", features, rank=2)
+    _checks.shape("features", x, (len(x), len(self.mean)), "those fitted to")
+    x = (x - self.mean[None]) / self.scale[None]
     return x @ self.weights + self.bias[None]
 
 

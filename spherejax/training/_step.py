@@ -72,6 +72,8 @@ def _checked(outcome: Any, stats: Any) -> Outcome:
         f"batch_stats of the objective must be laid out as the state's, {wanted}, got "
         f"{structure}; dict(batch_stats, network=...) keeps the rest"
       )
+    given = _returned.tree("objective", outcome.batch_stats)
+    _returned.alike("objective", given, stats, "batch_stats")
   return Outcome(loss, outcome.batch_stats, metrics)
 
 
@@ -102,7 +104,7 @@ def make_step(
   Raises:
     TypeError: objective not a function, optimizer not an
       `optax.GradientTransformation`; on a call, an objective that returns no `Outcome`,
-      or a loss that is not floating.
+      a loss that is not floating, or statistics of other shapes or types.
     ValueError: on a call, a loss or metric that is no scalar, a metric named
       "step" or like one of the step's own, statistics of another layout.
 

@@ -1,6 +1,7 @@
 """Sweeps: many complete trainings as one program, over hyperparameters and seeds."""
 
 import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from spherejax import _checks, metrics
+from spherejax import _checks, _numerics, metrics
 from spherejax.training import _cells, _parallel, _sweep_run
 from spherejax.training._checkpoints import Checkpoints
 from spherejax.training._monitor import Mode
@@ -107,7 +108,7 @@ def sweep(
   are not affected.
 
   Args:
-    key: typed PRNG key of the whole sweep.
+    key: PRNG key of the whole sweep. One of "rbg" becomes one of threefry.
     init: state is any pytree of arrays.
     step: metrics is a pytree of scalars, `{}` for none.
     evaluate: score is a scalar.
@@ -193,7 +194,7 @@ def sweep(
   record |= {"seeds": numbers.tolist(), "steps": [steps, evaluate_every]}
   record |= {"mode": mode, "patience": patience, "margin": plan.margin}
   record |= {"key": np.asarray(jax.random.key_data(key)).tolist()}
-  done = 0
+  done, key = 0, _numerics.threefry(key)
   try:
     runs = begin(functions, key, run_seeds, hyper)
     if checkpoints is not None:
@@ -344,7 +345,8 @@ def _restore(
     return 0, runs
   for name, value in record.items():
     stored = restored.record.get(name, value)  # older checkpoints do not hold all
-    if stored != value:
+    # As text, NaN equals itself, and 1 is not 1.0.
+    if json.dumps(stored, sort_keys=True) != json.dumps(value, sort_keys=True):
       raise ValueError(
         f"the checkpoint in {checkpoints.directory} belongs to another sweep: of its "
         f"{name} it holds {stored}, got {value}"

@@ -239,9 +239,45 @@ def test_transparency_is_kept_where_it_is_asked_for(tmp_path):
   np.testing.assert_array_equal(alpha == 0, (UPRIGHT == (255, 0, 0)).all(-1))
 
 
+def test_a_pixel_is_the_mean_of_its_box_whatever_its_transparency(tmp_path):
+  pixels = np.array([[[255, 0, 0, 0], [0, 0, 255, 255]]], np.uint8)
+  (tmp_path / "a.png").write_bytes(encoded(pixels, "PNG"))
+  for channels in (3, 4):
+    read = data.read_image(tmp_path / "a.png", size=1, channels=channels)
+    np.testing.assert_allclose(read[0, 0], pixels[0].mean(0)[:channels], atol=0.5)
+
+
+def deep_png(kind, size):
+  """A pixel of 16 bits a channel; the colour type says which channels."""
+  header = struct.pack(">IIBBBBB", 1, 1, 16, kind, 0, 0, 0)
+  parts = (b"IHDR", header), (b"IDAT", zlib.compress(bytes(1 + size))), (b"IEND", b"")
+  return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+def deep_tiff():
+  """A pixel of three channels of 16 bits."""
+  pixel, bits = 8, 14  # where they lie
+  entries = [
+    (256, 3, 1, 1), (257, 3, 1, 1), (258, 3, 3, bits), (259, 3, 1, 1), (262, 3, 1, 2),
+    (273, 4, 1, pixel), (277, 3, 1, 3), (278, 3, 1, 1), (279, 4, 1, 6),
+  ]  # fmt: skip
+  table = b"".join(struct.pack("<HHII", *entry) for entry in entries)
+  return (
+    b"II*\0" + struct.pack("<I", 20) + bytes(6) + struct.pack("<HHH", 16, 16, 16)
+    + struct.pack("<H", len(entries)) + table + bytes(4)
+  )  # fmt: skip
+
+
 WHOLE = encoded(np.random.default_rng(0).integers(0, 255, (40, 40, 3), np.uint8), "PNG")
 REFUSED = {
   "16-bit grey": encoded(np.full((4, 4), 40_000, np.uint16), "PNG"),
+  # Pillow would cut these to 8 bits.
+  "16-bit RGB": deep_png(2, 6),
+  "16-bit RGBA": deep_png(6, 8),
+  "16-bit grey with alpha": deep_png(4, 4),
+  "10-bit PPM": b"P6 1 1 1023 " + bytes([1, 255, 0, 128, 3, 255]),
+  "16-bit PPM in text": b"P3 1 1 65535 1 2 3 ",
+  "16-bit TIFF": deep_tiff(),
   "float": encoded(np.ones((4, 4), np.float32), "TIFF"),
   "32 bits": encoded(np.ones((4, 4), np.int32), "TIFF"),
   "truncated": WHOLE[: len(WHOLE) // 2],

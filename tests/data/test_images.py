@@ -10,7 +10,9 @@ def pixels(count=6):
 
 
 def test_arrays_become_images():
-  images = data.from_arrays(pixels(), np.array([0, 1, 2, 0, 1, -1]), label_names="abc")
+  images = data.from_arrays(
+    pixels(), np.array([0, 1, 2, 0, 1, -1]), label_names=list("abc")
+  )
   assert len(images) == 6
   assert images.label_names == ("a", "b", "c")
   assert images.labels.dtype == np.int32
@@ -117,4 +119,4 @@ def test_large_labels_have_names_for_those_that_occur_only(far):
 def test_a_label_is_compared_with_the_names_before_it_is_cut_to_32_bits():
   labels = np.array([0, 1, 2**32, 0, 0, 0])
   with pytest.raises(ValueError, match="label 2 is 4294967296"):
-    data.from_arrays(pixels(), labels, label_names="ab")
+    data.from_arrays(pixels(), labels, label_names=["a", "b"])

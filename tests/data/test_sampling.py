@@ -197,3 +197,24 @@ def test_pools_need_a_size():
   table = data.class_table(np.array([0, 1]), per_class=1)
   with pytest.raises(ValueError, match="size"):
     data.class_pools(KEY, table, size=0)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_keys_whose_draws_depend_on_vmap(impl):
+  key = jax.random.key(0, impl=impl)
+  epoch = shuffled(key, 12, jnp.arange(6), 2)
+  assert sorted(np.ravel(epoch)) == list(range(12))
+  table = data.class_table(LABELS, per_class=3)
+  for step, row in enumerate(balanced(key, table, jnp.arange(4))):
+    alone = data.class_balanced_indices(key, table, step, num_classes=4, per_class=3)
+    np.testing.assert_array_equal(row, alone)
+  pools = [data.class_pools(k, table, size=3) for k in (key, jax.random.key(0))]
+  np.testing.assert_array_equal(*pools)
+
+
+@pytest.mark.parametrize(
+  ("step", "message"), [(-1, "got -1"), (jnp.arange(2), "shape")]
+)
+def test_steps_of_no_run(step, message, unchecked):
+  with pytest.raises(ValueError, match=f"step must .*{message}"):
+    data.shuffled_indices(KEY, 4, step, batch_size=2)

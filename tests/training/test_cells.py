@@ -61,6 +61,19 @@ def test_numbers_that_a_program_could_not_hold_are_refused(x64):
 def test_errors(unchecked):
   with pytest.raises(ValueError, match=r"levels\['mu'\] must be two different .*0.3,"):
     training.factorial({"mu": (0.3, 0.3)})
+  for pair in ((0.3,), (1, 2, 3), (np.nan, np.nan), (1.0, np.nan), [[1, 2]]):
+    with pytest.raises(ValueError, match=r"levels\['mu'\] must be two different"):
+      training.factorial({"mu": pair})
+  with pytest.raises(ValueError, match="'mu' must hold one value per cell, got a sc"):
+    training.factorial({"mu": 5})
+  with pytest.raises(TypeError, match="'mu' must hold numbers"):
+    training.factorial({"mu": {"low": 1, "high": 2}})
+  with pytest.raises(TypeError, match=r"a word of the relation must be text, got \['m"):
+    training.factorial(LEVELS, relation=[(["m"],)])
+  with pytest.raises(
+    ValueError, match=r"'mu' must be an array, got \[\[1, 2\], \[3\]\]"
+  ):
+    training.grid({"mu": [[1, 2], [3]]})
   with pytest.raises(ValueError, match=r"beta, m, mu, lambda once, got \('m', 'nu'\)"):
     training.factorial(LEVELS, relation=[("m", "nu")])
   with pytest.raises(ValueError, match=r"once, got \('m', 'm'\)"):

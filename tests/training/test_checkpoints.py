@@ -80,6 +80,14 @@ def test_newest_ones_and_the_best_are_kept(tmp_path):
   assert [path.name for path in (tmp_path / "best").iterdir()] == ["1"]
 
 
+def test_what_was_just_saved_stays_in_a_run_that_went_back(tmp_path):
+  with training.Checkpoints(tmp_path, keep=2) as checkpoints:
+    for step in (10, 20, 3):
+      checkpoints.save(state_at(step))
+  kept = sorted(int(path.name) for path in (tmp_path / "last").iterdir())
+  assert kept == [3, 10, 20]
+
+
 def test_step_saved_twice_is_overwritten(tmp_path):
   other = state_at(4).replace(learning_rate_scale=jnp.float32(0.5))
   with training.Checkpoints(tmp_path) as checkpoints:

@@ -71,7 +71,8 @@ def keep_elsewhere(folder):
   [
     ({"made_with": MADE_WITH | {"network": "b"}}, "network 'pixels', not 'b'"),
     ({"made_with": MADE_WITH | {"weights": {"w": np.ones(3)}}}, "made with weights"),
-    ({"made_with": {"network": "pixels"}}, "weights '.*', not None"),
+    ({"made_with": {"network": "pixels"}}, "weights '.*', not 'nothing'"),
+    ({"made_with": MADE_WITH | {"more": None}}, "more 'nothing', not None"),
     ({"images": DIGITS[:49]}, "number of images 50, not 49|labels"),
     ({"images": data.load_digits()[1:51]}, "labels|pixels"),
   ],
@@ -89,6 +90,11 @@ def test_damaged_files_are_named(tmp_path):
   whole, said = content.read_bytes(), manifest.read_text()
   content.write_bytes(whole[:-10])
   with pytest.raises(ValueError, match=r"digits\.npy is not what digits\.json says"):
+    keep(tmp_path)
+  np.save(content, np.array(["a"] * 50))
+  with pytest.raises(
+    ValueError, match=r"not what digits\.json says .*<U1, not float16"
+  ):
     keep(tmp_path)
   content.write_bytes(whole)
   for text in ("", "[]", "{}", said.replace('"done": 50', '"done": 51')):
@@ -124,6 +130,10 @@ def test_features_that_are_none(function, error, message, tmp_path):
 def test_a_set_without_json(tmp_path):
   with pytest.raises(TypeError, match="JSON or arrays, got call"):
     keep(tmp_path, made_with={"call": print})
+  with pytest.raises(TypeError, match=r"JSON or arrays, got net: 1\.0 beside arrays"):
+    keep(tmp_path, made_with={"net": {"w": np.ones(2), "scale": 1.0}})
+  with pytest.raises(TypeError, match="JSON or arrays, got rate"):
+    keep(tmp_path, made_with={"rate": np.nan})
   assert not list(tmp_path.iterdir())
   keep(tmp_path, lambda x: jnp.ones((8, 2), jnp.bfloat16))
   said = json.loads((tmp_path / "digits.json").read_text())

@@ -200,6 +200,11 @@ def test_nonfinite_loss_without_checkpoints():
     fit_linear(functools.partial(ones, bad=0))
 
 
+def test_parameters_that_are_not_finite_are_never_returned():
+  with pytest.raises(FloatingPointError, match=r"w is inf at step 1; the run keeps"):
+    fit_linear(steps=1, step=training.make_step(linear, optax.sgd(3e38)))
+
+
 def test_lost_process_is_explained(tmp_path, monkeypatch):
   every_batch = resumable_run.batches
 
@@ -304,6 +309,26 @@ def test_a_lost_best_state_is_told_of_and_replaced(tmp_path, caplog, lose):
   assert int(again.best.step) == 8  # though 0.4 is below 0.5
   assert int(resume(tmp_path, 8).best.step) == 8
   assert int(resume(tmp_path, 10).best.step) == 10
+
+
+def test_what_a_response_made_of_the_best_state_is_not_the_best(tmp_path, caplog):
+  def respond(state, values):
+    moved = jax.tree.map(lambda w: w + 100, state.params)
+    return state.replace(params=moved) if int(state.step) == 4 else state
+
+  resume(tmp_path, 4, checkpoint_every=2, respond=respond)
+  cut(tmp_path / "best" / "4")
+  again = resume(tmp_path, 6, checkpoint_every=2, respond=respond)
+  assert "best checkpoint, of step 4, is lost" in caplog.text
+  assert int(again.best.step) == 6
+
+
+def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    result = fit_linear(steps=2)
+    checkpoints.save(result.state, {"note": "mine"})
+    with pytest.raises(ValueError, match="is not one of fit"):
+      fit_linear(steps=4, checkpoints=checkpoints)
 
 
 def test_the_best_state_is_that_of_the_checkpoint_that_the_run_goes_on_from(tmp_path):

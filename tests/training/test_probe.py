@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from sklearn import linear_model
 
 from spherejax import training
@@ -53,6 +54,14 @@ def test_masked_rows_and_constant_features_have_no_part(x64):
   np.testing.assert_allclose(masked.logits(x), alone.logits(x), atol=1e-6)
   assert not np.asarray(masked.weights[2]).any()
   assert masked.scale[2] == 1
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (1, 3), (2,)])
+def test_features_of_another_width(shape, unchecked):
+  x, labels = drawn(0)
+  probe = training.linear_probe(x[:, :2], labels, num_classes=3)
+  with pytest.raises(ValueError, match=r"features must .*got"):
+    probe.logits(np.ones(shape, np.float32))
 
 
 def test_runs_are_vmapped_and_bfloat16_is_widened():

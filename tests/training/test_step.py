@@ -251,3 +251,18 @@ def test_objectives_that_cannot_be_used():
 
   with pytest.raises(ValueError, match=r"not be named \['gradient_norm', 'loss'\]"):
     training.make_step(named, optimizer)(simple_state(optimizer), jnp.ones(2))
+
+
+@pytest.mark.parametrize(
+  "change", [lambda mean: mean.astype(jnp.bfloat16), lambda mean: jnp.ones(5)]
+)
+def test_statistics_keep_their_shapes_and_types(change):
+  def objective(params, batch_stats, batch, *, key, axis_name):
+    stats = {"network": {"mean": change(batch_stats["network"]["mean"])}}
+    return training.Outcome(jnp.sum(params["network"]["w"]), batch_stats=stats)
+
+  optimizer = optax.sgd(0.1)
+  variables = {"params": {"w": jnp.ones(2)}, "batch_stats": {"mean": jnp.ones(2)}}
+  state = training.create_state(jax.random.key(0), optimizer, variables)
+  with pytest.raises(TypeError, match=r"batch_stats\['network'\]\['mean'\] is float32"):
+    training.make_step(objective, optimizer)(state, jnp.ones(2))

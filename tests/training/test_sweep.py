@@ -412,3 +412,31 @@ def test_errors(unchecked):
   # A mistake that has nothing to do with the sweep is left as it is.
   with pytest.raises(KeyError, match="speed"):
     small(lambda key, hyper: hyper["speed"], cells=cells)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_cells_of_a_seed_are_paired_whatever_the_key(impl):
+  scores = training.sweep(
+    jax.random.key(0, impl=impl), lambda key, hyper: jax.random.normal(key),
+    lambda state, key, hyper: (state, {}), lambda state, key, hyper: state,
+    {"rate": [1.0, 2.0, 3.0]}, seeds=2, steps=1, evaluate_every=1, progress=False,
+  ).best_score  # fmt: skip
+  assert (scores == scores[0]).all()
+  assert scores[0, 0] != scores[0, 1]
+
+
+def test_a_cell_of_nan_goes_on_and_other_types_are_another_sweep(tmp_path):
+  def run(*values, steps=2):
+    with training.Checkpoints(tmp_path) as checkpoints:
+      return training.sweep(
+        KEY, lambda key, hyper: jnp.zeros(()),
+        lambda state, key, hyper: (state + jnp.nan_to_num(hyper["rate"]), {}),
+        lambda state, key, hyper: state, {"rate": values}, seeds=1, steps=steps,
+        evaluate_every=1, progress=False, checkpoints=checkpoints,
+      )  # fmt: skip
+
+  np.testing.assert_array_equal(
+    run(1.0, np.nan).best_score, run(1.0, np.nan).best_score
+  )
+  with pytest.raises(ValueError, match=r"cells it holds .*1\.0, nan.*got .*1\.0, 2\.0"):
+    run(1.0, 2.0)
