@@ -15,7 +15,6 @@ from spherejax.attacks._track import Aim, where
 from spherejax.distances._lp import Norm
 
 # Step past the boundary, as a share of the lead, or of min(1, |slope|) if larger.
-_BEYOND = 1e-6
 
 
 def deepfool(
@@ -63,8 +62,9 @@ def deepfool(
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
   deep neural networks"; DIST 3.1. Each step is lengthened by 1e-6 of the lead, or of
-  min(1, |slope|) if that is larger. Differs from the paper: steps end within the box,
-  while the paper's steps run against its faces.
+  min(1, |slope|) if that is larger, and at least by a rounding of the sample. Differs
+  from the paper: steps end within the box, while the paper's steps run against its
+  faces.
 
   Verified on: 256 samples of affine models of 3 and 10 classes, with half of the
   entries on faces of the box. In every norm the defaults cross the boundary at (1 +
@@ -95,9 +95,7 @@ def deepfool(
     lead, slope = _minimal.nearest_plane(z, gradients, points, problem, norm)
     zero = jnp.all(slope == 0, axis=1)
     nearest = _minimal.count(nearest, zero, running)
-    least = jnp.minimum(1, _minimal.dual_size(slope, norm))
-    more = _BEYOND * jnp.maximum(jnp.abs(lead), least)
-    beyond = lead + jnp.where(lead > 0, more, -more)
+    beyond = _minimal.beyond(lead, slope, points, norm)
     total = total + _minimal.to_plane(points, beyond, slope, problem, norm).value
     moved = jnp.clip(problem.clean + reach * total, problem.low, problem.high)
     points = where(running, moved, points)

@@ -196,7 +196,7 @@ def _in_turn(
       carry,
     )
   result, stage = carry
-  return result._replace(stage=stage)
+  return jax.lax.stop_gradient(result._replace(stage=stage))
 
 
 def diagnose(

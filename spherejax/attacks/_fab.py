@@ -192,6 +192,10 @@ def _approach(
     lead, slope = _border(problem, aim, points, norm)
     lead = jnp.where(jnp.isfinite(lead), lead, 0)
     there = lead + jnp.sum(slope * (clean - points), axis=1)
+    lead, there = (
+      _minimal.beyond(value, slope, place, norm)
+      for value, place in ((lead, points), (there, clean))
+    )
     near, first = to_plane(points, lead, slope)
     back, second = to_plane(clean, there, slope)
     share = jnp.minimum(_numerics.divide(first, first + second), bias)[:, None]

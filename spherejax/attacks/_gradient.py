@@ -129,6 +129,7 @@ def pgd(
   _checks.share("share", share)
   if decay is not None:
     _checks.between("decay", decay, 0)
+    _checks.single("decay", decay)
   if random_start and key is None:
     raise ValueError("random starts need a key, got None")
   if loss == "kl" and not random_start and not isinstance(logits_fn, Expectation):

@@ -13,6 +13,8 @@ from spherejax.attacks._track import SETTLED, Aim, Evaluation, where
 from spherejax.distances._lp import Norm
 from spherejax.solvers import HalfspaceResult, project_halfspace
 
+_BEYOND = 1e-6
+
 
 class Nearest(NamedTuple):
   """Nearest success so far, and the counts of the diagnostics; [batch] each."""
@@ -105,6 +107,15 @@ def dual_size(gradients: Array, norm: Norm) -> Array:
   return _numerics.norm(gradients)
 
 
+def beyond(lead: Array, slope: Array, points: Array, norm: Norm) -> Array:
+  """Lengthens leads [batch], so that a move to the plane crosses it when rounded."""
+  steep = dual_size(slope, norm)
+  more = _BEYOND * jnp.maximum(jnp.abs(lead), jnp.minimum(1, steep))
+  unit = jnp.finfo(points.dtype).eps * jnp.max(jnp.abs(points), axis=-1, initial=0)
+  more = jnp.maximum(more, unit * steep)
+  return lead + jnp.where(lead > 0, more, -more)
+
+
 def to_plane(
   points: Array, lead: Array, slope: Array, problem: Problem, norm: Norm
 ) -> HalfspaceResult:
@@ -155,8 +166,9 @@ def nearest_plane(
 def finish(problem: Problem, nearest: Nearest) -> AttackResult:
   """Result of the attack; x itself with norm inf where no success was found."""
   success, dtype = jnp.isfinite(nearest.norm), nearest.norm.dtype
+  nearest = jax.lax.stop_gradient(nearest)
   return AttackResult(
-    jax.lax.stop_gradient(nearest.point).reshape(problem.shape),
+    nearest.point.reshape(problem.shape),
     success,
     nearest.margin,
     nearest.margin,

@@ -273,4 +273,5 @@ def region_of(
     return ball(problem, epsilon, norm, share)
   if epsilon is not None:
     raise ValueError(f"a region has its own epsilon, got epsilon {epsilon} too")
+  _checks.shape("region.epsilon", region.epsilon, problem.labels.shape, "the batch")
   return region

@@ -195,6 +195,7 @@ def finish(
   clean: Evaluation | None,
 ) -> AttackResult:
   """Result of the attack; samples that are wrong already stay, if `clean` is given."""
+  track, clean = jax.lax.stop_gradient((track, clean))
   queries, point = track.evaluations, track.point
   loss, margin, success = track.loss, track.margin, track.success
   if clean is not None:
@@ -209,7 +210,7 @@ def finish(
   blind = (track.zeros == track.gradients) & (track.gradients > 0)
   norm = size(point, problem.clean)
   return AttackResult(
-    jax.lax.stop_gradient(point).reshape(problem.shape),
+    point.reshape(problem.shape),
     success,
     loss,
     margin,

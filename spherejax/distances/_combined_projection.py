@@ -97,6 +97,7 @@ def _projected(
   """Projects vectors of any sign and scale, by a projection `onto` of sizes < 1."""
   x, dtype = _combined.operand(x)
   radii = _combined.radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
+  x, radii = jax.lax.stop_gradient((x, radii))
   sizes, scale, units = _in_units(x, radii)
   return (jnp.sign(x) * scale * onto(sizes, units)).astype(dtype)
 
@@ -120,7 +121,7 @@ def _turn(low_side: Callable[[Array], Array], high: Array) -> Array:
 
 def _in_units(x: Array, radii: _combined.Radii) -> tuple[Array, Array, _combined.Radii]:
   """Sizes and radii in a unit above each vector's largest entry, and that unit."""
-  sizes = jnp.abs(jax.lax.stop_gradient(x))
+  sizes = jnp.abs(x)
   largest = jnp.maximum(jnp.max(sizes, axis=-1, keepdims=True), radii.top)
   scale = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])  # divides exactly
   units = radii._replace(l1=radii.l1 / scale, top=radii.top / scale)

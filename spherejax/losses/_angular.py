@@ -64,7 +64,7 @@ def angular(
     ValueError: shapes do not match, an unknown `form` or `normalize`, or a static angle
       outside (0, pi / 2).
 
-  Differentiable in: embeddings, angle; in reverse mode.
+  Differentiable in: embeddings, angle; in reverse mode, once.
   Cost: O(batch^2 (dim + largest class)) time; with blocks, devices or references
   O(batch^2 dim largest class): one matrix product for each positive of a row, none of
   which is stored. O(batch^2) memory.

@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -70,19 +71,22 @@ def mine_angular(
   _checks.between("angle", angle, 0, math.pi / 2, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   tangent = jnp.tan(_checks.scalar("angle", angle, block.values.dtype))
-  squares = _mining.squared_distances(block.values, of)
+  squares, tangent = jax.lax.stop_gradient(
+    (_mining.squared_distances(block.values, of), tangent)
+  )
   number = squares.shape[1]
   if points is None and among is not None:
     between = _checks.array("among", among, "floating")
     _checks.shape("among", between, (number, number), "the references")
-    between = _mining.squared_distances(_numerics.upcast(between), of)
+    between = _numerics.upcast(jax.lax.stop_gradient(between))
+    between = _mining.squared_distances(between, of)
 
     def from_each(index: Array) -> Array:
       return between[index]
   elif points is not None and among is None:
     rows = _checks.array("points", points, "floating", rank=2)
     _checks.shape("points", rows, (number, rows.shape[1]), "the references")
-    rows = _numerics.upcast(rows)
+    rows = _numerics.upcast(jax.lax.stop_gradient(rows))
 
     def from_each(index: Array) -> Array:
       return _batch.squared_euclidean(rows[index], rows)

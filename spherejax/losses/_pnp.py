@@ -77,7 +77,8 @@ def pnp(
     ValueError: shapes do not match, an unknown `penalty` or `normalize`, or a static
       number that is not positive.
 
-  Differentiable in: embeddings, temperature, steepness, exponent; in reverse mode.
+  Differentiable in: embeddings, temperature, steepness, exponent; in reverse mode,
+  once.
   Cost: O(batch^2 (dim + largest class)) time and O(batch^2) memory.
 
   Source: Li et al. 2021, "Rethinking the optimization of average precision: only
@@ -180,7 +181,8 @@ def pnp_from_similarity(
     ValueError: shapes do not match, an unknown `penalty`, or a static number that is
       not positive.
 
-  Differentiable in: similarities, temperature, steepness, exponent; in reverse mode.
+  Differentiable in: similarities, temperature, steepness, exponent; in reverse mode,
+  once.
   Cost: O(queries references) for each positive of a query.
 
   Source: Li et al. 2021, "Rethinking the optimization of average precision".

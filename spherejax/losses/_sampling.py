@@ -81,10 +81,16 @@ def mine_distance_weighted(
     _checks.between("cutoff", cutoff, 0, most, low_open=True, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   dtype = block.values.dtype
-  d = _numerics.sqrt(_mining.squared_distances(block.values, of))
+  d, limit, cutoff = jax.lax.stop_gradient(
+    (
+      _numerics.sqrt(_mining.squared_distances(block.values, of)),
+      _checks.scalar("limit", limit, dtype),
+      _checks.scalar("cutoff", cutoff, dtype),
+    )
+  )
   near, far = map(_selection.chosen, (block.positives, block.negatives))
-  eligible = far & (d < _checks.scalar("limit", limit, dtype))
-  clipped = jnp.maximum(d, _checks.scalar("cutoff", cutoff, dtype))
+  eligible = far & (d < limit)
+  clipped = jnp.maximum(d, cutoff)
   flatness = jnp.where(eligible, 1 - clipped**2 / 4, 1)
   clipped = jnp.where(eligible, clipped, 1)
   log_weights = (2 - dim) * jnp.log(clipped) - (dim - 3) / 2 * jnp.log(flatness)

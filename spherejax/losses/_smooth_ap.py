@@ -63,7 +63,7 @@ def smooth_ap(
     ValueError: shapes do not match, an unknown `normalize`, or a static temperature
       that is not positive.
 
-  Differentiable in: embeddings, temperature; in reverse mode.
+  Differentiable in: embeddings, temperature; in reverse mode, once.
   Cost: O(batch^2 (dim + largest class)) time and O(batch^2) memory: one pass over the
   matrix for each positive of a row. Classes may have any size and rows any order.
 
@@ -154,7 +154,7 @@ def smooth_ap_from_similarity(
     TypeError: similarities are not floating, a mask is not boolean.
     ValueError: shapes do not match, or a static temperature that is not positive.
 
-  Differentiable in: similarities, temperature; in reverse mode.
+  Differentiable in: similarities, temperature; in reverse mode, once.
   Cost: O(queries references) for each positive of a query.
 
   Source: Brown et al. 2020, "Smooth-AP", eq. 7.

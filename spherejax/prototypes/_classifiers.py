@@ -251,7 +251,7 @@ def nearest_neighbour_scores(
   wide = _numerics.upcast(points)
   known = sites.astype(wide.dtype)
   # Products round less near the origin.
-  centre = jax.lax.stop_gradient(jnp.mean(known, axis=0, keepdims=True))
+  centre = jnp.mean(known, axis=0, keepdims=True)
   known = known - centre
   along = jnp.matmul(wide - centre, known.T, precision=jax.lax.Precision.HIGHEST)
   heights = 2 * along - jnp.sum(known**2, axis=1)[None]

@@ -217,7 +217,7 @@ def ema_update(
   present = jnp.any(sums != 0, axis=1)
   changed = present & jnp.any(moved != 0, axis=1)
   rows = jnp.where(changed[:, None], moved.astype(old.dtype), old)
-  return MovingPrototypes(rows, state.seen | present)
+  return jax.lax.stop_gradient(MovingPrototypes(rows, state.seen | present))
 
 
 def class_sums_init(num_classes: int, dim: int) -> ClassSums:

@@ -99,6 +99,7 @@ def sphere_mds(
     _checks.shape("initial", start, (size, dim), "the distances and dim")
     start = start.astype(wide.dtype)
   rate = _checks.scalar("learning_rate", learning_rate, wide.dtype)
+  wide, start, rate = jax.lax.stop_gradient((wide, start, rate))
   points, stress, converged = _descend(wide, start, rate, steps=steps)
   return SphereMDSResult(
     points.astype(distances.dtype),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -216,7 +217,7 @@ def _again(
   success = choice != labels if aims is None else choice == aims
   success &= jnp.all(jnp.isfinite(z), axis=1)
   size = cells.size(_cells.flat(points), _cells.flat(clean))
-  return result._replace(
+  after = result._replace(
     x_adv=points,
     success=jnp.where(moved, success, result.success),
     loss=jnp.where(moved, value, result.loss),
@@ -227,3 +228,4 @@ def _again(
       moved, success | (result.converged & ~result.success), result.converged
     ),
   )
+  return jax.lax.stop_gradient(after)

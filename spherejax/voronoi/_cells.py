@@ -74,7 +74,8 @@ class VoronoiCells(NamedTuple):
     size = self.ball.size(clean + ahead, clean)
     ahead *= _numerics.divide(2 * self.reach, size)[:, None]
     ahead = jnp.clip(ahead, self.ball.low - clean, self.ball.high - clean)
-    share = jax.vmap(jax.random.uniform)(split[:, 1])[:, None]
+    draw = functools.partial(jax.random.uniform, dtype=clean.dtype)
+    share = jax.vmap(draw)(split[:, 1])[:, None]
     far = clean + share * (self._into(ahead, ahead, clean, 0) - clean)
     coin = jax.vmap(jax.random.bernoulli)(split[:, 2]) & ~_pace.free(
       self.ball.epsilon, self.closest
@@ -362,7 +363,7 @@ def voronoi_cells(
       apart=None if labels is None else (labels[index], labels),
       block_size=block_size,
     )
-  _checks.instance("nearest", nearest, distances.Neighbours)
+  _sites.check_neighbours(nearest, index, len(known))
   gaps = jnp.asarray(nearest.distances, clean.dtype)
   n = clean.shape[1]
   reach = jnp.max(gaps, axis=1, initial=0)  # inf where fewer sites are left

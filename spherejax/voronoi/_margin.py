@@ -175,6 +175,7 @@ def confine(
   points = _checks.array("points", points)
   flat, site_index, known, labels = _operands(points, own_index, sites, site_labels)
   clean = known[site_index]
+  _checks.shape("cells.epsilon", cells.epsilon, (len(flat),), "the points")
   flat = cells.ball.seal(flat, clean)
 
   def look(points: Array) -> tuple[Array, Array]:

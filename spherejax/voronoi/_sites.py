@@ -1,14 +1,15 @@
 """Training points as sites, each a different point of one class, and their checks."""
 
+import functools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
-from spherejax import _checks
+from spherejax import _checks, _compiled, distances
 from spherejax.distances._lp import Norm
 
 Conflicts = Literal["error", "drop"]
@@ -190,3 +191,35 @@ def _surround(vectors: np.ndarray) -> bool:
     np.zeros(k), A_eq=unit.T, b_eq=np.zeros(n), bounds=(1, None), method="highs"
   )
   return solution.status == 0
+
+
+def check_neighbours(nearest: Any, index: Array, count: int) -> None:
+  """Raises for nearest sites that are not such of these points."""
+  _checks.instance("nearest", nearest, distances.Neighbours)
+  for name in ("distances", "indices"):
+    part = _checks.array(f"nearest.{name}", getattr(nearest, name))
+    _checks.expect(f"nearest.{name}", part, rank=2)
+    _checks.shape(f"nearest.{name}", part, (len(index), part.shape[1]), "the points")
+  _checks.shape("nearest.indices", nearest.indices, nearest.distances.shape)
+  _checks.expect("nearest.indices", nearest.indices, "integer")
+  check = functools.partial(_check_neighbours, count)
+  _compiled.known(check, nearest.distances, nearest.indices, index)
+
+
+def _check_neighbours(
+  count: int, gaps: ArrayLike, indices: ArrayLike, index: ArrayLike
+) -> None:
+  gaps, indices, index = map(np.asarray, (gaps, indices, index))
+  if np.isnan(gaps).any():
+    raise ValueError("nearest.distances must be numbers, got nan")
+  used = np.isfinite(gaps)
+  outside = indices[used & ((indices < 0) | (indices >= count))]
+  if outside.size:
+    raise ValueError(f"nearest.indices must be in [0, {count}), got {outside[0]}")
+  own = used & (indices == index[:, None])
+  if own.any():
+    row = int(own.any(axis=1).argmax())
+    raise ValueError(
+      f"nearest must exclude the site of each point, got site {index[row]} for point "
+      f"{row}; k_nearest(..., exclude=own_index) does"
+    )

@@ -639,6 +639,26 @@ def test_every_attack_returns_a_result_of_one_shape(name):
   assert "AttackResult" in inspect.getdoc(ATTACKS[name]).partition("Returns:")[2]
 
 
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_gradient_reaches_the_parameters(name):
+  x, labels = images(2)
+  options = inspect.signature(ATTACKS[name]).parameters
+  given = {"labels": labels, "key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}
+  given |= {"own_index": np.arange(2), "x": x, "sites": x}
+  taken = {option: value for option, value in given.items() if option in options}
+
+  @jax.grad
+  def slope(second):
+    def logits_fn(x):
+      return jnp.tanh(x.reshape(len(x), SIZE) @ FIRST) @ second
+
+    found = ATTACKS[name](logits_fn, **taken)
+    real = [each for each in found if each is not None and each.dtype == jnp.float32]
+    return sum(jnp.sum(jnp.where(jnp.isfinite(each), each, 0)) for each in real)
+
+  np.testing.assert_array_equal(jax.jit(slope)(SECOND), 0)
+
+
 def test_results_have_their_earlier_names():
   found = attacks.AttackResult(*range(len(RESULTS)))
   assert found.result is found.attack is found

@@ -335,3 +335,25 @@ def test_zero_gradients_stop_and_restarts_go_on():
   np.testing.assert_array_equal(deepfool.queries, 2)
   assert np.all(restarted.success)
   assert np.all(restarted.norm <= 0.31)
+
+
+@pytest.mark.parametrize("scale", [1, 1e6])
+@pytest.mark.parametrize("norm", DUAL)
+def test_samples_on_a_border_or_beside_it_are_left(norm, scale):
+  """A rounding from the border, where a move in proportion to the lead is none."""
+  random = np.random.default_rng(0)
+  x = random.random((64, 16)).astype(np.float32)
+  weights = random.normal(size=(64, 16, 3)).astype(np.float32)
+  z = np.einsum("bi,bik->bk", x.astype(np.float64), weights)
+  offset = np.where(np.arange(3) < 2, -z, -z - 5)  # the first two are level
+  offset = offset.astype(np.float32)
+
+  def logits_fn(x):
+    product = jnp.einsum("bi,bik->bk", x, weights, precision="highest")
+    return scale * (product + offset)
+
+  labels = np.asarray(jnp.argmax(logits_fn(x), axis=1))
+  for attack in (attacks.deepfool, attacks.fab):
+    found = attack(logits_fn, x, labels, norm=norm)
+    assert found.success.all(), attack
+    assert found.norm.max() < 1e-5

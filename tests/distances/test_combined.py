@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -168,3 +169,16 @@ def test_the_first_of_the_largest_entries_has_their_derivative():
   slope = jax.grad(lambda x: distances.combined_norm(x, epsilon_1=3.0, epsilon_inf=2.0))
   gradient = jax.jit(slope)(np.array([1, -1, 0], np.float32))
   np.testing.assert_allclose(gradient, [1, -0.25, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  "project", [distances.project_combined, distances.project_hull]
+)
+def test_projections_are_constants_of_the_gradient(project):
+  def projected(x, l1, top):
+    return project(x, epsilon_1=l1, epsilon_inf=top).sum()
+
+  x = jnp.array([2, 1.5, 0.3])
+  slopes = jax.grad(projected, (0, 1, 2))(x, 2.0, 1.0)
+  for slope in slopes:
+    np.testing.assert_array_equal(slope, 0)

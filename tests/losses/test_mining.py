@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
+from spherejax import distances, losses
 from spherejax.losses import _blocks
 
 GENERATOR = np.random.default_rng(2)
@@ -435,3 +435,33 @@ def test_batch_hard_mines_pairs_or_sums_triplets(embeddings, x64):
     )
 
   np.testing.assert_allclose(*both(embeddings(1, 12, 4)), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+  "miner",
+  [
+    *(rule for rule, _ in MINERS[::6]),
+    functools.partial(losses.mine_distance_weighted, key=jax.random.key(1), dim=4),
+    functools.partial(losses.mine_uniform_histogram, key=jax.random.key(1)),
+    lambda d, *pairs: losses.mine_angular(d, *pairs, among=d),
+  ],
+)
+def test_miners_are_constants_of_the_gradient(miner):
+  x = jax.random.normal(jax.random.key(0), (8, 4))
+  labels = np.arange(8) // 2
+  near = (labels[:, None] == labels) & ~np.eye(8, dtype=bool)
+  far = labels[:, None] != labels
+
+  def total(x, among=None):
+    unit = distances.l2_normalize(x)
+    d = distances.pairwise_euclidean(unit, unit)
+    pairs = miner(d if among is None else among, near, far)
+    return losses.contrastive_from_distance(d, *pairs).sum()
+
+  unit = distances.l2_normalize(x)
+  fixed = distances.pairwise_euclidean(unit, unit)
+  slope = jax.grad(total)(x)
+  np.testing.assert_allclose(slope, jax.grad(total)(x, fixed), atol=1e-5)
+  along = jax.jvp(total, (x,), (x + 1,))[1]
+  np.testing.assert_allclose(along, jnp.vdot(slope, x + 1), rtol=1e-3, atol=1e-4)
+  jax.eval_shape(jax.jacfwd(jax.grad(total)), x)

@@ -154,6 +154,32 @@ def test_gradient_of_scores():
   np.testing.assert_allclose(gradient, -(weights / d) @ gap, rtol=1e-4, atol=1e-5)
 
 
+def test_derivative_of_linear_scores(x64):
+  random = np.random.default_rng(0)
+  points, sites, labels = (
+    random.normal(size=(3, 2)),
+    random.normal(size=(7, 2)),
+    np.arange(7) % 3,
+  )
+  weights = random.normal(size=(3, 3))
+
+  def total(points, sites):
+    scores = prototypes.nearest_neighbour_scores(points, sites, labels, num_classes=3)
+    return (scores * weights).sum()
+
+  for place, given in enumerate((points, sites)):
+    move = random.normal(size=given.shape)
+    ends = []
+    for share in (-1e-6, 1e-6):
+      both = [points, sites]
+      both[place] = given + share * move
+      ends.append(total(*both))
+    slope = jax.grad(total, place)(points, sites)
+    np.testing.assert_allclose(
+      np.vdot(slope, move), (ends[1] - ends[0]) / 2e-6, rtol=1e-6
+    )
+
+
 def test_scores_with_linear_borders():
   """Squared distances in float64 but for what all classes share; decisions of 1-NN."""
   far = np.float32(10)  # from the origin the products would round more

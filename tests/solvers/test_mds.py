@@ -81,3 +81,12 @@ def test_few_steps_are_not_convergence_and_nothing_to_do_is_nothing():
   together = solvers.sphere_mds(nothing, DIM, key=jax.random.key(0), steps=40)
   np.testing.assert_allclose(np.linalg.norm(together.points, axis=1), 1, rtol=1e-6)
   assert together.stress == 0
+
+
+def test_it_is_a_constant_of_the_gradient():
+  square = np.sqrt(2) * (1 - np.eye(3, dtype=np.float32))
+
+  def stress(scale):
+    return solvers.sphere_mds(scale * square, 3, key=jax.random.key(0), steps=5).stress
+
+  assert jax.grad(stress)(0.9) == 0

@@ -442,3 +442,39 @@ def test_no_end_of_budget_and_box_is_for_cells_that_have_an_end():
   # Sites of the own class do not bound it.
   with pytest.raises(ValueError, match="an infinite one in row 0"):
     cell(0, site_labels=np.array([0, 1, 1, 0, 0]))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_float32_stays_where_64_bits_are_enabled(norm, x64):
+  found = voronoi.voronoi_pgd(
+    net, SITES[:4], LABELS[:4], OWN[:4], SITES, key=KEY, norm=norm, steps=2
+  )
+  assert {each.dtype.name for each in found if each is not None} <= {
+    "float32", "int32", "bool",
+  }  # fmt: skip
+
+
+def test_neighbours_of_others_are_refused(unchecked):
+  near = distances.k_nearest(SITES, SITES, k=4, exclude=OWN)
+
+  def cells(nearest):
+    return voronoi.voronoi_cells(SITES, OWN, SITES, nearest=nearest)
+
+  cells(near)
+  for wrong, message in (
+    (distances.k_nearest(SITES, SITES, k=4), "must exclude the site of each point"),
+    (near._replace(indices=near.indices + 100), r"must be in \[0, 48\), got 1"),
+    (near._replace(indices=near.indices.astype(jnp.float32)), "must be integer"),
+    (near._replace(distances=near.distances * np.nan), "must be numbers, got nan"),
+    (jax.tree.map(lambda x: x[:5], near), r"must have shape \(48, 4\)"),
+  ):
+    with pytest.raises((TypeError, ValueError), match=f"nearest.*{message}"):
+      cells(wrong)
+
+
+def test_cells_are_those_of_the_samples(unchecked):
+  cells = voronoi.voronoi_cells(SITES, OWN, SITES)
+  with pytest.raises(ValueError, match=r"region\.epsilon must have shape \(3,\)"):
+    attacks.pgd(net, SITES[:3], LABELS[:3], key=KEY, region=cells)
+  with pytest.raises(ValueError, match=r"cells\.epsilon must have shape \(3,\)"):
+    voronoi.confine(SITES[:3], cells, OWN[:3], SITES)
