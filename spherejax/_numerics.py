@@ -38,11 +38,14 @@ def upcast(x: Array) -> Array:
 def threefry(key: Array) -> Array:
   """A key of threefry from any key; what those of "rbg" draw depends on vmap."""
   if key.dtype == jnp.uint32:
-    words, own = key, len(key) == 2
+    words, is_threefry = key, len(key) == 2
   else:
     plain = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
-    words, own = jax.random.key_data(key), key.dtype == plain.dtype
-  return key if own else jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+    words = jax.random.key_data(key)
+    is_threefry = key.dtype == plain.dtype
+  if is_threefry:
+    return key
+  return jax.random.wrap_key_data(words[:2], impl="threefry2x32")
 
 
 def rounding(dim: int, dtype: jnp.dtype) -> float:

@@ -72,8 +72,8 @@ def _checked(outcome: Any, stats: Any) -> Outcome:
         f"batch_stats of the objective must be laid out as the state's, {wanted}, got "
         f"{structure}; dict(batch_stats, network=...) keeps the rest"
       )
-    given = _returned.tree("objective", outcome.batch_stats)
-    _returned.alike("objective", given, stats, "batch_stats")
+    after = _returned.tree("objective", outcome.batch_stats)
+    _returned.alike("objective", after, stats, "batch_stats")
   return Outcome(loss, outcome.batch_stats, metrics)
 
 

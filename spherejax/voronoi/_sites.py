@@ -216,9 +216,9 @@ def _check_neighbours(
   outside = indices[used & ((indices < 0) | (indices >= count))]
   if outside.size:
     raise ValueError(f"nearest.indices must be in [0, {count}), got {outside[0]}")
-  own = used & (indices == index[:, None])
-  if own.any():
-    row = int(own.any(axis=1).argmax())
+  itself = (used & (indices == index[:, None])).any(axis=1)
+  if itself.any():
+    row = int(itself.argmax())
     raise ValueError(
       f"nearest must exclude the site of each point, got site {index[row]} for point "
       f"{row}; k_nearest(..., exclude=own_index) does"

@@ -314,7 +314,7 @@ def test_means_of_pixels_by_batches():
   rng = np.random.default_rng(0)
   pixels = rng.integers(0, 255, (1003, 2, 3, 1), np.uint8)
   labels = rng.integers(0, 3, 1003)
-  images = data.from_arrays(pixels, labels, label_names="abcd")
+  images = data.from_arrays(pixels, labels, label_names=list("abcd"))
   raw, unit = measures._pixel_means(images, 4)
   flat = pixels.reshape(1003, 6) / 255
   for label in range(3):
