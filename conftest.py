@@ -19,7 +19,7 @@ os.environ["XLA_FLAGS"] = " ".join(
   ]
 )
 os.environ.setdefault("MPLBACKEND", "Agg")
-# The threads wait for each other in busy loops, and the workers fill all cores.
+# Its threads wait for each other in busy loops, and pytest fills all cores already.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax

@@ -8,6 +8,6 @@ from experiments.frame import ending
 # Python puts "-m" here while it looks for the module, whose imports take seconds.
 if sys.argv[:1] == ["-m"]:
   ending.while_loading()
-  # Otherwise all its threads wait for each small decomposition in a busy loop: pooling
-  # with zero-shot prediction trains half as fast.
+  # OpenBLAS's threads wait for each other in busy loops: pooling with zero-shot
+  # prediction trains half as fast with several of them.
   os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

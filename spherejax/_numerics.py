@@ -35,8 +35,15 @@ def upcast(x: Array) -> Array:
   return x.astype(compute_dtype(x.dtype))
 
 
+def row_keys(key: ArrayLike, rows: Array) -> Array:
+  """Keys [rows] whose draws depend on the key and the number of their row alone."""
+  return jax.vmap(functools.partial(jax.random.fold_in, threefry(jnp.asarray(key))))(
+    rows
+  )
+
+
 def threefry(key: Array) -> Array:
-  """A key of threefry from any key; what those of "rbg" draw depends on vmap."""
+  """Converts a key of "rbg", whose draws depend on vmap, to one of threefry."""
   if key.dtype == jnp.uint32:
     words, is_threefry = key, len(key) == 2
   else:

@@ -14,8 +14,6 @@ from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
 from spherejax.distances._lp import Norm
 
-# Step past the boundary, as a share of the lead, or of min(1, |slope|) if larger.
-
 
 def deepfool(
   logits_fn: Callable[[Array], Array],

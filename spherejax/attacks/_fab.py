@@ -84,7 +84,7 @@ def fab(
   without targets) and evaluations.
 
   Source: Croce and Hein 2020, "Minimally distorted adversarial examples with a fast
-  adaptive boundary attack", algorithm 1.
+  adaptive boundary attack", algorithm 1. Steps are lengthened as in `deepfool`.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])

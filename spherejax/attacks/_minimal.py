@@ -13,6 +13,7 @@ from spherejax.attacks._track import SETTLED, Aim, Evaluation, where
 from spherejax.distances._lp import Norm
 from spherejax.solvers import HalfspaceResult, project_halfspace
 
+# Step past the boundary, as a share of the lead, or of min(1, |slope|) if larger.
 _BEYOND = 1e-6
 
 

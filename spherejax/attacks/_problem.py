@@ -190,7 +190,7 @@ def setup(
   rows = jnp.arange(count) if index is None else _checks.integers("index", index)
   _checks.labels(rows, clean, "index")
   if key is not None:
-    keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+    keys = _numerics.row_keys(key, rows)
   elif isinstance(model, Expectation):
     raise ValueError("an Expectation needs a key, got None")
   clean = jax.lax.stop_gradient(clean).astype(dtype)

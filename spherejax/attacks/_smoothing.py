@@ -86,7 +86,7 @@ def smoothed_votes(
   deviation = _checks.scalar("sigma", sigma, samples.dtype)
   rows = jnp.arange(len(samples)) if index is None else _checks.integers("index", index)
   _checks.labels(rows, samples, "index")
-  keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+  keys = _numerics.row_keys(key, rows)
   block = max(1, min(block_size, draws))
 
   def noisy(key, sample, number):

@@ -112,7 +112,7 @@ def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
   index = jnp.arange(count) if rows is None else _checks.integers("rows", rows)
   _checks.expect("rows", index, "integer")
   _checks.shape("rows", index, (count,), "the rows of the matrix")
-  return jax.vmap(lambda row: jax.random.fold_in(jnp.asarray(key), row))(index)
+  return _numerics.row_keys(key, index)
 
 
 def _draw(weights: Array, eligible: Array, draws: Array, keys: Array) -> Array:

@@ -192,10 +192,12 @@ def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> in
   for kind, current in now.items():
     old = before.get(kind, {})
     for name in sorted(old.keys() | current.keys()):
-      was, is_now = (side.get(name, "nothing") for side in (old, current))
+      was, is_now = (
+        {name: side[name]} if name in side else {} for side in (old, current)
+      )
       if was != is_now:
         raise ValueError(
-          f"{file} was made with {name} {was!r}, not {is_now!r};"
+          f"{file} was made with {was or 'no ' + name}, not {is_now or 'none'};"
           " choose another path, or delete it"
         )
   return done

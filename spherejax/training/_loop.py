@@ -96,8 +96,8 @@ def fit(
     TypeError: an argument, or what a function returns, has the wrong type.
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
-    ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
-      another model, of a run with another key, or of a run whose monitor differs in its
+    ValueError: batches ran out; the devices do not divide a batch; a checkpoint not of
+      `fit`, of another model or key, or of a run whose monitor differs in its
       metric, its mode or the use of a plateau rule; a monitor or `respond` without
       `evaluate`, or a monitor for a metric that `evaluate` does not return.
     OSError: a checkpoint could not be written; earlier ones are intact.

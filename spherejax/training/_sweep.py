@@ -108,7 +108,7 @@ def sweep(
   are not affected.
 
   Args:
-    key: PRNG key of the whole sweep. One of "rbg" becomes one of threefry.
+    key: PRNG key of the whole sweep; one of "rbg" is converted to threefry.
     init: state is any pytree of arrays.
     step: metrics is a pytree of scalars, `{}` for none.
     evaluate: score is a scalar.

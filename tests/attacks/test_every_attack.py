@@ -659,6 +659,20 @@ def test_no_gradient_reaches_the_parameters(name):
   np.testing.assert_array_equal(jax.jit(slope)(SECOND), 0)
 
 
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_draws_belong_to_samples_whatever_the_key(impl):
+  x, labels = images(4)
+  key = jax.random.key(0, impl=impl)
+
+  def starts(rows):
+    ball = {"epsilon": 1.0, "norm": "l2", "steps": 1, "step_size": 0.0, "share": 1.0}
+    return attacks.pgd(network, x[rows], labels[rows], key=key, index=rows, **ball)
+
+  together, alone = starts(np.arange(4)), starts(np.array([2]))
+  assert (together.x_adv[2] != x[2]).any()
+  np.testing.assert_array_equal(alone.x_adv[0], together.x_adv[2])
+
+
 def test_results_have_their_earlier_names():
   found = attacks.AttackResult(*range(len(RESULTS)))
   assert found.result is found.attack is found

@@ -174,7 +174,7 @@ def test_the_first_of_the_largest_entries_has_their_derivative():
 @pytest.mark.parametrize(
   "project", [distances.project_combined, distances.project_hull]
 )
-def test_projections_are_constants_of_the_gradient(project):
+def test_no_gradient_goes_through_projections(project):
   def projected(x, l1, top):
     return project(x, epsilon_1=l1, epsilon_inf=top).sum()
 

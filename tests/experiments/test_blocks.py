@@ -52,7 +52,7 @@ def test_programs_are_dropped_after_every_few():
 
 @pytest.mark.parametrize(("given", "threads"), [(None, 1), ("2", 2)])
 def test_decompositions_do_not_wait_for_threads(given, threads):
-  """Entry points set it before any BLAS is loaded; who sets it otherwise is heeded."""
+  """Entry points choose one thread before a BLAS is loaded, unless the user chose."""
   source = (
     "import sys; sys.argv = ['-m']; import experiments, scipy.linalg, threadpoolctl;"
     "print(*(x['num_threads'] for x in threadpoolctl.threadpool_info()"

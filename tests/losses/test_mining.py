@@ -446,7 +446,7 @@ def test_batch_hard_mines_pairs_or_sums_triplets(embeddings, x64):
     lambda d, *pairs: losses.mine_angular(d, *pairs, among=d),
   ],
 )
-def test_miners_are_constants_of_the_gradient(miner):
+def test_gradients_of_mined_pairs_take_the_pairs_as_constants(miner):
   x = jax.random.normal(jax.random.key(0), (8, 4))
   labels = np.arange(8) // 2
   near = (labels[:, None] == labels) & ~np.eye(8, dtype=bool)

@@ -83,7 +83,7 @@ def test_few_steps_are_not_convergence_and_nothing_to_do_is_nothing():
   assert together.stress == 0
 
 
-def test_it_is_a_constant_of_the_gradient():
+def test_no_gradient_goes_through():
   square = np.sqrt(2) * (1 - np.eye(3, dtype=np.float32))
 
   def stress(scale):

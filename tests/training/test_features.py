@@ -69,11 +69,17 @@ def keep_elsewhere(folder):
 @pytest.mark.parametrize(
   ("changed", "message"),
   [
-    ({"made_with": MADE_WITH | {"network": "b"}}, "network 'pixels', not 'b'"),
-    ({"made_with": MADE_WITH | {"weights": {"w": np.ones(3)}}}, "made with weights"),
-    ({"made_with": {"network": "pixels"}}, "weights '.*', not 'nothing'"),
-    ({"made_with": MADE_WITH | {"more": None}}, "more 'nothing', not None"),
-    ({"images": DIGITS[:49]}, "number of images 50, not 49|labels"),
+    (
+      {"made_with": MADE_WITH | {"network": "b"}},
+      "'network': 'pixels'}, not {'network': 'b'}",
+    ),
+    (
+      {"made_with": MADE_WITH | {"weights": {"w": np.ones(3)}}},
+      r"made with {'weights'",
+    ),
+    ({"made_with": {"network": "pixels"}}, "'weights': '.*'}, not none"),
+    ({"made_with": MADE_WITH | {"more": None}}, "no more, not {'more': None}"),
+    ({"images": DIGITS[:49]}, "number of images.* 50}, not .*49|labels"),
     ({"images": data.load_digits()[1:51]}, "labels|pixels"),
   ],
 )

@@ -426,12 +426,12 @@ def test_cells_of_a_seed_are_paired_whatever_the_key(impl):
 
 
 def test_a_cell_of_nan_goes_on_and_other_types_are_another_sweep(tmp_path):
-  def run(*values, steps=2):
-    with training.Checkpoints(tmp_path) as checkpoints:
+  def run(*values):
+    with training.Checkpoints(tmp_path / f"{len(values)}") as checkpoints:
       return training.sweep(
         KEY, lambda key, hyper: jnp.zeros(()),
         lambda state, key, hyper: (state + jnp.nan_to_num(hyper["rate"]), {}),
-        lambda state, key, hyper: state, {"rate": values}, seeds=1, steps=steps,
+        lambda state, key, hyper: state, {"rate": values}, seeds=1, steps=2,
         evaluate_every=1, progress=False, checkpoints=checkpoints,
       )  # fmt: skip
 
@@ -440,3 +440,6 @@ def test_a_cell_of_nan_goes_on_and_other_types_are_another_sweep(tmp_path):
   )
   with pytest.raises(ValueError, match=r"cells it holds .*1\.0, nan.*got .*1\.0, 2\.0"):
     run(1.0, 2.0)
+  run(2, 3, 4)
+  with pytest.raises(ValueError, match=r"it holds .*2, 3, 4\].*got .*2\.0, 3\.0"):
+    run(2.0, 3.0, 4.0)
