@@ -32,7 +32,7 @@ class Samples(NamedTuple):
 
   mixed: Sample
   single: Sample  # images of one class each
-  fitted: Sample  # other images of one class each, to fit classifiers to
+  fitted: Sample | None = None  # others of one class each, to fit classifiers to
 
 
 class Shape(NamedTuple):

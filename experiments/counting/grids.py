@@ -87,20 +87,21 @@ def simple_networks(
     grid={name: getattr(config, name) for name in ("rows", "columns", "min_count")},
     folder=folder / name,
   )
-  # Factors of the biases (1 or 0), and names of the networks, by method.
-  jobs: dict[training.Method, tuple[tuple[float, ...], tuple[str, ...]]]
-  number = 2 if config.controls else 1
-  jobs = {"supervised": ((1.0, 0.0)[:number], _FULL[:number])}
+  # Method, and factor of the biases, by name of the network.
+  jobs: dict[str, tuple[training.Method, float]] = {
+    claims.SUPERVISED: ("supervised", 1)
+  }
+  if config.controls:
+    jobs[claims.UNBIASED] = "supervised", 0
   if "SimCLR" in config.methods and name in _TWO_VIEWS:
-    jobs["SimCLR"] = (1.0,), (claims.SIMCLR,)
+    jobs[claims.SIMCLR] = "SimCLR", 1
   if config.controls and name == "digits":
-    jobs["grids"] = (1.0,), (claims.ON_GRIDS,)
+    jobs[claims.ON_GRIDS] = "grids", 1
   with at_once.pool() as pool:
-    results = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
-  variables, accuracies = {}, {}
-  for (_, names), (trained, scores) in zip(jobs.values(), results, strict=True):
-    variables |= dict(zip(names, trained, strict=True))
-    accuracies |= dict(zip(names, scores, strict=True))
+    results = list(pool.map(lambda job: train(job[0], bias=job[1]), jobs.values()))
+  trained, scores = zip(*results, strict=True)
+  variables = dict(zip(jobs, trained, strict=True))
+  accuracies = dict(zip(jobs, scores, strict=True))
   if config.controls:
     variables[claims.RANDOM] = training.untrained(config, objects)
   apply = jax.jit(training.embed(config, "native"))
@@ -167,7 +168,7 @@ def measure(
   for number, name in enumerate(networks.names):
     if name not in fully_measured(config):
       continue
-    if "classifiers" in config.measures:
+    if "classifiers" in config.measures and samples.fitted:
       by_network[name] |= measures.classifiers(
         samples.fitted, samples.single, number, key
       )
@@ -229,11 +230,12 @@ def _seed(
       number=config.grids,
       block=min(config.block, config.grids),
     )
-    mixed, single, fitted = (
-      draw(shape(config, fill, kind != _MIXED), key_of(seed, kind))
-      for kind in (_MIXED, _SINGLE, _FITTED)
+    kinds = (_MIXED, _SINGLE, _FITTED)
+    if "classifiers" not in config.measures:
+      kinds = kinds[:_FITTED]
+    samples = Samples(
+      *(draw(shape(config, fill, kind != _MIXED), key_of(seed, kind)) for kind in kinds)
     )
-    samples = Samples(mixed, single, fitted)
     figures[fill], drawn_arrays = probe_networks(config, networks, samples, fill, seed)
     arrays |= drawn_arrays
   return finished.Finished(figures, arrays)
@@ -256,13 +258,18 @@ def study(
   objects = jax.tree.map(jnp.asarray, objects)
   arrays: dict[str, np.ndarray] = {}
   settings = {"of": finished.digest(config)}
-  for seed in range(config.seed, config.seed + config.seeds):
+
+  def of(seed: int) -> finished.Finished:
     make = functools.partial(_seed, config, networks, objects, name, seed)
-    outcome = finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
-    for fill, by_network in outcome.figures.items():
-      claims.add(table, config, name, fill, by_network)
-    arrays = arrays or outcome.arrays
-    bar.update()
+    return finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
+
+  with at_once.pool() as pool:
+    seeds = range(config.seed, config.seed + config.seeds)
+    for outcome in pool.map(of, seeds):
+      for fill, by_network in outcome.figures.items():
+        claims.add(table, config, name, fill, by_network)
+      arrays = arrays or outcome.arrays
+      bar.update()
   for network, values in networks.accuracies.items():
     title = f"{name}, {network}, single objects"
     table.add(title, "nearest mean, accuracy", values)

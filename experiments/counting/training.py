@@ -139,14 +139,15 @@ def train(
   method: Method,
   objects: Objects,
   *,
-  biases: tuple[float, ...],
+  bias: float,
   grid: dict[str, int],
   folder: pathlib.Path,
 ) -> tuple[Any, Any]:
-  """Trains backbones [biases, seeds, ...] at once; returns their accuracies, too.
+  """Trains backbones [seeds, ...]; returns their accuracies [seeds], too.
 
-  Results in `folder` with the same settings are read instead of trained again. With the
-  method "grids", the images are grids of one class on background 0.
+  Biases are multiplied by `bias`. Results in `folder` with the same settings are read
+  instead of trained again. With the method "grids", the images are grids of one class
+  on background 0.
   """
   classes = int(objects.train_labels.max()) + 1
   model = network(settings, method, classes)
@@ -175,13 +176,13 @@ def train(
   number = settings.simclr_steps
   if method != "SimCLR":
     number = max(1, settings.epochs * len(objects.train) // settings.batch)
-  made_with = kept.digest((settings, grid, objects.train.shape))
+  made_with = kept.digest((settings, bias, grid, objects.train.shape))
   name = f"{folder.name}-{method}-{made_with}"
   partial = jax.tree_util.Partial
   result = trainer.many(
     jax.random.key(settings.seed),
     (init, partial(step, on_device), partial(evaluate, on_device)),
-    {"bias": biases},
+    {"bias": (bias,)},
     folder.with_name(name),
     convolutional=True,
     seeds=range(settings.seed, settings.seed + settings.seeds),
@@ -189,12 +190,8 @@ def train(
     evaluate_every=number,
     progress=False,
   )
-  params = jax.tree.map(np.asarray, result.state.params)
-  trained = [
-    without_biases(jax.tree.map(lambda x, i=i: x[i], params), bias)
-    for i, bias in enumerate(biases)
-  ]
-  return [params["backbone"] for params in trained], result.scores[..., -1]
+  params = jax.tree.map(lambda x: np.asarray(x[0]), result.state.params)
+  return without_biases(params, bias)["backbone"], result.scores[0, :, -1]
 
 
 _KNOWN = 500  # objects for class means, and as many held-out ones to classify
