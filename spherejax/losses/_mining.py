@@ -252,8 +252,8 @@ def mine_batch_easy_hard(
         than the kept positive, "all" every one
 
   Easy positives let a class keep several clusters. Ties go to the lowest index. An
-  anchor without a positive or without a negative keeps nothing, unless either strategy
-  is "all".
+  anchor keeps nothing where one of the strategies finds no partner, unless either is
+  "all".
 
   Args:
     matrix: [queries, references], floating.

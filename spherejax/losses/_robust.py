@@ -174,7 +174,8 @@ def nearest_proxy_angles(
       False differentiates them. Static.
 
   Returns:
-    [classes], dtype of `proxies`, radians in [0, pi]; pi for a single class.
+    [classes], dtype of `proxies`, radians in [0, pi]; pi for a single class. Among
+    proxies nearer than 1e-3 in float32, any may count as the nearest.
 
   Raises:
     TypeError: proxies are not floating, stop_gradient not boolean.
@@ -194,11 +195,13 @@ def nearest_proxy_angles(
   proxies = _checks.array("proxies", proxies, "floating", rank=2)
   if stop_gradient:
     proxies = jax.lax.stop_gradient(proxies)
-  angles = distances.pairwise_angle(proxies)
-  others = ~jnp.eye(len(angles), dtype=bool)
+  classes = len(proxies)
+  others = ~jnp.eye(classes, dtype=bool)
+  # The matrix rounds angles below 1e-3 to 0: it only finds the pairs.
+  angles = distances.pairwise_angle(jax.lax.stop_gradient(proxies))
   nearest = _extremes.where_smallest(angles, others)
-  nearest_angles = _numerics.masked_sum(angles, _extremes.one_hot(nearest, len(angles)))
-  return jnp.where(nearest < len(angles), nearest_angles, jnp.pi)
+  exact = distances.angle(proxies, proxies[jnp.minimum(nearest, classes - 1)])
+  return jnp.where(nearest < classes, exact, jnp.pi)
 
 
 def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:

@@ -78,12 +78,15 @@ def sup_con(
   classes, references = _batch.same_names(labels, references)
   _checks.expect("embeddings", rows, "floating", rank=(2, 3))
   _checks.labels(classes, rows)
-  mask = _batch.keep_all(where, rows)
   views = rows.shape[1] if rows.ndim == 3 else 1
+  # Without a mask the rows are known to be kept, also while the function is compiled.
+  mask = None if where is None else _batch.keep_all(where, rows)
+  if views > 1:
+    classes, mask = (x if x is None else jnp.repeat(x, views) for x in (classes, mask))
   batch = _batch.batch_of(
     rows.reshape(-1, rows.shape[-1]),
-    jnp.repeat(classes, views),
-    jnp.repeat(mask, views),
+    classes,
+    mask,
     normalize,
     references,
     axis_name,

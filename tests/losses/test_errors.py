@@ -176,12 +176,24 @@ def test_matrices_without_queries(name):
     function(none.astype(np.float32), none, none, *rest)
 
 
-def test_copies_among_the_references():
+@pytest.mark.parametrize(
+  "name",
+  [
+    x
+    for x, y in LABEL_FORMS.items()
+    if "references" in inspect.signature(y[0]).parameters
+  ],
+)
+def test_copies_among_the_references(name):
+  function, arguments = LABEL_FORMS[name]
   for wrong, shown in (((0, 1, 4, -1), 4), ((0, 1, 2, -7), -7)):
     references = losses.References(X, Y, itself=np.array(wrong))
     text = rf"references.itself must be in \[-1, 4\), got {shown}"
     with pytest.raises(ValueError, match=text):
-      losses.contrastive(X, Y, references=references)
+      function(*arguments, references=references)
+
+
+def test_copies_of_masked_rows():
   references = losses.References(X, Y, itself=np.array((0, 1, 9, -1)))
   kept = np.array([True, True, False, True])
   assert losses.contrastive(X, Y, references=references, where=kept)[2] == 0

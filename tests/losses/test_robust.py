@@ -104,6 +104,10 @@ def test_angles_to_the_nearest_proxy():
   np.testing.assert_array_equal(values, 0)
   np.testing.assert_array_equal(moving, 0)
   assert jax.jit(losses.nearest_proxy_angles)(corners[:1])[0] == np.float32(np.pi)
+  # A matrix product would round this angle to 0.
+  values, _, moving = angles(np.float32([[2, 0], [np.cos(3e-4), np.sin(3e-4)]]))
+  np.testing.assert_allclose(values, 3e-4, rtol=1e-4)
+  np.testing.assert_allclose(moving[:, 1], [-1, 2], rtol=1e-3)
 
 
 def on_arc(part):
