@@ -107,15 +107,16 @@ def ccp_projection(
   stats = {} if batch_stats is None else batch_stats
 
   def init(params: Tree) -> CCPState:
+    # Copies, so that a state can be donated.
     return CCPState(
-      anchor=jax.tree.map(jnp.asarray, params["network"]),
+      anchor=jax.tree.map(jnp.array, params["network"]),
       weight=jnp.float32(first_weight),
       problem=jnp.int32(1),
       evaluated=jnp.zeros((), bool),
       best=jnp.float32(0),
       stale=jnp.int32(0),
-      best_params=jax.tree.map(jnp.asarray, params),
-      best_stats=jax.tree.map(jnp.asarray, stats),
+      best_params=jax.tree.map(jnp.array, params),
+      best_stats=jax.tree.map(jnp.array, stats),
     )
 
   def update(

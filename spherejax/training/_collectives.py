@@ -94,13 +94,18 @@ def global_mean(
 
 
 def device_mean(tree: Tree, axis_name: str | None) -> Tree:
-  """Averages over the devices, equally on all of them; integers stay as they are."""
+  """Averages over the devices; integers, which are equal on all, stay as they are."""
   if axis_name is None:
     return tree
 
   def mean(leaf: Array) -> Array:
-    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-    return jax.lax.pmean(leaf, axis_name) if floating else leaf
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+      return jax.lax.pmean(_numerics.upcast(leaf), axis_name).astype(leaf.dtype)
+    # Tells `jax.shard_map` that they are equal.
+    if leaf.dtype == jnp.bool_:
+      return jax.lax.pmax(leaf.astype(jnp.int8), axis_name).astype(bool)
+    integer = jnp.issubdtype(leaf.dtype, jnp.integer)
+    return jax.lax.pmax(leaf, axis_name) if integer else leaf
 
   return jax.tree.map(mean, tree)
 

@@ -59,6 +59,12 @@ def test_the_released_restart_keeps_the_weights_and_takes_the_best_proxies():
   assert turn.state.anchor == 1
 
 
+def test_a_state_can_be_donated():
+  projection, params = training.ccp_projection(), {"network": jnp.ones(2)}
+  state = jax.jit(lambda *x: x, donate_argnums=(0, 1))(params, projection.init(params))
+  np.testing.assert_array_equal(state[1].anchor, 1)
+
+
 def test_statistics_return_with_the_best_weights():
   state = training.ccp_projection({"mean": jnp.zeros(1)}).init(TOY)
   for number, score in enumerate([3, 1], start=1):

@@ -76,12 +76,12 @@ def batches(masked):
 
 
 @functools.cache
-def steps_of(kind):
+def steps_of(kind, function=STEP):
   """A function of a state and a batch, both for one device, mapped in this way."""
   if kind == "one":
-    return jax.jit(STEP)
+    return jax.jit(function)
   if kind == "pmap":
-    step = training.parallel_step(STEP)
+    step = training.parallel_step(function)
 
     def run(state, batch):
       return training.unreplicate(
@@ -89,7 +89,7 @@ def steps_of(kind):
       )
 
     return run
-  mapped = functools.partial(STEP, axis_name="batch")
+  mapped = functools.partial(function, axis_name="batch")
   if kind == "vmap":
     step = jax.jit(
       jax.vmap(mapped, axis_name="batch", in_axes=(None, 0), out_axes=(None, None))
@@ -145,6 +145,48 @@ def test_four_devices_equal_one(kind, masked):
   assert metrics.keys() == {"loss", "pair", "gradient_norm"}
   for name, value in metrics_of_one.items():
     np.testing.assert_allclose(metrics[name], value, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["pmap", "vmap", "shard_map"])
+def test_statistics_of_every_type(kind):
+  """Half precision is averaged in float32, and integers may change or stay."""
+
+  def objective(params, batch_stats, batch, *, key, axis_name):
+    stats = batch_stats["network"]
+    memory, _ = losses.memory_update(
+      stats["memory"], batch[:, None], jnp.arange(len(batch)), axis_name=axis_name
+    )
+    mean = training.global_mean(batch, axis_name=axis_name)
+    stats |= {
+      "half": jnp.mean(batch), "count": stats["count"] + 1, "seen": jnp.array(True),
+      "memory": memory,
+    }  # fmt: skip
+    return training.Outcome(params["network"]["w"] * mean, {"network": stats})
+
+  stats = {
+    "half": jnp.float16(0), "count": jnp.int32(0), "seen": jnp.array(False),
+    "kept": jnp.uint8([3, 255]), "memory": losses.memory_init(32, 1, dtype=jnp.float16),
+  }  # fmt: skip
+  optimizer = optax.sgd(1.0)
+  state = training.create_state(
+    jax.random.key(0),
+    optimizer,
+    {"params": {"w": jnp.float16(1)}, "batch_stats": stats},
+  )
+  batch = np.full(16, 20_000, np.float16)
+  step = training.make_step(objective, optimizer)
+  after, metrics = steps_of(kind, step)(state, batch)
+  alone, _ = steps_of("one", step)(state, batch)
+  stats = after.batch_stats["network"]
+  assert (stats["half"], stats["count"], stats["seen"]) == (20_000, 1, True)
+  np.testing.assert_array_equal(stats["kept"], [3, 255])
+  assert after.params["network"]["w"] == np.float16(-19_999)
+  assert metrics["gradient_norm"] == 20_000
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    stats["memory"].embeddings,
+    alone.batch_stats["network"]["memory"].embeddings,
+  )
 
 
 def test_mapped_step_is_compiled_once():
