@@ -82,7 +82,8 @@ def sup_con(
   # Without a mask the rows are known to be kept, also while the function is compiled.
   mask = None if where is None else _batch.keep_all(where, rows)
   if views > 1:
-    classes, mask = (x if x is None else jnp.repeat(x, views) for x in (classes, mask))
+    classes = jnp.repeat(classes, views)
+    mask = mask if mask is None else jnp.repeat(mask, views)
   batch = _batch.batch_of(
     rows.reshape(-1, rows.shape[-1]),
     classes,
