@@ -170,7 +170,7 @@ PRESETS: dict[str, Any] = {
   "cars-poolings": dataclasses.replace(_NO_LOSSES, poolings=POOLED),
   # Also trains the network's last stage, to see if frozen maps are a special case.
   "cars-tuned": dataclasses.replace(
-    _NO_LOSSES, backbone="last_stage", frozen_norm=True, channels=192, seeds=3,
+    _NO_LOSSES, backbone="last_stage", frozen_norm=True, channels=192, seeds=8,
     steps=600, rates=(0.1, 0.3, 1.0), poolings=("gsp",),
   ),
   "smoke": Config(
