@@ -89,14 +89,14 @@ def simple_networks(
   )
   # Method, and factor of the biases, by name of the network.
   jobs: dict[str, tuple[training.Method, float]] = {
-    claims.SUPERVISED: ("supervised", 1)
+    claims.SUPERVISED: ("supervised", 1.0)
   }
   if config.controls:
-    jobs[claims.UNBIASED] = "supervised", 0
+    jobs[claims.UNBIASED] = "supervised", 0.0
   if "SimCLR" in config.methods and name in _TWO_VIEWS:
-    jobs[claims.SIMCLR] = "SimCLR", 1
+    jobs[claims.SIMCLR] = "SimCLR", 1.0
   if config.controls and name == "digits":
-    jobs[claims.ON_GRIDS] = "grids", 1
+    jobs[claims.ON_GRIDS] = "grids", 1.0
   with at_once.pool() as pool:
     results = list(pool.map(lambda job: train(job[0], bias=job[1]), jobs.values()))
   trained, scores = zip(*results, strict=True)

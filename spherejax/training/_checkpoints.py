@@ -35,10 +35,9 @@ class Checkpoints:
   process killed while writing leaves the earlier ones as they were. Checksums over all
   arrays and over the metadata are stored with it. They are compared on reading, and
   also right after writing: an earlier checkpoint is removed only when the new one has
-  been read back. The folder `last` holds the newest `keep` checkpoints, and
-  the one that was saved last, also if its step is lower. The folder
-  `best` holds the best checkpoint, and those that were the best when each of the newest
-  was written.
+  been read back. The folder `last` holds the newest `keep` checkpoints, and the one
+  that was saved last, also if its step is lower. The folder `best` holds the best
+  checkpoint, and those that were the best when each of the newest was written.
 
   Args:
     directory: folder of the run, of any name; made if missing.
