@@ -121,14 +121,16 @@ def _regressed(x: Array, y: Array, penalty: Array, classes: int) -> Array:
   targets = jax.nn.one_hot(y, classes)
   # This bounds the second derivative everywhere (Boehning 1992), so that steps by its
   # inverse descend; momentum speeds them up (Nesterov 1983).
-  bound = x.T @ x / (2 * len(x)) + penalty * jnp.eye(x.shape[1])
-  factor = jax.scipy.linalg.cho_factor(bound)
+  # One decomposition serves all penalties. On a CPU, batched factorisations in two
+  # programs at once can deadlock.
+  curvature, axes = jnp.linalg.eigh(x.T @ x / (2 * len(x)))
+  bound = jnp.maximum(curvature, 0)[:, None] + penalty
 
   def step(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     before, ahead = state
     wrong = jax.nn.softmax(x @ ahead) - targets
     gradient = x.T @ wrong / len(x) + penalty * ahead
-    after = ahead - jax.scipy.linalg.cho_solve(factor, gradient)
+    after = ahead - axes @ ((axes.T @ gradient) / bound)
     return after, after + number / (number + 3) * (after - before)
 
   start = jnp.zeros((x.shape[1], classes))
