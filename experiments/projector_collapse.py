@@ -7,7 +7,7 @@ become before and after the projector, and which share of displacements and
 augmentations the projector does not see. Controls are deeper projectors, fixed features
 and rotations of a pixel. SSL, abstract, figures 1, 3 to 7, 9, 10 and sections 4 and 5.
 
-    python -m experiments.projector_collapse                    # 56 min on half a core
+    python -m experiments.projector_collapse                    # 6 min
     python -m experiments.projector_collapse --preset long      # an hour; GPU: 3 min
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
