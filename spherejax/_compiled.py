@@ -10,6 +10,7 @@ repeats the checks at every later call, before the program runs.
 """
 
 import collections.abc
+import contextlib
 import functools
 import inspect
 import sys
@@ -125,6 +126,13 @@ def is_inside(*args: Any) -> bool:
     return True
   # Under grad and vmap alone an array stays an array.
   return isinstance(jnp.asarray(_PROBE), jax.core.Tracer)
+
+
+def at_once(*args: Any) -> contextlib.AbstractContextManager:
+  """Computes the block while the program is traced, if no argument is traced."""
+  if any(isinstance(_arguments.unwrapped(arg), jax.core.Tracer) for arg in args):
+    return contextlib.nullcontext()
+  return jax.ensure_compile_time_eval()
 
 
 # --- Programs, and the checks of their functions on values ---

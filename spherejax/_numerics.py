@@ -251,8 +251,29 @@ def varying_zero(*sources: Any) -> Array:
   A checked shard_map requires loops to start as they end, and derivatives to vary like
   their primals. The compiler removes the addition of the zero.
   """
-  empty = [jnp.sum(jnp.atleast_1d(x)[..., :0]) for x in jax.tree.leaves(sources)]
-  return functools.reduce(jnp.add, empty)
+  arrays = [x for x in jax.tree.leaves(sources) if isinstance(x, Array)]
+  empty = [jnp.sum(jnp.atleast_1d(_data(x))[..., :0]) for x in arrays]
+  return jax.lax.stop_gradient(functools.reduce(jnp.add, empty))
+
+
+def _data(x: Array) -> Array:
+  is_key = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+  return jax.random.key_data(x) if is_key else x
+
+
+def varying(tree: _T, *sources: Any) -> _T:
+  """Returns the tree, which now varies over all mapped axes of itself and the sources.
+
+  So starts a loop whose steps use the sources.
+  """
+  zero = varying_zero(tree, sources)
+
+  def add(x: Any) -> Any:
+    if jnp.issubdtype(jnp.result_type(x), jax.dtypes.prng_key):
+      return jax.random.wrap_key_data(add(_data(x)), impl=jax.random.key_impl(x))
+    return x + zero.astype(jnp.result_type(x))
+
+  return jax.tree.map(add, tree)
 
 
 def either(
@@ -263,18 +284,10 @@ def either(
   Under vmap, `jax.lax.cond` computes both for every element. Here each is computed only
   if an element needs it. Not differentiable in reverse mode.
   """
-  zero = varying_zero(predicate, operands)
-
-  def varying(tree: _T) -> _T:
-    return jax.tree.map(lambda x: x + zero.astype(x.dtype), tree)
-
-  due = predicate | (zero != 0)
   shapes = jax.eval_shape(first, *operands)
-  value = varying(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
-  for needed, function in ((due, first), (~due, second)):
-    value = replace_if(
-      needed, lambda *x, function=function: varying(function(*x)), operands, value
-    )
+  value = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+  for needed, function in ((predicate, first), (~predicate, second)):
+    value = replace_if(needed, function, operands, value)
   return value
 
 
@@ -288,12 +301,16 @@ def replace_if(
   """
   compute, inputs = _without_closure(function, operands)
 
-  def body(carry: tuple[Array, _T]) -> tuple[Array, _T]:
-    # Otherwise XLA moves the work, which no turn changes, out of the loop.
-    needed, barred = jax.lax.optimization_barrier((carry[0], inputs))
-    return ~needed, compute(barred)
+  def body(carry: tuple[Array, Array, _T]) -> tuple[Array, Array, _T]:
+    needed, turn, _ = carry
+    # Otherwise XLA moves the work, which no turn changes, out of the loop. A barrier
+    # for each, since what one barrier returns varies over the same mapped axes.
+    barred = jax.tree.map(lambda x: jax.lax.optimization_barrier((turn, x))[1], inputs)
+    return ~needed, turn + 1, varying(compute(barred), needed, inputs, value)
 
-  return jax.lax.while_loop(lambda carry: carry[0], body, (needed, value))[1]
+  needed, value = varying((needed, value), inputs)
+  start = needed, jnp.int32(0), value
+  return jax.lax.while_loop(lambda carry: carry[0], body, start)[2]
 
 
 def _without_closure(

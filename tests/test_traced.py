@@ -1,8 +1,11 @@
-"""Functions that need an array on the host name a traced one, and a remedy.
+"""Every public function with traced arrays, as inside jit, vmap and `jax.shard_map`.
 
-Inside jit, vmap or the functions of a sweep, even a slice of a closed-over JAX array is
-traced. Every array argument of every public function is traced in turn: the call works,
-or its message names the argument and says what helps.
+Every array argument is traced in turn, then all of them. Either the call works, or the
+function needs the array on the host: then its message names the argument and says what
+helps. Even a slice of a closed-over JAX array is traced.
+
+The calls are traced in a `shard_map` with its type checks on. There an array may vary
+over devices, and loops must begin with arrays that vary as what they return does.
 """
 
 import collections
@@ -15,31 +18,49 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import calls
 from spherejax import prototypes, training
 from tests import wrong_uses
 from tests.test_wrong_uses import FUNCTIONS, call_of
 
 # Functions of whole devices, which cannot be traced.
 NOT_IN_A_TRACE = {"training.replicate", "training.unreplicate"}
+# The line search of optax cannot be typed.
+NOT_IN_SHARDS = {"training.linear_probe"}
 
 
-def traced_failure(function, call, name):
-  """The error of a call with one argument traced, or None."""
+def traced_failure(run, values, sharded=True):
+  """The error of a call with these values traced, or None."""
 
-  def run(value):
-    arguments = {**call.arguments, name: value}
+  def of_device(stacked):
+    run(jax.tree.map(lambda x: x[0], stacked))
+
+  stacked = jax.tree.map(lambda x: jnp.asarray(x)[None], values)
+  mesh = jax.sharding.Mesh(jax.devices()[:1], ("device",))
+  if sharded:
+    of_device = jax.shard_map(
+      of_device, mesh=mesh, in_specs=jax.P("device"), out_specs=jax.P()
+    )
+  try:
+    with contextlib.redirect_stderr(io.StringIO()):
+      jax.eval_shape(of_device, stacked)
+  except Exception as error:
+    return error
+  return None
+
+
+def changed(function, call):
+  """The call as a function of some of its arguments, by name."""
+
+  def run(values):
+    arguments = {**call.arguments, **values}
     order = [each for each in call.signature.parameters if each in arguments]
     bound = inspect.BoundArguments(
       call.signature, collections.OrderedDict({each: arguments[each] for each in order})
     )
     function(*bound.args, **bound.kwargs)
 
-  try:
-    with contextlib.redirect_stderr(io.StringIO()):
-      jax.eval_shape(run, call.arguments[name])
-  except Exception as error:
-    return error
-  return None
+  return run
 
 
 # Rooms whose functions are traced with all of their arrays in other tests.
@@ -50,18 +71,37 @@ NAMES = [
 ]
 
 
+def arrays_of(call):
+  return {
+    parameter: value
+    for parameter, value in call.arguments.items()
+    if wrong_uses.is_array(value)
+  }
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
 def test_arrays_that_are_traced(name, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
-  for parameter, value in call.arguments.items():
-    if not wrong_uses.is_array(value):
-      continue
-    error = traced_failure(function, call, parameter)
+  run = changed(function, call)
+  for parameter, value in arrays_of(call).items():
+    error = traced_failure(run, {parameter: value}, name not in NOT_IN_SHARDS)
     if error is not None:
       assert isinstance(error, TypeError), (parameter, error)
       assert "must be concrete" in str(error), (parameter, error)
       assert parameter in str(error), (parameter, error)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - NOT_IN_A_TRACE - NOT_IN_SHARDS))
+def test_all_arrays_and_derivatives_of_devices(name, unchecked, tmp_path):
+  function, call = call_of(name, tmp_path)
+  programs = [(changed(function, call), arrays_of(call))]
+  if name not in calls.ELSEWHERE:
+    programs.append(calls.gradient(calls.documented(name)) or (None, None))
+  for run, values in programs:
+    error = traced_failure(run, values) if values else None
+    assert error is None or "must be concrete" in str(error), error
 
 
 def test_a_slice_of_what_a_sweep_closes_over():

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Integer, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.attacks import _attempts, _gradient, _problem, _track
 from spherejax.attacks._losses import Loss
 from spherejax.attacks._problem import AttackResult, Mode, Model, Problem
@@ -246,6 +246,7 @@ def _climb_momentum(
     return climb, None
 
   climb = _begin(start, 2 * region.epsilon, region.epsilon, track)
+  climb = _numerics.varying(climb)
   return jax.lax.scan(advance, climb, (jnp.arange(steps + 1), windows, first))[0]
 
 
@@ -284,5 +285,5 @@ def _climb_l1(
 
   climb = _begin(start, region.epsilon, jnp.full_like(region.epsilon, entries), track)
   share = jnp.full_like(climb.moves, max(1, int(_FIRST_SHARE * entries)))
-  climb = climb._replace(moves=share)
+  climb = _numerics.varying(climb._replace(moves=share))
   return jax.lax.scan(advance, climb, jnp.arange(steps + 1))[0]

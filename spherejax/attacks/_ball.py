@@ -133,7 +133,8 @@ def largest(sizes: Array, count: Array) -> Array:
     )
     return jnp.where(jnp.sum(bits >= raised) >= count, raised, threshold)
 
-  threshold = jax.lax.fori_loop(0, width - 1, refine, jnp.zeros((), integers))
+  start = _numerics.varying(jnp.zeros((), integers), sizes, count)
+  threshold = jax.lax.fori_loop(0, width - 1, refine, start)
   above, equal = bits > threshold, bits == threshold
   return above | (equal & (jnp.cumsum(equal) <= count - jnp.sum(above)))
 

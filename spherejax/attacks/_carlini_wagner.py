@@ -126,6 +126,7 @@ def carlini_wagner(
 
   weight = jnp.full_like(nearest.norm, 1) * first_weight
   search = _Search(weight, 0 * weight, jnp.inf * weight, nearest)
+  search = _numerics.varying(search, rate, confidence)
   search, _ = jax.lax.scan(attempt, search, length=rounds)
   return _minimal.finish(problem, search.nearest)
 
@@ -169,6 +170,7 @@ def _descend(
     return (free - rate * direction, moments, nearest, succeeded | success), None
 
   carry = (free, _numerics.AdamMoments(zeros, zeros), nearest, ~running)
+  carry = _numerics.varying(carry, weight, rate, confidence)
   counts = jnp.arange(1, steps + 1, dtype=free.dtype)
   (*_, nearest, succeeded), _ = jax.lax.scan(advance, carry, counts)
   return nearest, succeeded

@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Integer, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.attacks import _minimal, _problem, _track
 from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
@@ -102,13 +102,8 @@ def deepfool(
     nearest = _minimal.keep(nearest, points, norms, evaluation, running)
     return step + 1, points, total, running & ~evaluation.success & ~zero, nearest
 
-  state = (
-    0,
-    problem.clean,
-    jnp.zeros_like(problem.clean),
-    ~evaluation.success,
-    nearest,
-  )
+  start, running = problem.clean, ~evaluation.success
+  state = _numerics.varying((0, start, jnp.zeros_like(start), running, nearest))
   *_, nearest = jax.lax.while_loop(
     lambda state: jnp.any(state[3]) & (state[0] < steps), advance, state
   )

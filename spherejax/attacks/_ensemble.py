@@ -287,7 +287,8 @@ def diagnose(
     points = region.start(now, problem.clean)
     return broken_already | _track.value(problem, Aim("margin"), points).success, None
 
-  drawn, _ = jax.lax.scan(ask, jnp.zeros_like(broken), jnp.arange(draws))
+  start = _numerics.varying(jnp.zeros_like(broken), strong.success)
+  drawn, _ = jax.lax.scan(ask, start, jnp.arange(draws))
   span = jnp.max(problem.high - problem.low, axis=1, initial=0)
   anywhere = _gradient.pgd(
     logits_fn,

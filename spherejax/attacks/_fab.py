@@ -211,5 +211,6 @@ def _approach(
     returned = jnp.clip(returned, problem.low, problem.high)
     return (where(evaluation.success, returned, ahead), nearest), None
 
-  (_, nearest), _ = jax.lax.scan(advance, (start, nearest), jnp.arange(steps))
+  carry = _numerics.varying((start, nearest), running, numbers)
+  (_, nearest), _ = jax.lax.scan(advance, carry, jnp.arange(steps))
   return nearest

@@ -186,7 +186,7 @@ def _ascend(
     return (region.project(moved, problem.clean), velocity, track), None
 
   velocity = None if decay is None else jnp.zeros_like(start)
-  carry = (start, velocity, track)
+  carry = _numerics.varying((start, velocity, track))
   sizes = jnp.broadcast_to(size, (steps, *problem.labels.shape))
   (points, _, track), _ = jax.lax.scan(advance, carry, (jnp.arange(steps), sizes))
   evaluation = _track.value(problem, aim, points, steps)
@@ -224,6 +224,6 @@ def attack_all(
       keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
     return run(aim, keys, track)
 
-  track = _track.first_track(problem)
+  track = _numerics.varying(_track.first_track(problem), region, aim)
   track = _attempts.in_turn(attempt, track, aim, order, restarts)
   return _track.finish(problem, track, region.size, clean)

@@ -38,20 +38,18 @@ def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Evaluation]:
   none = jnp.zeros_like(problem.labels, jnp.int32)
   norm = jnp.where(evaluation.success, 0, jnp.inf).astype(problem.clean.dtype)
   ones = none + 1
-  return (
-    Nearest(
-      problem.clean,
-      norm,
-      evaluation.margin,
-      ones,
-      none,
-      none,
-      ones,
-      ones * evaluation.saturated,
-      norm,
-    ),
-    evaluation,
+  nearest = Nearest(
+    problem.clean,
+    norm,
+    evaluation.margin,
+    ones,
+    none,
+    none,
+    ones,
+    ones * evaluation.saturated,
+    norm,
   )
+  return _numerics.varying(nearest, problem.operands), evaluation
 
 
 def distance(problem: Problem, points: Array, norm: Norm) -> Array:
@@ -92,7 +90,7 @@ def count(nearest: Nearest, zero: Array, running: Array) -> Nearest:
 def jacobian(problem: Problem, points: Array) -> tuple[Array, Array]:
   """Logits [batch, classes] and their gradients [classes, batch, n], finite."""
   z, pull = jax.vjp(problem.scores, points)
-  rows = jnp.eye(problem.classes, dtype=z.dtype)
+  rows = _numerics.varying(jnp.eye(problem.classes, dtype=z.dtype), z)
   every = jnp.broadcast_to(rows[:, None], (problem.classes, *z.shape))
   gradients = jax.vmap(lambda row: pull(row)[0])(every)
   return z, jnp.where(jnp.isfinite(gradients), gradients, 0)

@@ -119,6 +119,11 @@ class Problem(NamedTuple):
   sides: tuple[ArrayLike | None, ArrayLike | None] = (None, None)
   """The lower and the upper side of the box as given, where they are known."""
 
+  @property
+  def operands(self) -> tuple[Array | None, ...]:
+    """The arrays that every step uses."""
+    return self.clean, self.labels, self.low, self.high, self.keys
+
   def scores(self, points: Array) -> Array:
     """Logits [batch, classes] of the model itself."""
     assert not isinstance(self.model, Expectation)

@@ -130,7 +130,8 @@ def first_track(problem: Problem) -> Track:
   batch, dtype = problem.labels.shape, problem.clean.dtype
   lowest, none = jnp.full(batch, -jnp.inf, dtype), jnp.zeros(batch, jnp.int32)
   failed = jnp.zeros(batch, bool)
-  return Track(problem.clean, lowest, lowest, failed, none, none, none, none, lowest)
+  track = Track(problem.clean, lowest, lowest, failed, none, none, none, none, lowest)
+  return _numerics.varying(track, problem.operands)
 
 
 def keep(

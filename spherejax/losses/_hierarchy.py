@@ -18,7 +18,7 @@ Discount = Literal["depth", "height"]
 def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
   """Checked matrix and its number of levels, at most one per node.
 
-  Call it inside `jax.ensure_compile_time_eval`: a known matrix is checked entry by
+  Call it inside `_compiled.at_once`: a known matrix is checked entry by
   entry, and its levels are counted. The columns of the logits are the classes (axis 0)
   or the nodes (axis 1).
   """
@@ -133,7 +133,7 @@ def hierarchical_cross_entropy(
   _checks.between("alpha", alpha, 0)
   wide, class_mask, dtype, _ = _classes.scores("logits", logits, labels, where)
   rate = _checks.scalar("alpha", alpha, wide.dtype)
-  with jax.ensure_compile_time_eval():
+  with _compiled.at_once(ancestors):
     tree, levels = _tree(ancestors, wide, 0)
     shared_by_class = _shared_nodes(tree)
     depths = jnp.sum(tree, axis=1, dtype=jnp.int32) - 1
@@ -153,6 +153,7 @@ def hierarchical_cross_entropy(
   logit = _numerics.masked_sum(wide, class_mask)
   impossible = logit == -jnp.inf
   start = (jnp.where(impossible, 0, logit), jnp.zeros_like(logit))
+  start = _numerics.varying(start, shared)
   (_, loss), _ = jax.lax.scan(descend, start, jnp.arange(levels - 1, 0, -1))
   if normalize_weights:
 
@@ -242,7 +243,7 @@ def conditional_softmax(
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, logits)
   mask = _batch.keep_all(where, logits)
-  with jax.ensure_compile_time_eval():
+  with _compiled.at_once(ancestors):
     tree, levels = _tree(ancestors, logits, 1)
     steps_by_class = _steps(tree)
   wide = jnp.where(mask[:, None], _numerics.upcast(logits), 0)
@@ -296,7 +297,7 @@ def conditional_log_probabilities(
     Array([[0.25, 0.25, 0.5 ]], dtype=float32)
   """
   logits = _checks.array("logits", logits, "floating", rank=2, empty=False)
-  with jax.ensure_compile_time_eval():
+  with _compiled.at_once(ancestors):
     tree, _ = _tree(ancestors, logits, 1)
     depths, parents = _parents(tree)
     nodes = len(depths)
@@ -375,7 +376,7 @@ def soft_label_cross_entropy(
   _checks.between("beta", beta, 0)
   wide, class_mask, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
-  with jax.ensure_compile_time_eval():
+  with _compiled.at_once(class_distances):
     class_matrix = _checks.array("class_distances", class_distances, "real")
     _checks.shape("class_distances", class_matrix, (wide.shape[1],) * 2, "the logits")
     _checks.between("class_distances", class_matrix, 0)

@@ -50,9 +50,8 @@ def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any
     return number + 1, column, step(state, column)
 
   none = jnp.full_like(most, -1, shape=positives.shape[:1])
-  _, _, state = jax.lax.while_loop(
-    lambda carried: carried[0] < most, turn, (jnp.zeros_like(most), none, state)
-  )
+  start = _numerics.varying((jnp.zeros_like(most), none, state), positives)
+  _, _, state = jax.lax.while_loop(lambda carried: carried[0] < most, turn, start)
   return state
 
 

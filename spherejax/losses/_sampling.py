@@ -136,6 +136,7 @@ def _draw(weights: Array, eligible: Array, draws: Array, keys: Array) -> Array:
     return number + 1, counts.at[row, column].add(1, mode="drop", unique_indices=True)
 
   state = jnp.zeros((), jnp.int32), jnp.zeros_like(weights)
+  state = _numerics.varying(state, steps, keys)
   return _positives.fold(step, state, draws)[1]
 
 

@@ -229,7 +229,7 @@ def _spread(centres: Array) -> Array:
     squares = jnp.sum((centres - others) ** 2, axis=-1)
     return total + jnp.sum(_numerics.sqrt(squares)), None
 
-  zero = jnp.zeros((), centres.dtype)
+  zero = _numerics.varying_zero(centres)
   total, _ = jax.lax.scan(step, zero, jnp.arange(1, per_class, dtype=jnp.int32))
   pairs = max(classes * per_class * (per_class - 1), 1)
   return total / (2 * pairs)

@@ -116,7 +116,8 @@ def _by_loop(
     terms = jnp.where(counted, weight * weights, 0)
     return _added(sums, index, jnp.sum(terms, axis=1), terms)
 
-  return _positives.fold(step, (jnp.zeros_like(values),) * 2, chosen)
+  start = _numerics.varying((jnp.zeros_like(values),) * 2, limits, negatives)
+  return _positives.fold(step, start, chosen)
 
 
 def _added(
@@ -197,4 +198,6 @@ def count_wide(
     number = jnp.sum(wide, axis=1, dtype=jnp.int32).astype(squares.dtype)
     return _added(sums, index, number, wide.astype(squares.dtype))
 
-  return _positives.fold(step, (jnp.zeros_like(squares),) * 2, chosen)
+  first = from_each(jnp.zeros(len(squares), jnp.int32))
+  start = _numerics.varying((jnp.zeros_like(squares),) * 2, first, tangent, eligible)
+  return _positives.fold(step, start, chosen)

@@ -171,11 +171,11 @@ def local_affine(
     raise ValueError(f"projector(h) must have 1 axis, got shape {value.shape}")
   if len(value) <= len(h):
     value, pull = jax.vjp(projector, h)
-    rows = jnp.eye(len(value), dtype=value.dtype)
+    rows = _numerics.varying(jnp.eye(len(value), dtype=value.dtype), value)
     weights = jax.vmap(lambda row: pull(row)[0], out_axes=1)(rows)
   else:
     value, push = jax.linearize(projector, h)
-    weights = jax.vmap(push)(jnp.eye(len(h), dtype=h.dtype))
+    weights = jax.vmap(push)(_numerics.varying(jnp.eye(len(h), dtype=h.dtype), h))
   wide = _numerics.upcast(value)
   part = jnp.matmul(
     h.astype(wide.dtype), weights.astype(wide.dtype), precision=_HIGHEST
@@ -234,7 +234,8 @@ def count_regions(
     return jnp.zeros(batch, jnp.int32).at[order].set(numbers), None
 
   # Masked rows are a group by themselves from the start.
-  groups, _ = jax.lax.scan(refine, mask.astype(jnp.int32), words.T)
+  start = _numerics.varying(mask.astype(jnp.int32), words)
+  groups, _ = jax.lax.scan(refine, start, words.T)
   ordered = jnp.sort(groups)
   number = 1 + jnp.sum(ordered[1:] != ordered[:-1], dtype=jnp.int32)
   return number - jnp.any(~mask).astype(jnp.int32)

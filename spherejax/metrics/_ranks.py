@@ -186,7 +186,7 @@ def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, A
     )
 
   steps = (longest + TILE - 1) // TILE
-  zeros = jnp.zeros(low.shape, jnp.int32)
+  zeros = _numerics.varying(jnp.zeros(low.shape, jnp.int32), rows, low, high)
   return jax.lax.fori_loop(0, steps, tile, (zeros, zeros))
 
 
@@ -208,7 +208,8 @@ def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Arra
     return jax.lax.dynamic_update_slice(sums, counts, (jnp.int32(0), i * TILE))
 
   steps = (longest + TILE - 1) // TILE
-  return jax.lax.fori_loop(0, steps, tile, jnp.zeros(key.shape, jnp.int32))
+  zeros = _numerics.varying(jnp.zeros(key.shape, jnp.int32), rows, key, index)
+  return jax.lax.fori_loop(0, steps, tile, zeros)
 
 
 def _decide(
@@ -249,6 +250,7 @@ def _decide(
       return number + 1, last, more + (closer & (number < left))
 
     start = jnp.int32(0), jnp.full(_PAIRS, -1, jnp.int32), jnp.zeros(_PAIRS, jnp.int32)
+    start = _numerics.varying(start, query, reference, near)
     more = jax.lax.while_loop(
       lambda state: state[0] < jnp.max(left), count_pair, start
     )[2]

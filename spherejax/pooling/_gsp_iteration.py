@@ -30,7 +30,8 @@ def iterate(
     return theta + jnp.where(some, target - attained, 0), None
 
   # The first residual belongs to t = 1, so `steps` residuals need steps - 1 updates.
-  theta, _ = jax.lax.scan(advance, jnp.zeros_like(mass), length=steps - 1)
+  start = _numerics.varying(jnp.zeros_like(mass), score, mask)
+  theta, _ = jax.lax.scan(advance, start, length=steps - 1)
   logits = _gsp_solver.per_feature(theta) + score
   share = _gsp_solver.per_feature(1 / number)
   weights = jnp.where(mask, jax.nn.sigmoid(logits) * share, 0)

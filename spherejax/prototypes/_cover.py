@@ -144,6 +144,7 @@ def class_covering_radii(
 
   start = jnp.full(len(rows), jnp.inf, rows.dtype), jnp.zeros(len(rows), jnp.int32)
   places = jnp.arange(number, dtype=jnp.int32)
+  start = _numerics.varying(start, rows, index, centres)
   (_, chosen), _ = jax.lax.scan(nearer, start, places)
   lengths = jnp.where(mask, _numerics.sqrt(jnp.where(mask, squares(chosen), 0)), 0)
   # The first of the farthest points of a class gets the whole derivative.

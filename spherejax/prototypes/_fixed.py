@@ -91,7 +91,7 @@ def greedy_k_centre(
       0,
       len(centres),
       lambda i, least: jnp.minimum(least, to_centre(centres[i])),
-      jnp.full(number, jnp.inf, rows.dtype),
+      _numerics.varying(jnp.full(number, jnp.inf, rows.dtype), rows, centres),
     )
     start = jnp.argmax(jnp.where(mask, nearest, -1))
 
@@ -107,5 +107,6 @@ def greedy_k_centre(
     return (nearest, free, following), (index, radius)
 
   carry = (nearest, jnp.ones(number, bool), start.astype(jnp.int32))
+  carry = _numerics.varying(carry, rows, mask)
   _, (indices, radii) = jax.lax.scan(choose, carry, length=k)
   return KCentre(indices.astype(jnp.int32), radii.astype(points.dtype))

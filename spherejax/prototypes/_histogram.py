@@ -254,6 +254,7 @@ def _nearest(tokens: Array, prototypes: Array) -> Array:
     jnp.full(tokens.shape[:2], jnp.inf, tokens.dtype),
     jnp.zeros(tokens.shape[:2], jnp.int32),
   )
+  start = _numerics.varying(start, tokens, prototypes)
   numbers = jnp.arange(len(prototypes), dtype=jnp.int32)
   return jax.lax.scan(closer, start, (numbers, prototypes))[0][1]
 

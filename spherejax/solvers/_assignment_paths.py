@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from spherejax import _numerics
+
 _GREEDY_PASSES = 2
 
 
@@ -110,7 +112,7 @@ def _still_optimal(costs: Array, assignment: Array, dual: Array) -> tuple[Array,
 
   inside = chosen == assignment
   mask = inside & (jnp.take_along_axis(owners(inside), chosen, axis=1) == names[None])
-  start = dual, mask, jnp.array(True)
+  start = _numerics.varying((dual, mask, jnp.array(True)), costs)
   dual, mask, _ = lax.while_loop(lambda state: state[2], drop, start)
   return dual, owners(mask), mask
 
@@ -176,7 +178,7 @@ def _greedy(
   def unfinished(state: tuple[Array, ...]) -> Array:
     return (state[0] < _GREEDY_PASSES * rows) & jnp.any(state[3] == columns)
 
-  start = jnp.zeros((), jnp.int32), dual, owner, mine
+  start = _numerics.varying((jnp.zeros((), jnp.int32), dual, owner, mine), costs)
   _, dual, owner, mine = lax.while_loop(unfinished, offer, start)
   return dual, owner, mine
 
@@ -204,6 +206,7 @@ def _augment(
     turning=jnp.zeros(batch, bool),
     fresh=jnp.ones(batch, bool),
   )
+  start = _numerics.varying(start, costs)
   step = functools.partial(_step, costs.reshape(batch * rows, columns), queue)
   state = lax.while_loop(lambda state: jnp.any(state.root < rows), step, start)
   return state.dual, state.owner

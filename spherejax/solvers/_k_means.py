@@ -127,6 +127,7 @@ def _cluster(
     jnp.bool_(True),
     jnp.int32(0),
   )
+  start = _numerics.varying(start, points, mask)
   centres, assignment, moved, steps = jax.lax.while_loop(
     lambda state: state[2] & (state[3] < max_steps), step, start
   )
@@ -161,7 +162,7 @@ def _drawn(points: Array, mask: Array, key: Array, k: int) -> Array:
     jnp.zeros((k, points.shape[1]), points.dtype),
     jnp.full(len(points), jnp.inf, points.dtype),
   )
-  return jax.lax.fori_loop(0, k, add, start)[0]
+  return jax.lax.fori_loop(0, k, add, _numerics.varying(start, points, mask, key))[0]
 
 
 def _means(points: Array, assignment: Array, centres: Array) -> Array:
@@ -209,5 +210,5 @@ def _without_empty(points: Array, mask: Array, assignment: Array, k: int) -> Arr
   return jax.lax.while_loop(
     lambda state: state[1] & jnp.any(sizes(state[0]) == 0),
     give,
-    (assignment, jnp.bool_(True)),
+    _numerics.varying((assignment, jnp.bool_(True)), points, mask),
   )[0]

@@ -122,7 +122,8 @@ def _iterate(
     total = _log_shares(g[..., None, :] + scores, -1)[1]
     return jnp.where(rows, log_r - total, 0), None
 
-  f, _ = jax.lax.scan(jax.checkpoint(step), jnp.zeros_like(r), length=steps)
+  start = _numerics.varying(jnp.zeros_like(r), scores, mask, r, a)
+  f, _ = jax.lax.scan(jax.checkpoint(step), start, length=steps)
   # Uses the shares, not the potentials, so that columns are exact up to rounding.
   shares, g = by_columns(f)
   log_plan = jnp.where(mask, log_a[..., None, :] + shares, -jnp.inf)

@@ -218,7 +218,9 @@ def confine(
 
   # The first round only measures.
   batch = len(flat)
-  carry = (0, flat, jnp.zeros(batch, flat.dtype), clean, jnp.ones(batch, bool))
+  count, margin = jnp.int32(0), jnp.zeros(batch, flat.dtype)
+  carry = (count, flat, margin, clean, jnp.ones(batch, bool))
+  carry = _numerics.varying(carry, cells, known, labels)
   _, inside, margin, _, _ = jax.lax.while_loop(
     lambda c: (c[0] <= _ROUNDS) & jnp.any(c[-1]), retreat, carry
   )
