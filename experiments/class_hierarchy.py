@@ -5,7 +5,7 @@ learned, moving averages (EMA), learned with a dynamic scale, or laid out to fol
 tree (MDS). The study measures accuracy, the distance of mistakes in the tree,
 retrieval, and how well proxies and class means follow the tree. DIST, article IV.
 
-    python -m experiments.class_hierarchy                    # 29 min on one core
+    python -m experiments.class_hierarchy                    # 9 min
     python -m experiments.class_hierarchy --preset cub_birds100         # 14 min
     python -m experiments.class_hierarchy --preset cars196
     python -m experiments.class_hierarchy --preset ndsb_plankton        # 28 min
