@@ -8,7 +8,7 @@ measured on validation collages, whose classes do not occur in training. Every s
 another frozen network and other backgrounds. All cells with the same number of
 prototypes are one vmapped program.
 
-    python -m experiments.gsp_screening                  # 56 min, 1 core
+    python -m experiments.gsp_screening                  # 12 min
     python -m experiments.gsp_screening --preset smoke   # seconds
     python -m experiments.gsp_screening --preset full --weights FILE    # accelerators
 
