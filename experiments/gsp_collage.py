@@ -7,7 +7,7 @@ zero-shot prediction (ZSP) with global average pooling (GAP), under a contrastiv
 pretrained as a classifier of single training images. Section 5.3.2 of DML;
 `retrieval` compares all poolings.
 
-    python -m experiments.gsp_collage                    # 73 min on one busy core
+    python -m experiments.gsp_collage                    # 14 min
     python -m experiments.gsp_collage --preset smoke     # seconds
     python -m experiments.gsp_collage --preset full      # CIFAR-100, as the paper
 
