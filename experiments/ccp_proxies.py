@@ -6,7 +6,7 @@ compares renewed proxies with proxies trained once, for several weights of the
 projection, numbers of proxies, pool sizes and batch sizes. Digits in the plane show how
 proxies that are never renewed coalesce. DML, chapter 3.
 
-    python -m experiments.ccp_proxies                     # 36 min on two cores
+    python -m experiments.ccp_proxies                     # 13 min
     python -m experiments.ccp_proxies --preset plankton   # which the network never saw
     python -m experiments.ccp_proxies --preset long       # digits: 88 min
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data
