@@ -252,25 +252,26 @@ def varying_zero(*sources: Any) -> Array:
   their primals. The compiler removes the addition of the zero.
   """
   arrays = [x for x in jax.tree.leaves(sources) if isinstance(x, Array)]
-  empty = [jnp.sum(jnp.atleast_1d(_data(x))[..., :0]) for x in arrays]
+  empty = [jnp.sum(jnp.atleast_1d(_numbers(x))[..., :0]) for x in arrays]
   return jax.lax.stop_gradient(functools.reduce(jnp.add, empty))
 
 
-def _data(x: Array) -> Array:
+def _numbers(x: Array) -> Array:
+  """The data of random keys; other arrays as they are."""
   is_key = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
   return jax.random.key_data(x) if is_key else x
 
 
 def varying(tree: _T, *sources: Any) -> _T:
-  """Returns the tree, which now varies over all mapped axes of itself and the sources.
+  """Returns the tree; each leaf varies over the mapped axes of all leaves and sources.
 
-  So starts a loop whose steps use the sources.
+  Use it for the start of a loop whose steps use the sources.
   """
   zero = varying_zero(tree, sources)
 
   def add(x: Any) -> Any:
     if jnp.issubdtype(jnp.result_type(x), jax.dtypes.prng_key):
-      return jax.random.wrap_key_data(add(_data(x)), impl=jax.random.key_impl(x))
+      return jax.random.wrap_key_data(add(_numbers(x)), impl=jax.random.key_impl(x))
     return x + zero.astype(jnp.result_type(x))
 
   return jax.tree.map(add, tree)
@@ -303,8 +304,8 @@ def replace_if(
 
   def body(carry: tuple[Array, Array, _T]) -> tuple[Array, Array, _T]:
     needed, turn, _ = carry
-    # Otherwise XLA moves the work, which no turn changes, out of the loop. A barrier
-    # for each, since what one barrier returns varies over the same mapped axes.
+    # Otherwise XLA moves the work, which no turn changes, out of the loop. A shared
+    # barrier would return arrays that vary over the mapped axes of all inputs.
     barred = jax.tree.map(lambda x: jax.lax.optimization_barrier((turn, x))[1], inputs)
     return ~needed, turn + 1, varying(compute(barred), needed, inputs, value)
 
@@ -336,8 +337,7 @@ def solve_definite(matrix: Array, right: Array) -> Array:
   Use vmap for many. The derivative solves once more, and does not differentiate the
   factor.
   """
-  zero = varying_zero(matrix, right)
-  matrix, right = matrix + zero, right + zero
+  matrix, right = varying((matrix, right))
   return jax.lax.custom_linear_solve(
     lambda x: product(matrix, x),
     right,
@@ -357,25 +357,35 @@ def solve_ridge(gram: Array, ridge: Array, right: Array) -> Array:
   return solve_definite(gram + diagonal * jnp.eye(len(gram), dtype=gram.dtype), right)
 
 
-@jax.custom_batching.custom_vmap
-def _by_cholesky(matrix: Array, right: Array) -> Array:
-  return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), right)
+def in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
+  """Makes `jax.vmap` compute a function of LAPACK element by element on a CPU.
 
-
-@_by_cholesky.def_vmap
-def _(axis_size: int, batched: list[bool], matrix: Array, right: Array):
-  """Solves in turn on a CPU, where LAPACK takes single triangular systems only.
-
-  There XLA's own batched solver takes a hundred times as long, and two concurrent
-  batched factorisations can deadlock on each other's threads.
+  Two programs at once can deadlock in batched factorisations: each waits for threads
+  that the other holds. XLA's batched triangular solver takes a hundred times as long as
+  LAPACK's for single systems. Not differentiable in reverse mode.
   """
-  arguments = [
-    x if has else jnp.broadcast_to(x, (axis_size, *x.shape))
-    for x, has in zip((matrix, right), batched, strict=True)
-  ]
-  solved = jax.lax.platform_dependent(
-    *arguments,
-    cpu=lambda *batch: jax.lax.map(lambda system: _by_cholesky(*system), batch),
-    default=jax.vmap(_by_cholesky.fun),
+  single = jax.custom_batching.custom_vmap(function)
+
+  @single.def_vmap
+  def _(axis_size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
+    arguments = [
+      x if has else jnp.broadcast_to(x, (axis_size, *x.shape))
+      for x, has in zip(operands, batched, strict=True)
+    ]
+    solved = jax.lax.platform_dependent(
+      *arguments,
+      cpu=lambda *batch: jax.lax.map(lambda element: single(*element), batch),
+      default=jax.vmap(function),
+    )
+    return solved, True
+
+  return single
+
+
+solve = in_turn(jnp.linalg.solve)
+triangle = in_turn(lambda matrix: jnp.linalg.qr(matrix, mode="r"))
+_by_cholesky = in_turn(
+  lambda matrix, right: jax.scipy.linalg.cho_solve(
+    jax.scipy.linalg.cho_factor(matrix), right
   )
-  return solved, True
+)

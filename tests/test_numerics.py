@@ -9,7 +9,35 @@ import optax
 import pytest
 from jax.test_util import check_grads
 
-from spherejax import _numerics, losses, training
+from spherejax import _numerics, losses, metrics, solvers, training
+
+
+def derivative_of_a_fixed_point(matrix):
+  def total(matrix):
+    start = jnp.ones(len(matrix))
+    return solvers.fixed_point(lambda x: 0.1 * matrix @ x + 1, start).value.sum()
+
+  return jax.grad(total)(matrix)
+
+
+def triangle(matrix):
+  start = metrics.triangle_init(len(matrix))
+  return jnp.abs(metrics.triangle_update(start, matrix).triangle)
+
+
+@pytest.mark.parametrize(
+  ("function", "routine"),
+  [(derivative_of_a_fixed_point, "sgetrf"), (triangle, "sgeqrf")],
+)
+def test_many_factorisations_are_done_one_after_another_on_a_cpu(function, routine):
+  # Two programs with batched ones can wait for each other's threads for ever.
+  matrices = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
+  mapped = jax.jit(jax.vmap(function))
+  program = mapped.lower(matrices).as_text()
+  assert f"lapack_{routine}" in program
+  assert 'num_batch_dims = "1"' not in program
+  for found, matrix in zip(mapped(matrices), matrices, strict=True):
+    np.testing.assert_allclose(found, function(matrix), rtol=1e-5, atol=1e-6)
 
 
 def test_many_definite_systems_and_their_derivatives(x64):

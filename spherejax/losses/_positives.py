@@ -74,8 +74,7 @@ def sum_over(
     constants: pytree of arrays that are not differentiated.
     operands: pytree of floating arrays.
   """
-  nothing = _numerics.varying_zero(positives, constants, operands)
-  operands = jax.tree.map(lambda x: x + nothing.astype(x.dtype), operands)
+  operands = _numerics.varying(operands, positives, constants)
   return _sum_over(step, positives, constants, operands)
 
 
@@ -111,17 +110,17 @@ def _added(first: Any, second: Any) -> Any:
   return jax.tree.map(jnp.add, first, second)
 
 
-def _zeros(like: Any, nothing: Array) -> Any:
-  return jax.tree.map(lambda x: jnp.full(x.shape, nothing, x.dtype), like)
+def _zeros(like: Any, *sources: Any) -> Any:
+  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+  return _numerics.varying(zeros, sources)
 
 
 def _total(step: Callable, positives: Array, constants: Any, operands: Any) -> Any:
   index = jnp.zeros(positives.shape[0], jnp.int32)
-  nothing = _numerics.varying_zero(positives, constants, operands)
   result = jax.eval_shape(step, index, constants, operands)
   return fold(
     lambda sums, index: _added(sums, step(index, constants, operands)),
-    _zeros(result, nothing),
+    _zeros(result, constants, operands),
     positives,
   )
 
@@ -142,11 +141,7 @@ def _backward(step: Callable, residuals: Any, cotangent: Any) -> tuple[None, Non
     _, pull = jax.vjp(lambda x: step(index, constants, x), operands)
     return _added(sums, pull(cotangent)[0])
 
-  return (
-    None,
-    None,
-    fold(add, _zeros(operands, _numerics.varying_zero(operands)), positives),
-  )
+  return None, None, fold(add, _zeros(operands, operands), positives)
 
 
 _sum_over.defvjp(_forward, _backward)

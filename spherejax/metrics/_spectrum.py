@@ -117,9 +117,9 @@ def triangle_update(
   mask = _checks.where_mask(where, (len(features),))
   rows = jnp.where(mask[:, None], features.astype(state.triangle.dtype), 0)
   rows = _numerics.normalize(rows) if normalize else rows
-  stacked = jnp.concatenate([state.triangle, rows])
+  stacked = jax.lax.stop_gradient(jnp.concatenate([state.triangle, rows]))
   return FeatureTriangle(
-    jnp.linalg.qr(stacked, mode="r"), state.rows + jnp.sum(mask, dtype=jnp.int32)
+    _numerics.triangle(stacked), state.rows + jnp.sum(mask, dtype=jnp.int32)
   )
 
 

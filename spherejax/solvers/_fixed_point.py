@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PyTree, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 
 # Up to this many unknowns elimination solves the derivative's linear system (its matrix
 # takes at most 256 KiB in float32); above, a Neumann series does.
@@ -153,7 +153,7 @@ def _solve_linear(linear: Callable[[Array], Array], b: Array) -> Array:
 
 
 def _eliminate(linear: Callable[[Array], Array], b: Array) -> Array:
-  return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
+  return _numerics.solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
 
 def _repeat(linear: Callable[[Array], Array], b: Array) -> Array:
