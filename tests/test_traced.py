@@ -12,12 +12,14 @@ import collections
 import contextlib
 import inspect
 import io
+import operator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import spherejax
 from benchmarks import calls
 from spherejax import prototypes, training
 from tests import wrong_uses
@@ -158,3 +160,37 @@ def test_a_slice_of_what_a_sweep_closes_over():
   ):
     run(labels)
   assert np.isfinite(run(np.asarray(labels)).best_score).all()
+
+
+# Functions of a batch that is spread over devices.
+SPREAD = [
+  name
+  for name in sorted({*FUNCTIONS} - NOT_IN_A_TRACE - {"training.gather"})
+  if "axis_name" in inspect.signature(operator.attrgetter(name)(spherejax)).parameters
+]
+OF_BATCH = {"cosines", "embeddings", "features", "labels", "scores"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPREAD)
+def test_batches_that_are_spread_over_devices(name, unchecked, tmp_path):
+  function, call = call_of(name, tmp_path)
+  call.arguments["axis_name"] = "device"
+  error = traced_failure(changed(function, call), arrays_of(call))
+  assert error is None, error
+
+
+@pytest.mark.parametrize("name", [x for x in SPREAD if x.endswith("_update")])
+def test_states_are_equal_on_all_devices(name, tmp_path):
+  function, call = call_of(name, tmp_path)
+  call.arguments["axis_name"] = "device"
+  run = changed(function, call)
+
+  def of_device(stacked):
+    result = run(jax.tree.map(lambda x: x[0], stacked))
+    # The second is what became of the device's rows.
+    return result[0] if name == "losses.memory_update" else result
+
+  batch = {name: x for name, x in call.arguments.items() if name in OF_BATCH}
+  # jax refuses an output that may differ between devices.
+  jax.eval_shape(on_devices(of_device, 1, jax.P()), copies(batch, 1))

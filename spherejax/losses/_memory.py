@@ -120,15 +120,17 @@ def memory_update(
       f"{labels.dtype}"
     )
   mask = _batch.keep_all(where, embeddings)
-  rows, classes, stored = (
-    _batch.gather(array, axis_name) for array in (embeddings, labels, mask)
+  rows, classes, kept = (
+    _batch.alike(_batch.gather(array, axis_name), axis_name)
+    for array in (jax.lax.stop_gradient(embeddings), labels, mask.astype(jnp.int32))
   )
+  stored = kept > 0
   if len(rows) > size:
     raise ValueError(f"a memory of {size} cannot take a batch of {len(rows)} at once")
   order = jnp.cumsum(stored, dtype=jnp.int32)
   slots = jnp.where(stored, (memory.position + order - 1) % size, size)
   number = order[-1]
-  values = jax.lax.stop_gradient(rows).astype(memory.embeddings.dtype)
+  values = rows.astype(memory.embeddings.dtype)
   updated = Memory(
     memory.embeddings.at[slots].set(values, mode="drop"),
     memory.labels.at[slots].set(classes.astype(memory.labels.dtype), mode="drop"),
