@@ -198,13 +198,16 @@ def test_prepared_sets_in_folders_of_any_name(name, tfds_dir, tmp_path):
     ("x" * 300, OSError, "cannot be made: File name too long"),
     ("file", OSError, "cannot be made: File exists"),
     ("file/below", OSError, "cannot be made: Not a directory"),
+    (".", OSError, "best' cannot be made: File exists"),
   ],
 )
 def test_what_is_no_folder_is_refused_before_anything_is_saved(
   wrong, kind, message, tmp_path, monkeypatch
 ):
   monkeypatch.chdir(tmp_path)
-  (tmp_path / "file").write_text("")
+  for name in ("file", "best"):
+    (tmp_path / name).write_text("")
   with pytest.raises(kind, match=message):
     training.Checkpoints(wrong)
-  assert [path.name for path in tmp_path.iterdir()] == ["file"]
+  for name in ("file", "best"):
+    assert (tmp_path / name).is_file()

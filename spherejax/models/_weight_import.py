@@ -55,10 +55,11 @@ def import_weights(
     A dictionary of the structure and dtypes of `variables`.
 
   Raises:
-    TypeError: text instead of a sequence of texts.
-    ValueError: `fresh` for a variable that is a shape without values, a parameter
-      without weights, weights without a parameter, a shape that differs, one array for
-      two parameters; the message lists them. So weights of another architecture fail.
+    TypeError: text instead of a sequence of texts, `names` that are not pairs of texts.
+    ValueError: patterns that `re` refuses, weights beyond the network's dtype, `fresh`
+      for a variable that is a shape without values, a parameter without weights,
+      weights without a parameter, a shape that differs, one array for two parameters;
+      the message lists them. So weights of another architecture fail.
 
   Differentiable in: nothing. Cost: one copy of the weights.
 
@@ -75,6 +76,8 @@ def import_weights(
     _checks.sequence(name, value)
   for name, value in (("ignore", ignore), ("fresh", fresh)):
     _checks.texts(name, value)
+  for pair in names or ():
+    _check_pair(pair)
   for name, value in (("variables", variables), ("weights", weights)):
     _checks.mapping(name, value)
     if not value:
@@ -110,6 +113,12 @@ def import_weights(
       array = np.asarray(weights[files[name]])
       if not (array.dtype == jnp.bfloat16 or array.dtype.kind in "biuf"):
         raise ValueError(f"weights must be real, got {array.dtype} at {name!r}")
+      with np.errstate(over="ignore"):
+        fits = np.isfinite(array) == np.isfinite(array.astype(leaf.dtype))
+      if not fits.all():
+        raise ValueError(
+          f"weights at {name!r} must fit into {leaf.dtype}, got {array[~fits][0]}"
+        )
       array = _oriented(path, array, len(leaf.shape))
       if array.shape != leaf.shape:
         shapes.append(f"{path} {leaf.shape} ({name} gives {array.shape})")
@@ -153,6 +162,18 @@ def _oriented(path: str, array: np.ndarray, axes: int) -> np.ndarray:
   if not path.endswith("kernel"):
     return array[0] if axes == 1 and array.ndim == 2 and len(array) == 1 else array
   return array.transpose((2, 3, 1, 0) if array.ndim == 4 else None)
+
+
+def _check_pair(pair: object) -> None:
+  """Raises an error for what is no pattern and replacement."""
+  if not isinstance(pair, (tuple, list)) or list(map(type, pair)) != [str, str]:
+    raise TypeError(f"names must hold pairs of texts, got {pair!r}")
+  try:
+    re.sub(*pair, "")
+  except re.error as error:
+    raise ValueError(
+      f"names must hold regular expressions, {pair!r}: {error}"
+    ) from None
 
 
 def _once(paths: Sequence[str], names: Sequence[str]) -> None:

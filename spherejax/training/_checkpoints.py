@@ -73,7 +73,8 @@ class Checkpoints:
     _checks.count("keep", keep)
     self.directory = pathlib.Path(directory).absolute()
     self._keep = keep
-    _make(self.directory)
+    for folder in (self.directory, self.directory / "last", self.directory / "best"):
+      _make(folder)
     _put_back(self.directory)
     for series in ("last", "best"):
       _remove_partial(self.directory / series)

@@ -1,5 +1,6 @@
 """Parameters from arrays with torch's names, written out by hand."""
 
+import contextlib
 import re
 
 import jax
@@ -168,6 +169,28 @@ def test_names_of_ones_own():
   assert filled["params"]["b"] == 1
   with pytest.raises(ValueError, match=r"give b to .* and to"):
     models.import_weights(variables, weights, names=[("^.*$", "b")])
+
+
+def test_names_are_pairs_of_texts(variables, unchecked):
+  for pair in ("ab", ("a",), ("a", 1), None):
+    with pytest.raises(TypeError, match="must hold pairs of texts, got"):
+      models.import_weights(variables, {"a": np.ones(1)}, names=[pair])
+  for pair in (("(a", "b"), ("a", r"\2")):
+    with pytest.raises(ValueError, match="must hold regular expressions"):
+      models.import_weights(variables, {"a": np.ones(1)}, names=[pair])
+
+
+@pytest.mark.parametrize(
+  ("value", "fits"), [(1e39, False), (np.inf, True), (1e38, True)]
+)
+def test_weights_beyond_the_networks_numbers(value, fits):
+  variables = {"params": {"a": jnp.zeros(2)}}
+  error = contextlib.nullcontext()
+  if not fits:
+    error = pytest.raises(ValueError, match=r"'a' must fit into float32, got 1e\+39")
+  with error:
+    filled = models.import_weights(variables, {"a": np.array([value, np.nan])})
+    np.testing.assert_array_equal(filled["params"]["a"], np.float32([value, np.nan]))
 
 
 def test_what_does_not_fit_is_named(variables):
