@@ -5,11 +5,12 @@ growing margin. In its embedding, images are classified by the nearest centroid 
 their nearest neighbours. This is done for the training classes, where a softmax
 classifier is the baseline, and for new classes. DIST, article I.
 
-    python -m experiments.plankton                   # 26 min
+    python -m experiments.plankton                   # 14 min on 2 cores
+    python -m experiments.plankton --preset long     # 30 iterations in place of 8
     python -m experiments.plankton --preset smoke    # seconds
     python -m experiments.plankton --preset full --folder ZooScanNet --weights FILE
 
-The first two need ndsb_plankton, prepared by tensorflow-datasets in TFDS_DATA_DIR.
+The first three need ndsb_plankton, prepared by tensorflow-datasets in TFDS_DATA_DIR.
 Their numbers are not comparable with the article's, which are shown only for `full`.
 That preset reads a folder with a sub-folder of images for each class, and requires
 ImageNet weights for Inception v3 as --weights.

@@ -202,6 +202,8 @@ class Config(triplets.Settings, Selection):
 
 PRESETS = {
   "cpu": Config(),
+  # As many iterations as the article's; one of its two steps of the margin.
+  "long": Config(iterations=30, raised_after=(20,)),
   "smoke": Config(
     percent=12, seen_from=60, unseen_from=12, test_images=20, validation_images=10,
     unseen_images=20, width=8, dim=32, triplets=32, iterations=3, steps=8,

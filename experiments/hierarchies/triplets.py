@@ -32,13 +32,13 @@ class Settings(methods.Architecture, Limited):
   """Seed of everything random."""
   triplets: Annotated[int, Within(1)] = 48
   """Triplets per step."""
-  iterations: Annotated[int, Within(1)] = 15
+  iterations: Annotated[int, Within(1)] = 8
   """Parts of the training; the embedding is measured after each."""
   steps: Annotated[int, Within(1)] = 100
   """Steps per iteration."""
   margins: Annotated[tuple[float, ...], Within(1e-6, 4)] = (1.0, 1.3)
   """Successive margins between squared distances of unit vectors."""
-  raised_after: Annotated[tuple[int, ...], Within(1)] = (10,)
+  raised_after: Annotated[tuple[int, ...], Within(1)] = (5,)
   """Iterations after which the next margin applies."""
   optimizer: Literal["adam", "sgd"] = "adam"
   """Optimiser; SGD has momentum 0.9."""

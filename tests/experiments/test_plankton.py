@@ -142,10 +142,10 @@ def test_margins_and_the_lengths_of_both_ways():
   assert full.triplets * full.steps * full.iterations == 3_000_000
   margins = [triplets.margin_schedule(full, i) for i in (20, 21, 30, 31)]
   assert margins == [1.0, 1.3, 1.3, 1.5]
-  assert [triplets.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
-  assert triplets.length(cpu) == 20
+  assert [triplets.margin_schedule(cpu, i) for i in (5, 6)] == [1.0, 1.3]
+  assert triplets.length(cpu) == 11
   never = dataclasses.replace(cpu, margins=(1.0,), raised_after=())
-  assert triplets.length(never) == 15
+  assert triplets.length(never) == 8
 
 
 def test_halves_and_ways():
