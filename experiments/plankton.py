@@ -5,7 +5,7 @@ growing margin. In its embedding, images are classified by the nearest centroid 
 their nearest neighbours. This is done for the training classes, where a softmax
 classifier is the baseline, and for new classes. DIST, article I.
 
-    python -m experiments.plankton                   # 14 min on 2 cores
+    python -m experiments.plankton                   # 15 min on 2 cores
     python -m experiments.plankton --preset long     # 30 iterations in place of 8
     python -m experiments.plankton --preset smoke    # seconds
     python -m experiments.plankton --preset full --folder ZooScanNet --weights FILE
