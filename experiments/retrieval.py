@@ -7,7 +7,7 @@ and zero-shot prediction to eight methods. DML, chapters 3 and 5.
 
     python -m experiments.retrieval                    # 16 min on 2 cores
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses  # C2
-    python -m experiments.retrieval --preset cars-gsp         # 69 min on one core
+    python -m experiments.retrieval --preset cars-gsp         # 30 min on 2 cores
     python -m experiments.retrieval --preset cars-poolings    # 32 min on 2 cores
     python -m experiments.retrieval --preset cars-tuned       # 75 min on two busy cores
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
