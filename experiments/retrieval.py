@@ -5,7 +5,7 @@ trains four pair losses alone, with chance-constrained proxies and with a cross-
 memory, and compares them with proxy losses. `cars-gsp` adds generalized sum pooling
 and zero-shot prediction to eight methods. DML, chapters 3 and 5.
 
-    python -m experiments.retrieval                    # 16 min on 2 cores
+    python -m experiments.retrieval                    # 11 min on 2 cores
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses  # C2
     python -m experiments.retrieval --preset cars-gsp         # 30 min on 2 cores
     python -m experiments.retrieval --preset cars-poolings    # 32 min on 2 cores
