@@ -7,7 +7,7 @@ the same code and hold the same objects.
 
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +15,6 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-_DEPTH = 3
-"""Depth to which calls are followed from the first function."""
 _LIBRARIES = "jax", "flax", "optax", "spherejax"
 """Libraries whose globals are constant."""
 
@@ -61,11 +59,38 @@ def keyed(value: Any) -> Keyed:
   return Keyed(_key(value), value)
 
 
+class _Function:
+  """A function that equals all functions that may share a program with it."""
+
+  def __init__(self, function: Callable[..., Any]):
+    try:
+      self._keyed = keyed(function)
+    except Unknown:
+      self._keyed = Keyed(_Same(self), function)
+
+  def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    return self._keyed.value(*args, **kwargs)
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, _Function) and self._keyed == other._keyed
+
+  def __hash__(self) -> int:
+    return hash(self._keyed)
+
+
+def comparable(function: Callable[..., Any]) -> jax.tree_util.Partial:
+  """Wraps a function, for a static argument; arrays of a `Partial` stay operands."""
+  if isinstance(function, jax.tree_util.Partial):
+    wrapped = _Function(function.func)
+    return jax.tree_util.Partial(wrapped, *function.args, **function.keywords)
+  return jax.tree_util.Partial(_Function(function))
+
+
 def _key(value: Any) -> Any:
   if isinstance(value, tuple | list):
     return type(value), tuple(map(_key, value))
   if callable(value) and not isinstance(value, type):
-    return _function(value, None, _DEPTH)
+    return _function(value, None, {})
   try:
     hash(value)
   except TypeError as error:
@@ -73,20 +98,26 @@ def _key(value: Any) -> Any:
   return type(value), value
 
 
-def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
-  """Key of a function; for its globals, only those of `home` are looked at."""
+def _function(value: Any, home: dict[str, Any] | None, numbers: dict[int, int]) -> Any:
+  """Key of a function and of what it calls; of globals only those of `home` are read.
+
+  `numbers` counts the functions that are already in the key.
+  """
   if isinstance(value, functools.partial):
     held = *value.args, *value.keywords.values()
-    inner = _function(value.func, home, depth)
-    return tuple(value.keywords), inner, *(_held(x, home, depth) for x in held)
+    inner = _function(value.func, home, numbers)
+    return tuple(value.keywords), inner, *(_held(x, home, numbers) for x in held)
   if isinstance(value, types.MethodType):
-    return _function(value.__func__, home, depth), *_object(value.__self__)
+    return _function(value.__func__, home, numbers), *_object(value.__self__)
   if not isinstance(value, types.FunctionType):
     return _object(value)
+  if id(value) in numbers:
+    return (numbers[id(value)],)
+  numbers[id(value)] = len(numbers)
   ours = (value.__module__ or "").partition(".")[0] in _LIBRARIES
   if home is None and not ours:
     home = value.__globals__
-  if depth == 0 or not (ours or value.__globals__ is home):
+  if not (ours or value.__globals__ is home):
     return (_Same(value),)
   held = [value.__defaults__, value.__kwdefaults__]
   for cell in value.__closure__ or ():
@@ -96,7 +127,7 @@ def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
       continue
   if not ours and home is not None:
     held += [home[name] for name in sorted(_names(value.__code__)) if name in home]
-  return _Same(value.__code__), *(_held(x, home, depth - 1) for x in held)
+  return _Same(value.__code__), *(_held(x, home, numbers) for x in held)
 
 
 @functools.lru_cache(1024)
@@ -106,11 +137,11 @@ def _names(code: types.CodeType) -> frozenset[str]:
   return frozenset(code.co_names).union(*inner)
 
 
-def _held(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
+def _held(value: Any, home: dict[str, Any] | None, numbers: dict[int, int]) -> Any:
   if isinstance(value, types.ModuleType | type):
     return _Same(value)
   if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
-    return _function(value, home, depth)
+    return _function(value, home, numbers)
   return _object(value)
 
 

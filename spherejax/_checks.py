@@ -135,6 +135,14 @@ def interval(name: str, value: Any) -> tuple[Any, Any]:
   return value[0], value[1]
 
 
+def scalar_interval(name: str, value: Any) -> tuple[Any, Any]:
+  """Ends of a range of numbers; raises for anything but two scalars."""
+  ends = interval(name, value)
+  for place, end in enumerate(ends):
+    single(f"{name}[{place}]", end)
+  return ends
+
+
 def share(name: str, value: object) -> None:
   """Raises unless `value` is a static number in [0, 1]."""
   if static_number(value) is None and not isinstance(value, (str, complex)):

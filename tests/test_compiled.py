@@ -333,6 +333,32 @@ def test_a_global_name_that_changes_makes_another_function(monkeypatch):
   np.testing.assert_array_equal(attack(logits), -before)
 
 
+def through(function, calls):
+  for _ in range(calls):
+    function = functools.partial(lambda inner, x: inner(x), function)
+  return function
+
+
+@pytest.mark.parametrize("calls", [1, 5, 20])
+def test_a_global_name_that_a_helper_reads(monkeypatch, calls):
+  before = attack(through(logits, calls))
+  monkeypatch.setitem(globals(), "WEIGHTS", -WEIGHTS)
+  np.testing.assert_array_equal(attack(through(logits, calls)), -before)
+
+
+def test_functions_that_call_each_other():
+  def even(x, n=2):
+    return odd(x, n - 1) if n else x @ WEIGHTS
+
+  def odd(x, n):
+    return even(x, n - 1) if n else -x @ WEIGHTS
+
+  before = attack(even)
+  compiled, after = count(lambda: attack(even))
+  assert compiled == 0
+  np.testing.assert_array_equal(after, before)
+
+
 def test_a_method_that_reads_a_global_name(monkeypatch):
   class Reader:
     def predict(self, x):

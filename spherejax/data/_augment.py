@@ -153,7 +153,8 @@ def random_resized_crop(
   / height drawn log-uniformly from `aspect`; the first of ten boxes that fits is taken,
   else the largest central box of an allowed ratio. Its sides are rounded to whole
   pixels, and its corner is uniform among the possible corners. Interpolation is
-  bilinear, with averaging where the box shrinks, and reads no pixel outside the box.
+  bilinear, with averaging where the box shrinks, and pixels outside the box have weight
+  0 (so a NaN in the image spreads over the crop).
 
   Args:
     key: draws the box.
@@ -189,7 +190,7 @@ def random_resized_crop(
   images = floating_images(images)
   height, width = image_size(size)
   for name, ends, top in (("area", area, 1), ("aspect", aspect, jnp.inf)):
-    low, high = _checks.interval(name, ends)
+    low, high = _checks.scalar_interval(name, ends)
     _checks.between(f"{name}[0]", low, 0, top, low_open=True, high_open=top > 1)
     _checks.between(f"{name}[1]", high, 0, top, low_open=True, high_open=top > 1)
     _checks.between(f"{name}[1]", high, low)

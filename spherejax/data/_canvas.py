@@ -144,4 +144,6 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
 
 
 def _apply(source, function: Callable[[np.ndarray], np.ndarray], row: int):
-  return _images.checked(np.asarray(function(source[row])), f"image {row}, mapped,")
+  # Copies, since the function may write into what it gets or reuse what it returns.
+  mapped = np.array(function(np.array(source[row])))
+  return _images.checked(mapped, f"image {row}, mapped,")

@@ -61,7 +61,7 @@ def normalize(
     The shape and dtype of `images`.
 
   Raises:
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, std not positive.
     TypeError: images not floating.
 
   Differentiable in: images, mean, std. Cost: O(pixels).
@@ -74,7 +74,7 @@ def normalize(
   """
   images = floating_images(images)
   _checks.known_finite("mean", mean)
-  _checks.known_finite("std", std)
+  _checks.positive("std", std)
   mean = jnp.asarray(mean, images.dtype)
   std = jnp.asarray(std, images.dtype)
   channels = images.shape[-1:]
@@ -213,7 +213,8 @@ def random_grayscale(
 
   def bleach(key, image):
     chosen = jax.random.uniform(key) < probability
-    return jnp.where(chosen, jnp.broadcast_to(grey(image), image.shape), image)
+    bleached = grey(_numerics.upcast(image)).astype(image.dtype)
+    return jnp.where(chosen, jnp.broadcast_to(bleached, image.shape), image)
 
   return per_image(bleach, key, images)
 

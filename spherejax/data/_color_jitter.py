@@ -157,7 +157,8 @@ def color_jitter(
     ValueError: not 3 channels; a number outside its range.
     TypeError: images not floating.
 
-  Differentiable in: images, the four strengths. Cost: O(pixels), four passes.
+  Differentiable in: images, the four strengths; at 0 the derivative in the hue is given
+  as 0. Cost: O(pixels), four passes.
 
   Source: SSL table 2, strength 0.5; Chen et al. 2020, "A simple framework for
   contrastive learning", appendix A, where strength s stands for 0.8 s three times and

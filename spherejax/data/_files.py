@@ -128,8 +128,9 @@ def _pixels(
 def _open(file: str | os.PathLike | bytes) -> "Image.Image":
   from PIL import Image
 
-  content: Any = io.BytesIO(file) if isinstance(file, bytes) else file
-  image = Image.open(content, formats=_FORMATS)
+  # Of a path, Pillow maps some TIFF files into memory and turns them wrongly.
+  content = file if isinstance(file, bytes) else pathlib.Path(file).read_bytes()
+  image = Image.open(io.BytesIO(content), formats=_FORMATS)
   if image.mode[0] in "IF" or _is_deep(image):  # a conversion would clip it
     image.close()
     raise ValueError(f"mode {image.mode} has more than 8 bits a channel")

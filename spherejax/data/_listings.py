@@ -93,7 +93,7 @@ def _read(folder: pathlib.Path) -> list[list[str]]:
       f" {path}"
     )
   try:
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
   except UnicodeDecodeError as error:
     raise ValueError(f"{path} must be text in UTF-8: {error}") from error
   rows, expected, places = [], None, {}

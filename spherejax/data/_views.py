@@ -183,7 +183,7 @@ def random_blur(
   images = _augment.floating_images(images)
   _checks.between("probability", probability, 0, 1)
   _checks.single("probability", probability)
-  low, high = _checks.interval("sigma", sigma)
+  low, high = _checks.scalar_interval("sigma", sigma)
   _checks.positive("sigma[0]", low)
   _checks.positive("sigma[1]", high)
   _checks.between("sigma[1]", high, low)
@@ -200,13 +200,15 @@ def random_blur(
 
 def _check(strengths: ViewStrengths) -> None:
   """Raises ValueError for a strength outside its range."""
-  low, high = strengths.scale
+  low, high = _checks.scalar_interval("strengths.scale", strengths.scale)
   _checks.between("strengths.scale[0]", low, 0, 1, low_open=True)
   _checks.between("strengths.scale[1]", high, 0, 1, low_open=True)
   _checks.between("strengths.scale[1]", high, low, 1)
   _color_jitter.check_strengths("strengths.", strengths[2:6])
   for name in ("flip", "jitter", "grayscale", "blur"):
-    _checks.between(f"strengths.{name}", getattr(strengths, name), 0, 1)
+    strength = getattr(strengths, name)
+    _checks.between(f"strengths.{name}", strength, 0, 1)
+    _checks.single(f"strengths.{name}", strength)
 
 
 def _view(

@@ -120,11 +120,11 @@ def memory_update(
       f"{labels.dtype}"
     )
   mask = _batch.keep_all(where, embeddings)
-  rows, classes, kept = (
+  rows, classes, mask_of_all = (
     _batch.alike(_batch.gather(array, axis_name), axis_name)
     for array in (jax.lax.stop_gradient(embeddings), labels, mask.astype(jnp.int32))
   )
-  stored = kept > 0
+  stored = mask_of_all > 0
   if len(rows) > size:
     raise ValueError(f"a memory of {size} cannot take a batch of {len(rows)} at once")
   order = jnp.cumsum(stored, dtype=jnp.int32)

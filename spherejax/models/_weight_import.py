@@ -56,10 +56,10 @@ def import_weights(
 
   Raises:
     TypeError: text instead of a sequence of texts, `names` that are not pairs of texts.
-    ValueError: patterns that `re` refuses, weights beyond the network's dtype, `fresh`
-      for a variable that is a shape without values, a parameter without weights,
-      weights without a parameter, a shape that differs, one array for two parameters;
-      the message lists them. So weights of another architecture fail.
+    ValueError: `fresh` for a variable that is a shape without values, a parameter
+      without weights, weights without a parameter, a shape that differs, one array for
+      two parameters; the message lists them. So weights of another architecture fail.
+      Also patterns that `re` refuses, and weights beyond the network's dtype.
 
   Differentiable in: nothing. Cost: one copy of the weights.
 
@@ -110,15 +110,7 @@ def import_weights(
     elif name not in files:
       missing.append(f"{path} ({name})")
     else:
-      array = np.asarray(weights[files[name]])
-      if not (array.dtype == jnp.bfloat16 or array.dtype.kind in "biuf"):
-        raise ValueError(f"weights must be real, got {array.dtype} at {name!r}")
-      with np.errstate(over="ignore"):
-        fits = np.isfinite(array) == np.isfinite(array.astype(leaf.dtype))
-      if not fits.all():
-        raise ValueError(
-          f"weights at {name!r} must fit into {leaf.dtype}, got {array[~fits][0]}"
-        )
+      array = _checked(name, np.asarray(weights[files[name]]), leaf.dtype)
       array = _oriented(path, array, len(leaf.shape))
       if array.shape != leaf.shape:
         shapes.append(f"{path} {leaf.shape} ({name} gives {array.shape})")
@@ -162,6 +154,19 @@ def _oriented(path: str, array: np.ndarray, axes: int) -> np.ndarray:
   if not path.endswith("kernel"):
     return array[0] if axes == 1 and array.ndim == 2 and len(array) == 1 else array
   return array.transpose((2, 3, 1, 0) if array.ndim == 4 else None)
+
+
+def _checked(name: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+  """The array; raises an error for numbers that the network's dtype cannot hold."""
+  if not (array.dtype == jnp.bfloat16 or array.dtype.kind in "biuf"):
+    raise ValueError(f"weights must be real, got {array.dtype} at {name!r}")
+  with np.errstate(over="ignore"):
+    fits = np.isfinite(array) == np.isfinite(array.astype(dtype))
+  if not fits.all():
+    raise ValueError(
+      f"weights at {name!r} must fit into {dtype}, got {array[~fits][0]}"
+    )
+  return array
 
 
 def _check_pair(pair: object) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from spherejax import _checks, _numerics, metrics
+from spherejax import _arguments, _checks, _numerics, metrics
 from spherejax.training import _cells, _parallel, _sweep_run
 from spherejax.training._checkpoints import Checkpoints
 from spherejax.training._monitor import Mode
@@ -177,10 +177,8 @@ def sweep(
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, margin, mode)
-  original = _sweep_run.Functions(*map(_sweep_run.as_partial, (init, step, evaluate)))
-  functions = original._replace(
-    step=_sweep_run.traced_once(_sweep_run.as_partial(step))
-  )
+  original = _sweep_run.Functions(*map(_arguments.comparable, (init, step, evaluate)))
+  functions = original._replace(step=_sweep_run.traced_once(original.step))
   local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)
@@ -340,7 +338,12 @@ def _restore(
   checkpoints: Checkpoints, runs: _sweep_run.Run, record: Mapping[str, Any]
 ) -> tuple[int, _sweep_run.Run]:
   """Number of evaluations and runs from the newest checkpoint, or from the start."""
-  restored = checkpoints.restore(_Saved(jnp.int32(0), runs))
+  try:
+    restored = checkpoints.restore(_Saved(jnp.int32(0), runs))
+  except ValueError as error:
+    raise ValueError(
+      f"{error}; a sweep resumes with the same cells, seeds, steps and functions"
+    ) from error
   if restored is None:
     return 0, runs
   for name, value in record.items():

@@ -39,11 +39,6 @@ class Functions(NamedTuple):
   evaluate: Callable[..., Array]
 
 
-def as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
-  """Converts a function to a pytree whose leaves are the arrays bound to it."""
-  return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
-
-
 @functools.lru_cache(maxsize=16)
 def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
   @functools.wraps(fn)

@@ -61,6 +61,20 @@ def test_blocks_are_averaged_and_rounded_half_up():
     assert found[i, j, 0] == int(np.floor(block.mean() + 0.5))
 
 
+def test_functions_may_write_into_their_image_and_reuse_their_result():
+  pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3, 1)
+  images = data.from_arrays(pixels.copy(), np.array([0, 1]))
+
+  def cleared(image):
+    image[:2] = 0
+    return image
+
+  right = pixels.copy()
+  right[:, :2] = 0
+  np.testing.assert_array_equal(data.map_images(images, cleared).images, right)
+  np.testing.assert_array_equal(images.images, pixels)
+
+
 def test_every_image_of_a_set_lazy_or_not():
   sizes = [(3, 5), (9, 2), (4, 4)]
   pixels = [np.full((*size, 1), i, np.uint8) for i, size in enumerate(sizes)]

@@ -35,6 +35,11 @@ def test_normalize_standardises_channels():
   np.testing.assert_allclose(one, np.moveaxis(expected, 0, -1), rtol=2e-5, atol=1e-6)
 
 
+def test_normalize_needs_positive_deviations():
+  with pytest.raises(ValueError, match=r"std must be in \(0, inf\), got 0"):
+    data.normalize(RGB, [0.0, 0.0, 0.0], [1.0, 0.0, 1.0])
+
+
 def test_brightness_multiplies_by_one_factor():
   # Values below 1 / 1.5 never meet the upper bound.
   images = MANY * 0.6
@@ -85,6 +90,13 @@ def test_grayscale_is_luma():
   assert (is_grey ^ is_same).all()
   # Standard deviation sqrt(2000 x 0.2 x 0.8) = 17.9; five of them.
   assert abs(is_grey.sum() - 400) < 90
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_grey_images_stay_as_they_are_in_half_precision(dtype):
+  grey = jnp.repeat(jnp.arange(256, dtype=dtype)[:, None, None, None] / 255, 3, -1)
+  found = data.random_grayscale(KEY, grey, probability=1)
+  np.testing.assert_array_equal(found, grey)
 
 
 def test_grayscale_of_other_channels():

@@ -113,6 +113,15 @@ def test_every_orientation_is_read_upright(tmp_path, suffix, orientation):
   assert bright[:4].sum() > bright[4:].sum()  # the stem of the letter is on the left
 
 
+@pytest.mark.parametrize("orientation", STORED)
+def test_tiff_files_that_pillow_maps_into_memory(tmp_path, orientation):
+  stored = Image.fromarray(STORED[orientation]).convert("L")
+  path = tmp_path / "a.tif"
+  stored.save(path, exif=exif(orientation))
+  upright = np.asarray(Image.fromarray(UPRIGHT).convert("L"))
+  np.testing.assert_array_equal(data.read_image(path, channels=1)[..., 0], upright)
+
+
 def test_orientation_by_other_metadata(tmp_path):
   stored = Image.fromarray(STORED[6])
   # In EXIF behind the pixels of a PNG, and as text, as older programs write it.

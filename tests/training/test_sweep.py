@@ -353,6 +353,29 @@ def small(init=lambda key, hyper: jnp.zeros(()), *, cells, **options):
   return training.sweep(KEY, init, step, score, cells, devices=ONE, **options)
 
 
+def test_what_the_functions_read_is_part_of_the_program():
+  class Trainer:
+    start = 2.0
+
+    def init(self, key, hyper):
+      return jnp.asarray(self.start)
+
+  trainer, cells = Trainer(), {"rate": [1.0]}
+  for trainer.start in (2.0, 5.0):
+    assert small(trainer.init, cells=cells).best_score[0, 0] == trainer.start + 2
+  held, traces = [1.0], []
+
+  def function():
+    return lambda key, hyper: (traces.append(None), jnp.asarray(held[0]))[1]
+
+  assert small(function(), cells=cells).best_score[0, 0] == 3
+  traced = len(traces)
+  assert small(function(), cells=cells).best_score[0, 0] == 3
+  assert len(traces) == traced  # another function that holds the same
+  held[0] = 10.0
+  assert small(function(), cells=cells).best_score[0, 0] == 12
+
+
 def test_static_hyperparameters_are_named_with_the_reason(unchecked):
   with pytest.raises(TypeError, match=r"'pool' must hold numbers, got 'gap': a choice"):
     small(cells={"rate": [1.0, 2.0], "pool": ["gap", "gsp"]})
