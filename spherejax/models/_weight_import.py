@@ -174,7 +174,7 @@ def _check_pair(pair: object) -> None:
   if not isinstance(pair, (tuple, list)) or list(map(type, pair)) != [str, str]:
     raise TypeError(f"names must hold pairs of texts, got {pair!r}")
   try:
-    re.sub(*pair, "")
+    re.sub(pair[0], pair[1], "")
   except re.error as error:
     raise ValueError(
       f"names must hold regular expressions, {pair!r}: {error}"

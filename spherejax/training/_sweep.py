@@ -177,8 +177,9 @@ def sweep(
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, margin, mode)
-  original = _sweep_run.Functions(*map(_arguments.comparable, (init, step, evaluate)))
-  functions = original._replace(step=_sweep_run.traced_once(original.step))
+  begins, steps_on, scores = map(_arguments.comparable, (init, step, evaluate))
+  original = _sweep_run.Functions(begins, steps_on, scores)
+  functions = original._replace(step=_sweep_run.traced_once(steps_on))
   local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)
