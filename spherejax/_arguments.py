@@ -59,7 +59,7 @@ def keyed(value: Any) -> Keyed:
   return Keyed(_key(value), value)
 
 
-class _Function:
+class Function:
   """A function that equals all functions that may share a program with it."""
 
   def __init__(self, function: Callable[..., Any]):
@@ -72,18 +72,18 @@ class _Function:
     return self._keyed.value(*args, **kwargs)
 
   def __eq__(self, other: object) -> bool:
-    return isinstance(other, _Function) and self._keyed == other._keyed
+    return isinstance(other, Function) and self._keyed == other._keyed
 
   def __hash__(self) -> int:
     return hash(self._keyed)
 
 
 def comparable(function: Callable[..., Any]) -> jax.tree_util.Partial:
-  """Wraps a function, for a static argument; arrays of a `Partial` stay operands."""
+  """Wraps a function for a jitted one; arrays of a `Partial` stay operands."""
   if isinstance(function, jax.tree_util.Partial):
-    wrapped = _Function(function.func)
+    wrapped = Function(function.func)
     return jax.tree_util.Partial(wrapped, *function.args, **function.keywords)
-  return jax.tree_util.Partial(_Function(function))
+  return jax.tree_util.Partial(Function(function))
 
 
 def _key(value: Any) -> Any:

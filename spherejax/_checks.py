@@ -128,19 +128,13 @@ def sequence(name: str, value: object) -> None:
 
 
 def interval(name: str, value: Any) -> tuple[Any, Any]:
-  """Ends of a range; raises TypeError for anything but two."""
+  """Ends of a range; raises an error for anything but two scalars."""
   several = isinstance(value, Sequence | AnyArray) and getattr(value, "ndim", 1) > 0
   if isinstance(value, (str, bytes)) or not several or len(value) != 2:
     raise TypeError(f"{name} must be a pair (low, high), got {reprlib.repr(value)}")
+  for place in (0, 1):
+    single(f"{name}[{place}]", value[place])
   return value[0], value[1]
-
-
-def scalar_interval(name: str, value: Any) -> tuple[Any, Any]:
-  """Ends of a range of numbers; raises for anything but two scalars."""
-  ends = interval(name, value)
-  for place, end in enumerate(ends):
-    single(f"{name}[{place}]", end)
-  return ends
 
 
 def share(name: str, value: object) -> None:

@@ -277,6 +277,15 @@ def varying(tree: _T, *sources: Any) -> _T:
   return jax.tree.map(add, tree)
 
 
+def replicated(array: Array, axis_name: str | None) -> Array:
+  """Tells `jax.shard_map` that all devices computed an equal array."""
+  if axis_name is None:
+    return array
+  if array.dtype == jnp.bool_:
+    return jax.lax.pmax(array.astype(jnp.int8), axis_name).astype(bool)
+  return jax.lax.pmax(array, axis_name)
+
+
 def either(
   predicate: Array, first: Callable[..., _T], second: Callable[..., _T], *operands: Any
 ) -> _T:

@@ -333,30 +333,35 @@ def test_a_global_name_that_changes_makes_another_function(monkeypatch):
   np.testing.assert_array_equal(attack(logits), -before)
 
 
-def through(function, calls):
-  for _ in range(calls):
-    function = functools.partial(lambda inner, x: inner(x), function)
+def through(function, helpers):
+  for _ in range(helpers):
+    function = (lambda inner: lambda x: inner(x))(function)
   return function
 
 
-@pytest.mark.parametrize("calls", [1, 5, 20])
-def test_a_global_name_that_a_helper_reads(monkeypatch, calls):
-  before = attack(through(logits, calls))
+@pytest.mark.parametrize("helpers", [1, 5, 20])
+def test_a_global_name_that_a_helper_reads(monkeypatch, helpers):
+  function = through(logits, helpers)
+  before = attack(function)
   monkeypatch.setitem(globals(), "WEIGHTS", -WEIGHTS)
-  np.testing.assert_array_equal(attack(through(logits, calls)), -before)
+  np.testing.assert_array_equal(attack(function), -before)
 
 
 def test_functions_that_call_each_other():
-  def even(x, n=2):
-    return odd(x, n - 1) if n else x @ WEIGHTS
+  def even_of(weights):
+    def even(x, n=2):
+      return odd(x, n - 1) if n else x @ weights
 
-  def odd(x, n):
-    return even(x, n - 1) if n else -x @ WEIGHTS
+    def odd(x, n):
+      return even(x, n - 1)
 
-  before = attack(even)
-  compiled, after = count(lambda: attack(even))
+    return even
+
+  before = attack(even_of(WEIGHTS))
+  compiled, after = count(lambda: attack(even_of(WEIGHTS)))
   assert compiled == 0
   np.testing.assert_array_equal(after, before)
+  np.testing.assert_array_equal(attack(even_of(-WEIGHTS)), -before)
 
 
 def test_a_method_that_reads_a_global_name(monkeypatch):
@@ -384,8 +389,8 @@ def test_variables_of_a_partial_are_data():
   def call(weights):
     return attack(jax.tree_util.Partial(apply, weights))
 
-  before = call(WEIGHTS)
-  compiled, after = count(lambda: call(-WEIGHTS))
+  before, opposite = call(WEIGHTS), -WEIGHTS
+  compiled, after = count(lambda: call(opposite))
   assert compiled == 0
   np.testing.assert_array_equal(after, -before)
 

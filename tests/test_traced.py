@@ -191,6 +191,6 @@ def test_states_are_equal_on_all_devices(name, tmp_path):
     # The second is what became of the device's rows.
     return result[0] if name == "losses.memory_update" else result
 
-  batch = {name: x for name, x in call.arguments.items() if name in OF_BATCH}
+  batch = {each: x for each, x in call.arguments.items() if each in OF_BATCH}
   # jax refuses an output that may differ between devices.
   jax.eval_shape(on_devices(of_device, 1, jax.P()), copies(batch, 1))

@@ -98,7 +98,7 @@ def listed(images: data.Images, listing: pathlib.Path) -> np.ndarray:
 def _named_images(listing: pathlib.Path) -> dict[str, int]:
   """Maps file names without folders to the numbers of their lines."""
   try:
-    text = listing.read_text(encoding="utf-8")
+    text = listing.read_text(encoding="utf-8-sig")
   except UnicodeDecodeError as error:
     raise ValueError(f"{listing} must be text in UTF-8: {error}") from error
   line_of: dict[str, int] = {}

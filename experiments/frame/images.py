@@ -213,7 +213,11 @@ def _folder(
 
 def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:
   """Reads NABirds' tree from lines `child parent` of the image folders' numbers."""
-  rows = [line.split() for line in path.read_text().splitlines() if line.strip()]
+  rows = [
+    line.split()
+    for line in path.read_text(encoding="utf-8-sig").splitlines()
+    if line.strip()
+  ]
   for number, row in enumerate(rows, start=1):
     if len(row) != 2:
       raise ValueError(f"{path}, line {number} must be a child and a parent, got {row}")

@@ -11,8 +11,9 @@ Pass the variables as data instead:
 
     logits_fn = jax.tree_util.Partial(model.apply, variables)
 
-Two kinds of changes go unnoticed: a NumPy array that is changed in place, and a change
-inside an object that an object of the function holds.
+Three kinds of changes go unnoticed: a NumPy array that is changed in place, a change
+inside an object that an object of the function holds, and another object under a global
+name that only a function of another module reads.
 """
 
 from spherejax import _compiled, _names

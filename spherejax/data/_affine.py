@@ -62,7 +62,7 @@ def random_affine(
   _checks.between("translation", translation, 0, 1)
   _checks.between("shear", shear, 0, 90, high_open=True)
   _checks.between("flip", flip, 0, 1)
-  least, most = _checks.scalar_interval("scale", scale)
+  least, most = _checks.interval("scale", scale)
   _checks.positive("scale[0]", least)
   _checks.between("scale[1]", most, least)
 

@@ -190,7 +190,7 @@ def random_resized_crop(
   images = floating_images(images)
   height, width = image_size(size)
   for name, ends, top in (("area", area, 1), ("aspect", aspect, jnp.inf)):
-    low, high = _checks.scalar_interval(name, ends)
+    low, high = _checks.interval(name, ends)
     _checks.between(f"{name}[0]", low, 0, top, low_open=True, high_open=top > 1)
     _checks.between(f"{name}[1]", high, 0, top, low_open=True, high_open=top > 1)
     _checks.between(f"{name}[1]", high, low)

@@ -144,6 +144,5 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
 
 
 def _apply(source, function: Callable[[np.ndarray], np.ndarray], row: int):
-  # Copies, since the function may write into what it gets or reuse what it returns.
-  mapped = np.array(function(np.array(source[row])))
-  return _images.checked(mapped, f"image {row}, mapped,")
+  image = np.array(source[row])  # a copy, which the function may change
+  return _images.checked(np.asarray(function(image)), f"image {row}, mapped,")

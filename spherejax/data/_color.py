@@ -120,7 +120,9 @@ def random_brightness(
   _checks.between("strength", strength, 0, 1)
 
   def brighten(key, image):
-    return jnp.clip(image * (1 + change(key, strength, image.dtype)), 0, 1)
+    wide = _numerics.upcast(image)
+    brighter = wide * (1 + change(key, strength, wide.dtype))
+    return jnp.clip(brighter, 0, 1).astype(image.dtype)
 
   return per_image(brighten, key, images)
 
@@ -162,9 +164,9 @@ def random_contrast(
   _checks.between("strength", strength, 0, 1)
 
   def stretch(key, image):
-    mean = mean_grey(image).astype(image.dtype)
-    factor = 1 + change(key, strength, image.dtype)
-    return jnp.clip(mean + factor * (image - mean), 0, 1)
+    wide, mean = _numerics.upcast(image), mean_grey(image)
+    factor = 1 + change(key, strength, wide.dtype)
+    return jnp.clip(mean + factor * (wide - mean), 0, 1).astype(image.dtype)
 
   return per_image(stretch, key, images)
 

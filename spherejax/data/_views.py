@@ -183,7 +183,7 @@ def random_blur(
   images = _augment.floating_images(images)
   _checks.between("probability", probability, 0, 1)
   _checks.single("probability", probability)
-  low, high = _checks.scalar_interval("sigma", sigma)
+  low, high = _checks.interval("sigma", sigma)
   _checks.positive("sigma[0]", low)
   _checks.positive("sigma[1]", high)
   _checks.between("sigma[1]", high, low)
@@ -199,8 +199,8 @@ def random_blur(
 
 
 def _check(strengths: ViewStrengths) -> None:
-  """Raises ValueError for a strength outside its range."""
-  low, high = _checks.scalar_interval("strengths.scale", strengths.scale)
+  """Raises an error for a strength that is no scalar or outside its range."""
+  low, high = _checks.interval("strengths.scale", strengths.scale)
   _checks.between("strengths.scale[0]", low, 0, 1, low_open=True)
   _checks.between("strengths.scale[1]", high, 0, 1, low_open=True)
   _checks.between("strengths.scale[1]", high, low, 1)

@@ -130,15 +130,15 @@ def _log_mean_of_others(
   of_rows = _numerics.logsumexp(logits, others & ~class_mask & mask[:, None])[:, None]
   total = _batch.logsumexp(of_rows, of_rows != -jnp.inf, axis_name, 0)[0]
   rows = _batch.number(mask[:, None], axis_name, logits.dtype)
-  total = _batch.alike(total, axis_name)
+  total = _numerics.replicated(total, axis_name)
   return total - jnp.log(jnp.maximum(rows, 1)), rows
 
 
 def _median_angle(angles: Array, class_mask: Array, axis_name: str | None) -> Array:
   """Mean of the two middle angles [batch, 1] of all kept rows; inf over none."""
   angles = jnp.where(jnp.any(class_mask, axis=1), angles[:, 0], jnp.inf)
-  gathered = _batch.alike(_batch.gather(angles, axis_name), axis_name)
-  ordered = jnp.sort(gathered)
+  gathered = _batch.gather(angles, axis_name)
+  ordered = jnp.sort(_numerics.replicated(gathered, axis_name))
   rows = jnp.sum(ordered < jnp.inf, dtype=jnp.int32)
   return (ordered[jnp.maximum(rows - 1, 0) // 2] + ordered[rows // 2]) / 2
 

@@ -96,11 +96,6 @@ def gather(array: Array, axis_name: str | None) -> Array:
   return jax.lax.all_gather(array, axis_name, tiled=True)
 
 
-def alike(array: Array, axis_name: str | None) -> Array:
-  """An equal array of all devices, as a value that `jax.shard_map` knows as equal."""
-  return array if axis_name is None else jax.lax.pmax(array, axis_name)
-
-
 def first_row(number: int, axis_name: str | None) -> Array | int:
   """Index of this device's first row, where every device holds `number` rows."""
   return 0 if axis_name is None else jax.lax.axis_index(axis_name) * number

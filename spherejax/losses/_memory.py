@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Bool, Float, Int, Integer
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.losses import _batch
 
 
@@ -120,11 +120,10 @@ def memory_update(
       f"{labels.dtype}"
     )
   mask = _batch.keep_all(where, embeddings)
-  rows, classes, mask_of_all = (
-    _batch.alike(_batch.gather(array, axis_name), axis_name)
-    for array in (jax.lax.stop_gradient(embeddings), labels, mask.astype(jnp.int32))
+  rows, classes, stored = (
+    _numerics.replicated(_batch.gather(array, axis_name), axis_name)
+    for array in (jax.lax.stop_gradient(embeddings), labels, mask)
   )
-  stored = mask_of_all > 0
   if len(rows) > size:
     raise ValueError(f"a memory of {size} cannot take a batch of {len(rows)} at once")
   order = jnp.cumsum(stored, dtype=jnp.int32)

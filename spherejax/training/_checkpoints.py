@@ -73,10 +73,10 @@ class Checkpoints:
     _checks.count("keep", keep)
     self.directory = pathlib.Path(directory).absolute()
     self._keep = keep
-    for folder in (self.directory, self.directory / "last", self.directory / "best"):
-      _make(folder)
+    _make(self.directory)
     _put_back(self.directory)
     for series in ("last", "best"):
+      _make(self.directory / series)
       _remove_partial(self.directory / series)
     self._series = {
       series: _checkpoint_files.manager(self.directory / series)

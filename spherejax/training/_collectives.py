@@ -101,11 +101,8 @@ def device_mean(tree: Tree, axis_name: str | None) -> Tree:
   def mean(leaf: Array) -> Array:
     if jnp.issubdtype(leaf.dtype, jnp.floating):
       return jax.lax.pmean(_numerics.upcast(leaf), axis_name).astype(leaf.dtype)
-    # Tells `jax.shard_map` that they are equal.
-    if leaf.dtype == jnp.bool_:
-      return jax.lax.pmax(leaf.astype(jnp.int8), axis_name).astype(bool)
-    integer = jnp.issubdtype(leaf.dtype, jnp.integer)
-    return jax.lax.pmax(leaf, axis_name) if integer else leaf
+    discrete = leaf.dtype == jnp.bool_ or jnp.issubdtype(leaf.dtype, jnp.integer)
+    return _numerics.replicated(leaf, axis_name) if discrete else leaf
 
   return jax.tree.map(mean, tree)
 

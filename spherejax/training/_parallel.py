@@ -304,20 +304,17 @@ def parallel_step(
   _checks.function("step", step)
 
   taking_part = None if devices is None else tuple(local_devices(devices))
-  try:
-    return _parallel(_arguments.keyed(step), taking_part)
-  except _arguments.Unknown:
-    return _parallel.__wrapped__(_arguments.Keyed(None, step), taking_part)
+  return _parallel(_arguments.Function(step), taking_part)
 
 
 @functools.lru_cache(16)
 def _parallel(
-  keyed: _arguments.Keyed, devices: tuple[Any, ...] | None
+  step: _arguments.Function, devices: tuple[Any, ...] | None
 ) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
   """Maps a step; cached, because mapping the same step again would compile it again."""
 
   def mapped(state: Tree, batch: Tree) -> tuple[Tree, Tree]:
-    state, metrics = _returned.pair(keyed.value(state, batch, axis_name=AXIS_NAME))
+    state, metrics = _returned.pair(step(state, batch, axis_name=AXIS_NAME))
     return _returned.tree("step", state), _returned.tree("step", metrics)
 
   return jax.pmap(mapped, axis_name=AXIS_NAME, devices=devices, donate_argnums=0)

@@ -144,11 +144,11 @@ def sweep(
       seeds, steps, patience, margin or mode.
     OSError, RuntimeError: of checkpoints, as `fit`.
 
-  Cost: one compilation for each shape of the arrays, and for functions that were not
-  swept before. Memory of two states for every run. A stopped run costs as much as the
-  other runs of its batch until all have stopped. Arrays that the functions close over
-  become constants of the program: bind large ones as `jax.tree_util.Partial(step,
-  data)`.
+  Cost: one compilation for each shape of the arrays, and for functions that hold or
+  read other objects than before (see `spherejax.attacks`). Memory of two states for
+  every run. A stopped run costs as much as the other runs of its batch until all have
+  stopped. Arrays that the functions close over become constants of the program: bind
+  large ones as `jax.tree_util.Partial(step, data)`.
 
   Source: none.
 
@@ -177,9 +177,9 @@ def sweep(
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, margin, mode)
-  begins, steps_on, scores = map(_arguments.comparable, (init, step, evaluate))
-  original = _sweep_run.Functions(begins, steps_on, scores)
-  functions = original._replace(step=_sweep_run.traced_once(steps_on))
+  init, step, evaluate = map(_arguments.comparable, (init, step, evaluate))
+  original = _sweep_run.Functions(init, step, evaluate)
+  functions = original._replace(step=_sweep_run.traced_once(step))
   local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)

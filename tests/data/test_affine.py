@@ -6,7 +6,6 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from spherejax import data
 
@@ -100,13 +99,3 @@ def test_keys_dtypes_and_single_images():
   half = jnp.full((2, 8, 8, 1), 0.5, jnp.bfloat16)
   assert jax.eval_shape(augment, half).dtype == jnp.bfloat16
   assert jax.eval_shape(augment, half[0]).shape == (8, 8, 1)
-
-
-def test_each_number_is_for_all_images(unchecked):
-  several = np.full(5, 0.9)
-  for changes, message in (
-    ({"scale": (several, several)}, r"scale\[0\] must be a scalar, got shape \(5,\)"),
-    ({"scale": (0.9, several)}, r"scale\[1\] must be a scalar, got shape \(5,\)"),
-  ):
-    with pytest.raises(ValueError, match=message):
-      data.random_affine(jax.random.key(0), np.ones((5, 5, 5, 1), "f4"), **changes)

@@ -1,4 +1,5 @@
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -286,6 +287,7 @@ RANDOM = {
   "hue": data.random_hue,
   "jitter": data.color_jitter,
   "blur": data.random_blur,
+  "affine": data.random_affine,
 }
 
 
@@ -313,3 +315,43 @@ def test_dtypes_are_kept(name):
   if name in ("crop", "flip"):
     whole = jnp.full([8, 8, 3], 7, jnp.uint8)
     assert jax.eval_shape(RANDOM[name], KEY, whole).dtype == jnp.uint8
+
+
+@pytest.mark.parametrize("name", sorted({*RANDOM} - {"flip", "crop"}))
+def test_half_precision_is_the_rounded_single_one(name):
+  half = np.random.default_rng(3).random([8, 8, 3]).astype(jnp.bfloat16)
+  exact = np.asarray(RANDOM[name](KEY, half.astype(np.float32)))
+  np.testing.assert_array_equal(RANDOM[name](KEY, half), exact.astype(jnp.bfloat16))
+
+
+VIEWS = {
+  f"views.{field}": (
+    functools.partial(
+      lambda field, key, images, **number: data.simclr_views(
+        key, images, size=8, strengths=data.ViewStrengths(**{field: number[field]})
+      ),
+      field,
+    ),
+    field,
+    default,
+  )
+  for field, default in data.ViewStrengths()._asdict().items()
+}
+NUMBERS = {
+  f"{name}.{parameter.name}": (augment, parameter.name, parameter.default)
+  for name, augment in RANDOM.items()
+  for parameter in inspect.signature(augment).parameters.values()
+  if parameter.name not in ("size", "padding", "integer")
+  and parameter.default is not inspect.Parameter.empty
+} | VIEWS
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_are_for_all_images(name, unchecked):
+  augment, parameter, default = NUMBERS[name]
+  images = np.full([10, 10, 10, 3], 0.5, np.float32)  # ten of everything: all broadcast
+  pair = isinstance(default, tuple)
+  several = np.full(10, default[0] if pair else default)
+  for value in [(several, default[1]), (default[0], several)] if pair else [several]:
+    with pytest.raises(ValueError, match=r"must be a scalar, got shape \(10,\)"):
+      augment(KEY, images, **{parameter: value})

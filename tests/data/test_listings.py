@@ -24,7 +24,7 @@ def write_shop(root, header=HEADER, listed=LISTED):
   (root / "list_eval_partition.txt").write_text(f"{header}{text}\n")
 
 
-@pytest.mark.parametrize("header", [HEADER, ""])
+@pytest.mark.parametrize("header", [HEADER, "", f"\ufeff{HEADER}"])
 def test_rows_are_those_of_the_file(tmp_path, header):
   write_shop(tmp_path, header)
   images = data.load_in_shop(str(tmp_path))

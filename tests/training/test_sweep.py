@@ -353,27 +353,43 @@ def small(init=lambda key, hyper: jnp.zeros(()), *, cells, **options):
   return training.sweep(KEY, init, step, score, cells, devices=ONE, **options)
 
 
-def test_what_the_functions_read_is_part_of_the_program():
-  class Trainer:
-    start = 2.0
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_a_function_reads_is_part_of_the_program(place):
+  """The number 2 in one of init, step and evaluate is changed to 5."""
 
-    def init(self, key, hyper):
-      return jnp.asarray(self.start)
+  class Number:
+    value = 2.0
 
-  trainer, cells = Trainer(), {"rate": [1.0]}
-  for trainer.start in (2.0, 5.0):
-    assert small(trainer.init, cells=cells).best_score[0, 0] == trainer.start + 2
-  held, traces = [1.0], []
+  first, second, third = numbers = [Number(), Number(), Number()]
+  functions = (
+    lambda key, hyper: first.value * jnp.ones(()),
+    lambda state, key, hyper: (state + second.value * hyper["rate"], {}),
+    lambda state, key, hyper: third.value * state,
+  )
 
-  def function():
-    return lambda key, hyper: (traces.append(None), jnp.asarray(held[0]))[1]
+  def score(cells=1):
+    return training.sweep(
+      KEY, *functions, {"rate": [1.0] * cells}, seeds=1, steps=1, evaluate_every=1,
+      progress=False, devices=ONE,
+    ).best_score[0, 0]  # fmt: skip
 
-  assert small(function(), cells=cells).best_score[0, 0] == 3
+  assert score() == 8
+  numbers[place].value = 5.0
+  assert score() == score(cells=2) == (20 if place == 2 else 14)
+
+
+def test_equal_functions_are_one():
+  traces = []
+
+  def begins_at(start):
+    return lambda key, hyper: (traces.append(None), jnp.asarray(start))[1]
+
+  start = 1.0
+  assert small(begins_at(start), cells={"rate": [1.0]}).best_score[0, 0] == 3
   traced = len(traces)
-  assert small(function(), cells=cells).best_score[0, 0] == 3
-  assert len(traces) == traced  # another function that holds the same
-  held[0] = 10.0
-  assert small(function(), cells=cells).best_score[0, 0] == 12
+  assert small(begins_at(start), cells={"rate": [1.0]}).best_score[0, 0] == 3
+  assert len(traces) == traced
+  assert small(begins_at(4.0), cells={"rate": [1.0]}).best_score[0, 0] == 6
 
 
 def test_static_hyperparameters_are_named_with_the_reason(unchecked):
