@@ -2,15 +2,21 @@
 
 python -m experiments.redraw                 # all of docs/results
 python -m experiments.redraw retrieval       # one run
+python -m experiments.redraw statements      # the figure of docs/results.md
 """
 
 import importlib
 import json
+import math
 import pathlib
 import sys
+import tomllib
 
 from experiments.frame import pictures, study
-from experiments.results_page import DOCS, title
+from experiments.results_page import DOCS, STATEMENTS, tests_of, title
+from spherejax import plotting
+
+FILES = sorted((DOCS / "results").glob("*.json"))
 
 
 def redraw(file: pathlib.Path) -> list[str]:
@@ -35,10 +41,31 @@ def redraw(file: pathlib.Path) -> list[str]:
   return files
 
 
+def verdicts() -> dict[str, list[tuple[float, str]]]:
+  """Difference over half-width, and verdict, of each claim of each statement.
+
+  A claim without an interval has a difference of NaN.
+  """
+  results = [json.loads(file.read_text(encoding="utf-8")) for file in FILES]
+  statements = tomllib.loads(STATEMENTS.read_text(encoding="utf-8"))["statement"]
+  by_name = {}
+  for number, statement in enumerate(statements, 1):
+    points = []
+    for _, claim in tests_of(statement, results):
+      low, high = claim["interval"]
+      half = math.nan if low is None else (high - low) / 2
+      points.append((claim["value"] / half, claim["verdict"]))
+    by_name[f"{statement['name']}  {number}"] = points
+  return by_name
+
+
 def main() -> None:
-  """Draws the runs that the command names, or all."""
-  names = sys.argv[1:] or sorted(x.stem for x in (DOCS / "results").glob("*.json"))
-  for name in names:
+  """Draws the runs that the command names, or all and the statements."""
+  for name in sys.argv[1:] or [*(x.stem for x in FILES), "statements"]:
+    if name == "statements":
+      figure = pictures.verdicts(verdicts())
+      plotting.save(figure, DOCS / "results" / "statements.svg")
+      continue
     for file in redraw(DOCS / "results" / f"{name}.json"):
       print(f"{name}/{file}")
 

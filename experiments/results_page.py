@@ -163,18 +163,23 @@ def claims_of(pattern: str, results: list[dict]) -> list[tuple[dict, dict]]:
   ]
 
 
-def statement_row(
-  number: int, statement: Mapping[str, Any], results: list[dict]
-) -> tuple[Any, ...]:
-  """A row of the table of statements; ends with a message where a claim is missing."""
-  claims, runs = [], {}
+def tests_of(statement: Mapping[str, Any], results: list[dict]) -> list[tuple]:
+  """Results and claims that test a statement; ends with a message where none does."""
+  tests = []
   for pattern in statement["claims"]:
     if not (tested := claims_of(pattern, results)):
       raise SystemExit(f"{STATEMENTS} names {pattern}, but no such claim is tested")
-    for content, claim in tested:
-      claims.append(claim)
-      runs[title(content)] = content["seconds"] / 60
-  claims.sort(key=lambda claim: claim["value"])
+    tests += tested
+  return tests
+
+
+def statement_row(
+  number: int, statement: Mapping[str, Any], results: list[dict]
+) -> tuple[Any, ...]:
+  """A row of the table of statements."""
+  tests = tests_of(statement, results)
+  runs = {title(content): content["seconds"] / 60 for content, _ in tests}
+  claims = sorted((claim for _, claim in tests), key=lambda claim: claim["value"])
   effects = [
     f"{report.number_text(claim['value'])} "
     f"{report.interval_text(claim['interval'])}".removesuffix(" -")  # no interval
@@ -192,12 +197,11 @@ def statement_row(
 
 
 def overview(
-  results: list[dict],
-  statements: Sequence[Mapping[str, Any]] = (),
-  header: str = "",
-  cost: str = "",
+  results: list[dict], said: Mapping[str, Any] | None = None, cost: str = ""
 ) -> str:
   """The first page: the papers' statements, and each run's counts of verdicts."""
+  said = said or {"statement": [], "header": "", "figure": ""}
+  statements = said["statement"]
   statement_rows = [statement_row(i, x, results) for i, x in enumerate(statements, 1)]
   objections = [f"{i}. {x['objection']}" for i, x in enumerate(statements, 1)]
   runs = []
@@ -209,10 +213,9 @@ def overview(
   columns = ("", "statement", "verdict", "smallest and largest difference", "run")
   return "\n".join(
     [
-      header,
+      said["header"],
       _table(columns, statement_rows),
-      "### Objections\n",
-      "The strongest objection to each verdict, by its number in the table.\n",
+      said["figure"],
       *objections,
       "\n## Every run\n",
       "Do not add up claims across runs: some test the same claims on other data.\n",
@@ -313,9 +316,7 @@ def pages() -> dict[pathlib.Path, str]:
   check_data(results, data)
   cost = cost_section(DOCS / "benchmarks" / "gsp.json")
   alts = alternative_texts((DOCS / "gallery.md").read_text(encoding="utf-8"))
-  texts = {
-    DOCS / "results.md": overview(results, said["statement"], said["header"], cost)
-  }
+  texts = {DOCS / "results.md": overview(results, said, cost)}
   for content in results:
     target = DOCS / "results" / f"{title(content)}.md"
     texts[target] = experiment_page(content, tried, data, alts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.frame import results
 from spherejax import metrics, plotting
 
 if TYPE_CHECKING:
@@ -125,6 +126,40 @@ def _style(axes: "matplotlib.axes.Axes", title: str, gains: bool) -> None:
   axes.spines[["top", "right", "left"]].set_visible(False)
   if gains:
     axes.axvline(0, color=_INK, linewidth=1)
+
+
+def verdicts(
+  claims: Mapping[str, Sequence[tuple[float, str]]],
+) -> "matplotlib.figure.Figure":
+  """Plots claims, a row a statement, by difference over half-width of its interval.
+
+  Args:
+    claims: by statement, the quotient and the verdict of each claim. Claims without a
+      quotient stand at the right, under "no interval".
+  """
+  from matplotlib.ticker import NullLocator
+
+  figure = new_figure(7.2, 4.4)
+  axes = figure.subplots()
+  axes.axvspan(-1, 1, color="#EEEEEE", linewidth=0)
+  colors = dict(zip(results.VERDICTS, (_BLUE, _ORANGE, _GREY), strict=True))
+  for place, tests in enumerate(claims.values()):
+    points = sorted((300 if math.isnan(at) else at, verdict) for at, verdict in tests)
+    heights = place + np.linspace(-0.35, 0.35, len(points) + 2)[1:-1]
+    for height, (at, verdict) in zip(heights, points, strict=True):
+      axes.plot(at, height, "o", color=colors[verdict], markersize=4, alpha=0.8)
+  axes.set_xscale("symlog", linthresh=3, linscale=1.2)
+  ticks = (-30, -10, -3, -1, 0, 1, 3, 10, 30, 100)
+  axes.set_xticks((*ticks, 300), (*(f"{x}" for x in ticks), "no\ninterval"))
+  axes.xaxis.set_minor_locator(NullLocator())
+  axes.set_yticks(range(len(claims)), claims)
+  axes.set_ylim(len(claims) - 0.5, -0.5)
+  _style(axes, "", gains=True)
+  for name, color in colors.items():
+    axes.plot([], [], "o", color=color, markersize=4, label=name)
+  figure.legend(loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+  axes.set_xlabel("difference, in half-widths of its 95 % interval", fontsize=9)
+  return figure
 
 
 def save(

@@ -272,7 +272,7 @@ def test_what_the_pages_lack_is_named(tmp_path):
     with pytest.raises(SystemExit, match=said):
       results_page.check_data(both, data)
   with pytest.raises(SystemExit, match="names x: e, but no such claim"):
-    results_page.overview([], [{"claims": ["x: e"], "objection": ""}])
+    results_page.tests_of({"claims": ["x: e"]}, [])
   file = tmp_path / "gsp.json"
   file.write_text('{"command": "python", "machine": "one core", "rows": []}')
   with pytest.raises(SystemExit, match=r"gsp\.json is no result of benchmarks\.gsp"):

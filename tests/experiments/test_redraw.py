@@ -1,13 +1,15 @@
 """Charts that are drawn from a committed result."""
 
 import json
+import re
 import shutil
 
 import numpy as np
 
 from experiments import redraw
-from experiments.frame import pictures
+from experiments.frame import pictures, results
 from experiments.results_page import DOCS
+from spherejax import plotting
 
 
 def test_charts_come_from_the_numbers_of_a_result(tmp_path):
@@ -24,6 +26,33 @@ def test_charts_come_from_the_numbers_of_a_result(tmp_path):
   assert written == {"scores-cars.svg", "gains-cars.svg"}
   text = (tmp_path / file.stem / "scores-cars.svg").read_text()
   assert "ProxyNCA++ + GSP" in text  # letters stay text
+
+
+def test_the_figure_of_the_statements_shows_the_committed_claims(tmp_path):
+  def dots(file):
+    pattern = r'<use xlink:href="#\w+" x="(\S+)" y="(\S+)" style="fill: (#\w+)'
+    return [(float(x), float(y), color) for x, y, color in re.findall(pattern, file)]
+
+  figure = pictures.verdicts(redraw.verdicts())
+  drawn = dots(plotting.save(figure, tmp_path / "drawn.svg").read_text())
+  committed = dots((DOCS / "results" / "statements.svg").read_text())
+  assert [dot[2] for dot in committed] == [dot[2] for dot in drawn]
+  for now, then in zip(drawn, committed, strict=True):
+    np.testing.assert_allclose(now[:2], then[:2], atol=1)
+  assert len(drawn) > 100
+
+
+def test_claims_stand_in_the_row_of_their_statement_with_the_colour_of_their_verdict():
+  claims = {
+    "first": [(2.0, results.REPRODUCED), (np.nan, results.REPRODUCED)],
+    "second": [(-3.0, results.CONTRADICTED), (0.5, results.UNDECIDED)],
+  }
+  (axes,) = pictures.verdicts(claims).axes
+  dots = [x for x in axes.lines if x.get_marker() == "o" and len(x.get_xdata()) == 1]
+  places = {(x.get_xdata()[0], round(x.get_ydata()[0])): x.get_color() for x in dots}
+  blue, orange, grey = "#0072B2", "#D55E00", "#7F7F7F"
+  assert places == {(2, 0): blue, (300, 0): blue, (-3, 1): orange, (0.5, 1): grey}
+  assert [x.get_text() for x in axes.get_yticklabels()] == list(claims)
 
 
 def test_panels_of_gains_share_an_axis():
