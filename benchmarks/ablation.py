@@ -56,7 +56,7 @@ class Work(NamedTuple):
   every: int
 
 
-def make_work(config: tokens.Settings, steps: int, every: int, masses: int) -> Work:
+def make_work(config: tokens.Config, steps: int, every: int, masses: int) -> Work:
   """Sets up the trainings of the first `masses` masses."""
   functions = (
     functools.partial(tokens.init, config),
@@ -142,7 +142,7 @@ def check_in_float64(work: Work) -> float:
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__, cases=False)
-  config = tokens.Settings(warm_up=50, validation=10)
+  config = tokens.Config(warm_up=50, validation=10)
   work = make_work(config, 150, 50, 4)
   if options.smoke:
     work = make_work(dataclasses.replace(config, warm_up=2), 4, 2, 2)

@@ -21,7 +21,6 @@ TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder.
 """
 
 import pathlib
-import sys
 from typing import Any
 
 import tqdm
@@ -50,7 +49,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   inputs = {seed: class_runs.shared_inputs(config, whole, seed) for seed in seeds}
   trainings = plan(config)
   total = len(trainings) * config.epochs
-  with tqdm.tqdm(total=total, unit="epoch", file=sys.stderr) as progress:
+  with tqdm.tqdm(total=total, unit="epoch") as progress:
 
     def train_seed(job: tuple[str, int]) -> class_runs.Finished:
       name, seed = job

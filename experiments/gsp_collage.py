@@ -15,7 +15,6 @@ Needs omniglot (cifar100 for `full`), prepared by tensorflow-datasets in TFDS_DA
 """
 
 import pathlib
-import sys
 from typing import Any
 
 import jax
@@ -47,7 +46,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   source = collages.load(config.images, config.image_size, config.percent)
   table, last, parts = Table(), {}, {}
   trainings = collage.plan(config)
-  with tqdm.tqdm(total=config.seeds * len(trainings), file=sys.stderr) as progress:
+  with tqdm.tqdm(total=config.seeds * len(trainings)) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
       parts = collages.collages(source, jax.random.key(seed), most=config.most)
       everything = config.pretrain_on == "all"

@@ -16,20 +16,12 @@ seeds of one kind of pooling are one vmapped program.
 import pathlib
 from typing import Any
 
-import jax
 import numpy as np
 
 from experiments.frame.study import Claim, Study, Table
-from experiments.gsp.token_trainings import (
-  BACKGROUND,
-  GAP,
-  GSP,
-  HULLS,
-  MAP,
-  SHARE,
-  Config,
-  collect,
-)
+from experiments.gsp import token_trainings
+from experiments.gsp.token_trainings import BACKGROUND, GAP, GSP, HULLS, MAP, SHARE
+from experiments.gsp.tokens import Config
 from spherejax import plotting
 
 PRESETS = {
@@ -43,7 +35,7 @@ PRESETS = {
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains all variants with all seeds; returns measures, tokens and curves."""
-  figures, first, curves = collect(config, jax.random.key(config.seed), output)
+  figures, first, curves = token_trainings.collect(config, output)
   table = Table()
   table.add_gain(MAP, GSP, over=GAP, paper=0.70)
   for name, measures in figures.items():

@@ -25,7 +25,6 @@ numbers are shown only for a folder of these years, given by --voc-folder.
 """
 
 import pathlib
-import sys
 from typing import Any
 
 import tqdm
@@ -60,7 +59,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   studies = {name: photographs if name == "voc" else grids for name in sets}
   for name, images_of_set in sets.items():
     studies[name].check(config, name, images_of_set)
-  with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
+  with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed") as bar:
     for name, images_of_set in sets.items():
       bar.set_postfix(set=name)
       figures |= studies[name].study(table, config, name, images_of_set, output, bar)

@@ -17,7 +17,6 @@ ImageNet weights for Inception v3 as --weights.
 """
 
 import pathlib
-import sys
 from typing import Any
 
 import jax
@@ -51,7 +50,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   # The longer trainings start first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
   total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
-  with tqdm.tqdm(total=total, unit="iteration", file=sys.stderr) as progress:
+  with tqdm.tqdm(total=total, unit="iteration") as progress:
 
     def run_job(job: tuple[str, int]) -> plankton_runs.RunResult:
       kind, seed = job

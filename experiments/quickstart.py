@@ -14,9 +14,7 @@ one sub-folder per class, and embeds them with a network trained on ImageNet:
     python -m experiments.quickstart --images FOLDER --output runs/photographs
 """
 
-import dataclasses
 import pathlib
-import sys
 from typing import Any
 
 import jax
@@ -27,23 +25,10 @@ import tqdm
 from experiments.frame import results
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import quick, quick_figure
+from experiments.gsp.quick import Config
 
 _DIGITS, _PHOTOGRAPHS = 6, 3  # collages of the figure
 _LETTERS = 16  # of a label above a collage
-
-
-@dataclasses.dataclass(frozen=True)
-class Config(quick.Settings):
-  """Settings of the quickstart."""
-
-  images: str = ""
-  """Folder of photographs with a sub-folder per class; empty: digits."""
-  seed: int = 0
-  """Seed of everything random."""
-  seeds: int = 8
-  """Trainings of each pooling."""
-  collages: tuple[int, int] = (2000, 400)
-  """Numbers of training and test collages."""
 
 
 PRESETS = {"cpu": Config(), "smoke": Config(seeds=2, steps=24, collages=(300, 120))}
@@ -56,9 +41,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   tiles = quick.photographs(source) if source else quick.digits()
   keys = [jax.random.key(config.seed + number) for number in range(config.seeds)]
   tiled = [quick.collages(tiles, config.collages, key) for key in keys]
-  with tqdm.tqdm(
-    total=3 * config.seeds, desc="training", unit="part", file=sys.stderr
-  ) as progress:
+  with tqdm.tqdm(total=3 * config.seeds, desc="training", unit="part") as progress:
     runs = quick.compare(config, tiled, keys, progress.update)
   table = Table()
   for run in runs:

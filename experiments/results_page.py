@@ -50,18 +50,21 @@ def attempts(content: dict, tried: Tried) -> str:
 
 def check_tried(results: list[dict], tried: Tried) -> None:
   """Ends with a message unless exactly the missed claims have notes."""
-  without = {title(content): missed(content) for content in results}
-  for experiment, names in without.items():
-    patterns = tried.get(experiment, {})
-    for name in names:
-      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
-        raise SystemExit(f"{TRIED} must say what was tried for {experiment}: {name}")
-  for experiment, patterns in tried.items():
-    for pattern in patterns:
-      if not fnmatch.filter(without.get(experiment, []), pattern):
-        raise SystemExit(
-          f"{TRIED} has {experiment}: {pattern}, but no such claim is missed"
-        )
+  claims = [f"{title(x)}: {name}" for x in results for name in missed(x)]
+  patterns = [f"{run}: {claim}" for run, notes in tried.items() for claim in notes]
+  _check_match(TRIED, claims, patterns, "was tried for", "claim is missed")
+
+
+def _check_match(
+  file: pathlib.Path, names: list[str], patterns: list[str], what: str, nothing: str
+) -> None:
+  """Ends with a message unless each name has a pattern and each pattern a name."""
+  for name in names:
+    if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+      raise SystemExit(f"{file} must say what {what} {name}")
+  for pattern in patterns:
+    if not fnmatch.filter(names, pattern):
+      raise SystemExit(f"{file} has {pattern}, but no such {nothing}")
 
 
 def about(content: dict, data: Texts) -> str:
@@ -121,17 +124,10 @@ def experiment_page(content: dict, tried: Tried, data: Texts, alts: Texts) -> st
     picture = f"```{{figure}} {name}/{file}\n:alt: {alt}\n```\n\n"
   ran_on = about(content, data)
   claims = [
-    (
-      f"`{claim['id']}`",
-      claim["paper"],
-      claim["statement"],
-      report.number_text(claim["value"]),
-      report.interval_text(claim["interval"]),
-      claim["n"],
-      report.verdict_text(claim),
-    )
-    for claim in content["claims"]
-  ]
+    (f"`{x['id']}`", x["paper"], x["statement"], report.number_text(x["value"]),
+     report.interval_text(x["interval"]), x["n"], report.verdict_text(x))
+    for x in content["claims"]
+  ]  # fmt: skip
   figures = [
     (*report.cells(row), "-" if row["paper"] is None else row["paper"])
     for row in content["rows"]
@@ -235,15 +231,10 @@ def cost_section(file: pathlib.Path) -> str:
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
     lines = [
-      (
-        f"`{name}`",
-        "DML 5.3.4.4, figure 5.9",
-        statement,
-        f"{difference:.3g}",
-        f"{'' if difference > 0 else 'not '}reproduced",
-      )
+      (f"`{name}`", "DML 5.3.4.4, figure 5.9", statement, f"{difference:.3g}",
+       f"{'' if difference > 0 else 'not '}reproduced")
       for name, statement, difference in cost_claims(content["rows"])
-    ]
+    ]  # fmt: skip
     return (
       "## Cost of generalized sum pooling\n\n"
       f"`{content['command']}` ran on {content['machine']}. Differences are medians of "
@@ -261,28 +252,20 @@ def cost_section(file: pathlib.Path) -> str:
 def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
   """Name, statement and difference of each claim about cost; it should be positive."""
   swept = next(row for row in rows if row["case"] == "steps")
-  growth = swept["closed form, k = 200 / k = 10"]
-  slopes = swept["bytes a step, unrolled"]
   changes = swept["change of a weight from k = 25 to 100"].values()
   claims = [
-    (
-      "cost-flat",
-      "closed-form gradient: time at k = 200 < 1.5 times that at k = 10 (1.5 minus "
-      "the ratio)",
-      1.5 - growth,
-    ),
-    (
-      "cost-unrolled",
-      "differentiated through its steps: memory grows with k (least KiB per step)",
-      min(slopes) / 1024,
-    ),
-    (
-      "k-enough",
-      "weights of k = 25 and k = 100 differ by less than 1e-6 (1e-6 minus the "
-      "largest change)",
-      1e-6 - max(changes),
-    ),
-  ]
+    ("cost-flat",
+     "closed-form gradient: time at k = 200 < 1.5 times that at k = 10 (1.5 minus the "
+     "ratio)",
+     1.5 - swept["closed form, k = 200 / k = 10"]),
+    ("cost-unrolled",
+     "differentiated through its steps: memory grows with k (least KiB per step)",
+     min(swept["bytes a step, unrolled"]) / 1024),
+    ("k-enough",
+     "weights of k = 25 and k = 100 differ by less than 1e-6 (1e-6 minus the largest "
+     "change)",
+     1e-6 - max(changes)),
+  ]  # fmt: skip
   for row in rows:
     if row["case"].startswith("cost-ours"):
       sharpness, steps = re.findall(r"= ([\d.]+)", row["case"])

@@ -23,7 +23,6 @@ svhn_cropped, prepared by tensorflow-datasets in TFDS_DATA_DIR.
 
 import operator
 import pathlib
-import sys
 from typing import Any
 
 import jax
@@ -121,7 +120,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
   elif config.images != "digits":
     total = config.seeds * len(claims.names_of(config))
   table = Table()
-  with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
+  with tqdm.tqdm(total=total, unit="program") as progress:
     if config.images == "digits":
       train, test = images.load_digits(config.train_images, config.test_images)
       add_digits(table, config, train, test, progress, output / "kept")

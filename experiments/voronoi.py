@@ -18,7 +18,6 @@ prepared cifar10 or mnist.
 
 import functools
 import pathlib
-import sys
 from typing import Any
 
 import jax
@@ -63,7 +62,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   total = sum(
     len(budgets[x]) * len(config.classifiers) + runs_per_norm for x in config.norms
   )
-  with tqdm.tqdm(total=total, unit="attack", file=sys.stderr) as progress:
+  with tqdm.tqdm(total=total, unit="attack") as progress:
     remember = curves.remembering(config, output / "kept", progress)
     for norm in config.norms:
       task = curves.Task(config, sites, norm)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax
@@ -69,13 +69,6 @@ def network(settings: Settings, method: str, classes: int) -> poolings.Headed:
     return poolings.Headed(backbone, functools.partial(nn.Dense, classes))
   layers = functools.partial(nn.Dense, s.projection)
   return poolings.Headed(backbone, lambda: nn.Sequential([layers(), nn.relu, layers()]))
-
-
-class State(NamedTuple):
-  """State of one training."""
-
-  params: Any
-  opt_state: Any
 
 
 def embed(
@@ -155,21 +148,21 @@ def train(
   on_device = jax.tree.map(jnp.asarray, objects)
   loss = _LOSSES[method]
 
-  def init(key: Array, hyper: Any) -> State:
+  def init(key: Array, hyper: Any) -> trainer.State:
     # Networks with and without biases begin alike.
     params = draw(model, objects.train.shape[1:], key)
-    return State(params, optimizer.init(params))
+    return trainer.State(params, optimizer.init(params))
 
-  def step(objects: Objects, state: State, key: Array, hyper: Any) -> Any:
+  def step(objects: Objects, state: trainer.State, key: Array, hyper: Any) -> Any:
     def objective(params: Any) -> Array:
       variables = {"params": without_biases(params, hyper["bias"])}
       apply = functools.partial(model.apply, variables)
       return jnp.mean(loss(settings, objects, grid, key, apply))
 
     value, *after = trainer.descend(objective, optimizer, *state)
-    return State(*after), {"loss": value}
+    return trainer.State(*after), {"loss": value}
 
-  def evaluate(objects: Objects, state: State, key: Array, hyper: Any) -> Array:
+  def evaluate(objects: Objects, state: trainer.State, key: Array, hyper: Any) -> Array:
     params = without_biases(state.params, hyper["bias"])["backbone"]
     return _object_accuracy(settings, objects, params, classes)
 

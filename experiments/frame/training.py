@@ -9,7 +9,7 @@ folder.
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sized
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,13 @@ from experiments.frame import at_once
 from spherejax import data, training
 
 Step = Callable[..., tuple[training.TrainState, dict[str, Array]]]
+
+
+class State(NamedTuple):
+  """State of one training of `many`."""
+
+  params: Any
+  opt_state: Any
 
 
 def many(

@@ -75,22 +75,15 @@ def class_attributes(variants: Variants, names: Sequence[str]) -> Any:
   figure = pictures.new_figure(1.6 + 3.0 * len(variants), 3.8)
   cells = figure.subplots(1, len(variants), sharey=True)
   highest = max(values.max() for _, _, values in variants.values())
-  image = None
+  image: Any = None
   for axes, (name, (_, _, values)) in zip(cells, variants.items(), strict=True):
     image = axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
     axes.set_title(name, fontsize=10)
     axes.set_xlabel("prototype")
     axes.set_xticks(range(values.shape[1]))
     axes.set_yticks(range(len(names)), list(names))
-  assert image is not None
   figure.colorbar(image, ax=list(cells), label="mean attribute")
   return figure
-
-
-@jax.jit
-def _nearest(maps: Array, vectors: Array) -> Array:
-  inside = distances.unit_ball(maps), distances.unit_ball(vectors)
-  return prototypes.prototype_histogram(*inside).assignment
 
 
 def dominant(
@@ -113,15 +106,15 @@ def dominant(
     cells[0, column].set_title(images.label_names[label], fontsize=8)
   for row, (name, (state, result, _)) in enumerate(variants.items(), start=1):
     maps = network.embed(state, examples, settings, pooled=False).pooled
-    nearest = _nearest(maps, state.params["network"]["pooling"]["prototypes"])
+    chosen = state.params["network"]["pooling"]["prototypes"]
+    inside = distances.unit_ball(maps), distances.unit_ball(chosen)
+    nearest = prototypes.prototype_histogram(*inside).assignment
     weights = result.weights[rows]
     strength = weights / weights.max(axis=(1, 2), keepdims=True)
-    for column in range(len(rows)):
-      tones = colors(np.asarray(nearest[column]))[..., :3]
-      alpha = strength[column][..., None]
-      cells[row, column].imshow(
-        alpha * tones + (1 - alpha), interpolation="nearest", vmin=0, vmax=1
-      )
+    tones = colors(np.asarray(nearest))[..., :3]
+    shown = 1 - strength[..., None] * (1 - tones)
+    for axes, picture in zip(cells[row], shown, strict=True):
+      axes.imshow(picture, interpolation="nearest", vmin=0, vmax=1)
     cells[row, 0].set_ylabel(name, fontsize=8.5)
   for axes in cells.flat:
     axes.set(xticks=[], yticks=[])

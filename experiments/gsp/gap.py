@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from experiments.frame import pictures
@@ -32,20 +31,12 @@ def study(maps: np.ndarray, labels: np.ndarray, centres: int) -> Study:
   features = maps.reshape(len(maps), -1, maps.shape[-1])
   features = features / np.linalg.norm(features, axis=2).max()
   points = features.reshape(-1, features.shape[2])
-  chosen = jax.jit(prototypes.greedy_k_centre, static_argnums=1)(points, centres)
+  chosen = prototypes.greedy_k_centre(points, centres)
   vectors = points[np.asarray(chosen.indices)]
-  counted = jax.jit(prototypes.prototype_histogram)(features, vectors)
-  combine = jax.jit(prototypes.prototype_convex_combination)
-  return Study(
-    features,
-    labels,
-    vectors,
-    np.asarray(chosen.radii),
-    np.asarray(counted.histogram),
-    np.asarray(jax.jit(pooling.gap)(features)),
-    np.asarray(combine(features, vectors)),
-    np.asarray(counted.error),
-  )
+  counted = prototypes.prototype_histogram(features, vectors)
+  combined = prototypes.prototype_convex_combination(features, vectors)
+  rest = chosen.radii, counted.histogram, pooling.gap(features), combined, counted.error
+  return Study(features, labels, vectors, *map(np.asarray, rest))
 
 
 def variation(first: np.ndarray, second: np.ndarray) -> float:
@@ -59,9 +50,11 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
   off = np.linalg.norm(study.combinations - study.averages, axis=1)
   classes = [study.histograms[study.labels == label] for label in range(10)]
   active = [(histograms > 0).any(0) for histograms in classes]
-  pairs = list(itertools.combinations(range(10), 2))
   halves = [np.array_split(rng.permutation(histograms), 2) for histograms in classes]
-  hulls = [study.prototypes[used] for used in active]
+  pairs = list(itertools.combinations([study.prototypes[used] for used in active], 2))
+  meeting = sum(itertools.starmap(metrics.hulls_intersect, pairs))
+  apart = list(itertools.starmap(metrics.hull_distance, pairs))
+  between = list(itertools.starmap(variation, itertools.combinations(classes, 2)))
   return {
     "covering radius": radius,
     "distance of average and combination": off.mean(),
@@ -69,17 +62,11 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
     "mean distance of features to prototypes": study.errors.mean(),
     "least of error - distance": (study.errors - off).min(),
     "least of radius - error": (radius - study.errors).min(),
-    "class pairs with intersecting hulls": sum(
-      metrics.hulls_intersect(hulls[a], hulls[b]) for a, b in pairs
-    ),
-    "mean distance of two class hulls": np.mean(
-      [metrics.hull_distance(hulls[a], hulls[b]) for a, b in pairs]
-    ),
+    "class pairs with intersecting hulls": meeting,
+    "mean distance of two class hulls": np.mean(apart),
     "prototypes of several classes": (np.sum(active, axis=0) > 1).sum(),
     "prototypes of a class": np.mean([used.sum() for used in active]),
-    "variation between classes": np.mean(
-      [variation(classes[a], classes[b]) for a, b in pairs]
-    ),
+    "variation between classes": np.mean(between),
     "variation between halves of a class": np.mean([variation(*h) for h in halves]),
     "radius of 1 - radius of all": study.radii[0] - radius,
     "largest rise of the radius": np.diff(study.radii).max(),
@@ -150,12 +137,9 @@ def cells(study: Study) -> Any:
   axes.plot(*study.prototypes.T, "o", color="black", markersize=5)
   radius = float(study.radii[-1])
   axes.add_patch(Circle(_worst_covered(study), radius, fill=False, linewidth=1.2))
-  axes.set_title(
-    f"local features and {len(study.prototypes)} prototypes; circle: covering radius "
-    f"{radius:.3f}",
-    fontsize=10,
-    loc="left",
-  )
+  drawn = f"local features and {len(study.prototypes)} prototypes"
+  title = f"{drawn}; circle: covering radius {radius:.3f}"
+  axes.set_title(title, fontsize=10, loc="left")
   return figure
 
 
@@ -192,15 +176,10 @@ def singles(study: Study, images: data.Images) -> Any:
     _shade_cells(axes, study)
     features, used = study.features[row], study.histograms[row] > 0
     axes.plot(*features.T, ".", color="#444444", markersize=3, label="local features")
-    sizes = 250 * study.histograms[row][used]
     axes.scatter(
-      *study.prototypes[used].T,
-      s=sizes,
-      color="black",
-      alpha=0.55,
-      linewidth=0,
-      label="prototypes by share",
-    )
+      *study.prototypes[used].T, s=250 * study.histograms[row][used],
+      color="black", alpha=0.55, linewidth=0, label="prototypes by share",
+    )  # fmt: skip
     axes.plot(*study.averages[row], "s", color="#D55E00", markersize=9, label="GAP")
     axes.plot(*study.combinations[row], "^", color="#0072B2", markersize=7, label="PCC")
     off = np.linalg.norm(study.combinations[row] - study.averages[row])

@@ -113,11 +113,6 @@ def pool(
   return models.GSP(settings.prototypes, mass, inverse_temperature, name="pooling")
 
 
-def _keep_map(features: Array, *, where: Any = None) -> Array:
-  del where  # nothing is masked here
-  return features
-
-
 def backbone(settings: Settings, name: str | None = None) -> models.ResNet20:
   fields = ("blocks", "widths", "strides", "stem_stride", "norm", "convolution")
   return models.ResNet20(**{x: getattr(settings, x) for x in fields}, name=name)
@@ -135,7 +130,7 @@ class Network(nn.Module):
   ) -> models.HeadResult:
     s = self.settings
     features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
-    vector = pool(s, mass) if self.pooled else _keep_map
+    vector = pool(s, mass) if self.pooled else lambda features, *, where=None: features
     normalization = s.normalization if self.pooled else "none"
     return models.EmbeddingHead(s.dim, vector, normalization, name="head")(features)
 
@@ -185,12 +180,14 @@ def mixture(
   return (1 - zero_shot_weight) * loss + zero_shot_weight * unseen
 
 
-@functools.cache
-def make_optimizer(settings: Settings, names: tuple[str, ...]):
-  """Returns the same optimiser for equal settings, so that runs share a program."""
+def make_optimizer(settings: Settings) -> optax.GradientTransformation:
+  """Adam, with a rate of its own for proxies."""
   adam = optax.adam(settings.learning_rate)
   fast = optax.adam(settings.proxy_rate * settings.learning_rate)
-  rates = {f"loss/{name}": fast if name == "proxies" else adam for name in names}
+  rates = {
+    f"loss/{name}": fast if name == "proxies" else adam
+    for name in loss_modules(settings, 1)
+  }
   return training.optimizer({"network": adam} | rates)
 
 

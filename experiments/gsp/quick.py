@@ -33,8 +33,8 @@ POOLED = 200  # collages among whose averages the prototypes are chosen
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(Limited):
-  """Network and training; the quickstart adds its data."""
+class Config(Limited):
+  """Settings of the quickstart."""
 
   steps: int = 200
   """Training steps of each pooling; the first quarter pools by averages."""
@@ -54,6 +54,14 @@ class Settings(Limited):
   """Distance beyond which collages of different classes are ignored (C2)."""
   learning_rate: float = 2e-3
   """Learning rate of Adam."""
+  images: str = ""
+  """Folder of photographs with a sub-folder per class; empty: digits."""
+  seed: int = 0
+  """Seed of everything random."""
+  seeds: int = 8
+  """Trainings of each pooling."""
+  collages: tuple[int, int] = (2000, 400)
+  """Numbers of training and test collages."""
 
 
 class Collages(NamedTuple):
@@ -66,7 +74,7 @@ class Collages(NamedTuple):
 class Network(nn.Module):
   """Convolutions for pixels or one layer for features, then an `EmbeddingHead`."""
 
-  config: Settings
+  config: Config
 
   @nn.compact
   def __call__(self, images: Array, mass: Array | float) -> models.HeadResult:
@@ -90,7 +98,7 @@ def _optimizer(learning_rate: float) -> optax.GradientTransformation:
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _start(key: Array, images: Array, *, config: Settings) -> training.TrainState:
+def _start(key: Array, images: Array, *, config: Config) -> training.TrainState:
   """The network before the first step."""
   variables = Network(config).lazy_init(
     key, jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype), AVERAGE
@@ -107,7 +115,7 @@ def _train(
   mass: Array,
   steps: Array,
   *,
-  config: Settings,
+  config: Config,
 ) -> tuple[training.TrainState, Array]:
   """Runs `steps` training steps and returns the mean of their losses."""
 
@@ -135,7 +143,7 @@ def _train(
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def embed(params: Any, images: Array, mass: Array, *, config: Settings) -> Any:
+def embed(params: Any, images: Array, mass: Array, *, config: Config) -> Any:
   """Embeddings and pooling weights of collages."""
   return Network(config).apply({"params": params}, images, mass)
 
@@ -151,9 +159,7 @@ class Trained(NamedTuple):
   weights: np.ndarray
 
 
-def evaluate(
-  params: Any, test: data.Collages, mass: float, config: Settings
-) -> Trained:
+def evaluate(params: Any, test: data.Collages, mass: float, config: Config) -> Trained:
   """Retrieval among the test collages, and the pooling weights on them."""
   outputs = embed(params, test.images, jnp.float32(mass), config=config)
   measures = {
@@ -164,7 +170,7 @@ def evaluate(
 
 
 def compare(
-  config: Settings,
+  config: Config,
   collages: Sequence[Collages],
   keys: Sequence[Array],
   tell: Callable[[], Any],
@@ -227,8 +233,7 @@ class Tiles(NamedTuple):
   inputs: np.ndarray  # the pixels, or a pretrained network's features
   labels: np.ndarray
   names: tuple[str, ...]
-  labelled: tuple[int, ...]  # classes of the labelled tile
-  shared: tuple[int, ...]  # classes of the other tiles
+  split: int  # classes before it are labelled; the others are around them
 
 
 def digits() -> Tiles:
@@ -236,8 +241,7 @@ def digits() -> Tiles:
   images = data.load_digits()
   pixels = np.asarray(images.images)
   names = images.label_names or tuple(map(str, range(10)))
-  labelled, shared = tuple(range(6)), tuple(range(6, 10))
-  return Tiles(pixels, pixels, images.labels, names, labelled, shared)
+  return Tiles(pixels, pixels, images.labels, names, 6)
 
 
 def photographs(folder: str) -> Tiles:
@@ -260,26 +264,12 @@ def photographs(folder: str) -> Tiles:
     )
   pixels = np.asarray(images.images)
   average = training.parallel_map(
-    lambda _, block: _quarters(network.features(block)), batch_size=32
+    lambda _, block: nn.avg_pool(network.features(block), (2, 2), (2, 2)), batch_size=32
   )
   split = 2 * len(counts) // 3
   maps = average(None, pixels)
   train, _ = data.split_within_classes(images.labels, fractions=_FRACTIONS)
-  return Tiles(
-    pixels,
-    _reduced(maps, train),
-    images.labels,
-    images.label_names,
-    tuple(range(split)),
-    tuple(range(split, len(counts))),
-  )
-
-
-def _quarters(maps: Array) -> Array:
-  """Maps [n, 2 h, 2 w, channels] averaged to 2 x 2."""
-  n, height, width, channels = maps.shape
-  parts = maps.reshape(n, 2, height // 2, 2, width // 2, channels)
-  return parts.mean((2, 4))
+  return Tiles(pixels, _reduced(maps, train), images.labels, images.label_names, split)
 
 
 def _reduced(maps: np.ndarray, train: np.ndarray) -> np.ndarray:
@@ -289,9 +279,6 @@ def _reduced(maps: np.ndarray, train: np.ndarray) -> np.ndarray:
   axes = np.linalg.svd(features - mean, full_matrices=False)[2][:_CHANNELS]
   parts = (maps - mean) @ axes.T
   return (parts / parts[train].std()).astype(np.float32)
-
-
-_collages = jax.jit(data.collages, static_argnames=("grid",))
 
 
 def collages(
@@ -310,9 +297,9 @@ def collages(
     strict=True,
   ):
     labels = tiles.labels[rows]
-    fronts = np.resize(rows[np.isin(labels, tiles.labelled)], count)
-    around = rows[np.isin(labels, tiles.shared)]
+    fronts = np.resize(rows[labels < tiles.split], count)
+    around = images[rows[labels >= tiles.split]]
     parts.append(
-      _collages(name, images[fronts], tiles.labels[fronts], images[around], grid=GRID)
+      data.collages(name, images[fronts], tiles.labels[fronts], around, grid=GRID)
     )
   return Collages(*parts)

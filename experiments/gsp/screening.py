@@ -19,13 +19,7 @@ from experiments.frame import command, kept
 from experiments.frame import training as frame_training
 from experiments.gsp import collages, network, screening_cells
 from experiments.gsp import training as pooled_training
-from experiments.gsp.network import (
-  LOSSES,
-  Settings,
-  loss_parameters,
-  make_optimizer,
-  mixture,
-)
+from experiments.gsp.network import LOSSES, Settings, make_optimizer, mixture
 from spherejax import data, metrics, models, pooling, training
 
 
@@ -64,7 +58,7 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   variables: Any = _head(settings, **hyper).init(head_key, maps.features[:1])
   pooled = apply_head(settings, variables["params"], maps.features[rows], hyper).pooled
   head = models.replace_prototypes(variables["params"], pooled, path=network.PROTOTYPES)
-  losses = loss_parameters(settings, classes, proxy_key, label_key)
+  losses = network.loss_parameters(settings, classes, proxy_key, label_key)
   state = training.create_state(
     key,  # batches use the sweep's key
     make_optimizer(settings, tuple(losses)),
@@ -94,10 +88,8 @@ def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array,
     shift = jnp.abs(result.pooled - average).max() / jnp.abs(average).max()
     return training.Outcome(loss, metrics={"apart": shift})
 
-  optimizer = make_optimizer(settings, tuple(state.train.params["loss"]))
-  train, reported = training.make_step(objective, optimizer)(
-    state.train, (maps.features[rows], maps.labels[rows])
-  )
+  take = training.make_step(objective, make_optimizer(settings))
+  train, reported = take(state.train, (maps.features[rows], maps.labels[rows]))
   shift = jnp.maximum(state.apart, reported["apart"])
   return State(train, shift), {"loss": reported["loss"]}
 
@@ -110,17 +102,6 @@ def evaluate(
   result = apply_head(settings, state.train.params["network"], features, hyper)
   retrieved = metrics.retrieval(result.embeddings, np.array(labels))
   return metrics.mean_where(retrieved.map_at_r, retrieved.counted)
-
-
-def functions(settings: Settings, train: Maps, validation: Maps) -> tuple:
-  """The three functions of a sweep, with the maps bound as operands."""
-  classes = len(np.unique(train.labels))
-  labels = tuple(np.asarray(validation.labels).tolist())
-  operands = (train, train, validation.features)
-  return tuple(
-    jax.tree_util.Partial(function, maps)
-    for function, maps in zip(_of(settings, classes, labels), operands, strict=True)
-  )
 
 
 @functools.lru_cache(maxsize=16)
@@ -152,13 +133,16 @@ def train(
     for first in range(0, len(cells), config.at_once)
   ]
   made_of = kept.digest(dataclasses.replace(config, seeds=1))
+  classes = len(np.unique(maps.labels))
+  labels = tuple(np.asarray(validation.labels).tolist())
+  operands = maps, maps, validation.features
   for part, (number, cells) in enumerate(programs):
     settings = dataclasses.replace(
       config, pooling="gsp", loss=LOSSES[loss], prototypes=number
     )
     result = frame_training.many(
       jax.random.key(seed),
-      functions(settings, maps, validation),
+      tuple(map(jax.tree_util.Partial, _of(settings, classes, labels), operands)),
       dict(zip(columns, np.transpose(cells)[1:], strict=True)),
       output / "kept" / f"{loss}-{seed}-{part}-{made_of}",
       title=f"seed {seed} of {loss}, {number} prototypes",

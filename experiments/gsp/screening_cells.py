@@ -2,12 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from experiments.frame import command
-from experiments.frame.settings import Decided
+from experiments.frame.settings import Decided, MultipleOf, Only
 from experiments.frame.study import Claim, Table
 from experiments.gsp import network
 from experiments.published import figures
@@ -33,7 +32,11 @@ class Config(network.Settings):
   """Runs of each cell, each on another frozen network."""
   at_once: int = 25
   """Cells per program; memory grows in proportion."""
-  pretraining: int = 2000
+  norm: Annotated[
+    Literal["batch", "group"], Only("group", "the frozen network keeps no statistics")
+  ] = "group"
+  """Normalisation inside the network: batch or group."""
+  pretraining: Annotated[int, MultipleOf("parts")] = 2000
   """Steps that train the frozen network to classify single training images by
   sub-class; 0 keeps random weights."""
   screen: bool = True
@@ -51,14 +54,6 @@ class Config(network.Settings):
   inverse_temperature: Decided[float] = 0.5
   centre: tuple[float, float, float] = (0.3, 5.0, 0.1)
   """Default mass, inverse temperature and weight."""
-
-  def __post_init__(self):
-    super().__post_init__()
-    command.check_parts(self.pretraining, self.parts, ("pretraining", "parts"))
-    if self.norm != "group":
-      raise ValueError(
-        f"norm must be group, got {self.norm}: the frozen network keeps no statistics"
-      )
 
   @property
   def plan(self) -> "Plan":
@@ -144,11 +139,6 @@ def screened(scores: dict) -> dict[tuple[str, ...], metrics.Effect]:
   return metrics.factorial_effects(design, np.stack([scores[run] for run in runs]))
 
 
-def strength(values: np.ndarray) -> np.ndarray:
-  """Size of an effect, [seeds], signed by its mean, so that noise cancels."""
-  return np.sign(values.mean()) * values
-
-
 def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
   """Name of an effect and of its confounded effects, in the paper's symbols."""
   words = [word, *effect.aliases]
@@ -213,7 +203,9 @@ def claims(
     return table.values(measure, name(loss, cell)).mean()
 
   def size(table: Table, word: str) -> np.ndarray:
-    return strength(table.values(EFFECTS, effect_name(loss, (word,))))
+    """Size of an effect, [seeds], signed by its mean, so that noise cancels."""
+    values = table.values(EFFECTS, effect_name(loss, (word,)))
+    return np.sign(values.mean()) * values
 
   yield Claim(
     f"screen-beta-{suffix}",

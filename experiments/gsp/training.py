@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import pathlib
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -25,9 +24,7 @@ def _objective(
   """The mixture of losses for one batch, and the updated statistics."""
   del key, axis_name  # nothing is drawn, and one device is enough
   images, labels, variant = batch
-  variables = {"params": params["network"]}
-  if stats:
-    variables["batch_stats"] = stats["network"]
+  variables = {"params": params["network"], "batch_stats": stats.get("network", {})}
   result, changed = pooled_network.Network(settings).apply(
     variables, images, variant.mass, train=True, mutable=["batch_stats"]
   )
@@ -42,22 +39,16 @@ def _objective(
 def _initial_state(key, images, *, settings, classes) -> training.TrainState:
   network_key, proxy_key, label_key, step_key = jax.random.split(key, 4)
   parts = pooled_network.loss_parameters(settings, classes, proxy_key, label_key)
-  return training.create_state(
-    step_key,
-    pooled_network.make_optimizer(settings, tuple(parts)),
-    pooled_network.Network(settings).lazy_init(network_key, images[:1]),
-    {"params": parts},
-  )
+  optimizer = pooled_network.make_optimizer(settings)
+  network = pooled_network.Network(settings).lazy_init(network_key, images[:1])
+  return training.create_state(step_key, optimizer, network, {"params": parts})
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
 def _some_steps(state, images, labels, table, key, variant, *, settings, classes):
   """Compiles some steps of a training as one program."""
   objective = functools.partial(_objective, settings=settings, classes=classes)
-  optimizer = pooled_network.make_optimizer(
-    settings, tuple(pooled_network.loss_modules(settings, classes))
-  )
-  step = training.make_step(objective, optimizer)
+  step = training.make_step(objective, pooled_network.make_optimizer(settings))
   batch_classes = min(classes, settings.batch_classes)
   sizes = {"num_classes": batch_classes, "per_class": settings.per_class}
 
@@ -69,12 +60,6 @@ def _some_steps(state, images, labels, table, key, variant, *, settings, classes
   return jax.lax.scan(one_step, state, length=settings.steps // settings.parts)
 
 
-# Chooses pooled features that cover the others best (DML Algorithm 2).
-_choose_prototypes = jax.jit(
-  functools.partial(models.replace_prototypes, path=pooled_network.PROTOTYPES)
-)
-
-
 def _with_prototypes(
   settings: pooled_network.Settings, state: training.TrainState, images: data.Images
 ) -> training.TrainState:
@@ -82,7 +67,10 @@ def _with_prototypes(
   if settings.pooling == "gap":
     return state
   pooled = pooled_network.embed(state, images[:_MEMORY], settings).pooled
-  network = _choose_prototypes(state.params["network"], pooled)
+  # Pooled features that cover the others best (DML Algorithm 2).
+  network = models.replace_prototypes(
+    state.params["network"], pooled, path=pooled_network.PROTOTYPES
+  )
   return state.replace(params=state.params | {"network": network})
 
 
@@ -154,7 +142,7 @@ def train(
   identity = _MEMORY, finished.fingerprint([images.images, images.labels, *leaves])
   title = f"seed {seed} of {settings.pooling}"
   total = 1 + len(variants) * (settings.parts - 1)
-  bar = tqdm.tqdm(total=total, unit="part", disable=not progress, file=sys.stderr)
+  bar = tqdm.tqdm(total=total, unit="part", disable=not progress)
 
   def until(run: Run, parts: int, variant: pooled_network.Variant, name: str) -> Run:
     """Trains until `parts` parts are done, from the last checkpoint."""

@@ -6,7 +6,6 @@ import itertools
 import pathlib
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,7 +80,7 @@ def train_all(
   """Trains all methods at their best rates, with the usual weight in the first cell."""
   for job in jobs.values():
     check(*job, study)
-  with tqdm.tqdm(total=len(jobs), file=sys.stderr) as bar:
+  with tqdm.tqdm(total=len(jobs)) as bar:
 
     def train_job(name: _Name) -> Trained:
       weights = (config.weight, *other_weights.get(name, ()))
