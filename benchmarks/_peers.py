@@ -118,8 +118,7 @@ PEERS = {
     largest=512,
   ),
   "generalized_lifted_structure": Peer(
-    _over_anchors(losses.generalized_lifted_structure),
-    "GeneralizedLiftedStructureLoss",
+    _over_anchors(losses.generalized_lifted_structure), "GeneralizedLiftedStructureLoss"
   ),
   "n_pair": Peer(
     lambda x, y, w: (

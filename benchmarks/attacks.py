@@ -135,10 +135,7 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
   compile_seconds = time.perf_counter() - start
   ways = {_measure.OURS: _measure.Contender(compiled, 0, compiled=False)}
   targets, them = [], {}
-  has = {
-    FOOLBOX: case.foolbox,
-    TORCHATTACKS: case.torchattacks,
-  }
+  has = {FOOLBOX: case.foolbox, TORCHATTACKS: case.torchattacks}
   for peer in peers:
     if has[peer] is not None:
       call = them[peer] = _attack_peers.theirs(peer, case, weights, x, y, size)

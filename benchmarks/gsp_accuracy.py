@@ -150,7 +150,7 @@ def main() -> None:
   with _versions.enable_x64(True):
     for dtype in LIMITS:
       table = rich.table.Table(
-        title=f"{dtype}: error of sum p / of the mass / of p, steps",
+        title=f"{dtype}: error of sum p / of the mass / of p, steps"
       )
       table.add_column("mass")
       for sharpness in SHARPNESS:

@@ -130,11 +130,7 @@ def compare(size: Size, repetitions: int) -> dict[str, Any]:
   if size.faster:
     targets += [_measure.Target(name, size.faster) for name in (PEER, ALL)]
   return _measure.compare(
-    size.name,
-    inputs(size),
-    ways,
-    tuple(targets),
-    repetitions=repetitions,
+    size.name, inputs(size), ways, tuple(targets), repetitions=repetitions
   )
 
 

@@ -8,7 +8,7 @@ proxies that are never renewed coalesce. DML, chapter 3.
 
     python -m experiments.ccp_proxies                     # 13 min
     python -m experiments.ccp_proxies --preset plankton   # which the network never saw
-    python -m experiments.ccp_proxies --preset long       # digits: 88 min
+    python -m experiments.ccp_proxies --preset long       # digits: 61 min
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data
     python -m experiments.ccp_proxies --preset full       # accelerators
 
@@ -21,26 +21,18 @@ trains a ResNetV2-20 on 5,421 images of each digit, as many as the rarest digit 
 import pathlib
 from typing import Any
 
-from experiments.frame import command
 from experiments.frame.study import Study, Table
 from experiments.metric_learning import images, pictures, problems, runs
 from experiments.metric_learning.problems import PRESETS, Config
-from experiments.metric_learning.settings import Settings
-
-
-def train(config: Config, study: images.Study, folder: pathlib.Path) -> problems.Runs:
-  """Runs all trainings."""
-  jobs = problems.plan(config, command.only(Settings, config))
-  other_weights = {"c2 ccp": config.other_weights}
-  return runs.train_all(
-    config, jobs, study, folder, title=problems.title, other_weights=other_weights
-  )
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Runs all trainings and tabulates their measures."""
-  study = problems.study(config, output / "kept")
-  trained = train(config, study, output / "kept" / config.data)
+  study = images.study(config, output / "kept", pooled=True)
+  trained = runs.train_all(
+    config, problems.plan(config), study, output / "kept" / config.data,
+    other_weights={"C2+CCP": config.other_weights},
+  )  # fmt: skip
   table = problems.tabulate(trained, config)
   if study.raw is not None:
     table.add_all("averaged maps", runs.tested(study.raw, study.test_labels))

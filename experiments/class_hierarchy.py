@@ -26,19 +26,11 @@ from typing import Any
 import tqdm
 
 from experiments.frame import at_once, images
+from experiments.frame.kept import Finished
 from experiments.frame.study import Study, Table
-from experiments.hierarchies import claims, pictures
+from experiments.hierarchies import claims, measures, pictures
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies.runs import PRESETS, Config
-
-
-def plan(config: Config) -> list[tuple[str, int]]:
-  """Lists all trainings as (setting, seed); those of the first seed come first."""
-  return [
-    (name, seed)
-    for seed in range(config.seed, config.seed + config.seeds)
-    for name in config.settings
-  ]
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
@@ -47,36 +39,31 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   whole = class_runs.as_network_input(config, whole, output / "kept")
   seeds = range(config.seed, config.seed + config.seeds)
   inputs = {seed: class_runs.shared_inputs(config, whole, seed) for seed in seeds}
-  trainings = plan(config)
+  trainings = [(name, seed) for seed in seeds for name in config.settings]
   total = len(trainings) * config.epochs
   with tqdm.tqdm(total=total, unit="epoch") as progress:
 
-    def train_seed(job: tuple[str, int]) -> class_runs.Finished:
+    def train_seed(job: tuple[str, int]) -> Finished:
       name, seed = job
       path = output / "trained" / f"{name}-{seed}"
       return class_runs.train(name, inputs[seed], config, path, progress)
 
     with at_once.pool() as pool:
       results = dict(zip(trainings, pool.map(train_seed, trainings), strict=True))
-  controls = [class_runs.chance(config, shared) for shared in inputs.values()]
+  controls = [measures.controls(config, shared) for shared in inputs.values()]
   names, table = config.settings, Table()
-  runs = {x: {seed: results[x, seed].outcome.figures for seed in seeds} for x in names}
-  curves = {x: [results[x, seed].curves for seed in seeds] for x in names}
-  firsts = {x: results[x, config.seed].outcome for x in names}
+  runs = {x: {seed: results[x, seed].figures["test"] for seed in seeds} for x in names}
+  curves = {x: [results[x, seed].figures["curves"] for seed in seeds] for x in names}
+  firsts = {x: results[x, config.seed].arrays["prototypes"] for x in names}
   claims.add_runs(table, runs, controls, inputs[config.seed].related, config)
   claims.add_curves(table, curves)
   tree = images.readable_tree(whole.tree, config.data)
   return table, lambda: pictures.draw(curves, firsts, tree)
 
 
-def charts(config: Config, table: Table) -> dict[str, Any]:
-  """Measures of all settings."""
-  return pictures.charts(config.settings, table)
-
-
 STUDY = Study(
-  "class_hierarchy", __doc__, "DIST IV", PRESETS, measure, claims.claims, charts=charts,
-  resolved=class_runs.resolved,
+  "class_hierarchy", __doc__, "DIST IV", PRESETS, measure, claims.claims,
+  charts=pictures.charts, resolved=class_runs.resolved,
 )  # fmt: skip
 
 if __name__ == "__main__":

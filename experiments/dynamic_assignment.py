@@ -29,7 +29,7 @@ from experiments.assignment import claims, pictures, prototypes, tables, tasks
 from experiments.assignment.settings import Config, Full, ImageSet
 from experiments.assignment.training import Cell, Study
 from experiments.frame import at_once, study
-from experiments.frame.study import Claim, Table
+from experiments.frame.study import Table
 
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
@@ -96,18 +96,16 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
 
 
 def measure(
-  config: Config | Full, output: pathlib.Path
+  config: Config, output: pathlib.Path
 ) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
   """Measures prototypes and trains everything; returns the table and a plotter."""
-  if isinstance(config, Full):
-    return tables.measure(config, output)
   key = jax.random.fold_in(jax.random.key(config.seed), 2)
-  figures, cosines = prototypes.study(key, config.prototypes, config.prototype_seeds)
   studies = part_b(config, output)
   seconds = prototypes.matching_seconds(key, config.matchings, config.prototype_seeds)
   table = Table()
   claims.tabulate(table, studies)
-  prototypes.tabulate(table, figures)
+  sizes, seeds = config.prototypes, config.prototype_seeds
+  cosines = prototypes.study(table, key, sizes, seeds)
   prototypes.tabulate_piles(table, 10)
   prototypes.tabulate_matchings(table, seconds)
   claims.time_matchings(table, studies)
@@ -122,14 +120,13 @@ def measure(
   return table, draw
 
 
-def claimed(config: Config | Full, table: Table) -> list[Claim]:
-  """Claims of the small study, or of a table of the paper."""
-  if isinstance(config, Full):
-    return [*tables.claims(config)]
-  return claims.claims(config, table)
-
-
-STUDY = study.Study("dynamic_assignment", __doc__, "DL2P", PRESETS, measure, claimed)
+OF_TABLES = study.Study(
+  "dynamic_assignment", __doc__, "DL2P", {}, tables.measure, tables.claims
+)
+STUDY = study.Study(
+  "dynamic_assignment", __doc__, "DL2P", PRESETS, measure, claims.claims,
+  others={Full: OF_TABLES},
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -19,7 +19,6 @@ ImageNet weights for Inception v3 as --weights.
 import pathlib
 from typing import Any
 
-import jax
 import tqdm
 
 from experiments.frame import at_once, training
@@ -39,12 +38,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   plankton_images.check(config)
   whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
-  studies = {
-    seed: plankton_images.divide(
-      whole, config, jax.random.fold_in(jax.random.key(seed), 0)
-    )
-    for seed in seeds
-  }
+  studies = {seed: plankton_images.divide(whole, config, seed) for seed in seeds}
   for study in studies.values():
     training.steps_per_epoch(study.train, config.baseline_batch, "baseline_batch")
   # The longer trainings start first.
@@ -53,10 +47,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   with tqdm.tqdm(total=total, unit="iteration") as progress:
 
     def run_job(job: tuple[str, int]) -> plankton_runs.RunResult:
-      kind, seed = job
-      return plankton_runs.run(
-        kind, seed, config, studies[seed], output, progress.update
-      )
+      return plankton_runs.run(*job, config, studies[job[1]], output, progress.update)
 
     with at_once.pool() as pool:
       results = list(pool.map(run_job, jobs))

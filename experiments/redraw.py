@@ -31,7 +31,7 @@ def redraw(file: pathlib.Path) -> list[str]:
   # Rows of gains compare two variants, so charts leave them out.
   rows = [row for row in content["rows"] if " - " not in row["name"]]
   table = study.Table.of_rows(rows)
-  charts = declared.charts(config, table)
+  charts = declared.of(config).charts(config, table)
   files = pictures.save(charts, file.parent / title(content), ".svg")
   others = [x for x in content["pictures"] if pathlib.Path(x).stem not in charts]
   for name in {*content["pictures"]} - {*files, *others}:

@@ -34,10 +34,9 @@ from typing import Any
 import numpy as np
 
 from experiments.frame import command
-from experiments.frame.study import Claim, Study, Table
-from experiments.metric_learning import pictures, plan, runs
-from experiments.metric_learning.photographs import claims as photograph_claims
-from experiments.metric_learning.photographs import comparison, methods
+from experiments.frame.study import Study, Table
+from experiments.metric_learning import images, pictures, plan, runs
+from experiments.metric_learning.photographs import claims, comparison, methods
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.plan import PRESETS, Config, Name
 from experiments.metric_learning.settings import Settings
@@ -45,14 +44,10 @@ from experiments.metric_learning.settings import Settings
 Draw = Callable[[], Mapping[str, Any]]
 
 
-def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Draw]:
   """Runs all trainings; returns the table and a function that draws it."""
-  if isinstance(config, FullConfig):
-    if config.trials:
-      return comparison.search(config, output)
-    return comparison.measure(config, output), dict
   settings, folder = command.only(Settings, config), output / "kept"
-  study = plan.study(config, folder)
+  study = images.study(config, folder)
   jobs = {
     name: (plan.settings_of(config, settings, name, method), method)
     for name, method in plan.plan(config).items()
@@ -88,30 +83,14 @@ def tabulate(
   return table
 
 
-def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:
-  """Claims about trainings in memory, or about photographs."""
-  if isinstance(config, FullConfig):
-    return photograph_claims.claims(table)
-  return plan.claims(config, table)
-
-
-def charted(config: Config | FullConfig, table: Table) -> Mapping[str, Any]:
-  """Charts of trainings in memory."""
-  return {} if isinstance(config, FullConfig) else pictures.scores(config, table)
-
-
+PHOTOGRAPHS = Study(
+  "retrieval", __doc__, "DML, chapter 3", {}, comparison.measure, claims.claims,
+  unused=methods.unused,
+)  # fmt: skip
 STUDY = Study(
-  "retrieval",
-  __doc__,
-  "DML, chapter 3",
-  PRESETS,
-  measure,
-  claimed,
-  charts=charted,
-  unused=lambda config: (
-    methods.unused(config) if isinstance(config, FullConfig) else {}
-  ),
-)
+  "retrieval", __doc__, "DML, chapter 3", PRESETS, measure, plan.claims,
+  charts=pictures.scores, others={FullConfig: PHOTOGRAPHS},
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

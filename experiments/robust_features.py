@@ -21,16 +21,16 @@ training under attack is studied on photographs. The other presets need cifar10 
 svhn_cropped, prepared by tensorflow-datasets in TFDS_DATA_DIR.
 """
 
+import functools
 import operator
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tqdm
 
-from experiments.frame import images as class_sets
 from experiments.frame.study import Study, Table
 from experiments.robustness import (
   claims,
@@ -54,84 +54,50 @@ STUDIES = {
 }
 
 
-MEASURED = 1500
-"""Largest number of training images whose features are measured."""
-
-
 def trained(
-  table: Table,
-  config: Any,
-  train: Points,
-  test: Points,
-  progress: tqdm.tqdm,
-  folder: pathlib.Path,
+  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Trains networks for all budgets; adds measures of their features."""
-  standard = None
+  standard, loss = None, networks.adversarial(config.clean_weight)
   for norm, budgets in config.budgets.items():
-    progress.set_postfix(norm=norm)
-    loss = networks.adversarial(config.clean_weight)
     defence = networks.Defence(config, loss, norm)
-    columns = {"epsilon": budgets}
-    result = networks.train(defence, columns, train, test, folder / norm)
-    params = result.state.params
-    subset = Points(train.x[:MEASURED], train.y[:MEASURED])
-    measures = structure.of_models(defence, params, subset)
-    measures["accuracy"] = result.scores[..., -1]
-    judged = networks.judge(defence, test)
-    measures["accuracy under attack"] = judged(params, jnp.array(budgets))
-    if standard is None:
-      standard = jax.tree.map(lambda x: x[:1], params)
-    standard_rows = np.zeros(len(budgets), int)
-    attacked = judged(
-      jax.tree.map(operator.itemgetter(standard_rows), standard), jnp.array(budgets)
+    params, measures = structure.trained(
+      defence, budgets, train, test, folder / norm, structure.MEASURED
     )
+    standard = params if standard is None else standard
+    same = jax.tree.map(operator.itemgetter(np.zeros(len(budgets), int)), standard)
+    attacked = networks.judge(defence, test, same, budgets)
     for number, budget in enumerate(budgets):
       name = structure.name_of(norm, budget)
       structure.add(table, name, {key: x[number] for key, x in measures.items()})
       table.add("standard", f"accuracy under {name}", attacked[number])
-    progress.update()
 
 
-def add_digits(
-  table: Table,
-  config: Any,
-  train: Points,
-  test: Points,
-  progress: tqdm.tqdm,
-  folder: pathlib.Path,
-) -> None:
-  """Adds all measures on digits."""
-  trained(table, config, train, test, progress, folder)
-  claims.add_beside(table, config.beside)
-  features.add_pixels(table, train, test)
-  proposals.add_radii(table, config, progress, folder)
-  proposals.add_losses(table, config, train, test, progress, folder)
-  for study in config.studies:
-    progress.set_postfix(study=study)
-    STUDIES[study](table, config, train, test, folder)
-    progress.update()
+def jobs(config: Config) -> dict[str, Callable[..., None]]:
+  """Parts of the study on small networks, which take the same arguments, by name."""
+  if config.images == "cifar10_16":
+    return {"budgets": trained}
+  partial = functools.partial
+  return {
+    "budgets": trained,
+    "other images": lambda table, config, *_: claims.add_beside(table, config.beside),
+    "pixels": lambda table, _, *points: features.add_pixels(table, *points[:2]),
+    **{f"{dim} dimensions": partial(proposals.add_radius, dim) for dim in config.dims},
+    **{loss: partial(proposals.add_loss, loss) for loss in config.proposals},
+    **{study: STUDIES[study] for study in config.studies},
+  }
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
-  total = 2 + len(config.dims) + len(config.proposals) + len(config.studies)
-  if config.images == "cifar10_16":
-    total = 2
-  elif config.images != "digits":
-    total = config.seeds * len(claims.names_of(config))
   table = Table()
-  with tqdm.tqdm(total=total, unit="program") as progress:
-    if config.images == "digits":
-      train, test = images.load_digits(config.train_images, config.test_images)
-      add_digits(table, config, train, test, progress, output / "kept")
-    elif config.images == "cifar10_16":
-      train, test = (
-        images.points_of(class_sets.read("cifar10", part, size=16))
-        for part in ("train", "test")
-      )
-      trained(table, config, train, test, progress, output / "kept")
-    else:
-      train, test = photographs.trained(table, config, output, progress)
+  if config.images in ("cifar10", "svhn_cropped"):
+    train, test = photographs.trained(table, config, output)
+  else:
+    train, test = images.small(config)
+    progress = tqdm.tqdm(jobs(config).items(), unit="program")
+    for name, job in progress:
+      progress.set_postfix_str(name)
+      job(table, config, train, test, output / "kept")
   claims.add_inputs(table, "images", config.images, train, test)
   return table, None
 

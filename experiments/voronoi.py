@@ -81,17 +81,16 @@ def draw(table: Table, drawing_input: None, config: Config) -> dict[str, Any]:
   budgets = voronoi_sets.BUDGETS[config.images]
   figures: dict[str, Any] = {"toy": plane.draw()} if config.images == "digits" else {}
   for norm in config.norms:
+    at = [0.0, *budgets[norm]]
     lines = {
-      f"{name}, {measure}": cells.curve(table, config, name, measure, norm)
-      for name in config.classifiers
-      for measure in ("VAA", "SAA")
+      f"{x}, {y}": cells.curve(table, f"{config.images}, {x}, {y}, {norm}", at)
+      for x in config.classifiers
+      for y in ("VAA", "SAA")
     }
     if config.images == "digits" and norm == "l2":
-      exact = cells.exact(table, config)
-      lines["1-NN, SAA, exact"] = np.concatenate([np.ones(1), exact])
-    figures[f"curves-{norm}"] = plotting.robust_accuracy(
-      lines, [0.0, *budgets[norm]], xlabel=f"{norm} budget"
-    )
+      lines["1-NN, SAA, exact"] = np.append(1, cells.curve(table, curves.EXACT, at[1:]))
+    label = f"{norm} budget"
+    figures[f"curves-{norm}"] = plotting.robust_accuracy(lines, at, xlabel=label)
   return figures
 
 

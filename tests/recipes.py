@@ -1,6 +1,7 @@
 """Methods that the library does not have, which `test_recipes.py` adds to it.
 
-`ADDED` has the new or inserted text of each file of a recipe, by its path.
+All but the experiment are methods of the library under new names. `ADDED` has the text
+of each file of a recipe, by its path, or says how the file is made.
 """
 
 import textwrap
@@ -16,6 +17,14 @@ class Insert(NamedTuple):
 
   after: str
   lines: str
+
+
+class Like(NamedTuple):
+  """The file of another method, under the new name."""
+
+  path: str
+  old: str
+  new: str
 
 
 class Made(NamedTuple):
@@ -37,317 +46,74 @@ WRITTEN = "docs/results.md"
 
 POOLING = {
   "tests/pooling/cases/lse.py": code('''
-    """A smooth maximum, by loops."""
+    """The generalized mean under another name, by its oracle."""
 
-    import math
+    from tests.pooling.cases import _parts, means
 
-    from spherejax import pooling
-    from tests.pooling.cases._frame import Case
-
-
-    def oracle(features, params):
-      r, count = params["sharpness"], len(features)
-      return [
-        math.log(sum(math.exp(r * value) for value in channel) / count) / r
-        for channel in features.T
-      ]
-
-
-    CASES = {
-      "lse": Case(
-        lambda features, params, where: pooling.lse(features, **params, where=where),
-        oracle,
-        {"sharpness": 2.0},
-      )
-    }
+    CASES = {"lse": means.CASES["gem"]._replace(pool=_parts.call("lse"))}
   '''),
-  "spherejax/pooling/_lse.py": code('''
-    """Log-sum-exp pooling."""
-
-    import jax.numpy as jnp
-    from jax import Array
-    from jax.typing import ArrayLike
-    from jaxtyping import Bool, Float, Real
-
-    from spherejax import _checks, _numerics
-    from spherejax.pooling import _tokens
-
-
-    def lse(
-      features: Float[ArrayLike, "batch *positions channels"],
-      *,
-      sharpness: Real[ArrayLike, ""] = 1.0,
-      where: Bool[ArrayLike, "batch *positions"] | None = None,
-    ) -> Float[Array, "batch channels"]:
-      """Log-sum-exp pooling: a smooth maximum of each channel.
-
-          log(mean_j exp(r x_j)) / r      over the kept positions j, r the sharpness
-
-      Args:
-        features: [batch, tokens, channels] or [batch, height, width, channels],
-          floating.
-        sharpness: positive, may be traced.
-        where: boolean, the shape of `features` without channels, True keeps.
-
-      Returns:
-        [batch, channels], dtype of `features`. 0 where nothing is kept.
-
-      Raises:
-        TypeError: features not floating, where not boolean.
-        ValueError: shapes do not match, a static sharpness not positive.
-
-      Differentiable in: features, sharpness. Cost: one read of the features.
-
-      Source: Pinheiro, Collobert 2015, "From image-level to pixel-level labeling".
-
-      Example:
-        >>> spherejax.pooling.lse(jnp.array([[[0.0], [0.0]]]))
-        Array([[0.]], dtype=float32)
-      """
-      features = _checks.array("features", features)
-      tokens, kept = _tokens.flatten(features, where)
-      _checks.positive("sharpness", sharpness)
-      r = _checks.scalar("sharpness", sharpness, tokens.dtype)
-      if kept is None:
-        kept = jnp.ones(tokens.shape[:2], bool)
-      mask = jnp.broadcast_to(kept[..., None], tokens.shape)
-      total = _numerics.logsumexp(r * tokens, mask, axis=1)
-      number = jnp.log(_tokens.count(kept, tokens.dtype))[:, None]
-      some = jnp.any(kept, axis=1)[:, None]  # -inf / r has no derivative
-      return (jnp.where(some, total - number, 0) / r).astype(features.dtype)
-  '''),
+  "spherejax/pooling/_lse.py": Like("spherejax/pooling/_gem.py", "gem", "lse"),
   "spherejax/pooling/__init__.py": Export(
     "from spherejax.pooling._lse import lse as lse\n", "lse"
   ),
-  "tests/pooling/test_lse.py": code('''
-    """Log-sum-exp pooling: its limits."""
-
-    import jax.numpy as jnp
-    import numpy as np
-
-    from spherejax import pooling
-
-
-    def test_sharp_is_the_maximum_and_blunt_the_mean():
-      x = jnp.array([[[1.0], [3.0], [-1.0]]])
-      np.testing.assert_allclose(pooling.lse(x, sharpness=1e4), [[3]], rtol=1e-3)
-      np.testing.assert_allclose(pooling.lse(x, sharpness=1e-2), [[1]], rtol=2e-2)
-  '''),
+  "tests/pooling/test_lse.py": Like("tests/pooling/test_gem.py", "gem", "lse"),
   "docs/choose.md": [
-    Insert(
-      "| `pooling.gap_gmp` |",
-      "| `pooling.lse` | for a smooth maximum of each channel |\n",
-    )
+    Insert("| `pooling.gap_gmp` |", "| `pooling.lse` | as `pooling.gem` |\n")
   ],
 }
 LOSS = {
-  "tests/losses/cases/brier.py": code('''
-    """The squared error of probabilities, by loops."""
-
-    import math
-
-    from spherejax import losses
-    from tests.losses.cases._frame import CLASSES, Case
-
-
-    def oracle(rows, labels, params):
-      values = []
-      for logits, y in zip(rows["logits"], labels, strict=True):
-        terms = [math.exp(z - max(logits)) for z in logits]
-        chances = [term / sum(terms) for term in terms]
-        values.append(sum((p - (c == y)) ** 2 for c, p in enumerate(chances)))
-      return values
-
-
-    CASES = {
-      "brier": Case(
-        lambda rows, labels, params, where: losses.brier(
-          rows["logits"], labels, where=where
-        ),
-        oracle,
-        {"logits": ("logit", CLASSES)},
-      )
-    }
-  '''),
-  "spherejax/losses/_brier.py": code('''
-    """The Brier score."""
-
-    import jax.numpy as jnp
-    from jax import Array
-    from jax.typing import ArrayLike
-    from jaxtyping import Bool, Float, Int
-
-    from spherejax import _numerics
-    from spherejax.losses import _classes
-
-
-    def brier(
-      logits: Float[ArrayLike, "batch classes"],
-      labels: Int[ArrayLike, " batch"],
-      *,
-      where: Bool[ArrayLike, " batch"] | None = None,
-    ) -> Float[Array, " batch"]:
-      """Brier score: the squared error of the probabilities.
-
-          loss_i = sum_c (softmax_c(z_i) - 1[c = y_i])^2
-
-      Args:
-        logits: [batch, classes], floating.
-        labels: [batch], integer in [0, classes).
-        where: [batch], boolean, True keeps. None keeps all.
-
-      Returns:
-        [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the score.
-
-      Raises:
-        TypeError: logits are not floating, labels not integers.
-        ValueError: shapes do not match, or a known label outside [0, classes).
-
-      Differentiable in: logits. Cost: O(batch classes).
-
-      Source: Brier 1950, "Verification of forecasts expressed in terms of probability".
-
-      Example:
-        >>> spherejax.losses.brier(jnp.zeros((1, 2)), jnp.array([0]))
-        Array([0.5], dtype=float32)
-      """
-      batch = _classes.scores("logits", logits, labels, where)
-      chances = jnp.exp(_numerics.log_softmax(batch.values))
-      error = jnp.sum((chances - batch.class_mask) ** 2, axis=1)
-      return jnp.where(jnp.any(batch.class_mask, axis=1), error, 0).astype(batch.dtype)
-  '''),
+  "tests/losses/cases/brier.py": Like(
+    "tests/losses/cases/manifold.py", "manifold", "brier"
+  ),
+  "spherejax/losses/_brier.py": Like(
+    "spherejax/losses/_manifold.py", "manifold", "brier"
+  ),
   "spherejax/losses/__init__.py": Export(
     "from spherejax.losses._brier import brier as brier\n", "brier"
   ),
   "tests/losses/test_brier.py": code('''
-    """The Brier score: its bounds."""
+    """A single proxy has no others."""
 
     import jax.numpy as jnp
-    import numpy as np
 
     from spherejax import losses
 
 
-    def test_sure_answers_cost_nothing_or_two():
-      sure = 50 * jnp.eye(3)[:2]
-      values = losses.brier(sure, jnp.array([0, 2]))
-      np.testing.assert_allclose(values, [0, 2], atol=1e-6)
+    def test_a_single_proxy_costs_nothing():
+      assert losses.brier(jnp.eye(2), jnp.zeros(2, int), jnp.ones((1, 2))).sum() == 0
   '''),
   "docs/choose.md": [
-    Insert(
-      "| `losses.softmax` |",
-      "| `losses.brier` | if wrong answers should cost at most 2 |\n",
-    )
+    Insert("| `losses.softmax` |", "| `losses.brier` | as `losses.manifold` |\n")
   ],
 }
 ATTACK = {
   "tests/attacks/test_one_step.py": code('''
-    """One step from a random start: it ends where a linear model is worst."""
+    """The boundary of a linear model is found at its distance."""
 
-    import jax
     import jax.numpy as jnp
     import numpy as np
 
     from spherejax import attacks
 
 
-    def test_a_long_step_reaches_the_corner_of_a_linear_model():
-      weights = jnp.array([[1.0, -1.0], [-2.0, 0.5]])
-      x, labels = jnp.array([[0.5, 0.5], [0.75, 0.25]]), jnp.array([1, 0])
-      run = jax.jit(
-        lambda x, key: attacks.one_step(
-          lambda x: x @ weights, x, labels, key=key, epsilon=0.25, stride=2.0
-        )
-      )
-      found = run(x, jax.random.key(0))
-      corners = [[0.75, 0.25], [0.5, 0.5]]
-      np.testing.assert_allclose(found.x_adv, corners, atol=1e-6)
+    def test_distance_to_a_plane():
+      x, weights = jnp.array([[0.6, 0.5]]), jnp.array([[1.0, -1.0], [-1.0, 1.0]])
+      found = attacks.one_step(lambda x: x @ weights, x, jnp.array([0]))
+      np.testing.assert_allclose(found.norm, 0.1 / 2**0.5, rtol=1e-2)
   '''),
-  "spherejax/attacks/_one_step.py": code('''
-    """The gradient's sign once, from a random start."""
-
-    import jax.numpy as jnp
-    from jax import Array
-    from jax.typing import ArrayLike
-    from jaxtyping import Float, Int, Real
-
-    from spherejax import _checks
-    from spherejax.attacks._gradient import pgd
-    from spherejax.attacks._problem import AttackResult, Model
-    from spherejax.distances._lp import Norm
-
-
-    def one_step(
-      logits_fn: Model,
-      x: Float[ArrayLike, "batch ..."],
-      labels: Int[ArrayLike, " batch"],
-      *,
-      key: Array | None,
-      epsilon: Real[ArrayLike, "..."],
-      stride: Real[ArrayLike, ""] = 1.25,
-      norm: Norm = "linf",
-      index: Int[ArrayLike, " batch"] | None = None,
-    ) -> AttackResult:
-      """One step from a random start.
-
-          x' = P(x_0 + stride epsilon s(grad loss(x_0))),   x_0 = P(x + uniform draw)
-
-      Args:
-        logits_fn: of [batch, ...] to [batch, classes].
-        x: [batch, ...], floating, in [0, 1].
-        labels: [batch], integer in [0, classes).
-        key: a typed PRNG key.
-        epsilon: radius, at least 0, one number or [batch]; may be traced.
-        stride: positive, may be traced. The step in units of epsilon.
-        norm: "linf", "l2" or "l1". Static.
-        index: as in `pgd`.
-
-      Returns:
-        AttackResult.
-
-      Raises:
-        TypeError: as `pgd`.
-        ValueError: as `pgd`, or a static stride that is not positive.
-
-      Differentiable in: nothing. Cost: a gradient and 2 evaluations.
-
-      Source: Wong, Rice, Kolter 2020, "Fast is better than free".
-
-      Example:
-        >>> x, labels = jnp.array([[0.5, 0.5]]), jnp.array([0])
-        >>> spherejax.attacks.one_step(
-        ...   lambda x: x, x, labels, key=jax.random.key(0), epsilon=0.25, stride=2.0
-        ... ).x_adv
-        Array([[0.25, 0.75]], dtype=float32)
-      """
-      _checks.batched("x", _checks.array("x", x))
-      _checks.positive("stride", stride)
-      size = _checks.scalar("stride", stride, jnp.float32)
-      size *= _checks.array("epsilon", epsilon)
-      return pgd(
-        logits_fn,
-        x,
-        labels,
-        key=key,
-        epsilon=epsilon,
-        norm=norm,
-        steps=1,
-        step_size=size,
-        index=index,
-      )
-  '''),
+  "spherejax/attacks/_one_step.py": Like(
+    "spherejax/attacks/_fab.py", "fab", "one_step"
+  ),
   "spherejax/attacks/__init__.py": Export(
     "from spherejax.attacks._one_step import one_step as one_step\n", "one_step"
   ),
   "tests/attacks/test_every_attack.py": [
-    Insert("BUDGETED = {", '  "one_step": attacks.one_step,\n'),
-    Insert("CASES = [", '  ("one_step", "linf"),\n'),
+    Insert(
+      "MINIMAL = {", '  "one_step": functools.partial(attacks.one_step, steps=5),\n'
+    )
   ],
   "docs/choose.md": [
-    Insert(
-      "| `attacks.fgsm` |",
-      "| `attacks.one_step` | 3 | for robust training at the least price |\n",
-    )
+    Insert("| `attacks.fgsm` |", "| `attacks.one_step` | 100 | as `attacks.fab` |\n")
   ],
 }
 EXPERIMENT = {

@@ -6,6 +6,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from spherejax import (
@@ -34,10 +35,15 @@ BRANCH = pooling.GSoPBranch(
 )
 RADII = {"epsilon_1": 1.0, "epsilon_inf": 0.5}
 PAIR = np.array([[0.0, 1.0], [1.0, 0.0]])
+NAN = float("nan")
 
 
 def linear(x):
   return x @ EYE
+
+
+def decided(labels):
+  return attacks.with_decision(linear, lambda x: labels)
 
 
 def cells(x=X[:3], own=Y[:3], **options):
@@ -86,10 +92,22 @@ ATTACKS = [
     voronoi.cell_margin,
     (X[:2], Y[:2], X),
     {"site_labels": X[:, 0]},
-    "site_labels must be integers",
+    "TypeError: site_labels must be integers",
   ),
   (voronoi.cell_margin, (X[:2], np.array([0, -1]), X), {}, r"\[0, 6\), got -1"),
+  *(
+    (attacks.combined_ball, (x,), RADII | options, message)
+    for x, options, message in (
+      (X, {"epsilon_inf": 2.0}, r"epsilon_1 / epsilon_inf must be in \(1, 3\)"),
+      (Y[:, None], {}, "TypeError: x must be floating"),
+      (X, {"low": 1.0, "high": 0.0}, r"low must be at most high, got 1\.0 > 0\.0"),
+      (1.5 * EYE[::-1], {}, r"at most high = 1\.0, got 1\.5 at \[0, 2\]"),
+    )
+  ),
+  (decided(jnp.zeros(6)), (X,), {}, "TypeError: labels must be.*float32"),
+  (decided(jnp.zeros(3, int)), (X,), {}, r"labels.*\(3,\)"),
 ]
+TEN = np.repeat(range(10), 30)
 DATA = [
   (data.center_crop, (IMAGE, 8), {}, r"\(8, 8\) must fit into .*7, 9"),
   (
@@ -137,7 +155,57 @@ DATA = [
     {"num_classes": 4, "per_class": 2},
     r"at most the 3 classes that .* got 4",
   ),
+  (data.normalize, (IMAGE, (0, 0), (1, 0)), {}, r"std must be in \(0, inf\), got 0"),
+  *(
+    (change, (KEY, MAP), {"strength": 1.2}, r"strength must be in \[0, 1\], got 1.2")
+    for change in (data.random_brightness, data.random_contrast)
+  ),
+  *(
+    (data.split_classes, (Y,), options, message)
+    for options, message in (
+      ({"groups": [[0, 1], [1]]}, r"class 1 is in groups\[0\] and in groups\[1\]"),
+      ({"groups": [[0], [4]]}, r"class 4 of groups\[1\] has no image"),
+      ({"groups": [[0], []]}, r"groups\[1\] is empty"),
+      ({"groups": [[0], [1]], "key": KEY}, "either groups or a key"),
+      ({"fractions": (0.5, 0.4)}, r"sum to 1, got \(0.5, 0.4\), in sum 0.9"),
+      ({"fractions": (1.5, -0.5)}, r"fractions\[0\] must be in \(0, 1\], got 1.5"),
+      ({"fractions": (0.95, 0.05)}, "3 classes leave a part without a class"),
+    )
+  ),
+  *(
+    (split, (labels,), {}, message)
+    for split in (data.split_classes, data.split_within_classes)
+    for labels, message in (
+      (np.array([0, 1, -1]), "must not be negative, got -1 at 2"),
+      (Y[:0], "data set is empty"),
+      (X[:, 0], "TypeError: labels must be integers, got dtype float32"),
+      (np.eye(2, dtype=int), r"labels must have 1 axis, got shape \(2, 2\)"),
+    )
+  ),
+  (
+    data.split_within_classes,
+    (np.array([0, 0, 1]),),
+    {"fractions": (0.9, 0.1)},
+    "classes of at most 2 images leave a part empty",
+  ),
+  *(
+    (data.long_tail, (labels, imbalance), {}, message)
+    for labels, imbalance, message in (
+      (TEN, 0.01, r"imbalance 0\.01 leaves class 7 of 10 without"),
+      (TEN, 0, r"imbalance must be in \(0, 1\]"),
+      (TEN, 1.5, r"imbalance must be in \(0, 1\]"),
+      (np.array([0, 1, 3]), 0.5, "class 2 has none"),
+      (np.array([0, 1, 10**12]), 0.5, "up to 1000000000000 .* class 2 has none"),
+      (np.array([0, -1]), 0.5, "labels must not be negative, got -1 at 1"),
+    )
+  ),
+  (data.long_tail_counts, (3, 0, 0.5), {}, "largest must be in"),
+  (data.shuffled_indices, (KEY, 4, -1), {"batch_size": 2}, "step must .*got -1"),
+  (data.shuffled_indices, (KEY, 4, Y), {"batch_size": 2}, "step must .*shape"),
 ]
+TREE = hierarchy.from_mapping({"plant": ["oak"], "animal": ["cat", "dog"]})
+TWICE = {"a": ["x"], "b": ["x"]}
+TWO_X = "must have different names, got 'x' twice"
 HIERARCHY = [
   *(
     (function, (matrix,), {}, message)
@@ -150,6 +218,37 @@ HIERARCHY = [
     )
   ),
   (hierarchy.confusion_distances, (np.array([[1.0, -1.0]]),), {}, "at least 0"),
+  *(
+    (hierarchy.from_edges, (edges,), {}, message)
+    for edges, message in (
+      ([], "must have a node"),
+      ([("a", ""), ("b", "c"), ("c", "b")], "'b' -> 'c' -> 'b'"),
+      ([("b", "c"), ("c", "b")], "'b' -> 'c' -> 'b'"),
+      ([("a", "a")], "'a' -> 'a'"),
+      ([("r", ""), ("a", "r"), ("b", "r"), ("a", "b")], "'a' .* got 'r' and 'b'"),
+      ([("r", ""), ("a", "r"), ("a", "r")], "'a' occurs twice"),
+      ([("r", ""), ("s", "")], "one root, got 'r' and 's'"),
+      ([("r", ""), ("a", "q")], "parent 'q' of 'a'"),
+      ([("r", ""), ("", "r")], "empty one below 'r'"),
+    )
+  ),
+  (hierarchy.from_mapping, (TWICE,), {"classes": ["x"]}, "'x' must name one node"),
+  (hierarchy.from_mapping, (TWICE,), {}, TWO_X),
+  (hierarchy.from_newick, ("((x,b),x);",), {}, TWO_X),
+  (hierarchy.from_parents, ([-1, 0, 0],), {"names": ["r", "x", "x"]}, TWO_X),
+  (hierarchy.from_mapping, ({"a": ["x", "x"]},), {}, "below 'a' must differ"),
+  (hierarchy.from_mapping, ({"a": "x"},), {}, "below 'a' must be a sequence"),
+  (hierarchy.from_mapping, ({},), {}, "must hold a name"),
+  (hierarchy.from_paths, (["a/b", "c", "a/b"],), {}, "'a/b' occurs twice"),
+  (hierarchy.from_paths, (["a//b"],), {}, "'a//b'"),
+  (hierarchy.from_paths, ([],), {}, "must hold a path"),
+  (hierarchy.from_parents, ([-1, 2],), {}, "parent 2 of '1'"),
+  (hierarchy.from_parents, ([-1, 0],), {"names": ["a"]}, "2 entries, got 1"),
+  (hierarchy.from_parents, (X[:2, 0],), {}, "TypeError: parents must be integers"),
+  (hierarchy.restrict, (TREE, []), {}, "must hold a name"),
+  (hierarchy.restrict, (TREE, ["elm"]), {}, "'elm' is no node"),
+  (hierarchy.classes_below, (TREE, "elm"), {}, "'elm' is not in the tree"),
+  (hierarchy.neighbor_joining, (0 * PAIR,), {"names": ["a"]}, "2 entries, got 1"),
 ]
 METRICS = [
   (metrics.retrieval, (X, Y, X), {}, "references and reference_labels go together"),
@@ -161,9 +260,23 @@ METRICS = [
     {"reference_where": Y[:1] == 0},
     "reference_where must have",
   ),
+  *(
+    (metrics.retrieval, (X, Y, X, Y), {"exclude": exclude}, message)
+    for exclude, message in (
+      (Y + 6, r"exclude must be in \[-1, 6\), got 6"),
+      (Y[:3], "exclude must have shape"),
+      (X[:, 0], "TypeError: exclude must be integers"),
+    )
+  ),
+  (metrics.retrieval, (X, Y), {"exclude": Y}, "exclude needs references"),
   (metrics.nearest, (X, X), {"k": 6, "exclude": np.arange(6)}, "at most 5, .* got 6"),
   (metrics.nearest, (X, X), {"k": 7}, "k must be at most 6, .* got 7"),
-  (metrics.nearest, (X, X), {"k": 1, "exclude": X[:, 0]}, "exclude must be integers"),
+  (
+    metrics.nearest,
+    (X, X),
+    {"k": 1, "exclude": X[:, 0]},
+    "TypeError: exclude must be integers",
+  ),
   (
     metrics.common_confusions,
     (np.eye(2, dtype=int),),
@@ -190,6 +303,19 @@ METRICS = [
   (metrics.factorial_effects, ({"a": [1, 2, 2]}, [1.0, 2.0, 3.0]), {}, "half of the"),
   (metrics.factorial_effects, ({"a": [1, 2]}, [1.0, 2.0, 3.0]), {}, "as many runs"),
   (metrics.factorial_effects, ({}, [1.0]), {}, "at least one factor"),
+  (metrics.hulls_intersect, (X[:, :2], X), {}, r"\(6, 2\) to match .* got \(6, 3\)"),
+  (metrics.hulls_intersect, (PAIR, NAN * PAIR), {}, "finite"),
+  (metrics.hull_distance, (PAIR, PAIR[:0]), {}, "b must have a row"),
+  (metrics.correlation, ([1, 2, 3], [1, 2]), {}, r"\(2,\)"),
+  (metrics.correlation, ([1, 2], [1, 2]), {"method": "kendall"}, "kendall"),
+  (metrics.correlation, (range(9), range(9)), {"exact": True}, "got 9"),
+  *(
+    (metrics.distance_correlation, (X, X), {"rows": rows}, message)
+    for rows, message in (
+      (Y - 1, r"rows must be in \[0, 6\), got -1"),
+      (Y + 4, r"rows must be in \[0, 6\), got 6"),
+    )
+  ),
 ]
 POOLING = [
   (pooling.gsp, (MAP, X), {}, r"prototypes must have shape .*got"),
@@ -258,7 +384,7 @@ PROTOTYPES = [
     prototypes.prototype_histogram,
     (MAP[0], KERNELS[1]),
     {"weights": np.ones((3, 4), int)},
-    "floating, got dtype int",
+    "TypeError: weights must be floating, got dtype int",
   ),
   (prototypes.simple_shot, (X, MAP[0]), {}, "columns"),
   (prototypes.simple_shot, (X, X[None]), {"transform": "centred_l2"}, "with no centre"),
@@ -309,7 +435,11 @@ SOLVERS = [
       ((X,), None, r"1 <= rows <= columns, got \(6, 3\)"),
       ((X[:0],), None, r"1 <= rows <= columns, got \(0, 3\)"),
       ((EYE[:2],), (Y[:2], X[0, :2]), r"column duals must have shape \(3,\)"),
-      ((EYE[:2],), (X[:2, 0], X[0]), "assignment must be integers, got dtype float"),
+      (
+        (EYE[:2],),
+        (X[:2, 0], X[0]),
+        "TypeError: the start's assignment must be integers, got dtype float",
+      ),
     )
   ),
   (solvers.newton, (linear, (2.0, 1.0)), {}, r"got \(2.0, 1.0\)"),
@@ -317,7 +447,7 @@ SOLVERS = [
   (solvers.newton, (lambda x: jnp.stack([x, x]), (0.0, 1.0)), {}, r"scalar, got .*2"),
   (solvers.fixed_point, (lambda x: x[:2], jnp.zeros(3)), {}, r"float32\[3\].*\[2\]"),
   (solvers.fixed_point, (linear, jnp.zeros(0)), {}, "at least one entry"),
-  (solvers.fixed_point, (linear, jnp.zeros(3, int)), {}, "int32"),
+  (solvers.fixed_point, (linear, jnp.zeros(3, int)), {}, "TypeError: .*int32"),
   (solvers.sinkhorn, (X[None],), {"row_marginal": X[:, 0]}, r"shape \(1, 6\)"),
   (solvers.sphere_mds, (3 * PAIR, 2), {"key": KEY}, r"chords in \[0, 2\], got 3"),
   (solvers.sphere_mds, (np.triu(PAIR), 2), {"key": KEY}, "symmetric"),
@@ -327,9 +457,21 @@ SOLVERS = [
   (distances.hull_gauge, (np.ones((2, 1)),), RADII, "2 entries"),
   (distances.combined_norm, (EYE,), {"epsilon_1": 1, "epsilon_inf": 2}, "got 1 / 2"),
   (distances.k_nearest, (X, X), {"k": 1, "exclude": range(5)}, r"\(5,\)"),
-  (distances.k_nearest, (X, X), {"k": 1, "apart": (X[:, 0],) * 2}, "float32"),
-  (distances.distance_ratio, (X,), {"exponent": 1.0, "classes": np.ones(3)}, "boolean"),
+  (
+    distances.k_nearest,
+    (X, X),
+    {"k": 1, "apart": (X[:, 0],) * 2},
+    "TypeError: .*float32",
+  ),
+  (
+    distances.distance_ratio,
+    (X,),
+    {"exponent": 1.0, "classes": np.ones(3)},
+    "TypeError: .*boolean",
+  ),
 ]
+LEVELS = {"m": (16, 128), "mu": (0.3, 0.7)}
+PARAMS = {"network": jnp.ones(1), "loss": jnp.ones(1)}
 OTHERS = [
   (plotting.training_curves, ({"a": [1.0, 2.0]},), {"ylabel": "loss"}, "2 axes"),
   (
@@ -353,11 +495,64 @@ OTHERS = [
     "shape",
   ),
   (training.reassign, (linear, X), {"steps_per_epoch": 0}, "at least 1, got 0"),
+  *(
+    (training.factorial, ({"mu": values},), {}, message)
+    for values, message in (
+      ((0.3, 0.3), r"levels\['mu'\] must be two different .*0.3,"),
+      *(
+        (pair, r"levels\['mu'\] must be two different")
+        for pair in ((0.3,), (1, 2, 3), (NAN, NAN), (1.0, NAN), [[1, 2]])
+      ),
+      (5, "'mu' must hold one value per cell, got a sc"),
+      ({"a": 1}, "TypeError: 'mu' must hold numbers"),
+    )
+  ),
+  *(
+    (training.factorial, (LEVELS,), {"relation": words}, message)
+    for words, message in (
+      ([(["m"],)], r"TypeError: a word of the relation must be text, got \['m"),
+      ([("m", "nu")], r"m, mu once, got \('m', 'nu'\)"),
+      ([("m", "m")], r"once, got \('m', 'm'\)"),
+      ([("m", "mu"), ("m", "mu")], r"\('m', 'mu'\) follows"),
+    )
+  ),
+  *(
+    (training.grid, (values,), {}, message)
+    for values, message in (
+      ({"mu": [[1, 2], [3]]}, r"'mu' must be an array, got \[\[1, 2\], \[3\]\]"),
+      ({}, "at least one hyperparameter"),
+      ({"mu": []}, "'mu' must hold at least one value"),
+      ({"loss": ["triplet"]}, "TypeError: 'loss' must hold numbers, got 'triplet'"),
+      ({"a": [2**70]}, "TypeError: 'a' must hold numbers .* 1180591620717411303424"),
+    )
+  ),
+  (training.shard, (Y,), {}, "6 rows cannot be split evenly over 4 .*pad_rows"),
+  (training.shard, (X[:0],), {}, "0 rows"),
+  (training.shard, ((Y, Y[:5]),), {}, r"same length, got shapes \[\(6,\), \(5,\)\]"),
+  (training.shard, (np.float32(1),), {}, "first axis"),
+  (training.pad_rows, (X[:0], 4), {}, "at least one row, got 0"),
+  (training.pad_rows, (X, 0), {}, "multiple must be at least 1, got 0"),
+  *(
+    (training.ccp_response, (linear,), {"metric": "a"} | options, message)
+    for options, message in (
+      ({"patience": 0}, "patience"),
+      ({"restart": "first"}, "restart must be one of"),
+    )
+  ),
+  (training.ccp_projection, (), {"first_weight": -1}, "first_weight"),
+  (
+    training.ccp_fresh_moments,
+    (optax.sgd(0.1), optax.adam(0.1).init(PARAMS), PARAMS),
+    {},
+    "of 0 leaves, got one of 5",
+  ),
 ]
 CALLS = ATTACKS + DATA + HIERARCHY + METRICS + POOLING + PROTOTYPES + SOLVERS + OTHERS
 
 
 @pytest.mark.parametrize(("function", "arguments", "options", "message"), CALLS)
 def test_calls(function, arguments, options, message, unchecked):
-  with pytest.raises((TypeError, ValueError), match=message):
+  """Messages after `TypeError: ` are those of a TypeError, others of a ValueError."""
+  kind = TypeError if message.startswith("TypeError: ") else ValueError
+  with pytest.raises(kind, match=message.removeprefix("TypeError: ")):
     function(*arguments, **options)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import calls
 from tests import programs, wrong_uses
 from tests.test_wrong_uses import FUNCTIONS, call_of
 
@@ -23,23 +24,11 @@ NAMES = sorted({x for x in FUNCTIONS if x.startswith(ROOMS)} - IN_THEIR_TYPE)
 @pytest.mark.parametrize("name", NAMES)
 def test_sums(name, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
-  leaves, tree = jax.tree.flatten((call.args, call.kwargs))
-  places = [
-    place
-    for place, leaf in enumerate(leaves)
-    if wrong_uses.is_array(leaf)
-    and np.ndim(leaf)
-    and np.asarray(leaf).dtype.kind == "f"
-  ]
-
-  def run(arrays):
-    changed = dict(zip(places, arrays, strict=True))
-    args, kwargs = jax.tree.unflatten(
-      tree, [changed.get(place, leaf) for place, leaf in enumerate(leaves)]
-    )
-    return function(*args, **kwargs)
-
-  arrays = [jnp.asarray(leaves[place], jnp.bfloat16) for place in places]
+  run, leaves = calls.of_data(
+    calls.Call(function, call.args, call.kwargs),
+    lambda x: wrong_uses.is_array(x) and np.ndim(x) and np.asarray(x).dtype.kind == "f",
+  )
+  arrays = [jnp.asarray(leaf, jnp.bfloat16) for leaf in leaves]
   try:
     program = jax.make_jaxpr(run)(arrays)
   except (TypeError, ValueError) as error:

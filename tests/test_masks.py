@@ -32,8 +32,7 @@ def test_nothing_is_kept(name, parameter, unchecked, tmp_path):
   shapes = dict.fromkeys(x.shape[i:j] for (i, j) in slices for x in arrays)
 
   def run(where):
-    bound = inspect.BoundArguments(call.signature, arguments)
-    return function(*bound.args, **bound.kwargs, **{parameter: where})
+    return wrong_uses.called(function, call, {**arguments, parameter: where})
 
   for shape in shapes:
     mask = np.zeros(shape, bool)

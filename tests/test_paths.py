@@ -183,10 +183,20 @@ def test_relative_nested_and_linked_folders(row, tmp_path, monkeypatch):
   assert sorted(os.listdir()) == ["*", "-b", "[a]", "link [1]", "made", "~"]
 
 
-@pytest.mark.parametrize("name", ["margins=[1,2]", "*", "a?b", "back\\slash", "-x y"])
+@pytest.mark.parametrize(
+  "name",
+  [
+    *("margins=[1,2]", "*", "a?b", "back\\slash", "-x y", "a [1]*?", "ü ß", "{a}"),
+    *("x" * 200, "a@4", "%4"),
+  ],
+)
 def test_prepared_sets_in_folders_of_any_name(name, tfds_dir, tmp_path):
   (tmp_path / name).symlink_to(tfds_dir, target_is_directory=True)
-  found = data.load_tfds("cifar100", "test[:2]", data_dir=tmp_path / name)
+  found, expected = (
+    data.load_tfds("cifar100", "test[:2]", data_dir=folder)
+    for folder in (tmp_path / name, tfds_dir)
+  )
+  np.testing.assert_array_equal(found.images, expected.images)
   assert len(found) == 2
 
 

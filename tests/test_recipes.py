@@ -33,6 +33,7 @@ NOT_CHOSEN = {
 }
 # Functions without tests of their own: oracles or sweeps over all functions suffice.
 ONLY_SWEPT = {"large_margin_softmax", "manifold", "sup_con_from_similarity", "diagnose"}
+ONLY_SWEPT |= {"alignment", "cbam", "delf"}
 # Two of these are PGD with other arguments, one needs thousands of evaluations.
 NOT_SWEPT = {"bim", "mi_fgsm", "carlini_wagner"}
 
@@ -241,6 +242,9 @@ class Copy:
     file = self.folder / path
     if isinstance(added, str):
       file.write_text(added)
+    elif isinstance(added, recipes.Like):
+      text = (self.folder / added.path).read_text()
+      file.write_text(re.sub(rf"\b{added.old}\b", added.new, text))
     elif isinstance(added, recipes.Made):
       passed, said = self.run(added.module)
       assert passed, said

@@ -8,7 +8,6 @@ The calls are traced in a `shard_map` with its type checks on. There an array ma
 over devices, and loops must begin with arrays that vary as what they return does.
 """
 
-import collections
 import contextlib
 import inspect
 import io
@@ -59,16 +58,7 @@ def traced_failure(run, values, sharded=True):
 
 def changed(function, call):
   """The call as a function of some of its arguments, by name."""
-
-  def run(values):
-    arguments = {**call.arguments, **values}
-    order = [each for each in call.signature.parameters if each in arguments]
-    bound = inspect.BoundArguments(
-      call.signature, collections.OrderedDict({each: arguments[each] for each in order})
-    )
-    return function(*bound.args, **bound.kwargs)
-
-  return run
+  return lambda values: wrong_uses.called(function, call, {**call.arguments, **values})
 
 
 # Rooms whose functions are traced with all of their arrays in other tests.

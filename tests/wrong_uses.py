@@ -47,12 +47,12 @@ UNBOUNDED = "low|high|init|score|epsilon|temperature"
 POSITIVE = (
   "alpha|angle|backward|bandwidth|batch_size|beta|bins|block_size|channels|columns|"
   "confidence|count|curvature|cutoff|dim|epsilon_1|epsilon_inf|exponent|first_weight|"
-  "floor|grid|high|imbalance|k|largest|learning_rate|least|limit|mass|max_bytes|"
-  "negative_scale|negatives_per_bin|neighbours|norm_order|num_classes|num_highest|"
-  "num_queries|num_shots|num_ways|overshoot|per_class|persistence|positive_scale|"
-  "positives_per_bin|power|prefetch|restarts|ridge|root|rounds|rows|scale|share|"
-  "sharpness|shrink|side|sigma|size|steepness|steps|t|target|target_count|temperature|"
-  "threshold|total|window"
+  "floor|grid|hidden|high|imbalance|k|keep|largest|learning_rate|least|limit|mass|"
+  "max_bytes|negative_scale|negatives_per_bin|neighbours|norm_order|num_classes|"
+  "num_highest|num_prototypes|num_queries|num_shots|num_ways|overshoot|per_class|"
+  "persistence|positive_scale|positives_per_bin|power|prefetch|restarts|ridge|root|"
+  "rounds|rows|scale|share|sharpness|shrink|side|sigma|size|steepness|steps|t|target|"
+  "target_count|temperature|threshold|total|window"
 )
 BOUNDED = (
   "angle|backward|balance|bias|brightness|channels|clean_weight|confidence|contrast|"
@@ -274,19 +274,23 @@ def wrong_uses(call, anything=()) -> Iterator[Use]:
         yield Use(parameter.name, *use)
 
 
+def called(function: Callable[..., Any], call, arguments: Mapping[str, Any]) -> Any:
+  """The function of these arguments, by name, as in the call."""
+  order = [name for name in call.signature.parameters if name in arguments]
+  bound = inspect.BoundArguments(
+    call.signature, collections.OrderedDict({name: arguments[name] for name in order})
+  )
+  return function(*bound.args, **bound.kwargs)
+
+
 def failure(function: Callable[..., Any], call, use: Use) -> Exception | None:
   """The error of a call with one argument replaced, or None.
 
   Uses that may be accepted are only traced, unless the function needs their values.
   """
-  arguments = {**call.arguments, use.parameter: use.value}
-  order = [name for name in call.signature.parameters if name in arguments]
-  wrong = inspect.BoundArguments(
-    call.signature, collections.OrderedDict({name: arguments[name] for name in order})
-  )
 
   def run():
-    function(*wrong.args, **wrong.kwargs)
+    called(function, call, {**call.arguments, use.parameter: use.value})
 
   try:
     with contextlib.redirect_stderr(io.StringIO()):

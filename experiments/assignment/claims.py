@@ -1,17 +1,16 @@
 """The table of the small trainings of `dynamic_assignment`, and claims about it."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike
 
 from experiments.assignment import prototypes, tasks
 from experiments.assignment.methods import LEARNED, NEVER, RECIPES
 from experiments.assignment.settings import Config
 from experiments.assignment.training import Study
-from experiments.frame.study import Claim, Table
+from experiments.frame.study import Claim, Placed, Table
 
 CHANGE_FIRST, CHANGE_LAST = "changed by the first matching", "changed by the last five"
 LOW = (3, 5)  # dimensions far below the number of classes
@@ -30,10 +29,6 @@ _RIVALS = {
 BEST_FIXED = "best fixed of validation"
 _TAIL = "accuracy on the last"
 _SHARE = "0.01 - share of an epoch"
-
-
-Row = tuple[str, str, Callable[[Table], ArrayLike], str]
-"""Id, statement and difference of a claim, and its place in DL2P."""
 
 
 def tabulate(table: Table, studies: Sequence[Study]) -> None:
@@ -83,7 +78,7 @@ def time_matchings(table: Table, studies: Sequence[Study]) -> None:
 
 def _above(
   key: str, study: str, dim: int, second: str, place: str, *, by: int = 0
-) -> Row:
+) -> Placed:
   """Claims that DL2P beats another method, or itself in another dimension."""
   label, other = (f"{study}, D = {x}" for x in (dim, by or dim))
   setting = f", {label}" if label == other else f" in D = {by}, {label}"
@@ -108,18 +103,13 @@ def claims(config: Config, table: Table) -> list[Claim]:
   rows += [*_gaps(config), *_tails(table), *_compared(config), *_of_images(config)]
   return [
     *prototypes.claims(config.prototypes),
-    *_sourced(rows),
+    *Claim.of_rows(rows, "DL2P"),
     *prototypes.growth_claims(config.matchings),
-    *_sourced(_shares(table)),
+    *Claim.of_rows(_shares(table), "DL2P"),
   ]
 
 
-def _sourced(rows: Iterable[Row]) -> Iterator[Claim]:
-  for key, statement, difference, place in rows:
-    yield Claim(key, statement, difference, f"DL2P {place}")
-
-
-def _shares(table: Table) -> Iterator[Row]:
+def _shares(table: Table) -> Iterator[Placed]:
   """A6: the time of a matching compared with that of an epoch."""
   for name in table.variants(_SHARE):
     yield (
@@ -135,7 +125,7 @@ def _images(config: Config) -> list[tuple[str, int]]:
   return [(f"{name}, resnet", dim) for name, dim in config.images]
 
 
-def _compared(config: Config) -> Iterator[Row]:
+def _compared(config: Config) -> Iterator[Placed]:
   """A8 to A11: DL2P compared with its rivals."""
   compared = [(study, dim) for study in (LINEAR, MLP, DIGITS) for dim in LOW]
   compared += [(SIBLINGS, dim) for dim in config.siblings if dim < FULL]
@@ -151,7 +141,7 @@ def _compared(config: Config) -> Iterator[Row]:
     yield _above(f"A11-{key}", SIBLINGS, HALF, second, place, by=FULL)
 
 
-def _of_images(config: Config) -> Iterator[Row]:
+def _of_images(config: Config) -> Iterator[Placed]:
   """A3 and A4 on images."""
   for study, dim in _images(config):
     where, data = f"{study}, D = {dim}", study.split(", ")[0]
@@ -164,7 +154,7 @@ def _of_images(config: Config) -> Iterator[Row]:
     yield from _settles(study, dim, f"-{data}", f"{study}, ")
 
 
-def _gaps(config: Config) -> Iterator[Row]:
+def _gaps(config: Config) -> Iterator[Placed]:
   """A2 to A5: effects of the assignment in `superclass` with a linear network."""
 
   def gain(table: Table, dim: int, over: str = "Static") -> np.ndarray:
@@ -197,7 +187,7 @@ def _gaps(config: Config) -> Iterator[Row]:
   )  # fmt: skip
 
 
-def _settles(study: str, dim: int, key: str = "", name: str = "") -> list[Row]:
+def _settles(study: str, dim: int, key: str = "", name: str = "") -> list[Placed]:
   """A4: the matching changes much at first and little at the end."""
   where = f"{study}, D = {dim}"
   first = f"share of classes {CHANGE_FIRST}, {where}"
@@ -212,7 +202,7 @@ def _settles(study: str, dim: int, key: str = "", name: str = "") -> list[Row]:
   ]  # fmt: skip
 
 
-def _tails(table: Table) -> Iterator[Row]:
+def _tails(table: Table) -> Iterator[Placed]:
   """A7: the rarest classes under a long tail."""
   for measure in table.measures():
     if not measure.startswith(_TAIL):

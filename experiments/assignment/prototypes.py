@@ -6,6 +6,7 @@ Table 7, figures 2, 3a and 3c of the paper.
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +20,10 @@ PAPER, POTENTIAL, ANNEALED = "paper's recipe", "potential, t = 2", "annealed, 20
 HPN, BEST = "HPN, 1000 steps", "best construction"
 WORDS = "Word2Vec-like"
 
-METRICS = MAX, MIN, MEAN, DEVIATION, SECONDS = (
-  "largest cosine",
-  "smallest cosine",
-  "mean cosine",
-  "deviation of cosines",
-  "seconds",
-)
+METRICS = (
+  "largest cosine", "smallest cosine", "mean cosine", "deviation of cosines", "seconds",
+)  # fmt: skip
+MAX, MIN, _, DEVIATION, _ = METRICS
 # Table 7 of the paper, by name, classes and dim: largest and smallest cosine.
 TABLE_7 = {
   (WORDS, 100, 100): (0.74, -0.32), (HPN, 100, 100): (0.05, -0.39),
@@ -45,8 +43,8 @@ RECIPES: dict[str, Make] = {
   PAPER: functools.partial(prototypes.gaussian_potential_prototypes, preset="paper"),
   HPN: prototypes.hpn_prototypes,
 }
-Key = tuple[str, int, int]
-Figures = dict[Key, dict[str, list[float]]]
+Cosines = dict[tuple[str, int, int], np.ndarray]
+"""Cosines of all pairs, by recipe, classes and dimension."""
 
 
 def cosines(points: Array) -> np.ndarray:
@@ -57,21 +55,15 @@ def cosines(points: Array) -> np.ndarray:
 
 
 def study(
-  key: Array,
-  sizes: Sequence[tuple[int, int]],
-  seeds: int,
-  *,
-  vectors: Array | None = None,
-) -> tuple[Figures, dict[Key, np.ndarray]]:
-  """Cosines of every recipe at every size.
+  table: Table, key: Array, sizes: Any, seeds: int, *, vectors: Array | None = None
+) -> Cosines:
+  """Adds measures of every recipe at every size; returns the cosines of the first key.
 
-  Returns measures for all keys, and the cosines for the first key. Times are those of
-  compiled programs. `vectors` of classes are measured, for one key, at sizes with as
-  many prototypes.
+  Times are those of compiled programs. `vectors` of classes are measured, for one key,
+  at sizes with as many prototypes.
   """
-  figures: Figures = {}
-  first: dict[Key, np.ndarray] = {}
-  for classes, dim in sizes:
+  first: Cosines = {}
+  for classes, dim in dict.fromkeys(sizes):
     recipes = dict(RECIPES)
     if vectors is not None and len(vectors) == classes:
       recipes[WORDS] = lambda key, num_classes, dim: prototypes.vector_prototypes(
@@ -91,24 +83,19 @@ def study(
         pairs = cosines(points)
         first.setdefault((name, classes, dim), pairs)
         rows.append([pairs.max(), pairs.min(), pairs.mean(), pairs.std(), seconds])
-      columns = np.transpose(rows).tolist()
-      figures[name, classes, dim] = dict(zip(METRICS, columns, strict=True))
-  return figures, first
+      paper: Any = dict(
+        zip((MAX, MIN), TABLE_7.get((name, classes, dim), ()), strict=False)
+      )
+      for metric, values in zip(METRICS, np.transpose(rows), strict=True):
+        if metric != DEVIATION or classes >= 100:
+          place = _measure(metric, classes, dim)
+          table.add(name, place, values, paper=paper.get(metric))
+  return first
 
 
 def _is_measured(name: str, classes: int, dim: int) -> bool:
   """True for recipes to measure: few prototypes in many dimensions form a simplex."""
   return name in (BEST, POTENTIAL) or classes >= 100 or classes > dim + 1
-
-
-def tabulate(table: Table, figures: Figures) -> None:
-  for (name, classes, dim), by_metric in figures.items():
-    paper = TABLE_7.get((name, classes, dim), (None, None))
-    for metric, values in by_metric.items():
-      if metric == DEVIATION and classes < 100:
-        continue
-      published = {MAX: paper[0], MIN: paper[1]}.get(metric)
-      table.add(name, _measure(metric, classes, dim), values, paper=published)
 
 
 def _measure(metric: str, classes: int, dim: int) -> str:

@@ -161,12 +161,11 @@ def measure(
       if job.method == "PSC*":
         earlier[job.label] = trained
       trainings.setdefault(job, []).append(trained)
-  figures, cosines = prototypes.study(key, config.prototypes, 3, vectors=vectors)
   # The mean of four, as in figure 3c.
   seconds = prototypes.matching_seconds(key, config.matchings, 4)
   table = Table()
   tabulate(table, config, trainings)
-  prototypes.tabulate(table, figures)
+  cosines = prototypes.study(table, key, config.prototypes, 3, vectors=vectors)
   prototypes.tabulate_matchings(table, seconds)
   return table, functools.partial(pictures.draw_tables, trainings, cosines, seconds)
 
@@ -184,7 +183,7 @@ def tabulate(
       table.add(job.title, f"alignment, {job.label}", aligned)
 
 
-def claims(config: Full) -> Iterator[Claim]:
+def claims(config: Full, _: Table) -> Iterator[Claim]:
   """Claims that DL2P beats every other method on the same images and dimension."""
   jobs = plan(config)
   for ours in jobs:

@@ -6,7 +6,7 @@ inner nodes of its WordNet tree, characters of omniglot by alphabet, and ndsb_pl
 with its long tail.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -147,13 +147,11 @@ def photographs(size: int) -> Task:
     for group in WORDNET
   ]
   train, test = (
-    _of_classes(images, np.concatenate(group_labels)) for images in by_split.values()
+    class_sets.of_classes(images, np.concatenate(group_labels))
+    for images in by_split.values()
   )
-  tree = hierarchy.restrict(tree, train.label_names)
   groups = np.repeat(np.arange(len(WORDNET)), PER_GROUP)
-  train_images, validation_images = _divided(train)
-  parts = _part(train_images), _part(validation_images), _part(test)
-  return Task("tiny_imagenet", *parts, tree, groups, flips=True)
+  return _task("tiny_imagenet", train, test, tree, groups, flips=True)
 
 
 def characters(size: int) -> Task:
@@ -169,14 +167,10 @@ def characters(size: int) -> Task:
     for rows in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
     if len(rows) >= CHARACTERS and np.isin(rows[:CHARACTERS], images.labels).all()
   ]
-  images = _of_classes(images, np.concatenate(group_labels[:ALPHABETS]))
+  images = class_sets.of_classes(images, np.concatenate(group_labels[:ALPHABETS]))
   pixels = 255 - np.asarray(images.images)
-  rest, test = _divided(data.Images(pixels, images.labels, images.label_names))
-  train_images, validation_images = _divided(rest)
-  parts = _part(train_images), _part(validation_images), _part(test)
-  tree = hierarchy.restrict(tree, images.label_names)
-  groups = np.repeat(np.arange(ALPHABETS), CHARACTERS)
-  return Task("omniglot", *parts, tree, groups)
+  parts = _divided(data.Images(pixels, images.labels, images.label_names))
+  return _task("omniglot", *parts, tree, np.repeat(np.arange(ALPHABETS), CHARACTERS))
 
 
 def plankton(size: int) -> Task:
@@ -189,23 +183,15 @@ def plankton(size: int) -> Task:
   counts = np.bincount(whole.images.labels)
   order = np.argsort(-counts, kind="stable")
   train, test = (
-    _of_classes(images, order)
+    class_sets.of_classes(images, order)
     for images in (whole.images, whole.tested)
     if images is not None
   )
   class_rows = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
-  train_images, validation_images = _divided(train[np.concatenate(class_rows)])
+  train = train[np.concatenate(class_rows)]
   tree = hierarchy.restrict(whole.tree, train.label_names)
-  return Task(
-    "ndsb_plankton",
-    _part(train_images),
-    _part(validation_images),
-    _part(test),
-    tree,
-    superclasses(tree, depth=2),
-    flips=True,
-    tail=len(order) // 3,
-  )
+  options = {"flips": True, "tail": len(order) // 3}
+  return _task("ndsb_plankton", train, test, tree, superclasses(tree, 2), **options)
 
 
 READERS = {
@@ -226,15 +212,19 @@ def _divided(images: data.Images) -> tuple[data.Images, data.Images]:
   return images[first], images[last]
 
 
-def _part(images: data.Images) -> Part:
-  """Converts images to a part that all seeds share."""
-  return Part(jnp.asarray(images.images)[None], jnp.asarray(images.labels)[None])
-
-
-def _of_classes(images: data.Images, classes: np.ndarray) -> data.Images:
-  """The images of some classes, labelled by their place in `classes`."""
-  subset = images[np.isin(images.labels, classes)]
-  order = np.full(len(images.label_names), -1, np.int32)
-  order[classes] = np.arange(len(classes))
-  names = tuple(images.label_names[label] for label in classes)
-  return data.Images(np.asarray(subset.images), order[subset.labels], names)
+def _task(
+  name: str,
+  train: data.Images,
+  test: data.Images,
+  tree: Any,
+  groups: Any,
+  **options: Any,
+) -> Task:
+  """A task of images; the last fifth of a class's training images validates."""
+  train_part, validation_part, test_part = (
+    Part(jnp.asarray(x.images)[None], jnp.asarray(x.labels)[None])
+    for x in (*_divided(train), test)
+  )
+  tree = hierarchy.restrict(tree, train.label_names)
+  parts = train_part, validation_part, test_part
+  return Task(name, *parts, tree, groups, **options)

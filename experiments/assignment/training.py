@@ -140,31 +140,22 @@ class Study(NamedTuple):
 
 
 def _columns(
-  cells: Sequence[Cell],
-  seeds: int,
-  task: tasks.Task,
-  setting: Training,
-  sources: Sequence[tuple[str, int]],
+  cells: Sequence[Cell], seeds: int, task: tasks.Task, dim: int, sources: Sequence[Any]
 ) -> dict[str, np.ndarray]:
   """Hyperparameters [cells x seeds], where the seed varies fastest.
 
   The seed is a column, too, by which a run finds its data and prototypes.
   """
   seed = np.tile(np.arange(seeds), len(cells))
-  several_sets = len(task.train.labels) > 1
-  numbers = [sources.index((cell.source, cell.dim)) for cell in cells]
-  used = np.array([np.arange(setting.dim) < cell.dim for cell in cells], np.float32)
-  columns: dict[str, np.ndarray] = {
-    "seed": seed,
-    "data": seed if several_sets else np.zeros_like(seed),
-    "source": np.repeat(numbers, seeds),
-    "used": np.repeat(used, seeds, axis=0),
-    "rate": np.repeat(np.array([cell.rate for cell in cells], np.float32), seeds),
+  numbers = np.array([cell.method for cell in cells], np.float32)
+  by_cell = {
+    "source": [sources.index((cell.source, cell.dim)) for cell in cells],
+    "used": np.array([np.arange(dim) < cell.dim for cell in cells], np.float32),
+    "rate": np.array([cell.rate for cell in cells], np.float32),
+    **dict(zip(Method._fields, numbers.T, strict=True)),
   }
-  for field in Method._fields:
-    values = np.array([getattr(cell.method, field) for cell in cells], np.float32)
-    columns[field] = np.repeat(values, seeds)
-  return columns
+  columns = {name: np.repeat(x, seeds, axis=0) for name, x in by_cell.items()}
+  return {"seed": seed, "data": seed * (len(task.train.labels) > 1), **columns}
 
 
 @functools.cache
@@ -256,24 +247,16 @@ def _validate(
   return _accuracies(_embed(setting, part, state, hyper), part, state, hyper).mean()
 
 
-@functools.partial(jax.jit, static_argnames="setting")
-def _measure(setting, part, superclasses, states, columns):
-  """Measures all runs on test data; states are [runs, 1, ...]."""
-
-  def measure_run(run: tuple[Any, dict]) -> dict[str, Array]:
-    state, hyper = run
-    points = state.params["loss"]["points"]
-    assignment = state.batch_stats["loss"]["assignment"].assignment
-    return {
-      "test": _accuracies(_embed(setting, part, state, hyper), part, state, hyper),
-      "gap": prototypes.sibling_gap(points, assignment, superclasses),
-      "points": points[assignment],
-    }
-
-  # One after another: feature maps of all runs and images would fill the memory.
-  return jax.lax.map(
-    measure_run, (jax.tree.map(lambda leaf: leaf[:, 0], states), columns)
-  )
+def _measure(setting, part, superclasses, run: tuple[Any, dict]) -> dict[str, Array]:
+  """Measures a run on test data."""
+  state, hyper = run
+  points = state.params["loss"]["points"]
+  assignment = state.batch_stats["loss"]["assignment"].assignment
+  return {
+    "test": _accuracies(_embed(setting, part, state, hyper), part, state, hyper),
+    "gap": prototypes.sibling_gap(points, assignment, superclasses),
+    "points": points[assignment],
+  }
 
 
 def train(
@@ -295,7 +278,7 @@ def train(
   for number, source in enumerate(sources):
     if source in sets:  # others are learned
       stacked[number, :, :, : source[1]] = sets[source]
-  columns = _columns(cells, seeds, task, setting, sources)
+  columns = _columns(cells, seeds, task, setting.dim, sources)
   per_epoch = task.train.labels.shape[1] // setting.batch
   partial = jax.tree_util.Partial
   result = frame_training.many(
@@ -315,21 +298,18 @@ def train(
   )
   groups = task.superclasses
   superclasses = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
-  measures = _measure(setting, task.test, superclasses, result.state, columns)
-
-  def by_seed(values: Any) -> np.ndarray:
-    values = np.asarray(values)
-    return values.reshape(len(cells), seeds, *values.shape[1:])
-
-  diverged = by_seed(result.diverged[:, 0])
-  return Runs(
-    list(cells),
-    np.where(diverged, np.nan, by_seed(result.scores[:, 0, -1])),
-    gap=by_seed(measures["gap"]),
-    test=by_seed(measures["test"]),
-    change=by_seed(result.curves["change"][:, 0]),
-    points=by_seed(measures["points"]),
-  )
+  # One after another: feature maps of all runs and images would fill the memory.
+  runs = result.state, {name: column[:, None] for name, column in columns.items()}
+  measure = functools.partial(_measure, setting)
+  measures = frame_training.over_models(measure, runs, task.test, superclasses)
+  arrays = {"scores": result.scores[..., -1], "diverged": result.diverged, **measures}
+  arrays["change"] = result.curves["change"]
+  by_seed = {
+    name: np.reshape(values, (len(cells), seeds, *values.shape[2:]))
+    for name, values in arrays.items()
+  }
+  scores = np.where(by_seed.pop("diverged"), np.nan, by_seed.pop("scores"))
+  return Runs(list(cells), scores, **by_seed)
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Measures of norm and count beside those of NCH, and its statements as claims."""
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,66 +68,48 @@ def verdict(passes: np.ndarray) -> str:
 
 def _of_row(config: Any, name: str, network: str, fill: str) -> Iterator[Claim]:
   """Claims of NCH 4 about one set, network and fill, if the paper trains it."""
-  title = f"{name}, {network}, {fill}"
-
-  def claim(
-    key: str, text: str, *differences: tuple[str, float | str], place: str
-  ) -> Claim:
-    """Claims that all measures are above a number, or another measure, by seed."""
-
-    def least(t: Table) -> np.ndarray:
-      return np.min(
-        [
-          t.values(measure, title)
-          - (t.values(reference, title) if isinstance(reference, str) else reference)
-          for measure, reference in differences
-        ],
-        axis=0,
-      )
-
-    return Claim(f"{key}-{_id(title)}", f"{title}: {text}", least, f"NCH {place}")
-
-  if network in (RANDOM, ON_GRIDS, IMAGE):
-    if (network, fill) == (RANDOM, "zeros"):
-      text = "control: correlation of norm and count > 0.9"
-      yield claim("N7", text, (f"{RHO}, mixed", 0.9), place="control")
-    return
-  if fill == "random":
-    yield claim(
-      "N2", "the middle slope > 0 with p < 0.05 / 3, mixed and single",
-      *((f"bound at 1/2, {mode}", 0.0) for mode in MODES), place="Table 1",
-    )  # fmt: skip
-  else:
-    yield claim(
-      "N1", "all three slopes > 0 with p < 0.05 / 3, mixed and single",
-      *((f"bound, {mode}", 0.0) for mode in MODES), place="Table 1",
-    )  # fmt: skip
-  for key, classifier in (("N3", "nearest mean"), ("N4", "logistic regression")):
-    text = f"normalising raises the accuracy of {classifier} [points]"
-    yield claim(key, text, (f"{classifier}, change [points]", 0.0), place="Table 2")
-  if fill == "random" or network == SIMCLR:
-    return
-  yield claim(
-    "N5-accuracy", "few-shot accuracy with l2 > without",
-    *((f"{shots}-shot, l2", f"{shots}-shot") for shots in config.shots),
-    place="Table 3",
-  )  # fmt: skip
+  title, shots = f"{name}, {network}, {fill}", [f"{x}-shot" for x in config.shots]
+  trained, random = network not in (RANDOM, ON_GRIDS, IMAGE), fill == "random"
+  complete = trained and not random and network != SIMCLR
   # The paper has 0.04 and 0.09 for photographs, 0.2 to 0.95 for grids.
   least = 0.0 if fill == NO_FILL else 0.5
-  yield claim(
-    "N5-correlation", f"mean correlation of norm and count in episodes > {least:g}",
-    *((f"{shots}-shot, {RHO}", least) for shots in config.shots), place="Table 3",
-  )  # fmt: skip
-  yield claim(
-    "N6", "cosine of one class with two counts > of two classes with one count",
-    ("cosine of one class, two counts", "cosine of two classes, one count"),
-    place="Result 1",
-  )  # fmt: skip
+  # Whether the paper has it, id, text, place, and measures with what they exceed.
+  rows: list[tuple[bool, str, str, str, list[tuple[str, float | str]]]] = [
+    ((network, fill) == (RANDOM, "zeros"), "N7",
+     "control: correlation of norm and count > 0.9", "control",
+     [(f"{RHO}, mixed", 0.9)]),
+    (trained and random, "N2",
+     "the middle slope > 0 with p < 0.05 / 3, mixed and single", "Table 1",
+     [(f"bound at 1/2, {mode}", 0.0) for mode in MODES]),
+    (trained and not random, "N1",
+     "all three slopes > 0 with p < 0.05 / 3, mixed and single", "Table 1",
+     [(f"bound, {mode}", 0.0) for mode in MODES]),
+    *((trained, key, f"normalising raises the accuracy of {x} [points]", "Table 2",
+       [(f"{x}, change [points]", 0.0)])
+      for key, x in (("N3", "nearest mean"), ("N4", "logistic regression"))),
+    (complete, "N5-accuracy", "few-shot accuracy with l2 > without", "Table 3",
+     [(f"{x}, l2", x) for x in shots]),
+    (complete, "N5-correlation",
+     f"mean correlation of norm and count in episodes > {least:g}", "Table 3",
+     [(f"{x}, {RHO}", least) for x in shots]),
+    (complete, "N6",
+     "cosine of one class with two counts > of two classes with one count", "Result 1",
+     [("cosine of one class, two counts", "cosine of two classes, one count")]),
+  ]  # fmt: skip
+  ending = title.replace(", ", "-").replace(" ", "_")
+  for stated, key, text, place, pairs in rows:
+    if stated:
+      above = functools.partial(_least, title, pairs)
+      yield Claim(f"{key}-{ending}", f"{title}: {text}", above, f"NCH {place}")
 
 
-def _id(title: str) -> str:
-  """Joins the parts of a title for an id."""
-  return "-".join(part.replace(" ", "_") for part in title.split(", "))
+def _least(title: str, pairs: Sequence[tuple[str, float | str]], table: Table) -> Any:
+  """Least of a row's measures, each less a number or another measure."""
+
+  def value(x: float | str) -> Any:
+    return table.values(x, title) if isinstance(x, str) else x
+
+  return np.min([value(x) - value(y) for x, y in pairs], axis=0)
 
 
 def claims(config: Any, table: Table) -> list[Claim]:

@@ -15,7 +15,7 @@ from spherejax import data, models, pooling
 
 Apply = Callable[[Any, Array], Array]
 """Function of one network's variables and images to features [n, dim]."""
-_HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
+HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
 
 
 class Sample(NamedTuple):
@@ -54,20 +54,12 @@ def _keys(key: Array, number: int) -> Array:
   return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
 
 
-@functools.cache
-def drawer(shape: Shape) -> Callable[[Objects, Array], data.ImageGrid]:
-  """Function of objects and keys to normalised grids of held-out objects."""
-
-  @jax.jit
-  def draw(objects: Objects, keys: Array) -> data.ImageGrid:
-    normalized = objects.normalized(objects.held)
-
-    def draw_grid(key: Array) -> data.ImageGrid:
-      return data.image_grid(key, normalized, objects.held_labels, **shape._asdict())
-
-    return jax.vmap(draw_grid)(keys)
-
-  return draw
+@functools.partial(jax.jit, static_argnames="shape")
+def drawn(objects: Objects, keys: Array, shape: Shape) -> data.ImageGrid:
+  """Normalised grids of held-out objects, one for each key."""
+  draw = functools.partial(data.image_grid, **shape._asdict())
+  images = objects.normalized(objects.held)
+  return jax.vmap(draw, (0, None, None))(keys, images, objects.held_labels)
 
 
 @functools.partial(jax.jit, static_argnames=("shape", "number"))
@@ -75,7 +67,7 @@ def counts_and_labels(
   objects: Objects, key: Array, *, shape: Shape, number: int
 ) -> tuple[Array, Array]:
   """Counts and labels of the grids that a key draws, without the grids."""
-  grids = drawer(shape)(objects, _keys(key, number))
+  grids = drawn(objects, _keys(key, number), shape)
   return grids.num_objects, grids.label
 
 
@@ -94,7 +86,7 @@ def of_grids(
   `apply` should be jitted.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
-  grid_blocks = (drawer(shape)(objects, block_keys) for block_keys in keys)
+  grid_blocks = (drawn(objects, block_keys, shape) for block_keys in keys)
   blocks = ((grids.image, grids.num_objects, grids.label) for grids in grid_blocks)
   return _sample(apply, variables, blocks, number)
 
@@ -137,47 +129,19 @@ def _lengths(images: Array) -> Array:
   return jnp.linalg.norm(images.reshape(len(images), -1), axis=1)
 
 
-def residual_network(config: Any) -> tuple[Callable[[Array], Any], Apply]:
-  """Functions that draw the variables of ResNet-50 from a key, and apply it."""
-  blocks, widths = config.resnet_blocks, config.resnet_widths
-  network = models.ResNet50(
-    blocks, widths, (1, *(2,) * (len(widths) - 1)), frozen_norm=True
-  )
-  return drawn_and_applied(network)
-
-
 @functools.cache
 def pretrained() -> models.PretrainedNetwork:
   """The network for photographs if no weights are given."""
   return models.pretrained("efficientnet_lite0")
 
 
-def drawn_and_applied(network: nn.Module) -> tuple[Callable[[Array], Any], Apply]:
-  """Functions that draw the variables of a network from a key, and apply it."""
-
-  def draw(key: Array) -> Any:
-    return network.init(key, jnp.zeros((1, 32, 32, 3)))
-
-  @jax.jit
-  def apply(variables: Any, images: Array) -> Array:
-    maps: Any = network.apply(variables, images)
-    return pooling.gap(maps)
-
-  return draw, apply
+def pooled(network: nn.Module, variables: Any, images: Array) -> Array:
+  """Average-pooled features [n, dim] of images."""
+  maps: Any = network.apply(variables, images)
+  return pooling.gap(maps)
 
 
-def residual_weights(config: Any, draw: Callable[[Array], Any]) -> dict[str, Any]:
-  """Reads the variables of the named files."""
-  shapes = jax.eval_shape(draw, jax.random.key(0))
-  files = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
-  return {
-    name: models.import_weights(shapes, _backbone(file), ignore=_HEADS)
-    for name, file in files.items()
-    if file
-  }
-
-
-def _backbone(file: str) -> dict[str, np.ndarray]:
+def weights(file: str) -> dict[str, np.ndarray]:
   """Reads a file of weights; removes the prefix "encoder." of self-supervised ones."""
   return {
     name.removeprefix("encoder."): array

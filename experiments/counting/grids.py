@@ -17,7 +17,7 @@ from experiments.frame import at_once
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame.study import Table
-from spherejax import data
+from spherejax import data, models
 
 _MIXED, _SINGLE, _FITTED = range(3)
 """Kinds of grids of a seed."""
@@ -104,7 +104,7 @@ def simple_networks(
   accuracies = dict(zip(jobs, scores, strict=True))
   if config.controls:
     variables[claims.RANDOM] = training.untrained(config, objects)
-  apply = jax.jit(training.embed(config, "native"))
+  apply = jax.jit(functools.partial(training.embed, config, "native"))
   return Networks(tuple(variables), tuple(variables.values()), apply, accuracies)
 
 
@@ -113,13 +113,22 @@ def trained_networks(config: Any) -> Networks:
 
   They are ResNet-50 if files of weights are given, otherwise EfficientNet-Lite0.
   """
-  if checks.files(config):
-    draw, apply = features.residual_network(config)
-    variables = features.residual_weights(config, draw)
-  else:
-    network = features.pretrained()
-    draw, apply = features.drawn_and_applied(network.module)
-    variables = {claims.SUPERVISED: network.variables}
+  files, widths = checks.files(config), config.resnet_widths
+  strides = 1, *(2,) * (len(widths) - 1)
+  network: Any = models.ResNet50(
+    config.resnet_blocks, widths, strides, frozen_norm=True
+  )
+  if not files:
+    network = features.pretrained().module
+
+  def draw(key: jax.Array) -> Any:
+    return network.init(key, jnp.zeros((1, 32, 32, 3)))
+
+  shapes = jax.eval_shape(draw, jax.random.key(0))
+  variables: dict[str, Any] = {
+    name: models.import_weights(shapes, features.weights(file), ignore=features.HEADS)
+    for name, file in files.items()
+  } or {claims.SUPERVISED: features.pretrained().variables}
   variables = {
     name: jax.tree.map(lambda x: x[None], tree) for name, tree in variables.items()
   }
@@ -128,6 +137,7 @@ def trained_networks(config: Any) -> Networks:
     keys = jax.vmap(jax.random.key)(numbers)
     untrained = jax.jit(jax.vmap(draw))(keys)
     variables[claims.RANDOM] = jax.tree.map(np.asarray, untrained)
+  apply = jax.jit(functools.partial(features.pooled, network))
   return Networks(tuple(variables), tuple(variables.values()), apply, {})
 
 
@@ -200,14 +210,9 @@ def probe_networks(
   """Measures each network; returns the figures and the arrays to draw."""
   mixed, single = samples.mixed, samples.single
   norms = np.linalg.norm(mixed.z, axis=2)
-  coefficients, covariance = measures.parabolas(
-    np.vstack([norms, mixed.lengths[None]]), mixed.counts
-  )
   arrays = {
     f"norms {fill}": norms,
     f"counts {fill}": mixed.counts,
-    f"coefficients {fill}": coefficients,
-    f"covariance {fill}": covariance,
     f"z {fill}": single.z[0],
     f"own counts {fill}": single.counts,
     f"labels {fill}": single.labels,
@@ -288,19 +293,13 @@ def draw_figures(
 ) -> dict[str, Any]:
   """Draws norms of each network and fill, and angles, of the first seed."""
   panels = {
-    network: {
-      fill: (
-        arrays[f"norms {fill}"][number],
-        arrays[f"counts {fill}"],
-        arrays[f"coefficients {fill}"][number],
-        arrays[f"covariance {fill}"][number],
-      )
-      for fill in fills
-    }
+    f"{network}, {fill}": (arrays[f"norms {fill}"][number], arrays[f"counts {fill}"])
     for number, network in enumerate(names)
+    for fill in fills
   }
+  columns = max(len(fills), min(2, len(panels)))
   single = (arrays[f"{part} {fills[0]}"] for part in ("z", "own counts", "labels"))
   return {
-    f"norms-{name}": pictures.norms(panels),
+    f"norms-{name}": pictures.norms(panels, columns),
     f"polar-{name}": pictures.polar(*single),
   }

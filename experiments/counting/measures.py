@@ -29,12 +29,6 @@ def _regressions(norms: Array, counts: Array) -> tuple[Any, Array]:
   return jax.vmap(regression)(norms), jax.vmap(rho)(norms)
 
 
-def parabolas(norms: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Coefficients and their covariances for norms [networks, n]."""
-  fits, _ = _regressions(norms, counts)
-  return np.asarray(fits.coefficients), np.asarray(fits.covariance)
-
-
 def correlations(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
   """Correlation of norm and count for each network, a row of the norms."""
   _, rho = _regressions(norms, counts)
@@ -68,52 +62,40 @@ def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
 
 
 @functools.partial(jax.jit, static_argnames="classes")
-def _nearest_mean(fitted, fitted_labels, queries, query_labels, classes: int) -> Array:
-  """Accuracies of the nearest class mean, for raw and for normalised features."""
-
-  def accuracy(references: Array, points: Array) -> Array:
-    means, sizes = prototypes.class_means(
-      references, fitted_labels, classes, normalize="none"
-    )
-    squares = distances.pairwise_squared_euclidean(points, means)
-    nearest = jnp.argmin(jnp.where(sizes[None] > 0, squares, jnp.inf), axis=1)
-    return jnp.mean(nearest == query_labels)
-
-  transforms = (lambda x: x), distances.l2_normalize
-  return jnp.stack([accuracy(change(fitted), change(queries)) for change in transforms])
+def _nearest_mean(
+  _, fitted, fitted_labels, queries, query_labels, classes: int
+) -> Array:
+  """Accuracy of the nearest class mean."""
+  means, sizes = prototypes.class_means(
+    fitted, fitted_labels, classes, normalize="none"
+  )
+  squares = distances.pairwise_squared_euclidean(queries, means)
+  nearest = jnp.argmin(jnp.where(sizes[None] > 0, squares, jnp.inf), axis=1)
+  return jnp.mean(nearest == query_labels)
 
 
 @functools.partial(jax.jit, static_argnames="classes")
 def _linear(key, fitted, fitted_labels, queries, query_labels, classes: int) -> Array:
-  """Accuracies of logistic regression, for raw and for normalised features.
-
-  For each, validation accuracy chooses the penalty.
-  """
+  """Accuracy of logistic regression, whose penalty validation accuracy chooses."""
   order = jax.random.permutation(key, len(fitted))
   train, judges = jnp.split(order, [round(len(fitted) * (1 - _VALIDATION))])
+  # A shift and a common scale change the penalty, but not what can be separated.
+  shift = fitted[train].mean(0, keepdims=True)
+  scale = jnp.maximum((fitted[train] - shift).std(), _LEAST)
+  features, points = (
+    jnp.pad((x - shift) / scale, ((0, 0), (0, 1)), constant_values=1.0)
+    for x in (fitted, queries)
+  )
 
-  def accuracy(change: Any) -> Array:
-    features, points = change(fitted), change(queries)
-    # A shift and a common scale change the penalty, but not what can be separated.
-    shift = features[train].mean(0, keepdims=True)
-    scale = jnp.maximum((features[train] - shift).std(), _LEAST)
-    features, points = (
-      jnp.pad((x - shift) / scale, ((0, 0), (0, 1)), constant_values=1.0)
-      for x in (features, points)
+  def try_out(penalty: Array) -> tuple[Array, Array]:
+    weights = _regressed(features[train], fitted_labels[train], penalty, classes)
+    judged, tested = (
+      jnp.argmax(x @ weights, axis=1) for x in (features[judges], points)
     )
+    return jnp.mean(judged == fitted_labels[judges]), jnp.mean(tested == query_labels)
 
-    def try_out(penalty: Array) -> tuple[Array, Array]:
-      weights = _regressed(features[train], fitted_labels[train], penalty, classes)
-      judged, tested = (
-        jnp.argmax(x @ weights, axis=1) for x in (features[judges], points)
-      )
-      return jnp.mean(judged == fitted_labels[judges]), jnp.mean(tested == query_labels)
-
-    judged, tested = jax.vmap(try_out)(jnp.array(_PENALTIES))
-    return tested[jnp.argmax(judged)]
-
-  transforms = (lambda x: x), distances.l2_normalize
-  return jnp.stack([accuracy(change) for change in transforms])
+  judged, tested = jax.vmap(try_out)(jnp.array(_PENALTIES))
+  return tested[jnp.argmax(judged)]
 
 
 def _regressed(x: Array, y: Array, penalty: Array, classes: int) -> Array:
@@ -142,13 +124,15 @@ def classifiers(
 ) -> dict[str, float]:
   """Accuracies of two classifiers, before and after normalisation."""
   classes = int(max(fitted.labels.max(), queries.labels.max())) + 1
-  arrays = fitted.z[network], fitted.labels, queries.z[network], queries.labels
+  points = fitted.z[network], queries.z[network]
   figures = {}
-  for name, accuracies in (
-    ("nearest mean", _nearest_mean(*arrays, classes)),
-    ("logistic regression", _linear(key, *arrays, classes)),
-  ):
-    plain, normalised = (100 * float(x) for x in accuracies)
+  for name, accuracy in (
+    ("nearest mean", _nearest_mean), ("logistic regression", _linear),
+  ):  # fmt: skip
+    plain, normalised = (
+      100 * float(accuracy(key, x, fitted.labels, y, queries.labels, classes))
+      for x, y in (points, map(distances.l2_normalize, points))
+    )
     figures[f"{name} [%]"] = plain
     figures[f"{name}, l2 [%]"] = normalised
     figures[f"{name}, change [points]"] = normalised - plain
@@ -196,22 +180,15 @@ def _correlations(norms: Array, counts: Array, episode_rows: Array) -> Array:
 
 
 @jax.jit
-def _cosines(z: Array, counts: Array, labels: Array) -> tuple[Array, Array]:
+def _cosines(z: Array, counts: Array, labels: Array) -> list[Array]:
   unit = distances.l2_normalize(z)
-  cosines = unit @ unit.T
-  same_label = labels[:, None] == labels[None]
-  same_count = counts[:, None] == counts[None]
-  first, second = same_label & ~same_count, ~same_label & same_count
-  return (
-    jnp.sum(jnp.where(first, cosines, 0)) / jnp.sum(first),
-    jnp.sum(jnp.where(second, cosines, 0)) / jnp.sum(second),
-  )
+  same_label, same_count = (x[:, None] == x[None] for x in (labels, counts))
+  masks = same_label & ~same_count, ~same_label & same_count
+  return [metrics.mean_where(unit @ unit.T, mask) for mask in masks]
 
 
 def angles(sample: Sample, network: int) -> dict[str, float]:
   """Mean cosines of one class with two counts, and of two classes with one count."""
-  first, second = _cosines(sample.z[network], sample.counts, sample.labels)
-  return {
-    "cosine of one class, two counts": float(first),
-    "cosine of two classes, one count": float(second),
-  }
+  names = "cosine of one class, two counts", "cosine of two classes, one count"
+  cosines = _cosines(sample.z[network], sample.counts, sample.labels)
+  return dict(zip(names, map(float, cosines), strict=True))

@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.counting.features import Shape, drawer
+from experiments.counting.features import Shape, drawn
 from experiments.counting.images import Objects
 from experiments.frame import pictures
+from spherejax import metrics
 
 _SHOWN = 4  # grids of each fill: two of mixed classes, two of one class
 _DIRECTIONS = 2  # dimension of the plane in which angles are shown
@@ -21,7 +22,7 @@ def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
   std, mean = (np.asarray(x)[None, None] for x in (objects.std, objects.mean))
   for row, shape in zip(axes, shapes, strict=True):
     by_kind = [
-      jax.tree.map(np.asarray, drawer(shape._replace(single_label=s))(objects, keys))
+      jax.tree.map(np.asarray, drawn(objects, keys, shape._replace(single_label=s)))
       for s in (False, True)
     ]
     for column, panel in enumerate(row):
@@ -36,22 +37,14 @@ def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
   return figure
 
 
-def norms(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]]) -> Any:
+def norms(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], columns: int) -> Any:
   """Box plots of standardised norms for each count, with a parabola and its 95 % band.
 
-  `panels` has a row for each network and a column for each fill. Each panel is norms
-  and counts, then the coefficients of the regression of the standardised norms and
-  their covariance.
+  A panel is norms and counts.
   """
-  titled = [
-    (f"{network}, {fill}", values)
-    for network, fills in panels.items()
-    for fill, values in fills.items()
-  ]
-  columns = max(len(next(iter(panels.values()))), min(2, len(titled)))
   height = 5.2 / columns
-  figure, cells = pictures.panels(len(titled), columns, height, 0.5, sharex="col")
-  for axes, (title, values) in zip(cells, titled, strict=True):
+  figure, cells = pictures.panels(len(panels), columns, height, 0.5, sharex="col")
+  for axes, (title, values) in zip(cells, panels.items(), strict=True):
     _boxes(axes, *values)
     axes.set_title(title, fontsize=8.5, loc="left")
     axes.tick_params(labelsize=8.5)
@@ -60,7 +53,8 @@ def norms(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]]) -> Any:
   return figure
 
 
-def _boxes(axes: Any, norms: Any, counts: Any, coefficients: Any, covariance: Any):
+def _boxes(axes: Any, norms: np.ndarray, counts: np.ndarray) -> None:
+  fit = jax.tree.map(np.asarray, metrics.norm_count_regression(norms, counts))
   v = (norms - norms.mean()) / norms.std(ddof=1)
   places = np.unique(counts)
   axes.boxplot(
@@ -77,8 +71,8 @@ def _boxes(axes: Any, norms: Any, counts: Any, coefficients: Any, covariance: An
   )
   at = np.linspace(places[0], places[-1], 100)
   rows = np.stack([np.ones_like(at), at, at**2], axis=1)
-  middle = rows @ coefficients
-  half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, covariance, rows))
+  middle = rows @ fit.coefficients
+  half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, fit.covariance, rows))
   axes.fill_between(at, middle - half, middle + half, color="#D55E00", alpha=0.35, lw=0)
   axes.plot(at, middle, color="#D55E00", lw=1.3)
   axes.set_xticks(places[:: max(1, len(places) // 5)])

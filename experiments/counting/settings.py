@@ -163,9 +163,10 @@ PRESETS = {
 }  # fmt: skip
 
 
-def files(config: Any) -> list[str]:
-  """Lists the named files of weights."""
-  return [x for x in (config.supervised_weights, config.simclr_weights) if x]
+def files(config: Any) -> dict[str, str]:
+  """The named files of weights, by network."""
+  names = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
+  return {network: file for network, file in names.items() if file}
 
 
 def check(config: Config) -> None:
@@ -186,6 +187,6 @@ def check(config: Config) -> None:
       f"{' and '.join(sorted(needs & set(config.sets)))}: name a file of weights of a "
       "ResNet-50 by --supervised-weights or --simclr-weights, or choose other --sets"
     )
-  for file in files(config):
+  for file in files(config).values():
     if not pathlib.Path(file).is_file():
       raise ValueError(f"the file of weights {file} does not exist")

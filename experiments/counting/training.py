@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import flax.linen as nn
@@ -13,11 +12,12 @@ import numpy as np
 import optax
 from jax import Array
 
+from experiments.counting import features
 from experiments.counting.images import Objects
 from experiments.frame import kept, poolings
 from experiments.frame import training as trainer
 from experiments.frame.settings import Limited, Within
-from spherejax import data, distances, losses, models, pooling, prototypes
+from spherejax import data, distances, losses, models, prototypes
 
 Method = Literal["supervised", "SimCLR", "grids"]
 Convolution = Literal["native", "patches"]
@@ -72,16 +72,11 @@ def network(settings: Settings, method: str, classes: int) -> poolings.Headed:
 
 
 def embed(
-  settings: Settings, convolution: Convolution
-) -> Callable[[Any, Array], Array]:
-  """Returns a function from the backbone's parameters and images to features."""
+  settings: Settings, convolution: Convolution, params: Any, images: Array
+) -> Array:
+  """Features of images, from the backbone's parameters."""
   network = models.Simple6(settings.widths, convolution=convolution)
-
-  def features(params: Any, images: Array) -> Array:
-    maps: Any = network.apply({"params": params}, images)
-    return pooling.gap(maps)
-
-  return features
+  return features.pooled(network, {"params": params}, images)
 
 
 def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Any:
@@ -194,7 +189,7 @@ def _object_accuracy(settings, objects: Objects, params: Any, classes: int) -> A
   """Share of held-out objects nearest to their own class's mean direction."""
   known, asked = objects.train[:_KNOWN], objects.held[:_KNOWN]
   images = objects.normalized(jnp.concatenate([known, asked]))
-  z = distances.l2_normalize(embed(settings, settings.convolution)(params, images))
+  z = distances.l2_normalize(embed(settings, settings.convolution, params, images))
   labels = objects.train_labels[:_KNOWN]
   means = prototypes.class_means(z[: len(known)], labels, classes).means
   right = jnp.argmax(z[len(known) :] @ means.T, axis=1) == objects.held_labels[:_KNOWN]

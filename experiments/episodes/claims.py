@@ -1,6 +1,6 @@
 """The few-shot study's figures beside the article's, and its statements as claims."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -73,26 +73,18 @@ def geometric_mean(values: np.ndarray) -> np.ndarray:
   return np.exp(mean_defined(logs))
 
 
-def proper(series: Series, measure: str) -> np.ndarray:
-  """Marks values on the proper side of 1, [losses, seeds, checkpoints].
-
-  Marks are 0 or 1, NaN where undefined.
-  """
-  values = series[measure]
-  right = PROPER[measure] * (values - 1) > 0
-  return np.where(np.isfinite(values), right, np.nan)
-
-
-def shares(series: Series) -> dict[str, np.ndarray]:
-  """Shares of proper checkpoints by measure, [losses, seeds] each."""
+def proper(series: Series) -> Series:
+  """Marks of values: 1 on the proper side of 1, otherwise 0; NaN where undefined."""
   return {
-    f"{measure} proper": mean_defined(proper(series, measure))
-    for measure in PROPER
+    f"{measure} proper": np.where(
+      np.isfinite(series[measure]), side * (series[measure] - 1) > 0, np.nan
+    )
+    for measure, side in PROPER.items()
     if measure in series
   }
 
 
-def ranks(first: np.ndarray, second: np.ndarray, alternative: str) -> float:
+def ranks(first: np.ndarray, second: np.ndarray, alternative="two-sided") -> float:
   """Mann-Whitney's p of the finite values of two sets; NaN if one has none."""
   finite = [x[np.isfinite(x)] for x in (first, second)]
   if not all(map(len, finite)):
@@ -114,22 +106,12 @@ def fisher(first: np.ndarray, second: np.ndarray) -> float:
 
 def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
   """Two-sided tests of the article's Tables 3 to 10, one per seed."""
-
-  def of_seeds(test: Callable[..., float], values: np.ndarray) -> np.ndarray:
-    return np.array([test(*pair) for pair in zip(*values, strict=True)])
-
-  def both_sides(first: np.ndarray, second: np.ndarray) -> float:
-    return ranks(first, second, "two-sided")
-
-  measures = {
-    f"Mann-Whitney p, {measure}": of_seeds(both_sides, series[measure])
-    for measure in RATIOS
-    if measure in series
-  }
-  return measures | {
-    f"Fisher's p, {measure} proper": of_seeds(fisher, proper(series, measure))
-    for measure in PROPER
-    if measure in series
+  ratios = {measure: series[measure] for measure in RATIOS if measure in series}
+  tests: Any = ("Mann-Whitney p", ranks, ratios), ("Fisher's p", fisher, proper(series))
+  return {
+    f"{title}, {measure}": np.array([test(*x) for x in zip(*values, strict=True)])
+    for title, test, by_measure in tests
+    for measure, values in by_measure.items()
   }
 
 
@@ -196,7 +178,8 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
     }
     for at, column in shown_validations(config).items():
       measures[f"validation after {at}"] = trained.validation[number][:, column]
-    diagnostics = _of_checkpoints(series) | at_end(trained) | shares(series)
+    shares = {measure: mean_defined(x) for measure, x in proper(series).items()}
+    diagnostics = _of_checkpoints(series) | at_end(trained) | shares
     if loss == SQUARED:
       del diagnostics[EXPONENT]
     measures |= {measure: values[number] for measure, values in diagnostics.items()}
@@ -215,16 +198,12 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
 
 def _over_checkpoints(trained: Trained) -> dict[str, float]:
   """P-values of two differences over the checkpoints of all seeds."""
-  phi = trained.series["norm_ratio"]
-  below = ranks(phi[0].ravel(), phi[1].ravel(), "less")
-  diverged = proper(trained.series, "div_alpha")
-  diverged = diverged.reshape(len(diverged), -1)
+  both: Any = trained.series["norm_ratio"], proper(trained.series)["div_alpha proper"]
+  phi, diverged = (x.reshape(len(x), -1) for x in both)
   shares = mean_defined(diverged)
   # A share that is not larger for DR is no evidence, so p is 1; NaN shares give NaN.
-  unequal = 1.0
-  if not shares[1] <= shares[0]:
-    unequal = fisher(diverged[0], diverged[1])
-  return {RANKS: below, FISHER: unequal}
+  unequal = 1.0 if shares[1] <= shares[0] else fisher(*diverged)
+  return {RANKS: ranks(*phi, alternative="less"), FISHER: unequal}
 
 
 def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:

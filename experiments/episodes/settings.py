@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from experiments.frame import frozen
 from experiments.frame import images as class_sets
@@ -147,13 +145,6 @@ PRESETS = {
 }  # fmt: skip
 
 
-class TrainingEpisodes(NamedTuple):
-  """Episodes of training classes, to measure the training accuracy on."""
-
-  rows: Array  # rows of the images that they use
-  episodes: Array  # episodes, as places in `rows`
-
-
 def table(images: data.Images, rows: int) -> data.ClassTable:
   """Table of rows by class; checks that every class has enough images."""
   return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
@@ -167,21 +158,6 @@ def fixed_episodes(
   key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
   sizes = {"ways": settings.num_ways, "shots": part.shots, "queries": queries}
   return np.asarray(class_sets.episodes(key, classes, number=number, **sizes))
-
-
-def training_episodes(
-  settings: Settings, part: Part, images: data.Images
-) -> TrainingEpisodes:
-  """Fixed episodes of training images, drawn like those of validation."""
-  fixed = fixed_episodes(
-    settings,
-    part,
-    images,
-    queries=settings.num_queries,
-    number=settings.validation_episodes,
-  )
-  rows, places = np.unique(fixed, return_inverse=True)
-  return TrainingEpisodes(jnp.asarray(rows), jnp.asarray(places.reshape(fixed.shape)))
 
 
 def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> None:

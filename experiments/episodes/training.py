@@ -101,15 +101,11 @@ def embed(settings: Settings, state: State, images: Array) -> Array:
   return jax.lax.map(embed_image, images, batch_size=250)
 
 
-def _shape(settings: Settings, shape: Sequence[int]) -> Sequence[int]:
-  """Shape of one image as the network gets it."""
-  if settings.backbone == frozen.NETWORK:
-    return shape[1:]
-  return settings.image_size, settings.image_size, shape[-1]
-
-
 def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
-  start: Any = Embedding(settings).init(key, jnp.zeros((1, *_shape(settings, shape))))
+  inputs = shape[1:]  # features, or images that the network gets in another size
+  if settings.backbone != frozen.NETWORK:
+    inputs = settings.image_size, settings.image_size, shape[-1]
+  start: Any = Embedding(settings).init(key, jnp.zeros((1, *inputs)))
   params = {
     "network": start["params"],
     "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
@@ -156,7 +152,7 @@ def _step(
   part: Part,
   images: Array,
   classes: data.ClassTable,
-  fixed: few_shot_sets.TrainingEpisodes | None,
+  fixed: tuple[Array, Array] | None,
   state: State,
   key: Array,
   hyper: Mapping[str, Array],
@@ -188,9 +184,11 @@ def _step(
     # The last episode is measured again, with the same augmented images.
     return (params, updated, opt_state, (inputs, points, statistics)), loss
 
-  first = _nothing_seen(settings, part, images, state, embedded)
-  carry = (state.params, state.statistics, state.opt_state, first)
   keys = jax.random.split(key, settings.check_every)
+  carry = (state.params, state.statistics, state.opt_state)
+  # Zeros in place of the last episode, before the first one has run.
+  last = jax.eval_shape(episode, (*carry, None), key)[0][-1]
+  carry = (*carry, jax.tree.map(jnp.zeros_like, last))
   (params, statistics, opt_state, last), loss = jax.lax.scan(episode, carry, keys)
   inputs, before, old_statistics = last
   after = embedded(params, old_statistics, inputs)[0]
@@ -199,23 +197,14 @@ def _step(
   }
   new_state = State(params, statistics, opt_state, state.checks + 1, state.series)
   if fixed is not None:
-    episode_accuracies = _accuracies(
-      settings, part, new_state, images[fixed.rows], fixed.episodes
-    )
+    rows, places = fixed
+    episode_accuracies = _accuracies(settings, part, images[rows], places, new_state)
     measures["training accuracy"] = jnp.mean(episode_accuracies)
   series = {
     name: values.at[state.checks].set(measures[name].astype(jnp.float32))
     for name, values in state.series.items()
   }
   return new_state._replace(series=series), {"loss": jnp.mean(loss)}
-
-
-def _nothing_seen(settings, part, images, state, embedded):
-  """Placeholder for the last episode before the first one has run."""
-  rows = settings.num_ways * (part.shots + settings.num_queries)
-  inputs = jnp.zeros((rows, *_shape(settings, images.shape)))
-  shape = jax.eval_shape(lambda: embedded(state.params, state.statistics, inputs)[0])
-  return inputs, jnp.zeros(shape.shape), state.statistics
 
 
 def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
@@ -233,10 +222,10 @@ def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
 
 def _evaluate(settings, part, images, episodes, state, key, hyper) -> Array:
   del key, hyper
-  return jnp.mean(_accuracies(settings, part, state, images, episodes))
+  return jnp.mean(_accuracies(settings, part, images, episodes, state))
 
 
-def _accuracies(settings: Settings, part: Part, state, images, episodes) -> Array:
+def _accuracies(settings: Settings, part: Part, images, episodes, state) -> Array:
   return prototypes.episode_accuracies(
     embed(settings, state, images),
     episodes,
@@ -255,8 +244,12 @@ def train(
   """Trains and tests all cells and seeds at once; resumes from `folder`."""
   classes = few_shot_sets.table(sets.train, part.shots + settings.num_queries)
   fixed = None
-  if settings.all_diagnostics:
-    fixed = few_shot_sets.training_episodes(settings, part, sets.train)
+  if settings.all_diagnostics:  # rows of the images in use, episodes as places in them
+    drawn = few_shot_sets.fixed_episodes(
+      settings, part, sets.train,
+      queries=settings.num_queries, number=settings.validation_episodes,
+    )  # fmt: skip
+    fixed = np.unique(drawn, return_inverse=True)
   validation, test = (
     few_shot_sets.fixed_episodes(settings, part, images, queries=queries, number=number)
     for images, queries, number in (
@@ -286,7 +279,10 @@ def train(
       steps=settings.episodes // settings.check_every,
       evaluate_every=settings.validate_every // settings.check_every,
     )
-    tested = _tested(settings, part, result.best_state, sets.test, test)
+    accuracies = functools.partial(_accuracies, settings, part)
+    tested = trainer.over_models(
+      accuracies, result.best_state, jnp.asarray(sets.test.images), test
+    )
     arrays = {"validation": result.scores, "test": tested}
     arrays |= {f"series {name}": x for name, x in result.state.series.items()}
     return finished.Finished({}, {name: np.asarray(x) for name, x in arrays.items()})
@@ -294,18 +290,3 @@ def train(
   outcome = finished.once(path, made_with=record, make=make)
   series = {name: outcome.arrays[f"series {name}"] for name in measures(settings)}
   return Trained(outcome.arrays["validation"], outcome.arrays["test"], series)
-
-
-def _tested(
-  settings: Settings, part: Part, states: Any, images: data.Images, episodes: np.ndarray
-) -> np.ndarray:
-  """Accuracies [cells, seeds, episodes] of states [cells, seeds, ...], one by one."""
-
-  @jax.jit
-  def accuracies(states, images, episodes):
-    def test_state(state):
-      return _accuracies(settings, part, state, images, episodes)
-
-    return jax.lax.map(lambda row: jax.lax.map(test_state, row), states)
-
-  return np.asarray(accuracies(states, jnp.asarray(images.images), episodes))

@@ -186,12 +186,3 @@ def only(kind: type[_Settings], settings: Any) -> _Settings:
   """Selects the fields of `kind` from settings that have more."""
   names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore
   return kind(**{name: getattr(settings, name) for name in names})
-
-
-def check_parts(
-  steps: int, parts: int, names: tuple[str, str] = ("steps", "parts")
-) -> None:
-  """Raises ValueError unless `parts` divides `steps`; `names` are their options."""
-  if parts < 1 or steps % parts:
-    whole, part = names
-    raise ValueError(f"{whole} must be a multiple of {part} = {parts}, got {steps}")

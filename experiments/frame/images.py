@@ -150,6 +150,15 @@ def with_classes(
   return hierarchy.restrict(tree, classes)
 
 
+def of_classes(images: data.Images, classes: Sequence[int] | np.ndarray) -> data.Images:
+  """The images of some classes, labelled by their place in `classes`."""
+  place = np.full(len(images.label_names), -1, np.int32)
+  place[classes] = np.arange(len(classes))
+  chosen = images[np.isin(images.labels, classes)]
+  names = tuple(images.label_names[label] for label in classes)
+  return dataclasses.replace(chosen, labels=place[chosen.labels], label_names=names)
+
+
 def _prepared(name: str, split: str, side: int) -> data.Images:
   source = SOURCES[name]
   if not source.sized:

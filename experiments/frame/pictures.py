@@ -142,7 +142,7 @@ def verdicts(
   figure = new_figure(7.2, 4.4)
   axes = figure.subplots()
   axes.axvspan(-1, 1, color="#EEEEEE", linewidth=0)
-  colors = dict(zip(results.VERDICTS, (_BLUE, _ORANGE, _GREY), strict=True))
+  colors: Any = dict(zip(results.VERDICTS, (_BLUE, _ORANGE, _GREY), strict=True))
   for place, tests in enumerate(claims.values()):
     points = sorted((300 if math.isnan(at) else at, verdict) for at, verdict in tests)
     heights = place + np.linspace(-0.35, 0.35, len(points) + 2)[1:-1]

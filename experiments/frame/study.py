@@ -105,8 +105,11 @@ class Table:
     return table
 
 
-Statement = tuple[str, str, Callable[[Table], ArrayLike]]
+Difference = Callable[[Table], ArrayLike]
+Statement = tuple[str, str, Difference]
 """Id, statement and difference of a claim."""
+Placed = tuple[str, str, Difference, str]
+"""Id, statement and difference of a claim, and its place in the source."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,17 +118,17 @@ class Claim:
 
   id: str
   statement: str
-  difference: Callable[[Table], ArrayLike]
+  difference: Difference
   source: str = ""
   """Place in the paper; empty: the study's source."""
   every_seed: bool = False
 
   @classmethod
   def of_rows(
-    cls, rows: Iterable[Statement], source: str = "", *, every_seed: bool = False
+    cls, rows: Iterable[Statement | Placed], source: str = "", *, every_seed=False
   ) -> "list[Claim]":
     """Claims of one source."""
-    return [cls(*row, source, every_seed) for row in rows]
+    return [cls(*row[:3], " ".join([source, *row[3:]]), every_seed) for row in rows]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +143,7 @@ class Study(Generic[Config]):
   presets: Mapping[str, Config]
   measure: Callable[[Config, pathlib.Path], tuple[Table, Any]]
   """Function of settings and output folder to the table and the input of `draw`."""
-  claims: Sequence[Claim] | Callable[[Config, Table], Sequence[Claim]] = ()
+  claims: Sequence[Claim] | Callable[[Config, Table], Iterable[Claim]] = ()
   """Claims, or a function if statements depend on settings or figures."""
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda _, draw, __: (
     draw() if draw else {}
@@ -157,10 +160,16 @@ class Study(Generic[Config]):
   """Whether compiling takes as long as training."""
   summary: results.Summary | None = None
   """Function that prints the result; None prints all tables."""
+  others: Mapping[type, "Study"] = dataclasses.field(default_factory=dict)
+  """Studies of settings of other types."""
+
+  def of(self, config: Any) -> "Study":
+    return self.others.get(type(config), self)
 
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""
-    claims = self.claims(config, table) if callable(self.claims) else self.claims
+    claims = self.of(config).claims
+    claims = claims(config, table) if callable(claims) else claims
     verdicts = []
     for claim in claims:
       try:
@@ -182,10 +191,10 @@ class Study(Generic[Config]):
     self, config: Config, output: pathlib.Path, preset: str = "cpu"
   ) -> dict[str, Any]:
     """Measures, claims and draws; returns the whole result."""
-    start, config = time.perf_counter(), self.resolved(config)
-    table, drawing_input = self.measure(config, output)
-    files = pictures.save(self.charts(config, table), output, ".svg")
-    files += pictures.save(self.draw(table, drawing_input, config), output)
+    start, config, study = time.perf_counter(), self.resolved(config), self.of(config)
+    table, drawing_input = study.measure(config, output)
+    files = pictures.save(study.charts(config, table), output, ".svg")
+    files += pictures.save(study.draw(table, drawing_input, config), output)
     return results.result(
       experiment=self.name,
       preset=preset,
@@ -202,7 +211,7 @@ class Study(Generic[Config]):
       name=self.name,
       doc=self.doc,
       short=self.short,
-      unused=self.unused,
+      unused=lambda config: self.of(config).unused(config),
       resolved=self.resolved,
     )
     results.write(self.run(config, output, preset), output, self.summary)

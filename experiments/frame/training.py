@@ -75,6 +75,19 @@ def many(
   return result
 
 
+def over_models(function: Callable[..., Any], models: Any, *shared: Any) -> Any:
+  """Results [cells, seeds, ...] of function(*shared, model), one model at a time."""
+  return jax.tree.map(np.asarray, _over_models(function, models, shared))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _over_models(function: Callable[..., Any], models: Any, shared: Any) -> Any:
+  def cell(seeds):
+    return jax.lax.map(functools.partial(function, *shared), seeds)
+
+  return jax.lax.map(cell, models)
+
+
 def descend(
   objective: Callable[[Any], Any],
   optimizer: optax.GradientTransformation,

@@ -53,7 +53,7 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
   halves = [np.array_split(rng.permutation(histograms), 2) for histograms in classes]
   pairs = list(itertools.combinations([study.prototypes[used] for used in active], 2))
   meeting = sum(itertools.starmap(metrics.hulls_intersect, pairs))
-  apart = list(itertools.starmap(metrics.hull_distance, pairs))
+  gaps = list(itertools.starmap(metrics.hull_distance, pairs))
   between = list(itertools.starmap(variation, itertools.combinations(classes, 2)))
   return {
     "covering radius": radius,
@@ -63,7 +63,7 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
     "least of error - distance": (study.errors - off).min(),
     "least of radius - error": (radius - study.errors).min(),
     "class pairs with intersecting hulls": meeting,
-    "mean distance of two class hulls": np.mean(apart),
+    "mean distance of two class hulls": np.mean(gaps),
     "prototypes of several classes": (np.sum(active, axis=0) > 1).sum(),
     "prototypes of a class": np.mean([used.sum() for used in active]),
     "variation between classes": np.mean(between),

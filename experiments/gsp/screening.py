@@ -61,7 +61,7 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   losses = network.loss_parameters(settings, classes, proxy_key, label_key)
   state = training.create_state(
     key,  # batches use the sweep's key
-    make_optimizer(settings, tuple(losses)),
+    make_optimizer(settings),
     {"params": head},
     {"params": losses},
   )
@@ -140,9 +140,12 @@ def train(
     settings = dataclasses.replace(
       config, pooling="gsp", loss=LOSSES[loss], prototypes=number
     )
+    functions: Any = map(
+      jax.tree_util.Partial, _of(settings, classes, labels), operands
+    )
     result = frame_training.many(
       jax.random.key(seed),
-      tuple(map(jax.tree_util.Partial, _of(settings, classes, labels), operands)),
+      tuple(functions),
       dict(zip(columns, np.transpose(cells)[1:], strict=True)),
       output / "kept" / f"{loss}-{seed}-{part}-{made_of}",
       title=f"seed {seed} of {loss}, {number} prototypes",

@@ -52,8 +52,8 @@ def used_tokens(
   """Tokens of each class, background included, with over half of an average weight."""
   used = token_weights > 0.5 / tokens.TOKENS
   return [
-    np.concatenate([own, shared])[mask]
-    for own, mask in zip(class_tokens, used, strict=True)
+    np.concatenate([rows, shared])[mask]
+    for rows, mask in zip(class_tokens, used, strict=True)
   ]
 
 

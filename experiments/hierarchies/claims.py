@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.frame import frozen, images
 from experiments.frame.study import Claim, NotMeasured, Statement, Table
-from experiments.hierarchies import measures
+from experiments.hierarchies import measures, training
 from experiments.hierarchies.methods import SETTINGS
 from experiments.hierarchies.runs import Config
 from experiments.published import figures
@@ -50,7 +50,7 @@ def add_runs(
   table: Table,
   runs: Runs,
   controls: Sequence[Mapping[str, Mapping[str, float]]],
-  related: measures.Relations,
+  related: training.Relations,
   config: Config,
 ) -> None:
   """Adds trained networks, controls, ceilings, and rank correlations of measures.

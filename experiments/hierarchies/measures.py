@@ -2,44 +2,23 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import frozen
-from experiments.frame import images as class_sets
+from experiments.frame import frozen, kept
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
 from experiments.hierarchies.methods import Settings
-from spherejax import data, distances, hierarchy, metrics, prototypes, training
+from experiments.hierarchies.training import Relations, SharedInputs
+from spherejax import data, distances, hierarchy, metrics, prototypes
 
 RETRIEVED, FEW = 250, 5
 
 WITHOUT, LIVING = ", diagonal out", ", living"
-
-
-class Relations(NamedTuple):
-  """Relations between classes, from the class tree.
-
-  Attributes:
-    distances: path distances.
-    similarities: cosines that proxies should have to follow the tree.
-    living: mask of the living classes.
-  """
-
-  distances: np.ndarray
-  similarities: np.ndarray
-  living: np.ndarray
-
-
-def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
-  path_distances = hierarchy.path_distances(tree)
-  return Relations(
-    path_distances, hierarchy.chordal_similarities(path_distances), living
-  )
 
 
 def predictions(
@@ -105,19 +84,38 @@ def correlations(
   name: str, class_distances: Array, related: Relations, where: Any = True
 ) -> dict[str, float]:
   """Mean correlation with the tree: with the diagonal, without it, among the living."""
-  mask = np.broadcast_to(where, len(class_distances))
-  living = mask & related.living
-  tables = map(_padded, (class_distances, related.distances, mask, living))
-  return _by_measure(f"mean correlation, {name}", _correlations(*tables), related)
+  tables, name = (class_distances, related.distances), f"mean correlation, {name}"
+  return _by_group(name, _mean_correlation, tables, related, where)
 
 
-def _by_measure(
-  name: str, coefficients: dict[str, Array], related: Relations
-) -> dict[str, float]:
-  """Coefficients by measure; without that of the living where all classes live."""
+def ceilings(related: Relations) -> dict[str, float]:
+  """Upper bounds of `correlations` for this tree."""
+  name, measure = "ceiling of the mean correlation", metrics.mean_correlation_ceiling
+  return _by_group(name, measure, (related.distances,), related, True)
+
+
+def _mean_correlation(*tables, **options):
+  return metrics.mean_correlation(*tables, **options).mean
+
+
+def _by_group(name, measure, tables, related, where) -> dict[str, float]:
+  """A measure by group; leaves out the living where all classes live."""
+  mask = np.broadcast_to(where, len(related.living))
+  padded = [_padded(x) for x in (*tables, mask, mask & related.living)]
+  by_group = _of_groups(measure, padded)
   if related.living.all():
-    del coefficients[LIVING]
-  return {f"{name}{way}": float(r) for way, r in coefficients.items()}
+    del by_group[LIVING]
+  return {f"{name}{group}": float(x) for group, x in by_group.items()}
+
+
+@functools.partial(jax.jit, static_argnames=("measure",))
+def _of_groups(measure: Callable[..., Any], padded: list[Array]) -> dict[str, Any]:
+  *tables, mask, living = padded
+  return {
+    "": measure(*tables, where=mask),
+    WITHOUT: measure(*tables, where=mask, include_diagonal=False),
+    LIVING: measure(*tables, where=living),
+  }
 
 
 def agreement(
@@ -139,49 +137,11 @@ def _padded(table: Any) -> np.ndarray:
   return np.pad(array, [(0, -len(array) % 128)] * array.ndim)
 
 
-def ceilings(related: Relations) -> dict[str, float]:
-  """Upper bounds of `correlations` for this tree."""
-  mask = np.ones(len(related.living), bool)
-  tables = map(_padded, (related.distances, mask, related.living))
-  return _by_measure("ceiling of the mean correlation", _ceilings(*tables), related)
-
-
-@jax.jit
-def _correlations(class_distances, path_distances, mask, living):
-  measure = functools.partial(metrics.mean_correlation, class_distances, path_distances)
-  return {way: x.mean for way, x in _of_groups(measure, mask, living).items()}
-
-
-@jax.jit
-def _ceilings(path_distances, mask, living):
-  measure = functools.partial(metrics.mean_correlation_ceiling, path_distances)
-  return _of_groups(measure, mask, living)
-
-
-def _of_groups(measure: Callable[..., Any], mask, living) -> dict[str, Any]:
-  return {
-    "": measure(where=mask),
-    WITHOUT: measure(where=mask, include_diagonal=False),
-    LIVING: measure(where=living),
-  }
-
-
-class Outcome(NamedTuple):
-  """Measures of a trained network, with its proxies and class prototypes."""
-
-  figures: dict[str, float]
-  proxies: np.ndarray
-  prototypes: np.ndarray
-
-
 def test(
-  settings: Settings,
-  setting: methods.Setting,
-  study: class_sets.Parts,
-  related: Relations,
-  state: training.TrainState,
-) -> Outcome:
-  """Measures one trained network on the test images."""
+  settings: Settings, setting: methods.Setting, shared: SharedInputs, state: Any
+) -> kept.Finished:
+  """Measures one network on the test images; keeps its proxies and prototypes."""
+  study, related = shared.study, shared.related
   classifier = methods.head(state.params, state.batch_stats, settings.rates)
   variables, labels = state.variables(), study.test.labels
   features = class_training.embed(variables, study.test, settings)
@@ -199,22 +159,18 @@ def test(
     figures |= agreement(name, table, study.tree, where)
   if setting.dynamic:
     figures["scale"] = float(classifier.scale)
-  return Outcome(figures, np.asarray(classifier.proxies), np.asarray(means.means))
+  arrays = {"proxies": classifier.proxies, "prototypes": means.means}
+  return kept.Finished(figures, jax.tree.map(np.asarray, arrays))
 
 
-def controls(
-  key: Array,
-  settings: Settings,
-  study: class_sets.Parts,
-  related: Relations,
-  variables: Any,
-) -> dict[str, dict[str, float]]:
+def controls(settings: Settings, shared: SharedInputs) -> dict[str, dict[str, float]]:
   """Mean correlations of untrained points of several kinds.
 
   For raw pixels, the distances are Euclidean distances of unnormalised means.
   """
+  study, related, _, key = shared
   classes, dim = len(related.distances), settings.dim
-  distance_key, point_key = jax.random.split(key)
+  distance_key, point_key = jax.random.split(jax.random.fold_in(key, 4))
   random = jax.random.uniform(distance_key, (classes, classes))
   points = jax.random.normal(point_key, (classes, dim))
   labels = study.train.labels
@@ -232,6 +188,8 @@ def controls(
   if isinstance(study.train, frozen.Features):
     by_control["pretrained features"] = of_features(study.train.images)
   else:
+    key, shapes = jax.random.fold_in(key, 2), methods.shapes(study.train)
+    variables = methods.initial_variables(key, settings=settings, shapes=shapes)
     start = "pretrained weights" if settings.weights else "random weights"
     by_control[start] = untrained(variables)
     _, where = by_control[start]

@@ -268,20 +268,22 @@ def logits(features: Array, classifier: Head, *, loss: str) -> Array:
   return classifier.scale * cosines
 
 
+def forward(settings, params, stats, images, sizes, axis_name):
+  """Features of images in training mode, and the network's updated statistics."""
+  variables = {"params": params["network"], "batch_stats": stats.get("network", {})}
+  features, changed = Network(settings, axis_name).apply(
+    variables, data.to_float(images), sizes, train=True, mutable=["batch_stats"]
+  )
+  updated = changed.get("batch_stats")
+  return features, {"network": updated} if updated else {}
+
+
 def objective(params, stats, batch, *, settings, setting, augment, key, axis_name):
   """Mean loss of a batch, with updated statistics, moving averages and scale."""
-  rates = settings.rates
-  images = data.to_float(batch["image"])
+  rates, labels, images = settings.rates, batch["label"], data.to_float(batch["image"])
   if augment:
     images = data.random_affine(key, images)
-  labels = batch["label"]
-  features, changed = Network(settings, axis_name).apply(
-    {"params": params["network"], "batch_stats": stats.get("network", {})},
-    images,
-    batch["size"],
-    train=True,
-    mutable=["batch_stats"],
-  )
+  features, updated = forward(settings, params, stats, images, batch["size"], axis_name)
   classifier = head(params, stats, rates)
   cosines = distances.pairwise_cosine(features, classifier.proxies)
   if setting.loss == "softmax":
@@ -317,5 +319,4 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
       axis_name=axis_name,
     )
   loss = training.global_mean(values, axis_name=axis_name)
-  parts = {"network": changed.get("batch_stats"), "loss": loss_stats}
-  return training.Outcome(loss, {name: part for name, part in parts.items() if part})
+  return training.Outcome(loss, updated | ({"loss": loss_stats} if loss_stats else {}))

@@ -1,6 +1,6 @@
 """Figures of `class_hierarchy`, like the article's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 
 from experiments.frame import images, pictures
 from experiments.frame.study import Table
-from experiments.hierarchies import measures, training
+from experiments.hierarchies import training
 from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES
 from experiments.hierarchies.methods import SETTINGS
+from experiments.hierarchies.runs import Config
 from spherejax import hierarchy, plotting
 
 MEASURES = {
@@ -33,9 +34,9 @@ _ROWS = 300  # most rows of a drawn tree
 _COLUMNS = 3  # maps side by side
 
 
-def charts(names: Sequence[str], table: Table) -> dict[str, Figure]:
+def charts(config: Config, table: Table) -> dict[str, Figure]:
   """The most telling measures of every setting, with intervals and seeds."""
-  rows = [SETTINGS[name].title for name in names]
+  rows = [SETTINGS[name].title for name in config.settings]
   panels = {
     text: {row: table.values(measure, row) for row in rows}
     for measure, text in MEASURES.items()
@@ -131,22 +132,22 @@ def depth_that_fits(tree: hierarchy.ClassTree) -> int:
 
 def draw(
   curves_of_runs: Mapping[str, list[dict[str, list[float]]]],
-  outcomes: Mapping[str, measures.Outcome],
+  prototypes: Mapping[str, np.ndarray],
   tree: hierarchy.ClassTree,
 ) -> dict[str, Any]:
-  """Draws all plots of a run. `outcomes` belong to the first seed."""
+  """Draws all plots of a run. `prototypes` belong to the first seed."""
   figures: dict[str, Any] = {**curves(curves_of_runs)}
   by_title = {
-    SETTINGS[name].title: outcomes[name].prototypes
+    SETTINGS[name].title: prototypes[name]
     for name in ("normface", "proxydr", "proxydr-mds", "corr")
-    if name in outcomes
+    if name in prototypes
   }
   figures["similarities"] = similarity_maps(by_title, tree)
   figures["tree"] = plotting.class_tree(
     tree, max_depth=depth_that_fits(tree), title="the classes' tree"
   )
   for name in ("proxydr", "proxydr-mds"):
-    if name in outcomes:
+    if name in prototypes:
       title = f"joined from the prototypes of {SETTINGS[name].title}"
-      figures[f"joined-{name}"] = joined_tree(outcomes[name].prototypes, tree, title)
+      figures[f"joined-{name}"] = joined_tree(prototypes[name], tree, title)
   return figures

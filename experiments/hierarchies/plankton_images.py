@@ -153,8 +153,9 @@ def _article_classes(names: Sequence[str]) -> list[int]:
   return sorted(label_of[letters(x)] for x in RECALL)
 
 
-def divide(whole: Whole, choice: Selection, key: jax.Array) -> class_sets.Parts:
+def divide(whole: Whole, choice: Selection, seed: int) -> class_sets.Parts:
   """Draws the parts, class by class."""
+  key = jax.random.fold_in(jax.random.key(seed), 0)
   order = np.asarray(jax.random.permutation(key, len(whole.images)))
   labels = np.asarray(whole.images.labels)[order]
   names = whole.images.label_names

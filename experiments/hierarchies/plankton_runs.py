@@ -35,33 +35,18 @@ def ways(neighbours: tuple[int, ...]) -> list[str]:
   return [CENTROID, *map(way, neighbours)]
 
 
-@functools.partial(jax.jit, static_argnames=("classes", "k"))
-def _by_neighbours(references, labels, queries, *, classes: int, k: int) -> Array:
-  return prototypes.nearest_neighbours(
-    queries, references, labels, num_classes=classes, k=k, ties="label"
-  )
-
-
-@functools.partial(jax.jit, static_argnames=("classes",))
-def _by_centroids(references, labels, queries, *, classes: int) -> Array:
-  means = prototypes.class_means(references, labels, classes, normalize="none")
-  return triplets.nearest_centroids(means, queries)
-
-
+@functools.partial(jax.jit, static_argnames=("classes", "neighbours"))
 def predictions(
-  references: np.ndarray,
-  labels: np.ndarray,
-  queries: np.ndarray,
-  classes: int,
-  neighbours: tuple[int, ...],
-) -> dict[str, np.ndarray]:
+  references, labels, queries, classes: int, neighbours: tuple[int, ...]
+) -> dict[str, Array]:
   """Predicts the classes of the queries by each rule; k is at most all references."""
-  by_rule = {CENTROID: _by_centroids(references, labels, queries, classes=classes)}
-  for k in neighbours:
-    by_rule[way(k)] = _by_neighbours(
-      references, labels, queries, classes=classes, k=min(k, len(references))
-    )
-  return {name: np.asarray(classes_of) for name, classes_of in by_rule.items()}
+  means = prototypes.class_means(references, labels, classes, normalize="none")
+  nearest = functools.partial(
+    prototypes.nearest_neighbours, queries, references, labels, num_classes=classes
+  )
+  return {CENTROID: triplets.nearest_centroids(means, queries)} | {
+    way(k): nearest(k=min(k, len(references)), ties="label") for k in neighbours
+  }
 
 
 def confusions(
@@ -83,7 +68,7 @@ def _counts(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarr
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   del key
   images, sizes = batch["image"], batch["size"]
-  logits, updated = triplets.forward(
+  logits, updated = methods.forward(
     settings, params, batch_stats, images, sizes, axis_name
   )
   values = losses.softmax(logits, batch["label"])
@@ -91,18 +76,14 @@ def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
 
 
 def train_baseline(
-  settings: triplets.Settings,
-  train: data.Images,
-  validation: data.Images,
-  key: Array,
-  folder: pathlib.Path,
-  report: triplets.Report,
+  settings: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
 ) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
   """Trains the same network with one output per class, on batches of images.
 
   Returns a function from images to logits, and validation accuracies after each part.
   """
   network_key, step_key, data_key = jax.random.split(key, 3)
+  train, validation = study.train, study.validation
   head_settings = dataclasses.replace(settings, dim=len(train.label_names))
   batch, parts = settings.baseline_batch, settings.iterations
   per_epoch = trainer.steps_per_epoch(train, batch, "baseline_batch")
@@ -173,24 +154,24 @@ def embedding(
 ) -> RunResult:
   """Trains an embedding; classifies in it and in that of the untrained network."""
   train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
-  trained = triplets.train_embedding(
-    config, study.train, study.validation, train_key, folder, report
+  first, last, curves, kept_margin = triplets.train_embedding(
+    config, study, train_key, folder, report
   )
   tests = {SEEN: (study.test, seen_key), UNSEEN: (study.unseen, unseen_key)}
   counts, points = {}, {}
-  for name, variables in ((UNTRAINED, trained.start), (EMBEDDING, trained.variables)):
+  for name, variables in ((UNTRAINED, first), (EMBEDDING, last)):
     for group, (images, half_key) in tests.items():
       points[group] = triplets.embed(variables, images, config)
       by_rule = confusions(points[group], images, config.neighbours, half_key)
       counts |= {f"{name}, {group}, {rule}": x for rule, x in by_rule.items()}
-  start = triplets.distribution(trained.start, study.validation, config)
-  validation_points = triplets.embed(trained.variables, study.validation, config)
+  accuracy = triplets.distribution(first, study.validation, config)[2]
+  validation_points = triplets.embed(last, study.validation, config)
   by_k = confusions(validation_points, study.validation, config.curve, choice_key)
   shares = {str(k): by_k[way(k)].trace() / by_k[way(k)].sum() for k in config.curve}
   figures = {
-    "curves": trained.curves,
-    "kept margin": trained.kept_margin,
-    "start": {"accuracy": float(start.accuracy)},
+    "curves": curves,
+    "kept margin": kept_margin,
+    "start": {"accuracy": float(accuracy)},
     "by k": {k: float(share) for k, share in shares.items()},
   }
   return RunResult(figures, counts, points)
@@ -201,9 +182,7 @@ def baseline(
 ) -> RunResult:
   """Trains a softmax classifier; tests it on the same half as the embedding."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
-  logits_of, accuracies = train_baseline(
-    config, study.train, study.validation, train_key, folder, report
-  )
+  logits_of, accuracies = train_baseline(config, study, train_key, folder, report)
   images = study.test
   judged = data.split_within_classes(images.labels, key=seen_key)[1]
   guesses, labels = logits_of(images).argmax(1), np.asarray(images.labels)

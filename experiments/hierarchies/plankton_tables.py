@@ -61,10 +61,7 @@ def comparable(config: Any) -> bool:
 
 
 def tabulate(
-  embedded: Seeds,
-  classified: Seeds,
-  whole: plankton_images.Whole,
-  config: Any,
+  embedded: Seeds, classified: Seeds, whole: plankton_images.Whole, config: Any
 ) -> Table:
   """Tabulates all measures, with the article's if classes and weights agree."""
   table = Table()

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import jax
 import tqdm
@@ -11,6 +11,7 @@ from experiments.frame import frozen, images
 from experiments.frame import kept as finished
 from experiments.frame.settings import Without
 from experiments.hierarchies import measures, methods, training
+from experiments.hierarchies.training import SharedInputs
 from spherejax import prototypes
 
 if TYPE_CHECKING:
@@ -101,15 +102,6 @@ def as_network_input(
   return whole._replace(**features)
 
 
-class SharedInputs(NamedTuple):
-  """Inputs that all trainings of one seed share."""
-
-  study: images.Parts
-  related: measures.Relations
-  fixed: jax.Array  # proxies laid out to follow the class tree
-  key: jax.Array
-
-
 def shared_inputs(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
   """Divides the images and lays out the proxies."""
   key = jax.random.key(seed)
@@ -122,7 +114,7 @@ def shared_inputs(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
     study = study._replace(train=train, validation=held, test=tested)
   if config.test_images:
     study = study._replace(test=study.test[: config.test_images])
-  related = measures.relations(study.tree, study.living)
+  related = training.relations(study.tree, study.living)
   fixed = prototypes.hierarchical_prototypes(
     related.similarities,
     config.dim,
@@ -132,64 +124,25 @@ def shared_inputs(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
   return SharedInputs(study, related, fixed.prototypes, key)
 
 
-class Finished(NamedTuple):
-  """Stored outcome of a training."""
-
-  outcome: measures.Outcome
-  curves: dict[str, list[float]]
-
-
 def train(
   name: str, shared: SharedInputs, config: Any, path: pathlib.Path, progress: tqdm.tqdm
-) -> Finished:
+) -> finished.Finished:
   """Runs one training with its measures, or reads its stored outcome."""
   # Settings of this training; those in `others` only add other trainings.
   others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others
-  setting, study = methods.SETTINGS[name], shared.study
+  setting = methods.SETTINGS[name]
 
   def report(figures: dict[str, float]) -> None:
     progress.set_postfix(last=f"{name}: {figures['validation top-1']:.3f}")
     progress.update()
 
   def make() -> finished.Finished:
-    state = methods.initial_state(
-      jax.random.fold_in(shared.key, 2),
-      shared.fixed,
-      settings=config,
-      setting=setting,
-      shapes=methods.shapes(study.train),
-    )
-    trained = training.train(
-      config,
-      setting,
-      study,
-      shared.related.distances,
-      state,
-      augment=config.augment and images.SOURCES[config.data].augmented,
-      key=jax.random.fold_in(shared.key, 3),
-      checkpoints=path.with_name(f"{path.name}-{finished.digest(settings)}"),
-      report=report,
-    )
-    outcome = measures.test(config, setting, study, shared.related, trained.state)
-    arrays = {"proxies": outcome.proxies, "prototypes": outcome.prototypes}
-    figures = {"test": outcome.figures, "curves": trained.curves}
-    return finished.Finished(figures, arrays)
+    checkpoints = path.with_name(f"{path.name}-{finished.digest(settings)}")
+    state, curves = training.train(config, setting, shared, checkpoints, report)
+    tested = measures.test(config, setting, shared, state)
+    return tested._replace(figures={"test": tested.figures, "curves": curves})
 
-  stored = finished.once(
+  return finished.once(
     path, made_with=settings, make=make, restored=lambda: progress.update(config.epochs)
-  )
-  outcome = measures.Outcome(stored.figures["test"], **stored.arrays)
-  return Finished(outcome, stored.figures["curves"])
-
-
-def chance(config: Any, shared: SharedInputs) -> dict[str, dict[str, float]]:
-  """Mean correlations of untrained points."""
-  variables = methods.initial_variables(
-    jax.random.fold_in(shared.key, 2),
-    settings=config,
-    shapes=methods.shapes(shared.study.train),
-  )
-  return measures.controls(
-    jax.random.fold_in(shared.key, 4), config, shared.study, shared.related, variables
   )

@@ -16,9 +16,10 @@ from experiments.frame import images as class_sets
 from experiments.frame import training as epochs
 from experiments.hierarchies import methods
 from experiments.hierarchies.methods import Architecture, Settings
-from spherejax import data, distances, metrics, prototypes, training
+from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 BATCH = 500  # images to embed at once
+Trained = tuple[training.TrainState, dict[str, list[float]]]
 
 
 @functools.cache
@@ -65,32 +66,53 @@ def class_chords(features: Array, labels: Array, *, classes: int):
   return chords(means.means), means.counts > 0
 
 
-class Trained(NamedTuple):
-  """A trained network and its curves.
+class Relations(NamedTuple):
+  """Relations between classes, from the class tree.
 
   Attributes:
-    state: state to test.
-    curves: for each quantity, its value after each epoch.
+    distances: path distances.
+    similarities: cosines that proxies should have to follow the tree.
+    living: mask of the living classes.
   """
 
-  state: training.TrainState
-  curves: dict[str, list[float]]
+  distances: np.ndarray
+  similarities: np.ndarray
+  living: np.ndarray
+
+
+def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
+  path_distances = hierarchy.path_distances(tree)
+  return Relations(
+    path_distances, hierarchy.chordal_similarities(path_distances), living
+  )
+
+
+class SharedInputs(NamedTuple):
+  """Inputs that all trainings of one seed share."""
+
+  study: class_sets.Parts
+  related: Relations
+  fixed: Array  # proxies laid out to follow the class tree
+  key: Array
 
 
 def train(
-  settings: Settings,
+  settings: Any,
   setting: methods.Setting,
-  study: class_sets.Parts,
-  class_distances: np.ndarray,
-  state: training.TrainState,
-  *,
-  augment: bool,
-  key: Array,
+  shared: SharedInputs,
   checkpoints: pathlib.Path,
   report: Callable[[dict[str, float]], None],
 ) -> Trained:
-  """Trains one setting; calls `report` with the measures of each epoch."""
+  """Trains one setting; calls `report` with the measures of each epoch.
+
+  Returns the state to test and, for each quantity, its value after each epoch.
+  """
+  study, class_distances = shared.study, shared.related.distances
+  first_key, key = (jax.random.fold_in(shared.key, number) for number in (2, 3))
   steps = epochs.steps_per_epoch(study.train, settings.batch)
+  kinds: Any = {"settings": settings, "setting": setting}
+  shapes = methods.shapes(study.train)
+  state = methods.initial_state(first_key, shared.fixed, shapes=shapes, **kinds)
   followed = study.train[: settings.curve_images or len(study.train)]
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
@@ -124,6 +146,7 @@ def train(
     columns={"size": class_sets.log_sizes(study.train)},
   )
   best = settings.keep_best
+  augment = settings.augment and class_sets.SOURCES[settings.data].augmented
   with training.Checkpoints(checkpoints) if best else contextlib.nullcontext() as files:
     result = training.fit(
       state,
@@ -137,7 +160,7 @@ def train(
       checkpoint_every=steps,
       progress=False,
     )
-  return Trained(result.best, curves(result.evaluations))
+  return result.best, curves(result.evaluations)
 
 
 def curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
@@ -153,14 +176,7 @@ def _step(settings: Settings, setting: methods.Setting, *, augment: bool) -> Any
   return training.make_step(objective, methods.optimizer(settings.rates, setting))
 
 
-def _on_features(
-  settings: Settings,
-  setting: methods.Setting,
-  train: Any,
-  key: Array,
-  state: training.TrainState,
-  evaluate: Callable[[training.TrainState], dict[str, float]],
-) -> Trained:
+def _on_features(settings, setting, train, key, state, evaluate) -> Trained:
   """Trains on features in memory, with an epoch as one program."""
   rows = {"image": train.images, "label": train.labels.astype(np.int32)}
   rows |= {"size": class_sets.log_sizes(train)}
@@ -171,7 +187,7 @@ def _on_features(
     accuracy = evaluations[-1]["validation top-1"]
     if accuracy > highest or not settings.keep_best:
       best, highest = state, accuracy
-  return Trained(best, curves(evaluations))
+  return best, curves(evaluations)
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "setting"))

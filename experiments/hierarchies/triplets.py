@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import optax
 from jax import Array
 
 from experiments.frame import images as class_sets
+from experiments.frame.images import Parts
 from experiments.frame.settings import Limited, Within
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
@@ -20,6 +21,7 @@ from spherejax import data, distances, losses, metrics, prototypes, training
 
 MOMENTUM = 0.9  # momentum of SGD in the article's released code
 _NEAR = np.array([True, False])  # mask of positives: a positive, then a negative
+Curves = dict[str, list[float]]
 Report = Callable[[int], object]
 """Callback that gets the number of finished iterations."""
 
@@ -85,23 +87,13 @@ def make_optimizer(
   return optax.adam(schedule)
 
 
-def forward(settings, params, batch_stats, images, sizes, axis_name):
-  """Features of uint8 images in training mode, and the updated statistics."""
-  features, updated = methods.Network(settings, axis_name).apply(
-    {"params": params["network"], "batch_stats": batch_stats["network"]},
-    data.to_float(images),
-    sizes,
-    train=True,
-    mutable=["batch_stats"],
-  )
-  return features, {"network": updated["batch_stats"]}
-
-
 def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Mean hinge of the batch's triplets, including those with zero loss."""
   del key
   images, sizes = (jax.lax.collapse(batch[name], 0, 2) for name in ("image", "size"))
-  features, updated = forward(settings, params, batch_stats, images, sizes, axis_name)
+  features, updated = methods.forward(
+    settings, params, batch_stats, images, sizes, axis_name
+  )
   points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
   squares = [
     distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)
@@ -153,15 +145,6 @@ def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray
   return rows / np.where(lengths > 0, lengths, 1)
 
 
-class ClassDistribution(NamedTuple):
-  """Distribution of the classes in an embedding."""
-
-  centroids: Array
-  radii: Array
-  accuracy: Array
-  """Accuracy of the nearest centroid on the same images that gave the centroids."""
-
-
 def nearest_centroids(means: prototypes.ClassMeans, points: Array) -> Array:
   """The class whose mean is nearest to each point, among those that have images."""
   classes = len(means.means)
@@ -175,61 +158,47 @@ def nearest_centroids(means: prototypes.ClassMeans, points: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
-def _distribution(points: Array, labels: Array, *, classes: int) -> ClassDistribution:
+def _distribution(points: Array, labels: Array, *, classes: int) -> Any:
   means = prototypes.class_means(points, labels, classes, normalize="none")
   radii = metrics.cluster_radii(points, labels, means.means)
   right = nearest_centroids(means, points) == labels
-  return ClassDistribution(means.means, radii, jnp.mean(right))
+  return means.means, radii, jnp.mean(right)
 
 
-def distribution(
-  variables: Any, images: data.Images, settings: Settings
-) -> ClassDistribution:
-  """The clusters of images of the learned classes."""
+def distribution(variables: Any, images: data.Images, settings: Settings) -> Any:
+  """Centroids and radii of classes, and the accuracy of the nearest centroid.
+
+  The accuracy is on the same images that gave the centroids.
+  """
   points = embed(variables, images, settings)
   result = _distribution(points, images.labels, classes=len(images.label_names))
   return jax.device_get(result)
 
 
-def _stretch(
-  settings: Settings,
-  images: tuple[data.Images, data.Images],
-  step: Callable[..., Any],
-  state: training.TrainState,
-  end: int,
-  margin_of: Callable[[int], float],
-  key: Array,
-  folder: pathlib.Path,
-  report: Report,
-) -> training.FitResult:
+def _stretch(settings, study: Parts, step, state, end, margin_of, key, folder, report):
   """Trains up to an iteration; resumes a stopped run."""
-  train, validation = images
-  number = len(validation.label_names)
+  validation = study.validation
   with training.Checkpoints(folder) as checkpoints:
     restored = checkpoints.restore(state)
     start = state if restored is None else restored.state
-    previous = distribution(start.variables(), validation, settings)
+    previous = distribution(start.variables(), validation, settings)[0]
     report((int(start.step) - int(state.step)) // settings.steps)
 
     def evaluate(state: training.TrainState) -> dict[str, float]:
       nonlocal previous
-      current = distribution(state.variables(), validation, settings)
-      drift = np.linalg.norm(current.centroids - previous.centroids, axis=1)
-      previous = current
+      centroids, radii, accuracy = distribution(state.variables(), validation, settings)
+      drift = np.linalg.norm(centroids - previous, axis=1)
+      previous = centroids
       report(1)
-      figures = {
-        "radius": current.radii.mean(),
-        "drift": drift.mean(),
-        "accuracy": current.accuracy,
-      }
-      for c in range(number):
-        figures |= {f"radius {c}": current.radii[c], f"drift {c}": drift[c]}
+      figures = {"radius": radii.mean(), "drift": drift.mean(), "accuracy": accuracy}
+      for c in range(len(radii)):
+        figures |= {f"radius {c}": radii[c], f"drift {c}": drift[c]}
       return {name: float(value) for name, value in figures.items()}
 
     return training.fit(
       state,
       step,
-      triplet_batches(train, key, settings, margin_of),
+      triplet_batches(study.train, key, settings, margin_of),
       steps=end * settings.steps,
       evaluate=evaluate,
       evaluate_every=settings.steps,
@@ -240,29 +209,19 @@ def _stretch(
     )
 
 
-class Embedded(NamedTuple):
-  """A trained embedding, with curves of the one whose margin was not raised."""
-
-  start: Any  # variables before the first step
-  variables: Any
-  curves: dict[str, list[float]]
-  """Quantities after every iteration; the first drift is from the initial weights."""
-  kept_margin: dict[str, list[float]]
-  """Curves with the first margin throughout; empty if the margin is never raised."""
-
-
 def train_embedding(
-  settings: Settings,
-  train: data.Images,
-  validation: data.Images,
-  key: Array,
-  folder: pathlib.Path,
-  report: Report,
-) -> Embedded:
-  """Trains the embedding; shares the iterations before the margin is raised."""
+  settings: Settings, study: Parts, key: Array, folder: pathlib.Path, report: Report
+) -> tuple[Any, Any, Curves, Curves]:
+  """Trains the embedding; shares the iterations before the margin is raised.
+
+  Returns the variables before the first step and after the last one. Curves after every
+  iteration follow, whose first drift is from the initial weights. The last entry has
+  these with the first margin throughout, or none if the margin is never raised.
+  """
   network_key, step_key, data_key = jax.random.split(key, 3)
+  shapes = methods.shapes(study.train)
   start = methods.initial_variables(
-    network_key, settings=settings, shapes=methods.shapes(train), fresh=False
+    network_key, settings=settings, shapes=shapes, fresh=False
   )
   optimizer = make_optimizer(
     settings, settings.learning_rate, settings.decay, settings.steps
@@ -273,18 +232,16 @@ def train_embedding(
   step = jax.jit(
     training.make_step(objective, optimizer), static_argnames="axis_name", inline=True
   )
-  run = functools.partial(
-    _stretch, settings, (train, validation), step, key=data_key, report=report
-  )
+  run = functools.partial(_stretch, settings, study, step, key=data_key, report=report)
   raised = functools.partial(margin_schedule, settings)
   common = unraised(settings)
   first = run(state, common, raised, folder=folder / "first")
   if common == settings.iterations:
     curves = class_training.curves(first.evaluations)
-    return Embedded(start, first.state.variables(), curves, {})
+    return start, first.state.variables(), curves, {}
   branches = [
     run(first.state, settings.iterations, margin_of, folder=folder / name)
     for name, margin_of in (("raised", raised), ("kept", lambda _: settings.margins[0]))
   ]
-  curves = (class_training.curves(first.evaluations + x.evaluations) for x in branches)
-  return Embedded(start, branches[0].state.variables(), *curves)
+  curves = [class_training.curves(first.evaluations + x.evaluations) for x in branches]
+  return start, branches[0].state.variables(), curves[0], curves[1]

@@ -6,6 +6,7 @@ loss, in some cases also the network's last stage. So methods start from ImageNe
 weights, as in the thesis, but are cheap enough for a CPU.
 """
 
+import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,35 +24,25 @@ _FEWEST = 20
 
 
 class Study(NamedTuple):
-  """Images, and which of them train, validate and test.
+  """Images, and which of them train, validate and test, by fold.
 
   All folds have the same numbers of images per class, so they share labels.
   """
 
-  name: str
-  images: np.ndarray  # images [count, height, width, channels], uint8 or floats
-  train: np.ndarray  # training rows [folds, rows]
-  held: np.ndarray  # validation rows [folds, rows]
-  test: np.ndarray  # test rows [folds, rows]
-  train_labels: np.ndarray
-  held_labels: np.ndarray
-  test_labels: np.ndarray
-  by_seed: bool = False
-  """Whether each fold belongs to one seed, which divides the classes."""
-  watched: bool = False  # whether to measure covers after every evaluation
-  raw: np.ndarray | None = None
-  """Embeddings [folds, test images, dim] of a pretrained network without training."""
-
-
-class SplitRows(NamedTuple):
-  """Rows of a set for training, validation and test, and their labels."""
-
-  train: np.ndarray
+  train: np.ndarray  # training rows [folds, rows], like `held` and `test`; [rows] alone
   held: np.ndarray
   test: np.ndarray
   train_labels: np.ndarray
   held_labels: np.ndarray
   test_labels: np.ndarray
+  name: str = ""
+  images: np.ndarray = np.zeros(0)
+  """Images [count, height, width, channels], uint8 or floats."""
+  by_seed: bool = False
+  """Whether each fold belongs to one seed, which divides the classes."""
+  watched: bool = False  # whether to measure covers after every evaluation
+  raw: np.ndarray | None = None
+  """Embeddings [folds, test images, dim] of a pretrained network without training."""
 
 
 def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
@@ -76,18 +67,31 @@ def _of_classes(
 
 def halves(
   labels: np.ndarray, parts: list[np.ndarray], most: int | None = None
-) -> SplitRows:
+) -> Study:
   """Rows of the classes of three parts, at most `most` of each class.
 
   Rows are ordered by class; the labels of each part count from 0.
   """
   pairs = [_of_classes(labels, part, most) for part in parts]
-  return SplitRows(*(rows for rows, _ in pairs), *(places for _, places in pairs))
+  columns: Any = zip(*pairs, strict=True)
+  return Study(*itertools.chain(*columns))
 
 
-def of_folds(name: str, images: np.ndarray, folds: Sequence[SplitRows]) -> Study:
+def of_folds(name: str, images: np.ndarray, folds: Sequence[Study]) -> Study:
   train, held, test = (np.stack(x) for x in list(zip(*folds, strict=True))[:3])
-  return Study(name, images, train, held, test, *folds[0][3:])
+  return Study(train, held, test, *folds[0][3:6], name, images)
+
+
+def study(config: Any, folder: pathlib.Path, *, pooled: bool = False) -> Study:
+  """The images of a study, or their maps, or means of these, stored in the folder."""
+  if config.data == "gaussians":
+    return gaussians(config.seed)._replace(watched=pooled)
+  if config.data == "mnist":
+    return mnist(config.image_size, *config.digit_images)
+  seeds = range(config.seed, config.seed + config.seeds)
+  if config.backbone == "last_stage":
+    return before_last_stage(config.data, seeds, folder)
+  return maps(config.data, config.channels, seeds, folder, pooled=pooled)
 
 
 def mnist(size: int, train: int, held: int) -> Study:
@@ -105,14 +109,14 @@ def mnist(size: int, train: int, held: int) -> Study:
   pictures = [*learned[rows].images, *sought.images]
   place = np.arange(len(rows)).reshape(10, -1)
   return Study(
-    f"mnist-{size}-{train}-{held}",
-    np.stack([class_sets.squared(x[..., :1], size=size) for x in pictures]),
     place[:, :train].reshape(1, -1),
     place[:, train:].reshape(1, -1),
     len(rows) + np.arange(len(sought))[None],
     np.repeat(np.arange(10, dtype=np.int32), train),
     np.repeat(np.arange(10, dtype=np.int32), held),
     np.asarray(sought.labels, np.int32),
+    f"mnist-{size}-{train}-{held}",
+    np.stack([class_sets.squared(x[..., :1], size=size) for x in pictures]),
     watched=True,
   )
 
@@ -146,20 +150,21 @@ def maps(
     network = models.pretrained(networks.LITE)
     path = folder / f"{name}-{networks.LITE}.npy"
     stored = frozen.stored(path, network, network.features, pictures)
-  banks = []
-  for rows in parts:
-    learned = rows.train[::4]  # enough for directions
-    banks.append(projected(stored, learned, np.concatenate(rows[:3]), channels))
+  # A quarter of the training images is enough for directions.
+  banks = [
+    projected(stored, rows.train[::4], np.concatenate(rows[:3]), channels)
+    for rows in parts
+  ]
   places = np.arange(len(seeds) * len(banks[0])).reshape(len(seeds), -1)
   ends = np.cumsum([len(parts[0].train), len(parts[0].held)])
   train, held, test = np.split(places, ends, axis=1)
   return Study(
-    f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
-    np.concatenate(banks),
     train,
     held,
     test,
-    *parts[0][3:],
+    *parts[0][3:6],
+    f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
+    np.concatenate(banks),
     by_seed=True,
     raw=np.stack([_averages(stored[rows.test]) for rows in parts]),
   )
@@ -188,7 +193,7 @@ def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> 
   return study._replace(by_seed=True, raw=np.stack(raw))
 
 
-def _divided(name: str, seeds: Sequence[int]) -> tuple[data.Images, list[SplitRows]]:
+def _divided(name: str, seeds: Sequence[int]) -> tuple[data.Images, list[Study]]:
   """Equally many images of each class that has enough, and each seed's rows of them."""
   pictures = class_sets.read(name, "train+test", lazy=True)
   labels = np.asarray(pictures.labels)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax import losses, models
+from spherejax import losses
 
 Numbers = Mapping[str, float]
 
@@ -137,11 +137,11 @@ def value(
   x: Array,
   labels: Array,
   loss_params: Any,
-  proxies: losses.References | None,
-  memory: losses.References,
+  proxies: losses.References | None = None,
+  memory: losses.References | None = None,
   *,
-  in_batch: float,
-  remembers: Array,
+  in_batch: float = 0.0,
+  remembers: Array | bool = False,
   axis_name: str | None = None,
   average: Callable[[Array], Array] = jnp.mean,
 ) -> Array:
@@ -163,47 +163,3 @@ def value(
     return average(pairs())
   total = average(pairs(references=proxies))
   return total + in_batch * average(pairs()) if in_batch else total
-
-
-def remember(
-  memory: losses.Memory,
-  x: Array,
-  labels: Array,
-  steps_taken: Array,
-  *,
-  start: int,
-  axis_name: str | None = None,
-) -> tuple[losses.Memory, losses.References, Array]:
-  """Updates the memory; returns it, its references, and whether the loss uses them yet.
-
-  The loss uses the memory once it was refilled after `start` steps.
-  """
-  updated, slots = losses.memory_update(memory, x, labels, axis_name=axis_name)
-  rows = x.shape[0] * (jax.lax.axis_size(axis_name) if axis_name else 1)
-  remembers = steps_taken >= start + -(-memory.embeddings.shape[0] // rows)
-  return updated, losses.memory_references(updated, slots=slots), remembers
-
-
-def zero_shot_params(key: Array, attributes: int, classes: int, dim: int) -> Any:
-  """Draws the label embeddings of zero-shot prediction."""
-  even = jnp.full((2, attributes), 1 / attributes)
-  module = models.ZeroShotPrediction(classes, dim)
-  return jax.jit(module.init)(key, even, jnp.arange(2))["params"]
-
-
-def with_zero_shot(
-  loss: Array,
-  share: float,
-  params: Any,
-  attributes: Array | None,
-  labels: Array,
-  *,
-  axis_name: str | None = None,
-  average: Callable[[Array], Array] = jnp.mean,
-) -> Array:
-  """Mixes the loss with zero-shot prediction from attributes (DML eq. 5.2.5)."""
-  module = models.ZeroShotPrediction(
-    *params["label_embeddings"].shape, axis_name=axis_name
-  )
-  unseen: Any = module.apply({"params": params}, attributes, labels)
-  return (1 - share) * loss + share * average(unseen.astype(jnp.float32))

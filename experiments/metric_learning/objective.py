@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -101,27 +101,18 @@ def check(
     raise ValueError(f"second_moment must be in [0, 1), got {settings.second_moment}")
 
 
-class _StepCount(NamedTuple):
-  taken: Array  # steps
-
-
 def _head_first(steps: int) -> optax.GradientTransformation:
   """Freezes the backbone for the first steps."""
 
-  def init(params: Any) -> _StepCount:
-    del params
-    return _StepCount(jnp.int32(0))
-
-  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _StepCount]:
-    del params
-    learns = state.taken >= steps
-    network = {
-      name: jax.tree.map(lambda u: u * learns, part) if name == "backbone" else part
-      for name, part in updates["network"].items()
+  def backbone(params: Any) -> Any:
+    return {
+      part: {name: name == "backbone" for name in tree} for part, tree in params.items()
     }
-    return {**updates, "network": network}, _StepCount(state.taken + 1)
 
-  return optax.GradientTransformation(init, update)
+  def learns(taken: Any) -> Any:
+    return taken >= steps
+
+  return optax.masked(optax.scale_by_schedule(learns), backbone)
 
 
 def _decayed(params: Any) -> Any:
@@ -213,7 +204,7 @@ class Run:
     x, anchors = points[: len(labels)], points[len(labels) :]
     stats = {"network": network_stats} if network_stats else {}
     mean = functools.partial(training.global_mean, axis_name=axis_name)
-    remembered, remembers, memory_stats = self._remembered(
+    remembered, remembers, memory_stats = self.remembered(
       batch_stats, x, labels, axis_name
     )
     gathered, gathered_labels, average = x, labels, mean
@@ -225,28 +216,31 @@ class Run:
       self.references(anchors, params), remembered, in_batch=settings.in_batch,
       remembers=remembers, axis_name=axis_name, average=average,
     )  # fmt: skip
-    if settings.zero_shot:
+    if share := settings.zero_shot:  # DML eq. 5.2.5
+      module = models.ZeroShotPrediction(
+        self.classes, settings.embedding_dim, axis_name=axis_name
+      )
       attributes = jax.tree.map(lambda leaf: leaf[: len(labels)], outputs.attributes)
-      value = methods.with_zero_shot(
-        value, settings.zero_shot, params["loss"]["zero_shot"], attributes, labels,
-        axis_name=axis_name, average=mean,
-      )  # fmt: skip
+      label_embeddings = {"params": params["loss"]["zero_shot"]}
+      unseen: Any = module.apply(label_embeddings, attributes, labels)
+      value = (1 - share) * value + share * mean(unseen.astype(jnp.float32))
     return training.Outcome(value, stats | memory_stats)
 
-  def _remembered(
-    self, batch_stats: Any, x: Array, labels: Array, axis_name: str | None
-  ) -> tuple[losses.References, Array, Any]:
-    """The memory as references, whether the loss uses them, and the new statistics."""
+  def remembered(
+    self, batch_stats: Any, x: Array, labels: Array, axis_name: str | None = None
+  ) -> tuple[losses.References | None, Array | bool, Any]:
+    """Updates the memory: references, whether the loss uses them, the new statistics.
+
+    The loss uses the memory once it was refilled after `memory_start` steps.
+    """
     if self.method.kind != "xbm":
-      nothing = losses.memory_init(1, self.settings.embedding_dim)
-      return losses.memory_references(nothing), jnp.zeros((), bool), {}
-    old = batch_stats["loss"]
-    start = self.settings.memory_start
-    memory, remembered, remembers = methods.remember(
-      old["memory"], x, labels, old["taken"], start=start, axis_name=axis_name
-    )
-    memory_stats = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
-    return remembered, remembers, memory_stats
+      return None, False, {}
+    old, taken = batch_stats["loss"]["memory"], batch_stats["loss"]["taken"]
+    memory, slots = losses.memory_update(old, x, labels, axis_name=axis_name)
+    rows = len(x) * (jax.lax.axis_size(axis_name) if axis_name else 1)
+    filled = self.settings.memory_start + -(-len(memory.labels) // rows)
+    stats = {"loss": {"memory": memory, "taken": taken + 1}}
+    return losses.memory_references(memory, slots=slots), taken >= filled, stats
 
   def references(self, anchors: Array, params: Any) -> losses.References | None:
     """Proxies, or images instead of them, as references for a batch."""
@@ -271,9 +265,12 @@ class Run:
     elif method.learns_proxies:
       params["proxies"] = proxies
     if settings.zero_shot:
-      params["zero_shot"] = methods.zero_shot_params(
-        label_key, settings.prototypes, self.classes, dim
+      module = models.ZeroShotPrediction(self.classes, dim)
+      inputs = (
+        jnp.full((2, settings.prototypes), 1 / settings.prototypes),
+        jnp.arange(2),
       )
+      params["zero_shot"] = jax.jit(module.init)(label_key, *inputs)["params"]
     if method.kind != "xbm":
       return {"params": params}
     stats = {"memory": losses.memory_init(memory, dim), "taken": jnp.int32(0)}

@@ -12,10 +12,10 @@ from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import TITLES
 from experiments.metric_learning.photographs.claims import MAP
 from experiments.metric_learning.plan import BOTH, GSP, ZSP, Config, Name, plan
-from experiments.metric_learning.problems import Runs
+from experiments.metric_learning.problems import ONCE, RENEWED, Runs
 from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import Settings
-from spherejax import plotting
+from spherejax import distances, plotting
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 _PARTS = ("CCP", "XBM", GSP, ZSP, BOTH)
 SHOWN = 2000  # points in a plot of the plane
 _COLUMNS = 4  # of panels with curves
-_MARKS = {"renewed": ("s", "squares"), "trained once": ("D", "diamonds")}
+_MARKS = {
+  RENEWED: ("s", "proxies (large squares) renewed"),
+  ONCE: ("D", "proxies (large diamonds) trained once"),
+}
 
 
 def scores(config: Config, table: Table) -> dict[str, Any]:
@@ -139,8 +142,8 @@ def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
     ("cover", "covering radius / distance of classes"),
   ):
     run_curves = {
-      name: runs[name].curves[curve][0]
-      for name in ("renewed", "trained once")
+      name.removeprefix("digits, "): runs[name].curves[curve][0]
+      for name in (RENEWED, ONCE)
       if name in runs and curve in runs[name].curves
     }
     if run_curves:
@@ -148,15 +151,12 @@ def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
         run_curves, steps=_steps(config), ylabel=label, title="digits"
       )
   panels = {
-    TITLES[loss]: {
-      label: runs[f"{loss} {kind}"]
-      for kind, label in (
-        ("plain", "batch alone"),
-        ("proxy", "proxies trained once"),
-        ("ccp", "proxies renewed (CCP)"),
-      )
+    title: {
+      "batch alone": runs[title],
+      "proxies trained once": runs[f"{title}-Proxy"],
+      "proxies renewed (CCP)": runs[f"{title}+CCP"],
     }
-    for loss in config.losses
+    for title in map(TITLES.__getitem__, config.losses)
   }
   if panels:
     figures["curves"] = _curve_panels(config, panels)
@@ -186,20 +186,13 @@ def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
   figure = pictures.new_figure(9.0, 4.6)
   axes = figure.subplots(1, 2, sharex=True, sharey=True)
   labels = study.test_labels[:SHOWN]
-  for panel, (name, (mark, shape)) in zip(axes, _MARKS.items(), strict=True):
-    trained = runs[name]
-    points = trained.points[0, 0][:SHOWN]
+  for panel, (name, (mark, title)) in zip(axes, _MARKS.items(), strict=True):
+    points, proxies = runs[name].points[0, 0][:SHOWN], runs[name].proxies[0, 0]
     panel.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
-    proxies = trained.proxies[0, 0]
-    lengths = np.linalg.norm(proxies, axis=-1, keepdims=True)
-    scaled_proxies = proxies / np.maximum(lengths, 1)
-    classes = np.repeat(np.arange(len(scaled_proxies)), scaled_proxies.shape[1])
     panel.scatter(
-      *scaled_proxies.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
-      edgecolors="black", linewidths=1,
+      *np.reshape(distances.unit_ball(proxies), (-1, 2)).T, cmap="tab10", marker=mark,
+      c=np.repeat(np.arange(len(proxies)), proxies.shape[1]), s=45, linewidths=1,
+      edgecolors="black",
     )  # fmt: skip
-    panel.set_title(f"proxies (large {shape}) {name}")
-    panel.set_aspect("equal")
-    panel.set_xticks([])
-    panel.set_yticks([])
+    panel.set(title=title, aspect="equal", xticks=[], yticks=[])
   return figure

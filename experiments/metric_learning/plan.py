@@ -1,14 +1,12 @@
-"""Plan of `retrieval`, settings, methods and images, and its claims."""
+"""Plan of `retrieval`, settings and methods, and its claims."""
 
 import dataclasses
-import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 from experiments.frame import poolings
 from experiments.frame.settings import Decided, Without
 from experiments.frame.study import Claim, Table
-from experiments.metric_learning import images
 from experiments.metric_learning.methods import (
   PAIR_LOSSES,
   PROXY_LOSSES,
@@ -150,8 +148,7 @@ FULL = {
     methods=("c2+ccp",), protocol="ablation", pool=16, trials=32
   ),
   "table-5.1": FullConfig(
-    methods=tuple(dict.fromkeys(key[0] for key in dml.TABLE_5_1)),
-    protocol="fair534",
+    methods=tuple(dict.fromkeys(key[0] for key in dml.TABLE_5_1)), protocol="fair534"
   ),
 }
 
@@ -226,16 +223,6 @@ def settings_of(
     inverse_temperature=method.inverse_temperature,
     zero_shot=0.0 if name.parts == GSP else config.zero_shot_share,
   )
-
-
-def study(config: Config, folder: pathlib.Path) -> images.Study:
-  """The images of all trainings, or their maps, which are stored in the folder."""
-  if config.data == "gaussians":
-    return images.gaussians(config.seed)
-  seeds = range(config.seed, config.seed + config.seeds)
-  if config.backbone == "last_stage":
-    return images.before_last_stage(config.data, seeds, folder)
-  return images.maps(config.data, config.channels, seeds, folder, pooled=False)
 
 
 def claims(config: Config, table: Table) -> list[Claim]:

@@ -1,23 +1,24 @@
 """Plan of `ccp_proxies`, its table, and its claims about the chapter."""
 
 import dataclasses
-import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from experiments.frame import command
 from experiments.frame.settings import MultipleOf, Without
 from experiments.frame.study import Claim, NotMeasured, Table
-from experiments.metric_learning import images
 from experiments.metric_learning.methods import TITLES, Method
 from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import ProxySettings, Settings
 
 MAP = "MAP@R"
-RENEWED, ONCE = "digits, renewed", "digits, trained once"
-DIGITS = ("renewed", "trained once", "samples")  # trainings in the plane
+# Trainings in the plane.
+DIGITS = RENEWED, ONCE, SAMPLES = (
+  "digits, renewed", "digits, trained once", "digits, samples",
+)  # fmt: skip
 _FROZEN = ("cars196", "ndsb_plankton")
 Runs = Mapping[str, Trained]
 """Outcomes of all trainings, by name."""
@@ -86,43 +87,33 @@ PRESETS = {
 }  # fmt: skip
 
 
-def study(config: Config, folder: pathlib.Path) -> images.Study:
-  """The images of all trainings, or their features, which are stored in the folder."""
-  if config.data == "gaussians":
-    return images.gaussians(config.seed)._replace(watched=True)
-  if config.data == "mnist":
-    return images.mnist(config.image_size, *config.digit_images)
-  seeds = range(config.seed, config.seed + config.seeds)
-  return images.maps(config.data, config.channels, seeds, folder, pooled=True)
-
-
-def plan(config: Config, shared: Settings) -> dict[str, tuple[Settings, Method]]:
+def plan(config: Config) -> dict[str, tuple[Settings, Method]]:
   """Trainings by name, with the shared settings except the compared one."""
-  number, pool = config.proxies, config.pool
+  number, pool, shared = config.proxies, config.pool, command.only(Settings, config)
   jobs: dict[str, tuple[Settings, Method]] = {}
   if config.in_plane:
     for name, kind in zip(DIGITS, ("ccp", "proxy", "samples"), strict=True):
       jobs[name] = shared, Method("c2", kind, number, pool)
   for loss in config.losses:
     for kind in ("plain", "proxy", "ccp"):
-      jobs[f"{loss} {kind}"] = shared, Method(loss, kind, number, pool)
+      method = Method(loss, kind, number, pool)
+      jobs[method.name] = shared, method
   if "c2" in config.losses:
     for m, b in ((1, 1), (1, pool), (number, number)):  # besides the default
-      jobs[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
+      jobs[f"C2+CCP, m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
   for batch in config.batches:
     settings = dataclasses.replace(shared, batch=batch)
     for kind in ("plain", "ccp"):
-      jobs[f"batch {batch} {kind}"] = settings, Method("c2", kind, number, pool)
+      jobs[f"C2, batch {batch} {kind}"] = settings, Method("c2", kind, number, pool)
   return jobs
 
 
 def lengths(trained: Trained) -> list[list[int]]:
   """Number of evaluations in every ended problem, for each seed of the first cell."""
-  steps = []
-  for problems in trained.curves["problem"][0]:
-    known = problems[np.isfinite(problems)].astype(int)
-    steps.append(np.bincount(known)[1:-1].tolist())
-  return steps
+  return [
+    np.bincount(problems[np.isfinite(problems)].astype(int))[1:-1].tolist()
+    for problems in trained.curves["problem"][0]
+  ]
 
 
 def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
@@ -142,41 +133,27 @@ def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
 
 def moves(trained: Trained, cell: int) -> np.ndarray:
   """Mean distance [seeds] of anchors of successive problems; NaN for one problem."""
-  switches = trained.curves["moved"][cell] > 0
-  sums = np.nansum(trained.curves["moved"][cell], axis=1)
-  number = switches.sum(1)
-  return np.where(number > 0, sums / np.maximum(number, 1), np.nan)
+  moved = trained.curves["moved"][cell]
+  return np.ma.array(moved, mask=~(moved > 0)).mean(1).filled(np.nan)
 
 
 def radii(trained: Trained, name: str) -> np.ndarray:
   """Mean covering radius of pools after picks of a kind, [trainings that renewed]."""
-  picked = trained.curves["random"][0] > 0
-  renewed = picked.any(1)
-  sums = np.where(picked, trained.curves[name][0], 0).sum(1)
-  return sums[renewed] / picked.sum(1)[renewed]
-
-
-def title(name: str) -> str:
-  """Name of a training in the table."""
-  if name in DIGITS:
-    return f"digits, {name}"
-  loss, _, kind = name.partition(" ")
-  if loss in TITLES:
-    return TITLES[loss] + {"plain": "", "proxy": "-Proxy", "ccp": "+CCP"}[kind]
-  return f"C2+CCP, {name}" if name.startswith("m =") else f"C2, {name}"
+  nothing = ~(trained.curves["random"][0] > 0)
+  return np.ma.array(trained.curves[name][0], mask=nothing).mean(1).compressed()
 
 
 def tabulate(runs: Runs, config: Config) -> Table:
   """The table, with unlisted figures for the claims."""
   table = Table()
   for name, trained in runs.items():
-    table.add_all(title(name), {x: values[0] for x, values in trained.test.items()})
+    table.add_all(name, {x: values[0] for x, values in trained.test.items()})
     if "problem" in trained.curves:
-      _problems(table, title(name), trained)
+      _problems(table, name, trained)
     if "radius" in trained.curves and name in DIGITS:
-      _covers(table, title(name), trained)
+      _covers(table, name, trained)
   for cell, weight in enumerate(config.other_weights, start=1):
-    trained, name = runs["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
+    trained, name = runs["C2+CCP"], f"C2+CCP, weight {weight:g}"
     table.add(name, MAP, trained.test[MAP][cell])
     table.add(name, "moves", moves(trained, cell), listed=False)
   return table
@@ -252,7 +229,7 @@ def _of_digits() -> list[Parts]:
      lambda t: t.values("score, problem 4 - 1", RENEWED)),
     ("proxies-stand-in", "section 3.3.1",
      "MAP@R with proxies and with samples in their place differ by < .03",
-     lambda t: 0.03 - abs(t.gain(MAP, RENEWED, over="digits, samples"))),
+     lambda t: 0.03 - abs(t.gain(MAP, RENEWED, over=SAMPLES))),
   ]  # fmt: skip
 
 

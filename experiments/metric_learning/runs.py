@@ -22,7 +22,7 @@ from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.objective import MARGIN, NAMES
 from experiments.metric_learning.settings import ProxySettings, Settings
-from experiments.metric_learning.training import Data, Run, State, of_fold, on_device
+from experiments.metric_learning.training import Data, Run, of_fold, on_device
 from spherejax import distances
 
 _SEARCHED = 2
@@ -74,7 +74,7 @@ def train_all(
   study: Study,
   folder: pathlib.Path,
   *,
-  title: Callable[[_Name], str],
+  title: Callable[[_Name], str] = str,
   other_weights: Mapping[_Name, Sequence[float]] = {},
 ) -> dict[_Name, Trained]:
   """Trains all methods at their best rates, with the usual weight in the first cell."""
@@ -132,11 +132,6 @@ def _best_rate(
   return rate
 
 
-def _score(state: State, key: Array, hyper: Any) -> Array:
-  del key, hyper
-  return state.score
-
-
 def _drawn(settings: Settings, study: Study) -> tuple[range, range]:
   """Seeds of a sweep, and the folds of its cells.
 
@@ -190,7 +185,7 @@ def _sweep(
   partial = jax.tree_util.Partial
   result = frame_training.many(
     jax.random.key(settings.seed),
-    (partial(run.init, arrays), partial(run.period, arrays), _score),
+    (partial(run.init, arrays), partial(run.period, arrays), lambda x, *_: x.score),
     dict(zip(("rate", "weight", "fold"), cells, strict=True)),
     path.with_name(f"{path.name}-checkpoints"),
     title=title, convolutional=settings.backbone != "maps", seeds=seeds,

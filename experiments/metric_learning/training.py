@@ -40,7 +40,7 @@ class Data(NamedTuple):
 
 def on_device(study: Study) -> Data:
   """Moves images to the device, with the rows that train and validate."""
-  return Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+  return Data(*map(jnp.asarray, (study.images, *study[:3])))
 
 
 def of_fold(rows: Array, hyper: Any) -> Array:
@@ -83,16 +83,10 @@ class Run(objective.Run):
 
   def picked(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
     """Picks the pool's points that become the new proxies; returns their rows, too."""
-    number = self.method.proxies
-
-    def of_class(of_label: Array, initial: Array) -> Array:
-      return prototypes.greedy_k_centre(of_label, number, initial=initial).indices
-
-    picks = jax.vmap(of_class)(points, old)
-    return (
-      jnp.take_along_axis(points, picks[..., None], axis=1),
-      jnp.take_along_axis(rows, picks, axis=1),
-    )
+    choose = functools.partial(prototypes.greedy_k_centre, k=self.method.proxies)
+    picks = jax.vmap(lambda x, y: choose(x, initial=y).indices)(points, old)
+    new = jnp.take_along_axis(points, picks[..., None], axis=1)
+    return new, jnp.take_along_axis(rows, picks, axis=1)
 
   def init(self, arrays: Data, key: Array, hyper: Any) -> State:
     """Draws the network and picks the first proxies."""
@@ -108,19 +102,13 @@ class Run(objective.Run):
       points, pool_rows = self.pool(network, pool_key, arrays, hyper)
       first = first[:, : self.method.proxies]
       proxies, rows = self.picked(points, pool_rows, first)
-    state = training.create_state(
-      key,  # steps draw nothing
-      objective.optimizer(self.settings, self.method, network.get("batch_stats")),
-      network,
-      self.loss_variables(loss_key, extra_key(1), proxies, self.memory_size),
-    )
+    memory = max(self.method.memory * self.classes, self.settings.batch)
+    loss = self.loss_variables(loss_key, extra_key(1), proxies, memory)
+    stats = network.get("batch_stats")
+    optimizer = objective.optimizer(self.settings, self.method, stats)
+    state = training.create_state(key, optimizer, network, loss)  # steps draw nothing
     spread = jnp.float32(0) if proxies is None else _spread(proxies)
     return State(state, rows, jnp.float32(0), spread)
-
-  @property
-  def memory_size(self) -> int:
-    """Embeddings that the memory holds."""
-    return max(self.method.memory * self.classes, self.settings.batch)
 
   def batch(
     self, arrays: Data, hyper: Any, rows: Array, key: Array

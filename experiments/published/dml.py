@@ -1,5 +1,6 @@
 """Published figures of DML for retrieval on photographs, from `dml.toml`."""
 
+import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -7,30 +8,6 @@ from experiments.published import figures
 
 # The order of the tables' columns.
 SETS = ("sop", "inshop", "cub", "cars")
-
-
-class Size(NamedTuple):
-  """Size of a data set; the first classes are those for training."""
-
-  classes: int
-  images: int
-  learned_classes: int
-  learned_images: int
-
-
-class Numbers(NamedTuple):
-  """Hyperparameters that differ from data set to data set."""
-
-  losses: Mapping[str, Mapping[str, float]]
-  memory: Mapping[str, int]  # batches of 32 in the memory, small and large
-  centres: Mapping[str, int]  # centres per class of SoftTriple
-  soft_triple: str  # variant of SoftTriple in the tables
-  proxies: Mapping[str, int]  # proxies per class with chance-constrained proxies
-  pool: int  # images per class among which proxies are chosen
-  prototypes: int  # prototypes of generalized sum pooling
-  evaluate_every: int
-  """Steps between evaluations in chapter 3; four times as many in section 5.3.4."""
-  learning_rate: float  # learning rate of the conventional protocol
 
 
 class Cell(NamedTuple):
@@ -73,11 +50,14 @@ def _conventional(backbones: Mapping[str, Any]) -> dict[str, Table]:
 
 
 _TABLES = figures("dml")
-SIZES = {name: Size(*size) for name, size in _TABLES["sizes"].items()}
+SIZES: Mapping[str, Mapping[str, int]] = _TABLES["sizes"]
 NUMBERS = {
-  name: Numbers(**numbers | {"losses": _TABLES["losses"] | numbers["losses"]})
+  name: types.SimpleNamespace(
+    **numbers | {"losses": _TABLES["losses"] | numbers["losses"]}
+  )
   for name, numbers in _TABLES["numbers"].items()
 }
+"""Hyperparameters that differ from data set to data set."""
 _ORDER_3_2 = ("cub", "cars", "sop", "inshop")
 TABLE_3_1, TABLE_5_1 = (_fair(_TABLES[x]) for x in ("table_3_1", "table_5_1"))
 TABLE_3_2, TABLE_5_2 = (_conventional(_TABLES[x]) for x in ("table_3_2", "table_5_2"))

@@ -1,7 +1,7 @@
 """Settings of `voronoi`, and claims of DIST about cells, balls and shifts."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -117,120 +117,72 @@ def add_best_binary(table: Table, train: Points) -> None:
       table.add(f"digits, {name}", f"best SAA of all at {budget:g}, l2", value)
 
 
-def curve(table: Table, config: Any, name: str, measure: str, norm: str) -> np.ndarray:
-  """Accuracies at budget 0 and at each finite budget."""
-  row = f"{config.images}, {name}, {measure}, {norm}"
-  return np.concatenate(
-    [table.values(f"at {x:g}", row) for x in (0, *_budgets(config, norm))]
-  )
+def curve(table: Table, row: str, budgets: Iterable[float]) -> np.ndarray:
+  """Accuracies of a row at budgets."""
+  return np.concatenate([table.values(f"at {x:g}", row) for x in budgets])
 
 
-def exact(table: Table, config: Any) -> np.ndarray:
-  """SAA of 1-NN from exact least distances, at each finite budget in l2."""
-  budgets = _budgets(config, "l2")
-  return np.concatenate([table.values(f"at {x:g}", EXACT) for x in budgets])
+def _of_norm(config: Any, norm: str) -> list[Statement]:
+  """Claims about balls and cells in one norm; those about digits have closed forms."""
+  images, place = config.images, f"{config.images}, {norm}"
+  budgets = np.array(BUDGETS[images][norm])
 
+  def of(t: Table, name: str, measure: str) -> np.ndarray:
+    """Accuracies at budget 0 and at each finite one."""
+    return curve(t, f"{images}, {name}, {measure}, {norm}", (0, *budgets))
 
-def _budgets(config: Any, norm: str) -> np.ndarray:
-  return np.array(BUDGETS[config.images][norm])
+  def last(t: Table, name: str) -> np.ndarray:
+    return t.values("at inf", f"{images}, {name}, VAA, {norm}")
 
+  def above(t: Table) -> np.ndarray:
+    return of(t, LINEAR, "VAA") - of(t, LINEAR, "SAA")
 
-def _above(table: Table, config: Any, norm: str) -> np.ndarray:
-  """VAA less SAA of the linear classifier."""
-  vaa, saa = (curve(table, config, LINEAR, x, norm) for x in ("VAA", "SAA"))
-  return vaa - saa
+  def below(t: Table, what: str, values: np.ndarray) -> np.ndarray:
+    """Values at budgets below half the least distance of two."""
+    return values[1:][budgets < t.values(f"least distance of {what}", place) / 2]
 
+  def bracket(t: Table) -> float:
+    if config.train_images != 1297:
+      raise NotMeasured("bounds are of 1297 digits")
+    values = dict(zip(budgets, curve(t, EXACT, budgets), strict=True))
+    return min(min(values[x] - a, b - values[x]) for x, (a, b) in BRACKETS.items())
 
-def _near(table: Table, config: Any, norm: str) -> float:
-  half = table.values("least distance of two", f"{config.images}, {norm}") / 2
-  gaps = _above(table, config, norm)[1:][_budgets(config, norm) < half]
-  return 1e-6 - np.abs(gaps).max(initial=0)
-
-
-def _always(table: Table, config: Any, norm: str) -> float:
-  last = table.values("at inf", f"{config.images}, {NEIGHBOUR}, VAA, {norm}")
-  return min(*curve(table, config, NEIGHBOUR, "VAA", norm), *last) - 1 + 1e-6
-
-
-def _sure(table: Table, config: Any, norm: str) -> float:
-  half = table.values("least distance of two classes", f"{config.images}, {norm}") / 2
-  saa = curve(table, config, NEIGHBOUR, "SAA", norm)[1:]
-  return saa[_budgets(config, norm) < half].min(initial=1) - 1 + 1e-6
-
-
-def _global(table: Table, config: Any, norm: str) -> np.ndarray:
-  accuracy = table.values("accuracy of the sites", f"{config.images}, {LINEAR}")
-  robust_accuracy = table.values("at inf", f"{config.images}, {LINEAR}, VAA, {norm}")
-  return accuracy - robust_accuracy + 1e-6
-
-
-def _unbeaten(table: Table, config: Any, norm: str) -> float:
-  attacked = curve(table, config, NEIGHBOUR, "SAA", norm)[1:]
-  return (attacked - exact(table, config)).min() + 1e-6
-
-
-def _bracket(table: Table, config: Any, norm: str) -> float:
-  if config.train_images != 1297:
-    raise NotMeasured("bounds are of 1297 digits")
-  values = dict(zip(_budgets(config, norm), exact(table, config), strict=True))
-  inside = [min(values[x] - a, b - values[x]) for x, (a, b) in BRACKETS.items()]
-  return min(inside) + 5e-4
-
-
-Theorem = tuple[str, Callable[[Table, Any, str], Any]]
-THEOREMS: dict[str, Theorem] = {
-  "inside": (
-    "attacked points are nearer to their own site, {}",
-    lambda t, config, norm: t.values(MARGIN, f"{config.images}, {norm}"),
-  ),
-  "vaa-above-saa": (
-    "VAA >= SAA of the linear classifier, {}",
-    lambda t, config, norm: _above(t, config, norm).min() + 1e-6,
-  ),
-  "observation-1": (
-    "VAA = SAA below half the distance of the two nearest points, {}",
-    _near,
-  ),
-  "theorem-1": ("VAA of 1-NN is 1 at every budget, {}", _always),
-  "unique": (
-    "1-NN with one label changed: VAA without a budget loses that site alone, {}",
-    lambda t, config, norm: 1e-9 - abs(t.values(FLIPPED, f"{config.images}, {norm}")),
-  ),
-  "sure": (
-    "SAA of 1-NN is 1 below half the distance of the two nearest classes, {}",
-    _sure,
-  ),
-  "global": (
-    "VAA of the linear classifier without a budget <= its accuracy, {}",
-    _global,
-  ),
-}
-EXACTLY: dict[str, Theorem] = {
-  "unbeaten": (
-    "no attack of 1-NN finds more than its exact least moves allow", _unbeaten),
-  "bracket": ("SAA of 1-NN is within its known bounds, {}", _bracket),
-}  # fmt: skip
-"""Claims about digits in l2, whose smallest shifts are known."""
+  rows: list[Statement] = [
+    ("inside", f"attacked points are nearer to their own site, {norm}",
+     lambda t: t.values(MARGIN, place)),
+    ("vaa-above-saa", f"VAA >= SAA of the linear classifier, {norm}",
+     lambda t: above(t).min() + 1e-6),
+    ("observation-1",
+     f"VAA = SAA below half the distance of the two nearest points, {norm}",
+     lambda t: 1e-6 - abs(below(t, "two", above(t))).max(initial=0)),
+    ("theorem-1", f"VAA of 1-NN is 1 at every budget, {norm}",
+     lambda t: min(*of(t, NEIGHBOUR, "VAA"), *last(t, NEIGHBOUR)) - 1 + 1e-6),
+    ("unique",
+     f"1-NN with one label changed: VAA without a budget loses that site alone, {norm}",
+     lambda t: 1e-9 - abs(t.values(FLIPPED, place))),
+    ("sure",
+     f"SAA of 1-NN is 1 below half the distance of the two nearest classes, {norm}",
+     lambda t: below(t, "two classes", of(t, NEIGHBOUR, "SAA")).min(initial=1)
+     - 1 + 1e-6),
+    ("global",
+     f"VAA of the linear classifier without a budget <= its accuracy, {norm}",
+     lambda t: t.values("accuracy of the sites", f"{images}, {LINEAR}")
+     - last(t, LINEAR) + 1e-6),
+    ("unbeaten", "no attack of 1-NN finds more than its exact least moves allow",
+     lambda t: (of(t, NEIGHBOUR, "SAA")[1:] - curve(t, EXACT, budgets)).min() + 1e-6),
+    ("bracket", f"SAA of 1-NN is within its known bounds, {norm}",
+     lambda t: bracket(t) + 5e-4),
+  ]  # fmt: skip
+  return rows if images == "digits" and norm == "l2" else rows[:-2]
 
 
 def claims(config: Any, table: Table) -> list[Claim]:
   """Claims about the plane, about shifts, then about each norm."""
   del table
-  names = (config.images,)
-  if config.images == "digits":
-    names = ("digits", *config.shifted)
+  digits = config.images == "digits"
+  names = ("digits", *config.shifted) if digits else (config.images,)
   statements = [claim for name in names for claim in of_shifts(name)]
   for norm in config.norms:
-    theorems = THEOREMS
-    if config.images == "digits" and norm == "l2":
-      theorems = THEOREMS | EXACTLY
-    statements += [
-      Claim(
-        f"X3-{key}-{norm}",
-        text.format(norm),
-        lambda t, of=difference, norm=norm: of(t, config, norm),
-        every_seed=True,
-      )
-      for key, (text, difference) in theorems.items()
-    ]
-  return [*(plane.CLAIMS if config.images == "digits" else ()), *statements]
+    rows = [(f"X3-{x}-{norm}", text, of) for x, text, of in _of_norm(config, norm)]
+    statements += Claim.of_rows(rows, every_seed=True)
+  return [*(plane.CLAIMS if digits else ()), *statements]

@@ -23,8 +23,8 @@ EXACT = "digits, 1-NN, SAA exactly, l2"
 FLIPPED = "lost by one wrong label, less that site"
 MARGIN = "least by which an attacked point is nearer to its own site"
 Norm = Literal["l2", "linf", "l1"]
-Remember = Callable[[str, Callable[[], Finished]], Finished]
-"""Function that reads the outcome under a name, or makes and stores it."""
+Remember = Callable[..., Finished]
+"""Function that reads the outcome under a name, or makes it by a call and stores it."""
 
 
 def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
@@ -59,11 +59,9 @@ def classifier(name: str, sites, labels, norm: Norm) -> Classifier:
   def scores(weights, offset, x):
     return x @ weights + offset[None]
 
-  def largest(weights, offset, x):
-    return jnp.argmax(scores(weights, offset, x), axis=1)
-
   if name == LINEAR:
-    return Classifier(ridge(sites, labels), scores, largest)
+    parts = ridge(sites, labels)
+    return Classifier(parts, scores, lambda *x: jnp.argmax(scores(*x), axis=1))
   return Classifier((jnp.asarray(sites), jnp.asarray(labels)), near, nearest)
 
 
@@ -79,21 +77,15 @@ class Task(NamedTuple):
     """Budgets of the attacks; the last one is infinite."""
     return (*BUDGETS[self.config.images][self.norm], math.inf)
 
-  def mapped(self, fn: Callable) -> Callable:
-    """Maps a function over rows: at once, or in batches on all devices if many."""
-    if len(self.sites.y) <= self.config.batch:
-      compiled = jax.jit(fn)
-      return lambda operands, rows: jax.tree.map(np.asarray, compiled(operands, rows))
-    return training.parallel_map(fn, batch_size=self.config.batch)
-
 
 def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remember:
   """Returns a function that stores results and reads those of earlier runs."""
   settings = {"made with": kept.digest(config)}
 
-  def remember(name: str, make: Callable[[], Finished]) -> Finished:
+  def remember(name: str, make: Callable[..., Finished], *arguments: Any) -> Finished:
     progress.set_postfix_str(name)
-    outcome = kept.once(folder / name, made_with=settings, make=make)
+    of = functools.partial(make, *arguments)
+    outcome = kept.once(folder / name, made_with=settings, make=of)
     progress.update()
     return outcome
 
@@ -105,19 +97,12 @@ def add(table: Table, task: Task, remember: Remember) -> None:
   images = task.config.images
   margins, place = [], f"{images}, {task.norm}"
   for name in task.config.classifiers:
-    judged = classifier(name, *task.sites, task.norm)
+    judged, run = classifier(name, *task.sites, task.norm), f"{name}-{task.norm}"
     attack = _adversaries(task, judged)
-    clean = remember(
-      f"{name}-{task.norm}-0", lambda judged=judged: _mistakes(task, judged)
-    )
-    broken = {"VAA": [clean.arrays["wrong"]], "SAA": [clean.arrays["wrong"]]}
-    for number, budget in enumerate(task.budgets):
-      part = remember(
-        f"{name}-{task.norm}-{number + 1}",
-        lambda budget=budget, attack=attack, judged=judged: attack(
-          budget, judged.operands
-        ),
-      )
+    wrong = remember(f"{run}-0", _mistakes, task, judged).arrays["wrong"]
+    broken = {"VAA": [wrong], "SAA": [wrong]}
+    for number, budget in enumerate(task.budgets, 1):
+      part = remember(f"{run}-{number}", attack, budget, judged.operands)
       margins.append(part.figures["margin"])
       for measure, wrong in part.arrays.items():
         broken[measure].append(wrong)
@@ -129,10 +114,7 @@ def add(table: Table, task: Task, remember: Remember) -> None:
     if name == NEIGHBOUR:
       sites, labels = judged.operands
       operands = sites, labels.at[0].set((labels[0] + 1) % CLASSES)
-      part = remember(
-        f"{name}-{task.norm}-flipped",
-        lambda attack=attack, operands=operands: attack(np.inf, operands),
-      )
+      part = remember(f"{run}-flipped", attack, np.inf, operands)
       lost = np.mean(part.arrays["VAA"]) - 1 / len(task.sites.y)
       table.add(place, FLIPPED, lost, listed=False)
   table.add(place, MARGIN, min(margins), listed=False)
@@ -179,17 +161,15 @@ def _adversaries(task: Task, judged: Classifier) -> Callable[[float, tuple], Fin
 
   def in_balls(operands_of_budget, rows):
     epsilon, operands = operands_of_budget
+    scores, index = functools.partial(judged.scores, *operands), rows["index"]
     result = attacks.pgd(
-      functools.partial(judged.scores, *operands),
-      rows["x"],
-      rows["y"],
-      epsilon=epsilon,
-      index=rows["index"],
-      **options,
+      scores, rows["x"], rows["y"], epsilon=epsilon, index=index, **options
     )
     return {"SAA": judged.decide(*operands, result.x_adv) != rows["y"]}
 
-  cells, balls = task.mapped(in_cells), task.mapped(in_balls)
+  size = min(count, task.config.batch)
+  cells = training.parallel_map(in_cells, batch_size=size)
+  balls = training.parallel_map(in_balls, batch_size=size)
 
   def attack(budget: float, operands) -> Finished:
     epsilon = jnp.float32(budget)

@@ -3,6 +3,7 @@
 DIST 3.2, 6.1 and its appendix A, of which the paper shows no results.
 """
 
+import functools
 import math
 import pathlib
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks, structure
 from experiments.robustness.images import Points
@@ -37,14 +39,9 @@ WITHIN = "of training images within cells"
 
 def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
   """The nearest training images of each; with `others`, only of other classes."""
-  itself = jnp.arange(len(train.y))
-  return distances.k_nearest(
-    train.x,
-    train.x,
-    k=min(config.neighbours, len(itself) - 1),
-    exclude=itself,
-    apart=(train.y, train.y) if others else None,
-  )
+  rows, labels = jnp.arange(len(train.y)), (train.y, train.y) if others else None
+  k = min(config.neighbours, len(rows) - 1)
+  return distances.k_nearest(train.x, train.x, k=k, exclude=rows, apart=labels)
 
 
 def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]]:
@@ -57,23 +54,16 @@ def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]
 
   def within_cells(others: bool):
     nearest = _neighbours(config, train, others=others)
+    options: Any = {"steps": config.attack_steps, "mode": "train", "exact": False}
 
-    def attack(scores, points, rows, key, epsilon):
-      return voronoi.voronoi_pgd(
-        scores,
-        points.x[rows],
-        points.y[rows],
-        rows,
-        points.x,
-        key=key,
-        epsilon=epsilon,
-        nearest=jax.tree.map(lambda x: x[rows], nearest),
-        site_labels=points.y if others else None,
-        steps=config.attack_steps,
-        sweeps=0,
-        mode="train",
-        exact=False,
-      ).x_adv
+    def attack(scores, batch, key, epsilon, points, rows):
+      near = jax.tree.map(lambda x: x[rows], nearest)
+      site_labels = points.y if others else None
+      attacked = voronoi.voronoi_pgd(
+        scores, batch.x, batch.y, rows, points.x, key=key, epsilon=epsilon,
+        nearest=near, site_labels=site_labels, sweeps=0, **options,
+      )  # fmt: skip
+      return attacked.x_adv
 
     return attack
 
@@ -82,7 +72,7 @@ def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]
     networks.Defence(config, networks.adversarial(weight)) for weight in (0.0, 0.5)
   )
   by_name = {STANDARD: (plain, 0.0), FRESH: (plain, budget), MIXED: (mixed, budget)}
-  within_kl = plain._replace(attack=plain.within_ball("kl"))
+  within_kl = plain._replace(attack=functools.partial(plain.within_ball, loss="kl"))
   for name, (divergence, weight) in TRADES.items():
     by_name[name] = (within_kl._replace(loss=trades(divergence, weight)), budget)
   for name, others in CELLS.items():
@@ -95,50 +85,35 @@ def add_side_by_side(
   table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Adds the accuracy of each defence under the ensemble, and within cells."""
-  trained, accuracy = [], []
   defences = _defences(config, train)
-  for name, (defence, budget) in defences.items():
-    run_folder = folder / _hyphened(name)
-    result = networks.train(defence, {"epsilon": [budget]}, train, test, run_folder)
-    trained.append(result.state.params)
-    accuracy.append(result.scores[0, :, -1])
+  results = [
+    networks.train(x, {"epsilon": [budget]}, train, test, folder / _hyphened(name))
+    for name, (x, budget) in defences.items()
+  ]
+  trained = (result.state.params for result in results)
   params = jax.tree.map(lambda *x: jnp.concatenate(x), *trained)
   score = next(iter(defences.values()))[0].scores
-  key = jax.random.key(config.seed)
-  nearest = _neighbours(config, train, others=False)
+  options: Any = {"key": jax.random.key(config.seed), "steps": config.judge_steps}
+  nearest, rows = _neighbours(config, train, others=False), jnp.arange(len(train.y))
 
   def within_ball(test, epsilon, params):
     result = attacks.ensemble(
-      score(params),
-      test.x,
-      test.y,
-      key=key,
-      epsilon=epsilon,
-      norm="l2",
-      steps=config.judge_steps,
+      score(params), test.x, test.y, epsilon=epsilon, norm="l2", **options
     )
     return 1 - jnp.mean(result.success)
 
   def within_cells(train, nearest, params):
+    cells = {"nearest": nearest, "restarts": 1, **options}
     result = voronoi.voronoi_pgd(
-      score(params),
-      train.x,
-      train.y,
-      jnp.arange(len(train.y)),
-      train.x,
-      key=key,
-      nearest=nearest,
-      steps=config.judge_steps,
-      restarts=1,
+      score(params), train.x, train.y, rows, train.x, **cells
     )
     return 1 - jnp.mean(result.success)
 
-  judged = networks.over_models(within_ball)
-  figures = {"accuracy": np.array(accuracy)} | {
-    measure: judged(params, test, jnp.float32(budget))
+  figures = {"accuracy": np.array([x.scores[0, :, -1] for x in results])} | {
+    measure: trainer.over_models(within_ball, params, test, jnp.float32(budget))
     for budget, measure in _measures(config).items()
   }
-  figures[WITHIN] = networks.over_models(within_cells)(params, train, nearest)
+  figures[WITHIN] = trainer.over_models(within_cells, params, train, nearest)
   for number, name in enumerate(defences):
     structure.add(table, f"defence: {name}", {k: x[number] for k, x in figures.items()})
 
@@ -157,10 +132,8 @@ def add_noisy(
 ) -> None:
   """Tests if training under noise lets votes under noise certify more images."""
 
-  def add(scores, points, rows, key, epsilon):
-    del scores
-    x = points.x[rows]
-    return x + epsilon * jax.random.normal(key, x.shape)
+  def add(_, batch, key, epsilon, *__):
+    return batch.x + epsilon * jax.random.normal(key, batch.x.shape)
 
   defence = networks.Defence(config, networks.adversarial(0.0), attack=add)
   columns = {"epsilon": [0.0, config.noise]}
@@ -174,7 +147,7 @@ def add_noisy(
       for key, draws in zip(keys, (100, config.votes), strict=True)
     ]
 
-  chosen, counts = networks.over_models(votes)(result.state.params, test)
+  chosen, counts = trainer.over_models(votes, result.state.params, test)
   for cell, seed in np.ndindex(*chosen.shape[:2]):
     certificate = attacks.smoothed_certificate(
       chosen[cell, seed], counts[cell, seed], sigma=config.noise, alpha=ALPHA
@@ -201,37 +174,20 @@ def add_combined(
   first, last = config.combined
   plain = networks.Defence(config, networks.adversarial(config.clean_weight), "linf")
 
-  def attack(scores, points, rows, key, epsilon):
-    x = points.x[rows]
-    region = attacks.combined_ball(x, epsilon_1=first, epsilon_inf=epsilon)
-    return attacks.pgd(
-      scores,
-      x,
-      points.y[rows],
-      key=key,
-      region=region,
-      steps=config.attack_steps,
-      mode="train",
-    ).x_adv
+  def attack(scores, batch, key, epsilon, *_):
+    region = attacks.combined_ball(batch.x, epsilon_1=first, epsilon_inf=epsilon)
+    options: Any = {"region": region, "steps": config.attack_steps, "mode": "train"}
+    return attacks.pgd(scores, *batch, key=key, **options).x_adv
 
-  # Both networks have the same judges.
-  judges = {
-    f"accuracy under {norm} {budget:g}": (
-      networks.judge(plain._replace(norm=norm), test),
-      budget,
-    )
-    for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last))
-  }
-  for name, defence in (
-    ("l-infinity", plain),
-    ("combined ball", plain._replace(attack=attack)),
-  ):
-    run_folder = folder / _hyphened(name)
+  combined = plain._replace(attack=attack)
+  for name, defence in (("l-infinity", plain), ("combined ball", combined)):
+    run_folder, title = folder / _hyphened(name), f"trained in the {name}"
     result = networks.train(defence, {"epsilon": [last]}, train, test, run_folder)
-    table.add(f"trained in the {name}", "accuracy", result.scores[0, :, -1])
-    for measure, (judged, budget) in judges.items():
-      accuracies = judged(result.state.params, jnp.array([budget]))
-      table.add(f"trained in the {name}", measure, accuracies[0])
+    table.add(title, "accuracy", result.scores[0, :, -1])
+    for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last)):
+      judge = plain._replace(norm=norm)
+      accuracies = networks.judge(judge, test, result.state.params, [budget])
+      table.add(title, f"accuracy under {norm} {budget:g}", accuracies[0])
 
 
 def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:

@@ -12,7 +12,8 @@ from jax import Array
 
 from experiments.frame import at_once
 from experiments.frame import images as class_sets
-from experiments.frame.study import Claim, Statement, Table
+from experiments.frame import training as trainer
+from experiments.frame.study import Claim, Table
 from experiments.robustness import networks, structure
 from experiments.robustness.images import CLASSES, Points
 from spherejax import data, distances, losses, metrics, prototypes
@@ -22,25 +23,20 @@ ANGLE = "rotated digits, angle from other classes"
 GROWTH = "D_intra, augmented by residuals"
 ERROR = "largest error of a sum or a trace of residuals"
 
-_SUMS: list[Statement] = [
+RESIDUAL_CLAIMS = Claim.of_rows([
   ("X11-residuals",
    "residuals tell the angle to other classes: accuracy > 1/3 + 0.05",
    lambda t: t.values("residuals", ANGLE) - 1 / len(DEGREES) - 0.05),
   ("X11-features", "accuracy of residuals > of features",
    lambda t: t.values("residuals", ANGLE) - t.values("features", ANGLE)),
-]  # fmt: skip
-_EXACT: list[Statement] = [
+], "DIST 6.2.2") + Claim.of_rows([
   ("X11-exact",
    "residuals of a class sum to 0 and have the trace D_intra, to 1e-5",
    lambda t: 1e-5 - t.values(ERROR, "rotated digits")),
   ("X11-augmentation",
    "features augmented by residuals have twice the D_intra, to 10 %",
    lambda t: 0.1 - np.abs(t.values(GROWTH, "rotated digits") / 2 - 1)),
-]  # fmt: skip
-RESIDUAL_CLAIMS = [
-  *Claim.of_rows(_SUMS, "DIST 6.2.2"),
-  *Claim.of_rows(_EXACT, "DIST 6.2.2", every_seed=True),
-]
+], "DIST 6.2.2", every_seed=True)  # fmt: skip
 EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
 MILD = tuple(x for x in EXPONENTS if abs(x) <= 0.5)
 LEADING = 9
@@ -62,54 +58,44 @@ def rotated(points: Points) -> tuple[Points, np.ndarray]:
   return Points(x, jnp.tile(points.y, len(DEGREES))), angle
 
 
-def _deviations(
-  key: Array, features: np.ndarray, labels: Array, classes: int
-) -> tuple[float, float, float]:
-  """Largest class sum of the residuals, error of their trace, growth of D_intra.
-
-  The growth is the factor by which adding residuals increases D_intra.
-  """
+def _deviations(key: Array, features: np.ndarray, labels: Array) -> dict[str, float]:
+  """Growth of D_intra by adding residuals; error of their class sums and trace."""
   with at_once.on_host():
     x = jnp.asarray(features, jnp.float64)
-    moments = structure.moments(x, labels, classes)
+    moments = structure.moments(x, labels, CLASSES)
     residuals = metrics.class_residuals(x, labels, moments)
-    sums = jax.ops.segment_sum(residuals, labels, classes)
-    squares = jax.ops.segment_sum(jnp.sum(residuals**2, axis=1), labels, classes)
-    counts = jnp.bincount(labels, length=classes)
+    sums = jax.ops.segment_sum(residuals, labels, CLASSES)
+    squares = jax.ops.segment_sum(jnp.sum(residuals**2, axis=1), labels, CLASSES)
+    counts = jnp.bincount(labels, length=CLASSES)
     intra = metrics.class_variance(moments).intra
     trace = jnp.mean(squares / jnp.maximum(counts, 1))
     augmented = metrics.augment_within_classes(
-      key, x, residuals, labels, num_classes=classes
+      key, x, residuals, labels, num_classes=CLASSES
     )
-    wider = metrics.class_variance(structure.moments(augmented, labels, classes))
-    return (
-      float(jnp.max(jnp.abs(sums))),
-      float(jnp.abs(trace / intra - 1)),
-      float(wider.intra / intra),
-    )
+    wider = metrics.class_variance(structure.moments(augmented, labels, CLASSES)).intra
+    error = jnp.maximum(jnp.max(jnp.abs(sums)), jnp.abs(trace / intra - 1))
+    return {GROWTH: float(wider / intra), ERROR: float(error)}
 
 
-def _nearest(
-  config: Any, learned: Points, tested: Points, folder: pathlib.Path
-) -> tuple[dict[str, Array], Array, np.ndarray]:
-  """Nearest neighbours of each test image among images of other classes.
-
-  Returns the neighbours by residuals and by features, [1, seeds, tested]; the features
-  of the training images, [1, seeds, count, dim]; and the accuracies, [seeds].
-  """
+def add_residuals(
+  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+) -> None:
+  """Tests if deviations from the class mean tell the angle to other classes."""
 
   def loss(clean, attacked, labels, _):
     del attacked
     return losses.normface(clean, labels, scale=config.scale)
 
+  learned, angle = rotated(train)
+  tested, test_angle = rotated(test)
   defence = networks.Defence(
-    config, loss, cosine=True, attack=lambda scores, points, rows, *_: points.x[rows]
+    config, loss, cosine=True, attack=lambda _, batch, *__: batch.x
   )
-  result = networks.train(
-    defence, {"epsilon": [0.0]}, learned, tested, folder / "rotation"
-  )
+  run_folder = folder / "rotation"
+  result = networks.train(defence, {"epsilon": [0.0]}, learned, tested, run_folder)
 
   def search(learned, tested, params):
+    """Nearest neighbour of each test image among images of other classes."""
     train, test = (
       distances.l2_normalize(defence.features(params, points.x))
       for points in (learned, tested)
@@ -125,26 +111,15 @@ def _nearest(
     }
     return near, train
 
-  near, train = networks.over_models(search)(result.state.params, learned, tested)
-  return near, train, result.scores[0, :, -1]
-
-
-def add_residuals(
-  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
-) -> None:
-  """Tests if deviations from the class mean tell the angle to other classes."""
-  learned, angle = rotated(train)
-  tested, test_angle = rotated(test)
-  nearest, features, accuracy = _nearest(config, learned, tested, folder)
+  params = result.state.params
+  nearest, features = trainer.over_models(search, params, learned, tested)
   for name, near in nearest.items():
-    right = np.mean(angle[near[0]] == test_angle, axis=-1)
-    table.add(ANGLE, name, right)
-  table.add("rotated digits", "accuracy", accuracy)
+    table.add(ANGLE, name, np.mean(angle[near[0]] == test_angle, axis=-1))
+  table.add("rotated digits", "accuracy", result.scores[0, :, -1])
   keys = jax.random.split(jax.random.key(config.seed), config.seeds)
   for key, seed_features in zip(keys, features[0], strict=True):
-    sums, traces, growth = _deviations(key, seed_features, learned.y, CLASSES)
-    table.add("rotated digits", GROWTH, growth)
-    table.add("rotated digits", ERROR, max(sums, traces), listed=False)
+    for measure, value in _deviations(key, seed_features, learned.y).items():
+      table.add("rotated digits", measure, value, listed=measure == GROWTH)
 
 
 def _phi(points: Array, labels: Array, classes: int, *, normalize: bool = False):
@@ -233,8 +208,8 @@ def add_features(
 
     return jax.lax.map(weighted, jnp.array(EXPONENTS))
 
-  measures = networks.over_models(measure)(
-    result.state.params, seen_classes, others.x, episodes
+  measures = trainer.over_models(
+    measure, result.state.params, seen_classes, others.x, episodes
   )
   titles = {"phi": "phi", "few-shot": f"accuracy, {half} new classes, {SHOTS} example"}
   for cell, name in enumerate(budgets):
@@ -259,7 +234,7 @@ def _leading(table: Table) -> np.ndarray:
   return np.minimum(more - same, same - less)
 
 
-_OF_PIXELS: list[Statement] = [
+WEIGHT_CLAIMS = Claim.of_rows([
   ("X12-phi", "phi falls with the exponent",
    lambda t: -np.diff(_column(t, "phi", EXPONENTS), axis=0).max(0)),
   ("X12-density", "d_DoV rises from -0.5 to 0.5",
@@ -270,16 +245,11 @@ _OF_PIXELS: list[Statement] = [
    lambda t: 0.01 - np.ptp(_column(t, "1-NN", MILD), axis=0)),
   ("X12-leading", f"phi grows with the weight of the first {LEADING} directions",
    _leading),
-]  # fmt: skip
-WEIGHT_CLAIMS = [
-  *Claim.of_rows(_OF_PIXELS, "DIST 6.2.3", every_seed=True),
-  Claim(
-    "X12-features",
-    "phi of features falls with the exponent, with and without attacks in training",
-    lambda t: t.values(FALLS, "features"),
-    "DIST 6.2.3",
-  ),
-]
+], "DIST 6.2.3", every_seed=True) + Claim.of_rows([
+  ("X12-features",
+   "phi of features falls with the exponent, with and without attacks in training",
+   lambda t: t.values(FALLS, "features")),
+], "DIST 6.2.3")  # fmt: skip
 
 
 def _where(points: Points, mask: Array) -> Points:

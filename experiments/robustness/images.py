@@ -1,5 +1,6 @@
 """Digits as points of a cube, other images, and the budgets of attacks within cells."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -73,6 +74,14 @@ def load(config: Any) -> list[Points]:
     return [Points(x.reshape(-1, 8, 8, 1), y) for x, y in parts]
   splits = (f"{part}[:{config.percent}%]" for part in ("train", "test"))
   return [points_of(class_sets.read(config.images, split)) for split in splits]
+
+
+def small(config: Any) -> Sequence[Points]:
+  """Training and test images for small networks, in few pixels."""
+  if config.images == "digits":
+    return load_digits(config.train_images, config.test_images)
+  parts = ("train", "test")
+  return [points_of(class_sets.read("cifar10", part, size=16)) for part in parts]
 
 
 def prepared(name: str, split: str) -> Points:

@@ -78,7 +78,7 @@ image."""
 
 
 Attack = Callable[..., Array]
-"""Function of scores, training set, rows of the batch, key and budget."""
+"""Function of scores, batch, key, budget, all points, and the rows of the batch."""
 
 
 class Defence(NamedTuple):
@@ -108,23 +108,17 @@ class Defence(NamedTuple):
     return lambda x: scale * self.network.apply({"params": params}, x)[1]  # pyright: ignore
 
   def pgd(
-    self, params: Any, points: Points, key: Array, budget: Any, **options: Any
+    self, scores: Any, points: Points, key: Array, budget: Any, **options: Any
   ) -> attacks.AttackResult:
     """Attacks points by PGD for an evaluation; `options` go to `attacks.pgd`."""
-    defaults = {"steps": self.settings.judge_steps, "low": self.low, "high": self.high}
-    limits: Any = {"key": key, "epsilon": budget, "norm": self.norm}
-    scores: Any = params if callable(params) else self.scores(params)
-    return attacks.pgd(scores, *points, **(limits | defaults | options))
+    chosen: Any = {"norm": self.norm, "low": self.low, "high": self.high}
+    chosen |= {"steps": self.settings.judge_steps} | options
+    return attacks.pgd(scores, *points, key=key, epsilon=budget, **chosen)
 
-  def within_ball(self, loss: Literal["ce", "kl"] = "ce") -> Attack:
-    """Returns PGD as an attack for training."""
+  def within_ball(self, scores, batch, key, epsilon, *_, loss="ce") -> Array:
+    """PGD as an attack for training."""
     options: Any = {"steps": self.settings.attack_steps, "loss": loss, "mode": "train"}
-
-    def attack(scores, points, rows, key, epsilon):
-      batch = Points(points.x[rows], points.y[rows])
-      return self.pgd(scores, batch, key, epsilon, **options).x_adv
-
-    return attack
+    return self.pgd(scores, batch, key, epsilon, **options).x_adv
 
 
 class State(NamedTuple):
@@ -155,7 +149,7 @@ def train(
   """
   s, network = defence.settings, defence.network
   optimizer = optax.adam(s.learning_rate)
-  attack = defence.attack or defence.within_ball()
+  attack = defence.attack or defence.within_ball
 
   def init(key, hyper):
     # All cells of a seed begin alike.
@@ -167,9 +161,9 @@ def train(
     row_key, attack_key = jax.random.split(key)
     train_points = state.points
     rows = jax.random.choice(row_key, len(train_points.y), (s.batch,), replace=False)
-    x, y = train_points.x[rows], train_points.y[rows]
+    x, y = batch = Points(train_points.x[rows], train_points.y[rows])
     scores = defence.scores(state.params)
-    attacked = attack(scores, train_points, rows, attack_key, hyper["epsilon"])
+    attacked = attack(scores, batch, attack_key, hyper["epsilon"], train_points, rows)
 
     def objective(params):
       outputs: Any = network.apply({"params": params}, jnp.concatenate([x, attacked]))
@@ -196,31 +190,13 @@ def train(
   )
 
 
-def over_models(function: Callable) -> Callable:
-  """Maps function(*arrays, model) over models; results are [cells, seeds, ...]."""
+def judge(defence: Defence, tested: Points, params: Any, budgets: Any) -> np.ndarray:
+  """Accuracies under attack [cells, seeds], at a budget for each cell."""
+  key, seeds = jax.random.key(defence.settings.seed), len(jax.tree.leaves(params)[0][0])
 
-  @jax.jit
-  def compiled(models, shared):
-    def cell(models):
-      return jax.lax.map(lambda model: function(*shared, model), models)
+  def accuracy(x, labels, model):
+    scores, budget = defence.scores(model[0]), model[1]
+    return 1 - jnp.mean(defence.pgd(scores, Points(x, labels), key, budget).success)
 
-    return jax.lax.map(cell, models)
-
-  return lambda models, *shared: jax.tree.map(np.asarray, compiled(models, shared))
-
-
-def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
-  """Returns a function of parameters and budgets [cells] to accuracies under attack."""
-  key = jax.random.key(defence.settings.seed)
-
-  def accuracy_of_model(x, labels, model):
-    params, budget = model
-    return 1 - jnp.mean(defence.pgd(params, Points(x, labels), key, budget).success)
-
-  judged = over_models(accuracy_of_model)
-
-  def accuracy(params, budgets):
-    seeds = jax.tree.leaves(params)[0].shape[1]
-    return judged((params, jnp.repeat(budgets[:, None], seeds, axis=1)), *tested)
-
-  return accuracy
+  models = params, jnp.repeat(jnp.array(budgets)[:, None], seeds, axis=1)
+  return trainer.over_models(accuracy, models, *tested)

@@ -6,7 +6,8 @@ so the same command resumes a stopped run.
 
 import dataclasses
 import functools
-import pathlib
+import itertools
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import flax.linen as nn
@@ -27,7 +28,7 @@ from experiments.published import figures
 from experiments.robustness import defences as robust_defences
 from experiments.robustness import proposals as robust_proposals
 from experiments.robustness import structure
-from experiments.robustness.images import Points, points_of
+from experiments.robustness.images import CLASSES, Points, points_of
 from experiments.robustness.networks import Norm, OfDigits, Settings
 from spherejax import attacks, data, losses, models, training
 
@@ -58,18 +59,13 @@ class Photographs:
   """Share of the image set to read, in percent."""
 
 
-def network(
-  settings: Photographs, classes: int, axis_name: str | None = None
-) -> Headed:
+def network(settings: Photographs, axis_name: str | None = None) -> Headed:
   """Average-pooled features and scores of images in [0, 1]."""
   widths = tuple(settings.width * 2**stage for stage in range(4))
-  return Headed(
-    functools.partial(
-      NETWORKS[settings.network], widths=widths, stem="small", axis_name=axis_name
-    ),
-    functools.partial(nn.Dense, classes),
-    _signed,
+  backbone = functools.partial(
+    NETWORKS[settings.network], widths=widths, stem="small", axis_name=axis_name
   )
+  return Headed(backbone, functools.partial(nn.Dense, CLASSES), _signed)
 
 
 def _signed(images: Array) -> Array:
@@ -80,11 +76,11 @@ def _scores(network: Headed, variables: Any, x: Array) -> Array:
   return network.apply(variables, x)[1]  # pyright: ignore
 
 
-def objective(config, classes: int, norm: Norm, budget: float):
+def objective(config, norm: Norm, budget: float):
   """Objective of one defence; a budget of 0 trains without an attack."""
 
   def value(params, stats, batch, *, key, axis_name):
-    model = network(config.photographs, classes, axis_name)
+    model = network(config.photographs, axis_name)
     labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
@@ -93,15 +89,10 @@ def objective(config, classes: int, norm: Norm, budget: float):
     frozen = {"params": params["network"], "batch_stats": stats["network"]}
     inputs = [images]
     if budget:
+      scores = functools.partial(_scores, model, frozen)
+      limits = {"epsilon": budget, "norm": norm, "steps": config.attack_steps}
       attacked = attacks.pgd(
-        functools.partial(_scores, model, frozen),
-        images,
-        labels,
-        key=attack_key,
-        epsilon=budget,
-        norm=norm,
-        steps=config.attack_steps,
-        mode="train",
+        scores, images, labels, key=attack_key, mode="train", **limits
       ).x_adv
       inputs = [images, attacked] if config.clean_weight else [attacked]
     outputs, changed = model.apply(
@@ -119,16 +110,10 @@ def objective(config, classes: int, norm: Norm, budget: float):
 
 
 def train(
-  config,
-  images: data.Images,
-  *,
-  norm: Norm,
-  budget: float,
-  seed: int,
-  folder: pathlib.Path,
+  config, images: data.Images, norm: Norm, budget: float, seed: int, folder: Path
 ) -> training.TrainState:
   """Trains one network, or resumes it from its newest checkpoint."""
-  s, classes = config.photographs, len(images.label_names)
+  s = config.photographs
   per_epoch = trainer.steps_per_epoch(images, s.batch)
   total = s.epochs * per_epoch
   rate = optax.piecewise_constant_schedule(
@@ -140,10 +125,10 @@ def train(
   optimizer = training.optimizer({"network": optimizer})
   first, second, third = jax.random.split(jax.random.key(seed), 3)
   shape = jax.ShapeDtypeStruct((1, *images.images[0].shape), jnp.float32)
-  variables = jax.jit(lambda key: network(s, classes).lazy_init(key, shape))(first)
+  variables = jax.jit(lambda key: network(s).lazy_init(key, shape))(first)
   return trainer.single(
     lambda _: training.create_state(second, optimizer, variables),
-    objective(config, classes, norm, budget),
+    objective(config, norm, budget),
     optimizer,
     trainer.shuffled(
       images, third, batch=s.batch, epochs=s.epochs, per_epoch=per_epoch
@@ -155,101 +140,71 @@ def train(
 
 
 @functools.cache
-def _embed(settings: Photographs, classes: int):
-  model = network(settings, classes)
+def _embed(settings: Photographs):
+  model = network(settings)
   return training.parallel_map(
     lambda variables, x: model.apply(variables, x)[0],  # pyright: ignore
     batch_size=settings.batch,
   )
 
 
-def measure_features(config, train: Points, state, classes: int) -> dict[str, float]:
+def measure_features(config, train: Points, state) -> dict[str, float]:
   """`structure.of_features` of the training images."""
-  mapped = _embed(config.photographs, classes)
-  features = jnp.asarray(mapped(state.variables(), np.asarray(train.x)))
-  inputs = train.x.reshape(len(train.x), -1)
+  features = jnp.asarray(_embed(config.photographs)(state.variables(), train.x))
   compiled = jax.jit(structure.of_features, static_argnames=("classes", "levels"))
-  measures = compiled(inputs, features, train.y, classes=classes, levels=LEVELS)
+  options = {"classes": CLASSES, "levels": LEVELS}
+  measures = compiled(train.flat().x, features, train.y, **options)
   return {name: float(value) for name, value in measures.items()}
 
 
 @functools.cache
-def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: int):
-  model = network(settings, classes)
+def _judge(settings: Photographs, norm: Norm, steps: int, seed: int):
+  model = network(settings)
 
-  def is_correct(variables, rows):
-    scores = functools.partial(_scores, model, variables)
-    result = attacks.pgd(
-      scores,
-      rows["x"],
-      rows["y"],
-      key=jax.random.key(seed),
-      index=rows["index"],
-      epsilon=rows["epsilon"],
-      norm=norm,
-      steps=steps,
-    )
-    return {
-      "accuracy": jnp.argmax(scores(rows["x"]), axis=1) == rows["y"],
-      "accuracy under attack": ~result.success,
-    }
+  def is_correct(variables_and_budget, rows):
+    variables, epsilon = variables_and_budget
+    scores, (x, y, index) = functools.partial(_scores, model, variables), rows
+    limits: Any = {"key": jax.random.key(seed), "index": index, "epsilon": epsilon}
+    result = attacks.pgd(scores, x, y, norm=norm, steps=steps, **limits)
+    right = jnp.argmax(scores(x), axis=1) == y
+    return {"accuracy": right, "accuracy under attack": ~result.success}
 
   return training.parallel_map(is_correct, batch_size=settings.batch)
 
 
-def judge(
-  config, tested: Points, state, *, classes: int, norm: Norm, budget: float
-) -> dict[str, float]:
+def judge(config, tested: Points, state, norm: Norm, budget: float) -> dict[str, float]:
   """Accuracy on the test images, without and under attack."""
-  count = len(tested.y)
-  rows = {
-    "x": np.asarray(tested.x),
-    "y": np.asarray(tested.y),
-    "index": np.arange(count),
-    "epsilon": np.full(count, budget, np.float32),
-  }
-  mapped = _judge(config.photographs, classes, norm, config.judge_steps, config.seed)
-  right_by_measure = mapped(state.variables(), rows)
+  mapped = _judge(config.photographs, norm, config.judge_steps, config.seed)
+  rows = (*tested, np.arange(len(tested.y)))
+  right_by_measure = mapped((state.variables(), jnp.float32(budget)), rows)
   return {name: float(np.mean(right)) for name, right in right_by_measure.items()}
 
 
-def trained(
-  table: Table, config, output: pathlib.Path, progress: tqdm.tqdm
-) -> tuple[Points, Points]:
+def trained(table: Table, config, output: Path) -> list[Points]:
   """Trains and measures networks for each budget and seed; returns both image sets."""
-  percent = config.photographs.percent
   images, tests = (
-    class_sets.read(config.images, f"{split}[:{percent}%]", size=32)
-    for split in ("train", "test")
+    class_sets.read(config.images, f"{x}[:{config.photographs.percent}%]", size=32)
+    for x in ("train", "test")
   )
   train_points, tested = points_of(images), points_of(tests)
-  classes = len(images.label_names)
   made_with = kept.digest(config)
   printed = figures("robust_features").get(config.images, {})
   budgets = [(norm, x) for norm, values in config.budgets.items() for x in values]
-  for seed in range(config.seed, config.seed + config.seeds):
-    standard = None
-    for norm, budget in budgets:
-      name = structure.name_of(norm, budget)
-      progress.set_postfix(seed=seed, network=name)
-      state = train(
-        config,
-        images,
-        norm=norm,
-        budget=budget,
-        seed=seed,
-        folder=output / "kept" / f"{name.replace(' ', '-')}-{seed}-{made_with}",
-      )
-      standard = state if standard is None else standard
-      attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
-      measures = measure_features(config, train_points, state, classes) | judge(
-        config, tested, state, **attack
-      )
-      structure.add(table, name, measures, printed.get(name, {}))
-      accuracy = judge(config, tested, standard, **attack)["accuracy under attack"]
-      table.add("standard", f"accuracy under {name}", accuracy)
-      progress.update()
-  return train_points, tested
+  seeds = range(config.seed, config.seed + config.seeds)
+  progress = tqdm.tqdm([*itertools.product(seeds, budgets)], unit="network")
+  standard: Any = None
+  for seed, attack in progress:
+    name = structure.name_of(*attack)
+    progress.set_postfix(seed=seed, network=name)
+    folder = output / "kept" / f"{name.replace(' ', '-')}-{seed}-{made_with}"
+    state = train(config, images, *attack, seed, folder)
+    standard = state if attack == budgets[0] else standard
+    measures = measure_features(config, train_points, state)
+    measures |= judge(config, tested, state, *attack)
+    structure.add(table, name, measures, printed.get(name, {}))
+    accuracy = judge(config, tested, standard, *attack)["accuracy under attack"]
+    table.add("standard", f"accuracy under {name}", accuracy)
+  return [train_points, tested]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ SHARES = {0.4: (1.0, 1.0), 0.6: (0.5, 0.75), 0.8: (0.125, 0.625), 1.2: (0.0, 0.6
 # Points where the two kinds of regions differ at 0.5: midpoints of sites at distance 1.
 MIDDLES = ((1.5, -1.0), (1.5, 1.0), (2.0, -1.5))
 SIDE = 6.0
+_QUARTERS = np.arange(-3, 3.25, 0.25, dtype=np.float32)
 SAA, BEST = "SAA of 1-NN", "best SAA of all"
 TIES = "SAA of 1-NN, ties to the first class"
 DIFFERING = "points where regions differ, but for three"
@@ -49,34 +50,23 @@ def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
     return prototypes.neighbour_logits(x, SITES, LABELS, num_classes=2, norm=norm)
 
   @jax.jit
-  def attacked(epsilon):
-    return voronoi.voronoi_pgd(
-      scores,
-      SITES,
-      LABELS,
-      jnp.arange(len(SITES)),
-      SITES,
-      key=key,
-      epsilon=epsilon,
-      norm=norm,
-      neighbours=len(SITES) - 1,
-      restarts=4,
-      low=-SIDE,
-      high=SIDE,
-    ).x_adv
+  def broken(epsilon):
+    options: Any = {"neighbours": len(SITES) - 1, "restarts": 4, "norm": norm}
+    options |= {"key": key, "epsilon": epsilon, "low": -SIDE, "high": SIDE}
+    rows = jnp.arange(len(SITES))
+    x = voronoi.voronoi_pgd(scores, SITES, LABELS, rows, SITES, **options).x_adv
+    return _nearest(x, norm) != LABELS
 
-  broken = []
-  for budget in BUDGETS:
-    predicted = prototypes.nearest_neighbours(
-      attacked(jnp.float32(budget)), SITES, LABELS, num_classes=2, norm=norm
-    )
-    broken.append(np.asarray(predicted) != LABELS)
-  return np.asarray(jax.jit(metrics.accuracy_curve)(np.array(broken)))
+  curve = [broken(jnp.float32(budget)) for budget in BUDGETS]
+  return np.asarray(jax.jit(metrics.accuracy_curve)(jnp.array(curve)))
 
 
-def _grid() -> np.ndarray:
-  """Points of the plane around the sites, with spacing 0.25."""
-  axis = np.arange(-3, 3.25, 0.25, dtype=np.float32)
+def _nearest(points, norm: Norm) -> jax.Array:
+  return prototypes.nearest_neighbours(points, SITES, LABELS, num_classes=2, norm=norm)
+
+
+def _grid(axis: np.ndarray = _QUARTERS) -> np.ndarray:
+  """Points of the plane around the sites."""
   return np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
 
 
@@ -90,13 +80,9 @@ def _pairwise_distances(
 def tied_accuracy(norm: Norm) -> float:
   """SAA of 1-NN at 0.5, where balls meet; ties go to the first class."""
   grid = _grid()
-  predicted = prototypes.nearest_neighbours(
-    grid, SITES, LABELS, num_classes=2, norm=norm
-  )
-  wrong = np.asarray(predicted)[:, None] != LABELS[None]
-  return float(
-    1 - np.mean((wrong & (_pairwise_distances(grid, SITES, norm) <= 0.5)).any(0))
-  )
+  wrong = np.asarray(_nearest(grid, norm))[:, None] != LABELS[None]
+  near = _pairwise_distances(grid, SITES, norm) <= 0.5
+  return float(1 - np.mean((wrong & near).any(0)))
 
 
 def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
@@ -133,26 +119,15 @@ def _rows(table: Table, measure: str, name: str) -> list[np.ndarray]:
 def _above(table: Table) -> np.ndarray:
   """Smallest difference of the best SAA and that of the nearest neighbour."""
   names = [f"toy, {{}}, budget {x:g}" for x in SHARES]
-  return np.min(
-    [
-      best - accuracy
-      for name in names
-      for best, accuracy in zip(
-        _rows(table, BEST, name), _rows(table, SAA, name), strict=True
-      )
-    ],
-    axis=0,
-  )
+  gaps = [np.subtract(_rows(table, BEST, x), _rows(table, SAA, x)) for x in names]
+  return np.min(gaps, axis=(0, 1))
 
 
 def _shares(measure: str, place: int) -> Callable[[Table], np.ndarray]:
   """1e-6 less the largest error of accuracies in l2, which are known by hand."""
-  return lambda t: (
-    1e-6
-    - max(
-      abs(t.values(measure, f"toy, l2, budget {budget:g}") - shares[place])
-      for budget, shares in SHARES.items()
-    )
+  return lambda t: min(
+    1e-6 - abs(t.values(measure, f"toy, l2, budget {budget:g}") - shares[place])
+    for budget, shares in SHARES.items()
   )
 
 
@@ -197,27 +172,18 @@ def draw() -> "matplotlib.figure.Figure":
   """Regions of SAA and VAA at growing budgets."""
   from matplotlib.colors import ListedColormap
 
-  panels = itertools.product(("SAA", "VAA"), (0.5, 1.0, 3.5))
-  figure = pictures.new_figure(7.2, 5.1)
-  axis = np.linspace(-4, 4, 240, dtype=np.float32)  # misses the borders of cells
-  grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-  for number, (measure, budget) in enumerate(panels):
-    axes = figure.add_subplot(2, 3, number + 1)
+  panels = itertools.product(("SAA", "VAA"), BUDGETS)
+  figure, cells = pictures.panels(6, 3, 2.55)
+  grid = _grid(np.linspace(-4, 4, 240, dtype=np.float32))  # misses borders of cells
+  colors: Any = {"cmap": ListedColormap(COLORS), "vmin": 0, "vmax": 3, "alpha": 0.45}
+  for axes, (measure, budget) in zip(cells, panels, strict=True):
     labels = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
-    axes.imshow(
-      np.where(labels < 0, 3, labels),
-      cmap=ListedColormap(COLORS),
-      vmin=0,
-      vmax=3,
-      alpha=0.45,
-      origin="lower",
-      extent=(-4, 4, -4, 4),
-    )
+    values = np.where(labels < 0, 3, labels)
+    axes.imshow(values, origin="lower", extent=(-4, 4, -4, 4), **colors)
     for label in (0, 1):
       sites = SITES[label == LABELS]
       axes.scatter(*sites.T, s=18, color=COLORS[label], label=f"class {'AB'[label]}")
     axes.set_title(f"{measure}, budget {budget:g}", fontsize=9.5)
-    axes.set_xticks([])
-    axes.set_yticks([])
-  figure.axes[0].legend(fontsize=8.5, loc="upper left")
+    axes.set(xticks=[], yticks=[])
+  cells[0].legend(fontsize=8.5, loc="upper left")
   return figure

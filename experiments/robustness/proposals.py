@@ -2,15 +2,15 @@
 
 import functools
 import itertools
-import pathlib
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tqdm
 from jax import Array
 
+from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks, structure
 from experiments.robustness.images import CLASSES, Points
@@ -69,39 +69,28 @@ def _variant_name(dim: int, radius: float, how: str) -> str:
   return f"{GAUSSIAN_CLASSES} classes in {dim}, radius {radius:g}, {how}"
 
 
-def add_radii(
-  table: Table, config: Any, progress: tqdm.tqdm, folder: pathlib.Path
+def add_radius(
+  dim: int, table: Table, config: Any, train: Points, test: Points, folder: Path
 ) -> None:
-  """Tests if training under attack costs less where inputs are far apart.
-
-  DIST 5.4.
-  """
-  defence = networks.Defence(
-    config,
-    networks.adversarial(config.clean_weight),
-    low=-np.inf,
-    high=np.inf,
-    classes=GAUSSIAN_CLASSES,
-  )
+  """Tests if training under attack costs less where inputs are far apart (DIST 5.4)."""
+  del train, test
   radii, half = np.array(config.radii), len(config.radii)
-  for dim in config.dims:
-    progress.set_postfix(dim=dim)
-    points: Any = functools.partial(gaussian, dim)
-    columns = {
-      "radius": np.concatenate([radii, radii]),
-      "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
-    }
-    test_points: Any = points(jax.random.key(config.seed), {"radius": 1.0})
-    run_folder = folder / f"gaussian-{dim}"
-    result = networks.train(defence, columns, points, test_points, run_folder)
-    figures = functools.partial(_gaussian_figures, defence)
-    measures = networks.over_models(figures)(result.state)
-    for cell, radius in enumerate(columns["radius"]):
-      name = _variant_name(dim, radius, "standard" if cell < half else "robust")
-      structure.add(
-        table, name, {key: values[cell] for key, values in measures.items()}
-      )
-    progress.update()
+  points: Any = functools.partial(gaussian, dim)
+  loss = networks.adversarial(config.clean_weight)
+  defence = networks.Defence(
+    config, loss, low=-np.inf, high=np.inf, classes=GAUSSIAN_CLASSES
+  )
+  columns = {
+    "radius": np.concatenate([radii, radii]),
+    "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
+  }
+  tested: Any = points(jax.random.key(config.seed), {"radius": 1.0})
+  result = networks.train(defence, columns, points, tested, folder / f"gaussian-{dim}")
+  figures = functools.partial(_gaussian_figures, defence)
+  measures = trainer.over_models(figures, result.state)
+  for cell, radius in enumerate(columns["radius"]):
+    name = _variant_name(dim, radius, "standard" if cell < half else "robust")
+    structure.add(table, name, {key: x[cell] for key, x in measures.items()})
 
 
 def _cost(table: Table, measure: str, dim: int, radius: float) -> np.ndarray:
@@ -144,17 +133,15 @@ def of_radii(config: Any) -> list[Claim]:
       f"classes: {high} dimensions >= {low}",
       lambda t: _cost(t, "d_DoV", low, last) - _cost(t, "d_DoV", high, last) + 1e-3,
     ))  # fmt: skip
-  inputs_claim = Claim(
-    "X9-inputs",
-    "phi of the inputs within 15 % of twice the squared radius",
+  inputs: Statement = (
+    "X9-inputs", "phi of the inputs within 15 % of twice the squared radius",
     lambda t: 0.15 - _far_from_known(t, config),
-    "DIST 5.4",
-    every_seed=True,
-  )
-  return [inputs_claim, *Claim.of_rows(rows, "DIST 5.4")]
+  )  # fmt: skip
+  place = "DIST 5.4"
+  return Claim.of_rows([inputs], place, every_seed=True) + Claim.of_rows(rows, place)
 
 
-def _loss_of_cosines(config, name: Name) -> networks.Loss:
+def _loss(config, name: Name) -> networks.Loss:
   weight, scale = config.clean_weight, config.scale
 
   def normface(clean, attacked, labels, proxies):
@@ -167,55 +154,41 @@ def _loss_of_cosines(config, name: Name) -> networks.Loss:
     angles = losses.nearest_proxy_angles(proxies)
     return function(clean, attacked, labels, angles, clean_weight=weight, scale=scale)
 
+  if name == LOSSES[0]:
+    return networks.adversarial(weight)
   return normface if name == NORMFACE else near_proxy
 
 
-def add_losses(
-  table: Table,
-  config: Any,
-  train: Points,
-  test: Points,
-  progress: tqdm.tqdm,
-  folder: pathlib.Path,
+def add_loss(
+  name: Name, table: Table, config: Any, train: Points, test: Points, folder: Path
 ) -> None:
-  """Tests which losses keep attacked images within half the angle around their proxy.
+  """Tests if a loss keeps attacked images within half the angle around their proxy.
 
   DIST 6.2.1.
   """
-  for name in config.proposals:
-    progress.set_postfix(loss=name)
-    if name == LOSSES[0]:
-      defence = networks.Defence(config, networks.adversarial(config.clean_weight))
-    else:
-      defence = networks.Defence(config, _loss_of_cosines(config, name), cosine=True)
-    budget = [config.proposed_budget]
-    run_folder = folder / f"proposal-{name.replace(' ', '-')}"
-    result = networks.train(defence, {"epsilon": budget}, train, test, run_folder)
-    params = result.state.params
-    measures = structure.of_models(defence, params, train)
-    measures["accuracy"] = result.scores[..., -1]
-    judged = networks.judge(defence, test)
-    measures["accuracy under attack"] = judged(params, jnp.array(budget))
-    if defence.cosine:
-      measures |= _caps(defence, params, train)
-    first = {measure: values[0] for measure, values in measures.items()}
-    structure.add(table, f"{name}, l2 {config.proposed_budget:g}", first)
-    progress.update()
+  defence = networks.Defence(config, _loss(config, name), cosine=name != LOSSES[0])
+  run_folder = folder / f"proposal-{name.replace(' ', '-')}"
+  budgets = [config.proposed_budget]
+  params, measures = structure.trained(defence, budgets, train, test, run_folder)
+  if defence.cosine:
+    measures |= _caps(defence, params, train)
+  first = {measure: values[0] for measure, values in measures.items()}
+  structure.add(table, f"{name}, l2 {config.proposed_budget:g}", first)
 
 
 def of_losses(config: Any) -> list[Claim]:
   """Claims about attacked images near their proxies."""
   plain, *others = (f"{name}, l2 {config.proposed_budget:g}" for name in LOSSES)
   _, negative, cap = others
-  usual: list[Statement] = [
+  place = "DIST 6.2.1"
+  return Claim.of_rows([
     ("X10-cap",
      "attacked images within half the angle: proxy cap > negative margin",
      lambda t: t.gain("share in the cap", cap, over=negative)),
     ("X10-r2",
      "R2 of networks of angles >= that of cross-entropy, all three losses",
      lambda t: np.min([t.gain("R2", x, over=plain) for x in others], axis=0)),
-  ]  # fmt: skip
-  exact: list[Statement] = [
+  ], place) + Claim.of_rows([
     ("X10-inside",
      "no attacked image within half the angle is classified wrongly or beyond the "
      "printed boundary, all three losses; only the proxy cap holds many there",
@@ -224,9 +197,7 @@ def of_losses(config: Any) -> list[Claim]:
      "with the negative margin some satisfy the printed boundary only, some of those "
      "are classified wrongly",
      lambda t: t.values("of these wrong", negative)),
-  ]  # fmt: skip
-  place = "DIST 6.2.1"
-  return Claim.of_rows(usual, place) + Claim.of_rows(exact, place, every_seed=True)
+  ], place, every_seed=True)  # fmt: skip
 
 
 def _caps(defence, params, train) -> dict[str, np.ndarray]:
@@ -235,7 +206,8 @@ def _caps(defence, params, train) -> dict[str, np.ndarray]:
 
   def measure(params):
     key = jax.random.key(config.seed)
-    attacked = defence.pgd(params, train, key, config.proposed_budget).x_adv
+    scores, budget = defence.scores(params), config.proposed_budget
+    attacked = defence.pgd(scores, train, key, budget).x_adv
     features = defence.features(params, attacked)
     angles = distances.pairwise_angle(features, params["proxies"])
     itself = jax.nn.one_hot(train.y, CLASSES, dtype=bool)
@@ -252,4 +224,4 @@ def _caps(defence, params, train) -> dict[str, np.ndarray]:
       "of these wrong": jnp.sum(printed_only & ~right),
     }
 
-  return networks.over_models(measure)(params)
+  return trainer.over_models(measure, params)

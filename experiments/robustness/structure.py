@@ -1,12 +1,14 @@
 """Structure of a network's features: the measures of DIST 2.4 and 5.1."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.frame import training as trainer
 from experiments.frame.study import Table
 from experiments.published import figures
 from experiments.robustness import networks
@@ -17,6 +19,8 @@ IMAGES = {"cifar10": 50_000, "svhn_cropped": 73_257}
 """Number of training images in a whole set, as in table 5.3."""
 
 NORMS = ("l2", "linf")
+MEASURED = 1500
+"""Largest number of training images whose features are measured."""
 
 
 def name_of(norm: str, budget: float) -> str:
@@ -79,17 +83,30 @@ def of_features(
   }
 
 
-def of_models(
-  defence: networks.Defence, params: Any, points: Points
-) -> dict[str, np.ndarray]:
-  """`of_features` of every model, each [cells, seeds]."""
+def trained(
+  defence: networks.Defence,
+  budgets: Any,
+  train: Points,
+  test: Points,
+  folder: Path,
+  most: int | None = None,
+) -> tuple[Any, dict[str, np.ndarray]]:
+  """Trains networks for budgets; parameters and measures of each, [cells, seeds].
+
+  Features are those of the first `most` training images.
+  """
+  result = networks.train(defence, {"epsilon": budgets}, train, test, folder)
+  params = result.state.params
 
   def measure(x, labels, params):
     features = defence.features(params, x)
-    inputs = x.reshape(len(x), -1)
-    return of_features(inputs, features, labels, classes=defence.classes)
+    return of_features(x.reshape(len(x), -1), features, labels, classes=defence.classes)
 
-  return networks.over_models(measure)(params, *points)
+  subset = (x[:most] for x in train)
+  return params, trainer.over_models(measure, params, *subset) | {
+    "accuracy": result.scores[..., -1],
+    "accuracy under attack": networks.judge(defence, test, params, budgets),
+  }
 
 
 def of_inputs(
@@ -110,17 +127,14 @@ def of_inputs(
       scatter = metrics.class_scatter(means_and_scatter.means, x, train.y, norm=norm)
       means_and_scatter = means_and_scatter._replace(scatter=scatter)
     measures[f"phi, {norm}"] = metrics.class_variance(means_and_scatter, norm=norm).phi
-    near, mean = (
-      prototypes.nearest_neighbours(
+    for name, sites, labels in (
+      ("1-NN", x, train.y),
+      ("nearest mean", means_and_scatter.means, jnp.arange(classes)),
+    ):
+      predicted = prototypes.nearest_neighbours(
         tested, sites, labels, num_classes=classes, norm=norm
       )
-      for sites, labels in (
-        (x, train.y),
-        (means_and_scatter.means, jnp.arange(classes)),
-      )
-    )
-    measures[f"1-NN, {norm}"] = jnp.mean(near == test.y)
-    measures[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
+      measures[f"{name}, {norm}"] = jnp.mean(predicted == test.y)
   measures["R2"] = metrics.class_variance(unit).r2
   return {name: float(value) for name, value in measures.items()}
 

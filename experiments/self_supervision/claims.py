@@ -1,13 +1,12 @@
 """Figures and claims of `projector_collapse`."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from experiments.frame.study import Claim, NotMeasured, Table
+from experiments.frame.study import Claim, NotMeasured, Placed, Table
 from experiments.self_supervision import toy
 from experiments.self_supervision.geometry import (
   ALIGNMENT,
@@ -50,10 +49,6 @@ _DEEP = (
 )  # fmt: skip
 
 
-Parts = tuple[str, str, Callable[[Table], ArrayLike], str]
-"""Id, statement and difference of a claim, and its place in SSL."""
-
-
 def tabulate(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
 ) -> Table:
@@ -71,7 +66,10 @@ def tabulate(
     _add(table, name, linear, cell, ends, starts)
     mask = ~linear.collapsed[cell]
     if mask.any():
-      correlation = _correlations(linear)[cell][mask]
+      pairs = zip(
+        *(linear.curves[x][cell][mask] for x in ("loss", "bound")), strict=True
+      )
+      correlation = [np.corrcoef(*pair)[0, 1] for pair in pairs]
       table.add(name, CORRELATION, correlation, listed=False)
   for projector, trained in deep.items():
     name, mask = _deep(projector), ~trained.collapsed[0]
@@ -154,7 +152,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
   """Claims about trainings; ignores seeds with a collapsed run."""
   del table
   used = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
-  rows: list[Parts] = [
+  rows: list[Placed] = [
     ("S3-correlation", "correlation of the loss and its bound over training > .5",
      _least(CORRELATION, None, 0.5), "figure 3"),
     *_compared(used),
@@ -178,11 +176,10 @@ def claims(config: Any, table: Table) -> list[Claim]:
     text = "effective rank of W: all augmentations < crops alone"
     rows.append(("S9", text, _difference("effective rank", CROP, LARGE), "section 4"))
   rows += [row for projector in config.projectors for row in _of_depth(projector)]
-  trained = [Claim(key, text, x, f"SSL, {place}") for key, text, x, place in rows]
-  return trained + toy.CLAIMS
+  return Claim.of_rows(rows, "SSL,") + toy.CLAIMS
 
 
-def _compared(strengths: tuple[str, ...]) -> Iterator[Parts]:
+def _compared(strengths: tuple[str, ...]) -> Iterator[Placed]:
   """Claims about the effect of a stronger augmentation."""
   for less, more in itertools.pairwise(strengths):
     text = f"effective rank of W: {less} < {more} augmentation"
@@ -218,7 +215,7 @@ def _compared(strengths: tuple[str, ...]) -> Iterator[Parts]:
     )
 
 
-def _during(name: str) -> list[Parts]:
+def _during(name: str) -> list[Placed]:
   """Claims about a linear projector during training at one strength."""
   unseen, view = f"unexplained{ALL}", "of what moves one view to the other"
   return [
@@ -242,7 +239,7 @@ def _during(name: str) -> list[Parts]:
   ]  # fmt: skip
 
 
-def _of_depth(projector: str) -> list[Parts]:
+def _of_depth(projector: str) -> list[Placed]:
   """Claims about the effect of hidden layers, under large augmentation."""
   deep, name = _deep(projector), f"projector {projector}"
   text = f"{name}: its affine map at an image holds more of its move"
@@ -257,11 +254,3 @@ def _of_depth(projector: str) -> list[Parts]:
       ("S17", f"{_PROBE}: {name} > a linear one", _difference("probe", deep, LARGE)),
     )
   ]  # fmt: skip
-
-
-def _correlations(trained: Trained) -> np.ndarray:
-  """Correlations of the curves of the loss and its bound, [strengths, seeds]."""
-  loss, bound = trained.curves["loss"], trained.curves["bound"]
-  centred = [x - x.mean(-1, keepdims=True) for x in (loss, bound)]
-  norms = np.sqrt((centred[0] ** 2).sum(-1) * (centred[1] ** 2).sum(-1))
-  return (centred[0] * centred[1]).sum(-1) / norms

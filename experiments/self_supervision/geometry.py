@@ -192,7 +192,7 @@ def _pairs(
   images = data.to_float(arrays.train[:count])
 
   def features(x: Array) -> Array:
-    return run.features(params, stats, arrays.normalized(x))[0]
+    return run.features(arrays, params, stats, x)[0]
 
   key = jax.random.key(run.settings.seed)
   others = changed(key, images).items()

@@ -168,7 +168,7 @@ def regions(run: Run, arrays: Arrays, params: Any, stats: Any) -> int:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _features(run: Run, arrays: Arrays, params: Any, stats: Any) -> Array:
-  return run.features(params, stats, arrays.normalized(data.to_float(arrays.train)))[0]
+  return run.features(arrays, params, stats, arrays.train)[0]
 
 
 def _is_weight(params: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 import numpy as np
 from jax import Array
 
-from experiments.frame import command
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from spherejax import data
@@ -151,10 +150,9 @@ PRESETS = {
 def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together."""
   if config.at_once:
-    options = "probe_every", "measure_every"
-    command.check_parts(config.probe_every, config.measure_every, options)
+    MultipleOf("measure_every").check("probe_every", config.probe_every, config)
     # The last probe gives the final accuracy.
-    command.check_parts(config.steps, config.probe_every, ("steps", "probe_every"))
+    MultipleOf("probe_every").check("steps", config.steps, config)
   elif config.warm_up >= config.steps:
     raise ValueError(
       f"warm_up must be below steps = {config.steps}, got {config.warm_up}"

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy import ndimage
 
 from experiments.frame.study import Claim, Statement, Table
 from experiments.self_supervision.training import Projector
@@ -71,24 +72,14 @@ def fixed_features(table: Table, seeds: int, first: int) -> None:
 def rotation_ranks(seed: int) -> np.ndarray:
   """Ranks of the covariance of a pixel's rotations, for each range of angles."""
   random = np.random.default_rng(seed)
-  place = random.integers(_SIDE, size=2)
+  image = np.zeros((_SIDE, _SIDE))
+  image[tuple(random.integers(_SIDE, size=2))] = 1
   shares = random.uniform(size=_TURNS)
-  return np.array([_rank(_rotations(place, shares * angle)) for angle in ANGLES])
-
-
-def _rotations(place: np.ndarray, degrees: np.ndarray) -> np.ndarray:
-  """Images [turns, pixels] of one pixel rotated bilinearly about the centre."""
-  centre = (_SIDE - 1) / 2
-  cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
-  y, x = np.meshgrid(*[np.arange(_SIDE) - centre] * 2, indexing="ij")
-  # Places of the rotated image's pixels in the original.
-  rows = cos[:, None] * y.ravel() - sin[:, None] * x.ravel() + centre
-  columns = sin[:, None] * y.ravel() + cos[:, None] * x.ravel() + centre
-  tents = [
-    np.maximum(0, 1 - np.abs(learned - true))
-    for learned, true in zip((rows, columns), place, strict=True)
-  ]
-  return tents[0] * tents[1]
+  turn = functools.partial(
+    ndimage.rotate, image, reshape=False, order=1, mode="grid-constant"
+  )
+  ranges = (np.array([turn(-x * angle).ravel() for x in shares]) for angle in ANGLES)
+  return np.array([*map(_rank, ranges)])
 
 
 def _rank(images: np.ndarray) -> int:

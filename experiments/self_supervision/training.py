@@ -246,9 +246,12 @@ class Run:
       integer=self.settings.integer_crops,
     )
 
-  def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
+  def features(
+    self, arrays: Arrays, params: Any, stats: Any, images: Array
+  ) -> tuple[Array, Array]:
     """Features and outputs of images, with running statistics, in blocks."""
     variables = {"params": params, "batch_stats": stats}
+    images = arrays.normalized(data.to_float(images))
     return at_once.mapped(lambda x: self.network.apply(variables, x), images)
 
   # The inner jit shares one trace between the start and the steps; it is inlined.
@@ -264,10 +267,8 @@ class Run:
     count = min(count or self.settings.measured, len(arrays.train))
     views = self.views(jax.random.key(self.settings.seed), arrays.train[:count], hyper)
     images = data.to_float(arrays.train[:count])
-    normalized = arrays.normalized(jnp.concatenate([images, *views]))
-    (raw, h1, h2), (_, f1, f2) = (
-      jnp.split(x, 3) for x in self.features(params, stats, normalized)
-    )
+    both = self.features(arrays, params, stats, jnp.concatenate([images, *views]))
+    (raw, h1, h2), (_, f1, f2) = (jnp.split(x, 3) for x in both)
     temperature = 1 / self.settings.inverse_temperature
     near = losses.info_nce_bound(
       f1, f2, temperature=temperature, block_size=_BLOCK
@@ -297,20 +298,16 @@ class Run:
   @functools.partial(jax.jit, static_argnums=0, inline=True)
   def probed(self, arrays: Arrays, params: Any, stats: Any) -> dict[str, Array]:
     """Accuracies of linear classifiers on features and on outputs."""
-    both = self.features(
-      params, stats, arrays.normalized(data.to_float(arrays.everything))
-    )
+    both = self.features(arrays, params, stats, arrays.everything)
     names = "probe", "probe of outputs"
     return {n: self.accuracy(arrays, x) for n, x in zip(names, both, strict=True)}
 
   @functools.partial(jax.jit, static_argnums=0)
   def probed_by_chance(self, arrays: Arrays, params: Any, stats: Any) -> Array:
     """Accuracy of a linear classifier on random projections, as many as outputs."""
-    normalized = arrays.normalized(data.to_float(arrays.everything))
     directions = chance(self.settings, kernel_of(params))
-    return self.accuracy(
-      arrays, self.features(params, stats, normalized)[0] @ directions
-    )
+    rows, _ = self.features(arrays, params, stats, arrays.everything)
+    return self.accuracy(arrays, rows @ directions)
 
   def accuracy(self, arrays: Arrays, rows: Array) -> Array:
     """Accuracy of a linear classifier; `rows` starts with the training images."""

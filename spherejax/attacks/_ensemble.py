@@ -149,9 +149,7 @@ def ensemble(
 
 
 def _in_turn(
-  problem: _problem.Problem,
-  stages: list[Callable[[Array], AttackResult]],
-  key: Array,
+  problem: _problem.Problem, stages: list[Callable[[Array], AttackResult]], key: Array
 ) -> AttackResult:
   evaluation = _track.value(problem, Aim("margin"), problem.clean)
   none = jnp.zeros_like(evaluation.loss)

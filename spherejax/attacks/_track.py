@@ -110,12 +110,7 @@ def _objective(
 
   def loss(z):
     return _losses.of_scores(
-      z,
-      problem.labels,
-      aim.loss,
-      aim.targets,
-      aim.reference,
-      against_label=aim.leave,
+      z, problem.labels, aim.loss, aim.targets, aim.reference, against_label=aim.leave
     )
 
   if isinstance(problem.model, Expectation):

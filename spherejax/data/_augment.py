@@ -20,8 +20,7 @@ _ATTEMPTS = 10
 
 
 def resize(
-  images: Float[ArrayLike, "*batch height width channels"],
-  size: int | tuple[int, int],
+  images: Float[ArrayLike, "*batch height width channels"], size: int | tuple[int, int]
 ) -> Float[Array, "*batch new_height new_width channels"]:
   """Resizes images bilinearly, with averaging where they shrink.
 
@@ -57,8 +56,7 @@ def resize(
 
 
 def center_crop(
-  images: Real[ArrayLike, "*batch height width channels"],
-  size: int | tuple[int, int],
+  images: Real[ArrayLike, "*batch height width channels"], size: int | tuple[int, int]
 ) -> Real[Array, "*batch new_height new_width channels"]:
   """Crops the middle of the images (half a pixel up and to the left for an odd margin).
 

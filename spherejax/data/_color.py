@@ -15,9 +15,7 @@ from spherejax.data._augment import floating_images, per_image
 LUMA = (0.299, 0.587, 0.114)
 
 
-def to_float(
-  images: Real[ArrayLike, "*shape"],
-) -> Float[Array, "*shape"]:
+def to_float(images: Real[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
   """Scales pixels to [0, 1]: uint8 divided by 255, as float32.
 
   Args:

@@ -236,11 +236,7 @@ def distinct(
 
 
 def shuffled_indices(
-  key: Key[Array, ""],
-  count: int,
-  step: Integer[ArrayLike, ""],
-  *,
-  batch_size: int,
+  key: Key[Array, ""], count: int, step: Integer[ArrayLike, ""], *, batch_size: int
 ) -> Int[Array, " batch_size"]:
   """Draws the images of a batch, where each epoch is a new shuffle of all images.
 

@@ -290,12 +290,7 @@ def _labels(
 
 
 def _read_record(
-  row: int,
-  *,
-  records: Any,
-  source: str,
-  channels: int,
-  size: tuple[int, int] | None,
+  row: int, *, records: Any, source: str, channels: int, size: tuple[int, int] | None
 ) -> np.ndarray:
   try:
     image = records[row]["image"]

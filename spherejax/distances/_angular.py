@@ -175,8 +175,7 @@ def _angle(difference: Array, total: Array) -> Array:
 
 
 def pairwise_dot(
-  x: Float[ArrayLike, "n dim"],
-  y: Float[ArrayLike, "m dim"] | None = None,
+  x: Float[ArrayLike, "n dim"], y: Float[ArrayLike, "m dim"] | None = None
 ) -> Float[Array, "n m"]:
   """Dot products of all pairs of rows.
 
@@ -212,8 +211,7 @@ def pairwise_dot(
 
 
 def pairwise_cosine(
-  x: Float[ArrayLike, "n dim"],
-  y: Float[ArrayLike, "m dim"] | None = None,
+  x: Float[ArrayLike, "n dim"], y: Float[ArrayLike, "m dim"] | None = None
 ) -> Float[Array, "n m"]:
   """Cosine similarities of all pairs of rows.
 
@@ -250,8 +248,7 @@ def pairwise_cosine(
 
 
 def pairwise_cosine_distance(
-  x: Float[ArrayLike, "n dim"],
-  y: Float[ArrayLike, "m dim"] | None = None,
+  x: Float[ArrayLike, "n dim"], y: Float[ArrayLike, "m dim"] | None = None
 ) -> Float[Array, "n m"]:
   """Cosine distance, 1 minus the cosine similarity, of all pairs of rows.
 

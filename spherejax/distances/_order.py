@@ -135,11 +135,7 @@ def _in_unit_balls(
     _unit(size, x.shape[1])
     for size in (jnp.max(jnp.abs(x), axis=1, keepdims=True, initial=0), largest(y))
   ]
-  return (
-    x,
-    y,
-    _is_whole(x, queries, units[0]) & _is_whole(y, references, units[1]),
-  )
+  return (x, y, _is_whole(x, queries, units[0]) & _is_whole(y, references, units[1]))
 
 
 def largest(x: Array) -> Array:

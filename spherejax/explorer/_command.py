@@ -17,14 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from spherejax import _checks, distances
-from spherejax.explorer import (
-  _embedding,
-  _networks,
-  _page,
-  _plane,
-  _sources,
-  _tables,
-)
+from spherejax.explorer import _embedding, _networks, _page, _plane, _sources, _tables
 
 _PAGE = "explore.html"
 Load = Callable[[pathlib.Path], _networks.Embedder]

@@ -232,10 +232,7 @@ def _name(label: Any) -> str:
 
 
 def _near(
-  x: np.ndarray,
-  classes: _Classes,
-  neighbours: int | distances.Neighbours,
-  layout: str,
+  x: np.ndarray, classes: _Classes, neighbours: int | distances.Neighbours, layout: str
 ) -> dict[str, Any]:
   """Nearest images of each image, and their agreement on the classes."""
   count, labels = len(x), classes.labels

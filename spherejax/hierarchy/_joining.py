@@ -11,9 +11,7 @@ from spherejax.hierarchy import _distances, _tree
 
 
 def neighbor_joining(
-  distances: Real[ArrayLike, "classes classes"],
-  *,
-  names: Sequence[str] | None = None,
+  distances: Real[ArrayLike, "classes classes"], *, names: Sequence[str] | None = None
 ) -> _tree.ClassTree:
   """Unrooted tree of classes from their distances, by neighbour joining.
 
@@ -88,9 +86,7 @@ def neighbor_joining(
 
 
 def upgma(
-  distances: Real[ArrayLike, "classes classes"],
-  *,
-  names: Sequence[str] | None = None,
+  distances: Real[ArrayLike, "classes classes"], *, names: Sequence[str] | None = None
 ) -> _tree.ClassTree:
   """Rooted tree of classes from their distances, by average linkage (UPGMA).
 

@@ -54,10 +54,7 @@ def map_blocks(
 
 
 def sum_rows(
-  function: Callable[[Any, Any], Any],
-  rows: Any,
-  columns: Any,
-  block_size: int | None,
+  function: Callable[[Any, Any], Any], rows: Any, columns: Any, block_size: int | None
 ) -> Any:
   """Sums `function` over the columns for every row, in blocks of rows and of columns.
 

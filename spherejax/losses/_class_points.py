@@ -14,10 +14,7 @@ from spherejax.losses._batch import Normalization
 
 
 def _square(
-  name: str,
-  values: ArrayLike,
-  class_distances: ArrayLike,
-  where: ArrayLike | None,
+  name: str, values: ArrayLike, class_distances: ArrayLike, where: ArrayLike | None
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked matrix between classes, their distances, the mask and the matrix's type."""
   matrix = _checks.array(name, values, "floating", rank=2, empty=False)

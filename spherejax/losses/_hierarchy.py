@@ -262,8 +262,7 @@ def conditional_softmax(
 
 
 def conditional_log_probabilities(
-  logits: Float[ArrayLike, "batch nodes"],
-  ancestors: Bool[ArrayLike, "classes nodes"],
+  logits: Float[ArrayLike, "batch nodes"], ancestors: Bool[ArrayLike, "classes nodes"]
 ) -> Float[Array, "batch classes"]:
   """Log-probabilities of all classes under a softmax among the children of every node.
 

@@ -20,10 +20,7 @@ Strategy = Literal["hard", "semihard", "easy", "all"]
 
 
 def operands(
-  matrix: ArrayLike,
-  positives: ArrayLike,
-  negatives: ArrayLike,
-  of: Measure,
+  matrix: ArrayLike, positives: ArrayLike, negatives: ArrayLike, of: Measure
 ) -> tuple[Array, Array, Array]:
   """The checked matrix with smaller entries closer, and its masks."""
   _checks.one_of("of", of, Measure)

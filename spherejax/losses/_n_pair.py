@@ -76,12 +76,7 @@ def n_pair(
     return _n_pair(block) + jnp.where(counts, weight * norms, 0)
 
   values = _batch.over_pairs(
-    terms,
-    pairs,
-    _batch.dot,
-    miner,
-    block_size,
-    (pairs.anchors, positives),
+    terms, pairs, _batch.dot, miner, block_size, (pairs.anchors, positives)
   )
   loss = jnp.zeros_like(batch.anchors[:, 0]).at[rows].set(values, mode="drop")
   return loss.astype(batch.dtype)

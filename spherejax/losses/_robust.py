@@ -158,9 +158,7 @@ def trades(
 
 
 def nearest_proxy_angles(
-  proxies: Float[ArrayLike, "classes dim"],
-  *,
-  stop_gradient: bool = True,
+  proxies: Float[ArrayLike, "classes dim"], *, stop_gradient: bool = True
 ) -> Float[Array, " classes"]:
   """Angle from each proxy to the nearest other proxy.
 

@@ -85,12 +85,7 @@ def sup_con(
     classes = jnp.repeat(classes, views)
     mask = mask if mask is None else jnp.repeat(mask, views)
   batch = _batch.batch_of(
-    rows.reshape(-1, rows.shape[-1]),
-    classes,
-    mask,
-    normalize,
-    references,
-    axis_name,
+    rows.reshape(-1, rows.shape[-1]), classes, mask, normalize, references, axis_name
   )
   terms = _sup_con(temperature, average, batch.anchors.dtype)
   loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)

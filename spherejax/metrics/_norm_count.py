@@ -301,11 +301,7 @@ def _fit(values: Array, counts: Array, mask: Array, weights: Array) -> _Fit:
   zero, unit = jnp.zeros_like(spread), jnp.ones_like(spread)
   m = (middle + least.astype(values.dtype)) / spread
   turn = jnp.array(
-    [
-      [unit, -m, m**2],
-      [zero, 1 / spread, -2 * m / spread],
-      [zero, zero, 1 / spread**2],
-    ]
+    [[unit, -m, m**2], [zero, 1 / spread, -2 * m / spread], [zero, zero, 1 / spread**2]]
   )
   at = (steps - middle) / spread
   rows = jnp.stack([jnp.zeros_like(at), jnp.ones_like(at), 2 * at], axis=1) / spread

@@ -240,8 +240,7 @@ def best_accuracy(
   for budget in budgets:
     near = length <= 2 * budget
     edges = sparse.csr_matrix(
-      (np.ones(near.sum(), bool), (row[near], column[near])),
-      (len(first), len(second)),
+      (np.ones(near.sum(), bool), (row[near], column[near])), (len(first), len(second))
     )
     matched = maximum_bipartite_matching(edges, "column")
     best.append(1 - np.sum(matched >= 0) / len(x))

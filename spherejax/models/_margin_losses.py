@@ -7,11 +7,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances, losses
 from spherejax.losses._angular_margin import Tail
-from spherejax.models._softmax_losses import (
-  ClassWeights,
-  embedding_rows,
-  grouped,
-)
+from spherejax.models._softmax_losses import ClassWeights, embedding_rows, grouped
 
 
 class CosFace(ClassWeights):

@@ -210,12 +210,7 @@ class AdaCos(ClassWeights):
     scale = self.variable("batch_stats", "scale", lambda: jnp.full((), start))
     if self.is_mutable_collection("batch_stats") and not self.is_initializing():
       new = losses.adacos_update(
-        scale.value,
-        cosines,
-        labels,
-        where=where,
-        axis_name=self.axis_name,
-        **options,
+        scale.value, cosines, labels, where=where, axis_name=self.axis_name, **options
       )
       scale.value = new.astype(scale.value.dtype)
     return losses.normface(cosines, labels, scale=scale.value, where=where)

@@ -75,11 +75,6 @@ def uniform_prototypes(
   if dim == 2:
     return UniformPrototypes(_closed_forms.circle(key, num_classes), "circle")
   points = _optimized.annealed_prototypes(
-    key,
-    num_classes,
-    dim,
-    steps=steps,
-    restarts=restarts,
-    constant_run=constant_run,
+    key, num_classes, dim, steps=steps, restarts=restarts, constant_run=constant_run
   )
   return UniformPrototypes(points, "annealed_prototypes")

@@ -197,9 +197,7 @@ def _check_sizes(shape: tuple[int, ...]) -> None:
 
 
 def _check_start(
-  assignment: Array | np.ndarray,
-  dual: Array | np.ndarray,
-  shape: tuple[int, ...],
+  assignment: Array | np.ndarray, dual: Array | np.ndarray, shape: tuple[int, ...]
 ) -> None:
   """Raises unless a start has the types and shapes for costs of this shape."""
   *batch, rows, columns = shape

@@ -84,9 +84,7 @@ def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
 
 
 def factorial(
-  levels: Mapping[str, Sequence[float | int]],
-  *,
-  relation: Sequence[Sequence[str]] = (),
+  levels: Mapping[str, Sequence[float | int]], *, relation: Sequence[Sequence[str]] = ()
 ) -> dict[str, np.ndarray]:
   """Builds a two-level design: all combinations, or the fraction that a relation keeps.
 

@@ -321,10 +321,7 @@ def _parallel(
 
 
 def parallel_map(
-  fn: Callable[[Tree, Tree], Tree],
-  *,
-  batch_size: int,
-  devices: Devices = None,
+  fn: Callable[[Tree, Tree], Tree], *, batch_size: int, devices: Devices = None
 ) -> Callable[[Tree, Tree], Tree]:
   """Applies a function of rows to a whole data set, in batches on all devices.
 

@@ -70,10 +70,7 @@ def cell_margin(
 
 
 def _operands(
-  points: Array,
-  own_index: ArrayLike,
-  sites: ArrayLike,
-  site_labels: ArrayLike | None,
+  points: Array, own_index: ArrayLike, sites: ArrayLike, site_labels: ArrayLike | None
 ) -> tuple[Array, Array, Array, Array | None]:
   """Checked points, rows of their sites, sites and labels; points and sites flat."""
   site_index, sites = (

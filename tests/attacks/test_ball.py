@@ -123,15 +123,6 @@ def test_radii_of_python_are_kept_without_tolerance(norm, dtype):
     assert np.max(size(moved, norm)) > 0.999 * epsilon
 
 
-def test_plain_clipping_is_not_inside():
-  """Why there is a seal."""
-  center = (np.round(RANDOM.random((20, 3072)) * 255) / 255).astype(np.float32)
-  epsilon = np.float32(8 / 255)
-  clipped = np.clip(center + 1, center - epsilon, center + epsilon)
-  moved = np.abs(clipped.astype(np.float64) - center.astype(np.float64))
-  assert np.all(moved.max(axis=1) > epsilon)
-
-
 def test_half_precision_rounds_toward_the_centre():
   short = jax.jit(lambda p, c: attacks.round_inside(p, c, dtype=jnp.bfloat16))
   center = RANDOM.random((50, 300)).astype(jnp.bfloat16)

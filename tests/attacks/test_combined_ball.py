@@ -82,23 +82,6 @@ def test_pgd_reaches_the_least_margin_of_a_linear_model(hull):
   np.testing.assert_allclose(found.norm, 1, rtol=1e-3)
 
 
-def test_unusable_radii(unchecked):
-  with pytest.raises(ValueError, match=r"epsilon_1 / epsilon_inf must be in \(1, 12\)"):
-    attacks.combined_ball(X, epsilon_1=1.0, epsilon_inf=2.0)
-  with pytest.raises(TypeError, match="x must be floating"):
-    attacks.combined_ball(X.astype(int), epsilon_1=1.0, epsilon_inf=0.5)
-
-
-def test_an_unusable_box(unchecked):
-  radii = {"epsilon_1": 1.0, "epsilon_inf": 0.5}
-  with pytest.raises(ValueError, match=r"low must be at most high, got 1\.0 > 0\.0"):
-    attacks.combined_ball(X, **radii, low=1.0, high=0.0)
-  outside = X.copy()
-  outside[3, 2] = 1.5
-  with pytest.raises(ValueError, match=r"at most high = 1\.0, got 1\.5 at \[3, 2\]"):
-    attacks.combined_ball(outside, **radii)
-
-
 def test_a_region_bounds_the_points_by_its_own_box():
   @jax.jit
   def run(x, key):

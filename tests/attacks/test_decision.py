@@ -78,13 +78,3 @@ def test_votes_of_neighbours_judge_what_smooth_scores_guide():
   assert not success[right].all()
   success, wrong, _ = map(np.asarray, run(False, x, key))
   assert (success != wrong).any()
-
-
-def test_errors():
-  z = jnp.zeros((2, 3))
-  whole = attacks.with_decision(lambda x: x, lambda x: jnp.zeros(2))
-  with pytest.raises(TypeError, match=r"labels must be.*float32"):
-    whole(z)
-  short = attacks.with_decision(lambda x: x, lambda x: jnp.zeros(3, int))
-  with pytest.raises(ValueError, match=r"labels.*\(3,\)"):
-    short(z)

@@ -47,7 +47,7 @@ def compare(ours, theirs):
       _measure.OURS: _measure.Contender(ours, 0, compiled=False),
       "theirs": _measure.Contender(theirs, 1e-6, compiled=False),
     },
-    (_measure.Target("theirs", 6),),
+    (_measure.Target("theirs", 6), _measure.Target("theirs", 3)),
     repetitions=3,
   )
 
@@ -57,7 +57,10 @@ def test_times_ratios_and_what_the_first_call_takes_more(clock):
   assert row["milliseconds"] == {_measure.OURS: 500, "theirs": 2000}
   assert row["compile_seconds"] == {_measure.OURS: 1.5, "theirs": 0}
   assert row["ratio"] == {"theirs": 4}
-  assert row["targets"] == [{"other": "theirs", "ratio": 6, "met": False}]
+  assert row["targets"] == [
+    {"other": "theirs", "ratio": ratio, "met": met}
+    for ratio, met in ((6, False), (3, True))
+  ]
 
 
 @pytest.mark.parametrize(
@@ -122,19 +125,10 @@ def test_a_name_that_no_case_has_ends_the_run():
     _measure.report("losses", [], [], options)
 
 
-def test_a_file_that_cannot_be_written_ends_the_run_at_once(
-  monkeypatch, tmp_path, capsys
-):
-  for place, wrong in (("missing", True), ("", False)):
-    file = tmp_path / place / "table.json"
-    monkeypatch.setattr("sys.argv", ["benchmark", "--json", str(file)])
-    if wrong:
-      with pytest.raises(SystemExit):
-        _measure.parse("")
-      said = f"--json {file} cannot be written: No such file or directory"
-      assert said in capsys.readouterr().err
-    else:
-      assert _measure.parse("").json == file
+def test_a_file_is_tried_and_left_out(monkeypatch, tmp_path):
+  file = tmp_path / "table.json"
+  monkeypatch.setattr("sys.argv", ["benchmark", "--json", str(file)])
+  assert _measure.parse("").json == file
   assert not list(tmp_path.iterdir())
 
 

@@ -210,11 +210,3 @@ def test_keys_whose_draws_depend_on_vmap(impl):
     np.testing.assert_array_equal(row, alone)
   pools = [data.class_pools(k, table, size=3) for k in (key, jax.random.key(0))]
   np.testing.assert_array_equal(*pools)
-
-
-@pytest.mark.parametrize(
-  ("step", "message"), [(-1, "got -1"), (jnp.arange(2), "shape")]
-)
-def test_steps_of_no_run(step, message, unchecked):
-  with pytest.raises(ValueError, match=f"step must .*{message}"):
-    data.shuffled_indices(KEY, 4, step, batch_size=2)

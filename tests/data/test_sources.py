@@ -114,15 +114,7 @@ def test_empty_folders(tmp_path):
     data.load_folder(tmp_path)
 
 
-def test_unreadable_images_are_named(folder):
-  (folder / "bee/broken.png").write_bytes(b"this is no image")
-  with pytest.raises(ValueError, match=r"cannot read the image .*bee/broken\.png"):
-    data.load_folder(folder)
-  whole = (folder / "ant/1.png").read_bytes()
-  (folder / "bee/broken.png").write_bytes(whole[: len(whole) // 2])
-  with pytest.raises(ValueError, match=r"cannot read the image .*bee/broken\.png"):
-    data.load_folder(folder)
-  (folder / "bee/broken.png").unlink()
+def test_images_of_16_bits_are_refused(folder):
   deep = np.full([4, 4], 40_000, np.uint16)
   Image.fromarray(deep).save(folder / "bee/deep.png")
   with pytest.raises(ValueError, match=r"deep\.png: mode I;16 has more than 8 bits"):

@@ -1,6 +1,5 @@
 import jax
 import numpy as np
-import pytest
 
 from spherejax import data
 
@@ -102,43 +101,6 @@ def test_rounding_of_fractions():
   # Sums of these floats miss 0.3 and 1 by a rounding error.
   parts = data.split_within_classes(labels, fractions=[0.1] * 10)
   assert [len(part) for part in parts] == [1] * 10
-
-
-@pytest.mark.parametrize(
-  ("options", "message"),
-  [
-    ({"groups": [[0, 1], [1]]}, r"class 1 is in groups\[0\] and in groups\[1\]"),
-    ({"groups": [[0], [4]]}, r"class 4 of groups\[1\] has no image"),
-    ({"groups": [[0], []]}, r"groups\[1\] is empty"),
-    ({"groups": [[0], [1]], "key": jax.random.key(0)}, "either groups or a key"),
-    ({"fractions": (0.5, 0.4)}, r"sum to 1, got \(0.5, 0.4\), in sum 0.9"),
-    ({"fractions": (1.5, -0.5)}, r"fractions\[0\] must be in \(0, 1\], got 1.5"),
-    ({"fractions": (0.95, 0.05)}, "5 classes leave a part without a class"),
-  ],
-)
-def test_class_splits_refuse(options, message):
-  with pytest.raises(ValueError, match=message):
-    data.split_classes(LABELS, **options)
-
-
-@pytest.mark.parametrize("split", [data.split_classes, data.split_within_classes])
-@pytest.mark.usefixtures("unchecked")
-def test_labels_are_checked(split):
-  with pytest.raises(ValueError, match="must not be negative, got -1 at 2"):
-    split(np.array([0, 1, -1]))
-  with pytest.raises(ValueError, match="data set is empty"):
-    split(np.zeros(0, int))
-  with pytest.raises(TypeError, match="labels must be integers, got dtype float64"):
-    split(np.zeros(3))
-  with pytest.raises(ValueError, match=r"labels must have 1 axis, got shape \(2, 2\)"):
-    split(np.zeros([2, 2], int))
-
-
-def test_a_part_without_images_is_refused():
-  with pytest.raises(
-    ValueError, match="classes of at most 2 images leave a part empty"
-  ):
-    data.split_within_classes(np.array([0, 0, 1]), fractions=(0.9, 0.1))
 
 
 def test_classes_of_64_bits_are_split_as_small_ones():

@@ -319,14 +319,3 @@ def test_damaged_descriptions(copy, file, content):
   (copy / "stl10/1.0.0" / file).write_bytes(content)
   with pytest.raises(ValueError, match=r"of 'stl10' in .*1\.0\.0 is damaged \("):
     data.load_tfds("stl10", "unlabelled", data_dir=copy)
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-  "name", ["a [1]*?", "b\\c", "ü ß", "{a}", "x" * 200, "a@4", "%4"]
-)
-def test_any_name_of_the_folder(tfds_dir, tmp_path, name):
-  shutil.copytree(tfds_dir / "stl10", tmp_path / name / "stl10")
-  found = data.load_tfds("stl10", "unlabelled[:3]", data_dir=tmp_path / name)
-  expected = data.load_tfds("stl10", "unlabelled[:3]", data_dir=tfds_dir)
-  np.testing.assert_array_equal(found.images, expected.images)

@@ -1,7 +1,7 @@
 """Image sets are decoded once, networks in whose place others stood traced anew."""
 
+import dataclasses
 import functools
-import itertools
 import json
 import os
 import pathlib
@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 from experiments.frame import images, kept, networks, pictures
 from experiments.metric_learning.photographs import batches
-from spherejax import training
+from spherejax import plotting, training
 from tests.experiments import entries
 
 
@@ -46,33 +45,22 @@ def _traced_anew():
   batches._embedding.cache_clear()
 
 
-@pytest.fixture(scope="session")
-def noise_folder(tmp_path_factory):
-  """Writes pictures of noise, a folder for each class, of these shapes in each."""
-
-  def write(classes, shapes, suffix="png"):
-    root = tmp_path_factory.mktemp("noise")
-    random = np.random.default_rng(0)
-    for name, (number, shape) in itertools.product(range(classes), enumerate(shapes)):
-      (root / f"{name:02}").mkdir(exist_ok=True)
-      pixels = random.integers(0, 256, (*shape, 3), np.uint8)
-      Image.fromarray(pixels).save(root / f"{name:02}" / f"{number}.{suffix}")
-    return str(root)
-
-  return write
-
-
 @pytest.fixture
-def few_photographs():
-  """Settings that make four steps of a full preset on a fiftieth of the images."""
-  return {
-    "widths": (4, 8, 16),
-    "per_class": 2,
-    "seeds": 1,
-    "steps": 4,
-    "parts": 2,
-    "train_split": "train[:2%]",
-  }
+def few_photographs(tfds_dir, tmp_path, monkeypatch):
+  """Makes four steps of a full preset on a fiftieth of the images."""
+  monkeypatch.setattr(plotting, "save", lambda figure, path: path)
+
+  def run(entry, **changes):
+    config = dataclasses.replace(
+      entry.PRESETS["full"], widths=(4, 8, 16), blocks=1, batch_classes=4, per_class=2,
+      seeds=1, steps=4, parts=2, train_split="train[:2%]", **changes,
+    )  # fmt: skip
+    content = entry.STUDY.run(config, tmp_path, "full")
+    for row in content["rows"]:
+      assert np.isfinite(row["values"]).all(), row
+    return content
+
+  return run
 
 
 @pytest.fixture
@@ -90,11 +78,17 @@ class Smoke(NamedTuple):
 
 @pytest.fixture
 def smoke(request, tmp_path, monkeypatch):
-  """Runs the smoke preset of a file's study twice: the second time trains nothing."""
-  entry = entries.module(request.path.stem.removeprefix("test_"))
+  """Runs the smoke preset of a file's study twice: the second time trains nothing.
+
+  A parameter names another study, and changes of its settings.
+  """
+  own = request.path.stem.removeprefix("test_")
+  name, changes = getattr(request, "param", (own, {}))
+  entry = entries.module(name)
+  config = dataclasses.replace(entry.PRESETS["smoke"], **changes)
 
   def run():
-    result = entry.STUDY.run(entry.PRESETS["smoke"], tmp_path, "smoke")
+    result = entry.STUDY.run(config, tmp_path, "smoke")
     return json.loads(json.dumps(result))
 
   content = run()

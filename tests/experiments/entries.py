@@ -1,10 +1,16 @@
-"""The entry points as tests see them, whether they declare a study or a `run`."""
+"""The entry points as tests see them, and folders of pictures that they read."""
 
 import importlib
 import pathlib
+import signal
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
 
 import experiments
-from experiments.frame import study
+from experiments.frame import command, study
 
 NAMES = sorted(
   path.stem
@@ -17,15 +23,35 @@ def module(name):
   return importlib.import_module(f"experiments.{name}")
 
 
-def main(name):
-  """Its command line."""
-  entry = module(name)
-  return getattr(entry, "STUDY", entry).main()
+def main(name, *arguments):
+  """Runs a command line up to the part that the caller has replaced."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(sys, "argv", [name, *map(str, arguments)])
+    for hook in ("excepthook", "unraisablehook"):  # is put back afterwards
+      patch.setattr(sys, hook, getattr(sys, hook))
+    patch.setattr(command, "_compile_quickly", lambda *_: None)
+    patch.setattr(command, "_keep_compiled_programs", lambda: None)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+      module(name).STUDY.main()
+    except BaseException as error:
+      if not isinstance(error, SystemExit):  # what Python does with it
+        sys.excepthook(type(error), error, error.__traceback__)
+      raise
+    finally:
+      signal.signal(signal.SIGTERM, before)
 
 
-def replace_run(monkeypatch, name, run):
-  """Another function in the place of what it does with settings and a folder."""
-  if hasattr(module(name), "STUDY"):
-    monkeypatch.setattr(study.Study, "run", lambda _, *given: run(*given))
-  else:
-    monkeypatch.setattr(module(name), "run", run)
+def replace_run(monkeypatch, run):
+  """Another function in the place of what a study does with settings and a folder."""
+  monkeypatch.setattr(study.Study, "run", lambda _, *given: run(*given))
+
+
+def write_images(root, classes):
+  """Writes numbered pictures of these pixels, a folder for each class; the root."""
+  for name, images in classes.items():
+    folder = pathlib.Path(root, name)
+    folder.mkdir(parents=True)
+    for number, pixels in enumerate(images):
+      Image.fromarray(np.asarray(pixels, np.uint8)).save(folder / f"{number}.png")
+  return str(root)

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from PIL import Image
 from scipy import stats
 
 from experiments import class_hierarchy
-from experiments.frame import frozen
+from experiments.frame import frozen, kept
 from experiments.frame import images as class_sets
 from experiments.frame.study import Table
 from experiments.hierarchies import claims, measures, methods, pictures
@@ -21,6 +20,7 @@ from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies import training as class_training
 from experiments.published import figures, tree_paths
 from spherejax import data, hierarchy, losses, models, training
+from tests.experiments import entries
 
 TREE = hierarchy.from_paths(["a/1", "a/2", "b/3"])
 
@@ -76,14 +76,14 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
     done = class_runs.train("proxydr-ema-dynamic", shared, config, path, progress)
   (folder,) = tmp_path.glob("run-*")
   assert (folder / "best").is_dir()
-  scales = done.curves["scale"]
+  scales = done.figures["curves"]["scale"]
   first = float(losses.dynamic_scale_init(100, geometry="chordal").scale)
   assert len(scales) == 2
   # The first step of Adam is as large as its rate, whatever the gradient.
   assert abs(np.log(scales[0] / first)) == pytest.approx(1e-4, rel=0.05)
   assert scales[1] != scales[0]
-  assert done.outcome.proxies.shape == (100, 16)
-  figures = done.outcome.figures
+  assert done.arrays["proxies"].shape == (100, 16)
+  figures = done.figures["test"]
   assert np.isfinite(list(figures.values())).all()
   for name in ("proxies", "prototypes"):
     assert 0 <= figures[f"share of the tree's splits, {name}"] < 0.5
@@ -147,11 +147,10 @@ def test_logits_of_every_loss():
 
 def plankton(root, name="meso_z"):
   """A folder with one tiny picture for each class; the sizes tell the classes."""
-  tree = hierarchy.from_paths(tree_paths("MESO_Z"))
-  for label, title in enumerate(sorted(tree.class_names)):
-    folder = root / name / title
-    folder.mkdir(parents=True)
-    Image.new("RGB", (2 + label, 3), (label, 0, 0)).save(folder / "a.png")
+  names = sorted(hierarchy.from_paths(tree_paths("MESO_Z")).class_names)
+  entries.write_images(
+    root / name, {x: [np.full((3, 2 + k, 3), (k, 0, 0))] for k, x in enumerate(names)}
+  )
   return root / name
 
 
@@ -175,8 +174,7 @@ def test_a_folder_of_plankton_and_what_may_be_wrong_with_it(tmp_path):
   with pytest.raises(ValueError, match="class 'ceratium' of the tree has no images"):
     class_sets.load("meso_z", 4, str(tmp_path))
   plankton(tmp_path / "other")
-  (tmp_path / "other" / "meso_z" / "unicorn").mkdir()
-  Image.new("RGB", (2, 2)).save(tmp_path / "other" / "meso_z" / "unicorn" / "a.png")
+  entries.write_images(tmp_path / "other" / "meso_z", {"unicorn": np.zeros((1, 2, 2))})
   with pytest.raises(ValueError, match="class 'unicorn' is no node of the tree"):
     class_sets.load("meso_z", 4, str(tmp_path / "other"))
   with pytest.raises(SystemExit, match="micro_s is read from the folder micro_s"):
@@ -223,7 +221,7 @@ def claimed(runs):
   config = dataclasses.replace(
     class_hierarchy.PRESETS["cpu"], settings=tuple(runs), seeds=3
   )
-  table, related = Table(), measures.relations(TREE, np.ones(3, bool))
+  table, related = Table(), class_training.relations(TREE, np.ones(3, bool))
   claims.add_runs(table, runs, [], related, config)
   return {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
 
@@ -294,9 +292,9 @@ def test_training_on_the_features_of_a_frozen_network(tmp_path):
   shared = class_runs.shared_inputs(config, whole, 0)
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
     done = class_runs.train("proxydr-mds", shared, config, tmp_path / "run", progress)
-  assert done.outcome.figures["top-1"] > 0.9
-  assert len(done.curves["validation top-1"]) == 3
-  assert {*class_runs.chance(config, shared)} == {
+  assert done.figures["test"]["top-1"] > 0.9
+  assert len(done.figures["curves"]["validation top-1"]) == 3
+  assert {*measures.controls(config, shared)} == {
     "random distances", "random points", "pretrained features",
   }  # fmt: skip
 
@@ -352,14 +350,14 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
 
 @pytest.mark.slow
 def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
-  nothing = measures.Outcome({}, np.zeros(1), np.zeros(1))
+  nothing = kept.Finished({}, {})
   monkeypatch.setattr(measures, "test", lambda *arguments: nothing)
   rng = np.random.default_rng(0)
   pixels = rng.integers(0, 255, (12, 16, 16, 1), np.uint8)
   images = data.from_arrays(pixels, np.arange(12) % 3, label_names=("1", "2", "3"))
   tree, living = hierarchy.from_paths(["a/1", "a/2", "b/3"]), np.ones(3, bool)
   study = class_sets.Parts(images, images, images, tree, living)
-  related = measures.relations(tree, living)
+  related = class_training.relations(tree, living)
   shared = class_runs.SharedInputs(study, related, jnp.eye(3, 8), jax.random.key(0))
   first = float(losses.dynamic_scale_init(3, geometry="cosine").scale)
   config = dataclasses.replace(
@@ -372,22 +370,19 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
       path = tmp_path / "normface-ema-dynamic-0"
       done = class_runs.train("normface-ema-dynamic", shared, config, path, progress)
       # One step of Adam, which is as large as its rate.
-      moved = abs(np.log(done.curves["scale"][0] / first))
+      moved = abs(np.log(done.figures["curves"]["scale"][0] / first))
       assert moved == pytest.approx(rate, rel=0.05)
 
 
 def test_plans_and_missing_images():
   config = class_hierarchy.PRESETS["cpu"]
-  plan = class_hierarchy.plan(config)
-  assert len(plan) == 14 * 24
-  assert plan[0] == ("softmax", 0)
+  assert len(config.settings) * config.seeds == 14 * 24
   images = data.from_arrays(np.zeros((4, 16, 16, 1), np.uint8), np.arange(4))
   study = class_sets.Parts(images, images, images, None, None)
+  related = class_training.Relations(None, None, None)
+  shared = class_training.SharedInputs(study, related, None, jax.random.key(0))
   with pytest.raises(ValueError, match="batch must be at most the 4 training images"):
-    class_training.train(
-      config, methods.SETTINGS["corr"], study, None, None,
-      augment=False, key=None, checkpoints=None, report=None,
-    )  # fmt: skip
+    class_training.train(config, methods.SETTINGS["corr"], shared, None, None)
 
 
 def test_weights_are_for_the_network_that_has_them():

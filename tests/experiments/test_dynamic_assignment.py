@@ -331,7 +331,9 @@ def test_every_claim_of_a_table_has_a_name():
       ("PSC*", 1.0),
     )
   )
-  names = [claim.id for claim in dl2p_tables.claims(dl2p_settings.Full(jobs=jobs))]
+  names = [
+    claim.id for claim in dl2p_tables.claims(dl2p_settings.Full(jobs=jobs), Table())
+  ]
   assert len(set(names)) == len(names) == 12
   assert "cifar100-PSC, linear-d3-imbalance0.01" in names
   assert jobs[2].name == "cifar100/PSC*/3/uniformity=0.1/imbalance=0.01"
@@ -469,19 +471,18 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   vectors = readers.cifar100_vectors(None, key)
   monkeypatch.setattr(dl2p_prototypes, "RECIPES", {})
   sizes = ((100, 100), (100, 50), (20, 5))
-  figures, _ = dl2p_prototypes.study(key, sizes, 3, vectors=vectors)
-  assert list(figures) == [("Word2Vec-like", 100, 100), ("Word2Vec-like", 100, 50)]
   table = Table()
-  dl2p_prototypes.tabulate(table, figures)
+  own = dl2p_prototypes.study(table, key, sizes, 3, vectors=vectors)
+  assert list(own) == [("Word2Vec-like", 100, 100), ("Word2Vec-like", 100, 50)]
   shown = table.rows()
   printed = {row["metric"]: row["paper"] for row in shown if row["paper"] is not None}
   where = ", 100 in 100 dimensions"
   assert printed == {f"largest cosine{where}": 0.74, f"smallest cosine{where}": -0.32}
   rows = np.asarray(prototypes.vector_prototypes(vectors, 100))
   off = rows @ rows.T - 2 * np.eye(100)
-  own = figures["Word2Vec-like", 100, 100]
-  assert own["largest cosine"] == [pytest.approx(off.max(), abs=1e-5)]
-  assert own["largest cosine"][0] > 0.2  # related classes are near each other
+  (largest,) = table.values(f"largest cosine{where}", "Word2Vec-like")
+  assert largest == pytest.approx(off.max(), abs=1e-5)
+  assert largest > 0.2  # related classes are near each other
   np.save(tmp_path / "vectors.npy", np.eye(3))
   config = dl2p_settings.Full(prototypes=((100, 50),), vectors=tmp_path / "vectors.npy")
   with pytest.raises(ValueError, match="for each of the 100 classes, got shape"):

@@ -21,6 +21,7 @@ from experiments.frame import frozen
 from experiments.frame.images import Parts
 from experiments.frame.study import Table
 from spherejax import data, metrics
+from tests.experiments import entries
 
 # SD, DR with a learned exponent, DR with one that stays.
 CELLS = {
@@ -139,8 +140,11 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   table = few_shot_settings.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
   hyper = {name: jnp.float32(0) for name in CELLS}
-  known = few_shot_settings.training_episodes(deep, Part(5, "mean"), birds)
-  state, _ = jax.eval_shape(step, wide, table, known, shown, jax.random.key(0), hyper)
+  drawn = few_shot_settings.fixed_episodes(
+    deep, Part(5, "mean"), birds, queries=deep.num_queries, number=2
+  )
+  fixed = np.unique(drawn, return_inverse=True)
+  state, _ = jax.eval_shape(step, wide, table, fixed, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
 
 
@@ -222,25 +226,18 @@ def test_tests_of_checkpoints_are_counts_of_all_cases():
 
 
 def test_ratios_by_the_articles_centring():
-  random = np.random.default_rng(0)
-  before, after = random.normal(2, 1, (2, 3, 4, 6)).astype(np.float32)
+  moved = np.random.default_rng(0).normal(2, 1, (2, 3, 4, 6)).astype(np.float32)
 
   @jax.jit
   def both(*points):
-    change = metrics.embedding_change(*points, num_shots=1)
-    return training._looked_at(Part(1, "mean"), *points), change
+    features = metrics.embedding_change(*points, num_shots=1, centre="features")
+    return training._looked_at(Part(1, "mean"), *points), features
 
-  found, change = both(before, after)
-  product = size = 0.0
-  for x, y in zip(before.reshape(-1, 6), after.reshape(-1, 6), strict=True):
-    for i in range(6):  # from each point the mean of its own entries
-      product += (x[i] - x.mean()) * (y[i] - y.mean())
-      size += (x[i] - x.mean()) ** 2
-  scaling = product / size
-  assert abs(scaling - float(found["scaling"])) > 0.05
-  for name, ratio in (("con", change.own_ratio), ("div", change.other_ratio)):
+  found, features = both(*moved)
+  assert abs(features.scaling - found["scaling"]) > 0.05
+  for name in ("norm_ratio", "scaling", "con_alpha", "div_alpha"):
     np.testing.assert_allclose(
-      found[f"{name}_alpha by features"], ratio / scaling, rtol=1e-4
+      found[f"{name} by features"], getattr(features, name), rtol=1e-4
     )
 
 
@@ -253,10 +250,9 @@ def test_training_classes_are_classified_without_augmentation():
   key, hyper = jax.random.key(0), {"log_exponent": 2.0}
   init = functools.partial(training._init, settings, own.images.shape)
   state = jax.jit(init)(key, hyper)
-  known = few_shot_settings.training_episodes(settings, part, own)
   drawn = few_shot_settings.fixed_episodes(settings, part, own, queries=3, number=3)
-  np.testing.assert_array_equal(known.rows[known.episodes], drawn)
-  assert len(known.rows) < len(own)
+  rows, places = np.unique(drawn, return_inverse=True)
+  assert len(rows) < len(own)
   embed = jax.jit(functools.partial(training.embed, settings, state))
   points, right = np.asarray(embed(own.images)), []
   for episode in drawn:
@@ -265,8 +261,8 @@ def test_training_classes_are_classified_without_augmentation():
         away = [np.sum((points[query] - points[s]) ** 2) for s in episode[:, 0]]
         right.append(np.argmin(away) == label)
   found = jax.jit(
-    lambda images: training._accuracies(settings, part, state, images, known.episodes)
-  )(own.images[known.rows])
+    lambda images: training._accuracies(settings, part, images, places, state)
+  )(own.images[rows])
   np.testing.assert_allclose(np.mean(found), np.mean(right), atol=1e-6)
 
 
@@ -363,10 +359,9 @@ def test_birds_are_split_by_the_number_of_their_class():
 def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
   random = np.random.default_rng(0)
   for part in ("train", "val", "test"):
-    for number, shape in enumerate([(30, 60, 3), (48, 24, 3)]):
-      (tmp_path / part / f"class {number}").mkdir(parents=True)
-      picture = Image.fromarray(random.integers(0, 255, shape).astype(np.uint8))
-      picture.save(tmp_path / part / f"class {number}" / "0.png")
+    shapes = {"class 0": (30, 60, 3), "class 1": (48, 24, 3)}
+    pixels = {name: [random.integers(0, 255, x)] for name, x in shapes.items()}
+    entries.write_images(tmp_path / part, pixels)
   found = few_shot_settings.mini_imagenet(20, tmp_path)
   assert found.train.images.shape == (2, 23, 23, 3)
   assert found.test.images.shape == (2, 20, 20, 3)
@@ -395,39 +390,22 @@ def test_a_linear_layer_on_features(tmp_path):
   assert not (found.validation[0] == found.validation[1]).all()
 
 
-def test_bad_settings(tmp_path, monkeypatch):
-  monkeypatch.setattr(few_shot_settings, "load", lambda *_: sets())
-  for change, message in (
-    ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
-    (
-      {"validate_every": 4},
-      "validate_every must be a multiple of check_every = 5, got 4",
-    ),
-    ({"num_ways": 1}, "num_ways must be at least 2, got 1"),
-    ({"check_every": 0}, "episodes must be a multiple of check_every = 0, got 20"),
-    ({"test_queries": 0}, "test_queries must be at least 1, got 0"),
-    ({"test_episodes": 0}, "test_episodes must be at least 1, got 0"),
-    ({"nearest_shots": (5, 0)}, "nearest_shots must be at least 1, got 0"),
-    ({"exponents": (2.0, 0.0)}, "exponents must be at least 1e-06, got 0.0"),
-    ({"num_ways": 20}, "num_ways = 20 classes, but 8 of the 8 classes have so many"),
-  ):
+def test_classes_that_are_too_few_or_too_small(tmp_path, monkeypatch):
+  def refuses(message, found=None, **changes):
+    monkeypatch.setattr(few_shot_settings, "load", lambda *_: found or sets())
+    config = dataclasses.replace(SETTINGS, **changes)
     with pytest.raises(ValueError, match=message):
-      few_shot.STUDY.run(dataclasses.replace(SETTINGS, **change), tmp_path, "smoke")
-  with pytest.raises(ValueError, match=r"at least per_class=11 images.* 0 \(0\) has 8"):
-    few_shot.STUDY.run(dataclasses.replace(SETTINGS, num_queries=10), tmp_path, "smoke")
+      few_shot.STUDY.run(config, tmp_path, "smoke")
+
+  refuses("num_ways = 20 classes, but 8 of the 8 classes have so many", num_ways=20)
+  refuses(r"at least per_class=11 images.* 0 \(0\) has 8", num_queries=10)
   # Of several trainings the last one's classes, too, before the first one begins.
   monkeypatch.setattr(few_shot, "train", None)
   for part in ("train", "validation", "test"):
     one = sets()._replace(**{part: images(0, 1, 1, 16)})
-    monkeypatch.setattr(few_shot_settings, "load", lambda *_, one=one: one)
-    with pytest.raises(
-      ValueError, match="num_ways = 5 classes, but 1 of the 1 classes"
-    ):
-      few_shot.STUDY.run(SETTINGS, tmp_path, "smoke")
-  monkeypatch.setattr(few_shot_settings, "load", lambda *_: sets())
-  both = dataclasses.replace(SETTINGS, shots=(1, 5), num_queries=3, test_queries=4)
-  with pytest.raises(ValueError, match=r"at least per_class=9 images.* 0 \(0\) has 8"):
-    few_shot.STUDY.run(both, tmp_path, "smoke")
+    refuses("num_ways = 5 classes, but 1 of the 1 classes", one)
+  given = {"shots": (1, 5), "num_queries": 3, "test_queries": 4}
+  refuses(r"at least per_class=9 images.* 0 \(0\) has 8", **given)
   with pytest.raises(SystemExit, match="folders train, val and test of mini-ImageNet"):
     few_shot_settings.mini_imagenet(84, tmp_path)
 

@@ -63,19 +63,22 @@ def test_parts_share_no_sub_class_in_front_or_behind():
     assert set(np.unique(tiles[~part.foreground])) <= behind
 
 
+TINY = pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=6, parts=3)
+
+
+def of_two_classes():
+  pixels = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8)
+  labels = np.repeat(np.arange(2), 8).astype(np.int32)
+  return data.Images(images=pixels, labels=labels, label_names=("a", "b"))
+
+
 def test_a_training_begins_with_the_pretrained_backbone(tmp_path):
-  settings = pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=0)
-  images = data.Images(
-    images=np.zeros((8, 16, 16, 1), np.uint8),
-    labels=np.repeat(np.arange(2), 4).astype(np.int32),
-    label_names=("a", "b"),
-  )
+  settings, images = dataclasses.replace(TINY, steps=0), of_two_classes()
 
   def begin(seed, **options):
     variants = {"": pooled_network.AVERAGE}
-    return training.train(settings, seed, variants, images, tmp_path, **options)[
-      ""
-    ].state
+    found = training.train(settings, seed, variants, images, tmp_path, **options)
+    return found[""].state
 
   other = begin(1)
   state = begin(0, pretrained=other)
@@ -90,16 +93,8 @@ def test_a_training_begins_with_the_pretrained_backbone(tmp_path):
   )
 
 
-def of_two_classes():
-  pixels = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8)
-  labels = np.repeat(np.arange(2), 8).astype(np.int32)
-  return data.Images(images=pixels, labels=labels, label_names=("a", "b"))
-
-
 def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path):
-  settings = pooled_network.Settings(
-    widths=(8,), strides=(1,), dim=4, steps=6, parts=3, learning_rate=1e30
-  )
+  settings = dataclasses.replace(TINY, learning_rate=1e30)
   variants = {"": pooled_network.AVERAGE}
   message = "seed 5 of gap: the loss is nan at step 2"
   with pytest.raises(FloatingPointError, match=message):
@@ -112,9 +107,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path)
 def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
   monkeypatch, tmp_path, calls
 ):
-  settings = pooled_network.Settings(
-    widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gsp", steps=6, parts=3
-  )
+  settings = dataclasses.replace(TINY, prototypes=3, pooling="gsp")
   images = of_two_classes()
   variants = {
     "a": pooled_network.Variant(0.5, 0.1),

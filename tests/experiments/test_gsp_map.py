@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments import gsp_map
+from tests.experiments import entries
 
 # Weight on the foreground, foreground pixels in use, effective number; first noise.
 EXPECTED = {
@@ -22,12 +22,8 @@ EXPECTED = {
 }
 
 
-def test_the_table_and_the_claims(tmp_path, monkeypatch, capsys):
-  monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
-  monkeypatch.setattr(
-    "sys.argv", ["gsp_map", "--output", str(tmp_path), "--seeds", "2"]
-  )
-  gsp_map.STUDY.main()
+def test_the_table_and_the_claims(tmp_path, capsys):
+  entries.main("gsp_map", "--output", tmp_path, "--seeds", 2)
   content = json.loads((tmp_path / "results.json").read_text())
   found = {}
   for row in content["rows"]:

@@ -1,15 +1,15 @@
-"""The screening, and its design against the paper's."""
+"""The screening and figure 3.5's trials; the design against the paper's."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from experiments import gsp_screening
+from experiments import gsp_screening, retrieval
+from experiments.frame import kept
 from experiments.frame.study import Table
 from experiments.gsp import screening_cells
 from experiments.metric_learning.photographs import comparison, methods, screening
-from experiments.published import dml
 
 
 @pytest.mark.slow
@@ -113,21 +113,16 @@ def trained_as(monkeypatch):
   def install(scores):
     seen = []
 
-    class Known(comparison.Comparison):
-      sets = None
+    def init(self, config, output, sets):
+      self.config, self.sets = config, "read once"
+      seen.append((config, output.name, sets))
 
-      def __init__(self, config, output, sets):
-        self.config = config
-        seen.append(config)
+    def train(self):
+      runs = [kept.Finished({"best": {"MAP@R": x}}, {}) for x in scores(self.config)]
+      return {self.config.methods[0]: [runs]}
 
-      def train(self):
-        found = [
-          comparison.TrainingOutcome({"MAP@R": x}, 1, np.zeros(0))
-          for x in scores(self.config)
-        ]
-        return {self.config.methods[0]: [found]}
-
-    monkeypatch.setattr(comparison, "Comparison", Known)
+    monkeypatch.setattr(comparison.Comparison, "__init__", init)
+    monkeypatch.setattr(comparison.Comparison, "train", train)
     return seen
 
   return install
@@ -142,9 +137,10 @@ def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, trained_as):
     row = np.abs(screening_cells.TABLE[:, :4] - cell).sum(1).argmin()
     return [screening_cells.TABLE[row, column]] * 3
 
-  seen = trained_as(printed)
+  trained = trained_as(printed)
   full = gsp_screening.PRESETS["full"]
   content = gsp_screening.STUDY.run(full, tmp_path, "full")
+  seen = [config for config, *_ in trained]
   assert [c.methods[0] for c in seen] == [
     *["c2+gsp"] * 8, "c2", *["proxy_nca+gsp"] * 8, "proxy_nca",
   ]  # fmt: skip
@@ -183,8 +179,9 @@ def test_presets_of_figures_vary_what_they_show(preset, tmp_path, trained_as):
     score = score if c.methods[0].endswith("+gsp") else 20.0
     return score + np.array([0, 0.1, 1])
 
-  seen = trained_as(falling)
+  trained = trained_as(falling)
   content = gsp_screening.STUDY.run(gsp_screening.PRESETS[preset], tmp_path, preset)
+  seen = [config for config, *_ in trained]
   varied = {(c.methods[0], c.prototypes, c.mass, c.inverse_temperature, c.zero_shot)
             for c in seen}  # fmt: skip
   assert len(seen) == len(varied) == len(losses.split()) * (1 + cells)
@@ -211,14 +208,29 @@ def test_numbers_of_the_pooling_reach_the_training():
   found = methods.job(config, own, "proxy_nca+gsp").settings
   assert (found.mass, found.inverse_temperature) == (0.7, 20.0)
   assert (found.zero_shot, found.prototypes) == (0.0, 16)
-  usual = methods.job(comparison.FullConfig(), own, "proxy_nca+gsp").settings
-  assert (usual.mass, usual.inverse_temperature, usual.zero_shot) == (0.3, 0.5, 0.1)
-  average = methods.job(config, own, "c2").settings
-  assert average.zero_shot == 0
-  # Table 5.3: one part without the other.
-  usual = comparison.FullConfig()
-  for name, mass, share in (("gsp_alone", 0.3, 0.0), ("zsp", 1.0, 0.1)):
-    alone = methods.job(usual, own, f"c2+{name}").settings
-    assert (alone.pooling, alone.mass, alone.zero_shot) == ("gsp", mass, share)
-    cell = dml.cell("fair534", "bn_inception", f"c2+{name}", "cub", 512)
-    assert cell.map_at_r == {"gsp_alone": 26.25, "zsp": 26.49}[name]
+
+
+def test_trials_are_trained_and_reported(tmp_path, trained_as):
+  def score(config):
+    """MAP@R is best at a weight of 1e-2 and with many proxies."""
+    return config.proxies - (np.log10(config.weight) + 2) ** 2
+
+  seen = trained_as(lambda config: [score(config), score(config) + 0.2])
+  preset = retrieval.PRESETS["figure-3.5"]
+  config = dataclasses.replace(preset, weights="none", trials=99)
+  content = retrieval.STUDY.run(config, tmp_path, "figure-3.5")
+  configs, names, sets = zip(*seen, strict=True)
+  assert names == tuple(f"trial-{n}" for n in range(1, 100))
+  assert sets == (None, *["read once"] * 98)
+  weights, counts = zip(*((x.weight, x.proxies) for x in configs), strict=True)
+  # Logarithms are uniform.
+  assert 1e-6 < min(weights) < 1e-5 < 1e-1 < max(weights) < 1
+  assert 30 < sum(weight < 1e-3 for weight in weights) < 69
+  assert (min(counts), max(counts)) == (1, 16)
+  *trials, best = content["rows"]
+  for x, row in zip(configs, trials, strict=True):
+    assert row["name"] == f"c2+ccp, weight {x.weight:.3g}, proxies {x.proxies}"
+    assert row["values"][0] == score(x)
+  assert best["mean"] == max(row["mean"] for row in trials)
+  assert best["name"].startswith("best: weight")
+  assert content["pictures"] == ["search.png"]

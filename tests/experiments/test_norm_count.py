@@ -422,16 +422,10 @@ def test_a_folder_of_photographs(tmp_path):
 
 def test_missing_images_are_said_before_training(tmp_path, monkeypatch):
   monkeypatch.setattr(training, "train", None)
-
-  def run(preset, **changes):
-    config = dataclasses.replace(norm_count.PRESETS[preset], **changes)
-    norm_count.STUDY.run(config, tmp_path)
-
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  with pytest.raises(SystemExit, match="this preset reads the image set voc"):
-    run("voc")
+  config = dataclasses.replace(norm_count.PRESETS["cpu"], sets=("mnist",))
   with pytest.raises(SystemExit, match="none of the sets mnist is in TFDS_DATA_DIR"):
-    run("cpu", sets=("mnist",))
+    norm_count.STUDY.run(config, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,17 @@
 
 import dataclasses
 import json
-import signal
-import sys
 
 import pytest
 
-from experiments.frame import command, results
+from experiments.frame import results
 from tests.experiments.entries import NAMES, main, module, replace_run
 
 
 @pytest.fixture
 def started(monkeypatch):
   """Calls an entry point whose run is a stand-in; how often that has run."""
-  monkeypatch.setattr(command, "_compile_quickly", lambda *_: None)
-  monkeypatch.setattr(command, "_keep_compiled_programs", lambda: None)
-  monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-  monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-  before, runs = signal.getsignal(signal.SIGTERM), []
+  runs = []
 
   def start(name, output, *arguments):
     def run(config, output, preset):
@@ -33,13 +27,10 @@ def started(monkeypatch):
         claims=[],
       )
 
-    replace_run(monkeypatch, name, run)
-    words = [name, "--preset", "smoke", "--output", str(output), *arguments]
-    monkeypatch.setattr(sys, "argv", words)
-    main(name)
+    replace_run(monkeypatch, run)
+    main(name, "--preset", "smoke", "--output", output, *arguments)
 
-  yield start, runs
-  signal.signal(signal.SIGTERM, before)
+  return start, runs
 
 
 def other_setting(name):

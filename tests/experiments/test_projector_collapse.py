@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from scipy import ndimage
 
 from experiments import projector_collapse
 from experiments.frame import command
@@ -93,16 +92,6 @@ def test_ranks_of_rotations_grow():
   ranks = toy.rotation_ranks(0)
   assert ranks[0] == 0
   assert (np.diff(ranks) > 0).all()
-
-
-@pytest.mark.parametrize("angle", [0.0, 20.0, 90.0, 133.0, 350.0])
-def test_rotations_are_those_of_scipy(angle):
-  place = np.array([9, 20])
-  image = np.zeros((32, 32))
-  image[tuple(place)] = 1
-  (found,) = toy._rotations(place, np.array([angle]))
-  expected = ndimage.rotate(image, -angle, order=1, reshape=False, prefilter=False)
-  np.testing.assert_allclose(found.reshape(32, 32), expected, atol=1e-10)
 
 
 def test_turned_directions_leave_the_projector():
@@ -584,10 +573,7 @@ def test_resnet18_takes_steps_by_lars():
 
 @pytest.mark.parametrize(
   ("size", "side", "classes", "groups"),
-  [
-    pytest.param(5000, 16, 50, 12, marks=pytest.mark.slow),
-    (None, 32, 100, 20),
-  ],
+  [pytest.param(5000, 16, 50, 12, marks=pytest.mark.slow), (None, 32, 100, 20)],
 )
 def test_images_have_coarse_classes(size, side, classes, groups, tfds_dir):
   if size:  # every fourth class of tiny_imagenet

@@ -9,7 +9,6 @@ import tomllib
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from benchmarks import startup
 from experiments import quickstart, results_page
@@ -17,6 +16,10 @@ from experiments.frame import command as cli
 from experiments.frame import images, results
 from experiments.gsp import collages, quick
 from spherejax import models
+from tests.experiments import entries
+from tests.experiments.test_evidence import FILES
+
+COMMITTED = {path.stem: json.loads(path.read_text()) for path in FILES}
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +88,11 @@ def test_collages_of_the_parts_share_no_image():
 
 
 def photographs(folder, classes, count):
-  for label in range(classes):
-    (folder / f"{label}").mkdir(parents=True)
-    for number in range(count):
-      pixels = np.full((9, 12, 3), 40 * label + number, np.uint8)
-      Image.fromarray(pixels).save(folder / f"{label}" / f"{number}.png")
-  return folder
+  flat = {
+    f"{label}": [np.full((9, 12, 3), 40 * label + number) for number in range(count)]
+    for label in range(classes)
+  }
+  return entries.write_images(folder, flat)
 
 
 class Pretrained:
@@ -104,8 +106,8 @@ def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypat
   import jax
 
   monkeypatch.setattr(models, "pretrained", lambda name: Pretrained())
-  tiles = quick.photographs(str(photographs(tmp_path / "p", 6, 5)))
-  assert (tiles.labelled, tiles.shared) == ((0, 1, 2, 3), (4, 5))
+  tiles = quick.photographs(photographs(tmp_path / "p", 6, 5))
+  assert tiles.split == 4
   assert tiles.inputs.shape == (30, 2, 2, 64)
   key = jax.random.key(0)
   taken = quick.collages(tiles, (12, 8), key).test
@@ -137,7 +139,7 @@ def test_photographs_that_cannot_be_used_are_told_in_one_line(tmp_path, monkeypa
     folder = photographs(tmp_path / f"{classes}", classes, count)
     said = f"at least 4 class folders of 4 photographs, got {classes} folders"
     with pytest.raises(SystemExit, match=said):
-      quick.photographs(str(folder))
+      quick.photographs(folder)
 
 
 def test_options_change_single_settings_of_a_preset(monkeypatch):
@@ -227,11 +229,6 @@ def test_the_newest_version_counts(tmp_path, monkeypatch):
   assert images.newest_file("a", "tree.csv").parent.name == "1.10.0"
 
 
-def test_parts_are_named_as_the_options():
-  with pytest.raises(ValueError, match="every must be a multiple of each = 4, got 6"):
-    cli.check_parts(6, 4, ("every", "each"))
-
-
 def test_a_full_disk_leaves_the_earlier_result(tmp_path, monkeypatch):
   file = tmp_path / "results.json"
   results.write_json({"seed": 1}, file)
@@ -286,20 +283,9 @@ def test_every_statement_has_a_short_objection():
     assert 0 < len(statement["objection"].split()) <= 60, number
 
 
-def committed():
-  files = sorted((results_page.DOCS / "results").glob("*.json"))
-  return {file.stem: json.loads(file.read_text()) for file in files}
-
-
-def test_committed_claims_have_ids_of_their_own():
-  for name, content in committed().items():
-    ids = [claim["id"] for claim in content["claims"]]
-    assert len({*ids}) == len(ids), name
-
-
 def test_headers_say_how_long_the_committed_runs_took():
   units, said = {"s": 1, "min": 60, "h": 3600}, {}
-  for name, content in committed().items():
+  for name, content in COMMITTED.items():
     module = importlib.import_module(f"experiments.{content['experiment']}")
     whole = content["command"]
     preset = re.match(r"python -m \S+(?: --preset \S+)?", whole)[0]
@@ -316,10 +302,9 @@ def test_headers_say_how_long_the_committed_runs_took():
 
 
 def test_what_was_tried_names_presets_that_exist():
-  tried, known = tomllib.loads(results_page.TRIED.read_text()), committed()
-  named = []
+  tried, named = tomllib.loads(results_page.TRIED.read_text()), []
   for title, notes in tried.items():
-    module = importlib.import_module(f"experiments.{known[title]['experiment']}")
+    module = importlib.import_module(f"experiments.{COMMITTED[title]['experiment']}")
     for preset in re.findall(r"--preset ([\w.-]+)", " ".join(notes.values())):
       assert preset in module.PRESETS, f"{title}: {preset}"
       named.append(preset)

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import ccp_proxies, retrieval
+from experiments import ccp_proxies
 from experiments.frame import networks
 from experiments.metric_learning import images as retrieval_sets
 from experiments.metric_learning import methods, pictures
 from experiments.metric_learning import problems as problems_plan
 from experiments.metric_learning import runs as retrieval_runs
 from experiments.metric_learning import settings as retrieval_settings
-from experiments.metric_learning import training as retrieval_training
 from experiments.metric_learning.methods import Method
-from spherejax import data, losses
+from spherejax import losses
 
 RANDOM = np.random.default_rng(0)
 SMALL = retrieval_settings.Settings(
@@ -35,33 +34,27 @@ def train(method, folder, study=STUDY, **changes):
 
 
 @pytest.mark.slow
-def test_the_smoke_preset_of_retrieval(tmp_path):
-  config = dataclasses.replace(retrieval.PRESETS["smoke"], memory_losses=())
-  content = retrieval.STUDY.run(config, tmp_path, "smoke")
-  figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
+@pytest.mark.parametrize("smoke", [("retrieval", {"memory_losses": ()})], indirect=True)
+def test_the_smoke_preset_of_retrieval(smoke):
   chance = 9 / 99
   for name in ("untrained", "C2", "C2+CCP"):
     for measure in ("P@1", "P@R", "MAP@R"):
-      assert chance < figures[f"gaussians, {name}", measure] < 1
-  assert figures["gaussians, C2+CCP", "problems"] >= 2
-  assert "retrieval-ccp-C2" in {claim["id"] for claim in content["claims"]}
-  for picture in content["pictures"]:
-    assert 0 < (tmp_path / picture).stat().st_size <= 300_000
+      assert chance < smoke.figures[f"gaussians, {name}", measure] < 1
+  assert smoke.figures["gaussians, C2+CCP", "problems"] >= 2
+  assert "retrieval-ccp-C2" in {claim["id"] for claim in smoke.content["claims"]}
 
 
 @pytest.mark.slow
-def test_the_smoke_preset_of_proxies(tmp_path):
-  config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], steps=150)
-  content = ccp_proxies.STUDY.run(config, tmp_path, "smoke")
-  figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
+@pytest.mark.parametrize("smoke", [("ccp_proxies", {"steps": 150})], indirect=True)
+def test_the_smoke_preset_of_proxies(smoke):
   spread = [
-    figures["digits, trained once", f"spread of the proxies at {x}"]
+    smoke.figures["digits, trained once", f"spread of the proxies at {x}"]
     for x in ("first", "last")
   ]
   assert 0 < spread[1] < spread[0]
-  verdicts = {claim["id"]: claim["verdict"] for claim in content["claims"]}
+  verdicts = {claim["id"]: claim["verdict"] for claim in smoke.content["claims"]}
   assert verdicts["ccp-problem-length-least"] == "reproduced"
-  assert len(content["pictures"]) == 3
+  assert len(smoke.content["pictures"]) == 3
 
 
 @pytest.mark.slow
@@ -105,8 +98,6 @@ def test_problems_follow_the_scores(tmp_path):
 @pytest.mark.slow
 def test_a_memory_counts_once_it_is_filled(tmp_path):
   # 28 places and batches of 8: filled again 4 steps after the 8 it begins with.
-  run = retrieval_training.Run(SMALL, Method("c1", "xbm", memory=4), STUDY)
-  assert run.memory_size == 28
   plain, memory = (
     train(method, tmp_path, steps=16).curves["loss"][0]
     for method in (Method("c1"), Method("c1", "xbm", memory=4))
@@ -160,13 +151,6 @@ def test_values_are_sums_of_their_parts():
 )
 def test_sizes_of_pools(proxies, pool, size):
   assert Method("c2", "ccp", proxies, pool).pool_size == size
-
-
-def test_images_that_are_not_there_are_said(tmp_path, monkeypatch):
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
-  with pytest.raises(SystemExit, match=r"reads the image set .*TFDS_DATA_DIR=.*none"):
-    retrieval.STUDY.run(retrieval.PRESETS["cpu"], tmp_path / "output")
-  assert not (tmp_path / "output").exists()
 
 
 def test_networks_that_were_kept_before_are_still_read(tmp_path):
@@ -244,24 +228,25 @@ def test_claims_of_proxies():
     "greedy": picks / 2, "random": picks, "moved": picks,
     "score": np.linspace(0.3, 0.6, 10) + zero,
   }  # fmt: skip
-  found = {name: trained(0.5, curves) for name in ("renewed", "trained once")}
-  found["samples"] = trained(0.52, curves)
+  found = dict(zip(problems_plan.DIGITS, [trained(0.5, curves)] * 2, strict=False))
+  found["digits, samples"] = trained(0.52, curves)
   for loss in config.losses:
-    for kind, score in (("plain", 0.3), ("proxy", 0.35), ("ccp", 0.4)):
-      found[f"{loss} {kind}"] = trained(score + 0.01 * np.arange(3), curves)
+    for kind, score in (("", 0.3), ("-Proxy", 0.35), ("+CCP", 0.4)):
+      name = f"{methods.TITLES[loss]}{kind}"
+      found[name] = trained(score + 0.01 * np.arange(3), curves)
   four = trained([[0.4] * 3, [0.38] * 3, [0.39] * 3, [0.2] * 3], curves, cells=4)
   moved = np.stack([picks, 2 * picks, picks, picks / 2])
   four.curves["moved"] = moved
-  found["c2 ccp"] = four
+  found["C2+CCP"] = four
   for name, score in (
     ("1, b = 1", 0.3),
     (f"1, b = {b}", 0.304),
     (f"{n}, b = {n}", 0.35),
   ):
-    found[f"m = {name}"] = trained(score, curves)
+    found[f"C2+CCP, m = {name}"] = trained(score, curves)
   for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
-    found[f"batch {name}"] = trained(score)
-  found["batch 64 ccp"] = trained(0.35)
+    found[f"C2, batch {name}"] = trained(score)
+  found["C2, batch 64 ccp"] = trained(0.35)
   table = problems_plan.tabulate(found, config)
   made = ccp_proxies.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
@@ -301,7 +286,7 @@ def test_claims_of_proxies():
   # A training of one problem has nothing to compare, and no picks.
   one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
   one |= {name: picks * [[1], [1], [0]] for name in ("random", "moved")}
-  found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
+  found["digits, renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
   table = problems_plan.tabulate(found, config)
   made = ccp_proxies.STUDY.claimed(table, config)
   for claim in made:
@@ -316,14 +301,6 @@ def test_claims_of_proxies():
     "digits, renewed", "C2-Proxy", f"C2+CCP, m = 1, b = {b}", "C2, batch 8 ccp",
     "C2+CCP, weight 10",
   }  # fmt: skip
-
-
-def test_bad_input(tmp_path):
-  with pytest.raises(ValueError, match=r"weights must be empty for conv, got 'x.pth'"):
-    networks.Architecture(weights="x.pth")
-  with pytest.raises(ValueError, match="at most the 7 classes"):
-    train(Method("c2"), tmp_path, batch=64)
-  assert data.class_table(STUDY.train_labels, per_class=10)
 
 
 def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):
@@ -350,7 +327,8 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
 
   monkeypatch.setattr(retrieval_runs, "train", record)
   wide = dataclasses.replace(config, seeds=5)
-  ccp_proxies.train(wide, STUDY, tmp_path)
+  jobs, others = problems_plan.plan(wide), {"C2+CCP": wide.other_weights}
+  retrieval_runs.train_all(wide, jobs, STUDY, tmp_path, other_weights=others)
   assert sorted(models) == [
     "model-C2", "model-C2+CCP", "model-C2+CCP-m-1-b-1", "model-C2+CCP-m-1-b-4",
     "model-C2+CCP-m-2-b-2", "model-C2-Proxy", "model-C2-batch-8-ccp",
@@ -394,3 +372,58 @@ def test_an_outermost_rate_widens_the_rates(best, diverges, tried, monkeypatch):
   assert chosen.rate == min(
     (x for x in tried if x <= diverges), key=lambda x: abs(np.log(x / best))
   )
+
+
+FULL = ccp_proxies.PRESETS["full"]
+
+
+def test_digits_are_seen_by_the_network_of_twenty_layers():
+  architecture = networks.Architecture(backbone=FULL.backbone, width=FULL.width, dim=2)
+  assert (FULL.proxies, FULL.pool, FULL.patience) == (4, 16, 60)
+  variables = jax.eval_shape(
+    lambda key: networks.initial_variables(key, architecture), jax.random.key(0)
+  )
+  kernels = [x for x in jax.tree.leaves(variables["params"]) if x.ndim == 4]
+  # Of 3x3, and those of 1x1 where a stage begins.
+  assert sum(x.shape[0] == 3 for x in kernels) == 19
+  assert {x.shape[-1] for x in kernels} == {16, 32, 64}
+  seen = jax.eval_shape(
+    networks.Network(architecture).apply,
+    variables,
+    jax.ShapeDtypeStruct((5, 28, 28, 1), jnp.float32),
+  )
+  assert seen.embeddings.shape == (5, 2)
+
+
+@pytest.mark.slow
+def test_all_digits_have_as_many_images(tmp_path, tfds_dir):
+  config = dataclasses.replace(FULL, digit_images=(20, 4))
+  study = retrieval_sets.study(config, tmp_path, pooled=True)
+  assert (study.train.shape, study.held.shape) == ((1, 200), (1, 40))
+  assert np.bincount(study.train_labels).tolist() == [20] * 10
+  # The rarest digit, 5, has 5,421 of the 60,000 images.
+  assert sum(FULL.digit_images) == 5421
+  with pytest.raises(ValueError, match=r"at most \d+ in all.* got 5000 and 422"):
+    retrieval_sets.mnist(28, 5000, 422)
+
+
+@pytest.mark.slow
+def test_the_full_preset_makes_its_first_problems(tmp_path, tfds_dir, monkeypatch):
+  whole = retrieval_sets.mnist
+
+  def fewer(size, train, held):
+    study = whole(size, train, held)
+    return study._replace(test=study.test[:, :200], test_labels=study.test_labels[:200])
+
+  monkeypatch.setattr(retrieval_sets, "mnist", fewer)
+  config = dataclasses.replace(
+    FULL, digit_images=(12, 6), seeds=1, width=4, pool=6, steps=4,
+    evaluate_every=1, switch_patience=1, convolution="patches",
+  )  # fmt: skip
+  content = ccp_proxies.STUDY.run(config, tmp_path, "full")
+  figures = {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
+  for name in ("renewed", "trained once", "samples"):
+    assert 0 < figures[f"digits, {name}", "MAP@R"][0] < 1
+  claims = {claim["id"]: claim for claim in content["claims"]}
+  assert {"ccp-coalesce", "ccp-covering-images", "ccp-map-rises"} <= {*claims}
+  assert ccp_proxies.STUDY.run(config, tmp_path, "full")["rows"] == content["rows"]

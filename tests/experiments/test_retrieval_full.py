@@ -12,9 +12,9 @@ import numpy as np
 import optax
 import pytest
 import safetensors.numpy
-from PIL import Image
 
 from experiments import retrieval
+from experiments.frame import images as class_sets
 from experiments.frame import networks
 from experiments.frame import poolings as frame_poolings
 from experiments.frame.study import Table
@@ -28,6 +28,8 @@ from experiments.metric_learning.photographs.comparison import FullConfig
 from experiments.published import dml
 from spherejax import _versions, data, losses, models
 from tests.data.test_listings import LISTED, write_shop
+from tests.experiments import entries
+from tests.metrics.test_retrieval import oracle
 
 
 class Shallow(nn.Module):
@@ -56,9 +58,16 @@ SMALL = FullConfig(
 
 
 @pytest.fixture(scope="module")
-def folder(noise_folder):
-  """Sixteen classes of six pictures, in several sizes."""
-  return noise_folder(16, [(40 + number, 44) for number in range(6)])
+def folder(tmp_path_factory):
+  """Sixteen classes of six pictures of noise, in several sizes."""
+  random = np.random.default_rng(0)
+  noise = {
+    f"{name:02}": [
+      random.integers(0, 256, (40 + number, 44, 3), np.uint8) for number in range(6)
+    ]
+    for name in range(16)
+  }
+  return entries.write_images(tmp_path_factory.mktemp("noise"), noise)
 
 
 def evaluations(output, name=""):
@@ -97,15 +106,15 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   moved = jnp.abs(second[1] - first[2]).max()  # proxies have learned
   assert 0 < float(moved) < 1e-3
 
-  score, calls = batches.score, []
+  log, calls = training.log, []
 
   def stopped(*arguments):
     calls.append(arguments)
     if len(calls) == 3:  # the newest checkpoint is that of step 5, of problem 2
       raise KeyboardInterrupt
-    return score(*arguments)
+    log(*arguments)
 
-  monkeypatch.setattr(batches, "score", stopped)
+  monkeypatch.setattr(training, "log", stopped)
   output = tmp_path / "resumed"
   first = dataclasses.replace(config, folds=(1,))
   with pytest.raises(KeyboardInterrupt):
@@ -148,12 +157,7 @@ def test_evaluations_taken_again_stand_once(tmp_path):
 def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
   config = dataclasses.replace(
-    SMALL,
-    folder=folder,
-    steps=4,
-    protocol="conventional",
-    remat=True,
-    repeats=1,
+    SMALL, folder=folder, steps=4, protocol="conventional", remat=True, repeats=1
   )
   states = []
   fit = training.training.fit
@@ -401,33 +405,13 @@ def test_the_rate_halves_where_percents_stay():
 
 def test_numbers_of_the_protocols():
   make = protocols.protocol
-  fair, newer = make("fair", "sop", "resnet50"), make("fair534", "sop", "bn_inception")
-  assert (fair.evaluate_every, fair.patience, fair.repeats) == (250, 60, 1)
-  assert (newer.evaluate_every, newer.patience, newer.repeats) == (1000, 10, 3)
-  assert make("fair534", "cars", "resnet50").patience == 15
-  common = make("conventional", "cub", "resnet50")
-  assert common[:6] == (25, 1, 1, 1, "P@1", 112)
-  best = make("conventional534", "cub", "resnet50")
-  assert best == common._replace(repeats=3)
-  assert (common.learning_rate, common.weight_decay) == (1e-5, 4e-4)
-  assert make("conventional", "cars", "bn_inception").learning_rate == 1e-4
+  assert make("fair", "sop", "resnet50") == protocols.Protocol(250)
   assert make("ablation", "cub", "bn_inception").patience == 40
   assert make("tuning", "inshop", "bn_inception").patience == 7
   config = dataclasses.replace(FullConfig(), dataset="sop", protocol="fair534")
   own = retrieval_full_jobs.protocol_of(config)
   anchor = retrieval_full_jobs.job(config, own, "proxy_anchor+gsp")
-  assert anchor.settings.learning_rate == 5e-6
-  assert anchor.settings.inverse_temperature == 0.5
-  assert (anchor.settings.prototypes, anchor.settings.zero_shot) == (128, 0.1)
-  assert (anchor.settings.batch, anchor.settings.per_class) == (32, 1)
   assert anchor.title == "ProxyAnchor+GSP"
-  nca = retrieval_full_jobs.job(config, own, "proxy_nca").method.settings()
-  assert nca["temperature"] == 0.11
-  memory = retrieval_full_jobs.job(config, own, "C1+XBM")
-  assert memory.settings.places == 44_800
-  assert memory.settings.memory_start == 1000
-  proxies = retrieval_full_jobs.job(config, own, "ms+ccp")
-  assert (proxies.method.proxies, proxies.method.pool_size) == (4, 7)
   for name in ("c3", "c1+xbm+ccp", "proxy_anchor+xbm", "c1+gspp"):
     with pytest.raises(ValueError, match=r"methods has no .* near which are "):
       retrieval_full_jobs.job(config, own, name)
@@ -490,8 +474,8 @@ def test_figures_stand_beside_those_of_the_same_settings(
   monkeypatch.setattr(networks, "check", lambda architecture: None)
   names = tuple(f"{number:03}" for number in range(100))
   labels = np.repeat(np.arange(100, dtype=np.int32), 4)
-  pictures = retrieval_full_sets.Pictures([], np.arange(400), labels, names)
-  sets = retrieval_full_sets.Sets(pictures, pictures, None)
+  pictures = data.Images(np.zeros((400, 1, 1, 3), np.uint8), labels, names)
+  sets = retrieval_full_sets.Sets(pictures, pictures)
   config = FullConfig(weights="FILE", methods=("c2",), **changes)
   comparison = retrieval_full.Comparison(config, tmp_path, sets)
   assert comparison.complete is comparable
@@ -522,22 +506,6 @@ def test_combinations_against_a_loop():
   assert table["P@R, 128-D, std"]["paper"] is None
 
 
-def map_at_r(points, labels, queries, references, same):
-  """Percent, by sorting; P@1 beside it."""
-  values, first = [], []
-  for q in queries:
-    others = [r for r in references if not (same and r == q)]
-    relevant = sum(labels[r] == labels[q] for r in others)
-    if not relevant:
-      continue
-    order = sorted(others, key=lambda r: ((points[q] - points[r]) ** 2).sum())
-    hits = np.array([labels[r] == labels[q] for r in order[:relevant]])
-    precisions = np.cumsum(hits) / (1 + np.arange(relevant))
-    values.append((hits * precisions).sum() / relevant)
-    first.append(hits[0])
-  return 100 * np.mean(first), 100 * np.mean(values)
-
-
 @pytest.mark.parametrize("gallery", [False, True])
 def test_measures_of_queries_and_of_a_gallery(gallery):
   random = np.random.default_rng(1)
@@ -545,16 +513,16 @@ def test_measures_of_queries_and_of_a_gallery(gallery):
   labels = np.append(random.integers(0, 6, 39), 9)  # the last one has no match
   queries = random.uniform(size=40) < 0.5 if gallery else None
   points = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1)
-  rows = np.arange(40)
-  expected = map_at_r(
-    points,
-    labels,
-    rows[queries] if gallery else rows,
-    rows[~queries] if gallery else rows,
-    not gallery,
-  )
-  found = protocols.measures(raw, labels, queries)
-  assert (found["P@1"], found["MAP@R"]) == pytest.approx(expected, rel=1e-5)
+  parts = [points, labels]
+  if gallery:
+    parts = [x[rows] for rows in (queries, ~queries) for x in parts]
+  first, _, map_at_r, _, relevant = oracle(*parts)
+  expected = [100 * x[relevant > 0].mean() for x in (first, map_at_r)]
+  extras = {"query": queries} if gallery else {}
+  names = tuple("abcdefghij")
+  pixels = np.zeros((40, 1, 1, 3), np.uint8)
+  found = protocols.measures(raw, data.Images(pixels, labels, names, extras=extras))
+  assert [found["P@1"], found["MAP@R"]] == pytest.approx(expected, rel=1e-5)
   parts = protocols.joined([raw, 0.1 * raw])
   assert parts.shape == (40, 10)
   assert np.linalg.norm(parts, axis=1).max() <= 1 + 1e-6
@@ -567,7 +535,7 @@ def pictures(sizes, per_class=4):
   source = [np.full((*size, 3), number, np.uint8) for number, size in enumerate(sizes)]
   labels = np.arange(len(sizes), dtype=np.int32) // per_class
   names = tuple(map(str, np.unique(labels)))
-  return retrieval_full_sets.Pictures(source, np.arange(len(sizes)), labels, names)
+  return data.Images(source, labels, names)
 
 
 def test_batches_follow_from_the_number_of_the_step():
@@ -613,25 +581,23 @@ def test_boxes_lie_inside_and_have_the_shares_of_the_text():
   assert (top, bottom) == pytest.approx((0, 3))
   # A gradient from left to right: half of the crops are mirrored.
   image = np.tile(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], (40, 1, 3))
-  crops = [
-    batches.random_crop(image, i, seeds=(5, 6), first=7, size=16) for i in range(100)
-  ]
+  crops = list(batches.Crops([image] * 100, (5, 6), 7, 16))
   rising = [crop[0, -1, 0] > crop[0, 0, 0] for crop in crops]
   assert 30 < sum(rising) < 70
-  again = batches.random_crop(image, 8, seeds=(5, 6), first=0, size=16)
-  np.testing.assert_array_equal(again, crops[1])
+  again = batches.Crops([image] * 100, (5, 6), 0, 16)
+  np.testing.assert_array_equal(again[8], crops[1])
 
 
 def test_the_first_classes_are_learned(folder):
   sets = retrieval_full_sets.load("cub", folder, 5, False)
-  assert sets.learned.names == ("00", "01", "02", "03", "04")
-  assert sets.sought.names[0] == "05"
+  assert sets.learned.label_names == ("00", "01", "02", "03", "04")
+  assert sets.sought.label_names[0] == "05"
   assert (len(sets.learned), len(sets.sought)) == (30, 66)
   np.testing.assert_array_equal(np.unique(sets.sought.labels), np.arange(11))
-  part = sets.learned.of(np.array([3, 1]))
-  assert part.names == ("03", "01")
+  part = class_sets.of_classes(sets.learned, np.array([3, 1]))
+  assert part.label_names == ("03", "01")
   np.testing.assert_array_equal(part.labels, np.repeat([1, 0], 6))
-  np.testing.assert_array_equal(part.source[part.rows[6]], sets.learned.source[18])
+  np.testing.assert_array_equal(part.images[6], sets.learned.images[18])
   with pytest.raises(SystemExit, match=r"cub has 200 classes.*this one has 16"):
     retrieval_full_sets.load("cub", folder, 0, False)
   with pytest.raises(SystemExit, match="must leave some of the 16 classes"):
@@ -639,9 +605,7 @@ def test_the_first_classes_are_learned(folder):
 
 
 def test_pictures_that_cannot_be_read_are_named(tmp_path):
-  for name, number in itertools.product("abc", range(3)):
-    (tmp_path / name).mkdir(exist_ok=True)
-    Image.new("RGB", (9, 9)).save(tmp_path / name / f"{number}.png")
+  entries.write_images(tmp_path, dict.fromkeys("abc", np.zeros((3, 9, 9, 3))))
   whole = (tmp_path / "b" / "1.png").read_bytes()
   (tmp_path / "b" / "1.png").write_bytes(whole[: len(whole) // 2])
   with pytest.raises(SystemExit, match=r"1 of 9 images.*b/1\.png"):
@@ -655,12 +619,12 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
 def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
   write_shop(tmp_path)
   sets = retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
-  assert sets.learned.names == ("id_1", "id_2")
+  assert sets.learned.label_names == ("id_1", "id_2")
   np.testing.assert_array_equal(sets.learned.labels, [1, 0, 1])
-  assert sets.sought.names == ("id_7", "id_9")
+  assert sets.sought.label_names == ("id_7", "id_9")
   np.testing.assert_array_equal(sets.sought.labels, [1, 1, 0, 0])
-  np.testing.assert_array_equal(sets.queries, [False, True, True, False])
-  assert sets.sought.source[sets.sought.rows[0]].shape == (10, 8, 3)
+  np.testing.assert_array_equal(sets.sought.extras["query"], [False, True, True, False])
+  assert sets.sought.images[0].shape == (10, 8, 3)
 
 
 def test_list_files_that_are_wrong(tmp_path):
@@ -685,11 +649,6 @@ def test_bad_input_is_said_before_training(tmp_path, folder, monkeypatch):
     ({"prefetch": 0}, "prefetch must be at least 1, got 0"),
     ({"width": -1}, "width must be at least 1, got -1"),
     ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0"),
-    (
-      {"methods": ("c2+ccp",), "switch_patience": 0},
-      "switch_patience must be .* got 0",
-    ),
-    ({"second_moment": 1.5}, r"second_moment must be in \[0, 1\), got 1.5"),
     ({"learning_rate": float("inf")}, "learning_rate must be finite, got inf"),
     ({"methods": ("c2", "c2+gsp"), "mass": 2.0}, r"mass must be in \(0, 1\], got 2"),
     ({"dataset": "inshop", "learned_classes": 0}, r"no .*list_eval_partition\.txt"),
@@ -733,47 +692,33 @@ def test_classes_without_a_pair_are_said_before_training(tmp_path, folder, monke
   monkeypatch.setattr(models, "BNInception", Shallow)
   names = tuple(f"{number:02}" for number in range(16))
   own = np.arange(32, dtype=np.int32) // 2
-  pair = retrieval_full_sets.Pictures([], np.arange(32), own, names)
+  pair = data.Images(np.zeros((32, 1, 1, 3), np.uint8), own, names)
   first = np.arange(32) % 2 == 0
-  check = retrieval_full_sets.check_matches
-  check(pair, None, "sought")
-  check(pair, first, "sought")
+
+  def check(images, queries=None):
+    extras = {} if queries is None else {"query": queries}
+    images = dataclasses.replace(images, extras=extras)
+    retrieval_full_sets.check_matches(images, "sought")
+
+  check(pair)
+  check(pair, first)
   with pytest.raises(ValueError, match="none of the 16 queries among the sought"):
-    check(pair.take(first), None, "sought")
+    check(pair[first])
   with pytest.raises(ValueError, match="none of the 32 queries"):
-    check(pair, first | True, "sought")
+    check(pair, first | True)
   with pytest.raises(ValueError, match="none of the 0 queries"):
-    check(pair, first & False, "sought")
+    check(pair, first & False)
 
   def run(learned, sought):
     config = dataclasses.replace(SMALL, folder=folder, methods=("c2",))
-    sets = retrieval_full_sets.Sets(learned, sought, None)
+    sets = retrieval_full_sets.Sets(learned, sought)
     retrieval_full.Comparison(config, tmp_path, sets)
 
   run(pair, pair)
   with pytest.raises(ValueError, match="the sought images"):
-    run(pair, pair.take(first))
+    run(pair, pair[first])
   with pytest.raises(ValueError, match=r"the held-out \(fold 1\) images"):
-    run(pair.take(first), pair)
-
-
-def test_printed_figures():
-  p = dml
-  assert p.cell("fair", "bn_inception", "c2+ccp", "sop", 512) == (
-    78.95,
-    52.19,
-    None,
-    None,
-  )
-  assert p.cell("fair", "bn_inception", "soft_triple", "cub", 512)[:2] == (66.12, 26.02)
-  assert p.cell("fair534", "bn_inception", "c1+xbm+gsp", "cars", 128) == (
-    73.04, 19.26, 0.39, 0.19,
-  )  # fmt: skip
-  assert p.cell("conventional", "resnet50", "c2+ccp", "cub", 512)[0] == 71.04
-  assert p.cell("conventional534", "bn_inception", "c1+xbm+gsp", "inshop", 512)[:2] == (
-    90.92, 63.25,
-  )  # fmt: skip
-  assert p.cell("fair", "resnet50", "c2", "sop", 512) is None
+    run(pair[first], pair)
 
 
 def test_one_figure_of_table_5_2_stands_alone():

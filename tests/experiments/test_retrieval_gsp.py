@@ -10,7 +10,7 @@ import pytest
 from experiments import retrieval
 from experiments.frame import networks
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods, pictures, runs, training
+from experiments.metric_learning import methods, objective, pictures, runs, training
 from experiments.metric_learning import plan as retrieval_plan
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning.methods import Method
@@ -88,23 +88,31 @@ def test_zero_shot_prediction_has_its_share_of_the_loss():
 
 def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
   rng = np.random.default_rng(0)
-  attributes = jnp.asarray(rng.dirichlet(np.ones(6), 8), jnp.float32)
-  labels = jnp.asarray(np.repeat(np.arange(4), 2))
-  params = methods.zero_shot_params(jax.random.key(2), 6, 9, 3)
-  table = params["label_embeddings"]
-  assert table.shape == (9, 3)
+  run, state = begin(backbone="mlp", zero_shot=0.3)
+  params, stats = state.train.params, state.train.batch_stats
+  labels = np.repeat(np.arange(4, dtype=np.int32), 2)
+  batch = {"image": rng.normal(size=(8, *STUDY.images.shape[1:])), "label": labels}
+  table = params["loss"]["zero_shot"]["label_embeddings"]
+  assert table.shape == (run.classes, 4)
 
   @jax.jit
   def both():
+    variables = objective.variables(params["network"], stats.get("network", {}))
+    outputs, _ = objective.forward(
+      run.settings.architecture, variables, batch["image"], train=True, axis_name=None
+    )
     first, second = losses.split_by_class(labels)
     unseen = losses.zero_shot_prediction(
-      attributes, labels, attributes, labels, table, where_a=first, where_b=second
-    )
-    value = methods.with_zero_shot(jnp.float32(2), 0.3, params, attributes, labels)
-    return unseen.sum() / len(labels), value  # a row is in one half and counts once
+      outputs.attributes, labels, outputs.attributes, labels, table,
+      where_a=first, where_b=second,
+    )  # fmt: skip
+    plain = methods.value(PLAIN, outputs.embeddings, labels, params["loss"])
+    # A row is in one half and counts once.
+    expected = 0.7 * plain + 0.3 * unseen.sum() / len(labels)
+    return expected, run(params, stats, batch, key=None, axis_name=None).loss
 
-  unseen, value = both()
-  assert value == pytest.approx(0.7 * 2.0 + 0.3 * float(unseen), rel=1e-6)
+  expected, value = both()
+  assert value == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.slow
@@ -188,27 +196,3 @@ def test_claims_about_the_sum():
   assert [axes.get_title("left") for axes in panels] == ["GSP", "ZSP", "GSP+ZSP"]
   rows = [x.get_text() for x in panels[0].get_yticklabels()]
   assert rows == ["C2", "C1+XBM", "C2+CCP"]
-  claims = [x for x in retrieval.STUDY.claimed(table, config) if "5.1" in x["paper"]]
-  made = {(c["id"], c["statement"]): c["value"] for c in claims}
-  assert made == pytest.approx({
-    ("components-C2-GSP", "MAP@R: C2+GSP > C2"): 0.3,
-    ("components-C2-ZSP", "MAP@R: C2+ZSP > C2"): -0.1,
-    ("retrieval-gsp-C2", "MAP@R: C2+GSP+ZSP > C2"): 0.2,
-    ("components-C2-both-GSP", "MAP@R: C2+GSP+ZSP > C2+GSP"): -0.1,
-    ("components-C2-both-ZSP", "MAP@R: C2+GSP+ZSP > C2+ZSP"): 0.3,
-    ("ccp-gsp", "MAP@R: C2+CCP+GSP+ZSP > C2+CCP"): -0.05,
-    ("xbm-gsp", "MAP@R: C1+XBM+GSP+ZSP > C1+XBM"): 0.1,
-  })  # fmt: skip
-
-
-def test_no_zero_shot_prediction_without_attributes():
-  with pytest.raises(ValueError, match=r"zero_shot must be 0 .* got 0.1 for 'gap'"):
-    dataclasses.replace(SETTINGS, pooling="gap")
-
-
-def test_comparisons_that_compare_nothing_are_refused():
-  config = SUMMED
-  with pytest.raises(ValueError, match=r"pooling must be gap, .* got gem"):
-    dataclasses.replace(config, pooling="gem")
-  with pytest.raises(ValueError, match=r"gsp_parts must be among .* got \['c2'\]"):
-    dataclasses.replace(config, gsp_methods=("c1",))

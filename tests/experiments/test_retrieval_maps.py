@@ -61,8 +61,8 @@ def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypa
   monkeypatch.setattr(images.models, "pretrained", lambda _: network)
   study = images.maps("cars196", 5, [4, 5], tmp_path, pooled=pooled)
   assert study.images.shape == (48, *((1, 1) if pooled else (2, 2)), 5)
-  assert [x.shape for x in study[2:5]] == [(2, 9), (2, 3), (2, 12)]
-  assert sorted(np.concatenate(study[2:5], axis=1).ravel()) == list(range(48))
+  assert [x.shape for x in study[:3]] == [(2, 9), (2, 3), (2, 12)]
+  assert sorted(np.concatenate(study[:3], axis=1).ravel()) == list(range(48))
   features = see(pixels[labels != 3])
   if pooled:
     features = features.mean((1, 2), keepdims=True)
@@ -192,7 +192,7 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
     images.halves(labels, images.divided(np.arange(16), seed), 30) for seed in (5, 6)
   ]
   rows = [np.stack(part) for part in zip(*(own[:3] for own in every), strict=True)]
-  study = images.Study("drawn", found, *rows, *every[0][3:], by_seed=True)
+  study = images.Study(*rows, *every[0][3:6], "drawn", found, by_seed=True)
   settings = plan.Settings(
     backbone="maps", channels=8, image_size=2, dim=4, batch=24, per_class=4, shift=0,
     steps=60, evaluate_every=20, seed=5, seeds=2, pooling=pooling, prototypes=8,

@@ -75,7 +75,7 @@ def prepare(tmp_path, monkeypatch):
 
 
 def seen_class(pictures, place):
-  pixel = pictures.source[int(pictures.rows[place])][0, 0].astype(int)
+  pixel = pictures.images[place][0, 0].astype(int)
   return pixel @ [65536, 256, 1]
 
 
@@ -86,9 +86,11 @@ def test_half_of_the_birds_and_cars_are_learned(dataset, prepare):
   order = np.random.default_rng(0).permutation(classes)
   prepare(dataset, train=order, test=[*order[::-1], 7, classes - 1])
   sets = retrieval_full_sets.load(dataset, "", 0, False)
-  assert sets.queries is None
-  assert (len(sets.learned.names), len(sets.sought.names)) == (learned, learned)
-  assert 2 * learned == classes
+  assert "query" not in sets.sought.extras
+  assert (len(sets.learned.label_names), len(sets.sought.label_names)) == (
+    learned,
+    learned,
+  )
   for pictures, first in ((sets.learned, 0), (sets.sought, learned)):
     counts = np.bincount(pictures.labels)
     wanted = np.full(learned, 2)
@@ -106,15 +108,15 @@ def test_products_are_divided_as_their_parts(prepare, monkeypatch):
   prepare("sop", train=range(learned), test=range(learned, classes))
   sets = retrieval_full_sets.load("sop", "", 0, False)
   # Classes, not the twelve kinds of products.
-  assert (len(sets.learned), len(sets.learned.names)) == (11_318, 11_318)
-  assert (len(sets.sought), len(sets.sought.names)) == (11_316, 11_316)
+  assert (len(sets.learned), len(sets.learned.label_names)) == (11_318, 11_318)
+  assert (len(sets.sought), len(sets.sought.label_names)) == (11_316, 11_316)
   np.testing.assert_array_equal(np.bincount(sets.learned.labels), 1)
   np.testing.assert_array_equal(np.bincount(sets.sought.labels), 1)
   for pictures, first in ((sets.learned, 0), (sets.sought, learned)):
     for place in np.random.default_rng(1).integers(0, len(pictures), 50):
       assert seen_class(pictures, place) == first + pictures.labels[place]
-  # `source` is of both parts, of which the first one is learned.
-  np.testing.assert_array_equal(np.sort(sets.learned.rows), np.arange(learned))
+  rows = np.sort(sets.learned.extras["row"])
+  np.testing.assert_array_equal(rows, np.arange(learned))
 
 
 @pytest.mark.parametrize("dataset", SETS)

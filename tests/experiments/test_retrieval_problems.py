@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,30 +14,16 @@ from experiments.metric_learning import methods, objective
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning import training as retrieval_training
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.photographs import batches, sets
 from experiments.metric_learning.photographs import training as retrieval_full_training
 from experiments.metric_learning.photographs.methods import FullConfig
-from spherejax import losses, training
+from spherejax import data, losses, training
+from tests.experiments.test_retrieval_full import Shallow
 
 SETTINGS = FullConfig(
   backbone="bn_inception", width=4, image_size=8, channels=3, dim=3, pooling="gap",
   batch=8, steps=9, evaluate_every=1, learning_rate=1e-2, prefetch=1, zero_shot=0.0,
 )  # fmt: skip
 LABELS = np.array([0, 1, 1, 2, 2, 2, 0, 1])
-
-
-class Shallow(nn.Module):
-  """In the place of a backbone for photographs."""
-
-  width: int
-  frozen_norm: bool = False
-  axis_name: str | None = None
-  remat: bool = False
-
-  @nn.compact
-  def __call__(self, x, *, train=False):
-    x = nn.Conv(self.width, (4, 4), strides=4, name="conv")(x / 64)
-    return nn.relu(nn.BatchNorm(not train, name="norm")(x))
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +49,7 @@ def pictures():
   """Twelve of three classes."""
   source = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8)
   labels = np.arange(12, dtype=np.int32) // 4
-  return sets.Pictures(source, np.arange(12), labels, ("a", "b", "c"))
+  return data.Images(source, labels, ("a", "b", "c"))
 
 
 def responds(settings, folder, monkeypatch):
@@ -76,10 +61,9 @@ def responds(settings, folder, monkeypatch):
     raise KeyboardInterrupt
 
   monkeypatch.setattr(retrieval_full_training.training, "fit", stopped)
-  seen = batches.EvaluatedImages(pictures(), None)  # pyright: ignore
   with pytest.raises(KeyboardInterrupt):
     retrieval_full_training.train(
-      settings, Method("c2", "ccp", 2, 3), pictures(), seen, jax.random.key(0),
+      settings, Method("c2", "ccp", 2, 3), pictures(), pictures(), jax.random.key(0),
       folder / "checkpoints", folder / "evaluations.json",
     )  # fmt: skip
   return given
@@ -194,27 +178,8 @@ def test_problems_of_small_images_turn_as_the_algorithm_says():
   assert found == expected
 
 
-def unit_ball(x):
-  return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
-
-
-def contrastive(x, labels, y, y_labels, margins, itself):
-  """C2 by its definition: each part over the number of its terms that are not 0."""
-  parts = {True: [0.0, 0], False: [0.0, 0]}
-  for i, j in np.ndindex(len(x), len(y)):
-    if itself and i == j:
-      continue
-    same = bool(labels[i] == y_labels[j])
-    distance = np.linalg.norm(x[i] - y[j])
-    term = distance - margins[0] if same else margins[1] - distance
-    if term > 0:
-      parts[same][0] += term
-      parts[same][1] += 1
-  return sum(total / max(number, 1) for total, number in parts.values())
-
-
 @pytest.mark.parametrize("in_batch", [0.0, 2.0])
-def test_the_loss_with_proxies_against_a_loop(in_batch):
+def test_the_loss_with_proxies_and_in_the_batch(in_batch):
   numbers = (("positive_margin", 0.2), ("negative_margin", 0.9))
   method = Method("c2", "ccp", 2, 3, numbers=numbers)
   settings = dataclasses.replace(SETTINGS, in_batch=in_batch)
@@ -234,13 +199,15 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
     return found.embeddings, outcome.loss
 
   x, loss = both()
-  x = unit_ball(np.asarray(x, float))
   assert np.linalg.norm(x[0] - x[1]) > 1e-3
-  own = unit_ball(proxies.reshape(6, 3).astype(float))
-  margins = (0.2, 0.9)
-  expected = contrastive(x, LABELS, own, [0, 0, 1, 1, 2, 2], margins, itself=False)
-  expected += in_batch * contrastive(x, LABELS, x, LABELS, margins, itself=True)
-  assert float(loss) == pytest.approx(expected, rel=1e-4)
+  pair = functools.partial(
+    losses.contrastive, jnp.asarray(x), LABELS, positive_margin=0.2,
+    negative_margin=0.9, normalize="unit_ball",
+  )  # fmt: skip
+  rows, of = proxies.reshape(6, 3), np.repeat(np.arange(3), 2)
+  own = losses.References(rows, of, np.ones(6, bool), None)
+  expected = pair(references=own).mean() + in_batch * pair().mean()
+  assert float(loss) == pytest.approx(float(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["ccp", "samples"])
@@ -315,34 +282,37 @@ def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(monkeypatch):
   [(small_step, SMALL), (full_step, dataclasses.replace(SETTINGS, places=16))],
 )
 def test_a_step_fills_the_memory_as_it_is_told(step, settings, monkeypatch):
-  seen, loss = {}, {}
-  remember, value = methods.remember, methods.value
+  seen = {}
+  value = methods.value
 
-  def watched(memory, x, labels, taken, **options):
-    seen.update(options, rows=len(x))
-    return remember(memory, x, labels, taken, **options)
+  def valued(method, x, labels, params, proxies, memory, **options):
+    seen.update(options, rows=len(x), memory=memory)
+    return value(method, x, labels, params, proxies, memory, **options)
 
-  def valued(*arguments, **options):
-    loss.update(options)
-    return value(*arguments, **options)
-
-  monkeypatch.setattr(methods, "remember", watched)
   monkeypatch.setattr(methods, "value", valued)
-  settings = dataclasses.replace(settings, memory_start=7)
   step(settings, Method("c1", "xbm", memory=2))
-  assert (seen["start"], seen["rows"]) == (7, 8)
-  assert loss["remembers"].shape == ()
+  assert seen["rows"] == 8
+  assert seen["remembers"].shape == ()
+  assert seen["memory"].itself.shape == (8,)
+
+
+def memory_run(places):
+  """A training that begins with its memory after two steps, and its statistics."""
+  settings = dataclasses.replace(SMALL, memory_start=2)
+  run = objective.Run(settings, Method("c1", "xbm", memory=2), LABELS)
+  memory = losses.memory_init(places, 3)
+  return run, {"loss": {"memory": memory, "taken": jnp.int32(0)}}
 
 
 def test_a_memory_is_filled_at_once_and_counts_later():
   x = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
   labels = np.array([0, 0, 1, 1], np.int32)
-  memory = losses.memory_init(8, 3)
+  run, stats = memory_run(places=8)
   for taken in range(6):
-    memory, references, remembers = methods.remember(
-      memory, x[taken], labels, jnp.int32(taken), start=2
-    )
+    references, remembers, stats = run.remembered(stats, x[taken], labels)
+    assert stats["loss"]["taken"] == taken + 1
     assert bool(remembers) == (taken >= 4)
+    memory = stats["loss"]["memory"]
     kept = x[max(0, taken - 1) : taken + 1].reshape(-1, 3)
     held = np.asarray(memory.embeddings)[np.asarray(references.where)]
     assert sorted(held.tolist()) == sorted(kept.tolist())
@@ -353,17 +323,15 @@ def test_a_memory_is_filled_at_once_and_counts_later():
 def test_two_devices_fill_a_memory_twice_as_fast():
   x = np.random.default_rng(0).normal(size=(6, 2, 2, 3)).astype(np.float32)
   labels = np.array([[0, 0], [1, 1]], np.int32)
-  memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), losses.memory_init(8, 3))
+  run, stats = memory_run(places=8)
+  stats = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), stats)
   step = jax.vmap(
-    lambda memory, x, labels, taken: methods.remember(
-      memory, x, labels, taken, start=2, axis_name="batch"
-    ),
-    in_axes=(0, 0, 0, None),
-    axis_name="batch",
+    functools.partial(run.remembered, axis_name="batch"), axis_name="batch"
   )
   for taken in range(6):
-    memory, references, remembers = step(memory, x[taken], labels, jnp.int32(taken))
+    references, remembers, stats = step(stats, x[taken], labels)
     np.testing.assert_array_equal(remembers, taken >= 4)
+  memory = stats["loss"]["memory"]
   rows = np.arange(2)[:, None]
   np.testing.assert_array_equal(memory.embeddings[rows, references.itself], x[5])
 

@@ -59,6 +59,9 @@ def test_table_3_1():
       wanted[method_of(name), *place] = (*map(float, pair), None, None)
   assert len(wanted) == 13 * 8
   assert wanted == dml.TABLE_3_1
+  for key, one in wanted.items():
+    assert dml.cell("fair", "bn_inception", *key) == one
+  assert dml.cell("fair", "resnet50", "c2", "sop", 512) is None
 
 
 def test_table_5_1():
@@ -71,13 +74,18 @@ def test_table_5_1():
       wanted[method, *place] = (p, m, p_std, m_std)
   assert len(wanted) == 15 * 8
   assert wanted == dml.TABLE_5_1
+  for key, one in wanted.items():
+    assert dml.cell("fair534", "bn_inception", *key) == one
 
 
 @pytest.mark.parametrize(
-  ("table", "found", "cells"),
-  [("Table 3.2", dml.TABLE_3_2, 32 + 35), ("Table 5.2", dml.TABLE_5_2, 8 + 16)],
+  ("table", "found", "cells", "protocol"),
+  [
+    ("Table 3.2", dml.TABLE_3_2, 32 + 35, "conventional"),
+    ("Table 5.2", dml.TABLE_5_2, 8 + 16, "conventional534"),
+  ],
 )
-def test_tables_of_the_conventional_protocol(table, found, cells):
+def test_tables_of_the_conventional_protocol(table, found, cells, protocol):
   wanted = {"bn_inception": {}, "resnet50": {}}
   for title, backbone in (
     ("BN-Inception-512D", "bn_inception"), ("ResNet50", "resnet50"),
@@ -92,6 +100,9 @@ def test_tables_of_the_conventional_protocol(table, found, cells):
           wanted[backbone][key] = tuple(value)
   assert sum(map(len, wanted.values())) == cells
   assert wanted == found
+  for backbone, of in wanted.items():
+    for key, one in of.items():
+      assert dml.cell(protocol, backbone, *key) == one
 
 
 def test_tables_3_3_and_5_3():
@@ -119,6 +130,7 @@ def test_tables_3_3_and_5_3():
     None, 17.67, None, None,
   )  # fmt: skip
   assert cell("fair534", "bn_inception", "c2+gsp", "cub", 128).map_at_r == 21.53
+  assert cell("fair534", "bn_inception", "c2+gsp_alone", "cub", 512).map_at_r == 26.25
 
 
 @pytest.mark.parametrize(
@@ -132,7 +144,7 @@ def test_tables_3_3_and_5_3():
 )
 def test_sizes_are_the_sums_of_their_parts(dataset, classes, images, learned, sought):
   size = dml.SIZES[dataset]
-  assert size == (classes, images, *learned)
+  assert tuple(size.values()) == (classes, images, *learned)
   assert np.add(learned, sought).tolist() == [classes, images]
 
 

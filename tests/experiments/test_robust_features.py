@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tqdm
 from scipy import stats
 
 from experiments import robust_features
+from experiments.frame import training as frame_training
 from experiments.frame.study import Table
 from experiments.robustness import claims as inputs
 from experiments.robustness import defences, networks, photographs, proposals, structure
@@ -55,9 +55,8 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
     robust_features.PRESETS["smoke"], proposals=(proposals.CAP,)
   )
   points = voronoi_sets.load_digits(config.train_images, config.test_images)
-  with tqdm.tqdm(disable=True) as progress:
-    table = Table()
-    proposals.add_losses(table, config, *points, progress, tmp_path)
+  table = Table()
+  proposals.add_loss(proposals.CAP, table, config, *points, tmp_path)
   figures = {row["metric"]: row["mean"] for row in table.rows()}
   assert figures["in the cap, but wrong or beyond"] == 0
   assert figures["accuracy under attack"] <= figures["accuracy"] + 1e-6
@@ -175,9 +174,9 @@ def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
   )
   small = photographs.Photographs(network="ResNet18", width=2)
   config = dataclasses.replace(CONFIG, images=images, photographs=small)
-  network = photographs.network(small, 10)
+  network = photographs.network(small)
   variables = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((2, 32, 32, 3)))
-  objective = photographs.objective(config, 10, "l2", 0.0)
+  objective = photographs.objective(config, "l2", 0.0)
   batch = {"image": np.zeros((2, 32, 32, 3), np.uint8), "label": np.zeros(2, np.int32)}
   jax.eval_shape(
     lambda p, s: (
@@ -199,7 +198,7 @@ def test_too_many_digits():
 def test_all_models_at_once_are_each_alone():
   params = jnp.arange(6.0).reshape(2, 3, 1)
   models = (params, params[..., 0])
-  found = networks.over_models(lambda a, x: a * x[0][0] * x[1])(models, 2.0)
+  found = frame_training.over_models(lambda a, x: a * x[0][0] * x[1], models, 2.0)
   np.testing.assert_array_equal(found, 2 * np.arange(6.0).reshape(2, 3) ** 2)
 
 
@@ -274,7 +273,7 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
   )
   own = voronoi_sets.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
   state = types.SimpleNamespace(variables=dict)
-  found = photographs.measure_features(CONFIG, own, state, 4)
+  found = photographs.measure_features(CONFIG, own, state)
   rows = pixels.reshape(40, -1)
   far = np.abs(rows[:, None] - rows).max(axis=2)
   learned = np.linalg.norm(features[:, None] - features, axis=2)

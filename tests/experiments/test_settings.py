@@ -46,6 +46,12 @@ CASES = {
     ({"channels": 3}, r"of the images, \(4, 4, 1\), got \(4, 4, 3\)"),
     ({"image_size": 5}, r"of the images, \(4, 4, 1\), got \(5, 5, 1\)"),
     ({"pooling": "sum"}, "pooling must be one of .* got 'sum'"),
+    ({"zero_shot": 0.1}, r"zero_shot must be 0 .* got 0.1 for 'gap'"),
+    ({"backbone": "conv", "weights": "x.pth"}, "weights must be empty for conv"),
+  ],
+  "retrieval cars-gsp": [
+    ({"pooling": "gem"}, r"pooling must be gap, .* got gem"),
+    ({"gsp_methods": ("c1",)}, r"gsp_parts must be among .* got \['c2'"),
   ],
   "retrieval figure-3.5": [
     ({"protocol": "fair"}, r"validation classes, .* got c2\+ccp by fair"),
@@ -81,6 +87,16 @@ CASES = {
   "plankton full": [
     ({}, "weights for inception_v3 by --weights"),
     ({"weights": "nowhere.pth"}, r"weights nowhere\.pth does not exist"),
+  ],
+  "few_shot smoke": [
+    ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
+    ({"validate_every": 4}, "validate_every must .* of check_every = 5, got 4"),
+    ({"num_ways": 1}, "num_ways must be at least 2, got 1"),
+    ({"check_every": 0}, "episodes must be a multiple of check_every = 0, got 20"),
+    ({"test_queries": 0}, "test_queries must be at least 1, got 0"),
+    ({"test_episodes": 0}, "test_episodes must be at least 1, got 0"),
+    ({"nearest_shots": (5, 0)}, "nearest_shots must be at least 1, got 0"),
+    ({"exponents": (2.0, 0.0)}, "exponents must be at least 1e-06, got 0.0"),
   ],
   "norm_count smoke": [
     ({"rows": 2, "columns": 2, "min_count": 3}, r"at least 3 objects have \[3, 4\]"),

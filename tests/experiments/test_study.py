@@ -9,8 +9,6 @@ import pytest
 from experiments.frame import settings
 from experiments.frame.settings import Among, MultipleOf, Only, Within, Without
 from experiments.frame.study import Claim, NotMeasured, Study, Table
-from tests.experiments import entries
-from tests.experiments.test_evidence import FILES, config_of, content
 
 
 @pytest.fixture
@@ -52,26 +50,6 @@ def test_claims_about_what_was_not_measured_are_not_made(table):
     table.values("MAP@R", "GeM")
   again = Table.of_rows(table.rows())
   assert [claim["id"] for claim in study.claimed(again, None)] == ["gain"]
-
-
-# Claims about figures that results do not list.
-OF_UNLISTED = """
-F4-ranks F5 K11-AHD@5 K11-HP@5 K11-top-5 S3-correlation X2-regions X3-inside-l2
-X3-inside-linf X3-unique-l2 X3-unique-linf X11-exact X12-features Z3-chance Z4-drift Z5
-Z8 ccp-covering-classes ccp-covering-images ccp-greedy-covers ccp-lambda-drift
-ccp-map-rises ccp-problem-length-least ccp-problem-length-unequal mu-sweep-average-c2
-mu-sweep-average-pnca toy-lp toy-smooth
-"""
-
-
-def test_every_other_committed_claim_is_still_made():
-  missed = set()
-  for result in map(content, FILES):
-    entry = entries.module(result["experiment"])
-    table = Table.of_rows(result["rows"])
-    made = entry.STUDY.claimed(table, config_of(entry, result))
-    missed |= {x["id"] for x in result["claims"]} - {x["id"] for x in made}
-  assert missed == {*OF_UNLISTED.split()}
 
 
 @dataclasses.dataclass(frozen=True)

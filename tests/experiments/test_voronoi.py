@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tqdm
 
 from experiments import voronoi
 from experiments.frame.study import Table
@@ -16,9 +15,8 @@ from experiments.robustness import images as voronoi_sets
 CPU, SMOKE = voronoi.PRESETS["cpu"], voronoi.PRESETS["smoke"]
 
 
-def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
-  result = voronoi.STUDY.run(SMOKE, tmp_path, "smoke")
-  verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
+def test_the_smoke_preset_attacks_and_draws(smoke):
+  verdicts = {claim["id"]: claim["verdict"] for claim in smoke.content["claims"]}
   assert verdicts.keys() == {
     "X2-vaa", "X2-best", "X2-saa", "X2-ties", "X2-best-saa", "X2-regions", "X1-l2",
     "X1-linf", "X3-vaa-above-saa-l2", "X3-observation-1-l2", "X3-inside-l2",
@@ -26,25 +24,12 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
   }  # fmt: skip
   for exact in verdicts.keys() - {"X1-l2", "X1-linf"}:
     assert verdicts[exact] == "reproduced", exact
-  figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
+  figures = smoke.figures
   # Beyond a budget all digits meet; the linear classifier keeps some of its cells.
   assert figures["digits, ridge, SAA, l2", "at 1.5"] == 0
   assert figures["digits, odd or even", "best SAA of all at 1.5, l2"] >= 0.5
-  for name in result["pictures"]:
-    assert (tmp_path / name).stat().st_size > 0
   saa = [figures["digits, 1-NN, SAA exactly, l2", f"at {x:g}"] for x in (0.6, 1, 1.5)]
   assert 1 >= saa[0] > saa[1] > saa[2]
-  # The same command again takes the attacks from what the first one kept.
-  monkeypatch.setattr(curves, "_mistakes", None)
-  monkeypatch.setattr(curves, "_adversaries", lambda task, own: None)
-  sites = voronoi_sets.load(SMOKE)[0].sites()
-  with tqdm.tqdm(disable=True) as progress:
-    remember = curves.remembering(SMOKE, tmp_path / "kept", progress)
-    task, again = curves.Task(SMOKE, sites, "l2"), Table()
-    curves.add(again, task, remember)
-  assert len(again.rows()) == 25
-  for row in again.rows():
-    assert figures[row["name"], row["metric"]] == row["mean"]
 
 
 @pytest.mark.slow
@@ -142,8 +127,6 @@ def test_shifts():
 
 def test_where_photographs_are_missing(tmp_path, monkeypatch, capsys):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  with pytest.raises(SystemExit, match="this experiment reads the image set cifar10"):
-    voronoi.STUDY.run(voronoi.PRESETS["full"], tmp_path)
   config = dataclasses.replace(SMOKE, shifted=("cifar10",), toy_norms=())
   table = Table()
   voronoi.add_digits(table, config, *voronoi_sets.load(config))

@@ -1,6 +1,7 @@
 """`spherejax-explore`: what it writes, that it goes on, what it refuses in one line."""
 
 import csv
+import io
 import json
 import shutil
 import tempfile
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from spherejax import data, distances, explorer, models, training
-from spherejax.explorer import _embedding, _page, _sources
+from spherejax import data, distances, explorer, models, plotting, training
+from spherejax.explorer import _embedding, _page, _sources, _tables
 
 SIDE = 8
 
@@ -330,3 +331,22 @@ def test_help_is_one_screen(capsys):
   with pytest.raises(SystemExit):
     explorer.main(["--help"])
   assert len(capsys.readouterr().out.splitlines()) < 40
+
+
+# Of files and folders, as a file system allows.
+NAMES = ["a,b", 'quo"te', "new\nline", "Größe", "byte\udcff", "$x^2$", "[1]*?", " "]
+
+
+def test_tables_of_any_names(tmp_path):
+  path = tmp_path / "files [1].csv"
+  _tables.write_table(path, ("path", "label"), [(name, "1") for name in NAMES])
+  text = path.read_text(encoding="utf-8", errors="surrogateescape")
+  rows = list(csv.reader(io.StringIO(text, newline="")))
+  assert rows == [["path", "label"], *([name, "1"] for name in NAMES)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sheets_of_any_names(name, tmp_path):
+  figure = plotting.training_curves({"a": [[3.0, 2.0]]}, ylabel="loss")
+  figure.axes[0].set_title(_tables._short(name))
+  assert plotting.save(figure, tmp_path / "sheet.png").exists()

@@ -55,22 +55,33 @@ TYPED = tensor(more=found("torch uint16"), version=b"3")
 
 
 GOOD = ORDERED + b"(" + text("w") + tensor() + text("b") + tensor() + b"u"
-# Each would do something if it were read by Python's pickle.
+
+
+def attack(path, *arguments):
+  """What the error says, and a call that Python's pickle would make."""
+  return f"asks for {path.replace(' ', '.')}", found(path) + several(*arguments) + b"R"
+
+
 ATTACKS = [
-  found("posix system") + several(text("true")) + b"R",
-  found("builtins eval") + several(text("__import__('os').system('true')")) + b"R",
-  found("builtins exec") + several(text("open('canary', 'w')")) + b"R",
-  found("builtins getattr") + several(ORDERED, text("clear")) + b"R",
-  found("builtins __import__") + several(text("antigravity")) + b"R",
-  found("numpy ndarray") + several(b"J\xff\xff\xff\x7f") + b"R",
-  found("torch.nn Linear") + b")\x81",
-  found("torch FloatStorage") + b")R",
-  found("torch._utils _rebuild_parameter") + b"}b",
-  text("os") + text("system") + b"\x93",
-  b"(" + text("true") + b"iposix\nsystem\n",
-  b"(" + found("posix system") + text("true") + b"o",
-  b"\x82\x01",
+  attack("posix system", text("true")),
+  attack("builtins eval", text("__import__('os').system('true')")),
+  attack("builtins exec", text("open('canary', 'w')")),
+  attack("builtins getattr", ORDERED, text("clear")),
+  attack("builtins __import__", text("antigravity")),
+  attack("numpy ndarray", b"J\xff\xff\xff\x7f"),
+  attack("subprocess Popen", text("true")),
+  attack("torch load", text("other.pt")),
+  attack("collections OrderedDict.fromkeys", ORDERED),
+  attack("numpy.core.multiarray scalar"),
+  ("asks for torch.nn.Linear", found("torch.nn Linear") + b")\x81"),
+  ("calls FloatStorage", found("torch FloatStorage") + b")R"),
+  ("changes _rebuild_parameter", found("torch._utils _rebuild_parameter") + b"}b"),
+  ("asks for os.system", text("os") + text("system") + b"\x93"),
+  ("asks for posix.system", b"(" + text("true") + b"iposix\nsystem\n"),
+  ("asks for posix.system", b"(" + found("posix system") + text("true") + b"o"),
+  ("has the opcode EXT1", b"\x82\x01"),
 ]
+HOSTILE = [content for _, content in ATTACKS]
 
 
 def repeated(depth, start=b")"):
@@ -143,12 +154,12 @@ SAFE = safetensors.numpy.save({"w": VALUES.reshape(3, 4), "b": VALUES})
 OLD = old_file(b"\x80\x02" + GOOD + b".")
 
 
-def attempt(folder, content):
+def attempt(folder, content, named=r"weights\.bin"):
   """The weights of a file of this content, each of them read wholly."""
   path = folder / "weights.bin"
   path.write_bytes(content)
   weights = inputs.attempt_within(
-    len(content), lambda: models.read_weights(path), ValueError, r"weights\.bin"
+    len(content), lambda: models.read_weights(path), ValueError, named
   )
   if weights is not None:
     assert weights
@@ -184,7 +195,7 @@ def test_damaged_files(tmp_path, content):
 
 CODES = [bytes([code]) for code in b"()]}.0Q2Nabdehqrstu\x85\x86\x87\x93\x94"]
 PIECES = st.binary(max_size=3) | st.sampled_from(
-  [*CODES, tensor(), STORAGE, ORDERED, GOOD, text("state_dict"), text("w"), *ATTACKS,
+  [*CODES, tensor(), STORAGE, ORDERED, GOOD, text("state_dict"), text("w"), *HOSTILE,
    NEGATED, TYPED, NEGATED.replace(text("neg"), text("conj")), b"}", b"\x88"]
 )  # fmt: skip
 
@@ -193,7 +204,7 @@ PIECES = st.binary(max_size=3) | st.sampled_from(
 @inputs.search(300)
 @hypothesis.given(
   content=st.lists(PIECES, max_size=12).map(b"".join)
-  | inputs.damaged(GOOD, b"}" + text("w") + NEGATED + b"s", TYPED, *ATTACKS)
+  | inputs.damaged(GOOD, b"}" + text("w") + NEGATED + b"s", TYPED, *HOSTILE)
   | st.tuples(st.sampled_from([b"\x96", b"\x8e", b"\x8d", b"\x95"]), LENGTHS).map(
     lambda pair: pair[0] + struct.pack("<Q", pair[1])
   )
@@ -203,11 +214,18 @@ def test_pickles(tmp_path, written, content):
 
 
 @FORMATS
-@pytest.mark.parametrize("content", ATTACKS, ids=range(len(ATTACKS)))
-def test_pickles_that_run_something(tmp_path, content, written):
-  for start, end in ((b"", b""), (GOOD, b"0"), (b"}" + text("w"), b"s" + GOOD)):
+@pytest.mark.parametrize(("said", "content"), ATTACKS, ids=range(len(ATTACKS)))
+def test_pickles_that_run_something(tmp_path, said, content, written):
+  """Alone, before and within others, and within the address of a storage."""
+  for start, end in (
+    (b"", b""),
+    (GOOD, b"0"),
+    (b"}" + text("w"), b"s" + GOOD),
+    (b"(" + text("storage"), text("0") + text("cpu") + b"K\x02tQ"),
+  ):
     pickled = b"\x80\x02" + start + content + end + b"."
-    assert attempt(tmp_path, written(pickled)) is None
+    named = rf"weights\.bin is refused: .*{said}"
+    assert attempt(tmp_path, written(pickled), named) is None
 
 
 @FORMATS
@@ -323,7 +341,7 @@ def test_a_safetensors_header_as_long_as_a_zip_file_begins(tmp_path):
 
 def test_the_canary_sings(tmp_path):
   """The watch sees its events when a file is read the usual way."""
-  for content in (ATTACKS[0], ATTACKS[2].replace(b"canary", b"/dev/null")):
+  for content in (HOSTILE[0], HOSTILE[2].replace(b"canary", b"/dev/null")):
     with pytest.raises(AssertionError):
       inputs.attempt(
         lambda content=content: pickle.loads(b"\x80\x02" + content + b"."), (), ""

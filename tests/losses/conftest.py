@@ -1,4 +1,4 @@
-"""Batches and difference quotients for the tests of the losses."""
+"""Batches for the tests of the losses."""
 
 import numpy as np
 import pytest
@@ -23,19 +23,3 @@ def embeddings():
 def mixed():
   """Ten rows of four entries with classes of four, three, two and one."""
   return _embeddings(1, 10, 4), LABELS
-
-
-@pytest.fixture(scope="session")
-def slopes():
-  """A function (f, x) of the central differences of a scalar function."""
-
-  def differentiate(function, x, step=2e-6):
-    x = np.asarray(x, np.float64)
-    result = np.zeros(x.shape)
-    for index in np.ndindex(*x.shape):
-      moved = np.zeros(x.shape)
-      moved[index] = step
-      result[index] = (function(x + moved) - function(x - moved)) / (2 * step)
-    return result
-
-  return differentiate

@@ -1,6 +1,6 @@
-"""A batch spread over devices: values and gradients of one device, exactly.
+"""A batch spread over devices: what each of them has at once.
 
-What the sweep of all losses, in `test_every_loss.py`, does not show.
+The sweep of all losses, in `test_every_loss.py`, has values and gradients.
 """
 
 import inspect
@@ -17,101 +17,6 @@ from tests import programs
 from tests.losses.cases._frame import AS_IN_OTHERS
 
 AXIS = "batch"
-LABELS = np.array([0, 1, 0, 2, 1, 2, 0, 3], np.int32)
-ALL = np.ones(8, bool)
-UNEQUAL = np.array([1, 1, 0, 1, 0, 0, 1, 1], bool)  # one of four devices keeps nothing
-
-
-def inputs():
-  generator = np.random.default_rng(0)
-  x = generator.normal(size=(8, 5))
-  return {"map": generator.normal(size=(5, 4)), "u": generator.normal(size=(5, 4))}, x
-
-
-def zero_shot(parameters, x, labels, where, axis_name=None):
-  """A scalar, the sum of what each device has of it, and two values of each row."""
-  attributes = jax.nn.softmax(x @ parameters["map"])
-  halves = losses.split_by_class(labels, where=where, axis_name=axis_name)
-  values = losses.zero_shot_prediction(
-    attributes,
-    labels,
-    attributes,
-    labels,
-    parameters["u"],
-    where_a=halves[0],
-    where_b=halves[1],
-    axis_name=axis_name,
-  ).reshape(2, -1)
-  counts = jnp.stack(halves).sum(axis=1, keepdims=True)
-  if axis_name is not None:
-    counts = jax.lax.psum(counts, axis_name)
-  # One row of values for each example, so that devices can be put side by side.
-  return jnp.sum(values * jnp.stack(halves) / counts), values.T
-
-
-def local_step(parameters, *data):
-  """By devices * the local part of the scalar, and the mean over devices."""
-
-  def scalar(parameters):
-    value, values = zero_shot(parameters, *data, AXIS)
-    return jax.lax.axis_size(AXIS) * value, values
-
-  (value, values), slopes = jax.value_and_grad(scalar, has_aux=True)(parameters)
-  return *jax.lax.pmean((value, slopes), AXIS), values
-
-
-def checked_step(*arguments):
-  """shard_map's replication checking has already summed the gradients."""
-  step = jax.value_and_grad(zero_shot, has_aux=True)
-  (value, values), slopes = step(*arguments, AXIS)
-  return jax.lax.psum(value, AXIS), slopes, values
-
-
-def test_zero_shot_prediction_over_devices_equals_one_device(x64):
-  parameters, x = inputs()
-  mesh = Mesh(np.array(jax.devices()[:2]), (AXIS,))
-  split, shared = P(AXIS), P()
-  checked = jax.jit(
-    jax.shard_map(
-      checked_step, mesh=mesh, in_specs=(shared, split, split, split),
-      out_specs=(shared, shared, split),
-    )
-  )  # fmt: skip
-  mapped = jax.pmap(local_step, AXIS, in_axes=(None, 0, 0, 0))
-  single = jax.jit(jax.value_and_grad(zero_shot, has_aux=True))
-  for where in (ALL, UNEQUAL):
-    (value, values), gradients = single(parameters, x, LABELS, where)
-    assert value > 0.01
-    assert min(np.abs(g).max() for g in gradients.values()) > 0.01
-    shards = (a.reshape(4, 2, *a.shape[1:]) for a in (x, LABELS, where))
-    for scalar, slopes, rows in (
-      mapped(parameters, *shards), checked(parameters, x, LABELS, where)
-    ):  # fmt: skip
-      np.testing.assert_allclose(rows.reshape(8, 2), values, rtol=1e-12, atol=1e-12)
-      np.testing.assert_allclose(scalar, np.full_like(scalar, value), rtol=1e-12)
-      for name, right in gradients.items():
-        right = np.broadcast_to(right, slopes[name].shape)
-        np.testing.assert_allclose(slopes[name], right, rtol=1e-12, atol=1e-12)
-
-
-def test_local_mean_is_enough_when_no_row_is_masked(x64):
-  """The plain rule: differentiate the local mean, average over devices."""
-  parameters, x = inputs()
-
-  def step(parameters, x, labels):
-    def scalar(parameters):
-      return losses.contrastive(x @ parameters, labels, axis_name=AXIS).mean()
-
-    return jax.lax.pmean(jax.value_and_grad(scalar)(parameters), AXIS)
-
-  value, gradient = jax.jit(jax.vmap(step, (None, 0, 0), axis_name=AXIS))(
-    parameters["map"], x.reshape(4, 2, 5), LABELS.reshape(4, 2)
-  )
-  right_value, right = jax.jit(
-    jax.value_and_grad(lambda w: losses.contrastive(x @ w, LABELS).mean())
-  )(parameters["map"])
-  np.testing.assert_allclose(value, np.full(4, right_value), rtol=1e-12)
-  np.testing.assert_allclose(gradient[3], right, rtol=1e-12, atol=1e-13)
 
 
 def parameters(name):

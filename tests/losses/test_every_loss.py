@@ -32,7 +32,6 @@ NO_LOSSES = {
   "pair_counts",
   "ridge_attribute_embeddings",
   "split_by_class",
-  "zero_shot_prediction",  # of two halves of a batch, unlike all others
 }
 # Variances and correlations of single dimensions.
 BY_DIMENSION = {"barlow_twins", "signal_to_noise_contrastive", "vicreg"}
@@ -447,7 +446,7 @@ IN_BFLOAT16 = {
   "conditional_softmax",
 }  # fmt: skip
 
-IN_CHECKED = ("contrastive", "proxy_anchor")
+IN_CHECKED = ("contrastive", "proxy_anchor", "zero_shot_prediction")
 
 
 def is_left_out(run: Runner, check: str) -> bool:
@@ -472,16 +471,6 @@ def test_loss(name, subtests, record_property):
     record_property(f"loss:{check}", outcome)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CASES if name not in LOSSES])
-def test_variant_in_float32_and_on_two_devices(name):
-  run = Runner(name)
-  with _versions.enable_x64(True):
-    float32(run)
-    if run.case.devices:
-      spread(run, 2)
-
-
 @pytest.mark.parametrize(
   "name",
   [
@@ -498,35 +487,42 @@ def test_loss_on_four_devices_whose_types_are_checked(name):
     spread(run, 4, checked=True, **one_row)
 
 
+def halves(run: Runner):
+  _half(run, jnp.bfloat16, 4.5e-3)
+  _half(run, jnp.float16, 6e-4)
+
+
+def on_two(run: Runner):
+  spread(run, 2)
+
+
+def on_two_in_float32(run: Runner):
+  spread(run, 2, dtype=np.float32)
+
+
+VARIANTS = [name for name in CASES if name not in LOSSES]
+ON_DEVICES = [name for name in CASES if CASES[name].devices]
+SLOW = [
+  ((float32,), VARIANTS),
+  ((on_two,), [name for name in VARIANTS if name in ON_DEVICES]),
+  ((on_two_in_float32,), [name for name in LOSSES if name in ON_DEVICES]),
+  ((halves,), LOSSES + [name for name in CASES if name.endswith("/cold")]),
+  ((float32, vmap, devices), [name for name in LOSSES if "_from_" in name]),
+  ((blocks,), sorted(AS_IN_OTHERS)),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  "name", LOSSES + [name for name in CASES if name.endswith("/cold")]
+  ("checks", "name"),
+  [
+    pytest.param(checks, name, id=f"{checks[-1].__name__}-{name}")
+    for checks, names in SLOW
+    for name in names
+  ],
 )
-def test_loss_in_half_precision(name):
-  with _versions.enable_x64(True):
-    run = Runner(name)
-    _half(run, jnp.bfloat16, 4.5e-3)
-    _half(run, jnp.float16, 6e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LOSSES if "_from_" in name])
-def test_loss_of_a_matrix_alone(name):
+def test_loss_slowly(checks, name):
   run = Runner(name)
   with _versions.enable_x64(True):
-    for check in (float32, vmap, devices):
+    for check in checks:
       check(run)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LOSSES if CASES[name].devices])
-def test_loss_in_float32_on_two_devices(name):
-  with _versions.enable_x64(True):
-    spread(Runner(name), 2, dtype=np.float32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(AS_IN_OTHERS))
-def test_loss_in_blocks_on_two_devices(name):
-  with _versions.enable_x64(True):
-    blocks(Runner(name))

@@ -1,7 +1,6 @@
 """Losses over trees and distances of classes: examples, identities, wrong calls."""
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -99,35 +98,27 @@ def test_conditional_log_probabilities_are_those_of_the_loss(x64):
   logits[1] = 0  # every sibling is the largest
   logits[2] += 1e4  # what all have in common does not count
 
-  def oracle(row):
-    parents = [None, 0, 1, 2, 2, 1, 5, 0, 7, 7, 9, 10]
-    values = np.zeros(5)
-    for label in range(5):
-      for node in np.flatnonzero(TREE[label])[1:]:
-        siblings = [row[v] for v in range(12) if parents[v] == parents[node]]
-        values[label] -= math.log(sum(math.exp(z - row[node]) for z in siblings))
-    return values
+  def of_loss(z):
+    of_label = lambda y: -losses.conditional_softmax(z, jnp.full(6, y), TREE)  # noqa: E731
+    return jax.vmap(of_label, out_axes=1)(EVERY)
 
-  found = jax.jit(lambda z: losses.conditional_log_probabilities(z, TREE))
-  expected = np.stack([oracle(row) for row in logits])
-  np.testing.assert_allclose(found(logits), expected, rtol=1e-11, atol=1e-11)
-  np.testing.assert_allclose(np.exp(found(logits)).sum(axis=1), 1, rtol=1e-12)
-  traced = losses.conditional_log_probabilities(logits, TREE)
-  np.testing.assert_array_equal(traced, found(logits))
+  def direct(z):
+    return losses.conditional_log_probabilities(z, TREE)
 
-  # The loss and its gradient, by another way.
-  labels = np.array([0, 4, 2, 1, 3, 0])
+  weights = rng.normal(size=(6, 5))
 
-  def of_labels(z):
-    return -jnp.take_along_axis(found(z), labels[:, None], axis=1).sum()
+  def both(function):
+    def total(z):
+      values = function(z)
+      return (weights * values).sum(), values
 
-  def loss(z):
-    return losses.conditional_softmax(z, labels, TREE).sum()
+    return jax.jit(jax.grad(total, has_aux=True))(logits)
 
-  value, slopes = jax.jit(jax.value_and_grad(of_labels))(logits)
-  expected, right = jax.jit(jax.value_and_grad(loss))(logits)
-  np.testing.assert_allclose(value, expected, rtol=1e-12)
+  (slopes, found), (right, expected) = both(direct), both(of_loss)
+  np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
   np.testing.assert_allclose(slopes, right, rtol=1e-11, atol=1e-13)
+  np.testing.assert_allclose(np.exp(found).sum(axis=1), 1, rtol=1e-12)
+  np.testing.assert_array_equal(direct(logits), jax.jit(direct)(logits))
 
 
 def test_conditional_log_probabilities_keep_their_digits_and_zeros():

@@ -108,21 +108,11 @@ def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
       np.testing.assert_array_equal(leaf[device], right)
 
 
-@pytest.mark.parametrize(
-  ("x", "labels", "error", "message"),
-  [
-    (np.zeros((8, 2), np.float32), np.zeros(8, int), ValueError, "7 cannot take"),
-    (np.zeros((3, 3), np.float32), np.zeros(3, int), ValueError, "(3, 3)"),
-    (np.zeros((3, 2), np.float32), np.zeros(2, int), ValueError, "(2,)"),
-    (np.zeros((3, 2), int), np.zeros(3, int), TypeError, "int"),
-    (np.zeros((0, 2), np.float32), np.zeros(0, int), ValueError, "(0, 2)"),
-    (np.zeros((3, 2), np.float32), np.zeros(3), TypeError, "float"),
-  ],
-)
-def test_errors(x, labels, error, message, unchecked):
-  with pytest.raises(error) as raised:
+@pytest.mark.parametrize(("rows", "message"), [(8, "7 cannot take"), (0, r"\(0, 2\)")])
+def test_errors(rows, message):
+  x, labels = np.zeros((rows, 2), np.float32), np.zeros(rows, int)
+  with pytest.raises(ValueError, match=message):
     losses.memory_update(losses.memory_init(SIZE, 2), x, labels)
-  assert message in str(raised.value)
 
 
 def test_labels_of_64_bits_keep_all_of_them(x64):

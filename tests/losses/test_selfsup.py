@@ -28,8 +28,6 @@ def everything(first, second):
     "repulsion": losses.info_nce_repulsion(first, second),
     "invariance": losses.info_nce_invariance(first, second),
     "uniformity": losses.uniformity(first),
-    "spread": losses.alignment(first, second)
-    + (losses.uniformity(first) + losses.uniformity(second)) / 2,
   }
 
 
@@ -58,19 +56,6 @@ def test_chain_of_bounds(x64):
   np.testing.assert_array_equal(bound.repulsion, values["repulsion"])
   np.testing.assert_array_equal(bound.invariance, values["invariance"])
   assert values["repulsion"].mean() >= -1 / 5
-
-
-def test_alignment_and_uniformity_of_both_views(x64):
-  """The sum that the docstring of `alignment` names, by loops."""
-  one, other = ([row / np.linalg.norm(row) for row in x] for x in (FIRST, SECOND))
-  right = sum(sum((a - b) ** 2) for a, b in zip(one, other, strict=True)) / 6
-  for view in (one, other):
-    potentials = [
-      np.exp(-2 * sum((view[i] - view[j]) ** 2)) for i in range(6) for j in range(i)
-    ]
-    right += np.log(np.mean(potentials)) / 2
-  values = everything(FIRST, SECOND)
-  np.testing.assert_allclose(values["spread"].mean(), right, rtol=1e-12)
 
 
 def test_the_sum_of_exponentials_answers_by_the_mean_similarity(x64):

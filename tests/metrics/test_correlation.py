@@ -87,13 +87,6 @@ def test_edges(unchecked):
   assert np.isnan(metrics.correlation([1, 2], [2, 4]).p_value)
   assert np.isnan(metrics.correlation([1, 1, 1], [1, 2, 3])[:2]).all()
   assert np.isnan(metrics.correlation([], [])[:2]).all()
-  for culprit, call in (
-    (r"\(2,\)", lambda: metrics.correlation([1, 2, 3], [1, 2])),
-    ("kendall", lambda: metrics.correlation([1, 2], [1, 2], method="kendall")),
-    ("got 9", lambda: metrics.correlation(range(9), range(9), exact=True)),
-  ):
-    with pytest.raises(ValueError, match=culprit):
-      call()
 
 
 @pytest.mark.parametrize("method", ["pearson", "spearman"])

@@ -57,19 +57,6 @@ def test_actions_against_the_series(x64, name):
   np.testing.assert_allclose(linear[1], h[1] + 0.3 * generator @ h[1], rtol=1e-12)
 
 
-def test_actions_in_closed_form(x64):
-  h = RNG.normal(size=(4, 2))
-  turned = metrics.lie_action(TURN, h, SCALES)
-  for row, angle, found in zip(h, SCALES, turned, strict=True):
-    c, s = np.cos(angle), np.sin(angle)
-    np.testing.assert_allclose(found, [[c, -s], [s, c]] @ row, rtol=1e-12)
-  grown = metrics.lie_action(np.eye(2), h, SCALES)
-  np.testing.assert_allclose(grown, np.exp(SCALES)[:, None] * h, rtol=1e-12)
-  # A group: one after the other is the sum of the scales.
-  twice = metrics.lie_action(TURN, turned, SCALES)
-  np.testing.assert_allclose(twice, metrics.lie_action(TURN, h, 2 * SCALES), rtol=1e-10)
-
-
 def test_slopes_of_an_action(x64):
   def act(generator, h, scales):
     return metrics.lie_action(generator, h, scales)

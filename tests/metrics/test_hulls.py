@@ -75,13 +75,3 @@ def test_the_hull_of_no_point_meets_nothing():
   nothing = SQUARE[:0]
   assert not metrics.hulls_intersect(nothing, SQUARE)
   assert not metrics.hulls_intersect(nothing, nothing)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_errors():
-  with pytest.raises(ValueError, match=r"\(4, 2\) to match .* got \(4, 3\)"):
-    metrics.hulls_intersect(SQUARE, np.zeros((4, 3)))
-  with pytest.raises(ValueError, match="b must have a row"):
-    metrics.hull_distance(SQUARE, SQUARE[:0])
-  with pytest.raises(ValueError, match="finite"):
-    metrics.hulls_intersect(SQUARE, np.full((1, 2), np.nan))

@@ -179,22 +179,6 @@ def test_edges():
   )
 
 
-def test_symmetric_and_odd():
-  every = np.ones(SIZE, bool)
-  a, b = (
-    random_distances(SIZE),
-    random_distances(SIZE, 1) + 0.2 * random_distances(SIZE),
-  )
-  one, _ = measure(a, b, every)
-  other, _ = measure(b, a, every)
-  assert 0.05 < one.mean < 0.9
-  np.testing.assert_allclose(one.mean, other.mean, atol=1e-6)
-  np.testing.assert_allclose(one.correlations, other.correlations, atol=1e-6)
-  opposite, _ = measure(a, -a, every)
-  np.testing.assert_allclose(opposite.correlations, -1, atol=1e-6)
-  np.testing.assert_allclose(opposite.mean, -1, atol=2e-6)
-
-
 def test_where_correlations_are_clipped():
   every = np.ones(SIZE, bool)
   given, learned = random_distances(SIZE), random_distances(SIZE, 1)
@@ -246,10 +230,3 @@ def test_distances_of_points_by_blocks(norm, diagonal):
     same = by_blocks(f, f, rows, every, 1e-6, **options)
     np.testing.assert_allclose(same.correlations, 1, atol=1e-6)
     np.testing.assert_allclose(same.mean, 1, atol=2e-6)
-
-
-@pytest.mark.parametrize("row", [-1, 7])
-def test_rows_that_are_no_points(row):
-  points = RANDOM.normal(size=(7, 3)).astype(np.float32)
-  with pytest.raises(ValueError, match=rf"rows must be in \[0, 7\), got {row}"):
-    metrics.distance_correlation(points, points, rows=np.array([2, row]))

@@ -81,15 +81,6 @@ def test_at_most_two_passes_for_each_block_of_queries(tiles, stored):
   assert tiles == [0, 32, 64]
 
 
-@pytest.mark.parametrize("k", [1, 40, ROWS - 1])
-def test_nearest_from_a_file(tiles, stored, k):
-  x, few = rows(), np.arange(0, ROWS, 9)
-  options = {"k": k, "exclude": few}
-  np.testing.assert_array_equal(
-    metrics.nearest(x[few], stored(x), **options), metrics.nearest(x[few], x, **options)
-  )
-
-
 class Sliced:
   """Attributes of h5py data sets and zarr arrays, whose slices are the rows."""
 

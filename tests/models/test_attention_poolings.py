@@ -162,12 +162,8 @@ def test_errors(unchecked):
     models.CBAM(reduction=3).init(key, FEATURES)
   with pytest.raises(ValueError, match="odd size, got 2"):
     models.CBAM(reduction=1, kernel_size=2).init(key, FEATURES)
-  with pytest.raises(ValueError, match="hidden must be at least 1, got 0"):
-    models.DeLF(hidden=0).init(key, FEATURES)
   with pytest.raises(ValueError, match="reduction must divide 4 channels, got 8"):
     models.SOLAR(reduction=8).init(key, FEATURES)
-  with pytest.raises(ValueError, match=r"power must be in \(0, inf\), got 0"):
-    models.SOLAR(power=0.0).init(key, FEATURES)
 
 
 def test_defaults_are_those_of_the_papers():

@@ -44,9 +44,3 @@ def test_initial_kernels_have_the_variance_of_he():
   params = start(jax.random.key(0), jnp.zeros((1, 4, 4, 64)))["params"]
   np.testing.assert_allclose(params["kernel"].std(), np.sqrt(2 / 576), rtol=0.02)
   assert not np.any(params["bias"])
-
-
-def test_unknown_method_is_named(unchecked):
-  module = _convolution.Convolution(4, method="winograd")
-  with pytest.raises(ValueError, match="'winograd'"):
-    jax.eval_shape(module.init, jax.random.key(0), np.ones((1, 4, 4, 1), np.float32))

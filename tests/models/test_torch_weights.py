@@ -90,6 +90,11 @@ def test_names_of_timm_and_of_the_authors_lead_to_the_same():
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
+def of_types(names):
+  numbers = torch.tensor([[1, 0, 3]])
+  return {name: numbers.to(getattr(torch, name))[:, 1:] for name in names.split()}
+
+
 NEW_AND_OLD = pytest.mark.parametrize("zipped", [True, False])
 
 
@@ -103,20 +108,7 @@ def test_reads_what_torch_writes(tmp_path, zipped):
     "parameter": torch.nn.Parameter(base[1]),
     "number": torch.tensor(7),
     "nothing": torch.zeros(3, 0),
-    **{
-      str(dtype): torch.tensor([[1, 0, 3]]).to(dtype)
-      for dtype in (
-        torch.float64,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-      )
-    },
+    **of_types("float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool"),
   }
   places = {"epoch": 3, "model": {f"module.{k}": v for k, v in content.items()}}
   path = tmp_path / "file.pt"
@@ -155,17 +147,7 @@ def variants():
     "expanded row": base[:1].expand(1, 6),
     "empty": base[:0],
     "view of bits": base.view(torch.int32).clone(),
-    **{
-      str(dtype): torch.tensor([[1, 0, 3]]).to(dtype)[:, 1:]
-      for dtype in (
-        torch.uint16,
-        torch.uint32,
-        torch.uint64,
-        torch.float8_e4m3fn,
-        torch.float8_e5m2,
-        torch.bfloat16,
-      )
-    },
+    **of_types("uint16 uint32 uint64 float8_e4m3fn float8_e5m2 bfloat16"),
     "expanded": base[0, :1].expand(1000),
     "quantised": torch.quantize_per_tensor(base, 0.1, 3, torch.qint8),
     "sparse": base.to_sparse(),

@@ -147,8 +147,6 @@ def test_errors(unchecked):
     models.replace_prototypes(params, POINTS, path=path, where=np.arange(9) < 2)
   with pytest.raises(ValueError, match=r"points must have shape \(9, 5\).*\(9, 4\)"):
     models.replace_prototypes(params, POINTS[:, :4], path=path)
-  with pytest.raises(ValueError, match="num_prototypes must be at least 1, got 0"):
-    models.OTP(0).init(jax.random.key(0), FEATURES)
 
 
 def test_defaults_are_those_of_the_papers_but_for_two():

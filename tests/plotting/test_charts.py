@@ -1,4 +1,4 @@
-"""Charts draw the means, ranges and intervals of the figures."""
+"""Charts draw means, ranges and intervals; hulls of classes; maps of figures."""
 
 import numpy as np
 import pytest
@@ -87,3 +87,77 @@ def test_one_seed_has_no_whisker():
   (axes,) = plotting.bars_with_intervals({"a": {"b": [0.4]}}, ylabel="MAP@R").axes
   assert len(axes.containers) == 1
   np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.4])
+
+
+SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.5]])
+
+
+def test_hulls_leave_out_what_is_inside_and_classes_keep_their_colour():
+  figure = plotting.class_hulls(
+    {"GAP": [SQUARE, SQUARE + 2], "GSP": [SQUARE[:2], SQUARE[:0]]},
+    dots={"GAP": [SQUARE / 2]},
+    others={"GSP": np.array([[0.2, 0.3]])},
+    other_label="background",
+  )
+  first, second = figure.axes
+  corners = first.patches[0].get_xy()
+  assert len(corners) == 5  # a closed line around four corners
+  assert {tuple(corner) for corner in corners} == {tuple(p) for p in SQUARE[:4]}
+  assert first.patches[0].get_facecolor() == second.patches[0].get_facecolor()
+  assert first.patches[0].get_facecolor() != first.patches[1].get_facecolor()
+  assert second.patches[0].get_xy()[:2].tolist() == SQUARE[:2].tolist()
+  assert [len(line.get_xdata()) for line in first.lines] == [5, 5, 5]
+  np.testing.assert_allclose(second.lines[-1].get_xydata(), [[0.2, 0.3]])
+  (legend,) = figure.legends
+  assert [text.get_text() for text in legend.get_texts()] == ["background"]
+
+
+def test_many_classes_have_different_colours():
+  (axes,) = plotting.class_hulls({"": [SQUARE] * 16}).axes
+  assert len({patch.get_facecolor() for patch in axes.patches}) == 16
+
+
+def test_dots_of_a_class_that_is_not_there():
+  with pytest.raises(ValueError, match=r"dots\['GAP'\] must be of at most 1 classes"):
+    plotting.class_hulls({"GAP": [SQUARE]}, dots={"GAP": [SQUARE, SQUARE]})
+
+
+LABELS = {"row_label": "prototypes", "column_label": "mass", "value_label": "MAP@R"}
+
+
+def test_cells_numbers_and_the_best():
+  values = [[0.1, 0.2, np.nan], [0.3, 0.05, 0.9]]
+  figure = plotting.heat_map(
+    values, rows=[16, 64], columns=["a", "b", "c"], number_format=".1f", **LABELS
+  )
+  axes, bar = figure.axes
+  shown = {text.get_position(): text.get_text() for text in axes.texts}
+  assert shown == {
+    (0, 0): "0.1",
+    (1, 0): "0.2",
+    (0, 1): "0.3",
+    (1, 1): "0.1",
+    (2, 1): "0.9",
+  }
+  (image,) = axes.images
+  np.testing.assert_array_equal(image.get_array().mask, np.isnan(values))
+  (frame,) = axes.patches
+  assert frame.get_xy() == (1.5, 0.5)
+  assert not frame.get_clip_on()  # the best cell may lie at the edge
+  assert [label.get_text() for label in axes.get_yticklabels()] == ["16", "64"]
+  assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "prototypes")
+  assert bar.get_ylabel() == "MAP@R"
+
+
+def test_what_is_infinite_is_not_the_best():
+  figure = plotting.heat_map(
+    [[0.5, np.inf], [0.7, -np.inf]], rows=[1, 2], columns=[3, 4], **LABELS
+  )
+  (frame,) = figure.axes[0].patches
+  assert frame.get_xy() == (-0.5, 0.5)
+  assert [text.get_text() for text in figure.axes[0].texts] == ["0.500", "0.700"]
+
+
+def test_numbers_of_a_flat_map_can_be_read():
+  figure = plotting.heat_map([[0.5, 0.5]], rows=[1], columns=[3, 4], **LABELS)
+  assert {text.get_color() for text in figure.axes[0].texts} == {"white"}

@@ -1,12 +1,12 @@
 """Generalized sum pooling of features: values, derivatives, masks, the toy map."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
+from benchmarks import gsp_accuracy
 from spherejax import pooling
 from spherejax.pooling import _costs, _gsp_solver, _gsp_weights
 
@@ -25,23 +25,11 @@ def in_ball(x):
 
 
 def solved(costs, mass, beta):
-  """p, Q, v and the a of one image by bisection, written from the formulas."""
-  _m, n = costs.shape
+  """p by bisection, and Q, of one image."""
+  numbers = np.array([mass]), np.array([beta])
   exponentials = np.exp(-beta * costs)
-  scores = np.log(exponentials.sum(0))
-  share = exponentials / exponentials.sum(0)
-  if mass == 1:
-    p = np.full(n, 1 / n)
-    v = np.exp(-scores) / np.exp(-scores).sum()
-    return p, share, v
-  low, high = -200.0, 200.0
-  for _ in range(200):
-    theta = (low + high) / 2
-    above = (1 / (1 + np.exp(-theta - scores))).mean() > mass
-    low, high = (low, theta) if above else (theta, high)
-  taken = 1 / (1 + np.exp(-theta - scores))
-  u = taken * (1 - taken)
-  return taken / (n * mass), share, u / u.sum()
+  p = gsp_accuracy.reference(costs[None], *numbers)[0]
+  return p, exponentials / exponentials.sum(0)
 
 
 def reference(features, prototypes, mass, beta):
@@ -52,43 +40,9 @@ def reference(features, prototypes, mass, beta):
       for o in prototypes
     ]
   )
-  p, share, _ = solved(costs, mass, beta)
+  p, share = solved(costs, mass, beta)
   pooled = sum(p[j] * features[j] for j in range(len(features)))
   return pooled, p, share @ p, 1 / len(features) - mass * p
-
-
-def reference_gradients(features, prototypes, mass, beta, to_pooled, to_attributes):
-  """Derivatives of <to_pooled, pooled> + <to_attributes, z>, from the formulas."""
-  f_ball = np.array([in_ball(f) for f in features])
-  o_ball = np.array([in_ball(o) for o in prototypes])
-  apart = f_ball[None] - o_ball[:, None]
-  costs = np.sqrt((apart**2).sum(-1))
-  p, share, v = solved(costs, mass, beta)
-  u = p * (1 - mass * p * len(p))
-  g = features @ to_pooled + share.T @ to_attributes
-  by_cost = -beta * (
-    share * (u * (g - v @ g))
-    + p * share * (to_attributes[:, None] - share.T @ to_attributes)
-  )
-  by_mass = (v @ g - p @ g) / mass
-  by_beta = (costs * by_cost).sum() / beta
-  pulled = by_cost[..., None] * apart / costs[..., None]
-
-  def through_ball(x, x_ball, cotangent):
-    norm = np.sqrt((x**2).sum())
-    if norm <= 1:
-      return cotangent
-    return (cotangent - x_ball * (x_ball @ cotangent)) / norm
-
-  by_feature = [
-    p[j] * to_pooled + through_ball(features[j], f_ball[j], pulled[:, j].sum(0))
-    for j in range(len(features))
-  ]
-  by_prototype = [
-    through_ball(prototypes[i], o_ball[i], -pulled[i].sum(0))
-    for i in range(len(prototypes))
-  ]
-  return np.array(by_feature), np.array(by_prototype), by_mass, by_beta
 
 
 SETTINGS = [(0.3, 5.0), (0.3, 0.5), (0.9, 20.0), (1.0, 5.0)]
@@ -106,26 +60,6 @@ def test_equals_the_loop(mass, beta, x64):
   assert (result.mass_error <= 1e-12).all()
 
 
-def test_gradients_equal_the_formulas(x64):
-  features, prototypes = data(1, batch=1)
-  random = np.random.default_rng(5)
-  to_pooled, to_attributes = random.normal(size=3), random.normal(size=4)
-
-  @jax.jit
-  @functools.partial(jax.grad, argnums=(0, 1, 2, 3))
-  def gradients(features, prototypes, mass, beta):
-    result = pooling.gsp(features, prototypes, mass=mass, inverse_temperature=beta)
-    return result.pooled[0] @ to_pooled + result.attributes[0] @ to_attributes
-
-  for setting in SETTINGS:
-    expected = reference_gradients(
-      features[0], prototypes, *setting, to_pooled, to_attributes
-    )
-    found = gradients(features, prototypes, *setting)
-    for gradient, value in zip(found, (expected[0][None], *expected[1:]), strict=True):
-      np.testing.assert_allclose(gradient, value, rtol=1e-10, atol=1e-12)
-
-
 def test_corrected_proposition_of_the_paper(x64):
   """DML Proposition 5.2.2 with its matrix products put right, in the plan and rho."""
   features, prototypes = data(2, batch=1)
@@ -140,7 +74,7 @@ def test_corrected_proposition_of_the_paper(x64):
 
   ball = [np.array([in_ball(x) for x in rows]) for rows in (prototypes, features[0])]
   costs = np.linalg.norm(ball[0][:, None] - ball[1][None], axis=-1)
-  p, share, _ = solved(costs, mass, beta)
+  p, share = solved(costs, mass, beta)
   rho, plan = 1 / n - mass * p, mass * p * share
   by_rho, by_plan = -to_weights / mass, to_attributes[:, None] / mass * np.ones((4, n))
   q = rho * by_rho + (plan * by_plan).sum(0)
@@ -151,48 +85,18 @@ def test_corrected_proposition_of_the_paper(x64):
 
 
 def test_derivatives_of_both_modes_and_orders_with_a_mask(x64):
-  """One program has all derivatives; differences along one direction check it."""
-  draw = np.random.default_rng(1)
+  """Of the whole mass, which can only fall, another test has the derivative."""
   where = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1]], bool)
-  point = (*data(3, n=5), np.float64(0.4), np.float64(3.0))
-  along = tuple(draw.normal(size=np.shape(x)) for x in point)
-  weights = [draw.normal(size=s) for s in ((2, 3), (2, 5), (2, 4), (2, 5))]
-
-  def dot(one, other):
-    return sum(jnp.sum(a * b) for a, b in zip(one, other, strict=True))
-
-  def total(point):
-    features, prototypes, mass, beta = point
-    result = pooling.gsp(
-      features, prototypes, mass=mass, inverse_temperature=beta, where=where
-    )
-    return dot(result[:4], weights)
-
-  def ahead(point):
-    return jax.jvp(total, (point,), (along,))[1]
-
-  def back(point):
-    return dot(jax.grad(total)(point), along)
 
   @jax.jit
-  def derivatives(point):
-    gradient = jax.grad(total)(point)
-    once = total(point), (ahead(point), gradient)
-    return once, [
-      (jax.jvp(f, (point,), (along,))[1], jax.grad(f)(point)) for f in (ahead, back)
-    ]
+  def fields(features, prototypes, beta, mass=1.0):
+    return pooling.gsp(
+      features, prototypes, mass=mass, inverse_temperature=beta, where=where
+    )[:4]
 
-  ends = [
-    derivatives(jax.tree.map(lambda x, d, s=s: x + s * d, point, along))[0]
-    for s in (1e-5, -1e-5)
-  ]
-  change, slopes = jax.tree.map(lambda a, b: (a - b) / 2e-5, *ends)
-  (_, (slope, gradient)), second = derivatives(point)
-  close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
-  close(slope, change)
-  close(dot(gradient, along), change)
-  for found in second:
-    jax.tree.map(close, found, slopes)
+  for mass, beta in SETTINGS:
+    point = (*data(3, n=5), beta, *[mass] * (mass < 1))
+    check_grads(fields, point, 1 + (mass < 1), rtol=1e-5, atol=1e-5, eps=1e-5)
 
 
 def test_derivative_at_all_mass_is_one_sided(x64):

@@ -1,6 +1,7 @@
 """Smoothed weights: optimality, limits, the paper's iteration, invariances, accuracy.
 
-The reference bisects the mass equation in float64 and shares nothing with the solver.
+The reference of `benchmarks.gsp_accuracy` bisects the mass equation in float64, and
+shares nothing with the solver.
 """
 
 import functools
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 from scipy.special import logsumexp
 
+from benchmarks import gsp_accuracy
 from spherejax import pooling
 from spherejax.pooling import _gsp_weights
 
@@ -25,43 +27,15 @@ def random_costs(seed, m=5, n=7, low=0.1, high=1.9):
   return np.random.default_rng(seed).uniform(low, high, (m, n))
 
 
-def sigmoid(x):
-  e = np.exp(-np.abs(x))
-  return np.where(x >= 0, 1, e) / (1 + e)
-
-
-def threshold(costs, mass, beta):
-  """theta with mean_j sigmoid(theta + l_j) = mass by 200 halvings, and the l_j."""
-  scores = np.array([logsumexp([-beta * c for c in column]) for column in costs.T])
-  logit = np.log(mass) - np.log1p(-mass)
-  low, high = logit - scores.max() - 1, logit - scores.min() + 1
-  for _ in range(200):
-    theta = (low + high) / 2
-    above = sigmoid(theta + scores).mean() > mass
-    low, high = (low, theta) if above else (theta, high)
-  return theta, scores
-
-
 def reference(costs, mass, beta):
-  if mass == 1:
-    return np.full(costs.shape[1], 1 / costs.shape[1])
-  theta, scores = threshold(costs, mass, beta)
-  taken = sigmoid(theta + scores)
-  return taken / taken.sum()
+  numbers = np.array([mass]), np.array([beta])
+  return gsp_accuracy.reference(costs[None], *numbers)[0]
 
 
 def softmin_plan(costs, weights, beta):
   """w_j softmax_i(-beta c_ij)."""
   exponentials = np.exp(-beta * (costs - costs.min(0)))
   return weights * exponentials / exponentials.sum(0)
-
-
-@pytest.mark.parametrize("mass", [0.01, 0.3, 0.9, 0.999, 1.0])
-@pytest.mark.parametrize("beta", [0.0, 0.5, 5.0, 80.0])
-def test_equals_the_bisection(mass, beta, x64):
-  costs = random_costs(0)
-  weights = weigh(costs, mass=mass, inverse_temperature=beta)
-  np.testing.assert_allclose(weights, reference(costs, mass, beta), atol=1e-12)
 
 
 @pytest.mark.parametrize(("mass", "beta"), [(0.3, 5.0), (0.7, 20.0), (0.95, 0.5)])
@@ -360,8 +334,8 @@ def test_the_implicit_derivative_solves_for_each_feature_and_the_multiplier():
   """Appendix B.3: n + 1 equations, n residuals and theta, whatever m is."""
   costs, mass, beta = random_costs(15), 0.6, 4.0
   m, n = costs.shape
-  theta, scores = threshold(costs, mass, beta)
-  ratio = np.exp(theta + scores)  # of what is taken of a feature to its residual
+  taken = n * mass * reference(costs, mass, beta)
+  ratio = taken / (1 - taken)  # of what is taken of a feature to its residual
   residual = 1 / n / (1 + ratio)
   matrix = np.zeros((n + 1, n + 1))
   matrix[:n, :n] = np.diag(1 + ratio)  # residual (1 + ratio) = 1 / n

@@ -42,16 +42,6 @@ def test_three_objectives_have_one_optimum_whatever_the_lengths():
     np.testing.assert_allclose(-found.cost, total[best], atol=1e-5)
 
 
-def test_rotations_change_nothing_and_the_order_of_prototypes_only_names():
-  m, p = unit_rows(4, 3, seed=1), unit_rows(5, 3, seed=2)
-  rotation = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
-  rotation = rotation.astype(np.float32)
-  order = np.random.default_rng(4).permutation(5)
-  plain = ASSIGN(m, p).assignment
-  np.testing.assert_array_equal(ASSIGN(m @ rotation, p @ rotation).assignment, plain)
-  np.testing.assert_array_equal(order[ASSIGN(m, p[order]).assignment], plain)
-
-
 def test_alternation_with_free_features_never_loses_alignment_and_comes_to_rest():
   p = unit_rows(5, 3, seed=5)
   for seed in range(5):

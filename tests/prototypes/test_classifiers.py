@@ -58,7 +58,7 @@ def test_decisions_and_scores(norm):
     np.testing.assert_allclose(
       np.asarray(scores)[:, :3], expected, rtol=2e-4, atol=2e-5
     )
-    assert (np.asarray(scores)[:, 3] <= -1e28).all()
+    assert (np.asarray(scores)[:, 3] <= -1e30).all()
   # Sharp scores are the distances to the classes, and decide alike.
   decisions, scores = both(POINTS, 1e4, 1)
   least = np.stack([d[:, c == LABELS].min(1) for c in range(3)], 1)
@@ -137,47 +137,6 @@ def test_the_nearest_centroid_is_not_the_nearest_direction():
   cosines = rows @ means.T / np.maximum(np.linalg.norm(means, axis=1), 1e-9)
   cosines[:, [1, 4]] = -np.inf
   assert (cosines.argmax(1) != found).any()
-
-
-def test_gradient_of_scores():
-  def score(x):
-    return prototypes.neighbour_logits(
-      x[None], SITES, LABELS, num_classes=3, sharpness=8.0
-    )[0, 1]
-
-  gradient = jax.jit(jax.grad(score))(POINTS[0])
-  own = SITES[LABELS == 1].astype(np.float64)
-  gap = POINTS[0] - own
-  d = lengths(gap, "l2")
-  weights = np.exp(-8 * (d - d.min()))
-  weights /= weights.sum()
-  np.testing.assert_allclose(gradient, -(weights / d) @ gap, rtol=1e-4, atol=1e-5)
-
-
-def test_derivative_of_linear_scores(x64):
-  random = np.random.default_rng(0)
-  points, sites, labels = (
-    random.normal(size=(3, 2)),
-    random.normal(size=(7, 2)),
-    np.arange(7) % 3,
-  )
-  weights = random.normal(size=(3, 3))
-
-  def total(points, sites):
-    scores = prototypes.nearest_neighbour_scores(points, sites, labels, num_classes=3)
-    return (scores * weights).sum()
-
-  for place, given in enumerate((points, sites)):
-    move = random.normal(size=given.shape)
-    ends = []
-    for share in (-1e-6, 1e-6):
-      both = [points, sites]
-      both[place] = given + share * move
-      ends.append(total(*both))
-    slope = jax.grad(total, place)(points, sites)
-    np.testing.assert_allclose(
-      np.vdot(slope, move), (ends[1] - ends[0]) / 2e-6, rtol=1e-6
-    )
 
 
 def test_scores_with_linear_borders():
@@ -284,18 +243,6 @@ def test_a_least_distance_of_many_planes_in_a_box():
   )
   assert expected.success
   np.testing.assert_allclose(found, np.sqrt(expected.fun), rtol=1e-5)
-
-
-def test_scores_of_an_empty_class_are_as_low_as_promised():
-  both = jax.jit(
-    lambda points: [
-      prototypes.neighbour_logits(points, SITES, LABELS, num_classes=4, k=k)
-      for k in (1, 3)
-    ]
-  )
-  for scores in both(POINTS):
-    assert (np.asarray(scores)[:, 3] <= -1e30).all()
-    assert (np.asarray(scores)[:, :3] > -1e3).all()
 
 
 def test_votes_take_no_table_of_neighbours_and_classes():

@@ -90,23 +90,6 @@ def test_masked_points_of_a_pool_come_last():
   np.testing.assert_array_equal(found, kept)
 
 
-def test_greedy_picks_are_within_twice_the_least_radius():
-  greedy = jax.jit(
-    lambda pool, old: prototypes.greedy_k_centre(pool, 2, initial=old).radii[-1]
-  )
-  for _ in range(30):
-    pool = RANDOM.normal(size=(7, 2))
-    old = RANDOM.normal(size=(2, 2))
-    chosen = greedy(pool, old)
-    to_old = np.linalg.norm(pool[:, None] - old[None], axis=-1).min(1)
-    between = distances(pool)
-    least = min(
-      np.minimum(to_old, between[:, list(c)].min(1)).max()
-      for c in itertools.combinations(range(7), 2)
-    )
-    assert least - 1e-6 <= chosen <= 2 * least + 1e-6
-
-
 def test_class_radii_against_loops_and_the_plain_covering_radius():
   points = RANDOM.normal(size=(20, 3)).astype(np.float32)
   labels = RANDOM.integers(0, 3, 20).astype(np.int32)

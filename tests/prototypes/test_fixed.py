@@ -1,4 +1,4 @@
-"""Greedy k-centre against a NumPy loop; `test_cover.py` has its guarantee."""
+"""Greedy k-centre against a NumPy loop."""
 
 import jax
 import jax.numpy as jnp

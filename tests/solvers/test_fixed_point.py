@@ -1,6 +1,5 @@
 """Fixed points: affine maps with known answers, implicit derivatives, reports."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,30 +132,6 @@ def test_many_unknowns_use_the_series():
   np.testing.assert_allclose(jax.jit(jax.grad(loss))(offset), expected, atol=1e-6)
 
 
-def test_vmap_equals_the_loop():
-  matrix, offset = (part.astype(np.float32) for part in contraction(3))
-  scales = np.array([0.1, 0.9, 1.3], np.float32)
-
-  def solve(scale):
-    def value(scale):
-      point = affine(scale * matrix, offset, tol=1e-5)
-      return point.value.sum(), point
-
-    gradient, point = jax.grad(value, has_aux=True)(scale)
-    return point, gradient
-
-  one = jax.jit(solve)
-  batch = jax.tree.map(np.asarray, jax.jit(jax.vmap(solve))(scales))
-  assert len(set(batch[0].steps.tolist())) > 1
-  for i, scale in enumerate(scales):
-    (point, gradient), (own, slope) = (
-      one(scale),
-      jax.tree.map(lambda x, i=i: x[i], batch),
-    )
-    chex.assert_trees_all_close(own, point, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(slope, gradient, rtol=1e-4)
-
-
 def test_does_not_raise_for_non_convergence():
   diverging, lost = jax.jit(
     lambda x: (
@@ -175,26 +150,3 @@ def test_start_and_report_carry_no_derivative():
     return point.value + point.residual
 
   assert jax.jit(jax.grad(fn))(1.0) == 0
-
-
-def test_traces_once_with_traced_constants():
-  @jax.jit
-  @chex.assert_max_traces(n=1)
-  def solve(rate, tol):
-    return solvers.fixed_point(lambda x: rate * x + 1, 0.0, tol=tol).value
-
-  np.testing.assert_allclose(solve(0.5, 1e-6), 2, rtol=1e-5)
-  np.testing.assert_allclose(solve(0.2, 1e-5), 1.25, rtol=1e-5)
-
-
-def test_backward_memory_does_not_depend_on_the_steps():
-  matrix, offset = (part.astype(np.float32) for part in contraction(8))
-
-  def memory(max_steps):
-    def loss(b):
-      return affine(matrix, b, max_steps=max_steps).value.sum()
-
-    compiled = jax.jit(jax.grad(loss)).lower(offset).compile()
-    return compiled.memory_analysis().temp_size_in_bytes
-
-  assert memory(1000) == memory(2)

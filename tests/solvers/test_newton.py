@@ -1,6 +1,5 @@
 """Scalar roots: known roots, implicit derivatives, safeguards, what is reported."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,42 +116,3 @@ def test_bracket_and_report_carry_no_derivative():
     return root.value + root.residual
 
   assert jax.jit(jax.grad(fn))(2.0) == 0
-
-
-def test_vmap_equals_the_loop():
-  targets = np.array([0.1, 1.0, 5.0, 100.0], np.float32)
-  highs = np.array([1.0, 2.0, 4.0, 30.0], np.float32)
-
-  def one(target, high):
-    return solvers.newton(lambda x: x**2 - target, (0.0, high))
-
-  batch = jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(targets, highs))
-  assert len(set(batch.steps.tolist())) > 1
-  alone = jax.jit(one)
-  for i in range(4):
-    chex.assert_trees_all_close(
-      jax.tree.map(lambda leaf, i=i: leaf[i], batch),
-      alone(targets[i], highs[i]),
-      rtol=2e-7,
-    )
-
-
-def test_traces_once():
-  @jax.jit
-  @chex.assert_max_traces(n=1)
-  def root(target, high, tol):
-    return solvers.newton(lambda x: x**2 - target, (0.0, high), tol=tol).value
-
-  np.testing.assert_allclose(root(2.0, 2.0, 1e-6), 2**0.5, rtol=1e-6)
-  np.testing.assert_allclose(root(3.0, 5.0, 1e-5), 3**0.5, rtol=1e-5)
-
-
-def test_backward_memory_does_not_depend_on_the_steps():
-  def memory(max_steps):
-    def root(target):
-      return solvers.newton(lambda x: x**2 - target, (0.0, 9.0), max_steps=max_steps)
-
-    compiled = jax.jit(jax.grad(lambda target: root(target).value)).lower(2.0).compile()
-    return compiled.memory_analysis().temp_size_in_bytes
-
-  assert memory(1000) == memory(2)

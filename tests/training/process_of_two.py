@@ -1,6 +1,5 @@
 """One of two processes that train together, for a test that starts both."""
 
-import importlib.util
 import pathlib
 import sys
 
@@ -32,10 +31,7 @@ if __name__ == "__main__":
   assert len(jax.devices()) == 4
   assert len(jax.local_devices()) == 2
 
-  path = pathlib.Path(__file__).with_name("resumable_run.py")
-  spec = importlib.util.spec_from_file_location("resumable_run", path)
-  resumable_run = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(resumable_run)
+  import resumable_run  # beside this file
 
   every_batch = resumable_run.batches
   resumable_run.batches = lambda first: map(training.process_rows, every_batch(first))

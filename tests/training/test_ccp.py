@@ -362,12 +362,6 @@ def test_a_layer_called_loss_keeps_its_moments():
 
 
 def test_bad_input(unchecked):
-  with pytest.raises(ValueError, match="patience"):
-    training.ccp_response(renew, metric="score", patience=0)
-  with pytest.raises(ValueError, match="restart must be one of"):
-    training.ccp_response(renew, metric="score", restart="first")
-  with pytest.raises(ValueError, match="first_weight"):
-    training.ccp_projection(first_weight=-1)
   state, step, respond = start()
   with pytest.raises(ValueError, match=r"'score'.*\['loss'\]"):
     respond(state, {"loss": 1.0})
@@ -387,9 +381,3 @@ def test_pools_may_be_split_over_devices():
   )
   alone = prototypes.renew_proxies(pools, old)
   np.testing.assert_array_equal(renew((), (pools, old)), alone)
-
-
-def test_a_state_of_another_optimiser_is_refused():
-  params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
-  with pytest.raises(ValueError, match="of 0 leaves, got one of 5"):
-    training.ccp_fresh_moments(optax.sgd(0.1), optax.adam(0.1).init(params), params)

@@ -1,7 +1,6 @@
 """The loop: what it reports, keeps, stops for, and survives."""
 
 import functools
-import importlib.util
 import itertools
 import os
 import pathlib
@@ -18,11 +17,7 @@ import optax
 import pytest
 
 from spherejax import training
-
-_path = pathlib.Path(__file__).with_name("resumable_run.py")
-_spec = importlib.util.spec_from_file_location("resumable_run", _path)
-resumable_run = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(resumable_run)
+from tests.training import resumable_run
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +47,7 @@ def finished_steps(directory):
 def kill_when(directory, condition):
   """Starts the run in another process, and kills it as soon as the condition holds."""
   process = subprocess.Popen(
-    [sys.executable, str(_path), str(directory)],
+    [sys.executable, resumable_run.__file__, str(directory)],
     env=os.environ
     | {
       "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
@@ -103,10 +98,9 @@ LINEAR = training.make_step(linear, optax.sgd(0.125))
 DEVICES = jax.devices()[:1]
 
 
-def linear_state():
-  return training.create_state(
-    jax.random.key(0), optax.sgd(0.125), {"params": {"w": jnp.zeros(2)}}
-  )
+def linear_state(seed=0, **collections):
+  variables = {"params": {"w": jnp.zeros(2)}, **collections}
+  return training.create_state(jax.random.key(seed), optax.sgd(0.125), variables)
 
 
 def ones(first, number=1000, bad=None, value=np.nan):
@@ -114,9 +108,15 @@ def ones(first, number=1000, bad=None, value=np.nan):
     yield {"factor": np.full(2, value if step == bad else 1, np.float32)}
 
 
-def fit_linear(batches=ones, step=LINEAR, **options):
+def fit_linear(batches=ones, step=LINEAR, state=None, **options):
   options = {"steps": 8, "report_every": 4, "progress": False} | options
-  return training.fit(linear_state(), step, batches, devices=DEVICES, **options)
+  state = linear_state() if state is None else state
+  return training.fit(state, step, batches, devices=DEVICES, **options)
+
+
+def run_in(folder, **options):
+  with training.Checkpoints(folder) as checkpoints:
+    return fit_linear(checkpoints=checkpoints, **options)
 
 
 def test_curve_holds_the_means_between_reports():
@@ -156,23 +156,11 @@ def test_bad_state_is_never_written(tmp_path):
     return training.Outcome(jnp.sum(w * 1e15))
 
   step = training.make_step(objective, optax.sgd(1e30))
-  state = training.create_state(
-    jax.random.key(0), optax.sgd(1e30), {"params": {"w": jnp.zeros(2)}}
-  )
   with training.Checkpoints(tmp_path) as checkpoints:
     with pytest.raises(
       FloatingPointError, match=r"network\.w is -inf at step 1; no checkpoint"
     ):
-      training.fit(
-        state,
-        step,
-        ones,
-        steps=2,
-        checkpoints=checkpoints,
-        checkpoint_every=1,
-        devices=DEVICES,
-        progress=False,
-      )
+      fit_linear(steps=2, step=step, checkpoints=checkpoints, checkpoint_every=1)
     assert checkpoints.latest_step() is None
 
 
@@ -282,8 +270,7 @@ def cut(folder):
 
 
 def resume(folder, steps, **options):
-  with training.Checkpoints(folder) as checkpoints:
-    return fit_linear(steps=steps, checkpoints=checkpoints, **SCORED, **options)
+  return run_in(folder, steps=steps, **SCORED, **options)
 
 
 def test_the_best_state_is_found_among_the_newest_where_its_checkpoint_is_damaged(
@@ -396,8 +383,6 @@ def test_settings_that_cannot_work():
       evaluate=lambda _: {"accuracy": 1.0},
       evaluate_every=1,
     )
-  with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
-    fit_linear(steps=0)
 
 
 def test_bar_goes_to_stderr(capsys):
@@ -412,86 +397,27 @@ def test_bar_goes_to_stderr(capsys):
 
 def test_a_state_of_numpy_goes_on_from_what_the_devices_held(tmp_path):
   """Types of 64 bits among it, of which the devices hold 32."""
-  optimizer = optax.sgd(0.1)
-
-  def objective(params, batch_stats, batch, *, key, axis_name):
-    return training.Outcome(jnp.mean((batch @ params["network"]["w"] - 1) ** 2))
-
-  def run(steps):
-    variables = {
-      "params": {"w": np.zeros(2)},
-      "batch_stats": {"count": np.int64(3), "mean": np.float64(0.5)},
-    }
-    with training.Checkpoints(tmp_path) as checkpoints:
-      return training.fit(
-        training.create_state(jax.random.key(0), optimizer, variables),
-        training.make_step(objective, optimizer),
-        lambda first: itertools.repeat(np.ones((4, 2), np.float32)),
-        steps=steps,
-        checkpoints=checkpoints,
-        progress=False,
-        devices=jax.local_devices()[:1],
-      )
-
-  assert run(1).state.step == 1
-  result = run(2)
-  assert result.state.step == 2
+  counted = {"count": np.int64(3), "mean": np.float64(0.5)}
+  for steps in (1, 2):
+    start = linear_state(params={"w": np.zeros(2)}, batch_stats=counted)
+    result = run_in(tmp_path, steps=steps, state=start)
+    assert result.state.step == steps
   assert result.state.batch_stats["network"]["count"] == 3
 
 
 def test_another_seed_in_the_same_folder_is_refused(tmp_path):
-  optimizer = optax.sgd(0.1)
-
-  def objective(params, batch_stats, batch, *, key, axis_name):
-    return training.Outcome(jnp.mean((batch @ params["network"]["w"] - 1) ** 2))
-
-  def run(seed):
-    variables = {"params": {"w": jnp.zeros(2)}}
-    with training.Checkpoints(tmp_path) as checkpoints:
-      return training.fit(
-        training.create_state(jax.random.key(seed), optimizer, variables),
-        training.make_step(objective, optimizer),
-        lambda first: itertools.repeat(np.ones((4, 2), np.float32)),
-        steps=1,
-        checkpoints=checkpoints,
-        progress=False,
-        devices=jax.local_devices()[:1],
-      )
-
-  first = run(0)
-  assert_same_bits(run(0), first)
+  first, again = (run_in(tmp_path, steps=1) for _ in range(2))
+  assert_same_bits(again, first)
   with pytest.raises(ValueError, match=r"another key \(another seed\): \[0, 0\], got"):
-    run(1)
+    run_in(tmp_path, steps=1, state=linear_state(1))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_without_a_finite_evaluation_the_first_state_is_the_best(tmp_path, bad):
   """This also holds for a run that was stopped and resumed."""
-
-  def objective(params, batch_stats, batch, *, key, axis_name):
-    return training.Outcome(jnp.mean((batch @ params["network"]["w"] - 1) ** 2))
-
-  def run(steps):
-    optimizer = optax.sgd(0.1)
-    state = training.create_state(
-      jax.random.key(0), optimizer, {"params": {"w": jnp.zeros(2)}}
-    )
-    with training.Checkpoints(tmp_path) as checkpoints:
-      return training.fit(
-        state,
-        training.make_step(objective, optimizer),
-        lambda first: itertools.repeat(np.ones((4, 2), np.float32)),
-        steps=steps,
-        evaluate=lambda state: {"score": bad},
-        evaluate_every=1,
-        monitor=training.Monitor("score"),
-        checkpoints=checkpoints,
-        progress=False,
-        devices=jax.local_devices()[:1],
-      )
-
+  options = {"monitor": training.Monitor("score"), "evaluate_every": 1}
   for steps in (2, 4):
-    result = run(steps)
+    result = run_in(tmp_path, steps=steps, evaluate=lambda _: {"score": bad}, **options)
     assert result.state.step == steps
     assert result.best.step == 0
     np.testing.assert_array_equal(result.best.params["network"]["w"], [0, 0])

@@ -8,6 +8,7 @@ import pytest
 from flax import nnx
 
 from spherejax import losses, training
+from tests.training.trees import assert_same
 
 TWO = jax.local_devices()[:2]
 CLASSES = np.arange(8, dtype=np.int32) % 4
@@ -45,17 +46,6 @@ def batch_of(number):
 
 def batches(first):
   return map(batch_of, range(first, 100))
-
-
-def assert_same(actual, expected):
-  assert jax.tree.structure(actual) == jax.tree.structure(expected)
-  for got, wanted in zip(
-    jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True
-  ):
-    assert got.dtype == wanted.dtype
-    if jnp.issubdtype(got.dtype, jax.dtypes.prng_key):
-      got, wanted = map(jax.random.key_data, (got, wanted))
-    np.testing.assert_array_equal(got, wanted)
 
 
 # --- Checkpoints ---

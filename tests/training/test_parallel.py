@@ -26,19 +26,6 @@ def test_shard_and_replicate():
   assert float(back["n"]) == 1.5
 
 
-def test_batches_that_do_not_divide():
-  with pytest.raises(
-    ValueError, match=r"6 rows cannot be split evenly over 4 .*pad_rows"
-  ):
-    training.shard(np.arange(6))
-  with pytest.raises(ValueError, match="0 rows"):
-    training.shard(np.zeros((0, 2)))
-  with pytest.raises(ValueError, match=r"same length, got shapes \[\(4,\), \(5,\)\]"):
-    training.shard((np.zeros(4), np.zeros(5)))
-  with pytest.raises(ValueError, match="first axis"):
-    training.shard(np.float32(1))
-
-
 @pytest.mark.parametrize("size", [1, 3, 4, 5])
 def test_padding_is_marked(size):
   batch = {"x": np.arange(10, 10 + size), "y": np.ones((size, 2))}
@@ -48,13 +35,6 @@ def test_padding_is_marked(size):
   assert padded["y"].shape == (len(where), 2)
   np.testing.assert_array_equal(padded["x"][where], batch["x"])
   assert set(padded["x"][~where]) <= {10}
-
-
-def test_padding_needs_a_row():
-  with pytest.raises(ValueError, match="at least one row, got 0"):
-    training.pad_rows(np.zeros((0, 2)), 4)
-  with pytest.raises(ValueError, match="multiple must be at least 1, got 0"):
-    training.pad_rows(np.zeros(2), 0)
 
 
 @pytest.mark.parametrize("batch_size", [3, 4, 16])

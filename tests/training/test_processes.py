@@ -1,7 +1,6 @@
 """Two processes with two devices each train like one process with four."""
 
 import ast
-import importlib.util
 import os
 import pathlib
 import signal
@@ -16,13 +15,9 @@ import pytest
 
 from spherejax import metrics, training
 from tests import tutorials
+from tests.training import resumable_run
 
 _folder = pathlib.Path(__file__).parent
-_spec = importlib.util.spec_from_file_location(
-  "resumable_run", _folder / "resumable_run.py"
-)
-resumable_run = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(resumable_run)
 
 
 def free_port():

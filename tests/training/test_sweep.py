@@ -52,6 +52,20 @@ def cell(number):
   return {name: values[number : number + 1] for name, values in CELLS.items()}
 
 
+def small(
+  init=lambda key, hyper: jnp.zeros(()),
+  step=lambda state, key, hyper: (state + hyper["rate"], {}),
+  score=lambda state, key, hyper: state,
+  *,
+  cells,
+  key=KEY,
+  **options,
+):
+  """A sweep of sums, on one device."""
+  options = {"steps": 2, "evaluate_every": 1, "progress": False} | options
+  return training.sweep(key, init, step, score, cells, **{"devices": ONE} | options)
+
+
 @pytest.fixture(scope="module")
 def together():
   return training.sweep(
@@ -149,19 +163,15 @@ def test_one_after_the_other_nothing_is_computed_for_what_ended():
     jax.debug.callback(count, hyper["number"])
     return state + 1, {}
 
-  result = training.sweep(
-    KEY,
+  result = small(
     lambda key, hyper: jnp.int32(0),
     counted,
     lambda state, key, hyper: hyper["script"][state - 1],
-    {"script": scripts, "number": [0, 1]},
+    cells={"script": scripts, "number": [0, 1]},
     seeds=1,
     steps=4,
-    evaluate_every=1,
     patience=1,
-    devices=ONE,
     batch_size=1,
-    progress=False,
   )
   jax.effects_barrier()
   assert taken == [2, 4]
@@ -215,21 +225,10 @@ def test_stopping_and_best_states_follow_the_scores(mode, patience, margin):
   def scripted(state, key, hyper):
     return hyper["script"][state // 2 - 1]
 
-  result = training.sweep(
-    KEY,
-    lambda key, hyper: jnp.int32(0),
-    count,
-    scripted,
-    {"script": scripts},
-    seeds=1,
-    steps=12,
-    evaluate_every=2,
-    patience=patience,
-    margin=margin,
-    mode=mode,
-    devices=ONE,
-    progress=False,
-  )
+  result = small(
+    lambda key, hyper: jnp.int32(0), count, scripted, cells={"script": scripts},
+    seeds=1, steps=12, evaluate_every=2, patience=patience, margin=margin, mode=mode,
+  )  # fmt: skip
   for number, script in enumerate(np.array(SCRIPTS)):
     seen, best, best_at, last, end = play(script, patience, margin)
     np.testing.assert_array_equal(result.scores[number, 0], sign * np.array(seen))
@@ -279,12 +278,11 @@ def test_all_stop_before_the_end_and_resume(tmp_path):
   ],
 )
 def test_another_sweep_does_not_go_on_with_these_runs(tmp_path, changed, message):
-  def run(checkpoints, key=KEY, **options):
-    options = {"steps": 2, "evaluate_every": 1, "progress": False} | options
-    return training.sweep(
-      key, lambda key, hyper: jnp.zeros(()), lambda state, key, hyper: (state + 1, {}),
-      lambda state, key, hyper: state * hyper["a"], {"a": [1.0, 2.0]},
-      seeds=1, devices=ONE, checkpoints=checkpoints, **options,
+  def run(checkpoints, **options):
+    return small(
+      step=lambda state, key, hyper: (state + 1, {}),
+      score=lambda state, key, hyper: state * hyper["a"],
+      cells={"a": [1.0, 2.0]}, seeds=1, checkpoints=checkpoints, **options,
     )  # fmt: skip
 
   with training.Checkpoints(tmp_path) as checkpoints:
@@ -342,17 +340,6 @@ def test_a_step_is_traced_and_compiled_once(tmp_path, caplog):
   assert len(compiled) == 2
 
 
-def small(init=lambda key, hyper: jnp.zeros(()), *, cells, **options):
-  def step(state, key, hyper):
-    return state + hyper["rate"], {}
-
-  def score(state, key, hyper):
-    return state
-
-  options = {"steps": 2, "evaluate_every": 1, "progress": False} | options
-  return training.sweep(KEY, init, step, score, cells, devices=ONE, **options)
-
-
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_what_a_function_reads_is_part_of_the_program(place):
   """The number 2 in one of init, step and evaluate is changed to 5."""
@@ -368,10 +355,8 @@ def test_what_a_function_reads_is_part_of_the_program(place):
   )
 
   def score(cells=1):
-    return training.sweep(
-      KEY, *functions, {"rate": [1.0] * cells}, seeds=1, steps=1, evaluate_every=1,
-      progress=False, devices=ONE,
-    ).best_score[0, 0]  # fmt: skip
+    result = small(*functions, cells={"rate": [1.0] * cells}, seeds=1, steps=1)
+    return result.best_score[0, 0]
 
   assert score() == 8
   numbers[place].value = 5.0
@@ -413,11 +398,7 @@ def test_static_hyperparameters_are_named_with_the_reason(unchecked):
     return (state / 2 if hyper["use"] else state), {}
 
   with pytest.raises(TypeError, match=r"'use' cannot be .* a branch.*TracerBool"):
-    training.sweep(
-      *(KEY, lambda key, hyper: jnp.zeros(()), halved, lambda state, *_: state),
-      {"use": [True, False], "rate": [1.0, 2.0]},
-      **OPTIONS | {"devices": ONE},
-    )
+    small(step=halved, cells={"use": [True, False], "rate": [1.0, 2.0]})
 
 
 def test_integers_and_booleans_that_are_only_numbers_are_welcome():
@@ -455,10 +436,11 @@ def test_errors(unchecked):
 
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_cells_of_a_seed_are_paired_whatever_the_key(impl):
-  scores = training.sweep(
-    jax.random.key(0, impl=impl), lambda key, hyper: jax.random.normal(key),
-    lambda state, key, hyper: (state, {}), lambda state, key, hyper: state,
-    {"rate": [1.0, 2.0, 3.0]}, seeds=2, steps=1, evaluate_every=1, progress=False,
+  scores = small(
+    lambda key, hyper: jax.random.normal(key),
+    lambda state, key, hyper: (state, {}),
+    cells={"rate": [1.0, 2.0, 3.0]}, key=jax.random.key(0, impl=impl), seeds=2, steps=1,
+    devices=None,
   ).best_score  # fmt: skip
   assert (scores == scores[0]).all()
   assert scores[0, 0] != scores[0, 1]
@@ -467,11 +449,9 @@ def test_cells_of_a_seed_are_paired_whatever_the_key(impl):
 def test_a_cell_of_nan_goes_on_and_other_types_are_another_sweep(tmp_path):
   def run(*values):
     with training.Checkpoints(tmp_path / f"{len(values)}") as checkpoints:
-      return training.sweep(
-        KEY, lambda key, hyper: jnp.zeros(()),
-        lambda state, key, hyper: (state + jnp.nan_to_num(hyper["rate"]), {}),
-        lambda state, key, hyper: state, {"rate": values}, seeds=1, steps=2,
-        evaluate_every=1, progress=False, checkpoints=checkpoints,
+      return small(
+        step=lambda state, key, hyper: (state + jnp.nan_to_num(hyper["rate"]), {}),
+        cells={"rate": values}, seeds=1, checkpoints=checkpoints, devices=None,
       )  # fmt: skip
 
   np.testing.assert_array_equal(

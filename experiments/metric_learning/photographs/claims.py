@@ -1,6 +1,7 @@
 """Claims of the thesis about the methods that were trained on photographs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def _kind(name: str) -> str:
   return next((x for x in name.split("+") if x in _POOLED), "plain")
 
 
-def claims(table: Table) -> list[Claim]:
+def claims(_: Any, table: Table) -> list[Claim]:
   """Lists claims; each is about all pairs of methods."""
   names = table.variants(MAP)
   ccp = [x for x in names if _kind(x) == "ccp"]

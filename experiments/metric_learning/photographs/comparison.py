@@ -11,11 +11,12 @@ import itertools
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
+from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame import networks, pictures
 from experiments.frame.study import Table
@@ -30,6 +31,7 @@ from experiments.metric_learning.photographs import sets as picture_sets
 from experiments.metric_learning.photographs.methods import FullConfig, Job
 from experiments.metric_learning.photographs.protocols import Split
 from experiments.published import dml
+from spherejax import data
 
 # Settings that do not decide whether the thesis's figures apply, or that `complete`
 # compares through the protocol.
@@ -52,16 +54,6 @@ _OUTSIDE_DIGEST = {
 WATCHED = "chosen by the test images"  # note on figures of conventional protocols
 _SCORE = "MAP@R [%]"
 WEIGHTS, PROXIES = (-6.0, 0.0), (1, 16)  # ranges; weights as powers of ten
-
-
-class TrainingOutcome(NamedTuple):
-  """Outcome of one training."""
-
-  best: Mapping[str, float]
-  """Measures of the monitored classes at the best evaluation, in percent."""
-  steps: int
-  points: np.ndarray
-  """Raw embeddings of the test images; empty if the protocol does not use them."""
 
 
 class Comparison:
@@ -94,14 +86,15 @@ class Comparison:
     self.sets = sets or picture_sets.load(
       config.dataset, config.folder, config.learned_classes, config.skip_unreadable
     )
-    self.splits = protocols.splits(self.protocol, len(self.sets.learned.names))
-    picture_sets.check_matches(self.sets.sought, self.sets.queries, "sought")
+    self.splits = protocols.splits(self.protocol, len(self.sets.learned.label_names))
+    picture_sets.check_matches(self.sets.sought, "sought")
     for number in self.models:
-      train, held = map(self.sets.learned.of, self.splits[number])
-      if len(held):
-        picture_sets.check_matches(held, None, f"held-out (fold {number + 1})")
+      split = self.splits[number]
+      if len(split.held):
+        held, what = self._learned(split.held), f"held-out (fold {number + 1})"
+        picture_sets.check_matches(held, what)
       for job in self.jobs:
-        training.check(job.settings, job.method, train)
+        training.check(job.settings, job.method, self._learned(split.train))
 
   @property
   def judged(self) -> bool:
@@ -125,20 +118,20 @@ class Comparison:
     return (
       self.protocol == printed._replace(dim=self.protocol.dim)
       and len(self.models) == printed.models
-      and len(self.sets.learned.names) == size.learned_classes
+      and len(self.sets.learned.label_names) == size["learned_classes"]
       and c.weights != "none"
       and c.width in (0, methods.WIDTHS[c.backbone])
       and same
     )
 
   @functools.cached_property
-  def sought(self) -> batches.EvaluatedImages:
+  def sought(self) -> data.Images:
     """Test images, evaluated in the same way for all methods."""
-    return batches.watched(self.jobs[0].settings, self.sets.sought, self.sets.queries)
+    return batches.watched(self.jobs[0].settings, self.sets.sought)
 
-  def train(self) -> dict[str, list[list[TrainingOutcome]]]:
+  def train(self) -> dict[str, list[list[finished.Finished]]]:
     """Trains all methods; returns outcomes by name, [models][repeats]."""
-    by_name: dict[str, list[list[TrainingOutcome]]] = {
+    by_name: dict[str, list[list[finished.Finished]]] = {
       job.name: [] for job in self.jobs
     }
     repeats = range(self.protocol.repeats)
@@ -152,13 +145,15 @@ class Comparison:
   def validated(self) -> np.ndarray:
     """MAP@R on the validation classes, [repeats], for one method and model."""
     ((runs,),) = self.train().values()
-    return np.array([run.best["MAP@R"] for run in runs])
+    return np.array([run.figures["best"]["MAP@R"] for run in runs])
 
-  def _watched(self, split: Split) -> batches.EvaluatedImages:
+  def _watched(self, split: Split) -> data.Images:
     if not len(split.held):
       return self.sought
-    held = self.sets.learned.of(split.held)
-    return batches.watched(self.jobs[0].settings, held)
+    return batches.watched(self.jobs[0].settings, self._learned(split.held))
+
+  def _learned(self, classes: np.ndarray) -> data.Images:
+    return class_sets.of_classes(self.sets.learned, classes)
 
   def made_with(self, job: Job) -> str:
     """Digest of a training's inputs, without options that only affect reading speed."""
@@ -169,8 +164,8 @@ class Comparison:
   def _images(self) -> str:
     """Digest of the images' rows, labels and class names; reads no image."""
     image_sets = (self.sets.learned, self.sets.sought)
-    names = [np.array(part.names) for part in image_sets]
-    rows = [x for part in image_sets for x in (part.rows, part.labels)]
+    names = [np.array(part.label_names) for part in image_sets]
+    rows = [x for part in image_sets for x in (part.extras["row"], part.labels)]
     return finished.fingerprint([*names, *rows])
 
   @functools.cached_property
@@ -183,7 +178,7 @@ class Comparison:
 
   def _train_once(
     self, job: Job, number: int, repeat: int, watched: Any
-  ) -> TrainingOutcome:
+  ) -> finished.Finished:
     """Runs a training, or reads its stored outcome."""
     made_with = self.made_with(job)
     name = f"{job.name}-{number + 1}-{repeat + 1}"
@@ -194,33 +189,30 @@ class Comparison:
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
-      learned = self.sets.learned.of(self.splits[number].train)
+      learned = self._learned(self.splits[number].train)
       evaluations = self.output / "evaluations" / f"{name}-{made_with}.json"
-      trained = training.train(
+      variables, figures = training.train(
         job.settings, job.method, learned, watched(), key, checkpoints, evaluations
       )
-      model = networks.Model(job.settings.architecture, trained.variables)
+      model = networks.Model(job.settings.architecture, variables)
       suffix = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
       folder = self.output / f"model-{job.name}-{number + 1}{suffix}"
       shutil.rmtree(folder, ignore_errors=True)  # a model of other settings
-      networks.keep(folder, model, trained.best["step"])
+      networks.keep(folder, model, figures["best"]["step"])
       points = np.zeros((0, job.settings.embedding_dim), np.float32)
       if self.judged:
-        points = batches.embed(job.settings, trained.variables, self.sought.images)
-      figures = {"best": trained.best, "steps": trained.steps}
+        points = batches.embed(job.settings, variables, self.sought)
       return finished.Finished(figures, {"points": points})
 
     path = self.output / "kept" / f"{name}-{made_with}"
     outcome = finished.once(path, made_with={"made with": made_with}, make=make)
     # The checkpoints of a whole table would fill a disk.
     shutil.rmtree(checkpoints, ignore_errors=True)
-    return TrainingOutcome(**outcome.figures, points=outcome.arrays["points"])
+    return outcome
 
-  def measures(self, points: np.ndarray) -> dict[str, float]:
-    """Measures of embeddings of the test images."""
-    return protocols.measures(points, self.sets.sought.labels, self.sets.queries)
-
-  def judge(self, job: Job, folds: list[list[TrainingOutcome]]) -> dict[int, list[Any]]:
+  def judge(
+    self, job: Job, folds: list[list[finished.Finished]]
+  ) -> dict[int, list[Any]]:
     """Measures of networks or combinations in percent, by dimension.
 
     At the dimension of one network, they are averages over the networks of each
@@ -228,18 +220,19 @@ class Comparison:
     """
     dim = job.settings.embedding_dim
     if not self.judged:
-      return {dim: [run.best for runs in folds for run in runs]}
+      return {dim: [run.figures["best"] for runs in folds for run in runs]}
     record = {"made with": self.made_with(job), "models": list(self.models)}
     record["repeats"] = self.protocol.repeats
 
+    points = [[run.arrays["points"] for run in runs] for runs in folds]
+    measured = functools.partial(protocols.measures, images=self.sets.sought)
+
     def make() -> finished.Finished:
-      single = [[self.measures(run.points) for run in runs] for runs in folds]
+      single = [[measured(x) for x in runs] for runs in points]
       figures = {f"{dim}": self._best_repeats(single)}
-      if len(folds) > 1:
-        # All combinations of one repeat per model.
-        ways = itertools.product(*([run.points for run in runs] for runs in folds))
-        side_by_side = [self.measures(protocols.joined(way)) for way in ways]
-        figures[f"{dim * len(folds)}"] = side_by_side
+      if len(folds) > 1:  # all combinations of one repeat per model
+        ways = itertools.product(*points)
+        figures[f"{dim * len(folds)}"] = [measured(protocols.joined(x)) for x in ways]
       return finished.Finished(figures, {})
 
     path = self.output / "kept" / f"{job.name}-judged-{finished.digest(record)}"
@@ -257,44 +250,40 @@ class Comparison:
     return [protocols.average(way) for way in itertools.product(*single)]
 
   def tabulate(
-    self,
-    table: Table,
-    job: Job,
-    judged: Mapping[int, list[Any]],
-    runs: list[TrainingOutcome],
+    self, table: Table, job: Job, folds: list[list[finished.Finished]]
   ) -> None:
     """Adds the measures of a method's trainings."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
     note = f": {WATCHED}" if self.flattered else ""
-    c, printed = self.config, None
+    c, complete, judged = self.config, self.complete, self.judge(job, folds)
     for dim, values in judged.items():
-      paper = None
-      if self.complete:
-        paper = dml.cell(c.protocol, c.backbone, job.name, c.dataset, dim)
+      paper = dml.cell(c.protocol, c.backbone, job.name, c.dataset, dim)
       protocols.tabulate(
-        table, job.title, dim, values, paper=paper, spread=spread, note=note
-      )
-    if self.complete and c.protocol == "fair":
-      printed = dml.TABLE_3_3.get(job.name, {}).get(c.dataset)
-    steps = [run.steps / 1000 for run in runs]
-    table.add(job.title, "steps / 1000", steps, paper=printed)
+        table, job.title, dim, values, paper=paper if complete else None, spread=spread,
+        note=note,
+      )  # fmt: skip
+    printed = dml.TABLE_3_3.get(job.name, {}).get(c.dataset)
+    steps = [run.figures["steps"] / 1000 for runs in folds for run in runs]
+    paper = printed if complete and c.protocol == "fair" else None
+    table.add(job.title, "steps / 1000", steps, paper=paper)
     claims.add(table, job.name, judged)
 
 
-def measure(config: FullConfig, output: pathlib.Path) -> Table:
-  """Trains and judges all methods."""
+Draw = Callable[[], Mapping[str, Any]]
+
+
+def measure(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
+  """Trains and judges all methods, or tries weights and numbers of proxies."""
+  if config.trials:
+    return search(config, output)
   comparison = Comparison(config, output)
   table, trained = Table(), comparison.train()
   for job in comparison.jobs:
-    folds = trained[job.name]
-    all_runs = [run for runs in folds for run in runs]
-    comparison.tabulate(table, job, comparison.judge(job, folds), all_runs)
-  return table
+    comparison.tabulate(table, job, trained[job.name])
+  return table, dict
 
 
-def search(
-  config: FullConfig, output: pathlib.Path
-) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
+def search(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
   """Figure 3.5 of DML: compares weights and numbers of proxies on validation classes.
 
   Trials are stored like any training, so the same command resumes.

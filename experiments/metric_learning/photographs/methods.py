@@ -4,17 +4,12 @@ import dataclasses
 import difflib
 import itertools
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from experiments.frame import command
 from experiments.frame import poolings as frame_poolings
 from experiments.frame.settings import Decided, Limited
-from experiments.metric_learning.methods import (
-  PAIR_LOSSES,
-  PROXY_LOSSES,
-  TITLES,
-  Method,
-)
+from experiments.metric_learning.methods import PAIR_LOSSES, TITLES, Method
 from experiments.metric_learning.photographs import protocols
 from experiments.metric_learning.photographs.protocols import Protocol
 from experiments.metric_learning.settings import Training
@@ -40,38 +35,25 @@ class Row(NamedTuple):
   """A method of a table or figure."""
 
   loss: str
-  kind: Literal["plain", "proxy", "xbm", "ccp"] = "plain"
+  kind: str = ""  # proxy, xbm or ccp
   pooling: str = ""  # pooling; empty: the protocol's
-  variant: Literal["", "S", "L"] = ""
+  variant: str = ""
   """Small or large memory and number of proxies; empty: large, or for soft_triple the
   variant in the tables."""
-  batch: int = 0  # images per step; 0: the protocol's
-
-  @property
-  def name(self) -> str:
-    """Name of the method for `--methods` and the published tables."""
-    kind = "" if self.kind == "plain" else self.kind
-    batch = f"b{self.batch}" if self.batch else ""
-    parts = (self.loss, kind, self.pooling, self.variant.lower(), batch)
-    return "+".join(filter(None, parts))
+  batch: str = ""  # images per step; empty: the protocol's
 
 
-def _rows() -> list[Row]:
-  """Lists all methods; pure proxy losses have no memory and no batch variants."""
-  kinds = dict.fromkeys(PAIR_LOSSES, ("plain", "proxy", "xbm", "ccp"))
-  kinds |= dict.fromkeys(PROXY_LOSSES, ("plain", "ccp"))
-  return [
-    Row(loss, kind, pooling, variant, batch)
-    for loss, kinds_of_loss in kinds.items()
-    for kind, pooling, batch in itertools.product(
-      kinds_of_loss, _POOLINGS, (0, *BATCHES)
-    )
-    for variant in ("", "S", "L")
-    if not variant or kind != "plain" or loss == "soft_triple"
-  ]
-
-
-ROWS = {row.name: row for row in _rows()}
+_PARTS = (
+  TITLES, ("", "proxy", "xbm", "ccp"), _POOLINGS, ("", "s", "l"),
+  ("", *(f"b{x}" for x in BATCHES)),
+)  # fmt: skip
+ROWS = {
+  "+".join(filter(None, row)): row
+  for row in itertools.starmap(Row, itertools.product(*_PARTS))
+  if (row.kind in ("", "ccp") or row.loss in PAIR_LOSSES)
+  and (not row.variant or row.kind or row.loss == "soft_triple")
+}
+"""All methods by name; pure proxy losses have no memory and no batch variants."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,13 +178,13 @@ def job(config: FullConfig, protocol: Protocol, name: str) -> Job:
       f" ({', '.join(f'b{x}' for x in BATCHES)}), in this order"
     )
   protocol = protocol._replace(
-    batch=row.batch or protocol.batch, pooling=row.pooling or protocol.pooling
+    batch=int(row.batch[1:] or protocol.batch), pooling=row.pooling or protocol.pooling
   )
   method = _method(config, row)
-  title = method.name + (f"-{row.variant}" if row.variant else "")
+  title = method.name + (f"-{row.variant.upper()}" if row.variant else "")
   title += f"+{_POOLINGS[row.pooling]}" if row.pooling else ""
-  title += f", batch {row.batch}" if row.batch else ""
-  return Job(row.name, title, method, _settings(config, protocol, method, row))
+  title += f", batch {row.batch[1:]}" if row.batch else ""
+  return Job(name.lower(), title, method, _settings(config, protocol, method, row))
 
 
 def _method(config: FullConfig, row: Row) -> Method:
@@ -212,12 +194,13 @@ def _method(config: FullConfig, row: Row) -> Method:
     numbers["temperature"] = 0.11
   proxies = 1
   if row.loss == "soft_triple":
-    centres = published.centres[row.variant or published.soft_triple]
+    centres = published.centres[row.variant.upper() or published.soft_triple]
     proxies = config.proxies or centres
   elif row.kind in ("proxy", "ccp") and row.loss in PAIR_LOSSES:
-    proxies = config.proxies or published.proxies[row.variant or "L"]
+    proxies = config.proxies or published.proxies[row.variant.upper() or "L"]
   pool = config.pool or published.pool
-  return Method(row.loss, row.kind, proxies, pool, numbers=tuple(numbers.items()))
+  kind: Any = row.kind or "plain"
+  return Method(row.loss, kind, proxies, pool, numbers=tuple(numbers.items()))
 
 
 def _settings(
@@ -250,7 +233,8 @@ def _settings(
     zero_shot=zero_shot if pooling in frame_poolings.SUMMED else 0.0,
     per_class=1 if single else 4,
     learning_rate=rate,
-    places=config.memory * protocol.batch or 32 * published.memory[row.variant or "L"],
+    places=config.memory * protocol.batch
+    or 32 * published.memory[row.variant.upper() or "L"],
     metric=protocol.metric,
     **{name: getattr(protocol, name) for name in _OF_PROTOCOL},
   )

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.frame.study import Table
 from experiments.metric_learning import objective
 from experiments.published import dml
-from spherejax import distances
+from spherejax import data, distances
 
 Name = Literal[
   "fair", "fair534", "conventional", "conventional534", "ablation", "tuning"
@@ -70,25 +70,21 @@ class Split(NamedTuple):
 
 def splits(protocol: Protocol, classes: int) -> list[Split]:
   """Splits of classes, one per model; the first validates on the last classes."""
+  every = np.arange(classes)
   if protocol.parts == 1:
-    return [Split(np.arange(classes), np.arange(0))]
-  parts = []
+    return [Split(every, every[:0])]
   ends = np.linspace(0, classes, protocol.parts + 1).astype(int)
-  for last in range(protocol.parts, protocol.parts - protocol.models, -1):
-    held = np.arange(ends[last - 1], ends[last])
-    train = np.setdiff1d(np.arange(classes), held)
-    if not len(held) or not len(train):
-      raise ValueError(
-        f"{protocol.parts} parts of {classes} learned classes leave one without a class"
-      )
-    parts.append(Split(train, held))
-  return parts
+  parts = np.split(every, ends[1:-1])[::-1][: protocol.models]
+  if not all(0 < len(held) < classes for held in parts):
+    raise ValueError(
+      f"{protocol.parts} parts of {classes} learned classes leave one without a class"
+    )
+  return [Split(np.setdiff1d(every, held), held) for held in parts]
 
 
-def measures(
-  points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None
-) -> dict[str, float]:
+def measures(points: np.ndarray, images: data.Images) -> dict[str, float]:
   """Measures of embeddings in the unit ball, in percent; ignores unmatched queries."""
+  labels, queries = np.asarray(images.labels), images.extras.get("query")
   figures = objective.measures(points, labels, queries)
   return {name: 100 * x for name, x in figures.items()}
 
@@ -120,15 +116,12 @@ def tabulate(
 
   Combinations share networks, so they give no interval.
   """
-  printed: dict[str, tuple[float | None, float | None]] = {}
-  if paper is not None:
-    printed["P@1"] = (paper.precision, paper.precision_std)
-    printed["MAP@R"] = (paper.map_at_r, paper.map_at_r_std)
+  cell = paper or dml.Cell(None)
+  both = {"P@1": cell[::2], "MAP@R": cell[1::2]}
   for name in MEASURES:
-    mean, deviation = printed.get(name, (None, None))
+    mean, deviation = both.get(name, (None, None))
     numbers, measure = [figures[name] for figures in values], f"{name}, {dim}-D"
-    if not spread:
-      table.add(title, measure + note, numbers, paper=mean)
-      continue
-    table.add(title, measure + note, np.mean(numbers), paper=mean)
-    table.add(title, f"{measure}, std{note}", np.std(numbers), paper=deviation)
+    shown = np.mean(numbers) if spread else numbers
+    table.add(title, measure + note, shown, paper=mean)
+    if spread:
+      table.add(title, f"{measure}, std{note}", np.std(numbers), paper=deviation)

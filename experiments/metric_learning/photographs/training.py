@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,30 +21,24 @@ from experiments.frame import kept, networks, results
 from experiments.frame import training as frame_training
 from experiments.metric_learning import objective
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.photographs import batches
-from experiments.metric_learning.photographs.batches import EvaluatedImages
+from experiments.metric_learning.photographs import batches, protocols
 from experiments.metric_learning.photographs.methods import FullConfig
-from experiments.metric_learning.photographs.sets import Pictures
-from spherejax import prototypes, training
+from spherejax import data, prototypes, training
 
 _MARGIN = 100 * objective.MARGIN  # figures are percent
-
-
-class Trained(NamedTuple):
-  """A network with the best weights."""
-
-  variables: Any
-  steps: int  # steps of the whole training
-  best: dict[str, Any]  # measures of the best evaluation
 
 
 class Run(objective.Run):
   """Fixed inputs of one training."""
 
   def __init__(
-    self, settings: FullConfig, method: Method, pictures: Pictures, renewal_key: Array
+    self,
+    settings: FullConfig,
+    method: Method,
+    pictures: data.Images,
+    renewal_key: Array,
   ):
-    super().__init__(settings, method, pictures.labels, pictures.names)
+    super().__init__(settings, method, pictures.labels, pictures.label_names)
     self.pictures, self.renewal_key = pictures, renewal_key
 
   def embed(
@@ -114,7 +108,7 @@ def log(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
   results.write_json(results.standard({"evaluations": [*earlier, figures]}), path)
 
 
-def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
+def check(settings: FullConfig, method: Method, pictures: data.Images) -> None:
   """Raises ValueError for settings that would end or spoil a training later."""
   for name in ("evaluate_every", "checkpoint_every", "evaluation_batch", "prefetch"):
     if (value := getattr(settings, name)) < 1:
@@ -154,18 +148,22 @@ def monitor(settings: FullConfig) -> training.Monitor:
 def train(
   settings: FullConfig,
   method: Method,
-  pictures: Pictures,
-  watched: EvaluatedImages,
+  pictures: data.Images,
+  watched: data.Images,
   key: Array,
   folder: pathlib.Path,
   evaluations: pathlib.Path,
-) -> Trained:
-  """Trains a network; resumes from the newest checkpoint in the folder, if any."""
+) -> tuple[Any, dict[str, Any]]:
+  """Trains a network; resumes from a checkpoint in the folder, if any.
+
+  Returns the best variables, and figures: "best" evaluation, and "steps" of the whole.
+  """
   data_key, start_key = jax.random.split(key)
   run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
-    scores = batches.score(settings, state.variables(), watched)
+    points = batches.embed(settings, state.variables(), watched)
+    scores = protocols.measures(points, watched)
     problem = 0
     if method.kind == "ccp":
       problem = int(training.ccp_state(state).problem)
@@ -179,10 +177,6 @@ def train(
     monitor=monitor(settings), respond=run.response(),
     checkpoint_every=settings.checkpoint_every, report_every=settings.evaluate_every,
   )  # fmt: skip
-  step = int(result.best.step)
   rows = {row["step"]: row for row in result.evaluations}
-  return Trained(
-    result.best.variables(),
-    int(result.state.step),
-    rows.get(step, result.evaluations[-1]),
-  )
+  best = rows.get(int(result.best.step), result.evaluations[-1])
+  return result.best.variables(), {"best": best, "steps": int(result.state.step)}

@@ -4,22 +4,11 @@ import numpy as np
 
 from spherejax import pooling
 from tests.pooling.cases._frame import Case
+from tests.pooling.cases._parts import call, mean, relu, sigmoid
 
 
 def normal(seed, *shape, scale=0.7):
   return scale * np.random.default_rng(seed).normal(size=shape)
-
-
-def relu(value):
-  return max(value, 0.0)
-
-
-def sigmoid(value):
-  return 1 / (1 + np.exp(-value))
-
-
-def mean(values):
-  return sum(values) / len(values)
 
 
 def product(row, matrix):
@@ -148,7 +137,7 @@ CASES = {
     },
   ),
   "delf": Case(
-    lambda features, params, where: pooling.delf(features, **params, where=where),
+    call("delf"),
     delf,
     {
       "hidden_kernel": normal(1, 4, 3),
@@ -158,9 +147,7 @@ CASES = {
     },
   ),
   "delf/mean": Case(
-    lambda features, params, where: pooling.delf(
-      features, **params, reduction="mean", where=where
-    ),
+    call("delf", reduction="mean"),
     lambda features, params: delf(features, params) / len(features),
     {
       "hidden_kernel": normal(1, 4, 3),

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from spherejax import pooling
 from tests.pooling.cases._frame import Case
+from tests.pooling.cases._parts import call, mean
 
 
 def channels(of):
@@ -13,31 +13,21 @@ def channels(of):
   )
 
 
-def simple(name):
-  return lambda features, params, where: getattr(pooling, name)(
-    features, **params, where=where
-  )
-
-
-def mean(values):
-  return sum(values) / len(values)
-
-
 def generalized(values, k, params):
   power = params["power"] if np.ndim(params["power"]) == 0 else params["power"][k]
   return mean([max(value, 1e-6) ** power for value in values]) ** (1 / power)
 
 
 CASES = {
-  "gap": Case(simple("gap"), channels(lambda v, k, p: mean(v)), degree=1),
-  "gmp": Case(simple("gmp"), channels(lambda v, k, p: max(v)), degree=1),
+  "gap": Case(call("gap"), channels(lambda v, k, p: mean(v)), degree=1),
+  "gmp": Case(call("gmp"), channels(lambda v, k, p: max(v)), degree=1),
   "gap_gmp": Case(
-    simple("gap_gmp"), channels(lambda v, k, p: mean(v) + max(v)), degree=1
+    call("gap_gmp"), channels(lambda v, k, p: mean(v) + max(v)), degree=1
   ),
   "gem": Case(
-    simple("gem"), channels(generalized), {"power": 2.5}, positive=True, degree=1
+    call("gem"), channels(generalized), {"power": 2.5}, positive=True, degree=1
   ),
   "gem/channels": Case(
-    simple("gem"), channels(generalized), {"power": np.array([0.5, 1.0, 3.0, 7.0])}
+    call("gem"), channels(generalized), {"power": np.array([0.5, 1.0, 3.0, 7.0])}
   ),
 }

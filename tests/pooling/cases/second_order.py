@@ -6,16 +6,9 @@ import numpy as np
 
 from spherejax import pooling
 from tests.pooling.cases._frame import HEIGHT, POSITIONS, WIDTH, Case
+from tests.pooling.cases._parts import relu, sigmoid
 
 CHANNELS, REDUCED, HIDDEN = 4, 3, 2
-
-
-def sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
-def relu(x):
-  return np.maximum(x, 0)
 
 
 def branch(rows, gates, seed):

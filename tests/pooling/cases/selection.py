@@ -2,16 +2,8 @@
 
 import numpy as np
 
-from spherejax import pooling
 from tests.pooling.cases._frame import Case
-
-
-def mean(values):
-  return sum(values) / len(values)
-
-
-def sigmoid(value):
-  return 1 / (1 + np.exp(-value))
+from tests.pooling.cases._parts import call, mean, sigmoid
 
 
 def crow(features, params, soft=False, frozen=None):
@@ -33,12 +25,6 @@ def crow(features, params, soft=False, frozen=None):
   return np.array(pooled)
 
 
-def call_crow(soft):
-  return lambda features, params, where: pooling.crow(
-    features, **params, soft=soft, where=where
-  )
-
-
 def gemax(features, params):
   """The normal equations of the smallest squared error, of the other system."""
   number, channels = features.shape
@@ -47,10 +33,6 @@ def gemax(features, params):
     return np.linalg.inv(system) @ features.sum(axis=0)
   system = features @ features.T + params["ridge"] * np.eye(number)
   return features.T @ (np.linalg.inv(system) @ np.ones(number))
-
-
-def call_gemax(features, params, where):
-  return pooling.gemax(features, **params, where=where)
 
 
 def weldon(highest, lowest, reduction=mean):
@@ -67,24 +49,18 @@ def weldon(highest, lowest, reduction=mean):
 
 CASES = {
   "crow": Case(
-    call_crow(False), crow, {"norm_order": 2.0, "root": 2.0}, positive=True, degree=1
+    call("crow"), crow, {"norm_order": 2.0, "root": 2.0}, positive=True, degree=1
   ),
   "crow/soft": Case(
-    call_crow(True),
+    call("crow", soft=True),
     lambda features, params: crow(features, params, soft=True),
     {"norm_order": 3.0, "root": 1.5},
   ),
-  "gemax": Case(call_gemax, gemax, {"ridge": 0.8}),
-  "gemax/wide": Case(call_gemax, gemax, {"ridge": 0.5}, channels=8),
-  "weldon": Case(
-    lambda features, params, where: pooling.weldon(features, where=where),
-    weldon(3, 3),
-    degree=1,
-  ),
+  "gemax": Case(call("gemax"), gemax, {"ridge": 0.8}),
+  "gemax/wide": Case(call("gemax"), gemax, {"ridge": 0.5}, channels=8),
+  "weldon": Case(call("weldon"), weldon(3, 3), degree=1),
   "weldon/sums": Case(
-    lambda features, params, where: pooling.weldon(
-      features, num_highest=4, num_lowest=0, reduction="sum", where=where
-    ),
+    call("weldon", num_highest=4, num_lowest=0, reduction="sum"),
     weldon(4, 0, sum),
     degree=1,
   ),

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from spherejax import pooling
 from tests.pooling.cases._frame import Case
+from tests.pooling.cases._parts import call
 
 RANDOM = np.random.default_rng(5)
 
@@ -95,37 +95,26 @@ def tsmk(window, stop=False, reduction="mean"):
   )
 
 
-def call(function, **options):
-  return lambda features, params, where: function(
-    features, **params, **options, where=where
-  )
-
-
 OTP = {"prototypes": drawn(3, 4), "inverse_temperature": 2.0}
 TSMK = {"kernel": drawn(4, 3), "bias": drawn(3)}
 
 CASES = {
-  "otp": Case(call(pooling.otp), otp(), OTP),
+  "otp": Case(call("otp"), otp(), OTP),
   "otp/gaussian": Case(
-    call(pooling.otp, cost="gaussian", steps=3),
+    call("otp", cost="gaussian", steps=3),
     otp(gaussian=True, steps=3),
     OTP | {"inverse_temperature": 4.0, "bandwidth": 1.5},
   ),
   "netvlad": Case(
-    call(pooling.netvlad),
+    call("netvlad"),
     netvlad,
     {"centres": drawn(3, 4), "weights": drawn(3, 4), "biases": drawn(3)},
   ),
   "tsmk": Case(
-    call(pooling.tsmk),
-    tsmk(3, stop=True),
-    TSMK,
-    layout=True,
-    permutes=False,
-    frozen=True,
+    call("tsmk"), tsmk(3, stop=True), TSMK, layout=True, permutes=False, frozen=True
   ),
   "tsmk/tokens": Case(
-    call(pooling.tsmk, window=1, stop_attention_gradient=False, reduction="sum"),
+    call("tsmk", window=1, stop_attention_gradient=False, reduction="sum"),
     tsmk(1, reduction="sum"),
     TSMK,
   ),
