@@ -202,8 +202,8 @@ def _over_checkpoints(trained: Trained) -> dict[str, float]:
   phi, diverged = (x.reshape(len(x), -1) for x in both)
   shares = mean_defined(diverged)
   # A share that is not larger for DR is no evidence, so p is 1; NaN shares give NaN.
-  unequal = 1.0 if shares[1] <= shares[0] else fisher(*diverged)
-  return {RANKS: ranks(*phi, alternative="less"), FISHER: unequal}
+  unequal = 1.0 if shares[1] <= shares[0] else fisher(diverged[0], diverged[1])
+  return {RANKS: ranks(phi[0], phi[1], "less"), FISHER: unequal}
 
 
 def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:
