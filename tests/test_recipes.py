@@ -161,7 +161,7 @@ def by_itself(room: str, name: str) -> list[str]:
 # Runs modules in one process. A request is a module with its arguments; the answer says
 # whether it passed and what it printed. Our modules are imported anew each time.
 WORKER = """
-import contextlib, io, json, os, runpy, sys
+import builtins, contextlib, io, json, os, runpy, sys
 import pytest
 
 for request in sys.stdin:
@@ -171,6 +171,7 @@ for request in sys.stdin:
     if name.partition(".")[0] in ours:
       del sys.modules[name]
   os.environ.pop("XLA_FLAGS", None)  # conftest.py appends; part of the cache's keys
+  vars(builtins).pop("_", None)  # what a doctest printed; tyro hashes all of builtins
   said, code = io.StringIO(), 0
   with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
     try:
