@@ -7,7 +7,7 @@ projection, numbers of proxies, pool sizes and batch sizes. Digits in the plane 
 proxies that are never renewed coalesce. DML, chapter 3.
 
     python -m experiments.ccp_proxies                     # 13 min
-    python -m experiments.ccp_proxies --preset plankton   # which the network never saw
+    python -m experiments.ccp_proxies --preset plankton   # new to the network: 20 min
     python -m experiments.ccp_proxies --preset long       # digits: 61 min
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data
     python -m experiments.ccp_proxies --preset full       # accelerators
