@@ -164,6 +164,7 @@ class Study(Generic[Config]):
   """Studies of settings of other types."""
 
   def of(self, config: Any) -> "Study":
+    """The study of settings of this type; this one, unless `others` has it."""
     return self.others.get(type(config), self)
 
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:

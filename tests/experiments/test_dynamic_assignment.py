@@ -470,7 +470,7 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   key = jax.random.key(0)
   vectors = readers.cifar100_vectors(None, key)
   monkeypatch.setattr(dl2p_prototypes, "RECIPES", {})
-  sizes = ((100, 100), (100, 50), (20, 5))
+  sizes = ((100, 100), (100, 50), (20, 5), (100, 100))  # once, though named twice
   table = Table()
   own = dl2p_prototypes.study(table, key, sizes, 3, vectors=vectors)
   assert list(own) == [("Word2Vec-like", 100, 100), ("Word2Vec-like", 100, 50)]

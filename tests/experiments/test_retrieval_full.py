@@ -612,6 +612,10 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
     retrieval_full_sets.load("cars", str(tmp_path), 2, False)
   sets = retrieval_full_sets.load("cars", str(tmp_path), 2, True)
   assert np.bincount(sets.learned.labels).tolist() == [3, 2]
+  for file in tmp_path.glob("*/*.png"):
+    file.write_bytes(whole[: len(whole) // 2])
+  with pytest.raises(SystemExit, match="class a has no readable image"):
+    retrieval_full_sets.load("cars", str(tmp_path), 2, True)
   with pytest.raises(SystemExit, match="cub cannot be read: no image folder at"):
     retrieval_full_sets.load("cub", str(tmp_path / "none"), 0, False)
 
