@@ -249,6 +249,7 @@ HIERARCHY = [
   (hierarchy.restrict, (TREE, ["elm"]), {}, "'elm' is no node"),
   (hierarchy.classes_below, (TREE, "elm"), {}, "'elm' is not in the tree"),
   (hierarchy.neighbor_joining, (0 * PAIR,), {"names": ["a"]}, "2 entries, got 1"),
+  (hierarchy.neighbor_joining, (0 * PAIR,), {"names": ["a", ""]}, "must not be empty"),
 ]
 METRICS = [
   (metrics.retrieval, (X, Y, X), {}, "references and reference_labels go together"),
@@ -530,6 +531,8 @@ OTHERS = [
   (training.shard, (X[:0],), {}, "0 rows"),
   (training.shard, ((Y, Y[:5]),), {}, r"same length, got shapes \[\(6,\), \(5,\)\]"),
   (training.shard, (np.float32(1),), {}, "first axis"),
+  (training.shard, (Y,), {"devices": jax.devices()[:1] * 2}, "devices must differ"),
+  (training.shard, ({"y": np.array(list("abcd"))},), {}, "TypeError: batch.*'y'"),
   (training.pad_rows, (X[:0], 4), {}, "at least one row, got 0"),
   (training.pad_rows, (X, 0), {}, "multiple must be at least 1, got 0"),
   *(

@@ -112,9 +112,9 @@ def _read(folder: pathlib.Path) -> list[list[str]]:
     file = fields[0]
     if not os.path.isfile(folder / file):
       raise ValueError(f"{place}: there is no image {folder / file}")
-    if file in places:
-      raise ValueError(f"{place}: {file} is listed already, in line {places[file]}")
-    places[file] = number
+    before = places.setdefault(os.path.normpath(file), number)
+    if before != number:
+      raise ValueError(f"{place}: {file} is listed already, in line {before}")
     rows.append(fields)
   if expected is not None and expected != len(rows):
     raise ValueError(

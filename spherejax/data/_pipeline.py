@@ -53,8 +53,8 @@ def pipeline(
 
   Raises:
     ValueError: an index outside the images; a start outside [0, steps]; a batch
-      that the hosts cannot share evenly. While iterating: an unreadable image,
-      images of several sizes.
+      without images, or that the hosts cannot share evenly. While iterating: an
+      unreadable image, images of several sizes.
     TypeError: the plan holds no integers.
 
   Cost: memory for the plan, 4 bytes per image. Each worker holds a copy of the plan,
@@ -113,6 +113,8 @@ def _host_rows(
       f"process_index must be below process_count={process_count}, got {process_index}"
     )
   share, rest = divmod(plan.shape[1], process_count)
+  if not plan.shape[1]:
+    raise ValueError(f"plan must name an image per step, got shape {plan.shape}")
   if rest:
     raise ValueError(
       f"a batch of {plan.shape[1]} cannot be shared evenly by {process_count} hosts"

@@ -1,5 +1,6 @@
 """Trees inferred from distances: neighbour joining and average linkage."""
 
+import reprlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,7 @@ def neighbor_joining(
 
   Raises:
     TypeError: distances not numbers, names not text.
-    ValueError: not a matrix of distances, or the wrong number of names.
+    ValueError: not a matrix of distances, the wrong number of names, or an empty one.
 
   Cost: O(classes^3) on the host.
 
@@ -103,7 +104,7 @@ def upgma(
 
   Raises:
     TypeError: distances not numbers, names not text.
-    ValueError: not a matrix of distances, or the wrong number of names.
+    ValueError: not a matrix of distances, the wrong number of names, or an empty one.
 
   Cost: O(classes^2) on the host.
 
@@ -141,6 +142,8 @@ def _names(names: Sequence[str] | None, size: int) -> list[str]:
   called = [str(label) for label in range(size)] if names is None else list(names)
   if len(called) != size:
     raise ValueError(f"names must have {size} entries, got {len(called)}")
+  if "" in called:
+    raise ValueError(f"names must not be empty, got {reprlib.repr(called)}")
   return called
 
 

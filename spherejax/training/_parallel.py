@@ -24,13 +24,15 @@ Devices = Sequence[Any] | None
 
 
 def local_devices(devices: Devices) -> list[Any]:
-  """Devices that take part; raises TypeError for anything else."""
+  """Devices that take part; raises for anything else, and for one named twice."""
   known = jax.local_devices()
   if devices is None:
     return known
   _checks.sequence("devices", devices)
   if not len(devices) or not all(isinstance(entry, jax.Device) for entry in devices):
     raise TypeError(f"devices must be some of {known}, got {reprlib.repr(devices)}")
+  if len(set(devices)) < len(devices):
+    raise ValueError(f"devices must differ, got {reprlib.repr(devices)}")
   return list(devices)
 
 
@@ -171,10 +173,10 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
     Pytree of arrays [devices, batch / devices, ...], one part on each device.
 
   Raises:
-    TypeError: devices not devices.
-    ValueError: the number of devices does not divide the batch (`pad_rows` helps),
-      arrays have different lengths, or an integer does not fit into 32 bits while
-      JAX's 64-bit types are off.
+    TypeError: devices not devices, an array that holds no numbers.
+    ValueError: the number of devices does not divide the batch (`pad_rows` helps), a
+      device named twice, arrays have different lengths, or an integer does not fit into
+      32 bits while JAX's 64-bit types are off.
 
   Cost: one transfer to each device.
 
@@ -195,9 +197,14 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
     )
 
   def split(path: Any, leaf: Any) -> Array:
-    _checks.whole(f"batch{jax.tree_util.keystr(path)}", leaf)
+    name = f"batch{jax.tree_util.keystr(path)}"
+    _checks.whole(name, leaf)
     parts = np.reshape(leaf, (count, size // count, *np.shape(leaf)[1:]))
-    return jax.device_put(parts, sharding)
+    try:
+      return jax.device_put(parts, sharding)
+    except TypeError as error:
+      text = f"{name} must be an array of numbers, got {reprlib.repr(leaf)}"
+      raise TypeError(text) from error
 
   return jax.tree_util.tree_map_with_path(split, batch)
 
@@ -214,7 +221,8 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
 
   Raises:
     TypeError: devices not devices.
-    ValueError: an integer does not fit into 32 bits while JAX's 64-bit types are off.
+    ValueError: a device named twice, or an integer does not fit into 32 bits while
+      JAX's 64-bit types are off.
 
   Cost: one transfer to each device.
 
@@ -285,6 +293,7 @@ def parallel_step(
   Raises:
     TypeError: step not a function, devices not devices; on a call, a step that does not
       return a pair of trees of arrays.
+    ValueError: a device named twice.
 
   Cost: one compilation for each batch shape.
 
@@ -342,8 +351,8 @@ def parallel_map(
   Raises:
     TypeError: fn not a function, batch_size not an integer, devices not devices; on a
       call, a function that does not return arrays.
-    ValueError: on a call, arrays of different lengths or no row, or a result without
-      one row for each input row.
+    ValueError: a device named twice; on a call, arrays of different lengths or no row,
+      or a result without one row for each input row.
 
   Cost: one compilation.
 

@@ -40,6 +40,7 @@ def test_rows_are_those_of_the_file(tmp_path, header):
   [
     ("img/c.jpg", "img/z.jpg", "line 5.*no image.*z.jpg"),
     ("img/c.jpg", "img/b.jpg", "line 5: img/b.jpg is listed already, in line 4"),
+    ("img/c.jpg", "img/./b.jpg", "img/./b.jpg is listed already, in line 4"),
     ("id_1 train", "id_1", r"line 6: expected.*'img/d\.jpg"),
     ("id_1 train", "id_1 test", "line 6: expected"),
     ("7\n", "8\n", "lists 8 images, but lists 7"),

@@ -123,6 +123,11 @@ def test_images_of_several_sizes_are_refused():
   ("changes", "error", "message"),
   [
     ({"plan": np.array([[0, 40]])}, ValueError, "indices of the 40 images, got 40"),
+    (
+      {"plan": np.zeros([3, 0], int)},
+      ValueError,
+      r"an image per step, got .*3, 0",
+    ),
     ({"plan": np.array([[0, -1]])}, ValueError, "indices of the 40 images, got -1"),
     ({"plan": np.zeros([1, 2])}, TypeError, "plan must be integers, got dtype float64"),
     (
