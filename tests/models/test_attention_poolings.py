@@ -65,39 +65,6 @@ def test_cbam_owns_its_kernels_and_normalises_what_is_kept():
   assert_close((pooled, updated["batch_stats"]), expected)
 
 
-def test_cbam_as_released_for_dml():
-  module = models.CBAM(reduction=1, kernel_size=3, use_bias=False, norm="none")
-  pooled, variables = jax.jit(module.init_with_output)(jax.random.key(0), FEATURES)
-  assert shapes(variables) == {
-    "params": {
-      "reduce_kernel": (4, 4),
-      "expand_kernel": (4, 4),
-      "spatial_kernel": (3, 3, 2),
-    }
-  }
-  expected = jax.jit(pooling.cbam)(FEATURES, **variables["params"])
-  np.testing.assert_allclose(pooled, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_delf_owns_two_layers(reduction):
-  module = models.DeLF(hidden=5, reduction=reduction)
-  pooled, variables = jax.jit(module.init_with_output)(jax.random.key(0), FEATURES)
-  params = variables["params"]
-  assert shapes(params) == {
-    "hidden_kernel": (4, 5),
-    "hidden_bias": (5,),
-    "score_kernel": (5,),
-    "score_bias": (),
-  }
-  assert np.abs(params["score_kernel"]).max() <= 1  # Glorot-uniform, sqrt(6 / 6)
-  tokens = np.asarray(FEATURES, np.float64).reshape(3, 6, 4)
-  scores = np.maximum(tokens @ params["hidden_kernel"], 0) @ params["score_kernel"]
-  expected = np.sum(np.log1p(np.exp(scores))[..., None] * tokens, axis=1)
-  expected /= {"sum": 1, "mean": 6}[reduction]
-  np.testing.assert_allclose(pooled, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_solar_starts_as_gem_and_normalises_what_is_kept():
   module = models.SOLAR(power=2.0)
   variables = jax.jit(module.init)(jax.random.key(0), FEATURES)

@@ -19,30 +19,6 @@ def assert_trees_equal(actual, expected, atol=0.0):
     np.testing.assert_allclose(a, b, rtol=0, atol=atol)
 
 
-def test_gsp_owns_prototypes():
-  module = models.GSP(7, mass=0.4, inverse_temperature=8.0)
-  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
-  prototypes = variables["params"]["prototypes"]
-  assert jax.tree.map(jnp.shape, variables) == {"params": {"prototypes": (7, 6)}}
-  # Glorot-uniform: bounds sqrt(6 / (7 + 6)).
-  assert np.abs(prototypes).max() <= np.sqrt(6 / 13)
-  assert np.abs(prototypes).max() > 0.8 * np.sqrt(6 / 13)
-  settings = {"mass": 0.4, "inverse_temperature": 8.0, "where": WHERE}
-
-  @functools.partial(jax.jit, static_argnames="choice")
-  def both(variables, features, choice):
-    return (
-      module.clone(**dict(choice)).apply(variables, features, where=WHERE),
-      pooling.gsp(
-        features, variables["params"]["prototypes"], **settings, **dict(choice)
-      ),
-    )
-
-  for choice in ((), (("solver", "fixed_point"), ("steps", 3))):
-    # Compiled with different things around it.
-    assert_trees_equal(*both(variables, FEATURES, choice), atol=1e-6)
-
-
 def test_mass_may_be_traced():
   variables = jax.jit(models.GSP(4).init)(jax.random.key(0), FEATURES)
   masses = np.array([0.2, 0.7], np.float32)

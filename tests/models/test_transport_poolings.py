@@ -1,13 +1,15 @@
-"""Modules of poolings by prototypes, norms and covariances, and their life cycle."""
+"""Modules of poolings: they call the functions; their life cycle."""
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from spherejax import distances, losses, models, pooling, prototypes
+from tests.pooling.cases._parts import call
 
 RANDOM = np.random.default_rng(0)
 FEATURES = jnp.asarray(RANDOM.normal(size=(4, 2, 3, 5)), jnp.float32)
@@ -15,52 +17,90 @@ WHERE = jnp.asarray(RANDOM.random((4, 2, 3)) < 0.7).at[3].set(False)
 POINTS = RANDOM.normal(size=(9, 5)).astype(np.float32)
 
 
-def gsop(features, channel, spatial, **options):
-  branches = (pooling.GSoPBranch(**x) for x in (channel, spatial))
-  return pooling.gsop(features, *branches, **options)
+def gsop(features, params, where):
+  branches = (pooling.GSoPBranch(**params[name]) for name in ("channel", "spatial"))
+  return pooling.gsop(features, *branches, centred=False, size=2, where=where)
 
 
-MODULES = {
-  "OTP": (models.OTP(3, cost="gaussian", steps=2), pooling.otp, ["prototypes"]),
-  "NetVLAD": (
-    models.NetVLAD(3, sharpness=2.0), pooling.netvlad, ["centres", "weights", "biases"]
-  ),
-  "TSMK": (models.TSMK(2, reduction="sum"), pooling.tsmk, ["kernel", "bias"]),
-  "GSoP": (
-    models.GSoP(2, norm="none", centred=False, size=2), gsop, ["channel", "spatial"]
-  ),
+def branch(rows, gates):
+  """Shapes of the parameters of a branch of `gsop`."""
+  shapes = (5, 2), (2,), (rows, rows, 4), (rows, 4), (4 * rows, gates), (gates,)
+  return dict(zip(pooling.GSoPBranch._fields, shapes, strict=True))
+
+
+GSP = {"mass": 0.4, "inverse_temperature": 8.0}
+FIXED_POINT = GSP | {"solver": "fixed_point", "steps": 3}
+OF_GSP = {"prototypes": (7, 5)}
+OF_DELF = {
+  "hidden_kernel": (5, 5), "hidden_bias": (5,), "score_kernel": (5,), "score_bias": (),
 }  # fmt: skip
-OPTIONS = {
-  "OTP": {"cost": "gaussian", "steps": 2},
-  "TSMK": {"reduction": "sum"},
-  "GSoP": {"centred": False, "size": 2},
+# Each with its function and the shapes of its parameters.
+MODULES = {
+  "OTP": (
+    models.OTP(3, cost="gaussian", steps=2),
+    call("otp", cost="gaussian", steps=2),
+    {"prototypes": (3, 5)},
+  ),
+  "NetVLAD": (
+    models.NetVLAD(3, sharpness=2.0),
+    call("netvlad"),
+    {"centres": (3, 5), "weights": (3, 5), "biases": (3,)},
+  ),
+  "TSMK": (
+    models.TSMK(2, reduction="sum"),
+    call("tsmk", reduction="sum"),
+    {"kernel": (5, 2), "bias": (2,)},
+  ),
+  "GSoP": (
+    models.GSoP(2, norm="none", centred=False, size=2),
+    gsop,
+    {"channel": branch(2, 5), "spatial": branch(4, 4)},
+  ),
+  "CBAM as released for DML": (
+    models.CBAM(reduction=1, kernel_size=3, use_bias=False, norm="none"),
+    call("cbam"),
+    {"reduce_kernel": (5, 5), "expand_kernel": (5, 5), "spatial_kernel": (3, 3, 2)},
+  ),
+  "DeLF": (models.DeLF(5), call("delf"), OF_DELF),
+  "DeLF, mean": (models.DeLF(5, "mean"), call("delf", reduction="mean"), OF_DELF),
+  "GSP": (models.GSP(7, **GSP), call("gsp", **GSP), OF_GSP),
+  "GSP, fixed point": (
+    models.GSP(7, **FIXED_POINT),
+    call("gsp", **FIXED_POINT),
+    OF_GSP,
+  ),
 }
 
 
-def test_a_module_calls_its_function():
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_calls_its_function(name):
+  module, function, shapes = MODULES[name]
+
   @jax.jit
   def both(key):
-    results = {}
-    for name, (module, function, names) in MODULES.items():
-      variables = module.init(key, FEATURES)
-      values = [variables["params"][field] for field in names]
-      expected = function(FEATURES, *values, **OPTIONS.get(name, {}), where=WHERE)
-      pooled = module.apply(variables, FEATURES, where=WHERE)
-      results[name] = variables, pooled, expected
-    return results
+    variables = module.init(key, FEATURES)
+    pooled = module.apply(variables, FEATURES, where=WHERE)
+    return variables, pooled, function(FEATURES, variables["params"], WHERE)
 
-  for name, (variables, pooled, expected) in both(jax.random.key(0)).items():
-    assert set(variables) == {"params"}
-    assert set(variables["params"]) == set(MODULES[name][2])
-    np.testing.assert_allclose(pooled, expected, rtol=1e-6)
-    assert not pooled[3].any()
-    if name == "NetVLAD":
-      params = variables["params"]
-      np.testing.assert_allclose(params["weights"], 4 * params["centres"], rtol=1e-6)
-      np.testing.assert_allclose(
-        params["biases"], -2 * np.sum(params["centres"] ** 2, axis=1), rtol=1e-5
-      )
-    assert np.abs(pooled[:3]).max() > 1e-3
+  variables, result, expected = both(jax.random.key(0))
+  assert jax.tree.map(jnp.shape, variables) == {"params": shapes}
+  # The solver of GSP is compiled with different things around it.
+  tolerance = {"rtol": 0, "atol": 1e-6} if "GSP" in name else {"rtol": 1e-6}
+  chex.assert_trees_all_close(result, expected, **tolerance)
+  pooled = getattr(result, "pooled", result)
+  assert not pooled[3].any()
+  assert np.abs(pooled[:3]).max() > 1e-3
+  params = variables["params"]
+  if name == "NetVLAD":
+    np.testing.assert_allclose(params["weights"], 4 * params["centres"], rtol=1e-6)
+    np.testing.assert_allclose(
+      params["biases"], -2 * np.sum(params["centres"] ** 2, axis=1), rtol=1e-5
+    )
+  if "GSP" in name:  # Glorot-uniform: bounds sqrt(6 / (7 + 5))
+    largest = np.abs(params["prototypes"]).max()
+    assert 0.8 * np.sqrt(6 / 12) < largest <= np.sqrt(6 / 12)
+  if "DeLF" in name:  # Glorot-uniform: bounds sqrt(6 / (5 + 1))
+    assert np.abs(params["score_kernel"]).max() <= 1
 
 
 def test_batch_norm_of_the_second_order_pooling_counts_what_is_kept():
