@@ -126,31 +126,37 @@ def test_tensors_with_strides_offsets_and_shared_memory(file, write):
     weights["matrix"][0] = 0
 
 
+STORAGES = {
+  "DoubleStorage": np.float64,
+  "FloatStorage": np.float32,
+  "HalfStorage": np.float16,
+  "BFloat16Storage": jnp.bfloat16,
+  "LongStorage": np.int64,
+  "IntStorage": np.int32,
+  "BoolStorage": np.bool_,
+}
+WITHOUT_STORAGE = (
+  "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+  "float8_e5m2fnuz",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_types_and_orders_of_bytes(file, order):
-  kinds = {
-    "DoubleStorage": np.float64,
-    "FloatStorage": np.float32,
-    "HalfStorage": np.float16,
-    "BFloat16Storage": jnp.bfloat16,
-    "LongStorage": np.int64,
-    "IntStorage": np.int32,
-    "BoolStorage": np.bool_,
-  }
-  values = np.array([1, 0, 3])
-  entries, tensors = {"byteorder": order.encode()}, {}
-  for key, (kind, dtype) in enumerate(kinds.items()):
-    data = values.astype(dtype)
+  entries, tensors, expected = {"byteorder": order.encode()}, {}, {}
+  for place, name in enumerate((*STORAGES, *WITHOUT_STORAGE)):
+    key, typed = str(place), name in WITHOUT_STORAGE
+    dtype = getattr(jnp, name) if typed else STORAGES[name]
+    data = np.array([1, 0, 3, 2]).astype(dtype)
     bits = data.view(f"u{data.itemsize}")
-    entries[str(key)] = bits.astype(
-      f"{'<' if order == 'little' else '>'}{bits.dtype.str[1:]}"
-    )
-    memory = storage(str(key), kind, 3)
-    tensors[kind] = tensor((3,), (1,), memory=memory)
+    entries[key] = bits if order == "little" else bits.byteswap()
+    memory = untyped(key, data.nbytes) if typed else storage(key, name, 4)
+    tensors[name] = tensor((3,), (1,), 1, memory, dtype=name if typed else None)
+    expected[name] = data[1:]
   weights = models.read_weights(write(file, mapping(**tensors), entries))
-  for kind, dtype in kinds.items():
-    assert weights[kind].dtype == dtype
-    np.testing.assert_array_equal(weights[kind], values.astype(dtype))
+  for name, array in expected.items():
+    assert weights[name].dtype == array.dtype
+    np.testing.assert_array_equal(weights[name], array)
 
 
 TRUE, FALSE = b"\x88", b"\x89"
@@ -187,25 +193,6 @@ def test_what_torch_put_off_is_done(file, order):
   for name, array in expected.items():
     assert weights[name].dtype == array.dtype
     np.testing.assert_array_equal(weights[name], array)
-
-
-@pytest.mark.parametrize("order", ["little", "big"])
-def test_types_without_a_storage_of_their_own(file, order):
-  values = np.array([1, 0, 3, 2])
-  names = (
-    "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
-    "float8_e5m2fnuz",
-  )  # fmt: skip
-  entries, tensors = {"byteorder": order.encode()}, {}
-  for key, name in enumerate(names):
-    data = values.astype(getattr(jnp, name))
-    entries[str(key)] = data if order == "little" else data.byteswap()
-    memory = untyped(str(key), data.nbytes)
-    tensors[name] = tensor((3,), (1,), 1, memory, dtype=name)
-  weights = models.read_weights(write(file, mapping(**tensors), entries))
-  for name in names:
-    assert weights[name].dtype == getattr(jnp, name)
-    np.testing.assert_array_equal(weights[name], values[1:].astype(getattr(jnp, name)))
 
 
 OTHERS = (
