@@ -54,10 +54,15 @@ def variances(f, y, norm):
   return inter.sum() / (c * (c - 1)), sum(intra) / c
 
 
+def unit(rows):
+  """Rows of length 1, or 0 where they are 0."""
+  size = np.linalg.norm(rows, axis=1, keepdims=True)
+  return np.divide(rows, size, out=np.zeros_like(rows), where=size > 0)
+
+
 def cosine_measures(f, y):
   """R2 and both forms of pi_ratio, from all pairs."""
-  size = np.linalg.norm(f, axis=1, keepdims=True)
-  f = np.divide(f, size, out=np.zeros_like(f), where=size > 0)
+  f = unit(f)
   d = 1 - f @ f.T
   present = [k for k in range(CLASSES) if (y == k).any()]
   c = len(present)
@@ -66,8 +71,7 @@ def cosine_measures(f, y):
     sum(d[np.ix_(y == k, y == other)].mean() for k in present for other in present)
     / c**2
   )
-  mu = np.array([f[y == k].mean(0) for k in present])
-  mu /= np.linalg.norm(mu, axis=1, keepdims=True)
+  mu = unit(np.array([f[y == k].mean(0) for k in present]))
   between = (1 - mu @ mu.T)[~np.eye(c, dtype=bool)].mean()
   pairs = [
     d[np.ix_(y == k, y == k)][~np.eye((y == k).sum(), dtype=bool)] for k in present
@@ -86,9 +90,7 @@ def test_measures_of_normalised_features(zero_row):
   f, y = features[KEPT].astype(np.float64), LABELS[KEPT]
   r2, *ratios = cosine_measures(f, y)
   np.testing.assert_allclose([found.r2, pooled, classwise], [r2, *ratios], rtol=1e-5)
-  size = np.linalg.norm(f, axis=1, keepdims=True)
-  unit = np.divide(f, size, out=np.zeros_like(f), where=size > 0)
-  np.testing.assert_allclose(found[:2], variances(unit, y, "l2"), rtol=1e-5)
+  np.testing.assert_allclose(found[:2], variances(unit(f), y, "l2"), rtol=1e-5)
   if not zero_row:
     c = len(set(y))
     np.testing.assert_allclose(
