@@ -12,6 +12,7 @@ import pytest
 from spherejax import distances, metrics
 from spherejax.distances import _order, _tiles
 from spherejax.metrics import _host_ranks, _ranks, _retrieval
+from tests.metrics.test_split_references import split
 
 ROWS, DIM = 200, 16
 
@@ -97,11 +98,6 @@ def way(request, monkeypatch):
   _retrieval._score.clear_cache()
 
 
-def _over_devices(x):
-  mesh = jax.make_mesh((4,), ("parts",), (jax.sharding.AxisType.Auto,))
-  return jax.device_put(x, jax.NamedSharding(mesh, jax.P("parts")))
-
-
 def _in_file(x):
   with tempfile.NamedTemporaryFile() as file:
     file.write(x.tobytes())
@@ -120,7 +116,7 @@ def _retriever(way, labels, **options):
     return lambda x: metrics.retrieval(
       x, labels, _in_file(x), labels, exclude=each, **options
     )
-  return (lambda x: retrieve(_over_devices(x))) if way == "over devices" else retrieve
+  return (lambda x: retrieve(split(x, 4))) if way == "over devices" else retrieve
 
 
 def test_retrieval_is_exact(way):
@@ -145,8 +141,8 @@ def test_nearest_is_exact(k, monkeypatch):
     order, _ = _true(name)
     found = metrics.nearest(HARD[name], HARD[name], k=k, exclude=rows)
     np.testing.assert_array_equal(found, order[:, :k], err_msg=name)
-    split = metrics.nearest(HARD[name], _over_devices(HARD[name]), k=k, exclude=rows)
-    np.testing.assert_array_equal(split, order[:, :k], err_msg=name)
+    parts = metrics.nearest(HARD[name], split(HARD[name], 4), k=k, exclude=rows)
+    np.testing.assert_array_equal(parts, order[:, :k], err_msg=name)
     read = metrics.nearest(HARD[name], _in_file(HARD[name]), k=k, exclude=rows)
     np.testing.assert_array_equal(read, order[:, :k], err_msg=name)
     near = distances.k_nearest(HARD[name], HARD[name], k=k, exclude=rows)
@@ -201,10 +197,7 @@ def test_similarities_are_exact(distance, way):
     keys /= np.linalg.norm(wide, axis=1)
   keys = np.where(np.eye(60, dtype=bool), np.inf, keys)
   order = np.argsort(keys, axis=1, kind="stable")[:, :-1]
-  hits = labels[order] == labels[:, None]
-  result = _retriever(way, labels, distance=distance)(x)
-  first = np.where(hits.any(1), 1 + hits.argmax(1), 0)
-  np.testing.assert_array_equal(result.first_rank, first)
+  _assert_right(_retriever(way, labels, distance=distance)(x), labels, order)
   found = metrics.nearest(x, x, k=9, exclude=np.arange(60), distance=distance)
   np.testing.assert_array_equal(found, order[:, :9])
 

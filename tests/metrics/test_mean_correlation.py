@@ -15,16 +15,12 @@ RANDOM = np.random.default_rng(0)
 
 
 @functools.partial(jax.jit, static_argnames="diagonal")
-def compiled(learned, given, where, z_clip, *, diagonal):
+def measure(learned, given, where, *, z_clip=1e-6, diagonal=True):
   options = {"include_diagonal": diagonal, "where": where, "z_clip": z_clip}
   return (
     metrics.mean_correlation(learned, given, **options),
     metrics.mean_correlation_ceiling(given, **options),
   )
-
-
-def measure(learned, given, where, *, z_clip=1e-6, diagonal=True):
-  return compiled(learned, given, where, z_clip, diagonal=diagonal)
 
 
 @functools.partial(jax.jit, static_argnames=("norm", "diagonal"))

@@ -11,8 +11,9 @@ import pytest
 from spherejax import metrics
 from spherejax.distances import _tiles
 from spherejax.metrics import _tile_ranks
+from tests.metrics.test_split_references import DIM, rows
 
-ROWS, DIM = 90, 8
+ROWS = 90  # the duplicates among them are in other tiles
 
 
 @pytest.fixture
@@ -41,21 +42,13 @@ def stored(tmp_path):
   return store
 
 
-def rows():
-  """With duplicates in other tiles, and a row that has no key."""
-  x = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
-  x[60:70] = x[10:20]
-  x[33] = np.nan
-  return x
-
-
 LABELS = np.random.default_rng(1).integers(0, 12, ROWS)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 def test_retrieval_from_a_file(tiles, stored, kind, monkeypatch):
   monkeypatch.setattr(_tile_ranks, "_QUERIES", 48)  # two passes of queries
-  x = rows().astype(kind)
+  x = rows(ROWS).astype(kind)
   kept = np.arange(ROWS) % 7 != 2
   options = {"where": np.arange(ROWS) % 5 != 0, "reference_where": kept}
   options |= {"block_size": 16, "distance": "cosine"}
@@ -99,7 +92,7 @@ class Sliced:
 
 
 def test_what_is_read_by_slices_is_a_file(tiles, unchecked):
-  x, few = rows(), np.arange(0, ROWS, 9)
+  x, few = rows(ROWS), np.arange(0, ROWS, 9)
   like = Sliced(x)
   options = {"exclude": few, "distance": "cosine"}
   alone = metrics.retrieval(x[few], LABELS[few], x, LABELS, **options)
@@ -115,7 +108,7 @@ def test_what_is_read_by_slices_is_a_file(tiles, unchecked):
 
 def test_rows_are_looked_up_in_short_stretches(monkeypatch):
   monkeypatch.setattr(_tiles, "_STRETCH", 10)
-  x = rows()
+  x = rows(ROWS)
   for index in ([], [4], [0, 9, 10, 11, 45, 89]):
     like = Sliced(x)
     np.testing.assert_array_equal(_tiles.look_up(like, np.array(index, int)), x[index])
@@ -123,7 +116,7 @@ def test_rows_are_looked_up_in_short_stretches(monkeypatch):
 
 
 def test_what_was_made_of_a_file_is_in_memory(tiles, stored):
-  x = rows()
+  x = rows(ROWS)
   made = stored(x.astype(np.float64)).astype(np.float32)
   assert isinstance(made, np.memmap)
   found = metrics.nearest(x[:3], made, k=2)
@@ -133,13 +126,13 @@ def test_what_was_made_of_a_file_is_in_memory(tiles, stored):
 
 def test_small_files_are_read_as_a_whole(stored, monkeypatch):
   monkeypatch.setattr(_tiles, "read", None)
-  x = rows()
+  x = rows(ROWS)
   found = metrics.nearest(x[:3], stored(x), k=2)
   np.testing.assert_array_equal(found, metrics.nearest(x[:3], x, k=2))
 
 
 def test_a_file_that_was_cut_short_is_named(tiles, stored):
-  x = rows()
+  x = rows(ROWS)
   held = stored(x)
   os.truncate(held.filename, 1000)
   for search in (
@@ -151,7 +144,7 @@ def test_a_file_that_was_cut_short_is_named(tiles, stored):
 
 
 def test_errors_are_those_of_arrays(tiles, stored, unchecked):
-  x = rows()
+  x = rows(ROWS)
   held = stored(x)
   with pytest.raises(ValueError, match=r"reference_labels must have shape \(90,\)"):
     metrics.retrieval(x, LABELS, held, LABELS[:9])

@@ -72,11 +72,6 @@ def test_spectrum_of_few_rows_of_flat_and_of_collapsed_features():
 
 
 @jax.jit
-def fit(features):
-  return metrics.principal_axes(features)
-
-
-@jax.jit
 def apply(features, principal, exponent, weights):
   return metrics.reweight(features, principal, exponent=exponent, weights=weights)
 
@@ -84,7 +79,7 @@ def apply(features, principal, exponent, weights):
 def test_reweighting():
   x = np.concatenate([FEATURES + 1, np.zeros((0, DIM))]).astype(np.float32)
   x[:, -1] = x[:, 0]  # rank DIM - 1
-  principal = fit(x)
+  principal = metrics.principal_axes(x)
   ones = np.ones(DIM, np.float32)
   centred = x - x.mean(0)
   np.testing.assert_allclose(apply(x, principal, 0.0, ones), centred, atol=2e-6)
@@ -108,7 +103,7 @@ def test_figures_of_digits():
   datasets = pytest.importorskip("sklearn.datasets")
   x, y = datasets.load_digits(return_X_y=True)
   x = (x[:1297] / 16).astype(np.float32)
-  principal = fit(x)
+  principal = metrics.principal_axes(x)
 
   @jax.jit
   @functools.partial(jax.vmap, in_axes=0)

@@ -19,9 +19,9 @@ DEVICES = pytest.mark.parametrize(
 )
 
 
-def rows(seed=0):
+def rows(count=ROWS):
   """With duplicates, which lie on other devices, and a row that has no key."""
-  x = np.random.default_rng(seed).normal(size=(ROWS, DIM)).astype(np.float32)
+  x = np.random.default_rng(0).normal(size=(count, DIM)).astype(np.float32)
   x[60:70] = x[10:20]
   x[33] = np.nan
   return x

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spherejax import prototypes
+from tests.metrics.test_split_references import split
 
 
 def loop(points, k, first=0, initial=None):
@@ -51,13 +52,12 @@ def test_points_that_are_split_over_devices_stay_there():
   points = np.random.default_rng(0).normal(size=(4096, 64)).astype(np.float32)
   points[2000] = points[7]
   alone = prototypes.greedy_k_centre(points, 9)
-  mesh = jax.make_mesh((4,), ("parts",), (jax.sharding.AxisType.Auto,))
-  split = jax.device_put(points, jax.NamedSharding(mesh, jax.P("parts")))
-  found = prototypes.greedy_k_centre(split, 9)
+  parts = split(points, 4)
+  found = prototypes.greedy_k_centre(parts, 9)
   np.testing.assert_array_equal(found.indices, alone.indices)
   np.testing.assert_array_equal(found.radii, alone.radii)
   program = jax.jit(lambda points: prototypes.greedy_k_centre(points, 9))
-  memory = program.lower(split).compile().memory_analysis()
+  memory = program.lower(parts).compile().memory_analysis()
   assert memory.temp_size_in_bytes < points.nbytes // 2  # a copy of its part, twice
 
 
