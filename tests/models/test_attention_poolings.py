@@ -95,34 +95,6 @@ def test_solar_starts_as_gem_and_normalises_what_is_kept():
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updated))
 
 
-@pytest.mark.parametrize(
-  "pool",
-  [
-    models.CBAM(reduction=1, kernel_size=3),
-    models.SOLAR(reduction=1, init_output=nn.initializers.glorot_uniform()),
-    functools.partial(pooling.weldon, num_highest=2),
-  ],
-  ids=["CBAM", "SOLAR", "weldon"],
-)
-def test_as_the_pooling_of_a_head(pool):
-  """Every parameter has a gradient, which masked positions do not reach."""
-  head = models.EmbeddingHead(4, pool)
-  variables = jax.jit(head.init)(jax.random.key(1), FEATURES)
-  trains = "batch_stats" in variables
-  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
-
-  def loss(params, features):
-    state = variables | {"params": params}
-    options = {"train": True, "mutable": "batch_stats"} if trains else {}
-    result = head.apply(state, features, where=WHERE, **options)
-    return jnp.sum((result[0] if trains else result).embeddings[:, 0])
-
-  gradient = jax.jit(jax.grad(loss))
-  for leaf in jax.tree.leaves(gradient(variables["params"], spoilt)):
-    assert np.isfinite(leaf).all()
-    assert leaf.any()
-
-
 def test_errors(unchecked):
   key = jax.random.key(0)
   with pytest.raises(ValueError, match="reduction must divide 4 channels, got 3"):

@@ -2,6 +2,8 @@
 
 import functools
 
+import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +14,6 @@ from spherejax import models, pooling
 RNG = np.random.default_rng(0)
 FEATURES = jnp.asarray(RNG.normal(size=(3, 4, 5, 6)), jnp.float32)
 WHERE = jnp.asarray(RNG.random((3, 4, 5)) < 0.6)
-
-
-def assert_trees_equal(actual, expected, atol=0.0):
-  for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-    np.testing.assert_allclose(a, b, rtol=0, atol=atol)
 
 
 def test_mass_may_be_traced():
@@ -91,7 +88,7 @@ def test_gem_owns_the_power():
 
   for params in (other, variables):
     ours, function, slope = every(params, FEATURES)
-    assert_trees_equal(ours, function)
+    chex.assert_trees_all_equal(ours, function)
   assert np.isfinite(slope["params"]["power"])
   assert slope["params"]["power"] != 0
 
@@ -138,21 +135,41 @@ def test_head_with_a_function_and_tokens():
   np.testing.assert_array_equal(alone.embeddings, tokens.max(axis=1))
 
 
-@pytest.mark.parametrize("pool", [models.GSP(4), models.GeM(), pooling.gap])
+@pytest.mark.parametrize(
+  "pool",
+  [
+    models.GSP(4),
+    models.GeM(),
+    pooling.gap,
+    models.CBAM(reduction=1, kernel_size=3),
+    models.SOLAR(reduction=1, init_output=nn.initializers.glorot_uniform()),
+    functools.partial(pooling.weldon, num_highest=2),
+  ],
+  ids=["GSP", "GeM", "gap", "CBAM", "SOLAR", "weldon"],
+)
 def test_masked_positions_may_hold_nan(pool):
-  head = models.EmbeddingHead(2, pool)
-  variables = jax.jit(head.init)(jax.random.key(0), FEATURES)
-  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
+  """Every parameter has a gradient, which masked positions do not reach."""
+  head = models.EmbeddingHead(4, pool)
+  variables = jax.jit(head.init)(jax.random.key(1), FEATURES)
+  trains = "batch_stats" in variables
+  where = WHERE.at[2].set(False)
 
-  def loss(variables, features):
-    embeddings = head.apply(variables, features, where=WHERE).embeddings
-    return jnp.sum(embeddings[:, 0])
+  def loss(params, features):
+    state = variables | {"params": params}
+    options = {"train": True, "mutable": "batch_stats"} if trains else {}
+    result = head.apply(state, features, where=where, **options)
+    return jnp.sum((result[0] if trains else result).embeddings[:, 0])
 
   gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
-  actual, expected = gradient(variables, spoilt), gradient(variables, FEATURES)
-  assert_trees_equal(actual, expected)
-  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(expected))
-  assert not np.any(np.asarray(expected[1])[~np.asarray(WHERE)])
+  expected = gradient(variables["params"], FEATURES)
+  spoilt = jnp.where(where[..., None], FEATURES, jnp.nan)
+  chex.assert_trees_all_equal(gradient(variables["params"], spoilt), expected)
+  by_params, by_features = expected
+  for leaf in jax.tree.leaves(by_params):
+    assert np.isfinite(leaf).all()
+    assert leaf.any()
+  assert np.isfinite(by_features).all()
+  assert not by_features[~where].any()
 
 
 def test_bad_arguments(unchecked):
