@@ -1,4 +1,4 @@
-"""Histograms on prototypes against loops, linear programs and the bound they obey."""
+"""Histograms on prototypes against NumPy, linear programs and the bound they obey."""
 
 import functools
 
@@ -13,19 +13,13 @@ from spherejax import pooling, prototypes
 RNG = np.random.default_rng(0)
 
 
-def loop(features, vectors, weights):
-  """Histogram, combination, error, assignment and radius of one image, written out."""
-  histogram, combination, error = np.zeros(len(vectors)), 0, 0
-  assignment, nearest = [], []
-  for x, a in zip(features, weights, strict=True):
-    costs = [np.sqrt(((x - v) ** 2).sum()) for v in vectors]
-    i = int(np.argmin(costs))
-    assignment.append(i)
-    nearest.append(costs[i])
-    histogram[i] += a
-    combination = combination + a * vectors[i]
-    error += a * costs[i]
-  return histogram, combination, error, assignment, max(nearest)
+def by_numpy(features, vectors, weights):
+  """Histogram, combination, error, assignment and radius of one image."""
+  costs = np.sqrt(((features[:, None] - vectors[None]) ** 2).sum(2))
+  assignment, nearest = costs.argmin(1), costs.min(1)
+  histogram = np.bincount(assignment, weights, len(vectors))
+  combination = weights @ vectors[assignment]
+  return histogram, combination, weights @ nearest, assignment, nearest.max()
 
 
 def everything(features, vectors, weights, where):
@@ -92,7 +86,7 @@ def test_loops_programs_and_the_bound(n, m, dim, x64):
   ):
     kept = where[k]
     shares = weights[k][kept] / weights[k][kept].sum()
-    expected = loop(features[k][kept], vectors[k], shares)
+    expected = by_numpy(features[k][kept], vectors[k], shares)
     np.testing.assert_allclose(histogram, expected[0], atol=1e-14)
     np.testing.assert_allclose(pcc, expected[1], atol=1e-14)
     np.testing.assert_allclose(error, expected[2], atol=1e-14)
