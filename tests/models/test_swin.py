@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import erf
 
 from spherejax import models
 from tests.models.oracles import random_variables
@@ -69,7 +70,6 @@ def block(p, x, heads, window, shift, keep):
   y = np.stack([attend(p["attention"], one, heads, window, shift) for one in y])
   x = x + keep[0] * y[:, :height, :width]
   y = dense(p["dense1"], layer_norm(p["norm2"], x))
-  erf = np.vectorize(math.erf)
   y = y * (1 + erf(y / math.sqrt(2))) / 2
   return x + keep[1] * dense(p["dense2"], y)
 

@@ -167,12 +167,7 @@ def test_covering_curves_against_loops_and_brute_force():
   for number in (1, 2, 6):
     points = RANDOM.normal(size=(number, 2))
     between = distances(points)
-    first = int(np.argmin(between.max(1)))
-    least = between[:, first].copy()
-    wanted = [least.max()]
-    for _ in range(number - 1):
-      least = np.minimum(least, between[:, int(np.argmax(least))])
-      wanted.append(least.max())
+    wanted = loop(points, number, first=int(np.argmin(between.max(1))))[1]
     found = np.asarray(CURVE(points))
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6)
     assert found[-1] == 0

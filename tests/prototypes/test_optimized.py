@@ -25,17 +25,9 @@ def largest_cosine(rows):
 
 def force(rows, t):
   """Gradient of the smooth maximum over unordered pairs, along the sphere."""
-  number = len(rows)
-  kernel = {
-    (i, j): np.exp(2 * t * (rows[i] @ rows[j] - 1))
-    for i in range(number)
-    for j in range(i)
-  }
-  total = sum(kernel.values())
-  gradient = np.zeros_like(rows)
-  for (i, j), weight in kernel.items():
-    gradient[i] += weight / total * rows[j]
-    gradient[j] += weight / total * rows[i]
+  kernel = np.exp(2 * t * (rows @ rows.T - 1))
+  np.fill_diagonal(kernel, 0)
+  gradient = 2 * kernel @ rows / kernel.sum()  # each pair is in the sum twice
   return gradient - np.sum(gradient * rows, axis=1, keepdims=True) * rows
 
 
