@@ -7,14 +7,10 @@ import pytest
 from spherejax import metrics
 
 
-def test_without_exclusion_the_nearest_is_itself():
+def test_without_exclusion_the_nearest_is_itself_and_minus_one_excludes_nothing():
   x = np.arange(12, dtype=np.float32).reshape(6, 2)
   found = metrics.nearest(x, x, k=1, block_size=4)
   np.testing.assert_array_equal(found[:, 0], np.arange(6))
-
-
-def test_minus_one_excludes_nothing():
-  x = np.arange(12, dtype=np.float32).reshape(6, 2)
   found = metrics.nearest(x, x, k=1, exclude=np.array([-1, 1, -1, 3, -1, 5]))
   np.testing.assert_array_equal(found[:, 0], [0, 0, 2, 2, 4, 4])
 

@@ -103,14 +103,12 @@ def test_votes_of_equal_number_and_sites_that_are_left_out():
   assert differ  # the two rules are not the same
   # Coincident sites of two classes: the lowest index, then the lowest label.
   same = np.zeros((2, 1), np.float32)
-  found = jax.jit(
-    lambda points, sites: [
-      prototypes.nearest_neighbours(
-        points, sites, np.array([1, 0]), num_classes=2, k=k, ties="label"
-      )
-      for k in (1, 2)
-    ]
-  )(same[:1], same)
+  found = [
+    prototypes.nearest_neighbours(
+      same[:1], same, np.array([1, 0]), num_classes=2, k=k, ties="label"
+    )
+    for k in (1, 2)
+  ]
   np.testing.assert_array_equal(found, [[1], [0]])
 
 
@@ -120,21 +118,16 @@ def test_the_nearest_centroid_is_not_the_nearest_direction():
   points /= np.linalg.norm(points, axis=1, keepdims=True)
   labels = rng.integers(0, 3, 60)
   labels[labels == 1] = 3  # two of five classes have no reference
-
-  @jax.jit
-  def classify(points):
-    means, counts = prototypes.class_means(points, labels, 5, normalize="none")
-    return means, prototypes.nearest_neighbours(
-      points, means, np.arange(5), num_classes=5, where=counts > 0
-    )
-
-  means, found = (np.asarray(leaf) for leaf in classify(points))
+  means, counts = prototypes.class_means(points, labels, 5, normalize="none")
+  found = prototypes.nearest_neighbours(
+    points, means, np.arange(5), num_classes=5, where=counts > 0
+  )
   rows, scores = np.float64(points), np.full((60, 5), -np.inf)
   for c in (0, 2, 3):
     centre = rows[labels == c].mean(0)
     scores[:, c] = rows @ centre - centre @ centre / 2
   np.testing.assert_array_equal(found, scores.argmax(1))
-  cosines = rows @ means.T / np.maximum(np.linalg.norm(means, axis=1), 1e-9)
+  cosines = rows @ np.asarray(means).T / np.maximum(np.linalg.norm(means, axis=1), 1e-9)
   cosines[:, [1, 4]] = -np.inf
   assert (cosines.argmax(1) != found).any()
 
@@ -142,19 +135,14 @@ def test_the_nearest_centroid_is_not_the_nearest_direction():
 def test_scores_with_linear_borders():
   """Squared distances in float64 but for what all classes share; decisions of 1-NN."""
   far = np.float32(10)  # from the origin the products would round more
-  scores, decisions, slope = jax.jit(
-    lambda points: (
-      prototypes.nearest_neighbour_scores(points, SITES + far, LABELS, num_classes=4),
-      prototypes.nearest_neighbours(points, SITES + far, LABELS, num_classes=4),
-      jax.vmap(
-        jax.grad(
-          lambda x: prototypes.nearest_neighbour_scores(
-            x[None], SITES + far, LABELS, num_classes=4
-          )[0, 1]
-        )
-      )(points),
-    )
-  )(POINTS + far)
+  of_sites = {"sites": SITES + far, "labels": LABELS, "num_classes": 4}
+  scores = prototypes.nearest_neighbour_scores(POINTS + far, **of_sites)
+  decisions = prototypes.nearest_neighbours(POINTS + far, **of_sites)
+
+  def score(x):
+    return prototypes.nearest_neighbour_scores(x[None], **of_sites)[0, 1]
+
+  slope = jax.jit(jax.vmap(jax.grad(score)))(POINTS + far)
   sites, points = (v.astype(np.float64) for v in (SITES + far, POINTS + far))
   centre = sites.mean(0)
   scores, slope = np.asarray(scores), np.asarray(slope)
@@ -171,14 +159,11 @@ def test_scores_with_linear_borders():
 
 def test_ties_go_to_the_lowest():
   sites = np.array([[1.0], [-1.0], [1.0], [-1.0]], np.float32)
-  found = jax.jit(
-    lambda points: [
-      prototypes.nearest_neighbours(
-        points, sites, np.array([2, 1, 1, 2]), num_classes=3, k=k
-      )
-      for k in (1, 2, 4)
-    ]
-  )(np.zeros((1, 1), np.float32))
+  point, labels = np.zeros((1, 1), np.float32), np.array([2, 1, 1, 2])
+  found = [
+    prototypes.nearest_neighbours(point, sites, labels, num_classes=3, k=k)
+    for k in (1, 2, 4)
+  ]
   np.testing.assert_array_equal(found, [[2], [1], [1]])
 
 

@@ -96,21 +96,14 @@ def test_class_radii_against_loops_and_the_plain_covering_radius():
   centres = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
   where = labels == 1
   hidden = np.where(where[:, None], points, np.float32(np.nan))
-
-  @jax.jit
-  def every(points, hidden, centres):
-    return (
-      prototypes.class_covering_radii(points, labels, centres),
-      [prototypes.covering_radius(points[labels == c], centres[c]) for c in range(3)],
-      prototypes.class_covering_radii(hidden, labels, centres, where=where),
-      jax.grad(lambda c: prototypes.class_covering_radii(points, labels, c).sum())(
-        centres
-      ),
-    )
-
-  found, plain, masked, gradient = jax.tree.map(
-    np.asarray, every(points, hidden, centres)
-  )
+  found = np.asarray(prototypes.class_covering_radii(points, labels, centres))
+  plain = [
+    prototypes.covering_radius(points[labels == c], centres[c]) for c in range(3)
+  ]
+  masked = prototypes.class_covering_radii(hidden, labels, centres, where=where)
+  gradient = jax.grad(
+    lambda c: prototypes.class_covering_radii(points, labels, c).sum()
+  )(centres)
   for c in range(3):
     own = points[labels == c].astype(np.float64)
     wanted = max(min(np.linalg.norm(x - s) for s in centres[c]) for x in own)
@@ -206,8 +199,5 @@ def test_masked_curves_and_their_mean():
 def test_the_spread_of_proxies():
   proxies = RANDOM.normal(size=(3, 4, 2)).astype(np.float32)
   each = [distances(p)[np.triu_indices(4, 1)].mean() for p in proxies]
-  spread, none = jax.jit(
-    lambda *cases: [prototypes.proxy_spread(case) for case in cases]
-  )(proxies, np.ones((2, 3, 2), np.float32))
-  assert spread == pytest.approx(np.mean(each), rel=1e-5)
-  assert none == 0
+  assert prototypes.proxy_spread(proxies) == pytest.approx(np.mean(each), rel=1e-5)
+  assert prototypes.proxy_spread(np.ones((2, 3, 2), np.float32)) == 0
