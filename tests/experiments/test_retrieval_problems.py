@@ -10,7 +10,7 @@ import pytest
 
 from experiments.frame import networks, poolings
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods, objective
+from experiments.metric_learning import objective
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning import training as retrieval_training
 from experiments.metric_learning.methods import Method
@@ -178,13 +178,16 @@ def test_problems_of_small_images_turn_as_the_algorithm_says():
   assert found == expected
 
 
-@pytest.mark.parametrize("in_batch", [0.0, 2.0])
-def test_the_loss_with_proxies_and_in_the_batch(in_batch):
+@pytest.mark.parametrize(
+  ("kind", "in_batch"), [("ccp", 0.0), ("ccp", 2.0), ("samples", 0.0)]
+)
+def test_the_loss_with_proxies_and_in_the_batch(kind, in_batch):
+  """References are proxies, or images at the end of the batch in their place."""
   numbers = (("positive_margin", 0.2), ("negative_margin", 0.9))
-  method = Method("c2", "ccp", 2, 3, numbers=numbers)
+  method = Method("c2", kind, 2, 3, numbers=numbers)
   settings = dataclasses.replace(SETTINGS, in_batch=in_batch)
   random = np.random.default_rng(1)
-  images = random.integers(0, 256, (8, 8, 8, 3), np.uint8)
+  images = random.integers(0, 256, (8 + 6, 8, 8, 3), np.uint8)
   proxies = random.normal(size=(3, 2, 3)).astype(np.float32)
   variables = networks.initial_variables(jax.random.key(0), settings.architecture)
   params = {"network": variables["params"], "loss": {"proxies": jnp.asarray(proxies)}}
@@ -198,34 +201,17 @@ def test_the_loss_with_proxies_and_in_the_batch(in_batch):
     outcome = own(params, stats, batch, key=jax.random.key(0), axis_name=None)
     return found.embeddings, outcome.loss
 
-  x, loss = both()
+  points, loss = both()
+  x, anchors = points[:8], points[8:]
   assert np.linalg.norm(x[0] - x[1]) > 1e-3
   pair = functools.partial(
     losses.contrastive, jnp.asarray(x), LABELS, positive_margin=0.2,
     negative_margin=0.9, normalize="unit_ball",
   )  # fmt: skip
-  rows, of = proxies.reshape(6, 3), np.repeat(np.arange(3), 2)
-  own = losses.References(rows, of, np.ones(6, bool), None)
+  rows = proxies.reshape(6, 3) if kind == "ccp" else anchors
+  own = losses.References(rows, np.repeat(np.arange(3), 2), np.ones(6, bool), None)
   expected = pair(references=own).mean() + in_batch * pair().mean()
   assert float(loss) == pytest.approx(float(expected), rel=1e-4)
-
-
-@pytest.mark.parametrize("kind", ["ccp", "samples"])
-def test_references_of_small_images_have_the_labels_of_their_classes(kind):
-  settings = retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4)
-  own = objective.Run(settings, Method("c2", kind, 2, 3), np.arange(7))
-  random = np.random.default_rng(1)
-  proxies, anchors = random.normal(size=(2, 7, 2, 3)).astype(np.float32)
-  params = {"loss": {"proxies": jnp.asarray(proxies)}}
-  found = own.references(jnp.asarray(anchors.reshape(14, 3)), params)
-  expected = proxies if kind == "ccp" else anchors
-  for row, (embedding, label) in enumerate(
-    zip(found.embeddings, found.labels, strict=True)
-  ):
-    np.testing.assert_array_equal(embedding, expected[row // 2, row % 2])
-    assert label == row // 2
-  assert found.where.all()
-  assert found.itself is None
 
 
 SMALL = retrieval_settings.Settings(
@@ -240,60 +226,6 @@ def small_run(settings, method):
   numbers = {"weight": 0.25, "fold": 0, "rate": 1}
   hyper = {name: jnp.float32(x) for name, x in numbers.items()}
   return run, retrieval_training.on_device(study), hyper
-
-
-def small_step(settings, method):
-  """Traces a step on small images."""
-  run, given, hyper = small_run(settings, method)
-  state = jax.eval_shape(run.init, given, jax.random.key(0), hyper)
-  return jax.eval_shape(run.steps, given, state, jax.random.key(0), hyper)
-
-
-def full_step(settings, method):
-  """Traces the loss on photographs."""
-  run = retrieval_full_training.Run(settings, method, pictures(), jax.random.key(1))
-  state = run.start(jax.random.key(0), fresh=False)
-  images = np.zeros((8, 8, 8, 3), np.uint8)
-
-  def step(params):
-    batch = {"image": images, "label": LABELS}
-    key = jax.random.key(0)
-    return run(params, state.batch_stats, batch, key=key, axis_name=None).loss
-
-  return jax.eval_shape(step, state.params)
-
-
-def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(monkeypatch):
-  seen = {}
-  value = methods.value
-
-  def watched(method, x, labels, params, proxies, memory, **options):
-    seen.update(options, proxies=proxies)
-    return value(method, x, labels, params, proxies, memory, **options)
-
-  monkeypatch.setattr(methods, "value", watched)
-  small_step(dataclasses.replace(SMALL, in_batch=0.7), Method("c2", "ccp", 2, 3))
-  assert seen["in_batch"] == 0.7
-  assert seen["proxies"] is not None
-
-
-@pytest.mark.parametrize(
-  ("step", "settings"),
-  [(small_step, SMALL), (full_step, dataclasses.replace(SETTINGS, places=16))],
-)
-def test_a_step_fills_the_memory_as_it_is_told(step, settings, monkeypatch):
-  seen = {}
-  value = methods.value
-
-  def valued(method, x, labels, params, proxies, memory, **options):
-    seen.update(options, rows=len(x), memory=memory)
-    return value(method, x, labels, params, proxies, memory, **options)
-
-  monkeypatch.setattr(methods, "value", valued)
-  step(settings, Method("c1", "xbm", memory=2))
-  assert seen["rows"] == 8
-  assert seen["remembers"].shape == ()
-  assert seen["memory"].itself.shape == (8,)
 
 
 def memory_run(places):
