@@ -19,6 +19,7 @@ from experiments.metric_learning import runs as retrieval_runs
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning.methods import Method
 from spherejax import losses
+from tests.experiments.test_retrieval_problems import turns
 
 RANDOM = np.random.default_rng(0)
 SMALL = retrieval_settings.Settings(
@@ -78,17 +79,11 @@ def test_problems_follow_the_scores(tmp_path):
   np.testing.assert_array_equal(again.points, found.points)
   for seed in range(2):
     scores, problems = (found.curves[x][0, seed] for x in ("score", "problem"))
-    expected, best, problem = [], -np.inf, 1
-    for score in scores:
-      expected.append(problem)
-      if score > best + 1e-5:
-        best = score
-      else:  # of one evaluation is the patience
-        best, problem = -np.inf, problem + 1
+    ends = [place for place, _ in turns(scores, margin=1e-5, patience=1)]
+    expected = 1 + np.searchsorted(ends, np.arange(len(scores)))
     np.testing.assert_array_equal(problems, expected)
-    switched = np.flatnonzero(np.diff([*problems, expected[-1]]))
     picked = found.curves["random"][0, seed] > 0
-    assert set(switched) <= set(np.flatnonzero(picked))
+    assert picked[np.flatnonzero(np.diff(problems))].all()
     assert (found.curves["greedy"][0, seed][picked] > 0).all()
   lengths = [x for ended in problems_plan.lengths(found) for x in ended]
   assert lengths

@@ -305,14 +305,6 @@ def test_the_backbone_waits_for_the_embedding_layer():
   head, proxies = steps[0]["network"]["head"]["kernel"], steps[0]["loss"]["proxies"]
   np.testing.assert_allclose(head, -1e-5, rtol=1e-3)
   np.testing.assert_allclose(proxies, -1e-3, rtol=1e-3)
-  # Weight decay is in the gradient, of weights only.
-  pulled = objective.optimizer(
-    dataclasses.replace(settings, evaluate_every=0), job.method, {}
-  )
-  update, _ = pulled.update(nothing, pulled.init(params), params)
-  assert (np.asarray(update["network"]["backbone"]["conv"]) < 0).all()
-  assert not np.asarray(update["network"]["backbone"]["norm"]).any()
-  assert not np.asarray(update["loss"]["proxies"]).any()
 
 
 @pytest.mark.parametrize("loss", ["proxy_anchor", "proxy_nca", "soft_triple"])
@@ -358,18 +350,16 @@ def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
     settings, retrieval_full_jobs.Method("c2", "proxy", 1), {}
   )
   with _versions.enable_x64():
-    params = {
-      "network": {"head": {"kernel": jnp.array([4.0, -2.0])}, "norm": jnp.array([3.0])},
-      "loss": {"proxies": jnp.array([[5.0]])},
+    values = {
+      "loss": {"proxies": 5.0},
+      "network": {"backbone": {"conv": 4.0, "norm": 3.0}, "head": {"kernel": -2.0}},
     }
-    decayed = np.array([0.5, 0.5, 0, 0])
-    w, m, v = np.array([4.0, -2.0, 3.0, 5.0]), np.zeros(4), np.zeros(4)
+    params = jax.tree.map(jnp.array, values)
+    decayed = np.array([0, 0.5, 0, 0.5])  # of weights only
+    w, m, v = np.array([5.0, 4.0, 3.0, -2.0]), np.zeros(4), np.zeros(4)
     state = chain.init(params)
-    for step, g in enumerate(([60.0, 8.0, 9.0, -20.0], [0.3, 0.2, -0.4, 0.1]), 1):
-      gradient = {
-        "network": {"head": {"kernel": jnp.array(g[:2])}, "norm": jnp.array(g[2:3])},
-        "loss": {"proxies": jnp.array([g[3:]])},
-      }
+    for step, g in enumerate(([-20.0, 60.0, 9.0, 8.0], [0.1, 0.3, -0.4, 0.2]), 1):
+      gradient = jax.tree.unflatten(jax.tree.structure(params), map(jnp.array, g))
       updates, state = chain.update(gradient, state, params)
       params = optax.apply_updates(params, updates)
       g = np.array(g) + decayed * w
@@ -377,11 +367,7 @@ def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
       m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
       adam = m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
       w = w - 0.1 * adam
-    own = params["network"]
-    found = np.concatenate(
-      [own["head"]["kernel"], own["norm"], params["loss"]["proxies"][0]]
-    )
-  np.testing.assert_allclose(found, w, rtol=1e-6)
+    np.testing.assert_allclose(jax.tree.leaves(params), w, rtol=1e-6)
 
 
 def test_the_rate_halves_where_percents_stay():
@@ -472,9 +458,8 @@ def test_figures_stand_beside_those_of_the_same_settings(
   changes, comparable, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(networks, "check", lambda architecture: None)
-  names = tuple(f"{number:03}" for number in range(100))
-  labels = np.repeat(np.arange(100, dtype=np.int32), 4)
-  pictures = data.Images(np.zeros((400, 1, 1, 3), np.uint8), labels, names)
+  pixels = np.zeros((400, 1, 1, 3), np.uint8)
+  pictures = data.from_arrays(pixels, np.repeat(np.arange(100), 4))
   sets = retrieval_full_sets.Sets(pictures, pictures)
   config = FullConfig(weights="FILE", methods=("c2",), **changes)
   comparison = retrieval_full.Comparison(config, tmp_path, sets)
@@ -694,9 +679,7 @@ def test_weights_are_looked_at_before_any_picture(tmp_path, monkeypatch):
 
 def test_classes_without_a_pair_are_said_before_training(tmp_path, folder, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
-  names = tuple(f"{number:02}" for number in range(16))
-  own = np.arange(32, dtype=np.int32) // 2
-  pair = data.Images(np.zeros((32, 1, 1, 3), np.uint8), own, names)
+  pair = data.from_arrays(np.zeros((32, 1, 1, 3), np.uint8), np.arange(32) // 2)
   first = np.arange(32) % 2 == 0
 
   def check(images, queries=None):
