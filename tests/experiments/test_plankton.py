@@ -252,8 +252,8 @@ def test_f1_of_the_classes_that_the_article_names():
     for name, value in zip(seen if group == SEEN else unseen, right, strict=True):
       if (place := (network, f"F1 of {name}, {group}, {way}")) in found:
         assert found[place] == pytest.approx(value)
-  alone = class_rows(full)
-  assert {row["paper"] for row in alone} == {None}
+  for other in (full, dataclasses.replace(own, seen="common")):
+    assert {row["paper"] for row in class_rows(other)} == {None}
   printed = published.PRINTED
   assert {*printed["f1_classifier"], *printed["f1_embedding"]} < set(seen)
 
@@ -279,14 +279,6 @@ def test_a_white_ground_and_sizes_that_stay():
   np.testing.assert_array_equal(
     found[..., 0], np.repeat([0, 255, 255, 0], 4).reshape(4, 4)
   )
-
-
-def test_the_article_stands_beside_its_classes_and_weights_alone():
-  full = plankton.PRESETS["full"]
-  assert not plankton_tables.comparable(full)
-  own = dataclasses.replace(full, weights="inception.pth")
-  assert plankton_tables.comparable(own)
-  assert not plankton_tables.comparable(dataclasses.replace(own, seen="common"))
 
 
 def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
@@ -326,17 +318,10 @@ def test_bad_input(tmp_path):
   folder = dataclasses.replace(config, data="folder", folder=str(tmp_path / "none"))
   with pytest.raises(SystemExit, match="plankton is read from --folder: no image"):
     plankton_images.load(folder)
-  few = images[:10]
-  with pytest.raises(ValueError, match="at most the 10 training images, got 64"):
-    plankton_runs.train_baseline(
-      config, Parts(few, few, few), jax.random.key(0), tmp_path, lambda _: None
-    )
 
 
 def test_a_batch_of_more_than_there_is_ends_before_the_embedding(tmp_path, monkeypatch):
-  images = data.Images(
-    np.zeros((10, 2, 2, 1), np.uint8), np.arange(10, dtype=np.int32) % 2, ("a", "b")
-  )
+  images = data.from_arrays(np.zeros((10, 2, 2, 1), np.uint8), np.arange(10) % 2)
   study = Parts(images, images, images, unseen=images)
   monkeypatch.setattr(plankton_images, "load", lambda config: None)
   monkeypatch.setattr(plankton_images, "divide", lambda *_: study)
