@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import ndimage
+from scipy import ndimage, stats
 
 from experiments.frame import at_once
 from experiments.self_supervision import geometry, runs
@@ -21,17 +21,12 @@ from experiments.self_supervision.geometry import (
 from experiments.self_supervision.settings import Settings
 from experiments.self_supervision.training import Run
 from spherejax import data
+from tests.metrics.test_projector import unexplained
 
 
 def inside(weights, move):
   """Share of a move in the column space of its weights."""
-  return np.sum((weights @ np.linalg.pinv(weights) @ move) ** 2) / np.sum(move**2)
-
-
-def effective(weights):
-  shares = np.linalg.svd(weights, compute_uv=False)
-  shares = shares / shares.sum()
-  return np.exp(-np.sum(shares * np.log(shares, where=shares > 0, out=0 * shares)))
+  return 1 - unexplained([move], weights)
 
 
 def local(widths, kernels, h, moves):
@@ -58,7 +53,7 @@ def test_local_maps_of_two_hidden_layers():
     values = np.linalg.svd(weights, compute_uv=False)
     ranks.append(np.sum(values >= 0.1 * values[0]) if values[0] else 0)
     aligned.append(inside(weights, move))
-    entropies.append(effective(weights) if values[0] else 0)
+    entropies.append(np.exp(stats.entropy(values)) if values[0] else 0)
     shares.append(np.linalg.matrix_rank(weights) / 7)
   found = local((5, 4, 3), kernels, h, moves)
   assert found[ALIGNMENT] == pytest.approx(np.mean(aligned), rel=1e-8)
@@ -84,7 +79,7 @@ def test_overlaps_are_of_the_generator_of_the_first_half(noise):
   scaled = scales[:30, None] * h[:30]
   fitted = np.linalg.lstsq(scaled, (moved - h)[:30], rcond=None)[0].T
   pushed = h[30:] @ fitted.T
-  unseen = 1 - np.sum([inside(kernel, x) * (x @ x) for x in pushed]) / np.sum(pushed**2)
+  unseen = unexplained(pushed, kernel)
   assert found[f"{OVERLAP}brightness"] == pytest.approx(unseen, rel=1e-7)
   rest = (moved - h)[30:] - scales[30:, None] * pushed
   explained = 1 - np.sum(rest**2) / np.sum((moved - h)[30:] ** 2)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import scipy.stats
 
 from experiments import projector_collapse
 from experiments.frame import command
@@ -26,6 +27,7 @@ from experiments.self_supervision.settings import (
 )
 from experiments.self_supervision.training import Projector, Run
 from spherejax import data, hierarchy, losses, training
+from tests.metrics.test_projector import unexplained
 
 STRONG = collapse_config.COLOURED[LARGE]
 TINY = Settings(
@@ -49,8 +51,7 @@ def tiny_variables():
 
 def effective(values):
   """Effective rank of singular values."""
-  shares = values / values.sum(-1, keepdims=True)
-  return np.exp(-(shares * np.log(shares)).sum(-1))
+  return np.exp(scipy.stats.entropy(values, axis=-1))
 
 
 @pytest.mark.slow
@@ -173,9 +174,7 @@ def test_measurements_against_a_loop():
   assert found["nearest distance"] == pytest.approx(far.mean(), rel=1e-4)
   moves = h[1] - np.concatenate(h)[near]
   kernel = np.asarray(params["projector"]["layer0"]["kernel"], np.float64)
-  rest = moves - moves @ np.linalg.pinv(kernel.T) @ kernel.T
-  unexplained = (rest**2).sum() / (moves**2).sum()
-  assert found["unexplained"] == pytest.approx(unexplained, rel=1e-3)
+  assert found["unexplained"] == pytest.approx(unexplained(moves, kernel), rel=1e-3)
   rank = effective(np.linalg.svd(kernel, compute_uv=False))
   assert found["effective rank"] == pytest.approx(rank, rel=1e-6)
 
@@ -193,9 +192,7 @@ def test_what_is_not_seen_of_views():
     (geometry.BY_CHANCE, np.asarray(directions, np.float64), far),
     (geometry.MOVES, kernel, moves),
   ):
-    rest = rows - rows @ weights @ np.linalg.pinv(weights)
-    right = np.sum(rest**2) / np.sum(rows**2)
-    assert found[name] == pytest.approx(right, rel=1e-9)
+    assert found[name] == pytest.approx(unexplained(rows, weights), rel=1e-9)
   deep = dataclasses.replace(TINY, projector=(4, 6))
   assert not geometry.of_views(deep, shown, kernel)
 
@@ -308,10 +305,8 @@ def test_views_are_of_the_strengths_asked_for(integer):
 
 
 def test_photographs_of_every_size_are_another_study(monkeypatch):
-  images = data.Images(
-    images=np.zeros((8, 4, 4, 3), np.uint8),
-    labels=np.arange(8, dtype=np.int32),
-    label_names=tuple("abcdefgh"),
+  images = data.from_arrays(
+    np.zeros((8, 4, 4, 3), np.uint8), np.arange(8), label_names=tuple("abcdefgh")
   )
   monkeypatch.setattr(collapse_config, "_quarter", lambda *_: images)
   tree = hierarchy.from_mapping({"all": list("abcdefgh")})
