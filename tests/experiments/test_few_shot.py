@@ -36,8 +36,7 @@ def images(seed: int, classes: int, channels: int = 1, side: int = 16) -> data.I
   rng = np.random.default_rng(seed)
   patterns = np.repeat(rng.uniform(0, 180, (classes, side, side, channels)), 8, 0)
   noisy = patterns + rng.uniform(0, 75, patterns.shape)
-  labels = np.repeat(np.arange(classes, dtype=np.int32), 8)
-  return data.Images(noisy.astype(np.uint8), labels, tuple(map(str, range(classes))))
+  return data.from_arrays(noisy.astype(np.uint8), np.repeat(np.arange(classes), 8))
 
 
 @functools.cache

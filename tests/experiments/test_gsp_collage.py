@@ -68,8 +68,7 @@ TINY = pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=6, parts=
 
 def of_two_classes():
   pixels = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8)
-  labels = np.repeat(np.arange(2), 8).astype(np.int32)
-  return data.Images(images=pixels, labels=labels, label_names=("a", "b"))
+  return data.from_arrays(pixels, np.repeat(np.arange(2), 8))
 
 
 def test_a_training_begins_with_the_pretrained_backbone(tmp_path):

@@ -166,14 +166,6 @@ def test_options_change_single_settings_of_a_preset(monkeypatch):
     assert os.environ["XLA_FLAGS"] == f"{level}--xla_of_the_user=1"
 
 
-def test_one_seed_has_no_interval_and_json_stays_standard(tmp_path):
-  row = results.row("a", "m", [0.5])
-  assert row["interval"] == [None, None]
-  assert results.interval_text(row["interval"]) == "-"
-  results.write_json({"rows": [row]}, tmp_path / "results.json")
-  assert json.loads((tmp_path / "results.json").read_text())["rows"][0]["mean"] == 0.5
-
-
 def test_what_is_no_number_is_a_dash(tmp_path, capsys):
   config = quickstart.PRESETS["smoke"]
   content = results.result(
@@ -181,7 +173,7 @@ def test_what_is_no_number_is_a_dash(tmp_path, capsys):
     preset="smoke",
     config=config,
     seconds=1.0,
-    rows=[results.row("A", "m", [0.5, np.nan])],
+    rows=[results.row("A", "m", [0.5, np.nan]), results.row("B", "m", [0.5])],
     claims=[results.claim("c", "|a| > |b|", [np.inf, np.nan], paper="p")],
   )
   results.write(content, tmp_path)
@@ -193,10 +185,12 @@ def test_what_is_no_number_is_a_dash(tmp_path, capsys):
   found = json.loads(text, parse_constant=refuse)
   assert found["rows"][0]["values"] == [0.5, None]
   assert found["rows"][0]["mean"] is None
+  assert (found["rows"][1]["mean"], found["rows"][1]["interval"]) == (0.5, [None] * 2)
   assert "0.500 -" in capsys.readouterr().out
   result = results_page.read(tmp_path / "results.json")
   page = results_page.experiment_page(result, {}, {}, {})
   assert "| A | m | - | - | - |" in page
+  assert "| B | m | 0.500 | - | - |" in page  # one seed has no interval
   # A bar within a cell does not end it.
   said = r"\|a\| > \|b\| (undefined: 1 of 2 differences)"
   assert f"| `c` | p | {said} | - | - | 2 |" in page

@@ -48,8 +48,7 @@ def turns(scores, *, margin, patience):
 def pictures():
   """Twelve of three classes."""
   source = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8)
-  labels = np.arange(12, dtype=np.int32) // 4
-  return data.Images(source, labels, ("a", "b", "c"))
+  return data.from_arrays(source, np.arange(12) // 4)
 
 
 def responds(settings, folder, monkeypatch):
