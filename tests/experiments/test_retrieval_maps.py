@@ -140,21 +140,6 @@ def test_steps_train_the_last_stage_but_its_norms():
   chex.assert_trees_all_equal(first["batch_stats"], last["batch_stats"])
 
 
-def test_the_tuned_preset_compares_two_poolings():
-  config = plan.PRESETS["cars-tuned"]
-  assert [x.title for x in plan.plan(config)] == [
-    "C2", "C2+GSP", "ProxyNCA++", "ProxyNCA+++GSP",
-  ]  # fmt: skip
-  table = Table()
-  for name in plan.plan(config):
-    for measure in (plan.MAP, plan.VALIDATION, "P@1"):
-      table.add(f"{name}", measure, np.arange(1, 4) + len(name.parts))
-  ids = [claim.id for claim in plan.claims(config, table)]
-  assert ids == [
-    "components-C2-GSP", "components-ProxyNCA++-GSP", "retrieval-map-separates",
-  ]  # fmt: skip
-
-
 def test_plankton_of_all_sizes_is_inverted(tmp_path, monkeypatch):
   values = np.arange(8, dtype=np.uint8) * 30
   grey = [
