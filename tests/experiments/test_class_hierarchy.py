@@ -22,6 +22,7 @@ from experiments.published import figures, tree_paths
 from spherejax import data, hierarchy, losses, models, training
 from tests.experiments import entries
 
+FULL = class_hierarchy.PRESETS["full"]
 TREE = hierarchy.from_paths(["a/1", "a/2", "b/3"])
 
 
@@ -63,10 +64,8 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
     )
 
   monkeypatch.setattr(models, "ResNet50", shallow)
-  config = dataclasses.replace(
-    class_hierarchy.PRESETS["full"], percent=6, width=4, dim=16, epochs=2, mds_steps=5
-  )
-  assert class_runs.resolved(class_hierarchy.PRESETS["full"]).epochs == 100
+  config = dataclasses.replace(FULL, percent=6, width=4, dim=16, epochs=2, mds_steps=5)
+  assert class_runs.resolved(FULL).epochs == 100
   config = class_runs.resolved(config)
   whole = class_sets.load("cifar100", config.image_size, percent=config.percent)
   shared = class_runs.shared_inputs(config, whole, 0)
@@ -329,9 +328,7 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
   controls = [{"normalised pixels": {means: x}} for x in (0.2, 0.3)]
 
   def printed(**changes):
-    config = class_runs.resolved(
-      dataclasses.replace(class_hierarchy.PRESETS["full"], **changes)
-    )
+    config = class_runs.resolved(dataclasses.replace(FULL, **changes))
     table = Table()
     runs = runs_of(("normface", "proxydr", "corr", "normface-mds"))
     claims.add_runs(table, runs, controls, None, config)
@@ -361,7 +358,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
   shared = class_runs.SharedInputs(study, related, jnp.eye(3, 8), jax.random.key(0))
   first = float(losses.dynamic_scale_init(3, geometry="cosine").scale)
   config = dataclasses.replace(
-    class_hierarchy.PRESETS["full"], network="conv4", width=4, dim=8, epochs=1, batch=12
+    FULL, network="conv4", width=4, dim=8, epochs=1, batch=12
   )
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
     for rate in (1e-4, 1e-3):
@@ -405,7 +402,7 @@ def test_weights_are_for_the_network_that_has_them():
 )
 def test_data_choose_the_articles_network(data, network, width, side, epochs):
   def resolved(**changes):
-    config = dataclasses.replace(class_hierarchy.PRESETS["full"], data=data, **changes)
+    config = dataclasses.replace(FULL, data=data, **changes)
     found = class_runs.resolved(config)
     return found.network, found.width, found.image_size, found.epochs
 

@@ -25,6 +25,8 @@ from experiments.frame.study import Table
 from experiments.published import tree_paths
 from spherejax import data, hierarchy, models, prototypes
 
+SMOKE = dynamic_assignment.PRESETS["smoke"]
+
 
 @pytest.mark.slow
 def test_matching_again_brings_related_classes_together(smoke):
@@ -245,9 +247,7 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
 
 
 def test_a_long_tail_that_empties_a_class_ends_the_small_study(tmp_path):
-  config = dataclasses.replace(
-    dynamic_assignment.PRESETS["smoke"], networks=(), tail_epochs=1, imbalance=0.001
-  )
+  config = dataclasses.replace(SMOKE, networks=(), tail_epochs=1, imbalance=0.001)
   with pytest.raises(ValueError, match="leaves class 12 of 20 without"):
     dynamic_assignment.part_b(config, tmp_path)
 
@@ -286,9 +286,7 @@ def test_what_was_trained_is_drawn(changes, drawn):
 
 
 def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch):
-  config = dataclasses.replace(
-    dynamic_assignment.PRESETS["smoke"], methods=("Static",), dims=(19,), updates=()
-  )
+  config = dataclasses.replace(SMOKE, methods=("Static",), dims=(19,), updates=())
   runs = fabricated(config).runs
   task = tasks.superclass(jax.random.key(0), 3)._replace(name="tiny_imagenet")
   clock = iter(range(0, 1000, 7))
@@ -459,9 +457,7 @@ def test_prototypes_that_know_the_names_of_the_classes(tmp_path):
   assert not dl2p_methods.RECIPES["HPN + semantics"].method.shuffled
   task = tasks.siblings(jax.random.key(0), 1)
   methods = ("HPN", "Word2Vec-like")
-  cells = functools.partial(
-    dl2p_small.make_cells, dynamic_assignment.PRESETS["smoke"], methods, (3, 19)
-  )
+  cells = functools.partial(dl2p_small.make_cells, SMOKE, methods, (3, 19))
   assert [(cell.name, cell.dim) for cell in cells(task)] == [(x, 19) for x in methods]
   assert not cells(task._replace(name="superclass"))
 

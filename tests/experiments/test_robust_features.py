@@ -18,6 +18,7 @@ from experiments.robustness import features as residuals
 from experiments.robustness import images as voronoi_sets
 from spherejax import data, models
 
+SMOKE = robust_features.PRESETS["smoke"]
 CONFIG = dataclasses.replace(
   robust_features.PRESETS["digits"], l2=(0.15, 0.3, 0.6, 1.0), linf=(0.05, 0.1)
 )
@@ -31,7 +32,7 @@ def digits():
 
 
 def test_the_smoke_preset_trains_measures_and_draws(tmp_path, digits, monkeypatch):
-  config = robust_features.PRESETS["smoke"]
+  config = SMOKE
   monkeypatch.setattr(residuals, "reweighted", lambda *_, classes: digits[2])
   result = robust_features.STUDY.run(config, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
@@ -51,9 +52,7 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path, digits, monkeypatc
 
 @pytest.mark.slow
 def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
-  config = dataclasses.replace(
-    robust_features.PRESETS["smoke"], proposals=(proposals.CAP,)
-  )
+  config = dataclasses.replace(SMOKE, proposals=(proposals.CAP,))
   points = voronoi_sets.load_digits(config.train_images, config.test_images)
   table = Table()
   proposals.add_loss(proposals.CAP, table, config, *points, tmp_path)
@@ -204,9 +203,7 @@ def test_all_models_at_once_are_each_alone():
 
 @pytest.mark.slow
 def test_training_in_the_combined_ball(tmp_path):
-  config = dataclasses.replace(
-    robust_features.PRESETS["smoke"], steps=60, learning_rate=1e-2
-  )
+  config = dataclasses.replace(SMOKE, steps=60, learning_rate=1e-2)
   points = voronoi_sets.load_digits(config.train_images, config.test_images)
   table = Table()
   defences.add_combined(table, config, *points, tmp_path)
@@ -230,10 +227,7 @@ def test_training_in_the_combined_ball(tmp_path):
 @pytest.mark.slow
 def test_defences_within_cells_noise_and_rotation(tmp_path):
   config = dataclasses.replace(
-    robust_features.PRESETS["smoke"],
-    steps=200,
-    learning_rate=3e-3,
-    defences=("cells of all",),
+    SMOKE, steps=200, learning_rate=3e-3, defences=("cells of all",)
   )
   points = voronoi_sets.load_digits(config.train_images, config.test_images)
   table = Table()
@@ -365,7 +359,7 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
 def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp_path):
   """Where features are the pixels, by NumPy; episodes are of the other classes."""
   train, test = voronoi_sets.load_digits(200, 100)
-  config = robust_features.PRESETS["smoke"]
+  config = SMOKE
   given = {}
 
   def untrained(defence, columns, points, tested, folder):
