@@ -1,6 +1,7 @@
 """`embed`: networks that `retrieval` kept, in the explorer's command."""
 
 import csv
+import dataclasses
 import json
 
 import jax
@@ -14,9 +15,7 @@ from spherejax import data, explorer
 from spherejax.explorer import _page
 
 SMALL = networks.Architecture(width=8, strides=(2, 2, 1, 1), dim=6, image_size=8)
-GSP = networks.Architecture(
-  width=8, strides=(2, 2, 1, 1), dim=6, image_size=8, pooling="gsp", prototypes=4
-)
+GSP = dataclasses.replace(SMALL, pooling="gsp", prototypes=4)
 
 
 def keep_model(folder, architecture):
@@ -45,11 +44,6 @@ def run(model, folder, output, *more):
   explorer.main([*given, "--layout", "pca", *more], load=embed.load)
 
 
-def paths(output):
-  with (output / "files.csv").open(newline="") as file:
-    return [row["path"] for row in csv.DictReader(file)]
-
-
 @pytest.mark.slow
 def test_embeddings_are_the_network_of_each_image(pictures, tmp_path, monkeypatch):
   shown, write = {}, _page.write
@@ -58,10 +52,11 @@ def test_embeddings_are_the_network_of_each_image(pictures, tmp_path, monkeypatc
   )
   model = keep_model(tmp_path / "model", GSP)
   run(model, pictures, tmp_path / "out", "--queries", str(pictures / "3"))
-  taken = [
-    networks.prepare(np.asarray(Image.open(pictures / path))[..., None], GSP)
-    for path in paths(tmp_path / "out")
-  ]
+  with (tmp_path / "out" / "files.csv").open(newline="") as file:
+    taken = [
+      networks.prepare(np.asarray(Image.open(pictures / row["path"]))[..., None], GSP)
+      for row in csv.DictReader(file)
+    ]
   loaded = networks.load(model)
   expected = jax.jit(networks.Network(GSP).apply)(loaded.variables, np.stack(taken))
   x = np.asarray(expected.embeddings, np.float64)

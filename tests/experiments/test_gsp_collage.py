@@ -219,8 +219,3 @@ def test_single_images_are_of_the_training_or_of_all_sub_classes():
   everything = collages.single_images(source, 4, everything=True)
   assert everything.label_names == tuple(map(str, range(10)))
   np.testing.assert_array_equal(everything.labels, fine)
-
-
-def test_an_unknown_source_is_named():
-  with pytest.raises(ValueError, match="one of omniglot, cifar100, got 'svhn'"):
-    collages.load("svhn", 16)

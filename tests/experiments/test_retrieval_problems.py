@@ -143,7 +143,10 @@ def _points(pool):
 
 def test_problems_of_small_images_turn_as_the_algorithm_says():
   patience, settings = 2, dataclasses.replace(SMALL, switch_patience=2)
-  run, given, hyper = small_run(settings, Method("c2", "ccp", 2, 3))
+  study = retrieval_sets.gaussians(0)
+  run = retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
+  given = retrieval_training.on_device(study)
+  hyper = dict(zip(("weight", "fold", "rate"), jnp.array([0.25, 0, 1]), strict=True))
   state = jax.jit(run.init)(given, jax.random.key(0), hyper)
 
   def pool(variables, key, given, hyper):
@@ -216,15 +219,6 @@ def test_the_loss_with_proxies_and_in_the_batch(kind, in_batch):
 SMALL = retrieval_settings.Settings(
   backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8
 )
-
-
-def small_run(settings, method):
-  """A training on small images, they and its numbers."""
-  study = retrieval_sets.gaussians(0)
-  run = retrieval_training.Run(settings, method, study)
-  numbers = {"weight": 0.25, "fold": 0, "rate": 1}
-  hyper = {name: jnp.float32(x) for name, x in numbers.items()}
-  return run, retrieval_training.on_device(study), hyper
 
 
 def memory_run(places):

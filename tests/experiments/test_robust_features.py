@@ -189,11 +189,6 @@ def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
   assert len(seen) == flips
 
 
-def test_too_many_digits():
-  with pytest.raises(ValueError, match="at most 1797 together, got 1500 and 500"):
-    voronoi_sets.load_digits(1500, 500)
-
-
 def test_all_models_at_once_are_each_alone():
   params = jnp.arange(6.0).reshape(2, 3, 1)
   models = (params, params[..., 0])
