@@ -2,7 +2,6 @@
 
 import dataclasses
 import types
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -45,7 +44,7 @@ def test_characters_are_of_whole_alphabets(monkeypatch):
   monkeypatch.setattr(class_sets, "tree_of", lambda name, classes: tree)
   monkeypatch.setattr(tasks, "ALPHABETS", 2)
   monkeypatch.setattr(tasks, "CHARACTERS", 3)
-  task: Any = tasks.characters(16)
+  task = tasks.characters(16)
   kept = task.tree.class_names
   assert [name[0] for name in kept] == ["a"] * 3 + ["c"] * 3  # b's third is not there
   assert task.superclasses.tolist() == [0, 0, 0, 1, 1, 1]
@@ -66,7 +65,7 @@ def test_plankton_keeps_its_tail_and_loses_no_class(monkeypatch):
   whole = class_sets.Whole(images, tested, tree, np.ones(len(names), bool))
   monkeypatch.setattr(class_sets, "load", lambda name, side: whole)
   monkeypatch.setattr(tasks, "MOST", 20)
-  task: Any = tasks.plankton(16)
+  task = tasks.plankton(16)
   # From the class with most images to the rarest.
   assert task.tree.class_names == names[::-1]
   fitted, held = (np.bincount(p.labels[0]) for p in (task.train, task.validation))

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import math
 import shutil
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -233,7 +232,7 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
   assert plan(one) == [Job("cifar100", "PSC, linear", 32)]
   sets = cut(images, images)
 
-  def points(*job) -> Any:
+  def points(*job):
     return photographs.fixed_points(settings(), Job("a", *job), sets)
 
   refuses("dim", points, "ETF", 2)
@@ -427,8 +426,7 @@ def test_tables_have_the_papers_prototypes_and_the_small_study_the_best(method):
   best = prototypes.uniform_prototypes(key, classes, dim).prototypes
   assert float(jnp.abs(potential - best).max()) > 0.1
   for uniform, right in (("potential", potential), ("anneal", best)):
-    own: Any = {"uniform": uniform}
-    config = dl2p_settings.Full(**own)
+    config = dl2p_settings.Full(uniform=uniform)
     found = photographs.fixed_points(config, Job("a", method, dim), sets)
     np.testing.assert_array_equal(found, right)
   small = dl2p_methods.fixed_set(source, key, classes, dim)
@@ -525,8 +523,7 @@ def test_stored_images_are_read_with_their_tree(tfds_dir):
     "cifar100", size=32, validation=0.1, imbalance=0.5, key=jax.random.key(0)
   )
   assert np.shape(sets.train.images)[1:] == (32, 32, 3)
-  held: Any = sets.validation
-  assert 0 < len(held) < len(sets.train)
+  assert 0 < len(sets.validation) < len(sets.train)
   counts = np.bincount(sets.train.labels, minlength=100)
   assert 0 < counts[99] < 0.7 * counts[0]
   assert len(sets.test) > 0

@@ -17,6 +17,7 @@ from experiments.counting import settings as checks
 from experiments.frame import images as class_sets
 from experiments.frame.study import Table
 from spherejax import data
+from tests.models.test_weight_import import norm
 
 SMOKE = norm_count.PRESETS["smoke"]
 PRINTED = published.figures("norm_count")
@@ -40,23 +41,18 @@ def residual_weights(path, widths, blocks):
   """A file with the names of torchvision's bottlenecks, behind "encoder."."""
   from safetensors.numpy import save_file
 
-  shapes = {"conv1.weight": (widths[0], 3, 7, 7)}
-
-  def norm(name, channels):
-    for leaf in ("weight", "bias", "running_mean", "running_var"):
-      shapes[f"{name}.{leaf}"] = (channels,)
-
-  norm("bn1", widths[0])
   channels = widths[0]
+  shapes = {"conv1.weight": (channels, 3, 7, 7)}
+  shapes |= dict.fromkeys(norm("bn1"), (channels,))
   for stage, (width, number) in enumerate(zip(widths, blocks, strict=True), 1):
     for block in range(number):
       place, sizes = f"layer{stage}.{block}", (channels, width, width, 4 * width)
       for i, size in enumerate((1, 3, 1)):
         shapes[f"{place}.conv{i + 1}.weight"] = (sizes[i + 1], sizes[i], size, size)
-        norm(f"{place}.bn{i + 1}", sizes[i + 1])
+        shapes |= dict.fromkeys(norm(f"{place}.bn{i + 1}"), (sizes[i + 1],))
       if block == 0:
         shapes[f"{place}.downsample.0.weight"] = (4 * width, channels, 1, 1)
-        norm(f"{place}.downsample.1", 4 * width)
+        shapes |= dict.fromkeys(norm(f"{place}.downsample.1"), (4 * width,))
       channels = 4 * width
   drawn = {
     f"encoder.{name}": 1 + 0.1 * RNG.random(shape, np.float32)
