@@ -216,25 +216,17 @@ def train(
     _init(config, job.dim)(init_key, example),
     {"params": {"points": points}, "batch_stats": {"assignment": matching}},
   )
-
-  def matched(step: frame_training.Step) -> frame_training.Step:
-    if method.updates == NEVER:
-      return step
-    return training.reassign(
+  step = training.make_step(_objective(config, job, method), optimizer)
+  if method.updates != NEVER:
+    step = training.reassign(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )
-
   accuracy = make_accuracy(config, method, job.dim)
-  batches = frame_training.shuffled(
-    sets.train, data_key, batch=config.batch, epochs=config.epochs, per_epoch=per_epoch
-  )
   result = frame_training.single(
     lambda _: state,
-    _objective(config, job, method),
-    optimizer,
-    batches,
+    step,
+    frame_training.shuffled(sets.train, data_key, config.batch),
     folder,
-    around=matched,
     steps=config.epochs * per_epoch,
     evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
     evaluate_every=config.evaluate_every * per_epoch,

@@ -1,12 +1,11 @@
-"""Trains an objective in two ways: many small runs at once, or one large run.
+"""Trains in two ways: many small runs at once, or one large run.
 
-An objective is as in `training.make_step`: `(params, batch_stats, batch, *, key,
-axis_name) -> Outcome`. `many` trains every cell and seed as one program. `single`
-trains one run on all devices, with batches from the host. Both resume from their
-folder.
+`many` trains every cell and seed as one program. `single` trains one run on all
+devices, with batches from the host. Both resume from their folder.
 """
 
 import functools
+import itertools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any, NamedTuple
@@ -19,8 +18,6 @@ from jax import Array
 
 from experiments.frame import at_once
 from spherejax import data, training
-
-Step = Callable[..., tuple[training.TrainState, dict[str, Array]]]
 
 
 class State(NamedTuple):
@@ -102,33 +99,11 @@ def descend(
   return value, optax.apply_updates(params, updates), opt_state
 
 
-def several(
-  step: Step, batch: Callable[[training.TrainState, Array], Any], number: int
-) -> Callable[[training.TrainState, Array], tuple[training.TrainState, Any]]:
-  """Chains `number` steps into a function of state and key; averages metrics.
-
-  `batch(state, key)` draws the batch of a step.
-  """
-
-  def run(state: training.TrainState, key: Array) -> tuple[training.TrainState, Any]:
-    state, reported = jax.lax.scan(
-      lambda current, step_key: step(current, batch(current, step_key)),
-      state,
-      jax.random.split(key, number),
-    )
-    return state, jax.tree.map(jnp.mean, reported)
-
-  return run
-
-
 def single(
   start: Callable[[bool], training.TrainState],
-  objective: Callable[..., training.Outcome],
-  optimizer: optax.GradientTransformation,
+  step: Callable[..., tuple[training.TrainState, dict[str, Array]]],
   batches: Callable[[int], Iterator[Any]],
   folder: pathlib.Path,
-  *,
-  around: Callable[[Step], Step] = lambda step: step,
   **options: Any,
 ) -> training.FitResult:
   """Runs one training on all devices; resumes from a folder.
@@ -136,17 +111,15 @@ def single(
   Args:
     start: function that returns the first state; called with False, only the state's
       shapes count, since a checkpoint replaces it.
-    objective: objective to minimise.
-    optimizer: optimiser of the state's `opt_state`.
+    step: what `training.make_step` built.
     batches: function from a step to an iterator over the batches from there on.
     folder: folder of the checkpoints.
-    around: wraps the step, for example to add a matching.
     **options: options of `training.fit`.
   """
   with training.Checkpoints(folder) as checkpoints:
     return training.fit(
       start(checkpoints.latest_step() is None),
-      around(training.make_step(objective, optimizer)),
+      step,
       batches,
       checkpoints=checkpoints,
       **options,
@@ -165,22 +138,23 @@ def steps_per_epoch(images: Sized, batch: int, option: str = "batch") -> int:
 def shuffled(
   images: data.Images,
   key: Array,
-  *,
   batch: int,
-  epochs: int,
-  per_epoch: int,
-  columns: Mapping[str, np.ndarray] | None = None,
+  columns: Mapping[str, np.ndarray] = {},
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Returns a function from a step to batches: "image", "label", rows of `columns`."""
+  """Returns a function from a step to batches: "image", "label", rows of `columns`.
+
+  They do not end; every epoch has another order.
+  """
+  per_epoch = steps_per_epoch(images, batch)
   at = functools.partial(data.shuffled_indices, key, len(images), batch_size=batch)
   epoch_plan = jax.jit(jax.vmap(at))
 
   def batches(first: int) -> Iterator[dict[str, np.ndarray]]:
-    for epoch in range(first // per_epoch, epochs):
+    for epoch in itertools.count(first // per_epoch):
       steps = jnp.arange(per_epoch) + epoch * per_epoch
       begin = max(first - epoch * per_epoch, 0)
       for rows in data.pipeline(images, np.asarray(epoch_plan(steps)), start=begin):
-        extra = {name: table[rows["index"]] for name, table in (columns or {}).items()}
+        extra = {name: table[rows["index"]] for name, table in columns.items()}
         yield {"image": rows["image"], "label": rows["label"], **extra}
 
   return batches

@@ -97,7 +97,7 @@ def train_baseline(
     settings, settings.baseline_rate, settings.baseline_decay, steps_per_part
   )
   state = training.create_state(step_key, optimizer, variables)
-
+  objective = functools.partial(softmax_objective, settings=head_settings)
   reported = 0
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
@@ -109,16 +109,8 @@ def train_baseline(
 
   result = trainer.single(
     lambda _: state,
-    functools.partial(softmax_objective, settings=head_settings),
-    optimizer,
-    trainer.shuffled(
-      train,
-      data_key,
-      batch=batch,
-      epochs=-(-steps_per_part * parts // per_epoch),
-      per_epoch=per_epoch,
-      columns={"size": class_sets.log_sizes(train)},
-    ),
+    training.make_step(objective, optimizer),
+    trainer.shuffled(train, data_key, batch, {"size": class_sets.log_sizes(train)}),
     folder,
     steps=steps_per_part * parts,
     evaluate=evaluate,

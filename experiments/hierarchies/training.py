@@ -137,14 +137,8 @@ def train(
 
   if isinstance(study.train, frozen.Features):
     return _on_features(settings, setting, study.train, key, state, evaluate)
-  batches = epochs.shuffled(
-    study.train,
-    key,
-    batch=settings.batch,
-    epochs=settings.epochs,
-    per_epoch=steps,
-    columns={"size": class_sets.log_sizes(study.train)},
-  )
+  sizes = class_sets.log_sizes(study.train)
+  batches = epochs.shuffled(study.train, key, settings.batch, {"size": sizes})
   best = settings.keep_best
   augment = settings.augment and class_sets.SOURCES[settings.data].augmented
   with training.Checkpoints(checkpoints) if best else contextlib.nullcontext() as files:

@@ -10,7 +10,6 @@ import optax
 from jax import Array
 
 from experiments.frame import networks
-from experiments.frame import training as frame_training
 from experiments.metric_learning import objective
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
@@ -213,13 +212,13 @@ class Run(objective.Run):
   def steps(self, arrays: Data, state: State, key: Array, hyper: Any):
     """Trains up to the next evaluation; returns the mean loss."""
     optimizer = objective.optimizer(self.settings, self.method, rate=hyper["rate"])
-    several = frame_training.several(
-      training.make_step(self, optimizer),
-      lambda _, key: self.batch(arrays, hyper, state.rows, key),
-      self.settings.evaluate_every,
+    step = training.make_step(self, optimizer)
+    train, reported = jax.lax.scan(
+      lambda train, key: step(train, self.batch(arrays, hyper, state.rows, key)),
+      state.train,
+      jax.random.split(key, self.settings.evaluate_every),
     )
-    train, reported = several(state.train, key)
-    return state._replace(train=train), reported["loss"]
+    return state._replace(train=train), jnp.mean(reported["loss"])
 
   def period(self, arrays: Data, state: State, key: Array, hyper: Any):
     """Trains up to the next evaluation, evaluates, and switches problems if needed."""

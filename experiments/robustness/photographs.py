@@ -128,11 +128,8 @@ def train(
   variables = jax.jit(lambda key: network(s).lazy_init(key, shape))(first)
   return trainer.single(
     lambda _: training.create_state(second, optimizer, variables),
-    objective(config, norm, budget),
-    optimizer,
-    trainer.shuffled(
-      images, third, batch=s.batch, epochs=s.epochs, per_epoch=per_epoch
-    ),
+    training.make_step(objective(config, norm, budget), optimizer),
+    trainer.shuffled(images, third, s.batch),
     folder,
     steps=total,
     checkpoint_every=per_epoch,

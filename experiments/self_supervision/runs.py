@@ -287,18 +287,12 @@ def _train_on_all_devices(
     return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, plot_values
 
   start, first_plot_values = closely(state)
-  per_epoch = len(study.train) // settings.batch
+  of_batch = functools.partial(objective, run=run, images=images, hyper=hyper)
+  pictures = data.from_arrays(study.train, study.train_labels)
   result = trainer.single(
     lambda _: state,
-    functools.partial(objective, run=run, images=images, hyper=hyper),
-    chain,
-    trainer.shuffled(
-      data.from_arrays(study.train, study.train_labels),
-      batch_key,
-      batch=settings.batch,
-      epochs=-(-settings.steps // per_epoch),
-      per_epoch=per_epoch,
-    ),
+    training.make_step(of_batch, chain),
+    trainer.shuffled(pictures, batch_key, settings.batch),
     folder,
     steps=settings.steps,
     evaluate=figures,

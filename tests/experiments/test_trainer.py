@@ -58,8 +58,7 @@ def one(folder, scale):
 
   return trainer.single(
     lambda fresh: start(jax.random.key(1), scale),
-    objective,
-    OPTIMIZER,
+    training.make_step(objective, OPTIMIZER),
     batches,
     folder,
     steps=6,

@@ -171,7 +171,8 @@ def train(
     return {**scores, "problem": problem}
 
   result = frame_training.single(
-    functools.partial(run.start, start_key), run, objective.optimizer(settings, method),
+    functools.partial(run.start, start_key),
+    training.make_step(run, objective.optimizer(settings, method)),
     batches.batches(settings, pictures, run.table, data_key), folder,
     steps=settings.steps, evaluate=evaluate, evaluate_every=settings.evaluate_every,
     monitor=monitor(settings), respond=run.response(),
