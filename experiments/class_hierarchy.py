@@ -48,8 +48,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
       path = output / "trained" / f"{name}-{seed}"
       return class_runs.train(name, inputs[seed], config, path, progress)
 
-    with at_once.pool() as pool:
-      results = dict(zip(trainings, pool.map(train_seed, trainings), strict=True))
+    results = dict(zip(trainings, at_once.threaded(train_seed, trainings), strict=True))
   controls = [measures.controls(config, shared) for shared in inputs.values()]
   names, table = config.settings, Table()
   runs = {x: {seed: results[x, seed].figures["test"] for seed in seeds} for x in names}

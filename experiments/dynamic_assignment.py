@@ -90,9 +90,8 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       batch=config.image_batch,
     )  # fmt: skip
 
-  with at_once.pool() as pool:
-    image_studies = pool.map(lambda image_study: of_images(*image_study), config.images)
-    return [*studies, *filter(None, image_studies)]
+  image_studies = at_once.threaded(lambda pair: of_images(*pair), config.images)
+  return [*studies, *filter(None, image_studies)]
 
 
 def measure(

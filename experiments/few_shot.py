@@ -91,8 +91,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     part, cells = job
     return train(configs[part], part, sets, cells, output / "kept")
 
-  with at_once.pool() as pool:
-    results = list(pool.map(train_job, jobs))
+  results = at_once.threaded(train_job, jobs)
   trained = dict(zip(parts, results, strict=False))
   return claims.tabulate(config, trained, results[-1] if count else None), trained
 

@@ -61,9 +61,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
         progress.update()
         return outcome
 
-      with at_once.pool() as pool:
-        results = list(pool.map(outcomes_of, trainings))
-      for outcome in results:
+      for outcome in at_once.threaded(outcomes_of, trainings):
         for name, measures in outcome.figures.items():
           by_measure = {f"{key}, {config.images}": x for key, x in measures.items()}
           table.add_all(name, by_measure)

@@ -49,8 +49,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     def run_job(job: tuple[str, int]) -> plankton_runs.RunResult:
       return plankton_runs.run(*job, config, studies[job[1]], output, progress.update)
 
-    with at_once.pool() as pool:
-      results = list(pool.map(run_job, jobs))
+    results = at_once.threaded(run_job, jobs)
   embedded, classified = results[: config.seeds], results[config.seeds :]
   first = studies[config.seed]
   plankton_tables.write_classes(

@@ -58,11 +58,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   def train_job(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
     return train(*job, study, output / "kept")
 
-  if config.at_once:
-    with at_once.pool() as pool:
-      linear, *others = pool.map(train_job, jobs)
-  else:
-    linear, *others = map(train_job, jobs)
+  run = at_once.threaded if config.at_once else map
+  linear, *others = run(train_job, jobs)
   deep = dict(zip(config.projectors, others, strict=True))
   table = claims.tabulate(linear, config.strengths, deep)
   for name in config.toys:

@@ -97,8 +97,7 @@ def simple_networks(
     jobs[claims.SIMCLR] = "SimCLR", 1.0
   if config.controls and name == "digits":
     jobs[claims.ON_GRIDS] = "grids", 1.0
-  with at_once.pool() as pool:
-    results = list(pool.map(lambda job: train(job[0], bias=job[1]), jobs.values()))
+  results = at_once.threaded(lambda job: train(job[0], bias=job[1]), jobs.values())
   trained, scores = zip(*results, strict=True)
   variables = dict(zip(jobs, trained, strict=True))
   accuracies = dict(zip(jobs, scores, strict=True))
@@ -266,15 +265,14 @@ def study(
 
   def of(seed: int) -> finished.Finished:
     make = functools.partial(_seed, config, networks, objects, name, seed)
-    return finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
+    outcome = finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
+    bar.update()
+    return outcome
 
-  with at_once.pool() as pool:
-    seeds = range(config.seed, config.seed + config.seeds)
-    for outcome in pool.map(of, seeds):
-      for fill, by_network in outcome.figures.items():
-        claims.add(table, config, name, fill, by_network)
-      arrays = arrays or outcome.arrays
-      bar.update()
+  for outcome in at_once.threaded(of, range(config.seed, config.seed + config.seeds)):
+    for fill, by_network in outcome.figures.items():
+      claims.add(table, config, name, fill, by_network)
+    arrays = arrays or outcome.arrays
   for network, values in networks.accuracies.items():
     title = f"{name}, {network}, single objects"
     table.add(title, "nearest mean, accuracy", values)

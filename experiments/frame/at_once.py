@@ -30,28 +30,27 @@ def mapped(fn: Callable[[Array], Any], rows: Array, size: int = 256) -> Any:
   return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], blockwise)
 
 
-@contextlib.contextmanager
-def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
-  """Thread pool that begins nothing new after an error or an interrupt.
+def threaded(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
+  """Results of `fn` in the order of the items; threads compute some at a time.
 
-  It has one thread per core, at most four: a small program keeps no second core busy.
-  With several devices it has one thread, as programs would wait for each other's
-  devices.
+  There is one thread per core, at most four: a small program keeps no second core busy.
+  With several devices there is one thread, as programs would wait for each other's
+  devices. Nothing new begins after an error or an interrupt.
   """
   workers = min(os.cpu_count() or 1, 4) if jax.device_count() == 1 else 1
   threads = concurrent.futures.ThreadPoolExecutor(workers)
   try:
-    yield threads
+    return list(threads.map(fn, items))
   finally:
     threads.shutdown(cancel_futures=True)
 
 
 def in_turns(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
-  """Results of `fn` in the order of the items, each of which compiles its own programs.
+  """Results of `threaded`, for items that compile their own programs.
 
-  A `pool` runs them. After every few items the compiled programs are dropped: Linux
-  maps 65,530 pieces of memory into a process, and a program for a CPU takes hundreds.
-  A program that another thread calls again is compiled again.
+  After every few items the compiled programs are dropped: Linux maps 65,530 pieces of
+  memory into a process, and a program for a CPU takes hundreds. A program that another
+  thread calls again is compiled again.
   """
   ended = itertools.count(1)
 
@@ -61,16 +60,7 @@ def in_turns(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
       jax.clear_caches()
     return result
 
-  with pool() as threads:
-    return list(threads.map(run, items))
-
-
-def convolutional() -> int | None:
-  """Number of runs with convolutions that a sweep vmaps at a time; None for all.
-
-  It is 1 on a CPU, where convolutions with different weights for every run are slow.
-  """
-  return 1 if jax.default_backend() == "cpu" else None
+  return threaded(run, items)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.frame import at_once
 from spherejax import data, training
 
 
@@ -53,15 +52,11 @@ def many(
   Raises:
     FloatingPointError: a run of a training with a title diverged.
   """
+  if convolutional:  # with other weights for every run, these are slow on a CPU
+    batch_size = 1 if jax.default_backend() == "cpu" else None
   with training.Checkpoints(folder) as checkpoints:
-    result = training.sweep(
-      key,
-      *functions,
-      cells,
-      checkpoints=checkpoints,
-      batch_size=at_once.convolutional() if convolutional else batch_size,
-      **options,
-    )
+    options |= {"checkpoints": checkpoints, "batch_size": batch_size}
+    result = training.sweep(key, *functions, cells, **options)
   if title and result.diverged.any():
     failed = np.flatnonzero(result.diverged.any(1))
     values = [{name: column[i] for name, column in cells.items()} for i in failed]

@@ -178,9 +178,8 @@ def compare(
   """Trains both poolings on the collages of each seed, from one network.
 
   The first quarter of the steps is shared and uses average pooling, so that prototypes
-  are chosen among features that already mean something. A program of this size keeps no
-  second core busy, so two trainings run at a time. `tell` is called after each of three
-  parts of a seed.
+  are chosen among features that already mean something. `tell` is called after each of
+  three parts of a seed.
   """
   warmup = config.steps // 4
   masses = {"GAP": AVERAGE, "GSP": config.mass}
@@ -198,26 +197,21 @@ def compare(
     tell()
     return state
 
-  def start(number: int) -> training.TrainState:
+  def run(number: int) -> dict[str, Trained]:
     images = collages[number].train.images
     initial = _start(keys[number], images, config=config)
     base = steps(initial, number, AVERAGE, warmup)
-    params, mass = base.params["network"], jnp.float32(AVERAGE)
-    pooled = embed(params, images[:POOLED], mass, config=config).pooled
+    params = base.params["network"]
+    pooled = embed(params, images[:POOLED], jnp.float32(AVERAGE), config=config).pooled
     params = _choose_prototypes(params, pooled, path="GSP_0/prototypes")
-    return base.replace(params={"network": params})
+    base, trained = base.replace(params={"network": params}), {}
+    for name, mass in masses.items():
+      state = steps(base, number, mass, config.steps - warmup)
+      params, test = state.params["network"], collages[number].test
+      trained[name] = evaluate(params, test, mass, config)
+    return trained
 
-  def finish(base: training.TrainState, number: int, mass: float) -> Trained:
-    state = steps(base, number, mass, config.steps - warmup)
-    return evaluate(state.params["network"], collages[number].test, mass, config)
-
-  with at_once.pool() as pool:
-    starts = list(pool.map(start, range(len(keys))))
-    runs = [
-      {name: pool.submit(finish, base, number, mass) for name, mass in masses.items()}
-      for number, base in enumerate(starts)
-    ]
-    return [{name: run.result() for name, run in by_name.items()} for by_name in runs]
+  return at_once.threaded(run, range(len(keys)))
 
 
 _FRACTIONS = 0.7, 0.3  # shares of each class in training and in test collages
