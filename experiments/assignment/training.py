@@ -221,22 +221,18 @@ def _method(hyper: dict) -> Method:
   return Method(**{field: hyper[field] for field in Method._fields})
 
 
-def _embed(setting: Training, part: tasks.Part, state: Any, hyper: dict) -> Array:
-  network: Any = Network(setting.network, setting.dim)
-  variables = {"params": state.params["network"]}
-  inputs = part.inputs[hyper["data"]]
-  return network.apply(variables, inputs, hyper["used"])
-
-
-def _accuracies(embeddings: Array, part: tasks.Part, state: Any, hyper: dict) -> Array:
+def _accuracies(setting: Training, part: tasks.Part, state: Any, hyper: dict) -> Array:
   """Share of the examples of each class that are predicted correctly, [classes]."""
+  network: Any = Network(setting.network, setting.dim)
+  inputs, labels = part.inputs[hyper["data"]], part.labels[hyper["data"]]
+  embeddings = network.apply(state.variables(), inputs, hyper["used"])
   matching = state.batch_stats["loss"]["assignment"]
   points = state.params["loss"]["points"]
   predicted = dl2p_methods.predict(
     _method(hyper), embeddings, points, matching.assignment
   )
-  one_hot = jax.nn.one_hot(part.labels[hyper["data"]], len(points))
-  return (predicted == part.labels[hyper["data"]]) @ one_hot / one_hot.sum(0)
+  one_hot = jax.nn.one_hot(labels, len(points))
+  return (predicted == labels) @ one_hot / one_hot.sum(0)
 
 
 def _validate(
@@ -244,7 +240,7 @@ def _validate(
 ) -> Array:
   """Mean accuracy of the classes on validation data."""
   del key
-  return _accuracies(_embed(setting, part, state, hyper), part, state, hyper).mean()
+  return _accuracies(setting, part, state, hyper).mean()
 
 
 def _measure(setting, part, superclasses, run: tuple[Any, dict]) -> dict[str, Array]:
@@ -253,7 +249,7 @@ def _measure(setting, part, superclasses, run: tuple[Any, dict]) -> dict[str, Ar
   points = state.params["loss"]["points"]
   assignment = state.batch_stats["loss"]["assignment"].assignment
   return {
-    "test": _accuracies(_embed(setting, part, state, hyper), part, state, hyper),
+    "test": _accuracies(setting, part, state, hyper),
     "gap": prototypes.sibling_gap(points, assignment, superclasses),
     "points": points[assignment],
   }
@@ -280,13 +276,13 @@ def train(
       stacked[number, :, :, : source[1]] = sets[source]
   columns = _columns(cells, seeds, task, setting.dim, sources)
   per_epoch = task.train.labels.shape[1] // setting.batch
-  partial = jax.tree_util.Partial
+  partial, bound = jax.tree_util.Partial, frame_training.bound
   result = frame_training.many(
     key,
     (
-      partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1]),
-      partial(_bound(_step, setting), task.train),
-      partial(_bound(_validate, setting), task.validation),
+      partial(bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1]),
+      partial(bound(_step, setting), task.train),
+      partial(bound(_validate, setting), task.validation),
     ),
     columns,
     folder,
@@ -310,9 +306,3 @@ def train(
   }
   scores = np.where(by_seed.pop("diverged"), np.nan, by_seed.pop("scores"))
   return Runs(list(cells), scores, **by_seed)
-
-
-@functools.cache
-def _bound(fn: Any, setting: Training) -> Any:
-  """Caches a bound function per setting, so that a second sweep reuses its program."""
-  return functools.partial(fn, setting)

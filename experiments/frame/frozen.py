@@ -6,7 +6,7 @@ enough for a CPU.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,22 +19,13 @@ DIRECTIONS = 512
 """Number of principal directions that are kept of the 1280 features."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Features:
-  """Feature vectors, with labels and the other fields of `data.Images`."""
+class Features(data.Images):
+  """Feature vectors in the place of the images, float32 [count, dim]."""
 
   images: np.ndarray
-  """float32 [count, dim]."""
-  labels: np.ndarray
-  label_names: tuple[str, ...]
-  extras: Mapping[str, np.ndarray]
 
-  def __len__(self) -> int:
-    return len(self.images)
-
-  def __getitem__(self, rows: slice | np.ndarray) -> "Features":
-    extras = {name: values[rows] for name, values in self.extras.items()}
-    return Features(self.images[rows], self.labels[rows], self.label_names, extras)
+  def __post_init__(self) -> None:
+    """Checks nothing: features are no pixels."""
 
 
 def stored(

@@ -67,6 +67,12 @@ def many(
   return result
 
 
+@functools.cache
+def bound(function: Callable[..., Any], *settings: Any) -> Callable[..., Any]:
+  """Binds settings; equal ones give one function, so that sweeps share its program."""
+  return functools.partial(function, *settings)
+
+
 def over_models(function: Callable[..., Any], models: Any, *shared: Any) -> Any:
   """Results [cells, seeds, ...] of function(*shared, model), one model at a time."""
   return jax.tree.map(np.asarray, _over_models(function, models, shared))

@@ -5,7 +5,6 @@ prototypes, and the proxies or label embeddings of the losses.
 """
 
 import dataclasses
-import functools
 import pathlib
 from typing import Any, NamedTuple
 
@@ -104,16 +103,6 @@ def evaluate(
   return metrics.mean_where(retrieved.map_at_r, retrieved.counted)
 
 
-@functools.lru_cache(maxsize=16)
-def _of(settings: Settings, classes: int, labels: tuple[int, ...]) -> tuple:
-  """Caches the functions for all frozen networks, so that they share programs."""
-  return (
-    functools.partial(init, settings, classes),
-    functools.partial(step, settings, classes),
-    functools.partial(evaluate, settings, labels),
-  )
-
-
 def train(
   config: screening_cells.Config,
   loss: str,
@@ -135,17 +124,18 @@ def train(
   made_of = kept.digest(dataclasses.replace(config, seeds=1))
   classes = len(np.unique(maps.labels))
   labels = tuple(np.asarray(validation.labels).tolist())
-  operands = maps, maps, validation.features
+  partial, bound = jax.tree_util.Partial, frame_training.bound
   for part, (number, cells) in enumerate(programs):
     settings = dataclasses.replace(
       config, pooling="gsp", loss=LOSSES[loss], prototypes=number
     )
-    functions: Any = map(
-      jax.tree_util.Partial, _of(settings, classes, labels), operands
-    )
     result = frame_training.many(
       jax.random.key(seed),
-      tuple(functions),
+      (
+        partial(bound(init, settings, classes), maps),
+        partial(bound(step, settings, classes), maps),
+        partial(bound(evaluate, settings, labels), validation.features),
+      ),
       dict(zip(columns, np.transpose(cells)[1:], strict=True)),
       output / "kept" / f"{loss}-{seed}-{part}-{made_of}",
       title=f"seed {seed} of {loss}, {number} prototypes",
