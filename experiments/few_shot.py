@@ -42,7 +42,6 @@ def draw(table: Table, runs: Mapping[Part, Trained], config: Config) -> dict[str
   figures: dict[str, Any] = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
   for part, trained in runs.items():
     name = part.name.replace(", ", "-").replace(" ", "-").lower()
-    times = config.validate_every * np.arange(1, trained.validation.shape[-1] + 1)
     curves: dict[str, np.ndarray] = dict(zip(LOSSES, trained.validation, strict=True))
     label = "validation accuracy"
     if "training accuracy" in trained.series:
@@ -53,19 +52,15 @@ def draw(table: Table, runs: Mapping[Part, Trained], config: Config) -> dict[str
         f"{x}, training": y for x, y in zip(LOSSES, training_accuracy, strict=True)
       }
       label = "accuracy"
-    figures[f"accuracy-{name}"] = plotting.training_curves(
-      curves, steps=times, xlabel="episodes", ylabel=label, title=part.name
-    )
-    checks = config.check_every * np.arange(
-      1, trained.series["norm_ratio"].shape[-1] + 1
-    )
-    figures[f"norm-ratio-{name}"] = plotting.training_curves(
-      dict(zip(LOSSES, trained.series["norm_ratio"], strict=True)),
-      steps=checks,
-      xlabel="episodes",
-      ylabel="norm ratio of the update",
-      title=part.name,
-    )
+    ratios = dict(zip(LOSSES, trained.series["norm_ratio"], strict=True))
+    for file, lines, every, ylabel in (
+      ("accuracy", curves, config.validate_every, label),
+      ("norm-ratio", ratios, config.check_every, "norm ratio of the update"),
+    ):
+      steps = every * np.arange(1, next(iter(lines.values())).shape[-1] + 1)
+      figures[f"{file}-{name}"] = plotting.training_curves(
+        lines, steps=steps, xlabel="episodes", ylabel=ylabel, title=part.name
+      )
   return figures
 
 

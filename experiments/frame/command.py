@@ -94,11 +94,7 @@ def _options(presets: Mapping[str, Any], preset: str, output: pathlib.Path) -> t
       ("preset", Annotated[preset_names, preset_arg], preset),
       ("output", Annotated[pathlib.Path, arg(help="Folder of the results.")], output),
       ("overwrite", flag, False),
-      (
-        "config",
-        Annotated[type(config), arg(name="")],
-        dataclasses.field(default=config),
-      ),
+      ("config", Annotated[type(config), arg(name="")], config),
     ],
   )
 

@@ -137,10 +137,7 @@ def steps_per_epoch(images: Sized, batch: int, option: str = "batch") -> int:
 
 
 def shuffled(
-  images: data.Images,
-  key: Array,
-  batch: int,
-  columns: Mapping[str, np.ndarray] = {},
+  images: data.Images, key: Array, batch: int, columns: Mapping[str, np.ndarray] = {}
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
   """Returns a function from a step to batches: "image", "label", rows of `columns`.
 

@@ -126,19 +126,15 @@ def train_baseline(
 
 
 class RunResult(NamedTuple):
-  """Stored outcome of a seed.
-
-  Attributes:
-    figures: "curves", "kept margin", "start" and "by k" for the embedding, "accuracies"
-      for the softmax classifier.
-    counts: confusions [classes, classes] by network, group of classes and rule, such as
-      "embedding, seen, k = 10".
-    points: embedded test images of the groups "seen" and "unseen".
-  """
+  """Stored outcome of a seed."""
 
   figures: dict[str, Any]
+  """For the embedding "curves", "kept margin", "start" and "by k", for the softmax
+  classifier "accuracies"."""
   counts: dict[str, np.ndarray]
-  points: dict[str, np.ndarray]
+  """Confusions [classes, classes] by network, group of classes and rule, such as
+  "embedding, seen, k = 10"."""
+  points: dict[str, np.ndarray]  # embedded test images of the groups "seen", "unseen"
 
 
 def embedding(

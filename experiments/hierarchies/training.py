@@ -67,24 +67,17 @@ def class_chords(features: Array, labels: Array, *, classes: int):
 
 
 class Relations(NamedTuple):
-  """Relations between classes, from the class tree.
+  """Relations between classes, from the class tree."""
 
-  Attributes:
-    distances: path distances.
-    similarities: cosines that proxies should have to follow the tree.
-    living: mask of the living classes.
-  """
-
-  distances: np.ndarray
-  similarities: np.ndarray
-  living: np.ndarray
+  distances: np.ndarray  # path distances
+  similarities: np.ndarray  # cosines that proxies should have to follow the tree
+  living: np.ndarray  # mask of the living classes
 
 
 def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
   path_distances = hierarchy.path_distances(tree)
-  return Relations(
-    path_distances, hierarchy.chordal_similarities(path_distances), living
-  )
+  similarities = hierarchy.chordal_similarities(path_distances)
+  return Relations(path_distances, similarities, living)
 
 
 class SharedInputs(NamedTuple):

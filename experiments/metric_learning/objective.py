@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -182,13 +182,7 @@ class Run:
     self.classes, self.images = len(self.table.counts), len(labels)
 
   def __call__(
-    self,
-    params: Any,
-    batch_stats: Any,
-    batch: Mapping[str, Array],
-    *,
-    key: Array,
-    axis_name: str | None,
+    self, params, batch_stats, batch, *, key: Array, axis_name: str | None
   ) -> training.Outcome:
     """The loss with zero-shot prediction, and the updated statistics and memory."""
     del key  # images are already shifted

@@ -1,7 +1,6 @@
 """Trains, stores and tests all seeds of `retrieval` and `ccp_proxies` at once."""
 
 import dataclasses
-import functools
 import itertools
 import pathlib
 import re
@@ -203,7 +202,7 @@ def _sweep(
   steps = of_chosen(result.best_step)
   _keep_model(settings, best, int(steps[0, 0]), path.with_name(model_name(title)))
   places = np.broadcast_to(np.array(folds, np.int32), steps.shape)
-  points = np.asarray(_points((best, places), arrays, settings.architecture))
+  points = _points((best, places), arrays, settings.architecture)
   proxies = result.best_state.train.params["loss"].get("proxies")
   figures = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
   of_cells = [tested(x, study.test_labels) for x in points]
@@ -231,17 +230,17 @@ def _keep_model(
   networks.keep(folder, model, evaluations * settings.evaluate_every)
 
 
-@functools.partial(jax.jit, static_argnames="architecture")
-def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> Array:
+def _embed(architecture: networks.Architecture, arrays: Data, run: Any) -> Array:
+  variables, fold = run
+  model = networks.Model(architecture, variables)
+  images = arrays.images[of_fold(arrays.test, {"fold": fold})]
+  return distances.unit_ball(model.embed_blocks(images))
+
+
+def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> np.ndarray:
   """Test embeddings [cells, seeds, test images, dim] of networks, run by run."""
-
-  def embed(run: tuple[Any, Array]) -> Array:
-    variables, fold = run
-    model = networks.Model(architecture, variables)
-    images = arrays.images[of_fold(arrays.test, {"fold": fold})]
-    return distances.unit_ball(model.embed_blocks(images))
-
-  return jax.lax.map(lambda row: jax.lax.map(embed, row), runs)
+  embed = frame_training.bound(_embed, architecture)
+  return frame_training.over_models(embed, runs, arrays)
 
 
 def tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -265,6 +264,5 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
     return run.init(arrays, key, {"weight": 0.0, "fold": fold}).train.variables()
 
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
-  runs = variables, folds[None]
-  points = np.asarray(_points(runs, arrays, settings.architecture))
+  points = _points((variables, folds[None]), arrays, settings.architecture)
   return tested(points[0], study.test_labels)

@@ -192,15 +192,7 @@ def optimizer(settings: Full) -> optax.GradientTransformation:
 
 
 def objective(
-  params: Any,
-  batch_stats: Any,
-  batch: Mapping[str, Array],
-  *,
-  key: Array,
-  axis_name: str | None,
-  run: Run,
-  images: Arrays,
-  hyper: Any,
+  params, batch_stats, batch, *, key, axis_name, run: Run, images: Arrays, hyper
 ) -> training.Outcome:
   """InfoNCE over the batch of all devices, its bound, and their least gap so far."""
   params, stats = params["network"], batch_stats["network"]

@@ -50,12 +50,6 @@ class Run(objective.Run):
     settings = dataclasses.replace(settings, mass=1.0) if average else settings
     return batches.embed(settings, variables, images)
 
-  def first_proxies(self, variables: Any, key: Array) -> Array:
-    """Picks proxies that cover a pool better than random ones do."""
-    random_key, pool_key = jax.random.split(key)
-    first = self.pool(variables, random_key)[0][:, : self.method.proxies]
-    return prototypes.renew_proxies(self.pool(variables, pool_key)[0], first)
-
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters for a new problem."""
     ccp = training.ccp_state(state)
@@ -74,8 +68,10 @@ class Run(objective.Run):
     if fresh:
       variables = self.with_prototypes(variables, prototype_key)
     proxies = jnp.zeros((self.classes, method.proxies, settings.embedding_dim))
-    if method.refers_to_proxies and fresh:
-      proxies = self.first_proxies(variables, pool_key)
+    if method.refers_to_proxies and fresh:  # they cover a pool better than random ones
+      random_key, pool_key = jax.random.split(pool_key)
+      first = self.pool(variables, random_key)[0][:, : method.proxies]
+      proxies = prototypes.renew_proxies(self.pool(variables, pool_key)[0], first)
     loss = self.loss_variables(loss_key, label_key, proxies, settings.places)
     # The projection keeps statistics beside the best weights.
     chain = objective.optimizer(settings, method, variables.get("batch_stats"))
