@@ -135,11 +135,8 @@ def photographs(size: int) -> Task:
 
   The last fifth of a class's training images is for validation.
   """
-  by_split = {
-    part: class_sets.read("tiny_imagenet", part, size=size)
-    for part in ("train", "test")
-  }
-  names = by_split["train"].label_names
+  parts = [class_sets.read("tiny_imagenet", x, size=size) for x in ("train", "test")]
+  names = parts[0].label_names
   check_names(names)
   tree = class_sets.tree_of("tiny_imagenet", names)
   group_labels = [
@@ -147,8 +144,7 @@ def photographs(size: int) -> Task:
     for group in WORDNET
   ]
   train, test = (
-    class_sets.of_classes(images, np.concatenate(group_labels))
-    for images in by_split.values()
+    class_sets.of_classes(images, np.concatenate(group_labels)) for images in parts
   )
   groups = np.repeat(np.arange(len(WORDNET)), PER_GROUP)
   return _task("tiny_imagenet", train, test, tree, groups, flips=True)

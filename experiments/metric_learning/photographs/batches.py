@@ -82,21 +82,6 @@ def watched(settings: FullConfig, images: data.Images) -> data.Images:
   return images.in_memory() if fit else images
 
 
-def _in_order(settings: FullConfig, images: data.Images) -> Any:
-  """Reads all images in order; every process reads the same ones."""
-  plan = data.ordered_plan(
-    len(images), batch_size=min(settings.evaluation_batch, len(images))
-  )
-  return data.pipeline(
-    images,
-    plan,
-    process_index=0,
-    process_count=1,
-    workers=settings.workers if len(plan) > settings.workers else 0,
-    prefetch=settings.prefetch,
-  )
-
-
 # The table is traced, so that small classes repeat images.
 @functools.partial(jax.jit, static_argnames=("num_classes", "per_class"))
 def _plan(key: Array, table: data.ClassTable, steps: Array, **sizes: int) -> Array:
@@ -153,5 +138,11 @@ def _embedding(
 def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarray:
   """Raw embeddings [count, dim] with the running statistics."""
   apply = _embedding(settings.architecture, settings.evaluation_batch)
-  parts = [apply(variables, batch["image"]) for batch in _in_order(settings, images)]
+  size = min(settings.evaluation_batch, len(images))
+  plan = data.ordered_plan(len(images), batch_size=size)
+  workers = settings.workers if len(plan) > settings.workers else 0
+  options = {"workers": workers, "prefetch": settings.prefetch}
+  # Every process reads the same images.
+  read = data.pipeline(images, plan, process_index=0, process_count=1, **options)
+  parts = [apply(variables, batch["image"]) for batch in read]
   return np.concatenate(parts)[: len(images)]
