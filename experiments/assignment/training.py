@@ -96,10 +96,9 @@ class Runs(NamedTuple):
       if cell.name in names and cell.dim == dim
     ]
     # A rate at which a run diverged is never chosen.
-    score = [
-      np.nan_to_num(self.validation[number].mean(), nan=-1.0) for number in candidates
-    ]
-    return candidates[int(np.argmax(score))]
+    return max(
+      candidates, key=lambda x: np.nan_to_num(self.validation[x].mean(), nan=-1.0)
+    )
 
   def accuracy(self, name: str | Sequence[str], dim: int) -> np.ndarray:
     """Mean test accuracy of the classes in the best cell, [seeds]."""

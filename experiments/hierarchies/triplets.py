@@ -114,15 +114,13 @@ def triplet_batches(
   table = data.class_table(images.labels, per_class=2, label_names=images.label_names)
   sizes = class_sets.log_sizes(images)
 
-  @jax.jit
-  def plan(steps):
-    def draw(step):
-      triplet_rows = data.sample_triplets(
-        jax.random.fold_in(key, step), table, batch_size=settings.triplets
-      )
-      return jnp.stack(triplet_rows[:3], axis=1).reshape(-1)
+  def draw(step):
+    triplet_rows = data.sample_triplets(
+      jax.random.fold_in(key, step), table, batch_size=settings.triplets
+    )
+    return jnp.stack(triplet_rows[:3], axis=1).reshape(-1)
 
-    return jax.vmap(draw)(steps)
+  plan = jax.jit(jax.vmap(draw))
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
     for iteration in range(first // settings.steps, settings.iterations):

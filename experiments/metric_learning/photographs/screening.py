@@ -91,10 +91,8 @@ def measure(config: FullScreening, output: pathlib.Path) -> Table:
     for cell in grid.cells:
       numbers = {"methods": (method,)}
       if cell != grid.average:
-        numbers = {
-          "methods": (f"{method}+gsp",),
-          **dict(zip(_DESIGN, cell, strict=True)),
-        }
+        varied = dict(zip(_DESIGN, cell, strict=True))
+        numbers = {"methods": (f"{method}+gsp",), **varied}
       name = "-".join([loss, *(f"{x:g}" for x in cell)])
       settings = dataclasses.replace(config, **numbers)
       trials = comparison.Comparison(settings, output / name, sets)
