@@ -30,6 +30,7 @@ from jax import Array
 
 from benchmarks import _measure
 from experiments.frame import networks
+from experiments.frame import training as frame_training
 from experiments.metric_learning import methods
 from experiments.metric_learning import objective as retrieval_objective
 from experiments.metric_learning.methods import Method
@@ -97,12 +98,11 @@ def objective(
     batch_key = jax.random.fold_in(jax.random.key(0), number)
     return data.random_crop(batch_key, image[None], padding=settings.shift)[0]
 
-  output, after = retrieval_objective.forward(
-    settings.architecture,
-    retrieval_objective.variables(params["network"], batch_stats.get("network", {})),
+  output, after = frame_training.forward(
+    networks.Network(settings.architecture, axis_name),
+    params["network"],
+    batch_stats.get("network", {}),
     jax.vmap(shown)(batch["crop"], batch["image"]),
-    train=True,
-    axis_name=axis_name,
   )
   mean = functools.partial(training.global_mean, axis_name=axis_name)
   x, labels = output.embeddings, batch["label"]

@@ -119,14 +119,10 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
 
 def _embedded(settings: Settings, part: Part, params, statistics, inputs):
   """Embeds an episode, [ways, shots + queries, dim]; returns new statistics, too."""
-  points, updated = Embedding(settings).apply(
-    {"params": params["network"], "batch_stats": statistics},
-    inputs,
-    train=True,
-    mutable=["batch_stats"],
-  )
+  network = Embedding(settings)
+  points, updated = trainer.forward(network, params["network"], statistics, inputs)
   shape = settings.num_ways, part.shots + settings.num_queries, -1
-  return points.reshape(shape), updated.get("batch_stats", {})
+  return points.reshape(shape), updated
 
 
 def _objective(part: Part, labels: Array, hyper, embedded, params):

@@ -12,6 +12,7 @@ import optax
 from jax import Array
 
 from experiments.frame import networks, poolings
+from experiments.frame import training as frame_training
 from experiments.metric_learning import methods
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Training
@@ -43,22 +44,6 @@ def measures(
     name: float(metrics.mean_where(value, result.counted))
     for name, value in zip(NAMES.values(), values, strict=True)
   }
-
-
-def forward(
-  architecture: networks.Architecture,
-  variables: Any,
-  images: Array,
-  *,
-  train: bool = False,
-  axis_name: str | None = None,
-) -> tuple[models.HeadResult, Any]:
-  """Applies the network to images; returns its outputs and updated statistics."""
-  network = networks.Network(architecture, axis_name)
-  outputs, updated = network.apply(
-    variables, images, train=train, mutable=["batch_stats"]
-  )
-  return outputs, updated.get("batch_stats", {})
 
 
 def variables(params: Any, stats: Any) -> Any:
@@ -187,12 +172,10 @@ class Run:
     """The loss with zero-shot prediction, and the updated statistics and memory."""
     del key  # images are already shifted
     settings, method, labels = self.settings, self.method, batch["label"]
-    outputs, network_stats = forward(
-      settings.architecture,
-      variables(params["network"], batch_stats.get("network", {})),
-      batch["image"],
-      train=True,
-      axis_name=axis_name,
+    network = networks.Network(settings.architecture, axis_name)
+    old_stats = batch_stats.get("network", {})
+    outputs, network_stats = frame_training.forward(
+      network, params["network"], old_stats, batch["image"]
     )
     points = outputs.embeddings
     x, anchors = points[: len(labels)], points[len(labels) :]

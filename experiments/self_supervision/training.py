@@ -208,12 +208,8 @@ class Run:
     """
     loss = self.settings.loss
     views = self.views(key, images, hyper)
-    (_, outputs), updated = self.network.apply(
-      {"params": params, "batch_stats": stats},
-      arrays.normalized(jnp.concatenate(views)),
-      train=True,
-      mutable=["batch_stats"],
-    )
+    inputs = arrays.normalized(jnp.concatenate(views))
+    (_, outputs), stats = trainer.forward(self.network, params, stats, inputs)
     first, second = jnp.split(outputs, 2)
     pairs = [(first, second), (second, first)][: 1 if loss == "info_nce" else 2]
     shared: dict[str, Any] = {
@@ -234,7 +230,7 @@ class Run:
       softened = [jax.nn.softplus(bound.value) for bound in bounds]
       measures["bound"] = functools.reduce(jnp.add, softened) / len(softened)
     measures["least gap"] = functools.reduce(jnp.minimum, gaps)
-    return measures, updated["batch_stats"]
+    return measures, stats
 
   def views(self, key: Array, images: Array, hyper: Any) -> Array:
     """Two views [2, batch, ...] of uint8 images, with pixels in [0, 1]."""

@@ -9,8 +9,9 @@ import pytest
 
 from experiments import retrieval
 from experiments.frame import networks
+from experiments.frame import training as frame_training
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods, objective, pictures, runs, training
+from experiments.metric_learning import methods, pictures, runs, training
 from experiments.metric_learning import plan as retrieval_plan
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning.methods import Method
@@ -97,10 +98,8 @@ def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
 
   @jax.jit
   def both():
-    variables = objective.variables(params["network"], stats.get("network", {}))
-    outputs, _ = objective.forward(
-      run.settings.architecture, variables, batch["image"], train=True, axis_name=None
-    )
+    network, old = networks.Network(run.settings.architecture), stats.get("network", {})
+    outputs, _ = frame_training.forward(network, params["network"], old, batch["image"])
     first, second = losses.split_by_class(labels)
     unseen = losses.zero_shot_prediction(
       outputs.attributes, labels, outputs.attributes, labels, table,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.frame import networks, poolings
+from experiments.frame import training as frame_training
 from experiments.metric_learning import images as retrieval_sets
 from experiments.metric_learning import objective
 from experiments.metric_learning import settings as retrieval_settings
@@ -197,7 +198,10 @@ def test_the_loss_with_proxies_and_in_the_batch(kind, in_batch):
 
   @jax.jit
   def both():
-    found, _ = objective.forward(settings.architecture, variables, images, train=True)
+    network = networks.Network(settings.architecture)
+    found, _ = frame_training.forward(
+      network, params["network"], stats["network"], images
+    )
     batch = {"image": images, "label": LABELS}
     own = objective.Run(settings, method, np.arange(3))
     outcome = own(params, stats, batch, key=jax.random.key(0), axis_name=None)
