@@ -222,11 +222,8 @@ def _folder(
 
 def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:
   """Reads NABirds' tree from lines `child parent` of the image folders' numbers."""
-  rows = [
-    line.split()
-    for line in path.read_text(encoding="utf-8-sig").splitlines()
-    if line.strip()
-  ]
+  lines = path.read_text(encoding="utf-8-sig").splitlines()
+  rows = [line.split() for line in lines if line.strip()]
   for number, row in enumerate(rows, start=1):
     if len(row) != 2:
       raise ValueError(f"{path}, line {number} must be a child and a parent, got {row}")
@@ -260,22 +257,15 @@ def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Part
 
 @functools.partial(jax.jit, static_argnames=("number", "ways", "shots", "queries"))
 def episodes(
-  key: jax.Array,
-  classes: data.ClassTable,
-  *,
-  number: int,
-  ways: int,
-  shots: int,
-  queries: int,
+  key: jax.Array, classes: data.ClassTable, *, number: int, **sizes: int
 ) -> jax.Array:
-  """Draws [number, ways, shots + queries] rows; tables of one size share a program."""
+  """Draws [number, ways, shots + queries] rows; tables of one size share a program.
 
-  def draw(key: jax.Array) -> jax.Array:
-    return data.sample_episode(
-      key, classes, num_ways=ways, num_shots=shots, num_queries=queries
-    )
-
-  return jax.vmap(draw)(jax.random.split(key, number))
+  `sizes` are ways, shots and queries.
+  """
+  named = {f"num_{name}": size for name, size in sizes.items()}
+  keys = jax.random.split(key, number)
+  return jax.vmap(lambda key: data.sample_episode(key, classes, **named))(keys)
 
 
 def log_sizes(images: data.Images) -> np.ndarray:
