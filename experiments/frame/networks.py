@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -16,7 +16,7 @@ from PIL import Image
 from experiments.frame import at_once, command, poolings, results
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
-from experiments.frame.settings import Limited
+from experiments.frame.settings import Limited, Within
 from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
@@ -44,7 +44,7 @@ class Architecture(Limited):
   """Backbone: four convolutions (conv), a residual network for digits (resnet8, or
   resnet20 as published), two hidden layers (mlp), or a network for photographs. On
   stored feature maps: none (maps), or the last stage of a pretrained network."""
-  width: int = 32
+  width: Annotated[int, Within(1)] = 32
   """Channels of each convolution of conv, of each layer of mlp, or of the first
   convolution of other backbones."""
   strides: tuple[int, int, int, int] = (1, 2, 2, 2)
@@ -66,9 +66,9 @@ class Architecture(Limited):
   """Share of a map's features that generalized sum pooling keeps, from 0 to 1."""
   inverse_temperature: float = 5.0
   """Inverse temperature of generalized sum pooling."""
-  dim: int = 64
+  dim: Annotated[int, Within(1)] = 64
   """Dimension of the embedding."""
-  image_size: int = 28
+  image_size: Annotated[int, Within(1)] = 28
   """Side of the images, in pixels."""
   shorter_side: int = 0
   """Length of the shorter side after scaling, before the centre is cut; 0 scales the
@@ -79,9 +79,6 @@ class Architecture(Limited):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    for name in ("width", "dim", "image_size"):
-      if (value := getattr(self, name)) < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
     if self.channels not in (1, 3) and self.backbone not in STORED:
       raise ValueError(f"channels of images must be 1 or 3, got {self.channels}")
     if self.backbone == "last_stage" and self.channels != _STAGE_CHANNELS:
@@ -148,21 +145,15 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     options: Any = {"convolution": a.convolution, "frozen_norm": a.frozen_norm}
     return models.ConvNet((a.width,) * 4, a.strides, norm="batch", **options, **shared)
   if a.backbone in DIGITS:
-    small = a.backbone == "resnet8"
-    return models.ResNet20(
-      blocks=1 if small else 3,
-      widths=(a.width, 2 * a.width, 4 * a.width),
-      stem_stride=2 if small else 1,
-      convolution=a.convolution,
-      **shared,
-    )
+    blocks, stride = (1, 2) if a.backbone == "resnet8" else (3, 1)
+    widths = (a.width, 2 * a.width, 4 * a.width)
+    options = {"stem_stride": stride, "convolution": a.convolution}
+    return models.ResNet20(blocks, widths, **options, **shared)
   if a.backbone == "mlp":
     return _Layers(a.width, name="backbone")
-  if a.backbone == "last_stage":
-    return models.EfficientNetLite(
-      parts=LAST_STAGE, frozen_norm=a.frozen_norm, remat=a.remat, **shared
-    )
   options = {"frozen_norm": a.frozen_norm, "remat": a.remat}
+  if a.backbone == "last_stage":
+    return models.EfficientNetLite(parts=LAST_STAGE, **options, **shared)
   return photographic(a.backbone, a.width, **options, **shared)
 
 
@@ -192,25 +183,22 @@ def _network_input(a: Architecture, images: Array) -> Array:
 def initial_variables(key: Array, architecture: Architecture) -> Any:
   """Draws the initial variables; reads the backbone's if a file has them."""
   variables = _initialize(key, architecture=architecture)
-  if not architecture.weights and architecture.backbone != "last_stage":
+  if architecture.weights:
+    return with_weights(variables, architecture.weights)
+  if architecture.backbone != "last_stage":
     return variables
-  backbones = {name: tree["backbone"] for name, tree in variables.items()}
-  if architecture.backbone == "last_stage":
-    pretrained = models.pretrained(LITE).variables
-    backbone = {
-      name: {part: pretrained[name][part] for part in tree}
-      for name, tree in backbones.items()
-    }
-  else:
-    backbone = _read_backbone(architecture, backbones)
+  stored = models.pretrained(LITE).variables
   return {
-    name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
+    name: {**tree, "backbone": {part: stored[name][part] for part in tree["backbone"]}}
+    for name, tree in variables.items()
   }
 
 
-def _read_backbone(architecture: Architecture, template: Any) -> Any:
-  """Reads a backbone's variables, or their shapes, from a file of weights."""
-  return models.import_weights(template, models.read_weights(architecture.weights))
+def with_weights(variables: Any, file: str, fresh: Sequence[str] = ()) -> Any:
+  """Variables, or shapes, with the backbone's from a file, except for `fresh` ones."""
+  backbones = {name: tree["backbone"] for name, tree in variables.items()}
+  read = models.import_weights(backbones, models.read_weights(file), fresh=fresh)
+  return {name: {**tree, "backbone": read[name]} for name, tree in variables.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("architecture",))
@@ -231,8 +219,7 @@ def check(architecture: Architecture) -> None:
   """Raises for settings or weights that do not fit, before anything is computed."""
   shapes = _shapes(architecture)
   if architecture.weights:
-    backbones = {name: tree["backbone"] for name, tree in shapes.items()}
-    _read_backbone(architecture, backbones)
+    with_weights(shapes, architecture.weights)
 
 
 def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:

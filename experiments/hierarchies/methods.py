@@ -137,14 +137,8 @@ def initial_variables(
     raise ValueError(
       f"weights are for {' and '.join(_FIRST)}, got network {settings.network!r}"
     )
-  backbone = models.import_weights(
-    {name: tree["backbone"] for name, tree in variables.items()},
-    models.read_weights(settings.weights),
-    fresh=(_FIRST[settings.network],) if fresh else (),
-  )
-  return {
-    name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
-  }
+  first = (_FIRST[settings.network],) if fresh else ()
+  return networks.with_weights(variables, settings.weights, first)
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "shapes"))

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from experiments.frame import command
 from experiments.frame import poolings as frame_poolings
-from experiments.frame.settings import Decided, Limited
+from experiments.frame.settings import Decided
 from experiments.metric_learning.methods import PAIR_LOSSES, TITLES, Method
 from experiments.metric_learning.photographs import protocols
 from experiments.metric_learning.photographs.protocols import Protocol
@@ -143,7 +143,7 @@ class FullConfig(Training):
   """Embeddings in the memory."""
 
   def __post_init__(self) -> None:
-    Limited.__post_init__(self)  # the network's numbers are still open
+    """Checks nothing: the network's numbers are still open."""
 
 
 class Job(NamedTuple):
