@@ -33,10 +33,7 @@ class Config(network.Settings):
   """Losses to train with."""
   seeds: int = 3
   """Runs of each variant."""
-  stem_stride: int = 2
-  """Stride of the first convolution."""
   strides: tuple[int, ...] = (1, 2, 1)
-  """Stride of each stage."""
   mass: float = 0.25
   """Share of a collage's features that GSP keeps (DML eq. 5.2.1)."""
   inverse_temperature: float = 10.0
@@ -55,8 +52,6 @@ class Config(network.Settings):
   """Parts without a better validation MAP@R before the learning rate is halved; 0:
   never."""
   parts: int = 5
-  """Parts of the training. The first one pools by averages; then the prototypes are
-  chosen."""
 
   def __post_init__(self):
     super().__post_init__()
@@ -88,10 +83,8 @@ def plan(config: Config) -> list[Trained]:
     settings = dataclasses.replace(config, loss=network.LOSSES[loss])
     gsp = dataclasses.replace(settings, pooling="gsp")
     variants = {f"{loss}, {name}": variant for name, variant in masses.items()}
-    trained += [
-      Trained(gsp, variants),
-      Trained(settings, {f"{loss}, distilled": average}, alone=True),
-    ]
+    distilled = Trained(settings, {f"{loss}, distilled": average}, alone=True)
+    trained += [Trained(gsp, variants), distilled]
   return trained
 
 
@@ -136,15 +129,10 @@ def outcomes(
     return run._replace(state=run.state.replace(learning_rate_scale=scale))
 
   def make() -> kept.Finished:
+    folder = path.with_name(f"parts-{settings.patience}")
+    options: Any = {"after": after if settings.patience else None, "progress": False}
     runs = pooled_training.train(
-      settings,
-      seed,
-      trained.variants,
-      train,
-      path.with_name(f"parts-{settings.patience}"),
-      pretrained=pretrained,
-      after=after if settings.patience else None,
-      progress=False,
+      settings, seed, trained.variants, train, folder, pretrained=pretrained, **options
     )
     figures, weights = {}, {}
     for name, run in runs.items():

@@ -195,11 +195,9 @@ def loss_parameters(
   settings: Settings, classes: int, proxy_key: Array, label_key: Array
 ) -> dict[str, Any]:
   """Proxies and label embeddings at the start, by the name of their loss."""
+  points = jnp.ones((2, settings.dim))
   even = jnp.ones((2, settings.prototypes)) / settings.prototypes
-  inputs = {
-    "proxies": (proxy_key, jnp.ones((2, settings.dim))),
-    "zero_shot": (label_key, even),
-  }
+  inputs = {"proxies": (proxy_key, points), "zero_shot": (label_key, even)}
   return {
     name: module.lazy_init(*inputs[name], jnp.arange(2))["params"]
     for name, module in loss_modules(settings, classes).items()

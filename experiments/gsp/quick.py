@@ -78,17 +78,14 @@ class Network(nn.Module):
 
   @nn.compact
   def __call__(self, images: Array, mass: Array | float) -> models.HeadResult:
-    pool = models.GSP(
-      self.config.prototypes,
-      mass=mass,
-      inverse_temperature=self.config.inverse_temperature,
-    )
+    config = self.config
+    pool = models.GSP(config.prototypes, mass, config.inverse_temperature)
     if images.dtype == jnp.uint8:
       layers = models.ConvNet(strides=(2, 1, 2), convolution="patches")
       features = layers(data.to_float(images) - 0.5)
     else:
       features = nn.relu(nn.Dense(HIDDEN)(images))
-    return models.EmbeddingHead(self.config.dim, pool)(features)
+    return models.EmbeddingHead(config.dim, pool)(features)
 
 
 @functools.cache
@@ -234,8 +231,7 @@ def digits() -> Tiles:
   """Digits of scikit-learn: 0 to 5 are labelled, 6 to 9 are around them."""
   images = data.load_digits()
   pixels = np.asarray(images.images)
-  names = images.label_names or tuple(map(str, range(10)))
-  return Tiles(pixels, pixels, images.labels, names, 6)
+  return Tiles(pixels, pixels, images.labels, images.label_names, 6)
 
 
 def photographs(folder: str) -> Tiles:
@@ -283,17 +279,12 @@ def collages(
   With `as_pixels`, the same collages have pixels instead of features.
   """
   images = tiles.pixels if as_pixels else tiles.inputs
+  split = data.split_within_classes(tiles.labels, fractions=_FRACTIONS)
   parts = []
-  for name, rows, count in zip(
-    jax.random.split(key),
-    data.split_within_classes(tiles.labels, fractions=_FRACTIONS),
-    sizes,
-    strict=True,
-  ):
+  for part_key, rows, count in zip(jax.random.split(key), split, sizes, strict=True):
     labels = tiles.labels[rows]
     fronts = np.resize(rows[labels < tiles.split], count)
     around = images[rows[labels >= tiles.split]]
-    parts.append(
-      data.collages(name, images[fronts], tiles.labels[fronts], around, grid=GRID)
-    )
+    labels = tiles.labels[fronts]
+    parts.append(data.collages(part_key, images[fronts], labels, around, grid=GRID))
   return Collages(*parts)
