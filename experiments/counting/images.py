@@ -61,14 +61,8 @@ def load(name: str, config: Any) -> Objects:
     mean, std = pixels.mean((0, 1, 2)), pixels.std((0, 1, 2))
   elif name == "stl10":
     mean, std = map(np.array, IMAGENET)
-  return Objects(
-    pixels,
-    train.labels,
-    held_pixels,
-    held.labels,
-    mean.astype(np.float32),
-    std.astype(np.float32),
-  )
+  mean, std = mean.astype(np.float32), std.astype(np.float32)
+  return Objects(pixels, train.labels, held_pixels, held.labels, mean, std)
 
 
 def photographs(config: Any) -> Photographs:

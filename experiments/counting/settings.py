@@ -50,13 +50,9 @@ def check_sample(
   if "angles" in config.measures:
     _pairs(what, counts, labels)
   if "episodes" in config.measures:
-    data.sample_episode(
-      jax.random.key(0),
-      data.class_table(labels, per_class=1),
-      num_ways=config.ways,
-      num_shots=max(config.shots, default=1),
-      num_queries=config.queries,
-    )
+    sizes = {"num_ways": config.ways, "num_queries": config.queries}
+    shots, classes = max(config.shots, default=1), data.class_table(labels, per_class=1)
+    data.sample_episode(jax.random.key(0), classes, num_shots=shots, **sizes)
 
 
 def _pairs(what: str, counts: np.ndarray, labels: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from spherejax import data
 EPISODES = {1: 60_000, 5: 50_000}
 """Training episodes of the article, by number of shots."""
 
+EXPONENTS = (1.0, 2.0, 4.0, 7.389, 16.0, 32.0)
 PREPARED = ("omniglot", "cub_birds100", "tiny_imagenet", "cub")
 OTHERS = ("cub_birds100", "tiny_imagenet", "cub", "mini_imagenet")
 HELD_OUT = 150  # number of Omniglot's last training characters that validate
@@ -102,14 +103,7 @@ class Config(Settings):
   nearest_shots: Annotated[tuple[int, ...], Within(1)] = (5,)
   """Supports of trainings that compare queries with the nearest support, not the
   mean."""
-  exponents: Annotated[tuple[float, ...], Within(1e-6)] = (
-    1.0,
-    2.0,
-    4.0,
-    7.389,
-    16.0,
-    32.0,
-  )
+  exponents: Annotated[tuple[float, ...], Within(1e-6)] = EXPONENTS
   """Fixed exponents of DR to compare at 1 shot."""
 
 
@@ -162,20 +156,13 @@ def fixed_episodes(
 
 def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> None:
   """Raises ValueError if classes are too small or too few for any of the trainings."""
+  numbers = (settings.num_queries, settings.num_queries, settings.test_queries)
   for part in parts:
-    for images, queries in (
-      (sets.train, settings.num_queries),
-      (sets.validation, settings.num_queries),
-      (sets.test, settings.test_queries),
-    ):
+    for images, queries in zip(sets[:3], numbers, strict=True):
       # Called outside jit, where the table is concrete and can be checked.
-      data.sample_episode(
-        jax.random.key(0),
-        table(images, part.shots + queries),
-        num_ways=settings.num_ways,
-        num_shots=part.shots,
-        num_queries=queries,
-      )
+      classes = table(images, part.shots + queries)
+      sizes = {"num_ways": settings.num_ways, "num_shots": part.shots}
+      data.sample_episode(jax.random.key(0), classes, num_queries=queries, **sizes)
 
 
 def load(config: Config, folder: pathlib.Path) -> Parts:

@@ -18,13 +18,10 @@ COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)
 COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # from SimCLR's authors, with blur
 COLOURED[CROP] = COLOURED[LARGE]._replace(flip=0.0, jitter=0.0, grayscale=0.0)
 # Digits have no colours, no mirror images, and are too small to lose much.
+_AREAS_AND_CHANGES = {LARGE: (0.3, 0.8), MODERATE: (0.6, 0.4), SMALL: (0.95, 0.08)}
 GREY = {
   name: data.ViewStrengths((area, 1.0), 0.0, change, change, blur=0.0)
-  for name, area, change in (
-    (LARGE, 0.3, 0.8),
-    (MODERATE, 0.6, 0.4),
-    (SMALL, 0.95, 0.08),
-  )
+  for name, (area, change) in _AREAS_AND_CHANGES.items()
 }
 
 Convolutional = Annotated[
@@ -229,14 +226,9 @@ def photographs(side: int) -> Study:
   coarse = class_sets.at_depth(tree, _DEPTH)
   classes, labels = np.unique(train.labels, return_inverse=True)
   groups = np.unique(coarse[classes], return_inverse=True)[1]
-  return Study(
-    "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}",
-    np.asarray(train.images),
-    labels,
-    groups[labels],
-    np.asarray(test.images),
-    np.searchsorted(classes, test.labels),
-  )
+  name = "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}"
+  tested = np.asarray(test.images), np.searchsorted(classes, test.labels)
+  return Study(name, np.asarray(train.images), labels, groups[labels], *tested)
 
 
 def cifar100() -> Study:
@@ -252,11 +244,9 @@ def cifar100() -> Study:
 def digits() -> Study:
   """Loads the digits of scikit-learn, 8 x 8 and grey."""
   images = data.load_digits()
-  pixels, labels = np.asarray(images.images), np.asarray(images.labels)
-  return Study(
-    "digits", pixels[:_DIGITS], labels[:_DIGITS], labels[:_DIGITS],
-    pixels[_DIGITS:], labels[_DIGITS:],
-  )  # fmt: skip
+  train, test = np.split(np.asarray(images.images), [_DIGITS])
+  labels, test_labels = np.split(np.asarray(images.labels), [_DIGITS])
+  return Study("digits", train, labels, labels, test, test_labels)
 
 
 def _quarter(split: str, side: int) -> data.Images:
