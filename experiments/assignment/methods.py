@@ -40,15 +40,8 @@ class Recipe(NamedTuple):
   source: str
 
 
-LEARNED, UNIFORM, SIMPLEX, HPN, SEMANTIC_HPN, VECTORS, LEARNED_BEFORE = (
-  "learned",
-  "uniform",
-  "simplex",
-  "hpn",
-  "semantic hpn",
-  "vectors",
-  "learned before",
-)
+LEARNED, LEARNED_BEFORE, VECTORS = "learned", "learned before", "vectors"
+UNIFORM, SIMPLEX, HPN, SEMANTIC_HPN = "uniform", "simplex", "hpn", "semantic hpn"
 # Sources that take vectors of the classes' names.
 FROM_NAMES = (SEMANTIC_HPN, VECTORS)
 # PSC is a softmax over learned prototypes. In "PSC, cosine", logits are cosines without
@@ -211,12 +204,9 @@ def objective(
     loss *= len(labels) * devices
   loss += method.uniformity * prototypes.gaussian_potential(points)
   label_weights = jnp.take_along_axis(targets, labels[:, None], axis=1)[:, 0]
+  unmixed = label_weights > 1 - 1e-6 if skip_mixed else None  # 1 up to rounding
   ema = prototypes.ema_update(
-    matching.representatives,
-    embeddings,
-    labels,
-    where=label_weights > 1 - 1e-6 if skip_mixed else None,  # 1 up to rounding
-    axis_name=axis_name,
+    matching.representatives, embeddings, labels, where=unmixed, axis_name=axis_name
   )
   new_stats = {"loss": {"assignment": matching._replace(representatives=ema)}}
   if network_stats is not None:

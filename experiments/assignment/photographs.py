@@ -150,12 +150,8 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
 
   def accuracy(state: training.TrainState, images: data.Images) -> float:
     # Every process evaluates all images, so that all agree.
-    batches = data.pipeline(
-      images,
-      data.ordered_plan(len(images), batch_size=config.batch),
-      process_index=0,
-      process_count=1,
-    )
+    plan = data.ordered_plan(len(images), batch_size=config.batch)
+    batches = data.pipeline(images, plan, process_index=0, process_count=1)
     predicted = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
     return float(np.concatenate(predicted)[: len(images)].mean())
 
@@ -210,12 +206,9 @@ def train(
   example = jnp.zeros((1, config.image_size, config.image_size, 3))
   optimizer = make_optimizer(config, per_epoch, fixed=fixed)
   matching = methods.first_matching(match_key, points, shuffled=method.shuffled)
-  state = training.create_state(
-    step_key,
-    optimizer,
-    _init(config, job.dim)(init_key, example),
-    {"params": {"points": points}, "batch_stats": {"assignment": matching}},
-  )
+  network = _init(config, job.dim)(init_key, example)
+  loss = {"params": {"points": points}, "batch_stats": {"assignment": matching}}
+  state = training.create_state(step_key, optimizer, network, loss)
   step = training.make_step(_objective(config, job, method), optimizer)
   if method.updates != NEVER:
     step = training.reassign(

@@ -158,16 +158,10 @@ def maps(
   places = np.arange(len(seeds) * len(banks[0])).reshape(len(seeds), -1)
   ends = np.cumsum([len(parts[0].train), len(parts[0].held)])
   train, held, test = np.split(places, ends, axis=1)
-  return Study(
-    train,
-    held,
-    test,
-    *parts[0][3:6],
-    f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}",
-    np.concatenate(banks),
-    by_seed=True,
-    raw=np.stack([_averages(stored[rows.test]) for rows in parts]),
-  )
+  described = f"{name}-{networks.LITE}-{channels}-{seeds[0]}-{len(seeds)}"
+  study = Study(train, held, test, *parts[0][3:6], described, np.concatenate(banks))
+  raw = np.stack([_averages(stored[rows.test]) for rows in parts])
+  return study._replace(by_seed=True, raw=raw)
 
 
 def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> Study:

@@ -148,14 +148,8 @@ def value(
   """The loss of a batch of raw embeddings, reduced to a scalar by `average`."""
   if method.own_proxies:
     return average(_proxy_loss(method, x, labels, loss_params["proxies"]))
-  pairs = functools.partial(
-    _PAIRS[method.loss],
-    x,
-    labels,
-    normalize="unit_ball",
-    axis_name=axis_name,
-    **method.settings(),
-  )
+  options = {"normalize": "unit_ball", "axis_name": axis_name, **method.settings()}
+  pairs = functools.partial(_PAIRS[method.loss], x, labels, **options)
   if method.kind == "xbm":
     memory_term = average(pairs(references=memory))
     return average(pairs()) + jnp.where(remembers, memory_term, 0.0)
