@@ -23,32 +23,19 @@ from spherejax import data, hierarchy
 
 
 class Source(NamedTuple):
-  """Properties of one image set.
+  """Properties of one image set, and the paper's protocol for it."""
 
-  Attributes:
-    side: side of the images in the paper's protocol, in pixels.
-    epochs: training epochs in the paper's protocol.
-    network: network of the paper's protocol.
-    channels: channels of the images; 1 for grey ones.
-    inverted: whether to invert dark ink on white, so that the background is near 0.
-    sized: whether the original width and height tell something about the class.
-    augmented: whether the paper's protocol warps training images.
-    pooled: whether all images are split into the three parts; otherwise the set's own
-      test part is kept.
-    lifeless: nodes of the tree below which nothing lives.
-    notation: name of the tree in `published/trees.toml`; empty if a file has it.
-  """
-
-  side: int
-  epochs: int
-  network: str = "resnet50"
-  channels: int = 3
-  inverted: bool = False
-  sized: bool = False
-  augmented: bool = False
+  side: int  # side of the images in the protocol, in pixels
+  epochs: int  # training epochs in the protocol
+  network: str = "resnet50"  # network of the protocol
+  channels: int = 3  # channels of the images; 1 for grey ones
+  inverted: bool = False  # inverts dark ink on white: the background is near 0
+  sized: bool = False  # original width and height tell something about the class
+  augmented: bool = False  # the protocol warps training images
   pooled: bool = False
-  lifeless: tuple[str, ...] = ()
-  notation: str = ""
+  """All images are split into the three parts; else the set's own test part is kept."""
+  lifeless: tuple[str, ...] = ()  # nodes of the tree below which nothing lives
+  notation: str = ""  # name of the tree in `published/trees.toml`; empty: a file has it
 
 
 _PLANKTON = Source(128, 50, "inception_v3", sized=True)

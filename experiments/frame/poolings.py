@@ -51,24 +51,16 @@ class Headed(nn.Module):
 
 
 class Recipe(NamedTuple):
-  """A pooling, and the place of the projection to the embedding.
+  """A pooling, and the place of the projection to the embedding."""
 
-  Attributes:
-    pool: pooling for `models.EmbeddingHead`.
-    projection: "before" or "after" the pooling, or "none".
-    dim: dimension of the projection.
-    prototypes: path to the prototypes, which are chosen after the first part of a
-      training, or "".
-    averages: function from pooled vectors to the candidates for prototypes.
-    silent: path to a matrix that is set to 0 for these candidates, or "".
-  """
-
-  pool: Callable[..., Any]
+  pool: Callable[..., Any]  # pooling for `models.EmbeddingHead`
   projection: _Place
-  dim: int
+  dim: int  # dimension of the projection
   prototypes: str = ""
+  """Path to the prototypes, which are chosen after the first part of a training."""
   averages: Callable[[Array], Array] = lambda pooled: pooled
-  silent: str = ""
+  """Function from pooled vectors to the candidates for prototypes."""
+  silent: str = ""  # path to a matrix that is set to 0 for these candidates
 
 
 def recipe(

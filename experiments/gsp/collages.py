@@ -26,21 +26,13 @@ PARTS = ("train", "validation", "test")
 
 
 class Source(NamedTuple):
-  """Images with a class of two levels.
+  """Images with a class of two levels."""
 
-  Attributes:
-    images: [count, height, width, channels], uint8.
-    labels: [count], super-classes.
-    fine: [count], sub-classes.
-    names: names of the super-classes.
-    shared: super-classes that are background.
-  """
-
-  images: np.ndarray
-  labels: np.ndarray
-  fine: np.ndarray
-  names: tuple[str, ...]
-  shared: tuple[int, ...]
+  images: np.ndarray  # [count, height, width, channels], uint8
+  labels: np.ndarray  # [count], super-classes
+  fine: np.ndarray  # [count], sub-classes
+  names: tuple[str, ...]  # names of the super-classes
+  shared: tuple[int, ...]  # super-classes that are background
 
 
 def load(name: str, size: int, percent: int = 100) -> Source:
@@ -109,17 +101,11 @@ def single_images(source: Source, least: int, everything: bool = False) -> data.
 
 
 class Part(NamedTuple):
-  """Part of a data set in two forms: collages, and labelled images alone.
+  """Part of a data set in two forms: collages, and labelled images alone."""
 
-  Attributes:
-    collages: each labelled image among three others.
-    alone: the labelled images without others ("distilled").
-    foreground: [count, 2, 2], True at the labelled tile of a collage.
-  """
-
-  collages: data.Images
-  alone: data.Images
-  foreground: np.ndarray
+  collages: data.Images  # each labelled image among three others
+  alone: data.Images  # the labelled images without others ("distilled")
+  foreground: np.ndarray  # [count, 2, 2], True at the labelled tile of a collage
 
 
 _draw = jax.jit(data.collages)

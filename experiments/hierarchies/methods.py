@@ -154,20 +154,14 @@ DRAWN = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", 1, 0)
 
 
 class Setting(NamedTuple):
-  """Setting of one training: loss, proxies and scale.
+  """Setting of one training: loss, proxies and scale."""
 
-  Attributes:
-    title: title in tables and figures.
-    loss: "softmax", "NormFace", "ProxyDR" or "CORR".
-    proxies: "learned", "ema" (moving averages of the embeddings) or "mds" (fixed, laid
-      out to follow the tree).
-    dynamic: whether the scale, or exponent, adapts during training.
-  """
-
-  title: str
-  loss: str
+  title: str  # title in tables and figures
+  loss: str  # "softmax", "NormFace", "ProxyDR" or "CORR"
   proxies: str = "learned"
-  dynamic: bool = False
+  """Origin: "learned", "ema" (moving averages of the embeddings) or "mds" (fixed, laid
+  out to follow the tree)."""
+  dynamic: bool = False  # whether the scale, or exponent, adapts during training
 
   @property
   def geometry(self) -> Literal["cosine", "chordal"]:
