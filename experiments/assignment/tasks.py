@@ -155,7 +155,7 @@ def characters(size: int) -> Task:
 
   Of 20 images of a character, 13 train, 3 validate and 4 test.
   """
-  images = class_sets.read("omniglot", "train", size=size)
+  images = class_sets.prepared("omniglot", "train", size)
   tree = class_sets.tree_of("omniglot", images.label_names)
   alphabets = superclasses(tree, depth=1)
   group_labels = [
@@ -164,9 +164,8 @@ def characters(size: int) -> Task:
     if len(rows) >= CHARACTERS and np.isin(rows[:CHARACTERS], images.labels).all()
   ]
   images = class_sets.of_classes(images, np.concatenate(group_labels[:ALPHABETS]))
-  pixels = 255 - np.asarray(images.images)
-  parts = _divided(data.Images(pixels, images.labels, images.label_names))
-  return _task("omniglot", *parts, tree, np.repeat(np.arange(ALPHABETS), CHARACTERS))
+  groups = np.repeat(np.arange(ALPHABETS), CHARACTERS)
+  return _task("omniglot", *_divided(images), tree, groups)
 
 
 def plankton(size: int) -> Task:

@@ -212,10 +212,9 @@ def omniglot(size: int, percent: int, rows: int) -> Parts:
 
 def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
   split = part if percent == 100 else f"{part}[:{percent}%]"
-  images = class_sets.read("omniglot", split, size=size)
+  images = class_sets.prepared("omniglot", split, size)
   labels = np.asarray(images.labels)
-  images = images[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
-  return data.Images(255 - np.asarray(images.images), images.labels, images.label_names)
+  return images[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
 
 
 def cub(size: int) -> Parts:

@@ -90,9 +90,9 @@ def load(name: str, side: int, folder: str = "", percent: int = 100) -> Whole:
   else:
     share = f"[:{percent}%]"
     split = f"train{share}+test{share}" if source.pooled else f"train{share}"
-    images = _prepared(name, split, side)
+    images = prepared(name, split, side)
     if not source.pooled:
-      tested = _prepared(name, f"test{share}", side)
+      tested = prepared(name, f"test{share}", side)
     tree = tree_of(name, images.label_names)
   living = np.ones(len(tree.classes), bool)
   if source.lifeless:
@@ -146,7 +146,8 @@ def of_classes(images: data.Images, classes: Sequence[int] | np.ndarray) -> data
   return dataclasses.replace(chosen, labels=place[chosen.labels], label_names=names)
 
 
-def _prepared(name: str, split: str, side: int) -> data.Images:
+def prepared(name: str, split: str, side: int) -> data.Images:
+  """Reads images of a set with bright ink, at `side` pixels."""
   source = SOURCES[name]
   if not source.sized:
     images = read(name, split, size=side)

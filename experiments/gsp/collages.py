@@ -56,14 +56,12 @@ def _omniglot(size: int, share: str) -> Source:
 
   Ink is 1, paper 0.
   """
-  images = class_sets.read("omniglot", f"train{share}", size=size)
+  images = class_sets.prepared("omniglot", f"train{share}", size)
   alphabets = np.unique(images.extras["alphabet"])[:20]
   chosen = images[np.isin(images.extras["alphabet"], alphabets)]
   labels = np.searchsorted(alphabets, chosen.extras["alphabet"]).astype(np.int32)
   names = tuple(images.extra_names["alphabet"][alphabet] for alphabet in alphabets)
-  return Source(
-    255 - np.asarray(chosen.images), labels, chosen.labels, names, (0, 1, 2, 3)
-  )
+  return Source(np.asarray(chosen.images), labels, chosen.labels, names, (0, 1, 2, 3))
 
 
 _SOURCES = {"omniglot": _omniglot, "cifar100": _cifar100}
