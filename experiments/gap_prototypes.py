@@ -34,9 +34,7 @@ class Config(network.Settings):
   dim: Annotated[int, Only(2, "features are drawn as they are")] = 2
   """Dimension of local features and embedding; 2, to draw the plane."""
   normalization: Literal["l2", "unit_ball", "none"] = "unit_ball"
-  """Normalisation of the embedding: l2, unit_ball or none."""
   steps: int = 600
-  """Training steps; 0 keeps the random weights."""
   centres: int = 48
   """Prototypes of the local features."""
   images: int = 64

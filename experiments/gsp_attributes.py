@@ -35,9 +35,7 @@ class Config(network.Settings):
   seeds: int = 8
   """Runs of each variant."""
   strides: tuple[int, ...] = (1, 2, 1)
-  """Stride of each stage."""
   pooling: Decided[str] = "gsp"
-  """Pooling of the maps."""
   margin: Decided[float] = 0.5
   """Margin of C2; this study does not use it."""
   prototypes: int = 8

@@ -35,7 +35,6 @@ class Config(network.Settings):
   norm: Annotated[
     Literal["batch", "group"], Only("group", "the frozen network keeps no statistics")
   ] = "group"
-  """Normalisation inside the network: batch or group."""
   pretraining: Annotated[int, MultipleOf("parts")] = 2000
   """Steps that train the frozen network to classify single training images by
   sub-class; 0 keeps random weights."""
@@ -59,14 +58,8 @@ class Config(network.Settings):
   def plan(self) -> "Plan":
     """Lists the heads to train and their purpose."""
     curves = 64 in self.counts
-    return Plan(
-      (64, *self.centre),
-      self.masses if curves else (),
-      self.counts,
-      self.sharpness,
-      self.screen,
-      curves,
-    )
+    centre, masses = (64, *self.centre), self.masses if curves else ()
+    return Plan(centre, masses, self.counts, self.sharpness, self.screen, curves)
 
 
 class Plan(NamedTuple):

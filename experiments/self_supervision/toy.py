@@ -125,11 +125,7 @@ def depths(table: Table, seeds: int, first: int) -> None:
       table.add(_name(widths), REGIONS, number)
 
 
-TOYS: dict[str, Callable[[Table, int, int], None]] = {
-  "fixed_features": fixed_features,
-  "depths": depths,
-  "rotations": rotations,
-}
+TOYS = {toy.__name__: toy for toy in (fixed_features, depths, rotations)}
 
 
 def _kept_share(table: Table, directions: int, scale: float) -> np.ndarray:
