@@ -15,8 +15,7 @@ import numpy as np
 from spherejax import data, models, training
 
 NETWORK = "efficientnet_lite0"
-DIRECTIONS = 512
-"""Number of principal directions that are kept of the 1280 features."""
+DIRECTIONS = 512  # principal directions that are kept of the 1280 features
 
 
 class Features(data.Images):

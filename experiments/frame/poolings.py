@@ -23,8 +23,7 @@ NAMES = tuple(name for name in TITLES if name != "gsp_gmp")
 WIDE = {"otp_wide": "OTP of 64", "netvlad_wide": "NetVLAD of 64"}
 """Poolings with a long embedding: a vector of the usual dimension for each of 64
 prototypes. In the paper, 64 x 128 = 8,192 numbers."""
-SUMMED = ("gsp", "gsp_gmp")
-"""Poolings with attributes."""
+SUMMED = ("gsp", "gsp_gmp")  # poolings with attributes
 AVERAGED = 1024
 """Largest number of training images whose averages are candidates for prototypes."""
 PROTOTYPES = 8  # prototypes of OTP, centres of NetVLAD: 8 x 16 = 128 in the paper

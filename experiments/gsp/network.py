@@ -77,10 +77,7 @@ class Settings(Limited):
   """Learning rate of the proxies relative to the network's (DML 5.3.4)."""
 
 
-LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
-"""Losses by their name in tables."""
-
-
+LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}  # losses by their name in tables
 PUBLISHED: dict[str, Any] = {
   "image_size": 32, "blocks": 3, "strides": (1, 2, 2), "stem_stride": 1,
   "norm": "batch", "convolution": "native", "steps": 20_000, "parts": 20,
@@ -96,8 +93,6 @@ class Variant(NamedTuple):
 
 
 AVERAGE = Variant(1.0, 0.0)
-
-
 PROTOTYPES = "pooling/prototypes"
 """Path of the prototypes of generalized sum pooling among the parameters."""
 

@@ -23,10 +23,8 @@ from experiments.frame.settings import Limited
 from experiments.gsp.collages import foreground_weight, retrieval
 from spherejax import data, losses, models, training
 
-GRID = 3
-"""Tiles along each side of a collage."""
-AVERAGE = 1.0
-"""Mass at which generalized sum pooling is exactly the average."""
+GRID = 3  # tiles along each side of a collage
+AVERAGE = 1.0  # mass at which generalized sum pooling is exactly the average
 WEIGHT = "weight on the labelled tile"
 HIDDEN = 64  # channels of the layer on features
 POOLED = 200  # collages among whose averages the prototypes are chosen

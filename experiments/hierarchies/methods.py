@@ -116,8 +116,6 @@ class Network(nn.Module):
 
 # First convolutions, which are drawn anew for grey images or other non-photographs.
 _FIRST = {"resnet50": "stem/", "inception_v3": "stem_1a/conv/"}
-
-
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 

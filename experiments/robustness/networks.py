@@ -75,8 +75,6 @@ class Network(nn.Module):
 Loss = Callable[[Array, Array, Array, Array | None], Array]
 """Function of clean scores, attacked scores, labels and proxies to one loss per
 image."""
-
-
 Attack = Callable[..., Array]
 """Function of scores, batch, key, budget, all points, and the rows of the batch."""
 
