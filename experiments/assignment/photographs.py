@@ -165,9 +165,8 @@ def _totals(config: Full, method: methods.Method) -> bool:
 
 def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
   """Returns a job's method with the numbers of the settings."""
-  method = RECIPES[job.method].method._replace(
-    weighted=float(config.weighted and fixed)
-  )
+  weighted = float(config.weighted and fixed)
+  method = RECIPES[job.method].method._replace(weighted=weighted)
   if job.method == "PSC*":
     method = method._replace(uniformity=job.uniformity or 0.0)
   if _totals(config, method):

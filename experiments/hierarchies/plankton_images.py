@@ -121,10 +121,9 @@ def classes(
     learned = _article_classes(names)
     unseen = [n for n, count in enumerate(counts) if n not in learned and count > 1]
   else:
-    learned = np.flatnonzero(counts >= choice.seen_from).tolist()
-    unseen = np.flatnonzero(
-      (counts >= choice.unseen_from) & (counts < choice.seen_from)
-    ).tolist()
+    enough = counts >= choice.seen_from
+    learned = np.flatnonzero(enough).tolist()
+    unseen = np.flatnonzero((counts >= choice.unseen_from) & ~enough).tolist()
   for what, group in (("learned", learned), ("not learned", unseen)):
     if len(group) < 2:
       raise ValueError(

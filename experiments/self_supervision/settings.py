@@ -221,7 +221,8 @@ def load(config: Any) -> Study:
 
 def photographs(side: int) -> Study:
   """Reads every fourth class of tiny_imagenet; its tree gives coarse classes."""
-  train, test = (_quarter(split, side) for split in ("train", "test"))
+  read = (class_sets.read("tiny_imagenet", x, size=side) for x in ("train", "test"))
+  train, test = (part[np.asarray(part.labels) % _EVERY == 0] for part in read)
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
   coarse = class_sets.at_depth(tree, _DEPTH)
   classes, labels = np.unique(train.labels, return_inverse=True)
@@ -247,8 +248,3 @@ def digits() -> Study:
   train, test = np.split(np.asarray(images.images), [_DIGITS])
   labels, test_labels = np.split(np.asarray(images.labels), [_DIGITS])
   return Study("digits", train, labels, labels, test, test_labels)
-
-
-def _quarter(split: str, side: int) -> data.Images:
-  images = class_sets.read("tiny_imagenet", split, size=side)
-  return images[np.flatnonzero(np.asarray(images.labels) % _EVERY == 0)]

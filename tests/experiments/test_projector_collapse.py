@@ -308,7 +308,7 @@ def test_photographs_of_every_size_are_another_study(monkeypatch):
   images = data.from_arrays(
     np.zeros((8, 4, 4, 3), np.uint8), np.arange(8), label_names=tuple("abcdefgh")
   )
-  monkeypatch.setattr(collapse_config, "_quarter", lambda *_: images)
+  monkeypatch.setattr(collapse_config.class_sets, "read", lambda *_, **__: images)
   tree = hierarchy.from_mapping({"all": list("abcdefgh")})
   monkeypatch.setattr(collapse_config.class_sets, "tree_of", lambda *_: tree)
   names = [collapse_config.photographs(side).name for side in (32, 64, 16)]
