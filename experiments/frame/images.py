@@ -147,7 +147,7 @@ def of_classes(images: data.Images, classes: Sequence[int] | np.ndarray) -> data
 
 
 def prepared(name: str, split: str, side: int) -> data.Images:
-  """Reads images of a set with bright ink, at `side` pixels."""
+  """Reads images at `side` pixels; inverts those with dark ink on white."""
   source = SOURCES[name]
   if not source.sized:
     images = read(name, split, size=side)
