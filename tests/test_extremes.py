@@ -1,7 +1,5 @@
 """Large, small and narrow numbers: what does not depend on a unit does not change."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -174,29 +172,6 @@ def test_derivative_in_a_small_curvature():
   expected = size * (a + b) - size**3 / 3
   for curvature in (1e-5, 1e-12, 1e-30):
     np.testing.assert_allclose(slope(curvature), expected, rtol=1e-3)
-
-
-def test_numbers_along_an_axis_and_fractions_are_refused(unchecked):
-  images, several = jnp.ones((1, 2, 4, 3)), jnp.array([0.0, 0.5, 1.0])
-  table = data.class_table(jnp.repeat(jnp.arange(3), 4), per_class=2)
-  dark = np.zeros((2, 2), np.uint8)
-  draw = functools.partial(data.class_balanced_indices, num_classes=2, per_class=2)
-  for call, error, message in (
-    (lambda: data.random_flip(KEY, images, probability=several), ValueError, "scalar"),
-    (lambda: data.random_grayscale(KEY, images, probability=several), ValueError,
-     "probability must be a scalar"),
-    (lambda: training.ccp_projection(first_weight=several), ValueError, "scalar"),
-    (lambda: training.when(several > 0, lambda x: x, images), ValueError, "due must"),
-    (lambda: metrics.recall_at_k(jnp.arange(3), k=jnp.arange(3)), ValueError, "k must"),
-    (lambda: draw(KEY, table, 1.5), TypeError, "step must be integers"),
-    (lambda: metrics.factorial_effects({"a": ["x", "y"]}, [1.0, 2.0]), TypeError,
-     "must be real numbers"),
-    (lambda: data.fit_canvas(dark, 4, fill=12.7), TypeError, "fill must be a static"),
-    (lambda: data.split_classes(np.arange(2), groups=[[0.9], [1.5]]), TypeError,
-     "must be integers"),
-  ):  # fmt: skip
-    with pytest.raises(error, match=message):
-      call()
 
 
 def test_an_image_grid_keeps_wide_labels(x64):

@@ -199,13 +199,6 @@ def test_climbs_like_a_loop(norm, wide, x64):
   np.testing.assert_array_equal(found.queries, steps + (3 if wide else 1))
 
 
-def test_larger_radii_need_steps_for_each():
-  with pytest.raises(ValueError, match="at least 5 with larger_radii, got 4"):
-    attacks.apgd(
-      network, X, Y, key=jax.random.key(0), epsilon=0.1, steps=4, larger_radii=True
-    )
-
-
 @pytest.mark.parametrize(
   ("norm", "steps", "larger"), [("l1", 5, True), ("l1", 4, False), ("linf", 5, False)]
 )
