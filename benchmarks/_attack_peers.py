@@ -1,7 +1,6 @@
 """Peers' attacks on the same weights, and torch's own gradients."""
 
 import importlib
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 

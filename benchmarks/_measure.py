@@ -11,6 +11,7 @@ import argparse
 import errno
 import functools
 import importlib.metadata
+import importlib.util
 import math
 import os
 import pathlib
@@ -21,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +35,8 @@ from experiments.frame import results as frame_results
 
 OURS, FLOOR = "ours", "floor"
 SHARE = "share of the matrix rate"
+TIMES = ["case", "", "ms", "theirs / ours", "at least", "met"]
+TIMES += ["compilation, s", "differs by"]
 # Import names and their distributions.
 LIBRARIES = {
   "spherejax": "spherejax", "jax": "jax", "numpy": "numpy", "torch": "torch",
@@ -142,7 +145,7 @@ def compare(
     limit = contenders[name].agrees
     if limit is not None and not difference <= limit:
       raise AssertionError(f"{case}: {name} differs from ours by {difference:.1e}")
-  lasts = {name: _seconds(call, inputs) for name, call in calls.items()}  # a warm-up
+  lasts = {name: seconds_of(call, inputs) for name, call in calls.items()}  # a warm-up
   seconds: dict[str, list[float]] = {name: [] for name in calls}
   for _ in range(repetitions):
     for name, call in calls.items():
@@ -150,7 +153,7 @@ def compare(
         # Not timed: absorbs effects of the previous contender on caches and allocator.
         jax.block_until_ready(call(*inputs))
       inner = max(1, min(100, round(_SHORTEST / lasts[name])))
-      seconds[name].append(_seconds(call, inputs, inner))
+      seconds[name].append(seconds_of(call, inputs, inner))
   for name, contender in contenders.items():
     if not contender.compiled:
       more = first[name] - statistics.median(seconds[name])
@@ -213,7 +216,7 @@ def matrix_rate(side: int = 8192) -> float:
   """Operations per second of a large product, as exact in float32 as our own."""
   x = jnp.ones((side, side), jnp.float32)
   product = jax.jit(lambda x: jnp.matmul(x, x, precision=jax.lax.Precision.HIGHEST))
-  return 2 * side**3 / min(_seconds(product, (x,)) for _ in range(6))
+  return 2 * side**3 / min(seconds_of(product, (x,)) for _ in range(6))
 
 
 def rate_shares(
@@ -248,7 +251,7 @@ def _host(leaf: Any) -> np.ndarray:
   return np.asarray(leaf.cpu() if hasattr(leaf, "is_cuda") else leaf, np.float64)
 
 
-def _seconds(call: Callable, inputs: tuple, inner: int = 1) -> float:
+def seconds_of(call: Callable, inputs: tuple = (), inner: int = 1) -> float:
   """Mean seconds of a call."""
   start = time.perf_counter()
   for _ in range(inner):
@@ -280,41 +283,87 @@ def peak_memory(module: str, *arguments: str) -> int:
   return int(result.stdout.split()[-1])
 
 
+def times(rows: list[dict[str, Any]], no: str = "NO") -> Iterator[list[str]]:
+  """Yields a line of cells per contender, for a table with the headings `TIMES`."""
+  for row in rows:
+    for name, milliseconds in row["milliseconds"].items():
+      target = next((t for t in row["targets"] if t["other"] == name), None)
+      ratio, difference = row["ratio"].get(name), row["difference"].get(name)
+      yield [
+        row["case"] if name == OURS else "",
+        name,
+        f"{milliseconds:.3g}",
+        "" if ratio is None else f"{ratio:.2f}",
+        "" if target is None else f"{target['ratio']:.3g}",
+        "" if target is None else text(target["met"], no),
+        f"{row['compile_seconds'][name]:.1f}",
+        "" if name == OURS or difference is None else f"{difference:.0e}",
+      ]
+
+
 def report(
   name: str, rows: list[dict[str, Any]], missing: list[str], options: Options
 ) -> None:
   """Prints the table and writes it as JSON."""
   require(rows, options)
+  shares = [
+    row.get(SHARE, {}).get(way, "") for row in rows for way in row["milliseconds"]
+  ]
   table = rich.table.Table(title=f"{name}, times in ms; ratio = theirs / ours")
-  headings = ["case", "", "ms", "ratio", "target", "met", "compile s", "differs"]
-  if any(SHARE in row for row in rows):
-    headings.append("of rate")
-  for heading in headings:
+  for heading in [*TIMES, "of rate"] if any(shares) else TIMES:
     table.add_column(heading, justify="left" if heading in ("case", "") else "right")
-  for row in rows:
-    for contender, milliseconds in row["milliseconds"].items():
-      wanted = [t for t in row["targets"] if t["other"] == contender]
-      ratio = row["ratio"].get(contender)
-      difference = row["difference"].get(contender)
-      share = row.get(SHARE, {}).get(contender)
-      cells = [] if share is None else [f"{share:.0%}"]
-      table.add_row(
-        row["case"] if contender == OURS else "",
-        contender,
-        f"{milliseconds:.3g}",
-        "" if ratio is None else f"{ratio:.2f}",
-        f">= {wanted[0]['ratio']:.3g}" if wanted else "",
-        ("yes" if wanted[0]["met"] else "NO") if wanted else "",
-        f"{row['compile_seconds'][contender]:.1f}",
-        "" if difference is None else f"{difference:.0e}",
-        *cells,
-      )
-    table.add_section()
+  for line, share in zip(times(rows), shares, strict=True):
+    if line[0]:
+      table.add_section()
+    table.add_row(*line, *([f"{share:.0%}"] if share else []))
   console = rich.console.Console()
   console.print(table, width=max(console.width, 112))
   for peer in missing:
     console.print(f"skipped: {peer} is not installed")
   save(name, rows, missing, options)
+
+
+def run(
+  name: str,
+  works: Mapping[str, Callable[[], dict[str, Any]]],
+  missing: list[str],
+  options: Options,
+  note: Callable[[dict[str, Any]], str] = lambda row: "",
+) -> list[dict[str, Any]]:
+  """Measures the cases that --only leaves, and reports them; returns their rows.
+
+  All rows so far are saved after each case. `note` is printed with the case's name.
+  """
+  rows: list[dict[str, Any]] = []
+  for case, work in works.items():
+    if options.only in case:
+      rows.append(work())
+      print(f"done: {rows[-1]['case']}{note(rows[-1])}", flush=True)
+      save(name, rows, missing, options)
+  report(name, rows, missing, options)
+  return rows
+
+
+def lacking(*modules: str) -> list[str]:
+  """Distributions of the modules that are not installed."""
+  return [LIBRARIES.get(x, x) for x in modules if not importlib.util.find_spec(x)]
+
+
+def text(value: Any, no: str = "NO") -> str:
+  """Shows a value in a cell of a table."""
+  if isinstance(value, bool):
+    return "yes" if value else no
+  if isinstance(value, list):
+    return " ".join(text(part, no) for part in value)
+  return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+  """Prints a table of rows that have the same figures."""
+  table = rich.table.Table(*rows[0], title=title)
+  for row in rows:
+    table.add_row(*map(text, row.values()))
+  rich.console.Console(width=140, markup=False).print(table)
 
 
 def require(rows: list[dict[str, Any]], options: Options) -> None:
@@ -350,7 +399,6 @@ def save(
 def _processor() -> str:
   """Name of the processor, from the system."""
   status = pathlib.Path("/proc/cpuinfo")
-  match = (
-    re.search(r"model name\s*: (.*)", status.read_text()) if status.exists() else None
-  )
+  content = status.read_text() if status.exists() else ""
+  match = re.search(r"model name\s*: (.*)", content)
   return match[1] if match else platform.processor() or platform.machine()

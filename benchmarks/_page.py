@@ -6,10 +6,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks._measure import OURS
+from benchmarks import _measure
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 PAGE, FOLDER = DOCS / "benchmarks.md", DOCS / "benchmarks"
+NO = "**no**"
 _TIMED = ("case", "milliseconds", "compile_seconds", "difference", "ratio", "targets")
 HEADER = """# Benchmarks
 
@@ -63,32 +64,11 @@ def section(content: Mapping[str, Any]) -> str:
   alike = itertools.groupby(rows, key=tuple)  # rows with the same figures
   tables = [_values(list(several)) for _, several in alike]
   if rows and "milliseconds" in rows[0]:
-    tables = [_times(rows), *_beside_times(rows)]
+    times = _markdown(_measure.TIMES, [*_measure.times(rows, NO)])
+    tables = [times, *_beside_times(rows)]
   said = [f"`{content['command']}` on {content['machine']} ({versions}):", *tables]
   said += [f"Left out: {peer}." for peer in content["missing"]]
   return "\n\n".join(said) + "\n"
-
-
-def _times(rows: list[dict[str, Any]]) -> str:
-  lines = []
-  for row in rows:
-    for name, milliseconds in row["milliseconds"].items():
-      target = next((t for t in row["targets"] if t["other"] == name), None)
-      ratio, difference = row["ratio"].get(name), row["difference"].get(name)
-      cells = [
-        row["case"] if name == OURS else "",
-        name,
-        f"{milliseconds:.3g}",
-        "" if ratio is None else f"{ratio:.2f}",
-        "" if target is None else f"{target['ratio']:.3g}",
-        "" if target is None else ("yes" if target["met"] else "**no**"),
-        f"{row['compile_seconds'][name]:.1f}",
-        "" if name == OURS or difference is None else f"{difference:.0e}",
-      ]
-      lines.append(cells)
-  heading = ["case", "", "ms", "theirs / ours", "at least", "met", "compilation, s"]
-  heading.append("differs by")
-  return _markdown(heading, lines)
 
 
 def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
@@ -125,15 +105,9 @@ def _flat(name: str, entry: Any) -> list[tuple[str, Any]]:
 
 def _values(rows: list[dict[str, Any]]) -> str:
   heading = list(rows[0]) if rows else []
-  return _markdown(heading, [[_text(row[name]) for name in heading] for row in rows])
-
-
-def _text(value: Any) -> str:
-  if isinstance(value, bool):
-    return "yes" if value else "**no**"
-  if isinstance(value, list):
-    return " ".join(map(_text, value))
-  return f"{value:.3g}" if isinstance(value, float) else str(value)
+  return _markdown(
+    heading, [[_measure.text(row[name], NO) for name in heading] for row in rows]
+  )
 
 
 def _markdown(heading: list[str], lines: list[list[str]]) -> str:

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import rich.console
 from scipy.optimize import linear_sum_assignment
 
 from benchmarks import _measure
@@ -160,7 +159,6 @@ def at_once(problems: int, size: int, repetitions: int) -> dict[str, Any]:
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
-  console = rich.console.Console()
   repetitions = options.repetitions
   sizes = (30,) if options.smoke else SIZES
   problems = (4, 30) if options.smoke else (PROBLEMS, 100)
@@ -173,13 +171,7 @@ def main() -> None:
   work["at once"] = functools.partial(at_once, *problems, repetitions)
   if not options.smoke:
     work["C = 10,000"] = functools.partial(once, LARGE)
-  rows = []
-  for name, measure in work.items():
-    if options.only in name:
-      rows.append(measure())
-      console.print(f"done: {rows[-1]['case']}")
-      _measure.save("assignment", rows, [], options)
-  _measure.report("assignment", rows, [], options)
+  _measure.run("assignment", work, [], options)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ conflict with newer libraries: `pip install --no-deps torchattacks` after that e
 """
 
 import functools
-import importlib
 import importlib.util
 import time
 from collections.abc import Callable
@@ -207,16 +206,12 @@ def main() -> None:
     if importlib.util.find_spec(peer) and importlib.util.find_spec("torch")
   ]
   missing = [peer for peer in known if peer not in peers]
-  rows = []
-  smoke = ("PGD", "DeepFool")
-  for data in ("digits",) if options.smoke else ("digits", "images"):
-    for name in smoke if options.smoke else CASES:
-      if options.only in f"{data}, {name}":
-        rows.append(compare(name, data, options, peers))
-        print(f"done: {data}, {name}", flush=True)
-        _measure.save("attacks", rows, missing, options)
-  _measure.report("attacks", rows, missing, options)
-  print_found(rows)
+  works = {
+    f"{data}, {name}": functools.partial(compare, name, data, options, peers)
+    for data in (("digits",) if options.smoke else ("digits", "images"))
+    for name in (("PGD", "DeepFool") if options.smoke else CASES)
+  }
+  print_found(_measure.run("attacks", works, missing, options))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 
 from benchmarks import _measure
 from experiments.self_supervision import training
@@ -188,21 +187,18 @@ def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
-  console = rich.console.Console()
   many, few = (SMOKE_BATCH,) * 2 if options.smoke else (BATCH, STEP_BATCH)
   missing = [peer for peer in PEERS if not importlib.util.find_spec(peer)]
-  rows = []
-  for name in ("large",) if options.smoke else ("large", "simclr"):
-    for measure, batch in ((views, many), (step, few)):
-      case = f"{measure.__name__} {name}"
-      if options.only not in case:
-        continue
-      rows.append(measure(name, batch, options.repetitions))
-      console.print(f"done: {rows[-1]['case']}")
-      if "share" in rows[-1]:
-        console.print(f"share of the views in the step: {rows[-1]['share']:.1%}")
-      _measure.save("augment", rows, missing, options)
-  _measure.report("augment", rows, missing, options)
+  works = {
+    f"{way.__name__} {name}": functools.partial(way, name, batch, options.repetitions)
+    for name in (("large",) if options.smoke else ("large", "simclr"))
+    for way, batch in ((views, many), (step, few))
+  }
+
+  def note(row: dict[str, Any]) -> str:
+    return f", of which views {row['share']:.1%}" if "share" in row else ""
+
+  _measure.run("augment", works, missing, options, note)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Torch has the same weights, with channels last.
     python -m benchmarks.backbones --json FILE
 """
 
-import importlib.util
 import os
 import time
 from collections.abc import Iterator
@@ -162,14 +161,14 @@ def measure(
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
-  peer = importlib.util.find_spec("torch") is not None
+  missing = _measure.lacking("torch")
   batch, side = (2, 64) if options.smoke else (32, 224)
   rows = [
-    measure(learns, batch, side, options.repetitions, peer)
+    measure(learns, batch, side, options.repetitions, not missing)
     for learns in ((False,) if options.smoke else (False, True))
     if options.only in ("forward and backward" if learns else "forward")
   ]
-  _measure.report("backbones", rows, [] if peer else [PEER], options)
+  _measure.report("backbones", rows, missing, options)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import io
 import re
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -28,8 +27,6 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-import rich.console
-import rich.table
 
 import spherejax
 from benchmarks import _measure
@@ -302,20 +299,14 @@ def _times(
 ) -> dict[str, Any]:
   pairs = []
   for _ in range(number + 1):
-    ours = min(_seconds(call) for _ in range(3))
-    theirs = min(_seconds(lambda: compiled(data)) for _ in range(3))
+    ours = min(_measure.seconds_of(call) for _ in range(3))
+    theirs = min(_measure.seconds_of(compiled, (data,)) for _ in range(3))
     pairs.append((ours, theirs))
   ours, theirs = (
     1e3 * statistics.median(side) for side in zip(*pairs[1:], strict=True)
   )
   met = ours <= MOST_RATIO * theirs or ours - theirs <= 1e3 * MOST_MORE
   return {f"{what}ms": ours, f"{what}ms under jit": theirs, f"{what}met": met}
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-  start = time.perf_counter()
-  jax.block_until_ready(call())
-  return time.perf_counter() - start
 
 
 def main() -> None:
@@ -330,19 +321,11 @@ def main() -> None:
     with warnings.catch_warnings():
       warnings.simplefilter("ignore")
       rows.append(measured(name, options.repetitions))
-    print(*(f"{key}: {_cell(value)}" for key, value in rows[-1].items()), sep="  ")
+    cells = (f"{key}: {_measure.text(value)}" for key, value in rows[-1].items())
+    print(*cells, sep="  ")
     _measure.save("calls", summaries(rows), [], options)
   _measure.require(rows, options)
-  lines = summaries(rows)
-  table = rich.table.Table(*lines[0], title="calls without jit, by room")
-  for line in lines:
-    table.add_row(*map(_cell, line.values()))
-  console = rich.console.Console()
-  console.print(table, width=max(console.width, 140))
-
-
-def _cell(value: Any) -> str:
-  return f"{value:.3g}" if isinstance(value, float) else str(value)
+  _measure.show("calls without jit, by room", summaries(rows))
 
 
 if __name__ == "__main__":

@@ -14,17 +14,17 @@ thread before the first step; the losses must be the same.
 """
 
 import contextlib
+import functools
 import io
 import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import rich.console
 from PIL import Image
 
 from benchmarks import _measure
@@ -172,33 +172,19 @@ class Training:
       yield {"image": pixels, "label": images.labels[batch_rows]}
 
 
-class Case(NamedTuple):
-  """A row of the table."""
-
-  name: str
-  ours: Callable[[], np.ndarray]
-  floor: Callable[[], np.ndarray]
-  agrees: float
-  seconds: dict[str, list[float]]
-  """Seconds of the floor's parts, in every repetition."""
-
-
-def compare(case: Case, repetitions: int) -> dict[str, Any]:
+def compare(
+  case: str, way: Embedding | Training, agrees: float, repetitions: int
+) -> dict[str, Any]:
   """Compares ours with the floor, and times the floor's parts."""
   contenders = {
-    _measure.OURS: _measure.Contender(case.ours, 0, compiled=False),
-    _measure.FLOOR: _measure.Contender(case.floor, case.agrees, compiled=False),
+    _measure.OURS: _measure.Contender(way.ours, 0, compiled=False),
+    _measure.FLOOR: _measure.Contender(way.floor, agrees, compiled=False),
   }
-  row: dict[str, Any] = _measure.compare(
-    case.name,
-    (),
-    contenders,
-    (_measure.Target(_measure.FLOOR, 1 / SLOWER),),
-    repetitions=repetitions,
-  )
-  parts = {name: statistics.median(times) for name, times in case.seconds.items()}
+  targets = (_measure.Target(_measure.FLOOR, 1 / SLOWER),)
+  row = _measure.compare(case, (), contenders, targets, repetitions=repetitions)
+  parts = {name: statistics.median(times) for name, times in way.seconds.items()}
   told = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in parts.items())
-  rich.console.Console().print(f"floor of {case.name}: {told}")
+  print(f"floor of {case}: {told}")
   return row | {"floor_seconds": parts}
 
 
@@ -206,26 +192,17 @@ def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
   work = SMOKE if options.smoke else FULL
-  rows: list[dict[str, Any]] = []
   with tempfile.TemporaryDirectory() as folder:
     both = Embedding(write(work, pathlib.Path(folder)))
     steps = Training(pathlib.Path(folder), work.steps)
-    for case in (
-      Case(
-        f"{work.images} images, {work.queries} queries",
-        both.ours,
-        both.floor,
-        AGREES,
-        both.seconds,
-      ),
-      Case(
-        f"training, {work.steps} steps", steps.ours, steps.floor, 0.0, steps.seconds
-      ),
-    ):
-      if options.only in case.name:
-        rows.append(compare(case, options.repetitions))
-        _measure.save("embed", rows, [], options)
-  _measure.report("embed", rows, [], options)
+    works = {
+      name: functools.partial(compare, name, way, agrees, options.repetitions)
+      for name, way, agrees in (
+        (f"{work.images} images, {work.queries} queries", both, AGREES),
+        (f"training, {work.steps} steps", steps, 0.0),
+      )
+    }
+    _measure.run("embed", works, [], options)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ import importlib.util
 import pathlib
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 
 from benchmarks import _measure
 from spherejax import data, prototypes
@@ -120,22 +120,19 @@ def compare(
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
-  console = rich.console.Console()
   sizes = ((SMOKE_EPISODES, True),)
   if not options.smoke:
     sizes = ((PEER_EPISODES, True), (EPISODES, False))
-  rows = []
+  works: dict[str, Callable[[], dict[str, Any]]] = {}
   for shots in (5,) if options.smoke else (1, 5):
     for transform in ("none", "centred_l2"):
       for number, peer in sizes:
         name = f"{number} episodes, {shots}-shot, {transform}"
-        if options.only not in name:
-          continue
-        rows.append(compare(name, shots, transform, number, peer, options.repetitions))
-        console.print(f"done: {name}")
-        _measure.save("episodes", rows, [], options)
+        works[name] = functools.partial(
+          compare, name, shots, transform, number, peer, options.repetitions
+        )
   missing = [] if importlib.util.find_spec("easyfsl") else [PEER]
-  _measure.report("episodes", rows, missing, options)
+  _measure.run("episodes", works, missing, options)
 
 
 if __name__ == "__main__":

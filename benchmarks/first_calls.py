@@ -21,8 +21,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import rich.console
-import rich.table
 
 from benchmarks import _measure, _peers, calls, losses
 from spherejax import models
@@ -114,12 +112,7 @@ def main() -> None:
     rows.sort(key=lambda row: -row["of processors"])
     _measure.save("first_calls", rows, missing, options)
   _measure.require(rows, options)
-  table = rich.table.Table(*rows[0], title=f"first calls, batches of {BATCH}")
-  for row in rows:
-    table.add_row(
-      *(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row.values())
-    )
-  rich.console.Console().print(table)
+  _measure.show(f"first calls, batches of {BATCH}", rows)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,12 @@ products of features and prototypes.
 """
 
 import functools
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 from jax import Array
 
 from benchmarks import _measure
@@ -318,7 +316,7 @@ def beside_the_iteration(
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
-  missing = [] if importlib.util.find_spec("ott") else ["ott-jax"]
+  missing = _measure.lacking("ott")
   sizes, again = SMOKE if options.smoke else SIZES, options.repetitions
   works: dict[str, Callable[[], dict[str, Any]]] = {}
   for size in sizes:
@@ -331,16 +329,10 @@ def main() -> None:
     work = functools.partial(at_equal_residual, sizes[0], b, again)
     works[f"cost-ours, b = {b:g}"] = work
   works["steps"] = functools.partial(by_steps, sizes[0], again)
-  console, rows = rich.console.Console(), []
-  for name, work in works.items():
-    if options.only in name:
-      rows.append(work())
-      console.print(f"done: {name}")
-      _measure.save("gsp", rows, missing, options)
-  _measure.report("gsp", rows, missing, options)
+  rows = _measure.run("gsp", works, missing, options)
   if any(row["case"] == "steps" for row in rows):
     for name, statement, difference in results_page.cost_claims(rows):
-      console.print(f"{name}: {statement}: {difference:.3g}", highlight=False)
+      print(f"{name}: {statement}: {difference:.3g}")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ bare product of the embeddings with their references, and its two backward produ
     python -m benchmarks.losses --json FILE
 """
 
-import importlib.util
+import functools
 import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 from jax import Array
 
 from benchmarks import _measure, _peers
@@ -101,25 +100,22 @@ def compare(name: str, batch: int, has_peer: bool, repetitions: int) -> dict:
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
-  has_peer = importlib.util.find_spec("pytorch_metric_learning") is not None
-  if has_peer:
+  missing = _measure.lacking("pytorch_metric_learning")
+  if not missing:
     import torch
 
     torch.set_num_threads(os.cpu_count() or 1)
-  missing = [] if has_peer else [PEER]
-  console = rich.console.Console()
-  rows = []
-  for batch in (16,) if options.smoke else BATCHES:
-    for name in SMOKE if options.smoke else _peers.PEERS:
-      peer = _peers.PEERS[name]
-      if peer.weights and not has_peer:
-        continue  # the peer draws the weights
-      if options.only not in f"{name}, {batch}":
-        continue
-      rows.append(compare(name, batch, has_peer, options.repetitions))
-      _measure.save("losses", rows, missing, options)
-      console.print(f"done: {name}, {batch}")
-  _measure.report("losses", rows, missing, options)
+  repetitions = options.repetitions
+  works = {
+    f"{name}, {batch}": functools.partial(
+      compare, name, batch, not missing, repetitions
+    )
+    for batch in ((16,) if options.smoke else BATCHES)
+    for name in (SMOKE if options.smoke else _peers.PEERS)
+    # The peer draws the weights.
+    if not (missing and _peers.PEERS[name].weights)
+  }
+  _measure.run("losses", works, missing, options)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ nothing else.
 import functools
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import rich.console
 from jax import Array
 
 from benchmarks import _measure, _peers
@@ -101,6 +101,23 @@ def floor(
   return jax.lax.scan(block, jnp.zeros_like(x), blocks)
 
 
+def compare(name: str, batch: int, block: int, repetitions: int) -> dict[str, Any]:
+  """Compares ours with the floor, and measures its memory."""
+  ways = {
+    _measure.OURS: _measure.Contender(value_and_gradient(name, block), 0),
+    "floor": _measure.Contender(functools.partial(floor, block, name != MEMORY)),
+  }
+  if batch <= SIZES[0]:
+    ways["unblocked"] = _measure.Contender(value_and_gradient(name, None), 1e-5)
+  targets = (_measure.Target("floor", 1 / 2),)
+  row = _measure.compare(
+    f"{name}, {batch}", inputs(batch), ways, targets, repetitions=repetitions
+  )
+  alone = ("--alone", name, str(batch), str(block))
+  peak = _measure.peak_memory("benchmarks.losses_large", *alone)
+  return row | {"peak_mib": peak / 2**20}
+
+
 def main() -> None:
   """Runs the command line."""
   if "--alone" in sys.argv:  # a fresh process, for its peak memory
@@ -111,35 +128,20 @@ def main() -> None:
     _measure.print_peak_memory()
     return
   options = _measure.parse(__doc__)
-  console = rich.console.Console()
-  rows = []
-  for batch, block in ((64, 16),) if options.smoke else [(n, BLOCK) for n in SIZES]:
-    for name in SMOKE if options.smoke else LOSSES:
-      _, largest = LOSSES[name]
-      case = f"{name}, {batch}"
-      if options.only not in case or batch > largest:
-        continue
-      ways = {
-        _measure.OURS: _measure.Contender(value_and_gradient(name, block), 0),
-        "floor": _measure.Contender(functools.partial(floor, block, name != MEMORY)),
-      }
-      if batch <= SIZES[0]:
-        ways["unblocked"] = _measure.Contender(value_and_gradient(name, None), 1e-5)
-      row = _measure.compare(
-        case,
-        inputs(batch),
-        ways,
-        (_measure.Target("floor", 1 / 2),),
-        repetitions=options.repetitions,
-      )
-      peak = _measure.peak_memory(
-        "benchmarks.losses_large", "--alone", name, str(batch), str(block)
-      )
-      met = "met" if peak < LIMIT else "NOT met"
-      console.print(f"done: {case}, peak memory {peak / 2**20:.0f} MiB, {met}")
-      rows.append(row | {"peak_mib": peak / 2**20})
-      _measure.save("losses_large", rows, [], options)
-  _measure.report("losses_large", rows, [], options)
+  works = {
+    f"{name}, {batch}": functools.partial(
+      compare, name, batch, block, options.repetitions
+    )
+    for batch, block in (((64, 16),) if options.smoke else [(n, BLOCK) for n in SIZES])
+    for name in (SMOKE if options.smoke else LOSSES)
+    if batch <= LOSSES[name][1]
+  }
+
+  def note(row: dict[str, Any]) -> str:
+    met = "met" if row["peak_mib"] * 2**20 < LIMIT else "NOT met"
+    return f", peak memory {row['peak_mib']:.0f} MiB, {met}"
+
+  _measure.run("losses_large", works, [], options, note)
 
 
 if __name__ == "__main__":

@@ -245,15 +245,17 @@ def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
   console = rich.console.Console(width=150)
-  rows = []
-  for dim, classes in SMOKE if options.smoke else KNOWN:
-    if options.only in f"({classes}, {dim})":
-      rows.append(compare(dim, classes, options))
-      _measure.save("prototypes", rows, [], options)
-      console.print(f"done: {rows[-1]['case']}: {rows[-1]['max_cosine']}")
+  works = {
+    f"({classes}, {dim})": functools.partial(compare, dim, classes, options)
+    for dim, classes in (SMOKE if options.smoke else KNOWN)
+  }
+
+  def note(row: dict[str, Any]) -> str:
+    return f": {row['max_cosine']}"
+
+  rows = _measure.run("prototypes", works, [], options, note)
   if not options.smoke and not options.only:
     console.print(f"largest error of the simplex's cosines: {simplices()}")
-  _measure.report("prototypes", rows, [], options)
   show(rows, console)
   if not options.smoke:
     show_quality(rows, console)

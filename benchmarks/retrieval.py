@@ -15,7 +15,7 @@ that does nothing else.
     python -m benchmarks.retrieval --json FILE
 """
 
-import importlib.util
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 
 from benchmarks import _measure
 from spherejax import metrics
@@ -33,11 +32,7 @@ DIM = 128
 BLOCK = 128  # queries at once, ours by default
 PEER = "AccuracyCalculator"
 ALL = f"{PEER}, all ranks"  # ten arrays [queries, references] in memory
-NEEDED = {
-  "pytorch-metric-learning": "pytorch_metric_learning",
-  "faiss-cpu": "faiss",
-  "torch": "torch",
-}
+NEEDED = "pytorch_metric_learning", "faiss", "torch"
 AGREES = 1e-3  # tolerance of averages: faiss and ours round near ties differently
 LIMIT = 2**30
 
@@ -90,7 +85,7 @@ def ours(x: jax.Array, labels: np.ndarray) -> tuple[jax.Array, ...]:
 
 def peer(neighbours: str | None) -> Callable[..., tuple[float, ...]] | None:
   """Returns the peer's function for the same averages; None where it is missing."""
-  if any(importlib.util.find_spec(module) is None for module in NEEDED.values()):
+  if _measure.lacking(*NEEDED):
     return None
   import faiss
   import torch
@@ -119,7 +114,7 @@ def floor(x: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def compare(size: Size, repetitions: int) -> dict[str, Any]:
-  """Compares ours with the peer and the floor."""
+  """Compares ours with the peer and the floor, and measures its memory."""
   ways = {_measure.OURS: _measure.Contender(ours, 0, compiled=False)}
   for name, neighbours in ((PEER, "max_bin_count"), (ALL, None)):
     other = peer(neighbours)
@@ -129,9 +124,10 @@ def compare(size: Size, repetitions: int) -> dict[str, Any]:
   targets = [_measure.Target("floor", 1 / 2)]
   if size.faster:
     targets += [_measure.Target(name, size.faster) for name in (PEER, ALL)]
-  return _measure.compare(
+  row = _measure.compare(
     size.name, inputs(size), ways, tuple(targets), repetitions=repetitions
   )
+  return row | memory(size)
 
 
 def memory(size: Size) -> dict[str, Any]:
@@ -152,19 +148,16 @@ def main() -> None:
     _measure.print_peak_memory()
     return
   options = _measure.parse(__doc__)
-  console = rich.console.Console()
-  missing = [
-    name for name, module in NEEDED.items() if not importlib.util.find_spec(module)
-  ]
-  rows = []
-  for size in SMOKE if options.smoke else SIZES:
-    if options.only not in size.name:
-      continue
-    rows.append(compare(size, options.repetitions) | memory(size))
-    met = {True: ", met", False: ", NOT met"}.get(rows[-1].get("peak_below_limit"), "")
-    console.print(f"done: {size.name}, peak {rows[-1]['peak_mib']:.0f} MiB{met}")
-    _measure.save("retrieval", rows, missing, options)
-  _measure.report("retrieval", rows, missing, options)
+  works = {
+    size.name: functools.partial(compare, size, options.repetitions)
+    for size in (SMOKE if options.smoke else SIZES)
+  }
+
+  def note(row: dict[str, Any]) -> str:
+    met = {True: ", met", False: ", NOT met"}.get(row.get("peak_below_limit"), "")
+    return f", peak {row['peak_mib']:.0f} MiB{met}"
+
+  _measure.run("retrieval", works, _measure.lacking(*NEEDED), options, note)
 
 
 if __name__ == "__main__":

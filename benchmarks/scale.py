@@ -17,7 +17,6 @@ against up to a billion references, from the second table.
     python -m benchmarks.scale --json FILE
 """
 
-import importlib.util
 import json
 import math
 import os
@@ -34,8 +33,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
-import rich.table
 
 from benchmarks import _measure
 from spherejax import metrics
@@ -306,17 +303,6 @@ def elsewhere(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
   return json.loads(ended.stdout.splitlines()[-1])
 
 
-def show(title: str, rows: list[dict[str, Any]]) -> None:
-  table = rich.table.Table(title=title)
-  for heading in rows[0]:
-    table.add_column(heading, justify="right")
-  for row in rows:
-    table.add_row(
-      *(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
-    )
-  rich.console.Console().print(table)
-
-
 def main() -> None:
   """Runs the command line."""
   if sys.argv[1:2] == ["--alone"]:
@@ -326,7 +312,7 @@ def main() -> None:
     print(json.dumps(weak_scaling(tuple(map(int, sys.argv[2:])))))
     return
   options = _measure.parse(__doc__, cases=False, timed=False)
-  missing = [] if importlib.util.find_spec("faiss") else [PEER]
+  missing = _measure.lacking("faiss")
   memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
   rows, tile = [], SMOKE_TILE if options.smoke else TILE
   for count in SMOKE if options.smoke else SIZES:
@@ -335,11 +321,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
       rows += in_file(count, tile, pathlib.Path(folder), ways)
     _measure.save("scale", rows, missing, options)
-  show(f"{QUERIES} queries of references in a file", rows)
+  _measure.show(f"{QUERIES} queries of references in a file", rows)
   weak = elsewhere(SMOKE_DEVICES if options.smoke else DEVICES)
-  show(f"a block of {BLOCK} queries, {SHARE} references of each device", weak)
+  title = f"a block of {BLOCK} queries, {SHARE} references of each device"
+  _measure.show(title, weak)
   plan = list(what_it_takes(weak))
-  show(f"{ASKED} queries", plan)
+  _measure.show(f"{ASKED} queries", plan)
   _measure.save("scale", rows + weak + plan, missing, options)
 
 

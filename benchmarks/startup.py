@@ -17,9 +17,6 @@ import tempfile
 import time
 from typing import Any
 
-import rich.console
-import rich.table
-
 from benchmarks import _measure
 
 # Imports, and their largest allowed seconds.
@@ -102,13 +99,7 @@ def main() -> None:
           _row(f"quickstart (cpu), {when}: end", whole),
         )
   _measure.require(rows, options)
-  table = rich.table.Table(title="startup")
-  for heading in rows[0]:
-    table.add_column(heading)
-  for row in rows:
-    seconds, met = row["seconds"], {True: "yes", False: "NO", "": ""}[row["met"]]
-    table.add_row(row["what"], f"{seconds:.2f}", str(row["at most"]), met)
-  rich.console.Console().print(table)
+  _measure.show("startup", rows)
 
 
 if __name__ == "__main__":

@@ -216,12 +216,8 @@ def main() -> None:
   if not options.smoke:
     print(f"devices and processes differ by {check_devices():.0e}")
   works = [CHARACTERS] if options.smoke else [CHARACTERS, PHOTOGRAPHS]
-  rows = []
-  for work in works:
-    if options.only in work.name:
-      rows.append(compare(work, options.repetitions))
-      _measure.save("step", rows, [], options)
-  _measure.report("step", rows, [], options)
+  cases = {x.name: functools.partial(compare, x, options.repetitions) for x in works}
+  _measure.run("step", cases, [], options)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,11 @@ pass over the sites; its margins are lower bounds.
 
 import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 
 from benchmarks import _measure
 from spherejax import voronoi
@@ -131,17 +129,15 @@ def floor(x: jax.Array, site_index: jax.Array, sites: jax.Array) -> tuple:
   return jax.lax.fori_loop(0, STEPS, step, x), jax.lax.map(block, rows)
 
 
-def case(
-  name: str, images: int, sites: int, peer: bool, repetitions: int
-) -> dict[str, Any]:
-  """Compares ours with the floor and, if wanted, the peer."""
+def case(name: str, images: int, sites: int, repetitions: int) -> dict[str, Any]:
+  """Compares ours with the floor and, for the way along the ray, with the peer."""
   points = data(sites)
   site_index = np.arange(images) * (sites // images)
   inputs = (points[site_index], site_index, points)
   sweeps, exact = 0 if name == "ray" else 20, "bound" not in name
   ours = functools.partial(attack, sweeps=sweeps, exact=exact)
   ways: dict[str, _measure.Contender] = {_measure.OURS: _measure.Contender(ours, 0)}
-  if peer:
+  if name == "ray":
     ways["dense"] = _measure.Contender(dense, 1e-2)
   ways["floor"] = _measure.Contender(floor)
   targets = (_measure.Target("floor", 1 / 2),)
@@ -164,34 +160,22 @@ def main() -> None:
     memory(*map(int, sys.argv[2:]))
     return
   options = _measure.parse(__doc__)
-  console = rich.console.Console()
   images, peers, sites = (
     (16, 16, 400) if options.smoke else (IMAGES, PEER_IMAGES, SITES)
   )
   names = ("ray",) if options.smoke else ("ray", "project", "project, bound")
-  work: dict[str, Callable[[], dict[str, Any]]] = {
+  works = {
     name: functools.partial(
-      case,
-      name,
-      peers if name == "ray" else images,
-      sites,
-      name == "ray",
-      options.repetitions,
+      case, name, peers if name == "ray" else images, sites, options.repetitions
     )
     for name in names
   }
-  rows = []
-  for name, measure in work.items():
-    if options.only in name:
-      rows.append(measure())
-      console.print(f"done: {rows[-1]['case']}")
-      _measure.save("voronoi", rows, [], options)
-  _measure.report("voronoi", rows, [], options)
+  _measure.run("voronoi", works, [], options)
   if not options.smoke and not options.only:
     peak = _measure.peak_memory(
       "benchmarks.voronoi", "--memory", str(images), str(sites)
     )
-    console.print(
+    print(
       f"peak memory of {images} images: {peak / 2**30:.2f} GiB, below "
       f"{MEMORY / 2**30:.0f}: {'yes' if peak < MEMORY else 'NO'}"
     )

@@ -10,7 +10,6 @@ Torch's float64 is the reference; torch's own float32 is the floor of ours.
     python -m benchmarks.weight_import --json FILE
 """
 
-import importlib.util
 import pathlib
 import re
 import tempfile
@@ -21,8 +20,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
-import rich.table
 
 from benchmarks import _measure
 from spherejax import _versions, models
@@ -218,20 +215,16 @@ def measure(
 def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__, timed=False)
-  table = rich.table.Table(title="largest relative difference of an activation")
-  precisions = "float32", FLOOR, "float64"
-  for heading in ("network", "activations", *precisions):
-    table.add_column(heading, justify="left" if heading == "network" else "right")
-  rows = []
-  missing = [x for x in ("torch", "safetensors") if not importlib.util.find_spec(x)]
-  for name in list(PAIRS)[:1] if options.smoke else PAIRS:
-    if options.only in name and not missing:
-      rows.append(measure(name, PAIRS[name]))
-      cells = (f"{rows[-1][dtype]:.1e}" for dtype in precisions)
-      table.add_row(name, str(rows[-1]["activations"]), *cells)
-  rich.console.Console().print(table)
+  missing = _measure.lacking("torch", "safetensors")
+  rows = [
+    measure(name, PAIRS[name])
+    for name in (list(PAIRS)[:1] if options.smoke else PAIRS)
+    if options.only in name and not missing
+  ]
+  if rows:
+    _measure.show("largest relative difference of an activation", rows)
   for peer in missing:
-    rich.print(f"skipped: {peer} is not installed")
+    print(f"skipped: {peer} is not installed")
   _measure.save("weight_import", rows, missing, options)
 
 
