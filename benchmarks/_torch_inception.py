@@ -49,51 +49,44 @@ class Mixed(nn.Module):
 _ONE, _THREE, _WIDE, _HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
 
 
+def _chain(
+  name: str, widths: Sequence[int], sizes: Sequence[tuple], stride: int = 1
+) -> list[tuple]:
+  """Rows of units, each of which is the input of the next; the last has the stride."""
+  names = [f"{name}_{number}" for number in range(1, len(widths) + 1)]
+  strides = [1] * (len(widths) - 1) + [stride]
+  return list(zip(names, ["", *names[:-1]], widths, sizes, strides, strict=True))
+
+
 def _mixed(old: int, kind: str, c: int, of: Callable[[int], int]) -> Mixed:
   """Builds a block with the names of torchvision; `of` narrows the widths."""
-  doubled = [
-    ("branch3x3dbl_1", "", 64, _ONE, 1),
-    ("branch3x3dbl_2", "branch3x3dbl_1", 96, _THREE, 1),
-  ]
+  doubled = (64, 96, 96), (_ONE, _THREE, _THREE)
   if kind == "a":
     rows = [
       ("branch1x1", "", 64, _ONE, 1),
-      ("branch5x5_1", "", 48, _ONE, 1),
-      ("branch5x5_2", "branch5x5_1", 64, (5, 5), 1),
-      *doubled,
-      ("branch3x3dbl_3", "branch3x3dbl_2", 96, _THREE, 1),
+      *_chain("branch5x5", (48, 64), (_ONE, (5, 5))),
+      *_chain("branch3x3dbl", *doubled),
       ("branch_pool", "pool", c, _ONE, 1),
     ]
     ends = ["branch1x1", "branch5x5_2", "branch3x3dbl_3", "branch_pool"]
   elif kind == "b":
     rows = [
       ("branch3x3", "", 384, _THREE, 2),
-      *doubled,
-      ("branch3x3dbl_3", "branch3x3dbl_2", 96, _THREE, 2),
+      *_chain("branch3x3dbl", *doubled, stride=2),
     ]
     ends = ["branch3x3", "branch3x3dbl_3", "max"]
   elif kind == "c":
     rows = [
       ("branch1x1", "", 192, _ONE, 1),
-      ("branch7x7_1", "", c, _ONE, 1),
-      ("branch7x7_2", "branch7x7_1", c, _WIDE, 1),
-      ("branch7x7_3", "branch7x7_2", 192, _HIGH, 1),
-      ("branch7x7dbl_1", "", c, _ONE, 1),
-      ("branch7x7dbl_2", "branch7x7dbl_1", c, _HIGH, 1),
-      ("branch7x7dbl_3", "branch7x7dbl_2", c, _WIDE, 1),
-      ("branch7x7dbl_4", "branch7x7dbl_3", c, _HIGH, 1),
-      ("branch7x7dbl_5", "branch7x7dbl_4", 192, _WIDE, 1),
+      *_chain("branch7x7", (c, c, 192), (_ONE, _WIDE, _HIGH)),
+      *_chain("branch7x7dbl", (c, c, c, c, 192), (_ONE, _HIGH, _WIDE, _HIGH, _WIDE)),
       ("branch_pool", "pool", 192, _ONE, 1),
     ]
     ends = ["branch1x1", "branch7x7_3", "branch7x7dbl_5", "branch_pool"]
   elif kind == "d":
     rows = [
-      ("branch3x3_1", "", 192, _ONE, 1),
-      ("branch3x3_2", "branch3x3_1", 320, _THREE, 2),
-      ("branch7x7x3_1", "", 192, _ONE, 1),
-      ("branch7x7x3_2", "branch7x7x3_1", 192, _WIDE, 1),
-      ("branch7x7x3_3", "branch7x7x3_2", 192, _HIGH, 1),
-      ("branch7x7x3_4", "branch7x7x3_3", 192, _THREE, 2),
+      *_chain("branch3x3", (192, 320), (_ONE, _THREE), stride=2),
+      *_chain("branch7x7x3", [192] * 4, (_ONE, _WIDE, _HIGH, _THREE), stride=2),
     ]
     ends = ["branch3x3_2", "branch7x7x3_4", "max"]
   else:
@@ -102,8 +95,7 @@ def _mixed(old: int, kind: str, c: int, of: Callable[[int], int]) -> Mixed:
       ("branch3x3_1", "", 384, _ONE, 1),
       ("branch3x3_2a", "branch3x3_1", 384, (1, 3), 1),
       ("branch3x3_2b", "branch3x3_1", 384, (3, 1), 1),
-      ("branch3x3dbl_1", "", 448, _ONE, 1),
-      ("branch3x3dbl_2", "branch3x3dbl_1", 384, _THREE, 1),
+      *_chain("branch3x3dbl", (448, 384), (_ONE, _THREE)),
       ("branch3x3dbl_3a", "branch3x3dbl_2", 384, (1, 3), 1),
       ("branch3x3dbl_3b", "branch3x3dbl_2", 384, (3, 1), 1),
       ("branch_pool", "pool", 192, _ONE, 1),

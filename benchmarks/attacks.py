@@ -16,7 +16,6 @@ conflict with newer libraries: `pip install --no-deps torchattacks` after that e
 """
 
 import functools
-import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
@@ -200,11 +199,7 @@ def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
   known = (FOOLBOX, TORCHATTACKS)
-  peers = [
-    peer
-    for peer in known
-    if importlib.util.find_spec(peer) and importlib.util.find_spec("torch")
-  ]
+  peers = [peer for peer in known if not _measure.lacking(peer, "torch")]
   missing = [peer for peer in known if peer not in peers]
   works = {
     f"{data}, {name}": functools.partial(compare, name, data, options, peers)

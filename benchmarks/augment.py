@@ -16,7 +16,6 @@ The second part is a training step of `experiments.projector_collapse` at batch 
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -54,7 +53,7 @@ def moments(views: Any) -> np.ndarray:
 
 def kornia(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
   """Returns the peer for whole batches; None where it is missing."""
-  if not (importlib.util.find_spec("kornia") and importlib.util.find_spec("torch")):
+  if _measure.lacking("kornia", "torch"):
     return None
   torch = importlib.import_module("torch")
   torch.manual_seed(0)
@@ -79,9 +78,7 @@ def kornia(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
 
 def torchvision(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
   """Returns the peer for single images; None where it is missing."""
-  if not (
-    importlib.util.find_spec("torchvision") and importlib.util.find_spec("torch")
-  ):
+  if _measure.lacking("torchvision", "torch"):
     return None
   torch = importlib.import_module("torch")
   # If it was built for another torch, its compiled operators are missing; none of them
@@ -188,7 +185,7 @@ def main() -> None:
   """Runs the command line."""
   options = _measure.parse(__doc__)
   many, few = (SMOKE_BATCH,) * 2 if options.smoke else (BATCH, STEP_BATCH)
-  missing = [peer for peer in PEERS if not importlib.util.find_spec(peer)]
+  missing = _measure.lacking(*PEERS)
   works = {
     f"{way.__name__} {name}": functools.partial(way, name, batch, options.repetitions)
     for name in (("large",) if options.smoke else ("large", "simclr"))

@@ -71,6 +71,7 @@ class Room:
   """Folder for the runs of one experiment, and their compiled programs."""
 
   def __init__(self, folder: pathlib.Path):
+    folder.mkdir()
     self.folder = folder
     self.environment = os.environ | {
       "JAX_COMPILATION_CACHE_DIR": str(folder / "programs"),
@@ -80,6 +81,11 @@ class Room:
   def command(self, module: str, *arguments: Any) -> list[str]:
     """Command that runs a module of this project."""
     return [sys.executable, "-m", module, *map(str, arguments)]
+
+  def smoke(self, name: str, output: str) -> list[str]:
+    """Command that runs an experiment at its smallest size."""
+    where = self.folder / output
+    return self.command(f"experiments.{name}", "--preset", "smoke", "--output", where)
 
   def start(self, command: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
     """Starts a process whose stderr goes to a file."""
@@ -162,15 +168,9 @@ def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Dr
   """Sends signals at random moments of experiments."""
   for place, name in enumerate(names):
     room = Room(folder / name)
-    room.folder.mkdir()
-
-    def command(output: str, name: str = name, room: Room = room) -> list[str]:
-      module = f"experiments.{name}"
-      return room.command(module, "--preset", "smoke", "--output", room.folder / output)
-
-    room.whole(command("first"))
+    room.whole(room.smoke(name, "first"))
     start = time.perf_counter()
-    room.whole(command("second"))  # as fast as the runs to be killed
+    room.whole(room.smoke(name, "second"))  # as fast as the runs to be killed
     seconds = time.perf_counter() - start
     expected = results(room.folder / "first")
     if results(room.folder / "second") != expected:
@@ -179,15 +179,16 @@ def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Dr
     for number in range(count):
       kind = SIGNALS[(place + number) % len(SIGNALS)]
       output, moment = f"killed-{number}", seconds * rng.random()
-      ended = room.run(command(output), (moment, kind))
+      command = room.smoke(name, output)
+      ended = room.run(command, (moment, kind))
       # This run was faster, and may have been exiting.
       while ended.code == 0 or (room.folder / output / "results.json").exists():
         shutil.rmtree(room.folder / output)
         moment /= 2
-        ended = room.run(command(output), (moment, kind))
+        ended = room.run(command, (moment, kind))
       if kind == signal.SIGKILL:
         ended = Ended(ended.code, "", True)
-      room.whole(command(output))
+      room.whole(command)
       equal = results(room.folder / output) == expected
       where = f"{name}, after {moment:.0f} of {seconds:.0f} s"
       yield Drill(signal.Signals(kind).name, where, ended.said, ended.clear, equal)
@@ -198,15 +199,10 @@ def full_disks(
 ) -> Iterator[Drill]:
   """Runs on a disk that is too small, then on a larger one."""
   room = Room(folder / "disk")
-  room.folder.mkdir()
   disk = room.folder / "small"
   disk.mkdir()
-  module = f"experiments.{name}"
-
-  def command(output: pathlib.Path) -> list[str]:
-    return room.command(module, "--preset", "smoke", "--output", output)
-
-  room.whole(command(room.folder / "whole"))
+  command = room.smoke(name, "small/run")
+  room.whole(room.smoke(name, "whole"))
   expected = results(room.folder / "whole")
   files = [path for path in (room.folder / "whole").rglob("*") if path.is_file()]
   needed = sum(-(-path.stat().st_size // _BLOCK) * _BLOCK for path in files)
@@ -215,10 +211,10 @@ def full_disks(
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
     subprocess.run(mount, check=True)
     try:
-      ended = room.run(command(disk / "run"))
+      ended = room.run(command)
       grow = ["mount", "-o", f"remount,size={10 * needed}", str(disk)]
       subprocess.run(grow, check=True)
-      room.whole(command(disk / "run"))
+      room.whole(command)
       equal = bool(ended.code) and results(disk / "run") == expected
     finally:
       subprocess.run(["umount", str(disk)], check=True)
@@ -241,7 +237,6 @@ def flip(file: pathlib.Path) -> None:
 def damages(folder: pathlib.Path, smoke: bool) -> Iterator[Drill]:
   """Damages checkpoints and a loss of a small training."""
   room = Room(folder / "damage")
-  room.folder.mkdir()
 
   def command(output: str, steps: int, *more: Any) -> list[str]:
     where = room.folder / output
@@ -276,7 +271,6 @@ def damages(folder: pathlib.Path, smoke: bool) -> Iterator[Drill]:
 def picture(folder: pathlib.Path) -> Iterator[Drill]:
   """Damages one of the images to embed."""
   room = Room(folder / "picture")
-  room.folder.mkdir()
   model, images = room.folder / "model", room.folder / "images"
   room.whole(room.command("benchmarks._drill_pictures", model, images))
 
@@ -302,7 +296,6 @@ def picture(folder: pathlib.Path) -> Iterator[Drill]:
 def one_of_two(folder: pathlib.Path) -> Iterator[Drill]:
   """Kills one of two processes; the other must end too, then both go on."""
   room = Room(folder / "two")
-  room.folder.mkdir()
 
   def both(output: str) -> list[subprocess.Popen]:
     with socket.socket() as probe:
