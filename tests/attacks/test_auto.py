@@ -9,6 +9,7 @@ import pytest
 
 from spherejax import attacks
 from spherejax.attacks import _auto
+from tests import balls
 
 RANDOM = np.random.default_rng(0)
 BATCH, SIZE, HIDDEN, CLASSES = 8, 6, 10, 4
@@ -47,31 +48,8 @@ def test_checkpoints_are_the_papers():
 
 
 def projected(z, x, epsilon, norm):
-  """Ball and box; l2 by halvings of the factor, l1 by halvings of the threshold."""
-  if norm == "linf":
-    return np.clip(np.clip(z, x - epsilon, x + epsilon), 0, 1)
-  if norm == "l1":
-
-    def shrunk(threshold):
-      move = np.sign(z - x) * np.maximum(np.abs(z - x) - threshold, 0)
-      return np.clip(x + move, 0, 1)
-
-    low, high = 0.0, np.abs(z - x).max()
-    if np.abs(shrunk(0) - x).sum() <= epsilon:
-      return shrunk(0)
-    for _ in range(100):
-      middle = (low + high) / 2
-      far = np.abs(shrunk(middle) - x).sum() > epsilon
-      low, high = (middle, high) if far else (low, middle)
-    return shrunk(high)
-  low, high = 0.0, 1.0
-  if np.linalg.norm(np.clip(z, 0, 1) - x) <= epsilon:
-    return np.clip(z, 0, 1)
-  for _ in range(60):
-    middle = (low + high) / 2
-    point = np.clip(x + middle * (z - x), 0, 1)
-    low, high = (low, middle) if np.linalg.norm(point - x) > epsilon else (middle, high)
-  return np.clip(x + low * (z - x), 0, 1)
+  """Onto ball and box."""
+  return balls.projected(z[None], x[None], epsilon, norm, 0, 1)[0]
 
 
 def by_loop(x0, x, y, epsilon, steps, norm):

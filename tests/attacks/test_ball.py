@@ -7,15 +7,9 @@ import pytest
 from scipy import stats
 
 from spherejax import attacks
+from tests.balls import DUAL, NORMS, sizes
 
-ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
-NORMS = tuple(ORDER)
-DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
 RANDOM = np.random.default_rng(0)
-
-
-def size(delta, norm):
-  return np.linalg.norm(delta.astype(np.float64), ORDER[norm], axis=1)
 
 
 def test_draws_are_uniform():
@@ -28,7 +22,7 @@ def test_draws_are_uniform():
   drawn = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 20_000))
   moments = {"linf": 1 / 3, "l2": 1 / (n + 2), "l1": 2 / ((n + 1) * (n + 2))}
   for norm, points in zip(NORMS, map(np.asarray, drawn), strict=True):
-    assert stats.kstest(size(points, norm) ** n, "uniform").pvalue > 1e-3
+    assert stats.kstest(sizes(points, norm) ** n, "uniform").pvalue > 1e-3
     np.testing.assert_allclose(np.mean(points**2, axis=0), moments[norm], rtol=0.05)
     np.testing.assert_allclose(np.mean(points, axis=0), 0, atol=0.02)
 
@@ -48,7 +42,7 @@ def test_steepest_direction_is_the_steepest():
   for norm, step in zip(NORMS, map(np.asarray, found), strict=True):
     steepest = np.linalg.norm(finite, DUAL[norm], axis=1)
     np.testing.assert_allclose(np.sum(finite * step, axis=1), steepest, rtol=1e-5)
-    np.testing.assert_allclose(size(step, norm)[1:], 1, rtol=1e-6)
+    np.testing.assert_allclose(sizes(step, norm)[1:], 1, rtol=1e-6)
     np.testing.assert_array_equal(step[0], 0)
   np.testing.assert_array_equal(found[2][2], [0, 1, 0, 0, 0, 0, 0])
 
@@ -94,11 +88,11 @@ def test_sealed_points_are_inside_in_exact_arithmetic(norm):
     sealed = np.asarray(seal(point, center, epsilon))
     assert sealed.dtype == np.float32
     moved = sealed.astype(np.float64) - center.astype(np.float64)
-    assert np.all(size(moved, norm) <= epsilon.astype(np.float64))
+    assert np.all(sizes(moved, norm) <= epsilon.astype(np.float64))
     assert np.all((sealed >= 0) & (sealed <= 1))
     # Nothing was given away: the ball is used but for a thousandth.
     wide = np.where(np.isfinite(point), point, center.astype(np.float32))
-    asked = size(wide - center.astype(np.float32), norm)
+    asked = sizes(wide - center.astype(np.float32), norm)
     if norm != "linf":
       share = np.minimum(1, epsilon / np.maximum(asked, 1e-30))[:, None]
       plain = np.clip(center.astype(np.float32) + share * (wide - center), 0, 1)
@@ -119,8 +113,8 @@ def test_radii_of_python_are_kept_without_tolerance(norm, dtype):
   for epsilon in (0.1, 0.3, 0.6, 8 / 255, np.float64(0.7)):
     seal = jax.vmap(lambda p, c, e=epsilon: attacks.seal(p, c, e, norm=norm))
     moved = np.asarray(seal(point, center), np.float64) - center.astype(np.float64)
-    assert np.all(size(moved, norm) <= epsilon)
-    assert np.max(size(moved, norm)) > 0.999 * epsilon
+    assert np.all(sizes(moved, norm) <= epsilon)
+    assert np.max(sizes(moved, norm)) > 0.999 * epsilon
 
 
 def test_half_precision_rounds_toward_the_centre():

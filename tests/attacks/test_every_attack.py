@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from spherejax import attacks, voronoi
+from tests import balls
 
 RANDOM = np.random.default_rng(0)
 SHAPE, CLASSES = (4, 4, 3), 5
@@ -17,7 +18,6 @@ SIZE, FEW = 48, 16
 FIRST = (RANDOM.normal(size=(SIZE, 12)) / 4).astype(np.float32)
 SECOND = RANDOM.normal(size=(12, CLASSES)).astype(np.float32)
 KEY = jax.random.key(0)
-ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 
 
 def network(x):
@@ -211,8 +211,7 @@ def moves(x, norm, points):
   """Sizes of the moves in float64, all of which end in the box."""
   assert points.dtype == np.float32
   assert np.all((points >= 0) & (points <= 1))
-  moved = (points.astype(np.float64) - x).reshape(len(x), -1)
-  return np.linalg.norm(moved, ORDER[norm], axis=1)
+  return balls.sizes(points.astype(np.float64) - x, norm)
 
 
 def check_points(x, norm, epsilon, found):
@@ -269,7 +268,7 @@ def test_an_infinite_radius_leaves_the_box(name, norm):
   np.testing.assert_array_equal(mixed.success[1::2], endless.success[1::2])
 
 
-@pytest.mark.parametrize("norm", ORDER)
+@pytest.mark.parametrize("norm", balls.NORMS)
 def test_points_of_least_norm_are_in_the_box_and_as_far_as_said(norm):
   x, _, found = nearest(norm)
   for result in found.values():

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from spherejax import attacks
+from tests.balls import DUAL
 
 RANDOM = np.random.default_rng(0)
 BATCH, SIZE, CLASSES = 6, 5, 4
 W = RANDOM.normal(size=(SIZE, CLASSES)).astype(np.float32)
 X = RANDOM.uniform(0.2, 0.8, (BATCH, SIZE)).astype(np.float32)
-DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
 KEY = jax.random.key(0)
 FAR = {"low": -9.0, "high": 9.0}
 

@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 from sklearn.datasets import load_digits
 
 from spherejax import attacks, prototypes
+from tests import balls
+from tests.balls import DUAL
 
 RANDOM = np.random.default_rng(3)
 BATCH, SIZE, CLASSES = 8, 5, 4
@@ -16,9 +17,7 @@ X = RANDOM.uniform(0.05, 0.95, (BATCH, SIZE)).astype(np.float32)
 Y = np.argmax(X @ W, axis=1)
 Y[-1] = (Y[-1] + 1) % CLASSES  # wrong already
 RIGHT = slice(0, BATCH - 1)
-DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
 SLOW = pytest.mark.slow
-ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 
 
 def linear(x):
@@ -32,30 +31,13 @@ def unboxed(b, k, norm):
 
 def boxed(b, k, norm):
   """Least move to class k before the label's, in [0, 1], with no other class."""
-  slope = (W[:, k] - W[:, Y[b]]).astype(np.float64)
-  return boxed_move(X[b], slope, slope @ X[b], norm)
+  return balls.least_move(X[b], W[:, k] - W[:, Y[b]], 0, norm, 0, 1)
 
 
 def boxed_move(x, slope, lead, norm):
   """Least move in [0, 1] from a lead below 0 to one of 0."""
-  x, slope, missing = x.astype(np.float64), slope.astype(np.float64), -lead
-  room = np.where(slope > 0, 1 - x, x)
-  if np.abs(slope) @ room < missing:
-    return np.inf
-  if norm == "l1":
-    return linprog(
-      np.ones(len(x)),
-      A_ub=[-np.abs(slope)],
-      b_ub=[-missing],
-      bounds=[(0, r) for r in room],
-    ).fun
-  rate = np.ones(len(x)) if norm == "linf" else np.abs(slope)
-  low, high = 0.0, 1e6
-  for _ in range(200):
-    middle = (low + high) / 2
-    enough = np.abs(slope) @ np.minimum(middle * rate, room) >= missing
-    low, high = (low, middle) if enough else (middle, high)
-  return np.linalg.norm(np.minimum(high * rate, room), ORDER[norm])
+  offset = lead - slope.astype(np.float64) @ x.astype(np.float64)
+  return balls.least_move(x, slope, offset, norm, 0, 1)
 
 
 def others(b):
@@ -66,7 +48,7 @@ def check(found, norm):
   """Asserts what every attack of least norm guarantees for any model."""
   success = np.asarray(found.success)
   moved = np.asarray(found.x_adv, np.float64) - X
-  sizes = np.linalg.norm(moved, ORDER[norm], axis=1)
+  sizes = balls.sizes(moved, norm)
   np.testing.assert_allclose(np.where(success, sizes, np.inf), found.norm, rtol=1e-5)
   np.testing.assert_array_equal(moved[~success], 0)
   decided = np.argmax(np.asarray(found.x_adv) @ W, axis=1)

@@ -6,12 +6,11 @@ import jax
 import numpy as np
 import pytest
 from jax.test_util import check_grads
-from scipy.optimize import linprog
 
 from spherejax import solvers
+from tests import balls
+from tests.balls import NORMS, ORDER
 
-NORMS = ("linf", "l2", "l1")
-ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 COUNT, SIZE = 100, 6
 RANDOM = np.random.default_rng(0)
 LOW, HIGH = -1.0, 1.5
@@ -38,37 +37,14 @@ def projected(norm, dtype=np.float64):
   return jax.jit(jax.vmap(one))
 
 
-def by_duals(point, center, epsilon, norm):
-  """200 halvings of each row's multiplier of the ball; the box is closed form."""
-  delta = point - center
-  size = np.abs(delta)
-  room = np.where(delta > 0, HIGH - center, np.where(delta < 0, center - LOW, 0))
-
-  def move(t):
-    t = t[:, None]
-    if norm == "linf":
-      return np.minimum(np.minimum(size, t), room)
-    shrunk = size / (1 + t) if norm == "l2" else np.maximum(size - t, 0)
-    return np.minimum(shrunk, room)
-
-  if norm == "linf":
-    return center + np.sign(delta) * move(epsilon)
-  low, high = np.zeros(len(delta)), np.full(len(delta), 1e6)
-  for _ in range(200):
-    middle = (low + high) / 2
-    outside = np.linalg.norm(move(middle), ORDER[norm], axis=1) > epsilon
-    low, high = np.where(outside, middle, low), np.where(outside, high, middle)
-  return center + np.sign(delta) * move(np.where(low > 0, high, 0))
-
-
 @pytest.mark.parametrize("norm", NORMS)
 def test_projection_is_the_optimum(norm, x64):
   center, delta, epsilon = instances(1)
   point = center + delta
   found = np.asarray(projected(norm)(point, center, epsilon))
-  expected = by_duals(point, center, epsilon, norm)
+  expected = balls.projected(point, center, epsilon, norm, LOW, HIGH)
   np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-  assert np.all(np.linalg.norm(found - center, ORDER[norm], 1) <= epsilon * (1 + 1e-12))
+  assert np.all(balls.sizes(found - center, norm) <= epsilon * (1 + 1e-12))
   assert np.all((found >= LOW) & (found <= HIGH))
 
 
@@ -94,9 +70,10 @@ def test_float32_projection_is_idempotent_and_nonexpansive(norm):
   np.testing.assert_allclose(project(one, center, epsilon), one, rtol=0, atol=2e-6)
   apart = np.linalg.norm(one - two, axis=1)
   assert np.all(apart <= np.linalg.norm(first - second, axis=1) * (1 + 1e-5) + 1e-6)
-  norms = np.linalg.norm(one.astype(np.float64) - center, ORDER[norm], 1)
+  wide = (x.astype(np.float64) for x in (first, center, epsilon))
+  norms = balls.sizes(one.astype(np.float64) - center, norm)
   assert np.all(norms <= epsilon * (1 + 2e-6))
-  expected = by_duals(*(x.astype(np.float64) for x in (first, center, epsilon)), norm)
+  expected = balls.projected(*wide, norm, LOW, HIGH)
   np.testing.assert_allclose(one, expected, rtol=0, atol=1e-5)
 
 
@@ -153,41 +130,6 @@ def test_derivatives_where_entries_equal_the_centres(norm, x64):
     np.testing.assert_array_equal(slopes(point, epsilon)[0], np.eye(2))
 
 
-def least_move(point, normal, offset, norm):
-  """A linear program, or the quadratic one by its dual; inf if there is none."""
-  room = np.where(normal > 0, HIGH - point, np.where(normal < 0, point - LOW, 0))
-  missing = -(normal @ point + offset)
-  if missing <= 0:
-    return 0.0
-  if np.abs(normal) @ room < missing:
-    return np.inf
-  if norm == "l2":
-    low, high = 0.0, 1e9
-    for _ in range(100):
-      middle = (low + high) / 2
-      enough = np.abs(normal) @ np.minimum(middle * np.abs(normal), room) >= missing
-      low, high = (low, middle) if enough else (middle, high)
-    return np.linalg.norm(np.minimum(high * np.abs(normal), room))
-  if norm == "l1":
-    found = linprog(
-      np.ones(2 * SIZE),
-      A_ub=[np.concatenate([-normal, normal])],
-      b_ub=[-missing],
-      bounds=[(0, h) for h in HIGH - point] + [(0, h) for h in point - LOW],
-    )
-    return found.fun
-  rows = np.block(
-    [[np.eye(SIZE), -np.ones((SIZE, 1))], [-np.eye(SIZE), -np.ones((SIZE, 1))]]
-  )
-  found = linprog(
-    np.append(np.zeros(SIZE), 1),
-    A_ub=np.vstack([np.append(-normal, 0), rows]),
-    b_ub=np.append(-missing, np.zeros(2 * SIZE)),
-    bounds=[(LOW - x, HIGH - x) for x in point] + [(0, None)],
-  )
-  return found.fun
-
-
 @pytest.mark.parametrize("norm", NORMS)
 def test_move_to_a_halfspace_is_the_least(norm, x64):
   point, normal, offset = instances(4)
@@ -205,7 +147,7 @@ def test_move_to_a_halfspace_is_the_least(norm, x64):
   scale = np.where(np.arange(COUNT) < 8, 1e25, 1)[:, None]
   expected = np.array(
     [
-      least_move(x, w, b, norm)
+      balls.least_move(x, w, b, norm, LOW, HIGH)
       for x, w, b in zip(point, normal * scale, offset * scale[:, 0], strict=True)
     ]
   )
@@ -216,9 +158,8 @@ def test_move_to_a_halfspace_is_the_least(norm, x64):
   height = np.sum(normal * found.value, axis=1) + offset
   far = np.isfinite(expected)
   assert np.all(height[far] * scale[far, 0] >= -1e-9)
-  np.testing.assert_allclose(
-    np.linalg.norm(moved[far], ORDER[norm], 1), expected[far], rtol=1e-9, atol=1e-12
-  )
+  reached = balls.sizes(moved[far], norm)
+  np.testing.assert_allclose(reached, expected[far], rtol=1e-9, atol=1e-12)
   corner = np.where(normal > 0, HIGH, np.where(normal < 0, LOW, point))
   np.testing.assert_allclose(np.asarray(found.value)[~far], corner[~far], rtol=1e-15)
 
@@ -226,13 +167,12 @@ def test_move_to_a_halfspace_is_the_least(norm, x64):
 @pytest.mark.parametrize("norm", NORMS)
 def test_move_without_a_box_is_the_dual_norm(norm, x64):
   point, normal, _ = instances(5)
-  dual = {"linf": 1, "l2": 2, "l1": np.inf}[norm]
   move = jax.jit(
     jax.vmap(lambda x, w: solvers.project_halfspace(x, w, -9.0, norm=norm))
   )
   found = move(point, normal)
   missing = np.maximum(9 - np.sum(normal * point, axis=1), 0)
-  expected = missing / np.linalg.norm(normal, dual, 1)
+  expected = missing / np.linalg.norm(normal, balls.DUAL[norm], 1)
   np.testing.assert_allclose(found.distance, expected, rtol=1e-9)
 
 

@@ -1,0 +1,77 @@
+"""Balls of three norms in a box, for tests: projections and least moves by other means.
+
+Projections are by halvings of a multiplier, least moves by linear programs.
+"""
+
+import numpy as np
+from scipy.optimize import linprog
+
+ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
+NORMS = tuple(ORDER)
+DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
+
+
+def sizes(moves, norm):
+  """Norm of each row, in float64."""
+  rows = np.asarray(moves, np.float64).reshape(len(moves), -1)
+  return np.linalg.norm(rows, ORDER[norm], axis=1)
+
+
+def projected(point, center, epsilon, norm, low, high):
+  """100 halvings of each row's multiplier of the ball; the box is closed form."""
+  delta = point - center
+  size, epsilon = np.abs(delta), np.broadcast_to(epsilon, len(delta))
+  room = np.where(delta > 0, high - center, np.where(delta < 0, center - low, 0))
+
+  def move(t):
+    t = t[:, None]
+    if norm == "linf":
+      return np.minimum(np.minimum(size, t), room)
+    shrunk = size / (1 + t) if norm == "l2" else np.maximum(size - t, 0)
+    return np.minimum(shrunk, room)
+
+  if norm == "linf":
+    return center + np.sign(delta) * move(epsilon)
+  least, most = np.zeros(len(delta)), np.full(len(delta), 1e6)
+  for _ in range(100):  # of 1e6 to 1e-24
+    middle = (least + most) / 2
+    outside = sizes(move(middle), norm) > epsilon
+    least, most = np.where(outside, middle, least), np.where(outside, most, middle)
+  return center + np.sign(delta) * move(np.where(least > 0, most, 0))
+
+
+def least_move(point, normal, offset, norm, low, high):
+  """Size of the least move within the box to <normal, z> + offset = 0; inf if none.
+
+  A linear program, or the quadratic one by its dual.
+  """
+  point, normal = point.astype(np.float64), normal.astype(np.float64)
+  room = np.where(normal > 0, high - point, np.where(normal < 0, point - low, 0))
+  missing, size = -(normal @ point + offset), len(point)
+  if missing <= 0:
+    return 0.0
+  if np.abs(normal) @ room < missing:
+    return np.inf
+  if norm == "l2":
+    less, more = 0.0, 1e9
+    for _ in range(100):
+      middle = (less + more) / 2
+      enough = np.abs(normal) @ np.minimum(middle * np.abs(normal), room) >= missing
+      less, more = (less, middle) if enough else (middle, more)
+    return np.linalg.norm(np.minimum(more * np.abs(normal), room))
+  if norm == "l1":
+    return linprog(
+      np.ones(2 * size),
+      A_ub=[np.concatenate([-normal, normal])],
+      b_ub=[-missing],
+      bounds=[(0, h) for h in high - point] + [(0, h) for h in point - low],
+    ).fun
+  rows = np.block(
+    [[np.eye(size), -np.ones((size, 1))], [-np.eye(size), -np.ones((size, 1))]]
+  )
+  return linprog(
+    np.append(np.zeros(size), 1),
+    A_ub=np.vstack([np.append(-normal, 0), rows]),
+    b_ub=np.append(-missing, np.zeros(2 * size)),
+    bounds=[(low - x, high - x) for x in point] + [(0, None)],
+  ).fun
