@@ -15,16 +15,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import spherejax
+from tests.test_names import EVERY, ROOMS
 
 ROOT = pathlib.Path(__file__).parent.parent
-ROOMS = [name for name in spherejax.__all__ if not name.startswith("_")]
-EXPORTS = [
-  (room, name)
-  for room in ROOMS
-  for name in importlib.import_module(f"spherejax.{room}").__all__
-]
-
-
 LOADED = """
 import sys
 
@@ -66,7 +59,7 @@ def test_exports_are_complete(room):
   assert (ROOT / "docs" / "api" / f"{room}.md").exists()
 
 
-@pytest.mark.parametrize(("room", "name"), EXPORTS)
+@pytest.mark.parametrize(("room", "name"), EVERY)
 def test_defaults_are_keyword_only_and_docstrings_complete(room, name):
   symbol = getattr(importlib.import_module(f"spherejax.{room}"), name)
   text = inspect.getdoc(symbol) or ""

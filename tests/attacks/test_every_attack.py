@@ -86,40 +86,29 @@ MINIMAL = {
   ),
 }
 RANDOM_STARTS = ("pgd", "apgd", "square")
-CASES = [
-  ("fgsm", "linf"),
-  ("mi_fgsm", "l2"),
-  ("pgd", "linf"),
-  ("pgd", "l2"),
-  ("pgd", "l1"),
-  ("apgd", "linf"),
-  ("apgd", "l2"),
-  ("apgd", "l1"),
-  ("square", "linf"),
-  ("square", "l2"),
-  ("ensemble", "l2"),
-]
+
+
+def pairs(text):
+  """Names and norms of attacks."""
+  return [tuple(pair.split("-")) for pair in text.split()]
+
+
+CASES = pairs(
+  "fgsm-linf mi_fgsm-l2 pgd-linf pgd-l2 pgd-l1 apgd-linf apgd-l2 apgd-l1 square-linf "
+  "square-l2 ensemble-l2"
+)
 # All of it at once takes long to compile; its parts are tested one by one. Steps of one
 # attack in a ball are those of another one in it.
 SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
-REPEATED = {
-  ("ensemble", "l2"), ("pgd", "l2"), ("apgd", "linf"), ("apgd", "l2"), ("pgd", "l1"),
-}  # fmt: skip
+REPEATED = pairs("ensemble-l2 pgd-l2 apgd-linf apgd-l2 pgd-l1")
 CASE_PARAMS = [SLOW(*case) if case in REPEATED else case for case in CASES]
 COUNTS = {"linf": 2000, "l2": 1000, "l1": 500, "ensemble": 200}  # by their cost
 ENDLESS = 40
-SMALL = [
-  ("fgsm", "linf"),
-  ("mi_fgsm", "l2"),
-  ("pgd", "linf"),
-  ("apgd", "l2"),
-  ("apgd", "l1"),
-  ("square", "l2"),
-  ("ensemble", "l1"),  # without the square attack
-  ("deepfool", "l2"),
-  ("fab", "l1"),
-  ("carlini_wagner", "l2"),
-]
+# The ensemble is without the square attack in l1.
+SMALL = pairs(
+  "fgsm-linf mi_fgsm-l2 pgd-linf apgd-l2 apgd-l1 square-l2 ensemble-l1 deepfool-l2 "
+  "fab-l1 carlini_wagner-l2"
+)
 
 
 def data(name, norm):
@@ -176,8 +165,7 @@ def least(name, norm, model, x, labels):
 @pytest.fixture(
   scope="module",
   params=[
-    SLOW(case) if case in (("ensemble", "l1"), ("apgd", "l1")) else case
-    for case in SMALL
+    SLOW(case) if case in pairs("ensemble-l1 apgd-l1") else case for case in SMALL
   ],
   ids="-".join,
 )
