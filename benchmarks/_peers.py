@@ -79,6 +79,18 @@ def _mean(loss: Callable[..., Array], **settings: Any):
   return lambda x, y, w: jnp.mean(loss(x, y, **settings))
 
 
+def _over_pairs(loss: Callable[..., Array], **settings: Any):
+  return lambda x, y, w: jnp.sum(loss(x, y, **settings)) / _positive_pairs(y)
+
+
+def _of_cosines(loss: Callable[..., Array], **settings: Any):
+  return lambda x, y, w: jnp.mean(loss(_cosines(x, w), y, **settings))
+
+
+def _of_proxies(loss: Callable[..., Array], **settings: Any):
+  return lambda x, y, w: jnp.mean(loss(x, y, w, **settings))
+
+
 def _classes_with_pairs(labels: Array) -> Array:
   same = labels[:, None] == labels[None]
   first = jnp.argmax(same, axis=1) == jnp.arange(len(labels))
@@ -140,16 +152,12 @@ PEERS = {
   "sup_con": Peer(_over_anchors(losses.sup_con), "SupConLoss"),
   "nt_xent": Peer(_two_views, "NTXentLoss", per_class=2, largest=512),
   "tuplet_margin": Peer(
-    lambda x, y, w: (
-      jnp.sum(losses.tuplet_margin(x, y, margin=np.deg2rad(5.73))) / _positive_pairs(y)
-    ),
+    _over_pairs(losses.tuplet_margin, margin=np.deg2rad(5.73)),
     "TupletMarginLoss",
     largest=512,
   ),
   "angular": Peer(
-    lambda x, y, w: (
-      jnp.sum(losses.angular(x, y, angle=np.deg2rad(40))) / _positive_pairs(y)
-    ),
+    _over_pairs(losses.angular, angle=np.deg2rad(40)),
     "AngularLoss",
     differs="the peer does not normalise the references",
   ),
@@ -160,11 +168,7 @@ PEERS = {
     differs="the peer takes examples a class for the number of classes",
     largest=256,
   ),
-  "pnp": Peer(
-    lambda x, y, w: jnp.mean(losses.pnp(x, y, include_self=True)),
-    "PNPLoss",
-    largest=256,
-  ),
+  "pnp": Peer(_mean(losses.pnp, include_self=True), "PNPLoss", largest=256),
   "dynamic_soft_margin": Peer(
     lambda x, y, w: jnp.mean(losses.dynamic_soft_margin(x, y, jnp.zeros(11))[0]),
     "DynamicSoftMarginLoss",
@@ -200,24 +204,11 @@ PEERS = {
     "W",
   ),
   "normface": Peer(
-    lambda x, y, w: jnp.mean(losses.normface(_cosines(x, w), y, scale=20.0)),
-    "NormalizedSoftmaxLoss",
-    _owned,
-    "W",
+    _of_cosines(losses.normface, scale=20.0), "NormalizedSoftmaxLoss", _owned, "W"
   ),
-  "cosface": Peer(
-    lambda x, y, w: jnp.mean(losses.cosface(_cosines(x, w), y)),
-    "CosFaceLoss",
-    _owned,
-    "W",
-  ),
+  "cosface": Peer(_of_cosines(losses.cosface), "CosFaceLoss", _owned, "W"),
   "arcface": Peer(
-    lambda x, y, w: jnp.mean(
-      losses.arcface(_cosines(x, w), y, margin=np.deg2rad(28.6))
-    ),
-    "ArcFaceLoss",
-    _owned,
-    "W",
+    _of_cosines(losses.arcface, margin=np.deg2rad(28.6)), "ArcFaceLoss", _owned, "W"
   ),
   "subcentre_arcface": Peer(
     lambda x, y, w: jnp.mean(
@@ -234,19 +225,16 @@ PEERS = {
     "W",
   ),
   "proxy_anchor": Peer(
-    lambda x, y, w: jnp.mean(losses.proxy_anchor(x, y, w)),
-    "ProxyAnchorLoss",
-    _owned,
-    "proxies",
+    _of_proxies(losses.proxy_anchor), "ProxyAnchorLoss", _owned, "proxies"
   ),
   "proxy_nca_plus_plus": Peer(
-    lambda x, y, w: jnp.mean(losses.proxy_nca_plus_plus(x, y, w, temperature=1.0)),
+    _of_proxies(losses.proxy_nca_plus_plus, temperature=1.0),
     "ProxyNCALoss",
     _owned,
     "proxies",
   ),
   "manifold": Peer(
-    lambda x, y, w: jnp.mean(losses.manifold(x, y, w)),
+    _of_proxies(losses.manifold),
     "ManifoldLoss",
     lambda classes, dim: {"l": dim, "K": classes},
     "proxies",
