@@ -50,4 +50,3 @@ def test_collapsed_classes_are_free_of_loss_up_to_the_simplex():
     raw = np.stack([points[[0] * 8], points[[0] * 8], points[[1] * 8]])
     assert (hinges(raw, most - 1e-4)[0][1] == 0).all()
     np.testing.assert_allclose(hinges(raw, most + 1e-3)[0][1], 1e-3, atol=2e-5)
-  assert 2 * 65 / 64 == 2.03125

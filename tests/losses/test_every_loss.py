@@ -54,6 +54,30 @@ def test_every_loss_has_a_case():
   assert functions - tested - NO_LOSSES == set()
 
 
+def test_defaults_are_the_papers():
+  for name, numbers in {
+    "contrastive": {"positive_margin": 0, "negative_margin": 1, "average": "nonzero"},
+    "cosine_contrastive": {"margin": 0.5},
+    "hadsell_contrastive": {"margin": 1},
+    "multi_similarity": {"positive_scale": 2, "negative_scale": 50, "threshold": 0.5},
+    "circle": {"margin": 0.4, "scale": 80},
+    "nca": {"scale": 1, "form": "log"},
+    "lifted_structure": {"margin": 1},
+    "generalized_lifted_structure": {"positive_margin": 0, "negative_margin": 1},
+    "margin": {"boundary": 1.2, "margin": 0.2, "boundary_weight": 0, "form": "pairs"},
+    "n_pair": {"norm_weight": 0, "normalize": "none"},
+    "threshold_consistent_margin": {"positive_margin": 0.9, "negative_margin": 0.5},
+    "intra_pair_variance": {"positive_tolerance": 0.01, "negative_tolerance": 0.01},
+    "dynamic_soft_margin": {"momentum": 0.01},
+    "normface": {"scale": 64},
+    "proxy_anchor": {"scale": 32, "margin": 0.1},
+    "proxy_nca_plus_plus": {"temperature": 1 / 9, "logit": "squared_euclidean"},
+    "zero_shot_prediction": {"ridge": 0.05, "scale": 1},
+  }.items():
+    defaults = inspect.signature(getattr(losses, name)).parameters
+    assert {key: defaults[key].default for key in numbers} == numbers
+
+
 class Runner:
   """The compiled calls of one case, and what they should give."""
 

@@ -1,7 +1,6 @@
 """Pair losses: references, miners, weights, limits and edges."""
 
 import functools
-import inspect
 import math
 
 import jax
@@ -114,26 +113,6 @@ def test_copies_may_be_numbered_by_a_narrow_type():
     return losses.cosine_contrastive(rows[:2], labels[:2], references=references)
 
   np.testing.assert_array_equal(values(np.int8), values(np.int32))
-
-
-def test_defaults_are_the_papers():
-  for name, numbers in {
-    "contrastive": {"positive_margin": 0, "negative_margin": 1, "average": "nonzero"},
-    "cosine_contrastive": {"margin": 0.5},
-    "hadsell_contrastive": {"margin": 1},
-    "multi_similarity": {"positive_scale": 2, "negative_scale": 50, "threshold": 0.5},
-    "circle": {"margin": 0.4, "scale": 80},
-    "nca": {"scale": 1, "form": "log"},
-    "lifted_structure": {"margin": 1},
-    "generalized_lifted_structure": {"positive_margin": 0, "negative_margin": 1},
-    "margin": {"boundary": 1.2, "margin": 0.2, "boundary_weight": 0, "form": "pairs"},
-    "n_pair": {"norm_weight": 0, "normalize": "none"},
-    "threshold_consistent_margin": {"positive_margin": 0.9, "negative_margin": 0.5},
-    "intra_pair_variance": {"positive_tolerance": 0.01, "negative_tolerance": 0.01},
-    "dynamic_soft_margin": {"momentum": 0.01},
-  }.items():
-    defaults = inspect.signature(getattr(losses, name)).parameters
-    assert {key: defaults[key].default for key in numbers} == numbers
 
 
 # --- edges ---

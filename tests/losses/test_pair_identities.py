@@ -55,17 +55,6 @@ def test_n_pair_takes_the_first_two_rows_of_a_class_whatever_its_label(mixed):
   np.testing.assert_array_equal(loss(x, np.where(labels == 0, 0, np.arange(10) + 1)), 0)
 
 
-def test_n_pair_of_one_class_has_no_loss_not_even_of_its_norms():
-  x, labels = np.eye(2, dtype=np.float32), np.array([0, 0])
-
-  def total(x):
-    return losses.n_pair(x, labels, norm_weight=1.0).sum()
-
-  value, slope = jax.jit(jax.value_and_grad(total))(x)
-  assert value == 0
-  np.testing.assert_array_equal(slope, 0)
-
-
 def test_matrices_without_a_column_have_no_loss():
   d, nothing = np.zeros((2, 0), np.float32), np.zeros((2, 0), bool)
   values = losses.n_pair_from_similarity(d, nothing, nothing)

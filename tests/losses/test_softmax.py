@@ -56,15 +56,6 @@ def test_normface_at_large_scales_in_float32():
   np.testing.assert_allclose(gradient, [[-256, 256, 0]], rtol=1e-6)
 
 
-def test_defaults_and_identities(x64):
-  cosines = np.tanh(LOGITS)
-  normface = losses.normface(cosines, LABELS)
-  np.testing.assert_allclose(normface, losses.softmax(64 * cosines, LABELS), 1e-13)
-  # P2SGrad's gradient is the softmax's with probabilities replaced by cosines.
-  gradient = jax.grad(lambda c: losses.p2s_grad(c, LABELS).sum())(cosines)
-  np.testing.assert_allclose(gradient, cosines - np.eye(5)[LABELS], rtol=1e-14)
-
-
 def test_traced_labels_outside_make_masked_rows(x64):
   outside = np.array([0, 5, 2, -1], np.int32)
   step = jax.jit(jax.value_and_grad(lambda z, y: losses.softmax(z, y).sum()))

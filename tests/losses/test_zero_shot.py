@@ -21,11 +21,6 @@ HALVES = Z[:5], LABELS_A, Z[5:], LABELS_B
 loss = jax.jit(losses.zero_shot_prediction)
 
 
-def test_defaults_are_the_papers(x64):
-  right = values(*HALVES, U, 0.05, 1.0), values(*HALVES[2:], *HALVES[:2], U, 0.05, 1.0)
-  np.testing.assert_allclose(loss(*HALVES, U), np.concatenate(right), rtol=1e-10)
-
-
 def test_a_class_may_be_in_both_halves(x64):
   first, second = (Z[:5], LABELS_A), (Z[5:], np.zeros(3, np.int32))
   right = values(*first, *second, U, 0.05, 1.0), values(*second, *first, U, 0.05, 1.0)
@@ -107,16 +102,6 @@ def test_split_deals_classes_in_order_of_first_appearance():
   np.testing.assert_array_equal(b, [False, False, False])
   for half in split(labels, np.zeros(9, bool)):
     np.testing.assert_array_equal(half, np.zeros(9, bool))
-
-
-def test_two_masks_of_one_batch_equal_two_slices(x64):
-  labels = np.array([0, 0, 2, 2, 1, 1, 4, 4], np.int32)
-  a, b = losses.split_by_class(labels)
-  masked = loss(Z, labels, Z, labels, U, where_a=a, where_b=b)
-  sliced = loss(Z[:4], labels[:4], Z[4:], labels[4:], U)
-  np.testing.assert_allclose(masked[:4], sliced[:4], rtol=1e-12)
-  np.testing.assert_allclose(masked[12:], sliced[4:], rtol=1e-12)
-  np.testing.assert_array_equal(masked[4:12], 0)
 
 
 def test_many_regressions_are_solved_one_after_another_on_a_cpu():

@@ -27,7 +27,7 @@ def info_nce(rows, labels, params, itself=False):
   n = len(table)
   for i, z in enumerate(table):
     others = [s for j, s in enumerate(z) if j != i and (itself or j != n + i)]
-    values.append(lse(others) - z[n + i] if others else 0)
+    values.append(lse(others) - z[n + i])
   return np.array(values)
 
 
@@ -43,7 +43,7 @@ def nt_xent(rows, labels, params):
 def repulsion(rows, labels, params):
   table = similarities(rows)
   same = np.tile(np.eye(len(table), dtype=bool), 2)
-  return np.where(same, -2, table).max(axis=1) if len(table) > 1 else np.zeros(1)
+  return np.where(same, -2, table).max(axis=1)
 
 
 def invariance(rows, labels, params):
@@ -51,11 +51,8 @@ def invariance(rows, labels, params):
 
 
 def bound(rows, labels, params):
-  n = len(rows["first"])
-  if n == 1:
-    return np.zeros(1)
   parts = invariance(rows, labels, params) + repulsion(rows, labels, params)
-  return parts / params["temperature"] + math.log(2 * (n - 1))
+  return parts / params["temperature"] + math.log(2 * (len(parts) - 1))
 
 
 def contrast(similar, weights, everything, t, average):
@@ -134,7 +131,7 @@ def alignment(rows, labels, params):
 def uniformity(rows, labels, params):
   apart = matrix_of(distance, rows["embeddings"], rows["embeddings"])
   potentials = np.exp(-params["scale"] * apart[np.triu_indices(len(apart), 1)] ** 2)
-  return np.full(len(apart), math.log(potentials.mean()) if len(apart) > 1 else 0)
+  return np.full(len(apart), math.log(potentials.mean()))
 
 
 def columns(table):
@@ -149,7 +146,7 @@ def vicreg(reduction):
     batch = 0.0
     for table in rows.values():
       centred = columns(table)
-      moments = centred @ centred.T / max(n - 1, 1)
+      moments = centred @ centred.T / (n - 1)
       variance = np.maximum(0, 1 - np.sqrt(np.diag(moments) + 1e-4)).sum() / dim
       covariance = (moments[~np.eye(dim, dtype=bool)] ** 2).sum() / dim
       variance /= 2 if reduction == "code" else 1
