@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spherejax import distances, losses
+from tests.losses.slopes import with_slopes
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(4, 3))
@@ -70,13 +71,10 @@ def test_rows_at_distance_zero(x64):
   """1/m for m coincident points, inf for the others, no gradient, no NaN."""
   d2 = np.array([[0.0, 1.0, 4.0], [0.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 1.0, 4.0]])
   labels = np.array([0, 1, 2, 1], np.int32)
-
-  def both(d2, exponent):
-    values = losses.distance_ratio(d2, labels, exponent=exponent)
-    return values.sum(), values
-
-  step = jax.jit(jax.grad(both, argnums=(0, 1), has_aux=True))
-  gradients, values = step(d2, 2.0)
+  step = with_slopes(
+    lambda d2, rho: losses.distance_ratio(d2, labels, exponent=rho), (0, 1)
+  )
+  values, gradients = step(d2, 2.0)
   right = [0, math.log(2), math.log(3), np.inf]
   np.testing.assert_allclose(values, right, rtol=1e-14)
   for gradient in gradients:
@@ -152,12 +150,7 @@ def test_a_masked_class_is_a_deleted_class(name, x64):
   classes = np.array([True, False, True, True, True])
   labels = np.array([0, 1, 2, 4], np.int32)  # the second row's class takes no part
   holed = np.where(classes, d2, np.nan)
-
-  def total(d2):
-    values = loss(d2, labels, classes=classes)
-    return values.sum(), values
-
-  gradient, values = jax.jit(jax.grad(total, has_aux=True))(holed)
+  values, gradient = with_slopes(lambda d2: loss(d2, labels, classes=classes))(holed)
   right = loss(d2[:, classes], np.array([0, 0, 1, 3]))
   np.testing.assert_allclose(values[np.array([0, 2, 3])], right[np.array([0, 2, 3])])
   np.testing.assert_array_equal(gradient[1], np.zeros(5))

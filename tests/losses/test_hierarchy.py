@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from spherejax import losses
+from tests.losses.slopes import with_slopes
 
 # a/x/{0, 1}, a/y/2, b/3, b/z/w/4, in the order root a x 0 1 y 2 b 3 z w 4.
 TREE = np.zeros((5, 12), bool)
@@ -23,21 +24,6 @@ EVERY = np.arange(5)
 
 def cross_entropy(logits):
   return -np.diagonal(jax.nn.log_softmax(logits, axis=1))
-
-
-def with_slopes(function):
-  """Compiled: of (x, ...) to the values and the gradient of their sum by x."""
-
-  @jax.jit
-  def call(x, *arguments):
-    def total(x):
-      values = function(x, *arguments)
-      return values.sum(), values
-
-    slopes, values = jax.grad(total, has_aux=True)(x)
-    return values, slopes
-
-  return call
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import optimize
 
 from spherejax import distances, losses
+from tests.losses.slopes import with_slopes
 
 COSINES = np.tanh(np.random.default_rng(0).normal(size=(4, 5)))
 LABELS = np.array([0, 4, 2, 2], np.int32)
@@ -34,11 +35,10 @@ def test_gradient_by_the_embedding(x64):
   u[[0, 3], 1] = 0
   u = np.concatenate([u, np.zeros((1, 2))])
 
-  def both(u):
-    values = losses.pull(distances.pairwise_cosine(u, p), np.zeros(5, int))
-    return values.sum(), values
-
-  gradient, values = jax.jit(jax.grad(both, has_aux=True))(u)
+  loss = with_slopes(
+    lambda u: losses.pull(distances.pairwise_cosine(u, p), np.zeros(5, int))
+  )
+  values, gradient = loss(u)
   c = np.array([1, math.cos(0.7), -0.5, -1, 0])
   np.testing.assert_allclose(values, (1 - c) ** 2 / 2, rtol=1e-12, atol=1e-15)
   right = -(1 - c)[:, None] * (p - c[:, None] * u / 2) / 2
@@ -50,17 +50,8 @@ def test_gradient_by_the_embedding(x64):
 def test_other_classes_may_hold_anything():
   cosines = np.array([[0.5, np.inf], [np.nan, 0.0]], np.float32)
   weights = np.array([2.0, 1.0], np.float32)
-
-  @jax.jit
-  def call(cosines, weights):
-    def total(cosines, weights):
-      values = losses.pull(cosines, np.array([0, 1]), weights=weights)
-      return values.sum(), values
-
-    slopes, values = jax.grad(total, (0, 1), has_aux=True)(cosines, weights)
-    return values, slopes
-
-  values, (by_cosines, by_weights) = call(cosines, weights)
+  loss = with_slopes(lambda c, w: losses.pull(c, np.array([0, 1]), weights=w), (0, 1))
+  values, (by_cosines, by_weights) = loss(cosines, weights)
   np.testing.assert_allclose(values, [0.25, 0.5])
   np.testing.assert_allclose(by_cosines, [[-1, 0], [0, -1]])
   np.testing.assert_allclose(by_weights, [0.125, 0.5])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from spherejax import losses
+from tests.losses.slopes import with_slopes
 
 KINDS = ["all", "violating", "hard", "semihard"]
 
@@ -36,17 +37,12 @@ def sums(d, positives, negatives, margin, mining, weights=None):
 
 @functools.cache
 def compiled(**static):
-  def call(matrix, positives, negatives, where, margin):
-    def loss(matrix):
-      values = losses.triplet_from_distance(
-        matrix, positives, negatives, margin=margin, where=where, **static
-      )
-      return values.sum(), values
+  def loss(matrix, positives, negatives, where, margin):
+    return losses.triplet_from_distance(
+      matrix, positives, negatives, margin=margin, where=where, **static
+    )
 
-    gradient, values = jax.grad(loss, has_aux=True)(matrix)
-    return values, gradient
-
-  return jax.jit(call)
+  return with_slopes(loss)
 
 
 @pytest.mark.parametrize("mining", KINDS)
