@@ -14,3 +14,10 @@ def equations(program: Any) -> Iterator[Any]:
       inner = getattr(inner, "jaxpr", inner)
       if hasattr(inner, "eqns"):
         yield from equations(inner)
+
+
+def temporary_bytes(function: Any, *arguments: Any) -> int:
+  """What the compiled function needs beside its arguments and its results."""
+  memory = jax.jit(function).lower(*arguments).compile().memory_analysis()
+  assert memory is not None
+  return memory.temp_size_in_bytes

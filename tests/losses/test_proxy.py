@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spherejax import losses
+from tests import programs
 
 
 def unit(x):
@@ -164,11 +165,6 @@ BY_BLOCKS = {
   "soft_triple": True,
   "proxy_distance_ratio": False,  # one proxy a class
 }
-# How they go over blocks is one function.
-QUICK = [
-  pytest.param(name, marks=[] if name == "soft_triple" else pytest.mark.slow)
-  for name in BY_BLOCKS
-]
 
 
 @pytest.mark.parametrize("name", BY_BLOCKS)
@@ -182,22 +178,6 @@ def test_blocks_raise_for_the_same_labels(name, mixed, proxies):
     jax.eval_shape(lambda x: loss(x, wrong, table), x)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_blocks_bound_the_memory(name):
-  """4096 rows and 1024 proxies: less than half of one matrix between them."""
-  x = jax.ShapeDtypeStruct((4096, 8), jnp.float32)
-  labels = jax.ShapeDtypeStruct((4096,), jnp.int32)
-  shape = (512, 2, 8) if BY_BLOCKS[name] else (1024, 8)
-  loss = getattr(losses, name)
-
-  def total(x, labels, table):
-    return loss(x, labels, table, block_size=64).sum()
-
-  step = jax.jit(jax.grad(total, (0, 2)))
-  compiled = step.lower(x, labels, jax.ShapeDtypeStruct(shape, jnp.float32)).compile()
-  assert compiled.memory_analysis().temp_size_in_bytes < 4096 * 1024 * 4 / 2
-
-
 def test_pairs_of_many_centres_are_not_all_in_memory():
   """16 classes of 64 centres: less than a fourth of the differences of all pairs."""
   x = jax.ShapeDtypeStruct((2, 32), jnp.float32)
@@ -207,8 +187,7 @@ def test_pairs_of_many_centres_are_not_all_in_memory():
   def total(x, labels, centres):
     return losses.soft_triple(x, labels, centres).sum()
 
-  compiled = jax.jit(jax.grad(total, 2)).lower(x, labels, centres).compile()
-  size = compiled.memory_analysis().temp_size_in_bytes
+  size = programs.temporary_bytes(jax.grad(total, 2), x, labels, centres)
   assert size < 16 * 64 * 64 * 32 * 4 / 4
 
 

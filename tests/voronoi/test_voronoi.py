@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from spherejax import attacks, distances, metrics, prototypes, voronoi
+from tests import programs
 
 NORMS = ["l1", "l2", "linf"]
 RANDOM = np.random.default_rng(0)
@@ -355,19 +356,11 @@ def test_cells_of_one_norm_are_cut_by_balls_of_another(norm, ball_norm):
 
 
 def test_sixty_thousand_sites_fit():
-  def margin(points, own, sites):
-    return voronoi.cell_margin(points, own, sites)
-
-  shapes = [
-    jax.ShapeDtypeStruct(s, d)
-    for s, d in (
-      ((256, 784), np.float32),
-      ((256,), np.int32),
-      ((60_000, 784), np.float32),
-    )
-  ]
-  memory = jax.jit(margin).lower(*shapes).compile().memory_analysis()
-  assert memory.temp_size_in_bytes < 2**29
+  points, sites = (
+    jax.ShapeDtypeStruct((number, 784), np.float32) for number in (256, 60_000)
+  )
+  own = jax.ShapeDtypeStruct((256,), np.int32)
+  assert programs.temporary_bytes(voronoi.cell_margin, points, own, sites) < 2**29
 
 
 @pytest.mark.parametrize("norm", NORMS)
