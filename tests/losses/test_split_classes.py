@@ -13,97 +13,77 @@ AXIS = "devices"
 ROWS, CLASSES, DIM = 8, 12, 5
 
 
-def of_cosines(loss, **options):
-  def case(x, weights, labels, where, margins, axis):
-    cosines = distances.pairwise_cosine(x, weights)
-    return loss(cosines, labels, where=where, class_axis_name=axis, **options)
+def of_scores(loss, measure=distances.pairwise_cosine, **options):
+  def case(x, weights, labels, margins, **common):
+    return loss(measure(x, weights), labels, **options, **common)
 
   return case
 
 
-def with_margins(loss):
-  def case(x, weights, labels, where, margins, axis):
+def with_margins(loss, **options):
+  def case(x, weights, labels, margins, **common):
     cosines = distances.pairwise_cosine(x, weights)
-    return loss(
-      cosines, labels, scale=3.0, margin=margins, where=where, class_axis_name=axis
-    )
+    return loss(cosines, labels, margin=margins, **options, **common)
 
   return case
-
-
-def distributions(x, weights, labels, where, margins, axis):
-  """Smoothed labels, of which each device has its own columns."""
-  here, first, number = len(weights), 0, len(weights)
-  if axis is not None:
-    first = here * jax.lax.axis_index(axis)
-    number = here * jax.lax.axis_size(axis)
-  hit = labels[:, None] == first + jnp.arange(here)[None]
-  targets = 0.9 * hit.astype(x.dtype) + 0.1 / number
-  return losses.softmax(x @ weights.T, targets, where=where, class_axis_name=axis)
-
-
-def subcentres(x, weights, labels, where, margins, axis):
-  cosines = distances.pairwise_cosine(x, weights)
-  several = jnp.stack([cosines, -cosines / 2], axis=2)
-  return losses.subcentre_arcface(
-    several, labels, margin=margins, where=where, class_axis_name=axis
-  )
-
-
-def sphereface(x, weights, labels, where, margins, axis):
-  cosines, norms = distances.pairwise_cosine(x, weights), jnp.linalg.norm(x, axis=1)
-  return losses.sphereface(cosines, labels, norms, where=where, class_axis_name=axis)
-
-
-def large_margin(x, weights, labels, where, margins, axis):
-  cosines = distances.pairwise_cosine(x, weights)
-  lengths = jnp.linalg.norm(x, axis=1), jnp.linalg.norm(weights, axis=1)
-  return losses.large_margin_softmax(
-    cosines, labels, jnp.outer(*lengths), margin=2, where=where, class_axis_name=axis
-  )
 
 
 def of_distances(loss, measure):
-  def case(x, weights, labels, where, margins, axis):
+  def case(x, weights, labels, margins, **common):
     # The classes of margins above a third take part.
-    return loss(
-      measure(x, weights),
-      labels,
-      classes=margins > 1 / 3,
-      where=where,
-      class_axis_name=axis,
-    )
+    return loss(measure(x, weights), labels, classes=margins > 1 / 3, **common)
 
   return case
 
 
-def distance_ratio(x, weights, labels, where, margins, axis):
+def numbers_here(weights, class_axis_name, **_):
+  """Numbers of the classes of this device."""
+  axis = class_axis_name
+  first = 0 if axis is None else len(weights) * jax.lax.axis_index(axis)
+  return first + jnp.arange(len(weights))
+
+
+def distributions(x, weights, labels, margins, **common):
+  """Smoothed labels, of which each device has its own columns."""
+  hit = labels[:, None] == numbers_here(weights, **common)[None]
+  targets = 0.9 * hit.astype(x.dtype) + 0.1 / CLASSES
+  return losses.softmax(x @ weights.T, targets, **common)
+
+
+def subcentres(cosines, labels, **options):
+  several = jnp.stack([cosines, -cosines / 2], axis=2)
+  return losses.subcentre_arcface(several, labels, **options)
+
+
+def sphereface(x, weights, labels, margins, **common):
+  cosines, norms = distances.pairwise_cosine(x, weights), jnp.linalg.norm(x, axis=1)
+  return losses.sphereface(cosines, labels, norms, **common)
+
+
+def large_margin(x, weights, labels, margins, **common):
+  cosines = distances.pairwise_cosine(x, weights)
+  norms = jnp.outer(jnp.linalg.norm(x, axis=1), jnp.linalg.norm(weights, axis=1))
+  return losses.large_margin_softmax(cosines, labels, norms, margin=2, **common)
+
+
+def distance_ratio(x, weights, labels, margins, **common):
   """The first row lies upon two proxies, its own and one of another device."""
   squares = distances.pairwise_squared_euclidean(x, weights)
-  first = 0 if axis is None else len(weights) * jax.lax.axis_index(axis)
-  places = first + jnp.arange(len(weights))
-  upon = (jnp.arange(len(x)) == 0)[:, None] & (places % 10 == 0)[None]
-  return losses.distance_ratio(
-    jnp.where(upon, 0, squares),
-    labels,
-    exponent=3.0,
-    classes=margins > 0.15,
-    where=where,
-    class_axis_name=axis,
-  )
+  proxies = numbers_here(weights, **common) % 10 == 0
+  upon = (jnp.arange(len(x)) == 0)[:, None] & proxies[None]
+  squares, classes = jnp.where(upon, 0, squares), margins > 0.15
+  return losses.distance_ratio(squares, labels, exponent=3.0, classes=classes, **common)
 
 
 CASES = {
   "distance_ratio": distance_ratio,
-  "softmax": lambda x, weights, labels, where, margins, axis: losses.softmax(
-    x @ weights.T, labels, where=where, class_axis_name=axis
-  ),
+  "softmax": of_scores(losses.softmax, lambda x, weights: x @ weights.T),
   "softmax, distributions": distributions,
-  "normface": of_cosines(losses.normface, scale=30.0),
-  "p2s_grad": of_cosines(losses.p2s_grad),
-  "cosface": with_margins(losses.cosface),
-  "arcface": with_margins(losses.arcface),
-  "subcentre_arcface": subcentres,
+  "normface": of_scores(losses.normface, scale=30.0),
+  "p2s_grad": of_scores(losses.p2s_grad),
+  "cosface": with_margins(losses.cosface, scale=3.0),
+  "arcface": with_margins(losses.arcface, scale=3.0),
+  "subcentre_arcface": with_margins(subcentres),
   "sphereface": sphereface,
   "large_margin_softmax": large_margin,
   "squared_distance_softmax": of_distances(
@@ -115,8 +95,8 @@ CASES = {
 }
 
 
-def operands(seed=0):
-  rng = np.random.default_rng(seed)
+def operands():
+  rng = np.random.default_rng(0)
   labels = np.array([0, 11, 5, 5, 3, 12, 7, -1])  # 12 and -1 are of no class
   return (
     rng.normal(size=(ROWS, DIM)),
@@ -147,7 +127,7 @@ def alone(name):
   case = CASES[name]
 
   def mean(x, weights, margins, labels, where):
-    rows = case(x, weights, labels, where, margins, None)
+    rows = case(x, weights, labels, margins, where=where, class_axis_name=None)
     return jnp.mean(rows), rows
 
   x, weights, labels, where, margins = operands()
@@ -182,7 +162,7 @@ def test_split_classes_equal_all_on_one_device(name, devices, checked, x64):
     def loss(x, weights, margins):
       gathered = (jax.lax.all_gather(v, AXIS, tiled=True) for v in (x, labels, where))
       x, y, kept = gathered
-      rows = case(x, weights, y, kept, margins, AXIS)
+      rows = case(x, weights, y, margins, where=kept, class_axis_name=AXIS)
       return jnp.mean(rows), rows
 
     (found, rows), gradients = jax.value_and_grad(
