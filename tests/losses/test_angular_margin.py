@@ -29,14 +29,8 @@ def own_logit(cosines, margin, tail="linear", easy_margin=False):
 
   def of(c):
     table = jnp.stack([c, jnp.zeros_like(c)])[None]
-    loss = losses.arcface(
-      table,
-      jnp.array([0]),
-      scale=1.0,
-      margin=margin,
-      tail=tail,
-      easy_margin=easy_margin,
-    )
+    options = {"margin": margin, "tail": tail, "easy_margin": easy_margin}
+    loss = losses.arcface(table, jnp.array([0]), scale=1.0, **options)
     return -jnp.log(jnp.expm1(loss[0]))
 
   return jax.vmap(of)(cosines)

@@ -84,16 +84,10 @@ def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
   )
 
   def step(memory, x, labels, where, axis_name=None):
-    memory, slots = losses.memory_update(
-      memory, x, labels, where=where, axis_name=axis_name
-    )
-    return memory, losses.contrastive(
-      x,
-      labels,
-      where=where,
-      references=losses.memory_references(memory, slots=slots),
-      axis_name=axis_name,
-    )
+    common = {"where": where, "axis_name": axis_name}
+    memory, slots = losses.memory_update(memory, x, labels, **common)
+    references = losses.memory_references(memory, slots=slots)
+    return memory, losses.contrastive(x, labels, references=references, **common)
 
   expected, values = jax.jit(step)(memory, x, labels, where)
   mapped = jax.pmap(

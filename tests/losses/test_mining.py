@@ -141,18 +141,14 @@ def test_miners_equal_the_loops_for_distances_and_similarities():
       np.testing.assert_array_equal(kept[1], expected[1], str(miner))
 
 
-def test_pair_margin_turns_with_the_measure():
+@pytest.mark.parametrize(("options", "sign"), [({}, 1), ({"of": "similarity"}, -1)])
+def test_pair_margin_turns_with_the_measure(options, sign):
   kept = losses.mine_pair_margin(
-    MATRIX, POSITIVES, NEGATIVES, positive_margin=0.75, negative_margin=1.25
+    MATRIX, POSITIVES, NEGATIVES, positive_margin=0.75, negative_margin=1.25, **options
   )
-  np.testing.assert_array_equal(kept[0], POSITIVES & (MATRIX > 0.75))
-  np.testing.assert_array_equal(kept[1], NEGATIVES & (MATRIX < 1.25))
-  kept = losses.mine_pair_margin(
-    MATRIX, POSITIVES, NEGATIVES, positive_margin=0.75, negative_margin=1.25,
-    of="similarity",
-  )  # fmt: skip
-  np.testing.assert_array_equal(kept[0], POSITIVES & (MATRIX < 0.75))
-  np.testing.assert_array_equal(kept[1], NEGATIVES & (MATRIX > 1.25))
+  farther = sign * MATRIX
+  np.testing.assert_array_equal(kept[0], POSITIVES & (farther > sign * 0.75))
+  np.testing.assert_array_equal(kept[1], NEGATIVES & (farther < sign * 1.25))
 
 
 def test_weights_are_kept_and_multiply():

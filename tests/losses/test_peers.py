@@ -88,16 +88,14 @@ def test_dynamic_soft_margin_of_single_triplets(doubles):
   rng = np.random.default_rng(0)
   embeddings, labels = rng.normal(size=(3, 4)), np.array([0, 0, 1])
   module = theirs.DynamicSoftMarginLoss()
+  near, far = np.eye(3, dtype=bool)[[1, 0]], np.eye(3, dtype=bool)[[2, 2]]
   histogram = jnp.zeros(11)  # the last one is what the peer lacks
   for turn in range(3):
     x = embeddings + 0.3 * turn * rng.normal(size=(3, 4))
     apart = distances.pairwise_euclidean(distances.l2_normalize(jnp.asarray(x)))
+    momentum = 0.02 / 1.01  # theirs is for each triplet, not for the batch
     values, histogram = losses.dynamic_soft_margin_from_distance(
-      apart[:2],
-      np.array([[False, True, False], [True, False, False]]),
-      np.array([[False, False, True]] * 2),
-      histogram,
-      momentum=0.02 / 1.01,  # theirs is for each triplet, not for the batch
+      apart[:2], near, far, histogram, momentum=momentum
     )
     expected = module(doubles.tensor(x), doubles.tensor(labels)).item()
     np.testing.assert_allclose(np.mean(values), expected, rtol=1e-6)

@@ -158,20 +158,15 @@ def test_soft_triple_of_equal_centres_has_no_force_between_them(mixed, proxies):
 
 # --- blocks of rows ---
 
-BY_BLOCKS = {
-  "proxy_anchor": True,
-  "proxy_nca": True,
-  "proxy_nca_plus_plus": True,
-  "soft_triple": True,
-  "proxy_distance_ratio": False,  # one proxy a class
-}
+# Losses of one proxy a class or of several.
+SEVERAL = ("proxy_anchor", "proxy_nca", "proxy_nca_plus_plus", "soft_triple")
 
 
-@pytest.mark.parametrize("name", BY_BLOCKS)
+@pytest.mark.parametrize("name", [*SEVERAL, "proxy_distance_ratio"])
 def test_blocks_raise_for_the_same_labels(name, mixed, proxies):
   x, labels = mixed
   table = jnp.asarray(proxies)  # jax remembers an array that a trace has converted
-  table = jnp.stack([table, table[::-1]], 1) if BY_BLOCKS[name] else table
+  table = jnp.stack([table, table[::-1]], 1) if name in SEVERAL else table
   loss = functools.partial(getattr(losses, name), block_size=4)
   wrong = jnp.asarray(np.where(labels == 5, 11, labels))  # known while it is traced
   with pytest.raises(ValueError, match=r"labels must be in \[0, 11\), got 11"):

@@ -7,7 +7,15 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import Case
-from tests.losses.cases._parts import call, distance, dot, lse, matrix_of, project
+from tests.losses.cases._parts import (
+  by_row,
+  call,
+  distance,
+  dot,
+  lse,
+  matrix_of,
+  project,
+)
 
 VIEWS = {"first": ("embedding", 4), "second": ("embedding", 4)}
 
@@ -102,25 +110,12 @@ def weighted(average):
       rows["similar"], weights, weights == 0, average=average, where=where, **params
     )
 
-  def oracle(rows, labels, params):
-    return [
-      contrast(
-        similar,
-        {j: w for j, w in enumerate(TABLE[y]) if w},
-        range(6),
-        params["temperature"],
-        average,
-      )
-      for similar, y in zip(rows["similar"], labels, strict=True)
-    ]
+  def value(similar, y, params):
+    weights = {j: w for j, w in enumerate(TABLE[y]) if w}
+    return contrast(similar, weights, range(6), params["temperature"], average)
 
-  return Case(
-    loss,
-    oracle,
-    {"similar": ("cosine", 6)},
-    {"temperature": 0.5},
-    sharp={"temperature": 0.02},
-  )
+  rows, params = {"similar": ("cosine", 6)}, {"temperature": 0.5}
+  return Case(loss, by_row(value), rows, params, sharp={"temperature": 0.02})
 
 
 def alignment(rows, labels, params):

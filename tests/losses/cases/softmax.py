@@ -225,15 +225,9 @@ def dynamic(geometry):
     state = losses.DynamicScale(
       *(params[name] for name in ("log_scale", "first", "second")), np.int32(3)
     )
-    state = losses.dynamic_scale_update(
-      state,
-      table,
-      labels,
-      geometry=geometry,
-      learning_rate=params["rate"],
-      where=where,
-      axis_name=axis_name,
-    )
+    options = {"geometry": geometry, "learning_rate": params["rate"]}
+    options |= {"where": where, "axis_name": axis_name}
+    state = losses.dynamic_scale_update(state, table, labels, **options)
     if cosine:
       return losses.normface(table, labels, scale=state.scale, where=where)
     return losses.distance_ratio(table, labels, exponent=state.scale, where=where)
