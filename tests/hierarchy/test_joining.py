@@ -76,7 +76,8 @@ def test_first_join_of_distances_that_are_no_tree():
 def test_trees_of_the_article(name, count, ultrametric):
   tree = hierarchy.from_paths(tree_paths(name))
   distances = hierarchy.path_distances(tree)
-  joined = hierarchy.neighbor_joining(distances, names=range_names(tree))
+  names = [f"c{i}" for i in range(len(tree.classes))]
+  joined = hierarchy.neighbor_joining(distances, names=names)
   np.testing.assert_allclose(
     hierarchy.additive_distances(joined), distances, rtol=0, atol=1e-10
   )
@@ -96,10 +97,6 @@ def test_trees_of_the_article(name, count, ultrametric):
   assert (error.max() < 1e-9) == ultrametric
   if name == "MESO_Z":
     np.testing.assert_allclose(error.max(), 2.6, atol=0.05)
-
-
-def range_names(tree):
-  return [f"c{i}" for i in range(len(tree.classes))]
 
 
 def linked_by_loops(distances):

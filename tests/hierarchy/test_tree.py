@@ -176,15 +176,6 @@ def test_newick_says_what_is_not_closed(text, match):
     hierarchy.from_newick(text)
 
 
-def test_newick_keeps_the_order_of_siblings_only():
-  tree = hierarchy.from_parents([-1, 0, 3, 0, 1])
-  assert tree.names == ("0", "1", "3", "2", "4")
-  again = hierarchy.from_newick(hierarchy.to_newick(tree), classes=tree.class_names)
-  assert again.names == ("0", "1", "3", "4", "2")
-  assert again.class_names == tree.class_names
-  assert shape(again) == shape(tree)
-
-
 @pytest.mark.data
 def test_trees_of_the_image_sets(tfds_dir):
   found = {}

@@ -11,6 +11,11 @@ CURVES = {
 }
 
 
+def names_in_legend(figure):
+  (legend,) = figure.legends
+  return [text.get_text() for text in legend.get_texts()]
+
+
 def test_curves_are_means_with_ranges():
   figure = plotting.training_curves(CURVES, steps=[10, 20, 30], ylabel="loss")
   (axes,) = figure.axes
@@ -21,13 +26,8 @@ def test_curves_are_means_with_ranges():
   at_first = corners[corners[:, 0] == 10, 1]
   assert (at_first.min(), at_first.max()) == (3, 5)
   assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "loss")
-  (legend,) = figure.legends
-  assert [text.get_text() for text in legend.get_texts()] == ["GAP", "GSP"]
-  assert "2 seeds" in legend.get_title().get_text()
-
-
-def test_curves_differ_in_colour_and_marker():
-  (axes,) = plotting.training_curves(CURVES, ylabel="loss").axes
+  assert names_in_legend(figure) == ["GAP", "GSP"]
+  assert "2 seeds" in figure.legends[0].get_title().get_text()
   assert len({line.get_color() for line in axes.lines}) == 2
   assert len({line.get_marker() for line in axes.lines}) == 2
 
@@ -70,9 +70,8 @@ def test_bars_are_means_with_intervals():
   whisker = axes.containers[1].lines[2][0].get_segments()[0]
   interval = metrics.mean_interval(BARS["seen"]["GAP"], confidence=0.9)
   np.testing.assert_allclose(whisker[:, 1], [interval.low, interval.high])
-  (legend,) = figure.legends
-  assert [text.get_text() for text in legend.get_texts()] == ["GAP", "GSP"]
-  assert "90% interval" in legend.get_title().get_text()
+  assert names_in_legend(figure) == ["GAP", "GSP"]
+  assert "90% interval" in figure.legends[0].get_title().get_text()
   assert [label.get_text() for label in axes.get_xticklabels()] == ["seen", "unseen"]
 
 
@@ -108,8 +107,7 @@ def test_hulls_leave_out_what_is_inside_and_classes_keep_their_colour():
   assert second.patches[0].get_xy()[:2].tolist() == SQUARE[:2].tolist()
   assert [len(line.get_xdata()) for line in first.lines] == [5, 5, 5]
   np.testing.assert_allclose(second.lines[-1].get_xydata(), [[0.2, 0.3]])
-  (legend,) = figure.legends
-  assert [text.get_text() for text in legend.get_texts()] == ["background"]
+  assert names_in_legend(figure) == ["background"]
 
 
 def test_many_classes_have_different_colours():

@@ -11,6 +11,12 @@ IMAGES = np.linspace(0, 1, 5, dtype=np.float32)[:, None, None] * np.ones((5, 4, 
 QUERIES = np.array([4, 0])
 RETRIEVED = np.array([[1, 2, 3], [3, 1, 2]])
 CORRECT = np.array([[True, False, True], [False, False, True]])
+SHEET = {
+  "images": IMAGES,
+  "queries": QUERIES,
+  "retrieved": RETRIEVED,
+  "correct": CORRECT,
+}
 
 
 def shown(axes):
@@ -18,7 +24,7 @@ def shown(axes):
 
 
 def test_each_picture_is_where_it_belongs():
-  figure = plotting.retrieval_sheet(IMAGES, QUERIES, RETRIEVED, CORRECT)
+  figure = plotting.retrieval_sheet(**SHEET)
   cells = np.array(figure.axes, object).reshape(2, 4)
   for row in range(2):
     order = [QUERIES[row], *RETRIEVED[row]]
@@ -27,7 +33,7 @@ def test_each_picture_is_where_it_belongs():
 
 
 def test_right_and_wrong_differ_in_sign_and_colour():
-  figure = plotting.retrieval_sheet(IMAGES, QUERIES, RETRIEVED, CORRECT)
+  figure = plotting.retrieval_sheet(**SHEET)
   cells = np.array(figure.axes, object).reshape(2, 4)[:, 1:]
   looks = {True: set(), False: set()}
   for cell, right in zip(cells.ravel(), CORRECT.ravel(), strict=True):
@@ -41,15 +47,8 @@ def test_right_and_wrong_differ_in_sign_and_colour():
 
 def test_separate_references_names_and_title():
   references = np.stack([IMAGES[4 - i] for i in range(5)])
-  figure = plotting.retrieval_sheet(
-    IMAGES,
-    QUERIES,
-    RETRIEVED,
-    CORRECT,
-    reference_images=references,
-    names=["a class", "another"],
-    title="held out",
-  )
+  options = {"names": ["a class", "another"], "title": "held out"}
+  figure = plotting.retrieval_sheet(**SHEET, reference_images=references, **options)
   assert shown(figure.axes[1]) == pytest.approx(1 - RETRIEVED[0, 0] / 4)
   assert figure.axes[4].get_ylabel() == "another"
   assert figure.get_suptitle() == "held out"
@@ -57,9 +56,8 @@ def test_separate_references_names_and_title():
 
 @pytest.mark.parametrize("title", ["", "one line"])
 def test_nothing_overlaps_or_leaves_the_sheet(title):
-  figure = plotting.retrieval_sheet(
-    IMAGES, QUERIES, RETRIEVED, CORRECT, names=["long name of a class"] * 2, title=title
-  )
+  names = ["long name of a class"] * 2
+  figure = plotting.retrieval_sheet(**SHEET, names=names, title=title)
   FigureCanvasAgg(figure).draw()
   page = figure.bbox
   texts = [axes.yaxis.label for axes in figure.axes]
@@ -120,14 +118,8 @@ def test_names_over_the_pictures():
   ],
 )
 def test_sheet_errors(unchecked, change, error, message):
-  arguments = {
-    "images": IMAGES,
-    "queries": QUERIES,
-    "retrieved": RETRIEVED,
-    "correct": CORRECT,
-  }
   with pytest.raises(error, match=message):
-    plotting.retrieval_sheet(**(arguments | change))
+    plotting.retrieval_sheet(**(SHEET | change))
 
 
 @pytest.mark.parametrize(

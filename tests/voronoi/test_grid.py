@@ -47,14 +47,11 @@ def on_the_grid(layers, sites):
 @jax.jit
 @jax.vmap
 def attack(layers, sites, labels):
-  return voronoi.voronoi_pgd(
-    lambda x: scores(layers, x, jnp.tanh),
-    sites,
-    labels,
-    jnp.arange(SITES),
-    sites,
-    key=jax.random.key(0),
-  )
+  def network(x):
+    return scores(layers, x, jnp.tanh)
+
+  own, key = jnp.arange(SITES), jax.random.key(0)
+  return voronoi.voronoi_pgd(network, sites, labels, own, sites, key=key)
 
 
 @pytest.mark.parametrize("number", [5, pytest.param(20, marks=pytest.mark.slow)])

@@ -76,14 +76,9 @@ def test_the_toy_set(norm, minimal, tied):
 
 def decided(sites, labels, norm):
   """Decisions of the nearest neighbour on the grid and on the toy set."""
+  points = np.concatenate([GRID, TOY]).astype(np.float32)
   return np.asarray(
-    prototypes.nearest_neighbours(
-      np.concatenate([GRID, TOY]).astype(np.float32),
-      sites,
-      labels,
-      num_classes=2,
-      norm=norm,
-    )
+    prototypes.nearest_neighbours(points, sites, labels, num_classes=2, norm=norm)
   )
 
 

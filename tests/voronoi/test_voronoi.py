@@ -38,23 +38,11 @@ def compiled(rows, epsilon, by_sites, sites, site_labels, norm):
     )
     return jnp.where(by_sites, near, net(x))
 
-  return voronoi.voronoi_pgd(
-    logits_fn,
-    sites[rows],
-    jnp.asarray(LABELS)[rows],
-    rows,
-    sites,
-    key=KEY,
-    epsilon=epsilon,
-    norm=norm,
-    neighbours=4,
-    site_labels=site_labels,
-    steps=10,
-    restarts=1,
-    sweeps=5,
-    index=rows,
-    block_size=16,
-  )
+  options = {"epsilon": epsilon, "norm": norm, "site_labels": site_labels}
+  options |= {"index": rows, "key": KEY, "steps": 10, "restarts": 1, "sweeps": 5}
+  options |= {"neighbours": 4, "block_size": 16}
+  labels = jnp.asarray(LABELS)[rows]
+  return voronoi.voronoi_pgd(logits_fn, sites[rows], labels, rows, sites, **options)
 
 
 def attack(rows, epsilon, by_sites, norm, sites=SITES, site_labels=OWN):
@@ -185,16 +173,15 @@ def test_it_is_the_plain_attack_in_small_balls(norm):
 
 
 def test_a_sample_does_not_depend_on_the_others():
-  epsilon = np.full(NUMBER, np.inf, np.float32)
   for norm in NORMS:
-    result = attack(OWN, epsilon, False, norm)
+    result = attack(OWN, FREE, False, norm)
     order = RANDOM.permutation(NUMBER)
-    again = attack(order, epsilon, False, norm)
+    again = attack(order, FREE, False, norm)
     np.testing.assert_array_equal(again.x_adv, result.x_adv[order])
     np.testing.assert_array_equal(again.cell_margin, result.cell_margin[order])
     few = np.full(NUMBER, 5)  # one sample alone, and so of any batch
     few[1::2] = 7
-    again = attack(few, epsilon, False, norm)
+    again = attack(few, FREE, False, norm)
     np.testing.assert_array_equal(again.x_adv, result.x_adv[few])
     np.testing.assert_array_equal(again.success, result.success[few])
 
@@ -319,21 +306,13 @@ def test_cells_of_one_norm_are_cut_by_balls_of_another(norm, ball_norm):
   points = (SITES + random.normal(size=SITES.shape)).astype(np.float32)
   # Outwards along the diagonals, where sites beyond twice the budget bind.
   points[::2] = SITES[::2] + np.sign(points[::2] - SITES[::2])
+  options = {"norm": norm, "ball_norm": ball_norm, "neighbours": NUMBER}
+  options |= {"low": -9.0, "high": 9.0}
 
   @jax.jit
   def run(points, budget):
     x = jnp.asarray(SITES)
-    cells = voronoi.voronoi_cells(
-      x,
-      OWN,
-      SITES,
-      epsilon=budget,
-      norm=norm,
-      ball_norm=ball_norm,
-      neighbours=NUMBER,
-      low=-9.0,
-      high=9.0,
-    )
+    cells = voronoi.voronoi_cells(x, OWN, SITES, epsilon=budget, **options)
     onto = cells.project(points, x)
     confined = voronoi.confine(onto, cells, OWN, SITES, block_size=NUMBER)
     return cells.ball.project(points, x), onto, *confined, cells.complete
