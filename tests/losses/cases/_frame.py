@@ -62,12 +62,18 @@ class Batch(NamedTuple):
   labels: np.ndarray | None
 
 
-def _draw(kind: str, width: int, seed: int) -> np.ndarray:
+def draw_embeddings(seed: int, count: int, dim: int) -> np.ndarray:
+  """Rows with lengths from 0.3 to 2."""
   generator = np.random.default_rng(seed)
-  x = generator.normal(size=(len(LABELS), width))
+  x = generator.normal(size=(count, dim))
+  lengths = generator.permutation(np.linspace(0.3, 2, count))[:, None]
+  return x / np.linalg.norm(x, axis=1, keepdims=True) * lengths
+
+
+def _draw(kind: str, width: int, seed: int) -> np.ndarray:
   if kind == "embedding":
-    lengths = generator.permutation(np.linspace(0.3, 2, len(x)))[:, None]
-    return x / np.linalg.norm(x, axis=1, keepdims=True) * lengths
+    return draw_embeddings(seed, len(LABELS), width)
+  x = np.random.default_rng(seed).normal(size=(len(LABELS), width))
   return {"cosine": np.tanh(x), "logit": 3 * x, "distance": 0.1 + np.abs(x)}[kind]
 
 
