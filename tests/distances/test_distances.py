@@ -123,10 +123,7 @@ def test_gradients_agree_with_differences(name, x64):
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_finite_at_zero_duplicate_and_antipodal_rows(name):
   x = np.array([[0.5, 0], [0.5, 0], [-0.5, 0], [0, 0], [0, 0]], np.float32)
-  pairwise, elementwise = (
-    getattr(distances, f"pairwise_{name}"),
-    getattr(distances, name),
-  )
+  function, pairwise = getattr(distances, name), getattr(distances, f"pairwise_{name}")
 
   @jax.jit
   def run(x, zero):
@@ -135,7 +132,7 @@ def test_finite_at_zero_duplicate_and_antipodal_rows(name):
       for call, place in (
         (pairwise, x),
         (lambda x: pairwise(x, x[::-1]), x),
-        (lambda x: elementwise(x, zero), zero),
+        (lambda x: function(x, zero), zero),
       )
     ]
 

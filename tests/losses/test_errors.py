@@ -17,6 +17,7 @@ MATRIX = np.eye(4, dtype=np.float32)
 SAME = np.eye(4, dtype=bool)
 
 MASKS = MATRIX, SAME, ~SAME
+POINTS = PROXIES, 1 - PROXIES
 HISTOGRAM = np.zeros(8, np.float32)
 
 REST = {
@@ -133,12 +134,7 @@ CALLS = [
   (losses.margin, (X, Y), {"example_boundaries": X[0]}, r"\(4,\).*got \(3,\)"),
   (losses.dynamic_soft_margin, (X, Y, X[0, :1]), {}, r"two bins or more, got \(1,\)"),
   (losses.distortion, (PROXIES, 0 * PROXIES), {}, "positive between classes, got 0"),
-  (
-    losses.class_ranking,
-    (PROXIES, 1 - PROXIES),
-    {"samples": 3},
-    "come together, got samples=3",
-  ),
+  (losses.class_ranking, POINTS, {"samples": 3}, "come together, got samples=3"),
   (losses.soft_label_cross_entropy, (X, Y, -PROXIES), {}, r"in \[0, .* got -1"),
   (losses.mine_batch_easy_hard, MASKS, {"positive": "all"}, "semihard"),
   (losses.mine_angular, MASKS, {"among": MATRIX[:2]}, r"\(4, 4\)"),

@@ -41,9 +41,8 @@ def test_the_memory_holds_the_latest_rows():
     assert np.isfinite(memory.embeddings).all()
 
 
-def test_a_memory_of_the_batch_is_the_batch_without_its_reference_side(embeddings, x64):
-  x = embeddings(1, 10, 4)
-  labels = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
+def test_a_memory_of_the_batch_is_the_batch_without_its_reference_side(mixed, x64):
+  x, labels = mixed
 
   def by_memory(x):
     memory = losses.memory_init(10, 4, dtype=jnp.float64)

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from spherejax import losses
-
-LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
+from tests.losses.cases._frame import LABELS
 
 
 def apart(x):

@@ -21,7 +21,6 @@ def everything(first, second):
   t = 1 / BETA
   return {
     "info_nce": losses.info_nce(first, second, temperature=t),
-    "exchanged": losses.info_nce(second, first, temperature=t),
     "symmetric": losses.info_nce(first, second, temperature=t, symmetric=True),
     "nt_xent": losses.nt_xent(first, second, temperature=t),
     "bound": losses.info_nce_bound(first, second, temperature=t),

@@ -75,10 +75,14 @@ def margins(points, norm, own=OWN):
   return d.min(1) - mine
 
 
-@pytest.mark.parametrize(
+# The other norms slowly.
+MOSTLY_L2 = pytest.mark.parametrize(
   "norm",
   ["l2", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("l1", "linf"))],
 )
+
+
+@MOSTLY_L2
 def test_every_point_is_in_its_region(norm):
   between = lengths(SITES[:, None] - SITES[None], norm) + np.diag([np.inf] * NUMBER)
   found = {}
@@ -277,10 +281,7 @@ def test_no_site_is_in_another_cell():
   assert np.isinf(alone).all()
 
 
-@pytest.mark.parametrize(
-  "norm",
-  ["l2", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("l1", "linf"))],
-)
+@MOSTLY_L2
 def test_a_move_below_the_root_of_the_smallest_number_stays(norm):
   x = np.zeros((2, DIM), np.float32)
   sites, own = np.concatenate([x[:1], SITES[3:]]), np.zeros(2, int)
