@@ -161,6 +161,16 @@ def test_a_masked_class_is_a_deleted_class(name, x64):
   np.testing.assert_allclose(loss(d2, labels, classes=each)[0], 0, atol=0)
 
 
+def test_on_the_sphere(x64):
+  """A zero row is at distance 1 from all proxies; an orthonormal frame by hand."""
+  loss = jax.jit(losses.proxy_distance_ratio)
+  x = np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0], [1.0, 1.0, 0.0]])
+  values = loss(x, np.array([0, 1, 0]), np.eye(3), exponent=2.0)
+  # the third: squared distances 2 - sqrt(2), twice, and 2
+  third = math.log(2 + (2 - math.sqrt(2)) / 2)
+  np.testing.assert_allclose(values, [math.log(3), 0, third], rtol=1e-12, atol=1e-15)
+
+
 def test_small_distances_on_the_sphere_in_float32(x64):
   """Near the own proxy, near another, and on one: as in float64."""
   step = jax.jit(

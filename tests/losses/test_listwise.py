@@ -62,6 +62,25 @@ def test_smooth_ap_tends_to_average_precision(ranking, x64):
   np.testing.assert_allclose(counts, before, atol=1e-12)
 
 
+def test_a_class_larger_than_all_others_and_any_order(x64):
+  """Loops as long as the largest class, under jit, vmap and grad."""
+  x = np.random.default_rng(1).normal(size=(2, 20, 3))
+  labels = np.stack([np.zeros(20, int), np.arange(20) // 12])
+  labels[0, 7] = 1
+
+  def total(x, labels):
+    return losses.smooth_ap(x, labels, temperature=0.1).sum()
+
+  call = jax.jit(jax.vmap(jax.value_and_grad(total)))
+  values, gradients = call(x, labels)
+  single = jax.jit(jax.value_and_grad(total))
+  for k in range(2):
+    value, gradient = single(x[k], labels[k])
+    np.testing.assert_allclose(values[k], value, rtol=1e-12)
+    np.testing.assert_allclose(gradients[k], gradient, rtol=1e-10, atol=1e-13)
+    assert np.abs(gradient).max() > 1e-3
+
+
 def test_angular_against_references_takes_partners_there(x64):
   generator = np.random.default_rng(3)
   x, memory = generator.normal(size=(4, 3)), generator.normal(size=(7, 3))
