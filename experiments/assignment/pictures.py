@@ -46,9 +46,8 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
 
 def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
   """Cosines of all pairs of prototypes under several constructions (figure 3a)."""
-  figure = pictures.new_figure(2.4 * max(len(panels), 2), 2.9)
-  row = np.atleast_1d(figure.subplots(1, len(panels)))
-  for axes, (title, sets) in zip(row, panels.items(), strict=True):
+  figure, cells = pictures.panels(panels, 3, 2.9)
+  for axes, sets in zip(cells, panels.values(), strict=True):
     low = min(values.min() for values in sets.values())
     high = max(values.max() for values in sets.values())
     bins = np.linspace(low - 0.02, high + 0.02, 80)
@@ -56,16 +55,9 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
       # Later lines are thinner, so that equal lines remain visible below each other.
       axes.hist(values, bins, histtype="step", density=True, lw=width, label=name)
     axes.set(yscale="log")
-    axes.set_title(title, fontsize=8.5)
-    axes.tick_params(labelsize=8.5)
-    axes.spines[["top", "right"]].set_visible(False)
-  row[0].set_ylabel("density")
+  cells[0].set_ylabel("density")
   figure.supxlabel("cosine of two prototypes", fontsize=9.5)
-  # The first panel has every construction.
-  handles, labels = row[0].get_legend_handles_labels()
-  figure.legend(
-    handles, labels, loc="outside upper center", ncols=3, fontsize=8.5, frameon=False
-  )
+  pictures.name_curves(figure)
   return figure
 
 

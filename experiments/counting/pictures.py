@@ -42,12 +42,10 @@ def norms(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], columns: int) -> 
 
   A panel is norms and counts.
   """
-  height = 5.2 / columns
-  figure, cells = pictures.panels(len(panels), columns, height, 0.5, sharex="col")
-  for axes, (title, values) in zip(cells, panels.items(), strict=True):
+  options: Any = {"size": 8.5, "sharex": "col"}
+  figure, cells = pictures.panels(panels, columns, 5.2 / columns, 0.5, **options)
+  for axes, values in zip(cells, panels.values(), strict=True):
     _boxes(axes, *values)
-    axes.set_title(title, fontsize=8.5, loc="left")
-    axes.tick_params(labelsize=8.5)
   figure.supxlabel("objects", fontsize=9.5)
   figure.supylabel("norm, standardised", fontsize=9.5)
   return figure
@@ -76,7 +74,6 @@ def _boxes(axes: Any, norms: np.ndarray, counts: np.ndarray) -> None:
   axes.fill_between(at, middle - half, middle + half, color="#D55E00", alpha=0.35, lw=0)
   axes.plot(at, middle, color="#D55E00", lw=1.3)
   axes.set_xticks(places[:: max(1, len(places) // 5)])
-  axes.spines[["top", "right"]].set_visible(False)
 
 
 def check_classes(labels: np.ndarray, what: str) -> None:

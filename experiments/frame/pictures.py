@@ -2,7 +2,7 @@
 
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,34 +33,58 @@ def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
 
 
 def panels(
-  number: int, columns: int, height: float, margin: float = 0.0, **options: Any
+  titles: Iterable[str],
+  columns: int,
+  height: float,
+  margin: float = 0.0,
+  *,
+  size: float = 9.5,
+  framed: bool = False,
+  **options: Any,
 ) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
-  """Creates a figure 7.2 inches wide with `number` axes, row by row.
+  """Creates a figure 7.2 inches wide with axes of these titles, row by row.
 
-  `height` is that of a row; `options` go to `Figure.subplots`.
+  `height` is that of a row, `size` that of the titles' letters. Axes are open at the
+  top and right unless they are `framed`. `options` go to `Figure.subplots`.
   """
-  columns = min(columns, number)
-  lines = math.ceil(number / columns)
+  titles = list(titles)
+  columns = min(columns, len(titles))
+  lines = math.ceil(len(titles) / columns)
   figure = new_figure(7.2, height * lines + margin)
   cells = figure.subplots(lines, columns, squeeze=False, **options).ravel()
-  for axes in cells[number:]:
+  for axes in cells[len(titles) :]:
     axes.set_visible(False)
-  return figure, list(cells[:number])
+  for axes, title in zip(cells, titles, strict=False):
+    axes.set_title(title, fontsize=size, loc="left")
+    axes.tick_params(labelsize=8.5)
+    axes.spines[["top", "right"]].set_visible(framed)
+  return figure, list(cells[: len(titles)])
+
+
+def name_curves(figure: "matplotlib.figure.Figure", columns: int = 4) -> None:
+  """Names the curves of all panels above them, each name once."""
+  handles = {}
+  for axes in figure.axes:
+    curves, names = axes.get_legend_handles_labels()
+    handles |= dict(zip(names, curves, strict=True))
+  figure.legend(
+    handles.values(), handles, loc="outside upper center", ncols=columns, fontsize=8.5,
+    frameon=False, handlelength=1.2, columnspacing=1.2,
+  )  # fmt: skip
 
 
 def cosine_maps(
   maps: Mapping[str, np.ndarray], groups: np.ndarray, xlabel: str, *, columns: int
 ) -> "matplotlib.figure.Figure":
   """Plots cosines of all pairs of classes, with lines between groups of neighbours."""
-  figure, cells = panels(len(maps), columns, 7.2 / columns)
+  figure, cells = panels(maps, columns, 7.2 / columns, framed=True)
   image: Any = None
-  for axes, (title, values) in zip(cells, maps.items(), strict=True):
+  for axes, values in zip(cells, maps.values(), strict=True):
     image = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
     for edge in np.flatnonzero(np.diff(groups)) + 0.5:
       axes.axhline(edge, color="#222222", linewidth=0.6)
       axes.axvline(edge, color="#222222", linewidth=0.6)
     axes.set(xticks=[], yticks=[])
-    axes.set_title(title, fontsize=9.5, loc="left")
   figure.supxlabel(xlabel, fontsize=9)
   figure.colorbar(image, ax=cells, label="cosine", shrink=0.8)
   return figure
@@ -88,15 +112,15 @@ def dots(
   most = len(rows) or max(map(len, by_panel.values()))
   shared = {"sharey": bool(rows), "sharex": gains}
   height = 0.75 + _ROW * most
-  figure, cells = panels(len(by_panel), columns, height, 0.2, **shared)
-  for axes, (title, values) in zip(cells, by_panel.items(), strict=True):
+  figure, cells = panels(by_panel, columns, height, 0.2, **shared)
+  for axes, values in zip(cells, by_panel.values(), strict=True):
     names = list(rows) or sorted(values, key=lambda name: -np.mean(values[name]))
     for place, name in enumerate(names):
       if name in values:
         _row(axes, place, values[name], gains)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    _style(axes, title, gains)
+    _style(axes, gains)
     axes.locator_params(axis="x", nbins=max(2, 8 // min(columns, len(by_panel))))
   note = "dot and line: mean and 95 % interval; small marks: seeds"
   figure.supxlabel(f"{xlabel}\n{note}", fontsize=9)
@@ -117,13 +141,11 @@ def _row(
   axes.plot(mean, place, "o", color=color, markersize=5.5, markeredgecolor="white")
 
 
-def _style(axes: "matplotlib.axes.Axes", title: str, gains: bool) -> None:
-  axes.set_title(title, fontsize=9.5, loc="left")
-  axes.tick_params(axis="y", length=0, labelsize=8.5)
-  axes.tick_params(axis="x", labelsize=8.5)
+def _style(axes: "matplotlib.axes.Axes", gains: bool) -> None:
+  axes.tick_params(axis="y", length=0)
   axes.grid(color="#E6E6E6", linewidth=0.8)
   axes.set_axisbelow(True)
-  axes.spines[["top", "right", "left"]].set_visible(False)
+  axes.spines["left"].set_visible(False)
   if gains:
     axes.axvline(0, color=_INK, linewidth=1)
 
@@ -139,8 +161,7 @@ def verdicts(
   """
   from matplotlib.ticker import NullLocator
 
-  figure = new_figure(7.2, 4.4)
-  axes = figure.subplots()
+  figure, (axes,) = panels([""], 1, 4.4)
   axes.axvspan(-1, 1, color="#EEEEEE", linewidth=0)
   colors: Any = dict(zip(results.VERDICTS, (_BLUE, _ORANGE, _GREY), strict=True))
   for place, tests in enumerate(claims.values()):
@@ -154,7 +175,7 @@ def verdicts(
   axes.xaxis.set_minor_locator(NullLocator())
   axes.set_yticks(range(len(claims)), claims)
   axes.set_ylim(len(claims) - 0.5, -0.5)
-  _style(axes, "", gains=True)
+  _style(axes, gains=True)
   for name, color in colors.items():
     axes.plot([], [], "o", color=color, markersize=4, label=name)
   figure.legend(loc="outside upper right", ncols=3, frameon=False, fontsize=9)

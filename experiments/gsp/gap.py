@@ -147,8 +147,8 @@ def hulls(study: Study, names: Sequence[str]) -> Any:
   """Hulls of the prototypes in use by each class, and the averages (figure 4.3)."""
   import scipy.spatial
 
-  figure, cells = pictures.panels(len(names), _COLUMNS, 1.65, 0.35)
-  for label, (axes, name) in enumerate(zip(cells, names, strict=True)):
+  figure, cells = pictures.panels(names, _COLUMNS, 1.65, 0.35, framed=True)
+  for label, axes in enumerate(cells):
     mask = study.labels == label
     used = study.prototypes[(study.histograms[mask] > 0).any(0)]
     if len(used) > 2:
@@ -158,7 +158,6 @@ def hulls(study: Study, names: Sequence[str]) -> Any:
     axes.plot(*used.T, "o", color="black", markersize=3)
     axes.plot(*study.averages[mask].T, ".", color="#D55E00", markersize=3)
     _limit(axes, study)
-    axes.set_title(name, fontsize=9)
   caption = "orange: averages of images; black: prototypes in use, and their hull"
   figure.supxlabel(caption, fontsize=9)
   return figure
@@ -187,8 +186,5 @@ def singles(study: Study, images: data.Images) -> Any:
     axes.set_xlabel(
       f"distance {off:.3f}\nbound {bound:.3f}, radius {radius:.3f}", fontsize=8.5
     )
-  handles, labels = cells[1, 0].get_legend_handles_labels()
-  figure.legend(
-    handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=9
-  )
+  pictures.name_curves(figure)
   return figure

@@ -1,5 +1,7 @@
 """Figures of `plankton`, like those of DIST, article I."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -48,41 +50,30 @@ def draw(
 
 def training(embedded: plankton_tables.Seeds) -> Figure:
   """Radius, drift and accuracy after each iteration."""
-  figure = pictures.new_figure(7.2, 2.9)
-  panels = figure.subplots(1, 3)
-  labels = ("cluster radius", "drift of the centroid", "accuracy of centroids")
-  for axes, name, label in zip(
-    panels, ("radius", "drift", "accuracy"), labels, strict=True
-  ):
+  titles = ("cluster radius", "drift of the centroid", "accuracy of centroids")
+  figure, panels = pictures.panels(titles, 3, 2.9)
+  grey: Any = {"color": FAINT, "zorder": 1, "label": "classes of seed 1, or seeds"}
+  for axes, name in zip(panels, ("radius", "drift", "accuracy"), strict=True):
     first = int(name == "drift")  # the first drift is from the initial weights
     curves = np.array([run.figures["curves"][name] for run in embedded])[:, first:]
     steps = np.arange(1, curves.shape[1] + 1) + first
     for key, values in embedded[0].figures["curves"].items():
       if key.startswith(f"{name} "):
-        axes.plot(steps, values[first:], color=FAINT, linewidth=0.6, zorder=1)
+        axes.plot(steps, values[first:], linewidth=0.6, **grey)
     margins = [run.figures["kept margin"].get(name) for run in embedded]
     if margins[0] is not None:
       mean = np.mean(margins, axis=0)[first:]
       axes.plot(steps, mean, "--", color=ORANGE, label="first margin throughout")
     if name == "accuracy":
       start = [run.figures["start"]["accuracy"] for run in embedded]
-      axes.plot(0, np.mean(start), "o", color=INK, markersize=4)
-      for values in curves:
-        axes.plot(steps, values, color=FAINT, linewidth=0.8, zorder=1)
+      axes.plot(0, np.mean(start), "o", color=INK, markersize=4, label="untrained")
+      axes.plot(steps, curves.T, linewidth=0.8, **grey)
     axes.plot(steps, curves.mean(0), "-o", color=INK, markersize=3, label="mean")
     axes.set_xlabel("iteration", fontsize=9)
-    axes.set_ylabel(label, fontsize=9)
-    axes.tick_params(labelsize=8.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.margins(y=0.08)  # before the lower limit, which keeps the upper one
     axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-  panels[0].set_title("grey: classes of seed 1", fontsize=8.5)
-  panels[2].set_title("grey: seeds; dot: untrained", fontsize=8.5)
-  handles, texts = panels[0].get_legend_handles_labels()
-  figure.legend(
-    handles, texts, loc="outside lower center", ncols=2, frameon=False, fontsize=9
-  )
+  pictures.name_curves(figure)
   return figure
 
 
@@ -125,8 +116,7 @@ def f1(
   centroid, *others = columns.items()
   order = np.argsort(-np.nan_to_num(others[-1][1]), kind="stable")
   places = np.arange(len(names))[::-1]
-  figure = pictures.new_figure(7.2, 0.9 + 0.165 * len(names))
-  axes = figure.subplots()
+  figure, (axes,) = pictures.panels([""], 1, 0.9 + 0.165 * len(names))
   for shade, (way, values) in zip(
     np.linspace(0.75, 0.25, len(ks)), others, strict=True
   ):
@@ -142,8 +132,7 @@ def f1(
   axes.set(xlabel="F1", xlim=(-0.02, 1), ylim=(-1, len(names)))
   axes.grid(axis="both", color="#eeeeee", linewidth=0.6)
   axes.set_axisbelow(True)
-  axes.spines[["top", "right"]].set_visible(False)
-  figure.legend(loc="outside upper center", ncols=6, frameon=False, fontsize=8.5)
+  pictures.name_curves(figure, 6)
   return figure
 
 

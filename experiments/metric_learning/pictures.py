@@ -101,33 +101,21 @@ def _curve_panels(
 
   Later curves are thinner, so that equal curves remain visible below each other.
   """
-  number = len(panels)
-  figure, cells = pictures.panels(number, _COLUMNS, 1.7, 0.9, sharex=True, sharey=True)
+  figure, cells = pictures.panels(panels, _COLUMNS, 1.7, 0.9, sharex=True, sharey=True)
   names = list(dict.fromkeys(name for runs in panels.values() for name in runs))
-  lines = {}
-  for axes, (title, runs) in zip(cells, panels.items(), strict=True):
+  for axes, runs in zip(cells, panels.values(), strict=True):
     for name, run in runs.items():
       index = names.index(name)
+      color = pictures.COLORS[index % len(pictures.COLORS)]
       width = max(1.0, 3.0 - 0.4 * index)
-      lines[name] = axes.plot(
-        _steps(config),
-        run.best_so_far,
-        color=pictures.COLORS[index % len(pictures.COLORS)],
-        linewidth=width,
-      )[0]
-    axes.set_title(title, fontsize=9.5, loc="left")
-    axes.tick_params(labelsize=8.5)
+      axes.plot(_steps(config), run.best_so_far, color=color, lw=width, label=name)
     axes.locator_params(axis="x", nbins=3)
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-  for axes in cells[max(0, number - _COLUMNS) :]:
+  for axes in cells[-_COLUMNS:]:
     axes.tick_params(labelbottom=True)  # also above an empty cell
   figure.supxlabel("step", fontsize=9)
   figure.supylabel(f"best {MAP} so far, validation", fontsize=9)
-  figure.legend(
-    lines.values(), lines, loc="outside upper center", ncols=4, fontsize=8.5,
-    frameon=False, handlelength=1.2, columnspacing=1.2,
-  )  # fmt: skip
+  pictures.name_curves(figure)
   return figure
 
 

@@ -1,6 +1,5 @@
 """Eight points in the plane: regions, and the accuracy of the nearest neighbour."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -172,18 +171,17 @@ def draw() -> "matplotlib.figure.Figure":
   """Regions of SAA and VAA at growing budgets."""
   from matplotlib.colors import ListedColormap
 
-  panels = itertools.product(("SAA", "VAA"), BUDGETS)
-  figure, cells = pictures.panels(6, 3, 2.55)
+  panels = {f"{x}, budget {y:g}": (x, y) for x in ("SAA", "VAA") for y in BUDGETS}
+  figure, cells = pictures.panels(panels, 3, 2.55, framed=True)
   grid = _grid(np.linspace(-4, 4, 240, dtype=np.float32))  # misses borders of cells
   colors: Any = {"cmap": ListedColormap(COLORS), "vmin": 0, "vmax": 3, "alpha": 0.45}
-  for axes, (measure, budget) in zip(cells, panels, strict=True):
+  for axes, (measure, budget) in zip(cells, panels.values(), strict=True):
     labels = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
     values = np.where(labels < 0, 3, labels)
     axes.imshow(values, origin="lower", extent=(-4, 4, -4, 4), **colors)
     for label in (0, 1):
       sites = SITES[label == LABELS]
       axes.scatter(*sites.T, s=18, color=COLORS[label], label=f"class {'AB'[label]}")
-    axes.set_title(f"{measure}, budget {budget:g}", fontsize=9.5)
     axes.set(xticks=[], yticks=[])
   cells[0].legend(fontsize=8.5, loc="upper left")
   return figure

@@ -105,26 +105,22 @@ def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figu
     "halfway": {key: trained.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
     "at the end": trained.shown,
   }
-  figure = pictures.new_figure(7.2, 6.2)
-  rows = figure.subplots(len(times), 3, sharex="col", sharey="col")
-  for row, (time, time_spectra) in zip(rows, times.items(), strict=True):
-    for axes, key in zip(row, _SPECTRA, strict=True):
-      for index, (name, runs) in enumerate(zip(names, time_spectra[key], strict=True)):
-        values, at = runs - runs.max(), np.arange(runs.shape[-1])
-        color = pictures.COLORS[index]
-        low, high = np.min(values, 0), np.max(values, 0)
-        axes.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)
-        axes.plot(at, np.mean(values, 0), color=color, lw=1.5, label=name)
-      axes.grid(alpha=0.3)
-      axes.tick_params(labelsize=8.5)
-    row[0].set_ylabel(f"logarithm, {time}", fontsize=9)
-  for axes, title in zip(rows[0], _SPECTRA.values(), strict=True):
-    axes.set_title(title, fontsize=9.5)
+  panels = {
+    f"{title}\n{time}": time_spectra[key]
+    for time, time_spectra in times.items()
+    for key, title in _SPECTRA.items()
+  }
+  figure, cells = pictures.panels(panels, 3, 2.2, 0.2, sharex="col", sharey="col")
+  for axes, of_strengths in zip(cells, panels.values(), strict=True):
+    for color, name, runs in zip(pictures.COLORS, names, of_strengths, strict=False):
+      values, at = runs - runs.max(), np.arange(runs.shape[-1])
+      low, high = np.min(values, 0), np.max(values, 0)
+      axes.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)
+      axes.plot(at, np.mean(values, 0), color=color, lw=1.5, label=name)
+    axes.grid(alpha=0.3)
   figure.supxlabel("number of the singular value; band: range of the seeds", fontsize=9)
-  handles, labels = rows[0, 0].get_legend_handles_labels()
-  figure.legend(
-    handles, labels, loc="outside upper center", ncols=5, fontsize=9, frameon=False
-  )
+  figure.supylabel("logarithm", fontsize=9)
+  pictures.name_curves(figure, 5)
   return figure
 
 
