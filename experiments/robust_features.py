@@ -69,7 +69,8 @@ def trained(
     attacked = networks.judge(defence, test, same, budgets)
     for number, budget in enumerate(budgets):
       name = structure.name_of(norm, budget)
-      structure.add(table, name, {key: x[number] for key, x in measures.items()})
+      of_network = {key: x[number] for key, x in measures.items()}
+      table.add_all(name, of_network, finite=True)
       table.add("standard", f"accuracy under {name}", attacked[number])
 
 

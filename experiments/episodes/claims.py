@@ -62,9 +62,7 @@ OF_UPDATES = [Claim(*row) for row in _UPDATES]
 
 def mean_defined(values: np.ndarray) -> np.ndarray:
   """Mean over the last axis, ignoring NaN; NaN where nothing is defined."""
-  counts = np.sum(~np.isnan(values), axis=-1)
-  sums = np.nansum(values, axis=-1)
-  return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+  return np.ma.masked_invalid(values).mean(-1).filled(np.nan)
 
 
 def geometric_mean(values: np.ndarray) -> np.ndarray:
@@ -125,7 +123,10 @@ def undefined(series: Series) -> dict[str, np.ndarray]:
 
 
 def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
-  """Published figures for SD, DR and tests, where the article has this training."""
+  """Published figures for SD, DR and tests, where the article has this training.
+
+  For an upper bound such as "<0.001", the figure is the bound.
+  """
   alike = (
     part.representative == "mean"
     and (config.width == 64 or config.backbone != "conv4")
@@ -134,7 +135,13 @@ def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
     and all(getattr(config, name) == value for name, value in PROTOCOL.items())
   )
   place = f"{config.images}, {part.shots}-shot, {config.backbone}"
-  return figures("few_shot").get(place, {}) if alike else {}
+  return {
+    name: {
+      measure: float(x.lstrip("<")) if isinstance(x, str) else x
+      for measure, x in printed.items()
+    }
+    for name, printed in (figures("few_shot").get(place, {}) if alike else {}).items()
+  }
 
 
 def tabulate(
@@ -159,17 +166,6 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
   # The tables stop before the training does.
   count = CHECKPOINTS[part.shots] if printed else None
   series = {name: values[..., :count] for name, values in trained.series.items()}
-
-  def add(
-    name: str, measures: Mapping[str, Any], published_values: Mapping[str, Any]
-  ) -> None:
-    for measure, values in measures.items():
-      paper = published_values.get(measure)
-      if isinstance(paper, str):  # an upper bound such as "<0.001"
-        paper = float(paper.lstrip("<"))
-      listed = not np.isnan(values).any()
-      table.add(name, measure, values, paper=paper, listed=listed)
-
   for number, loss in enumerate(LOSSES):
     tests = trained.test[number]
     measures = {
@@ -183,7 +179,8 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
     if loss == SQUARED:
       del diagnostics[EXPONENT]
     measures |= {measure: values[number] for measure, values in diagnostics.items()}
-    add(f"{part.name}, {loss}", measures, printed.get(loss, {}))
+    title = f"{part.name}, {loss}"
+    table.add_all(title, measures, printed.get(loss, {}), finite=True)
   paired = trained.test[1] - trained.test[0]
   measures = {
     "DR - SD, test": paired.mean(-1),
@@ -191,7 +188,7 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
   }
   if config.all_diagnostics:
     measures |= tests_of_seeds(series)
-  add(part.name, measures, printed.get("tests", {}))
+  table.add_all(part.name, measures, printed.get("tests", {}), finite=True)
   if part == Part(1, "mean"):
     table.add_all(part.name, _over_checkpoints(trained), listed=False)
 

@@ -51,11 +51,15 @@ class Table:
     printed: Mapping[str, float] = {},
     *,
     listed: bool = True,
+    finite: bool = False,
   ) -> None:
-    """Appends values by measure, with published ones beside them."""
+    """Appends values by measure, with published ones beside them.
+
+    If `finite`, values with NaN or infinity among them are not listed.
+    """
     for measure, values in by_measure.items():
-      paper = printed.get(measure)
-      self.add(variant, measure, values, listed=listed, paper=paper)
+      shown = listed and not (finite and not np.isfinite(values).all())
+      self.add(variant, measure, values, listed=shown, paper=printed.get(measure))
 
   def add_gain(
     self, measure: str, variant: str, *, over: str, paper: float, title: str = ""

@@ -25,7 +25,7 @@ def add_inputs(table: Table, title: str, images: str, train: Any, test: Any) -> 
   if images == "digits":
     levels, printed = 16, {}
   measures = structure.of_inputs(train, test, classes=CLASSES, levels=levels)
-  structure.add(table, title, measures, printed)
+  table.add_all(title, measures, printed, finite=True)
   table.add(title, COUNT, len(train.y), listed=False)
 
 

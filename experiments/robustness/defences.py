@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Statement, Table
-from experiments.robustness import networks, structure
+from experiments.robustness import networks
 from experiments.robustness.images import Points
 from spherejax import attacks, distances, losses, voronoi
 
@@ -115,7 +115,8 @@ def add_side_by_side(
   }
   figures[WITHIN] = trainer.over_models(within_cells, params, train, nearest)
   for number, name in enumerate(defences):
-    structure.add(table, f"defence: {name}", {k: x[number] for k, x in figures.items()})
+    measures = {key: x[number] for key, x in figures.items()}
+    table.add_all(f"defence: {name}", measures, finite=True)
 
 
 def _hyphened(name: str) -> str:

@@ -167,7 +167,7 @@ def reweighted(
 
 def add_pixels(table: Table, train: Points, test: Points) -> None:
   for name, figures in reweighted(train, test, classes=CLASSES).items():
-    structure.add(table, f"pixels, {name}", figures)
+    table.add_all(f"pixels, {name}", figures, finite=True)
 
 
 def add_features(

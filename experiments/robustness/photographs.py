@@ -198,7 +198,8 @@ def trained(table: Table, config, output: Path) -> list[Points]:
     standard = state if attack == budgets[0] else standard
     measures = measure_features(config, train_points, state)
     measures |= judge(config, tested, state, *attack)
-    structure.add(table, name, measures, printed.get(name, {}))
+    # Features that span too little have an infinite rho.
+    table.add_all(name, measures, printed.get(name, {}), finite=True)
     accuracy = judge(config, tested, standard, *attack)["accuracy under attack"]
     table.add("standard", f"accuracy under {name}", accuracy)
   return [train_points, tested]

@@ -90,7 +90,7 @@ def add_radius(
   measures = trainer.over_models(figures, result.state)
   for cell, radius in enumerate(columns["radius"]):
     name = _variant_name(dim, radius, "standard" if cell < half else "robust")
-    structure.add(table, name, {key: x[cell] for key, x in measures.items()})
+    table.add_all(name, {key: x[cell] for key, x in measures.items()}, finite=True)
 
 
 def _cost(table: Table, measure: str, dim: int, radius: float) -> np.ndarray:
@@ -173,7 +173,7 @@ def add_loss(
   if defence.cosine:
     measures |= _caps(defence, params, train)
   first = {measure: values[0] for measure, values in measures.items()}
-  structure.add(table, f"{name}, l2 {config.proposed_budget:g}", first)
+  table.add_all(f"{name}, l2 {config.proposed_budget:g}", first, finite=True)
 
 
 def of_losses(config: Any) -> list[Claim]:

@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array
 
 from experiments.frame import training as trainer
-from experiments.frame.study import Table
 from experiments.published import figures
 from experiments.robustness import networks
 from experiments.robustness.images import Points
@@ -137,15 +136,3 @@ def of_inputs(
       measures[f"{name}, {norm}"] = jnp.mean(predicted == test.y)
   measures["R2"] = metrics.class_variance(unit).r2
   return {name: float(value) for name, value in measures.items()}
-
-
-def add(
-  table: Table,
-  name: str,
-  by_measure: Mapping[str, Any],
-  printed: Mapping[str, float] = {},
-) -> None:
-  """Adds measures; does not list an infinite rho, of features that span too little."""
-  for measure, values in by_measure.items():
-    listed = bool(np.isfinite(values).all())
-    table.add(name, measure, values, paper=printed.get(measure), listed=listed)
