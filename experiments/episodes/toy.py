@@ -5,19 +5,16 @@ DIST, article II: Table 1, figures 1, 7 and 8, appendix E.
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame.pictures import new_figure
+from experiments.frame.pictures import Figure, new_figure
 from experiments.frame.study import Claim, Table
 from spherejax import distances, losses
-
-if TYPE_CHECKING:
-  import matplotlib.figure
 
 # Red, green and blue prototypes of figure 1, and on the sphere.
 PLANE = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 1.5]], np.float32)
@@ -167,7 +164,7 @@ CLAIMS = Claim.of_rows([
 ], "DIST, article II, fig. 1", every_seed=True)  # fmt: skip
 
 
-def _color_bar(figure: "matplotlib.figure.Figure") -> None:
+def _color_bar(figure: Figure) -> None:
   from matplotlib.cm import ScalarMappable
   from matplotlib.colors import Normalize
 
@@ -175,7 +172,7 @@ def _color_bar(figure: "matplotlib.figure.Figure") -> None:
   figure.colorbar(scale, ax=figure.axes, label="p(red)", shrink=0.8)
 
 
-def draw_plane() -> "matplotlib.figure.Figure":
+def draw_plane() -> Figure:
   """Probabilities of red in the plane."""
   axis = np.linspace(-2.5, 4.5, 281, dtype=np.float32)
   grid = np.stack(np.meshgrid(axis, axis - 1), -1).reshape(-1, 2)
@@ -198,7 +195,7 @@ def draw_plane() -> "matplotlib.figure.Figure":
   return figure
 
 
-def draw_sphere() -> "matplotlib.figure.Figure":
+def draw_sphere() -> Figure:
   """Probabilities of red, seen from the side of the three prototypes."""
   axis = np.linspace(-1, 1, 161)
   u, v = np.meshgrid(axis, axis)

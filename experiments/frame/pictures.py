@@ -11,8 +11,10 @@ from experiments.frame import results
 from spherejax import metrics, plotting
 
 if TYPE_CHECKING:
-  import matplotlib.axes
-  import matplotlib.figure
+  from matplotlib.axes import Axes
+  from matplotlib.figure import Figure
+else:
+  Axes = Figure = Any  # matplotlib takes long to import
 
 # Okabe and Ito 2008, as in `spherejax.plotting`, with black last.
 COLORS = (
@@ -25,7 +27,7 @@ _BLUE, _ORANGE, *_, _GREY, _INK = COLORS
 _ROW = 0.2  # inches from one row to the next
 
 
-def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
+def new_figure(width: float, height: float) -> Figure:
   """Creates a figure of a size in inches, without pyplot's state or a display."""
   from matplotlib.figure import Figure
 
@@ -41,7 +43,7 @@ def panels(
   size: float = 9.5,
   framed: bool = False,
   **options: Any,
-) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
+) -> tuple[Figure, list[Axes]]:
   """Creates a figure 7.2 inches wide with axes of these titles, row by row.
 
   `height` is that of a row, `size` that of the titles' letters. Axes are open at the
@@ -61,7 +63,7 @@ def panels(
   return figure, list(cells[: len(titles)])
 
 
-def name_curves(figure: "matplotlib.figure.Figure", columns: int = 4) -> None:
+def name_curves(figure: Figure, columns: int = 4) -> None:
   """Names the curves of all panels above them, each name once."""
   handles = {}
   for axes in figure.axes:
@@ -75,7 +77,7 @@ def name_curves(figure: "matplotlib.figure.Figure", columns: int = 4) -> None:
 
 def cosine_maps(
   maps: Mapping[str, np.ndarray], groups: np.ndarray, xlabel: str, *, columns: int
-) -> "matplotlib.figure.Figure":
+) -> Figure:
   """Plots cosines of all pairs of classes, with lines between groups of neighbours."""
   figure, cells = panels(maps, columns, 7.2 / columns, framed=True)
   image: Any = None
@@ -97,7 +99,7 @@ def dots(
   rows: Sequence[str] = (),
   columns: int = 2,
   gains: bool = False,
-) -> "matplotlib.figure.Figure":
+) -> Figure:
   """Plots mean, 95 % interval and seeds of every row, in panels side by side.
 
   Args:
@@ -127,9 +129,7 @@ def dots(
   return figure
 
 
-def _row(
-  axes: "matplotlib.axes.Axes", place: int, values: np.ndarray, gains: bool
-) -> None:
+def _row(axes: Axes, place: int, values: np.ndarray, gains: bool) -> None:
   mean, low, high, n = metrics.mean_interval(values)
   color = _BLUE
   if gains and not low > 0:
@@ -141,7 +141,7 @@ def _row(
   axes.plot(mean, place, "o", color=color, markersize=5.5, markeredgecolor="white")
 
 
-def _style(axes: "matplotlib.axes.Axes", gains: bool) -> None:
+def _style(axes: Axes, gains: bool) -> None:
   axes.tick_params(axis="y", length=0)
   axes.grid(color="#E6E6E6", linewidth=0.8)
   axes.set_axisbelow(True)
@@ -152,7 +152,7 @@ def _style(axes: "matplotlib.axes.Axes", gains: bool) -> None:
 
 def verdicts(
   claims: Mapping[str, Sequence[tuple[float, str]]],
-) -> "matplotlib.figure.Figure":
+) -> Figure:
   """Plots claims, a row a statement, by difference over half-width of its interval.
 
   Args:

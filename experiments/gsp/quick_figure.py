@@ -1,16 +1,12 @@
 """The quickstart's figure: collages, and where each pooling puts its weight."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.frame import pictures
 from experiments.gsp.collages import foreground_weight
 from experiments.gsp.quick import GRID
-
-if TYPE_CHECKING:
-  import matplotlib.figure
 
 _CELL = 1.08  # inches
 _FRAME, _WEIGHT = "#0072B2", (213, 94, 0)
@@ -26,7 +22,7 @@ def draw(
   foreground: np.ndarray,
   weights: Mapping[str, np.ndarray],
   names: Sequence[str],
-) -> "matplotlib.figure.Figure":
+) -> pictures.Figure:
   """Draws uint8 collages [n, height, width, channels] above each pooling's weights.
 
   `foreground` has shape [n, 3, 3], the weights of each pooling have [n, rows, columns];

@@ -5,9 +5,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 from experiments.frame import images, pictures
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
 from experiments.hierarchies import training
 from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES

@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from experiments.frame import pictures
 from experiments.frame.images import Parts
+from experiments.frame.pictures import Figure
 from experiments.hierarchies import plankton_runs, plankton_tables
 from experiments.hierarchies.plankton_runs import (
   BASELINE,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from experiments.metric_learning.problems import ONCE, RENEWED, Runs
 from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import Settings
 from spherejax import distances, plotting
-
-if TYPE_CHECKING:
-  import matplotlib.figure
 
 _PARTS = ("CCP", "XBM", GSP, ZSP, BOTH)
 SHOWN = 2000  # points in a plot of the plane
@@ -44,9 +41,7 @@ def scores(config: Config, table: Table) -> dict[str, Any]:
   return figures
 
 
-def _gains(
-  config: Config, names: list[Name], table: Table
-) -> "matplotlib.figure.Figure | None":
+def _gains(config: Config, names: list[Name], table: Table) -> pictures.Figure | None:
   """Paired gains of each part over the same training without it."""
   panels: dict[str, dict[str, np.ndarray]] = {part: {} for part in _PARTS}
   # Without these settings, CCP and a memory are only compared with the sum on top.
@@ -66,7 +61,7 @@ def _gains(
   return pictures.dots(panels, label, rows=rows, columns=len(_PARTS), gains=True)
 
 
-def _poolings(names: list[Name], table: Table) -> "matplotlib.figure.Figure":
+def _poolings(names: list[Name], table: Table) -> pictures.Figure:
   """Paired gains of each pooling over the average, by loss."""
   panels: dict[str, dict[str, np.ndarray]] = {}
   for name in names:
@@ -96,7 +91,7 @@ def _steps(config: Settings) -> np.ndarray:
 
 def _curve_panels(
   config: Settings, panels: Mapping[str, Mapping[str, Trained]]
-) -> "matplotlib.figure.Figure":
+) -> pictures.Figure:
   """Plots best scores so far in small panels that share their axes and colours.
 
   Later curves are thinner, so that equal curves remain visible below each other.
@@ -169,7 +164,7 @@ def unseen(config: Any, table: Table) -> dict[str, Any]:
   return {"retrieval": pictures.dots({"": scores}, "MAP@R of unseen classes")}
 
 
-def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
+def plane(runs: Runs, study: Study) -> pictures.Figure:
   """Test digits of the first seed, and the proxies of its best network."""
   figure = pictures.new_figure(9.0, 4.6)
   axes = figure.subplots(1, 2, sharex=True, sharey=True)

@@ -1,7 +1,7 @@
 """Eight points in the plane: regions, and the accuracy of the nearest neighbour."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,6 @@ import numpy as np
 from experiments.frame import pictures
 from experiments.frame.study import Claim, NotMeasured, Table
 from spherejax import metrics, prototypes, voronoi
-
-if TYPE_CHECKING:
-  import matplotlib.figure
 
 Norm = Literal["l2", "linf", "l1"]
 # DIST, article III, figures 1 and 2. The text names the coordinates of three sites; all
@@ -167,7 +164,7 @@ def differing(budget: float) -> set[tuple[float, ...]]:
   return set(map(tuple, grid[labels[0] != labels[1]].tolist()))
 
 
-def draw() -> "matplotlib.figure.Figure":
+def draw() -> pictures.Figure:
   """Regions of SAA and VAA at growing budgets."""
   from matplotlib.colors import ListedColormap
 

@@ -1,7 +1,7 @@
 """Figures of `projector_collapse`."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from experiments.self_supervision.settings import LARGE, SMALL
 from experiments.self_supervision.toy import ANGLES, PIXEL, RANKS
 from experiments.self_supervision.training import BINS, ENCODER, PROJECTOR
 from spherejax import plotting
-
-if TYPE_CHECKING:
-  import matplotlib.figure
 
 _CURVES = {
   "rank": ("effective rank", "effective rank of the projector"),
@@ -98,7 +95,7 @@ def _going(
   return {name: of_seeds[mask] for name, of_seeds, mask in rows if mask.any()}
 
 
-def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
+def spectra(trained: Trained, names: tuple[str, ...]) -> pictures.Figure:
   """Logarithms of singular values relative to the largest: mean and range of seeds."""
   times = {
     "at first": trained.start,
@@ -124,7 +121,7 @@ def spectra(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figu
   return figure
 
 
-def distances(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
+def distances(trained: Trained, names: tuple[str, ...]) -> pictures.Figure:
   """Histograms of distances to the nearest negatives at the end, mean over seeds."""
   figure = pictures.new_figure(6, 3.6)
   axes = figure.subplots()
@@ -144,7 +141,7 @@ def distances(trained: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Fi
 
 def projectors(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
-) -> "matplotlib.figure.Figure":
+) -> pictures.Figure:
   """The study of depth and width, with a dot for every seed and a line for the mean."""
   places = {name: (trained, 0) for name, trained in deep.items()}
   if LARGE in names:
