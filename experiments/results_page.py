@@ -147,23 +147,22 @@ def experiment_page(content: dict, tried: Tried, data: Texts, alts: Texts) -> st
   )
 
 
-def claims_of(pattern: str, results: list[dict]) -> list[tuple[dict, dict]]:
-  """Results and claims that match `experiment: claim`, where a star is a wildcard."""
-  experiment, _, name = pattern.partition(": ")
-  return [
-    (content, claim)
-    for content in results
-    if title(content) == experiment
-    for claim in content["claims"]
-    if fnmatch.fnmatchcase(claim["id"], name)
-  ]
-
-
 def tests_of(statement: Mapping[str, Any], results: list[dict]) -> list[tuple]:
-  """Results and claims that test a statement; ends with a message where none does."""
+  """Results and claims that test a statement; ends with a message where none does.
+
+  A statement has patterns `experiment: claim`, where a star is a wildcard.
+  """
   tests = []
   for pattern in statement["claims"]:
-    if not (tested := claims_of(pattern, results)):
+    experiment, _, name = pattern.partition(": ")
+    tested = [
+      (content, claim)
+      for content in results
+      if title(content) == experiment
+      for claim in content["claims"]
+      if fnmatch.fnmatchcase(claim["id"], name)
+    ]
+    if not tested:
       raise SystemExit(f"{STATEMENTS} names {pattern}, but no such claim is tested")
     tests += tested
   return tests

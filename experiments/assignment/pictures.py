@@ -9,7 +9,7 @@ from experiments.assignment import prototypes, tasks, training
 from experiments.assignment.photographs import Trained
 from experiments.assignment.settings import Job
 from experiments.frame import pictures
-from spherejax import plotting
+from spherejax import distances, plotting
 
 # Colours that also differ in lightness (Tableau's, as in matplotlib's "tab10").
 _COLORS = "tab10"
@@ -28,16 +28,11 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
   for number, (title, points) in enumerate(panels.items(), 1):
     axes = figure.add_subplot(1, len(panels), number, projection="mollweide")
     x, y, z = points.T / np.linalg.norm(points, axis=1)
-    for label, (east, north) in enumerate(
-      zip(np.arctan2(y, x), np.arcsin(z), strict=True)
-    ):
-      color = colors(groups[label])
-      axes.plot(
-        east, north, "o", color=color, markersize=13, clip_on=False, zorder=2.8
-      )  # above the frame, below the numbers
-      axes.text(
-        east, north, str(label), ha="center", va="center", fontsize=8, color="white"
-      )
+    places = np.stack([np.arctan2(y, x), np.arcsin(z)])
+    # Above the frame, below the numbers.
+    axes.scatter(*places, s=170, c=colors(groups), clip_on=False, zorder=2.8)
+    for label, place in enumerate(places.T):
+      axes.text(*place, str(label), ha="center", va="center", fontsize=8, color="white")
     axes.set(xticklabels=[], yticklabels=[])
     axes.grid(color="#D9D9D9", linewidth=0.6)
     axes.set_title(title, fontsize=11)
@@ -87,8 +82,7 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
   }
   figures = {}
   if ends:
-    unit = {x: y / np.linalg.norm(y, axis=1, keepdims=True) for x, y in ends.items()}
-    maps = {title: rows @ rows.T for title, rows in unit.items()}
+    maps = {x: distances.pairwise_cosine(rows, rows) for x, rows in ends.items()}
     label = "class, by super-class"
     figures["matrix"] = pictures.cosine_maps(maps, groups, label, columns=len(maps))
     if low == 3:

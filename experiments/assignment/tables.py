@@ -64,16 +64,12 @@ PRESETS = {
     BALANCED, *_grid((_CIFAR,), _RIVALS, (100,)), Job(_CIFAR, "DL2P", 50)
   ),
   "table-2-imagenet200": _with(
-    BALANCED,
-    *_grid((_TINY,), _RIVALS, (200,)),
-    Job(_TINY, "DL2P", 100), image_size=64,
+    BALANCED, *_grid((_TINY,), _RIVALS, (200,)), Job(_TINY, "DL2P", 100), image_size=64
   ),
   "table-3": _with(IMAGENET, *_OF_IMAGENET),
   "table-3-resnet101": _with(IMAGENET, _OF_IMAGENET[0], network="resnet101"),
   "table-3-swin": _with(
-    IMAGENET,
-    *_OF_IMAGENET,
-    network="swin_t", optimizer="adamw", learning_rate=1e-3,
+    IMAGENET, *_OF_IMAGENET, network="swin_t", optimizer="adamw", learning_rate=1e-3
   ),
   "table-4": _with(
     LONG_TAIL,
@@ -82,9 +78,8 @@ PRESETS = {
   ),
   # Needs --listing; the paper gives no details but the network.
   "table-5": _with(
-    IMAGENET,
-    *_grid((_IMAGENET,), _THREE, (2048,)),
-    _OF_IMAGENET[0], weighted=True, feature_norm=True, needs_listing=True,
+    IMAGENET, *_grid((_IMAGENET,), _THREE, (2048,)), _OF_IMAGENET[0],
+    weighted=True, feature_norm=True, needs_listing=True,
   ),
   "table-6": _with(
     LONG_TAIL,

@@ -112,24 +112,18 @@ def _least(title: str, pairs: Sequence[tuple[str, float | str]], table: Table) -
   return np.min([value(x) - value(y) for x, y in pairs], axis=0)
 
 
-def claims(config: Any, table: Table) -> list[Claim]:
+def claims(config: Any, table: Table) -> Iterator[Claim]:
   """Statements of NCH 4 for each set, network and fill in the table."""
-  statements = []
   for title in table.variants(f"{RHO}, mixed"):
     if " - " in title:
       continue
     rest, _, fill = title.rpartition(", ")
     name, _, network = rest.partition(", ")
-    statements += _of_row(config, name, network, fill)
+    yield from _of_row(config, name, network, fill)
     if network == ON_GRIDS and fill == "zeros":
       supervised = f"{name}, {SUPERVISED}, {fill}"
-      statements.append(
-        Claim(
-          f"N8-{name}",
-          f"{name}: training on grids lowers the middle slope (zeros, single)",
-          lambda t, supervised=supervised, other=title: t.gain(
-            "s at 1/2, single", supervised, over=other
-          ),
-        )
+      yield Claim(
+        f"N8-{name}",
+        f"{name}: training on grids lowers the middle slope (zeros, single)",
+        lambda t, a=supervised, b=title: t.gain("s at 1/2, single", a, over=b),
       )
-  return statements

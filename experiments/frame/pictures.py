@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from experiments.frame import results
 from spherejax import metrics, plotting
@@ -76,13 +77,13 @@ def name_curves(figure: Figure, columns: int = 4) -> None:
 
 
 def cosine_maps(
-  maps: Mapping[str, np.ndarray], groups: np.ndarray, xlabel: str, *, columns: int
+  maps: Mapping[str, ArrayLike], groups: np.ndarray, xlabel: str, *, columns: int
 ) -> Figure:
   """Plots cosines of all pairs of classes, with lines between groups of neighbours."""
   figure, cells = panels(maps, columns, 7.2 / columns, framed=True)
   image: Any = None
   for axes, values in zip(cells, maps.values(), strict=True):
-    image = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
+    image = axes.imshow(np.asarray(values), cmap="RdBu_r", vmin=-1, vmax=1)
     for edge in np.flatnonzero(np.diff(groups)) + 0.5:
       axes.axhline(edge, color="#222222", linewidth=0.6)
       axes.axvline(edge, color="#222222", linewidth=0.6)

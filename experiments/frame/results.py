@@ -212,11 +212,9 @@ _OF_THE_PAPER = (
 
 def tables(content: dict[str, Any]) -> list[rich.table.Table]:
   """The figures and the claims of a result as printable tables."""
-  figures = rich.table.Table(title=content["experiment"])
-  for heading in ("", "measure", "mean", "95 % interval", "seeds", "paper"):
-    figures.add_column(
-      heading, justify="left" if heading in ("", "measure") else "right"
-    )
+  figures = rich.table.Table("", "measure", title=content["experiment"])
+  for heading in ("mean", "95 % interval", "seeds", "paper"):
+    figures.add_column(heading, justify="right")
   for entry in content["rows"]:
     figures.add_row(
       *cells(entry),
@@ -225,9 +223,8 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
     )
   if any(entry["paper"] is not None for entry in content["rows"]):
     figures.caption = _OF_THE_PAPER
-  verdicts = rich.table.Table(title="claims")
-  for heading in ("claim", "difference", "95 % interval", "verdict"):
-    verdicts.add_column(heading)
+  headings = "claim", "difference", "95 % interval", "verdict"
+  verdicts = rich.table.Table(*headings, title="claims")
   for entry in content["claims"]:
     verdicts.add_row(
       f"{entry['id']}: {entry['statement']}",

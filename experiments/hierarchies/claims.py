@@ -196,17 +196,14 @@ def _of_curves() -> list[Statement]:
     first, last = (table.values(quantity + at, setting) for at in (FIRST, LAST))
     return last - first
 
-  def after_one(table: Table, quantity: str, setting: str) -> np.ndarray:
-    return table.values(quantity + FIRST, setting)
-
   def of_one(name: str, x: str) -> list[Statement]:
     return [
       (f"K14-{name}",
        f"mean correlation of the prototypes of {x} after one epoch >= {EARLY}",
-       lambda t: after_one(t, PROTOTYPES, x) - EARLY),
+       lambda t: t.values(PROTOTYPES + FIRST, x) - EARLY),
       (f"K15-{name}",
        f"after one epoch: correlation of the prototypes of {x} > of its proxies",
-       lambda t: after_one(t, PROTOTYPES, x) - after_one(t, PROXIES, x)),
+       lambda t: t.values(PROTOTYPES + FIRST, x) - t.values(PROXIES + FIRST, x)),
       (f"K16-{name}",
        f"the proxies of {x} gain more correlation than the prototypes",
        lambda t: rise(t, PROXIES, x) - rise(t, PROTOTYPES, x)),

@@ -13,7 +13,7 @@ from experiments.hierarchies import training
 from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES
 from experiments.hierarchies.methods import SETTINGS
 from experiments.hierarchies.runs import Config
-from spherejax import hierarchy, plotting
+from spherejax import distances, hierarchy, plotting
 
 MEASURES = {
   "top-1": "top-1 accuracy",
@@ -72,12 +72,10 @@ def similarity_maps(
   """
   order, branch = leaf_order(tree), images.at_depth(tree, 1)
   path_distances = hierarchy.path_distances(tree)
-  maps = {"tree": hierarchy.chordal_similarities(path_distances)}
-  for name, rows in points.items():
-    norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    maps[name] = (rows / norms) @ (rows / norms).T
+  maps: dict[str, Any] = {"tree": hierarchy.chordal_similarities(path_distances)}
+  maps |= {x: distances.pairwise_cosine(rows, rows) for x, rows in points.items()}
   return pictures.cosine_maps(
-    {name: values[np.ix_(order, order)] for name, values in maps.items()},
+    {x: np.asarray(values)[np.ix_(order, order)] for x, values in maps.items()},
     branch[order],
     "rows and columns: classes, in the order of the tree",
     columns=_COLUMNS,

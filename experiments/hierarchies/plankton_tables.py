@@ -76,11 +76,9 @@ def tabulate(
   for runs, network, group, way in places:
     for run in runs:
       of_run = scores(run.counts[f"{network}, {group}, {way}"])
-      for measure, value in (
-        (macro_f1(group, way), of_run.macro_f1),
-        (f"accuracy, {group}, {way}", of_run.accuracy),
-      ):
-        table.add(network, measure, value, paper=printed.get(network, {}).get(measure))
+      figures = {macro_f1(group, way): of_run.macro_f1}
+      figures[f"accuracy, {group}, {way}"] = of_run.accuracy
+      table.add_all(network, figures, printed.get(network, {}))
   table.add(UNSEEN, CHANCE, 1 / len(whole.unseen), listed=False)
   add_curves(table, embedded)
   best = [max(run.figures["by k"], key=run.figures["by k"].get) for run in embedded]

@@ -68,12 +68,9 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
     return {}
   with at_once.on_host():
     x = wide(kernels)
-    return to_numpy(
-      {
-        "effective rank": metrics.effective_rank(x),
-        "relative rank": metrics.relative_rank(x, threshold=settings.threshold),
-      }
-    )
+    ranks = {"effective rank": metrics.effective_rank(x)}
+    ranks["relative rank"] = metrics.relative_rank(x, threshold=settings.threshold)
+    return to_numpy(ranks)
 
 
 def of_views(
@@ -85,12 +82,9 @@ def of_views(
   with at_once.on_host():
     random_weights, weights = wide(chance(settings, kernel)), wide(kernel)
     far, moves = wide(view_arrays["displacements"]), wide(view_arrays["moves"])
-    return to_numpy(
-      {
-        BY_CHANCE: metrics.unexplained_variance(far, random_weights),
-        MOVES: metrics.kernel_overlap(moves.T, weights),
-      }
-    )
+    unexplained = metrics.unexplained_variance(far, random_weights)
+    overlap = metrics.kernel_overlap(moves.T, weights)
+    return to_numpy({BY_CHANCE: unexplained, MOVES: overlap})
 
 
 def measured(
