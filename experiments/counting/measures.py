@@ -19,6 +19,9 @@ _PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
 _STEPS, _VALIDATION, _LEAST = 300, 0.2, 1e-30
 
 Figures = dict[str, float]
+_accuracies = jax.jit(
+  prototypes.episode_accuracies, static_argnames=("num_shots", "transform")
+)
 
 
 @jax.jit
@@ -146,7 +149,7 @@ def episodes(
   z = jnp.asarray(sample.z[network])
   figures = {}
   for transform in ("none", "l2"):
-    accuracies = _accuracies(z, rows, shots, transform)
+    accuracies = _accuracies(z, rows, num_shots=shots, transform=transform)
     mean, low, high, _ = metrics.mean_interval(np.asarray(accuracies))
     name = f"{shots}-shot" + (", l2" if transform == "l2" else "")
     figures[name] = mean
@@ -166,11 +169,6 @@ def within(
     f"{shots}-shot, correlation of norm and count": mean,
     f"{shots}-shot, episodes without a correlation": float((~defined).sum()),
   }
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _accuracies(z: Array, rows: Array, shots: int, transform: Any) -> Array:
-  return prototypes.episode_accuracies(z, rows, num_shots=shots, transform=transform)
 
 
 @jax.jit
