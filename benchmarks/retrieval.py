@@ -154,8 +154,9 @@ def main() -> None:
   }
 
   def note(row: dict[str, Any]) -> str:
-    met = {True: ", met", False: ", NOT met"}.get(row.get("peak_below_limit"), "")
-    return f", peak {row['peak_mib']:.0f} MiB{met}"
+    met = {None: "", True: ", met", False: ", NOT met"}
+    peak = f", peak {row['peak_mib']:.0f} MiB"
+    return peak + met[row.get("peak_below_limit")]
 
   _measure.run("retrieval", works, _measure.lacking(*NEEDED), options, note)
 

@@ -52,7 +52,8 @@ def draw(table: Table, runs: Mapping[Part, Trained], config: Config) -> dict[str
         f"{x}, training": y for x, y in zip(LOSSES, training_accuracy, strict=True)
       }
       label = "accuracy"
-    ratios = dict(zip(LOSSES, trained.series["norm_ratio"], strict=True))
+    ratio_rows = zip(LOSSES, trained.series["norm_ratio"], strict=True)
+    ratios: dict[str, np.ndarray] = dict(ratio_rows)
     for file, lines, every, ylabel in (
       ("accuracy", curves, config.validate_every, label),
       ("norm-ratio", ratios, config.check_every, "norm ratio of the update"),
