@@ -28,10 +28,10 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
   for number, (title, points) in enumerate(panels.items(), 1):
     axes = figure.add_subplot(1, len(panels), number, projection="mollweide")
     x, y, z = points.T / np.linalg.norm(points, axis=1)
-    places = np.stack([np.arctan2(y, x), np.arcsin(z)])
+    places = np.arctan2(y, x), np.arcsin(z)
     # Above the frame, below the numbers.
     axes.scatter(*places, s=170, c=colors(groups), clip_on=False, zorder=2.8)
-    for label, place in enumerate(places.T):
+    for label, place in enumerate(zip(*places, strict=True)):
       axes.text(*place, str(label), ha="center", va="center", fontsize=8, color="white")
     axes.set(xticklabels=[], yticklabels=[])
     axes.grid(color="#D9D9D9", linewidth=0.6)

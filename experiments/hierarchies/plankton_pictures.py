@@ -70,7 +70,7 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
       axes.plot(steps, curves.T, linewidth=0.8, **grey)
     axes.plot(steps, curves.mean(0), "-o", color=INK, markersize=3, label="mean")
     axes.set_xlabel("iteration", fontsize=9)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.margins(y=0.08)  # before the lower limit, which keeps the upper one
     axes.set_ylim(bottom=0)
   pictures.name_curves(figure)
