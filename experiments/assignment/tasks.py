@@ -208,7 +208,12 @@ def _divided(images: data.Images) -> tuple[data.Images, data.Images]:
 
 
 def _task(
-  name: str, train: data.Images, test: data.Images, tree, groups, **options: Any
+  name: str,
+  train: data.Images,
+  test: data.Images,
+  tree: hierarchy.ClassTree,
+  groups: np.ndarray,
+  **options: Any,
 ) -> Task:
   """A task of images; the last fifth of a class's training images validates."""
   train_part, validation_part, test_part = (

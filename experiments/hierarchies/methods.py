@@ -285,17 +285,16 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
     values = losses.normface(cosines, labels, scale=classifier.scale)
   loss_stats = dict(stats.get("loss", {}))
   if "moving" in loss_stats:
-    moving, decay = loss_stats["moving"], 1 - rates.ema_rate
-    options: Any = {"batch_mean": "direction", "start_at_first": True}
     loss_stats["moving"] = prototypes.ema_update(
-      moving, features, labels, decay=decay, axis_name=axis_name, **options
-    )
+      loss_stats["moving"], features, labels, decay=1 - rates.ema_rate,
+      batch_mean="direction", start_at_first=True, axis_name=axis_name,
+    )  # fmt: skip
   if "scale" in loss_stats:
     chordal = setting.geometry == "chordal"
     scaled = jnp.maximum(2 - 2 * cosines, 0) if chordal else cosines
-    options = {"geometry": setting.geometry, "learning_rate": rates.scale_rate}
     loss_stats["scale"] = losses.dynamic_scale_update(
-      loss_stats["scale"], scaled, labels, axis_name=axis_name, **options
-    )
+      loss_stats["scale"], scaled, labels, geometry=setting.geometry,
+      learning_rate=rates.scale_rate, axis_name=axis_name,
+    )  # fmt: skip
   loss = training.global_mean(values, axis_name=axis_name)
   return training.Outcome(loss, updated | ({"loss": loss_stats} if loss_stats else {}))

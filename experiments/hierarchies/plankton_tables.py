@@ -76,8 +76,10 @@ def tabulate(
   for runs, network, group, way in places:
     for run in runs:
       of_run = scores(run.counts[f"{network}, {group}, {way}"])
-      figures = {macro_f1(group, way): of_run.macro_f1}
-      figures[f"accuracy, {group}, {way}"] = of_run.accuracy
+      figures = {
+        macro_f1(group, way): of_run.macro_f1,
+        f"accuracy, {group}, {way}": of_run.accuracy,
+      }
       table.add_all(network, figures, printed.get(network, {}))
   table.add(UNSEEN, CHANCE, 1 / len(whole.unseen), listed=False)
   add_curves(table, embedded)

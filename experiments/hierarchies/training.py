@@ -34,7 +34,7 @@ def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
 
 
 def embed(variables: Any, images: Any, settings: Architecture) -> np.ndarray:
-  """Embeds `data.Images` or `frozen.Features`, [count, dim], not normalised."""
+  """Embeds `data.Images`, also `frozen.Features`: [count, dim], not normalised."""
   sizes = class_sets.log_sizes(images)
   if isinstance(images, frozen.Features):
     return np.asarray(_projected(variables, images.images, sizes, settings=settings))
@@ -106,7 +106,9 @@ def train(
   kinds: Any = {"settings": settings, "setting": setting}
   shapes = methods.shapes(study.train)
   state = methods.initial_state(first_key, shared.fixed, shapes=shapes, **kinds)
-  followed = study.train[: settings.curve_images or len(study.train)]
+  followed = study.train
+  if settings.curve_images:
+    followed = followed[: settings.curve_images]
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
     classifier = methods.head(state.params, state.batch_stats, settings.rates)

@@ -109,7 +109,8 @@ def spectra(trained: Trained, names: tuple[str, ...]) -> pictures.Figure:
   }
   figure, cells = pictures.panels(panels, 3, 2.2, 0.2, sharex="col", sharey="col")
   for axes, of_strengths in zip(cells, panels.values(), strict=True):
-    for color, name, runs in zip(pictures.COLORS, names, of_strengths, strict=False):
+    curves = zip(names, of_strengths, strict=True)
+    for color, (name, runs) in zip(pictures.COLORS, curves, strict=False):
       values, at = runs - runs.max(), np.arange(runs.shape[-1])
       low, high = np.min(values, 0), np.max(values, 0)
       axes.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)

@@ -68,8 +68,10 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
     return {}
   with at_once.on_host():
     x = wide(kernels)
-    ranks = {"effective rank": metrics.effective_rank(x)}
-    ranks["relative rank"] = metrics.relative_rank(x, threshold=settings.threshold)
+    ranks = {
+      "effective rank": metrics.effective_rank(x),
+      "relative rank": metrics.relative_rank(x, threshold=settings.threshold),
+    }
     return to_numpy(ranks)
 
 

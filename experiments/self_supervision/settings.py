@@ -221,8 +221,12 @@ def load(config: Any) -> Study:
 
 def photographs(side: int) -> Study:
   """Reads every fourth class of tiny_imagenet; its tree gives coarse classes."""
-  read = (class_sets.read("tiny_imagenet", x, size=side) for x in ("train", "test"))
-  train, test = (part[np.asarray(part.labels) % _EVERY == 0] for part in read)
+
+  def quarter(split: str) -> data.Images:
+    images = class_sets.read("tiny_imagenet", split, size=side)
+    return images[np.asarray(images.labels) % _EVERY == 0]
+
+  train, test = quarter("train"), quarter("test")
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
   coarse = class_sets.at_depth(tree, _DEPTH)
   classes, labels = np.unique(train.labels, return_inverse=True)
