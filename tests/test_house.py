@@ -31,6 +31,8 @@ hasattr(spherejax, "ResNet"), hasattr(spherejax.losses, "ResNet")
 loaded("spherejax._names flax")
 from spherejax import losses, metrics, pooling, prototypes
 loaded("flax orbax matplotlib sklearn grain tensorflow_datasets scipy.optimize")
+from spherejax import data
+loaded("tensorflow_datasets PIL grain sklearn")
 """
 
 
@@ -38,7 +40,7 @@ def test_imports_are_light_and_names_are_looked_up_when_one_is_missing():
   printed = subprocess.run(
     [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
   ).stdout
-  assert printed.splitlines() == ["[]", "[]", "['spherejax._names']", "[]"]
+  assert printed.splitlines() == ["[]", "[]", "['spherejax._names']", "[]", "[]"]
 
 
 def test_an_unknown_room_is_named():

@@ -19,8 +19,6 @@ def test_uint8_becomes_unit_interval():
   half = jnp.ones(3, jnp.bfloat16)
   assert data.to_float(half).dtype == jnp.bfloat16
   np.testing.assert_array_equal(data.to_float(half), half)
-  with pytest.raises(TypeError, match="must be uint8 or floating, got dtype int32"):
-    data.to_float(np.arange(3, dtype=np.int32))
 
 
 def test_normalize_standardises_channels():
@@ -90,8 +88,6 @@ def test_grey_images_stay_as_they_are_in_half_precision(dtype):
   np.testing.assert_array_equal(found, grey)
 
 
-def test_grayscale_of_other_channels():
+def test_grayscale_of_one_channel():
   one = RGB[..., :1]
   np.testing.assert_allclose(data.random_grayscale(KEY, one, probability=1), one)
-  with pytest.raises(ValueError, match=r"1 or 3 channels, got shape \(5, 4, 2\)"):
-    data.random_grayscale(KEY, RGB[..., :2])

@@ -49,18 +49,14 @@ def test_a_known_table_gives_the_same():
   np.testing.assert_array_equal(alone, EPISODES[17])
 
 
-def test_too_few_classes_with_enough_images():
-  with pytest.raises(
-    ValueError, match="7 images of num_ways = 5 classes, but 3 of the 6"
-  ):
-    data.sample_episode(
-      jax.random.key(0), TABLE, num_ways=5, num_shots=2, num_queries=5
-    )
-  with pytest.raises(ValueError, match="class 1 of the table has 3"):
-    data.sample_episode(
-      jax.random.key(0), TABLE, num_ways=7, num_shots=1, num_queries=1
-    )
-  with pytest.raises(ValueError, match="num_queries must be at least 1, got 0"):
-    data.sample_episode(
-      jax.random.key(0), TABLE, num_ways=2, num_shots=2, num_queries=0
-    )
+@pytest.mark.parametrize(
+  ("ways", "shots", "queries", "message"),
+  [
+    (5, 2, 5, "7 images of num_ways = 5 classes, but 3 of the 6"),
+    (7, 1, 1, "class 1 of the table has 3"),
+  ],
+)
+def test_too_few_classes_with_enough_images(ways, shots, queries, message):
+  numbers = {"num_ways": ways, "num_shots": shots, "num_queries": queries}
+  with pytest.raises(ValueError, match=message):
+    data.sample_episode(jax.random.key(0), TABLE, **numbers)

@@ -49,13 +49,6 @@ def test_rows_keep_what_belongs_to_them(index, rows, as_list):
   assert list(images.extras["id"]) == [list("uvwxyz")[row] for row in rows]
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_a_single_integer_is_refused():
-  images = data.from_arrays(pixels(), np.zeros(6, int))
-  with pytest.raises(TypeError, match=r"index must be .* got 2"):
-    images[2]
-
-
 def test_empty_data_set():
   with pytest.raises(ValueError, match="data set is empty"):
     data.from_arrays(pixels(0), np.zeros(0, int))
@@ -72,9 +65,7 @@ def test_label_out_of_range():
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_wrong_shapes_and_types():
-  with pytest.raises(ValueError, match=r"extras\['id'\] must have shape \(6,\)"):
-    data.Images(pixels(), np.zeros(6, int), ("a",), {"id": np.zeros(2)})
+def test_a_list_with_an_image_of_another_type():
   listed = [*pixels()[:5], pixels()[5] / 255]
   with pytest.raises(TypeError, match=r"images\[5\] must be uint8, got dtype float64"):
     data.Images(listed, np.zeros(6, int), ("a",))

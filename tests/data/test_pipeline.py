@@ -116,34 +116,3 @@ def test_images_of_several_sizes_are_refused():
   images = data.Images([PIXELS[0], PIXELS[1, :3]], np.zeros(2, int), ("a",))
   with pytest.raises(ValueError, match=r"\(3, 5, 3\) and \(4, 5, 3\); give the reader"):
     next(iter(data.pipeline(images, np.array([[0, 1]]))))
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-  ("changes", "error", "message"),
-  [
-    ({"plan": np.array([[0, 40]])}, ValueError, "indices of the 40 images, got 40"),
-    (
-      {"plan": np.zeros([3, 0], int)},
-      ValueError,
-      r"an image per step, got .*3, 0",
-    ),
-    ({"plan": np.array([[0, -1]])}, ValueError, "indices of the 40 images, got -1"),
-    ({"plan": np.zeros([1, 2])}, TypeError, "plan must be integers, got dtype float64"),
-    (
-      {"plan": np.zeros(3, int)},
-      ValueError,
-      r"plan must have 2 axes, got shape \(3,\)",
-    ),
-    ({"start": 13}, ValueError, "start must be at most the plan's 12 steps, got 13"),
-    ({"process_count": 3}, ValueError, "a batch of 8 cannot be shared evenly by 3"),
-    (
-      {"process_index": 2, "process_count": 2},
-      ValueError,
-      "below process_count=2, got",
-    ),
-  ],
-)
-def test_bad_input(plan, changes, error, message):
-  with pytest.raises(error, match=message):
-    data.pipeline(IMAGES, **{"plan": plan, **changes})

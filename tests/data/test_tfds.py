@@ -264,15 +264,6 @@ def test_tensorflow_is_not_imported(tfds_dir):
   subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_room_imports_no_reader():
-  program = (
-    "import sys, spherejax.data;"
-    "names = {'tensorflow_datasets', 'PIL', 'grain', 'sklearn'} & set(sys.modules);"
-    "assert not names, names"
-  )
-  subprocess.run([sys.executable, "-c", program], check=True)
-
-
 @pytest.mark.data
 def test_ranges_outside_of_a_split(copy):
   def fails(split, match):

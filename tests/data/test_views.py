@@ -131,7 +131,7 @@ def test_blur_draws_its_width_and_whether():
   assert abs(middle - 0.5) < 3 * 0.5 / np.sqrt((sigma > 0.5).sum())
 
 
-def test_strengths_by_name(unchecked):
+def test_strengths_by_name():
   table = {
     "large": ((0.08, 1), 0.5, 0.4, 0.4, 0.4, 0.1, 0.8, 0.2, 0),
     "moderate": ((0.5, 1), 0.5, 0.2, 0.2, 0.2, 0.05, 0.8, 0.2, 0),
@@ -144,8 +144,6 @@ def test_strengths_by_name(unchecked):
     np.testing.assert_allclose(found[1:], numbers[1:], rtol=1e-12)
   default = inspect.signature(data.simclr_views).parameters["strengths"].default
   assert default == data.view_strengths("simclr")
-  with pytest.raises(ValueError, match=r"name must be one of .*'large'.* got 'huge'"):
-    data.view_strengths("huge")
 
 
 def test_one_channel_has_no_colours():
@@ -193,30 +191,3 @@ def test_half_precision_is_the_rounded_single_one():
   assert found.dtype == jnp.bfloat16
   exact = np.asarray(VIEWS(KEY, half.astype(np.float32), size=6))
   np.testing.assert_array_equal(found, exact.astype(jnp.bfloat16))
-
-
-def call(images=RGB, size=4, **strengths):
-  settings = data.ViewStrengths()._replace(**strengths)
-  return data.simclr_views(KEY, images, size=size, strengths=settings)
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-  ("wrong", "error", "message"),
-  [
-    ({"scale": (0, 1)}, ValueError, r"strengths.scale\[0\] must be in \(0, 1\], got 0"),
-    ({"scale": (0.5, 1.2)}, ValueError, r"scale\[1\] must be in \(0, 1\], got 1.2"),
-    ({"scale": (0.5, 0.4)}, ValueError, r"scale\[1\] must be in \[0.5, 1\], got 0.4"),
-    ({"hue": 0.6}, ValueError, r"strengths.hue must be in \[0, 0.5\], got 0.6"),
-    ({"flip": -1}, ValueError, r"strengths.flip must be in \[0, 1\], got -1"),
-    ({"scale": 0.5}, TypeError, r"strengths.scale must be a pair \(low, high\), got"),
-    ({"jitter": 3}, ValueError, r"strengths.jitter must be in \[0, 1\], got 3"),
-    ({"images": RGB[0]}, ValueError, r"images must have 4 axes, got .*\(12, 10, 3\)"),
-    ({"images": RGB[..., :2]}, ValueError, r"1 or 3 channels, got .*10, 2\)"),
-    ({"images": (RGB * 9).astype(np.uint8)}, TypeError, "floating, got dtype uint8"),
-    ({"size": 0}, ValueError, "size must be at least 1, got 0"),
-  ],
-)
-def test_bad_input(wrong, error, message):
-  with pytest.raises(error, match=message):
-    call(**wrong)
