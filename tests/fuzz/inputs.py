@@ -6,6 +6,7 @@ that a file merely claims. `FUZZ_EXAMPLES=20000 pytest -n 0 tests/fuzz` searches
 """
 
 import datetime
+import functools
 import io
 import json
 import os
@@ -69,6 +70,15 @@ def search(examples):
     deadline=datetime.timedelta(seconds=10),  # for hangs, on a busy machine too
     suppress_health_check=list(hypothesis.HealthCheck),
   )
+
+
+def examples(*contents):
+  """Decorates a test of one thing that is drawn: with these, whatever is drawn."""
+
+  def decorate(test):
+    return functools.reduce(lambda test, x: hypothesis.example(x)(test), contents, test)
+
+  return decorate
 
 
 def attempt(read, errors, named):

@@ -20,7 +20,7 @@ MANIFEST = json.dumps({"made with": MADE, "done": 2}).encode()
 ROWS = np.eye(2, 4, dtype=np.float16)
 
 
-def rewritten(*path, value):
+def rewritten(value, *path):
   return json.dumps(inputs.exchanged(json.loads(MANIFEST), path, value)).encode()
 
 
@@ -44,11 +44,9 @@ def test_whole_features_are_known(tmp_path):
 
 @inputs.search(150)
 @hypothesis.given(inputs.changed(MANIFEST))
-@hypothesis.example(rewritten("done", value=None))
-@hypothesis.example(rewritten("done", value=7))
-@hypothesis.example(rewritten("made with", value=[]))
-@hypothesis.example(rewritten("made with", "files", value=None))
-@hypothesis.example(rewritten("made with", "files", value=["ab", "cd"]))
+@inputs.examples(*(rewritten(value, "done") for value in (None, 7)))
+@inputs.examples(rewritten([], "made with"))
+@inputs.examples(*(rewritten(x, "made with", "files") for x in (None, ["ab", "cd"])))
 def test_manifests_of_features(tmp_path, content):
   known(tmp_path, content, inputs.array_bytes(ROWS))
 
@@ -77,13 +75,8 @@ NAMES = ("one.JPEG", "two.JPEG", "three.JPEG", "four.JPEG")
     lambda lines: "\n".join(lines).encode()
   )
 )
-@hypothesis.example(NAMED)
-@hypothesis.example(b"")
-@hypothesis.example(b"\xff\xd8\xff")
-@hypothesis.example(b"one.JPEG,0")
-@hypothesis.example(b"one.JPEG 0 0")
-@hypothesis.example(b"one.JPEG two.JPEG")
-@hypothesis.example(b"a/one.JPEG 0\nb/one.JPEG 1")
+@inputs.examples(NAMED, b"", b"\xff\xd8\xff", b"one.JPEG,0", b"one.JPEG 0 0")
+@inputs.examples(b"one.JPEG two.JPEG", b"a/one.JPEG 0\nb/one.JPEG 1")
 def test_lists_of_training_images(tmp_path, content):
   path = tmp_path / "list.txt"
   path.write_bytes(content)
@@ -115,18 +108,16 @@ VECTORS = inputs.array_bytes(np.eye(4, 3))
     st.sampled_from([(4, 2), (4, 0), (4, 1, 1), (3, 2)]),
   ).map(inputs.array_bytes)
 )
-@hypothesis.example(VECTORS)
-@hypothesis.example(inputs.array_bytes(np.full((4, 2), np.nan)))
-@hypothesis.example(inputs.array_bytes(np.full((4, 2), 1e39)))
-@hypothesis.example(inputs.array_bytes(np.full((4, 2), "1.5")))
+@inputs.examples(VECTORS, b"0.1 0.2\n0.3 0.4\n", inputs.archive(a=VECTORS))
+@inputs.examples(
+  *(inputs.array_bytes(np.full((4, 2), x)) for x in (np.nan, 1e39, "1.5"))
+)
 @hypothesis.example(inputs.array_bytes(np.asfortranarray(np.eye(4, 2, dtype=">f4"))))
-@hypothesis.example(b"0.1 0.2\n0.3 0.4\n")
 @hypothesis.example(inputs.array_file(inputs.header((4, 1 << 60))))
 @hypothesis.example(
   inputs.array_file(inputs.header((4, 2), "|O"), pickle.dumps([inputs.Attack()] * 8))
 )
 @hypothesis.example(pickle.dumps(inputs.Attack()))
-@hypothesis.example(inputs.archive(a=VECTORS))
 def test_vectors_of_classes(tmp_path, content):
   path = tmp_path / "vectors.npy"
   path.write_bytes(content)

@@ -74,8 +74,7 @@ def test_damaged_kept_runs(tmp_path, data):
 @hypothesis.given(
   st.fixed_dictionaries({}, optional={"settings": inputs.JSON}) | inputs.JSON
 )
-@hypothesis.example({"settings": SETTINGS})
-@hypothesis.example([])
+@inputs.examples({"settings": SETTINGS}, [])
 def test_records_without_what_belongs_there(tmp_path, record):
   path = kept(tmp_path)
   arrays = path.with_suffix(".npz").read_bytes()
@@ -130,10 +129,7 @@ RESULT = (results_page.DOCS / "results" / "quickstart.json").read_bytes()
 
 @inputs.search(150)
 @hypothesis.given(inputs.changed(RESULT))
-@hypothesis.example(b"[" * 10**5)
-@hypothesis.example(b"{}")
-@hypothesis.example(b"[]")
-@hypothesis.example(b"\xff")
+@inputs.examples(b"[" * 10**5, b"{}", b"[]", b"\xff")
 def test_results(tmp_path, content):
   path = tmp_path / "result.json"
   path.write_bytes(content)
@@ -169,13 +165,9 @@ LINES = st.lists(
 
 @inputs.search(200)
 @hypothesis.given(st.binary() | inputs.damaged(LISTING) | LINES)
-@hypothesis.example(LISTING)
-@hypothesis.example("²\na.jpg one train".encode())
-@hypothesis.example(b"9" * 5000)
-@hypothesis.example(b"x" * 5000 + b" one train")
-@hypothesis.example(b"a\0b one train")
-@hypothesis.example(LISTING + b"\xff")
-@hypothesis.example(LISTING.replace(b"3\n", b"") + b"b.jpg two gallery\n")
+@inputs.examples(LISTING, b"9" * 5000, b"x" * 5000 + b" one train", b"a\0b one train")
+@inputs.examples(LISTING + b"\xff", "²\na.jpg one train".encode())
+@inputs.examples(LISTING.replace(b"3\n", b"") + b"b.jpg two gallery\n")
 def test_list_files(tmp_path, content):
   for name in ("a.jpg", "b.jpg", "c.jpg"):
     (tmp_path / name).touch()

@@ -45,6 +45,14 @@ def check(tree):
   assert by_parents(again) == by_parents(tree)
 
 
+def attempt(read, *arguments, errors=ValueError, named=NAMED, **options):
+  """The tree, checked, that a reader makes of its arguments; None after an error."""
+  tree = inputs.attempt(lambda: read(*arguments, **options), errors, named)
+  if tree is not None:
+    check(tree)
+  return tree
+
+
 def by_parents(tree):
   """Names, parents and lengths of the nodes, those of a depth in their parents' order.
 
@@ -73,20 +81,10 @@ def by_parents(tree):
   | SIGNS
   | inputs.damaged("((cat:1,'a''b':2)animal:0.5,car:3e-1)r;", "((a,b)[x,y],(c)d);")
 )
-@hypothesis.example("((a),(a));")
-@hypothesis.example("(a:nan,b:1);")
-@hypothesis.example("(a:1e999,b:1);")
-@hypothesis.example("(a,b)r:x;")
-@hypothesis.example("(" * DEEP)
-@hypothesis.example("'" * (2 * DEEP + 1))
-@hypothesis.example("[" * DEEP)
-@hypothesis.example("[a]" * DEEP + "'")
+@inputs.examples("((a),(a));", "(a:nan,b:1);", "(a:1e999,b:1);", "(a,b)r:x;")
+@inputs.examples("(" * DEEP, "'" * (2 * DEEP + 1), "[" * DEEP, "[a]" * DEEP + "'")
 def test_newick(text):
-  tree = inputs.attempt(
-    lambda: hierarchy.from_newick(text), ValueError, "newick|leaves must have different"
-  )
-  if tree is not None:
-    check(tree)
+  attempt(hierarchy.from_newick, text, named="newick|leaves must have different")
 
 
 @inputs.search(100)
@@ -131,19 +129,11 @@ MAPPINGS = st.recursive(
 
 @inputs.search(150)
 @hypothesis.given(MAPPINGS | ANYTHING)
-@hypothesis.example({"a": 3})
-@hypothesis.example({"a": False})
-@hypothesis.example({"a": [["x"]]})
-@hypothesis.example({"a": [{"b": None}]})
-@hypothesis.example({1: None})
-@hypothesis.example({"": None})
-@hypothesis.example({"a": b"bc"})
-@hypothesis.example({"a": {"x", "y"}})
-@hypothesis.example(cyclic())
+@inputs.examples({"a": 3}, {"a": False}, {"a": [["x"]]}, {"a": [{"b": None}]})
+@inputs.examples({1: None}, {"": None}, {"a": b"bc"}, {"a": {"x", "y"}}, cyclic())
 def test_mapping(branch):
-  tree = inputs.attempt(lambda: hierarchy.from_mapping(branch), ValueError, NAMED)
+  tree = attempt(hierarchy.from_mapping, branch)
   if tree is not None:
-    check(tree)
     assert len(tree.names) == 1 + names_in(branch)
 
 
@@ -151,11 +141,8 @@ def test_mapping(branch):
 @hypothesis.given(st.lists(NAMES | st.lists(NAMES, max_size=4), max_size=5), NAMES)
 @hypothesis.example([["a"]], "")
 def test_paths(paths, separator):
-  tree = inputs.attempt(
-    lambda: hierarchy.from_paths(paths, separator=separator),
-    ValueError,
-    f"{NAMED}|separator",
-  )
+  read, named = hierarchy.from_paths, f"{NAMED}|separator"
+  tree = attempt(read, paths, separator=separator, named=named)
   parts = [
     tuple(path.split(separator or None) if isinstance(path, str) else path)
     for path in paths
@@ -163,7 +150,6 @@ def test_paths(paths, separator):
   good = bool(separator) and len(parts) == len(set(parts)) > 0
   assert (tree is not None) == (good and all(path and all(path) for path in parts))
   if tree is not None:
-    check(tree)
     assert tree.class_names == tuple(path[-1] for path in parts)
 
 
@@ -192,10 +178,8 @@ EDGES = st.lists(st.tuples(NAMES, NAMES), max_size=5) | st.lists(
 @inputs.search(150)
 @hypothesis.given(EDGES)
 def test_edges(edges):
-  tree = inputs.attempt(lambda: hierarchy.from_edges(edges), ValueError, NAMED)
+  tree = attempt(hierarchy.from_edges, edges)
   assert (tree is not None) == is_tree(edges)
-  if tree is not None:
-    check(tree)
 
 
 @inputs.search(100)
@@ -204,11 +188,9 @@ def test_edges(edges):
 @hypothesis.example([-1, 0, 3, 0, 1], None)
 @hypothesis.example([-1], [""])
 def test_parents(parents, names):
-  tree = inputs.attempt(
-    lambda: hierarchy.from_parents(parents, names=names), (ValueError, TypeError), NAMED
-  )
+  errors = ValueError, TypeError
+  tree = attempt(hierarchy.from_parents, parents, names=names, errors=errors)
   if tree is not None:
-    check(tree)
     edges = [(f"{node}", f"{up}" if up >= 0 else "") for node, up in enumerate(parents)]
     assert is_tree(edges)
 
@@ -218,20 +200,14 @@ GOOD = b'child,parent\nlife,\n"a ""b""",life\r\ndog,life\n'
 
 @inputs.search(150)
 @hypothesis.given(st.binary() | inputs.damaged(GOOD, b"child,parent\na,\nb,a\nc,b\n"))
-@hypothesis.example(b"child,parent\n\xff,\n")
-@hypothesis.example(b"child,parent\n" + b"a" * 200_000 + b",\n")
-@hypothesis.example(b"child,parent\n\0,\n")
-@hypothesis.example(b"child,parent\n\0,\n\n\na,\0\n")
-@hypothesis.example(b"\xef\xbb\xbf" + GOOD)
-@hypothesis.example(GOOD.decode().encode("utf-16"))
+@inputs.examples(b"child,parent\n\xff,\n", b"child,parent\n" + b"a" * 200_000 + b",\n")
+@inputs.examples(b"child,parent\n\0,\n", b"child,parent\n\0,\n\n\na,\0\n")
+@inputs.examples(b"\xef\xbb\xbf" + GOOD, GOOD.decode().encode("utf-16"))
 def test_csv(tmp_path, content):
   path = tmp_path / "tree.csv"
   path.write_bytes(content)
-  tree = inputs.attempt(
-    lambda: hierarchy.from_csv(path), ValueError, r"tree\.csv|parent|node|tree must"
-  )
+  tree = attempt(hierarchy.from_csv, path, named=r"tree\.csv|parent|node|tree must")
   if tree is not None:
-    check(tree)
     rows = itertools.islice(csv.reader(io.StringIO(content.decode(), "")), 1, None)
     assert sorted(tree.names) == sorted(row[0] for row in rows if row)
 
