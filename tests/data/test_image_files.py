@@ -56,12 +56,15 @@ def encoded(image, kind, **options):
 
 
 def chunk(name, body):
-  return (
-    struct.pack(">I", len(body))
-    + name
-    + body
-    + struct.pack(">I", zlib.crc32(name + body))
-  )
+  checksum = zlib.crc32(name + body)
+  return struct.pack(">I", len(body)) + name + body + struct.pack(">I", checksum)
+
+
+def png(size, bits, kind, *chunks):
+  """A file of these chunks, whatever its header says of size and channels."""
+  header = struct.pack(">IIBBBBB", *size, bits, kind, 0, 0, 0)
+  parts = (b"IHDR", header), *chunks
+  return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
 def read_everywhere(folder, content, name="a.png"):
@@ -258,9 +261,8 @@ def test_a_pixel_is_the_mean_of_its_box_whatever_its_transparency(tmp_path):
 
 def deep_png(kind, size):
   """A pixel of 16 bits a channel; the colour type says which channels."""
-  header = struct.pack(">IIBBBBB", 1, 1, 16, kind, 0, 0, 0)
-  parts = (b"IHDR", header), (b"IDAT", zlib.compress(bytes(1 + size))), (b"IEND", b"")
-  return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+  pixel = b"IDAT", zlib.compress(bytes(1 + size))
+  return png((1, 1), 16, kind, pixel, (b"IEND", b""))
 
 
 def deep_tiff():
@@ -294,9 +296,7 @@ REFUSED = {
   "zero bytes": b"",
   "text": b"no image",
   "zeros": bytes(1000),
-  "a huge header": WHOLE[:8]
-  + chunk(b"IHDR", struct.pack(">IIBBBBB", 2**30, 2**30, 8, 2, 0, 0, 0))
-  + WHOLE[33:],
+  "a huge header": png((2**30, 2**30), 8, 2) + WHOLE[33:],
   "vector": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
   "an icon": encoded(UPRIGHT, "ICO"),  # Pillow would read it
 }
@@ -323,9 +323,7 @@ def both(folder, **options):
     for file, label in zip(images.extras["file"], images.labels, strict=True)
   ]
   source = _sources.find(str(folder))
-  named = [
-    pair for pair in zip(source.names, source.labels, strict=True) if pair[1] != ""
-  ]
+  named = [x for x in zip(source.names, source.labels, strict=True) if x[1] != ""]
   assert own == named
   return own
 

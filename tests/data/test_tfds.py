@@ -1,4 +1,3 @@
-import io
 import json
 import re
 import shutil
@@ -12,6 +11,8 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from spherejax import data
+from spherejax.data import _tfds
+from tests.data.test_image_files import encoded
 
 SETS = {
   "cifar100": ("train[:12]", (32, 32, 3), 100),
@@ -76,17 +77,15 @@ def test_lazy_and_in_memory_agree(tfds_dir):
   memory = data.load_tfds("cifar100", **options)
   np.testing.assert_array_equal(np.stack(list(lazy.images)), memory.images)
   chosen = np.array([5, 2, 2])
-  np.testing.assert_array_equal(
-    np.stack(list(lazy[chosen].images)), memory.images[chosen]
-  )
+  read = np.stack(list(lazy[chosen].images))
+  np.testing.assert_array_equal(read, memory.images[chosen])
 
 
 @pytest.mark.data
 def test_another_feature_as_the_label(tfds_dir):
-  fine = data.load_tfds("cifar100", "train+test[:10]", data_dir=tfds_dir)
-  coarse = data.load_tfds(
-    "cifar100", "train+test[:10]", data_dir=tfds_dir, label="coarse_label"
-  )
+  images = "cifar100", "train+test[:10]"
+  fine = data.load_tfds(*images, data_dir=tfds_dir)
+  coarse = data.load_tfds(*images, data_dir=tfds_dir, label="coarse_label")
   assert len(fine) == len(coarse) == 1127
   np.testing.assert_array_equal(coarse.labels, fine.extras["coarse_label"])
   np.testing.assert_array_equal(coarse.extras["label"], fine.labels)
@@ -117,12 +116,9 @@ def test_only_the_wanted_extras_are_kept(tfds_dir):
 
 
 @pytest.mark.parametrize(("extras", "decoded"), [((), False), (None, True)])
-def test_pictures_that_nobody_asked_for_stay_encoded(
-  tmp_path, monkeypatch, extras, decoded
-):
-  file = io.BytesIO()
-  Image.new("RGB", (4, 4)).save(file, "png")
-  record = {"image": file.getvalue(), "label": 1, "segmentation_mask": b"mask"}
+def test_pictures_not_asked_for_stay_encoded(tmp_path, monkeypatch, extras, decoded):
+  picture = encoded(Image.new("RGB", (4, 4)), "PNG")
+  record = {"image": picture, "label": 1, "segmentation_mask": b"mask"}
   asked = []
 
   class Records(list):
@@ -219,9 +215,8 @@ def test_sets_without_images(copy):
   content = features["featuresDict"]["features"]
   content["photo"] = content.pop("image")
   path.write_text(json.dumps(features))
-  with pytest.raises(
-    ValueError, match=r"no image feature 'image'; .* label, photo, sub"
-  ):
+  message = r"no image feature 'image'; .* label, photo, sub"
+  with pytest.raises(ValueError, match=message):
     data.load_tfds("stl10", "unlabelled", data_dir=copy)
   content["image"] = content.pop("photo")
   content["image"]["image"]["dtype"] = "uint16"
@@ -236,18 +231,14 @@ def test_damaged_records(copy, lazy):
   file = next((copy / "stl10/1.0.0").glob("*.array_record-*"))
   content = file.read_bytes()
   file.write_bytes(content[:100_000])
-  with pytest.raises(
-    ValueError, match="cannot read records 0 to 245 of stl10, split unlabelled: "
-  ):
+  message = "cannot read records 0 to 245 of stl10, split unlabelled: "
+  with pytest.raises(ValueError, match=message):
     data.load_tfds("stl10", "unlabelled", data_dir=copy, lazy=lazy)
 
 
 def test_damaged_images_are_named():
-  from spherejax.data import _tfds
-
-  buffer = io.BytesIO()
-  Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(buffer, "PNG")
-  records = [{"image": buffer.getvalue()}, {"image": buffer.getvalue()[:45]}]
+  whole = encoded(np.arange(64, dtype=np.uint8).reshape(8, 8), "PNG")
+  records = [{"image": whole}, {"image": whole[:45]}]
   options = {"source": "of birds, split train", "channels": 1, "size": None}
   assert _tfds._read_record(0, records=records, **options).shape == (8, 8, 1)
   with pytest.raises(ValueError, match="the image of record 1 of birds, split train"):
@@ -278,29 +269,21 @@ def test_ranges_outside_of_a_split(copy):
   for split in ("[10:5]", "[10%:5%]", "[-5:-10]"):
     for whole in (f"unlabelled{split}", f"unlabelled[:50] + unlabelled{split}"):
       fails(whole, rf"not end before it begins, got 'unlabelled{re.escape(split)}'")
-  for split, what in (
-    ("[:5]", ""),
-    ("unlabelled+", ""),
-    ("dev[:3]", "dev"),
-    ("all[:3]", "all"),
-  ):
+  missing = {"[:5]": "", "unlabelled+": "", "dev[:3]": "dev", "all[:3]": "all"}
+  for split, what in missing.items():
     fails(split, f"'stl10' has no split '{what}'; its splits are: unlabelled$")
-  assert (
-    len(data.load_tfds("stl10", "unlabelled[:2] + unlabelled[-3:]", data_dir=copy)) == 5
-  )
+  both = data.load_tfds("stl10", "unlabelled[:2] + unlabelled[-3:]", data_dir=copy)
+  assert len(both) == 5
 
 
 @pytest.mark.parametrize("name", [*SETS, "cifar100/3.0.2", "voc/2007/4.0.0"])
 def test_a_missing_set_is_prepared_by_its_own_command(monkeypatch, tmp_path, name):
   called = {"cifar100/3.0.2": "cifar100:3.0.2", "voc/2007/4.0.0": "voc/2007:4.0.0"}
   command = f"tfds.builder('{called.get(name, name)}', data_dir='DIR', file_format="
-  with pytest.raises(FileNotFoundError, match=re.escape(command)):
-    data.load_tfds(name, "train", data_dir=tmp_path)
-  with pytest.raises(FileNotFoundError, match=re.escape(command)):
-    data.load_tfds(name, "train", data_dir=tmp_path / "nowhere")
   monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
-  with pytest.raises(FileNotFoundError, match=re.escape(command)):
-    data.load_tfds(name, "train")
+  for options in ({"data_dir": tmp_path}, {"data_dir": tmp_path / "nowhere"}, {}):
+    with pytest.raises(FileNotFoundError, match=re.escape(command)):
+      data.load_tfds(name, "train", **options)
 
 
 @pytest.mark.data

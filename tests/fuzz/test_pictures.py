@@ -1,7 +1,5 @@
 """Image files: pixels or one error that names the file, whatever a decoder raises."""
 
-import io
-import struct
 import zlib
 
 import hypothesis
@@ -12,6 +10,8 @@ from PIL import Image
 
 from spherejax import data
 from spherejax.explorer import _embedding, _sources
+from tests.data import test_image_files
+from tests.data.test_image_files import png
 from tests.fuzz import inputs
 
 pytestmark = pytest.mark.timeout(300)
@@ -21,38 +21,18 @@ POSTSCRIPT = (
 
 
 def encoded(kind, mode="RGB", **options):
-  rng = np.random.default_rng(0)
-  pixels = rng.integers(0, 255, (9, 11, 3), np.uint8)
-  file = io.BytesIO()
-  Image.fromarray(pixels).convert(mode).save(file, kind, **options)
-  return file.getvalue()
+  pixels = np.random.default_rng(0).integers(0, 255, (9, 11, 3), np.uint8)
+  image = Image.fromarray(pixels).convert(mode)
+  return test_image_files.encoded(image, kind, **options)
 
 
-def png(width, height, *chunks):
-  """A file of a few bytes with whatever size its header says."""
-  parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), *chunks]
-  return b"\x89PNG\r\n\x1a\n" + b"".join(
-    struct.pack(">I", len(body))
-    + name
-    + body
-    + struct.pack(">I", zlib.crc32(name + body))
-    for name, body in parts
-  )
-
-
-def turned(kind, orientation=6, **options):
+def turn(kind, orientation=6):
   exif = Image.Exif()
   exif[0x0112], exif[0x010E] = orientation, "a camera"
-  return encoded(kind, exif=exif, **options)
+  return encoded(kind, exif=exif)
 
 
-TURNED = [
-  turned("JPEG"),
-  turned("PNG"),
-  turned("TIFF", 8),
-  turned("WEBP"),
-  turned("MPO"),
-]
+TURNED = [turn("JPEG"), turn("PNG"), turn("TIFF", 8), turn("WEBP"), turn("MPO")]
 FILES = [
   *TURNED,
   encoded("BMP"),
@@ -116,8 +96,7 @@ def test_the_whole_files_are_read(tmp_path):
 
 @inputs.search(250)
 @hypothesis.given(st.binary() | inputs.damaged(*FILES))
-@hypothesis.example(b"")
-@hypothesis.example(POSTSCRIPT)
+@inputs.examples(b"", POSTSCRIPT)
 def test_damaged_files(tmp_path, content):
   attempt(tmp_path, content)
 
@@ -193,9 +172,9 @@ def test_folders(tmp_path_factory, files, skip):
 @pytest.mark.parametrize(
   "content",
   [
-    png(2**31 - 1, 2**31 - 1),
-    png(20_000, 20_000, (b"IDAT", zlib.compress(bytes(10**6)))),
-    png(3, 3, (b"zTXt", b"a\0\0" + zlib.compress(bytes(10**8)))),
+    png((2**31 - 1, 2**31 - 1), 8, 2),
+    png((20_000, 20_000), 8, 2, (b"IDAT", zlib.compress(bytes(10**6)))),
+    png((3, 3), 8, 2, (b"zTXt", b"a\0\0" + zlib.compress(bytes(10**8)))),
     b"P6 2000000000 2000000000 255\n",
     b"P3 2 1 255 " + b"9" * 10**5,
   ],
