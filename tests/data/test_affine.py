@@ -1,6 +1,5 @@
 """The map is read off an image of coordinates, and then applied by loops."""
 
-import functools
 import math
 
 import jax
@@ -92,10 +91,3 @@ def test_all_together_against_loops():
               weight = (1 - abs(y - i)) * (1 - abs(x - j))
               expected[row, column] += weight * IMAGE[i, j]
     np.testing.assert_allclose(warped[number, ..., 3:], expected, atol=2e-4)
-
-
-def test_keys_dtypes_and_single_images():
-  augment = functools.partial(data.random_affine, jax.random.key(0))
-  half = jnp.full((2, 8, 8, 1), 0.5, jnp.bfloat16)
-  assert jax.eval_shape(augment, half).dtype == jnp.bfloat16
-  assert jax.eval_shape(augment, half[0]).shape == (8, 8, 1)

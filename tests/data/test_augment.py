@@ -29,21 +29,15 @@ def shifted(image, down, right, padding):
 
 def test_padded_crops_are_shifts():
   crop = jax.jit(functools.partial(data.random_crop, padding=2))
-  shifts = {
-    (down, right): shifted(np.ones_like(IMAGE), down, right, 2)
-    for down in range(5)
-    for right in range(5)
-  }
   images = np.asarray(crop(KEY, np.tile(IMAGE + 1, (512, 1, 1, 1))))
+  moved = {shift: shifted(IMAGE + 1, *shift, 2) for shift in np.ndindex(5, 5)}
   found = []
   for image in images:
-    matching = [
-      shift for shift in shifts if np.array_equal(image, shifted(IMAGE + 1, *shift, 2))
-    ]
+    matching = [shift for shift in moved if np.array_equal(image, moved[shift])]
     assert len(matching) == 1
     found += matching
   # All 25 shifts occur: each is missed with probability 0.96^512 = 1e-9.
-  assert set(found) == set(shifts)
+  assert set(found) == set(moved)
 
 
 def test_crops_of_a_size():
@@ -125,11 +119,8 @@ def boxes(crops, size):
 @pytest.mark.parametrize("shape", [(40, 40), (24, 60)])
 def test_resized_crops_are_boxes_within_bounds(shape):
   # The result is finer than the image, so that interpolation never averages.
-  crop = jax.jit(
-    lambda key, images: data.random_resized_crop(
-      key, images, size=64, area=(0.2, 0.5), aspect=(0.5, 1.5), integer=False
-    )
-  )
+  options = {"size": 64, "area": (0.2, 0.5), "aspect": (0.5, 1.5), "integer": False}
+  crop = jax.jit(functools.partial(data.random_resized_crop, **options))
   images = np.tile(ramps(*shape), (300, 1, 1, 1))
   crops = np.asarray(crop(KEY, images))
   assert crops.shape == (300, 64, 64, 2)
@@ -228,12 +219,9 @@ def test_integer_crops_are_pillows_resize_of_the_cropped_image(size):
   box = jax.jit(
     jax.vmap(lambda key: _augment.random_box(key, 12, 10, area, aspect, True))
   )
-  crop = jax.jit(
-    jax.vmap(
-      lambda key: data.random_resized_crop(key, image[..., None], size=size, area=area)
-    )
-  )
-  for found, place in zip(crop(keys), np.int64(box(keys)).tolist(), strict=True):
+  crop = functools.partial(data.random_resized_crop, size=size, area=area)
+  crops = jax.jit(jax.vmap(crop, (0, None)))(keys, image[..., None])
+  for found, place in zip(crops, np.int64(box(keys)).tolist(), strict=True):
     top, left, height, width = place
     piece = Image.fromarray(image[top : top + height, left : left + width])
     expected = piece.resize(size[::-1], Image.Resampling.BILINEAR)
@@ -283,8 +271,9 @@ def test_each_image_of_a_batch_has_its_own_draw(name):
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_dtypes_are_kept(name):
-  images = jnp.full([8, 8, 3], 0.5, jnp.bfloat16)
-  assert jax.eval_shape(RANDOM[name], KEY, images).dtype == jnp.bfloat16
+  for shape in ((8, 8, 3), (2, 8, 8, 3)):
+    images = jnp.full(shape, 0.5, jnp.bfloat16)
+    assert jax.eval_shape(RANDOM[name], KEY, images).dtype == jnp.bfloat16
   if name in ("crop", "flip"):
     whole = jnp.full([8, 8, 3], 7, jnp.uint8)
     assert jax.eval_shape(RANDOM[name], KEY, whole).dtype == jnp.uint8

@@ -27,10 +27,8 @@ def test_normalize_standardises_channels():
   np.testing.assert_allclose(result.mean((0, 1, 2)), 0, atol=1e-6)
   np.testing.assert_allclose(result.std((0, 1, 2)), 1, rtol=2e-5)
   one = data.normalize(RGB, (0.1, 0.2, 0.3), (0.5, 1.0, 2.0))
-  expected = np.stack(
-    [(RGB[..., c] - 0.1 * (c + 1)) / 2.0 ** (c - 1) for c in range(3)]
-  )
-  np.testing.assert_allclose(one, np.moveaxis(expected, 0, -1), rtol=2e-5, atol=1e-6)
+  channels = [(RGB[..., c] - 0.1 * (c + 1)) / 2.0 ** (c - 1) for c in range(3)]
+  np.testing.assert_allclose(one, np.stack(channels, -1), rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

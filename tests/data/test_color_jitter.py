@@ -10,6 +10,7 @@ from PIL import Image, ImageEnhance
 
 from spherejax import data
 from spherejax.data import _color_jitter
+from tests.data.test_views import within
 
 KEY = jax.random.key(5)
 RANDOM = np.random.default_rng(7)
@@ -47,9 +48,15 @@ def jittered(image, order, changes):
   return x
 
 
-def within(events, number):
-  """Whether so many of 2000 draws are no surprise: three standard deviations."""
-  return abs(events.sum() - 2000 * number) < 3 * np.sqrt(2000 * number * (1 - number))
+def draws(strengths, probability, count):
+  """Orders and changes of so many images of a batch, as they are drawn."""
+  dtype = jnp.dtype("float32")
+
+  def draw(key):
+    return _color_jitter._draw_jitter(key, strengths, probability, dtype)
+
+  many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, count)))
+  return (np.asarray(part) for part in many(KEY))
 
 
 def test_hue_is_that_of_the_standard_library():
@@ -82,10 +89,9 @@ def test_the_operations_are_pillows(factor):
   # Pillow rounds to bytes, and its mean grey to a whole one.
   levels = RANDOM.integers(0, 256, (9, 7, 3), dtype=np.uint8)
   change = np.float32(factor - 1)
-  for number, enhance in enumerate(
-    (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
-  ):
-    expected = np.asarray(enhance(Image.fromarray(levels)).enhance(factor)) / 255
+  for number, name in enumerate(("Brightness", "Contrast", "Color")):
+    change_by = getattr(ImageEnhance, name)(Image.fromarray(levels)).enhance
+    expected = np.asarray(change_by(factor)) / 255
     order = [number, *(n for n in range(4) if n != number)]
     changes = np.eye(4, dtype=np.float32)[number] * change
     found = ordered(levels / np.float32(255), np.array(order), changes)
@@ -114,14 +120,7 @@ def test_every_order(order):
 
 def test_jitter_draws_orders_and_changes_uniformly():
   limits = (0.4, 0.3, 0.6, 0.1)
-  draw = functools.partial(
-    _color_jitter._draw_jitter,
-    strengths=limits,
-    probability=0.7,
-    dtype=jnp.dtype("float32"),
-  )
-  many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, 2000)))
-  orders, changes = (np.asarray(part) for part in many(KEY))
+  orders, changes = draws(limits, 0.7, 2000)
   for order in ORDERS:
     # Standard deviation 8.9; of 24 orders one may well be off by three, none by five.
     assert abs((orders == order).all(-1).sum() - 2000 / 24) < 45
@@ -140,14 +139,7 @@ def test_jitter_of_a_batch_is_the_oracles():
     data.color_jitter, **dict(zip(NOTHING, strengths, strict=True)), probability=0.8
   )
   result = np.asarray(jitter(KEY, images))
-  draw = functools.partial(
-    _color_jitter._draw_jitter,
-    strengths=strengths,
-    probability=0.8,
-    dtype=jnp.dtype("float32"),
-  )
-  many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, 32)))
-  orders, changes = (np.asarray(part) for part in many(KEY))
+  orders, changes = draws(strengths, 0.8, 32)
   for number, image in enumerate(images):
     expected = jittered(image, orders[number], changes[number])
     np.testing.assert_allclose(result[number], expected, atol=1e-5)

@@ -16,9 +16,8 @@ LABELS = np.array([5, 2, 2, 9, 2, 5, 2])
 
 @functools.cache
 def drawer(**options):
-  return jax.jit(
-    jax.vmap(lambda key: data.image_grid(key, IMAGES, LABELS, columns=3, **options))
-  )
+  draw = functools.partial(data.image_grid, columns=3, **options)
+  return jax.jit(jax.vmap(lambda key: draw(key, IMAGES, LABELS)))
 
 
 def draw(number, seed=0, **options):

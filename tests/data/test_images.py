@@ -10,16 +10,14 @@ def pixels(count=6):
 
 
 def test_arrays_become_images():
-  images = data.from_arrays(
-    pixels(), np.array([0, 1, 2, 0, 1, -1]), label_names=list("abc")
-  )
+  labels = np.array([0, 1, 2, 0, 1, -1])
+  images = data.from_arrays(pixels(), labels, label_names=list("abc"))
   assert len(images) == 6
   assert images.label_names == ("a", "b", "c")
   assert images.labels.dtype == np.int32
   np.testing.assert_array_equal(images.images, pixels())
-  assert data.from_arrays(pixels(), np.array([0, 4, 0, 0, 0, 0])).label_names == tuple(
-    "01234"
-  )
+  numbered = data.from_arrays(pixels(), np.array([0, 4, 0, 0, 0, 0]))
+  assert numbered.label_names == tuple("01234")
 
 
 def test_grey_images_get_a_channel():

@@ -58,9 +58,7 @@ def test_list_files_that_are_wrong(tmp_path, old, new, message):
 
 
 def test_files_that_are_no_list(tmp_path):
-  with pytest.raises(
-    FileNotFoundError, match=r"there is no .*list_eval_partition\.txt"
-  ):
+  with pytest.raises(FileNotFoundError, match=r"is no .*list_eval_partition\.txt"):
     data.load_in_shop(tmp_path)
   (tmp_path / "list_eval_partition.txt").write_bytes(b"\xff\xfe")
   with pytest.raises(ValueError, match="must be text in UTF-8"):

@@ -88,9 +88,7 @@ def test_hosts_share_each_batch(plan, count):
     for index in range(count)
   ]
   for step, batches in enumerate(zip(*parts, strict=True)):
-    whole = {
-      name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]
-    }
+    whole = {name: np.concatenate([x[name] for x in batches]) for name in batches[0]}
     assert_same([whole], plan[step : step + 1])
 
 

@@ -44,17 +44,11 @@ def test_a_folder_is_read_in_alphabetical_order(folder, lazy):
   images = data.load_folder(folder, lazy=lazy)
   assert images.label_names == ("ant", "bee", "owl")
   np.testing.assert_array_equal(images.labels, [0, 0, 1, 2])
-  assert list(images.extras["file"]) == [
-    "ant/0.png",
-    "ant/1.png",
-    "bee/grey.PNG",
-    "owl/flat.jpg",
-  ]
+  files = ["ant/0.png", "ant/1.png", "bee/grey.PNG", "owl/flat.jpg"]
+  assert list(images.extras["file"]) == files
   np.testing.assert_array_equal(images.images[1], gradient(8, 12, 3) + 1)
   # Grey becomes three equal channels; a flat JPEG is exact up to its rounding.
-  np.testing.assert_array_equal(
-    images.images[2], np.repeat(gradient(8, 12, 1), 3, axis=-1)
-  )
+  np.testing.assert_array_equal(images.images[2], gradient(8, 12, 1).repeat(3, -1))
   assert np.abs(images.images[3].astype(int) - 90).max() <= 1
 
 

@@ -51,13 +51,8 @@ def test_classes_are_uniform_and_images_within_them(distinct):
   five = np.flatnonzero(LABELS == 0)
   assert is_uniform([(anchor == i).sum() for i in five])
   assert is_uniform([(negative == i).sum() for i in five])
-  pairs = [
-    ((anchor == i) & (positive == j)).sum()
-    for i in five
-    for j in five
-    if i != j or not distinct
-  ]
-  assert is_uniform(pairs)
+  pairs = [(i, j) for i in five for j in five if i != j or not distinct]
+  assert is_uniform([((anchor == i) & (positive == j)).sum() for i, j in pairs])
 
 
 def test_steps_differ_and_a_plan_is_a_map_over_them():

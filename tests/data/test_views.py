@@ -105,12 +105,10 @@ def test_views_are_the_single_augmentations_one_after_another():
 def test_blur_is_scipys(shape, sigma):
   image = RANDOM.random([*shape, 2]).astype(np.float32)
   found = BLUR(KEY, image, probability=1.0, sigma=(sigma, sigma))
-  radius = max(1, min(shape) // 20)
+  options = {"mode": "mirror", "radius": max(1, min(shape) // 20)}
   expected = image.astype(float)
   for axis in (0, 1):
-    expected = ndimage.gaussian_filter1d(
-      expected, sigma, axis=axis, mode="mirror", radius=radius
-    )
+    expected = ndimage.gaussian_filter1d(expected, sigma, axis=axis, **options)
   np.testing.assert_allclose(found, expected, atol=2e-6)
   never = BLUR(KEY, image, probability=0.0, sigma=(sigma, sigma))
   np.testing.assert_array_equal(never, image)
@@ -157,24 +155,21 @@ def test_one_channel_has_no_colours():
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 def test_constant_images(value):
   images = np.full([8, 9, 9, 3], value, np.float32)
-  strengths = data.view_strengths("large")._replace(brightness=0, blur=0.5)
-  strengths = jax.tree.map(float, strengths)
-  found = VIEWS(KEY, images, size=7, strengths=strengths)
+  strengths = data.view_strengths("large")._replace(brightness=0.0, blur=0.5)
+  found = VIEWS(KEY, images, size=7, strengths=jax.tree.map(float, strengths))
   np.testing.assert_allclose(found, value, atol=1e-6)
 
 
 def test_strengths_may_be_traced_and_gradients_are_finite():
-  settings = [data.view_strengths(name) for name in ("large", "small", "simclr")]
+  names = "large", "small", "simclr"
+  settings = [jax.tree.map(float, data.view_strengths(name)) for name in names]
   together = jax.tree.map(lambda *numbers: np.float32(numbers), *settings)
 
   def augment(strengths):
     return data.simclr_views(KEY, RGB, size=6, strengths=strengths)
 
   found = jax.jit(jax.vmap(augment))(together)
-  alone = [
-    VIEWS(KEY, RGB, size=6, strengths=jax.tree.map(float, strengths))
-    for strengths in settings
-  ]
+  alone = [VIEWS(KEY, RGB, size=6, strengths=strengths) for strengths in settings]
   np.testing.assert_allclose(found, alone, atol=1e-5)
 
   def total(images):
