@@ -9,8 +9,14 @@ import optax
 import pytest
 
 from spherejax import _versions, distances, losses, prototypes, training
+from tests.training.trees import assert_same
 
 TOY = {"network": {"w": jnp.array([1.0, -2.0])}, "loss": {"proxies": jnp.zeros(2)}}
+NOTHING = {"loss": jnp.zeros(0)}
+
+
+def descent(weight, rate):
+  return optax.chain(training.ccp_projection(first_weight=weight), optax.sgd(rate))
 
 
 def scripted(scores, **options):
@@ -115,9 +121,7 @@ def test_the_projection_is_the_gradient_of_the_squared_distance():
 @pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])
 def test_a_quadratic_problem_ends_at_its_minimiser(weight):
   target = jnp.array([3.0, 0.5])
-  optimizer = optax.chain(
-    training.ccp_projection(first_weight=weight), optax.sgd(1 / (1 + weight))
-  )
+  optimizer = descent(weight, 1 / (1 + weight))
   state = optimizer.init(TOY)
   gradient = {"network": {"w": TOY["network"]["w"] - target}, "loss": TOY["loss"]}
   updates, _ = optimizer.update(gradient, state, TOY)
@@ -132,11 +136,10 @@ def test_a_step_is_a_moving_average_of_shorter_steps(rate, weight, x64):
   weight = float(np.float32(weight))  # as the state has it
   random = np.random.default_rng(0)
   anchor, w, gradient = random.normal(size=(3, 7))
-  chain = optax.chain(training.ccp_projection(first_weight=weight), optax.sgd(rate))
-  nothing = {"loss": jnp.zeros(0)}
-  state = chain.init({"network": jnp.asarray(anchor), **nothing})
-  params = {"network": jnp.asarray(w), **nothing}
-  grads = {"network": jnp.asarray(gradient), **nothing}
+  chain = descent(weight, rate)
+  state = chain.init({"network": jnp.asarray(anchor), **NOTHING})
+  params = {"network": jnp.asarray(w), **NOTHING}
+  grads = {"network": jnp.asarray(gradient), **NOTHING}
   updates, _ = chain.update(grads, state, params)
   found = optax.apply_updates(params, updates)["network"]
   assert found.dtype == np.float64
@@ -146,9 +149,8 @@ def test_a_step_is_a_moving_average_of_shorter_steps(rate, weight, x64):
   np.testing.assert_allclose(found, wanted, rtol=1e-14, atol=1e-14)
   # As it is printed the step has the rate itself, which is off by this.
   printed = (1 - share) * (w - rate * gradient) + share * anchor
-  np.testing.assert_allclose(
-    found - printed, -rate * share * gradient, rtol=1e-12, atol=1e-14
-  )
+  gap = -rate * share * gradient
+  np.testing.assert_allclose(found - printed, gap, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
@@ -160,16 +162,12 @@ def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
   bounds = normals @ feasible + 0.1
 
   def problem(w, a, b):
-    chain = optax.chain(
-      training.ccp_projection(first_weight=weight), optax.sgd(1 / (weight + a @ a))
-    )
-    params = {"network": w, "loss": jnp.zeros(0)}
+    chain = descent(weight, 1 / (weight + a @ a))
+    params = {"network": w, **NOTHING}
     state = chain.init(params)
     for _ in range(2):  # the first step reaches the minimiser, the second stays
-      grads = {
-        "network": a * jnp.maximum(a @ params["network"] - b, 0),
-        "loss": jnp.zeros(0),
-      }
+      violation = jnp.maximum(a @ params["network"] - b, 0)
+      grads = {"network": a * violation, **NOTHING}
       updates, _ = chain.update(grads, state, params)
       params = optax.apply_updates(params, updates)
     return params["network"]
@@ -190,9 +188,8 @@ def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
       for a, b, after in zip(normals, bounds, path, strict=True):
         exact = before - a * max(a @ before - b, 0) / (weight + a @ a)
         np.testing.assert_allclose(after, exact, rtol=1e-12, atol=1e-12)
-        assert np.linalg.norm(after - feasible) <= (
-          np.linalg.norm(before - feasible) + 1e-13
-        )
+        old, new = (np.linalg.norm(x - feasible) for x in (before, after))
+        assert new <= old + 1e-13
         before = after
     assert (normals @ np.asarray(w) - bounds).max() < 1e-12
     assert moves.min() >= 1  # each half-space has been projected onto
@@ -209,9 +206,8 @@ def test_proxies_that_are_the_batch_give_its_loss_and_half_its_gradient():
     return losses.contrastive(x, labels, **options).mean()
 
   def proxied(x):
-    references = losses.References(
-      jax.lax.stop_gradient(x), labels, jnp.ones(8, bool), None
-    )
+    fixed = jax.lax.stop_gradient(x)
+    references = losses.References(fixed, labels, jnp.ones(8, bool), None)
     return losses.contrastive(x, labels, references=references, **options).mean()
 
   assert proxied(x) == pytest.approx(float(plain(x)), rel=1e-6)
@@ -315,11 +311,7 @@ def test_a_run_that_is_stopped_inside_of_a_problem_goes_on_with_the_same_bits(tm
     with training.Checkpoints(folder) as kept:
       resumed = run(kept)
     assert resumed.evaluations == whole.evaluations
-    wanted, found = (
-      jax.tree.leaves(x.state.replace(key=None)) for x in (whole, resumed)
-    )
-    for a, b in zip(wanted, found, strict=True):
-      assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    assert_same(resumed.state, whole.state)
 
 
 def test_a_switch_renews_the_proxies_and_on_request_their_moments():

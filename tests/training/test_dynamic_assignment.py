@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from spherejax import distances, losses, prototypes, training
+from tests.training.trees import assert_same
 
 CLASSES, DIM, RATE, DECAY = 4, 3, 0.8, 0.4
 POINTS = np.random.default_rng(0).normal(size=(CLASSES + 1, DIM)).astype(np.float32)
@@ -82,12 +83,9 @@ def by_loops(state, steps, period):
 
 @pytest.mark.parametrize("host", [False, True])
 def test_runs_of_several_seeds_at_once_follow_the_algorithm(host):
-
   def step(state, batch, rate):
-    own = training.reassign(
-      STEP, POINTS, steps_per_epoch=2, updates_per_epoch=rate, host=host
-    )
-    return own(state, batch)
+    options = {"steps_per_epoch": 2, "updates_per_epoch": rate, "host": host}
+    return training.reassign(STEP, POINTS, **options)(state, batch)
 
   states = jax.vmap(start)(jnp.arange(4))
   mapped = jax.jit(jax.vmap(step, in_axes=(0, None, 0)))
@@ -106,9 +104,8 @@ def test_runs_of_several_seeds_at_once_follow_the_algorithm(host):
     weights, m, expected, changes = by_loops(first, 13, period)
     np.testing.assert_array_equal([a[seed] for a in assignments], expected)
     # Changed by the matchings before steps 3, 6, 9 and 12; and kept in between.
-    np.testing.assert_allclose(
-      [c[seed] for c in seen], np.repeat([0, *changes], period)[:13]
-    )
+    known = np.repeat([0, *changes], period)[:13]
+    np.testing.assert_allclose([c[seed] for c in seen], known)
     np.testing.assert_allclose(state.params["network"]["w"][seed], weights, rtol=1e-4)
     rows = matching.representatives.prototypes[seed]
     np.testing.assert_allclose(rows, m, atol=1e-5)
@@ -135,11 +132,7 @@ def test_two_devices_resumed_between_two_matchings_end_with_the_same_bits(tmp_pa
   whole = run("whole", 14)
   part = run("parts", 6)
   resumed = run("parts", 14)
-  assert jax.tree.structure(whole) == jax.tree.structure(resumed)
-  for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
-    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
-      one, other = jax.random.key_data(one), jax.random.key_data(other)
-    np.testing.assert_array_equal(one, other)
+  assert_same(resumed, whole)
   for reached, steps in ((part, 6), (whole, 14)):
     weights, m, expected, _ = by_loops(state, steps, 4)
     matching = reached.batch_stats["loss"]["assignment"]

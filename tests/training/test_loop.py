@@ -18,6 +18,7 @@ import pytest
 
 from spherejax import training
 from tests.training import resumable_run
+from tests.training.trees import assert_same
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +28,8 @@ def uninterrupted(tmp_path_factory):
 
 
 def assert_same_bits(result, expected):
-  for part in ("state", "best"):
-    actual = resumable_run.arrays(getattr(result, part))
-    wanted = resumable_run.arrays(getattr(expected, part))
-    assert actual.keys() == wanted.keys()
-    for name, value in wanted.items():
-      assert actual[name].tobytes() == value.tobytes(), (part, name)
+  assert_same(result.state, expected.state)
+  assert_same(result.best, expected.best)
   assert result.curve == expected.curve
   assert result.evaluations == expected.evaluations
 
@@ -96,6 +93,7 @@ def linear(params, batch_stats, batch, *, key, axis_name):
 
 LINEAR = training.make_step(linear, optax.sgd(0.125))
 DEVICES = jax.devices()[:1]
+PLATEAU = optax.contrib.reduce_on_plateau(0.5, patience=2, rtol=0, atol=1e-3)
 
 
 def linear_state(seed=0, **collections):
@@ -138,11 +136,10 @@ def test_curve_holds_the_means_between_reports():
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nonfinite_loss_names_the_step_and_the_last_good_checkpoint(tmp_path, value):
   batches = functools.partial(ones, bad=6, value=value)
+  message = r"loss is (nan|inf) at step 7; the last good.* step 5 "
+  with pytest.raises(FloatingPointError, match=message):
+    run_in(tmp_path, batches=batches, checkpoint_every=5)
   with training.Checkpoints(tmp_path) as checkpoints:
-    with pytest.raises(
-      FloatingPointError, match=r"loss is (nan|inf) at step 7; the last good.* step 5 "
-    ):
-      fit_linear(batches, checkpoints=checkpoints, checkpoint_every=5)
     assert checkpoints.latest_step() == 5
     state = checkpoints.restore(linear_state()).state
   np.testing.assert_allclose(state.params["network"]["w"], 1 - 0.75**5)
@@ -156,12 +153,10 @@ def test_bad_state_is_never_written(tmp_path):
     return training.Outcome(jnp.sum(w * 1e15))
 
   step = training.make_step(objective, optax.sgd(1e30))
-  with training.Checkpoints(tmp_path) as checkpoints:
-    with pytest.raises(
-      FloatingPointError, match=r"network\.w is -inf at step 1; no checkpoint"
-    ):
-      fit_linear(steps=2, step=step, checkpoints=checkpoints, checkpoint_every=1)
-    assert checkpoints.latest_step() is None
+  message = r"network\.w is -inf at step 1; no checkpoint"
+  with pytest.raises(FloatingPointError, match=message):
+    run_in(tmp_path, steps=2, step=step, checkpoint_every=1)
+  assert finished_steps(tmp_path) == []
 
 
 def test_a_bad_state_is_never_the_best(tmp_path):
@@ -204,10 +199,10 @@ def test_lost_process_is_explained(tmp_path, monkeypatch):
   monkeypatch.setattr(resumable_run, "batches", batches)
   message = "process 0 of 2 cannot go on after step 7.*step 6.*connection reset"
   with (
-    training.Checkpoints(tmp_path) as checkpoints,
+    training.Checkpoints(tmp_path) as kept,
     pytest.raises(RuntimeError, match=message),
   ):
-    resumable_run.run(checkpoints)
+    resumable_run.run(kept)
 
 
 def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):
@@ -221,9 +216,7 @@ def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):
   monitor = training.Monitor("score", patience=2)
   options = {"steps": 20, "evaluate": evaluate, "evaluate_every": 2}
   options |= {"monitor": monitor, "checkpoint_every": 100}
-  with training.Checkpoints(tmp_path) as checkpoints:
-    result = fit_linear(checkpoints=checkpoints, **options)
-    again = fit_linear(checkpoints=checkpoints, **options)
+  result, again = (run_in(tmp_path, **options) for _ in range(2))
   assert calls == [2, 4, 6, 8]
   for run in (result, again):  # the finished run stays finished
     assert run.stopped_early
@@ -234,7 +227,6 @@ def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):
 
 
 def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
-  plateau = optax.contrib.reduce_on_plateau(0.5, patience=2, rtol=0, atol=1e-3)
   options = {"evaluate_every": 2, "checkpoint_every": 2}
   options["evaluate"] = lambda state: {"score": 1.0, "loss": 2.0}
   with training.Checkpoints(tmp_path) as checkpoints:
@@ -244,7 +236,7 @@ def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
     for other in (
       training.Monitor("loss"),
       training.Monitor("score", mode="min"),
-      training.Monitor("score", plateau=plateau),
+      training.Monitor("score", plateau=PLATEAU),
       None,
     ):
       with pytest.raises(ValueError, match=r"another monitor: .*'score'.*, got "):
@@ -352,20 +344,16 @@ def test_a_response_that_changes_nothing_copies_nothing(monkeypatch):
       int(state.step) == 4
     ) else state  # fmt: skip
 
-  result = fit_linear(
-    steps=6, evaluate=lambda _: {"a": 1.0}, evaluate_every=2, respond=respond
-  )
+  options = {"evaluate": lambda _: {"a": 1.0}, "evaluate_every": 2}
+  result = fit_linear(steps=6, respond=respond, **options)
   assert len(copied) == 2  # at the start and after step 4
   np.testing.assert_array_equal(result.state.params["network"]["w"], 1)
 
 
 def test_rate_falls_on_a_plateau():
-  monitor = training.Monitor(
-    "score", plateau=optax.contrib.reduce_on_plateau(0.5, patience=2, rtol=0, atol=1e-3)
-  )
-  result = fit_linear(
-    steps=5, evaluate=lambda _: {"score": 1.0}, evaluate_every=1, monitor=monitor
-  )
+  options = {"evaluate": lambda _: {"score": 1.0}, "evaluate_every": 1}
+  monitor = training.Monitor("score", plateau=PLATEAU)
+  result = fit_linear(steps=5, monitor=monitor, **options)
   # Improvement at 1; stale at 2 and 3: halved after step 3, again after step 5.
   expected = 1 - 0.75**3 * (1 - 0.125) ** 2
   np.testing.assert_allclose(result.state.params["network"]["w"], expected, rtol=1e-6)
@@ -377,12 +365,9 @@ def test_settings_that_cannot_work():
     fit_linear(functools.partial(ones, number=3))
   with pytest.raises(ValueError, match="a monitor needs evaluate"):
     fit_linear(monitor=training.Monitor("score"))
+  options = {"evaluate": lambda _: {"accuracy": 1.0}, "evaluate_every": 1}
   with pytest.raises(ValueError, match=r"metric 'score', got \['accuracy'\]"):
-    fit_linear(
-      monitor=training.Monitor("score"),
-      evaluate=lambda _: {"accuracy": 1.0},
-      evaluate_every=1,
-    )
+    fit_linear(monitor=training.Monitor("score"), **options)
 
 
 def test_bar_goes_to_stderr(capsys):

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from spherejax import losses, training
+from tests.training.resumable_run import arrays
 
 DIM, CLASSES, BATCH, STEPS = 3, 4, 16, 4
 P = jax.sharding.PartitionSpec
@@ -36,16 +37,13 @@ def objective(params, batch_stats, batch, *, key, axis_name):
     train=True,
     mutable=["batch_stats"],
   )
-  mean = functools.partial(
-    training.global_mean, where=batch["where"], axis_name=axis_name
-  )
   args = {"where": batch["where"], "axis_name": axis_name}
+  mean = functools.partial(training.global_mean, **args)
   pair = mean(losses.contrastive(embeddings, batch["label"], **args))
   proxies = params["loss"]["proxies"]
   proxy = mean(losses.proxy_anchor(embeddings, batch["label"], proxies, **args))
-  return training.Outcome(
-    pair + proxy, {"network": updates["batch_stats"]}, {"pair": pair}
-  )
+  stats = {"network": updates["batch_stats"]}
+  return training.Outcome(pair + proxy, stats, {"pair": pair})
 
 
 # Not Adam: it would blow the rounding of gradients that are zero (a bias before
@@ -82,13 +80,9 @@ def steps_of(kind, function=STEP):
     return jax.jit(function)
   if kind == "pmap":
     step = training.parallel_step(function)
-
-    def run(state, batch):
-      return training.unreplicate(
-        step(training.replicate(state), training.shard(batch))
-      )
-
-    return run
+    return lambda state, batch: training.unreplicate(
+      step(training.replicate(state), training.shard(batch))
+    )
   mapped = functools.partial(function, axis_name="batch")
   if kind == "vmap":
     step = jax.jit(
@@ -113,13 +107,6 @@ def train(kind, masked):
   for batch in batches(masked):
     state, metrics = step(state, batch)
   return arrays(state), metrics
-
-
-def arrays(state):
-  return {
-    jax.tree_util.keystr(path): np.asarray(leaf)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state.replace(key=()))
-  }
 
 
 @pytest.mark.parametrize(
@@ -168,11 +155,8 @@ def test_statistics_of_every_type(kind):
     "kept": jnp.uint8([3, 255]), "memory": losses.memory_init(32, 1, dtype=jnp.float16),
   }  # fmt: skip
   optimizer = optax.sgd(1.0)
-  state = training.create_state(
-    jax.random.key(0),
-    optimizer,
-    {"params": {"w": jnp.float16(1)}, "batch_stats": stats},
-  )
+  variables = {"params": {"w": jnp.float16(1)}, "batch_stats": stats}
+  state = training.create_state(jax.random.key(0), optimizer, variables)
   batch = np.full(16, 20_000, np.float16)
   step = training.make_step(objective, optimizer)
   after, metrics = steps_of(kind, step)(state, batch)
@@ -227,10 +211,7 @@ def test_key_differs_by_step_and_device_and_never_moves():
     state = new
   assert len(set(numbers)) == 3
   # On devices the report is the mean over different draws.
-  mapped = functools.partial(step, axis_name="batch")
-  _, metrics = jax.vmap(
-    mapped, axis_name="batch", in_axes=(None, 0), out_axes=(None, None)
-  )(simple_state(optimizer), jnp.ones((4, 2)))
+  _, metrics = steps_of("vmap", step)(simple_state(optimizer), jnp.ones(8))
   key = jax.random.fold_in(jax.random.key(4), 0)
   draws = [jax.random.uniform(jax.random.fold_in(key, i)) for i in range(4)]
   np.testing.assert_allclose(metrics["drawn"], np.mean(draws), rtol=1e-6)

@@ -1,17 +1,12 @@
 """Trees of arrays and random keys, compared bit by bit."""
 
 import jax
-import jax.numpy as jnp
-import numpy as np
+
+from tests.training.resumable_run import arrays
 
 
 def bits(tree):
-  return [
-    np.asarray(jax.random.key_data(leaf)).tobytes()
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    else np.asarray(leaf).tobytes()
-    for leaf in jax.tree.leaves(tree)
-  ]
+  return {path: array.tobytes() for path, array in arrays(tree).items()}
 
 
 def assert_same(actual, expected):
