@@ -33,9 +33,7 @@ def test_factorial_is_the_grid_or_its_fraction():
   kept = set(zip(*half.values(), strict=True))
   assert len(kept) == 8
   for row in rows:
-    low = sum(
-      value == pair[0] for value, pair in zip(row, LEVELS.values(), strict=True)
-    )
+    low = sum(x == pair[0] for x, pair in zip(row, LEVELS.values(), strict=True))
     assert (row in kept) == (low % 2 == 0)
 
 

@@ -198,11 +198,9 @@ def test_lost_process_is_explained(tmp_path, monkeypatch):
 
   monkeypatch.setattr(resumable_run, "batches", batches)
   message = "process 0 of 2 cannot go on after step 7.*step 6.*connection reset"
-  with (
-    training.Checkpoints(tmp_path) as kept,
-    pytest.raises(RuntimeError, match=message),
-  ):
-    resumable_run.run(kept)
+  ends = pytest.raises(RuntimeError, match=message)
+  with training.Checkpoints(tmp_path) as checkpoints, ends:
+    resumable_run.run(checkpoints)
 
 
 def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):

@@ -8,22 +8,7 @@ import pytest
 from spherejax import training
 from spherejax.training import _monitor
 
-VALUES = [
-  0.1,
-  0.2,
-  0.2,
-  0.2004,
-  0.19,
-  0.25,
-  np.nan,
-  0.25,
-  0.24,
-  0.1,
-  0.3,
-  0.3,
-  0.3,
-  0.3,
-]
+VALUES = [0.1, 0.2, 0.2, 0.2004, 0.19, 0.25, np.nan, 0.25, 0.24, 0.1, *[0.3] * 4]
 
 
 def best_oracle(values, mode, margin):

@@ -111,9 +111,8 @@ def run_of_make_step():
     rest = nnx.state(network, nnx.Not(nnx.Param))
     return training.Outcome(mean, {"network": rest})
 
-  optimizer = training.optimizer(
-    {"network": optax.adam(1e-2), "network/proxies": optax.adam(1e-1)}
-  )
+  groups = {"network": optax.adam(1e-2), "network/proxies": optax.adam(1e-1)}
+  optimizer = training.optimizer(groups)
   variables = {"params": params, "batch_stats": rest}
   state = training.create_state(jax.random.key(1), optimizer, variables)
   return state, training.make_step(objective, optimizer)
@@ -179,12 +178,11 @@ def test_a_loop_over_two_devices_goes_on_where_it_ended(start, tmp_path):
 
 
 # --- Sweeps ---
+FIRST = jax.random.key(0), {"rate": 0.1}
 
 
 def sweep_functions():
-  structure = nnx.graphdef(
-    nnx.eval_shape(lambda: with_optimizer(jax.random.key(0), {"rate": 0.1}))
-  )
+  structure = nnx.graphdef(nnx.eval_shape(lambda: with_optimizer(*FIRST)))
 
   def init(key, hyper):
     return nnx.state(with_optimizer(key, hyper))
@@ -193,9 +191,7 @@ def sweep_functions():
     network, adam = nnx.merge(structure, state)
     x = jax.random.normal(key, (8, 3)).at[:, 0].add(CLASSES)
     batch = {"x": x, "y": CLASSES}
-    loss, grads = nnx.value_and_grad(lambda network: network.loss(batch).mean())(
-      network
-    )
+    loss, grads = nnx.value_and_grad(lambda x: x.loss(batch).mean())(network)
     adam.update(network, grads)
     return nnx.state((network, adam)), {"loss": loss}
 
@@ -237,6 +233,5 @@ def test_a_sweep_over_two_devices_goes_on_where_it_ended(tmp_path):
   assert (result.best_score[1] < result.best_score[0]).all()
   assert_same(again.state, result.state)
   state = jax.tree.map(lambda leaf: leaf[0, 0], result.state)
-  assert jax.tree.structure(state) == jax.tree.structure(
-    jax.eval_shape(functions[0], jax.random.key(0), {"rate": 0.1})
-  )
+  begun = jax.eval_shape(functions[0], *FIRST)
+  assert jax.tree.structure(state) == jax.tree.structure(begun)

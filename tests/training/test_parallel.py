@@ -72,11 +72,9 @@ def test_map_pads_the_last_batch_alone(monkeypatch):
 def test_copies_are_one_to_a_device_and_their_own():
   one = jnp.arange(3.0)
   copies = training.replicate({"w": one, "key": jax.random.key(3)})
-  places = [shard.device for shard in copies["w"].addressable_shards]
-  assert places == jax.devices()
-  pointers = {
-    shard.data.unsafe_buffer_pointer() for shard in copies["w"].addressable_shards
-  }
+  shards = copies["w"].addressable_shards
+  assert [shard.device for shard in shards] == jax.devices()
+  pointers = {shard.data.unsafe_buffer_pointer() for shard in shards}
   assert len(pointers | {one.unsafe_buffer_pointer()}) == 5
   assert copies["key"].shape == (4,)
   assert (copies["key"] == jax.random.key(3)).all()
@@ -91,7 +89,5 @@ def test_processes_that_do_not_divide_the_batch(monkeypatch):
   monkeypatch.setattr(jax, "process_count", lambda: 2)
   monkeypatch.setattr(jax, "process_index", lambda: 1)
   assert training.process_rows(np.arange(6)).tolist() == [3, 4, 5]
-  with pytest.raises(
-    ValueError, match="3 rows cannot be split evenly over 2 processes"
-  ):
+  with pytest.raises(ValueError, match="3 rows cannot be split evenly over 2 proc"):
     training.process_rows(np.arange(3))

@@ -8,6 +8,7 @@ import pytest
 
 from spherejax import training
 
+KEY = jax.random.key(5)
 PARAMS = {
   "network": {"head": {"w": jnp.ones(2)}, "headless": jnp.ones(2)},
   "loss": {"proxies": jnp.ones(3), "other": jnp.ones(1)},
@@ -36,19 +37,15 @@ def test_each_group_has_its_rate():
 
 
 def test_gradients_are_clipped_together_and_before_the_rates():
-  optimizer = training.optimizer(
-    {"network": optax.sgd(1.0), "loss": optax.sgd(100.0)}, max_norm=4, max_value=1.5
-  )
+  groups = {"network": optax.sgd(1.0), "loss": optax.sgd(100.0)}
+  optimizer = training.optimizer(groups, max_norm=4, max_value=1.5)
   grads = jax.tree.map(jnp.zeros_like, PARAMS)
   grads["network"]["headless"] = jnp.array([6.0, 0.0])
   grads["loss"]["other"] = jnp.array([8.0])
   updates = updates_of(optimizer, grads)  # norm 10, scaled by 0.4 to 2.4 and 3.2
   np.testing.assert_allclose(updates["network"]["headless"], [-1.5, 0], rtol=1e-6)
   np.testing.assert_allclose(updates["loss"]["other"], [-150], rtol=1e-6)
-  optimizer = training.optimizer(
-    {"network": optax.sgd(1.0), "loss": optax.sgd(100.0)}, max_norm=4.0
-  )
-  updates = updates_of(optimizer, grads)
+  updates = updates_of(training.optimizer(groups, max_norm=4.0), grads)
   np.testing.assert_allclose(updates["network"]["headless"], [-2.4, 0], rtol=1e-6)
   np.testing.assert_allclose(updates["loss"]["other"], [-320], rtol=1e-6)
 
@@ -70,23 +67,20 @@ def test_groups_that_do_not_fit():
 def test_state_is_laid_out_by_part():
   optimizer = training.optimizer({"network": optax.adam(1.0), "loss": optax.sgd(1.0)})
   network = {"params": PARAMS["network"], "batch_stats": {"mean": jnp.zeros(2)}}
-  key = jax.random.key(5)
-  state = training.create_state(key, optimizer, network, {"params": PARAMS["loss"]})
+  state = training.create_state(KEY, optimizer, network, {"params": PARAMS["loss"]})
   assert state.params == PARAMS
   assert state.variables() == network
   assert state.variables("loss") == {"params": PARAMS["loss"]}
   assert int(state.step) == 0
   assert float(state.learning_rate_scale) == 1
-  assert state.key == key
+  assert state.key == KEY
   # Adam's moments for the network alone: two arrays for each of its two, a count.
   assert len(jax.tree.leaves(state.opt_state)) == 5
 
 
 def test_state_of_a_loss_without_parameters():
   optimizer = training.optimizer({"network": optax.sgd(1.0)})
-  state = training.create_state(
-    jax.random.key(0), optimizer, {"params": PARAMS["network"]}
-  )
+  state = training.create_state(KEY, optimizer, {"params": PARAMS["network"]})
   assert set(state.params) == {"network"}
   assert state.batch_stats == {}
 
@@ -97,11 +91,9 @@ def test_state_that_cannot_be_made():
   with pytest.raises(TypeError, match=r"must be typed .* got dtype uint32"):
     training.create_state(jnp.zeros(2, jnp.uint32), optimizer, network)
   with pytest.raises(ValueError, match=r"network may have .* got \['cache'\]"):
-    training.create_state(jax.random.key(0), optimizer, network | {"cache": {}})
+    training.create_state(KEY, optimizer, network | {"cache": {}})
   with pytest.raises(ValueError, match=r"'loss/other' belongs to no group"):
-    training.create_state(
-      jax.random.key(0), optimizer, network, {"params": PARAMS["loss"]}
-    )
+    training.create_state(KEY, optimizer, network, {"params": PARAMS["loss"]})
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
