@@ -123,10 +123,8 @@ def test_what_is_refused_at_save(tree, kind, message, tmp_path):
   ],
 )
 def test_names_that_json_makes_the_same(record, name, tmp_path):
-  with (
-    training.Checkpoints(tmp_path) as checkpoints,
-    pytest.raises(ValueError, match=f"two names that JSON writes as {name}"),
-  ):
+  refused = pytest.raises(ValueError, match=f"two names that JSON writes as {name}")
+  with training.Checkpoints(tmp_path) as checkpoints, refused:
     checkpoints.save({"step": jnp.int32(3)}, record)
 
 
@@ -138,31 +136,20 @@ def test_a_step_of_64_bits(tmp_path):
     assert checkpoints.restore(state).state == state
 
 
-def damage_one_bit(path, _):
-  content = bytearray(path.read_bytes())
-  content[-1] ^= 1
-  path.write_bytes(bytes(content))
+def of_another_record(manifest):
+  return json.dumps(json.loads(manifest) | {"record": {"a": 2}}).encode()
 
 
-def damage_cut(path, _):
-  path.write_bytes(path.read_bytes()[:-1])
+DAMAGES = {
+  "one bit": ("state/arrays", lambda content: content[:-1] + bytes([content[-1] ^ 1])),
+  "cut": ("state/arrays", lambda content: content[:-1]),
+  "more": ("state/arrays", lambda content: content + b"0"),
+  "removed": ("state/arrays", None),
+  "manifest": ("manifest/metadata", of_another_record),
+}
 
 
-def damage_more(path, _):
-  path.write_bytes(path.read_bytes() + b"0")
-
-
-def damage_remove(path, _):
-  path.unlink()
-
-
-def damage_manifest(_, path):
-  path.write_text(json.dumps(json.loads(path.read_text()) | {"record": {"a": 2}}))
-
-
-@pytest.mark.parametrize(
-  "damage", [damage_one_bit, damage_cut, damage_more, damage_remove, damage_manifest]
-)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_save_that_cannot_be_read_back_is_none(tmp_path, monkeypatch, damage, step):
   """Even with one checkpoint to keep, the one before stays until that is known."""
@@ -170,8 +157,12 @@ def test_a_save_that_cannot_be_read_back_is_none(tmp_path, monkeypatch, damage, 
 
   def damaged(manager, number, **options):
     saved = save(manager, number, **options)
-    folder = pathlib.Path(manager.directory) / str(number)
-    damage(folder / "state" / "arrays", folder / "manifest" / "metadata")
+    name, change = DAMAGES[damage]
+    path = pathlib.Path(manager.directory, str(number), name)
+    content = path.read_bytes()
+    path.unlink()
+    if change is not None:
+      path.write_bytes(change(content))
     return saved
 
   first = {"step": jnp.int32(1), "x": jnp.arange(3)}
@@ -199,13 +190,10 @@ def test_checkpoints_in_files_of_tensorstore_are_read(tmp_path):
     "record": {"note": "old"},
   }
   manifest["seal"] = _manifest.seal(manifest)
-  written = ocp.args.Composite(
-    state=ocp.args.StandardSave(arrays), manifest=ocp.args.JsonSave(manifest)
-  )
-  with ocp.CheckpointManager(
-    tmp_path / "last", item_names=("state", "manifest")
-  ) as old:
-    old.save(3, args=written)
+  args = ocp.args
+  items = {"state": args.StandardSave(arrays), "manifest": args.JsonSave(manifest)}
+  with ocp.CheckpointManager(tmp_path / "last", item_names=tuple(items)) as old:
+    old.save(3, args=args.Composite(**items))
   with training.Checkpoints(tmp_path) as checkpoints:
     restored = checkpoints.restore(state)
     assert restored.record == {"note": "old"}

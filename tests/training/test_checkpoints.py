@@ -151,10 +151,9 @@ def test_no_readable_checkpoint(tmp_path):
     checkpoints.save(state_at(20))
   for step in ("10", "20"):
     damage_truncate(tmp_path / "last" / step)
-  with (
-    training.Checkpoints(tmp_path) as checkpoints,
-    pytest.raises(RuntimeError, match=r"none of the checkpoints .*last-10, last-20"),
-  ):
+  message = r"none of the checkpoints .*last-10, last-20"
+  refused = pytest.raises(RuntimeError, match=message)
+  with training.Checkpoints(tmp_path) as checkpoints, refused:
     checkpoints.restore(state_at(0))
   # Nor does the next start take the empty folder for that of a new run.
   with training.Checkpoints(tmp_path) as checkpoints:
@@ -244,10 +243,8 @@ def files_limited_to(size):
 def test_failing_write_leaves_the_earlier_checkpoint(tmp_path):
   with training.Checkpoints(tmp_path) as checkpoints:
     checkpoints.save(state_at(10))
-    with (
-      files_limited_to(300),
-      pytest.raises(OSError, match=r"step 20 could not be written .*step 10 is intact"),
-    ):
+    message = r"step 20 could not be written .*step 10 is intact"
+    with files_limited_to(300), pytest.raises(OSError, match=message):
       checkpoints.save(state_at(20))
     assert checkpoints.latest_step() == 10
     assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))

@@ -164,19 +164,16 @@ def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
 
   names = {}
   exec(compile(defined, "devices_and_hosts.md", "exec"), names)
-  alone = training.fit(
-    names["start"](), names["step"], names["batches"], steps=steps, progress=False
-  )
+  start, step, options = names["start"], names["step"], {"steps": steps}
+  alone = training.fit(start(), step, names["batches"], progress=False, **options)
   # One process with four devices reads what two with two have written.
   with training.Checkpoints(directory / "run") as checkpoints:
     assert checkpoints.latest_step() == steps
-    together = training.fit(
-      names["start"](), names["step"], lambda first: iter(()), steps=steps,
-      checkpoints=checkpoints, progress=False,
-    )  # fmt: skip
+    options |= {"checkpoints": checkpoints, "progress": False}
+    together = training.fit(start(), step, lambda first: iter(()), **options)
   before, actual, expected = (
     np.asarray(state.params["network"]["w"])
-    for state in (names["start"](), together.state, alone.state)
+    for state in (start(), together.state, alone.state)
   )
   assert np.abs(expected - before).max() > 0.1
   np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
