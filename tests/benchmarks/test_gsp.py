@@ -12,25 +12,30 @@ from benchmarks import gsp
 from experiments import results_page
 
 
+def rows_of(name, folder, *options):
+  """Rows that a benchmark writes."""
+  file = folder / f"{name}.json"
+  command = [sys.executable, "-m", f"benchmarks.{name}", *options, "--json", str(file)]
+  done = subprocess.run(command, capture_output=True, text=True, check=False)
+  assert done.returncode == 0, done.stderr
+  return json.loads(file.read_text())["rows"]
+
+
 @pytest.mark.peer  # ott-jax
 def test_smoke_runs_and_results_agree(tmp_path):
   pytest.importorskip("ott")
-  file = tmp_path / "gsp.json"
-  command = [sys.executable, "-m", "benchmarks.gsp", "--smoke", "--json", str(file)]
-  done = subprocess.run(command, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
-  content = json.loads(file.read_text())
-  assert len(content["rows"]) == 10
-  for row in content["rows"]:
+  rows = rows_of("gsp", tmp_path, "--smoke")
+  assert len(rows) == 10
+  for row in rows:
     assert row["difference"]["ours"] == 0
-  alone = [row for row in content["rows"] if row["case"].endswith("without gradients")]
+  alone = [row for row in rows if row["case"].endswith("without gradients")]
   assert len(alone) == 3
   for row in alone:
     assert row["difference"]["ott-jax"] < 2e-2
-  steps = content["rows"][-1]
+  steps = rows[-1]
   memory = [steps["temporary_kib"][f"unrolled, k = {k}"] for k in gsp.STEP_SWEEP]
   assert memory == sorted(memory)
-  found = {name: value for name, _, value in results_page.cost_claims(content["rows"])}
+  found = {name: value for name, _, value in results_page.cost_claims(rows)}
   assert found["cost-unrolled"] > 0
   assert steps["change of a weight from k = 25 to 100"]["b = 0.5"] < 1e-6
 

@@ -1,25 +1,14 @@
 """Parts of benchmarks that their smallest runs leave out."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from benchmarks import _peers, first_calls, step
+from tests.benchmarks.test_gsp import rows_of
 
 
 @pytest.mark.slow
-def test_a_damaged_picture_ends_in_a_message_and_a_repaired_one_in_the_same_results(
-  tmp_path,
-):
-  file = tmp_path / "drill.json"
-  command = [sys.executable, "-m", "benchmarks.drill", "--only", "picture"]
-  done = subprocess.run(
-    [*command, "--json", str(file)], capture_output=True, text=True, check=False
-  )
-  assert done.returncode == 0, done.stderr
-  (row,) = json.loads(file.read_text())["rows"]
+def test_a_damaged_picture_is_named_and_a_repaired_one_gives_the_same(tmp_path):
+  (row,) = rows_of("drill", tmp_path, "--only", "picture")
   assert row["equal"]
   assert row["place"] in row["said"]
 

@@ -76,9 +76,8 @@ def test_short_calls_are_made_often_and_long_ones_once(clock, seconds, calls):
 
 def test_a_result_that_differs_ends_the_benchmark(clock):
   other = Slow(clock, 1.0, value=1e-3)
-  with pytest.raises(
-    AssertionError, match=r"case: theirs differs from ours by 1\.0e-03"
-  ):
+  message = r"case: theirs differs from ours by 1\.0e-03"
+  with pytest.raises(AssertionError, match=message):
     compare(Slow(clock, 1.0), other)
 
 

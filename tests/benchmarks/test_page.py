@@ -52,17 +52,19 @@ def test_notes_come_before_what_was_measured(tmp_path):
 
 
 def test_every_benchmark_is_run():
-  found = {
-    path.stem for path in _page.DOCS.parent.joinpath("benchmarks").glob("[a-z]*.py")
-  }
-  assert set(every.NAMES) == found
+  files = (_page.DOCS.parent / "benchmarks").glob("[a-z]*.py")
+  assert set(every.NAMES) == {path.stem for path in files}
+
+
+def saved(rows, file):
+  """Content of the file of these rows."""
+  options = _measure.Options(smoke=True, json=file, repetitions=3, only="")
+  _measure.save("a", rows, [], options)
+  return json.loads(file.read_text())
 
 
 def test_what_is_written_can_be_shown(tmp_path):
-  file = tmp_path / "a.json"
-  options = _measure.Options(smoke=True, json=file, repetitions=3, only="")
-  _measure.save("a", CONTENT["rows"], [], options)
-  written = json.loads(file.read_text())
+  written = saved(CONTENT["rows"], tmp_path / "a.json")
   assert {"jax", "numpy"} <= set(written["versions"])
   assert written["command"].startswith("python -m benchmarks.a")
   assert "| n = 3 \\| 4 | ours |" in _page.section(written)
@@ -79,12 +81,8 @@ def test_a_difference_that_is_no_number_is_none_that_agrees():
 def test_the_accuracy_of_gsp_can_be_shown(tmp_path):
   errors = gsp_accuracy.Errors(0.0, 1e-7, 0.0, 9)
   row = gsp_accuracy._row("float32", 0.25, {5.0: errors})
-  file = tmp_path / "a.json"
-  options = _measure.Options(smoke=True, json=file, repetitions=3, only="")
-  _measure.save("a", [row], [], options)
-  assert "| float32 | 0.25 | 0 1e-07 0 9 | yes |" in _page.section(
-    json.loads(file.read_text())
-  )
+  shown = _page.section(saved([row], tmp_path / "a.json"))
+  assert "| float32 | 0.25 | 0 1e-07 0 9 | yes |" in shown
   beyond = gsp_accuracy._row("float32", 0.25, {5.0: errors, 9.0: (0, 2e-5, 0, 9)})
   assert not beyond["within limits"]
 

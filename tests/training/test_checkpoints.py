@@ -255,9 +255,7 @@ def test_failing_write_leaves_the_earlier_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("save", ["save", "save_best"])
-def test_the_same_step_is_replaced_only_when_its_successor_is_whole(
-  tmp_path, monkeypatch, save
-):
+def test_a_step_is_replaced_only_by_one_that_is_whole(tmp_path, monkeypatch, save):
   other = state_at(4).replace(learning_rate_scale=jnp.float32(0.5))
   read = {"save": "restore", "save_best": "restore_best"}[save]
 

@@ -263,9 +263,7 @@ def resume(folder, steps, **options):
   return run_in(folder, steps=steps, **SCORED, **options)
 
 
-def test_the_best_state_is_found_among_the_newest_where_its_checkpoint_is_damaged(
-  tmp_path, caplog
-):
+def test_a_damaged_best_state_is_found_among_the_newest(tmp_path, caplog):
   resume(tmp_path, 6, checkpoint_every=2)
   cut(tmp_path / "best" / "4")
   again = resume(tmp_path, 8, checkpoint_every=2)
