@@ -5,6 +5,7 @@ import importlib
 import os
 import pathlib
 import sys
+from unittest import mock
 
 import pytest
 
@@ -33,10 +34,6 @@ TIMED = {
 CASES = {"no case": (("--only",), ("--only", "expected one argument"))}
 
 
-def module(name):
-  return importlib.import_module(f"benchmarks.{name}")
-
-
 @pytest.fixture
 def refusal(capsys, monkeypatch, tmp_path):
   """Message that refuses a command line."""
@@ -58,21 +55,16 @@ def refusal(capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", __main__.NAMES)
 def test_command_line(name, refusal, monkeypatch):
-  main, asked = module(name).main, []
-  parse = _measure.parse
-
-  def watched(doc, **options):
-    asked.append(options)
-    return parse(doc, **options)
-
-  monkeypatch.setattr(_measure, "parse", watched)
+  main = importlib.import_module(f"benchmarks.{name}").main
+  parse = mock.Mock(wraps=_measure.parse)
+  monkeypatch.setattr(_measure, "parse", parse)
   for arguments, named in EVERY.values():
     said = refusal(main, *arguments)
     assert all(text in said for text in named), (arguments, said)
   for option, uses in (("timed", TIMED), ("cases", CASES)):
     for arguments, named in uses.values():
       said = refusal(main, *arguments)
-      unknown = not asked[0].get(option, True)
+      unknown = not parse.call_args.kwargs.get(option, True)
       assert all(text in said for text in (["unrecognized"] if unknown else named))
 
 

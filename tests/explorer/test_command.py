@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import tempfile
+from unittest import mock
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,9 +32,8 @@ class Network(models.PretrainedNetwork):
 @pytest.fixture
 def network(monkeypatch):
   scale = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-  found = Network(
-    "two", models.ResNet18(), {"w": jnp.ones(2)}, {"bias": jnp.ones(2)}, SIDE, *scale
-  )
+  weights = {"w": jnp.ones(2)}, {"bias": jnp.ones(2)}
+  found = Network("two", models.ResNet18(), *weights, SIDE, *scale)
   Network.batches.clear()
   monkeypatch.setattr(models, "pretrained", lambda name, path: found)
   return found
@@ -73,8 +73,8 @@ def table(path):
     return list(csv.reader(file))
 
 
-def names(output):
-  return [row[0] for row in table(output / "files.csv")[1:]]
+def names(output, file="files.csv"):
+  return [row[0] for row in table(output / file)[1:]]
 
 
 @pytest.mark.parametrize(
@@ -109,21 +109,11 @@ def test_what_is_written_is_the_network_of_each_image(network, folder):
   files = [path for path, _ in rows]
   assert files == sorted(files)
   assert len(files) == 13
-  assert [label for _, label in rows] == [
-    name.split("/")[0] if "/" in name else "" for name in files
-  ]
-  squares = np.stack(
-    [
-      np.asarray(
-        ImageOps.fit(
-          Image.open(folder / name).convert("RGB"),
-          (SIDE, SIDE),
-          Image.Resampling.BICUBIC,
-        )
-      )
-      for name in files
-    ]
-  )
+  first_folders = [name.rpartition("/")[0].split("/")[0] for name in files]
+  assert [label for _, label in rows] == first_folders
+  size, method = (SIDE, SIDE), Image.Resampling.BICUBIC
+  pictures = [Image.open(folder / name).convert("RGB") for name in files]
+  squares = np.stack([np.asarray(ImageOps.fit(x, size, method)) for x in pictures])
   x = np.asarray(network.features(squares)).mean((1, 2))
   x /= np.linalg.norm(x, axis=1, keepdims=True)
   found = np.load(output / "embeddings.npy")
@@ -151,21 +141,15 @@ def test_the_same_command_computes_nothing_again(network, folder, monkeypatch):
   assert (output / "embeddings.npy").read_bytes() == before
 
 
-def test_each_image_is_decoded_once_and_its_neighbours_are_found_once(
-  network, folder, monkeypatch
-):
-  read, asked = [], []
-  decode, nearest = _sources._read_file, distances.k_nearest
-  monkeypatch.setattr(
-    _sources, "_read_file", lambda *given: read.append(given[-1]) or decode(*given)
-  )
-  monkeypatch.setattr(
-    distances, "k_nearest", lambda *x, **y: asked.append(1) or nearest(*x, **y)
-  )
+def test_images_are_decoded_and_neighbours_found_once(network, folder, monkeypatch):
+  decode = mock.Mock(wraps=_sources._read_file)
+  nearest = mock.Mock(wraps=distances.k_nearest)
+  monkeypatch.setattr(_sources, "_read_file", decode)
+  monkeypatch.setattr(distances, "k_nearest", nearest)
   monkeypatch.setattr(_embedding, "_BATCH", 13)
   run(folder)
-  assert sorted(read) == list(range(13))
-  assert len(asked) == 1
+  assert sorted(call.args[-1] for call in decode.call_args_list) == list(range(13))
+  assert nearest.call_count == 1
 
 
 def test_only_what_changed_in_the_folder_is_embedded(network, folder, monkeypatch):
@@ -173,17 +157,10 @@ def test_only_what_changed_in_the_folder_is_embedded(network, folder, monkeypatc
   before = dict(zip(names(output), np.load(output / "embeddings.npy"), strict=True))
   (folder / "class 0" / "deeper" / "00.png").unlink()
   Image.open(folder / "grey.png").save(folder / "new.png")
-  embedded = []
-  keep = training.keep_features
-  monkeypatch.setattr(
-    training,
-    "keep_features",
-    lambda path, function, images, **options: (
-      embedded.append(len(images)) or keep(path, function, images, **options)
-    ),
-  )
+  keep = mock.Mock(wraps=training.keep_features)
+  monkeypatch.setattr(training, "keep_features", keep)
   run(folder)
-  assert embedded == [1]
+  assert [len(call.args[2]) for call in keep.call_args_list] == [1]
   after = dict(zip(names(output), np.load(output / "embeddings.npy"), strict=True))
   assert after.keys() - before.keys() == {"new.png"}
   np.testing.assert_array_equal(after["new.png"], before["grey.png"])
@@ -264,10 +241,7 @@ def test_unreadable_images_are_named_or_left_out(network, folder, capsys):
   assert not network.batches
   output = run(folder, "--skip-unreadable")
   assert len(np.load(output / "embeddings.npy")) == 13
-  assert [row[0] for row in table(output / "unreadable.csv")[1:]] == [
-    "class 1/bad.png",
-    "cut.png",
-  ]
+  assert names(output, "unreadable.csv") == ["class 1/bad.png", "cut.png"]
 
 
 def test_folders_that_cannot_be_shown(network, folder, tmp_path, capsys, monkeypatch):
@@ -322,9 +296,8 @@ def test_a_folder_with_a_network_of_your_own(folder, capsys, tmp_path):
   found = np.load(tmp_path / "out" / "embeddings.npy")
   with Image.open(folder / "grey.png") as grey:
     expected = np.asarray(grey)[:4, :4].mean() / 255
-  np.testing.assert_allclose(
-    found[names(tmp_path / "out").index("grey.png")], expected, atol=1e-3
-  )
+  place = names(tmp_path / "out").index("grey.png")
+  np.testing.assert_allclose(found[place], expected, atol=1e-3)
 
 
 def test_help_is_one_screen(capsys):

@@ -64,9 +64,8 @@ def made(tmp_path_factory):
   np.fill_diagonal(apart, np.inf)
   order = np.argsort(apart, axis=1, kind="stable")[:, :K]
   distances = np.take_along_axis(apart, order, 1)
-  return Page(
-    path, names, np.array(labels), pictures, weights, attributes, order, distances
-  )
+  shown = pictures, weights, attributes
+  return Page(path, names, np.array(labels), *shown, order, distances)
 
 
 @pytest.fixture(scope="module")
@@ -332,12 +331,14 @@ class Browser:
     wait.until(lambda _: self.ask(expression))
 
   def text(self, selector):
-    return self.ask(f"document.querySelector({json.dumps(selector)}).innerText")
+    return self.ask("document.querySelector(arguments[0]).innerText", selector)
+
+  def texts(self, selector):
+    every = "Array.from(document.querySelectorAll(arguments[0]), (e) => e.textContent)"
+    return self.ask(every, selector)
 
   def press(self, selector):
-    self.driver.execute_script(
-      f"document.querySelector({json.dumps(selector)}).click()"
-    )
+    self.driver.execute_script("document.querySelector(arguments[0]).click()", selector)
 
   def points(self):
     """[images, 2] in the window, where Bokeh has them."""
@@ -393,16 +394,11 @@ def test_it_loads_from_disk_and_asks_no_one(page, made):
   assert page.ask("document.title") == "Embeddings of digits"
   urls = page.ask("performance.getEntriesByType('resource').map((e) => e.name)")
   assert not [url for url in urls if not url.startswith(("data:", "blob:"))]
-  names = page.ask(
-    "Array.from(document.querySelectorAll('#classes .name'), (e) => e.textContent)"
-  )
-  assert names == sorted(set(made.labels))
+  assert page.texts("#classes .name") == sorted(set(made.labels))
   points = page.points()
   box = page.ask("document.getElementById('map').getBoundingClientRect().toJSON()")
-  assert (points[:, 0] > box["left"]).all()
-  assert (points[:, 0] < box["right"]).all()
-  assert (points[:, 1] > box["top"]).all()
-  assert (points[:, 1] < box["bottom"]).all()
+  assert (points > [box["left"], box["top"]]).all()
+  assert (points < [box["right"], box["bottom"]]).all()
 
 
 def test_hover_shows_the_picture_its_class_and_its_file(page, made):
@@ -412,12 +408,9 @@ def test_hover_shows_the_picture_its_class_and_its_file(page, made):
     page.until(f"document.getElementById('card').dataset.row === '{row}'")
     assert not page.ask("document.getElementById('card').hidden")
     assert made.labels[row] in page.text("#card #class")
-    name = page.ask("document.querySelector('#card .file').textContent")
-    assert name == made.names[row]
+    assert page.texts("#card .file") == [made.names[row]]
     assert page.ask("document.querySelectorAll('#card canvas').length") == 1
-  page.driver.execute_script(
-    "document.getElementById('map').dispatchEvent(new Event('mouseleave'))"
-  )
+  page.ask("document.getElementById('map').dispatchEvent(new Event('mouseleave'))")
   assert page.ask("document.getElementById('card').hidden")
 
 
@@ -433,9 +426,8 @@ def test_a_click_shows_the_nearest_and_another_click_others(page, made):
     right = made.labels[made.neighbours[row]] == made.labels[row]
     assert list(kinds) == np.where(right, "right", "wrong").tolist()
     assert list(badges) == np.where(right, "✓", "✗").tolist()
-    np.testing.assert_allclose(
-      [float(text) for text in distances], made.distances[row], rtol=6e-3
-    )
+    shown = [float(text) for text in distances]
+    np.testing.assert_allclose(shown, made.distances[row], rtol=6e-3)
   # A neighbour is a button that chooses it.
   other = int(made.neighbours[row][0])
   page.press("#neighbours button")
@@ -465,8 +457,7 @@ def test_the_map_by_keyboard(page):
 def test_a_picture_of_a_hostile_class_and_name_is_only_text(page, made):
   row = made.names.index(QUOTED)
   page.driver.execute_script("window.explorer.select(arguments[0])", row)
-  found = page.ask("document.querySelector('#panel .file').textContent")
-  assert found == QUOTED
+  assert page.texts("#panel .file") == [QUOTED]
   assert page.ask("document.querySelector('#class').textContent").endswith(HOSTILE)
   assert page.ask("document.querySelectorAll('#panel script, #panel img').length") == 0
 
@@ -498,8 +489,11 @@ def test_the_heat_map_lies_over_the_picture(page, made, content):
   assert examples == expected[attributes.argmax()].tolist()
 
 
+RENDERER = "Bokeh.documents[0].roots()[0].renderers[0]"
+
+
 def filtered(page):
-  return page.ask("Bokeh.documents[0].roots()[0].renderers[0].view.filter.indices")
+  return page.ask(f"{RENDERER}.view.filter.indices")
 
 
 def test_a_filter_shows_that_class_alone(page, made):
@@ -523,9 +517,7 @@ def test_a_filter_shows_that_class_alone(page, made):
 
 def test_search_finds_classes_and_mistakes_can_be_shown_alone(page, made):
   page.driver.find_element("id", "search").send_keys("SCRIPT")
-  names = page.ask("""Array.from(document.querySelectorAll(
-    "#classes label:not([hidden]) .name"), (e) => e.textContent)""")
-  assert names == [HOSTILE]
+  assert page.texts("#classes label:not([hidden]) .name") == [HOSTILE]
   assert filtered(page) == np.flatnonzero(made.labels == HOSTILE).tolist()
   page.press("#all")
   page.driver.find_element("id", "search").send_keys("013")
@@ -542,9 +534,7 @@ def test_what_is_shown_is_saved_as_a_table(page, made):
   rows = list(csv.reader(io.StringIO(page.ask("window.explorer.table()"))))
   own = np.flatnonzero(made.labels == HOSTILE)
   nearest = made.labels[made.neighbours[own, 0]]
-  expected = [
-    [made.names[n], HOSTILE, other] for n, other in zip(own, nearest, strict=True)
-  ]
+  expected = [[made.names[n], HOSTILE, x] for n, x in zip(own, nearest, strict=True)]
   assert rows == [["file", "class", "nearest image's class"], *expected]
   assert QUOTED in [row[0] for row in rows]
 
@@ -579,9 +569,8 @@ def test_on_a_narrow_screen_the_map_has_the_room(page):
         "window.explorer.inspect({ sx, sy })",
         row,
       )
-      card = page.ask(
-        "document.getElementById('card').getBoundingClientRect().toJSON()"
-      )
+      place = "document.getElementById('card').getBoundingClientRect().toJSON()"
+      card = page.ask(place)
       assert 0 <= card["left"] < card["right"] <= 500
     page.press("#fold")
     assert page.ask("document.getElementById('controls').offsetParent !== null")
@@ -593,18 +582,12 @@ def test_on_a_narrow_screen_the_map_has_the_room(page):
 def test_colours_and_symbols_follow_the_prediction(page, made, content):
   styles = content["styles"]
   classes = sorted(set(made.labels))
-
-  def shown(column):
-    return page.ask(
-      f"Array.from(Bokeh.documents[0].roots()[0].renderers[0].data_source.data.{column})"
-    )
-
   predicted = made.labels[made.neighbours[:, 0]]
   for choice, names in (("prediction", predicted), ("class", made.labels)):
     page.driver.find_element("css selector", f"#color option[value={choice}]").click()
     for column in ("color", "marker"):
       expected = [styles[classes.index(name)][column] for name in names]
-      assert shown(column) == expected
+      assert page.ask(f"Array.from({RENDERER}.data_source.data.{column})") == expected
 
 
 def test_pictures_are_drawn_where_the_points_are(page, made):
@@ -625,9 +608,8 @@ def test_pictures_are_drawn_where_the_points_are(page, made):
     float(x), float(y), side,
   )  # fmt: skip
   drawn = np.array(drawn).reshape(side, side, 4)
-  expected = np.asarray(
-    Image.fromarray(made.pictures[row][..., 0]).resize((side, side))
-  )
+  picture = Image.fromarray(made.pictures[row][..., 0])
+  expected = np.asarray(picture.resize((side, side)))
   found = np.corrcoef(drawn[..., 0].ravel(), expected.ravel())[0, 1]
   assert found > 0.9
 
@@ -640,10 +622,7 @@ def test_embeddings_alone(driver, tmp_path):
   page.choose(page.lonely()[0])
   assert page.ask("document.querySelector('#heat, #prototypes') === null")
   assert page.ask("document.getElementById('pictures').offsetParent === null")
-  badges = page.ask(
-    "Array.from(document.querySelectorAll('.badge'), (e) => e.textContent)"
-  )
-  assert badges == ["?"] * 5
+  assert page.texts(".badge") == ["?"] * 5
   assert "no class" in page.text("#classes")
   assert page.text("#panel .file").startswith("image ")
   assert page.text("#subtitle") == "7 images, 0 classes, PCA"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -326,14 +327,8 @@ def test_the_best_state_is_that_of_the_checkpoint_that_the_run_goes_on_from(tmp_
 
 
 def test_a_response_that_changes_nothing_copies_nothing(monkeypatch):
-  copied = []
-  replicate = training._loop._parallel.replicate
-
-  def noted(tree, **options):
-    copied.append(tree)
-    return replicate(tree, **options)
-
-  monkeypatch.setattr(training._loop._parallel, "replicate", noted)
+  copy = mock.Mock(wraps=training.replicate)
+  monkeypatch.setattr(training._loop._parallel, "replicate", copy)
 
   def respond(state, values):
     return state.replace(params={"network": {"w": jnp.ones(2)}, "loss": {}}) if (
@@ -342,7 +337,7 @@ def test_a_response_that_changes_nothing_copies_nothing(monkeypatch):
 
   options = {"evaluate": lambda _: {"a": 1.0}, "evaluate_every": 2}
   result = fit_linear(steps=6, respond=respond, **options)
-  assert len(copied) == 2  # at the start and after step 4
+  assert copy.call_count == 2  # at the start and after step 4
   np.testing.assert_array_equal(result.state.params["network"]["w"], 1)
 
 

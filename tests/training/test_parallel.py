@@ -1,5 +1,7 @@
 """Spreading rows over devices, and over processes."""
 
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,17 +56,11 @@ def test_map_over_a_data_set(batch_size):
 
 
 def test_map_pads_the_last_batch_alone(monkeypatch):
-  padded = []
-
-  def noted(batch, multiple):
-    padded.append(len(batch))
-    return pad_rows(batch, multiple)
-
-  pad_rows = _parallel.pad_rows
-  monkeypatch.setattr(_parallel, "pad_rows", noted)
+  pad = mock.Mock(wraps=training.pad_rows)
+  monkeypatch.setattr(_parallel, "pad_rows", pad)
   apply = training.parallel_map(lambda _, rows: rows + 1, batch_size=4)
   np.testing.assert_array_equal(apply((), np.arange(10)), np.arange(1, 11))
-  assert padded == [4, 4, 2]
+  assert [len(call.args[0]) for call in pad.call_args_list] == [4, 4, 2]
   with pytest.raises(ValueError, match="at least one row, got 0"):
     apply((), np.arange(0))
 
