@@ -81,7 +81,7 @@ def examples(*contents):
   return decorate
 
 
-def attempt(read, errors, named):
+def attempt(named, read, *arguments, errors=ValueError, **options):
   """Returns the result, or None after an expected error, which has to match `named`."""
   global _watching
   _seen.clear()
@@ -89,7 +89,7 @@ def attempt(read, errors, named):
     warnings.simplefilter("ignore")  # of Pillow, on files that it then refuses
     _watching = True
     try:
-      return read()
+      return read(*arguments, **options)
     except errors as error:
       message = str(error)
     finally:
@@ -99,11 +99,11 @@ def attempt(read, errors, named):
   return None
 
 
-def attempt_within(size, read, errors, named):
+def attempt_within(size, named, read, *arguments, **options):
   """Attempts to read; memory has to stay within a multiple of the file's size."""
   tracemalloc.start()
   try:
-    return attempt(read, errors, named)
+    return attempt(named, read, *arguments, **options)
   finally:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

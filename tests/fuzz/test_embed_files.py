@@ -84,9 +84,7 @@ def test_lists_of_training_images(tmp_path, content):
   images = image_data.Images(
     np.zeros((4, 2, 2, 1), np.uint8), labels, NAMES, {"file_name": np.array(NAMES)}
   )
-  rows = inputs.attempt(
-    lambda: readers.listed(images, path), ValueError, rf"^{path}[ ,].*\Z"
-  )
+  rows = inputs.attempt(rf"^{path}[ ,].*\Z", readers.listed, images, path)
   if rows is None:
     assert content != NAMED
     return
@@ -121,12 +119,8 @@ VECTORS = inputs.array_bytes(np.eye(4, 3))
 def test_vectors_of_classes(tmp_path, content):
   path = tmp_path / "vectors.npy"
   path.write_bytes(content)
-  found = inputs.attempt_within(
-    len(content),
-    lambda: readers.stored_vectors(path, 4),
-    ValueError,
-    rf"^{path}[ :].*\Z",
-  )
+  size, named = len(content), rf"^{path}[ :].*\Z"
+  found = inputs.attempt_within(size, named, readers.stored_vectors, path, 4)
   if found is None:
     assert content != VECTORS
     return

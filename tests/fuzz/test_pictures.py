@@ -73,10 +73,8 @@ def attempt(folder, content):
   path = folder / "one" / "a.png"
   path.parent.mkdir(exist_ok=True)
   path.write_bytes(content)
-  found = [
-    inputs.attempt(read, ValueError, r"cannot read the image .*one/a\.png")
-    for read in pictures(folder)
-  ]
+  named = r"cannot read the image .*one/a\.png"
+  found = [inputs.attempt(named, read) for read in pictures(folder)]
   *pixels, embedded, _ = found
   for each in pixels:
     assert each is None or (each.dtype == np.uint8 and each.ndim == 3)
@@ -145,12 +143,8 @@ def test_folders(tmp_path_factory, files, skip):
       path.write_bytes(content)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
       continue  # of the same name as a folder
-  images = inputs.attempt(
-    lambda: data.load_folder(folder, skip_unreadable=skip), ValueError, "pictures"
-  )
-  source = inputs.attempt(
-    lambda: _sources.find(str(folder)), ValueError, "holds no image"
-  )
+  images = inputs.attempt("pictures", data.load_folder, folder, skip_unreadable=skip)
+  source = inputs.attempt("holds no image", _sources.find, str(folder))
   if images is None:
     return
   assert source is not None

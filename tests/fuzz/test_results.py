@@ -32,12 +32,9 @@ def restored(path, record, arrays):
   """Reads files of this content."""
   path.with_suffix(".json").write_bytes(record)
   path.with_suffix(".npz").write_bytes(arrays)
-  done = inputs.attempt_within(
-    len(record) + len(arrays),
-    lambda: finished.restore(path, SETTINGS),
-    ValueError,
-    r"run\.(json|npz) is damaged; without it, it is made again",
-  )
+  size = len(record) + len(arrays)
+  named = r"run\.(json|npz) is damaged; without it, it is made again"
+  done = inputs.attempt_within(size, named, finished.restore, path, SETTINGS)
   if done is not None:
     assert all(type(array) is np.ndarray for array in done.arrays.values())
     assert not any(array.dtype.hasobject for array in done.arrays.values())
@@ -133,9 +130,8 @@ RESULT = (results_page.DOCS / "results" / "quickstart.json").read_bytes()
 def test_results(tmp_path, content):
   path = tmp_path / "result.json"
   path.write_bytes(content)
-  result = inputs.attempt(
-    lambda: results_page.read(path), SystemExit, r"result\.json is no result"
-  )
+  named = r"result\.json is no result"
+  result = inputs.attempt(named, results_page.read, path, errors=SystemExit)
   if result is not None:
     assert "## Every run" in results_page.overview([result])
 
@@ -173,9 +169,7 @@ def test_list_files(tmp_path, content):
     (tmp_path / name).touch()
   path = pathlib.Path(tmp_path, "list_eval_partition.txt")
   path.write_bytes(content)
-  found = inputs.attempt(
-    lambda: data.load_in_shop(tmp_path), ValueError, r"list_eval_partition\.txt"
-  )
+  found = inputs.attempt(r"list_eval_partition\.txt", data.load_in_shop, tmp_path)
   if found is None:
     assert content != LISTING
     return

@@ -45,9 +45,9 @@ def check(tree):
   assert by_parents(again) == by_parents(tree)
 
 
-def attempt(read, *arguments, errors=ValueError, named=NAMED, **options):
+def attempt(read, *arguments, named=NAMED, **options):
   """The tree, checked, that a reader makes of its arguments; None after an error."""
-  tree = inputs.attempt(lambda: read(*arguments, **options), errors, named)
+  tree = inputs.attempt(named, read, *arguments, **options)
   if tree is not None:
     check(tree)
   return tree
@@ -93,9 +93,7 @@ def test_newick(text):
   st.lists(NAMES, max_size=5) | st.permutations(["a", "b", "d", "c"]),
 )
 def test_classes(text, classes):
-  tree = inputs.attempt(
-    lambda: hierarchy.from_newick(text, classes=classes), ValueError, NAMED
-  )
+  tree = inputs.attempt(NAMED, hierarchy.from_newick, text, classes=classes)
   if tree is not None:
     assert list(tree.class_names) == classes
 
@@ -224,8 +222,8 @@ def test_deep_trees():
     lambda: hierarchy.from_edges([*chain, (f"{DEEP}", "")]),
     lambda: hierarchy.from_parents([*range(1, DEEP + 1), -1]),
   ):
-    tree = inputs.attempt_within(DEEP, read, (), "")
+    tree = inputs.attempt_within(DEEP, "", read, errors=())
     check(tree)
     assert hierarchy.depths(tree)[-1] == DEEP
   ring = [*chain, (f"{DEEP}", "0")]
-  assert inputs.attempt(lambda: hierarchy.from_edges(ring), ValueError, "cycle") is None
+  assert inputs.attempt("cycle", hierarchy.from_edges, ring) is None

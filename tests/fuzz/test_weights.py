@@ -158,9 +158,7 @@ def attempt(folder, content, named=r"weights\.bin"):
   """The weights of a file of this content, each of them read wholly."""
   path = folder / "weights.bin"
   path.write_bytes(content)
-  weights = inputs.attempt_within(
-    len(content), lambda: models.read_weights(path), ValueError, named
-  )
+  weights = inputs.attempt_within(len(content), named, models.read_weights, path)
   if weights is not None:
     assert weights
     for name, array in weights.items():
@@ -265,9 +263,8 @@ def test_entries_that_share_their_bytes(tmp_path):
   at = whole.rindex(b"PK\x01\x02")
   end = whole.index(b"PK\x05\x06")
   listed = whole[at:end]
-  copies = b"".join(
-    listed.replace(b"data/000", b"data/%03d" % i) for i in range(1, count)
-  )
+  names = (b"data/%03d" % i for i in range(1, count))
+  copies = b"".join(listed.replace(b"data/000", name) for name in names)
   tail = bytearray(whole[end:])
   first = struct.unpack_from("<I", tail, 16)[0]
   struct.pack_into(
@@ -281,14 +278,12 @@ def test_numbers_are_negated_once_for_all_tensors(tmp_path):
   count = 1 << 20
   many = NEGATED.replace(b"K\x0c", b"J" + struct.pack("<I", count))
   pickled = b"".join(text(f"w{i}") + many for i in range(300))
-  whole = torch_file(
-    b"\x80\x02}(" + pickled + b"u.", {"data/0": np.ones(count, "<f4").tobytes()}
-  )
+  numbers = np.ones(count, "<f4").tobytes()
+  whole = torch_file(b"\x80\x02}(" + pickled + b"u.", {"data/0": numbers})
   path = tmp_path / "weights.bin"
   path.write_bytes(whole)
-  weights = inputs.attempt_within(
-    len(whole) // 30, lambda: models.read_weights(path), (), ""
-  )
+  size, read = len(whole) // 30, models.read_weights
+  weights = inputs.attempt_within(size, "", read, path, errors=())
   assert len(weights) == 300
   np.testing.assert_array_equal(weights["w7"], np.full((3, 4), -1))
 
@@ -343,8 +338,6 @@ def test_the_canary_sings(tmp_path):
   """The watch sees its events when a file is read the usual way."""
   for content in (HOSTILE[0], HOSTILE[2].replace(b"canary", b"/dev/null")):
     with pytest.raises(AssertionError):
-      inputs.attempt(
-        lambda content=content: pickle.loads(b"\x80\x02" + content + b"."), (), ""
-      )
+      inputs.attempt("", pickle.loads, b"\x80\x02" + content + b".", errors=())
   with pytest.raises(AssertionError):
-    inputs.attempt_within(1, lambda: bytes(10**7), (), "")
+    inputs.attempt_within(1, "", bytes, 10**7, errors=())
