@@ -328,15 +328,24 @@ def both(folder, **options):
   return own
 
 
+NAMES = [
+  ("ant/a.png", "ant"),
+  ("ant/b.JPG", "ant"),
+  ("ant/deeper/c.png", "ant"),
+  ("ant/deeper/still/a.PNG", "ant"),
+  ("bee/a.b.webp", "bee"),
+  ("bee/a.png", "bee"),
+  ("bee/back\\slash.png", "bee"),
+  ("bee/ß ü [1]*?.tiff", "bee"),
+]
+
+
 @pytest.fixture
 def folder(tmp_path):
   """Two classes, and all that lies about in folders."""
   root = tmp_path / "pictures [of] 50 % *?"
   good = encoded(UPRIGHT, "PNG")
-  for name in (
-    "ant/a.png", "ant/b.JPG", "ant/deeper/c.png", "ant/deeper/still/a.PNG",
-    "bee/a.png", "bee/ß ü [1]*?.tiff", "bee/back\\slash.png", "bee/a.b.webp",
-  ):  # fmt: skip
+  for name, _ in NAMES:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_bytes(good)
   for name in (
@@ -348,18 +357,6 @@ def folder(tmp_path):
     (root / name).write_bytes(b"no image")
   (root / "stray.png").write_bytes(good)
   return root
-
-
-NAMES = [
-  ("ant/a.png", "ant"),
-  ("ant/b.JPG", "ant"),
-  ("ant/deeper/c.png", "ant"),
-  ("ant/deeper/still/a.PNG", "ant"),
-  ("bee/a.b.webp", "bee"),
-  ("bee/a.png", "bee"),
-  ("bee/back\\slash.png", "bee"),
-  ("bee/ß ü [1]*?.tiff", "bee"),
-]
 
 
 def test_one_rule_for_the_files_of_a_folder(folder):

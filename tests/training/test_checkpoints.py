@@ -101,6 +101,7 @@ def files_of(folder):
 
 
 def damage_truncate(folder):
+  """Halves every file, as a full disk or a crash may leave them."""
   for path in files_of(folder):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 

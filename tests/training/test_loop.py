@@ -19,6 +19,7 @@ import pytest
 
 from spherejax import training
 from tests.training import resumable_run
+from tests.training.test_checkpoints import damage_truncate as cut
 from tests.training.trees import assert_same
 
 
@@ -251,13 +252,6 @@ SCORED = {
   "evaluate_every": 2,
   "monitor": training.Monitor("score"),
 }
-
-
-def cut(folder):
-  """Halves every file, as a full disk or a crash may leave them."""
-  for path in folder.rglob("*"):
-    if path.is_file():
-      os.truncate(path, path.stat().st_size // 2)
 
 
 def resume(folder, steps, **options):

@@ -70,10 +70,6 @@ def test_scale_of_a_metric_that_is_to_rise():
   assert scales[-1] < 1
 
 
-def test_scale_without_a_rule_is_one():
-  assert _monitor.learning_rate_scale(_monitor.start(training.Monitor("score"))) == 1
-
-
 def test_settings_that_cannot_work():
   # With a relative tolerance, an equal value of a negative cost counts as better.
   rule = optax.contrib.reduce_on_plateau(0.5, patience=2)
@@ -112,6 +108,7 @@ def test_what_is_no_finite_number_is_never_the_best(mode, bad, order):
 def test_nothing_is_the_best_of_no_finite_number(bad):
   monitor = training.Monitor("score", patience=3)
   state = _monitor.start(monitor)
+  assert _monitor.learning_rate_scale(state) == 1  # without a rule
   for index in range(3):
     assert not _monitor.should_stop(monitor, state)
     state, improved = _monitor.observe(monitor, state, index, bad)
