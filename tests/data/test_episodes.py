@@ -1,6 +1,7 @@
 """Episodes: what is drawn, and how often."""
 
 import collections
+import functools
 
 import jax
 import numpy as np
@@ -12,15 +13,9 @@ from spherejax import data
 COUNTS = [7, 3, 12, 5, 6, 40]  # class 1 is too small for five images
 LABELS = np.random.default_rng(0).permutation(np.repeat(range(6), COUNTS))
 TABLE = data.class_table(LABELS.astype(np.int32), per_class=1)
-DRAW = jax.jit(
-  jax.vmap(
-    lambda key, table: data.sample_episode(
-      key, table, num_ways=3, num_shots=2, num_queries=3
-    ),
-    (0, None),
-  )
-)
-EPISODES = np.asarray(DRAW(jax.random.split(jax.random.key(1), 4000), TABLE))
+KEYS = jax.random.split(jax.random.key(1), 4000)
+draw = functools.partial(data.sample_episode, num_ways=3, num_shots=2, num_queries=3)
+EPISODES = np.asarray(jax.jit(jax.vmap(draw, (0, None)))(KEYS, TABLE))
 
 
 def test_rows_are_different_images_of_different_classes():
@@ -44,9 +39,7 @@ def test_large_enough_classes_and_their_images_come_equally_often():
 
 
 def test_a_known_table_gives_the_same():
-  key = jax.random.split(jax.random.key(1), 4000)[17]
-  alone = data.sample_episode(key, TABLE, num_ways=3, num_shots=2, num_queries=3)
-  np.testing.assert_array_equal(alone, EPISODES[17])
+  np.testing.assert_array_equal(draw(KEYS[17], TABLE), EPISODES[17])
 
 
 @pytest.mark.parametrize(

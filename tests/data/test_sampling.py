@@ -18,11 +18,9 @@ BALANCED = {"num_classes": 4, "per_class": 3}
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def balanced(key, table, steps, num_classes=4, per_class=3):
-  return jax.vmap(
-    lambda step: data.class_balanced_indices(
-      key, table, step, num_classes=num_classes, per_class=per_class
-    )
-  )(steps)
+  options = {"num_classes": num_classes, "per_class": per_class}
+  draw = functools.partial(data.class_balanced_indices, key, table, **options)
+  return jax.vmap(draw)(steps)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 3))

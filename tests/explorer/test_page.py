@@ -693,13 +693,9 @@ def thousands(tmp_path_factory):
   labels = np.arange(5000) % 10
   x = random.normal(size=(5000, 8)).astype(np.float32) + labels[:, None]
   pixels = random.integers(256, size=(5000, 28, 28, 1), dtype=np.uint8)
-  return explorer.write_page(
-    tmp_path_factory.mktemp("thousands") / "map.html",
-    x.astype(np.float32),
-    images=pixels,
-    labels=labels,
-    layout="pca",
-  )
+  path = tmp_path_factory.mktemp("thousands") / "map.html"
+  options = {"images": pixels, "labels": labels, "layout": "pca"}
+  return explorer.write_page(path, x.astype(np.float32), **options)
 
 
 FRAMES = """

@@ -142,15 +142,9 @@ a.jpg one train
 b.jpg two query
 c.jpg two gallery
 """
+STRAY = b"a.jpg two train", b"../a.jpg x train", b"/dev/zero x query"
 LINES = st.lists(
-  st.sampled_from(
-    [
-      *LISTING.splitlines(),
-      b"a.jpg two train",
-      b"../a.jpg x train",
-      b"/dev/zero x query",
-    ]
-  )
+  st.sampled_from([*LISTING.splitlines(), *STRAY])
   | st.tuples(
     st.sampled_from(["a.jpg", "b.jpg", "c.jpg", ".", "d.jpg"]) | st.text(max_size=3),
     st.sampled_from(["one", "two", "three"]),

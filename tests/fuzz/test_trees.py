@@ -65,14 +65,8 @@ def by_parents(tree):
   for node in order:  # which grows
     order += below[node]
   place = {node: number for number, node in enumerate(order)}
-  return [
-    (
-      tree.names[node],
-      place.get(int(tree.parents[node]), -1),
-      float(tree.lengths[node]),
-    )
-    for node in order
-  ]
+  parents, lengths = tree.parents.tolist(), tree.lengths.tolist()
+  return [(tree.names[x], place.get(parents[x], -1), lengths[x]) for x in order]
 
 
 @inputs.search(150)

@@ -30,24 +30,15 @@ class Network(nn.Module):
 
 
 def objective(params, batch_stats, batch, *, key, axis_name):
-  outputs, updates = Network(axis_name).apply(
-    {"params": params["network"], "batch_stats": batch_stats["network"]},
-    batch["x"],
-    train=True,
-    mutable=["batch_stats"],
-    rngs={"dropout": key},
-  )
+  variables = {"params": params["network"], "batch_stats": batch_stats["network"]}
+  options = {"train": True, "mutable": ["batch_stats"], "rngs": {"dropout": key}}
+  outputs, updates = Network(axis_name).apply(variables, batch["x"], **options)
   centres = params["loss"]["centres"][batch["label"]]
   errors = jnp.sum((outputs - centres) ** 2, axis=1)
   # Pairs over all devices. The unit ball does not enlarge the rounding of short rows,
   # and at a margin of 1 rounding would decide: as far are long rows from dropped ones.
-  pairs = losses.contrastive(
-    outputs,
-    batch["label"],
-    negative_margin=0.7,
-    normalize="unit_ball",
-    axis_name=axis_name,
-  )
+  options = {"negative_margin": 0.7, "normalize": "unit_ball", "axis_name": axis_name}
+  pairs = losses.contrastive(outputs, batch["label"], **options)
   mean = training.global_mean(errors + pairs, axis_name=axis_name)
   return training.Outcome(mean, {"network": updates["batch_stats"]})
 
@@ -55,10 +46,8 @@ def objective(params, batch_stats, batch, *, key, axis_name):
 def batches(first):
   for number in range(first, 10_000):
     rng = np.random.default_rng([7, number])
-    yield {
-      "x": rng.normal(size=(8, 5)).astype(np.float32),
-      "label": rng.integers(4, size=8),
-    }
+    x = rng.normal(size=(8, 5)).astype(np.float32)
+    yield {"x": x, "label": rng.integers(4, size=8)}
 
 
 def evaluate(state):
@@ -68,22 +57,14 @@ def evaluate(state):
 
 
 def run(checkpoints, *, steps=45, checkpoint_every=3, **options):
-  optimizer = training.optimizer(
-    {"network": optax.sgd(1e-2, 0.9), "loss": optax.sgd(1e-1, 0.9)}, max_norm=1.0
-  )
-  state = training.create_state(
-    jax.random.key(3),
-    optimizer,
-    jax.jit(Network().init, static_argnames="train")(
-      jax.random.key(0), jnp.zeros((2, 5)), train=False
-    ),
-    {"params": {"centres": jax.random.normal(jax.random.key(1), (4, 3))}},
-  )
-  monitor = training.Monitor(
-    "spread",
-    mode="min",
-    plateau=optax.contrib.reduce_on_plateau(0.5, patience=2, cooldown=1),
-  )
+  groups = {"network": optax.sgd(1e-2, 0.9), "loss": optax.sgd(1e-1, 0.9)}
+  optimizer = training.optimizer(groups, max_norm=1.0)
+  init = jax.jit(Network().init, static_argnames="train")
+  network = init(jax.random.key(0), jnp.zeros((2, 5)), train=False)
+  loss = {"params": {"centres": jax.random.normal(jax.random.key(1), (4, 3))}}
+  state = training.create_state(jax.random.key(3), optimizer, network, loss)
+  plateau = optax.contrib.reduce_on_plateau(0.5, patience=2, cooldown=1)
+  monitor = training.Monitor("spread", mode="min", plateau=plateau)
   return training.fit(
     state,
     training.make_step(objective, optimizer),

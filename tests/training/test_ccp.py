@@ -244,17 +244,12 @@ def renew(state):
 
 
 def start(fresh=False):
-  optimizer = optax.chain(
-    training.ccp_projection(),
-    training.optimizer({"network": optax.adam(0.05), "loss": optax.adam(0.1)}),
-  )
+  groups = {"network": optax.adam(0.05), "loss": optax.adam(0.1)}
+  optimizer = optax.chain(training.ccp_projection(), training.optimizer(groups))
   key = jax.random.key(5)
-  state = training.create_state(
-    key,
-    optimizer,
-    {"params": {"w": jax.random.normal(key, (4, 2))}},
-    {"params": {"proxies": jax.random.normal(key, (3, 2, 2))}},
-  )
+  network = {"params": {"w": jax.random.normal(key, (4, 2))}}
+  loss = {"params": {"proxies": jax.random.normal(key, (3, 2, 2))}}
+  state = training.create_state(key, optimizer, network, loss)
   respond = training.ccp_response(
     renew, metric="score", patience=2, weight=0.01,
     fresh_moments=optimizer if fresh else None,
@@ -334,12 +329,8 @@ def test_a_switch_renews_the_proxies_and_on_request_their_moments():
 
 def test_a_layer_called_loss_keeps_its_moments():
   optimizer = optax.chain(training.ccp_projection(), optax.sgd(0.1, momentum=0.9))
-  state = training.create_state(
-    jax.random.key(0),
-    optimizer,
-    {"params": {"loss": jnp.ones(2)}},
-    {"params": {"proxies": jnp.ones(2)}},
-  )
+  parts = {"params": {"loss": jnp.ones(2)}}, {"params": {"proxies": jnp.ones(2)}}
+  state = training.create_state(jax.random.key(0), optimizer, *parts)
   ones = jax.tree.map(jnp.ones_like, state.opt_state[1])
   state = state.replace(opt_state=(state.opt_state[0], ones))
   respond = training.ccp_response(

@@ -34,10 +34,8 @@ def trained(scores, total):
     return {"score": scores[int(state.step) - 1]}
 
   optimizer = optax.chain(training.ccp_projection(), optax.sgd(1.0))
-  zero = jnp.zeros(())
-  state = training.create_state(
-    jax.random.key(0), optimizer, {"params": {"w": zero}}, {"params": {"p": zero}}
-  )
+  parts = {"params": {"w": jnp.zeros(())}}, {"params": {"p": jnp.zeros(())}}
+  state = training.create_state(jax.random.key(0), optimizer, *parts)
   respond = training.ccp_response(renew, metric="score", weight=0.5, patience=2)
   result = training.fit(
     state,

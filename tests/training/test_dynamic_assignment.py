@@ -43,13 +43,9 @@ def batches(first):
 def start(seed):
   key = jax.random.key(seed)
   matching = prototypes.assignment_init(key, POINTS, num_classes=CLASSES)
-  weights = jax.random.normal(key, (5, DIM))
-  return training.create_state(
-    key,
-    optax.sgd(RATE),
-    {"params": {"w": weights}},
-    {"batch_stats": {"assignment": matching}},
-  )
+  network = {"params": {"w": jax.random.normal(key, (5, DIM))}}
+  loss = {"batch_stats": {"assignment": matching}}
+  return training.create_state(key, optax.sgd(RATE), network, loss)
 
 
 def by_loops(state, steps, period):
@@ -118,16 +114,9 @@ def test_two_devices_resumed_between_two_matchings_end_with_the_same_bits(tmp_pa
   state = start(2)
 
   def run(folder, steps):
-    with training.Checkpoints(tmp_path / folder) as checkpoints:
-      return training.fit(
-        state,
-        step,
-        batches,
-        steps=steps,
-        checkpoints=checkpoints,
-        devices=jax.local_devices()[:2],
-        progress=False,
-      ).state
+    options = {"steps": steps, "devices": jax.local_devices()[:2], "progress": False}
+    with training.Checkpoints(tmp_path / folder) as kept:
+      return training.fit(state, step, batches, checkpoints=kept, **options).state
 
   whole = run("whole", 14)
   part = run("parts", 6)

@@ -19,15 +19,9 @@ def pixels(images):
   return images.reshape(len(images), 64) / 255
 
 
-def keep(folder, function=pixels, images=DIGITS, made_with=MADE_WITH, batch_size=8):
-  return training.keep_features(
-    folder / "digits.npy",
-    function,
-    images,
-    made_with=made_with,
-    batch_size=batch_size,
-    progress=False,
-  )
+def keep(folder, function=pixels, images=DIGITS, **options):
+  options = {"made_with": MADE_WITH, "batch_size": 8, "progress": False} | options
+  return training.keep_features(folder / "digits.npy", function, images, **options)
 
 
 def test_every_row_is_that_of_its_image(tmp_path):

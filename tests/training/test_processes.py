@@ -33,14 +33,9 @@ def start_two(commands):
     # The last of two equal flags holds; the others are the tests'.
     "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
   }
+  pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
   return [
-    subprocess.Popen(
-      [sys.executable, *map(str, command)],
-      env=environment,
-      stdout=subprocess.DEVNULL,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
+    subprocess.Popen([sys.executable, *map(str, command)], env=environment, **pipes)
     for command in commands
   ]
 

@@ -28,15 +28,8 @@ class Network(nn.Module):
 
 
 def attacked(variables, x):
-  return attacks.pgd(
-    lambda x: Network().apply(variables, x),
-    x,
-    Y,
-    key=jax.random.key(5),
-    epsilon=0.2,
-    steps=3,
-    mode="train",
-  ).x_adv
+  options = {"key": jax.random.key(5), "epsilon": 0.2, "steps": 3, "mode": "train"}
+  return attacks.pgd(lambda x: Network().apply(variables, x), x, Y, **options).x_adv
 
 
 def objective(params, batch_stats, batch, *, key, axis_name):
@@ -87,20 +80,14 @@ def test_the_attack_leaves_statistics_and_parameters_alone():
   hidden = both @ np.asarray(dense["kernel"], np.float64) + np.asarray(dense["bias"])
   for name, seen in (("mean", hidden.mean(0)), ("var", hidden.var(0))):
     old = np.asarray(stats["network"]["BatchNorm_0"][name], np.float64)
-    np.testing.assert_allclose(
-      changed["network"]["BatchNorm_0"][name],
-      MOMENTUM * old + (1 - MOMENTUM) * seen,
-      rtol=2e-5,
-      atol=1e-6,
-    )
+    new = changed["network"]["BatchNorm_0"][name]
+    expected = MOMENTUM * old + (1 - MOMENTUM) * seen
+    np.testing.assert_allclose(new, expected, rtol=2e-5, atol=1e-6)
 
   def with_points_given(params):
-    logits, _ = Network().apply(
-      {"params": params["network"], "batch_stats": stats["network"]},
-      jnp.concatenate([x, moved]),
-      train=True,
-      mutable=["batch_stats"],
-    )
+    variables = {"params": params["network"], "batch_stats": stats["network"]}
+    both = jnp.concatenate([x, moved])
+    logits, _ = Network().apply(variables, both, train=True, mutable=["batch_stats"])
     halves = jnp.split(logits, 2)
     return losses.adversarial_training(*halves, Y, clean_weight=0.5).mean()
 
