@@ -286,17 +286,13 @@ def test_half_precision_is_the_rounded_single_one(name):
   np.testing.assert_array_equal(RANDOM[name](KEY, half), exact.astype(jnp.bfloat16))
 
 
+def views(key, images, **number):
+  strengths = data.ViewStrengths(**number)
+  return data.simclr_views(key, images, size=8, strengths=strengths)
+
+
 VIEWS = {
-  f"views.{field}": (
-    functools.partial(
-      lambda field, key, images, **number: data.simclr_views(
-        key, images, size=8, strengths=data.ViewStrengths(**{field: number[field]})
-      ),
-      field,
-    ),
-    field,
-    default,
-  )
+  f"views.{field}": (views, field, default)
   for field, default in data.ViewStrengths()._asdict().items()
 }
 NUMBERS = {

@@ -36,12 +36,9 @@ def test_grey_images_get_a_channel():
 )
 @pytest.mark.parametrize("as_list", [False, True])
 def test_rows_keep_what_belongs_to_them(index, rows, as_list):
-  images = data.Images(
-    images=list(pixels()) if as_list else pixels(),
-    labels=np.array([0, 1, 2, 0, 1, 2]),
-    label_names=("a", "b", "c"),
-    extras={"id": np.array(list("uvwxyz"))},
-  )[index]
+  every = list(pixels()) if as_list else pixels()
+  labels, extras = np.array([0, 1, 2, 0, 1, 2]), {"id": np.array(list("uvwxyz"))}
+  images = data.Images(every, labels, ("a", "b", "c"), extras)[index]
   np.testing.assert_array_equal(images.images, pixels()[rows])
   np.testing.assert_array_equal(images.labels, np.array(rows) % 3)
   assert list(images.extras["id"]) == [list("uvwxyz")[row] for row in rows]

@@ -48,24 +48,16 @@ def made(tmp_path_factory):
   # Nearly the same, with classes of their own.
   x[58:] = x[3] + random.normal(size=(2, 12)) * 1e-3 * x.std()
   x = x.astype(np.float32)
-  path = explorer.write_page(
-    tmp_path_factory.mktemp("page") / "map.html",
-    x,
-    images=pictures,
-    files=names,
-    labels=labels,
-    weights=weights,
-    prototypes=attributes,
-    neighbours=K,
-    title="Embeddings of digits",
-  )
+  path = tmp_path_factory.mktemp("page") / "map.html"
+  shown = {"images": pictures, "weights": weights, "prototypes": attributes}
+  named = {"files": names, "labels": labels, "title": "Embeddings of digits"}
+  explorer.write_page(path, x, neighbours=K, **shown, **named)
   wide = x.astype(np.float64)
   apart = np.linalg.norm(wide[:, None] - wide, axis=-1)
   np.fill_diagonal(apart, np.inf)
   order = np.argsort(apart, axis=1, kind="stable")[:, :K]
   distances = np.take_along_axis(apart, order, 1)
-  shown = pictures, weights, attributes
-  return Page(path, names, np.array(labels), *shown, order, distances)
+  return Page(path, names, np.array(labels), *shown.values(), order, distances)
 
 
 @pytest.fixture(scope="module")

@@ -25,17 +25,9 @@ from hypothesis.extra import numpy as arrays_of
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 _MEBIBYTE = 1 << 20
 # Audit events of programs that are started, code that is fetched and files written.
-_STARTS = (
-  "os.exec",
-  "os.fork",
-  "os.posix_spawn",
-  "os.remove",
-  "os.rename",
-  "os.system",
-  "pickle.find_class",
-  "socket.connect",
-  "subprocess.Popen",
-)
+_OF_OS = "exec", "fork", "posix_spawn", "remove", "rename", "system"
+_STARTS = {f"os.{event}" for event in _OF_OS}
+_STARTS |= {"pickle.find_class", "socket.connect", "subprocess.Popen"}
 JSON = st.recursive(
   st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
   lambda below: st.lists(below, max_size=3)

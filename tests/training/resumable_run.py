@@ -56,7 +56,7 @@ def evaluate(state):
   return {"spread": np.asarray(outputs).std()}
 
 
-def run(checkpoints, *, steps=45, checkpoint_every=3, **options):
+def run(checkpoints, **options):
   groups = {"network": optax.sgd(1e-2, 0.9), "loss": optax.sgd(1e-1, 0.9)}
   optimizer = training.optimizer(groups, max_norm=1.0)
   init = jax.jit(Network().init, static_argnames="train")
@@ -65,20 +65,11 @@ def run(checkpoints, *, steps=45, checkpoint_every=3, **options):
   state = training.create_state(jax.random.key(3), optimizer, network, loss)
   plateau = optax.contrib.reduce_on_plateau(0.5, patience=2, cooldown=1)
   monitor = training.Monitor("spread", mode="min", plateau=plateau)
-  return training.fit(
-    state,
-    training.make_step(objective, optimizer),
-    batches,
-    steps=steps,
-    evaluate=evaluate,
-    evaluate_every=5,
-    monitor=monitor,
-    checkpoints=checkpoints,
-    checkpoint_every=checkpoint_every,
-    report_every=4,
-    progress=False,
-    **options,
-  )
+  options = {"steps": 45, "checkpoint_every": 3, "report_every": 4} | options
+  options |= {"evaluate": evaluate, "evaluate_every": 5, "monitor": monitor}
+  options |= {"checkpoints": checkpoints, "progress": False}
+  step = training.make_step(objective, optimizer)
+  return training.fit(state, step, batches, **options)
 
 
 def arrays(state):

@@ -158,14 +158,9 @@ def test_a_loop_over_two_devices_goes_on_where_it_ended(start, tmp_path):
     leaves = jax.tree.leaves(state.params)
     return {"size": sum(float(jnp.sum(leaf**2)) for leaf in leaves)}
 
-  options = {
-    "evaluate": evaluate,
-    "evaluate_every": 4,
-    "monitor": training.Monitor("size", patience=9),
-    "checkpoint_every": 2,
-    "devices": TWO,
-    "progress": False,
-  }
+  monitor = training.Monitor("size", patience=9)
+  options = {"evaluate": evaluate, "evaluate_every": 4, "monitor": monitor}
+  options |= {"checkpoint_every": 2, "devices": TWO, "progress": False}
   whole = training.fit(state, step, batches, steps=8, **options)
   assert whole.curve[-1]["loss"] < whole.curve[0]["loss"]
   for steps in (4, 8):
@@ -213,18 +208,10 @@ def test_a_sweep_over_two_devices_goes_on_where_it_ended(tmp_path):
   functions = sweep_functions()
 
   def run(steps, checkpoints=None):
-    return training.sweep(
-      jax.random.key(0),
-      *functions,
-      {"rate": [1e-3, 3e-2]},
-      seeds=2,
-      steps=steps,
-      evaluate_every=5,
-      mode="min",
-      devices=TWO,
-      checkpoints=checkpoints,
-      progress=False,
-    )
+    options = {"seeds": 2, "steps": steps, "evaluate_every": 5, "mode": "min"}
+    options |= {"devices": TWO, "checkpoints": checkpoints, "progress": False}
+    cells = {"rate": [1e-3, 3e-2]}
+    return training.sweep(jax.random.key(0), *functions, cells, **options)
 
   with training.Checkpoints(tmp_path) as checkpoints:
     result = run(10, checkpoints)

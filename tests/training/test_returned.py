@@ -33,16 +33,11 @@ def objective(params, batch_stats, batch, *, key, axis_name):
 
 
 def fit(**changes):
-  options = {
-    "step": training.make_step(changes.pop("objective", objective), OPTIMIZER),
-    "batches": lambda first: [np.ones((4, 2), np.float32)] * (100 - first),
-    "steps": 2,
-    "evaluate_every": 1,
-    "progress": False,
-    "devices": ONE,
-  } | changes
+  options = {"steps": 2, "evaluate_every": 1, "progress": False, "devices": ONE}
+  options["step"] = training.make_step(changes.pop("objective", objective), OPTIMIZER)
+  options["batches"] = lambda first: [np.ones((4, 2), np.float32)] * (100 - first)
   state = training.create_state(KEY, OPTIMIZER, {"params": {"w": jnp.zeros(2)}})
-  training.fit(state, **options)
+  training.fit(state, **options | changes)
 
 
 def of_objective(returned):
@@ -54,12 +49,9 @@ def of_objective(returned):
 
 def renew(returned):
   respond = training.ccp_response(lambda state: returned, metric="score", patience=1)
-  state = training.create_state(
-    KEY,
-    optax.chain(training.ccp_projection(), OPTIMIZER),
-    {"params": {"w": jnp.ones(2)}},
-    {"params": {"proxies": jnp.ones((3, 2))}},
-  )
+  parts = {"params": {"w": jnp.ones(2)}}, {"params": {"proxies": jnp.ones((3, 2))}}
+  optimizer = optax.chain(training.ccp_projection(), OPTIMIZER)
+  state = training.create_state(KEY, optimizer, *parts)
   respond(respond(state, {"score": 0.5}), {"score": 0.5})
 
 

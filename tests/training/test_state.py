@@ -21,14 +21,9 @@ def updates_of(optimizer, grads):
 
 
 def test_each_group_has_its_rate():
-  optimizer = training.optimizer(
-    {
-      "network": optax.sgd(1.0),
-      "network/head": optax.set_to_zero(),
-      "loss": optax.sgd(10.0),
-      "loss/proxies": optax.sgd(100.0),
-    }
-  )
+  rates = {"network": 1.0, "loss": 10.0, "loss/proxies": 100.0}
+  groups = {name: optax.sgd(rate) for name, rate in rates.items()}
+  optimizer = training.optimizer(groups | {"network/head": optax.set_to_zero()})
   updates = updates_of(optimizer, jax.tree.map(jnp.ones_like, PARAMS))
   assert updates["network"]["head"]["w"].tolist() == [0, 0]
   assert updates["network"]["headless"].tolist() == [-1, -1]  # no folder "head"

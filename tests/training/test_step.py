@@ -31,12 +31,9 @@ class Network(nn.Module):
 def objective(params, batch_stats, batch, *, key, axis_name):
   """Masked global means of a pair loss (counts) and a proxy loss (columns)."""
   del key
-  embeddings, updates = Network(axis_name).apply(
-    {"params": params["network"], "batch_stats": batch_stats["network"]},
-    batch["x"],
-    train=True,
-    mutable=["batch_stats"],
-  )
+  variables = {"params": params["network"], "batch_stats": batch_stats["network"]}
+  options = {"train": True, "mutable": ["batch_stats"]}
+  embeddings, updates = Network(axis_name).apply(variables, batch["x"], **options)
   args = {"where": batch["where"], "axis_name": axis_name}
   mean = functools.partial(training.global_mean, **args)
   pair = mean(losses.contrastive(embeddings, batch["label"], **args))
@@ -91,15 +88,10 @@ def steps_of(kind, function=STEP):
     return lambda state, batch: step(
       state, jax.tree.map(lambda x: x.reshape(4, -1, *x.shape[1:]), batch)
     )
-  return jax.jit(
-    jax.shard_map(
-      mapped,
-      mesh=jax.sharding.Mesh(np.array(jax.devices()), ("batch",)),
-      in_specs=(P(), P("batch")),
-      out_specs=(P(), P()),
-      check_vma=kind == "shard_map",
-    )
-  )
+  mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
+  specs = {"in_specs": (P(), P("batch")), "out_specs": (P(), P())}
+  checked = kind == "shard_map"
+  return jax.jit(jax.shard_map(mapped, mesh=mesh, check_vma=checked, **specs))
 
 
 def train(kind, masked):

@@ -155,15 +155,13 @@ def test_one_after_the_other_nothing_is_computed_for_what_ended():
     jax.debug.callback(count, hyper["number"])
     return state + 1, {}
 
+  options = {"seeds": 1, "steps": 4, "patience": 1, "batch_size": 1}
   result = small(
     lambda key, hyper: jnp.int32(0),
     counted,
     lambda state, key, hyper: hyper["script"][state - 1],
     cells={"script": scripts, "number": [0, 1]},
-    seeds=1,
-    steps=4,
-    patience=1,
-    batch_size=1,
+    **options,
   )
   jax.effects_barrier()
   assert taken == [2, 4]
