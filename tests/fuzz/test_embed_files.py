@@ -14,7 +14,7 @@ from spherejax import data as image_data
 from spherejax.explorer import _embedding
 from tests.fuzz import inputs
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("unchecked")]
 MADE = {"network": "0a", "files": [["a.png", "1 2"], ["c.png", "5 6"]]}
 MANIFEST = json.dumps({"made with": MADE, "done": 2}).encode()
 ROWS = np.eye(2, 4, dtype=np.float16)

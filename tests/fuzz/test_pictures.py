@@ -14,7 +14,7 @@ from tests.data import test_image_files
 from tests.data.test_image_files import png
 from tests.fuzz import inputs
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("unchecked")]
 POSTSCRIPT = (
   b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n"
 )

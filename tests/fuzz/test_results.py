@@ -15,7 +15,7 @@ from experiments.frame import kept as finished
 from spherejax import data
 from tests.fuzz import inputs
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("unchecked")]
 SETTINGS = {"steps": 3, "made with": "0123456789abcdef"}
 
 

@@ -13,7 +13,7 @@ import pytest
 from spherejax import hierarchy
 from tests.fuzz import inputs
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("unchecked")]
 NAMED = "newick|tree|leaf|class|node|parent|name|path|below|root"
 # Few names, so that they meet; and those that separate, quote and end things.
 NAMES = st.text("ab", max_size=2) | st.sampled_from(

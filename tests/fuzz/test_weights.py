@@ -15,7 +15,7 @@ import safetensors.numpy
 from spherejax import models
 from tests.fuzz import inputs
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("unchecked")]
 VALUES = np.arange(12, dtype="<f4")
 LENGTHS = st.sampled_from([0, 1, 3, 255, 2**20, 2**31 - 1, 2**32 - 1, 2**62, 2**64 - 1])
 

@@ -20,12 +20,13 @@ class Network(nn.Module):
   """Dense layers with BatchNorm and dropout."""
 
   axis_name: str | None = None
+  dropout: float = 0.2
 
   @nn.compact
   def __call__(self, x, train):
     x = nn.Dense(8)(x)
     x = nn.BatchNorm(use_running_average=not train, axis_name=self.axis_name)(x)
-    x = nn.Dropout(0.2, deterministic=not train)(nn.relu(x))
+    x = nn.Dropout(self.dropout, deterministic=not train)(nn.relu(x))
     return nn.Dense(3)(x)
 
 

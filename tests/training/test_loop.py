@@ -37,10 +37,8 @@ def assert_same_bits(result, expected):
 
 
 def finished_steps(directory):
-  folder = directory / "last"
-  if not folder.is_dir():
-    return []
-  return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
+  names = [entry.name for entry in directory.glob("last/*")]
+  return sorted(int(name) for name in names if name.isdigit())
 
 
 def kill_when(directory, condition):

@@ -2,7 +2,6 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,22 +9,12 @@ import optax
 import pytest
 
 from spherejax import losses, training
+from tests.training import resumable_run
 from tests.training.resumable_run import arrays
 
 DIM, CLASSES, BATCH, STEPS = 3, 4, 16, 4
 P = jax.sharding.PartitionSpec
-
-
-class Network(nn.Module):
-  """Dense, BatchNorm over the axis, dense."""
-
-  axis_name: str | None = None
-
-  @nn.compact
-  def __call__(self, x, train):
-    x = nn.Dense(8)(x)
-    x = nn.BatchNorm(use_running_average=not train, axis_name=self.axis_name)(x)
-    return nn.Dense(DIM)(nn.relu(x))
+Network = functools.partial(resumable_run.Network, dropout=0.0)
 
 
 def objective(params, batch_stats, batch, *, key, axis_name):
