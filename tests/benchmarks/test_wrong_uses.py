@@ -70,9 +70,7 @@ def test_command_line(name, refusal, monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
 def test_a_file_that_cannot_be_written(number, refusal, monkeypatch):
-  def refuse(*_, **__):
-    raise OSError(number, os.strerror(number))
-
+  refuse = mock.Mock(side_effect=OSError(number, os.strerror(number)))
   monkeypatch.setattr(pathlib.Path, "touch", refuse)
   said = refusal(lambda: _measure.parse(""), "--json", "a.json")
   assert f"--json a.json cannot be written: {os.strerror(number)}" in said
@@ -80,10 +78,7 @@ def test_a_file_that_cannot_be_written(number, refusal, monkeypatch):
 
 def test_an_interrupted_benchmark_leaves_what_ran_before(monkeypatch, tmp_path):
   (tmp_path / "gsp.json").write_text("before")
-
-  def interrupted(*_, **__):
-    raise KeyboardInterrupt
-
+  interrupted = mock.Mock(side_effect=KeyboardInterrupt)
   monkeypatch.setattr(_page, "FOLDER", tmp_path)
   monkeypatch.setattr(__main__.subprocess, "run", interrupted)
   with pytest.raises(KeyboardInterrupt):

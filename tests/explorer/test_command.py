@@ -220,9 +220,7 @@ def test_a_prepared_set_is_shown(network, tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(
   network, folder, capsys, monkeypatch
 ):
-  def denied(**_):
-    raise PermissionError(13, "Permission denied")
-
+  denied = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
   monkeypatch.setattr(tempfile, "TemporaryFile", denied)
   said = refused(capsys, folder, "--output", folder.parent / "out")
   assert "cannot be written to: Permission denied" in said

@@ -5,6 +5,7 @@ import json
 import logging
 import resource
 import shutil
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -174,9 +175,7 @@ def test_no_readable_checkpoint(tmp_path):
   ],
 )
 def test_what_is_no_damage_is_left_in_its_place(tmp_path, monkeypatch, error):
-  def fail(*args, **kwargs):
-    raise error
-
+  fail = mock.Mock(side_effect=error)
   with training.Checkpoints(tmp_path) as checkpoints:
     checkpoints.save(state_at(10))
     with monkeypatch.context() as patched:
@@ -259,13 +258,7 @@ def test_failing_write_leaves_the_earlier_checkpoint(tmp_path):
 def test_a_step_is_replaced_only_by_one_that_is_whole(tmp_path, monkeypatch, save):
   other = state_at(4).replace(learning_rate_scale=jnp.float32(0.5))
   read = {"save": "restore", "save_best": "restore_best"}[save]
-
-  class Killed(BaseException):
-    pass
-
-  def killed(*args, **kwargs):
-    raise Killed
-
+  killed = mock.Mock(side_effect=KeyboardInterrupt)
   with training.Checkpoints(tmp_path) as checkpoints:
     getattr(checkpoints, save)(state_at(4))
     usage = shutil.disk_usage(tmp_path)
@@ -276,7 +269,7 @@ def test_a_step_is_replaced_only_by_one_that_is_whole(tmp_path, monkeypatch, sav
     assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(state_at(4))
     series = {"save": "last", "save_best": "best"}[save]
     monkeypatch.setattr(checkpoints._series[series], "save", killed)
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
       getattr(checkpoints, save)(other)
   with training.Checkpoints(tmp_path) as checkpoints:  # the next start
     assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(state_at(4))

@@ -160,21 +160,18 @@ def test_bad_state_is_never_written(tmp_path):
 
 
 def test_a_bad_state_is_never_the_best(tmp_path):
-  def evaluate(state):
-    return {"score": int(state.step)}
-
   def broken(state, batch, *, axis_name=None):
     state, metrics = LINEAR(state, batch, axis_name=axis_name)
     w = state.params["network"]["w"]
     w = jnp.where(state.step < 6, w, jnp.nan)
     return state.replace(params={"network": {"w": w}, "loss": {}}), metrics
 
-  options = {"evaluate": evaluate, "monitor": training.Monitor("score")}
-  options |= {"evaluate_every": 2, "checkpoint_every": 100, "step": broken}
+  options = {"evaluate": lambda state: {"score": int(state.step)}, "evaluate_every": 2}
+  options |= {"monitor": training.Monitor("score"), "checkpoint_every": 100}
   message = r"network\.w is nan at step 6; no checkpoint but the best one, of step 4"
+  with pytest.raises(FloatingPointError, match=message):
+    run_in(tmp_path, steps=8, step=broken, **options)
   with training.Checkpoints(tmp_path) as checkpoints:
-    with pytest.raises(FloatingPointError, match=message):
-      fit_linear(steps=8, checkpoints=checkpoints, **options)
     assert checkpoints.best_step() == 4
 
 
@@ -231,12 +228,8 @@ def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
     options["checkpoints"] = checkpoints
     first = training.Monitor("score", patience=9)
     fit_linear(steps=2, monitor=first, **options)
-    for other in (
-      training.Monitor("loss"),
-      training.Monitor("score", mode="min"),
-      training.Monitor("score", plateau=PLATEAU),
-      None,
-    ):
+    others = [training.Monitor("loss"), training.Monitor("score", mode="min"), None]
+    for other in (*others, training.Monitor("score", plateau=PLATEAU)):
       with pytest.raises(ValueError, match=r"another monitor: .*'score'.*, got "):
         fit_linear(steps=4, monitor=other, **options)
     # Patience and margin are no matter of what was seen.
