@@ -1,6 +1,7 @@
 """A small run with all that moves, for tests that start it in other processes."""
 
 import os
+import pathlib
 import sys
 
 if __name__ == "__main__":
@@ -14,6 +15,12 @@ import numpy as np
 import optax
 
 from spherejax import losses, training
+
+# Of processes that tests start: this package, and programs that are compiled already.
+ENVIRONMENT = os.environ | {
+  "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
+  "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
+}
 
 
 class Network(nn.Module):

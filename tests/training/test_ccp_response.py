@@ -37,18 +37,12 @@ def trained(scores, total):
   parts = {"params": {"w": jnp.zeros(())}}, {"params": {"p": jnp.zeros(())}}
   state = training.create_state(jax.random.key(0), optimizer, *parts)
   respond = training.ccp_response(renew, metric="score", weight=0.5, patience=2)
-  result = training.fit(
-    state,
-    training.make_step(objective, optimizer),
-    lambda first: ({"x": np.zeros((1, 1), np.float32)} for _ in range(first, 100)),
-    steps=len(scores),
-    evaluate=evaluate,
-    evaluate_every=1,
-    monitor=training.Monitor("score", margin=1e-5, patience=total),
-    respond=respond,
-    progress=False,
-    devices=jax.local_devices()[:1],
-  )
+  options = {"steps": len(scores), "evaluate": evaluate, "evaluate_every": 1}
+  options |= {"monitor": training.Monitor("score", margin=1e-5, patience=total)}
+  options |= {"respond": respond, "progress": False, "devices": jax.local_devices()[:1]}
+  step = training.make_step(objective, optimizer)
+  batch = {"x": np.zeros((1, 1), np.float32)}
+  result = training.fit(state, step, lambda first: [batch] * (100 - first), **options)
   return result, renewals, problems
 
 

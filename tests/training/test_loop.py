@@ -3,7 +3,6 @@
 import functools
 import itertools
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -43,16 +42,9 @@ def finished_steps(directory):
 
 def kill_when(directory, condition):
   """Starts the run in another process, and kills it as soon as the condition holds."""
-  process = subprocess.Popen(
-    [sys.executable, resumable_run.__file__, str(directory)],
-    env=os.environ
-    | {
-      "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
-      "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
-    },
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-  )
+  command = [sys.executable, resumable_run.__file__, str(directory)]
+  quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+  process = subprocess.Popen(command, env=resumable_run.ENVIRONMENT, **quiet)
   deadline = time.monotonic() + 120
   while not condition():
     assert process.poll() is None, "the run ended before it could be killed"

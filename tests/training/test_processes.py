@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 import pytest
 
@@ -27,12 +26,9 @@ def free_port():
 
 
 def start_two(commands):
-  environment = os.environ | {
-    "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
-    "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
-    # The last of two equal flags holds; the others are the tests'.
-    "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
-  }
+  # The last of two equal flags holds; the others are the tests'.
+  flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+  environment = resumable_run.ENVIRONMENT | {"XLA_FLAGS": flags}
   pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
   return [
     subprocess.Popen([sys.executable, *map(str, command)], env=environment, **pipes)
