@@ -137,15 +137,9 @@ def run_of_own_step():
     new = state.replace(step=state.step + 1, params=params, batch_stats=rest)
     return new, {"loss": loss, "gradient_norm": optax.tree.norm(grads)}
 
-  state = training.TrainState(
-    step=jnp.int32(0),
-    params=params,
-    batch_stats=rest,
-    opt_state=(),
-    learning_rate_scale=jnp.float32(1),
-    key=jax.random.key(1),
-  )
-  return state, step
+  variables = {"params": params, "batch_stats": rest, "opt_state": ()}
+  numbers = {"step": jnp.int32(0), "learning_rate_scale": jnp.float32(1)}
+  return training.TrainState(**variables, **numbers, key=jax.random.key(1)), step
 
 
 @pytest.mark.parametrize(
