@@ -172,13 +172,17 @@ def array_file(header, content=b""):
   return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content
 
 
-def archive(stored=zipfile.ZIP_STORED, **entries):
+def zip_file(entries, stored=zipfile.ZIP_STORED):
   file = io.BytesIO()
   with zipfile.ZipFile(file, "w") as written:
     for name, content in entries.items():
       # With the same date every time.
-      written.writestr(zipfile.ZipInfo(f"{name}.npy"), content, stored)
+      written.writestr(zipfile.ZipInfo(name), content, stored)
   return file.getvalue()
+
+
+def archive(stored=zipfile.ZIP_STORED, **entries):
+  return zip_file({f"{name}.npy": content for name, content in entries.items()}, stored)
 
 
 def header(shape, dtype="<f8"):

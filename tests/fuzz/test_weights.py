@@ -1,6 +1,5 @@
 """Weight files: arrays or a ValueError that names the file, and nothing of it runs."""
 
-import io
 import json
 import pickle
 import struct
@@ -117,13 +116,8 @@ BOMBS = [
 
 
 def torch_file(content, entries=None, stored=zipfile.ZIP_STORED):
-  file = io.BytesIO()
   entries = {"data.pkl": content, "data/0": VALUES.tobytes()} | (entries or {})
-  with zipfile.ZipFile(file, "w") as archive:
-    for name, data in entries.items():
-      # With the same date every time.
-      archive.writestr(zipfile.ZipInfo(f"archive/{name}"), data, stored)
-  return file.getvalue()
+  return inputs.zip_file({f"archive/{name}": x for name, x in entries.items()}, stored)
 
 
 MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
