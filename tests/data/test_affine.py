@@ -69,8 +69,7 @@ def test_parts_alone():
   mirrored, _, _ = run(flip=1.0)
   np.testing.assert_allclose(mirrored[5, :, :, 3:], IMAGE[:, ::-1], atol=1e-6)
   # Standard deviation 8; five of them.
-  shares = run(flip=0.5)[1][:, 0, 0] < 0
-  assert abs(shares.sum() - COUNT / 2) < 40
+  assert abs((run(flip=0.5)[1][:, 0, 0] < 0).sum() - COUNT / 2) < 40
 
 
 def test_all_together_against_loops():

@@ -119,11 +119,9 @@ def test_resized_crops_are_boxes_within_bounds(shape):
   # The result is finer than the image, so that interpolation never averages.
   options = {"size": 64, "area": (0.2, 0.5), "aspect": (0.5, 1.5), "integer": False}
   crop = jax.jit(functools.partial(data.random_resized_crop, **options))
-  images = np.tile(ramps(*shape), (300, 1, 1, 1))
-  crops = np.asarray(crop(KEY, images))
+  crops = np.asarray(crop(KEY, np.tile(ramps(*shape), (300, 1, 1, 1))))
   assert crops.shape == (300, 64, 64, 2)
-  found = boxes(crops, 64)
-  top, left, height, width = found.T
+  top, left, height, width = boxes(crops, 64).T
   tol = 1e-3
   assert top.min() > -tol
   assert left.min() > -tol

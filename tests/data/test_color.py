@@ -12,8 +12,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def test_uint8_becomes_unit_interval():
-  levels = np.arange(256, dtype=np.uint8)
-  scaled = data.to_float(levels)
+  scaled = data.to_float(np.arange(256, dtype=np.uint8))
   assert scaled.dtype == jnp.float32
   np.testing.assert_allclose(scaled, np.arange(256) / 255.0, rtol=1e-7)
   half = jnp.ones(3, jnp.bfloat16)
@@ -82,8 +81,7 @@ def test_grayscale_is_luma():
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_grey_images_stay_as_they_are_in_half_precision(dtype):
   grey = jnp.repeat(jnp.arange(256, dtype=dtype)[:, None, None, None] / 255, 3, -1)
-  found = data.random_grayscale(KEY, grey, probability=1)
-  np.testing.assert_array_equal(found, grey)
+  np.testing.assert_array_equal(data.random_grayscale(KEY, grey, probability=1), grey)
 
 
 def test_grayscale_of_one_channel():

@@ -151,8 +151,7 @@ def test_zero_strengths_and_a_zero_probability_change_nothing():
   np.testing.assert_array_equal(data.color_jitter(KEY, images, **NOTHING), images)
   np.testing.assert_array_equal(data.color_jitter(KEY, images, probability=0), images)
   for augment in (data.random_saturation, data.random_hue):
-    result = augment(KEY, images, strength=0)
-    np.testing.assert_allclose(result, images, atol=2e-7)
+    np.testing.assert_allclose(augment(KEY, images, strength=0), images, atol=2e-7)
 
 
 def test_jitter_happens_as_often_as_asked():

@@ -237,8 +237,7 @@ def test_odd_files_that_every_reader_takes(tmp_path, case):
   with warnings.catch_warnings():
     warnings.simplefilter("error")  # and none of Pillow's warnings reaches the user
     for channels in (1, 3, 4):
-      found = data.load_folder(tmp_path, channels=channels).images
-      assert found.shape[-1] == channels
+      assert data.load_folder(tmp_path, channels=channels).images.shape[-1] == channels
 
 
 def test_transparency_is_kept_where_it_is_asked_for(tmp_path):
@@ -385,8 +384,7 @@ def test_links(folder, tmp_path):
   source = _sources.find(str(folder))
   found = _sources.check_headers(source, range(len(source)))
   assert {source.names[row] for row in found} == {"ant/itself.png", "ant/lost.png"}
-  kept = data.load_folder(folder, skip_unreadable=True)
-  assert len(kept) == 11
+  assert len(data.load_folder(folder, skip_unreadable=True)) == 11
 
 
 @pytest.mark.parametrize("lazy", [False, True])

@@ -28,8 +28,7 @@ def lazy(tmp_path):
     (tmp_path / str(label)).mkdir(exist_ok=True)
     Image.fromarray(image).save(tmp_path / f"{label}/{row:02}.png")
   order = [row for label in range(5) for row in range(40) if LABELS[row] == label]
-  images = data.load_folder(tmp_path, lazy=True)
-  return images[np.argsort(order)]
+  return data.load_folder(tmp_path, lazy=True)[np.argsort(order)]
 
 
 def assert_same(batches, expected):
@@ -93,8 +92,7 @@ def test_hosts_share_each_batch(plan, count):
 
 
 def test_evaluation_in_order(lazy):
-  ordered = data.ordered_plan(40, batch_size=16)
-  batches = list(data.pipeline(lazy, ordered))
+  batches = list(data.pipeline(lazy, data.ordered_plan(40, batch_size=16)))
   labels = np.concatenate([batch["label"] for batch in batches])[:40]
   np.testing.assert_array_equal(labels, LABELS)
 

@@ -144,8 +144,7 @@ def test_shuffled_batches_depend_on_their_step_alone():
 
 @pytest.mark.usefixtures("x64")
 def test_float64_draws_the_same_images(plan):
-  table = data.class_table(LABELS, per_class=3)
-  wide = balanced(KEY, table, jnp.arange(4))
+  wide = balanced(KEY, data.class_table(LABELS, per_class=3), jnp.arange(4))
   assert wide.dtype == jnp.int32
   np.testing.assert_array_equal(wide, plan[:4])
   wide = shuffled(KEY, 10, jnp.arange(3), 4)
@@ -180,8 +179,7 @@ def test_pools_take_all_images_of_a_class_before_one_of_them_again():
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_keys_whose_draws_depend_on_vmap(impl):
   key = jax.random.key(0, impl=impl)
-  epoch = shuffled(key, 12, jnp.arange(6), 2)
-  assert sorted(np.ravel(epoch)) == list(range(12))
+  assert sorted(np.ravel(shuffled(key, 12, jnp.arange(6), 2))) == list(range(12))
   for step, row in enumerate(balanced(key, TABLE, jnp.arange(4))):
     alone = data.class_balanced_indices(key, TABLE, step, **BALANCED)
     np.testing.assert_array_equal(row, alone)

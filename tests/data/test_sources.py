@@ -104,8 +104,7 @@ def test_empty_folders(tmp_path):
 
 
 def test_images_of_16_bits_are_refused(folder):
-  deep = np.full([4, 4], 40_000, np.uint16)
-  Image.fromarray(deep).save(folder / "bee/deep.png")
+  Image.fromarray(np.full([4, 4], 40_000, np.uint16)).save(folder / "bee/deep.png")
   with pytest.raises(ValueError, match=r"deep\.png: mode I;16 has more than 8 bits"):
     data.load_folder(folder)
 

@@ -7,8 +7,7 @@ LABELS = np.array([3, 0, 1, 2, 3, 5, 0, 0, 1, 2, 3, 5, 5, 5, 0])
 
 
 def assert_covers(parts, count):
-  together = np.sort(np.concatenate(parts))
-  np.testing.assert_array_equal(together, np.arange(count))
+  np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(count))
   for part in parts:
     assert (np.diff(part) > 0).all()
 
@@ -90,9 +89,8 @@ def test_random_within_classes():
 
 
 def test_rounding_of_fractions():
-  labels = np.zeros(10, int)
   # Sums of these floats miss 0.3 and 1 by a rounding error.
-  parts = data.split_within_classes(labels, fractions=[0.1] * 10)
+  parts = data.split_within_classes(np.zeros(10, int), fractions=[0.1] * 10)
   assert [len(part) for part in parts] == [1] * 10
 
 

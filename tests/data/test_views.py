@@ -23,8 +23,7 @@ BLUR = jax.jit(data.random_blur)
 def views(images, size, *, integer=True, **strengths):
   """Views with only these strengths."""
   settings = jax.tree.map(float, NOTHING._replace(**strengths))
-  found = VIEWS(KEY, images, size=size, strengths=settings, integer=integer)
-  return np.asarray(found)
+  return np.asarray(VIEWS(KEY, images, size=size, strengths=settings, integer=integer))
 
 
 def within(events, number):
@@ -63,8 +62,7 @@ def test_crops_are_pillows(size):
     plane = Image.fromarray(RGB[number, ..., channel])
     box = tuple(np.clip(boxes[view, number].astype(float), 0, [10, 12, 10, 12]))
     expected = plane.resize(size[::-1], Image.Resampling.BILINEAR, box=box)
-    found = result[view, number, ..., channel]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(result[view, number, ..., channel], expected, atol=1e-5)
 
 
 def test_views_are_the_single_augmentations_one_after_another():
@@ -93,8 +91,7 @@ def test_views_are_the_single_augmentations_one_after_another():
   numbers = jax.tree.map(float, strengths)
   found = np.asarray(VIEWS(KEY, images, size=size, strengths=numbers))
   np.testing.assert_allclose(found, expected, atol=2e-5)
-  again = VIEWS(KEY, images, size=size, strengths=numbers)
-  np.testing.assert_array_equal(found, again)
+  np.testing.assert_array_equal(found, VIEWS(KEY, images, size=size, strengths=numbers))
   assert (np.abs(found[0] - found[1]).max((1, 2, 3)) > 0.01).all()
   assert found.min() >= 0
   assert found.max() <= 1

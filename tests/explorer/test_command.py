@@ -64,8 +64,7 @@ def refused(capsys, *arguments):
   with pytest.raises(SystemExit) as ended:
     explorer.main([*map(str, arguments)])
   assert ended.value.code
-  lines = capsys.readouterr().err.strip().splitlines()
-  return lines[-1]
+  return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def table(path):

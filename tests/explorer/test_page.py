@@ -596,8 +596,7 @@ def test_pictures_are_drawn_where_the_points_are(page, made):
   drawn = np.array(drawn).reshape(side, side, 4)
   picture = Image.fromarray(made.pictures[row][..., 0])
   expected = np.asarray(picture.resize((side, side)))
-  found = np.corrcoef(drawn[..., 0].ravel(), expected.ravel())[0, 1]
-  assert found > 0.9
+  assert np.corrcoef(drawn[..., 0].ravel(), expected.ravel())[0, 1] > 0.9
 
 
 def test_embeddings_alone(driver, tmp_path):

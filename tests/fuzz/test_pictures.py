@@ -74,8 +74,7 @@ def attempt(folder, content):
   path.parent.mkdir(exist_ok=True)
   path.write_bytes(content)
   named = r"cannot read the image .*one/a\.png"
-  found = [inputs.attempt(named, read) for read in pictures(folder)]
-  *pixels, embedded, _ = found
+  *pixels, embedded, _ = [inputs.attempt(named, read) for read in pictures(folder)]
   for each in pixels:
     assert each is None or (each.dtype == np.uint8 and each.ndim == 3)
   assert len({each is None for each in pixels}) == 1

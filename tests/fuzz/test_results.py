@@ -47,8 +47,7 @@ def restored(path, record, arrays):
   st.dictionaries(st.text("ab/. é", max_size=5), inputs.ARRAYS, max_size=3),
 )
 def test_a_kept_run_comes_back(tmp_path, figures, arrays):
-  path = kept(tmp_path, figures, arrays)
-  done = finished.restore(path, SETTINGS)
+  done = finished.restore(kept(tmp_path, figures, arrays), SETTINGS)
   assert done is not None
   assert json.dumps(done.figures) == json.dumps(figures)  # NaN is not NaN
   assert list(done.arrays) == list(arrays)
@@ -161,8 +160,7 @@ LINES = st.lists(
 def test_list_files(tmp_path, content):
   for name in ("a.jpg", "b.jpg", "c.jpg"):
     (tmp_path / name).touch()
-  path = pathlib.Path(tmp_path, "list_eval_partition.txt")
-  path.write_bytes(content)
+  pathlib.Path(tmp_path, "list_eval_partition.txt").write_bytes(content)
   found = inputs.attempt(r"list_eval_partition\.txt", data.load_in_shop, tmp_path)
   if found is None:
     assert content != LISTING

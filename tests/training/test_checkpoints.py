@@ -70,8 +70,7 @@ def test_what_was_just_saved_stays_in_a_run_that_went_back(tmp_path):
   with training.Checkpoints(tmp_path, keep=2) as checkpoints:
     for step in (10, 20, 3):
       checkpoints.save(state_at(step))
-  kept = sorted(int(path.name) for path in (tmp_path / "last").iterdir())
-  assert kept == [3, 10, 20]
+  assert sorted(int(path.name) for path in (tmp_path / "last").iterdir()) == [3, 10, 20]
 
 
 @pytest.mark.parametrize(
@@ -136,8 +135,7 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, damag
     checkpoints.save(state_at(20))
   damage(tmp_path / "last" / "20")
   with training.Checkpoints(tmp_path) as checkpoints:
-    restored = checkpoints.restore(state_at(0))
-    assert bits(restored.state) == bits(state_at(10))
+    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
     message = caplog.text
     assert "of step 20 is unreadable" in message
     assert "trying step 10" in message

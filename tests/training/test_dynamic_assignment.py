@@ -120,8 +120,7 @@ def test_two_devices_resumed_between_two_matchings_end_with_the_same_bits(tmp_pa
 
   whole = run("whole", 14)
   part = run("parts", 6)
-  resumed = run("parts", 14)
-  assert_same(resumed, whole)
+  assert_same(run("parts", 14), whole)
   for reached, steps in ((part, 6), (whole, 14)):
     weights, m, expected, _ = by_loops(state, steps, 4)
     matching = reached.batch_stats["loss"]["assignment"]

@@ -218,8 +218,7 @@ def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
   options["evaluate"] = lambda state: {"score": 1.0, "loss": 2.0}
   with training.Checkpoints(tmp_path) as checkpoints:
     options["checkpoints"] = checkpoints
-    first = training.Monitor("score", patience=9)
-    fit_linear(steps=2, monitor=first, **options)
+    fit_linear(steps=2, monitor=training.Monitor("score", patience=9), **options)
     others = [training.Monitor("loss"), training.Monitor("score", mode="min"), None]
     for other in (*others, training.Monitor("score", plateau=PLATEAU)):
       with pytest.raises(ValueError, match=r"another monitor: .*'score'.*, got "):
@@ -278,8 +277,7 @@ def test_what_a_response_made_of_the_best_state_is_not_the_best(tmp_path, caplog
 
 def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
   with training.Checkpoints(tmp_path) as checkpoints:
-    result = fit_linear(steps=2)
-    checkpoints.save(result.state, {"note": "mine"})
+    checkpoints.save(fit_linear(steps=2).state, {"note": "mine"})
     with pytest.raises(ValueError, match="is not one of fit"):
       fit_linear(steps=4, checkpoints=checkpoints)
 

@@ -77,8 +77,7 @@ def test_copies_are_one_to_a_device_and_their_own():
 
 
 def test_rows_of_the_only_process():
-  batch = {"x": np.arange(3)}
-  assert training.process_rows(batch)["x"].tolist() == [0, 1, 2]
+  assert training.process_rows({"x": np.arange(3)})["x"].tolist() == [0, 1, 2]
 
 
 def test_processes_that_do_not_divide_the_batch(monkeypatch):

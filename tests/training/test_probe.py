@@ -32,8 +32,7 @@ def test_it_is_the_optimum_that_scikit_learn_finds(x64):
   ).fit(standard, labels)
   np.testing.assert_allclose(probe.weights.T, other.coef_, atol=2e-5)
   expected = other.predict_log_proba(standard)
-  found = jax.nn.log_softmax(probe.logits(x))
-  np.testing.assert_allclose(found, expected, atol=1e-4)
+  np.testing.assert_allclose(jax.nn.log_softmax(probe.logits(x)), expected, atol=1e-4)
 
 
 def test_scale_and_shift_of_the_features_do_not_matter(x64):

@@ -79,8 +79,7 @@ def test_two_processes_equal_one(tmp_path):
     with np.load(directory / f"ranks{number}.npz") as actual:
       np.testing.assert_array_equal(actual["first_rank"], found.first_rank)
       np.testing.assert_allclose(actual["map_at_r"], found.map_at_r, rtol=5e-7)
-      near = metrics.nearest(x[:9], x, k=5)
-      np.testing.assert_array_equal(actual["nearest"], near)
+      np.testing.assert_array_equal(actual["nearest"], metrics.nearest(x[:9], x, k=5))
     with np.load(directory / f"process{number}.npz") as actual:
       assert set(actual) == set(expected)
       for name, value in expected.items():

@@ -42,8 +42,7 @@ STEP = training.make_step(objective, OPTIMIZER)
 
 def start_state():
   network = Network().init(jax.random.key(0), jnp.zeros((2, 5)), train=False)
-  proxies = jax.random.normal(jax.random.key(1), (CLASSES, DIM))
-  loss = {"params": {"proxies": proxies}}
+  loss = {"params": {"proxies": jax.random.normal(jax.random.key(1), (CLASSES, DIM))}}
   return training.create_state(jax.random.key(2), OPTIMIZER, network, loss)
 
 
@@ -186,8 +185,7 @@ def test_key_differs_by_step_and_device_and_never_moves():
   for _ in range(3):
     new, metrics = step(state, jnp.ones(2))
     assert new.key == state.key
-    again = step(state, jnp.ones(2))[1]
-    assert again["drawn"] == metrics["drawn"]
+    assert step(state, jnp.ones(2))[1]["drawn"] == metrics["drawn"]
     numbers.append(float(metrics["drawn"]))
     state = new
   assert len(set(numbers)) == 3

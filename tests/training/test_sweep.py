@@ -90,8 +90,7 @@ def test_every_run_equals_the_same_run_alone(together):
   for number in range(3):
     for seed in range(2):
       alone = trained(cell(number), seeds=[seed])
-      mine = run_of(together, number, seed)
-      assert_same(mine, alone[3:], rtol=1e-5, atol=1e-6)
+      assert_same(run_of(together, number, seed), alone[3:], rtol=1e-5, atol=1e-6)
 
 
 def test_a_run_equals_a_plain_loop(together):
@@ -123,12 +122,10 @@ def test_a_diverged_run_is_marked_and_keeps_its_last_good_state(together):
   assert (together.best_step[1] == 0).all()
   key = jax.random.split(jax.random.fold_in(KEY, 0), 3)[0]
   start = init(key, {"learning_rate": 1.0})["params"]["w"]
-  left = together.state["params"]["w"][1, 0]
-  np.testing.assert_allclose(left, start, rtol=1e-6)
+  np.testing.assert_allclose(together.state["params"]["w"][1, 0], start, rtol=1e-6)
   first, diverged, last = together.intervals(confidence=0.9)
   assert math.isnan(diverged.mean)
-  expected = metrics.mean_interval(together.best_score[2], confidence=0.9)
-  assert last == expected
+  assert last == metrics.mean_interval(together.best_score[2], confidence=0.9)
   assert first.n == 2
 
 
