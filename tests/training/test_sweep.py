@@ -205,15 +205,10 @@ def play(scores, patience, margin):
 def test_stopping_and_best_states_follow_the_scores(mode, patience, margin):
   sign = 1 if mode == "max" else -1
   scripts = sign * np.array(SCRIPTS)
-
-  def count(state, key, hyper):
-    return state + 1, {}
-
-  def scripted(state, key, hyper):
-    return hyper["script"][state // 2 - 1]
-
   result = small(
-    lambda key, hyper: jnp.int32(0), count, scripted, cells={"script": scripts},
+    lambda key, hyper: jnp.int32(0), lambda state, key, hyper: (state + 1, {}),
+    lambda state, key, hyper: hyper["script"][state // 2 - 1],
+    cells={"script": scripts},
     seeds=1, steps=12, evaluate_every=2, patience=patience, margin=margin, mode=mode,
   )  # fmt: skip
   for number, script in enumerate(np.array(SCRIPTS)):
@@ -362,22 +357,14 @@ def test_equal_functions_are_one():
 def test_static_hyperparameters_are_named_with_the_reason(unchecked):
   with pytest.raises(TypeError, match=r"'pool' must hold numbers, got 'gap': a choice"):
     small(cells={"rate": [1.0, 2.0], "pool": ["gap", "gsp"]})
-
-  def shaped(key, hyper):
-    return jnp.zeros(hyper["prototypes"]).sum()
-
   cells = training.grid({"prototypes": [16, 64], "rate": [1.0]})
   with pytest.raises(TypeError, match=r"'prototypes' cannot be vmapped: .*\[16, 64\]"):
-    small(shaped, cells=cells)
-
-  def branched(key, hyper):
-    return jnp.zeros(()) if hyper["use"] else jnp.ones(())
-
-  def halved(state, key, hyper):
-    return (state / 2 if hyper["use"] else state), {}
-
+    small(lambda key, hyper: jnp.zeros(hyper["prototypes"]).sum(), cells=cells)
   cells = {"use": [True, False], "rate": [1.0, 2.0]}
-  for function in ({"init": branched}, {"step": halved}):
+  for function in (
+    {"init": lambda key, hyper: jnp.zeros(()) if hyper["use"] else jnp.ones(())},
+    {"step": lambda state, key, hyper: (state / 2 if hyper["use"] else state, {})},
+  ):
     with pytest.raises(TypeError, match=r"'use' cannot be .* a branch.*TracerBool"):
       small(**function, cells=cells)
 
