@@ -53,15 +53,16 @@ def _watch(event, arguments):
 sys.addaudithook(_watch)
 
 
-def search(examples):
-  """Settings of a test: the same examples every time, unless more are asked for."""
-  return hypothesis.settings(
+def search(examples, *drawn, **named):
+  """Decorates a test of drawn things: the same ones, unless more are asked for."""
+  settings = hypothesis.settings(
     max_examples=_EXAMPLES or examples,
     derandomize=not _EXAMPLES,
     database=None,
     deadline=datetime.timedelta(seconds=10),  # for hangs, on a busy machine too
     suppress_health_check=list(hypothesis.HealthCheck),
   )
+  return lambda test: settings(hypothesis.given(*drawn, **named)(test))
 
 
 def examples(*contents):

@@ -42,8 +42,7 @@ def test_whole_features_are_known(tmp_path):
   assert [*found] == [("a.png", "1 2"), ("c.png", "5 6")]
 
 
-@inputs.search(150)
-@hypothesis.given(inputs.changed(MANIFEST))
+@inputs.search(150, inputs.changed(MANIFEST))
 @inputs.examples(*(rewritten(value, "done") for value in (None, 7)))
 @inputs.examples(rewritten([], "made with"))
 @inputs.examples(*(rewritten(x, "made with", "files") for x in (None, ["ab", "cd"])))
@@ -51,11 +50,11 @@ def test_manifests_of_features(tmp_path, content):
   known(tmp_path, content, inputs.array_bytes(ROWS))
 
 
-@inputs.search(150)
-@hypothesis.given(
+@inputs.search(
+  150,
   inputs.damaged(inputs.array_bytes(ROWS))
   | inputs.ARRAYS.map(inputs.array_bytes)
-  | st.binary()
+  | st.binary(),
 )
 @hypothesis.example(inputs.array_bytes(ROWS[:1]))
 @hypothesis.example(inputs.array_bytes(ROWS.astype(np.float32)))
@@ -67,13 +66,13 @@ NAMED = b"train/a/one.JPEG 0\n\ntrain/b/two.JPEG 1\nthree.JPEG\n"
 NAMES = ("one.JPEG", "two.JPEG", "three.JPEG", "four.JPEG")
 
 
-@inputs.search(200)
-@hypothesis.given(
+@inputs.search(
+  200,
   st.binary()
   | inputs.damaged(NAMED)
   | st.lists(st.sampled_from(NAMES) | st.text(max_size=4)).map(
     lambda lines: "\n".join(lines).encode()
-  )
+  ),
 )
 @inputs.examples(NAMED, b"", b"\xff\xd8\xff", b"one.JPEG,0", b"one.JPEG 0 0")
 @inputs.examples(b"one.JPEG two.JPEG", b"a/one.JPEG 0\nb/one.JPEG 1")
@@ -96,15 +95,15 @@ def test_lists_of_training_images(tmp_path, content):
 VECTORS = inputs.array_bytes(np.eye(4, 3))
 
 
-@inputs.search(200)
-@hypothesis.given(
+@inputs.search(
+  200,
   st.binary()
   | inputs.damaged(VECTORS)
   | inputs.ARRAYS.map(inputs.array_bytes)
   | arrays_of.arrays(
     st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.bool_]),
     st.sampled_from([(4, 2), (4, 0), (4, 1, 1), (3, 2)]),
-  ).map(inputs.array_bytes)
+  ).map(inputs.array_bytes),
 )
 @inputs.examples(VECTORS, b"0.1 0.2\n0.3 0.4\n", inputs.archive(a=VECTORS))
 @inputs.examples(

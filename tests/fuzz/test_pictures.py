@@ -2,7 +2,6 @@
 
 import zlib
 
-import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -91,15 +90,13 @@ def test_the_whole_files_are_read(tmp_path):
     assert (attempt(tmp_path, content) is None) == refused
 
 
-@inputs.search(250)
-@hypothesis.given(st.binary() | inputs.damaged(*FILES))
+@inputs.search(250, st.binary() | inputs.damaged(*FILES))
 @inputs.examples(b"", POSTSCRIPT)
 def test_damaged_files(tmp_path, content):
   attempt(tmp_path, content)
 
 
-@inputs.search(150)
-@hypothesis.given(st.sampled_from(TURNED), st.data())
+@inputs.search(150, st.sampled_from(TURNED), st.data())
 def test_damaged_metadata(tmp_path, whole, data):
   """Bytes of the metadata alone: the pixels are there, and come, turned or not."""
   start = whole.index(b"a camera") - 60
@@ -118,8 +115,8 @@ NAMES = st.text(
 CONTENTS = st.sampled_from([encoded("PNG"), encoded("JPEG"), b"no image", b""])
 
 
-@inputs.search(100)
-@hypothesis.given(
+@inputs.search(
+  100,
   st.dictionaries(
     st.lists(NAMES, min_size=1, max_size=3).map("/".join)
     | st.sampled_from(["a/._b", "a/b/c", "._a/b", "a/[b]"]),

@@ -5,7 +5,6 @@ import pathlib
 import pickle
 import zipfile
 
-import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -41,8 +40,8 @@ def restored(path, record, arrays):
   return done
 
 
-@inputs.search(60)
-@hypothesis.given(
+@inputs.search(
+  60,
   st.dictionaries(st.text(max_size=5), inputs.JSON, max_size=3),
   st.dictionaries(st.text("ab/. é", max_size=5), inputs.ARRAYS, max_size=3),
 )
@@ -56,8 +55,7 @@ def test_a_kept_run_comes_back(tmp_path, figures, arrays):
     np.testing.assert_array_equal(done.arrays[name], array)
 
 
-@inputs.search(150)
-@hypothesis.given(st.data())
+@inputs.search(150, st.data())
 def test_damaged_kept_runs(tmp_path, data):
   path = kept(tmp_path)
   record = path.with_suffix(".json").read_bytes()
@@ -66,9 +64,8 @@ def test_damaged_kept_runs(tmp_path, data):
   restored(path, record, data.draw(st.binary() | inputs.damaged(arrays)))
 
 
-@inputs.search(80)
-@hypothesis.given(
-  st.fixed_dictionaries({}, optional={"settings": inputs.JSON}) | inputs.JSON
+@inputs.search(
+  80, st.fixed_dictionaries({}, optional={"settings": inputs.JSON}) | inputs.JSON
 )
 @inputs.examples({"settings": SETTINGS}, [])
 def test_records_without_what_belongs_there(tmp_path, record):
@@ -123,8 +120,7 @@ def test_hostile_records(tmp_path, record):
 RESULT = (results_page.DOCS / "results" / "quickstart.json").read_bytes()
 
 
-@inputs.search(150)
-@hypothesis.given(inputs.changed(RESULT))
+@inputs.search(150, inputs.changed(RESULT))
 @inputs.examples(b"[" * 10**5, b"{}", b"[]", b"\xff")
 def test_results(tmp_path, content):
   path = tmp_path / "result.json"
@@ -152,8 +148,7 @@ LINES = st.lists(
 ).map(b"\n".join)
 
 
-@inputs.search(200)
-@hypothesis.given(st.binary() | inputs.damaged(LISTING) | LINES)
+@inputs.search(200, st.binary() | inputs.damaged(LISTING) | LINES)
 @inputs.examples(LISTING, b"9" * 5000, b"x" * 5000 + b" one train", b"a\0b one train")
 @inputs.examples(LISTING + b"\xff", "²\na.jpg one train".encode())
 @inputs.examples(LISTING.replace(b"3\n", b"") + b"b.jpg two gallery\n")

@@ -69,11 +69,11 @@ def by_parents(tree):
   return [(tree.names[x], place.get(parents[x], -1), lengths[x]) for x in order]
 
 
-@inputs.search(150)
-@hypothesis.given(
+@inputs.search(
+  150,
   st.text()
   | SIGNS
-  | inputs.damaged("((cat:1,'a''b':2)animal:0.5,car:3e-1)r;", "((a,b)[x,y],(c)d);")
+  | inputs.damaged("((cat:1,'a''b':2)animal:0.5,car:3e-1)r;", "((a,b)[x,y],(c)d);"),
 )
 @inputs.examples("((a),(a));", "(a:nan,b:1);", "(a:1e999,b:1);", "(a,b)r:x;")
 @inputs.examples("(" * DEEP, "'" * (2 * DEEP + 1), "[" * DEEP, "[a]" * DEEP + "'")
@@ -81,8 +81,8 @@ def test_newick(text):
   attempt(hierarchy.from_newick, text, named="newick|leaves must have different")
 
 
-@inputs.search(100)
-@hypothesis.given(
+@inputs.search(
+  100,
   st.sampled_from(["((a,b)c,d)r;", "(a,(a)b);", "((a,b)a,c);"]),
   st.lists(NAMES, max_size=5) | st.permutations(["a", "b", "d", "c"]),
 )
@@ -119,8 +119,7 @@ MAPPINGS = st.recursive(
 )
 
 
-@inputs.search(150)
-@hypothesis.given(MAPPINGS | ANYTHING)
+@inputs.search(150, MAPPINGS | ANYTHING)
 @inputs.examples({"a": 3}, {"a": False}, {"a": [["x"]]}, {"a": [{"b": None}]})
 @inputs.examples({1: None}, {"": None}, {"a": b"bc"}, {"a": {"x", "y"}}, cyclic())
 def test_mapping(branch):
@@ -129,8 +128,7 @@ def test_mapping(branch):
     assert len(tree.names) == 1 + names_in(branch)
 
 
-@inputs.search(100)
-@hypothesis.given(st.lists(NAMES | st.lists(NAMES, max_size=4), max_size=5), NAMES)
+@inputs.search(100, st.lists(NAMES | st.lists(NAMES, max_size=4), max_size=5), NAMES)
 @hypothesis.example([["a"]], "")
 def test_paths(paths, separator):
   read, named = hierarchy.from_paths, f"{NAMED}|separator"
@@ -167,15 +165,15 @@ EDGES = st.lists(st.tuples(NAMES, NAMES), max_size=5) | st.lists(
 )
 
 
-@inputs.search(150)
-@hypothesis.given(EDGES)
+@inputs.search(150, EDGES)
 def test_edges(edges):
   tree = attempt(hierarchy.from_edges, edges)
   assert (tree is not None) == is_tree(edges)
 
 
-@inputs.search(100)
-@hypothesis.given(st.lists(st.integers(-2, 5), max_size=6), st.none() | st.lists(NAMES))
+@inputs.search(
+  100, st.lists(st.integers(-2, 5), max_size=6), st.none() | st.lists(NAMES)
+)
 @hypothesis.example([-1, 2**70], None)
 @hypothesis.example([-1, 0, 3, 0, 1], None)
 @hypothesis.example([-1], [""])
@@ -190,8 +188,7 @@ def test_parents(parents, names):
 GOOD = b'child,parent\nlife,\n"a ""b""",life\r\ndog,life\n'
 
 
-@inputs.search(150)
-@hypothesis.given(st.binary() | inputs.damaged(GOOD, b"child,parent\na,\nb,a\nc,b\n"))
+@inputs.search(150, st.binary() | inputs.damaged(GOOD, b"child,parent\na,\nb,a\nc,b\n"))
 @inputs.examples(b"child,parent\n\xff,\n", b"child,parent\n" + b"a" * 200_000 + b",\n")
 @inputs.examples(b"child,parent\n\0,\n", b"child,parent\n\0,\n\n\na,\0\n")
 @inputs.examples(b"\xef\xbb\xbf" + GOOD, GOOD.decode().encode("utf-16"))

@@ -169,13 +169,13 @@ def test_the_whole_files_are_read(tmp_path):
     np.testing.assert_array_equal(weights["w"], VALUES.reshape(3, 4))
 
 
-@inputs.search(200)
-@hypothesis.given(
+@inputs.search(
+  200,
   st.binary()
   | st.binary().map(lambda rest: b"PK\x03\x04" + rest)
   | st.binary().map(lambda rest: STARTS + rest)
   | st.binary().map(safe_file)
-  | inputs.damaged(WHOLE, SAFE, OLD)
+  | inputs.damaged(WHOLE, SAFE, OLD),
 )
 @hypothesis.example(torch_file(b"\x80\x02" + GOOD + b".", stored=zipfile.ZIP_DEFLATED))
 @hypothesis.example(
@@ -193,13 +193,13 @@ PIECES = st.binary(max_size=3) | st.sampled_from(
 
 
 @FORMATS
-@inputs.search(300)
-@hypothesis.given(
+@inputs.search(
+  300,
   content=st.lists(PIECES, max_size=12).map(b"".join)
   | inputs.damaged(GOOD, b"}" + text("w") + NEGATED + b"s", TYPED, *HOSTILE)
   | st.tuples(st.sampled_from([b"\x96", b"\x8e", b"\x8d", b"\x95"]), LENGTHS).map(
     lambda pair: pair[0] + struct.pack("<Q", pair[1])
-  )
+  ),
 )
 def test_pickles(tmp_path, written, content):
   attempt(tmp_path, written(b"\x80\x02" + content + b"."))
@@ -227,8 +227,7 @@ def test_pickles_that_fill_memory_or_never_end(tmp_path, content, written):
   attempt(tmp_path, written(b"\x80\x02" + content + b"0" + GOOD + b"."))
 
 
-@inputs.search(100)
-@hypothesis.given(LENGTHS, st.sampled_from([b"K\x0c", b"J\x0b\0\0\0", b"N", b")"]))
+@inputs.search(100, LENGTHS, st.sampled_from([b"K\x0c", b"J\x0b\0\0\0", b"N", b")"]))
 def test_sizes_that_old_files_claim(tmp_path, length, count):
   """Before a storage, and in its address."""
   content = b"\x80\x02" + GOOD.replace(b"K\x0ctQ", count + b"tQ") + b"."
@@ -237,9 +236,8 @@ def test_sizes_that_old_files_claim(tmp_path, length, count):
   attempt(tmp_path, before + struct.pack("<Q", length) + after)
 
 
-@inputs.search(100)
-@hypothesis.given(
-  LENGTHS.filter(lambda length: length < 2**32), st.sampled_from([18, 20, 24, 42])
+@inputs.search(
+  100, LENGTHS.filter(lambda length: length < 2**32), st.sampled_from([18, 20, 24, 42])
 )
 def test_sizes_that_zip_entries_claim(tmp_path, length, place):
   """Compressed and whole size, and the place, as the directory at the end has them."""
@@ -292,9 +290,9 @@ ENTRIES = st.builds(
 )
 
 
-@inputs.search(200)
-@hypothesis.given(
-  st.dictionaries(st.text(max_size=3) | st.just("__metadata__"), ENTRIES, max_size=3)
+@inputs.search(
+  200,
+  st.dictionaries(st.text(max_size=3) | st.just("__metadata__"), ENTRIES, max_size=3),
 )
 @hypothesis.example({"a": entry("F8_E4M3", [48])})
 @hypothesis.example({"a": entry("F8_E8M0", [48])})
