@@ -287,10 +287,8 @@ def views(key, images, **number):
   return data.simclr_views(key, images, size=8, strengths=strengths)
 
 
-VIEWS = {
-  f"views.{field}": (views, field, default)
-  for field, default in data.ViewStrengths()._asdict().items()
-}
+FIELDS = data.ViewStrengths()._asdict().items()
+VIEWS = {f"views.{field}": (views, field, default) for field, default in FIELDS}
 NUMBERS = {
   f"{name}.{parameter.name}": (augment, parameter.name, parameter.default)
   for name, augment in RANDOM.items()

@@ -294,11 +294,9 @@ ENTRIES = st.builds(
   200,
   st.dictionaries(st.text(max_size=3) | st.just("__metadata__"), ENTRIES, max_size=3),
 )
-@hypothesis.example({"a": entry("F8_E4M3", [48])})
-@hypothesis.example({"a": entry("F8_E8M0", [48])})
-@hypothesis.example({"a": entry(shape=[0, 1 << 62], ends=[0, 0])})
-@hypothesis.example({"a": entry(shape=[1] * 70 + [12])})
-@hypothesis.example({"a": entry(), "b": entry()})
+@inputs.examples({"a": entry("F8_E4M3", [48])}, {"a": entry("F8_E8M0", [48])})
+@inputs.examples({"a": entry(shape=[0, 1 << 62], ends=[0, 0])})
+@inputs.examples({"a": entry(shape=[1] * 70 + [12])}, {"a": entry(), "b": entry()})
 def test_safetensors_headers(tmp_path, header):
   attempt(tmp_path, safe_file(header))
 

@@ -26,8 +26,8 @@ def ranked(path, number):
 
 
 if __name__ == "__main__":
-  port, number, directory = sys.argv[1:]
-  assert training.start_processes(f"localhost:{port}", 2, int(number)) == int(number)
+  port, number, directory = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
+  assert training.start_processes(f"localhost:{port}", 2, number) == number
   assert len(jax.devices()) == 4
   assert len(jax.local_devices()) == 2
 
@@ -35,10 +35,8 @@ if __name__ == "__main__":
 
   every_batch = resumable_run.batches
   resumable_run.batches = lambda first: map(training.process_rows, every_batch(first))
-  with training.Checkpoints(pathlib.Path(directory) / "checkpoints") as checkpoints:
-    resumable_run.run(checkpoints, steps=10, checkpoint_every=5)
-  with training.Checkpoints(pathlib.Path(directory) / "checkpoints") as checkpoints:
-    result = resumable_run.run(checkpoints, steps=15, checkpoint_every=5)
-  directory = pathlib.Path(directory)
-  np.savez(directory / f"ranks{number}.npz", **ranked(directory / "x.npz", int(number)))
+  for steps in (10, 15):
+    with training.Checkpoints(directory / "checkpoints") as checkpoints:
+      result = resumable_run.run(checkpoints, steps=steps, checkpoint_every=5)
+  np.savez(directory / f"ranks{number}.npz", **ranked(directory / "x.npz", number))
   np.savez(directory / f"process{number}.npz", **resumable_run.arrays(result.state))

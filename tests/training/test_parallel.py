@@ -76,11 +76,8 @@ def test_copies_are_one_to_a_device_and_their_own():
   assert (copies["key"] == jax.random.key(3)).all()
 
 
-def test_rows_of_the_only_process():
+def test_rows_of_the_only_process_and_of_one_of_two(monkeypatch):
   assert training.process_rows({"x": np.arange(3)})["x"].tolist() == [0, 1, 2]
-
-
-def test_processes_that_do_not_divide_the_batch(monkeypatch):
   monkeypatch.setattr(jax, "process_count", lambda: 2)
   monkeypatch.setattr(jax, "process_index", lambda: 1)
   assert training.process_rows(np.arange(6)).tolist() == [3, 4, 5]
