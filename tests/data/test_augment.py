@@ -94,7 +94,7 @@ def test_resize_keeps_the_aspect_ratio_for_one_side():
   np.testing.assert_allclose(data.resize(IMAGE, 7), IMAGE, rtol=1e-6)
 
 
-def test_sizes_may_be_numbers_of_numpy():
+def test_sizes_may_be_numbers_of_numpy(unchecked):
   images = np.zeros([2, 50, 20, 1], np.float32)
   assert data.resize(images, np.int64(8)).shape == (2, 20, 8, 1)
   assert data.random_crop(KEY, images, size=np.int32(8)).shape == (2, 8, 8, 1)
