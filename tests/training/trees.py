@@ -6,7 +6,10 @@ from tests.training.resumable_run import arrays
 
 
 def bits(tree):
-  return {path: array.tobytes() for path, array in arrays(tree).items()}
+  """Bytes of every array by its path, of which no two may be the same."""
+  content = {path: array.tobytes() for path, array in arrays(tree).items()}
+  assert len(content) == len(jax.tree.leaves(tree))
+  return content
 
 
 def assert_same(actual, expected):
