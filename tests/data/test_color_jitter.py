@@ -207,9 +207,8 @@ def test_strengths_may_be_traced():
   strengths = (0.0, 0.2, 0.5)
 
   def jitter(s):
-    return data.color_jitter(
-      KEY, RGB, brightness=s, contrast=s, saturation=s, hue=s / 2, probability=1
-    )
+    numbers = {"brightness": s, "contrast": s, "saturation": s, "hue": s / 2}
+    return data.color_jitter(KEY, RGB, **numbers, probability=1)
 
   together = jax.jit(jax.vmap(jitter))(np.float32(strengths))
   alone = jax.jit(lambda: [jitter(strength) for strength in strengths])()

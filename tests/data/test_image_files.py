@@ -317,10 +317,8 @@ def test_a_wrong_checksum_of_what_is_not_pixels(tmp_path):
 def both(folder, **options):
   """Files with their classes, as `load_folder` and as `embed` find them."""
   images = data.load_folder(folder, lazy=True, **options)
-  own = [
-    (str(file), images.label_names[label])
-    for file, label in zip(images.extras["file"], images.labels, strict=True)
-  ]
+  pairs = zip(images.extras["file"], images.labels, strict=True)
+  own = [(str(file), images.label_names[label]) for file, label in pairs]
   source = _sources.find(str(folder))
   named = [x for x in zip(source.names, source.labels, strict=True) if x[1] != ""]
   assert own == named

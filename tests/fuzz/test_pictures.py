@@ -146,11 +146,8 @@ def test_folders(tmp_path_factory, files, skip):
   assert source is not None
   bad = _sources.check_headers(source, range(len(source)))
   assert skip or not any(source.labels[row] for row in bad)
-  found = [
-    pair
-    for row, pair in enumerate(zip(source.names, source.labels, strict=True))
-    if row not in bad and pair[1]
-  ]
+  pairs = enumerate(zip(source.names, source.labels, strict=True))
+  found = [pair for row, pair in pairs if row not in bad and pair[1]]
   names = [images.label_names[label] for label in images.labels]
   if len(set(source.labels)) > 1 and len(images.label_names) == 1:
     every = [name.split("/")[:-1] for name in source.names]

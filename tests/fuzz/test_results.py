@@ -74,9 +74,8 @@ def test_records_without_what_belongs_there(tmp_path, record):
   assert restored(path, json.dumps(record).encode(), arrays) is None
 
 
-OBJECTS = inputs.array_file(
-  inputs.header((1,), "|O"), pickle.dumps(np.array([inputs.Attack()], object))
-)
+ATTACK = pickle.dumps(np.array([inputs.Attack()], object))
+OBJECTS = inputs.array_file(inputs.header((1,), "|O"), ATTACK)
 
 
 HOSTILE = [

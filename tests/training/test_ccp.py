@@ -359,8 +359,6 @@ def test_pools_may_be_split_over_devices():
   rng = np.random.default_rng(0)
   pools = rng.normal(size=(6, 9, 3)).astype(np.float32)  # does not divide by devices
   old = rng.normal(size=(6, 2, 3)).astype(np.float32)
-  renew = training.parallel_map(
-    lambda _, rows: prototypes.renew_proxies(*rows), batch_size=4
-  )
+  renew = training.parallel_map(lambda _, x: prototypes.renew_proxies(*x), batch_size=4)
   alone = prototypes.renew_proxies(pools, old)
   np.testing.assert_array_equal(renew((), (pools, old)), alone)

@@ -22,10 +22,8 @@ OPTIMIZER = optax.adam(1e-2)
 
 def state_at(step, *, width=3, names=("kernel", "bias"), impl="threefry2x32"):
   rng = np.random.default_rng(step)
-  params = {
-    names[0]: jnp.asarray(rng.normal(size=(40, width)), jnp.float32),
-    names[1]: jnp.asarray(rng.normal(size=width), jnp.bfloat16),
-  }
+  kernel, bias = rng.normal(size=(40, width)), rng.normal(size=width)
+  params = {names[0]: jnp.float32(kernel), names[1]: jnp.bfloat16(bias)}
   network = {"params": params, "batch_stats": {"mean": jnp.asarray(rng.normal(size=4))}}
   loss = {"params": {"proxies": jnp.asarray(rng.normal(size=(5, width)))}}
   key = jax.random.key(step, impl=impl)

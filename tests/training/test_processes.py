@@ -161,9 +161,7 @@ def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
     assert checkpoints.latest_step() == steps
     options |= {"checkpoints": checkpoints, "progress": False}
     together = training.fit(start(), step, lambda first: iter(()), **options)
-  before, actual, expected = (
-    np.asarray(state.params["network"]["w"])
-    for state in (start(), together.state, alone.state)
-  )
+  states = start(), together.state, alone.state
+  before, actual, expected = (np.asarray(x.params["network"]["w"]) for x in states)
   assert np.abs(expected - before).max() > 0.1
   np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)

@@ -70,9 +70,8 @@ def steps_of(kind, function=STEP):
     )
   mapped = functools.partial(function, axis_name="batch")
   if kind == "vmap":
-    step = jax.jit(
-      jax.vmap(mapped, axis_name="batch", in_axes=(None, 0), out_axes=(None, None))
-    )
+    axes = {"in_axes": (None, 0), "out_axes": (None, None)}
+    step = jax.jit(jax.vmap(mapped, axis_name="batch", **axes))
     return lambda state, batch: step(
       state, jax.tree.map(lambda x: x.reshape(4, -1, *x.shape[1:]), batch)
     )
