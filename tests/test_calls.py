@@ -31,6 +31,7 @@ Y = np.array([0, 1, 2, 0, 1, 2])
 EYE = np.eye(3, dtype=np.float32)
 MAP = np.ones((2, 3, 4, 4), np.float32)
 IMAGE = np.ones((7, 9, 2), np.float32)
+PICTURES = np.ones((1, 5, 4, 3), np.float32)
 DARK = np.zeros((2, 2), np.uint8)
 COLOURS = np.ones((1, 2, 4, 3), np.float32)
 SEVERAL = jnp.array([0.0, 0.5, 1.0])
@@ -49,6 +50,11 @@ def linear(x):
 
 def decided(labels):
   return attacks.with_decision(linear, lambda x: labels)
+
+
+def views(images=PICTURES, **strengths):
+  settings = data.ViewStrengths()._replace(**strengths)
+  return data.simclr_views(KEY, images, size=4, strengths=settings)
 
 
 def cells(x=X[:3], own=Y[:3], **options):
@@ -109,12 +115,45 @@ ATTACKS = [
 TEN = np.repeat(range(10), 30)
 TABLE = data.class_table(Y, per_class=2)
 GRID = np.ones((7, 2, 2, 1), np.float32), np.arange(7)
+FORTY = data.from_arrays(np.zeros((40, 2, 2, 1), np.uint8), np.zeros(40, int))
+PLAN = np.zeros((12, 8), int)
 DATA = [
+  (call(data.to_float, np.int32(1)), "TypeError: uint8 or floating, got dtype int32"),
+  (call(data.random_grayscale, KEY, IMAGE), r"1 or 3 channels, got shape \(7, 9, 2\)"),
+  *(
+    (call(views, **changed), message)
+    for changed, message in (
+      ({"scale": (0, 1)}, r"strengths.scale\[0\] must be in \(0, 1\], got 0"),
+      ({"scale": (0.5, 1.2)}, r"scale\[1\] must be in \(0, 1\], got 1.2"),
+      ({"scale": (0.5, 0.4)}, r"scale\[1\] must be in \[0.5, 1\], got 0.4"),
+      ({"hue": 0.6}, r"strengths.hue must be in \[0, 0.5\], got 0.6"),
+      ({"flip": -1}, r"strengths.flip must be in \[0, 1\], got -1"),
+      ({"scale": 0.5}, r"TypeError: strengths.scale must be a pair \(low, high\), got"),
+      ({"jitter": 3}, r"strengths.jitter must be in \[0, 1\], got 3"),
+      ({"images": IMAGE}, r"images must have 4 axes, got .*\(7, 9, 2\)"),
+      ({"images": IMAGE[None]}, r"1 or 3 channels, got .*9, 2\)"),
+      ({"images": FORTY.images}, "TypeError: floating, got dtype uint8"),
+    )
+  ),
+  *(
+    (call(data.pipeline, FORTY, np.array(plan), **options), message)
+    for plan, options, message in (
+      ([[0, 40]], {}, "indices of the 40 images, got 40"),
+      ([[0, -1]], {}, "indices of the 40 images, got -1"),
+      (PLAN[:, :0], {}, r"plan must name an image per step, got shape \(12, 0\)"),
+      ([[0.0, 0.0]], {}, "TypeError: plan must be integers, got dtype float64"),
+      ([0, 0, 0], {}, r"plan must have 2 axes, got shape \(3,\)"),
+      (PLAN, {"start": 13}, "start must be at most the plan's 12 steps, got 13"),
+      (PLAN, {"process_count": 3}, "a batch of 8 cannot be shared evenly by 3"),
+      (PLAN, {"process_index": 2, "process_count": 2}, "below process_count=2, got"),
+    )
+  ),
   (call(data.center_crop, IMAGE, 8), r"\(8, 8\) must fit into .*7, 9"),
   (
     call(data.random_crop, KEY, IMAGE, size=12, padding=1),
     r"size \(12, 12\) must fit into images \(7, 9, 2\) with padding 1",
   ),
+  (call(data.random_crop, KEY, IMAGE, size=0), "size must be at least 1, got 0"),
   (call(data.random_resized_crop, KEY, IMAGE, size=4, area=(0, 1)), r"area\[0\]"),
   (call(data.random_resized_crop, KEY, IMAGE, size=4, aspect=(2, 1)), r"aspect\[1"),
   (call(data.random_affine, KEY, IMAGE, scale=(0.0, 1.0)), r"scale\[0\] must be in"),
@@ -189,6 +228,7 @@ DATA = [
     )
   ),
   (call(data.long_tail_counts, 3, 0, 0.5), "largest must be in"),
+  (call(data.shuffled_indices, KEY, 4, 0, batch_size=5), "most the 4 images, got 5"),
   (call(data.shuffled_indices, KEY, 4, -1, batch_size=2), "step must .*got -1"),
   (call(data.shuffled_indices, KEY, 4, Y, batch_size=2), "step must .*shape"),
 ]
