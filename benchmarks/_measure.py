@@ -306,16 +306,14 @@ def report(
 ) -> None:
   """Prints the table and writes it as JSON."""
   require(rows, options)
-  shares = [
-    row.get(SHARE, {}).get(way, "") for row in rows for way in row["milliseconds"]
-  ]
   table = rich.table.Table(title=f"{name}, times in ms; ratio = theirs / ours")
-  for heading in [*TIMES, "of rate"] if any(shares) else TIMES:
+  for heading in [*TIMES, "of rate"] if any(SHARE in x for x in rows) else TIMES:
     table.add_column(heading, justify="left" if heading in ("case", "") else "right")
-  for line, share in zip(times(rows), shares, strict=True):
-    if line[0]:
-      table.add_section()
-    table.add_row(*line, *([f"{share:.0%}"] if share else []))
+  for row in rows:
+    table.add_section()
+    for line in times([row]):
+      share = row.get(SHARE, {}).get(line[1])
+      table.add_row(*line, *([] if share is None else [f"{share:.0%}"]))
   console = rich.console.Console()
   console.print(table, width=max(console.width, 112))
   for peer in missing:

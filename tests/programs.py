@@ -1,4 +1,4 @@
-"""Looks into traced programs."""
+"""Looks into traced and compiled programs."""
 
 from collections.abc import Iterator
 from typing import Any

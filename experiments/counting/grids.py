@@ -267,7 +267,8 @@ def study(
     make = functools.partial(_seed, config, networks, objects, name, seed)
     outcome = finished.once(folder / f"{name}-{seed}", made_with=settings, make=make)
     bar.update()
-    return outcome
+    # Figures show the first seed only.
+    return outcome if seed == config.seed else outcome._replace(arrays={})
 
   for outcome in at_once.threaded(of, range(config.seed, config.seed + config.seeds)):
     for fill, by_network in outcome.figures.items():

@@ -62,7 +62,7 @@ OF_UPDATES = [Claim(*row) for row in _UPDATES]
 
 def mean_defined(values: np.ndarray) -> np.ndarray:
   """Mean over the last axis, ignoring NaN; NaN where nothing is defined."""
-  return np.ma.masked_invalid(values).mean(-1).filled(np.nan)
+  return np.ma.filled(np.ma.masked_invalid(values).mean(-1), np.nan)
 
 
 def geometric_mean(values: np.ndarray) -> np.ndarray:
@@ -135,12 +135,13 @@ def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
     and all(getattr(config, name) == value for name, value in PROTOCOL.items())
   )
   place = f"{config.images}, {part.shots}-shot, {config.backbone}"
+  rows = figures("few_shot").get(place, {}) if alike else {}
   return {
     name: {
       measure: float(x.lstrip("<")) if isinstance(x, str) else x
       for measure, x in printed.items()
     }
-    for name, printed in (figures("few_shot").get(place, {}) if alike else {}).items()
+    for name, printed in rows.items()
   }
 
 

@@ -18,6 +18,7 @@ NETWORK = "efficientnet_lite0"
 DIRECTIONS = 512  # principal directions that are kept of the 1280 features
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Features(data.Images):
   """Feature vectors in the place of the images, float32 [count, dim]."""
 

@@ -199,11 +199,12 @@ def compare(
     params = base.params["network"]
     pooled = embed(params, images[:POOLED], jnp.float32(AVERAGE), config=config).pooled
     params = _choose_prototypes(params, pooled, path="GSP_0/prototypes")
-    base, trained = base.replace(params={"network": params}), {}
+    base = base.replace(params={"network": params})
+    trained = {}
     for name, mass in masses.items():
       state = steps(base, number, mass, config.steps - warmup)
-      params, test = state.params["network"], collages[number].test
-      trained[name] = evaluate(params, test, mass, config)
+      test = collages[number].test
+      trained[name] = evaluate(state.params["network"], test, mass, config)
     return trained
 
   return at_once.threaded(run, range(len(keys)))

@@ -42,7 +42,8 @@ def check(tree):
     return
   again = hierarchy.from_newick(text)
   assert hierarchy.to_newick(again) == text
-  assert by_parents(again) == by_parents(tree)
+  nodes = zip(again.names, again.parents.tolist(), again.lengths.tolist(), strict=True)
+  assert list(nodes) == by_parents(tree)
 
 
 def attempt(read, *arguments, named=NAMED, **options):

@@ -145,6 +145,8 @@ def test_newick_keeps_names_and_lengths_of_deep_trees():
   text = hierarchy.to_newick(tree)
   assert text.count("''") == 1
   assert shape(hierarchy.from_newick(text, classes=tree.class_names)) == shape(tree)
+  cousins = hierarchy.from_parents([-1, 0, 3, 0, 1])  # of a depth, in the given order
+  assert cousins.names == ("0", "1", "3", "2", "4")
   deep = hierarchy.from_parents([-1, *range(5000)])
   assert hierarchy.heights(hierarchy.from_newick(hierarchy.to_newick(deep)))[0] == 5000
   assert hierarchy.from_newick(" ( a [x,y] , b ) r ; ").names == ("r", "a", "b")

@@ -101,6 +101,8 @@ def test_a_module_calls_its_function(name):
     assert 0.8 * np.sqrt(6 / 12) < largest <= np.sqrt(6 / 12)
   if "DeLF" in name:  # Glorot-uniform: bounds sqrt(6 / (5 + 1))
     assert np.abs(params["score_kernel"]).max() <= 1
+    assert not params["hidden_bias"].any()
+    assert params["score_bias"] == 0
 
 
 def test_batch_norm_of_the_second_order_pooling_counts_what_is_kept():
