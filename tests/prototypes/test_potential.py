@@ -1,7 +1,6 @@
 """The Gaussian potential and the smooth maximum against SciPy, bounds and limits."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import distance
 
