@@ -314,10 +314,9 @@ def report(
     for line in times([row]):
       share = row.get(SHARE, {}).get(line[1])
       table.add_row(*line, *([] if share is None else [f"{share:.0%}"]))
-  console = rich.console.Console()
-  console.print(table, width=max(console.width, 112))
+  rich.console.Console(width=140, markup=False).print(table)
   for peer in missing:
-    console.print(f"skipped: {peer} is not installed")
+    print(f"skipped: {peer} is not installed")
   save(name, rows, missing, options)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+from unittest import mock
 
 import jax.numpy as jnp
 import numpy as np
@@ -137,7 +138,7 @@ def test_only_images_whose_mirror_image_is_of_their_class_are_flipped(
   assert flipped == [flips]
 
 
-def test_accuracy_is_that_of_each_class():
+def test_accuracy_is_that_of_each_class(monkeypatch):
   # Of class 0 three of four, of class 1 none of one, of class 2 both; classes 1 and 2
   # have each other's prototypes.
   labels = np.array([0, 0, 0, 0, 1, 2, 2])
@@ -147,10 +148,14 @@ def test_accuracy_is_that_of_each_class():
     batch_stats={
       "loss": {"assignment": types.SimpleNamespace(assignment=jnp.array([0, 2, 1]))}
     },
+    variables=dict,
   )
+  embed = mock.Mock(return_value=jnp.eye(3)[nearest])
+  monkeypatch.setattr(training.Network, "apply", embed)
   part = tasks.Part(jnp.zeros((1, 7, 1)), jnp.asarray(labels)[None])
-  hyper = {"data": 0, **dl2p_methods.RECIPES["DL2P"].method._asdict()}
-  found = training._accuracies(jnp.eye(3)[nearest], part, state, hyper)
+  hyper = {"data": 0, "used": 3, **dl2p_methods.RECIPES["DL2P"].method._asdict()}
+  setting = training.Training("linear", dim=3, epochs=1)
+  found = training._accuracies(setting, part, state, hyper)
   np.testing.assert_allclose(found, [0.75, 0.0, 1.0], rtol=1e-6)
 
 
