@@ -10,7 +10,7 @@ and zero-shot prediction to eight methods. DML, chapters 3 and 5.
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses  # C2
     python -m experiments.retrieval --preset cars-gsp         # 30 min on 2 cores
     python -m experiments.retrieval --preset cars-poolings    # 32 min on 2 cores
-    python -m experiments.retrieval --preset cars-tuned       # 75 min on two busy cores
+    python -m experiments.retrieval --preset cars-tuned       # 43 min on 2 cores
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
