@@ -36,9 +36,15 @@ def stored(
   **made_with: str,
 ) -> np.ndarray:
   """Maps all images through the network once, and keeps the result in a file."""
+
+  def see_in_colour(pixels: np.ndarray) -> Any:
+    return see(np.broadcast_to(pixels, (*pixels.shape[:-1], 3)))  # if they are grey
+
   path.parent.mkdir(parents=True, exist_ok=True)
   inputs = {"network": NETWORK, "variables": network.variables, **made_with}
-  return training.keep_features(path, see, images, made_with=inputs, batch_size=32)
+  return training.keep_features(
+    path, see_in_colour, images, made_with=inputs, batch_size=32
+  )
 
 
 def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
@@ -46,8 +52,7 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
   network = models.pretrained(NETWORK)
 
   def means(pixels: np.ndarray) -> np.ndarray:
-    coloured = np.broadcast_to(pixels, (*pixels.shape[:-1], 3))  # if they are grey
-    return np.asarray(jnp.mean(network.features(coloured), axis=(1, 2)))
+    return np.asarray(jnp.mean(network.features(pixels), axis=(1, 2)))
 
   path = folder / f"{name}-{len(images)}-{NETWORK}.npy"
   features = stored(path, network, means, images, pooling="mean")
