@@ -140,7 +140,8 @@ def test_steps_train_the_last_stage_but_its_norms():
   chex.assert_trees_all_equal(first["batch_stats"], last["batch_stats"])
 
 
-def test_plankton_of_all_sizes_is_inverted(tmp_path, monkeypatch):
+@pytest.mark.parametrize("pooled", [False, True])
+def test_plankton_of_all_sizes_is_inverted(pooled, tmp_path, monkeypatch):
   values = np.arange(8, dtype=np.uint8) * 30
   grey = [
     np.full((9 + i, 20 - i, 1), value, np.uint8) for i, value in enumerate(values)
@@ -156,7 +157,7 @@ def test_plankton_of_all_sizes_is_inverted(tmp_path, monkeypatch):
 
   network = types.SimpleNamespace(features=see, variables={})
   monkeypatch.setattr(images.models, "pretrained", lambda _: network)
-  images.maps("ndsb_plankton", 1, [0], tmp_path, pooled=True)
+  images.maps("ndsb_plankton", 1, [0], tmp_path, pooled=pooled)
   taken = np.concatenate(seen)[:8]
   assert taken.shape == (8, 128, 128, 3)
   assert (taken == 255 - values[:, None, None, None]).all()
