@@ -161,15 +161,16 @@ _FROZEN = Config(
 )  # fmt: skip
 _NO_LOSSES = dataclasses.replace(_FROZEN, losses=(), memory_losses=(), proxy_losses=())
 
+_SUMMING = dataclasses.replace(_NO_LOSSES, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6])
+
 PRESETS: dict[str, Any] = {
   "cpu": _FROZEN,
   # 20 images a class, of 30 on cars: the memory holds four fifths of either.
   "plankton": dataclasses.replace(
     _FROZEN, data="ndsb_plankton", image_size=4, memory=16
   ),
-  "cars-gsp": dataclasses.replace(
-    _NO_LOSSES, gsp_methods=_SUMMED, gsp_parts=_SUMMED[:6]
-  ),
+  "cars-gsp": _SUMMING,
+  "birds-gsp": dataclasses.replace(_SUMMING, data="cub_birds100"),
   "cars-poolings": dataclasses.replace(_NO_LOSSES, poolings=POOLED),
   # Also trains the network's last stage, to see if frozen maps are a special case.
   "cars-tuned": dataclasses.replace(
