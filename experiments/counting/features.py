@@ -35,12 +35,9 @@ class Samples(NamedTuple):
   fitted: Sample | None = None  # others of one class each, to fit classifiers to
 
 
-class Shape(NamedTuple):
-  """Shape of a grid, and how it is drawn."""
+class Style(NamedTuple):
+  """Fill of a grid's empty cells, and whether its objects are of one class."""
 
-  rows: int
-  columns: int
-  min_count: int
   fill: str
   single_label: bool
 
@@ -54,20 +51,20 @@ def _keys(key: Array, number: int) -> Array:
   return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
 
 
-@functools.partial(jax.jit, static_argnames="shape")
-def drawn(objects: Objects, keys: Array, shape: Shape) -> data.ImageGrid:
+@functools.partial(jax.jit, static_argnames="style")
+def drawn(objects: Objects, keys: Array, style: Style) -> data.ImageGrid:
   """Normalised grids of held-out objects, one for each key."""
-  draw = functools.partial(data.image_grid, **shape._asdict())
+  draw = functools.partial(data.image_grid, **style._asdict())
   images = objects.normalized(objects.held)
   return jax.vmap(draw, (0, None, None))(keys, images, objects.held_labels)
 
 
-@functools.partial(jax.jit, static_argnames=("shape", "number"))
+@functools.partial(jax.jit, static_argnames=("style", "number"))
 def counts_and_labels(
-  objects: Objects, key: Array, *, shape: Shape, number: int
+  objects: Objects, key: Array, *, style: Style, number: int
 ) -> tuple[Array, Array]:
   """Counts and labels of the grids that a key draws, without the grids."""
-  grids = drawn(objects, _keys(key, number), shape)
+  grids = drawn(objects, _keys(key, number), style)
   return grids.num_objects, grids.label
 
 
@@ -75,7 +72,7 @@ def of_grids(
   apply: Apply,
   variables: Sequence[Any],
   objects: Objects,
-  shape: Shape,
+  style: Style,
   key: Array,
   *,
   number: int,
@@ -86,7 +83,7 @@ def of_grids(
   `apply` should be jitted.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
-  grid_blocks = (drawn(objects, block_keys, shape) for block_keys in keys)
+  grid_blocks = (drawn(objects, block_keys, style) for block_keys in keys)
   blocks = ((grids.image, grids.num_objects, grids.label) for grids in grid_blocks)
   return _sample(apply, variables, blocks, number)
 

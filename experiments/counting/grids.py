@@ -11,7 +11,7 @@ import tqdm
 
 from experiments.counting import claims, features, measures, pictures, training
 from experiments.counting import settings as checks
-from experiments.counting.features import Samples, Shape
+from experiments.counting.features import Samples, Style
 from experiments.counting.images import Objects
 from experiments.frame import at_once
 from experiments.frame import images as class_sets
@@ -53,21 +53,16 @@ def key_of(seed: int, kind: int) -> jax.Array:
   return jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), kind)
 
 
-def shape(config: Any, fill: str, single_label: bool) -> Shape:
-  """Shape of a grid with the settings' sides."""
-  return Shape(config.rows, config.columns, config.min_count, fill, single_label)
-
-
 def check(config: Any, name: str, objects: Objects) -> None:
   """Raises ValueError if the objects or a seed's grids cannot be measured."""
   checks.check_training(objects.train_labels, name)
   pictures.check_classes(objects.held_labels, "held out objects")
   objects = jax.tree.map(jnp.asarray, objects)
   # Grids with other fills have the same counts.
-  zeros = shape(config, "zeros", True)
+  zeros = Style("zeros", single_label=True)
   for seed in range(config.seed, config.seed + config.seeds):
     sample = functools.partial(
-      features.counts_and_labels, objects, shape=zeros, number=config.grids
+      features.counts_and_labels, objects, style=zeros, number=config.grids
     )
     (mixed, _), (counts, labels), (_, fitted) = (
       map(np.asarray, sample(key_of(seed, kind))) for kind in (_MIXED, _SINGLE, _FITTED)
@@ -84,7 +79,6 @@ def simple_networks(
     training.train,
     config,
     objects=objects,
-    grid={name: getattr(config, name) for name in ("rows", "columns", "min_count")},
     folder=folder / name,
   )
   # Method, and factor of the biases, by name of the network.
@@ -238,7 +232,7 @@ def _seed(
     if "classifiers" not in config.measures:
       kinds = kinds[:_FITTED]
     samples = Samples(
-      *(draw(shape(config, fill, kind != _MIXED), key_of(seed, kind)) for kind in kinds)
+      *(draw(Style(fill, kind != _MIXED), key_of(seed, kind)) for kind in kinds)
     )
     figures[fill], drawn_arrays = probe_networks(config, networks, samples, fill, seed)
     arrays |= drawn_arrays
@@ -277,10 +271,10 @@ def study(
   for network, values in networks.accuracies.items():
     title = f"{name}, {network}, single objects"
     table.add(title, "nearest mean, accuracy", values)
-  shapes = [shape(config, fill, False) for fill in fills(config, name)]
+  styles = [Style(fill, single_label=False) for fill in fills(config, name)]
   # As many as in other blocks, whose programs are already compiled.
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
-  examples = {f"grids-{name}": pictures.grids(objects, shapes, keys)}
+  examples = {f"grids-{name}": pictures.grids(objects, styles, keys)}
   return examples | draw_figures(name, networks.names, fills(config, name), arrays)
 
 

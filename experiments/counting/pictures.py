@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.counting.features import Shape, drawn
+from experiments.counting.features import Style, drawn
 from experiments.counting.images import Objects
 from experiments.frame import pictures
 from spherejax import metrics
@@ -15,14 +15,14 @@ _SHOWN = 4  # grids of each fill: two of mixed classes, two of one class
 _DIRECTIONS = 2  # dimension of the plane in which angles are shown
 
 
-def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
+def grids(objects: Objects, styles: Sequence[Style], keys: jax.Array) -> Any:
   """Examples of each fill: mixed classes on the left, single on the right."""
-  figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(shapes))
-  axes = figure.subplots(len(shapes), _SHOWN, squeeze=False)
+  figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(styles))
+  axes = figure.subplots(len(styles), _SHOWN, squeeze=False)
   std, mean = (np.asarray(x)[None, None] for x in (objects.std, objects.mean))
-  for row, shape in zip(axes, shapes, strict=True):
+  for row, style in zip(axes, styles, strict=True):
     by_kind = [
-      jax.tree.map(np.asarray, drawn(objects, keys, shape._replace(single_label=s)))
+      jax.tree.map(np.asarray, drawn(objects, keys, style._replace(single_label=s)))
       for s in (False, True)
     ]
     for column, panel in enumerate(row):
@@ -32,7 +32,7 @@ def grids(objects: Objects, shapes: Sequence[Shape], keys: jax.Array) -> Any:
       gray = image.shape[-1] == 1
       panel.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1)
       kind = f"class {grid.label}" if single else "mixed"
-      panel.set_title(f"{shape.fill}, {kind}: {grid.num_objects}", fontsize=9)
+      panel.set_title(f"{style.fill}, {kind}: {grid.num_objects}", fontsize=9)
       panel.set(xticks=[], yticks=[])
   return figure
 

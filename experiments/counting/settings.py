@@ -91,12 +91,6 @@ class Config(training.Settings):
   """Number of objects to make grids of, from the first of the test part."""
   fills: Annotated[tuple[Fill, ...], OfObjects] = ("zeros", "blur", "random")
   """Contents of empty cells; MNIST has zeros only."""
-  rows: Annotated[int, OfObjects] = 4
-  """Rows of a grid."""
-  columns: Annotated[int, OfObjects] = 4
-  """Columns of a grid."""
-  min_count: Annotated[int, Within(0), OfObjects] = 1
-  """Smallest number of objects in a grid."""
   # A parabola through three points leaves nothing to estimate a variance from.
   grids: Annotated[int, Within(4), OfObjects] = 1000
   """Number of grids to measure; as many others are used to fit classifiers."""
@@ -167,14 +161,6 @@ def files(config: Any) -> dict[str, str]:
 
 def check(config: Config) -> None:
   """Raises ValueError, before any training, for settings that cannot be measured."""
-  cells = config.rows * config.columns
-  if cells - config.min_count < 2:
-    counts = list(range(config.min_count, cells + 1))
-    raise ValueError(
-      "a quadratic in the count needs three different counts, but grids of "
-      f"{config.rows}x{config.columns} cells with at least {config.min_count} objects "
-      f"have {counts}"
-    )
   if not config.fills:
     raise ValueError("fills must name what empty cells hold, got ()")
   needs = {"stl10", "voc"} if config.need_weights else {"stl10"}

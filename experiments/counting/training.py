@@ -128,7 +128,6 @@ def train(
   objects: Objects,
   *,
   bias: float,
-  grid: dict[str, int],
   folder: pathlib.Path,
 ) -> tuple[Any, Any]:
   """Trains backbones [seeds, ...]; returns their accuracies [seeds], too.
@@ -152,7 +151,7 @@ def train(
     def objective(params: Any) -> Array:
       variables = {"params": without_biases(params, hyper["bias"])}
       apply = functools.partial(model.apply, variables)
-      return jnp.mean(loss(settings, objects, grid, key, apply))
+      return jnp.mean(loss(settings, objects, key, apply))
 
     value, *after = trainer.descend(objective, optimizer, *state)
     return trainer.State(*after), {"loss": value}
@@ -164,7 +163,7 @@ def train(
   number = settings.simclr_steps
   if method != "SimCLR":
     number = max(1, settings.epochs * len(objects.train) // settings.batch)
-  made_with = kept.digest((settings, bias, grid, objects.train.shape))
+  made_with = kept.digest((settings, bias, objects.train.shape))
   name = f"{folder.name}-{method}-{made_with}"
   partial = jax.tree_util.Partial
   result = trainer.many(
@@ -201,21 +200,21 @@ def _rows(objects: Objects, key: Array, number: int) -> tuple[Array, Array]:
   return objects.train[rows], objects.train_labels[rows]
 
 
-def _supervised(settings, objects: Objects, grid, key: Array, apply) -> Array:
+def _supervised(settings, objects: Objects, key: Array, apply) -> Array:
   x, y = _rows(objects, key, settings.batch)
   return losses.softmax(apply(objects.normalized(x))[1], y)
 
 
-def _grids(settings, objects: Objects, grid, key: Array, apply) -> Array:
+def _grids(settings, objects: Objects, key: Array, apply) -> Array:
   def draw_grid(key: Array) -> data.ImageGrid:
     images, labels = objects.normalized(objects.train), objects.train_labels
-    return data.image_grid(key, images, labels, single_label=True, **grid)
+    return data.image_grid(key, images, labels, single_label=True)
 
   grids = jax.vmap(draw_grid)(jax.random.split(key, settings.batch))
   return losses.softmax(apply(grids.image)[1], grids.label)
 
 
-def _simclr(settings, objects: Objects, grid, key: Array, apply) -> Array:
+def _simclr(settings, objects: Objects, key: Array, apply) -> Array:
   row_key, *keys = jax.random.split(key, 3)
   x, _ = _rows(objects, row_key, settings.simclr_batch)
   views = jnp.concatenate([objects.normalized(view(settings, k, x)) for k in keys])

@@ -187,7 +187,7 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
   config, r = norm_count.PRESETS["cpu"], norm_count_report
   codes = {"supervised": 0.0, "SimCLR": 2.0, "grids": 3.0}
 
-  def train(config, method, objects, *, bias, grid, folder):
+  def train(config, method, objects, *, bias, folder):
     code = codes[method] + 1 - bias
     return {"w": code + jnp.arange(5) / 10}, np.full(5, code)
 
@@ -223,7 +223,7 @@ def test_two_views_of_each_object(monkeypatch):
     return None, jnp.roll(output(x)[1][:16], 1, 0).repeat(2, 0).reshape(32, -1)
 
   loss = [
-    jax.jit(lambda key, f=f: training._simclr(config, points, {}, key, f).mean())(
+    jax.jit(lambda key, f=f: training._simclr(config, points, key, f).mean())(
       jax.random.key(0)
     )
     for f in (output, scrambled)
@@ -246,8 +246,7 @@ def test_networks_of_grids_see_one_class_and_its_label():
       shown = x.max((1, 2, 3)) - 1
       return None, -100 * jnp.abs(shown[:, None] - jnp.arange(10)[None])
 
-    grid = {"rows": 2, "columns": 2, "min_count": 1}
-    return training._grids(config, points, grid, key, scores)
+    return training._grids(config, points, key, scores)
 
   assert float(loss(jax.random.key(0)).max()) < 1e-3
 
@@ -457,6 +456,9 @@ def test_samples_that_cannot_be_measured():
   config = norm_count.PRESETS["table-2"]
   with pytest.raises(ValueError, match=r"the 5 images for that have \[2\]"):
     checks.check_sample(config, "images", **given, fitted=np.full(5, 2))
+  two = given | {"counts": np.resize([1, 4], 90), "fitted": labels}
+  with pytest.raises(ValueError, match=r"but images of single classes have \[1, 4\]"):
+    checks.check_sample(config, "images", **two)
   config = dataclasses.replace(config, measures=("angles",))
   given |= {"labels": np.arange(90), "fitted": np.arange(90)}
   with pytest.raises(ValueError, match="one class with two counts: 90 images have"):

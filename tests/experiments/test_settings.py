@@ -99,11 +99,8 @@ CASES = {
     ({"exponents": (2.0, 0.0)}, "exponents must be at least 1e-06, got 0.0"),
   ],
   "norm_count smoke": [
-    ({"rows": 2, "columns": 2, "min_count": 3}, r"at least 3 objects have \[3, 4\]"),
     ({"measures": ("episodes",), "grids": 40}, r"num_shots \+ num_queries = 20"),
     ({"grids": 3}, "grids must be at least 4, got 3"),
-    ({"grids": 4, "rows": 2, "columns": 2},
-     r"but 4 grids of single classes have \[1, 4\]"),
     ({"block": 0}, "block must be at least 1, got 0"),
     ({"fills": ()}, r"fills must name what empty cells hold, got \(\)"),
     ({"methods": ("SimCLR",), "simclr_batch": 1}, "simclr_batch must be at least 2"),
