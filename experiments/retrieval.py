@@ -30,8 +30,7 @@ validation classes. FILE contains ImageNet weights of --backbone.
 """
 
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -43,11 +42,9 @@ from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.plan import PRESETS, Config, Name
 from experiments.metric_learning.settings import Settings
 
-Draw = Callable[[], Mapping[str, Any]]
 
-
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Draw]:
-  """Runs all trainings; returns the table and a function that draws it."""
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
+  """Runs all trainings and tabulates their measures."""
   settings, folder = command.only(Settings, config), output / "kept"
   study = images.study(config, folder)
   jobs = {
@@ -60,8 +57,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Draw]:
   untrained = {"untrained": runs.untrained(settings, study)}
   if study.raw is not None:
     untrained["averaged maps"] = runs.tested(study.raw, study.test_labels)
-  table = tabulate(config, trained, untrained)
-  return table, lambda: pictures.curves(config, trained)
+  return tabulate(config, trained, untrained), None
 
 
 def tabulate(

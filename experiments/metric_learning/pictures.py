@@ -73,18 +73,6 @@ def _poolings(names: list[Name], table: Table) -> pictures.Figure:
   return pictures.dots(panels, f"{MAP} gained over average pooling (GAP)", gains=True)
 
 
-def curves(config: Config, runs: Mapping[Name, Trained]) -> dict[str, Any]:
-  """Best validation score so far, one panel per loss; none for many poolings."""
-  if config.poolings:
-    return {}
-  panels: dict[str, dict[str, Trained]] = {}
-  for name, run in runs.items():
-    added = "+".join(filter(None, (name.kind.upper(), name.parts)))
-    label = added.removeprefix("PLAIN").removeprefix("+") or "loss alone"
-    panels.setdefault(TITLES[name.loss], {})[label] = run
-  return {f"curves-{config.group}": _curve_panels(config, panels)}
-
-
 def _steps(config: Settings) -> np.ndarray:
   return config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
 
