@@ -41,11 +41,9 @@ class Config(network.Settings):
   """Test images per class."""
   train_split: str = "train"
   """Split with the training images."""
-  # Settings of poolings and losses that this study does not use.
+  # Settings of poolings that this study does not use.
   prototypes: Decided[int] = 64
   inverse_temperature: Decided[float] = 0.5
-  margin: Decided[float] = 0.5
-  zero_shot_scale: Decided[float] = 1.0
 
 
 PRESETS = {

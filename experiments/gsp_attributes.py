@@ -36,8 +36,6 @@ class Config(network.Settings):
   """Runs of each variant."""
   strides: tuple[int, ...] = (1, 2, 1)
   pooling: Decided[str] = "gsp"
-  margin: Decided[float] = 0.5
-  """Margin of C2; this study does not use it."""
   prototypes: int = 8
   """Prototypes of the pooling."""
   mass: float = 0.2

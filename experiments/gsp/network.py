@@ -21,6 +21,8 @@ from experiments.frame.settings import Decided, Limited, MultipleOf
 from spherejax import data, losses, models, pooling, training
 
 _AT_ONCE = 250  # images to embed at once
+_MARGIN = 0.5  # distance beyond which C2 ignores pairs of different classes
+_PROXY_RATE = 100.0  # learning rate of proxies, relative to the network's (DML 5.3.4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +66,8 @@ class Settings(Limited):
   """Images per class in a batch."""
   loss: Decided[str] = "proxy_nca"
   """Loss: contrastive (C2) or proxy_nca (ProxyNCA++)."""
-  margin: float = 0.5
-  """Distance beyond which C2 ignores pairs of different classes."""
-  temperature: float = 1 / 9
-  """Temperature of ProxyNCA++, which divides squared distances."""
-  zero_shot_scale: float = 1.0
-  """Factor of the logits of zero-shot prediction: 1 in DML eq. 5.2.4. The authors' code
-  uses 9.5."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
-  proxy_rate: float = 100.0
-  """Learning rate of the proxies relative to the network's (DML 5.3.4)."""
 
 
 LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}  # losses by their name in tables
@@ -135,12 +128,11 @@ def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
   modules: dict[str, nn.Module] = {}
   if settings.loss == "proxy_nca":
     modules["proxies"] = models.ProxyNCAPlusPlus(
-      classes, temperature=settings.temperature, normalize=settings.normalization
+      classes, normalize=settings.normalization
     )
   if settings.pooling == "gsp":
-    modules["zero_shot"] = models.ZeroShotPrediction(
-      classes, settings.dim, scale=settings.zero_shot_scale
-    )
+    # Logits have no factor (DML eq. 5.2.4); the authors' code multiplies them by 9.5.
+    modules["zero_shot"] = models.ZeroShotPrediction(classes, settings.dim)
   return modules
 
 
@@ -166,9 +158,7 @@ def mixture(
   if "proxies" in modules:
     loss = mean_of("proxies", result.embeddings)
   else:
-    loss = losses.contrastive(
-      result.embeddings, labels, negative_margin=settings.margin
-    ).mean()
+    loss = losses.contrastive(result.embeddings, labels, negative_margin=_MARGIN).mean()
   if "zero_shot" not in modules:
     return loss
   unseen = mean_of("zero_shot", result.attributes)
@@ -178,7 +168,7 @@ def mixture(
 def make_optimizer(settings: Settings) -> optax.GradientTransformation:
   """Adam, with a rate of its own for proxies."""
   adam = optax.adam(settings.learning_rate)
-  fast = optax.adam(settings.proxy_rate * settings.learning_rate)
+  fast = optax.adam(_PROXY_RATE * settings.learning_rate)
   rates = {
     f"loss/{name}": fast if name == "proxies" else adam
     for name in loss_modules(settings, 1)
