@@ -131,7 +131,7 @@ def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
     part.representative == "mean"
     and (config.width == 64 or config.backbone != "conv4")
     and config.image_size == SIDES.get(config.backbone)
-    and config.episodes == EPISODES.get(part.shots)
+    and config.episodes == EPISODES[part.shots]
     and all(getattr(config, name) == value for name, value in PROTOCOL.items())
   )
   place = f"{config.images}, {part.shots}-shot, {config.backbone}"
@@ -247,17 +247,14 @@ def claims(config: Config, table: Table) -> list[Claim]:
 def _of_part(part: Part) -> list[Claim]:
   name, rows = part.name, []
   squared, ratio = f"{name}, {SQUARED}", f"{name}, {RATIO}"
-  # The article has 1 and 5 supports; claims name other numbers.
-  tail = "" if part.shots == 5 else f" {name}"
 
   def faster(key: str, text: str, at: int) -> Statement:
     measure = f"validation after {at}"
     return key, text, lambda t: t.gain(measure, ratio, over=squared)
 
   if part.representative == "nearest":
-    title = name if tail else "1-NN"
-    text = "validation accuracy after {} episodes: DR > SD"
-    rows = [faster(f"F7-{x}{tail}", f"{title}: {text.format(x)}", x) for x in (50, 100)]
+    text = "1-NN: validation accuracy after {} episodes: DR > SD"
+    rows = [faster(f"F7-{at}", text.format(at), at) for at in (50, 100)]
   elif part.shots == 1:
     text = "1-shot: test accuracy DR > SD, the same episodes"
     rows = [("F2", text, lambda t: t.values("DR - SD, test", name))]
@@ -265,7 +262,7 @@ def _of_part(part: Part) -> list[Claim]:
     rows += [faster(f"F3-{at}", text.format(at), at) for at in (50, 100, 200)]
   else:
     text = f"{name}: test accuracy DR >= SD - .005"
-    rows = [(f"F6{tail}", text, lambda t: t.values("DR - SD, test", name) + 0.005)]
+    rows = [("F6", text, lambda t: t.values("DR - SD, test", name) + 0.005)]
   return [
     *Claim.of_rows(rows),
     *(OF_UPDATES if part == Part(1, "mean") else ()),

@@ -56,8 +56,8 @@ class Settings(Limited):
   episodes: Annotated[int, MultipleOf("validate_every"), MultipleOf("check_every")] = (
     400
   )
-  """Training steps, one episode each; 0: as in the article, 60,000 at 1 shot, otherwise
-  50,000."""
+  """Training steps, one episode each; 0: as in the article, 60,000 at 1 shot and 50,000
+  at 5."""
   check_every: Annotated[int, Within(1)] = 10
   """Episodes between two measurements of an update's effect."""
   validate_every: Annotated[int, Within(1), MultipleOf("check_every")] = 50
@@ -98,9 +98,9 @@ class Config(Settings):
   """Share of omniglot's images to read, in percent; drops classes with too few."""
   folder: Annotated[str, Without("images", PREPARED)] = "mini-imagenet"
   """Folder of mini-ImageNet, with sub-folders train, val and test."""
-  shots: Annotated[tuple[int, ...], Within(1)] = (1, 5)
+  shots: tuple[Literal[1, 5], ...] = (1, 5)
   """Supports of each class; each number is a separate training."""
-  nearest_shots: Annotated[tuple[int, ...], Within(1)] = (5,)
+  nearest_shots: tuple[Literal[5], ...] = (5,)
   """Supports of trainings that compare queries with the nearest support, not the
   mean."""
   exponents: Annotated[tuple[float, ...], Within(1e-6)] = EXPONENTS
@@ -109,8 +109,7 @@ class Config(Settings):
 
 def of_part(config: Config, shots: int) -> Config:
   """The settings of a training; 0 episodes become the article's number."""
-  length = EPISODES[1 if shots == 1 else 5]
-  return dataclasses.replace(config, episodes=config.episodes or length)
+  return dataclasses.replace(config, episodes=config.episodes or EPISODES[shots])
 
 
 def parts(config: Config) -> list[Part]:

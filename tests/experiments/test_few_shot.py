@@ -341,14 +341,6 @@ def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
   assert "undefined" not in said["F4"]["statement"]
 
 
-def test_parts_have_claims_of_their_own():
-  """The article's with five supports by its names, others with their number."""
-  config = dataclasses.replace(SETTINGS, shots=(5, 10), nearest_shots=(5, 1))
-  names = [claim.id for claim in few_shot.STUDY.claims(config, Table())]
-  assert {"F6", "F7-50", "F6 10-shot", "F7-50 1-NN, 1-shot"} < {*names}
-  assert len({*names}) == len(names)
-
-
 def test_birds_are_split_by_the_number_of_their_class():
   split = few_shot_settings.birds(images(0, 12, channels=3))
   kept = [np.unique(part.labels).tolist() for part in split[:3]]

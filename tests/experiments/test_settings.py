@@ -95,7 +95,6 @@ CASES = {
     ({"check_every": 0}, "episodes must be a multiple of check_every = 0, got 20"),
     ({"test_queries": 0}, "test_queries must be at least 1, got 0"),
     ({"test_episodes": 0}, "test_episodes must be at least 1, got 0"),
-    ({"nearest_shots": (5, 0)}, "nearest_shots must be at least 1, got 0"),
     ({"exponents": (2.0, 0.0)}, "exponents must be at least 1e-06, got 0.0"),
   ],
   "norm_count smoke": [
