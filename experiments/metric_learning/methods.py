@@ -49,7 +49,7 @@ class Method:
   "plain" compares the batch with itself, "xbm" also with a memory of earlier batches,
   "proxy" with proxies that are trained once, and "ccp" with proxies that every problem
   renews. "samples" is like "ccp", with images instead of proxies. Proxy losses are
-  "plain" or "ccp".
+  "plain".
   """
 
   loss: str
@@ -72,18 +72,13 @@ class Method:
 
   @property
   def own_proxies(self) -> bool:
-    """True if this is a proxy loss."""
+    """True if this is a proxy loss, whose proxies start at random."""
     return self.loss in PROXY_LOSSES
 
   @property
   def refers_to_proxies(self) -> bool:
     """True if the representatives of classes start as embeddings of images."""
     return self.kind in ("proxy", "ccp", "samples")
-
-  @property
-  def draws_proxies(self) -> bool:
-    """True if the proxies of the loss start at random."""
-    return self.own_proxies and not self.refers_to_proxies
 
   @property
   def renews(self) -> bool:
@@ -125,8 +120,6 @@ def _proxy_loss(method: Method, x: Array, labels: Array, proxies: Array) -> Arra
   numbers = method.settings()
   if method.loss == "soft_triple":
     return losses.soft_triple(x, labels, proxies, **numbers)
-  if method.refers_to_proxies:
-    proxies = proxies[:, 0]  # one of each class
   if method.loss == "proxy_anchor":
     return losses.proxy_anchor(x, labels, proxies, **numbers)
   return losses.proxy_nca_plus_plus(x, labels, proxies, logit="cosine", **numbers)

@@ -116,14 +116,14 @@ def optimizer(
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
   `stats` are the network's initial statistics. If there is a projection, its state
-  comes first. Proxies that start at random, those of proxy losses, learn faster than
-  the network; until the first evaluation, the backbone is frozen for them. `rate`
+  comes first. The proxies of proxy losses start at random and learn faster than the
+  network; until the first evaluation, the backbone is frozen for them. `rate`
   multiplies every learning rate.
   """
   adam = functools.partial(optax.adam, b2=rates.second_moment)
   groups = {"network": adam(rates.learning_rate)}
   if method.learns_proxies:
-    fast = rates.learning_rate * (rates.proxy_rate if method.draws_proxies else 1)
+    fast = rates.learning_rate * (rates.proxy_rate if method.own_proxies else 1)
     groups["loss/proxies"] = adam(fast)
   if rates.zero_shot:
     groups["loss/zero_shot"] = adam(rates.learning_rate)
@@ -134,7 +134,7 @@ def optimizer(
     optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
     training.optimizer(groups, max_norm=10.0, max_value=10.0),
   ]
-  if method.draws_proxies:
+  if method.own_proxies:
     parts.append(_head_first(rates.evaluate_every))
   parts.append(optax.scale(rate))
   return optax.chain(*parts)
@@ -237,7 +237,7 @@ class Run:
     """
     settings, method, dim = self.settings, self.method, self.settings.embedding_dim
     params: dict[str, Any] = {}
-    if method.draws_proxies:
+    if method.own_proxies:
       params = methods.initial(method, loss_key, self.classes, dim)
     elif method.learns_proxies:
       params["proxies"] = proxies

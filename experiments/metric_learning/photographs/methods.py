@@ -50,10 +50,10 @@ _PARTS = (
 ROWS = {
   "+".join(filter(None, row)): row
   for row in itertools.starmap(Row, itertools.product(*_PARTS))
-  if (row.kind in ("", "ccp") or row.loss in PAIR_LOSSES)
+  if (not row.kind or row.loss in PAIR_LOSSES)
   and (not row.variant or row.kind or row.loss == "soft_triple")
 }
-"""All methods by name; pure proxy losses have no memory and no batch variants."""
+"""All methods by name; proxy losses have no kind."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +71,8 @@ class FullConfig(Training):
   """Skips unreadable images; otherwise the run ends with a list of them."""
   methods: tuple[str, ...] = ("c2", "c2+ccp")
   """Methods to train, such as c1+xbm+gsp: a loss (c1, c2, ms, triplet, proxy_anchor,
-  proxy_nca, soft_triple), optionally with +ccp, for the first four +proxy or +xbm, and
-  a pooling. +s or +l sets the variant of one method, +b16, +b32, +b64 or +b128 its
+  proxy_nca, soft_triple), optionally for the first four +proxy, +xbm or +ccp, and a
+  pooling. +s or +l sets the variant of one method, +b16, +b32, +b64 or +b128 its
   batch."""
   protocol: protocols.Name = "fair"
   """Protocol: that of chapter 3, that of section 5.3.4, the conventional one (one
@@ -196,7 +196,7 @@ def _method(config: FullConfig, row: Row) -> Method:
   if row.loss == "soft_triple":
     centres = published.centres[row.variant.upper() or published.soft_triple]
     proxies = config.proxies or centres
-  elif row.kind in ("proxy", "ccp") and row.loss in PAIR_LOSSES:
+  elif row.kind in ("proxy", "ccp"):
     proxies = config.proxies or published.proxies[row.variant.upper() or "L"]
   pool = config.pool or published.pool
   kind: Any = row.kind or "plain"
@@ -242,18 +242,17 @@ def _settings(
 
 _SPECIAL: tuple[tuple[Callable[[Job], bool], tuple[str, ...]], ...] = (
   (lambda job: job.method.refers_to_proxies, ("pool",)),
-  (lambda job: job.method.loss == "soft_triple" or _between(job), ("proxies",)),
-  (lambda job: _between(job), ("in_batch",)),
+  (
+    lambda job: job.method.loss == "soft_triple" or job.method.refers_to_proxies,
+    ("proxies",),
+  ),
+  (lambda job: job.method.refers_to_proxies, ("in_batch",)),
   (lambda job: job.method.renews, ("weight", "switch_patience")),
   (lambda job: job.method.kind == "xbm", ("memory", "memory_start")),
   (lambda job: _summed(job), ("prototypes", "mass", "inverse_temperature")),
   (lambda job: _summed(job) and ALONE not in job.name.split("+"), ("zero_shot",)),
 )
 """Settings that only some methods have, with the condition for a job to have them."""
-
-
-def _between(job: Job) -> bool:
-  return job.method.refers_to_proxies and not job.method.own_proxies
 
 
 def _summed(job: Job) -> bool:
