@@ -114,7 +114,6 @@ def objective(
       {},
       None,
       losses.memory_references(losses.memory_init(1, settings.dim)),
-      in_batch=0,
       remembers=jnp.zeros((), bool),
       axis_name=axis_name,
       average=mean,

@@ -133,7 +133,6 @@ def value(
   proxies: losses.References | None = None,
   memory: losses.References | None = None,
   *,
-  in_batch: float = 0.0,
   remembers: Array | bool = False,
   axis_name: str | None = None,
   average: Callable[[Array], Array] = jnp.mean,
@@ -146,7 +145,4 @@ def value(
   if method.kind == "xbm":
     memory_term = average(pairs(references=memory))
     return average(pairs()) + jnp.where(remembers, memory_term, 0.0)
-  if proxies is None:
-    return average(pairs())
-  total = average(pairs(references=proxies))
-  return total + in_batch * average(pairs()) if in_batch else total
+  return average(pairs(references=proxies))

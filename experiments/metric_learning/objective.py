@@ -190,8 +190,8 @@ class Run:
       average = jnp.mean
     value = methods.value(
       method, gathered, gathered_labels, params["loss"],
-      self.references(anchors, params), remembered, in_batch=settings.in_batch,
-      remembers=remembers, axis_name=axis_name, average=average,
+      self.references(anchors, params), remembered, remembers=remembers,
+      axis_name=axis_name, average=average,
     )  # fmt: skip
     if share := settings.zero_shot:  # DML eq. 5.2.5
       module = models.ZeroShotPrediction(

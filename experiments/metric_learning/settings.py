@@ -31,8 +31,6 @@ class Training(networks.Architecture):
   """Weight decay, added to the gradient of the network except its norms."""
   switch_patience: int = 3
   """Evaluations without improvement before a problem ends."""
-  in_batch: float = 0.0
-  """Weight of the loss within the batch, added to that between batch and proxies."""
   memory_start: int = 100
   """Steps before the cross-batch memory is refilled; the loss uses the memory once it
   is full."""

@@ -323,9 +323,8 @@ def test_losses_of_proxies_are_those_of_the_library(loss):
   x, labels = random.normal(size=(6, 5)), np.array([0, 1, 2, 0, 1, 2])
   proxies = random.normal(size=(3, number, 5) if number > 1 else (3, 5))
   found = retrieval_losses.value(
-    job.method, x, labels, {"proxies": proxies}, None, None, in_batch=0.1,
-    remembers=False,
-  )  # fmt: skip
+    job.method, x, labels, {"proxies": proxies}, None, None, remembers=False
+  )
   of = {
     "proxy_anchor": losses.proxy_anchor,
     "proxy_nca": functools.partial(losses.proxy_nca_plus_plus, logit="cosine"),

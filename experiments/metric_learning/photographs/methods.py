@@ -246,7 +246,6 @@ _SPECIAL: tuple[tuple[Callable[[Job], bool], tuple[str, ...]], ...] = (
     lambda job: job.method.loss == "soft_triple" or job.method.refers_to_proxies,
     ("proxies",),
   ),
-  (lambda job: job.method.refers_to_proxies, ("in_batch",)),
   (lambda job: job.method.renews, ("weight", "switch_patience")),
   (lambda job: job.method.kind == "xbm", ("memory", "memory_start")),
   (lambda job: _summed(job), ("prototypes", "mass", "inverse_temperature")),
