@@ -13,12 +13,12 @@ Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 
 import dataclasses
 import pathlib
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.settings import Decided, Only
+from experiments.frame.settings import Decided
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import gap, network, training
 
@@ -31,7 +31,7 @@ class Config(network.Settings):
 
   seeds: int = 8
   """Number of networks, each with its own initial weights."""
-  dim: Annotated[int, Only(2, "features are drawn as they are")] = 2
+  dim: Decided[int] = 2
   """Dimension of local features and embedding; 2, to draw the plane."""
   normalization: Literal["l2", "unit_ball", "none"] = "unit_ball"
   steps: int = 600

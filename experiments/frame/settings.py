@@ -55,19 +55,6 @@ class Within:
 
 
 @dataclasses.dataclass(frozen=True)
-class Only:
-  """Limit: the setting has a single value, for a reason."""
-
-  value: Any
-  because: str
-
-  def check(self, name: str, value: Any, settings: Any) -> None:
-    del settings
-    if value != self.value:
-      raise ValueError(f"{name} must be {self.value}, got {value}: {self.because}")
-
-
-@dataclasses.dataclass(frozen=True)
 class Without:
   """Limit: the setting does nothing where another one has any of these values."""
 
@@ -104,7 +91,7 @@ class Among:
     return f"without {called} among {option(self.other)}"
 
 
-Limit = MultipleOf | Only | Within | Without | Among
+Limit = MultipleOf | Within | Without | Among
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from experiments.frame.settings import Decided, MultipleOf, Only
+from experiments.frame.settings import Decided, MultipleOf
 from experiments.frame.study import Claim, Table
 from experiments.gsp import network
 from experiments.published import figures
@@ -32,9 +32,7 @@ class Config(network.Settings):
   """Runs of each cell, each on another frozen network."""
   at_once: int = 25
   """Cells per program; memory grows in proportion."""
-  norm: Annotated[
-    Literal["batch", "group"], Only("group", "the frozen network keeps no statistics")
-  ] = "group"
+  norm: Decided[Literal["group"]] = "group"  # the frozen network keeps no statistics
   pretraining: Annotated[int, MultipleOf("parts")] = 2000
   """Steps that train the frozen network to classify single training images by
   sub-class; 0 keeps random weights."""

@@ -117,9 +117,7 @@ CASES = {
     ({"losses": ()}, "losses must have one of C2, PNCA, got none"),
     ({"images": "svhn"}, "one of omniglot, cifar100, got 'svhn'"),
   ],
-  "gsp_screening cpu": [({"norm": "batch"}, "norm must be group, got batch")],
   "gsp_screening full": [({"mass": 0.9}, r"mass is what table-5\.4 varies.* got 0\.9")],
-  "gap_prototypes cpu": [({"dim": 3}, "dim must be 2, got 3")],
   "robust_features digits": [
     ({"train_images": 1500}, "at most 1797 together, got 1500 and 500")
   ],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.frame import settings
-from experiments.frame.settings import Among, MultipleOf, Only, Within, Without
+from experiments.frame.settings import Among, MultipleOf, Within, Without
 from experiments.frame.study import Claim, NotMeasured, Study, Table
 
 
@@ -56,7 +56,6 @@ def test_claims_about_what_was_not_measured_are_not_made(table):
 class Config(settings.Limited):
   steps: Annotated[int, MultipleOf("parts")] = 8
   parts: int = 4
-  dim: Annotated[int, Only(2, "it is drawn")] = 2
   data: str = "images"
   rows: Annotated[int, Without("data", "gaussians")] = 9
   toys: tuple[str, ...] = ("one",)
@@ -73,7 +72,6 @@ class Config(settings.Limited):
   [
     ({"steps": 7}, "steps must be a multiple of parts = 4, got 7"),
     ({"parts": 0}, "steps must be a multiple of parts = 0, got 8"),
-    ({"dim": 3}, "dim must be 2, got 3: it is drawn"),
     ({"shares": (1.0, 1.5)}, r"shares must be in \[0, 1\], got 1.5"),
     ({"width": 0}, "width must be at least 1, got 0"),
   ],
