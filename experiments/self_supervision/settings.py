@@ -63,9 +63,6 @@ class Settings(Limited):
   """Steps between two fits of the classifiers, for networks trained at once."""
   batch: Annotated[int, Within(2)] = 128
   """Images per step, with two views each."""
-  loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
-  """Loss: InfoNCE averaged over both directions, InfoNCE with only the first views as
-  anchors, or NT-Xent, whose bound is the softplus of InfoNCE's."""
   inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
   """Inverse temperature of the loss."""
   learning_rate: float = 0.2

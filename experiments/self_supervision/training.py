@@ -201,17 +201,16 @@ class Run:
     hyper: Any,
     axis_name: str | None = None,
   ) -> tuple[dict[str, Array], Any]:
-    """The loss on two views of uint8 images, its bound, and the updated statistics.
+    """InfoNCE on two views of uint8 images, its bound, and the updated statistics.
 
-    Each term has shape [batch] and is averaged over the directions of the loss; the gap
-    between InfoNCE and its bound is the smallest over directions.
+    Each term has shape [batch] and is averaged over both directions of the loss; the
+    gap between InfoNCE and its bound is the smallest over directions.
     """
-    loss = self.settings.loss
     views = self.views(key, images, hyper)
     inputs = arrays.normalized(jnp.concatenate(views))
     (_, outputs), stats = trainer.forward(self.network, params, stats, inputs)
     first, second = jnp.split(outputs, 2)
-    pairs = [(first, second), (second, first)][: 1 if loss == "info_nce" else 2]
+    pairs = (first, second), (second, first)
     shared: dict[str, Any] = {
       "temperature": 1 / self.settings.inverse_temperature,
       "axis_name": axis_name,
@@ -222,14 +221,8 @@ class Run:
     terms = {"loss": sides, "bound": [bound.value for bound in bounds]}
     for name in ("invariance", "repulsion"):
       terms[name] = [getattr(bound, name) for bound in bounds]
-    measures = {
-      name: functools.reduce(jnp.add, x) / len(x) for name, x in terms.items()
-    }
-    if loss == "nt_xent":
-      measures["loss"] = losses.nt_xent(first, second, **shared)
-      softened = [jax.nn.softplus(bound.value) for bound in bounds]
-      measures["bound"] = functools.reduce(jnp.add, softened) / len(softened)
-    measures["least gap"] = functools.reduce(jnp.minimum, gaps)
+    measures = {name: (forth + back) / 2 for name, (forth, back) in terms.items()}
+    measures["least gap"] = jnp.minimum(*gaps)
     return measures, stats
 
   def views(self, key: Array, images: Array, hyper: Any) -> Array:
