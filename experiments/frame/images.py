@@ -182,16 +182,12 @@ def _inverted(images: data.Images) -> data.Images:
 
 def resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
   """Resizes all images to one size; adds logarithms of their original sizes."""
-  sizes = np.array([image.shape[1::-1] for image in images.images])
+  sizes = np.array([image.shape[1::-1] for image in images.images], np.float32)
   small = data.map_images(images, functools.partial(squared, size=side))
   small = _inverted(small) if inverted else small
-  return dataclasses.replace(small, extras=size_extras(sizes))
-
-
-def size_extras(sizes: np.ndarray) -> dict[str, np.ndarray]:
-  """Columns that `log_sizes` reads, from [count, 2] widths and heights."""
-  logs = np.log(sizes.astype(np.float32))
-  return {"log_width": logs[:, 0], "log_height": logs[:, 1]}
+  logs = np.log(sizes)
+  extras = {"log_width": logs[:, 0], "log_height": logs[:, 1]}
+  return dataclasses.replace(small, extras=extras)
 
 
 def _folder(

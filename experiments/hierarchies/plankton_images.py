@@ -54,8 +54,6 @@ class Selection(Limited):
   """Side of the canvas, in pixels; larger images are scaled down."""
   shrink: Annotated[int, Within(1)] = 3
   """Side of the blocks of the canvas to average, in pixels."""
-  size_features: bool = False
-  """Adds the logarithms of an image's width and height to the network's input."""
   inverted: bool = True
   """Inverts the images, so that the background is 0."""
   seen: Literal["count", "article"] = "count"
@@ -103,12 +101,7 @@ def load(choice: Selection) -> Whole:
   train_classes, unseen = classes(images, choice)
   options = {name: getattr(choice, name) for name in ("canvas", "shrink", "inverted")}
   fitted = data.map_images(images, functools.partial(prepare, **options))
-  extras = {}
-  if choice.size_features:
-    sizes = [image.shape[1::-1] for image in images.images]
-    extras = class_sets.size_extras(np.array(sizes))
-  fitted = dataclasses.replace(fitted, extras=extras)
-  return Whole(fitted, train_classes, unseen, tree)
+  return Whole(dataclasses.replace(fitted, extras={}), train_classes, unseen, tree)
 
 
 def classes(

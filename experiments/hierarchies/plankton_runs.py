@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame import training as trainer
 from experiments.frame.images import Parts
@@ -67,9 +67,9 @@ def _counts(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarr
 
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   del key
-  images, sizes = batch["image"], batch["size"]
+  sizes = jnp.zeros((len(batch["label"]), 0))  # not an input of this network
   logits, updated = methods.forward(
-    settings, params, batch_stats, images, sizes, axis_name
+    settings, params, batch_stats, batch["image"], sizes, axis_name
   )
   values = losses.softmax(logits, batch["label"])
   return training.Outcome(training.global_mean(values, axis_name=axis_name), updated)
@@ -110,7 +110,7 @@ def train_baseline(
   result = trainer.single(
     lambda _: state,
     training.make_step(objective, optimizer),
-    trainer.shuffled(train, data_key, batch, {"size": class_sets.log_sizes(train)}),
+    trainer.shuffled(train, data_key, batch),
     folder,
     steps=steps_per_part * parts,
     evaluate=evaluate,

@@ -12,7 +12,6 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.frame import images as class_sets
 from experiments.frame.images import Parts
 from experiments.frame.settings import Limited, Within
 from experiments.hierarchies import methods
@@ -90,7 +89,8 @@ def make_optimizer(
 def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Mean hinge of the batch's triplets, including those with zero loss."""
   del key
-  images, sizes = (jax.lax.collapse(batch[name], 0, 2) for name in ("image", "size"))
+  images = jax.lax.collapse(batch["image"], 0, 2)
+  sizes = jnp.zeros((len(images), 0))  # not an input of this network
   features, updated = methods.forward(
     settings, params, batch_stats, images, sizes, axis_name
   )
@@ -112,7 +112,6 @@ def triplet_batches(
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
   """Batches for `training.fit`: triplets, uniform over the classes, and the margin."""
   table = data.class_table(images.labels, per_class=2, label_names=images.label_names)
-  sizes = class_sets.log_sizes(images)
 
   def draw(step):
     triplet_rows = data.sample_triplets(
@@ -129,9 +128,7 @@ def triplet_batches(
       margin = np.float32(margin_of(iteration + 1))
       for batch in data.pipeline(images, rows, start=max(first - start, 0)):
         triplets = batch["image"].reshape(-1, 3, *batch["image"].shape[1:])
-        size_columns = sizes[batch["index"]].reshape(len(triplets), 3, sizes.shape[1])
-        margins = np.full(len(triplets), margin)
-        yield {"image": triplets, "size": size_columns, "margin": margins}
+        yield {"image": triplets, "margin": np.full(len(triplets), margin)}
 
   return begin
 

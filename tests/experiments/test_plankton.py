@@ -77,7 +77,6 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
     plankton.PRESETS["full"], folder=folder, test_images=2, validation_images=2,
     canvas=75, width=2, dim=8, triplets=4, steps=1, iterations=2,
     baseline_epochs=1, baseline_batch=64, neighbours=(10,), curve=(10,),
-    size_features=True,
   )  # fmt: skip
   assert triplets.length(plankton.PRESETS["full"]) == 40
   whole = plankton_images.load(config)
@@ -89,10 +88,6 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
   parts = (*study[:3], study.unseen)
   assert [len(part) for part in parts] == [130, 130, 130, 12]
   assert study.train.images[0].shape == (75, 75, 1)
-  widths = np.exp(np.sort(study.unseen.extras["log_width"]))
-  np.testing.assert_allclose(widths, np.repeat(range(4, 10), 2), rtol=1e-6)
-  heights = np.exp(study.unseen.extras["log_height"])
-  np.testing.assert_allclose(heights, np.repeat([3 + 2 * 66, 3 + 2 * 65], 6), rtol=1e-6)
   rows = np.concatenate([part.images.rows for part in parts])
   assert len(set(rows.tolist())) == 67 * 6  # every image is in one part
   done = [
