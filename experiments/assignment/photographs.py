@@ -22,7 +22,7 @@ from experiments.assignment.methods import LEARNED, LEARNED_BEFORE, NEVER, RECIP
 from experiments.assignment.settings import Full, Job
 from experiments.frame import kept
 from experiments.frame import training as frame_training
-from spherejax import data, models, prototypes, training
+from spherejax import data, models, training
 
 BACKBONES: dict[str, Any] = {
   "resnet18": models.ResNet18, "resnet50": models.ResNet50,
@@ -119,8 +119,6 @@ class Trained(NamedTuple):
   points: np.ndarray
   changes: np.ndarray
   """Share of classes that each matching reassigns, averaged per epoch."""
-  alignment: float
-  """Mean cosine between class representatives and their prototypes at the end."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -231,15 +229,7 @@ def train(
     float("nan") if held_out is None else accuracy(result.state, held_out),
     np.asarray(result.state.params["loss"]["points"]),
     np.array([report["change"] for report in result.curve]),
-    _alignment(result.state),
   )
-
-
-def _alignment(state: training.TrainState) -> float:
-  """Mean cosine of the classes' representatives and their prototypes."""
-  matching = state.batch_stats["loss"]["assignment"]
-  rows, points = matching.representatives.prototypes, state.params["loss"]["points"]
-  return float(prototypes.assignment_alignment(rows, points, matching.assignment))
 
 
 def fixed_points(config: Full, job: Job, sets: readers.Sets) -> Array | None:

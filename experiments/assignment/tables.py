@@ -12,7 +12,6 @@ import jax
 
 from experiments import published
 from experiments.assignment import photographs, pictures, prototypes, readers
-from experiments.assignment.methods import LEARNED, RECIPES
 from experiments.assignment.photographs import Trained
 from experiments.assignment.settings import Full, Job, plan
 from experiments.frame.study import Claim, Table
@@ -168,14 +167,11 @@ def measure(
 def tabulate(
   table: Table, config: Full, trainings: Mapping[Job, list[Trained]]
 ) -> None:
-  """Adds accuracies, and the alignment of classes with fixed prototypes."""
+  """Adds accuracies, with the paper's beside them."""
   for job, runs in trainings.items():
     accuracies = [run.accuracy for run in runs]
     paper = reported(config, job)
     table.add(job.title, f"accuracy, {job.label}", accuracies, paper=paper)
-    if RECIPES[job.method].source != LEARNED:
-      aligned = [run.alignment for run in runs]
-      table.add(job.title, f"alignment, {job.label}", aligned)
 
 
 def claims(config: Full, _: Table) -> Iterator[Claim]:

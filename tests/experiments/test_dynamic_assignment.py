@@ -90,11 +90,9 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
     evaluate_every=1,
   )
   whole = dynamic_assignment.STUDY.run(config, tmp_path / "whole", "table-1")
-  row, aligned = whole["rows"]
+  (row,) = whole["rows"]
   assert row["metric"] == "accuracy, cifar100, D = 3"
   assert row["values"][0] in np.arange(33) / 32
-  assert aligned["metric"] == "alignment, cifar100, D = 3"
-  assert -1 <= aligned["values"][0] <= 1
   assert whole["pictures"] == ["changes.png"]
   assert small == [("cifar100", 32, 1.0)]
   (folder,) = (tmp_path / "whole" / "trainings").iterdir()
@@ -141,11 +139,9 @@ def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
     listing.write_text("\n".join(lines))
     config = dataclasses.replace(config, listing=listing)
   content = dynamic_assignment.STUDY.run(config, tmp_path, preset)
-  rows = [row for row in content["rows"] if row["metric"].startswith("accuracy")]
-  assert [row["name"] for row in rows] == list(methods)
-  aligned = {row["name"] for row in content["rows"]} - {"PSC, linear", "PSC*"}
-  assert len(content["rows"]) == len(rows) + len(aligned)  # of fixed prototypes alone
-  for row in rows:
+  assert [row["name"] for row in content["rows"]] == list(methods)
+  for row in content["rows"]:
+    assert row["metric"].startswith("accuracy")
     assert len(row["values"]) == config.seeds
     assert np.isin(row["values"], np.arange(33) / 32).all()
   assert {asked[2] for asked in small} == {imbalance}
@@ -485,7 +481,7 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
 
 def trained(accuracy: float) -> photographs.Trained:
   """A finished training; its other figures are of no interest here."""
-  return photographs.Trained(accuracy, 0.5, np.eye(2), np.array([0.5, 0.25]), 0.9)
+  return photographs.Trained(accuracy, 0.5, np.eye(2), np.array([0.5, 0.25]))
 
 
 def test_pictures_of_tables_are_the_papers_figures():
