@@ -90,7 +90,7 @@ def fixed_set(
   """The fixed prototypes [classes, dim] of one source.
 
   Uniform prototypes are the best known ones, or with `potential` those of least
-  Gaussian potential.
+  Gaussian potential, as in the paper.
   """
   if source == UNIFORM and potential:
     return prototypes.gaussian_potential_prototypes(key, classes, dim)

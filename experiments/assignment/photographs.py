@@ -25,8 +25,7 @@ from experiments.frame import training as frame_training
 from spherejax import data, models, training
 
 BACKBONES: dict[str, Any] = {
-  "resnet18": models.ResNet18, "resnet50": models.ResNet50,
-  "resnet101": models.ResNet101, "swin_t": models.SwinT,
+  "resnet50": models.ResNet50, "resnet101": models.ResNet101, "swin_t": models.SwinT,
 }  # fmt: skip
 
 
@@ -242,9 +241,7 @@ def fixed_points(config: Full, job: Job, sets: readers.Sets) -> Array | None:
   vectors = None
   if source in methods.FROM_NAMES:
     vectors = readers.class_vectors(config.vectors, sets, key)
-  return methods.fixed_set(
-    source, key, classes, job.dim, vectors, potential=config.uniform == "potential"
-  )
+  return methods.fixed_set(source, key, classes, job.dim, vectors, potential=True)
 
 
 def run_job(

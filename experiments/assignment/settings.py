@@ -139,9 +139,7 @@ class Full:
   """Sets of prototypes to evaluate without training, as (classes, dimension)."""
   matchings: tuple[int, ...] = ()
   """Numbers of classes for timing a matching."""
-  network: Literal["resnet32", "resnet18", "resnet50", "resnet101", "swin_t"] = (
-    "resnet32"
-  )
+  network: Literal["resnet32", "resnet50", "resnet101", "swin_t"] = "resnet32"
   """Backbone, followed by average pooling and a linear layer."""
   width: int = 16
   """Channels of resnet32's first stage."""
@@ -175,9 +173,6 @@ class Full:
   otherwise they update that of their first label."""
   weighted: bool = False
   """Gives every class of a batch equal weight in the pull loss."""
-  uniform: Literal["potential", "anneal"] = "potential"
-  """Prototypes of DL2P, Static and Fixed + CE: least Gaussian potential, as in the
-  paper, or the best known of that size."""
   uniformities: tuple[float, ...] = (0.01, 0.1, 1.0)
   """Candidate weights of PSC*'s uniformity; validation images choose one."""
   validation: float = 0.0
