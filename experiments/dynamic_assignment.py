@@ -80,18 +80,16 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       for network in config.networks
     ]
 
-  def of_images(name: ImageSet, dim: int) -> Study | None:
+  def of_images(image_set: tuple[ImageSet, int]) -> Study:
+    name, dim = image_set
     image_task = tasks.READERS[name](config.image_size)
     cells = dl2p_small.image_cells(config, image_task, dim)
-    if not cells:
-      return None
     return balanced(
       image_task, "resnet", cells, epochs=config.image_epochs, seeds=config.image_seeds,
       batch=config.image_batch,
     )  # fmt: skip
 
-  image_studies = at_once.threaded(lambda pair: of_images(*pair), config.images)
-  return [*studies, *filter(None, image_studies)]
+  return [*studies, *at_once.threaded(of_images, config.images)]
 
 
 def measure(

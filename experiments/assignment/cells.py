@@ -57,9 +57,9 @@ def tail_cells(config: Any, dim: int) -> list[Cell]:
 
 def image_cells(config: Any, task: tasks.Task, dim: int) -> list[Cell]:
   """Returns cells for images; under a long tail also those of the weighted methods."""
-  cells = make_cells(config, config.image_methods, (dim,), task)
+  cells = make_cells(config, dl2p_methods.EVERYWHERE, (dim,), task)
   names = {cell.name for cell in cells}
-  if task.tail and "PSC, linear" in names:
+  if task.tail:
     cells += [cell for cell in tail_cells(config, dim) if cell.name not in names]
   return cells
 

@@ -57,8 +57,6 @@ class Config:
   """Dimensions for scikit-learn's digits; none skips them."""
   images: tuple[tuple[ImageSet, int], ...] = ()
   """Image sets, each with its dimension; none skips them."""
-  image_methods: tuple[Method, ...] = dl2p_methods.EVERYWHERE
-  """Methods to train on images."""
   image_seeds: int = 8
   """Runs of each training on images."""
   image_epochs: int = 30

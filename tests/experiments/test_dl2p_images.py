@@ -105,17 +105,18 @@ def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypa
   monkeypatch.setattr(training.models, "ResNet20", layer)
   config = dataclasses.replace(
     dynamic_assignment.PRESETS["smoke"],
-    networks=(), images=(("omniglot", 2),), image_methods=("PSC, linear", "DL2P"),
-    image_seeds=1, image_epochs=2, image_batch=8,
+    networks=(), images=(("omniglot", 2),), image_seeds=1, image_epochs=2,
+    image_batch=8,
   )  # fmt: skip
   (study,) = dynamic_assignment.part_b(config, tmp_path)
   assert (study.name, study.tail, study.dims) == ("rows, resnet", 2, [2])
-  names = ["PSC, linear", "DL2P", "PSC, cosine", "Static, weighted", "DL2P, weighted"]
-  assert [cell.name for cell in study.runs.cells] == names
-  assert study.runs.test.shape == (5, 1, 6)
-  assert study.runs.change.shape == (5, 1, 2)
+  names = ["PSC, cosine", "PSC, linear", "Fixed + CE", "Static", "DL2P"]
+  weighted = ["Static, weighted", "DL2P, weighted"]
+  assert [cell.name for cell in study.runs.cells] == names + weighted
+  assert study.runs.test.shape == (7, 1, 6)
+  assert study.runs.change.shape == (7, 1, 2)
   plain = dl2p_small.image_cells(config, small._replace(tail=0), 2)
-  assert [cell.name for cell in plain] == ["PSC, linear", "DL2P"]
+  assert [cell.name for cell in plain] == names
 
 
 @pytest.mark.parametrize("flips", [False, True])
