@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.frame import images, pictures
 from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
-from experiments.hierarchies import training
 from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES
 from experiments.hierarchies.methods import SETTINGS
 from experiments.hierarchies.runs import Config
@@ -28,8 +26,6 @@ FOLLOWED = (
   "normface", "normface-dynamic", "normface-mds",
   "proxydr", "proxydr-dynamic", "proxydr-mds", "corr",
 )  # fmt: skip
-DRAWN = 40  # most classes of a drawn neighbour-joining tree
-BRANCHES = 6  # branches of the tree with different colours
 _ROWS = 300  # most rows of a drawn tree
 _COLUMNS = 3  # maps side by side
 
@@ -88,34 +84,6 @@ def leaf_order(tree: hierarchy.ClassTree) -> np.ndarray:
   return np.array(sorted(range(len(ways)), key=lambda label: ways[label]))
 
 
-def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Figure:
-  """Neighbour joining of class means, names coloured by their branch of the tree.
-
-  It shows every n-th class with a mean, in the order of the tree, so that names remain
-  readable.
-  """
-  order = leaf_order(tree)
-  order = order[(points[order] != 0).any(1)]
-  labels = np.sort(order[:: -(-len(order) // DRAWN)])
-  chords = np.asarray(training.chords(jnp.asarray(points[labels])))
-  names = [tree.class_names[label] for label in labels]
-  joined = hierarchy.neighbor_joining((chords + chords.T) / 2, names=names)
-  return plotting.class_tree(joined, groups=_branches(tree)[labels], title=title)
-
-
-def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
-  """Number of each class's branch, among the largest of a level, or the rest."""
-  above, depth = hierarchy.ancestors(tree), hierarchy.depths(tree)
-  for level in range(1, depth.max() + 1):
-    nodes = np.flatnonzero(depth == level)
-    sizes = above[:, nodes].sum(0)
-    if len(nodes) > 2 and sizes.max() < 0.8 * len(above):
-      largest = nodes[np.argsort(-sizes, kind="stable")][:BRANCHES]
-      members = above[:, largest]
-      return np.where(members.any(1), members.argmax(1), BRANCHES)
-  return np.zeros(len(above), int)
-
-
 def depth_that_fits(tree: hierarchy.ClassTree) -> int:
   """Number of the tree's first levels, at most three, whose rows fit in a figure."""
   depth = hierarchy.depths(tree)
@@ -144,8 +112,4 @@ def draw(
   figures["tree"] = plotting.class_tree(
     tree, max_depth=depth_that_fits(tree), title="the classes' tree"
   )
-  for name in ("proxydr", "proxydr-mds"):
-    if name in prototypes:
-      title = f"joined from the prototypes of {SETTINGS[name].title}"
-      figures[f"joined-{name}"] = joined_tree(prototypes[name], tree, title)
   return figures
