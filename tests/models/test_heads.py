@@ -71,28 +71,6 @@ def test_sum_and_maximum_have_projections_of_their_own():
   assert np.abs(gradient[where]).max() > 0.01
 
 
-def test_gem_owns_the_power():
-  module = models.GeM(power=2.0)
-  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
-  assert variables["params"] == {"power": 2.0}
-  other = {"params": {"power": jnp.float32(4.0)}}
-
-  @jax.jit
-  def every(variables, features):
-    power = variables["params"]["power"]
-    return (
-      module.apply(variables, features, where=WHERE),
-      pooling.gem(features, power=power, where=WHERE),
-      jax.grad(lambda v: module.apply(v, features).sum())(variables),
-    )
-
-  for params in (other, variables):
-    ours, function, slope = every(params, FEATURES)
-    chex.assert_trees_all_equal(ours, function)
-  assert np.isfinite(slope["params"]["power"])
-  assert slope["params"]["power"] != 0
-
-
 @pytest.mark.parametrize("normalization", ["l2", "unit_ball", "none"])
 def test_head_projects_pools_and_normalises(normalization):
   head = models.EmbeddingHead(2, normalization=normalization)
@@ -195,24 +173,3 @@ def test_training_is_told_to_poolings_that_ask():
     jax.eval_shape(functools.partial(start, train=True), key, FEATURES)
     jax.eval_shape(start, key, FEATURES)
   assert told == [True, False]
-
-
-def test_a_power_for_each_channel():
-  module = models.GeM(power=2.0, per_channel=True)
-
-  @jax.jit
-  def every(key, features, powers):
-    result, variables = module.init_with_output(key, features)
-    pooled = module.apply({"params": {"power": powers}}, features)
-    alone = [
-      pooling.gem(features[..., channel, None], power=powers[channel])[:, 0]
-      for channel in range(6)
-    ]
-    equal = pooling.gem(features, power=2.0)
-    return result, variables, equal, pooled, alone
-
-  powers = np.arange(1, 7, dtype=np.float32)
-  result, variables, equal, pooled, alone = every(jax.random.key(0), FEATURES, powers)
-  np.testing.assert_array_equal(variables["params"]["power"], np.full(6, 2.0))
-  np.testing.assert_allclose(result, equal, rtol=1e-6)
-  np.testing.assert_allclose(pooled, np.stack(alone, axis=1), rtol=1e-6)

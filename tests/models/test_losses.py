@@ -296,10 +296,6 @@ def test_rows_over_devices_equal_the_whole_batch(name):
 
 def test_bad_attacked_rows(unchecked):
   module, key = models.ProxyCap(CLASSES), jax.random.key(0)
-  with pytest.raises(TypeError, match="adversarial_embeddings must be floating, got"):
-    module.init(key, ROWS, jnp.ones((8, 5), int), LABELS)
-  with pytest.raises(ValueError, match="adversarial_embeddings must have 2 axes, got"):
-    module.init(key, ROWS, ROWS[0], LABELS)
   for other in (ROWS[:7], ROWS[:, :4]):
     with pytest.raises(ValueError, match="adversarial_embeddings must have shape"):
       module.init(key, ROWS, other, LABELS)

@@ -36,6 +36,8 @@ OF_DELF = {
 }  # fmt: skip
 # Each with its function and the shapes of its parameters.
 MODULES = {
+  "GeM": (models.GeM(power=2.0), call("gem"), {"power": ()}),
+  "GeM, channels": (models.GeM(2.0, per_channel=True), call("gem"), {"power": (5,)}),
   "OTP": (
     models.OTP(3, cost="gaussian", steps=2),
     call("otp", cost="gaussian", steps=2),
@@ -91,6 +93,8 @@ def test_a_module_calls_its_function(name):
   assert not pooled[3].any()
   assert np.abs(pooled[:3]).max() > 1e-3
   params = variables["params"]
+  if "GeM" in name:
+    np.testing.assert_array_equal(params["power"], np.full(shapes["power"], 2))
   if name == "NetVLAD":
     np.testing.assert_allclose(params["weights"], 4 * params["centres"], rtol=1e-6)
     np.testing.assert_allclose(

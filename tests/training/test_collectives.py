@@ -1,13 +1,10 @@
 """Means, rows and gradients over a device axis."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from spherejax import training
-from spherejax.training import _collectives
 
 VALUES = np.array([1.0, np.nan, 4.0, 2.0, 7.0, np.nan, np.inf, np.nan], np.float32)
 KEPT = np.array([1, 0, 1, 1, 1, 0, 0, 0], bool)  # 1, 2, 1 and 0 on the devices
@@ -60,12 +57,3 @@ def test_gather_sends_gradients_back():
   gradient = jax.vmap(jax.grad(local), axis_name="batch")(rows)
   np.testing.assert_allclose(gradient, np.full((4, 1), 10.0))  # 1 + 2 + 3 + 4
   assert training.gather(rows, None) is rows
-
-
-def test_device_mean_leaves_integers_alone():
-  tree = {"f": jnp.array([1.0, 2, 3, 6]), "i": jnp.array([1, 1, 1, 1])}
-  mean = functools.partial(_collectives.device_mean, axis_name="batch")
-  result = jax.vmap(mean, axis_name="batch")(tree)
-  assert result["f"].tolist() == [3, 3, 3, 3]
-  assert result["i"].dtype == jnp.int32
-  assert _collectives.device_mean(tree, None) is tree
