@@ -34,7 +34,7 @@ from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """Runs all trainings and measures them."""
+  """Runs all trainings and measures; F1 of every class goes to a separate file."""
   plankton_images.check(config)
   whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
@@ -52,6 +52,9 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     results = at_once.threaded(run_job, jobs)
   embedded, classified = results[: config.seeds], results[config.seeds :]
   first = studies[config.seed]
+  plankton_tables.write_classes(
+    embedded, classified, first, config, output / "classes.csv"
+  )
   table = plankton_tables.tabulate(embedded, classified, whole, config)
   return table, lambda: plankton_pictures.draw(embedded, classified, first, config)
 

@@ -1,10 +1,13 @@
-"""The table of `plankton`, and the claims."""
+"""The table of `plankton`, a file of the F1 of every class, and the claims."""
 
+import csv
+import pathlib
 from typing import Any
 
 import jax
 import numpy as np
 
+from experiments.frame.images import Parts
 from experiments.frame.study import Claim, Table
 from experiments.hierarchies import plankton_images, plankton_runs
 from experiments.hierarchies.plankton_runs import (
@@ -125,7 +128,7 @@ def add_classes(
   whole: plankton_images.Whole,
   config: Any,
 ) -> None:
-  """Adds F1 of the classes whose F1 the article prints; the figures show all."""
+  """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
   letters = plankton_images.letters
   for runs, network, group, way, printed in (
     (classified, BASELINE, SEEN, ALL_TEST, "f1_classifier"),
@@ -170,6 +173,24 @@ def add_confusions(
   pairs = path_distances[~np.eye(len(path_distances), dtype=bool)]
   chance = float((pairs <= NEAR).mean())
   table.add("relatives", f"among all pairs of classes, {group}", chance)
+
+
+def write_classes(
+  embedded: Seeds, classified: Seeds, study: Parts, config: Any, path: pathlib.Path
+) -> None:
+  """Writes a table of the F1 of every class by every rule, mean over the seeds."""
+  ways = plankton_runs.ways(config.neighbours)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with path.open("w", newline="") as file:
+    table = csv.writer(file)
+    table.writerow(["class", "group", "training images", *ways, BASELINE])
+    for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
+      columns = [mean_f1(embedded, f"{EMBEDDING}, {group}, {way}") for way in ways]
+      if group == SEEN:
+        columns.append(mean_f1(classified, f"{BASELINE}, {group}, {HALF}"))
+      for label, name in enumerate(images.label_names):
+        count = int((study.train.labels == label).sum()) if group == SEEN else 0
+        table.writerow([name, group, count, *(f"{c[label]:.4f}" for c in columns)])
 
 
 def _gap(table: Table) -> np.ndarray:
