@@ -34,7 +34,8 @@ class Config:
   """Part B: runs of each training."""
   methods: tuple[Method, ...] = dl2p_methods.SMALL
   """Methods to train. Word2Vec-like, HPN, ETF and maximum separation run only on
-  overlapping classes, in one dimension less than there are classes."""
+  overlapping classes, in one dimension less than there are classes. Images and the
+  long tail have methods of their own."""
   networks: tuple[Literal["linear", "mlp"], ...] = ("linear", "mlp")
   """Networks for Gaussian super-classes: linear, mlp or both."""
   dims: tuple[int, ...] = (3, 5, 19)

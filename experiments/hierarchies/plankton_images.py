@@ -101,7 +101,7 @@ def load(choice: Selection) -> Whole:
   train_classes, unseen = classes(images, choice)
   options = {name: getattr(choice, name) for name in ("canvas", "shrink", "inverted")}
   fitted = data.map_images(images, functools.partial(prepare, **options))
-  return Whole(dataclasses.replace(fitted, extras={}), train_classes, unseen, tree)
+  return Whole(fitted, train_classes, unseen, tree)
 
 
 def classes(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.frame import command
-from experiments.frame.settings import MultipleOf, Without
+from experiments.frame.settings import Decided, MultipleOf, Without
 from experiments.frame.study import Claim, NotMeasured, Table
 from experiments.metric_learning.methods import TITLES, Method
 from experiments.metric_learning.runs import Trained
@@ -42,6 +42,8 @@ class Config(ProxySettings):
   """Weights to compare with `weight`."""
   batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = ()
   """Images per step, to compare with and without chance constraints."""
+  memory_start: Decided[int] = 100
+  proxy_rate: Decided[float] = 100.0
 
   def __post_init__(self) -> None:
     super().__post_init__()

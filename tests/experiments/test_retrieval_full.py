@@ -168,13 +168,13 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 
   monkeypatch.setattr(training.training, "fit", watched)
 
-  def run(output, **changes):
+  def run(**changes):
     given = dataclasses.replace(config, **changes)
-    content = retrieval.STUDY.run(given, output, "full")
+    content = retrieval.STUDY.run(given, tmp_path, "full")
     return {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
 
   note = ": chosen by the test images"
-  run(tmp_path, methods=("c1+xbm+gsp",))
+  run(methods=("c1+xbm+gsp",))
   start, result = states[0]
   memory = result.state.batch_stats["loss"]
   assert int(memory["taken"]) == 4
@@ -193,7 +193,7 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   jax.tree.map(np.testing.assert_array_equal, *frozen)
 
   # A network that begins as it is drawn learns its norms, unless they are frozen.
-  figures = run(tmp_path, methods=("proxy_anchor",), repeats=2, frozen_norm=None)
+  figures = run(methods=("proxy_anchor",), repeats=2, frozen_norm=None)
   own = evaluations(tmp_path, "proxy_anchor")
   assert [x["step"] for x in own] == [2, 4, 2, 4]
   best = max(x["P@1"] for x in own)
@@ -209,7 +209,7 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 
   # Poolings may be long.
   monkeypatch.setattr(frame_poolings, "MANY_PROTOTYPES", 8)  # of 48 images
-  figures = run(tmp_path, methods=("c2+otp_wide",))
+  figures = run(methods=("c2+otp_wide",))
   assert ("C2+OTP of 64", f"P@1, 48-D{note}") in figures
 
 
