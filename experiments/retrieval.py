@@ -9,6 +9,7 @@ and zero-shot prediction to eight methods. DML, chapters 3 and 5.
     python -m experiments.retrieval --preset plankton  # new to the network: 12 min
     python -m experiments.retrieval --losses c2 --memory-losses --proxy-losses  # C2
     python -m experiments.retrieval --preset cars-gsp         # 30 min on 2 cores
+    python -m experiments.retrieval --preset birds-gsp        # 35 min on 2 cores
     python -m experiments.retrieval --preset cars-poolings    # 32 min on 2 cores
     python -m experiments.retrieval --preset cars-tuned       # 43 min on 2 cores
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
@@ -16,11 +17,11 @@ and zero-shot prediction to eight methods. DML, chapters 3 and 5.
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first six train a layer, a pooling and a loss on feature maps of cars196 or
-ndsb_plankton, which a network from the extra `pretrained` computes once.
-tensorflow-datasets reads both in TFDS_DATA_DIR. The sixth also trains the network's
-last stage. Each seed splits the classes anew. Their numbers are not comparable with the
-thesis's.
+The first seven train a layer, a pooling and a loss on feature maps of cars196,
+ndsb_plankton or cub_birds100, which a network from the extra `pretrained` computes
+once. tensorflow-datasets reads these sets in TFDS_DATA_DIR. The seventh also trains the
+network's last stage. Each seed splits the classes anew. Their numbers are not
+comparable with the thesis's.
 
 The other presets show the thesis's numbers beside their own. `full` trains the
 contrastive loss on CUB with and without chance-constrained proxies. table-3.1, -3.2,

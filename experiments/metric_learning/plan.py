@@ -165,7 +165,7 @@ _SUMMING = dataclasses.replace(_NO_LOSSES, gsp_methods=_SUMMED, gsp_parts=_SUMME
 
 PRESETS: dict[str, Any] = {
   "cpu": _FROZEN,
-  # 20 images a class, of 30 on cars: the memory holds four fifths of either.
+  # 20 images a class instead of 30: the memory holds four fifths of either.
   "plankton": dataclasses.replace(
     _FROZEN, data="ndsb_plankton", image_size=4, memory=16
   ),
