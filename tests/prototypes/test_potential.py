@@ -1,10 +1,12 @@
 """The Gaussian potential and the smooth maximum against SciPy, bounds and limits."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import distance
 
 from spherejax import prototypes
+from spherejax.prototypes import _potential
 from tests.prototypes.test_optimized import force, unit
 
 
@@ -17,9 +19,11 @@ def by_scipy(points, t):
 
 @jax.jit
 def both(points, t):
-  """Both functions, and the gradient of the first."""
+  """Both functions, the gradient of the first, and the force that descent uses."""
   value, gradient = jax.value_and_grad(prototypes.gaussian_potential)(points, t=t)
-  return value, prototypes.smooth_max_cosine(points, t=t), gradient
+  smooth = prototypes.smooth_max_cosine(points, t=t)
+  rows = points / jnp.linalg.norm(points, axis=1, keepdims=True)
+  return value, smooth, gradient, _potential.repulsion(rows, t)
 
 
 def test_equals_scipy(x64):
@@ -27,12 +31,13 @@ def test_equals_scipy(x64):
   for t in (0.05, 2.0, 20.0):
     points = rng.normal(size=(6, 3))
     potential, smooth = by_scipy(points, t)
-    value, maximum, slope = both(points, t)
+    value, maximum, slope, repulsion = both(points, t)
     np.testing.assert_allclose(value, potential, rtol=1e-10)
     np.testing.assert_allclose(maximum, smooth, rtol=1e-10)
     norms = np.linalg.norm(points, axis=1, keepdims=True)
-    by_hand = 2 * t * force(unit(points), t) / norms
-    np.testing.assert_allclose(slope, by_hand, rtol=1e-9, atol=1e-12)
+    expected = force(unit(points), t)
+    np.testing.assert_allclose(repulsion, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(slope * norms, 2 * t * expected, rtol=1e-9, atol=1e-12)
 
 
 def test_bounds_hold_for_random_sets(x64):
@@ -87,12 +92,12 @@ def test_every_sharpness_is_finite_in_float32():
 def test_coinciding_prototypes_exert_no_force_on_each_other():
   points = np.array([[0.6, 0.8, 0], [0.6, 0.8, 0], [0, 0, 1], [0, 0, -1]], np.float32)
   points = np.concatenate([points, -points[:2]])
-  value, smooth, gradient, by_hand = both(points, 2.0)
+  value, smooth, gradient, repulsion = both(points, 2.0)
   assert np.isfinite(value)
   assert smooth >= 1
   # The others are symmetric about the plane across, and the twin adds nothing.
   np.testing.assert_allclose(gradient[:2], 0, atol=1e-6)
-  np.testing.assert_allclose(by_hand[:2], 0, atol=1e-6)
+  np.testing.assert_allclose(repulsion[:2], 0, atol=1e-6)
 
 
 def test_one_prototype_has_no_potential():
