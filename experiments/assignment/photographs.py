@@ -53,11 +53,10 @@ def forward(
   network: Network, params: Any, stats: Any, images: Array, key: Array
 ) -> tuple[Array, Any]:
   """Embeddings of a training batch and the statistics after it."""
-  variables = {"params": params} | ({"batch_stats": stats} if stats else {})
-  embeddings, changed = network.apply(
-    variables, images, train=True, mutable=["batch_stats"], rngs={"dropout": key}
+  embeddings, updated = frame_training.forward(
+    network, params, stats or {}, images, rngs={"dropout": key}
   )
-  return embeddings, changed.get("batch_stats")
+  return embeddings, updated or None
 
 
 def prepare(config: Full, key: Array, images: Array) -> Array:

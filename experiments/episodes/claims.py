@@ -62,7 +62,7 @@ OF_UPDATES = [Claim(*row) for row in _UPDATES]
 
 def mean_defined(values: np.ndarray) -> np.ndarray:
   """Mean over the last axis, ignoring NaN; NaN where nothing is defined."""
-  return np.ma.filled(np.ma.masked_invalid(values).mean(-1), np.nan)
+  return np.ma.filled(np.ma.array(values, mask=np.isnan(values)).mean(-1), np.nan)
 
 
 def geometric_mean(values: np.ndarray) -> np.ndarray:

@@ -86,11 +86,13 @@ def _over_models(function: Callable[..., Any], models: Any, shared: Any) -> Any:
   return jax.lax.map(cell, models)
 
 
-def forward(network: Any, params: Any, stats: Any, *inputs: Any) -> tuple[Any, Any]:
+def forward(
+  network: Any, params: Any, stats: Any, *inputs: Any, **options: Any
+) -> tuple[Any, Any]:
   """Outputs of a network in training mode, and its statistics after them."""
   variables = {"params": params, "batch_stats": stats}
   outputs, updated = network.apply(
-    variables, *inputs, train=True, mutable=["batch_stats"]
+    variables, *inputs, train=True, mutable=["batch_stats"], **options
   )
   return outputs, updated.get("batch_stats", {})
 

@@ -12,6 +12,7 @@ import tqdm
 
 from experiments.frame import command, ending
 from experiments.frame import kept as finished
+from experiments.frame import training as frame_training
 from experiments.gsp import network as pooled_network
 from spherejax import data, models, training
 
@@ -24,11 +25,11 @@ def _objective(
   """The mixture of losses for one batch, and the updated statistics."""
   del key, axis_name  # nothing is drawn, and one device is enough
   images, labels, variant = batch
-  variables = {"params": params["network"], "batch_stats": stats.get("network", {})}
-  result, changed = pooled_network.Network(settings).apply(
-    variables, images, variant.mass, train=True, mutable=["batch_stats"]
+  network = pooled_network.Network(settings)
+  result, updated = frame_training.forward(
+    network, params["network"], stats.get("network", {}), images, variant.mass
   )
-  stats = {"network": changed["batch_stats"]} if stats else None
+  stats = {"network": updated} if stats else None
   loss = pooled_network.mixture(
     settings, classes, params["loss"], result, labels, variant.zero_shot_weight
   )

@@ -17,6 +17,7 @@ from jax import Array
 
 from experiments.frame import frozen, networks
 from experiments.frame import images as class_sets
+from experiments.frame import training as frame_training
 from experiments.frame.settings import Within, Without
 from spherejax import data, distances, losses, models, prototypes, training
 
@@ -254,13 +255,13 @@ def logits(features: Array, classifier: Head, *, loss: str) -> Array:
   return classifier.scale * cosines
 
 
-def forward(settings, params, stats, images, sizes, axis_name):
+def forward(settings, params, stats, images, axis_name, sizes=None):
   """Features of images in training mode, and the network's updated statistics."""
-  variables = {"params": params["network"], "batch_stats": stats.get("network", {})}
-  features, changed = Network(settings, axis_name).apply(
-    variables, data.to_float(images), sizes, train=True, mutable=["batch_stats"]
+  sizes = jnp.zeros((len(images), 0)) if sizes is None else sizes
+  inputs = data.to_float(images), sizes
+  features, updated = frame_training.forward(
+    Network(settings, axis_name), params["network"], stats.get("network", {}), *inputs
   )
-  updated = changed.get("batch_stats")
   return features, {"network": updated} if updated else {}
 
 
@@ -269,7 +270,7 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
   rates, labels, images = settings.rates, batch["label"], data.to_float(batch["image"])
   if augment:
     images = data.random_affine(key, images)
-  features, updated = forward(settings, params, stats, images, batch["size"], axis_name)
+  features, updated = forward(settings, params, stats, images, axis_name, batch["size"])
   classifier = head(params, stats, rates)
   cosines = distances.pairwise_cosine(features, classifier.proxies)
   if setting.loss == "softmax":

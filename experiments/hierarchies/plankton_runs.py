@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -67,9 +66,8 @@ def _counts(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarr
 
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   del key
-  sizes = jnp.zeros((len(batch["label"]), 0))  # not an input of this network
   logits, updated = methods.forward(
-    settings, params, batch_stats, batch["image"], sizes, axis_name
+    settings, params, batch_stats, batch["image"], axis_name
   )
   values = losses.softmax(logits, batch["label"])
   return training.Outcome(training.global_mean(values, axis_name=axis_name), updated)

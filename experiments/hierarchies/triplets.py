@@ -90,10 +90,7 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Mean hinge of the batch's triplets, including those with zero loss."""
   del key
   images = jax.lax.collapse(batch["image"], 0, 2)
-  sizes = jnp.zeros((len(images), 0))  # not an input of this network
-  features, updated = methods.forward(
-    settings, params, batch_stats, images, sizes, axis_name
-  )
+  features, updated = methods.forward(settings, params, batch_stats, images, axis_name)
   points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
   squares = [
     distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)

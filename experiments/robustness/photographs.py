@@ -95,8 +95,8 @@ def objective(config, norm: Norm, budget: float):
         scores, images, labels, key=attack_key, mode="train", **limits
       ).x_adv
       inputs = [images, attacked] if config.clean_weight else [attacked]
-    outputs, changed = model.apply(
-      frozen, jnp.concatenate(inputs), train=True, mutable=["batch_stats"]
+    outputs, updated = trainer.forward(
+      model, params["network"], stats["network"], jnp.concatenate(inputs)
     )
     logits = jnp.split(outputs[1], len(inputs))
     weight = config.clean_weight if len(inputs) > 1 else 0.0
@@ -104,7 +104,7 @@ def objective(config, norm: Norm, budget: float):
       logits[0], logits[-1], labels, clean_weight=weight
     )
     mean = training.global_mean(loss, axis_name=axis_name)
-    return training.Outcome(mean, {"network": changed["batch_stats"]})
+    return training.Outcome(mean, {"network": updated})
 
   return value
 
