@@ -95,6 +95,11 @@ def test_images_of_several_sizes_come_as_a_list(folder):
   assert [image.shape for image in images[-2:]] == [(8, 12, 3), (5, 5, 3)]
 
 
+def test_missing_folder(tmp_path):
+  with pytest.raises(FileNotFoundError, match=r"no image folder at .*nowhere"):
+    data.load_folder(tmp_path / "nowhere")
+
+
 def test_empty_folders(tmp_path):
   with pytest.raises(ValueError, match=r"data set is empty: .* has no sub-folder"):
     data.load_folder(tmp_path)
