@@ -228,7 +228,10 @@ DATA = [
     )
   ),
   (call(data.long_tail_counts, 3, 0, 0.5), "largest must be in"),
-  (call(data.shuffled_indices, KEY, 4, 0, batch_size=5), "most the 4 images, got 5"),
+  (
+    call(data.shuffled_indices, KEY, 4, 0, batch_size=5),
+    "batch_size must be at most the 4 images, got 5",
+  ),
   (call(data.shuffled_indices, KEY, 4, -1, batch_size=2), "step must .*got -1"),
   (call(data.shuffled_indices, KEY, 4, Y, batch_size=2), "step must .*shape"),
 ]

@@ -266,10 +266,11 @@ def test_each_image_of_a_batch_has_its_own_draw(name):
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_dtypes_are_kept(name):
+def test_dtypes_and_shapes_are_kept(name):
   for shape in ((8, 8, 3), (2, 8, 8, 3)):
     images = jnp.full(shape, 0.5, jnp.bfloat16)
-    assert jax.eval_shape(RANDOM[name], KEY, images).dtype == jnp.bfloat16
+    found = jax.eval_shape(RANDOM[name], KEY, images)
+    assert (found.shape, found.dtype) == (shape, jnp.bfloat16)
   if name in ("crop", "flip"):
     whole = jnp.full([8, 8, 3], 7, jnp.uint8)
     assert jax.eval_shape(RANDOM[name], KEY, whole).dtype == jnp.uint8

@@ -74,10 +74,11 @@ def run(checkpoints, **options):
   plateau = optax.contrib.reduce_on_plateau(0.5, patience=2, cooldown=1)
   monitor = training.Monitor("spread", mode="min", plateau=plateau)
   options = {"steps": 45, "checkpoint_every": 3, "report_every": 4} | options
-  options |= {"evaluate": evaluate, "evaluate_every": 5, "monitor": monitor}
-  options |= {"checkpoints": checkpoints, "progress": False}
   step = training.make_step(objective, optimizer)
-  return training.fit(state, step, batches, **options)
+  return training.fit(
+    state, step, batches, evaluate=evaluate, evaluate_every=5, monitor=monitor,
+    checkpoints=checkpoints, progress=False, **options,
+  )  # fmt: skip
 
 
 def arrays(state):
