@@ -87,6 +87,24 @@ def test_collages_of_the_parts_share_no_image():
     assert set(np.unique(part.labels)) == set(range(6))
 
 
+def test_both_poolings_share_a_quarter_of_their_steps(monkeypatch):
+  import jax
+  import jax.numpy as jnp
+
+  def train(state, *arrays, config):
+    *_, mass, count = arrays
+    taken.append((round(float(mass), 2), int(count)))
+    return state.replace(step=state.step + count), jnp.float32(1)
+
+  taken: list[tuple[float, int]] = []
+  monkeypatch.setattr(quick, "_train", train)
+  config = dataclasses.replace(quickstart.PRESETS["smoke"], steps=8, mass=0.15)
+  keys = jax.random.split(jax.random.key(0), 1)
+  made = [quick.collages(quick.digits(), (60, 36), keys[0])]
+  quick.compare(config, made, keys, lambda: None)
+  assert taken == [(1.0, 2), (1.0, 6), (0.15, 6)]
+
+
 def photographs(folder, classes, count):
   flat = {
     f"{label}": [np.full((9, 12, 3), 40 * label + number) for number in range(count)]
