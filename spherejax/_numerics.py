@@ -218,6 +218,11 @@ def product(x: Array, y: Array) -> Array:
   return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST)
 
 
+def einsum(subscripts: str, *operands: Array) -> Array:
+  """`jnp.einsum` without reduced-precision multiplications."""
+  return jnp.einsum(subscripts, *operands, precision=jax.lax.Precision.HIGHEST)
+
+
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:
   """Sum over the kept entries; masked entries may be NaN."""
   return jnp.sum(keep(x, where), axis=axis)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax import _numerics
+from spherejax import _numerics, distances
 from spherejax.attacks import _ball, _losses, _track
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import SETTLED, Aim, Evaluation, where
@@ -98,12 +98,8 @@ def jacobian(problem: Problem, points: Array) -> tuple[Array, Array]:
 
 def dual_size(gradients: Array, norm: Norm) -> Array:
   """Dual norm over the last axis."""
-  sizes = jnp.abs(gradients)
-  if norm == "linf":
-    return jnp.sum(sizes, axis=-1)
-  if norm == "l1":
-    return jnp.max(sizes, axis=-1, initial=0)
-  return _numerics.norm(gradients)
+  dual: dict[Norm, Norm] = {"linf": "l1", "l2": "l2", "l1": "linf"}
+  return distances.lp_norm(gradients, norm=dual[norm])
 
 
 def beyond(lead: Array, slope: Array, points: Array, norm: Norm) -> Array:

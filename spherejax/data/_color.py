@@ -231,7 +231,7 @@ def mean_grey(image: Array, axis: int = -1) -> Array:
   shape = [1] * image.ndim
   shape[axis] = weights.size
   spread = jnp.broadcast_to(weights.reshape(shape), image.shape)
-  return jnp.dot(image.ravel(), spread.ravel(), precision=jax.lax.Precision.HIGHEST)
+  return _numerics.product(image.ravel(), spread.ravel())
 
 
 def change(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:

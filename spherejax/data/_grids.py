@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer, Key
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 
 Fill = Literal["zeros", "random", "blur"]
 
@@ -150,8 +150,7 @@ def _background(key: Array, images: Array, size: tuple[int, int], fill: Fill) ->
   down, across = (
     jnp.asarray(_gaussian(extent, images.shape[1] / 4), images.dtype) for extent in size
   )
-  highest = jax.lax.Precision.HIGHEST
-  return jnp.einsum("ab,bcd,ec->aed", down, enlarged, across, precision=highest)
+  return _numerics.einsum("ab,bcd,ec->aed", down, enlarged, across)
 
 
 def _gaussian(extent: int, deviation: float) -> np.ndarray:

@@ -369,7 +369,6 @@ def pairwise_angle(
   self_call = y is None
   x, y, dtype = _pairs.rows(x, y)
   u, v = _numerics.normalize(x), _numerics.normalize(y)
-  squares = _pairs.squared_distances(u, v, method, block_size)
-  together = _pairs.squared_distances(u, -v, method, block_size)
+  squares, together = _pairs.unit_squares(u, v, method, block_size)
   squares = _pairs.fill_diagonal(squares, 0) if self_call else squares
   return _angle(_numerics.sqrt(squares), _numerics.sqrt(together)).astype(dtype)

@@ -18,12 +18,11 @@ from spherejax.distances._lp import Norm
 
 
 class Radii(NamedTuple):
-  """Radii of the two balls, their ratio, its integer part and the weight beta of l1."""
+  """Radii of the two balls, their ratio and the weight beta of l1."""
 
   l1: Array
   top: Array
   ratio: Array
-  whole: Array
   beta: Array
 
 
@@ -35,7 +34,7 @@ def radii_of(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> R
   l1 = _checks.scalar("epsilon_1", epsilon_1, dtype)
   top = _checks.scalar("epsilon_inf", epsilon_inf, dtype)
   ratio = l1 / top
-  return Radii(l1, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
+  return Radii(l1, top, ratio, (ratio - 1) / (dim - 1))
 
 
 def _check_ratio(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike) -> None:
@@ -285,5 +284,6 @@ def inscribed_radius(
   if norm != "l2":
     return radii.l1 if norm == "l1" else radii.top
   if hull:
-    return radii.l1 / jnp.sqrt(radii.whole + (radii.ratio - radii.whole) ** 2)
+    whole = jnp.floor(radii.ratio)
+    return radii.l1 / jnp.sqrt(whole + (radii.ratio - whole) ** 2)
   return radii.l1 / jnp.sqrt(1 + (dim - 1) * radii.beta**2)

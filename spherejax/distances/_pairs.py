@@ -83,19 +83,17 @@ def euclidean_distances(
   return _numerics.sqrt(squares) / power
 
 
-def _squares(x: Array, y: Array, method: Method, block_size: int | None) -> Array:
+def _check(method: Method, block_size: int | None) -> None:
   _checks.one_of("method", method, Method)
   if block_size is not None:
     _checks.count("block_size", block_size)
+
+
+def _squares(x: Array, y: Array, method: Method, block_size: int | None) -> Array:
+  _check(method, block_size)
   if method == "gram":
     norms = _squared_norms(x)[:, None] + _squared_norms(y)[None]
-    squares = norms - 2 * product(x, y)
-    # Below this bound the difference is rounding noise. Such rows count as coincident,
-    # so that duplicates have distance 0 and gradient 0 in whatever order the product is
-    # summed.
-    noise = _numerics.rounding(x.shape[1], x.dtype) * norms
-    # NaN stays NaN, and inf inf.
-    return _numerics.keep(squares, ~((squares <= noise) & (noise < jnp.inf)))
+    return _without_noise(norms - 2 * product(x, y), norms, x.shape[1])
 
   def from_row(row: Array) -> Array:
     return jnp.sum((row[None] - y) ** 2, axis=-1)
@@ -103,3 +101,27 @@ def _squares(x: Array, y: Array, method: Method, block_size: int | None) -> Arra
   if block_size is None:
     return jax.vmap(from_row)(x)
   return jax.lax.map(from_row, x, batch_size=min(block_size, max(x.shape[0], 1)))
+
+
+def _without_noise(squares: Array, norms: Array, dim: int) -> Array:
+  """Squares, 0 where rounding the norms' sum may have left no digit right.
+
+  Such rows count as coincident, so that duplicates have distance 0 and gradient 0 in
+  whatever order the product is summed.
+  """
+  noise = _numerics.rounding(dim, squares.dtype) * norms
+  # NaN stays NaN, and inf inf.
+  return _numerics.keep(squares, ~((squares <= noise) & (noise < jnp.inf)))
+
+
+def unit_squares(
+  u: Array, v: Array, method: Method, block_size: int | None
+) -> tuple[Array, Array]:
+  """|u_i - v_j|^2 and |u_i + v_j|^2 of rows of length 1 or 0."""
+  _check(method, block_size)
+  if method != "gram":
+    return _squares(u, v, method, block_size), _squares(u, -v, method, block_size)
+  norms = _squared_norms(u)[:, None] + _squared_norms(v)[None]
+  cosines, dim = product(u, v), u.shape[1]
+  apart, together = norms - 2 * cosines, norms + 2 * cosines
+  return _without_noise(apart, norms, dim), _without_noise(together, norms, dim)

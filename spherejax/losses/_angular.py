@@ -85,10 +85,10 @@ def angular(
   whole = references is None and block_size is None and axis_name is None
   rows = None if whole else batch.references
   if form == "hinge":
-    terms = _hinge_terms(rows, _squared_norms(batch.references), t)
+    terms = _terms(_hinged_pair, rows, t, _squared_norms(batch.references))
     squares = (_squared_norms(batch.anchors),)
   else:
-    terms, squares = _terms(rows, t), ()
+    terms, squares = _terms(_pair, rows, t), ()
   loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size, squares)
   return loss.astype(batch.dtype)
 
@@ -97,30 +97,21 @@ def _squared_norms(rows: Array) -> Array:
   return jnp.sum(rows**2, axis=1)
 
 
-def _terms(references: Array | None, t: Array) -> Callable[[_batch.Block], Array]:
-  def terms(block: _batch.Block) -> Array:
+def _terms(
+  pair: Callable[..., Array], references: Array | None, t: Array, *squares: Array
+) -> Callable[..., Array]:
+  def terms(block: _batch.Block, *of_anchors: Array) -> Array:
     near = _selection.chosen(block.positives)
     masks = block.positives, block.negatives
-    return _positives.sum_over(_pair, near, masks, (block.values, references, t))
-
-  return terms
-
-
-def _hinge_terms(
-  references: Array | None, squares: Array, t: Array
-) -> Callable[[_batch.Block, Array], Array]:
-  def terms(block: _batch.Block, of_anchors: Array) -> Array:
-    near = _selection.chosen(block.positives)
-    masks = block.positives, block.negatives
-    operands = (block.values, references, t), of_anchors, squares
-    return _positives.sum_over(_hinged_pair, near, masks, operands)
+    operands = (block.values, references, t), *of_anchors, *squares
+    return _positives.sum_over(pair, near, masks, operands)
 
   return terms
 
 
 def _pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
   """[rows]: the loss of one positive pair of each row."""
-  against = _against(index, operands)
+  against = _against(index, *operands)
   loss = _numerics.softplus(_selection.logsumexp_over(against, masks[1]))
   return _weighted(loss, index, masks[0])
 

@@ -343,19 +343,9 @@ def average_of_active(
   return _numerics.divide(rows * sums, total(jnp.sum(active), axis_name))
 
 
-def dot(anchors: Array, references: Array) -> Array:
-  """Similarities of all pairs; cosines on the sphere."""
-  return distances.pairwise_dot(anchors, references)
-
-
-def squared_euclidean(anchors: Array, references: Array) -> Array:
-  """Squared distances of all pairs."""
-  return distances.pairwise_squared_euclidean(anchors, references)
-
-
-def euclidean(anchors: Array, references: Array) -> Array:
-  """Distances of all pairs; derivative 0 where a distance is 0."""
-  return distances.pairwise_euclidean(anchors, references)
+dot = distances.pairwise_dot  # cosines on the sphere
+squared_euclidean = distances.pairwise_squared_euclidean
+euclidean = distances.pairwise_euclidean
 
 
 MEASURES: dict[Measure, Callable[[Array, Array], Array]] = {

@@ -25,8 +25,8 @@ def _squared_distances_jvp(
   """
   (x, y), (dx, dy) = primals, tangents
   squares = squared_distances(x, y)
-  columns = jnp.arange(len(y))[None]
-  near = columns == jnp.argmin(squares, axis=1)[:, None]
+  index = jnp.argmin(squares, axis=1)
+  near = jnp.arange(len(y))[None] == index[:, None]
   choose = near.astype(x.dtype)
   dot = distances.pairwise_dot
 
@@ -34,5 +34,5 @@ def _squared_distances_jvp(
     return jnp.sum(a * b, axis=1)
 
   far = along(x, dx)[:, None] + along(y, dy)[None] - dot(dx, y) - dot(x, dy)
-  nearest = along(x - dot(choose, y.T), dx - dot(choose, dy.T))[:, None]
+  nearest = along(x - y[index], dx - dot(choose, dy.T))[:, None]
   return squares, 2 * jnp.where(near, nearest, far)

@@ -51,7 +51,7 @@ def _levels(ancestors: ArrayLike) -> int:
 def _shared_nodes(tree: Array) -> Array:
   """[classes, classes], number of nodes above both classes, the root included."""
   wide = tree.astype(jnp.float32)  # counts below 2^24 are exact
-  return jnp.matmul(wide, wide.T, precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
+  return _numerics.product(wide, wide.T).astype(jnp.int32)
 
 
 def _discount(
@@ -247,7 +247,7 @@ def conditional_softmax(
     tree, levels = _tree(ancestors, logits, 1)
     steps_by_class = _steps(tree)
   wide = jnp.where(mask[:, None], _numerics.upcast(logits), 0)
-  known = jnp.any(_batch.class_mask(labels, tree.shape[0], mask), axis=1)
+  known = mask & _checks.inside(labels, tree.shape[0], mask)
   on_path = jnp.take(tree, labels, axis=0, mode="clip")
   steps = jnp.take(steps_by_class, labels, axis=0, mode="clip")
 

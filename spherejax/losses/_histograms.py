@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from spherejax import _numerics
 from spherejax.losses import _selection
 
 _ROWS = 8
@@ -68,7 +69,7 @@ def _total(
     for weight in row[1:]:
       for share in (weight * (1 - way), weight * way):
         shares = jnp.where(first, share[None], 0)
-        counts.append(jnp.matmul(shares, second, precision=jax.lax.Precision.HIGHEST))
+        counts.append(_numerics.product(shares, second))
     flat = [count.ravel()[: nodes.bins] for count in counts]
     return tuple(
       jnp.pad(here, (0, 1)) + jnp.pad(above, (1, 0))

@@ -112,13 +112,11 @@ def _one_end(block: _batch.Block, margin: Array) -> Array:
 
 def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
   """Losses per row, from the soft nearest negatives of rows and of references."""
-  here, there = jnp.broadcast_arrays(near[:, None], near_all[None])
-  none_here, none_there = here == -jnp.inf, there == -jnp.inf
+  here, there = near[:, None], near_all[None]
   # An end without negatives adds 0 to the sum of exponentials.
-  low, high = (jnp.where(x == -jnp.inf, 0, x) for x in (here, there))
-  both = ~none_here & ~none_there
-  joint = jnp.where(both, low + jax.nn.softplus(high - low), low + high)
-  hinge = jnp.where(none_here & none_there, 0, jax.nn.relu(joint + block.values))
+  some = (here > -jnp.inf) | (there > -jnp.inf)
+  joint = jnp.logaddexp(*(jnp.where(some, x, 0) for x in (here, there)))
+  hinge = jnp.where(some, jax.nn.relu(joint + block.values), 0)
   return _selection.sum_over(hinge**2, block.positives) / 4
 
 

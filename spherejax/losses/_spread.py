@@ -143,7 +143,7 @@ def _sum_of_rows(rows: Array, axis_name: str | None) -> Array:
 
 def _product(x: Array, y: Array, axis_name: str | None) -> Array:
   """[columns, columns]: x^T y over the rows of all devices."""
-  local = jnp.matmul(x.T, y, precision=jax.lax.Precision.HIGHEST)
+  local = _numerics.product(x.T, y)
   return local if axis_name is None else jax.lax.psum(local, axis_name)
 
 

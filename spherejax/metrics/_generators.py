@@ -9,8 +9,6 @@ from jaxtyping import Bool, Float, Real
 from spherejax import _checks, _numerics
 from spherejax.metrics import _projector, _singular_values
 
-_HIGHEST = jax.lax.Precision.HIGHEST
-
 
 def lie_action(
   generator: Float[ArrayLike, "dim dim"],
@@ -61,12 +59,12 @@ def lie_action(
   _checks.shape("scales", scales, (batch,), f"vectors {vectors.shape}")
   matrix, rows = generator.astype(dtype), vectors.astype(dtype)
   if linear:
-    moved = rows + scales[:, None] * jnp.matmul(rows, matrix.T, precision=_HIGHEST)
+    moved = rows + scales[:, None] * _numerics.product(rows, matrix.T)
     return moved.astype(vectors.dtype)
 
   def act(step: tuple[Array, Array]) -> Array:
     scale, row = step
-    return jnp.matmul(jax.scipy.linalg.expm(scale * matrix), row, precision=_HIGHEST)
+    return _numerics.product(jax.scipy.linalg.expm(scale * matrix), row)
 
   # Not by vmap: on a CPU, XLA solves many systems at once slowly.
   return jax.lax.map(act, (scales, rows)).astype(vectors.dtype)
@@ -138,8 +136,8 @@ def estimate_generator(
     jnp.ones_like(values), values + _numerics.divide(ridge, values)
   )
   factors = jnp.where(used, inverse, 0)
-  along = jnp.matmul(left.T, moves, precision=_HIGHEST) * factors[:, None]
-  return jnp.matmul(along.T, right, precision=_HIGHEST).astype(first.dtype)
+  along = _numerics.product(left.T, moves) * factors[:, None]
+  return _numerics.product(along.T, right).astype(first.dtype)
 
 
 def kernel_overlap(

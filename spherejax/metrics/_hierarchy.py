@@ -267,8 +267,10 @@ def _square(class_distances: ArrayLike, scores: Array) -> Array:
 @functools.partial(jax.jit, static_argnums=1)
 def _largest(scores: Array, k: int) -> Array:
   """Classes [batch, k] with the largest scores; an invalid index replaces a NaN."""
-  # Stable, so ties go to the lowest class; NaN is last, behind -inf.
-  first = jnp.argsort(-_numerics.upcast(scores), axis=1, stable=True)[:, :k]
+  wide = _numerics.upcast(scores)
+  # Ties go to the lowest class, also those of 0 and -0. NaN is last, behind -inf.
+  rank = jnp.where(wide == 0, 0, jnp.maximum(wide, jnp.finfo(wide.dtype).min))
+  first = jax.lax.top_k(jnp.where(jnp.isnan(wide), -jnp.inf, rank), k)[1]
   known = ~jnp.isnan(jnp.take_along_axis(scores, first, axis=1))
   return jnp.where(known, first, scores.shape[1])
 

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int, Real
 from spherejax import _checks, _numerics
 from spherejax.metrics import _singular_values
 
-_HIGHEST = jax.lax.Precision.HIGHEST
 _WORD = 32  # activations compared at a time
 
 
@@ -177,9 +176,7 @@ def local_affine(
     value, push = jax.linearize(projector, h)
     weights = jax.vmap(push)(_numerics.varying(jnp.eye(len(h), dtype=h.dtype), h))
   wide = _numerics.upcast(value)
-  part = jnp.matmul(
-    h.astype(wide.dtype), weights.astype(wide.dtype), precision=_HIGHEST
-  )
+  part = _numerics.product(h.astype(wide.dtype), weights.astype(wide.dtype))
   return LocalAffine(weights.astype(value.dtype), (wide - part).astype(value.dtype))
 
 
@@ -275,7 +272,7 @@ def _outside(rows: Array, space: Array) -> Array:
   """Share of the squared lengths of the rows outside the space."""
   # In units of the largest entry: squares neither overflow nor vanish.
   rows = _numerics.divide(rows, jnp.max(jnp.abs(rows), initial=0))
-  parts = jnp.matmul(rows, space, precision=_HIGHEST)
-  rest = rows - jnp.matmul(parts, space.T, precision=_HIGHEST)
+  parts = _numerics.product(rows, space)
+  rest = rows - _numerics.product(parts, space.T)
   share = _numerics.divide(jnp.sum(rest**2), jnp.sum(rows**2))
   return jnp.minimum(share, 1)

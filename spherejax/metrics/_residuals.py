@@ -131,7 +131,7 @@ def augment_within_classes(
     # A sum of residuals with normal weights has the residuals' second moment.
     known = known / jnp.sqrt(classes * counts[labels])[:, None]
     drawn = jax.random.normal(key, (len(wide), number), wide.dtype)
-    moves = jnp.matmul(drawn, known, precision=jax.lax.Precision.HIGHEST)
+    moves = _numerics.product(drawn, known)
   return (wide + _checks.scalar("scale", scale, wide.dtype) * moves).astype(
     features.dtype
   )

@@ -274,9 +274,8 @@ def reweight(
   factors = shares ** -_checks.scalar("exponent", exponent, values.dtype)
   if weights is not None:
     factors *= weights.astype(values.dtype)
-  highest = jax.lax.Precision.HIGHEST
   rows = features.astype(mean.dtype) - mean[None]
-  along = jnp.matmul(rows, axes.T, precision=highest)
+  along = _numerics.product(rows, axes.T)
   along *= jnp.where(mask, factors, 0)[None]
-  new = jnp.matmul(along, axes, precision=highest)
+  new = _numerics.product(along, axes)
   return (new + mean[None] if keep_mean else new).astype(features.dtype)

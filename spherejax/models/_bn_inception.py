@@ -155,7 +155,7 @@ class BNInception(nn.Module):
     _checks.flag("remat", self.remat)
     x = as_images(images)
     _checks.count("width", self.width)
-    if self.width < 2 or self.width % 2:
+    if self.width % 2:
       raise ValueError(f"width must be even and positive, got {self.width}")
     if any(side < 31 or (side + 1) % 32 > 7 for side in x.shape[1:3]):
       raise ValueError(

@@ -186,7 +186,7 @@ class InceptionV3(nn.Module):
     _checks.flag("remat", self.remat)
     x = as_images(images)
     _checks.count("width", self.width)
-    if self.width < 2 or self.width % 2:
+    if self.width % 2:
       raise ValueError(f"width must be even and positive, got {self.width}")
     if min(x.shape[1:3]) < 75:
       raise ValueError(f"images must be at least 75x75, got shape {x.shape}")

@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 
 _HIGHEST = jax.lax.Precision.HIGHEST
@@ -85,9 +85,9 @@ def cbam(
   expand_bias = _bias("expand_bias", expand_bias, channels, dtype)
 
   def perceptron(u):
-    inner = jnp.matmul(u, reduce_kernel, precision=_HIGHEST) + reduce_bias[None]
+    inner = _numerics.product(u, reduce_kernel) + reduce_bias[None]
     inner = jax.nn.relu(inner)
-    return jnp.matmul(inner, expand_kernel, precision=_HIGHEST) + expand_bias[None]
+    return _numerics.product(inner, expand_kernel) + expand_bias[None]
 
   summaries = _tokens.mean(tokens, mask), _tokens.maximum(tokens, mask)
   of_channels = jax.nn.sigmoid(sum(map(perceptron, summaries)))

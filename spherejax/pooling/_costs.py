@@ -29,7 +29,7 @@ def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   outside = squares > 1
   scale = jnp.where(outside, jax.lax.rsqrt(jnp.where(outside, squares, 1)), 1)
   inside = distances.unit_ball(prototypes)
-  products = jnp.matmul(rows, inside.T, precision=jax.lax.Precision.HIGHEST)
+  products = _numerics.product(rows, inside.T)
   norms = jnp.where(outside, 1, squares) + jnp.sum(inside**2, axis=1)[None]
   squared = norms - 2 * scale * products
   noise = _numerics.rounding(dim, squared.dtype) * norms

@@ -10,8 +10,6 @@ from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 from spherejax.pooling._tokens import Reduction
 
-_HIGHEST = jax.lax.Precision.HIGHEST
-
 
 def delf(
   features: Float[ArrayLike, "batch *positions channels"],
@@ -73,9 +71,9 @@ def delf(
   expected = (tokens.shape[2], *width)
   _checks.shape("hidden_kernel", hidden_kernel, expected, "features and score_kernel")
   _checks.shape("hidden_bias", hidden_bias, width, "score_kernel")
-  hidden = jnp.matmul(tokens, hidden_kernel, precision=_HIGHEST)
+  hidden = _numerics.product(tokens, hidden_kernel)
   hidden += hidden_bias[None, None]
-  scores = jnp.matmul(jax.nn.relu(hidden), score_kernel, precision=_HIGHEST)
+  scores = _numerics.product(jax.nn.relu(hidden), score_kernel)
   weighted = _numerics.softplus(scores + score_bias)[..., None] * tokens
   if reduction == "mean":
     return _tokens.mean(weighted, mask).astype(features.dtype)

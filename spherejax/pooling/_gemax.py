@@ -9,8 +9,6 @@ from jaxtyping import Bool, Float, Real
 from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 
-_HIGHEST = jax.lax.Precision.HIGHEST
-
 
 def gemax(
   features: Float[ArrayLike, "batch *positions channels"],
@@ -57,7 +55,7 @@ def gemax(
   ridge = _checks.scalar("ridge", ridge, tokens.dtype)
   wide = tokens.shape[1] < tokens.shape[2]
   left = tokens if wide else jnp.swapaxes(tokens, 1, 2)
-  gram = jnp.matmul(left, jnp.swapaxes(left, 1, 2), precision=_HIGHEST)
+  gram = _numerics.product(left, jnp.swapaxes(left, 1, 2))
   if not wide:
     right = jnp.sum(tokens, axis=1)
   elif mask is None:
@@ -67,5 +65,5 @@ def gemax(
   solve = jax.vmap(_numerics.solve_ridge, (0, None, 0))
   solution = solve(gram, ridge, right[..., None])[..., 0]
   if wide:
-    solution = jnp.einsum("bnd,bn->bd", tokens, solution, precision=_HIGHEST)
+    solution = _numerics.einsum("bnd,bn->bd", tokens, solution)
   return solution.astype(features.dtype)

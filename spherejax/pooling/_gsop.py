@@ -1,7 +1,7 @@
 """Second-order pooling (GSoP): attention from the covariances of a feature map."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -160,7 +160,7 @@ def _channel_branch(
     y = jnp.where(
       token_mask[..., None], y - jnp.sum(y, axis=1, keepdims=True) / number, 0
     )
-  products = _einsum("bni,bnj->bij", y, y) / (number if centred else number**2)
+  products = _numerics.einsum("bni,bnj->bij", y, y) / (number if centred else number**2)
   some = jnp.any(token_mask, axis=1)[:, None, None]
   hidden = _hidden(norm("channel_rows", products, some), p)
   return _gates(hidden, p)[:, None] * tokens
@@ -182,19 +182,19 @@ def _spatial_branch(
   visible = token_mask
   if cells is not None:
     inside = jnp.asarray(cells[0], y.dtype)
-    number = _einsum("cn,bn->bc", inside, token_mask.astype(y.dtype))
+    number = _numerics.einsum("cn,bn->bc", inside, token_mask.astype(y.dtype))
     visible = number > 0
-    y = _numerics.divide(_einsum("cn,bnd->bcd", inside, y), number[..., None])
+    y = _numerics.divide(_numerics.einsum("cn,bnd->bcd", inside, y), number[..., None])
   width = y.shape[2]
   if centred:
     y -= jnp.mean(y, axis=2, keepdims=True)
-  products = _einsum("bid,bjd->bij", y, y) / (width if centred else width**2)
+  products = _numerics.einsum("bid,bjd->bij", y, y) / (width if centred else width**2)
   normalized = norm("spatial_rows", products, visible[..., None])
   both = visible[:, :, None] & visible[:, None, :]
   hidden = jax.nn.relu(_hidden(jnp.where(both, normalized, 0), p))
   gates = _gates(jnp.where(visible[..., None], hidden, 0), p)
   if cells is not None:
-    gates = _einsum("nc,bc->bn", jnp.asarray(cells[1], y.dtype), gates)
+    gates = _numerics.einsum("nc,bc->bn", jnp.asarray(cells[1], y.dtype), gates)
   return jax.nn.relu(gates[..., None] * tokens)
 
 
@@ -202,7 +202,7 @@ def _reduced(
   tokens: Array, token_mask: Array, p: _Arrays, place: str, norm: Normalize
 ) -> Array:
   """Y [batch, n, c], 0 where masked."""
-  y = _einsum("bnd,dc->bnc", jax.nn.relu(tokens), p.reduce_kernel)
+  y = _numerics.einsum("bnd,dc->bnc", jax.nn.relu(tokens), p.reduce_kernel)
   y = norm(place, y + p.reduce_bias[None, None], token_mask[..., None])
   return jnp.where(token_mask[..., None], jax.nn.relu(y), 0)
 
@@ -210,16 +210,12 @@ def _reduced(
 def _hidden(rows: Array, p: _Arrays) -> Array:
   """Hidden numbers of each row: [batch, r, r] -> [batch, r, hidden]."""
   # The matrix is symmetric, so a normalisation of the last axis is one of the rows.
-  return _einsum("bji,ijh->bih", rows, p.row_kernel) + p.row_bias[None]
+  return _numerics.einsum("bji,ijh->bih", rows, p.row_kernel) + p.row_bias[None]
 
 
 def _gates(hidden: Array, p: _Arrays) -> Array:
   flat = hidden.reshape(len(hidden), hidden.shape[1] * hidden.shape[2])
-  return jax.nn.sigmoid(_einsum("bh,hg->bg", flat, p.out_kernel) + p.out_bias[None])
-
-
-def _einsum(equation: str, *operands: Any) -> Array:
-  return jnp.einsum(equation, *operands, precision=jax.lax.Precision.HIGHEST)
+  return jax.nn.sigmoid(_numerics.product(flat, p.out_kernel) + p.out_bias[None])
 
 
 def _cells(height: int, width: int, size: int) -> tuple[np.ndarray, np.ndarray]:

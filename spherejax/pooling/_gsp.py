@@ -2,16 +2,14 @@
 
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.pooling import _costs, _gsp_arguments, _gsp_weights, _tokens
 
-_HIGHEST = jax.lax.Precision.HIGHEST
 Solver = Literal["newton", "fixed_point"]
 
 
@@ -113,7 +111,7 @@ def gsp(
     jnp.ones(tokens.shape[:2], bool) if mask is None else mask,
     steps if solver == "fixed_point" else None,
   )
-  pooled = jnp.einsum("bn,bnd->bd", plan.weights, tokens, precision=_HIGHEST)
+  pooled = _numerics.einsum("bn,bnd->bd", plan.weights, tokens)
   dtype, layout = features.dtype, features.shape[:-1]
   return GSPResult(
     pooled.astype(dtype),

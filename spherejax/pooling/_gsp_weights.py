@@ -57,9 +57,7 @@ def transport(
     error = jax.lax.stop_gradient(error)
     converged = error <= 64 * float(jnp.finfo(error.dtype).eps)
     steps = jnp.full(error.shape, iterations, jnp.int32)
-  attributes = jnp.einsum(
-    "bnm,bn->bm", exponentials, normalised / total, precision=jax.lax.Precision.HIGHEST
-  )
+  attributes = _numerics.einsum("bnm,bn->bm", exponentials, normalised / total)
   return Plan(weights, attributes, residual, converged, error, steps)
 
 

@@ -9,8 +9,6 @@ from jaxtyping import Bool, Float, Real
 from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 
-_HIGHEST = jax.lax.Precision.HIGHEST
-
 
 def netvlad(
   features: Float[ArrayLike, "batch *positions dim"],
@@ -66,14 +64,12 @@ def netvlad(
   offsets = _checks.array("biases", biases, "floating")
   _checks.shape("weights", rows, points.shape, "centres")
   _checks.shape("biases", offsets, points.shape[:1], f"centres {points.shape}")
-  scores = jnp.einsum(
-    "bnd,kd->bnk", tokens, rows.astype(tokens.dtype), precision=_HIGHEST
-  )
+  scores = _numerics.einsum("bnd,kd->bnk", tokens, rows.astype(tokens.dtype))
   scores += offsets.astype(tokens.dtype)[None, None]
   assigned = jax.nn.softmax(scores, axis=2)
   if mask is not None:
     assigned = jnp.where(mask[..., None], assigned, 0)
-  blocks = jnp.einsum("bnk,bnd->bkd", assigned, tokens, precision=_HIGHEST)
+  blocks = _numerics.einsum("bnk,bnd->bkd", assigned, tokens)
   blocks -= jnp.sum(assigned, axis=1)[..., None] * points[None]
   blocks = _numerics.normalize(blocks)
   pooled = _numerics.normalize(blocks.reshape(len(tokens), points.size))

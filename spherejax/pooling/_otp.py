@@ -2,13 +2,12 @@
 
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
-from spherejax import _checks, distances, solvers
+from spherejax import _checks, _numerics, distances, solvers
 from spherejax.pooling import _costs, _tokens
 
 Cost = Literal["distance", "gaussian"]
@@ -91,12 +90,7 @@ def otp(
     column_marginal=marginal,
     steps=steps,
   )
-  blocks = jnp.einsum(
-    "bmn,bnd->bmd",
-    jnp.exp(transport.log_plan),
-    tokens,
-    precision=jax.lax.Precision.HIGHEST,
-  )
+  blocks = _numerics.einsum("bmn,bnd->bmd", jnp.exp(transport.log_plan), tokens)
   pooled = costs.shape[2] ** 0.5 * blocks
   return pooled.reshape(len(pooled), pooled.shape[1] * pooled.shape[2]).astype(
     features.dtype

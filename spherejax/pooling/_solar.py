@@ -12,8 +12,6 @@ from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 from spherejax.pooling._gem import gem
 
-_HIGHEST = jax.lax.Precision.HIGHEST
-
 
 def solar(
   features: Float[ArrayLike, "batch *positions channels"],
@@ -79,22 +77,22 @@ def solar(
     mask = jnp.ones(tokens.shape[:2], bool)
 
   def projected(place: str, kernel: Array) -> Array:
-    x = jnp.matmul(tokens, kernel, precision=_HIGHEST)
+    x = _numerics.product(tokens, kernel)
     x = x if normalize is None else normalize(place, x, mask[..., None])
     return jax.nn.relu(x)
 
   queries, keys = projected("queries", query_kernel), projected("keys", key_kernel)
   attention = _attention(queries, keys, mask)
-  values = jnp.matmul(tokens, value_kernel, precision=_HIGHEST)
-  attended = jnp.matmul(attention, values, precision=_HIGHEST)
-  tokens += jnp.matmul(attended, output_kernel, precision=_HIGHEST)
+  values = _numerics.product(tokens, value_kernel)
+  attended = _numerics.product(attention, values)
+  tokens += _numerics.product(attended, output_kernel)
   return gem(tokens, power=power, where=mask).astype(features.dtype)
 
 
 def _attention(queries: Array, keys: Array, mask: Array) -> Array:
   """Weights [batch, queries, keys] that sum to 1 over the kept keys, else 0."""
   size = jnp.sqrt(jnp.asarray(queries.shape[2], queries.dtype))
-  products = jnp.einsum("bqc,bkc->bqk", queries, keys, precision=_HIGHEST)
+  products = _numerics.einsum("bqc,bkc->bqk", queries, keys)
   logits, mask = products / size, mask[:, None]
   mask = jnp.broadcast_to(mask, logits.shape)
   total = _numerics.logsumexp(logits, mask, keepdims=True)

@@ -92,9 +92,8 @@ def tsmk(
     )
     smooth = (total / jnp.maximum(number, 1)).reshape(tokens.shape)
   # The result is linear in the smoothed features, so one projection per image suffices.
-  highest = jax.lax.Precision.HIGHEST
-  mixed = jnp.einsum("bn,bnc->bc", attention, smooth, precision=highest)
-  pooled = jnp.matmul(mixed, kernel.astype(mixed.dtype), precision=highest)
+  mixed = _numerics.einsum("bn,bnc->bc", attention, smooth)
+  pooled = _numerics.product(mixed, kernel.astype(mixed.dtype))
   pooled += jnp.sum(attention, axis=1)[:, None] * bias.astype(tokens.dtype)[None]
   if reduction == "mean":
     pooled /= _tokens.count(mask, tokens.dtype)[:, None]

@@ -253,7 +253,7 @@ def nearest_neighbour_scores(
   # Products round less near the origin.
   centre = jnp.mean(known, axis=0, keepdims=True)
   known = known - centre
-  along = jnp.matmul(wide - centre, known.T, precision=jax.lax.Precision.HIGHEST)
+  along = _numerics.product(wide - centre, known.T)
   heights = 2 * along - jnp.sum(known**2, axis=1)[None]
   top = jax.ops.segment_max(heights.T, labels, num_classes).T
   return jnp.where(jnp.isfinite(top), top, -_LARGE).astype(points.dtype)

@@ -216,7 +216,7 @@ def _nearest_class(
   away = centres - middle[None]
   unit = _numerics.unit(away)  # squares neither overflow nor vanish
   away, moved = away / unit, (points - middle[None]) / unit
-  near = jnp.matmul(moved, away.T, precision=jax.lax.Precision.HIGHEST)
+  near = _numerics.product(moved, away.T)
   closeness = near - jnp.sum(away**2, axis=1)[None] / 2
   closeness = closeness.reshape(len(points), ways, shots)
   chosen = jnp.argmax(jnp.max(closeness, axis=2), axis=1).astype(jnp.int32)

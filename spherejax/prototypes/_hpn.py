@@ -79,7 +79,7 @@ def hpn_prototypes(
     expected = (num_classes, vectors.shape[1])
     _checks.shape("vectors", vectors, expected, f"{num_classes} classes")
     rows = _numerics.normalize(_numerics.upcast(vectors))
-    near = jnp.matmul(rows, rows.T, precision=jax.lax.Precision.HIGHEST)
+    near = _numerics.product(rows, rows.T)
   if num_classes == 1 or dim == 1:
     return _closed_forms.simplex(key, num_classes, dim)
   return _descend(key, num_classes, dim, near, steps)
@@ -138,7 +138,7 @@ def _principal_parts(rows: Array) -> Array:
   _, sizes, axes = jnp.linalg.svd(rows, full_matrices=False)
   chosen = jnp.argmax(jnp.abs(axes), axis=1, keepdims=True)
   axes *= jnp.where(jnp.take_along_axis(axes, chosen, axis=1) < 0, -1, 1)
-  parts = jnp.matmul(rows, axes.T, precision=jax.lax.Precision.HIGHEST)
+  parts = _numerics.product(rows, axes.T)
   # Normalising would turn coordinates of rounding noise into directions.
   noise = max(rows.shape) * jnp.finfo(rows.dtype).eps * jnp.max(sizes, initial=0)
   flat = (sizes <= noise)[None] | (jnp.abs(parts) <= noise)  # NaN stays NaN
@@ -153,7 +153,7 @@ def _descend(
   everything = num_classes <= _ALL_TRIPLETS
 
   def loss(rows: Array, number: Array) -> Array:
-    products = jnp.matmul(rows, rows.T, precision=jax.lax.Precision.HIGHEST)
+    products = _numerics.product(rows, rows.T)
     others = jnp.where(jnp.eye(num_classes, dtype=bool), -jnp.inf, products)
     closest = jnp.argmax(jax.lax.stop_gradient(others), axis=1, keepdims=True)
     value = jnp.mean(jnp.take_along_axis(products, closest, axis=1))

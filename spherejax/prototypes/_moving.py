@@ -81,7 +81,7 @@ def class_means(
     ValueError: shapes do not match, a known label outside [0, num_classes), or an
       unknown `normalize`.
 
-  Not differentiable. Cost: O(batch num_classes dim).
+  Not differentiable. Cost: O((batch + num_classes) dim).
 
   Source: DIST eq. 2.4; Snell et al. 2017, "Prototypical networks for few-shot
   learning".
@@ -182,7 +182,7 @@ def ema_update(
     ValueError: shapes do not match, a known label outside [0, classes), a static decay
       outside [0, 1], or an unknown `batch_mean`.
 
-  Not differentiable. Cost: O(batch classes dim).
+  Not differentiable. Cost: O((batch + classes) dim).
 
   Source: DL2P algorithm 1 (decay 0.9 and "mean"); DIST 2.2; DIST IV eqs. 9 and 12
   (decay 0.999, "direction" and `start_at_first`, as in the released code). DL2P's
@@ -275,7 +275,7 @@ def class_sums_update(
     TypeError: embeddings not floating, labels not integers, where not boolean.
     ValueError: shapes do not match, or a known label outside [0, classes).
 
-  Not differentiable. Cost: O(batch classes dim).
+  Not differentiable. Cost: O((batch + classes) dim).
 
   Source: DL2P 3.2.3, which averages with momentum instead of summing over an epoch.
 
@@ -350,20 +350,17 @@ def _sums(
   _checks.labels(labels, embeddings)
   _checks.count("num_classes", num_classes)
   mask = _checks.where_mask(where, labels.shape)
-  _checks.known_labels(labels, num_classes, mask)
+  mask &= _checks.inside(labels, num_classes, mask)
   rows = _numerics.upcast(jax.lax.stop_gradient(embeddings))
-  class_mask = (labels[None] == jnp.arange(num_classes)[:, None]) & mask[None]
-  rows = jnp.where(jnp.any(class_mask, axis=0)[:, None], rows, 0)
+  rows = jnp.where(mask[:, None], rows, 0)
   if on_sphere:
     rows = _numerics.normalize(rows)
-  finite = jnp.all(jnp.isfinite(rows), axis=1)
-  # In the product, the 0 of another class times NaN would be NaN.
-  rows = jnp.where(finite[:, None], rows, 0)
-  precision = jax.lax.Precision.HIGHEST
-  sums = jnp.matmul(class_mask.astype(rows.dtype), rows, precision=precision)
-  broken = jnp.any(class_mask & ~finite[None], axis=1)
-  sums = jnp.where(broken[:, None], jnp.nan, sums)
-  counts = jnp.sum(class_mask, axis=1, dtype=jnp.int32)
+  # An infinite entry makes the whole sum of its class NaN, as it does a direction.
+  finite = jnp.all(jnp.isfinite(rows), axis=1, keepdims=True)
+  rows = jnp.where(finite, rows, jnp.nan)
+  index = jnp.where(mask, labels, 0)
+  sums = jax.ops.segment_sum(rows, index, num_classes)
+  counts = jax.ops.segment_sum(mask.astype(jnp.int32), index, num_classes)
   if axis_name is not None:
     sums, counts = jax.lax.psum((sums, counts), axis_name)
   return sums, counts, embeddings.dtype

@@ -120,7 +120,7 @@ def _check_chords(distances: ArrayLike) -> None:
 
 def _stress(free: Array, distances: Array) -> Array:
   points = _numerics.normalize(free)
-  product = jnp.matmul(points, points.T, precision=jax.lax.Precision.HIGHEST)
+  product = _numerics.product(points, points.T)
   # The diagonal is 0 by definition, despite rounding.
   square = jnp.where(jnp.eye(len(free), dtype=bool), 0, jax.nn.relu(2 - 2 * product))
   error = _numerics.norm(jnp.ravel(jnp.sqrt(square + _SMOOTHING) - distances))

@@ -64,8 +64,8 @@ def sinkhorn(
 
   Differentiable in: costs, inverse_temperature and the marginals where they are not 0,
   in forward and reverse mode, through the steps. Cost: O(steps rows columns) time. The
-  backward pass stores the potentials of each step, O(steps (rows + columns)), and
-  computes the exponentials again.
+  backward pass stores the potentials of the rows of each step, O(steps rows), and
+  computes the rest again.
 
   Source: Cuturi 2013, "Sinkhorn distances"; Peyre, Cuturi 2019, "Computational
   optimal transport", 4.4.

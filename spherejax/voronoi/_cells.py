@@ -165,7 +165,7 @@ class VoronoiCells(NamedTuple):
     return end[1], end[2]
 
   def _along(self, v: Array) -> Array:
-    return jnp.einsum("bkn,bn->bk", self.towards, v, precision="highest")
+    return _numerics.einsum("bkn,bn->bk", self.towards, v)
 
   def _alternate(
     self,
@@ -209,7 +209,7 @@ class VoronoiCells(NamedTuple):
       number, old, inner, dual, in_ball, in_box, active = carry
       _, new_dual = jax.lax.fori_loop(0, _PASSES * count, bounded, (inner, dual))
       back = (dual - new_dual)[:, None]
-      v = old + jnp.matmul(back, self.towards, precision="highest")[:, 0]
+      v = old + _numerics.product(back, self.towards)[:, 0]
       before = v + in_ball
       v = into_ball(before)
       new_ball = before - v
@@ -390,9 +390,7 @@ def voronoi_cells(
     closest,
     _pace.reach(ball, clean, gaps),
     towards,
-    jnp.einsum(
-      "bkn,bln->bkl", towards[:, :count], towards[:, :count], precision="highest"
-    ),
+    _numerics.einsum("bkn,bln->bkl", towards[:, :count], towards[:, :count]),
     jnp.isfinite(gaps) & (gaps <= bound[:, None] * (1 + _clearance.OF_MOVE)),
     first,
     horizon,

@@ -30,7 +30,7 @@ def stay(
   if not present.shape[1]:
     return jnp.ones_like(nearest)
   if norm == "l2":
-    inner = jnp.einsum("bkn,bn->bk", towards, delta, precision="highest")
+    inner = _numerics.einsum("bkn,bn->bk", towards, delta)
     return stay_l2(delta, inner, jnp.sum(towards**2, axis=2), present, nearest)
   size = distances.lp_norm(delta, norm=norm)
   slope = size * (1 + OF_MOVE)
