@@ -248,11 +248,15 @@ def cells(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def number_text(number: float | None) -> str:
-  """A number for a table; a dash for None."""
-  return "-" if number is None else f"{number:.3f}"
+  """A number for a table, with two digits if it is small; a dash for None."""
+  if number is None:
+    return "-"
+  return f"{number:.2g}" if 0 < abs(number) < 0.01 else f"{number:.3f}"
 
 
 def interval_text(interval: Sequence[float | None]) -> str:
   """An interval for a table; a dash if one seed gives none."""
   low, high = interval
-  return "-" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+  return (
+    "-" if low is None or high is None else f"[{number_text(low)}, {number_text(high)}]"
+  )
