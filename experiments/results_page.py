@@ -143,8 +143,8 @@ def experiment_page(content: dict, tried: Tried, data: Texts, alts: Texts) -> st
     + f"`{content['command']}` took {content['seconds']:g} s on {content['cores']} "
     f"core{'s' * (content['cores'] > 1)} ({content['device']}) with jax "
     f"{content['versions']['jax']}. See [all settings and values]({name}.json), "
-    "[all results](../results.md) and the [gallery](../gallery.md), which explains them."
-    "\n\n"
+    "[all results](../results.md) and the [gallery](../gallery.md), which explains"
+    " them.\n\n"
     f"## Claims\n\n{_table((*columns, 'verdict'), claims)}"
     + attempts(content, tried)
     + "\n## Figures\n\n"

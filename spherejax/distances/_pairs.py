@@ -123,5 +123,5 @@ def unit_squares(
     return _squares(u, v, method, block_size), _squares(u, -v, method, block_size)
   norms = _squared_norms(u)[:, None] + _squared_norms(v)[None]
   cosines, dim = product(u, v), u.shape[1]
-  apart, together = norms - 2 * cosines, norms + 2 * cosines
-  return _without_noise(apart, norms, dim), _without_noise(together, norms, dim)
+  minus, plus = norms - 2 * cosines, norms + 2 * cosines
+  return _without_noise(minus, norms, dim), _without_noise(plus, norms, dim)
