@@ -43,7 +43,8 @@ def attack_loss(
     reference: [batch, classes], the logits that "kl" departs from; used with "kl" only.
 
   Returns:
-    [batch], dtype of `logits`. With one class "ce" is 0 and "margin" -inf.
+    [batch], dtype of `logits`. With one class "ce" is 0 and "margin" -inf. A class that
+    both logits and reference rule out by -inf adds nothing to "kl".
 
   Raises:
     TypeError: logits not floating, labels or targets not integers.
@@ -108,7 +109,10 @@ def of_scores(
   """
   if loss == "kl" and reference is not None:
     log_p, log_q = _numerics.log_softmax(reference), _numerics.log_softmax(z)
-    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=1)
+    p = jnp.exp(log_p)
+    possible = p > 0  # 0 log 0 = 0, also where q is 0
+    surprise = _numerics.keep(log_p - log_q, possible)
+    return _numerics.masked_sum(p * surprise, possible)
   if loss == "ce":
     reference_class = labels if targets is None else targets
     lead = z - pick(z, reference_class)[:, None]

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from spherejax import attacks
+from spherejax import attacks, losses
 
 RANDOM = np.random.default_rng(0)
 Z = 3 * RANDOM.normal(size=(40, 5))
@@ -69,3 +69,30 @@ def test_what_saturates_and_what_does_not():
   assert not np.any(ce[1])
   for loss in ("margin", "dlr"):
     assert np.all(jax.jit(lambda loss=loss: slopes(loss))()[:, 0] < 0)
+
+
+def test_an_impossible_class_adds_nothing():
+  """0 log 0 = 0, in the value and in both gradients, as in `losses.trades`."""
+  z, reference = np.float32([[1, 0, -np.inf]]), np.float32([[2, 0, -np.inf]])
+  labels = np.zeros(1, int)
+
+  def kl(z, reference):
+    return attacks.attack_loss(z, labels, loss="kl", reference=reference).sum()
+
+  def trades(z, reference):
+    options = {"weight": 1.0, "divergence": "kl"}
+    both = losses.trades(reference, z, labels, **options)
+    return (both - losses.trades(reference, z, labels, weight=0.0)).sum()
+
+  for function in (jax.value_and_grad(kl, (0, 1)), jax.value_and_grad(trades, (0, 1))):
+    value, slopes = jax.jit(function)(z, reference)
+    kept, kept_slopes = jax.jit(jax.value_and_grad(kl, (0, 1)))(
+      z[:, :2], reference[:, :2]
+    )
+    np.testing.assert_allclose(value, kept, rtol=1e-5)
+    for slope, expected in zip(slopes, kept_slopes, strict=True):
+      np.testing.assert_allclose(slope[:, :2], expected, atol=1e-6)
+      assert not np.any(slope[:, 2])
+  possible = np.float32([[2, 0, 0]])
+  assert np.isinf(jax.jit(kl)(z, possible))
+  assert np.isfinite(jax.jit(kl)(possible, z))
