@@ -45,7 +45,7 @@ def nearest_neighbour_distance(
 
   Raises:
     TypeError: points or sites not floating, labels not integers.
-    ValueError: shapes do not match, or an unknown norm.
+    ValueError: shapes do not match, a point or site is not finite, or an unknown norm.
     RuntimeError: a linear programme is neither solved nor infeasible.
 
   Differentiable in: nothing (runs on the host, in float64). Cost: several programmes
@@ -67,6 +67,8 @@ def nearest_neighbour_distance(
   x, names = _checks.host("points", points), _checks.host("point_labels", point_labels)
   s, y = _checks.host("sites", sites), _checks.host("labels", labels)
   _classifiers.check_points(x, s)
+  _checks.known_finite("points", x)
+  _checks.known_finite("sites", s)
   _checks.labels(names, x, "point_labels")
   _checks.labels(y, s)
   _checks.one_of("norm", norm, Norm)

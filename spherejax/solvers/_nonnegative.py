@@ -49,8 +49,7 @@ def host_nonnegative_least_squares(
   rows, right = _checks.host("matrix", matrix), _checks.host("target", target)
   for name, array, rank in (("matrix", rows, 2), ("target", right, 1)):
     _checks.expect(name, array, "floating", rank=rank)
-    if not np.isfinite(array).all():
-      raise ValueError(f"{name} must be finite")
+    _checks.known_finite(name, array)
   if not rows.shape[1]:
     raise ValueError(f"matrix must have a column, got shape {rows.shape}")
   _checks.shape("target", right, rows.shape[:1], "the rows of the matrix")

@@ -264,3 +264,16 @@ def test_a_programme_that_ends_otherwise_is_no_infeasible_one(monkeypatch):
   monkeypatch.setattr("scipy.optimize.linprog", lambda *a, **k: Stopped)
   with pytest.raises(RuntimeError, match="status 4: numerical difficulties"):
     prototypes.nearest_neighbour_distance(TOY[:1], CLASS[:1], TOY, CLASS, norm="linf")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["points", "sites"])
+def test_a_distance_needs_finite_points_and_sites(name, wrong, norm):
+  given = {"points": TOY.copy(), "sites": TOY.copy()}
+  given[name][2, 1] = wrong
+  with pytest.raises(ValueError, match=rf"^{name} must be finite, got {wrong}$"):
+    prototypes.nearest_neighbour_distance(
+      given["points"], CLASS, given["sites"], CLASS, norm=norm
+    )

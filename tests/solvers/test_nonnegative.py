@@ -77,7 +77,7 @@ def test_empty_and_equal_columns_and_lengths():
 def test_wrong_arguments_are_named():
   solve = solvers.host_nonnegative_least_squares
   eye = np.eye(2)
-  with pytest.raises(ValueError, match="target must be finite"):
+  with pytest.raises(ValueError, match="target must be finite, got nan"):
     solve(eye, np.array([0.0, np.nan]))
   with pytest.raises(ValueError, match=r"must have a column, got shape \(2, 0\)"):
     solve(eye[:, :0], np.ones(2))
