@@ -84,15 +84,16 @@ def accuracy_curve_from_distances(
     minimal: [batch], floating: 0 where a clean point is classified wrongly, inf where
       nothing breaks it. Distances found by a minimal-norm attack give upper bounds of
       the accuracy, certified distances lower bounds.
-    budgets: [budgets].
+    budgets: [budgets], at least 0.
     where: [batch], boolean, True keeps. May be traced.
 
   Returns:
     [budgets], floating; NaN where no point is kept.
 
   Raises:
-    TypeError: minimal not floating, or where not boolean.
-    ValueError: an array without exactly one axis, or where of another shape.
+    TypeError: minimal not floating, budgets not real numbers, or where not boolean.
+    ValueError: an array without exactly one axis, a known budget below 0 or NaN, or
+      where of another shape.
 
   Differentiable in: nothing. Cost: O(batch budgets).
 
@@ -104,7 +105,8 @@ def accuracy_curve_from_distances(
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
   minimal = _checks.array("minimal", minimal, "floating", rank=1)
-  budgets = _checks.array("budgets", budgets, rank=1)
+  budgets = _checks.array("budgets", budgets, "real", rank=1)
+  _checks.not_negative("budgets", budgets)
   mask = _checks.where_mask(where, minimal.shape)
   standing = jnp.sum(mask[None] & (minimal[None] > budgets[:, None]), axis=1)
   return standing.astype(jnp.result_type(float)) / jnp.sum(mask)

@@ -88,3 +88,24 @@ def test_best_accuracy_of_the_toy_set():
   found = metrics.best_accuracy(TOY, CLASS, np.array([0.49, 0.5, 0.7, 0.7072, 9]))
   np.testing.assert_allclose(found, [1, 0.75, 0.75, 0.625, 0.625])
   np.testing.assert_allclose(metrics.best_accuracy(TOY, CLASS * 0, np.array([0, 9])), 1)
+
+
+@pytest.mark.parametrize(
+  ("budgets", "error", "message"),
+  [
+    ([0.1, np.nan], ValueError, "budgets must be at least 0, got nan"),
+    ([0.1, -0.2], ValueError, "budgets must be at least 0, got -0.2"),
+    ([0.1 + 1j], TypeError, "budgets must be real numbers, got dtype complex"),
+    ([True], TypeError, "budgets must be real numbers, got dtype bool"),
+  ],
+)
+def test_a_budget_is_at_least_zero(budgets, error, message, unchecked):
+  budgets = np.array(budgets)
+  with pytest.raises(error, match=message):
+    metrics.accuracy_curve_from_distances(np.ones(2, np.float32), budgets)
+
+
+def test_an_infinite_budget_leaves_what_nothing_breaks():
+  minimal, budgets = np.float32([1, np.inf]), np.float32([1, np.inf])
+  found = metrics.accuracy_curve_from_distances(minimal, budgets)
+  np.testing.assert_array_equal(found, [0.5, 0])
