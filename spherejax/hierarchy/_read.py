@@ -210,8 +210,9 @@ def from_csv(
   Raises:
     TypeError: path not a path.
     OSError: the file cannot be read.
-    ValueError: no text in UTF-8, another header, a row without exactly two fields or
-      with a field of more than 131,072 characters, and whatever `from_edges` refuses.
+    ValueError: no text in UTF-8, another header, a quote that is not closed or followed
+      by text, a name with a line break, a row without exactly two fields or with a
+      field of more than 131,072 characters, and whatever `from_edges` refuses.
 
   Source: none.
 
@@ -224,14 +225,7 @@ def from_csv(
     ('cat', 'dog')
   """
   _checks.path("path", path)
-  # Spreadsheets begin a file with a byte order mark.
-  with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:
-    try:
-      rows = list(csv.reader(file))
-    except (csv.Error, UnicodeDecodeError) as error:
-      raise ValueError(
-        f"{path} cannot be read as CSV in UTF-8: {error}; save it as such"
-      ) from error
+  rows = list(_rows(path))
   if not rows or rows[0] != ["child", "parent"]:
     raise ValueError(
       f"{path} must begin with child,parent, got {','.join(rows[0]) if rows else ''!r}"
@@ -241,6 +235,31 @@ def from_csv(
     if not row:
       continue
     if len(row) != 2:
-      raise ValueError(f"{path}, row {line} must have two fields, got {row}")
+      raise ValueError(f"{path}, line {line} must have two fields, got {row}")
     edges.append((row[0], row[1]))
   return from_edges(edges, classes=classes)
+
+
+def _rows(path: str | os.PathLike[str]) -> Iterator[list[str]]:
+  """Fields of each line of a CSV file; an empty line has none."""
+  line = 1  # where the row begins: a stray quote is there, not where the row ends
+  # Spreadsheets begin a file with a byte order mark.
+  with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:
+    try:
+      for row in csv.reader(file, strict=True):
+        for field in row:
+          if "\n" in field or "\r" in field:
+            raise ValueError(
+              f"{path}, line {line} must hold names without a line break, got"
+              f" {reprlib.repr(field)}; close its quotes"
+            )
+        yield row
+        line += 1
+    except csv.Error as error:
+      raise ValueError(
+        f"{path}, line {line} cannot be read as CSV: {error}; mend its quotes"
+      ) from error
+    except UnicodeDecodeError as error:
+      raise ValueError(
+        f"{path} cannot be read as CSV in UTF-8: {error}; save it as such"
+      ) from error

@@ -129,7 +129,11 @@ def test_bad_files(tmp_path):
   path = tmp_path / "tree.csv"
   for text, culprit in (
     ("node,above\na,\n", "must begin with child,parent"),
-    ("child,parent\na,\nb,a,c\n", "row 3 must have two fields"),
+    ("child,parent\na,\nb,a,c\n", "line 3 must have two fields"),
+    ('child,parent\na,\n"b,a\nc",a\n', r"tree\.csv, line 3 .* break, got 'b,a\\nc'"),
+    ('child,parent\na,\n"b\r",a\n', r"tree\.csv, line 3 .* break, got 'b\\r'"),
+    ('child,parent\na,\nb,"a', r"tree\.csv, line 3 cannot be .*unexpected end of data"),
+    ('child,parent\n"b"x,a\na,\n', r"tree\.csv, line 2 cannot be .*',' expected"),
   ):
     path.write_text(text)
     with pytest.raises(ValueError, match=culprit):
@@ -196,3 +200,9 @@ def test_trees_of_the_image_sets(tfds_dir):
     "omniglot": (1623, 51, 2, 2),
     "tiny_imagenet": (200, 93, 3, 10),
   }
+
+
+def test_quotes_of_a_spreadsheet(tmp_path):
+  path = tmp_path / "tree.csv"
+  path.write_text('child,parent\r\n"a, b",\r\n"c ""d""","a, b"\r\n')
+  assert hierarchy.from_csv(path).names == ("a, b", 'c "d"')
