@@ -141,7 +141,10 @@ def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, A
     "number of images": len(images),
     "labels": _manifest.digest(images.labels),
     "names of classes": _manifest.digest(
-      np.frombuffer("\0".join(images.label_names).encode(), np.uint8)
+      # Names of folders may hold bytes that are not UTF-8.
+      np.frombuffer(
+        "\0".join(images.label_names).encode(errors="surrogatepass"), np.uint8
+      )
     ),
   }
   if isinstance(images.images, np.ndarray):

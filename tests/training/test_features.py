@@ -1,5 +1,6 @@
 """Features of a set in a file: an oracle, runs that were stopped, what is refused."""
 
+import dataclasses
 import json
 import shutil
 
@@ -131,3 +132,16 @@ def test_a_set_without_json(tmp_path):
   keep(tmp_path, lambda x: jnp.ones((8, 2), jnp.bfloat16))
   said = json.loads((tmp_path / "digits.json").read_text())
   assert said["done"] == said["images"]["number of images"] == 50
+
+
+@pytest.mark.parametrize("other", ["caf\udce8", "caf\udce9x", "café"])
+def test_names_of_folders_that_are_not_utf_8(other, tmp_path):
+  named = [
+    dataclasses.replace(DIGITS, label_names=(*DIGITS.label_names[:-1], name))
+    for name in ("caf\udce9", other)
+  ]
+  first = np.array(keep(tmp_path, images=named[0]))
+  again = keep(tmp_path, lambda images: 1 / 0, images=named[0])
+  np.testing.assert_array_equal(again, first)
+  with pytest.raises(ValueError, match="names of classes"):
+    keep(tmp_path, images=named[1])
