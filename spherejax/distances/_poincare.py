@@ -205,9 +205,14 @@ def poincare_exp(
   x, v, dtype = _pairs.operands(base, tangent, ("base", "tangent"))
   c = _curvature(curvature, x.dtype)
   gap = _conformal(_squared_norm(x, keepdims=True), c)
+  # Far beyond where tanh is 1 the size may overflow: only the direction counts.
   size = jnp.sqrt(c) * _numerics.norm(v, keepdims=True) / gap
-  moved = _over_itself(jnp.tanh, size, -1 / 3) / gap * v
-  return _mobius_add(x, moved, c).astype(dtype)
+  far = size > float(jnp.finfo(x.dtype).max) ** 0.25
+  near = jnp.where(far, 0, v)
+  size = jnp.sqrt(c) * _numerics.norm(near, keepdims=True) / gap
+  moved = _over_itself(jnp.tanh, size, -1 / 3) / gap * near
+  boundary = _numerics.normalize(jnp.where(far, v, 0)) / jnp.sqrt(c)
+  return _mobius_add(x, jnp.where(far, boundary, moved), c).astype(dtype)
 
 
 def poincare_log(

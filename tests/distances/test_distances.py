@@ -355,6 +355,33 @@ def test_poincare_maps_have_the_derivatives_of_differences(c, x64):
       check_grads(function, (x, point, c), 1, rtol=1e-6, eps=1e-6)
 
 
+@pytest.mark.parametrize("c", [0.5, 2.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_long_tangent_ends_on_the_boundary_in_its_direction(c, dtype, x64):
+  """Whatever its length, also where its norm or the norm over the gap overflows."""
+  largest = float(np.finfo(dtype).max)
+  base = (np.array([0.0, 0.6, -0.9999]) / np.sqrt(2 * c)).astype(dtype)[:, None]
+  base = base * np.ones(2, dtype)
+  way = np.array([1.0, -0.5], dtype)
+
+  @jax.jit
+  def ends(length):
+    v = jnp.broadcast_to(length * way, base.shape)
+    exp = lambda x, v, c: distances.poincare_exp(x, v, curvature=c)  # noqa: E731
+    slopes = jax.grad(lambda *a: (exp(*a) @ way).sum(), (0, 1, 2))(base, v, c)
+    return exp(base, v, c), slopes
+
+  expected, (by_base, _, by_curvature) = ends(jnp.asarray(1e3, dtype))
+  np.testing.assert_allclose(c * (expected**2).sum(1), 1, rtol=1e-3)
+  for size in (largest**0.2, largest**0.3, largest**0.6, largest / 1e3, largest):
+    found, slopes = ends(jnp.asarray(size, dtype))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert all(np.all(np.isfinite(slope)) for slope in slopes)
+    assert np.all(np.abs(slopes[1]) < 10 / size**0.9)
+    np.testing.assert_allclose(slopes[0], by_base, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(slopes[2], by_curvature, rtol=1e-2, atol=1e-3)
+
+
 def test_a_detour_by_the_origin_is_no_detour_far_out(x64):
   """The distance over that by the origin goes to 1, slowly, and at 0 to the plane's."""
   sizes = np.array([0.5, 0.9, 0.99, 0.9999, 1 - 1e-10])
