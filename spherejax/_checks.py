@@ -139,9 +139,16 @@ def interval(name: str, value: Any) -> tuple[Any, Any]:
 
 def share(name: str, value: object) -> None:
   """Raises unless `value` is a static number in [0, 1]."""
-  if static_number(value) is None and not isinstance(value, (str, complex)):
-    raise TypeError(f"{name} must be a static number, got {reprlib.repr(value)}")
   between(name, value, 0, 1)
+  static(name, value)
+
+
+def static(name: str, value: object) -> float:
+  """Number known at trace time; raises TypeError for a traced one, and for several."""
+  number = static_number(value)
+  if number is None:
+    raise TypeError(f"{name} must be a static number, got {reprlib.repr(value)}")
+  return number
 
 
 @_compiled.check

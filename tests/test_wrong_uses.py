@@ -96,7 +96,7 @@ ACCEPTED = {
   """,
   "far below": ANY_LABELS,
   "vector": """
-    attacks.smoothed_certificate:* pooling.otp:* prototypes.hierarchical_prototypes:*
+    pooling.otp:* prototypes.hierarchical_prototypes:*
     solvers.fixed_point:init training.ccp_*:*weight training.optimizer:max_norm
   """,
   "not a number": "solvers.fixed_point:init training.ccp_observe:score",

@@ -136,8 +136,9 @@ def clopper_pearson(
     for a count of `total`.
 
   Raises:
-    TypeError: counts not integers, alpha not a number.
-    ValueError: alpha outside (0, 1), counts outside [0, total].
+    TypeError: counts not integers or traced, alpha not a static number.
+    ValueError: alpha outside (0, 1), counts outside [0, total], shapes that do not
+      broadcast.
 
   Differentiable in: nothing; runs on the host, in float64 whatever jax's types are:
   in float32 the incomplete beta function is wrong in the second digit. Cost: a root
@@ -152,10 +153,16 @@ def clopper_pearson(
   """
   from scipy.special import betaincinv
 
-  _checks.between("alpha", alpha, 0, 1, low_open=True, high_open=True)
-  k, n = np.broadcast_arrays(np.asarray(count), np.asarray(total))
+  alpha = _level(alpha)
+  k, n = _checks.host("count", count), _checks.host("total", total)
   for name, array in (("count", k), ("total", n)):
     _checks.expect(name, array, "integer")
+  try:
+    k, n = np.broadcast_arrays(k, n)
+  except ValueError as error:
+    raise ValueError(
+      f"total must broadcast to count, of shape {k.shape}, got shape {n.shape}"
+    ) from error
   wrong = (k < 0) | (k > n)
   if wrong.any():
     raise ValueError(f"count must be in [0, {n[wrong][0]}], got {k[wrong][0]}")
@@ -181,8 +188,8 @@ def smoothed_prediction(
     [batch], NumPy int64; -1 abstains.
 
   Raises:
-    TypeError: votes not integers, alpha not a number.
-    ValueError: alpha outside (0, 1), votes not a matrix.
+    TypeError: votes not integers, alpha not a static number.
+    ValueError: alpha outside (0, 1), votes below 0, not a matrix, or of no class.
 
   Differentiable in: nothing; runs on the host. Cost: O(batch classes).
 
@@ -196,7 +203,7 @@ def smoothed_prediction(
   """
   from scipy.special import betainc
 
-  _checks.between("alpha", alpha, 0, 1, low_open=True, high_open=True)
+  alpha = _level(alpha)
   counts = _counts("votes", votes)
   order = np.argsort(-counts, axis=1, kind="stable")
   first = np.take_along_axis(counts, order[:, :1], 1)[:, 0]
@@ -234,8 +241,8 @@ def smoothed_certificate(
     votes: [batch, classes], integer, from other draws.
     sigma: standard deviation of the votes' noise, positive.
     alpha: in (0, 1): the certificate is wrong with at most this probability.
-    draws: number of draws behind `votes`. None sums the votes, which is the same if all
-      scores were finite.
+    draws: number of draws behind `votes`, at least the votes of each row. None sums the
+      votes, which is the same if all scores were finite.
     two_sided: whether to bound the runner-up.
 
   Returns:
@@ -243,9 +250,10 @@ def smoothed_certificate(
     sigma Phi^{-1}(alpha^(1/draws)), with alpha / 2 for alpha if `two_sided`.
 
   Raises:
-    TypeError: votes or draws not integers, sigma or alpha not a number, two_sided not
-      boolean.
-    ValueError: sigma not positive, alpha outside (0, 1), votes of different shapes.
+    TypeError: votes or draws not integers, sigma or alpha not a static number,
+      two_sided not boolean.
+    ValueError: sigma not positive, alpha outside (0, 1), votes below 0, of different
+      shapes or of no class, draws below the votes of a row.
 
   Differentiable in: nothing; runs on the host in float64. Cost: O(batch classes).
 
@@ -262,13 +270,19 @@ def smoothed_certificate(
   from scipy.special import ndtri
 
   _checks.positive("sigma", sigma)
-  _checks.between("alpha", alpha, 0, 1, low_open=True, high_open=True)
+  sigma, alpha = _checks.static("sigma", sigma), _level(alpha)
   chosen, counts = _counts("selection", selection), _counts("votes", votes)
   _checks.shape("votes", counts, chosen.shape, "the selection")
   label = np.argmax(chosen, axis=1)
+  total = counts.sum(1)
   if draws is not None:
     _checks.count("draws", draws, 0)
-  total = counts.sum(1) if draws is None else np.full(len(counts), draws)
+    # A draw votes once at most. Fewer draws would certify too large a radius.
+    if (total > draws).any():
+      raise ValueError(
+        f"draws must be at least {total.max()}, the votes of a row, got {draws}"
+      )
+    total = np.full(len(counts), draws)
   top_votes = np.take_along_axis(counts, label[:, None], 1)[:, 0]
   share = alpha / 2 if two_sided else alpha
   lower, _ = clopper_pearson(top_votes, total, alpha=share)
@@ -285,4 +299,13 @@ def smoothed_certificate(
 def _counts(name: str, votes: ArrayLike) -> np.ndarray:
   counts = _checks.host(name, votes)
   _checks.expect(name, counts, "integer", rank=2)
+  if not counts.shape[1]:
+    raise ValueError(f"{name} must have a class, got shape {counts.shape}")
+  _checks.not_negative(name, counts)
   return counts.astype(np.int64)
+
+
+def _level(alpha: float) -> float:
+  """Checked probability of an error."""
+  _checks.between("alpha", alpha, 0, 1, low_open=True, high_open=True)
+  return _checks.static("alpha", alpha)

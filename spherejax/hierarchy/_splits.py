@@ -21,7 +21,8 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
     A frozenset with the side without class 0 of each split, as a frozenset of labels.
 
   Raises:
-    TypeError: tree not a `ClassTree`.
+    TypeError: tree not a `ClassTree`, or tol not a static number.
+    ValueError: tol not finite.
 
   Cost: O(classes nodes).
 
@@ -32,6 +33,9 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
     >>> sorted(sorted(side) for side in spherejax.hierarchy.splits(tree))
     [[2, 3], [2, 3, 4]]
   """
+  if tol is not None:
+    _checks.between("tol", tol)
+    tol = _checks.static("tol", tol)
   below = _tree.ancestors(tree).T[1:]
   sides = below ^ below[:, :1]
   if tol is not None and len(sides):

@@ -45,7 +45,7 @@ def mean_interval(
     inf). A NaN among the values makes mean and ends NaN, so that no comparison holds.
 
   Raises:
-    TypeError: values or confidence not numbers.
+    TypeError: values not numbers, or confidence not a static number.
     ValueError: values do not have exactly one axis, are empty, or confidence outside
       (0, 1).
 
@@ -62,6 +62,7 @@ def mean_interval(
 
   figures = _figures("values", values)
   _checks.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+  confidence = _checks.static("confidence", confidence)
   n = len(figures)
   mean = float(figures.mean())
   if n == 1:
@@ -94,7 +95,7 @@ def paired_interval(
     Interval of the difference.
 
   Raises:
-    TypeError: first, second or confidence not numbers.
+    TypeError: first or second not numbers, or confidence not a static number.
     ValueError: shapes differ, or as `mean_interval`.
 
   Differentiable in: nothing (runs on the host).

@@ -1,11 +1,14 @@
 """Votes under noise, exact bounds against scipy, certificates of a linear model."""
 
+from functools import partial as call
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 from spherejax import attacks
+from tests import refusals
 
 W, B, SIGMA = np.array([3.0, -4.0, 1.0], np.float32), 0.5, 0.7
 X = np.array([[0.3, 0.1, 0.2], [0.0, 0.2, 0.1], [1.0, 0.0, 0.0]], np.float32)
@@ -114,3 +117,61 @@ def test_radius_of_a_linear_model_is_the_distance_to_its_border():
     np.array([[9, 0]]), np.array([[100_000, 0]]), sigma=1.0
   )
   np.testing.assert_allclose(largest.radius, 3.81, atol=5e-3)
+
+
+VOTES, NONE = np.array([[60, 40]]), np.zeros((2, 0), int)
+TWO = np.array([0.1, 0.2])
+certify = call(attacks.smoothed_certificate, VOTES, VOTES, sigma=1.0)
+
+
+def test_draws_are_at_least_the_votes():
+  """Draws whose scores were not finite count against the class."""
+  votes = np.array([[90, 10]])
+  summed, exact, more = (
+    attacks.smoothed_certificate(votes, votes, sigma=1.0, draws=draws)
+    for draws in (None, 100, 130)
+  )
+  np.testing.assert_array_equal(exact.radius, summed.radius)
+  assert 0 < more.radius < exact.radius
+
+
+@refusals.table(
+  [
+    (call(certify, draws=60), "draws must be at least 100, .* got 60"),
+    (call(certify, draws=99), "draws must be at least 100, .* got 99"),
+    (call(certify, sigma=TWO), "TypeError: sigma must be a static number, got array"),
+    (call(certify, alpha=TWO), "TypeError: alpha must be a static number, got array"),
+    (
+      call(attacks.smoothed_prediction, VOTES, alpha=TWO),
+      "TypeError: alpha must be a static number",
+    ),
+    (
+      call(attacks.clopper_pearson, 1, 2, alpha=TWO),
+      "TypeError: alpha must be a static number",
+    ),
+    (call(attacks.smoothed_prediction, NONE), r"votes must have a class, .*\(2, 0\)"),
+    (
+      call(attacks.smoothed_certificate, NONE, NONE, sigma=1.0),
+      r"selection must have a class, got shape \(2, 0\)",
+    ),
+    (call(attacks.smoothed_prediction, -VOTES), "votes must be at least 0, got -60"),
+    (
+      call(attacks.clopper_pearson, np.array([1, 2]), np.array([3, 4, 5])),
+      r"total must broadcast to count, of shape \(2,\), got shape \(3,\)",
+    ),
+    (
+      call(jax.jit(lambda k: attacks.clopper_pearson(k, 5)[0]), 3),
+      "TypeError: count must be concrete, got a traced int32",
+    ),
+    (
+      call(jax.jit(lambda n: attacks.clopper_pearson(3, n)[0]), 5),
+      "TypeError: total must be concrete, got a traced int32",
+    ),
+    (
+      call(jax.jit(lambda a: attacks.clopper_pearson(3, 5, alpha=a)[0]), 0.1),
+      "TypeError: alpha must be a static number",
+    ),
+  ]
+)
+def test_what_has_no_bound_is_refused(call, message, unchecked):
+  refusals.check(call, message)

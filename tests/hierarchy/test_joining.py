@@ -1,5 +1,7 @@
 """Inferred trees give back the tree metrics they were made from."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -160,3 +162,18 @@ def test_short_edges_are_contracted_wherever_the_root_is():
   ):
     for tree in (rooted, unrooted, inside):
       assert hierarchy.splits(tree, tol=tol) == expected
+
+
+@pytest.mark.parametrize(
+  ("tol", "error", "message"),
+  [
+    (math.nan, ValueError, "tol must be in .*, got nan"),
+    (math.inf, ValueError, "tol must be in .*, got inf"),
+    ("x", TypeError, "tol must be a number, got 'x'"),
+    (np.array([0.1, 0.2]), TypeError, "tol must be a static number, got array"),
+  ],
+)
+def test_a_tolerance_is_a_number(tol, error, message, unchecked):
+  tree = hierarchy.from_newick("((a:1,b:1):1.2,c:1,d:1);")
+  with pytest.raises(error, match=message):
+    hierarchy.splits(tree, tol=tol)

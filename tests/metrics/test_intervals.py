@@ -44,3 +44,13 @@ def test_nan_supports_no_claim(values):
 def test_fields_are_plain_numbers():
   interval = metrics.mean_interval(np.float32([1, 2]))
   assert [type(field) for field in interval] == [float, float, float, int]
+
+
+@pytest.mark.parametrize("confidence", [np.array([0.9, 0.95]), [0.9]])
+def test_confidence_is_a_number(confidence, unchecked):
+  values = [1.0, 2.0, 3.0]
+  message = "confidence must be a static number, got"
+  with pytest.raises(TypeError, match=message):
+    metrics.mean_interval(values, confidence=confidence)
+  with pytest.raises(TypeError, match=message):
+    metrics.paired_interval(values, values, confidence=confidence)
