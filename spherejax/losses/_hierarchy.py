@@ -219,7 +219,8 @@ def conditional_softmax(
     where: [batch], boolean, True keeps. None keeps all.
 
   Returns:
-    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
+    [batch], dtype of `logits`; 0 for masked rows, +inf with derivative 0 where the
+    logit of the true class or of a node above it is -inf. `loss.mean()` is the paper's
     scalar. Rows do not depend on each other.
 
   Raises:
@@ -250,6 +251,9 @@ def conditional_softmax(
   known = mask & _checks.inside(labels, tree.shape[0], mask)
   on_path = jnp.take(tree, labels, axis=0, mode="clip")
   steps = jnp.take(steps_by_class, labels, axis=0, mode="clip")
+  # The root takes no step.
+  impossible = jnp.any(on_path & (steps > 0) & (wide == -jnp.inf), axis=1)
+  wide = jnp.where(impossible[:, None], 0, wide)
 
   def step(depth: Array) -> Array:
     siblings = steps == depth
@@ -258,6 +262,7 @@ def conditional_softmax(
     return _numerics.softplus(siblings_sum - chosen)
 
   loss = jnp.sum(jax.lax.map(step, jnp.arange(1, levels)), axis=0)
+  loss = jnp.where(impossible, jnp.inf, loss)
   return jnp.where(known, loss, 0).astype(logits.dtype)
 
 
@@ -276,8 +281,8 @@ def conditional_log_probabilities(
     ancestors: [classes, nodes], boolean, as for `conditional_softmax`.
 
   Returns:
-    [batch, classes], dtype of `logits`; -inf for a class that a logit of -inf rules
-    out.
+    [batch, classes], dtype of `logits`; -inf with derivative 0 for a class whose logit,
+    or that of a node above it, is -inf.
 
   Raises:
     TypeError: logits are not floating, ancestors not boolean.
@@ -301,7 +306,8 @@ def conditional_log_probabilities(
     depths, parents = _parents(tree)
     nodes = len(depths)
     parents = jnp.where(depths > 0, parents, nodes)  # the root has no sibling
-  wide = _numerics.upcast(logits).T
+  # The root's logit, which may be anything, is not used.
+  wide = _numerics.keep(_numerics.upcast(logits).T, (depths > 0)[:, None])
 
   def among_siblings(function, values: Array) -> Array:
     return function(values, parents, num_segments=nodes + 1)[parents]
@@ -310,7 +316,8 @@ def conditional_log_probabilities(
   column = jnp.arange(nodes)[:, None]
   largest = wide == among_siblings(jax.ops.segment_max, wide)
   first = among_siblings(jax.ops.segment_min, jnp.where(largest, column, nodes))
-  leads = column == first
+  # Among siblings that are all ruled out none leads: -inf - -inf is NaN.
+  leads = (column == first) & (wide != -jnp.inf)
   top = among_siblings(jax.ops.segment_sum, _numerics.keep(wide, leads))
   behind = _numerics.keep(wide - top, ~leads)
   mass = _numerics.keep(jnp.exp(behind), ~leads)

@@ -111,6 +111,54 @@ def test_conditional_log_probabilities_keep_their_digits_and_zeros():
   np.testing.assert_allclose(slopes, [[0, 0.5, 0, -0.5]], rtol=1e-6)
 
 
+def log_conditionals(logits, tree, above):
+  """[classes] in float64; `above` gives the parent of each node but the root."""
+  steps = np.zeros(len(logits))
+  for node, parent in above.items():
+    siblings = [v for v in above if above[v] == parent and logits[v] > -np.inf]
+    total = np.log(sum(np.exp(logits[v]) for v in siblings)) if siblings else 0
+    steps[node] = logits[node] - total
+  return np.array([steps[path].sum() for path in tree])
+
+
+@pytest.mark.parametrize(
+  ("out", "impossible"),
+  [
+    ([1, 2, 3], [0, 1]),
+    ([2, 3], [0, 1]),
+    ([3], [1]),
+    ([1], [0, 1]),
+    ([0, 8], [4]),
+    ([7, 8], [4]),
+    ([1, 4, 7], [0, 1, 2, 3, 4]),
+  ],
+)
+def test_what_cannot_be_has_an_infinite_loss_and_changes_no_other_class(
+  out, impossible
+):
+  # root / (animal / (cat, dog), car / (suv, van), plant / tree)
+  above = {1: 0, 2: 1, 3: 1, 4: 0, 5: 4, 6: 4, 7: 0, 8: 7}
+  tree = np.zeros((5, 9), bool)
+  for row, leaf in enumerate([2, 3, 5, 6, 8]):
+    tree[row, [0, above[leaf], leaf]] = True
+  logits = np.random.default_rng(5).normal(size=9)
+  logits[out] = -np.inf
+  expected = log_conditionals(logits, tree, above)
+  assert np.flatnonzero(np.isinf(expected)).tolist() == impossible
+  rows = np.tile(logits, (5, 1)).astype(np.float32)
+  found = losses.conditional_log_probabilities(rows, tree)
+  np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+  loss = with_slopes(lambda z: losses.conditional_softmax(z, EVERY, tree))
+  values, slopes = loss(rows)
+  np.testing.assert_allclose(values, -expected, rtol=1e-5, atol=1e-6)
+  of_entry = with_slopes(
+    lambda z: -jnp.diagonal(losses.conditional_log_probabilities(z, tree))
+  )
+  assert np.isfinite(slopes).all()
+  np.testing.assert_array_equal(slopes[np.array(impossible)], 0)
+  np.testing.assert_allclose(of_entry(rows)[1], slopes, rtol=1e-5, atol=1e-6)
+
+
 def test_soft_labels_are_the_optimum_and_harden(x64):
   loss = with_slopes(
     lambda z, beta: losses.soft_label_cross_entropy(z, EVERY, APART, beta=beta)
