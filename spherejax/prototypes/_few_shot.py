@@ -98,7 +98,9 @@ def simple_shot(
     representative: "mean", or "nearest" for the nearest support (1-NN). Static.
 
   Returns:
-    [queries], int32, in [0, ways); -1 for a query that is not finite.
+    [queries], int32, in [0, ways); -1 for a query that is not finite, or without a
+    class. A class whose mean ("mean"), or every support ("nearest"), is not finite is
+    never chosen.
 
   Raises:
     TypeError: an array is not floating.
@@ -204,23 +206,26 @@ def _nearest_class(
 ) -> Array:
   """[queries], int32: argmax of (z - c).(p_y - c) - |p_y - c|^2 / 2, c the mean of all.
 
-  -1 for a query that is not finite. Products round less when the queries' norms are
-  left out and the prototypes' mean is the origin.
+  -1 for a query or for all centres that are not finite. Products round less when the
+  queries' norms are left out and the prototypes' mean is the origin.
   """
   known = supports
   if representative == "mean":
     known = jnp.mean(supports, axis=1, keepdims=True)
   ways, shots, dim = known.shape
   centres = known.reshape(-1, dim)
-  middle = jnp.mean(centres, axis=0)
-  away = centres - middle[None]
+  usable = jnp.all(jnp.isfinite(centres), axis=1)
+  middle = jnp.mean(centres, axis=0, where=usable[:, None])
+  away = jnp.where(usable[:, None], centres - middle[None], 0)
   unit = _numerics.unit(away)  # squares neither overflow nor vanish
   away, moved = away / unit, (points - middle[None]) / unit
   near = _numerics.product(moved, away.T)
   closeness = near - jnp.sum(away**2, axis=1)[None] / 2
+  closeness = jnp.where(usable[None], closeness, -jnp.inf)
   closeness = closeness.reshape(len(points), ways, shots)
   chosen = jnp.argmax(jnp.max(closeness, axis=2), axis=1).astype(jnp.int32)
-  return jnp.where(jnp.all(jnp.isfinite(points), axis=1), chosen, -1)
+  decided = jnp.all(jnp.isfinite(points), axis=1) & jnp.any(usable)
+  return jnp.where(decided, chosen, -1)
 
 
 def _transformed(

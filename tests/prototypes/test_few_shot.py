@@ -137,3 +137,25 @@ def test_accuracies_of_many_episodes_are_those_of_each(representative):
     expected.append(np.mean(right))
   np.testing.assert_allclose(found, expected, rtol=1e-6)
   assert len(set(expected)) > 3
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_a_class_without_a_finite_centre_is_never_chosen(representative, value):
+  supports, queries = SUPPORTS.copy(), np.concatenate([QUERIES, SUPPORTS[:, 1]])
+  supports[2, :, 0], supports[1, 0, 3] = value, value
+  expected = squares(queries, supports, representative)
+  if representative == "nearest":  # the other supports of class 1 count
+    pairs = ((queries[:, None, None] - supports[None]) ** 2).sum(3)
+    expected = np.where(np.isfinite(pairs), pairs, np.inf).min(2)
+  expected = np.where(np.isfinite(expected), expected, np.inf).argmin(1)
+  assert set(expected) == {0, 3} | ({1} if representative == "nearest" else set())
+  kind = {"representative": representative}
+  found = prototypes.simple_shot(queries, supports, **kind)
+  np.testing.assert_array_equal(found, expected)
+  none = prototypes.simple_shot(queries, np.full((2, 1, 5), value), **kind)
+  np.testing.assert_array_equal(none, -1)
+  features = np.array([[0], [10], [value], [0], [10], [5]])
+  episodes = np.array([[[0, 3], [1, 4], [2, 5]]])
+  found = prototypes.episode_accuracies(features, episodes, num_shots=1, **kind)
+  np.testing.assert_allclose(found, [2 / 3], rtol=1e-6)
