@@ -154,7 +154,8 @@ def neighbour_logits(
       below 1e-3 to 2e-3 of the norms to 0.
 
   Returns:
-    [batch, classes], dtype of `points`; for an empty class -1e30 or less.
+    [batch, classes], dtype of `points`; for an empty class -1e30 or less, for a point
+    that is not finite NaN. A site that is not finite does not count.
 
   Raises:
     TypeError: points or sites not floating, labels not integers.
@@ -178,8 +179,7 @@ def neighbour_logits(
   _checks.count("k", k)
   if len(sites) < k + (k > 1):
     raise ValueError(f"sites must be at least {k + (k > 1)}, got {len(sites)}")
-  wide = _numerics.upcast(points)
-  known = sites.astype(wide.dtype)
+  wide, known, usable = _computing(points, sites)
   lengths = (
     distances.pairwise_euclidean(wide, known)
     if norm == "l2"
@@ -187,11 +187,16 @@ def neighbour_logits(
   )
   rate = _checks.scalar("sharpness", sharpness, wide.dtype)
   if k == 1:
-    return _by_class(-rate * lengths, labels, num_classes, rate).astype(points.dtype)
-  near = -jax.lax.top_k(jax.lax.stop_gradient(-lengths), k + 1)[0]
-  middle = (near[:, k - 1 : k] + near[:, k:]) / 2
-  logs = -_numerics.softplus(rate * (lengths - middle))
-  return _by_class(logs, labels, num_classes, jnp.ones_like(rate)).astype(points.dtype)
+    logs = -rate * lengths
+  else:
+    known_lengths = jnp.where(usable[None], jax.lax.stop_gradient(lengths), jnp.inf)
+    near = -jax.lax.top_k(-known_lengths, k + 1)[0]
+    middle = near[:, k - 1 : k] / 2 + near[:, k:] / 2
+    # Finite, for the derivative by the sharpness: all of too few sites vote.
+    middle = jnp.minimum(middle, jnp.finfo(wide.dtype).max)
+    logs, rate = -_numerics.softplus(rate * (lengths - middle)), jnp.ones_like(rate)
+  logs = jnp.where(usable[None], logs, -jnp.inf)
+  return _of_finite(points, _by_class(logs, labels, num_classes, rate))
 
 
 def _by_class(logs: Array, labels: Array, num_classes: int, rate: Array) -> Array:
@@ -230,7 +235,8 @@ def nearest_neighbour_scores(
     num_classes: static.
 
   Returns:
-    [batch, classes], dtype of `points`; -1e30 for an empty class.
+    [batch, classes], dtype of `points`; -1e30 for an empty class, NaN for a point that
+    is not finite. A site that is not finite does not count.
 
   Raises:
     TypeError: points or sites not floating, labels not integers.
@@ -248,15 +254,31 @@ def nearest_neighbour_scores(
     Array([[ 0. , -0.5]], dtype=float32)
   """
   points, sites, labels = _labelled_sites(points, sites, labels, num_classes)
-  wide = _numerics.upcast(points)
-  known = sites.astype(wide.dtype)
+  wide, known, usable = _computing(points, sites)
+  power = _numerics.shrinking(wide, known)  # a score may be finite where a term is not
+  wide, known, grow = wide * power, known * power, 1 / power
   # Products round less near the origin.
-  centre = jnp.mean(known, axis=0, keepdims=True)
-  known = known - centre
+  centre = jnp.mean(known, axis=0, keepdims=True, where=usable[:, None])
+  known = jnp.where(usable[:, None], known - centre, 0)
   along = _numerics.product(wide - centre, known.T)
   heights = 2 * along - jnp.sum(known**2, axis=1)[None]
+  heights = jnp.where(usable[None], heights, -jnp.inf)
   top = jax.ops.segment_max(heights.T, labels, num_classes).T
-  return jnp.where(jnp.isfinite(top), top, -_LARGE).astype(points.dtype)
+  scores = jnp.where(top == -jnp.inf, -_LARGE, top * grow * grow)
+  return _of_finite(points, scores)
+
+
+def _computing(points: Array, sites: Array) -> tuple[Array, Array, Array]:
+  """Both in their computing type, and the mask of the finite sites; others are 0."""
+  wide = _numerics.upcast(points)
+  usable = jnp.all(jnp.isfinite(sites), axis=1)
+  return wide, jnp.where(usable[:, None], sites, 0).astype(wide.dtype), usable
+
+
+def _of_finite(points: Array, scores: Array) -> Array:
+  """Scores in the type of the points, NaN for a point that is not finite."""
+  finite = jnp.all(jnp.isfinite(points), axis=1, keepdims=True)
+  return jnp.where(finite, scores, jnp.nan).astype(points.dtype)
 
 
 def _labelled_sites(

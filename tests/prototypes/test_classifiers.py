@@ -257,6 +257,79 @@ def test_labels_that_are_traced_and_outside_get_no_vote():
   np.testing.assert_array_equal(found, [0])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("k", [1, 3, None])
+def test_scores_leave_out_what_is_not_finite(k, value):
+  """In float64, by the finite sites; `None` for `nearest_neighbour_scores`."""
+  points, sites = POINTS.copy(), SITES.copy()
+  points[3, 1], sites[[4, 7], 2], sites[LABELS == 2] = value, value, value
+  usable = np.isfinite(sites).all(1)
+  d = lengths(np.float64(POINTS)[:, None] - np.where(usable[:, None], sites, 0), "l2")
+  d[:, ~usable] = np.inf
+  b = 6.0
+  if k is None:
+    centre = np.float64(sites[usable]).mean(0)
+    least = np.stack([d[:, c == LABELS].min(1) for c in range(3)], 1)
+    expected = ((POINTS - centre) ** 2).sum(1, keepdims=True) - least**2
+    call = prototypes.nearest_neighbour_scores
+  else:
+    near = np.sort(d, axis=1)
+    middle = (near[:, k - 1] + near[:, k])[:, None] / 2
+    terms = np.exp(-b * d) if k == 1 else 1 / (1 + np.exp(b * (d - middle)))
+    total = np.stack([terms[:, c == LABELS].sum(1) for c in range(3)], 1)
+    expected = np.log(np.where(total > 0, total, 1)) / (b if k == 1 else 1)
+    call = functools.partial(prototypes.neighbour_logits, k=k, sharpness=b)
+
+  def scores(points, sites):
+    found = call(points, sites, LABELS, num_classes=4)
+    return found[:, :2].sum(), found
+
+  whole = np.arange(len(points)) != 3
+  slopes, found = jax.jit(jax.grad(scores, argnums=(0, 1), has_aux=True))(
+    points[whole], sites
+  )
+  np.testing.assert_allclose(found[:, :2], expected[whole, :2], rtol=2e-4, atol=2e-4)
+  assert (np.asarray(found[:, 2:]) <= -1e30).all()
+  assert all(np.isfinite(slope).all() for slope in slopes)
+  np.testing.assert_array_equal(slopes[1][~usable], 0)
+  together = scores(points, sites)[1]
+  assert np.isnan(together[3]).all()
+  np.testing.assert_allclose(together[whole], found, rtol=1e-5, atol=1e-5)
+  if k != 3:
+    decisions = prototypes.nearest_neighbours(
+      points[whole], sites, LABELS, num_classes=4
+    )
+    clear = np.diff(np.sort(expected[whole, :2], 1))[:, 0] > np.log(30) / b
+    assert clear.sum() > 3
+    np.testing.assert_array_equal(found.argmax(1)[clear], decisions[clear])
+
+
+@pytest.mark.parametrize("usable", [0, 1, 2])
+def test_too_few_finite_sites_all_vote(usable):
+  sites = np.where(np.arange(4)[:, None] < usable, SITES[:4], np.nan)
+
+  def scores(b):
+    return prototypes.neighbour_logits(
+      POINTS, sites, np.arange(4), num_classes=4, k=3, sharpness=b
+    )
+
+  found = scores(2.0)
+  np.testing.assert_array_equal(found[:, :usable], 0)
+  assert (np.asarray(found[:, usable:]) <= -1e30).all()
+  assert jax.grad(lambda b: scores(b).sum())(2.0) == 0
+
+
+@pytest.mark.parametrize("exponent", [-50, 62])
+def test_scores_are_right_where_their_terms_overflow(exponent):
+  sites, point = np.float32([[-1.75], [1.75]]), np.float32([[1.5]])
+  scale = np.float32(2.0**exponent)
+  found = prototypes.nearest_neighbour_scores(
+    point * scale, sites * scale, np.arange(2), num_classes=2
+  )
+  squares = (np.float64(point) ** 2 - (point - sites.T) ** 2) * 4.0**exponent
+  np.testing.assert_allclose(found, squares, rtol=1e-6)
+
+
 def test_a_programme_that_ends_otherwise_is_no_infeasible_one(monkeypatch):
   class Stopped:
     status, message, fun = 4, "numerical difficulties", None
