@@ -122,19 +122,19 @@ def unit(x: Array) -> Array:
   return jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
 
 
-def shrinking(*arrays: Array, least: float = 2.0**-46) -> Array:
+def shrinking(*arrays: Array, least: float = 2.0**-46, grow: bool = False) -> Array:
   """Power of two whose product with the arrays has finite sums of squares.
 
   It is 1 for arrays of usual size, so that the product changes no bit, and not below
-  `least`, so that usual rows beside huge rows do not vanish. Not differentiated.
+  `least`, so that usual rows beside huge rows do not vanish. With `grow`, for results
+  that are no squares, small arrays grow to about 1. Not differentiated.
   """
   dtype = jnp.result_type(*arrays)
   count = sum(array.size for array in arrays)
   bound = (float(jnp.finfo(dtype).max) / (8 * max(count, 1))) ** 0.5
-  sizes = [
-    jnp.max(jnp.abs(array), initial=0, where=jnp.isfinite(array)) for array in arrays
-  ]
-  excess = jnp.maximum(functools.reduce(jnp.maximum, sizes) / bound, 1)
+  sizes = [jnp.max(jnp.abs(x), initial=0, where=jnp.isfinite(x)) for x in arrays]
+  largest = functools.reduce(jnp.maximum, sizes)
+  excess = jnp.maximum(largest / bound, jnp.clip(largest, 2.0**-96, 1) if grow else 1)
   power = jnp.ldexp(jnp.ones((), dtype), -jnp.ceil(jnp.log2(excess)).astype(jnp.int32))
   return jax.lax.stop_gradient(jnp.maximum(power, least))
 

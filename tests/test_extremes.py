@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spherejax import data, distances, losses, metrics, prototypes, solvers, training
+from tests.prototypes.test_fixed import loop
 
 KEY = jax.random.key(0)
 POINTS = jax.random.normal(KEY, (40, 3))
@@ -50,6 +51,87 @@ def test_units(name, scale):
   jax.tree.map(
     lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4), actual, expected
   )
+
+
+CENTRES = jax.random.normal(jax.random.key(2), (2, 3, 3))
+HALVES = np.arange(40) % 2
+
+
+def gaps(points, centres=CENTRES[0]):
+  """[points, centres], distances in float64."""
+  return np.linalg.norm(np.float64(points)[:, None] - np.float64(centres), axis=2)
+
+
+def curve(points):
+  first = np.argmin(gaps(points, points).max(1))
+  return loop(np.float64(points), len(points), first=first)[1]
+
+
+# Functions of points and centres to lengths, and their values of POINTS and CENTRES.
+LENGTHS = {
+  "pairwise_euclidean": (
+    lambda x, v: distances.pairwise_euclidean(x, v[0]),
+    lambda: gaps(POINTS),
+  ),
+  "class_covering_radii": (
+    lambda x, v: prototypes.class_covering_radii(x, HALVES, v),
+    lambda: [gaps(POINTS[c::2], CENTRES[c]).min(1).max() for c in (0, 1)],
+  ),
+  "greedy_k_centre": (
+    lambda x, v: prototypes.greedy_k_centre(x, 5).radii,
+    lambda: loop(np.float64(POINTS), 5)[1],
+  ),
+  "greedy_k_centre_around_others": (
+    lambda x, v: prototypes.greedy_k_centre(x, 5, initial=v[0]).radii,
+    lambda: loop(np.float64(POINTS), 5, initial=np.float64(CENTRES[0]))[1],
+  ),
+  "prototype_histogram": (
+    lambda x, v: prototypes.prototype_histogram(x[None], v[0]).error,
+    lambda: gaps(POINTS).min(1).mean(),
+  ),
+  "prototype_convex_combination": (
+    lambda x, v: prototypes.prototype_convex_combination(x[None], v[0])[0],
+    lambda: np.float64(CENTRES[0])[gaps(POINTS).argmin(1)].mean(0),
+  ),
+  "covering_radius": (
+    lambda x, v: prototypes.covering_radius(x, v[0]),
+    lambda: gaps(POINTS).min(1).max(),
+  ),
+  "covering_curve": (
+    lambda x, v: prototypes.covering_curve(x[:9]),
+    lambda: curve(POINTS[:9]),
+  ),
+  "mean_covering_radius": (
+    lambda x, v: prototypes.mean_covering_radius(x[:9], HALVES[:9]),
+    lambda: np.mean([np.mean(curve(POINTS[c:9:2])) for c in (0, 1)]),
+  ),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_lengths_have_the_unit_of_their_points(name):
+  function, oracle = LENGTHS[name]
+
+  def total(*arrays):
+    lengths = function(*arrays)
+    return jnp.sum(lengths), lengths
+
+  both = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))
+  slopes, lengths = both(POINTS, CENTRES)
+  np.testing.assert_allclose(lengths, oracle(), rtol=1e-4, atol=1e-5)
+  for scale in (2.0**-66, 2.0**64, 2.0**100):
+    found = both(POINTS * scale, CENTRES * scale)
+    np.testing.assert_array_equal(found[1], lengths * scale)
+    jax.tree.map(np.testing.assert_array_equal, found[0], slopes)
+
+
+@pytest.mark.parametrize("scale", [2.0**-66, 2.0**64, 2.0**100])
+def test_clusters_have_the_unit_of_their_points(scale):
+  usual, found = (solvers.k_means(POINTS * s, 4, key=KEY) for s in (1, scale))
+  means = [np.float64(POINTS)[usual.assignment == c].mean(0) for c in range(4)]
+  np.testing.assert_allclose(usual.centres, means, rtol=1e-4, atol=1e-5)
+  np.testing.assert_array_equal(found.assignment, usual.assignment)
+  np.testing.assert_array_equal(found.centres, usual.centres * scale)
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])

@@ -78,7 +78,7 @@ def euclidean_distances(
   x: Array, y: Array, method: Method, block_size: int | None
 ) -> Array:
   """|x_i - y_j|, also where the square is infinite."""
-  power = _numerics.shrinking(x, y)
+  power = _numerics.shrinking(x, y, grow=True)
   squares = _squares(x * power, y * power, method, block_size)
   return _numerics.sqrt(squares) / power
 

@@ -129,12 +129,14 @@ def class_covering_radii(
   mask = _checks.where_mask(where, (len(points),))
   mask &= _checks.inside(labels, classes, mask)
   rows = jnp.where(mask[:, None], _numerics.upcast(points), 0)
+  known = _numerics.upcast(centres).astype(rows.dtype)
+  power = _numerics.shrinking(rows, known, grow=True)
+  rows, known = rows * power, known * power
   index = jnp.clip(labels, 0, classes - 1)
 
   def squares(j: Array) -> Array:
     # Computed by differences, so that a point that is a centre is at distance 0.
-    to = _numerics.upcast(centres)[index, j].astype(rows.dtype)
-    return jnp.sum((rows - to) ** 2, axis=1)
+    return jnp.sum((rows - known[index, j]) ** 2, axis=1)
 
   def nearer(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
     least, chosen = carry
@@ -144,9 +146,10 @@ def class_covering_radii(
 
   start = jnp.full(len(rows), jnp.inf, rows.dtype), jnp.zeros(len(rows), jnp.int32)
   places = jnp.arange(number, dtype=jnp.int32)
-  start = _numerics.varying(start, rows, index, centres)
+  start = _numerics.varying(start, rows, index, known)
   (_, chosen), _ = jax.lax.scan(nearer, start, places)
-  lengths = jnp.where(mask, _numerics.sqrt(jnp.where(mask, squares(chosen), 0)), 0)
+  least = jnp.where(mask, squares(chosen), 0)
+  lengths = jnp.where(mask, _numerics.sqrt(least) / power, 0)
   # The first of the farthest points of a class gets the whole derivative.
   size = jax.lax.stop_gradient(lengths)
   widest = jnp.zeros(classes, rows.dtype).at[index].max(size)
@@ -193,6 +196,8 @@ def covering_curve(
   mask = _checks.where_mask(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
   rows = jnp.where(mask[:, None], rows, 0)
+  power = _numerics.shrinking(rows, grow=True)
+  rows = rows * power
 
   def radius(row: Array) -> Array:
     return jnp.max(jnp.where(mask, jnp.sum((rows - row[None]) ** 2, axis=1), 0))
@@ -206,7 +211,7 @@ def covering_curve(
       rows, number - 1, initial=rows[first][None], where=mask
     )
     rest = chosen.radii
-  return jnp.concatenate([start, rest]).astype(points.dtype)
+  return (jnp.concatenate([start, rest]) / power).astype(points.dtype)
 
 
 def mean_covering_radius(

@@ -75,6 +75,13 @@ def greedy_k_centre(
   mask = _checks.where_mask(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
   rows = jnp.where(mask[:, None], rows, 0)
+  centres = rows[:0]
+  if initial is not None:
+    initial = _checks.array("initial", initial, "floating")
+    _checks.shape("initial", initial, (len(initial), rows.shape[1]), "the points")
+    centres = jax.lax.stop_gradient(_numerics.upcast(initial)).astype(rows.dtype)
+  power = _numerics.shrinking(rows, centres, grow=True)
+  rows, centres = rows * power, centres * power
 
   def to_centre(centre: Array) -> Array:
     # Computed by differences, so that a centre is at distance 0 from its duplicates.
@@ -84,9 +91,6 @@ def greedy_k_centre(
     nearest = jnp.full(number, jnp.inf, rows.dtype)
     start = jnp.where(mask[first], first, jnp.argmax(mask))
   else:
-    initial = _checks.array("initial", initial, "floating")
-    _checks.shape("initial", initial, (len(initial), rows.shape[1]), "the points")
-    centres = jax.lax.stop_gradient(_numerics.upcast(initial)).astype(rows.dtype)
     nearest = jax.lax.fori_loop(
       0,
       len(centres),
@@ -109,4 +113,4 @@ def greedy_k_centre(
   carry = (nearest, jnp.ones(number, bool), start.astype(jnp.int32))
   carry = _numerics.varying(carry, rows, mask)
   _, (indices, radii) = jax.lax.scan(choose, carry, length=k)
-  return KCentre(indices.astype(jnp.int32), radii.astype(points.dtype))
+  return KCentre(indices.astype(jnp.int32), (radii / power).astype(points.dtype))

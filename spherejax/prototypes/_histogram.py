@@ -238,7 +238,7 @@ def _nearest(tokens: Array, prototypes: Array) -> Array:
 
   Computed by differences, so that a feature that is a prototype is found at any norm.
   """
-  power = _numerics.shrinking(tokens, prototypes)
+  power = _numerics.shrinking(tokens, prototypes, grow=True)
   tokens, prototypes = (
     jax.lax.stop_gradient(power * rows) for rows in (tokens, prototypes)
   )

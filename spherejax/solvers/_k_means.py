@@ -107,6 +107,8 @@ def _cluster(
   block_size: int,
   sharding: jax.NamedSharding | None,
 ) -> KMeansResult:
+  power = _numerics.shrinking(points, grow=True)
+  points = points * power
   # Relative to one of the points, so that points far from the origin keep their digits.
   origin = _row(points, jnp.argmax(mask))
   points = jnp.where(mask[:, None], points - origin[None], 0)
@@ -132,7 +134,9 @@ def _cluster(
     lambda state: state[2] & (state[3] < max_steps), step, start
   )
   inertia = jnp.sum(_squares_from_own(points, mask, assignment, centres))
-  return KMeansResult(centres + origin[None], assignment, inertia, steps, ~moved)
+  back = 1 / power
+  centres, inertia = (centres + origin[None]) * back, inertia * back * back
+  return KMeansResult(centres, assignment, inertia, steps, ~moved)
 
 
 def _row(points: Array, index: Array) -> Array:
