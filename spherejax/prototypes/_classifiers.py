@@ -269,7 +269,7 @@ def nearest_neighbour_scores(
 
 
 def _computing(points: Array, sites: Array) -> tuple[Array, Array, Array]:
-  """Both in their computing type, and the mask of the finite sites; others are 0."""
+  """Points, sites with 0 where not finite, and the mask of the finite sites."""
   wide = _numerics.upcast(points)
   usable = jnp.all(jnp.isfinite(sites), axis=1)
   return wide, jnp.where(usable[:, None], sites, 0).astype(wide.dtype), usable
