@@ -54,7 +54,8 @@ def test_measures_of_predictions():
   rng = np.random.default_rng(0)
   labels = rng.integers(0, CLASSES, BATCH)
   tied = rng.integers(0, 3, (BATCH, CLASSES)).astype(np.float32)
-  tied[::7, 2] = np.nan
+  tied[:, ::2] *= -1  # 0 and -0 are equal
+  tied[::7, 2], tied[3::7, 1] = np.nan, -np.inf
   smooth = rng.normal(size=(BATCH, CLASSES)).astype(np.float32)
   for scores in (tied, smooth):
     found = measures(scores, labels, D)
