@@ -9,7 +9,8 @@ tests what DIST names without results: defences side by side, randomised smoothi
 (3.2), training in the combined ball (A), residuals that tell the angle to other classes
 (6.2.2), and re-weighted features of classes that no training has seen (6.2.3).
 
-    python -m experiments.robust_features        # CIFAR-10 at 16 x 16: 14 min
+    python -m experiments.robust_features        # CIFAR-10 at 16 x 16: 14 min, 1 core
+    python -m experiments.robust_features --preset long      # 20 further seeds, 19 min
     python -m experiments.robust_features --preset digits    # proposals: 46 min, 1 core
     python -m experiments.robust_features --preset smoke     # seconds
     python -m experiments.robust_features --preset cifar10   # accelerators
