@@ -122,20 +122,24 @@ def unit(x: Array) -> Array:
   return jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
 
 
-def shrinking(*arrays: Array, least: float = 2.0**-46, grow: bool = False) -> Array:
+def shrinking(*arrays: Array, least: float | None = None, grow: bool = False) -> Array:
   """Power of two whose product with the arrays has finite sums of squares.
 
-  It is 1 for arrays of usual size, so that the product changes no bit, and not below
-  `least`, so that usual rows beside huge rows do not vanish. With `grow`, for results
-  that are no squares, small arrays grow to about 1. Not differentiated.
+  It is 1 for arrays of usual size, so that no bit changes, and not below `least` (2^-46
+  in float32), so that usual rows beside huge rows do not vanish. With `grow`, for
+  results that are no squares, small arrays grow to about 1. Not differentiated.
   """
   dtype = jnp.result_type(*arrays)
+  wide = -int(jnp.finfo(dtype).minexp) // 126  # 1 in float32, 8 in float64
   count = sum(array.size for array in arrays)
   bound = (float(jnp.finfo(dtype).max) / (8 * max(count, 1))) ** 0.5
   sizes = [jnp.max(jnp.abs(x), initial=0, where=jnp.isfinite(x)) for x in arrays]
   largest = functools.reduce(jnp.maximum, sizes)
-  excess = jnp.maximum(largest / bound, jnp.clip(largest, 2.0**-96, 1) if grow else 1)
+  excess = jnp.maximum(
+    largest / bound, jnp.clip(largest, 2.0 ** (-96 * wide), 1) if grow else 1
+  )
   power = jnp.ldexp(jnp.ones((), dtype), -jnp.ceil(jnp.log2(excess)).astype(jnp.int32))
+  least = 2.0 ** (-46 * wide) if least is None else least
   return jax.lax.stop_gradient(jnp.maximum(power, least))
 
 
@@ -213,14 +217,9 @@ def softplus(x: Array) -> Array:
   return keep(jax.nn.softplus(keep(x, some)), some)
 
 
-def product(x: Array, y: Array) -> Array:
-  """The matrix product without reduced-precision multiplications."""
-  return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST)
-
-
-def einsum(subscripts: str, *operands: Array) -> Array:
-  """`jnp.einsum` without reduced-precision multiplications."""
-  return jnp.einsum(subscripts, *operands, precision=jax.lax.Precision.HIGHEST)
+# Products without reduced-precision multiplications.
+product = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+einsum = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:

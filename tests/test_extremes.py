@@ -110,17 +110,27 @@ LENGTHS = {
 
 @pytest.mark.parametrize("name", LENGTHS)
 def test_lengths_have_the_unit_of_their_points(name):
+  assert_units(name, np.float32, (2.0**-66, 2.0**64, 2.0**100))
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_lengths_in_float64_have_the_unit_of_their_points(name, x64):
+  assert_units(name, np.float64, (2.0**-600, 2.0**600, 2.0**850))
+
+
+def assert_units(name, dtype, scales):
   function, oracle = LENGTHS[name]
+  points, centres = POINTS.astype(dtype), CENTRES.astype(dtype)
 
   def total(*arrays):
     lengths = function(*arrays)
     return jnp.sum(lengths), lengths
 
   both = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))
-  slopes, lengths = both(POINTS, CENTRES)
+  slopes, lengths = both(points, centres)
   np.testing.assert_allclose(lengths, oracle(), rtol=1e-4, atol=1e-5)
-  for scale in (2.0**-66, 2.0**64, 2.0**100):
-    found = both(POINTS * scale, CENTRES * scale)
+  for scale in scales:
+    found = both(points * scale, centres * scale)
     np.testing.assert_array_equal(found[1], lengths * scale)
     jax.tree.map(np.testing.assert_array_equal, found[0], slopes)
 
@@ -132,6 +142,16 @@ def test_clusters_have_the_unit_of_their_points(scale):
   np.testing.assert_allclose(usual.centres, means, rtol=1e-4, atol=1e-5)
   np.testing.assert_array_equal(found.assignment, usual.assignment)
   np.testing.assert_array_equal(found.centres, usual.centres * scale)
+  # A square: 0 or infinite where float32 has no such number.
+  np.testing.assert_array_equal(found.inertia, np.float32(usual.inertia * scale**2))
+
+
+def test_clusters_of_points_that_nearly_coincide_in_one_of_two_directions():
+  small = POINTS[:, :1] * np.float32(1e-22)
+  points = np.concatenate([np.ones_like(small), small], axis=1)
+  usual = solvers.k_means(POINTS[:, :1], 4, key=KEY)
+  found = solvers.k_means(points, 4, key=KEY)
+  np.testing.assert_array_equal(found.assignment, usual.assignment)
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])

@@ -251,7 +251,7 @@ def number_text(number: float | None) -> str:
   """A number for a table, with two digits if it is small; a dash for None."""
   if number is None:
     return "-"
-  return f"{number:.2g}" if 0 < abs(number) < 0.01 else f"{number:.3f}"
+  return f"{number:#.2g}" if 0 < abs(number) < 0.01 else f"{number:.3f}"
 
 
 def interval_text(interval: Sequence[float | None]) -> str:

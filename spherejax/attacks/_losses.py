@@ -110,7 +110,7 @@ def of_scores(
   if loss == "kl" and reference is not None:
     log_p, log_q = _numerics.log_softmax(reference), _numerics.log_softmax(z)
     p = jnp.exp(log_p)
-    possible = p > 0  # 0 log 0 = 0, also where q is 0
+    possible = p != 0  # 0 log 0 = 0, also where q is 0
     surprise = _numerics.keep(log_p - log_q, possible)
     return _numerics.masked_sum(p * surprise, possible)
   if loss == "ce":

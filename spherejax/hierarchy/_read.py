@@ -257,7 +257,7 @@ def _rows(path: str | os.PathLike[str]) -> Iterator[list[str]]:
         line += 1
     except csv.Error as error:
       raise ValueError(
-        f"{path}, line {line} cannot be read as CSV: {error}; mend its quotes"
+        f"{path}, line {line} cannot be read as CSV: {error}; check its quotes"
       ) from error
     except UnicodeDecodeError as error:
       raise ValueError(

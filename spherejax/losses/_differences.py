@@ -27,7 +27,7 @@ def _squared_distances_jvp(
   squares = squared_distances(x, y)
   index = jnp.argmin(squares, axis=1)
   near = jnp.arange(len(y))[None] == index[:, None]
-  choose = near.astype(x.dtype)
+  choose = near.astype(x.dtype)  # its transposed product adds up in a fixed order
   dot = distances.pairwise_dot
 
   def along(a: Array, b: Array) -> Array:

@@ -114,9 +114,9 @@ def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
   """Losses per row, from the soft nearest negatives of rows and of references."""
   here, there = near[:, None], near_all[None]
   # An end without negatives adds 0 to the sum of exponentials.
-  some = (here > -jnp.inf) | (there > -jnp.inf)
-  joint = jnp.logaddexp(*(jnp.where(some, x, 0) for x in (here, there)))
-  hinge = jnp.where(some, jax.nn.relu(joint + block.values), 0)
+  none = (here == -jnp.inf) & (there == -jnp.inf)
+  joint = jnp.logaddexp(*(jnp.where(none, 0, x) for x in (here, there)))
+  hinge = jnp.where(none, 0, jax.nn.relu(joint + block.values))
   return _selection.sum_over(hinge**2, block.positives) / 4
 
 

@@ -269,7 +269,9 @@ def _largest(scores: Array, k: int) -> Array:
   """Classes [batch, k] with the largest scores; an invalid index replaces a NaN."""
   wide = _numerics.upcast(scores)
   # Ties go to the lowest class, also those of 0 and -0. NaN is last, behind -inf.
-  rank = jnp.where(wide == 0, 0, jnp.maximum(wide, jnp.finfo(wide.dtype).min))
+  low = jnp.asarray(jnp.finfo(wide.dtype).min)
+  rank = jnp.maximum(wide, jnp.nextafter(low, jnp.zeros_like(low)))
+  rank = jnp.where(wide == -jnp.inf, low, jnp.where(wide == 0, 0, rank))
   first = jax.lax.top_k(jnp.where(jnp.isnan(wide), -jnp.inf, rank), k)[1]
   known = ~jnp.isnan(jnp.take_along_axis(scores, first, axis=1))
   return jnp.where(known, first, scores.shape[1])

@@ -255,7 +255,7 @@ def nearest_neighbour_scores(
   """
   points, sites, labels = _labelled_sites(points, sites, labels, num_classes)
   wide, known, usable = _computing(points, sites)
-  power = _numerics.shrinking(wide, known)  # a score may be finite where a term is not
+  power = _numerics.shrinking(known)  # a score may be finite where a term is not
   wide, known, grow = wide * power, known * power, 1 / power
   # Products round less near the origin.
   centre = jnp.mean(known, axis=0, keepdims=True, where=usable[:, None])
@@ -269,9 +269,9 @@ def nearest_neighbour_scores(
 
 
 def _computing(points: Array, sites: Array) -> tuple[Array, Array, Array]:
-  """Points, sites with 0 where not finite, and the mask of the finite sites."""
-  wide = _numerics.upcast(points)
-  usable = jnp.all(jnp.isfinite(sites), axis=1)
+  """Points and sites with 0 where not finite, and the mask of the finite sites."""
+  finite, usable = (jnp.all(jnp.isfinite(x), axis=1) for x in (points, sites))
+  wide = _numerics.upcast(jnp.where(finite[:, None], points, 0))
   return wide, jnp.where(usable[:, None], sites, 0).astype(wide.dtype), usable
 
 

@@ -107,11 +107,13 @@ def _cluster(
   block_size: int,
   sharding: jax.NamedSharding | None,
 ) -> KMeansResult:
-  power = _numerics.shrinking(points, grow=True)
-  points = points * power
+  shrink = _numerics.shrinking(points)
+  points = points * shrink
   # Relative to one of the points, so that points far from the origin keep their digits.
   origin = _row(points, jnp.argmax(mask))
   points = jnp.where(mask[:, None], points - origin[None], 0)
+  grow = _numerics.shrinking(points, grow=True)
+  points = points * grow
 
   def nearest(centres: Array) -> Array:
     closest = _split.closest(points, centres, sharding=sharding, block_size=block_size)
@@ -134,8 +136,9 @@ def _cluster(
     lambda state: state[2] & (state[3] < max_steps), step, start
   )
   inertia = jnp.sum(_squares_from_own(points, mask, assignment, centres))
-  back = 1 / power
-  centres, inertia = (centres + origin[None]) * back, inertia * back * back
+  centres = (centres / grow + origin[None]) / shrink
+  back = 1 / (grow * shrink)
+  inertia = inertia * back * back
   return KMeansResult(centres, assignment, inertia, steps, ~moved)
 
 

@@ -96,3 +96,4 @@ def test_an_impossible_class_adds_nothing():
   possible = np.float32([[2, 0, 0]])
   assert np.isinf(jax.jit(kl)(z, possible))
   assert np.isfinite(jax.jit(kl)(possible, z))
+  assert np.isnan(jax.jit(kl)(possible, np.float32([[np.nan, 0, 0]])))

@@ -30,6 +30,18 @@ def test_far_rows_of_one_class_are_no_small_loss(name):
   assert not ((found[:2] == 0) & (usual[:2] != 0)).any()
 
 
+@pytest.mark.parametrize("name", sorted({*PAIRS} - {"pair_counts"}))
+def test_a_row_of_nan_is_no_small_loss(name):
+  rows = jax.random.normal(jax.random.key(0), (6, 4))
+  labels = np.array([0, 0, 1, 1, 2, 2])
+  rest = (jnp.zeros(5),) if name == "dynamic_soft_margin" else ()
+  usual, found = (
+    jax.tree.leaves(getattr(losses, name)(x, labels, *rest))[0]
+    for x in (rows, rows.at[4, 0].set(jnp.nan))
+  )
+  assert not ((found == 0) & (usual != 0)).any()
+
+
 def test_tokens_whose_squares_overflow_are_directions():
   tokens = jnp.array([[[1e20, 0], [0, 3e38], [1, 1], [0.5, 0]]])
   points = jnp.array([[1.0, 0], [0.0, 1], [0.2, 0.1]])

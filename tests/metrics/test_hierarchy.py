@@ -56,6 +56,7 @@ def test_measures_of_predictions():
   tied = rng.integers(0, 3, (BATCH, CLASSES)).astype(np.float32)
   tied[:, ::2] *= -1  # 0 and -0 are equal
   tied[::7, 2], tied[3::7, 1] = np.nan, -np.inf
+  tied[3::7, 3] = np.finfo(np.float32).min
   smooth = rng.normal(size=(BATCH, CLASSES)).astype(np.float32)
   for scores in (tied, smooth):
     found = measures(scores, labels, D)

@@ -331,6 +331,18 @@ def test_scores_are_right_where_their_terms_overflow(exponent):
   np.testing.assert_allclose(found[0, 1], squares[0, 1], rtol=1e-6)
 
 
+def test_a_huge_point_changes_no_other_score():
+  sites, points = np.eye(2, dtype=np.float32), np.float32([[2, 0], [1e30, 0]])
+  scores, alone = (
+    prototypes.nearest_neighbour_scores(
+      x * 1e-8, sites * 1e-8, np.arange(2), num_classes=2
+    )
+    for x in (points, points[:1])
+  )
+  np.testing.assert_allclose(alone[0, 0] - alone[0, 1], 4e-16, rtol=1e-6)
+  np.testing.assert_array_equal(scores[:1], alone)
+
+
 def test_a_programme_that_ends_otherwise_is_no_infeasible_one(monkeypatch):
   class Stopped:
     status, message, fun = 4, "numerical difficulties", None
