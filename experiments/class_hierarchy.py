@@ -7,7 +7,7 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
 
     python -m experiments.class_hierarchy                    # 9 min
     python -m experiments.class_hierarchy --preset cub_birds100         # 14 min
-    python -m experiments.class_hierarchy --preset cars196
+    python -m experiments.class_hierarchy --preset cars196              # 4 min
     python -m experiments.class_hierarchy --preset ndsb_plankton        # 28 min
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
