@@ -152,7 +152,8 @@ def by_itself(room: str, name: str) -> list[str]:
   rows = [row for row in TABLES["What needs no step"] if row[0] == kind]
   assert rows
   return [
-    row[1].strip("`").replace("<subpackage>", room).replace("<name>", name) for row in rows
+    row[1].strip("`").replace("<subpackage>", room).replace("<name>", name)
+    for row in rows
   ]
 
 
