@@ -45,11 +45,9 @@ def attempts(content: dict, tried: Tried) -> str:
   for pattern, text in tried.get(title(content), {}).items():
     names = sorted({x for x in missed(content) if fnmatch.fnmatchcase(x, pattern)})
     lines.append(f"* {', '.join(f'`{name}`' for name in names)}: {text}")
-  return (
-    "\nNotes on claims that were not reproduced:\n\n" + "\n".join(lines) + "\n"
-    if lines
-    else ""
-  )
+  if not lines:
+    return ""
+  return "\n".join(["\nNotes on claims that were not reproduced:\n", *lines, ""])
 
 
 def check_tried(results: list[dict], tried: Tried) -> None:
@@ -143,8 +141,8 @@ def experiment_page(content: dict, tried: Tried, data: Texts, alts: Texts) -> st
     + f"`{content['command']}` took {content['seconds']:g} s on {content['cores']} "
     f"core{'s' * (content['cores'] > 1)} ({content['device']}) with jax "
     f"{content['versions']['jax']}. See [all settings and values]({name}.json), "
-    "[all results](../results.md) and the [gallery](../gallery.md), which explains"
-    " them.\n\n"
+    "[all results](../results.md) and the [gallery](../gallery.md), which explains the"
+    " figures.\n\n"
     f"## Claims\n\n{_table((*columns, 'verdict'), claims)}"
     + attempts(content, tried)
     + "\n## Figures\n\n"

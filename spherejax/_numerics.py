@@ -130,16 +130,16 @@ def shrinking(*arrays: Array, least: float | None = None, grow: bool = False) ->
   results that are no squares, small arrays grow to about 1. Not differentiated.
   """
   dtype = jnp.result_type(*arrays)
-  wide = -int(jnp.finfo(dtype).minexp) // 126  # 1 in float32, 8 in float64
+  span = -int(jnp.finfo(dtype).minexp) // 126  # 1 in float32, 8 in float64
   count = sum(array.size for array in arrays)
   bound = (float(jnp.finfo(dtype).max) / (8 * max(count, 1))) ** 0.5
   sizes = [jnp.max(jnp.abs(x), initial=0, where=jnp.isfinite(x)) for x in arrays]
   largest = functools.reduce(jnp.maximum, sizes)
   excess = jnp.maximum(
-    largest / bound, jnp.clip(largest, 2.0 ** (-96 * wide), 1) if grow else 1
+    largest / bound, jnp.clip(largest, 2.0 ** (-96 * span), 1) if grow else 1
   )
   power = jnp.ldexp(jnp.ones((), dtype), -jnp.ceil(jnp.log2(excess)).astype(jnp.int32))
-  least = 2.0 ** (-46 * wide) if least is None else least
+  least = 2.0 ** (-46 * span) if least is None else least
   return jax.lax.stop_gradient(jnp.maximum(power, least))
 
 

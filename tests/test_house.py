@@ -127,6 +127,14 @@ def test_nothing_is_marked_unfinished():
     assert not marks.search(path.read_text()), path
 
 
+def test_products_outside_networks_keep_the_precision_of_their_type():
+  # By default a GPU rounds the factors. Without jnp, these names are NumPy's.
+  raw = re.compile(r"jnp\.(matmul|einsum|dot|tensordot|vdot|inner)\(")
+  for path in ROOT.glob("spherejax/**/*.py"):
+    if path.parent.name != "models":
+      assert not raw.search(path.read_text()), path
+
+
 def test_no_page_is_lost_behind_one_of_sphinx():
   pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
   assert not pages & {"search", "genindex", "modindex", "py-modindex"}

@@ -257,6 +257,6 @@ def number_text(number: float | None) -> str:
 def interval_text(interval: Sequence[float | None]) -> str:
   """An interval for a table; a dash if one seed gives none."""
   low, high = interval
-  return (
-    "-" if low is None or high is None else f"[{number_text(low)}, {number_text(high)}]"
-  )
+  if low is None or high is None:
+    return "-"
+  return f"[{number_text(low)}, {number_text(high)}]"

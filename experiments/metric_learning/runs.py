@@ -90,7 +90,7 @@ def train_all(
       bar.update()
       return trained
 
-    # The longest start first.
+    # Those with a memory, or samples for proxies, take longest and start first.
     order = sorted(jobs, key=lambda name: jobs[name][1].kind not in ("xbm", "samples"))
     trained = dict(zip(order, at_once.in_turns(train_job, order), strict=True))
     return {name: trained[name] for name in jobs}

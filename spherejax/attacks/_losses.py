@@ -110,9 +110,8 @@ def of_scores(
   if loss == "kl" and reference is not None:
     log_p, log_q = _numerics.log_softmax(reference), _numerics.log_softmax(z)
     p = jnp.exp(log_p)
-    possible = p != 0  # 0 log 0 = 0, also where q is 0
-    surprise = _numerics.keep(log_p - log_q, possible)
-    return _numerics.masked_sum(p * surprise, possible)
+    # 0 log 0 = 0, also where q is 0.
+    return jnp.sum(p * _numerics.keep(log_p - log_q, p != 0), axis=1)
   if loss == "ce":
     reference_class = labels if targets is None else targets
     lead = z - pick(z, reference_class)[:, None]

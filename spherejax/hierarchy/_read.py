@@ -210,9 +210,9 @@ def from_csv(
   Raises:
     TypeError: path not a path.
     OSError: the file cannot be read.
-    ValueError: no text in UTF-8, another header, a row without exactly two fields or
-      with a field of more than 131,072 characters, and whatever `from_edges` refuses;
-      a quote that is not closed, or that text follows; a name with a line break.
+    ValueError: no text in UTF-8, another header, or a row without exactly two fields;
+      a quote that is not closed or is followed by text; a name with a line break or of
+      more than 131,072 characters; and whatever `from_edges` refuses.
 
   Source: none.
 

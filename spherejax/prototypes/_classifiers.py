@@ -192,7 +192,7 @@ def neighbour_logits(
     known_lengths = jnp.where(usable[None], jax.lax.stop_gradient(lengths), jnp.inf)
     near = -jax.lax.top_k(-known_lengths, k + 1)[0]
     middle = near[:, k - 1 : k] / 2 + near[:, k:] / 2
-    # Finite, for the derivative by the sharpness: all of too few sites vote.
+    # Finite also if there are fewer than k + 1 finite sites: then each of them votes.
     middle = jnp.minimum(middle, jnp.finfo(wide.dtype).max)
     logs, rate = -_numerics.softplus(rate * (lengths - middle)), jnp.ones_like(rate)
   logs = jnp.where(usable[None], logs, -jnp.inf)

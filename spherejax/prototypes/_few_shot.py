@@ -98,9 +98,9 @@ def simple_shot(
     representative: "mean", or "nearest" for the nearest support (1-NN). Static.
 
   Returns:
-    [queries], int32, in [0, ways); -1 for a query that is not finite, or without a
-    class. A class whose mean ("mean"), or every support ("nearest"), is not finite is
-    never chosen.
+    [queries], int32, in [0, ways). A class whose mean ("mean") or whose every support
+    ("nearest") is not finite is never chosen. -1 for a query that is not finite, and
+    for all queries if no class can be chosen.
 
   Raises:
     TypeError: an array is not floating.
@@ -206,8 +206,8 @@ def _nearest_class(
 ) -> Array:
   """[queries], int32: argmax of (z - c).(p_y - c) - |p_y - c|^2 / 2, c the mean of all.
 
-  -1 for a query or for all centres that are not finite. Products round less when the
-  queries' norms are left out and the prototypes' mean is the origin.
+  -1 for a query that is not finite, and for all if no centre is finite. Products round
+  less when the queries' norms are left out and the prototypes' mean is the origin.
   """
   known = supports
   if representative == "mean":

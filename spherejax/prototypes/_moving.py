@@ -355,7 +355,7 @@ def _sums(
   rows = jnp.where(mask[:, None], rows, 0)
   if on_sphere:
     rows = _numerics.normalize(rows)
-  # An infinite entry makes the whole sum of its class NaN, as it does a direction.
+  # A row with an infinite entry has no direction: the whole sum of its class is NaN.
   finite = jnp.all(jnp.isfinite(rows), axis=1, keepdims=True)
   rows = jnp.where(finite, rows, jnp.nan)
   index = jnp.where(mask, labels, 0)

@@ -38,7 +38,7 @@ class LinearProbe(NamedTuple):
     x = _checks.array("features", features, rank=2)
     _checks.shape("features", x, (len(x), len(self.mean)), "those fitted to")
     x = (x - self.mean[None]) / self.scale[None]
-    return x @ self.weights + self.bias[None]
+    return _numerics.product(x, self.weights) + self.bias[None]
 
 
 def linear_probe(
@@ -97,7 +97,7 @@ def linear_probe(
   mask &= _checks.inside(labels, num_classes, mask)
   share = mask.astype(x.dtype) / jnp.maximum(mask.sum(), 1)
   x = jnp.where(mask[:, None], x, 0)
-  mean = share @ x
+  mean = _numerics.product(share, x)
   deviation = _numerics.norm(jnp.sqrt(share)[:, None] * (x - mean[None]), axis=0)
   # A constant feature leaves nothing but rounding.
   varies = deviation > 100 * jnp.finfo(x.dtype).eps * jnp.abs(mean)
@@ -108,7 +108,7 @@ def linear_probe(
   def objective(params: tuple[Array, Array]) -> Array:
     weights, bias = params
     entropy = optax.softmax_cross_entropy_with_integer_labels(
-      x @ weights + bias[None], labels
+      _numerics.product(x, weights) + bias[None], labels
     )
     return jnp.sum(share * entropy) + strength / 2 * jnp.sum(weights**2)
 
