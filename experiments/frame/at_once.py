@@ -69,6 +69,6 @@ def on_host() -> Iterator[None]:
   host = jax.local_devices(backend="cpu")[0]
   # Older versions of jax have it in jax.experimental.
   where = jax if hasattr(jax, "enable_x64") else jax.experimental
-  wide: Any = getattr(where, "enable_x64")  # noqa: B009
+  wide = getattr(where, "enable_x64")  # noqa: B009
   with wide(True), jax.default_device(host):
     yield

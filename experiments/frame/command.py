@@ -18,8 +18,9 @@ import jax
 import tyro
 
 from experiments.frame import ending, results, settings
+from experiments.frame.settings import Settings
 
-_Settings = TypeVar("_Settings")
+_Settings = TypeVar("_Settings", bound=Settings)
 _AT_LEAST_ONE = ("seeds", "steps", "batch")
 _NONE = object()
 
@@ -28,19 +29,19 @@ class Arguments(NamedTuple):
   """Preset, settings and output folder of one run."""
 
   preset: str
-  config: Any
+  config: Any  # of the preset's class
   output: pathlib.Path
 
 
 def parse(
-  presets: Mapping[str, Any],
+  presets: Mapping[str, _Settings],
   *,
   name: str,
   doc: str | None,
   arguments: Sequence[str] | None = None,
   short: bool = False,
-  unused: Callable[[Any], settings.Unused] = lambda _: {},
-  resolved: Callable[[Any], Any] = lambda config: config,
+  unused: Callable[[_Settings], settings.Unused] = lambda _: {},
+  resolved: Callable[[_Settings], _Settings] = lambda config: config,
 ) -> Arguments:
   """Preset, settings and output folder from the command line (or `arguments`).
 
@@ -81,7 +82,9 @@ def parse(
   return Arguments(parsed.preset, parsed.config, parsed.output)
 
 
-def _options(presets: Mapping[str, Any], preset: str, output: pathlib.Path) -> type:
+def _options(
+  presets: Mapping[str, _Settings], preset: str, output: pathlib.Path
+) -> type:
   """The class whose fields are the options: the study's, and those of every study."""
   arg, config = tyro.conf.arg, presets[preset]
   preset_names: Any = Literal[tuple(presets)]  # pyright: ignore
@@ -99,7 +102,7 @@ def _options(presets: Mapping[str, Any], preset: str, output: pathlib.Path) -> t
   )
 
 
-def _check_values(config: Any, preset: Any) -> None:
+def _check_values(config: Settings, preset: Settings) -> None:
   """Rejects negative numbers, 0 for a run size unless the preset has 0, and repeats."""
   for field in dataclasses.fields(config):
     value, option = getattr(config, field.name), settings.option(field.name)
@@ -112,7 +115,7 @@ def _check_values(config: Any, preset: Any) -> None:
       raise SystemExit(f"{option} must not name anything twice, got {' '.join(values)}")
 
 
-def _check_used(config: Any, preset: Any, unused: settings.Unused) -> None:
+def _check_used(config: Settings, preset: Settings, unused: settings.Unused) -> None:
   """Raises ValueError for a setting that was changed and does nothing."""
   for reason, names in unused.items():
     for name in names:
@@ -132,7 +135,7 @@ def _prepare(output: pathlib.Path) -> None:
     raise SystemExit(f"--output {output} cannot be written to: {reason}") from error
 
 
-def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
+def _keep_results(name: str, config: Settings, output: pathlib.Path) -> None:
   """Raises SystemExit where the folder has results that this run would replace."""
   path = output / "results.json"
   if not path.exists():
@@ -178,7 +181,7 @@ def _keep_compiled_programs() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
-def only(kind: type[_Settings], settings: Any) -> _Settings:
+def only(kind: type[_Settings], settings: Settings) -> _Settings:
   """Selects the fields of `kind` from settings that have more."""
   names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore
   return kind(**{name: getattr(settings, name) for name in names})

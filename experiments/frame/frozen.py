@@ -7,10 +7,10 @@ enough for a CPU.
 import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from spherejax import data, models, training
 
@@ -31,13 +31,13 @@ class Features(data.Images):
 def stored(
   path: pathlib.Path,
   network: models.PretrainedNetwork,
-  see: Callable[[Any], Any],
+  see: Callable[[np.ndarray], ArrayLike],
   images: data.Images,
   **made_with: str,
 ) -> np.ndarray:
   """Maps all images through the network once, and keeps the result in a file."""
 
-  def see_in_colour(pixels: np.ndarray) -> Any:
+  def see_in_colour(pixels: np.ndarray) -> ArrayLike:
     return see(np.broadcast_to(pixels, (*pixels.shape[:-1], 3)))  # if they are grey
 
   path.parent.mkdir(parents=True, exist_ok=True)

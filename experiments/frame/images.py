@@ -11,7 +11,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -20,6 +20,8 @@ from PIL import Image
 
 from experiments.published import tree_paths
 from spherejax import data, hierarchy
+
+_T = TypeVar("_T")
 
 
 class Source(NamedTuple):
@@ -155,17 +157,24 @@ def prepared(name: str, split: str, side: int) -> data.Images:
   return resized(read(name, split), side, inverted=source.inverted)
 
 
-def read(name: str, split: str, **options: Any) -> data.Images:
+def read(
+  name: str,
+  split: str,
+  *,
+  size: int | None = None,
+  channels: int | None = None,
+  lazy: bool = False,
+) -> data.Images:
   """Reads images with `data.load_tfds`; exits with a message if the set is missing."""
   try:
-    return data.load_tfds(name, split, **options)
+    return data.load_tfds(name, split, size=size, channels=channels, lazy=lazy)
   except FileNotFoundError as error:
     raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
 
 
 def available(
-  names: Iterable[str], load: Callable[[str], Any]
-) -> Iterator[tuple[str, Any]]:
+  names: Iterable[str], load: Callable[[str], _T]
+) -> Iterator[tuple[str, _T]]:
   """The sets that are there; says on stderr which are not."""
   for name in names:
     try:

@@ -5,22 +5,24 @@ import io
 import json
 import pathlib
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments.frame import ending, results
 
+_T = TypeVar("_T")
 _REMEDY = "without it, it is made again"
 
 
-def digest(settings: Any) -> str:
+def digest(settings: object) -> str:
   """Short name of settings, so that runs with other settings get other folders."""
   return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
 
 
-def fingerprint(arrays: Iterable[Any]) -> str:
+def fingerprint(arrays: Iterable[ArrayLike]) -> str:
   """Digest of arrays' bytes, shapes and types: other data get another folder."""
   digest_of = hashlib.sha256()
   for x in map(np.ascontiguousarray, arrays):
@@ -32,7 +34,7 @@ def fingerprint(arrays: Iterable[Any]) -> str:
 class Finished(NamedTuple):
   """Stored outcome of one training."""
 
-  figures: dict[str, Any]  # figures that JSON can hold
+  figures: results.Entry  # figures that JSON can hold
   arrays: dict[str, np.ndarray]
 
   def part(self, prefix: str) -> dict[str, np.ndarray]:
@@ -44,7 +46,7 @@ class Finished(NamedTuple):
     }
 
 
-def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
+def restore(path: pathlib.Path, settings: results.Entry) -> Finished | None:
   """Reads an outcome if it was stored with the same settings.
 
   A damaged file raises a ValueError that names it: the user decides whether to lose it.
@@ -60,13 +62,13 @@ def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
 
 def read_record(
   path: pathlib.Path, *names: str, remedy: str = _REMEDY
-) -> dict[str, Any]:
+) -> results.Entry:
   """Reads a record of `results.write_json` and checks that it has these names.
 
   A damaged file raises a ValueError that names it and the remedy.
   """
 
-  def read(path: pathlib.Path) -> dict[str, Any]:
+  def read(path: pathlib.Path) -> results.Entry:
     contents = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(contents, dict) or not set(names) <= contents.keys():
       raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
@@ -85,8 +87,8 @@ def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
 
 
 def _read_intact(
-  path: pathlib.Path, read: Callable[[pathlib.Path], Any], remedy: str = _REMEDY
-) -> Any:
+  path: pathlib.Path, read: Callable[[pathlib.Path], _T], remedy: str = _REMEDY
+) -> _T:
   try:
     return read(path)
   except Exception as error:  # a damaged file can fail in any way
@@ -122,7 +124,7 @@ def _array(content: bytes) -> np.ndarray:
   return flat.reshape(shape, order="F" if by_columns else "C").copy()
 
 
-def keep(path: pathlib.Path, settings: Mapping[str, Any], outcome: Finished) -> None:
+def keep(path: pathlib.Path, settings: results.Entry, outcome: Finished) -> None:
   """Writes the arrays, then the file whose presence says that they are complete."""
   path.parent.mkdir(parents=True, exist_ok=True)
   record, arrays = _files(path)
@@ -134,7 +136,7 @@ def keep(path: pathlib.Path, settings: Mapping[str, Any], outcome: Finished) -> 
 def once(
   path: pathlib.Path,
   *,
-  made_with: Mapping[str, Any],
+  made_with: results.Entry,
   make: Callable[[], Finished],
   restored: Callable[[], object] = lambda: None,
 ) -> Finished:

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import VariableDict
 from jax import Array
 from PIL import Image
 
@@ -180,7 +181,7 @@ def _network_input(a: Architecture, images: Array) -> Array:
   return data.normalize(x, *(_EVEN if a.backbone == "inception_v3" else _TORCH))
 
 
-def initial_variables(key: Array, architecture: Architecture) -> Any:
+def initial_variables(key: Array, architecture: Architecture) -> VariableDict:
   """Draws the initial variables; reads the backbone's if a file has them."""
   variables = _initialize(key, architecture=architecture)
   if architecture.weights:
@@ -194,7 +195,9 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
   }
 
 
-def with_weights(variables: Any, file: str, fresh: Sequence[str] = ()) -> Any:
+def with_weights(
+  variables: VariableDict, file: str, fresh: Sequence[str] = ()
+) -> VariableDict:
   """Variables, or shapes, with the backbone's from a file, except for `fresh` ones."""
   backbones = {name: tree["backbone"] for name, tree in variables.items()}
   read = models.import_weights(backbones, models.read_weights(file), fresh=fresh)
@@ -202,7 +205,7 @@ def with_weights(variables: Any, file: str, fresh: Sequence[str] = ()) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("architecture",))
-def _initialize(key: Array, *, architecture: Architecture) -> Any:
+def _initialize(key: Array, *, architecture: Architecture) -> VariableDict:
   a = architecture
   images = jax.ShapeDtypeStruct(
     (2, a.image_size, a.image_size, a.channels), jnp.float32
@@ -210,7 +213,7 @@ def _initialize(key: Array, *, architecture: Architecture) -> Any:
   return Network(a).lazy_init(key, images)
 
 
-def _shapes(architecture: Architecture) -> Any:
+def _shapes(architecture: Architecture) -> VariableDict:
   draw = functools.partial(_initialize, architecture=architecture)
   return jax.eval_shape(draw, jax.random.key(0))
 
@@ -235,14 +238,14 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
 
 class _StoredModel(NamedTuple):
   step: Array
-  variables: Any
+  variables: VariableDict
 
 
 class Model(NamedTuple):
   """A trained network."""
 
   architecture: Architecture
-  variables: Any
+  variables: VariableDict
 
   def prepare(self) -> Callable[[np.ndarray], np.ndarray]:
     """Returns the function that prepares images, picklable for other processes."""

@@ -22,6 +22,8 @@ COLORS = (
   "#0072B2", "#D55E00", "#009E73", "#CC79A7",
   "#E69F00", "#56B4E9", "#7F7F7F", "#222222",
 )  # fmt: skip
+Figures = Mapping[str, Figure]
+"""Figures by file name, without the suffix."""
 Panels = Mapping[str, Mapping[str, np.ndarray]]
 """For each panel's title, the values of each row, [seeds]."""
 _BLUE, _ORANGE, *_, _GREY, _INK = COLORS
@@ -81,15 +83,14 @@ def cosine_maps(
 ) -> Figure:
   """Plots cosines of all pairs of classes, with lines between groups of neighbours."""
   figure, cells = panels(maps, columns, 7.2 / columns, framed=True)
-  image: Any = None
   for axes, values in zip(cells, maps.values(), strict=True):
-    image = axes.imshow(np.asarray(values), cmap="RdBu_r", vmin=-1, vmax=1)
+    axes.imshow(np.asarray(values), cmap="RdBu_r", vmin=-1, vmax=1)
     for edge in np.flatnonzero(np.diff(groups)) + 0.5:
       axes.axhline(edge, color="#222222", linewidth=0.6)
       axes.axvline(edge, color="#222222", linewidth=0.6)
     axes.set(xticks=[], yticks=[])
   figure.supxlabel(xlabel, fontsize=9)
-  figure.colorbar(image, ax=cells, label="cosine", shrink=0.8)
+  figure.colorbar(cells[0].images[0], ax=cells, label="cosine", shrink=0.8)
   return figure
 
 
@@ -151,9 +152,7 @@ def _style(axes: Axes, gains: bool) -> None:
     axes.axvline(0, color=_INK, linewidth=1)
 
 
-def verdicts(
-  claims: Mapping[str, Sequence[tuple[float, str]]],
-) -> Figure:
+def verdicts(claims: Mapping[str, Sequence[tuple[float, str]]]) -> Figure:
   """Plots claims, a row a statement, by difference over half-width of its interval.
 
   Args:
@@ -164,7 +163,8 @@ def verdicts(
 
   figure, (axes,) = panels([""], 1, 4.4)
   axes.axvspan(-1, 1, color="#EEEEEE", linewidth=0)
-  colors: Any = dict(zip(results.VERDICTS, (_BLUE, _ORANGE, _GREY), strict=True))
+  verdict_colors = zip(results.VERDICTS, (_BLUE, _ORANGE, _GREY), strict=True)
+  colors: dict[str, str] = dict(verdict_colors)
   for place, tests in enumerate(claims.values()):
     points = sorted((300 if math.isnan(at) else at, verdict) for at, verdict in tests)
     heights = place + np.linspace(-0.35, 0.35, len(points) + 2)[1:-1]
@@ -184,9 +184,7 @@ def verdicts(
   return figure
 
 
-def save(
-  figures: Mapping[str, Any], output: pathlib.Path, suffix: str = ".png"
-) -> list[str]:
+def save(figures: Figures, output: pathlib.Path, suffix: str = ".png") -> list[str]:
   """Writes figures, PNG by default and SVG for plots of lines; returns file names."""
   return [
     plotting.save(figure, output / f"{name}{suffix}").name

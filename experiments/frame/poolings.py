@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 from flax import traverse_util
+from flax.typing import Collection
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -63,7 +64,7 @@ class Recipe(NamedTuple):
 
 
 def recipe(
-  name: str, dim: int, *, prototypes: int, mass: Any, inverse_temperature: float
+  name: str, dim: int, *, prototypes: int, mass: ArrayLike, inverse_temperature: float
 ) -> Recipe:
   """Returns the pooling of a name; its parameters, if any, are called "pooling".
 
@@ -101,8 +102,8 @@ def embedding_dim(name: str, dim: int) -> int:
 
 
 def with_prototypes(
-  recipe: Recipe, params: Any, pooled: Callable[[Any], ArrayLike]
-) -> Any:
+  recipe: Recipe, params: Collection, pooled: Callable[[Collection], ArrayLike]
+) -> Collection:
   """Returns the parameters with prototypes that are chosen among averages.
 
   `pooled(params)` returns vectors [images, dim] that are pooled with all of the mass.

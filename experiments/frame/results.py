@@ -9,7 +9,7 @@ import pathlib
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ import rich.table
 import scipy.stats
 
 import spherejax
+from experiments.frame.settings import Settings
 from spherejax import metrics
 
 VERDICTS = REPRODUCED, CONTRADICTED, UNDECIDED = (
@@ -28,11 +29,13 @@ VERDICTS = REPRODUCED, CONTRADICTED, UNDECIDED = (
 )
 _MOST_SEEDS = 10_000  # more than anybody would try
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
+Entry = dict[str, Any]
+"""A row, a claim or a whole result, by the names of its JSON."""
 
 
 def row(
   name: str, metric: str, values: Iterable[float], *, paper: float | None = None
-) -> dict[str, Any]:
+) -> Entry:
   """Row of a table: a value for each seed, with mean and 95 % interval."""
   numbers = [float(value) for value in values]
   interval = metrics.mean_interval(np.array(numbers))
@@ -53,7 +56,7 @@ def claim(
   *,
   paper: str,
   every_seed: bool = False,
-) -> dict[str, Any]:
+) -> Entry:
   """A claim that a difference is positive, with its verdict.
 
   A claim is reproduced when the 95 % interval of the mean over seeds lies above 0, and
@@ -98,7 +101,7 @@ def _deciding(values: Sequence[float]) -> int | None:
   return int(enough[0]) if enough.size else None
 
 
-def verdict_text(entry: Mapping[str, Any]) -> str:
+def verdict_text(entry: Entry) -> str:
   """The verdict; if it is open, also the number of seeds that would decide."""
   number = entry["seeds to decide"]
   return entry["verdict"] + (f" ({number} seeds would decide)" if number else "")
@@ -108,12 +111,12 @@ def result(
   *,
   experiment: str,
   preset: str,
-  config: Any,
+  config: Settings,
   seconds: float,
-  rows: list[dict[str, Any]],
-  claims: list[dict[str, Any]],
+  rows: list[Entry],
+  claims: list[Entry],
   pictures: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> Entry:
   """Returns the whole result of a run, as it is written to `results.json`.
 
   Raises ValueError if two claims share an id: no page or note could tell them apart.
@@ -142,7 +145,7 @@ def result(
   }
 
 
-def _options(experiment: str, preset: str, config: Any) -> str:
+def _options(experiment: str, preset: str, config: Settings) -> str:
   """Options that differ from the preset, where the preset is known."""
   module = sys.modules.get(f"experiments.{experiment}", sys.modules["__main__"])
   preset_config = getattr(module, "PRESETS", {}).get(preset)
@@ -162,7 +165,7 @@ def _options(experiment: str, preset: str, config: Any) -> str:
   return "".join(f" {part}" for part in parts)
 
 
-def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
+def write_json(content: Entry, path: pathlib.Path) -> None:
   """Writes the file whole or not at all: an earlier version survives a full disk."""
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_suffix(".partial")
@@ -170,13 +173,11 @@ def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
   temporary.replace(path)
 
 
-Summary = Callable[[dict[str, Any], pathlib.Path], Sequence[Any]]
+Summary = Callable[[Entry, pathlib.Path], Sequence[rich.console.RenderableType]]
 """Function from a result with claims and its folder to the text to print."""
 
 
-def write(
-  content: dict[str, Any], output: pathlib.Path, summary: Summary | None = None
-) -> None:
+def write(content: Entry, output: pathlib.Path, summary: Summary | None = None) -> None:
   """Writes `results.json`; writes and prints `table.txt`, a summary or all tables."""
   content = standard(content)
   write_json(content, output / "results.json")
@@ -188,7 +189,9 @@ def write(
         console.print(line)
 
 
-def _everything(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
+def _everything(
+  content: Entry, output: pathlib.Path
+) -> list[rich.console.RenderableType]:
   return [
     *tables(content),
     f"{content['experiment']} ({content['preset']}): {content['seconds']} s on "
@@ -210,7 +213,7 @@ _OF_THE_PAPER = (
 )
 
 
-def tables(content: dict[str, Any]) -> list[rich.table.Table]:
+def tables(content: Entry) -> list[rich.table.Table]:
   """The figures and the claims of a result as printable tables."""
   figures = rich.table.Table("", "measure", title=content["experiment"])
   for heading in ("mean", "95 % interval", "seeds", "paper"):
@@ -240,7 +243,7 @@ def _ends(interval: metrics.Interval) -> list[float | None]:
   return [float(x) if np.isfinite(x) else None for x in (interval.low, interval.high)]
 
 
-def cells(entry: Mapping[str, Any]) -> tuple[str, ...]:
+def cells(entry: Entry) -> tuple[str, ...]:
   """Name, measure with the note on it, mean and interval of a row, for a table."""
   measure = entry["metric"] + (f": {entry['note']}" if "note" in entry else "")
   mean, interval = number_text(entry["mean"]), interval_text(entry["interval"])

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import typing
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 import tyro
 
@@ -16,6 +16,12 @@ Unused = dict[str, tuple[str, ...]]
 _T = TypeVar("_T")
 Decided = Annotated[_T, tyro.conf.Suppress]
 """Field that the study or the data set decide; not an option of the command line."""
+
+
+class Settings(Protocol):
+  """A dataclass of settings."""
+
+  __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 def option(name: str) -> str:
@@ -29,7 +35,7 @@ class MultipleOf:
 
   other: str
 
-  def check(self, name: str, value: Any, settings: Any) -> None:
+  def check(self, name: str, value: Any, settings: Settings) -> None:
     part = getattr(settings, self.other)
     for number in value if isinstance(value, tuple) else (value,):
       if part < 1 or number % part:
@@ -45,7 +51,7 @@ class Within:
   low: float
   high: float = math.inf
 
-  def check(self, name: str, value: Any, settings: Any) -> None:
+  def check(self, name: str, value: Any, settings: Settings) -> None:
     del settings
     for number in value if isinstance(value, tuple) else (value,):
       if not self.low <= number <= self.high:
@@ -59,11 +65,11 @@ class Without:
   """Limit: the setting does nothing where another one has any of these values."""
 
   other: str
-  value: Any
+  value: object
   because: str = ""
   """Reason to report; empty: the value of the other option."""
 
-  def reason(self, settings: Any) -> str | None:
+  def reason(self, settings: Settings) -> str | None:
     value = getattr(settings, self.other)
     if value not in (self.value if isinstance(self.value, tuple) else (self.value,)):
       return None
@@ -84,7 +90,7 @@ class Among:
   values: tuple[str, ...]
   called: str = ""
 
-  def reason(self, settings: Any) -> str | None:
+  def reason(self, settings: Settings) -> str | None:
     if {*self.values} & {*getattr(settings, self.other)}:
       return None
     called = self.called or " or ".join(self.values)
@@ -106,7 +112,7 @@ def _declared(kind: type) -> dict[str, list[Limit]]:
   return limits
 
 
-def unused(settings: Any) -> Unused:
+def unused(settings: Settings) -> Unused:
   """Settings that have no effect given the others, by the reason."""
   by_reason: Unused = {}
   for name, limits in _declared(type(settings)).items():

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from experiments.frame import command, pictures, results, settings
 
-Config = TypeVar("Config")
+Config = TypeVar("Config", bound=settings.Settings)
 
 
 class NotMeasured(LookupError):
@@ -25,7 +25,7 @@ class Table:
     self._figures: dict[tuple[str, str], list[float]] = {}
     self._gains: list[tuple[str, str, str, float | None, str]] = []
     self._unlisted: set[tuple[str, str]] = set()
-    self._extras: dict[tuple[str, str], dict[str, Any]] = {}
+    self._extras: dict[tuple[str, str], results.Entry] = {}
 
   def add(
     self,
@@ -87,7 +87,7 @@ class Table:
     """Measures that any variant has."""
     return list(dict.fromkeys(measure for _, measure in self._figures))
 
-  def rows(self) -> list[dict[str, Any]]:
+  def rows(self) -> list[results.Entry]:
     """The rows of the results: gains, then figures."""
     gains = [
       results.row(title, measure, self.gain(measure, variant, over=other), paper=paper)
@@ -100,7 +100,7 @@ class Table:
     ]
 
   @classmethod
-  def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Table":
+  def of_rows(cls, rows: Iterable[results.Entry]) -> "Table":
     """Rebuilds a table from the rows of written results."""
     table = cls()
     for row in rows:
@@ -149,12 +149,12 @@ class Study(Generic[Config]):
   """Function of settings and output folder to the table and the input of `draw`."""
   claims: Sequence[Claim] | Callable[[Config, Table], Iterable[Claim]] = ()
   """Claims, or a function if statements depend on settings or figures."""
-  draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda _, draw, __: (
+  draw: Callable[[Table, Any, Config], pictures.Figures] = lambda _, draw, __: (
     draw() if draw else {}
   )
   """Function of table, drawing input and settings to plots by file name. By default,
   the drawing input is itself the function that draws."""
-  charts: Callable[[Config, Table], Mapping[str, Any]] = lambda *_: {}
+  charts: Callable[[Config, Table], pictures.Figures] = lambda *_: {}
   """Function of settings and table to plots of lines, which need only the results."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Function that fills in open settings."""
@@ -167,11 +167,11 @@ class Study(Generic[Config]):
   others: Mapping[type, "Study"] = dataclasses.field(default_factory=dict)
   """Studies of settings of other types."""
 
-  def of(self, config: Any) -> "Study":
+  def of(self, config: settings.Settings) -> "Study":
     """The study of settings of this type; this one, unless `others` has it."""
     return self.others.get(type(config), self)
 
-  def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
+  def claimed(self, table: Table, config: Config) -> list[results.Entry]:
     """The claims about what was measured, with their verdicts."""
     claims = self.of(config).claims
     claims = claims(config, table) if callable(claims) else claims
@@ -194,7 +194,7 @@ class Study(Generic[Config]):
 
   def run(
     self, config: Config, output: pathlib.Path, preset: str = "cpu"
-  ) -> dict[str, Any]:
+  ) -> results.Entry:
     """Measures, claims and draws; returns the whole result."""
     start, config, study = time.perf_counter(), self.resolved(config), self.of(config)
     table, drawing_input = study.measure(config, output)

@@ -7,28 +7,34 @@ devices, with batches from the host. Both resume from their folder.
 import functools
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from numpy.typing import ArrayLike
 
 from spherejax import data, training
+
+Tree = Any
+"""A pytree of arrays."""
+Function = Callable[..., Tree]
 
 
 class State(NamedTuple):
   """State of one training of `many`."""
 
-  params: Any
-  opt_state: Any
+  params: Tree
+  opt_state: optax.OptState
 
 
 def many(
   key: Array,
-  functions: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+  functions: tuple[Function, Function, Function],
   cells: Mapping[str, Any],
   folder: pathlib.Path,
   *,
@@ -68,18 +74,18 @@ def many(
 
 
 @functools.cache
-def bound(function: Callable[..., Any], *settings: Any) -> Callable[..., Any]:
+def bound(function: Function, *settings: Hashable) -> Function:
   """Binds settings; equal ones give one function, so that sweeps share its program."""
   return functools.partial(function, *settings)
 
 
-def over_models(function: Callable[..., Any], models: Any, *shared: Any) -> Any:
+def over_models(function: Function, models: Tree, *shared: Tree) -> Tree:
   """Results [cells, seeds, ...] of function(*shared, model), one model at a time."""
   return jax.tree.map(np.asarray, _over_models(function, models, shared))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _over_models(function: Callable[..., Any], models: Any, shared: Any) -> Any:
+def _over_models(function: Function, models: Tree, shared: Tree) -> Tree:
   def cell(seeds):
     return jax.lax.map(functools.partial(function, *shared), seeds)
 
@@ -87,8 +93,12 @@ def _over_models(function: Callable[..., Any], models: Any, shared: Any) -> Any:
 
 
 def forward(
-  network: Any, params: Any, stats: Any, *inputs: Any, **options: Any
-) -> tuple[Any, Any]:
+  network: nn.Module,
+  params: Tree,
+  stats: Tree,
+  *inputs: ArrayLike,
+  **options: Any,
+) -> tuple[Tree, Tree]:
   """Outputs of a network in training mode, and its statistics after them."""
   variables = {"params": params, "batch_stats": stats}
   outputs, updated = network.apply(
@@ -98,13 +108,13 @@ def forward(
 
 
 def descend(
-  objective: Callable[[Any], Any],
+  objective: Callable[[Tree], Array | tuple[Array, Tree]],
   optimizer: optax.GradientTransformation,
-  params: Any,
-  opt_state: Any,
+  params: Tree,
+  opt_state: optax.OptState,
   *,
   has_aux: bool = False,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tree, Tree, optax.OptState]:
   """Takes one step; returns the objective's value, parameters and optimiser state."""
   value, grads = jax.value_and_grad(objective, has_aux=has_aux)(params)
   updates, opt_state = optimizer.update(grads, opt_state, params)
@@ -114,7 +124,7 @@ def descend(
 def single(
   start: Callable[[bool], training.TrainState],
   step: Callable[..., tuple[training.TrainState, dict[str, Array]]],
-  batches: Callable[[int], Iterator[Any]],
+  batches: Callable[[int], Iterator[Tree]],
   folder: pathlib.Path,
   **options: Any,
 ) -> training.FitResult:
