@@ -12,7 +12,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from experiments.frame import results as report
 
@@ -28,18 +27,18 @@ Texts = Mapping[str, str]
 """Descriptions of the data by pattern of experiments, or of figures by run and file."""
 
 
-def title(content: dict) -> str:
+def title(content: report.Entry) -> str:
   """The experiment, and its preset unless that is cpu."""
   is_cpu = content["preset"] == "cpu"
   return content["experiment"] + ("" if is_cpu else f"-{content['preset']}")
 
 
-def missed(content: dict) -> list[str]:
+def missed(content: report.Entry) -> list[str]:
   """Ids of the claims that were not reproduced."""
   return [x["id"] for x in content["claims"] if x["verdict"] != "reproduced"]
 
 
-def attempts(content: dict, tried: Tried) -> str:
+def attempts(content: report.Entry, tried: Tried) -> str:
   """Notes on what was tried for each missed claim."""
   lines = []
   for pattern, text in tried.get(title(content), {}).items():
@@ -50,7 +49,7 @@ def attempts(content: dict, tried: Tried) -> str:
   return "\n".join(["\nNotes on claims that were not reproduced:\n", *lines, ""])
 
 
-def check_tried(results: list[dict], tried: Tried) -> None:
+def check_tried(results: list[report.Entry], tried: Tried) -> None:
   """Ends with a message unless exactly the missed claims have notes."""
   claims = [f"{title(x)}: {name}" for x in results for name in missed(x)]
   patterns = [f"{run}: {claim}" for run, notes in tried.items() for claim in notes]
@@ -69,13 +68,13 @@ def _check_match(
       raise SystemExit(f"{file} has {pattern}, but no such {nothing}")
 
 
-def about(content: dict, data: Texts) -> str:
+def about(content: report.Entry, data: Texts) -> str:
   """Description of an experiment's data; empty if there is none."""
   name = title(content)
   return next((x for key, x in data.items() if fnmatch.fnmatchcase(name, key)), "")
 
 
-def check_data(results: list[dict], data: Texts) -> None:
+def check_data(results: list[report.Entry], data: Texts) -> None:
   """Ends with a message unless experiments and descriptions match."""
   used_texts = set()
   for content in results:
@@ -87,7 +86,7 @@ def check_data(results: list[dict], data: Texts) -> None:
       raise SystemExit(f"{DATA} has {pattern}, but no such experiment is shown")
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
   """Markdown table; bars inside cells are escaped."""
   text = ""
   for row in (columns, ["---"] * len(columns), *rows):
@@ -104,7 +103,7 @@ def alternative_texts(gallery: str) -> dict[str, str]:
   return {name: text[:1].upper() + text[1:] for name, text in figures}
 
 
-def figure(content: dict, alts: Texts) -> tuple[str, str]:
+def figure(content: report.Entry, alts: Texts) -> tuple[str, str]:
   """File and alternative text of the first figure that the gallery describes.
 
   A preset whose figures are not in the gallery has those of the usual preset there.
@@ -117,7 +116,9 @@ def figure(content: dict, alts: Texts) -> tuple[str, str]:
   return file, f"{pathlib.Path(file).stem} of python -m experiments.{run}"
 
 
-def experiment_page(content: dict, tried: Tried, data: Texts, alts: Texts) -> str:
+def experiment_page(
+  content: report.Entry, tried: Tried, data: Texts, alts: Texts
+) -> str:
   """The page of an experiment: a figure, each claim, what was tried, each number."""
   name = title(content)
   picture = ""
@@ -150,7 +151,7 @@ def experiment_page(content: dict, tried: Tried, data: Texts, alts: Texts) -> st
   )
 
 
-def tests_of(statement: Mapping[str, Any], results: list[dict]) -> list[tuple]:
+def tests_of(statement: report.Entry, results: list[report.Entry]) -> list[tuple]:
   """Results and claims that test a statement; ends with a message where none does.
 
   A statement has patterns `experiment: claim`, where a star is a wildcard.
@@ -172,8 +173,8 @@ def tests_of(statement: Mapping[str, Any], results: list[dict]) -> list[tuple]:
 
 
 def statement_row(
-  number: int, statement: Mapping[str, Any], results: list[dict]
-) -> tuple[Any, ...]:
+  number: int, statement: report.Entry, results: list[report.Entry]
+) -> tuple[object, ...]:
   """A row of the table of statements."""
   tests = tests_of(statement, results)
   runs = {title(content): content["seconds"] / 60 for content, _ in tests}
@@ -195,7 +196,7 @@ def statement_row(
 
 
 def overview(
-  results: list[dict], said: Mapping[str, Any] | None = None, cost: str = ""
+  results: list[report.Entry], said: report.Entry | None = None, cost: str = ""
 ) -> str:
   """The first page: the papers' statements, and each run's counts of verdicts."""
   said = said or {"statement": [], "header": "", "figure": ""}
@@ -251,7 +252,7 @@ def cost_section(file: pathlib.Path) -> str:
     raise SystemExit(f"{file} is no result of benchmarks.gsp: {error!r}") from error
 
 
-def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
+def cost_claims(rows: list[report.Entry]) -> list[tuple[str, str, float]]:
   """Name, statement and difference of each claim about cost; it should be positive."""
   swept = next(row for row in rows if row["case"] == "steps")
   changes = swept["change of a weight from k = 25 to 100"].values()
@@ -280,7 +281,7 @@ def cost_claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
   return claims
 
 
-def read(file: pathlib.Path) -> dict:
+def read(file: pathlib.Path) -> report.Entry:
   """Reads a result; ends with a message unless it can be a page."""
   try:
     content = json.loads(file.read_text(encoding="utf-8"))
