@@ -26,7 +26,6 @@ import functools
 import operator
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -44,7 +43,7 @@ from experiments.robustness import (
   structure,
 )
 from experiments.robustness.images import Points
-from experiments.robustness.photographs import PRESETS, Config
+from experiments.robustness.settings import PRESETS, Config
 
 STUDIES = {
   "defences": defences.add_side_by_side,
@@ -56,7 +55,7 @@ STUDIES = {
 
 
 def trained(
-  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+  table: Table, config: Config, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Trains networks for all budgets; adds measures of their features."""
   standard, loss = None, networks.adversarial(config.clean_weight)

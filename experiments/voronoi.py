@@ -18,7 +18,6 @@ prepared cifar10 or mnist.
 
 import functools
 import pathlib
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +25,11 @@ import numpy as np
 import tqdm
 
 from experiments.frame import images as class_sets
+from experiments.frame import pictures
 from experiments.frame.study import Study, Table
 from experiments.robustness import cells, curves, plane
 from experiments.robustness import images as voronoi_sets
-from experiments.robustness.cells import PRESETS, Config
+from experiments.robustness.cell_settings import PRESETS, Config
 from experiments.robustness.images import Points
 from spherejax import plotting
 
@@ -47,7 +47,7 @@ def add_digits(table: Table, config: Config, train: Points, test: Points) -> Non
       curves.add_distances(table, "digits", train.flat(), norm)
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
   """Runs all attacks; adds their measures and those that need no attack."""
   train, test = voronoi_sets.load(config)
   table, sites = Table(), train.sites()
@@ -75,11 +75,13 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   return table, None
 
 
-def draw(table: Table, drawing_input: None, config: Config) -> dict[str, Any]:
+def draw(
+  table: Table, drawing_input: None, config: Config
+) -> dict[str, pictures.Figure]:
   """Regions in the plane, and the curves."""
   del drawing_input
   budgets = voronoi_sets.BUDGETS[config.images]
-  figures: dict[str, Any] = {"toy": plane.draw()} if config.images == "digits" else {}
+  figures = {"toy": plane.draw()} if config.images == "digits" else {}
   for norm in config.norms:
     at = [0.0, *budgets[norm]]
     lines = {

@@ -26,7 +26,7 @@ PUBLIC_NAMES = {
   ("_lp.py", "apart"),  # an argument of `k_nearest`
   ("_moving.py", "seen"),  # a field of `MovingPrototypes`
   ("_cells.py", "apart"),  # a method of `VoronoiCells`
-  ("photographs.py", "beside"),  # an option of `robust_features`
+  ("settings.py", "beside"),  # an option of `robust_features`
   ("plankton_images.py", "seen"),  # an option of `plankton`
   ("screening.py", "apart"),  # a field of stored states, like the next one
   ("tokens.py", "own"),

@@ -1,20 +1,16 @@
-"""Settings of `voronoi`, and claims of DIST about cells, balls and shifts."""
+"""Claims of DIST about cells, balls and shifts."""
 
-import dataclasses
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
-from experiments.frame.settings import Without
 from experiments.frame.study import Claim, NotMeasured, Statement, Table
 from experiments.robustness import plane
+from experiments.robustness.cell_settings import Config
 from experiments.robustness.curves import EXACT, FLIPPED, LINEAR, MARGIN, NEIGHBOUR
 from experiments.robustness.images import BUDGETS, Points
 from spherejax import distances, metrics
-
-_T = TypeVar("_T")
-OfDigits = Annotated[_T, Without("images", ("cifar10", "mnist"))]
 
 SHIFTED = "share that a shift moves further"
 PAIRS = {"odd or even": (), "3 or 8": (3, 8)}
@@ -23,48 +19,6 @@ SHIFT_NORMS: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
 BRACKETS = {
   0.7: (0.979, 0.979), 0.8: (0.878, 0.881), 0.9: (0.667, 0.675), 1.0: (0.329, 0.353),
   1.2: (0.004, 0.078),
-}  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """Settings of the study."""
-
-  images: Literal["digits", "cifar10", "mnist"] = "digits"
-  """Images to attack, which are also the sites of the Voronoi cells; for cifar10 and
-  mnist, all training images. Toy figures and closed forms need digits."""
-  percent: Annotated[int, Without("images", "digits")] = 100
-  """Share of cifar10 or mnist to read, in percent."""
-  seed: int = 0
-  """Seed of the attacks' starting points."""
-  train_images: OfDigits[int] = 1297
-  """Number of digits that are sites, from the first; accuracy is measured on them."""
-  test_images: OfDigits[int] = 500
-  """Number of digits, from the end, whose shifts are measured, too."""
-  shifted: OfDigits[tuple[Literal["cifar10", "mnist"], ...]] = ("cifar10",)
-  """Image sets whose shifts are measured as well as the digits', if they are
-  prepared."""
-  toy_norms: OfDigits[tuple[Literal["l2", "linf", "l1"], ...]] = ("l2", "linf", "l1")
-  """Norms of cells and balls in the plane, and of the smallest distances of digits."""
-  norms: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
-  """Norms of cells and balls of images."""
-  classifiers: tuple[Literal["1-NN", "ridge"], ...] = ("1-NN", "ridge")
-  """Classifiers to attack on images."""
-  steps: int = 40
-  """Steps of the attacks."""
-  neighbours: int = 32
-  """Nearest sites that bound a cell during an attack."""
-  batch: int = 2000
-  """Sites to attack at once, over all devices."""
-
-
-PRESETS = {
-  "cpu": Config(),
-  "smoke": Config(
-    train_images=100, test_images=100, shifted=(), toy_norms=("l2",), norms=("l2",),
-    classifiers=("ridge",), steps=5,
-  ),
-  "full": Config(images="cifar10"),
 }  # fmt: skip
 
 
@@ -122,7 +76,7 @@ def curve(table: Table, row: str, budgets: Iterable[float]) -> np.ndarray:
   return np.concatenate([table.values(f"at {x:g}", row) for x in budgets])
 
 
-def _of_norm(config: Any, norm: str) -> list[Statement]:
+def _of_norm(config: Config, norm: str) -> list[Statement]:
   """Claims about balls and cells in one norm; those about digits have closed forms."""
   images, place = config.images, f"{config.images}, {norm}"
   budgets = np.array(BUDGETS[images][norm])
@@ -176,7 +130,7 @@ def _of_norm(config: Any, norm: str) -> list[Statement]:
   return rows if images == "digits" and norm == "l2" else rows[:-2]
 
 
-def claims(config: Any, table: Table) -> list[Claim]:
+def claims(config: Config, table: Table) -> list[Claim]:
   """Claims about the plane, about shifts, then about each norm."""
   del table
   digits = config.images == "digits"

@@ -3,15 +3,16 @@
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.study import Claim, NotMeasured, Statement, Table
+from experiments.frame import pictures
+from experiments.frame.study import Claim, Difference, NotMeasured, Statement, Table
 from experiments.robustness import defences, features, proposals, structure
 from experiments.robustness import images as voronoi_sets
 from experiments.robustness.images import CLASSES, Points
+from experiments.robustness.settings import Config
 from experiments.robustness.structure import name_of as network
 from spherejax import metrics, plotting
 
@@ -19,7 +20,9 @@ COUNT = "training images"
 INPUTS = "DIST tab. 5.3"
 
 
-def add_inputs(table: Table, title: str, images: str, train: Any, test: Any) -> None:
+def add_inputs(
+  table: Table, title: str, images: str, train: Points, test: Points
+) -> None:
   """Adds measures of images, with the paper's if it has these images."""
   levels, printed = 255, structure.printed_inputs(images)
   if images == "digits":
@@ -87,9 +90,9 @@ def of_inputs(images: str, others: Sequence[str]) -> list[Claim]:
   return Claim.of_rows(rows, INPUTS, every_seed=True)
 
 
-def names_of(config: Any) -> list[str]:
+def names_of(config: Config) -> list[str]:
   """Names of all networks: the standard one, then by growing budget."""
-  return [network(norm, x) for norm, values in config.budgets.items() for x in values]
+  return list(itertools.starmap(network, config.networks))
 
 
 def _column(table: Table, measure: str, names: Sequence[str]) -> np.ndarray:
@@ -98,8 +101,8 @@ def _column(table: Table, measure: str, names: Sequence[str]) -> np.ndarray:
 
 
 def _ranks(
-  names: Sequence[str], first: Any, second: str, sign: int, least: float
-) -> Any:
+  names: Sequence[str], first: str | np.ndarray, second: str, sign: int, least: float
+) -> Difference:
   """Claims' difference: rank correlation, over networks, of two measures or numbers."""
 
   def difference(table: Table) -> np.ndarray:
@@ -141,7 +144,7 @@ def _of_budget(name: str, weak: bool) -> Iterator[Statement]:
     )
 
 
-def of_training(config: Any) -> list[Claim]:
+def of_training(config: Config) -> list[Claim]:
   """Statements of DIST 5.3 about adversarial training, for the budgets of the run."""
   names = names_of(config)
   robust = [name for name in names if name != "standard"]
@@ -168,7 +171,7 @@ def of_training(config: Any) -> list[Claim]:
   )
 
 
-def claims(config: Any, table: Table) -> list[Claim]:
+def claims(config: Config, table: Table) -> list[Claim]:
   """Lists all claims; photographs omit those about digits."""
   del table
   statements = of_inputs(config.images, config.beside) + of_training(config)
@@ -179,7 +182,9 @@ def claims(config: Any, table: Table) -> list[Claim]:
   return [*statements, *features.RESIDUAL_CLAIMS]
 
 
-def draw(table: Table, drawing_input: None, config: Any) -> dict[str, Any]:
+def draw(
+  table: Table, drawing_input: None, config: Config
+) -> dict[str, pictures.Figure]:
   """Plots measures against the l2 budget; 0 is the standard network."""
   del drawing_input
   if not config.l2:

@@ -4,7 +4,7 @@ import functools
 import math
 import pathlib
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,16 @@ from jax import Array
 from experiments.frame import kept
 from experiments.frame.kept import Finished
 from experiments.frame.study import Table
+from experiments.robustness.cell_settings import Config
 from experiments.robustness.images import BUDGETS, CLASSES, Points
+from experiments.robustness.settings import Norm
 from spherejax import attacks, distances, metrics, prototypes, training, voronoi
 
 NEIGHBOUR, LINEAR = "1-NN", "ridge"
 EXACT = "digits, 1-NN, SAA exactly, l2"
 FLIPPED = "lost by one wrong label, less that site"
 MARGIN = "least by which an attacked point is nearer to its own site"
-Norm = Literal["l2", "linf", "l1"]
-Remember = Callable[..., Finished]
+Remember = Callable[[str, Callable[[], Finished]], Finished]
 """Function that reads the outcome under a name, or makes it by a call and stores it."""
 
 
@@ -46,15 +47,16 @@ class Classifier(NamedTuple):
 
 def classifier(name: str, sites, labels, norm: Norm) -> Classifier:
   """The nearest neighbour, or a linear classifier."""
-  options: dict[str, Any] = {"num_classes": CLASSES, "norm": norm}
 
   def near(sites, labels, x):
     if norm == "l2":  # the borders are planes, and gradients lead to them
       return prototypes.nearest_neighbour_scores(x, sites, labels, num_classes=CLASSES)
-    return prototypes.neighbour_logits(x, sites, labels, **options)
+    return prototypes.neighbour_logits(x, sites, labels, num_classes=CLASSES, norm=norm)
 
   def nearest(sites, labels, x):
-    return prototypes.nearest_neighbours(x, sites, labels, **options)
+    return prototypes.nearest_neighbours(
+      x, sites, labels, num_classes=CLASSES, norm=norm
+    )
 
   def scores(weights, offset, x):
     return x @ weights + offset[None]
@@ -68,7 +70,7 @@ def classifier(name: str, sites, labels, norm: Norm) -> Classifier:
 class Task(NamedTuple):
   """Sites under attack, and the kind of attack."""
 
-  config: Any
+  config: Config
   sites: Points
   norm: Norm
 
@@ -78,14 +80,13 @@ class Task(NamedTuple):
     return (*BUDGETS[self.config.images][self.norm], math.inf)
 
 
-def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remember:
+def remembering(config: Config, folder: pathlib.Path, progress: tqdm.tqdm) -> Remember:
   """Returns a function that stores results and reads those of earlier runs."""
   settings = {"made with": kept.digest(config)}
 
-  def remember(name: str, make: Callable[..., Finished], *arguments: Any) -> Finished:
+  def remember(name: str, make: Callable[[], Finished]) -> Finished:
     progress.set_postfix_str(name)
-    of = functools.partial(make, *arguments)
-    outcome = kept.once(folder / name, made_with=settings, make=of)
+    outcome = kept.once(folder / name, made_with=settings, make=make)
     progress.update()
     return outcome
 
@@ -99,10 +100,12 @@ def add(table: Table, task: Task, remember: Remember) -> None:
   for name in task.config.classifiers:
     judged, run = classifier(name, *task.sites, task.norm), f"{name}-{task.norm}"
     attack = _adversaries(task, judged)
-    wrong = remember(f"{run}-0", _mistakes, task, judged).arrays["wrong"]
+    mistakes = functools.partial(_mistakes, task, judged)
+    wrong = remember(f"{run}-0", mistakes).arrays["wrong"]
     broken = {"VAA": [wrong], "SAA": [wrong]}
     for number, budget in enumerate(task.budgets, 1):
-      part = remember(f"{run}-{number}", attack, budget, judged.operands)
+      of_budget = functools.partial(attack, budget, judged.operands)
+      part = remember(f"{run}-{number}", of_budget)
       margins.append(part.figures["margin"])
       for measure, wrong in part.arrays.items():
         broken[measure].append(wrong)
@@ -114,10 +117,20 @@ def add(table: Table, task: Task, remember: Remember) -> None:
     if name == NEIGHBOUR:
       sites, labels = judged.operands
       operands = sites, labels.at[0].set((labels[0] + 1) % CLASSES)
-      part = remember(f"{run}-flipped", attack, np.inf, operands)
+      of_flipped = functools.partial(attack, np.inf, operands)
+      part = remember(f"{run}-flipped", of_flipped)
       lost = np.mean(part.arrays["VAA"]) - 1 / len(task.sites.y)
       table.add(place, FLIPPED, lost, listed=False)
   table.add(place, MARGIN, min(margins), listed=False)
+
+
+class Rows(NamedTuple):
+  """Sites to attack, with their numbers and their nearest sites."""
+
+  x: Array
+  y: Array
+  number: np.ndarray
+  near: distances.Neighbours
 
 
 def _mistakes(task: Task, judged: Classifier) -> Finished:
@@ -129,43 +142,35 @@ def _mistakes(task: Task, judged: Classifier) -> Finished:
 def _adversaries(task: Task, judged: Classifier) -> Callable[[float, tuple], Finished]:
   """Returns both attacks on a classifier, as a function of budget and operands."""
   # Cross-entropy of the nearest neighbour is flat at the sites.
-  options: dict[str, Any] = {"norm": task.norm, "steps": task.config.steps}
-  options |= {"loss": "margin", "key": jax.random.key(task.config.seed)}
+  loss, key, steps = "margin", jax.random.key(task.config.seed), task.config.steps
   count = len(task.sites.y)
 
   @functools.cache
-  def rows() -> dict[str, Any]:
+  def rows() -> Rows:
     x, index = task.sites.x, np.arange(count)
     k = min(task.config.neighbours, count - 1)
     near = distances.k_nearest(x, x, k=k, norm=task.norm, exclude=index)
-    points = dict(zip("xy", map(np.asarray, task.sites), strict=True))
-    return points | {"index": index, "near": near._asdict()}
+    return Rows(x, task.sites.y, index, near)
 
-  def in_cells(operands_of_budget, rows):
+  def in_cells(operands_of_budget, rows: Rows):
     epsilon, sites, operands = operands_of_budget
+    scores, (x, y, index, near) = functools.partial(judged.scores, *operands), rows
     result = voronoi.voronoi_pgd(
-      functools.partial(judged.scores, *operands),
-      rows["x"],
-      rows["y"],
-      rows["index"],
-      sites,
-      epsilon=epsilon,
-      nearest=distances.Neighbours(**rows["near"]),
-      neighbours=rows["near"]["indices"].shape[1],
-      index=rows["index"],
+      scores, x, y, index, sites, key=key, epsilon=epsilon, norm=task.norm, steps=steps,
+      loss=loss, index=index, nearest=near, neighbours=near.indices.shape[1],
       restarts=1,  # as in the balls
-      **options,
-    )
-    wrong = judged.decide(*operands, result.x_adv) != rows["y"]
+    )  # fmt: skip
+    wrong = judged.decide(*operands, result.x_adv) != y
     return {"VAA": wrong, "margin": result.cell_margin}
 
-  def in_balls(operands_of_budget, rows):
+  def in_balls(operands_of_budget, rows: Rows):
     epsilon, operands = operands_of_budget
-    scores, index = functools.partial(judged.scores, *operands), rows["index"]
+    scores, (x, y, index, _) = functools.partial(judged.scores, *operands), rows
     result = attacks.pgd(
-      scores, rows["x"], rows["y"], epsilon=epsilon, index=index, **options
-    )
-    return {"SAA": judged.decide(*operands, result.x_adv) != rows["y"]}
+      scores, x, y, key=key, epsilon=epsilon, norm=task.norm, steps=steps, loss=loss,
+      index=index,
+    )  # fmt: skip
+    return {"SAA": judged.decide(*operands, result.x_adv) != y}
 
   size = min(count, task.config.batch)
   cells = training.parallel_map(in_cells, batch_size=size)

@@ -7,7 +7,6 @@ import functools
 import math
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks
 from experiments.robustness.images import Points
+from experiments.robustness.settings import DEFENCES, Config
 from spherejax import attacks, distances, losses, voronoi
 
 STANDARD, FRESH, MIXED = "standard", "attacked", "clean and attacked"
@@ -26,25 +26,21 @@ TRADES = {
   for weight in (1.0, 6.0)
 }
 CELLS = {"cells of all": False, "cells of other classes": True}
-Name = Literal[
-  "standard", "attacked", "clean and attacked", "TRADES, ce, weight 1",
-  "TRADES, ce, weight 6", "TRADES, kl, weight 1", "TRADES, kl, weight 6",
-  "cells of all", "cells of other classes",
-]  # fmt: skip
-DEFENCES: tuple[Name, ...] = get_args(Name)
 RADII = (0.0, 0.1, 0.25, 0.5)
 ALPHA = 0.001
 WITHIN = "of training images within cells"
 
 
-def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
+def _neighbours(config: Config, train: Points, *, others: bool) -> distances.Neighbours:
   """The nearest training images of each; with `others`, only of other classes."""
   rows, labels = jnp.arange(len(train.y)), (train.y, train.y) if others else None
   k = min(config.neighbours, len(rows) - 1)
   return distances.k_nearest(train.x, train.x, k=k, exclude=rows, apart=labels)
 
 
-def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]]:
+def _defences(
+  config: Config, train: Points
+) -> dict[str, tuple[networks.Defence, float]]:
   """Defence and budget of each network."""
 
   def trades(divergence, weight):
@@ -54,14 +50,14 @@ def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]
 
   def within_cells(others: bool):
     nearest = _neighbours(config, train, others=others)
-    options: Any = {"steps": config.attack_steps, "mode": "train", "exact": False}
 
     def attack(scores, batch, key, epsilon, points, rows):
       near = jax.tree.map(lambda x: x[rows], nearest)
       site_labels = points.y if others else None
       attacked = voronoi.voronoi_pgd(
         scores, batch.x, batch.y, rows, points.x, key=key, epsilon=epsilon,
-        nearest=near, site_labels=site_labels, sweeps=0, **options,
+        nearest=near, site_labels=site_labels, steps=config.attack_steps, sweeps=0,
+        mode="train", exact=False,
       )  # fmt: skip
       return attacked.x_adv
 
@@ -82,7 +78,7 @@ def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]
 
 
 def add_side_by_side(
-  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+  table: Table, config: Config, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Adds the accuracy of each defence under the ensemble, and within cells."""
   defences = _defences(config, train)
@@ -93,20 +89,20 @@ def add_side_by_side(
   trained = (result.state.params for result in results)
   params = jax.tree.map(lambda *x: jnp.concatenate(x), *trained)
   score = next(iter(defences.values()))[0].scores
-  options: Any = {"key": jax.random.key(config.seed), "steps": config.judge_steps}
+  key, steps = jax.random.key(config.seed), config.judge_steps
   nearest, rows = _neighbours(config, train, others=False), jnp.arange(len(train.y))
 
   def within_ball(test, epsilon, params):
     result = attacks.ensemble(
-      score(params), test.x, test.y, epsilon=epsilon, norm="l2", **options
+      score(params), *test, key=key, epsilon=epsilon, norm="l2", steps=steps
     )
     return 1 - jnp.mean(result.success)
 
   def within_cells(train, nearest, params):
-    cells = {"nearest": nearest, "restarts": 1, **options}
     result = voronoi.voronoi_pgd(
-      score(params), train.x, train.y, rows, train.x, **cells
-    )
+      score(params), train.x, train.y, rows, train.x, key=key, nearest=nearest,
+      steps=steps, restarts=1,
+    )  # fmt: skip
     return 1 - jnp.mean(result.success)
 
   figures = {"accuracy": np.array([x.scores[0, :, -1] for x in results])} | {
@@ -123,13 +119,13 @@ def _hyphened(name: str) -> str:
   return name.replace(", ", "-").replace(" ", "-")
 
 
-def _measures(config: Any) -> dict[float, str]:
+def _measures(config: Config) -> dict[float, str]:
   budgets = config.proposed_budget / 2, config.proposed_budget
   return {x: f"under the ensemble at l2 {x:g}" for x in budgets}
 
 
 def add_noisy(
-  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+  table: Table, config: Config, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Tests if training under noise lets votes under noise certify more images."""
 
@@ -159,14 +155,14 @@ def add_noisy(
       table.add(_votes(config)[cell], f"certified at l2 {radius:g}", share)
 
 
-def _votes(config: Any) -> list[str]:
+def _votes(config: Config) -> list[str]:
   """Names of the rows of votes, for networks trained with and without noise."""
   name = f"votes under noise {config.noise:g}, trained"
   return [f"{name} without noise", f"{name} under it"]
 
 
 def add_combined(
-  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+  table: Table, config: Config, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Tests if training in the combined ball helps in every norm.
 
@@ -177,8 +173,9 @@ def add_combined(
 
   def attack(scores, batch, key, epsilon, *_):
     region = attacks.combined_ball(batch.x, epsilon_1=first, epsilon_inf=epsilon)
-    options: Any = {"region": region, "steps": config.attack_steps, "mode": "train"}
-    return attacks.pgd(scores, *batch, key=key, **options).x_adv
+    return attacks.pgd(
+      scores, *batch, key=key, region=region, steps=config.attack_steps, mode="train"
+    ).x_adv
 
   combined = plain._replace(attack=attack)
   for name, defence in (("l-infinity", plain), ("combined ball", combined)):
@@ -197,7 +194,7 @@ def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:
   return np.min([table.gain(x, ours, over=theirs) for x in measures], axis=0)
 
 
-def _worst(table: Table, config: Any, name: str) -> np.ndarray:
+def _worst(table: Table, config: Config, name: str) -> np.ndarray:
   first, last = config.combined
   measures = [
     f"accuracy under {x}" for x in (f"l1 {first:g}", "l2 0.5", f"linf {last:g}")
@@ -205,7 +202,7 @@ def _worst(table: Table, config: Any, name: str) -> np.ndarray:
   return np.min([table.values(x, f"trained in the {name}") for x in measures], axis=0)
 
 
-def claims(config: Any) -> list[Claim]:
+def claims(config: Config) -> list[Claim]:
   """Claims about defences, votes under noise, and the combined ball."""
   measures = list(_measures(config).values())
   without, under = _votes(config)

@@ -2,7 +2,6 @@
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Table
 from experiments.robustness import networks, structure
 from experiments.robustness.images import CLASSES, Points
+from experiments.robustness.settings import Config
 from spherejax import data, distances, losses, metrics, prototypes
 
 DEGREES = (-30, 0, 30)
@@ -78,7 +78,7 @@ def _deviations(key: Array, features: np.ndarray, labels: Array) -> dict[str, fl
 
 
 def add_residuals(
-  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+  table: Table, config: Config, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Tests if deviations from the class mean tell the angle to other classes."""
 
@@ -171,7 +171,7 @@ def add_pixels(table: Table, train: Points, test: Points) -> None:
 
 
 def add_features(
-  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+  table: Table, config: Config, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
   """Tests reweighted features of networks that learned half of the classes.
 

@@ -1,13 +1,14 @@
 """Digits as points of a cube, other images, and the budgets of attacks within cells."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from experiments.frame import images as class_sets
+from experiments.robustness import cell_settings, settings
 from spherejax import data, voronoi
 
 CLASSES = 10
@@ -43,6 +44,14 @@ class Points(NamedTuple):
     return Points(jnp.asarray(merged.points), jnp.asarray(merged.labels))
 
 
+class Gaussian(NamedTuple):
+  """Training points, their labels, and test points with the same labels."""
+
+  x: Array
+  y: Array
+  unseen: Array
+
+
 def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
   """Loads digits as points of [0, 1]^64: the first for training, the last for tests.
 
@@ -67,7 +76,7 @@ def points_of(images: data.Images) -> Points:
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
-def load(config: Any) -> list[Points]:
+def load(config: cell_settings.Config) -> list[Points]:
   """Loads training and test images; exits with a message if they are missing."""
   if config.images == "digits":
     parts = load_digits(config.train_images, config.test_images)
@@ -76,7 +85,7 @@ def load(config: Any) -> list[Points]:
   return [points_of(class_sets.read(config.images, split)) for split in splits]
 
 
-def small(config: Any) -> Sequence[Points]:
+def small(config: settings.Config) -> Sequence[Points]:
   """Training and test images for small networks, in few pixels."""
   if config.images == "digits":
     return load_digits(config.train_images, config.test_images)

@@ -1,55 +1,23 @@
 """Small networks trained under attack: all budgets and seeds as one program."""
 
-import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection, VariableDict
 from jax import Array
+from jax.typing import ArrayLike
 
 from experiments.frame import kept
 from experiments.frame import training as trainer
-from experiments.frame.settings import Without
-from experiments.robustness.images import CLASSES, Points
+from experiments.robustness.images import CLASSES, Gaussian, Points
+from experiments.robustness.settings import Config, Norm
 from spherejax import attacks, distances, losses, training
-
-Norm = Literal["l2", "linf", "l1"]
-_T = TypeVar("_T")
-OfSmall = Annotated[_T, Without("images", ("cifar10", "svhn_cropped"))]
-OfDigits = Annotated[_T, Without("images", ("cifar10_16", "cifar10", "svhn_cropped"))]
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """Settings of the networks and of their training."""
-
-  seed: int = 0
-  """First seed."""
-  seeds: int = 3
-  """Runs of each training."""
-  hidden: OfSmall[int] = 128
-  """Units of the first layer."""
-  dim: OfSmall[int] = 64
-  """Units of the second layer, whose values are the features."""
-  steps: OfSmall[int] = 600
-  """Training steps: 60 epochs of the digits."""
-  batch: OfSmall[int] = 128
-  """Images per step."""
-  learning_rate: OfSmall[float] = 1e-3
-  """Learning rate of Adam."""
-  clean_weight: float = 0.5
-  """Weight of the clean images in the loss (DIST eq. 3.7)."""
-  attack_steps: int = 7
-  """Steps of the attack in training, of size 2.5 budget / steps."""
-  judge_steps: int = 40
-  """Steps of the attack that measures accuracy."""
-  scale: OfDigits[float] = 16.0
-  """Scale of the cosines, for losses of angles."""
 
 
 class Network(nn.Module):
@@ -72,6 +40,15 @@ class Network(nn.Module):
     return features, distances.pairwise_cosine(features, proxies)
 
 
+def outputs(
+  network: nn.Module, variables: VariableDict, x: Array
+) -> tuple[Array, Array]:
+  """Features and scores of [batch, ...]."""
+  return cast(tuple[Array, Array], network.apply(variables, x))
+
+
+Scores = Callable[[Array], Array]
+"""Function of images to scores, which an attacker sees."""
 Loss = Callable[[Array, Array, Array, Array | None], Array]
 """Function of clean scores, attacked scores, labels and proxies to one loss per
 image."""
@@ -82,7 +59,7 @@ Attack = Callable[..., Array]
 class Defence(NamedTuple):
   """A network and how it is trained."""
 
-  settings: Settings
+  settings: Config
   loss: Loss
   norm: Norm = "l2"
   cosine: bool = False
@@ -96,35 +73,51 @@ class Defence(NamedTuple):
     s = self.settings
     return Network(self.classes, s.hidden, s.dim, self.cosine)
 
-  def features(self, params: Any, x: Array) -> Array:
+  def features(self, params: Collection, x: Array) -> Array:
     """Features [batch, dim]."""
-    return self.network.apply({"params": params}, x)[0]  # pyright: ignore
+    return outputs(self.network, {"params": params}, x)[0]
 
-  def scores(self, params: Any) -> Callable[[Array], Array]:
-    """Returns the function from images to scores that an attacker sees."""
+  def scores(self, params: Collection) -> Scores:
     scale = self.settings.scale if self.cosine else 1.0
-    return lambda x: scale * self.network.apply({"params": params}, x)[1]  # pyright: ignore
+    return lambda x: scale * outputs(self.network, {"params": params}, x)[1]
 
   def pgd(
-    self, scores: Any, points: Points, key: Array, budget: Any, **options: Any
+    self,
+    scores: Scores,
+    points: Points,
+    key: Array,
+    budget: ArrayLike,
+    *,
+    mode: Literal["evaluate", "train"] = "evaluate",
+    loss: Literal["ce", "kl"] = "ce",
   ) -> attacks.AttackResult:
-    """Attacks points by PGD for an evaluation; `options` go to `attacks.pgd`."""
-    chosen: Any = {"norm": self.norm, "low": self.low, "high": self.high}
-    chosen |= {"steps": self.settings.judge_steps} | options
-    return attacks.pgd(scores, *points, key=key, epsilon=budget, **chosen)
+    """Attacks points by PGD, with the steps of an evaluation or of a training."""
+    s = self.settings
+    steps = s.attack_steps if mode == "train" else s.judge_steps
+    return attacks.pgd(
+      scores, *points, key=key, epsilon=budget, norm=self.norm, steps=steps, loss=loss,
+      low=self.low, high=self.high, mode=mode,
+    )  # fmt: skip
 
-  def within_ball(self, scores, batch, key, epsilon, *_, loss="ce") -> Array:
+  def within_ball(
+    self,
+    scores: Scores,
+    batch: Points,
+    key: Array,
+    epsilon: Array,
+    *_: object,
+    loss: Literal["ce", "kl"] = "ce",
+  ) -> Array:
     """PGD as an attack for training."""
-    options: Any = {"steps": self.settings.attack_steps, "loss": loss, "mode": "train"}
-    return self.pgd(scores, batch, key, epsilon, **options).x_adv
+    return self.pgd(scores, batch, key, epsilon, mode="train", loss=loss).x_adv
 
 
 class State(NamedTuple):
   """State of one training, with its training points."""
 
-  params: Any
-  opt_state: Any
-  points: Points
+  params: Collection
+  opt_state: optax.OptState
+  points: Points | Gaussian
 
 
 def adversarial(clean_weight: float) -> Loss:
@@ -136,8 +129,8 @@ def adversarial(clean_weight: float) -> Loss:
 
 def train(
   defence: Defence,
-  columns: Mapping[str, Sequence[float]],
-  points: Points | Callable[[Array, Mapping[str, Array]], Points],
+  columns: Mapping[str, Sequence[float] | np.ndarray],
+  points: Points | Callable[[Array, Mapping[str, Array]], Gaussian],
   tested: Points,
   folder: pathlib.Path,
 ) -> training.SweepResult:
@@ -163,15 +156,15 @@ def train(
     scores = defence.scores(state.params)
     attacked = attack(scores, batch, attack_key, hyper["epsilon"], train_points, rows)
 
-    def objective(params):
-      outputs: Any = network.apply({"params": params}, jnp.concatenate([x, attacked]))
-      clean, under_attack = jnp.split(outputs[1], 2)
+    def objective(params: Collection) -> Array:
+      both = jnp.concatenate([x, attacked])
+      clean, under_attack = jnp.split(outputs(network, {"params": params}, both)[1], 2)
       return jnp.mean(defence.loss(clean, under_attack, y, params.get("proxies")))
 
     loss, params, opt_state = trainer.descend(objective, optimizer, *state[:2])
     return State(params, opt_state, train_points), {"loss": loss}
 
-  def evaluate(state, key, hyper):
+  def evaluate(state: State, key, hyper):
     del key, hyper
     logits = defence.scores(state.params)(tested.x)
     return jnp.mean(jnp.argmax(logits, axis=1) == tested.y)
@@ -188,7 +181,9 @@ def train(
   )
 
 
-def judge(defence: Defence, tested: Points, params: Any, budgets: Any) -> np.ndarray:
+def judge(
+  defence: Defence, tested: Points, params: Collection, budgets: Sequence[float]
+) -> np.ndarray:
   """Accuracies under attack [cells, seeds], at a budget for each cell."""
   key, seeds = jax.random.key(defence.settings.seed), len(jax.tree.leaves(params)[0][0])
 

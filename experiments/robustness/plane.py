@@ -1,7 +1,6 @@
 """Eight points in the plane: regions, and the accuracy of the nearest neighbour."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +8,9 @@ import numpy as np
 
 from experiments.frame import pictures
 from experiments.frame.study import Claim, NotMeasured, Table
+from experiments.robustness.settings import Norm
 from spherejax import metrics, prototypes, voronoi
 
-Norm = Literal["l2", "linf", "l1"]
 # DIST, article III, figures 1 and 2. The text names the coordinates of three sites; all
 # eight sites reproduce the three exceptional points that it names.
 SITES = np.array(
@@ -47,11 +46,11 @@ def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
 
   @jax.jit
   def broken(epsilon):
-    options: Any = {"neighbours": len(SITES) - 1, "restarts": 4, "norm": norm}
-    options |= {"key": key, "epsilon": epsilon, "low": -SIDE, "high": SIDE}
-    rows = jnp.arange(len(SITES))
-    x = voronoi.voronoi_pgd(scores, SITES, LABELS, rows, SITES, **options).x_adv
-    return _nearest(x, norm) != LABELS
+    result = voronoi.voronoi_pgd(
+      scores, SITES, LABELS, jnp.arange(len(SITES)), SITES, key=key, epsilon=epsilon,
+      norm=norm, neighbours=len(SITES) - 1, restarts=4, low=-SIDE, high=SIDE,
+    )  # fmt: skip
+    return _nearest(result.x_adv, norm) != LABELS
 
   curve = [broken(jnp.float32(budget)) for budget in BUDGETS]
   return np.asarray(jax.jit(metrics.accuracy_curve)(jnp.array(curve)))
@@ -171,11 +170,13 @@ def draw() -> pictures.Figure:
   panels = {f"{x}, budget {y:g}": (x, y) for x in ("SAA", "VAA") for y in BUDGETS}
   figure, cells = pictures.panels(panels, 3, 2.55, framed=True)
   grid = _grid(np.linspace(-4, 4, 240, dtype=np.float32))  # misses borders of cells
-  colors: Any = {"cmap": ListedColormap(COLORS), "vmin": 0, "vmax": 3, "alpha": 0.45}
   for axes, (measure, budget) in zip(cells, panels.values(), strict=True):
     labels = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
     values = np.where(labels < 0, 3, labels)
-    axes.imshow(values, origin="lower", extent=(-4, 4, -4, 4), **colors)
+    axes.imshow(
+      values, origin="lower", extent=(-4, 4, -4, 4), cmap=ListedColormap(COLORS),
+      vmin=0, vmax=3, alpha=0.45,
+    )  # fmt: skip
     for label in (0, 1):
       sites = SITES[label == LABELS]
       axes.scatter(*sites.T, s=18, color=COLORS[label], label=f"class {'AB'[label]}")

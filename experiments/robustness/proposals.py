@@ -2,18 +2,21 @@
 
 import functools
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+from flax.typing import Collection
 from jax import Array
 
 from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks, structure
-from experiments.robustness.images import CLASSES, Points
+from experiments.robustness.images import CLASSES, Gaussian, Points
+from experiments.robustness.settings import LOSSES, Config, Loss
 from spherejax import distances, losses, metrics
 
 GAUSSIAN_CLASSES = 5
@@ -21,19 +24,9 @@ GAUSSIAN_POINTS = 1000
 
 NORMFACE, NEGATIVE, CAP = "NormFace", "negative margin", "proxy cap"
 BEYOND = "in the cap, but wrong or beyond"
-Name = Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"]
-LOSSES: tuple[Name, ...] = get_args(Name)
 
 
-class Gaussian(NamedTuple):
-  """Training points, their labels, and test points with the same labels."""
-
-  x: Array
-  y: Array
-  unseen: Array
-
-
-def gaussian(dim: int, key: Array, hyper) -> Gaussian:
+def gaussian(dim: int, key: Array, hyper: Mapping[str, float | Array]) -> Gaussian:
   """Draws five classes of unit variance around means with phi = 2 radius^2."""
   mean_key, point_key = jax.random.split(jax.random.fold_in(key, 0))
   means, _ = jnp.linalg.qr(jax.random.normal(mean_key, (dim, GAUSSIAN_CLASSES)))
@@ -43,7 +36,7 @@ def gaussian(dim: int, key: Array, hyper) -> Gaussian:
   return Gaussian(around + noise[0], labels, around + noise[1])
 
 
-def _gaussian_budgets(config, dim: int) -> np.ndarray:
+def _gaussian_budgets(config: Config, dim: int) -> np.ndarray:
   """A quarter of the median distance to another class, for each radius (DIST 5.4)."""
   key = jax.random.key(config.seed)
   samples = (gaussian(dim, key, {"radius": radius}) for radius in config.radii)
@@ -51,10 +44,13 @@ def _gaussian_budgets(config, dim: int) -> np.ndarray:
   return 0.25 * np.array([jnp.median(x.nearest_other_class) for x in separations])
 
 
-def _gaussian_figures(defence, state) -> dict[str, Array]:
-  points, scores = state.points, defence.scores(state.params)
+def _gaussian_figures(
+  defence: networks.Defence, state: tuple[Collection, optax.OptState, Gaussian]
+) -> dict[str, Array]:
+  params, _, points = state
+  scores = defence.scores(params)
   moments = structure.moments(points.x, points.y, GAUSSIAN_CLASSES)
-  features = defence.features(state.params, points.x)
+  features = defence.features(params, points.x)
   measures = structure.of_features(
     points.x, features, points.y, classes=GAUSSIAN_CLASSES
   )
@@ -70,12 +66,12 @@ def _variant_name(dim: int, radius: float, how: str) -> str:
 
 
 def add_radius(
-  dim: int, table: Table, config: Any, train: Points, test: Points, folder: Path
+  dim: int, table: Table, config: Config, train: Points, test: Points, folder: Path
 ) -> None:
   """Tests if training under attack costs less where inputs are far apart (DIST 5.4)."""
   del train, test
   radii, half = np.array(config.radii), len(config.radii)
-  points: Any = functools.partial(gaussian, dim)
+  draw = functools.partial(gaussian, dim)
   loss = networks.adversarial(config.clean_weight)
   defence = networks.Defence(
     config, loss, low=-np.inf, high=np.inf, classes=GAUSSIAN_CLASSES
@@ -84,8 +80,9 @@ def add_radius(
     "radius": np.concatenate([radii, radii]),
     "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
   }
-  tested: Any = points(jax.random.key(config.seed), {"radius": 1.0})
-  result = networks.train(defence, columns, points, tested, folder / f"gaussian-{dim}")
+  first = draw(jax.random.key(config.seed), {"radius": 1.0})
+  tested = Points(first.x, first.y)
+  result = networks.train(defence, columns, draw, tested, folder / f"gaussian-{dim}")
   figures = functools.partial(_gaussian_figures, defence)
   measures = trainer.over_models(figures, result.state)
   for cell, radius in enumerate(columns["radius"]):
@@ -99,7 +96,7 @@ def _cost(table: Table, measure: str, dim: int, radius: float) -> np.ndarray:
   return table.gain(measure, standard, over=robust)
 
 
-def _far_from_known(table: Table, config: Any) -> np.ndarray:
+def _far_from_known(table: Table, config: Config) -> np.ndarray:
   """Largest relative error of phi; its expectation corrects for sample means."""
   gaps = []
   for dim, radius in itertools.product(config.dims, config.radii):
@@ -109,7 +106,7 @@ def _far_from_known(table: Table, config: Any) -> np.ndarray:
   return np.max(gaps, axis=0)
 
 
-def of_radii(config: Any) -> list[Claim]:
+def of_radii(config: Config) -> list[Claim]:
   """Claims about inputs of known discriminality."""
   if not config.dims:
     return []
@@ -141,7 +138,7 @@ def of_radii(config: Any) -> list[Claim]:
   return Claim.of_rows([inputs], place, every_seed=True) + Claim.of_rows(rows, place)
 
 
-def _loss(config, name: Name) -> networks.Loss:
+def _loss(config: Config, name: Loss) -> networks.Loss:
   weight, scale = config.clean_weight, config.scale
 
   def normface(clean, attacked, labels, proxies):
@@ -160,7 +157,7 @@ def _loss(config, name: Name) -> networks.Loss:
 
 
 def add_loss(
-  name: Name, table: Table, config: Any, train: Points, test: Points, folder: Path
+  name: Loss, table: Table, config: Config, train: Points, test: Points, folder: Path
 ) -> None:
   """Tests if a loss keeps attacked images within half the angle around their proxy.
 
@@ -176,7 +173,7 @@ def add_loss(
   table.add_all(f"{name}, l2 {config.proposed_budget:g}", first, finite=True)
 
 
-def of_losses(config: Any) -> list[Claim]:
+def of_losses(config: Config) -> list[Claim]:
   """Claims about attacked images near their proxies."""
   plain, *others = (f"{name}, l2 {config.proposed_budget:g}" for name in LOSSES)
   _, negative, cap = others
@@ -200,7 +197,9 @@ def of_losses(config: Any) -> list[Claim]:
   ], place, every_seed=True)  # fmt: skip
 
 
-def _caps(defence, params, train) -> dict[str, np.ndarray]:
+def _caps(
+  defence: networks.Defence, params: Collection, train: Points
+) -> dict[str, np.ndarray]:
   """Compares attacked training images with proxies and the boundary in DIST."""
   config = defence.settings
 

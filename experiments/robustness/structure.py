@@ -1,11 +1,11 @@
 """Structure of a network's features: the measures of DIST 2.4 and 5.1."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import Collection
 from jax import Array
 
 from experiments.frame import training as trainer
@@ -84,12 +84,12 @@ def of_features(
 
 def trained(
   defence: networks.Defence,
-  budgets: Any,
+  budgets: Sequence[float],
   train: Points,
   test: Points,
   folder: Path,
   most: int | None = None,
-) -> tuple[Any, dict[str, np.ndarray]]:
+) -> tuple[Collection, dict[str, np.ndarray]]:
   """Trains networks for budgets; parameters and measures of each, [cells, seeds].
 
   Features are those of the first `most` training images.
