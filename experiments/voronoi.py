@@ -63,11 +63,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
     len(budgets[x]) * len(config.classifiers) + runs_per_norm for x in config.norms
   )
   with tqdm.tqdm(total=total, unit="attack") as progress:
-    remember = curves.remembering(config, output / "kept", progress)
     for norm in config.norms:
       task = curves.Task(config, sites, norm)
       curves.add_distances(table, config.images, sites, norm)
-      curves.add(table, task, remember)
+      curves.add(table, task, output / "kept", progress)
       if config.images == "digits" and norm == "l2":
         curves.add_exact(table, task)
   if curves.LINEAR in config.classifiers:

@@ -1,6 +1,5 @@
 """Claims of DIST about images and adversarial training, with their plots."""
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +16,6 @@ from experiments.robustness.structure import name_of as network
 from spherejax import metrics, plotting
 
 COUNT = "training images"
-INPUTS = "DIST tab. 5.3"
 
 
 def add_inputs(
@@ -87,7 +85,7 @@ def of_inputs(images: str, others: Sequence[str]) -> list[Claim]:
      lambda t, name=name: _below(t, name))
     for name in others
   ]  # fmt: skip
-  return Claim.of_rows(rows, INPUTS, every_seed=True)
+  return Claim.of_rows(rows, "DIST tab. 5.3", every_seed=True)
 
 
 def names_of(config: Config) -> list[str]:
@@ -190,7 +188,6 @@ def draw(
   if not config.l2:
     return {}
   names = ["standard", *(f"l2 {x:g}" for x in config.l2)]
-  column = functools.partial(_column, table, names=names)
   plots = {}
   for file, measures, label in (
     ("mc", ("MC, l2", "MC, linf"), "mean correlation of distances"),
@@ -198,7 +195,7 @@ def draw(
     ("density", ("d_DoV",), "directions above the mean (d_DoV)"),
     ("accuracy", ("accuracy", "accuracy under attack"), "share of test images"),
   ):
-    curves = {measure: column(measure).T for measure in measures}
+    curves = {measure: _column(table, measure, names).T for measure in measures}
     if file == "accuracy":
       curves["standard network, under the same attack"] = np.transpose(
         [table.values(f"accuracy under {name}", "standard") for name in names]

@@ -16,7 +16,7 @@ from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks
 from experiments.robustness.images import Points
-from experiments.robustness.settings import DEFENCES, Config
+from experiments.robustness.settings import DEFENCES, Ball, Config
 from spherejax import attacks, distances, losses, voronoi
 
 STANDARD, FRESH, MIXED = "standard", "attacked", "clean and attacked"
@@ -164,10 +164,7 @@ def _votes(config: Config) -> list[str]:
 def add_combined(
   table: Table, config: Config, train: Points, test: Points, folder: pathlib.Path
 ) -> None:
-  """Tests if training in the combined ball helps in every norm.
-
-  DIST, appendix A.
-  """
+  """Tests if training in the combined ball helps in every norm (DIST appendix A)."""
   first, last = config.combined
   plain = networks.Defence(config, networks.adversarial(config.clean_weight), "linf")
 
@@ -182,10 +179,10 @@ def add_combined(
     run_folder, title = folder / _hyphened(name), f"trained in the {name}"
     result = networks.train(defence, {"epsilon": [last]}, train, test, run_folder)
     table.add(title, "accuracy", result.scores[0, :, -1])
-    for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last)):
+    for measure, (norm, budget) in _balls(config).items():
       judge = plain._replace(norm=norm)
       accuracies = networks.judge(judge, test, result.state.params, [budget])
-      table.add(title, f"accuracy under {norm} {budget:g}", accuracies[0])
+      table.add(title, measure, accuracies[0])
 
 
 def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:
@@ -194,12 +191,15 @@ def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:
   return np.min([table.gain(x, ours, over=theirs) for x in measures], axis=0)
 
 
-def _worst(table: Table, config: Config, name: str) -> np.ndarray:
+def _balls(config: Config) -> dict[str, Ball]:
   first, last = config.combined
-  measures = [
-    f"accuracy under {x}" for x in (f"l1 {first:g}", "l2 0.5", f"linf {last:g}")
-  ]
-  return np.min([table.values(x, f"trained in the {name}") for x in measures], axis=0)
+  balls: list[Ball] = [("l1", first), ("l2", 0.5), ("linf", last)]
+  return {f"accuracy under {norm} {x:g}": (norm, x) for norm, x in balls}
+
+
+def _worst(table: Table, config: Config, name: str) -> np.ndarray:
+  title = f"trained in the {name}"
+  return np.min([table.values(x, title) for x in _balls(config)], axis=0)
 
 
 def claims(config: Config) -> list[Claim]:

@@ -131,7 +131,7 @@ def reweighted(
   train: Points, test: Points, *, classes: int
 ) -> dict[str, dict[str, float]]:
   """Measures reweighted images, for each exponent and factor."""
-  x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
+  x, tested = train.flat().x, test.flat().x
   axes = metrics.principal_axes(x)
   values = axes.singular_values
   rank = int(jnp.sum(values > 1e-6 * values[0]))

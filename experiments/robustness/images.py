@@ -89,8 +89,8 @@ def small(config: settings.Config) -> Sequence[Points]:
   """Training and test images for small networks, in few pixels."""
   if config.images == "digits":
     return load_digits(config.train_images, config.test_images)
-  parts = ("train", "test")
-  return [points_of(class_sets.read("cifar10", part, size=16)) for part in parts]
+  parts = (class_sets.read("cifar10", part, size=16) for part in ("train", "test"))
+  return list(map(points_of, parts))
 
 
 def prepared(name: str, split: str) -> Points:

@@ -50,8 +50,7 @@ def outputs(
 Scores = Callable[[Array], Array]
 """Function of images to scores, which an attacker sees."""
 Loss = Callable[[Array, Array, Array, Array | None], Array]
-"""Function of clean scores, attacked scores, labels and proxies to one loss per
-image."""
+"""Function of clean scores, attacked scores, labels and proxies to losses [batch]."""
 Attack = Callable[..., Array]
 """Function of scores, batch, key, budget, all points, and the rows of the batch."""
 
@@ -100,13 +99,7 @@ class Defence(NamedTuple):
     )  # fmt: skip
 
   def within_ball(
-    self,
-    scores: Scores,
-    batch: Points,
-    key: Array,
-    epsilon: Array,
-    *_: object,
-    loss: Literal["ce", "kl"] = "ce",
+    self, scores, batch, key, epsilon, *_, loss: Literal["ce", "kl"] = "ce"
   ) -> Array:
     """PGD as an attack for training."""
     return self.pgd(scores, batch, key, epsilon, mode="train", loss=loss).x_adv

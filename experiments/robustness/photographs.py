@@ -6,7 +6,7 @@ so the same command resumes a stopped run.
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import flax.linen as nn
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import tqdm
-from flax.typing import Collection, VariableDict
+from flax.typing import VariableDict
 from jax import Array
 
 from experiments.frame import images as class_sets
@@ -26,7 +26,7 @@ from experiments.frame.study import Table
 from experiments.published import figures
 from experiments.robustness import networks, structure
 from experiments.robustness.images import CLASSES, Points, points_of
-from experiments.robustness.settings import Config, Norm, Photographs
+from experiments.robustness.settings import Ball, Config, Norm, Photographs
 from spherejax import attacks, data, losses, models, training
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
@@ -58,16 +58,8 @@ def objective(
 ) -> Callable[..., training.Outcome]:
   """Objective of one defence; a budget of 0 trains without an attack."""
 
-  def value(
-    params: Collection,
-    stats: Collection,
-    batch: Mapping[str, Array],
-    *,
-    key: Array,
-    axis_name: str | None,
-  ) -> training.Outcome:
+  def value(params, stats, batch, *, key, axis_name):
     model = network(config.photographs, axis_name)
-    labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
     if config.images == "cifar10":  # mirrored house numbers would not be digits
@@ -76,17 +68,17 @@ def objective(
     inputs = [images]
     if budget:
       attacked = attacks.pgd(
-        _scores(model, frozen), images, labels, key=attack_key, epsilon=budget,
-        norm=norm, steps=config.attack_steps, mode="train",
+        _scores(model, frozen), images, batch["label"], key=attack_key,
+        epsilon=budget, norm=norm, steps=config.attack_steps, mode="train",
       ).x_adv  # fmt: skip
       inputs = [images, attacked] if config.clean_weight else [attacked]
-    outputs, updated = trainer.forward(
+    (_, logits), updated = trainer.forward(
       model, params["network"], stats["network"], jnp.concatenate(inputs)
     )
-    logits = jnp.split(outputs[1], len(inputs))
+    parts = jnp.split(logits, len(inputs))
     weight = config.clean_weight if len(inputs) > 1 else 0.0
     loss = losses.adversarial_training(
-      logits[0], logits[-1], labels, clean_weight=weight
+      parts[0], parts[-1], batch["label"], clean_weight=weight
     )
     mean = training.global_mean(loss, axis_name=axis_name)
     return training.Outcome(mean, {"network": updated})
@@ -95,12 +87,7 @@ def objective(
 
 
 def train(
-  config: Config,
-  images: data.Images,
-  norm: Norm,
-  budget: float,
-  seed: int,
-  folder: Path,
+  config: Config, images: data.Images, attack: Ball, seed: int, folder: Path
 ) -> training.TrainState:
   """Trains one network, or resumes it from its newest checkpoint."""
   s = config.photographs
@@ -118,7 +105,7 @@ def train(
   variables = jax.jit(lambda key: network(s).lazy_init(key, shape))(first)
   return trainer.single(
     lambda _: training.create_state(second, optimizer, variables),
-    training.make_step(objective(config, norm, budget), optimizer),
+    training.make_step(objective(config, *attack), optimizer),
     trainer.shuffled(images, third, s.batch),
     folder,
     steps=total,
@@ -141,39 +128,34 @@ def measure_features(
   """`structure.of_features` of the training images."""
   features = jnp.asarray(_embed(config.photographs)(state.variables(), train.x))
   compiled = jax.jit(structure.of_features, static_argnames=("classes", "levels"))
-  options = {"classes": CLASSES, "levels": LEVELS}
-  measures = compiled(train.flat().x, features, train.y, **options)
+  measures = compiled(train.flat().x, features, train.y, classes=CLASSES, levels=LEVELS)
   return {name: float(value) for name, value in measures.items()}
 
 
 @functools.cache
-def _judge(settings: Photographs, norm: Norm, steps: int, seed: int):
-  model = network(settings)
+def _judge(config: Config, norm: Norm):
+  model = network(config.photographs)
 
   def is_correct(variables_and_budget, rows):
     variables, epsilon = variables_and_budget
     scores, (x, y, index) = _scores(model, variables), rows
     result = attacks.pgd(
-      scores, x, y, key=jax.random.key(seed), epsilon=epsilon, norm=norm, steps=steps,
-      index=index,
+      scores, x, y, key=jax.random.key(config.seed), epsilon=epsilon, norm=norm,
+      steps=config.judge_steps, index=index,
     )  # fmt: skip
     right = jnp.argmax(scores(x), axis=1) == y
     return {"accuracy": right, "accuracy under attack": ~result.success}
 
-  return training.parallel_map(is_correct, batch_size=settings.batch)
+  return training.parallel_map(is_correct, batch_size=config.photographs.batch)
 
 
 def judge(
-  config: Config,
-  tested: Points,
-  state: training.TrainState,
-  norm: Norm,
-  budget: float,
+  config: Config, tested: Points, state: training.TrainState, attack: Ball
 ) -> dict[str, float]:
   """Accuracy on the test images, without and under attack."""
-  mapped = _judge(config.photographs, norm, config.judge_steps, config.seed)
+  variables_and_budget = state.variables(), jnp.float32(attack[1])
   rows = (*tested, np.arange(len(tested.y)))
-  right_by_measure = mapped((state.variables(), jnp.float32(budget)), rows)
+  right_by_measure = _judge(config, attack[0])(variables_and_budget, rows)
   return {name: float(np.mean(right)) for name, right in right_by_measure.items()}
 
 
@@ -193,13 +175,13 @@ def trained(table: Table, config: Config, output: Path) -> list[Points]:
     name = structure.name_of(*attack)
     progress.set_postfix(seed=seed, network=name)
     folder = output / "kept" / f"{name.replace(' ', '-')}-{seed}-{made_with}"
-    state = train(config, images, *attack, seed, folder)
+    state = train(config, images, attack, seed, folder)
     if standard is None or attack == config.networks[0]:
       standard = state
     measures = measure_features(config, train_points, state)
-    measures |= judge(config, tested, state, *attack)
+    measures |= judge(config, tested, state, attack)
     # Features that span too little have an infinite rho.
     table.add_all(name, measures, printed.get(name, {}), finite=True)
-    accuracy = judge(config, tested, standard, *attack)["accuracy under attack"]
+    accuracy = judge(config, tested, standard, attack)["accuracy under attack"]
     table.add("standard", f"accuracy under {name}", accuracy)
   return [train_points, tested]

@@ -85,8 +85,8 @@ def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
   budgets = np.array(list(SHARES), np.float32)
   for norm in norms:
     curve = nearest_neighbour_survives(key, norm)
-    for budget, value in zip(BUDGETS, curve, strict=True):
-      table.add(f"toy, 1-NN, {norm}", f"VAA at {budget:g}", value)
+    by_budget = zip((f"VAA at {x:g}" for x in BUDGETS), curve, strict=True)
+    table.add_all(f"toy, 1-NN, {norm}", dict(by_budget))
     minimal = np.array(MINIMAL[norm], np.float32)
     if norm == "l2":
       minimal = prototypes.nearest_neighbour_distance(SITES, LABELS, SITES, LABELS)
@@ -95,10 +95,12 @@ def add(table: Table, key: jax.Array, norms: Sequence[Norm]) -> None:
     for budget, standard_accuracy, most in zip(budgets, standard, best, strict=True):
       table.add(f"toy, {norm}, budget {budget:g}", SAA, standard_accuracy)
       table.add(f"toy, {norm}, budget {budget:g}", BEST, most)
-    at_half = tied_accuracy(norm)
-    table.add(f"toy, {norm}, budget 0.5", TIES, at_half)
+    table.add(f"toy, {norm}, budget 0.5", TIES, tied_accuracy(norm))
   if "l2" in norms:
-    wrong = len(differing(0.5) ^ set(MIDDLES))
+    grid = _grid()
+    in_balls, in_cells = (regions(grid, 0.5, cells=x) for x in (False, True))
+    differing = map(tuple, grid[in_balls != in_cells].tolist())
+    wrong = len({*differing} ^ {*MIDDLES})
     table.add("toy, l2, budget 0.5", DIFFERING, wrong, listed=False)
 
 
@@ -154,13 +156,6 @@ def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
     inside &= nearest & (nearest.sum(axis=1, keepdims=True) == 1)
   first, second = (inside[:, label == LABELS].any(axis=1) for label in (0, 1))
   return np.where(first & second, 2, np.where(first, 0, np.where(second, 1, -1)))
-
-
-def differing(budget: float) -> set[tuple[float, ...]]:
-  """Points of the grid whose region differs between balls and cells."""
-  grid = _grid()
-  labels = [regions(grid, budget, cells=cells) for cells in (False, True)]
-  return set(map(tuple, grid[labels[0] != labels[1]].tolist()))
 
 
 def draw() -> pictures.Figure:

@@ -8,7 +8,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax.typing import Collection
 from jax import Array
 
@@ -16,7 +15,7 @@ from experiments.frame import training as trainer
 from experiments.frame.study import Claim, Statement, Table
 from experiments.robustness import networks, structure
 from experiments.robustness.images import CLASSES, Gaussian, Points
-from experiments.robustness.settings import LOSSES, Config, Loss
+from experiments.robustness.settings import LOSSES, Config, LossName
 from spherejax import distances, losses, metrics
 
 GAUSSIAN_CLASSES = 5
@@ -36,31 +35,6 @@ def gaussian(dim: int, key: Array, hyper: Mapping[str, float | Array]) -> Gaussi
   return Gaussian(around + noise[0], labels, around + noise[1])
 
 
-def _gaussian_budgets(config: Config, dim: int) -> np.ndarray:
-  """A quarter of the median distance to another class, for each radius (DIST 5.4)."""
-  key = jax.random.key(config.seed)
-  samples = (gaussian(dim, key, {"radius": radius}) for radius in config.radii)
-  separations = (metrics.separation(x, y) for x, y, _ in samples)
-  return 0.25 * np.array([jnp.median(x.nearest_other_class) for x in separations])
-
-
-def _gaussian_figures(
-  defence: networks.Defence, state: tuple[Collection, optax.OptState, Gaussian]
-) -> dict[str, Array]:
-  params, _, points = state
-  scores = defence.scores(params)
-  moments = structure.moments(points.x, points.y, GAUSSIAN_CLASSES)
-  features = defence.features(params, points.x)
-  measures = structure.of_features(
-    points.x, features, points.y, classes=GAUSSIAN_CLASSES
-  )
-  return measures | {
-    "phi of the inputs": metrics.class_variance(moments).phi,
-    "training accuracy": jnp.mean(jnp.argmax(scores(points.x), axis=1) == points.y),
-    "accuracy": jnp.mean(jnp.argmax(scores(points.unseen), axis=1) == points.y),
-  }
-
-
 def _variant_name(dim: int, radius: float, how: str) -> str:
   return f"{GAUSSIAN_CLASSES} classes in {dim}, radius {radius:g}, {how}"
 
@@ -70,21 +44,36 @@ def add_radius(
 ) -> None:
   """Tests if training under attack costs less where inputs are far apart (DIST 5.4)."""
   del train, test
-  radii, half = np.array(config.radii), len(config.radii)
+  key, half = jax.random.key(config.seed), len(config.radii)
   draw = functools.partial(gaussian, dim)
-  loss = networks.adversarial(config.clean_weight)
+  samples = (draw(key, {"radius": radius}) for radius in config.radii)
+  separations = (metrics.separation(x, y) for x, y, _ in samples)
+  # Quarters of the median distances to another class.
+  budgets = 0.25 * np.array([jnp.median(x.nearest_other_class) for x in separations])
   defence = networks.Defence(
-    config, loss, low=-np.inf, high=np.inf, classes=GAUSSIAN_CLASSES
-  )
+    config, networks.adversarial(config.clean_weight), low=-np.inf, high=np.inf,
+    classes=GAUSSIAN_CLASSES,
+  )  # fmt: skip
   columns = {
-    "radius": np.concatenate([radii, radii]),
-    "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
+    "radius": np.tile(config.radii, 2),
+    "epsilon": np.concatenate([np.zeros(half), budgets]),
   }
-  first = draw(jax.random.key(config.seed), {"radius": 1.0})
+  first = draw(key, {"radius": 1.0})
   tested = Points(first.x, first.y)
   result = networks.train(defence, columns, draw, tested, folder / f"gaussian-{dim}")
-  figures = functools.partial(_gaussian_figures, defence)
-  measures = trainer.over_models(figures, result.state)
+
+  def measure(state) -> dict[str, Array]:
+    points: Gaussian = state.points
+    x, y, unseen = points
+    moments = structure.moments(x, y, GAUSSIAN_CLASSES)
+    features, scores = defence.features(state.params, x), defence.scores(state.params)
+    return structure.of_features(x, features, y, classes=GAUSSIAN_CLASSES) | {
+      "phi of the inputs": metrics.class_variance(moments).phi,
+      "training accuracy": jnp.mean(jnp.argmax(scores(x), axis=1) == y),
+      "accuracy": jnp.mean(jnp.argmax(scores(unseen), axis=1) == y),
+    }
+
+  measures = trainer.over_models(measure, result.state)
   for cell, radius in enumerate(columns["radius"]):
     name = _variant_name(dim, radius, "standard" if cell < half else "robust")
     table.add_all(name, {key: x[cell] for key, x in measures.items()}, finite=True)
@@ -138,7 +127,7 @@ def of_radii(config: Config) -> list[Claim]:
   return Claim.of_rows([inputs], place, every_seed=True) + Claim.of_rows(rows, place)
 
 
-def _loss(config: Config, name: Loss) -> networks.Loss:
+def _loss(config: Config, name: LossName) -> networks.Loss:
   weight, scale = config.clean_weight, config.scale
 
   def normface(clean, attacked, labels, proxies):
@@ -157,12 +146,14 @@ def _loss(config: Config, name: Loss) -> networks.Loss:
 
 
 def add_loss(
-  name: Loss, table: Table, config: Config, train: Points, test: Points, folder: Path
+  name: LossName,
+  table: Table,
+  config: Config,
+  train: Points,
+  test: Points,
+  folder: Path,
 ) -> None:
-  """Tests if a loss keeps attacked images within half the angle around their proxy.
-
-  DIST 6.2.1.
-  """
+  """Tests if a loss holds attacked images near their proxy (DIST 6.2.1)."""
   defence = networks.Defence(config, _loss(config, name), cosine=name != LOSSES[0])
   run_folder = folder / f"proposal-{name.replace(' ', '-')}"
   budgets = [config.proposed_budget]

@@ -6,14 +6,15 @@ from typing import Annotated, Literal, TypeVar, get_args
 from experiments.frame.settings import Without
 
 Norm = Literal["l2", "linf", "l1"]
-Loss = Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"]
-LOSSES: tuple[Loss, ...] = get_args(Loss)
-Defence = Literal[
+Ball = tuple[Norm, float]  # norm and budget
+LossName = Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"]
+LOSSES: tuple[LossName, ...] = get_args(LossName)
+DefenceName = Literal[
   "standard", "attacked", "clean and attacked", "TRADES, ce, weight 1",
   "TRADES, ce, weight 6", "TRADES, kl, weight 1", "TRADES, kl, weight 6",
   "cells of all", "cells of other classes",
 ]  # fmt: skip
-DEFENCES: tuple[Defence, ...] = get_args(Defence)
+DEFENCES: tuple[DefenceName, ...] = get_args(DefenceName)
 Further = Literal["defences", "noise", "combined", "rotation", "reweighting"]
 FURTHER: tuple[Further, ...] = get_args(Further)
 _T = TypeVar("_T")
@@ -87,7 +88,7 @@ class Config:
   """Input dimensions of the classes with known discriminality."""
   radii: OfDigits[tuple[float, ...]] = (0.3, 1.0, 3.0)
   """Distances of the class means from the origin."""
-  proposals: OfDigits[tuple[Loss, ...]] = LOSSES
+  proposals: OfDigits[tuple[LossName, ...]] = LOSSES
   """Losses to compare."""
   proposed_budget: OfDigits[float] = 0.6
   """Budget of the proposals and of the defences, in l2."""
@@ -95,7 +96,7 @@ class Config:
   """Studies that DIST 3.2, 6.2.2, 6.2.3 and appendix A name without results."""
   beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
   """Image sets to measure as well as the digits, if they are prepared."""
-  defences: OfDigits[tuple[Defence, ...]] = DEFENCES
+  defences: OfDigits[tuple[DefenceName, ...]] = DEFENCES
   """Defences to compare."""
   neighbours: OfDigits[int] = 32
   """Sites that bound a Voronoi cell during an attack."""
@@ -113,8 +114,8 @@ class Config:
     return {norm: budgets for norm, budgets in by_norm.items() if budgets}
 
   @property
-  def networks(self) -> list[tuple[Norm, float]]:
-    """Norm and budget of each network, the standard one first."""
+  def networks(self) -> list[Ball]:
+    """Norm and budget of each network; the standard network comes first."""
     return [(norm, x) for norm, values in self.budgets.items() for x in values]
 
 

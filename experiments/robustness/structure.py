@@ -115,12 +115,11 @@ def of_inputs(
 
   Distances in l-infinity are those of the images' `integers`.
   """
-  x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
-  unit = moments(x, train.y, classes, normalize=True)
+  rows = train.flat().x, test.flat().x
+  unit = moments(rows[0], train.y, classes, normalize=True)
+  exact = [integers(x, levels) for x in rows]
   measures = {}
-  for norm in NORMS:
-    if norm == "linf":
-      x, tested = integers(x, levels), integers(tested, levels)
+  for norm, (x, tested) in zip(NORMS, (rows, exact), strict=True):
     means_and_scatter = moments(x, train.y, classes)
     if norm == "linf":
       scatter = metrics.class_scatter(means_and_scatter.means, x, train.y, norm=norm)
