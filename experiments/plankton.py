@@ -17,11 +17,12 @@ ImageNet weights for Inception v3 as --weights.
 """
 
 import pathlib
-from typing import Any
+from collections.abc import Callable
 
 import tqdm
 
 from experiments.frame import at_once, training
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Study, Table
 from experiments.hierarchies import (
   plankton_images,
@@ -33,7 +34,9 @@ from experiments.hierarchies.plankton_images import PRESETS, Config
 from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   """Runs all trainings and measures; F1 of every class goes to a separate file."""
   plankton_images.check(config)
   whole = plankton_images.load(config)

@@ -2,19 +2,20 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import VariableDict
 from jax import Array
+from numpy.typing import ArrayLike
 
 from experiments.frame import frozen, kept
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
 from experiments.hierarchies.methods import Settings
 from experiments.hierarchies.training import Relations, SharedInputs
-from spherejax import data, distances, hierarchy, metrics, prototypes
+from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 RETRIEVED, FEW = 250, 5
 
@@ -81,7 +82,7 @@ def _mildest(logits, labels, class_distances):
 
 
 def correlations(
-  name: str, class_distances: Array, related: Relations, where: Any = True
+  name: str, class_distances: ArrayLike, related: Relations, where: ArrayLike
 ) -> dict[str, float]:
   """Mean correlation with the tree: with the diagonal, without it, among the living."""
   tables, name = (class_distances, related.distances), f"mean correlation, {name}"
@@ -109,7 +110,9 @@ def _by_group(name, measure, tables, related, where) -> dict[str, float]:
 
 
 @functools.partial(jax.jit, static_argnames=("measure",))
-def _of_groups(measure: Callable[..., Any], padded: list[Array]) -> dict[str, Any]:
+def _of_groups(
+  measure: Callable[..., Array], padded: list[np.ndarray]
+) -> dict[str, Array]:
   *tables, mask, living = padded
   return {
     "": measure(*tables, where=mask),
@@ -119,26 +122,33 @@ def _of_groups(measure: Callable[..., Any], padded: list[Array]) -> dict[str, An
 
 
 def agreement(
-  name: str, class_distances: Any, tree: hierarchy.ClassTree, where: Any = True
+  name: str,
+  class_distances: ArrayLike,
+  tree: hierarchy.ClassTree,
+  where: ArrayLike = True,
 ) -> dict[str, float]:
   """Share of the tree's splits that neighbour joining recovers, for classes `where`."""
-  mask = np.broadcast_to(where, len(class_distances))
+  points = np.asarray(class_distances, np.float64)
+  mask = np.broadcast_to(where, len(points))
   names = [tree.class_names[label] for label in np.flatnonzero(mask)]
   pruned = tree if mask.all() else hierarchy.restrict(tree, names)
-  points = np.asarray(class_distances, np.float64)[np.ix_(mask, mask)]
+  points = points[np.ix_(mask, mask)]
   joined = hierarchy.neighbor_joining((points + points.T) / 2)  # undoes rounding
   recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(pruned))
   return {f"share of the tree's splits, {name}": recall}
 
 
-def _padded(table: Any) -> np.ndarray:
+def _padded(table: ArrayLike) -> np.ndarray:
   """Pads classes with zeros to a multiple of 128, so that trees share a program."""
   array = np.asarray(table)
   return np.pad(array, [(0, -len(array) % 128)] * array.ndim)
 
 
 def test(
-  settings: Settings, setting: methods.Setting, shared: SharedInputs, state: Any
+  settings: Settings,
+  setting: methods.Setting,
+  shared: SharedInputs,
+  state: training.TrainState,
 ) -> kept.Finished:
   """Measures one network on the test images; keeps its proxies and prototypes."""
   study, related = shared.study, shared.related
@@ -174,15 +184,15 @@ def controls(settings: Settings, shared: SharedInputs) -> dict[str, dict[str, fl
   random = jax.random.uniform(distance_key, (classes, classes))
   points = jax.random.normal(point_key, (classes, dim))
   labels = study.train.labels
-  by_control: dict[str, Any] = {
+  by_control: dict[str, tuple[ArrayLike, ArrayLike]] = {
     "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, True),
     "random points": (class_training.chords(points), True),
   }
 
-  def of_features(features: Any) -> tuple[Array, Array]:
+  def of_features(features: np.ndarray) -> tuple[Array, Array]:
     return class_training.class_chords(features, labels, classes=classes)
 
-  def untrained(variables: Any) -> tuple[Array, Array]:
+  def untrained(variables: VariableDict) -> tuple[Array, Array]:
     return of_features(class_training.embed(variables, study.train, settings))
 
   if isinstance(study.train, frozen.Features):
@@ -196,8 +206,8 @@ def controls(settings: Settings, shared: SharedInputs) -> dict[str, dict[str, fl
     params = variables["params"]
     if "size" in params:
       # In an untrained network, the layer for sizes outweighs the images.
-      alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
-      by_control[f"{start}, images alone"] = untrained(variables | {"params": alone})
+      alone = {**params, "size": jax.tree.map(jnp.zeros_like, params["size"])}
+      by_control[f"{start}, images alone"] = untrained({**variables, "params": alone})
     raw, unit = _pixel_means(study.train, classes)
     table = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
     by_control["pixels"] = (table, where)
@@ -210,17 +220,14 @@ def controls(settings: Settings, shared: SharedInputs) -> dict[str, dict[str, fl
 
 def _pixel_means(images: data.Images, classes: int) -> tuple[np.ndarray, np.ndarray]:
   """Class means of the images and of the normalised images, [classes, pixels] each."""
-  sums: Any = (0.0, 0.0)
-  count = 0
+  raw, unit, count = 0.0, 0.0, 0
   for read in data.pipeline(images, data.ordered_plan(len(images), batch_size=1000)):
     left = len(images) - count  # the last batch is padded
     rows = read["image"].reshape(len(read["image"]), -1)[:left].astype(np.float32) / 255
     one_hot = (read["label"][:left] == np.arange(classes)[:, None]).astype(np.float32)
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    sums = tuple(
-      a + one_hot @ b for a, b in zip(sums, (rows, rows / norms), strict=True)
-    )
+    raw, unit = raw + one_hot @ rows, unit + one_hot @ (rows / norms)
     count += len(rows)
   counts = np.maximum(np.bincount(images.labels, minlength=classes), 1)
-  raw, unit = (part / counts[:, None].astype(np.float32) for part in sums)
-  return raw, unit
+  counts = counts[:, None].astype(np.float32)
+  return raw / counts, unit / counts

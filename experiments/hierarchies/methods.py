@@ -7,12 +7,13 @@ averages, the scale) and fixed ones (proxies that follow the tree).
 
 import dataclasses
 import functools
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from flax.typing import Collection, VariableDict
 from jax import Array
 
 from experiments.frame import frozen, networks
@@ -127,7 +128,7 @@ def shapes(images: data.Images) -> Shapes:
 
 def initial_variables(
   key: Array, *, settings: Architecture, shapes: Shapes, fresh: bool = True
-) -> Any:
+) -> VariableDict:
   """Initial variables; `fresh` draws the first convolution instead of reading it."""
   variables = _initialize(key, settings=settings, shapes=shapes)
   if not settings.weights:
@@ -141,7 +142,7 @@ def initial_variables(
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "shapes"))
-def _initialize(key: Array, *, settings: Architecture, shapes: Shapes) -> Any:
+def _initialize(key: Array, *, settings: Architecture, shapes: Shapes) -> VariableDict:
   inputs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
   return Network(settings).lazy_init(key, *inputs)
 
@@ -199,12 +200,12 @@ def initial_state(
   network_key, loss_key, step_key = jax.random.split(key, 3)
   rates, (classes, dim) = settings.rates, fixed.shape
   variables = initial_variables(network_key, settings=settings, shapes=shapes)
-  params: dict[str, Any] = {}
-  stats: dict[str, Any] = {}
+  params: dict[str, Array] = {}
+  stats: dict[str, Array | prototypes.MovingPrototypes | losses.DynamicScale] = {}
   if setting.loss == "softmax":
     module = _softmax(classes)
     inputs = (jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32))
-    params = dict(module.lazy_init(loss_key, *inputs)["params"])
+    params |= module.lazy_init(loss_key, *inputs)["params"]
   elif setting.proxies == "learned":
     params["proxies"] = UNIT(loss_key, (classes, dim))
   elif setting.proxies == "ema":
@@ -229,9 +230,9 @@ class Head(NamedTuple):
   scale: Array | float
 
 
-def head(params: Any, stats: Any, rates: Rates) -> Head:
+def head(params: Collection, stats: Collection, rates: Rates) -> Head:
   """Extracts the classifier from the two halves of a train state."""
-  parts = params.get("loss", {}) | stats.get("loss", {})
+  parts = {**params.get("loss", {}), **stats.get("loss", {})}
   scale = parts["scale"].scale if "scale" in parts else rates.scale
   if "moving" in parts:
     return Head(parts["moving"].prototypes, None, scale)
@@ -275,7 +276,8 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
   cosines = distances.pairwise_cosine(features, classifier.proxies)
   if setting.loss == "softmax":
     module = _softmax(len(classifier.proxies))
-    values: Any = module.apply({"params": params["loss"]}, features, labels)
+    outputs = module.apply({"params": params["loss"]}, features, labels)
+    values = cast(Array, outputs)
   elif setting.loss == "ProxyDR":
     values = losses.proxy_distance_ratio(
       features, labels, classifier.proxies, exponent=classifier.scale

@@ -1,7 +1,6 @@
 """Figures of `class_hierarchy`, like the article's."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -67,11 +66,11 @@ def similarity_maps(
   Lines separate the branches below the root; the first map has the tree's cosines.
   """
   order, branch = leaf_order(tree), images.at_depth(tree, 1)
-  path_distances = hierarchy.path_distances(tree)
-  maps: dict[str, Any] = {"tree": hierarchy.chordal_similarities(path_distances)}
-  maps |= {x: distances.pairwise_cosine(rows, rows) for x, rows in points.items()}
+  maps = {"tree": hierarchy.chordal_similarities(hierarchy.path_distances(tree))}
+  for name, rows in points.items():
+    maps[name] = np.asarray(distances.pairwise_cosine(rows, rows))
   return pictures.cosine_maps(
-    {x: np.asarray(values)[np.ix_(order, order)] for x, values in maps.items()},
+    {name: values[np.ix_(order, order)] for name, values in maps.items()},
     branch[order],
     "rows and columns: classes, in the order of the tree",
     columns=_COLUMNS,
@@ -100,9 +99,9 @@ def draw(
   curves_of_runs: Mapping[str, list[dict[str, list[float]]]],
   prototypes: Mapping[str, np.ndarray],
   tree: hierarchy.ClassTree,
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
   """Draws all plots of a run. `prototypes` belong to the first seed."""
-  figures: dict[str, Any] = {**curves(curves_of_runs)}
+  figures = curves(curves_of_runs)
   by_title = {
     SETTINGS[name].title: prototypes[name]
     for name in ("normface", "proxydr", "proxydr-mds", "corr")

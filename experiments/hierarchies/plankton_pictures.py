@@ -1,6 +1,6 @@
 """Figures of `plankton`, like those of DIST, article I."""
 
-from typing import Any
+import functools
 
 import numpy as np
 from matplotlib.patheffects import withStroke
@@ -9,6 +9,7 @@ from experiments.frame import pictures
 from experiments.frame.images import Parts
 from experiments.frame.pictures import Figure
 from experiments.hierarchies import plankton_runs, plankton_tables
+from experiments.hierarchies.plankton_images import Config
 from experiments.hierarchies.plankton_runs import (
   BASELINE,
   EMBEDDING,
@@ -16,7 +17,7 @@ from experiments.hierarchies.plankton_runs import (
   SEEN,
   UNSEEN,
 )
-from spherejax import plotting
+from spherejax import data, plotting
 
 INK, FAINT, BLUE, ORANGE = "#222222", "#bbbbbb", "#0072B2", "#D55E00"
 _HALO = [withStroke(linewidth=2, foreground="white")]
@@ -30,7 +31,7 @@ def draw(
   embedded: plankton_tables.Seeds,
   classified: plankton_tables.Seeds,
   study: Parts,
-  config,
+  config: Config,
 ) -> dict[str, Figure]:
   """Draws all plots of a run. `study` belongs to the first seed."""
   figures: dict[str, Figure | None] = {
@@ -52,14 +53,16 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
   """Radius, drift and accuracy after each iteration."""
   titles = ("cluster radius", "drift of the centroid", "accuracy of centroids")
   figure, panels = pictures.panels(titles, 3, 2.9)
-  grey: Any = {"color": FAINT, "zorder": 1, "label": "classes of seed 1, or seeds"}
   for axes, name in zip(panels, ("radius", "drift", "accuracy"), strict=True):
+    thin = functools.partial(
+      axes.plot, color=FAINT, zorder=1, label="classes of seed 1, or seeds"
+    )
     first = int(name == "drift")  # the first drift is from the initial weights
     curves = np.array([run.figures["curves"][name] for run in embedded])[:, first:]
     steps = np.arange(1, curves.shape[1] + 1) + first
     for key, values in embedded[0].figures["curves"].items():
       if key.startswith(f"{name} "):
-        axes.plot(steps, values[first:], linewidth=0.6, **grey)
+        thin(steps, values[first:], linewidth=0.6)
     margins = [run.figures["kept margin"].get(name) for run in embedded]
     if margins[0] is not None:
       mean = np.mean(margins, axis=0)[first:]
@@ -67,7 +70,7 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
     if name == "accuracy":
       start = [run.figures["start"]["accuracy"] for run in embedded]
       axes.plot(0, np.mean(start), "o", color=INK, markersize=4, label="untrained")
-      axes.plot(steps, curves.T, linewidth=0.8, **grey)
+      thin(steps, curves.T, linewidth=0.8)
     axes.plot(steps, curves.mean(0), "-o", color=INK, markersize=3, label="mean")
     axes.set_xlabel("iteration", fontsize=9)
     axes.locator_params(axis="x", integer=True)
@@ -88,7 +91,7 @@ def neighbours(embedded: plankton_tables.Seeds) -> Figure:
   )
 
 
-def baseline(classified: plankton_tables.Seeds, config) -> Figure:
+def baseline(classified: plankton_tables.Seeds, config: Config) -> Figure:
   """Accuracy of the softmax classifier during training."""
   curves = np.array([run.figures["accuracies"] for run in classified])
   parts = np.arange(1, curves.shape[1] + 1)
@@ -136,7 +139,9 @@ def f1(
   return figure
 
 
-def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
+def tsne(
+  points: np.ndarray, labels: np.ndarray, names: tuple[str, ...], config: Config
+) -> Figure:
   """Test images in a plane by t-SNE, the commonest classes in colour; not measured."""
   from sklearn.manifold import TSNE
 
@@ -190,7 +195,9 @@ def without_overlap(
   return positions
 
 
-def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
+def confused(
+  embedded: plankton_tables.Seeds, group: str, images: data.Images
+) -> Figure | None:
   """Images of the most confused classes: the true class and the predicted one."""
   place = f"{EMBEDDING}, {group}, {plankton_tables.USUAL}"
   counts = np.sum([run.counts[place] for run in embedded], axis=0)

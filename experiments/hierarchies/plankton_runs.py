@@ -15,6 +15,8 @@ from experiments.frame import training as trainer
 from experiments.frame.images import Parts
 from experiments.hierarchies import methods, triplets
 from experiments.hierarchies import training as class_training
+from experiments.hierarchies.plankton_images import Config
+from experiments.hierarchies.triplets import Report, Settings
 from spherejax import data, losses, metrics, prototypes, training
 
 EMBEDDING, BASELINE = "embedding", "softmax classifier"
@@ -74,7 +76,7 @@ def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
 
 
 def train_baseline(
-  settings: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
+  settings: Settings, study: Parts, key: Array, folder: pathlib.Path, report: Report
 ) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
   """Trains the same network with one output per class, on batches of images.
 
@@ -136,7 +138,7 @@ class RunResult(NamedTuple):
 
 
 def embedding(
-  config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
+  config: Config, study: Parts, key: Array, folder: pathlib.Path, report: Report
 ) -> RunResult:
   """Trains an embedding; classifies in it and in that of the untrained network."""
   train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
@@ -164,7 +166,7 @@ def embedding(
 
 
 def baseline(
-  config: Any, study: Parts, key: Array, folder: pathlib.Path, report: triplets.Report
+  config: Config, study: Parts, key: Array, folder: pathlib.Path, report: Report
 ) -> RunResult:
   """Trains a softmax classifier; tests it on the same half as the embedding."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
@@ -184,7 +186,7 @@ def baseline(
 JOBS = {EMBEDDING: embedding, BASELINE: baseline}
 
 
-def parts(kind: str, config: Any) -> int:
+def parts(kind: str, config: Config) -> int:
   """Iterations of a job, for the progress bar."""
   return triplets.length(config) if kind == EMBEDDING else config.iterations
 
@@ -192,10 +194,10 @@ def parts(kind: str, config: Any) -> int:
 def run(
   kind: str,
   seed: int,
-  config: Any,
+  config: Config,
   study: Parts,
   output: pathlib.Path,
-  report: triplets.Report,
+  report: Report,
 ) -> RunResult:
   """Runs one job, or reads its stored outcome."""
   # The number of runs, and what is drawn, change no outcome.

@@ -2,7 +2,6 @@
 
 import csv
 import pathlib
-from typing import Any
 
 import jax
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from experiments.frame.images import Parts
 from experiments.frame.study import Claim, Table
 from experiments.hierarchies import plankton_images, plankton_runs
+from experiments.hierarchies.plankton_images import Config, Whole
 from experiments.hierarchies.plankton_runs import (
   ALL_TEST,
   BASELINE,
@@ -55,14 +55,12 @@ def macro_f1(group: str, way: str = USUAL) -> str:
   return f"macro F1, {group}, {way}"
 
 
-def comparable(config: Any) -> bool:
+def comparable(config: Config) -> bool:
   """True for runs with the article's classes that start from ImageNet weights."""
   return config.seen == "article" and bool(config.weights)
 
 
-def tabulate(
-  embedded: Seeds, classified: Seeds, whole: plankton_images.Whole, config: Any
-) -> Table:
+def tabulate(embedded: Seeds, classified: Seeds, whole: Whole, config: Config) -> Table:
   """Tabulates all measures, with the article's if classes and weights agree."""
   table = Table()
   printed = plankton_images.PRINTED["figures"] if comparable(config) else {}
@@ -125,8 +123,8 @@ def add_classes(
   table: Table,
   embedded: Seeds,
   classified: Seeds,
-  whole: plankton_images.Whole,
-  config: Any,
+  whole: Whole,
+  config: Config,
 ) -> None:
   """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
   letters = plankton_images.letters
@@ -153,7 +151,7 @@ def add_confusions(
   group: str,
   names: tuple[str, ...],
   path_distances: np.ndarray | None,
-  config: Any,
+  config: Config,
 ) -> None:
   """Adds the commonest confusions over all seeds, and how many are of relatives."""
   counts = [run.counts[f"{EMBEDDING}, {group}, {USUAL}"] for run in embedded]
@@ -176,7 +174,7 @@ def add_confusions(
 
 
 def write_classes(
-  embedded: Seeds, classified: Seeds, study: Parts, config: Any, path: pathlib.Path
+  embedded: Seeds, classified: Seeds, study: Parts, config: Config, path: pathlib.Path
 ) -> None:
   """Writes a table of the F1 of every class by every rule, mean over the seeds."""
   ways = plankton_runs.ways(config.neighbours)

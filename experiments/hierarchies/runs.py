@@ -2,10 +2,10 @@
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import jax
-import tqdm
+from tqdm import tqdm
 
 from experiments.frame import frozen, images
 from experiments.frame import kept as finished
@@ -76,7 +76,7 @@ PRESETS = {
 def resolved(config: Config) -> Config:
   """Fills in open settings with the paper's network and numbers."""
   source = images.SOURCES[config.data]
-  network: Any = source.network if config.network == "paper" else config.network
+  network = source.network if config.network == "paper" else config.network
   return dataclasses.replace(
     config,
     network=network,
@@ -94,7 +94,7 @@ def as_network_input(
     return whole
   name = f"{config.data}-{config.image_size}"
   parts = {"images": whole.images, "tested": whole.tested}
-  features: Any = {
+  features = {
     part: frozen.pooled(f"{name}-{part}", images, folder)
     for part, images in parts.items()
     if images is not None
@@ -102,15 +102,14 @@ def as_network_input(
   return whole._replace(**features)
 
 
-def shared_inputs(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
+def shared_inputs(config: Config, whole: images.Whole, seed: int) -> SharedInputs:
   """Divides the images and lays out the proxies."""
   key = jax.random.key(seed)
   study = images.divide(
     whole, jax.random.fold_in(key, 0), config.train_images, config.validation_images
   )
-  if config.network == frozen.NETWORK:
-    parts: Any = study[:3]
-    train, held, tested = frozen.projected(parts)
+  if features := [part for part in study[:3] if isinstance(part, frozen.Features)]:
+    train, held, tested = frozen.projected(features)
     study = study._replace(train=train, validation=held, test=tested)
   if config.test_images:
     study = study._replace(test=study.test[: config.test_images])
@@ -125,12 +124,14 @@ def shared_inputs(config: Any, whole: images.Whole, seed: int) -> SharedInputs:
 
 
 def train(
-  name: str, shared: SharedInputs, config: Any, path: pathlib.Path, progress: tqdm.tqdm
+  name: str, shared: SharedInputs, config: Config, path: pathlib.Path, progress: tqdm
 ) -> finished.Finished:
   """Runs one training with its measures, or reads its stored outcome."""
   # Settings of this training; those in `others` only add other trainings.
   others = {"settings": (), "seeds": 0}
-  settings = dataclasses.asdict(config) | others
+  made_with = dataclasses.asdict(config) | others
+  augment = config.augment and images.SOURCES[config.data].augmented
+  settings = dataclasses.replace(config, augment=augment)
   setting = methods.SETTINGS[name]
 
   def report(figures: dict[str, float]) -> None:
@@ -138,11 +139,14 @@ def train(
     progress.update()
 
   def make() -> finished.Finished:
-    checkpoints = path.with_name(f"{path.name}-{finished.digest(settings)}")
-    state, curves = training.train(config, setting, shared, checkpoints, report)
-    tested = measures.test(config, setting, shared, state)
+    checkpoints = path.with_name(f"{path.name}-{finished.digest(made_with)}")
+    state, curves = training.train(settings, setting, shared, checkpoints, report)
+    tested = measures.test(settings, setting, shared, state)
     return tested._replace(figures={"test": tested.figures, "curves": curves})
 
   return finished.once(
-    path, made_with=settings, make=make, restored=lambda: progress.update(config.epochs)
+    path,
+    made_with=made_with,
+    make=make,
+    restored=lambda: progress.update(config.epochs),
   )

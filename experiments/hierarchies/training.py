@@ -3,12 +3,13 @@
 import contextlib
 import functools
 import pathlib
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import VariableDict
 from jax import Array
 
 from experiments.frame import frozen
@@ -23,18 +24,22 @@ Trained = tuple[training.TrainState, dict[str, list[float]]]
 
 
 @functools.cache
-def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
+def _mapped(
+  settings: Architecture,
+) -> Callable[[VariableDict, Mapping[str, np.ndarray]], np.ndarray]:
   """Embeds the rows of a whole set, in batches of one shape on all devices."""
 
-  def apply(variables: Any, rows: Any) -> Any:
+  def apply(variables: VariableDict, rows: Mapping[str, Array]):
     images = data.to_float(rows["image"])
     return methods.Network(settings).apply(variables, images, rows["size"])
 
   return training.parallel_map(apply, batch_size=BATCH)
 
 
-def embed(variables: Any, images: Any, settings: Architecture) -> np.ndarray:
-  """Embeds `data.Images`, also `frozen.Features`: [count, dim], not normalised."""
+def embed(
+  variables: VariableDict, images: data.Images, settings: Architecture
+) -> np.ndarray:
+  """Embeds images, also `frozen.Features`: [count, dim], not normalised."""
   sizes = class_sets.log_sizes(images)
   if isinstance(images, frozen.Features):
     return np.asarray(_projected(variables, images.images, sizes, settings=settings))
@@ -60,7 +65,9 @@ def chords(points: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
-def class_chords(features: Array, labels: Array, *, classes: int):
+def class_chords(
+  features: Array, labels: Array, *, classes: int
+) -> tuple[Array, Array]:
   """Distances between the classes' mean directions, and which classes have images."""
   means = prototypes.class_means(features, labels, classes)
   return chords(means.means), means.counts > 0
@@ -90,7 +97,7 @@ class SharedInputs(NamedTuple):
 
 
 def train(
-  settings: Any,
+  settings: Settings,
   setting: methods.Setting,
   shared: SharedInputs,
   checkpoints: pathlib.Path,
@@ -103,9 +110,10 @@ def train(
   study, class_distances = shared.study, shared.related.distances
   first_key, key = (jax.random.fold_in(shared.key, number) for number in (2, 3))
   steps = epochs.steps_per_epoch(study.train, settings.batch)
-  kinds: Any = {"settings": settings, "setting": setting}
   shapes = methods.shapes(study.train)
-  state = methods.initial_state(first_key, shared.fixed, shapes=shapes, **kinds)
+  state = methods.initial_state(
+    first_key, shared.fixed, settings=settings, setting=setting, shapes=shapes
+  )
   followed = study.train
   if settings.curve_images:
     followed = followed[: settings.curve_images]
@@ -135,11 +143,10 @@ def train(
   sizes = class_sets.log_sizes(study.train)
   batches = epochs.shuffled(study.train, key, settings.batch, {"size": sizes})
   best = settings.keep_best
-  augment = settings.augment and class_sets.SOURCES[settings.data].augmented
   with training.Checkpoints(checkpoints) if best else contextlib.nullcontext() as files:
     result = training.fit(
       state,
-      _step(settings, setting, augment=augment),
+      _step(settings, setting, augment=settings.augment),
       batches,
       steps=steps * settings.epochs,
       evaluate=evaluate,
@@ -158,7 +165,9 @@ def curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
   return {name: [row[name] for row in evaluations] for name in names}
 
 
-def _step(settings: Settings, setting: methods.Setting, *, augment: bool) -> Any:
+def _step(
+  settings: Settings, setting: methods.Setting, *, augment: bool
+) -> Callable[..., tuple[training.TrainState, dict[str, Array]]]:
   objective = functools.partial(
     methods.objective, settings=settings, setting=setting, augment=augment
   )

@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import VariableDict
 from jax import Array
 
 from experiments.frame.images import Parts
@@ -130,7 +131,9 @@ def triplet_batches(
   return begin
 
 
-def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
+def embed(
+  variables: VariableDict, images: data.Images, settings: Settings
+) -> np.ndarray:
   """Embeds images as unit rows [count, dim]."""
   rows = class_training.embed(variables, images, settings)
   lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -150,14 +153,18 @@ def nearest_centroids(means: prototypes.ClassMeans, points: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("classes",))
-def _distribution(points: Array, labels: Array, *, classes: int) -> Any:
+def _distribution(
+  points: Array, labels: Array, *, classes: int
+) -> tuple[Array, Array, Array]:
   means = prototypes.class_means(points, labels, classes, normalize="none")
   radii = metrics.cluster_radii(points, labels, means.means)
   right = nearest_centroids(means, points) == labels
   return means.means, radii, jnp.mean(right)
 
 
-def distribution(variables: Any, images: data.Images, settings: Settings) -> Any:
+def distribution(
+  variables: VariableDict, images: data.Images, settings: Settings
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Centroids and radii of classes, and the accuracy of the nearest centroid.
 
   The accuracy is on the same images that gave the centroids.
@@ -203,7 +210,7 @@ def _stretch(settings, study: Parts, step, state, end, margin_of, key, folder, r
 
 def train_embedding(
   settings: Settings, study: Parts, key: Array, folder: pathlib.Path, report: Report
-) -> tuple[Any, Any, Curves, Curves]:
+) -> tuple[VariableDict, VariableDict, Curves, Curves]:
   """Trains the embedding; shares the iterations before the margin is raised.
 
   Returns the variables before the first step and after the last one. Curves after every
