@@ -32,8 +32,8 @@ APART = "epochs between the best accuracy and the highest correlation of prototy
 EARLY = 0.3  # a correlation that is already high; the article has about 0.4
 KEEPS = 0.02  # a difference of top-1 below this counts as none
 NORMFACE, PROXYDR = "normface", "proxydr"
+# Measures, with the sign of the better direction.
 BETTER = {"AHD@5": -1, "HP@5": 1, "HS@250": 1}
-"""Measures, with the sign of the better direction."""
 
 
 def spearman(rows: Sequence[Mapping[str, float]], first: str) -> dict[str, float]:
@@ -78,9 +78,7 @@ def add_runs(
     table.add_all(BY_SEED, of_one, listed=False)
 
 
-def add_curves(
-  table: Table, curves: Mapping[str, list[dict[str, list[float]]]]
-) -> None:
+def add_curves(table: Table, curves: Mapping[str, list[training.Curves]]) -> None:
   """Adds the first and last values of ProxyDR's curves (article's figures 9 and 10)."""
   for name in (PROXYDR, f"{PROXYDR}-dynamic"):
     for run in curves.get(name, []):

@@ -6,14 +6,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax.typing import VariableDict
 from jax import Array
 from numpy.typing import ArrayLike
 
 from experiments.frame import frozen, kept
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
-from experiments.hierarchies.methods import Settings
+from experiments.hierarchies.methods import Setting, Settings
 from experiments.hierarchies.training import Relations, SharedInputs
 from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
@@ -45,15 +44,11 @@ def predictions(
 
 @jax.jit
 def _classified(logits, labels, class_distances):
-  top = {f"top-{k}": metrics.top_k(logits, labels, k=k) for k in (1, FEW)}
-  costs = {
-    f"AHD@{k}": metrics.average_hierarchical_distance(
-      logits, labels, class_distances, k=k
-    )
-    for k in (1, FEW)
-  }
-  near = metrics.hierarchical_precision(logits, labels, class_distances, k=FEW)
-  return top | costs | {f"HP@{FEW}": near}
+  inputs = logits, labels, class_distances
+  values = {f"top-{k}": metrics.top_k(logits, labels, k=k) for k in (1, FEW)}
+  for k in (1, FEW):
+    values[f"AHD@{k}"] = metrics.average_hierarchical_distance(*inputs, k=k)
+  return values | {f"HP@{FEW}": metrics.hierarchical_precision(*inputs, k=FEW)}
 
 
 @jax.jit
@@ -70,12 +65,11 @@ def _retrieved(embeddings, labels, similarities):
 def _mildest(logits, labels, class_distances):
   """Severity of mistakes by probability and by least risk; top-1 and AHD@1 by risk."""
   risk = metrics.conditional_risk(jax.nn.softmax(logits), class_distances)
-  cost = metrics.average_hierarchical_distance(-risk, labels, class_distances)
+  truth = labels, class_distances
+  cost = metrics.average_hierarchical_distance(-risk, *truth)
   return {
-    "severity": metrics.mean_where(*metrics.severity(logits, labels, class_distances)),
-    "severity, least risk": metrics.mean_where(
-      *metrics.severity(-risk, labels, class_distances)
-    ),
+    "severity": metrics.mean_where(*metrics.severity(logits, *truth)),
+    "severity, least risk": metrics.mean_where(*metrics.severity(-risk, *truth)),
     "top-1, least risk": metrics.top_k(-risk, labels).mean(),
     "AHD@1, least risk": cost.mean(),
   }
@@ -102,7 +96,9 @@ def _mean_correlation(*tables, **options):
 def _by_group(name, measure, tables, related, where) -> dict[str, float]:
   """A measure by group; leaves out the living where all classes live."""
   mask = np.broadcast_to(where, len(related.living))
-  padded = [_padded(x) for x in (*tables, mask, mask & related.living)]
+  arrays = [np.asarray(x) for x in (*tables, mask, mask & related.living)]
+  # Zeros fill up the classes to a multiple of 128, so that trees share a program.
+  padded = [np.pad(x, [(0, -len(x) % 128)] * x.ndim) for x in arrays]
   by_group = _of_groups(measure, padded)
   if related.living.all():
     del by_group[LIVING]
@@ -110,9 +106,7 @@ def _by_group(name, measure, tables, related, where) -> dict[str, float]:
 
 
 @functools.partial(jax.jit, static_argnames=("measure",))
-def _of_groups(
-  measure: Callable[..., Array], padded: list[np.ndarray]
-) -> dict[str, Array]:
+def _of_groups(measure: Callable[..., Array], padded: list[np.ndarray]):
   *tables, mask, living = padded
   return {
     "": measure(*tables, where=mask),
@@ -138,17 +132,8 @@ def agreement(
   return {f"share of the tree's splits, {name}": recall}
 
 
-def _padded(table: ArrayLike) -> np.ndarray:
-  """Pads classes with zeros to a multiple of 128, so that trees share a program."""
-  array = np.asarray(table)
-  return np.pad(array, [(0, -len(array) % 128)] * array.ndim)
-
-
 def test(
-  settings: Settings,
-  setting: methods.Setting,
-  shared: SharedInputs,
-  state: training.TrainState,
+  settings: Settings, setting: Setting, shared: SharedInputs, state: training.TrainState
 ) -> kept.Finished:
   """Measures one network on the test images; keeps its proxies and prototypes."""
   study, related = shared.study, shared.related
@@ -179,35 +164,33 @@ def controls(settings: Settings, shared: SharedInputs) -> dict[str, dict[str, fl
   For raw pixels, the distances are Euclidean distances of unnormalised means.
   """
   study, related, _, key = shared
-  classes, dim = len(related.distances), settings.dim
+  classes = len(related.distances)
   distance_key, point_key = jax.random.split(jax.random.fold_in(key, 4))
   random = jax.random.uniform(distance_key, (classes, classes))
-  points = jax.random.normal(point_key, (classes, dim))
-  labels = study.train.labels
+  points = jax.random.normal(point_key, (classes, settings.dim))
   by_control: dict[str, tuple[ArrayLike, ArrayLike]] = {
     "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, True),
     "random points": (class_training.chords(points), True),
   }
-
-  def of_features(features: np.ndarray) -> tuple[Array, Array]:
-    return class_training.class_chords(features, labels, classes=classes)
-
-  def untrained(variables: VariableDict) -> tuple[Array, Array]:
-    return of_features(class_training.embed(variables, study.train, settings))
-
+  of_features = functools.partial(
+    class_training.class_chords, labels=study.train.labels, classes=classes
+  )
   if isinstance(study.train, frozen.Features):
     by_control["pretrained features"] = of_features(study.train.images)
   else:
     key, shapes = jax.random.fold_in(key, 2), methods.shapes(study.train)
     variables = methods.initial_variables(key, settings=settings, shapes=shapes)
     start = "pretrained weights" if settings.weights else "random weights"
-    by_control[start] = untrained(variables)
+    embedded = class_training.embed(variables, study.train, settings)
+    by_control[start] = of_features(embedded)
     _, where = by_control[start]
     params = variables["params"]
     if "size" in params:
       # In an untrained network, the layer for sizes outweighs the images.
       alone = {**params, "size": jax.tree.map(jnp.zeros_like, params["size"])}
-      by_control[f"{start}, images alone"] = untrained({**variables, "params": alone})
+      variables = {**variables, "params": alone}
+      embedded = class_training.embed(variables, study.train, settings)
+      by_control[f"{start}, images alone"] = of_features(embedded)
     raw, unit = _pixel_means(study.train, classes)
     table = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
     by_control["pixels"] = (table, where)

@@ -203,8 +203,8 @@ def initial_state(
   params: dict[str, Array] = {}
   stats: dict[str, Array | prototypes.MovingPrototypes | losses.DynamicScale] = {}
   if setting.loss == "softmax":
-    module = _softmax(classes)
-    inputs = (jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32))
+    inputs = jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32)
+    module = models.Softmax(classes, init_weights=DRAWN)
     params |= module.lazy_init(loss_key, *inputs)["params"]
   elif setting.proxies == "learned":
     params["proxies"] = UNIT(loss_key, (classes, dim))
@@ -216,10 +216,6 @@ def initial_state(
     stats["scale"] = losses.dynamic_scale_init(classes, geometry=setting.geometry)
   loss = {"params": params} | ({"batch_stats": stats} if stats else {})
   return training.create_state(step_key, optimizer(rates, setting), variables, loss)
-
-
-def _softmax(classes: int) -> models.Softmax:
-  return models.Softmax(classes, init_weights=DRAWN)
 
 
 class Head(NamedTuple):
@@ -275,9 +271,8 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
   classifier = head(params, stats, rates)
   cosines = distances.pairwise_cosine(features, classifier.proxies)
   if setting.loss == "softmax":
-    module = _softmax(len(classifier.proxies))
-    outputs = module.apply({"params": params["loss"]}, features, labels)
-    values = cast(Array, outputs)
+    module = models.Softmax(len(classifier.proxies))
+    values = module.apply({"params": params["loss"]}, features, labels)
   elif setting.loss == "ProxyDR":
     values = losses.proxy_distance_ratio(
       features, labels, classifier.proxies, exponent=classifier.scale
@@ -299,5 +294,5 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
       loss_stats["scale"], scaled, labels, geometry=setting.geometry,
       learning_rate=rates.scale_rate, axis_name=axis_name,
     )  # fmt: skip
-  loss = training.global_mean(values, axis_name=axis_name)
+  loss = training.global_mean(cast(Array, values), axis_name=axis_name)
   return training.Outcome(loss, updated | ({"loss": loss_stats} if loss_stats else {}))

@@ -10,6 +10,7 @@ from experiments.frame.study import Table
 from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES
 from experiments.hierarchies.methods import SETTINGS
 from experiments.hierarchies.runs import Config
+from experiments.hierarchies.training import Curves
 from spherejax import distances, hierarchy, plotting
 
 MEASURES = {
@@ -40,9 +41,7 @@ def charts(config: Config, table: Table) -> dict[str, Figure]:
   return {"measures": pictures.dots(panels, label, rows=rows, columns=3)}
 
 
-def curves(
-  curves_of_runs: Mapping[str, list[dict[str, list[float]]]],
-) -> dict[str, Figure]:
+def curves(curves_of_runs: Mapping[str, list[Curves]]) -> dict[str, Figure]:
   """Accuracy and mean correlations after every epoch."""
   figures = {}
   for name in (ACCURACY, PROXIES, PROTOTYPES):
@@ -65,22 +64,17 @@ def similarity_maps(
 
   Lines separate the branches below the root; the first map has the tree's cosines.
   """
-  order, branch = leaf_order(tree), images.at_depth(tree, 1)
+  ways = [np.flatnonzero(above).tolist() for above in hierarchy.ancestors(tree)]
+  order = np.array(sorted(range(len(ways)), key=lambda label: ways[label]))
   maps = {"tree": hierarchy.chordal_similarities(hierarchy.path_distances(tree))}
   for name, rows in points.items():
     maps[name] = np.asarray(distances.pairwise_cosine(rows, rows))
   return pictures.cosine_maps(
     {name: values[np.ix_(order, order)] for name, values in maps.items()},
-    branch[order],
+    images.at_depth(tree, 1)[order],
     "rows and columns: classes, in the order of the tree",
     columns=_COLUMNS,
   )
-
-
-def leaf_order(tree: hierarchy.ClassTree) -> np.ndarray:
-  """Classes in the order of the tree's leaves."""
-  ways = [np.flatnonzero(above).tolist() for above in hierarchy.ancestors(tree)]
-  return np.array(sorted(range(len(ways)), key=lambda label: ways[label]))
 
 
 def depth_that_fits(tree: hierarchy.ClassTree) -> int:
@@ -96,7 +90,7 @@ def depth_that_fits(tree: hierarchy.ClassTree) -> int:
 
 
 def draw(
-  curves_of_runs: Mapping[str, list[dict[str, list[float]]]],
+  curves_of_runs: Mapping[str, list[Curves]],
   prototypes: Mapping[str, np.ndarray],
   tree: hierarchy.ClassTree,
 ) -> dict[str, Figure]:

@@ -114,11 +114,9 @@ def shared_inputs(config: Config, whole: images.Whole, seed: int) -> SharedInput
   if config.test_images:
     study = study._replace(test=study.test[: config.test_images])
   related = training.relations(study.tree, study.living)
+  mds_key = jax.random.fold_in(key, 1)
   fixed = prototypes.hierarchical_prototypes(
-    related.similarities,
-    config.dim,
-    key=jax.random.fold_in(key, 1),
-    steps=config.mds_steps,
+    related.similarities, config.dim, key=mds_key, steps=config.mds_steps
   )
   return SharedInputs(study, related, fixed.prototypes, key)
 
@@ -144,9 +142,7 @@ def train(
     tested = measures.test(settings, setting, shared, state)
     return tested._replace(figures={"test": tested.figures, "curves": curves})
 
-  return finished.once(
-    path,
-    made_with=made_with,
-    make=make,
-    restored=lambda: progress.update(config.epochs),
-  )
+  def restored() -> None:
+    progress.update(config.epochs)
+
+  return finished.once(path, made_with=made_with, make=make, restored=restored)

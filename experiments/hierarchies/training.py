@@ -20,19 +20,21 @@ from experiments.hierarchies.methods import Architecture, Settings
 from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 BATCH = 500  # images to embed at once
-Trained = tuple[training.TrainState, dict[str, list[float]]]
+Curves = dict[str, list[float]]  # values of each quantity after every evaluation
+
+
+def _apply(variables: VariableDict, rows: Mapping[str, Array], settings: Architecture):
+  images = data.to_float(rows["image"])
+  return methods.Network(settings).apply(variables, images, rows["size"])
+
+
+_at_once = jax.jit(_apply, static_argnames=("settings",))
 
 
 @functools.cache
-def _mapped(
-  settings: Architecture,
-) -> Callable[[VariableDict, Mapping[str, np.ndarray]], np.ndarray]:
+def _mapped(settings: Architecture) -> Callable[..., np.ndarray]:
   """Embeds the rows of a whole set, in batches of one shape on all devices."""
-
-  def apply(variables: VariableDict, rows: Mapping[str, Array]):
-    images = data.to_float(rows["image"])
-    return methods.Network(settings).apply(variables, images, rows["size"])
-
+  apply = functools.partial(_apply, settings=settings)
   return training.parallel_map(apply, batch_size=BATCH)
 
 
@@ -42,7 +44,8 @@ def embed(
   """Embeds images, also `frozen.Features`: [count, dim], not normalised."""
   sizes = class_sets.log_sizes(images)
   if isinstance(images, frozen.Features):
-    return np.asarray(_projected(variables, images.images, sizes, settings=settings))
+    rows = {"image": images.images, "size": sizes}
+    return np.asarray(_at_once(variables, rows, settings=settings))
   size = min(4 * BATCH, len(images))
   plan = data.ordered_plan(len(images), batch_size=size)
   parts = [
@@ -50,11 +53,6 @@ def embed(
     for read in data.pipeline(images, plan)
   ]
   return np.concatenate(parts)[: len(images)]
-
-
-@functools.partial(jax.jit, static_argnames=("settings",))
-def _projected(variables, features, sizes, *, settings):
-  return methods.Network(settings).apply(variables, features, sizes)
 
 
 @jax.jit
@@ -102,10 +100,10 @@ def train(
   shared: SharedInputs,
   checkpoints: pathlib.Path,
   report: Callable[[dict[str, float]], None],
-) -> Trained:
+) -> tuple[training.TrainState, Curves]:
   """Trains one setting; calls `report` with the measures of each epoch.
 
-  Returns the state to test and, for each quantity, its value after each epoch.
+  Returns the state to test, and curves.
   """
   study, class_distances = shared.study, shared.related.distances
   first_key, key = (jax.random.fold_in(shared.key, number) for number in (2, 3))
@@ -159,22 +157,19 @@ def train(
   return result.best, curves(result.evaluations)
 
 
-def curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
-  """Values of each quantity after every evaluation."""
+def curves(evaluations: list[dict[str, float]]) -> Curves:
   names = [name for name in evaluations[0] if name != "step"]
   return {name: [row[name] for row in evaluations] for name in names}
 
 
-def _step(
-  settings: Settings, setting: methods.Setting, *, augment: bool
-) -> Callable[..., tuple[training.TrainState, dict[str, Array]]]:
+def _step(settings: Settings, setting: methods.Setting, *, augment: bool):
   objective = functools.partial(
     methods.objective, settings=settings, setting=setting, augment=augment
   )
   return training.make_step(objective, methods.optimizer(settings.rates, setting))
 
 
-def _on_features(settings, setting, train, key, state, evaluate) -> Trained:
+def _on_features(settings, setting, train, key, state, evaluate):
   """Trains on features in memory, with an epoch as one program."""
   rows = {"image": train.images, "label": train.labels.astype(np.int32)}
   rows |= {"size": class_sets.log_sizes(train)}
