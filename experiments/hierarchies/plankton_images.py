@@ -76,8 +76,7 @@ class Whole(NamedTuple):
   images: data.Images
   seen: tuple[str, ...]
   unseen: tuple[str, ...]
-  tree: hierarchy.ClassTree | None
-  """Class tree, in the order of the labels; None if there is none."""
+  tree: hierarchy.ClassTree | None  # in the order of the labels; None if there is none
 
 
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
@@ -150,14 +149,12 @@ def divide(whole: Whole, choice: Selection, seed: int) -> class_sets.Parts:
   key = jax.random.fold_in(jax.random.key(seed), 0)
   order = np.asarray(jax.random.permutation(key, len(whole.images)))
   labels = np.asarray(whole.images.labels)[order]
-  names = whole.images.label_names
 
-  def part(classes: tuple[str, ...], start: int, end: int | None) -> data.Images:
+  def part(names: tuple[str, ...], start: int, end: int | None) -> data.Images:
     """These rows of each class, with the place of its name as label."""
-    rows = [order[labels == names.index(name)][start:end] for name in classes]
-    new_labels = np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, rows)))
-    chosen = whole.images[np.concatenate(rows)]
-    return dataclasses.replace(chosen, labels=new_labels, label_names=classes)
+    chosen = [whole.images.label_names.index(name) for name in names]
+    rows = [order[labels == label][start:end] for label in chosen]
+    return class_sets.of_classes(whole.images[np.concatenate(rows)], chosen)
 
   tested = choice.test_images
   end = tested + choice.validation_images
@@ -167,14 +164,6 @@ def divide(whole: Whole, choice: Selection, seed: int) -> class_sets.Parts:
     test=part(whole.seen, 0, tested),
     unseen=part(whole.unseen, 0, choice.unseen_images),
   )
-
-
-def distances(whole: Whole, names: Sequence[str]) -> np.ndarray | None:
-  """Numbers of the tree's edges between classes of these names, [classes, classes]."""
-  if whole.tree is None:
-    return None
-  places = [whole.tree.class_names.index(name) for name in names]
-  return hierarchy.path_distances(whole.tree)[np.ix_(places, places)]
 
 
 @dataclasses.dataclass(frozen=True)

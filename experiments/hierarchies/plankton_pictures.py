@@ -8,15 +8,10 @@ from matplotlib.patheffects import withStroke
 from experiments.frame import pictures
 from experiments.frame.images import Parts
 from experiments.frame.pictures import Figure
-from experiments.hierarchies import plankton_runs, plankton_tables
+from experiments.hierarchies import plankton_tables
 from experiments.hierarchies.plankton_images import Config
-from experiments.hierarchies.plankton_runs import (
-  BASELINE,
-  EMBEDDING,
-  HALF,
-  SEEN,
-  UNSEEN,
-)
+from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies.plankton_tables import Seeds
 from spherejax import data, plotting
 
 INK, FAINT, BLUE, ORANGE = "#222222", "#bbbbbb", "#0072B2", "#D55E00"
@@ -28,28 +23,26 @@ NAMED = 12  # classes with a colour in the plane
 
 
 def draw(
-  embedded: plankton_tables.Seeds,
-  classified: plankton_tables.Seeds,
-  study: Parts,
-  config: Config,
+  embedded: Seeds, classified: Seeds, study: Parts, config: Config
 ) -> dict[str, Figure]:
   """Draws all plots of a run. `study` belongs to the first seed."""
-  figures: dict[str, Figure | None] = {
+  figures = {
     "training": training(embedded),
     "neighbours": neighbours(embedded),
     "baseline": baseline(classified, config),
   }
   for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
-    baselines = classified if group == SEEN else []
-    names = images.label_names
-    figures[f"f1-{group}"] = f1(embedded, baselines, group, names, config.neighbours)
-    points = embedded[0].points[group]
-    figures[f"tsne-{group}"] = tsne(points, images.labels, names, config)
-    figures[f"confused-{group}"] = confused(embedded, group, images)
-  return {name: figure for name, figure in figures.items() if figure is not None}
+    scores = plankton_tables.mean_f1(embedded, classified, group, config)
+    figures[f"f1-{group}"] = f1(scores, images.label_names)
+    figures[f"tsne-{group}"] = tsne(embedded[0].points[group], images, config)
+    place = f"{EMBEDDING}, {group}, {plankton_tables.USUAL}"
+    counts = np.sum([run.counts[place] for run in embedded], axis=0)
+    if pairs := plankton_tables.commonest(counts)[:SHOWN]:
+      figures[f"confused-{group}"] = confused(pairs, counts, images)
+  return figures
 
 
-def training(embedded: plankton_tables.Seeds) -> Figure:
+def training(embedded: Seeds) -> Figure:
   """Radius, drift and accuracy after each iteration."""
   titles = ("cluster radius", "drift of the centroid", "accuracy of centroids")
   figure, panels = pictures.panels(titles, 3, 2.9)
@@ -80,7 +73,7 @@ def training(embedded: plankton_tables.Seeds) -> Figure:
   return figure
 
 
-def neighbours(embedded: plankton_tables.Seeds) -> Figure:
+def neighbours(embedded: Seeds) -> Figure:
   """Accuracy on half of the validation images against the number of neighbours."""
   by_k = [run.figures["by k"] for run in embedded]
   return plotting.training_curves(
@@ -91,7 +84,7 @@ def neighbours(embedded: plankton_tables.Seeds) -> Figure:
   )
 
 
-def baseline(classified: plankton_tables.Seeds, config: Config) -> Figure:
+def baseline(classified: Seeds, config: Config) -> Figure:
   """Accuracy of the softmax classifier during training."""
   curves = np.array([run.figures["accuracies"] for run in classified])
   parts = np.arange(1, curves.shape[1] + 1)
@@ -104,31 +97,18 @@ def baseline(classified: plankton_tables.Seeds, config: Config) -> Figure:
   )
 
 
-def f1(
-  embedded: plankton_tables.Seeds,
-  classified: plankton_tables.Seeds,
-  group: str,
-  names: tuple[str, ...],
-  ks: tuple[int, ...],
-) -> Figure:
-  """F1 of every class by every rule, mean over seeds, sorted by the largest k's F1."""
-  columns = {
-    way: plankton_tables.mean_f1(embedded, f"{EMBEDDING}, {group}, {way}")
-    for way in plankton_runs.ways(ks)
-  }
-  centroid, *others = columns.items()
-  order = np.argsort(-np.nan_to_num(others[-1][1]), kind="stable")
+def f1(scores: dict[str, np.ndarray], names: tuple[str, ...]) -> Figure:
+  """F1 of every class by every rule, sorted by that of the last k."""
+  centroid, *by_k = [way for way in scores if way != BASELINE]
+  order = np.argsort(-np.nan_to_num(scores[by_k[-1]]), kind="stable")
   places = np.arange(len(names))[::-1]
   figure, (axes,) = pictures.panels([""], 1, 0.9 + 0.165 * len(names))
-  for shade, (way, values) in zip(
-    np.linspace(0.75, 0.25, len(ks)), others, strict=True
-  ):
-    axes.plot(values[order], places, "o", color=f"{shade}", markersize=4, label=way)
-  way, values = centroid
-  axes.plot(values[order], places, "x", color=BLUE, markersize=5, label=way)
-  if classified:
-    values = plankton_tables.mean_f1(classified, f"{BASELINE}, {group}, {HALF}")
-    axes.plot(values[order], places, "|", color=ORANGE, markersize=8,
+  columns = {way: values[order] for way, values in scores.items()}
+  for shade, way in zip(np.linspace(0.75, 0.25, len(by_k)), by_k, strict=True):
+    axes.plot(columns[way], places, "o", color=f"{shade}", markersize=4, label=way)
+  axes.plot(columns[centroid], places, "x", color=BLUE, markersize=5, label=centroid)
+  if BASELINE in columns:
+    axes.plot(columns[BASELINE], places, "|", color=ORANGE, markersize=8,
               markeredgewidth=2, label=BASELINE)  # fmt: skip
   texts = [names[n].replace("_", " ") for n in order]
   axes.set_yticks(places, texts, fontsize=8)
@@ -139,12 +119,11 @@ def f1(
   return figure
 
 
-def tsne(
-  points: np.ndarray, labels: np.ndarray, names: tuple[str, ...], config: Config
-) -> Figure:
+def tsne(points: np.ndarray, images: data.Images, config: Config) -> Figure:
   """Test images in a plane by t-SNE, the commonest classes in colour; not measured."""
   from sklearn.manifold import TSNE
 
+  labels, names = images.labels, images.label_names
   rng = np.random.default_rng(config.seed)
   rows = np.sort(rng.permutation(len(points))[: config.drawn])
   centroids = np.stack([points[labels == c].mean(0) for c in range(len(names))])
@@ -157,15 +136,15 @@ def tsne(
   ).fit_transform(points_and_centroids)
   figure = pictures.new_figure(7.2, 6.4)
   axes = figure.subplots()
-  images, middle, shown = plane[: len(rows)], plane[len(rows) :], labels[rows]
+  dots, middle, shown = plane[: len(rows)], plane[len(rows) :], labels[rows]
   commonest = np.argsort(-np.bincount(shown, minlength=len(names)), kind="stable")
   others = ~np.isin(shown, commonest[:NAMED])
-  axes.plot(*images[others].T, ".", color=FAINT, markersize=2)
+  axes.plot(*dots[others].T, ".", color=FAINT, markersize=2)
   texts = [names[label].replace("_", " ") for label in commonest[:NAMED]]
   spots = without_overlap(middle[commonest[:NAMED]], texts, np.ptp(plane, axis=0))
   for number, label in enumerate(commonest[:NAMED]):
     color, mark = pictures.COLORS[number % 7], "ov"[number // 7]
-    axes.plot(*images[shown == label].T, mark, color=color, markersize=3)
+    axes.plot(*dots[shown == label].T, mark, color=color, markersize=3)
     axes.annotate(
       texts[number], spots[number], ha="center", fontsize=8, color=color,
       path_effects=_HALO,
@@ -196,14 +175,9 @@ def without_overlap(
 
 
 def confused(
-  embedded: plankton_tables.Seeds, group: str, images: data.Images
-) -> Figure | None:
+  pairs: list[tuple[int, int]], counts: np.ndarray, images: data.Images
+) -> Figure:
   """Images of the most confused classes: the true class and the predicted one."""
-  place = f"{EMBEDDING}, {group}, {plankton_tables.USUAL}"
-  counts = np.sum([run.counts[place] for run in embedded], axis=0)
-  pairs = plankton_tables.commonest(counts)[:SHOWN]
-  if not pairs:
-    return None
   figure = pictures.new_figure(2 * EACH * 0.9 + 0.6, 1.2 * len(pairs))
   figure.set_layout_engine("constrained", h_pad=0.11)  # room for the texts
   # An empty column separates the two classes.

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from experiments.frame.images import Parts
 from experiments.hierarchies import methods, triplets
 from experiments.hierarchies import training as class_training
 from experiments.hierarchies.plankton_images import Config
-from experiments.hierarchies.triplets import Report, Settings
+from experiments.hierarchies.triplets import Report
 from spherejax import data, losses, metrics, prototypes, training
 
 EMBEDDING, BASELINE = "embedding", "softmax classifier"
@@ -75,56 +74,6 @@ def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   return training.Outcome(training.global_mean(values, axis_name=axis_name), updated)
 
 
-def train_baseline(
-  settings: Settings, study: Parts, key: Array, folder: pathlib.Path, report: Report
-) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
-  """Trains the same network with one output per class, on batches of images.
-
-  Returns a function from images to logits, and validation accuracies after each part.
-  """
-  network_key, step_key, data_key = jax.random.split(key, 3)
-  train, validation = study.train, study.validation
-  head_settings = dataclasses.replace(settings, dim=len(train.label_names))
-  batch, parts = settings.baseline_batch, settings.iterations
-  per_epoch = trainer.steps_per_epoch(train, batch, "baseline_batch")
-  images_seen = 3 * settings.triplets * parts * settings.steps
-  total = settings.baseline_epochs * per_epoch or images_seen // batch
-  steps_per_part = max(total // parts, 1)
-  variables = methods.initial_variables(
-    network_key, settings=head_settings, shapes=methods.shapes(train), fresh=False
-  )
-  optimizer = triplets.make_optimizer(
-    settings, settings.baseline_rate, settings.baseline_decay, steps_per_part
-  )
-  state = training.create_state(step_key, optimizer, variables)
-  objective = functools.partial(softmax_objective, settings=head_settings)
-  reported = 0
-
-  def evaluate(state: training.TrainState) -> dict[str, float]:
-    nonlocal reported
-    report(int(state.step) // steps_per_part - reported)
-    reported = int(state.step) // steps_per_part
-    logits = class_training.embed(state.variables(), validation, head_settings)
-    return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
-
-  result = trainer.single(
-    lambda _: state,
-    training.make_step(objective, optimizer),
-    trainer.shuffled(train, data_key, batch),
-    folder,
-    steps=steps_per_part * parts,
-    evaluate=evaluate,
-    evaluate_every=steps_per_part,
-    checkpoint_every=steps_per_part,
-    report_every=steps_per_part,
-    progress=False,
-  )
-  logits = functools.partial(
-    class_training.embed, result.state.variables(), settings=head_settings
-  )
-  return logits, [row["accuracy"] for row in result.evaluations]
-
-
 class RunResult(NamedTuple):
   """Stored outcome of a seed."""
 
@@ -155,12 +104,13 @@ def embedding(
   accuracy = triplets.distribution(first, study.validation, config)[2]
   validation_points = triplets.embed(last, study.validation, config)
   by_k = confusions(validation_points, study.validation, config.curve, choice_key)
-  shares = {str(k): by_k[way(k)].trace() / by_k[way(k)].sum() for k in config.curve}
   figures = {
     "curves": curves,
     "kept margin": kept_margin,
     "start": {"accuracy": float(accuracy)},
-    "by k": {k: float(share) for k, share in shares.items()},
+    "by k": {
+      str(k): float(by_k[way(k)].trace() / by_k[way(k)].sum()) for k in config.curve
+    },
   }
   return RunResult(figures, counts, points)
 
@@ -168,18 +118,59 @@ def embedding(
 def baseline(
   config: Config, study: Parts, key: Array, folder: pathlib.Path, report: Report
 ) -> RunResult:
-  """Trains a softmax classifier; tests it on the same half as the embedding."""
+  """Trains the same network as a softmax classifier, on batches of images.
+
+  Its accuracy in validation is measured after each iteration's share of the steps. It
+  is tested on all test images, and on the half that the embedding is tested on.
+  """
   train_key, seen_key, _, _ = jax.random.split(key, 4)
-  logits_of, accuracies = train_baseline(config, study, train_key, folder, report)
-  images = study.test
-  judged = data.split_within_classes(images.labels, key=seen_key)[1]
-  guesses, labels = logits_of(images).argmax(1), np.asarray(images.labels)
+  network_key, step_key, data_key = jax.random.split(train_key, 3)
+  train, validation, test = study[:3]
+  settings = dataclasses.replace(config, dim=len(train.label_names))
+  batch, iterations = settings.baseline_batch, settings.iterations
+  per_epoch = trainer.steps_per_epoch(train, batch, "baseline_batch")
+  in_triplets = 3 * settings.triplets * iterations * settings.steps
+  total = settings.baseline_epochs * per_epoch or in_triplets // batch
+  per_part = max(total // iterations, 1)
+  variables = methods.initial_variables(
+    network_key, settings=settings, shapes=methods.shapes(train), fresh=False
+  )
+  optimizer = triplets.make_optimizer(
+    settings, settings.baseline_rate, settings.baseline_decay, per_part
+  )
+  state = training.create_state(step_key, optimizer, variables)
+  objective = functools.partial(softmax_objective, settings=settings)
+  reported = 0
+
+  def predicted(state: training.TrainState, images: data.Images) -> np.ndarray:
+    return class_training.embed(state.variables(), images, settings).argmax(1)
+
+  def evaluate(state: training.TrainState) -> dict[str, float]:
+    nonlocal reported
+    report(int(state.step) // per_part - reported)
+    reported = int(state.step) // per_part
+    right = predicted(state, validation) == validation.labels
+    return {"accuracy": float(right.mean())}
+
+  result = trainer.single(
+    lambda _: state,
+    training.make_step(objective, optimizer),
+    trainer.shuffled(train, data_key, batch),
+    folder,
+    steps=per_part * iterations,
+    evaluate=evaluate,
+    evaluate_every=per_part,
+    checkpoint_every=per_part,
+    report_every=per_part,
+    progress=False,
+  )
+  guesses, labels = predicted(result.state, test), np.asarray(test.labels)
+  judged = data.split_within_classes(labels, key=seen_key)[1]
   counts = {
-    f"{BASELINE}, {SEEN}, {name}": _counts(
-      labels[rows], guesses[rows], len(images.label_names)
-    )
+    f"{BASELINE}, {SEEN}, {name}": _counts(labels[rows], guesses[rows], settings.dim)
     for name, rows in ((ALL_TEST, slice(None)), (HALF, judged))
   }
+  accuracies = [row["accuracy"] for row in result.evaluations]
   return RunResult({"accuracies": accuracies}, counts, {})
 
 

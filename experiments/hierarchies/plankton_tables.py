@@ -20,7 +20,7 @@ from experiments.hierarchies.plankton_runs import (
   UNSEEN,
   UNTRAINED,
 )
-from spherejax import metrics
+from spherejax import hierarchy, metrics
 
 Seeds = list[plankton_runs.RunResult]
 ENDS = (("first", 0), ("last", -1))
@@ -37,9 +37,19 @@ scores = jax.jit(metrics.class_scores)
 _commonest = jax.jit(metrics.common_confusions, static_argnames=("k",))
 
 
-def mean_f1(runs: Seeds, place: str) -> np.ndarray:
-  """F1 of every class, mean over the seeds."""
-  return np.mean([np.asarray(scores(run.counts[place]).f1) for run in runs], axis=0)
+def mean_f1(
+  embedded: Seeds, classified: Seeds, group: str, config: Config
+) -> dict[str, np.ndarray]:
+  """F1 of every class by every rule and the classifier, mean over the seeds."""
+
+  def mean(runs: Seeds, place: str) -> np.ndarray:
+    return np.mean([np.asarray(scores(run.counts[place]).f1) for run in runs], axis=0)
+
+  ways = plankton_runs.ways(config.neighbours)
+  by_way = {way: mean(embedded, f"{EMBEDDING}, {group}, {way}") for way in ways}
+  if group == SEEN:
+    by_way[BASELINE] = mean(classified, f"{BASELINE}, {group}, {HALF}")
+  return by_way
 
 
 def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
@@ -85,9 +95,8 @@ def tabulate(embedded: Seeds, classified: Seeds, whole: Whole, config: Config) -
   table.add(EMBEDDING, "best k, validation", [float(k) for k in best])
   if config.seen == "article":
     add_classes(table, embedded, classified, whole, config)
-  for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen)):
-    path_distances = plankton_images.distances(whole, names)
-    add_confusions(table, embedded, group, names, path_distances, config)
+  for group in (SEEN, UNSEEN):
+    add_confusions(table, embedded, group, whole, config)
   return table
 
 
@@ -120,11 +129,7 @@ def add_curves(table: Table, embedded: Seeds) -> None:
 
 
 def add_classes(
-  table: Table,
-  embedded: Seeds,
-  classified: Seeds,
-  whole: Whole,
-  config: Config,
+  table: Table, embedded: Seeds, classified: Seeds, whole: Whole, config: Config
 ) -> None:
   """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
   letters = plankton_images.letters
@@ -136,35 +141,29 @@ def add_classes(
     published = {letters(x): f1 for x, f1 in plankton_images.PRINTED[printed].items()}
     of_runs = [scores(run.counts[f"{network}, {group}, {way}"]).f1 for run in runs]
     for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
-      paper = published.get(letters(name))
       values = [float(f1[label]) for f1 in of_runs]
       # F1 is NaN for a class without images to classify or without predictions.
-      if paper is not None and not np.isnan(values).any():
-        measure = f"F1 of {name}, {group}, {way}"
-        paper = paper if comparable(config) else None
-        table.add(network, measure, values, paper=paper)
+      if letters(name) in published and not np.isnan(values).any():
+        paper = published[letters(name)] if comparable(config) else None
+        table.add(network, f"F1 of {name}, {group}, {way}", values, paper=paper)
 
 
 def add_confusions(
-  table: Table,
-  embedded: Seeds,
-  group: str,
-  names: tuple[str, ...],
-  path_distances: np.ndarray | None,
-  config: Config,
+  table: Table, embedded: Seeds, group: str, whole: Whole, config: Config
 ) -> None:
   """Adds the commonest confusions over all seeds, and how many are of relatives."""
+  names = whole.seen if group == SEEN else whole.unseen
   counts = [run.counts[f"{EMBEDDING}, {group}, {USUAL}"] for run in embedded]
   for a, b in commonest(np.sum(counts, axis=0)):
-    printed = plankton_images.confusion(names[a], names[b])
-    table.add(
-      f"confused, {group}, {USUAL}",
-      f"{names[a]} as {names[b]}",
-      [confusion[a, b] / confusion[a].sum() for confusion in counts],
-      paper=printed if comparable(config) else None,
+    title, measure = f"confused, {group}, {USUAL}", f"{names[a]} as {names[b]}"
+    rates = [confusion[a, b] / confusion[a].sum() for confusion in counts]
+    paper = (
+      plankton_images.confusion(names[a], names[b]) if comparable(config) else None
     )
-  if path_distances is None:
+    table.add(title, measure, rates, paper=paper)
+  if whole.tree is None:
     return
+  path_distances = hierarchy.path_distances(hierarchy.restrict(whole.tree, names))
   for confusion in counts:
     near = [path_distances[pair] <= NEAR for pair in commonest(confusion)]
     table.add("relatives", f"{RELATIVES}, {group}", np.mean(near) if near else 0.0)
@@ -177,28 +176,25 @@ def write_classes(
   embedded: Seeds, classified: Seeds, study: Parts, config: Config, path: pathlib.Path
 ) -> None:
   """Writes a table of the F1 of every class by every rule, mean over the seeds."""
-  ways = plankton_runs.ways(config.neighbours)
   path.parent.mkdir(parents=True, exist_ok=True)
   with path.open("w", newline="") as file:
     table = csv.writer(file)
-    table.writerow(["class", "group", "training images", *ways, BASELINE])
     for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
-      columns = [mean_f1(embedded, f"{EMBEDDING}, {group}, {way}") for way in ways]
+      columns = mean_f1(embedded, classified, group, config)
       if group == SEEN:
-        columns.append(mean_f1(classified, f"{BASELINE}, {group}, {HALF}"))
+        table.writerow(["class", "group", "training images", *columns])
       for label, name in enumerate(images.label_names):
         count = int((study.train.labels == label).sum()) if group == SEEN else 0
-        table.writerow([name, group, count, *(f"{c[label]:.4f}" for c in columns)])
+        scored = [f"{values[label]:.4f}" for values in columns.values()]
+        table.writerow([name, group, count, *scored])
 
 
 def _gap(table: Table) -> np.ndarray:
-  """F1 of the classifier less that of the embedding."""
   classifier = table.values(macro_f1(SEEN, HALF), BASELINE)
   return classifier - table.values(macro_f1(SEEN), EMBEDDING)
 
 
 def _less(table: Table, measure: str, other: str) -> np.ndarray:
-  """Difference of two measures of the embedding."""
   return table.values(measure, EMBEDDING) - table.values(other, EMBEDDING)
 
 

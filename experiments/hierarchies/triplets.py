@@ -17,13 +17,12 @@ from experiments.frame.images import Parts
 from experiments.frame.settings import Limited, Within
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
+from experiments.hierarchies.training import Curves
 from spherejax import data, distances, losses, metrics, prototypes, training
 
 MOMENTUM = 0.9  # momentum of SGD in the article's released code
 _NEAR = np.array([True, False])  # mask of positives: a positive, then a negative
-Curves = dict[str, list[float]]
-Report = Callable[[int], object]
-"""Callback that gets the number of finished iterations."""
+Report = Callable[[int], object]  # gets the number of finished iterations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +92,7 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   images = jax.lax.collapse(batch["image"], 0, 2)
   features, updated = methods.forward(settings, params, batch_stats, images, axis_name)
   points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
-  squares = [
-    distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)
-  ]
+  squares = [distances.squared_euclidean(points[:, 0], points[:, k]) for k in (1, 2)]
   near = jnp.broadcast_to(_NEAR, (len(points), 2))
   hinges = losses.triplet_from_distance(
     jnp.stack(squares, 1), near, ~near, margin=batch["margin"][0], average="all"
@@ -143,12 +140,9 @@ def embed(
 def nearest_centroids(means: prototypes.ClassMeans, points: Array) -> Array:
   """The class whose mean is nearest to each point, among those that have images."""
   classes = len(means.means)
+  labels, there = jnp.arange(classes), means.counts > 0
   return prototypes.nearest_neighbours(
-    points,
-    means.means,
-    jnp.arange(classes),
-    num_classes=classes,
-    where=means.counts > 0,
+    points, means.means, labels, num_classes=classes, where=there
   )
 
 
