@@ -131,8 +131,7 @@ def classes(
       + ", ".join(too_small[:5])
       + (f" and {len(too_small) - 5} more" if too_small[5:] else "")
     )
-  first, second = (tuple(names[n] for n in group) for group in (learned, unseen))
-  return first, second
+  return tuple(names[n] for n in learned), tuple(names[n] for n in unseen)
 
 
 def _article_classes(names: Sequence[str]) -> list[int]:

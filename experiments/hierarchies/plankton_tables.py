@@ -157,10 +157,8 @@ def add_confusions(
   for a, b in commonest(np.sum(counts, axis=0)):
     title, measure = f"confused, {group}, {USUAL}", f"{names[a]} as {names[b]}"
     rates = [confusion[a, b] / confusion[a].sum() for confusion in counts]
-    paper = (
-      plankton_images.confusion(names[a], names[b]) if comparable(config) else None
-    )
-    table.add(title, measure, rates, paper=paper)
+    printed = plankton_images.confusion(names[a], names[b])
+    table.add(title, measure, rates, paper=printed if comparable(config) else None)
   if whole.tree is None:
     return
   path_distances = hierarchy.path_distances(hierarchy.restrict(whole.tree, names))

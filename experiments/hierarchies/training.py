@@ -118,10 +118,8 @@ def train(
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
     classifier = methods.head(state.params, state.batch_stats, settings.rates)
-    held, rows = (
-      embed(state.variables(), images, settings)
-      for images in (study.validation, followed)
-    )
+    embedded = functools.partial(embed, state.variables(), settings=settings)
+    held, rows = embedded(study.validation), embedded(followed)
     scores = methods.logits(held, classifier, loss=setting.loss)
     right = metrics.top_k(scores, study.validation.labels)
     means, where = class_chords(rows, followed.labels, classes=len(class_distances))
