@@ -6,10 +6,9 @@ loss, in some cases also the network's last stage. So methods start from ImageNe
 weights, as in the thesis, but are cheap enough for a CPU.
 """
 
-import itertools
 import pathlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,10 @@ import numpy as np
 from experiments.frame import at_once, frozen, networks
 from experiments.frame import images as class_sets
 from spherejax import data, models
+
+if TYPE_CHECKING:  # the studies import this file
+  from experiments.metric_learning.plan import Config
+  from experiments.metric_learning.problems import Config as ProxiesConfig
 
 _FEWEST = 20
 """Smallest number of images of a class; leaves out 12 of the 121 plankton classes."""
@@ -72,9 +75,10 @@ def halves(
 
   Rows are ordered by class; the labels of each part count from 0.
   """
-  pairs = [_of_classes(labels, part, most) for part in parts]
-  columns: Any = zip(*pairs, strict=True)
-  return Study(*itertools.chain(*columns))
+  (train, train_labels), (held, held_labels), (test, test_labels) = (
+    _of_classes(labels, part, most) for part in parts
+  )
+  return Study(train, held, test, train_labels, held_labels, test_labels)
 
 
 def of_folds(name: str, images: np.ndarray, folds: Sequence[Study]) -> Study:
@@ -82,7 +86,9 @@ def of_folds(name: str, images: np.ndarray, folds: Sequence[Study]) -> Study:
   return Study(train, held, test, *folds[0][3:6], name, images)
 
 
-def study(config: Any, folder: pathlib.Path, *, pooled: bool = False) -> Study:
+def study(
+  config: "Config | ProxiesConfig", folder: pathlib.Path, *, pooled: bool = False
+) -> Study:
   """The images of a study, or their maps, or means of these, stored in the folder."""
   if config.data == "gaussians":
     return gaussians(config.seed)._replace(watched=pooled)
@@ -174,11 +180,7 @@ def before_last_stage(name: str, seeds: Sequence[int], folder: pathlib.Path) -> 
   see = jax.jit(lambda pixels: first.apply(network.variables, network.scaled(pixels)))
   path = folder / f"{name}-before-last-{networks.LITE}.npy"
   stored = np.asarray(frozen.stored(path, network, see, pictures))
-
-  @jax.jit
-  def finish(rows: jax.Array) -> Any:
-    return last.apply(network.variables, rows.astype(jnp.float32))
-
+  finish = jax.jit(lambda x: last.apply(network.variables, x.astype(jnp.float32)))
   raw = [
     _averages(at_once.mapped(finish, jnp.asarray(stored[rows.test]))) for rows in parts
   ]
@@ -199,7 +201,7 @@ def _divided(name: str, seeds: Sequence[int]) -> tuple[data.Images, list[Study]]
   return pictures[rows], parts
 
 
-def _averages(maps: Any) -> np.ndarray:
+def _averages(maps: np.ndarray | jax.Array) -> np.ndarray:
   average = np.asarray(maps, np.float32).mean(axis=(1, 2))
   return average / np.linalg.norm(average, axis=1, keepdims=True)
 

@@ -3,10 +3,11 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from flax.typing import Collection
 from jax import Array
 
 from spherejax import losses
@@ -34,11 +35,14 @@ NUMBERS: dict[str, Numbers] = {
     "regularization": 0.2,
   },
 }
-_PAIRS: dict[str, Callable[..., Array]] = {
+_LOSSES: dict[str, Callable[..., Array]] = {
   "c1": losses.cosine_contrastive,
   "c2": losses.contrastive,
   "ms": losses.multi_similarity,
   "triplet": losses.triplet,
+  "proxy_anchor": losses.proxy_anchor,
+  "proxy_nca": functools.partial(losses.proxy_nca_plus_plus, logit="cosine"),
+  "soft_triple": losses.soft_triple,
 }
 
 
@@ -102,7 +106,7 @@ class Method:
       return self.proxies
     return self.pool if self.pool >= self.proxies else self.pool * self.proxies
 
-  def settings(self) -> dict[str, Any]:
+  def settings(self) -> dict[str, float]:
     return {**NUMBERS[self.loss], **dict(self.numbers)}
 
 
@@ -116,20 +120,11 @@ def initial(method: Method, key: Array, classes: int, dim: int) -> dict[str, Arr
   return {"proxies": scale * jax.random.normal(key, shape)}
 
 
-def _proxy_loss(method: Method, x: Array, labels: Array, proxies: Array) -> Array:
-  numbers = method.settings()
-  if method.loss == "soft_triple":
-    return losses.soft_triple(x, labels, proxies, **numbers)
-  if method.loss == "proxy_anchor":
-    return losses.proxy_anchor(x, labels, proxies, **numbers)
-  return losses.proxy_nca_plus_plus(x, labels, proxies, logit="cosine", **numbers)
-
-
 def value(
   method: Method,
   x: Array,
   labels: Array,
-  loss_params: Any,
+  loss_params: Collection,
   proxies: losses.References | None = None,
   memory: losses.References | None = None,
   *,
@@ -138,10 +133,10 @@ def value(
   average: Callable[[Array], Array] = jnp.mean,
 ) -> Array:
   """The loss of a batch of raw embeddings, reduced to a scalar by `average`."""
+  loss = functools.partial(_LOSSES[method.loss], x, labels, **method.settings())
   if method.own_proxies:
-    return average(_proxy_loss(method, x, labels, loss_params["proxies"]))
-  options = {"normalize": "unit_ball", "axis_name": axis_name, **method.settings()}
-  pairs = functools.partial(_PAIRS[method.loss], x, labels, **options)
+    return average(loss(loss_params["proxies"]))
+  pairs = functools.partial(loss, normalize="unit_ball", axis_name=axis_name)
   if method.kind == "xbm":
     memory_term = average(pairs(references=memory))
     return average(pairs()) + jnp.where(remembers, memory_term, 0.0)

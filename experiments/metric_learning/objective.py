@@ -3,13 +3,15 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Generic, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection, MutableCollection, VariableDict
 from jax import Array
+from jax.typing import ArrayLike
 
 from experiments.frame import networks, poolings
 from experiments.frame import training as frame_training
@@ -18,6 +20,7 @@ from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Training
 from spherejax import data, distances, losses, metrics, models, training
 
+_Settings = TypeVar("_Settings", bound=Training)
 MARGIN = 1e-5
 """Smallest improvement that counts."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
@@ -46,7 +49,7 @@ def measures(
   }
 
 
-def variables(params: Any, stats: Any) -> Any:
+def variables(params: Collection, stats: Collection) -> VariableDict:
   """Variables of the network."""
   return {"params": params} | ({"batch_stats": stats} if stats else {})
 
@@ -89,29 +92,26 @@ def check(
 def _head_first(steps: int) -> optax.GradientTransformation:
   """Freezes the backbone for the first steps."""
 
-  def backbone(params: Any) -> Any:
+  def backbone(params: VariableDict) -> dict[str, dict[str, bool]]:
     return {
       part: {name: name == "backbone" for name in tree} for part, tree in params.items()
     }
 
-  def learns(taken: Any) -> Any:
-    return taken >= steps
-
-  return optax.masked(optax.scale_by_schedule(learns), backbone)
+  learns = optax.scale_by_schedule(lambda taken: jnp.greater_equal(taken, steps))
+  return optax.masked(learns, backbone)
 
 
-def _decayed(params: Any) -> Any:
-  """Mask of the network's parameters, without those of its norms."""
-
-  def is_weight(path: Any, _: Array) -> bool:
-    name = jax.tree_util.keystr(path, simple=True, separator="/")
-    return name.startswith("network") and "norm" not in name.lower()
-
-  return jax.tree_util.tree_map_with_path(is_weight, params)
+def _is_decayed(path: jax.tree_util.KeyPath, _: Array) -> bool:
+  """True for a parameter of the network, but not of its norms."""
+  name = jax.tree_util.keystr(path, simple=True, separator="/")
+  return name.startswith("network") and "norm" not in name.lower()
 
 
 def optimizer(
-  rates: Training, method: Method, stats: Any = None, rate: Any = 1.0
+  rates: Training,
+  method: Method,
+  stats: Collection | None = None,
+  rate: ArrayLike = 1.0,
 ) -> optax.GradientTransformation:
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
@@ -130,8 +130,9 @@ def optimizer(
   parts = []
   if method.renews:
     parts.append(training.ccp_projection(stats))
+  decayed = functools.partial(jax.tree_util.tree_map_with_path, _is_decayed)
   parts += [
-    optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
+    optax.add_decayed_weights(rates.weight_decay, mask=decayed),
     training.optimizer(groups, max_norm=10.0, max_value=10.0),
   ]
   if method.own_proxies:
@@ -140,23 +141,21 @@ def optimizer(
   return optax.chain(*parts)
 
 
-class Run:
+class Run(Generic[_Settings]):
   """Fixed inputs of one kind of training, and its objective.
 
   `place` locates its images. In a batch, images at the end without labels represent the
   proxies.
   """
 
-  settings: Any
-  """Settings of the training, derived from `Training`."""
-  embed: Callable[..., Any]
+  embed: Callable[..., Array | np.ndarray]
   """Function of variables, rows, a key and the place of images to raw embeddings of
   training images, shifted or cropped at random, in inference mode. With `average`, all
   of the mass is pooled."""
 
   def __init__(
     self,
-    settings: Training,
+    settings: _Settings,
     method: Method,
     labels: np.ndarray,
     names: Sequence[str] = (),
@@ -199,13 +198,17 @@ class Run:
       )
       attributes = jax.tree.map(lambda leaf: leaf[: len(labels)], outputs.attributes)
       label_embeddings = {"params": params["loss"]["zero_shot"]}
-      unseen: Any = module.apply(label_embeddings, attributes, labels)
+      unseen = cast(Array, module.apply(label_embeddings, attributes, labels))
       value = (1 - share) * value + share * mean(unseen.astype(jnp.float32))
     return training.Outcome(value, stats | memory_stats)
 
   def remembered(
-    self, batch_stats: Any, x: Array, labels: Array, axis_name: str | None = None
-  ) -> tuple[losses.References | None, Array | bool, Any]:
+    self,
+    batch_stats: VariableDict,
+    x: Array,
+    labels: Array,
+    axis_name: str | None = None,
+  ) -> tuple[losses.References | None, Array | bool, dict[str, Collection]]:
     """Updates the memory: references, whether the loss uses them, the new statistics.
 
     The loss uses the memory once it was refilled after `memory_start` steps.
@@ -216,10 +219,12 @@ class Run:
     memory, slots = losses.memory_update(old, x, labels, axis_name=axis_name)
     rows = len(x) * (jax.lax.axis_size(axis_name) if axis_name else 1)
     filled = self.settings.memory_start + -(-len(memory.labels) // rows)
-    stats = {"loss": {"memory": memory, "taken": taken + 1}}
+    stats: dict[str, Collection] = {"loss": {"memory": memory, "taken": taken + 1}}
     return losses.memory_references(memory, slots=slots), taken >= filled, stats
 
-  def references(self, anchors: Array, params: Any) -> losses.References | None:
+  def references(
+    self, anchors: Array, params: VariableDict
+  ) -> losses.References | None:
     """Proxies, or images instead of them, as references for a batch."""
     if not self.method.refers_to_proxies:
       return None
@@ -230,13 +235,13 @@ class Run:
 
   def loss_variables(
     self, loss_key: Array, label_key: Array, proxies: Array | None, memory: int
-  ) -> dict[str, Any]:
+  ) -> dict[str, Collection]:
     """The loss's initial parameters, and a memory of `memory` embeddings if it has one.
 
     `proxies` are proxies that start as embeddings, or None.
     """
     settings, method, dim = self.settings, self.method, self.settings.embedding_dim
-    params: dict[str, Any] = {}
+    params: MutableCollection = {}
     if method.own_proxies:
       params = methods.initial(method, loss_key, self.classes, dim)
     elif method.learns_proxies:
@@ -253,17 +258,21 @@ class Run:
     stats = {"memory": losses.memory_init(memory, dim), "taken": jnp.int32(0)}
     return {"params": params, "batch_stats": stats}
 
-  def pool(self, variables: Any, key: Array, *place: Any) -> tuple[Array, Array]:
+  def pool(
+    self, variables: VariableDict, key: Array, *place: object
+  ) -> tuple[Array, Array]:
     """Embeddings [classes, pool, dim] of some images of each class, and their rows."""
     row_key, move_key = jax.random.split(key)
     rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
     points = self.embed(variables, rows.reshape(-1), move_key, *place)
     return jnp.asarray(points).reshape(*rows.shape, -1), rows
 
-  def with_prototypes(self, variables: Any, key: Array, *place: Any) -> Any:
+  def with_prototypes(
+    self, variables: VariableDict, key: Array, *place: object
+  ) -> VariableDict:
     """Sets the pooling's prototypes, chosen among averages of training images."""
 
-    def pooled(params: Any) -> Any:
+    def pooled(params: Collection) -> Array | np.ndarray:
       row_key, move_key = jax.random.split(key)
       rows = jax.random.permutation(row_key, self.images)[: poolings.AVERAGED]
       current = {**variables, "params": params}

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from experiments.frame import pictures
 from experiments.frame.study import Table
+from experiments.metric_learning import problems
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import TITLES
 from experiments.metric_learning.photographs.claims import MAP
@@ -26,7 +26,7 @@ _MARKS = {
 }
 
 
-def scores(config: Config, table: Table) -> dict[str, Any]:
+def scores(config: Config, table: Table) -> dict[str, pictures.Figure]:
   """Scores of all trainings, and the gain of each part or pooling."""
   names = list(plan(config))
   if config.poolings:
@@ -102,9 +102,11 @@ def _curve_panels(
   return figure
 
 
-def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
+def of_problems(
+  runs: Runs, study: Study, config: problems.Config
+) -> dict[str, pictures.Figure]:
   """Digits in the plane, curves over the problems."""
-  figures: dict[str, Any] = {}
+  figures: dict[str, pictures.Figure] = {}
   if config.data == "mnist":
     figures["plane"] = plane(runs, study)
   for curve, label in (
@@ -134,9 +136,8 @@ def of_problems(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
   return figures
 
 
-def unseen(config: Any, table: Table) -> dict[str, Any]:
+def unseen(_: problems.Config, table: Table) -> dict[str, pictures.Figure]:
   """Retrieval of unseen classes by all trainings."""
-  del config
 
   def label(name: str) -> str:
     name = re.sub("m = (.*), b = (.*)", r"\1 per class, pool \2", name)

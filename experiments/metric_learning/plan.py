@@ -188,10 +188,6 @@ PRESETS: dict[str, Any] = {
 
 def plan(config: Config) -> dict[Name, Method]:
   """Lists all trainings."""
-  options: dict[str, dict[str, Any]] = {
-    "ccp": {"proxies": config.proxies, "pool": config.pool},
-    "xbm": {"memory": config.memory or config.proxies},
-  }
   texts = [
     *(x for loss in config.losses for x in (loss, f"{loss}+ccp")),
     *(x for loss in config.memory_losses for x in (loss, f"{loss}+xbm")),
@@ -207,9 +203,12 @@ def plan(config: Config) -> dict[Name, Method]:
   methods: dict[Name, Method] = {}
   for text, parts in jobs:
     loss, _, kind = text.partition("+")
-    method = Method(loss, proxies=_CENTRES.get(loss, 0))
-    if kind:
-      method = Method(loss, kind, **options[kind])  # pyright: ignore
+    if kind == "ccp":
+      method = Method(loss, kind, config.proxies, config.pool)
+    elif kind == "xbm":
+      method = Method(loss, kind, memory=config.memory or config.proxies)
+    else:
+      method = Method(loss, proxies=_CENTRES.get(loss, 0))
     methods[Name(config.group, loss, method.kind, parts)] = method
   return methods
 

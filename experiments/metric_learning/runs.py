@@ -6,11 +6,12 @@ import pathlib
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
 import tqdm
+from flax.typing import VariableDict
 from jax import Array
 
 from experiments.frame import at_once, networks
@@ -97,27 +98,35 @@ def train_all(
 
 
 def train_at_best_rate(
-  settings: Settings, *arguments: Any, weights: Sequence[float], rates: Sequence[float]
+  settings: Settings,
+  method: Method,
+  study: Study,
+  folder: pathlib.Path,
+  title: str,
+  *,
+  weights: Sequence[float],
+  rates: Sequence[float],
 ) -> Trained:
   """Calls `train` at the rate that two seeds choose for the first weight."""
+  few = dataclasses.replace(settings, seeds=min(settings.seeds, _SEARCHED))
+
+  def best_of(rates: Sequence[float]) -> tuple[float, float]:
+    tried = train(few, method, study, folder, title, weights=weights[:1], rates=rates)
+    return tried.rate, tried.best_so_far[-1]
+
   if len(rates) > 1:
-    few = dataclasses.replace(settings, seeds=min(settings.seeds, _SEARCHED))
-    rates = (_best_rate(few, *arguments, weights=weights[:1], rates=rates),)
-  return train(settings, *arguments, weights=weights, rates=rates)
+    rates = (_best_rate(best_of, rates),)
+  return train(settings, method, study, folder, title, weights=weights, rates=rates)
 
 
 def _best_rate(
-  settings: Settings, *arguments: Any, rates: Sequence[float], **options: Any
+  best_of: Callable[[Sequence[float]], tuple[float, float]], rates: Sequence[float]
 ) -> float:
   """Returns the rate with the best validation score.
 
   While that is the smallest or largest, tries the next smaller or larger one.
+  `best_of` returns the best of some rates, with its score.
   """
-
-  def best_of(rates: Sequence[float]) -> tuple[float, float]:
-    trained = train(settings, *arguments, rates=rates, **options)
-    return trained.rate, trained.best_so_far[-1]
-
   rate, score = best_of(rates)
   outward = {min(rates): 1 / _WIDENED, max(rates): _WIDENED}.get(rate)
   while outward:
@@ -195,7 +204,7 @@ def _sweep(
   scores = np.nanmax(result.curves["score"], axis=-1).reshape(shape)
   chosen = int(scores.mean((1, 2)).argmax())
 
-  def of_chosen(x: Any) -> np.ndarray:
+  def of_chosen(x: Array | np.ndarray) -> np.ndarray:
     return np.asarray(x).reshape(*shape, *np.shape(x)[2:])[chosen]
 
   best = jax.tree.map(of_chosen, result.best_state.train.variables())
@@ -219,7 +228,7 @@ def model_name(title: str) -> str:
 
 
 def _keep_model(
-  settings: Settings, variables: Any, evaluations: int, folder: pathlib.Path
+  settings: Settings, variables: VariableDict, evaluations: int, folder: pathlib.Path
 ) -> None:
   """Stores the best network of the first cell and seed, for `embed`."""
   shutil.rmtree(folder, ignore_errors=True)  # a network of other settings
@@ -230,14 +239,20 @@ def _keep_model(
   networks.keep(folder, model, evaluations * settings.evaluate_every)
 
 
-def _embed(architecture: networks.Architecture, arrays: Data, run: Any) -> Array:
+def _embed(
+  architecture: networks.Architecture, arrays: Data, run: tuple[VariableDict, Array]
+) -> Array:
   variables, fold = run
   model = networks.Model(architecture, variables)
   images = arrays.images[of_fold(arrays.test, {"fold": fold})]
   return distances.unit_ball(model.embed_blocks(images))
 
 
-def _points(runs: Any, arrays: Data, architecture: networks.Architecture) -> np.ndarray:
+def _points(
+  runs: tuple[VariableDict, np.ndarray],
+  arrays: Data,
+  architecture: networks.Architecture,
+) -> np.ndarray:
   """Test embeddings [cells, seeds, test images, dim] of networks, run by run."""
   embed = frame_training.bound(_embed, architecture)
   return frame_training.over_models(embed, runs, arrays)
@@ -259,9 +274,9 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
   seeds, folds = np.broadcast_arrays(*map(np.array, _drawn(settings, study)))
   begin = jax.random.key(settings.seed)
 
-  def start(seed: Array, fold: Array) -> Any:
+  def start(seed: Array, fold: Array) -> VariableDict:
     key = jax.random.split(jax.random.fold_in(begin, seed), 3)[0]
-    return run.init(arrays, key, {"weight": 0.0, "fold": fold}).train.variables()
+    return run.init(arrays, key, {"fold": fold}).train.variables()
 
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
   points = _points((variables, folds[None]), arrays, settings.architecture)

@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from flax.typing import Collection, VariableDict
 from jax import Array
 
 from experiments.frame import networks
@@ -16,6 +18,9 @@ from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
 from spherejax import data, distances, metrics, prototypes, training
 
+Hyper = Mapping[str, Array]
+"""Hyperparameters of a run by name: rate, weight and fold."""
+_Renewed = tuple[Collection, Array, dict[str, Array]]
 _COVERED = 2000  # largest number of training images whose cover is measured
 
 
@@ -42,25 +47,25 @@ def on_device(study: Study) -> Data:
   return Data(*map(jnp.asarray, (study.images, *study[:3])))
 
 
-def of_fold(rows: Array, hyper: Any) -> Array:
+def of_fold(rows: Array, hyper: Hyper) -> Array:
   """Selects the rows of the run's fold."""
   return rows[hyper["fold"].astype(int)]
 
 
-class Run(objective.Run):
+class Run(objective.Run[Settings]):
   """The pure functions of one kind of training; `fold` and `weight` are traced."""
 
   def __init__(self, settings: Settings, method: Method, study: Study):
     super().__init__(settings, method, study.train_labels)
     self.study = study
 
-  def run_key(self, key: Array, hyper: Any) -> Array:
+  def run_key(self, key: Array, hyper: Hyper) -> Array:
     """The key of a run; if each fold belongs to a seed, it depends on the fold."""
     if not self.study.by_seed:
       return key
     return jax.random.fold_in(key, hyper["fold"].astype(int))
 
-  def apply(self, variables: Any, images: Array) -> Array:
+  def apply(self, variables: VariableDict, images: Array) -> Array:
     """Raw embeddings with the running statistics."""
     return networks.Model(self.settings, variables).embed_blocks(images)
 
@@ -71,9 +76,15 @@ class Run(objective.Run):
     return data.random_crop(key, images, padding=self.settings.shift)
 
   def embed(
-    self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
+    self,
+    variables: VariableDict,
+    rows: Array,
+    key: Array,
+    arrays: Data,
+    hyper: Hyper,
+    *,
+    average: bool = False,
   ) -> Array:
-    arrays, hyper = place
     architecture = self.settings.architecture
     if average:
       architecture = dataclasses.replace(architecture, mass=1.0)
@@ -87,7 +98,7 @@ class Run(objective.Run):
     new = jnp.take_along_axis(points, picks[..., None], axis=1)
     return new, jnp.take_along_axis(rows, picks, axis=1)
 
-  def init(self, arrays: Data, key: Array, hyper: Any) -> State:
+  def init(self, arrays: Data, key: Array, hyper: Hyper) -> State:
     """Draws the network and picks the first proxies."""
     key = self.run_key(key, hyper)
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
@@ -110,7 +121,7 @@ class Run(objective.Run):
     return State(state, rows, jnp.float32(0), spread)
 
   def batch(
-    self, arrays: Data, hyper: Any, rows: Array, key: Array
+    self, arrays: Data, hyper: Hyper, rows: Array, key: Array
   ) -> dict[str, Array]:
     """Training images of some classes; "samples" appends the images of `rows`."""
     batch_key, shift_key = jax.random.split(key)
@@ -125,7 +136,7 @@ class Run(objective.Run):
       images = jnp.concatenate([images, arrays.images[train[rows.reshape(-1)]]])
     return {"image": images, "label": jnp.asarray(self.study.train_labels)[batch_rows]}
 
-  def evaluated(self, arrays: Data, hyper: Any, state: State) -> dict[str, Array]:
+  def evaluated(self, arrays: Data, hyper: Hyper, state: State) -> dict[str, Array]:
     """MAP@R of the validation images, with spread and cover of the proxies."""
     held = arrays.images[of_fold(arrays.held, hyper)]
     network = state.train.variables()
@@ -139,7 +150,9 @@ class Run(objective.Run):
       figures |= self.covers(arrays, hyper, state, points)
     return figures
 
-  def covers(self, arrays: Data, hyper: Any, state: State, held: Array):
+  def covers(
+    self, arrays: Data, hyper: Hyper, state: State, held: Array
+  ) -> dict[str, Array]:
     """Covering radius of the proxies, and width of classes relative to separation."""
     stride = max(1, len(self.study.train_labels) // _COVERED)
     labels = self.study.train_labels[::stride]
@@ -155,7 +168,12 @@ class Run(objective.Run):
     return {"radius": jnp.mean(radii), "cover": wide / distance}
 
   def representatives(
-    self, network: Any, loss: Any, rows: Array, arrays: Data, hyper: Any
+    self,
+    network: VariableDict,
+    loss: Collection,
+    rows: Array,
+    arrays: Data,
+    hyper: Hyper,
   ) -> Array:
     """Proxies [classes, proxies, dim], or embeddings of the images in their place."""
     if self.method.kind != "samples":
@@ -163,7 +181,9 @@ class Run(objective.Run):
     images = arrays.images[of_fold(arrays.train, hyper)[rows.reshape(-1)]]
     return self.apply(network, images).reshape(*rows.shape, -1)
 
-  def switched(self, arrays: Data, hyper: Any, state: State, key: Array):
+  def switched(
+    self, arrays: Data, hyper: Hyper, state: State, key: Array
+  ) -> tuple[State, dict[str, Array]]:
     """Starts the next problem after an evaluation, if the current one has ended."""
     if not self.method.renews:
       return state, {}
@@ -181,7 +201,7 @@ class Run(objective.Run):
     anchor_shift = optax.tree.norm(optax.tree.sub(turn.state.anchor, ccp.anchor))
     nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
 
-    def renew(value: tuple[Any, Array, Any]) -> tuple[Any, Array, Any]:
+    def renew(value: _Renewed) -> _Renewed:
       loss, rows, _ = value
       pool_key, random_key = jax.random.split(key)
       best = objective.variables(
@@ -199,7 +219,7 @@ class Run(objective.Run):
       loss = {**loss, "proxies": new_proxies} if self.method.learns_proxies else loss
       return loss, new_rows, radii
 
-    value = (turn.params["loss"], state.rows, nothing)
+    value: _Renewed = (turn.params["loss"], state.rows, nothing)
     loss, rows, radii = training.when(turn.switched, renew, value)
     train = train.replace(
       params={**turn.params, "loss": loss},
@@ -209,7 +229,9 @@ class Run(objective.Run):
     figures = {"problem": turn.state.problem - turn.switched, "moved": anchor_shift}
     return state._replace(train=train, rows=rows), figures | radii
 
-  def steps(self, arrays: Data, state: State, key: Array, hyper: Any):
+  def steps(
+    self, arrays: Data, state: State, key: Array, hyper: Hyper
+  ) -> tuple[State, Array]:
     """Trains up to the next evaluation; returns the mean loss."""
     optimizer = objective.optimizer(self.settings, self.method, rate=hyper["rate"])
     step = training.make_step(self, optimizer)
@@ -220,7 +242,9 @@ class Run(objective.Run):
     )
     return state._replace(train=train), jnp.mean(reported["loss"])
 
-  def period(self, arrays: Data, state: State, key: Array, hyper: Any):
+  def period(
+    self, arrays: Data, state: State, key: Array, hyper: Hyper
+  ) -> tuple[State, dict[str, Array]]:
     """Trains up to the next evaluation, evaluates, and switches problems if needed."""
     step_key, switch_key = jax.random.split(self.run_key(key, hyper))
     state, loss = self.steps(arrays, state, step_key, hyper)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import VariableDict
 from jax import Array
 from PIL import Image
 
@@ -45,7 +46,7 @@ def _random_box(random: np.random.Generator, width: int, height: int):
 class Crops(Sequence):
   """Random boxes of images, resized and mirrored at random; places seed the draws."""
 
-  images: Any
+  images: np.ndarray | Sequence[np.ndarray]
   seeds: tuple[int, ...]
   first: int
   size: int
@@ -128,14 +129,16 @@ def batches(
 @functools.cache
 def _embedding(
   architecture: networks.Architecture, batch: int
-) -> Callable[[Any, Any], Any]:
-  def points(variables: Any, images: Array) -> Array:
+) -> Callable[[VariableDict, np.ndarray], np.ndarray]:
+  def points(variables: VariableDict, images: Array) -> Array:
     return networks.Model(architecture, variables).embed(images)
 
   return training.parallel_map(points, batch_size=batch)
 
 
-def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarray:
+def embed(
+  settings: FullConfig, variables: VariableDict, images: data.Images
+) -> np.ndarray:
   """Raw embeddings [count, dim] with the running statistics."""
   apply = _embedding(settings.architecture, settings.evaluation_batch)
   size = min(settings.evaluation_batch, len(images))

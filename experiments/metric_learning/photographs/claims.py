@@ -1,12 +1,15 @@
 """Claims of the thesis about the methods that were trained on photographs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from experiments.frame.study import Claim, Difference, Table
-from experiments.metric_learning.photographs.methods import ALONE, PREDICTION
+from experiments.metric_learning.photographs.methods import (
+  ALONE,
+  PREDICTION,
+  FullConfig,
+)
 
 _POOLED = {"plain": "retrieval-gsp", "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
 _TABLES = "DML, tables 3.1 and 5.1"
@@ -46,7 +49,7 @@ def _gains(pairs: Pairs) -> Difference:
   return lambda t: np.concatenate([t.gain(MAP, a, over=b) for a, b in pairs])
 
 
-def claims(_: Any, table: Table) -> list[Claim]:
+def claims(_: FullConfig, table: Table) -> list[Claim]:
   """Lists claims; each is about all pairs of methods."""
   names = table.variants(MAP)
   ccp = [x for x in names if _kind(x) == "ccp"]

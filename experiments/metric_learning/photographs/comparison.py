@@ -11,7 +11,6 @@ import itertools
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -177,7 +176,7 @@ class Comparison:
       return hashlib.file_digest(file, "sha256").hexdigest()
 
   def _train_once(
-    self, job: Job, number: int, repeat: int, watched: Any
+    self, job: Job, number: int, repeat: int, watched: Callable[[], data.Images]
   ) -> finished.Finished:
     """Runs a training, or reads its stored outcome."""
     made_with = self.made_with(job)
@@ -212,7 +211,7 @@ class Comparison:
 
   def judge(
     self, job: Job, folds: list[list[finished.Finished]]
-  ) -> dict[int, list[Any]]:
+  ) -> dict[int, list[dict[str, float]]]:
     """Measures of networks or combinations in percent, by dimension.
 
     At the dimension of one network, they are averages over the networks of each
@@ -269,7 +268,7 @@ class Comparison:
     claims.add(table, job.name, judged)
 
 
-Draw = Callable[[], Mapping[str, Any]]
+Draw = Callable[[], Mapping[str, pictures.Figure]]
 
 
 def measure(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
@@ -312,7 +311,9 @@ def search(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
   return table, lambda: {"search": _draw(weights, proxies, means)}
 
 
-def _draw(weights: np.ndarray, proxies: np.ndarray, means: np.ndarray) -> Any:
+def _draw(
+  weights: np.ndarray, proxies: np.ndarray, means: np.ndarray
+) -> pictures.Figure:
   figure = pictures.new_figure(6, 4.5)
   axes = figure.add_subplot()
   dots = axes.scatter(weights, proxies, c=means, cmap="viridis", s=60)

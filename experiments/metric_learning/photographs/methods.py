@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import itertools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from experiments.frame import command
 from experiments.frame import poolings as frame_poolings
@@ -35,7 +35,7 @@ class Row(NamedTuple):
   """A method of a table or figure."""
 
   loss: str
-  kind: str = ""  # proxy, xbm or ccp
+  kind: Literal["", "proxy", "xbm", "ccp"] = ""
   pooling: str = ""  # pooling; empty: the protocol's
   variant: str = ""
   """Small or large memory and number of proxies; empty: large, or for soft_triple the
@@ -199,8 +199,8 @@ def _method(config: FullConfig, row: Row) -> Method:
   elif row.kind in ("proxy", "ccp"):
     proxies = config.proxies or published.proxies[row.variant.upper() or "L"]
   pool = config.pool or published.pool
-  kind: Any = row.kind or "plain"
-  return Method(row.loss, kind, proxies, pool, numbers=tuple(numbers.items()))
+  numbers = tuple(numbers.items())
+  return Method(row.loss, row.kind or "plain", proxies, pool, numbers=numbers)
 
 
 def _settings(

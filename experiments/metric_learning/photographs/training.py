@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import Collection, VariableDict
 from jax import Array
 from optax import contrib
 
@@ -28,7 +29,7 @@ from spherejax import data, prototypes, training
 _MARGIN = 100 * objective.MARGIN  # figures are percent
 
 
-class Run(objective.Run):
+class Run(objective.Run[FullConfig]):
   """Fixed inputs of one training."""
 
   def __init__(
@@ -42,15 +43,14 @@ class Run(objective.Run):
     self.pictures, self.renewal_key = pictures, renewal_key
 
   def embed(
-    self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
+    self, variables: VariableDict, rows: Array, key: Array, *, average: bool = False
   ) -> np.ndarray:
-    del place  # pictures are decoded on the host
     settings = self.settings
     images = batches.augmented(settings, self.pictures, np.asarray(rows), key)
     settings = dataclasses.replace(settings, mass=1.0) if average else settings
     return batches.embed(settings, variables, images)
 
-  def renew(self, state: training.TrainState) -> Any:
+  def renew(self, state: training.TrainState) -> Collection:
     """The loss's parameters for a new problem."""
     ccp = training.ccp_state(state)
     best = objective.variables(ccp.best_params["network"], ccp.best_stats)
@@ -77,20 +77,8 @@ class Run(objective.Run):
     chain = objective.optimizer(settings, method, variables.get("batch_stats"))
     return training.create_state(step_key, chain, variables, loss)
 
-  def response(self) -> Any:
-    """Response to an evaluation; None unless the method has several problems."""
-    if self.method.kind != "ccp":
-      return None
-    return training.ccp_response(
-      self.renew,
-      metric=self.settings.metric,
-      weight=self.settings.weight,
-      patience=self.settings.switch_patience,
-      margin=_MARGIN,
-    )
 
-
-def log(path: pathlib.Path, figures: Mapping[str, Any]) -> None:
+def log(path: pathlib.Path, figures: Mapping[str, float]) -> None:
   """Adds an evaluation to a file; replaces evaluations of this step and later ones.
 
   These are from a stopped run, which evaluates them again.
@@ -149,13 +137,19 @@ def train(
   key: Array,
   folder: pathlib.Path,
   evaluations: pathlib.Path,
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[VariableDict, dict[str, Any]]:
   """Trains a network; resumes from a checkpoint in the folder, if any.
 
   Returns the best variables, and figures: "best" evaluation, and "steps" of the whole.
   """
   data_key, start_key = jax.random.split(key)
   run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
+  respond = None
+  if method.kind == "ccp":
+    respond = training.ccp_response(
+      run.renew, metric=settings.metric, weight=settings.weight,
+      patience=settings.switch_patience, margin=_MARGIN,
+    )  # fmt: skip
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
     points = batches.embed(settings, state.variables(), watched)
@@ -171,7 +165,7 @@ def train(
     training.make_step(run, objective.optimizer(settings, method)),
     batches.batches(settings, pictures, run.table, data_key), folder,
     steps=settings.steps, evaluate=evaluate, evaluate_every=settings.evaluate_every,
-    monitor=monitor(settings), respond=run.response(),
+    monitor=monitor(settings), respond=respond,
     checkpoint_every=settings.checkpoint_every, report_every=settings.evaluate_every,
   )  # fmt: skip
   rows = {row["step"]: row for row in result.evaluations}
