@@ -48,17 +48,17 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
   """Runs all trainings and tabulates their measures."""
   settings, folder = command.only(Settings, config), output / "kept"
   study = images.study(config, folder)
+  planned = plan.plan(config)
   jobs = {
-    name: (plan.settings_of(config, settings, name, method), method)
-    for name, method in plan.plan(config).items()
+    name.title: (plan.settings_of(config, settings, name, method), method)
+    for name, method in planned.items()
   }
-  trained = runs.train_all(
-    config, jobs, study, folder / config.group, title=lambda name: name.title
-  )
+  trained = runs.train_all(config, jobs, study, folder / config.group)
   untrained = {"untrained": runs.untrained(settings, study)}
   if study.raw is not None:
     untrained["averaged maps"] = runs.tested(study.raw, study.test_labels)
-  return tabulate(config, trained, untrained), None
+  by_name = {name: trained[name.title] for name in planned}
+  return tabulate(config, by_name, untrained), None
 
 
 def tabulate(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # the studies import this file
   from experiments.metric_learning.plan import Config
   from experiments.metric_learning.problems import Config as ProxiesConfig
 
+# Smallest number of images of a class; leaves out 12 of the 121 plankton classes.
 _FEWEST = 20
-"""Smallest number of images of a class; leaves out 12 of the 121 plankton classes."""
 
 
 class Study(NamedTuple):
@@ -39,10 +39,8 @@ class Study(NamedTuple):
   held_labels: np.ndarray
   test_labels: np.ndarray
   name: str = ""
-  images: np.ndarray = np.zeros(0)
-  """Images [count, height, width, channels], uint8 or floats."""
-  by_seed: bool = False
-  """Whether each fold belongs to one seed, which divides the classes."""
+  images: np.ndarray = np.zeros(0)  # [count, height, width, channels], uint8 or floats
+  by_seed: bool = False  # each fold belongs to one seed, which divides the classes
   watched: bool = False  # whether to measure covers after every evaluation
   raw: np.ndarray | None = None
   """Embeddings [folds, test images, dim] of a pretrained network without training."""

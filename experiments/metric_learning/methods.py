@@ -58,20 +58,14 @@ class Method:
 
   loss: str
   kind: Literal["plain", "xbm", "proxy", "ccp", "samples"] = "plain"
-  proxies: int = 0
-  """Proxies per class."""
-  pool: int = 8
-  """Images per class among which new proxies are chosen."""
-  memory: int = 0
-  """Embeddings in the memory, per class."""
-  numbers: tuple[tuple[str, float], ...] = ()
-  """Hyperparameters that differ from `NUMBERS`."""
+  proxies: int = 0  # per class
+  pool: int = 8  # images per class among which new proxies are chosen
+  memory: int = 0  # embeddings in the memory, per class
+  numbers: tuple[tuple[str, float], ...] = ()  # what differs from `NUMBERS`
 
   @property
   def name(self) -> str:
-    kind = {"plain": "", "xbm": "+XBM", "proxy": "-Proxy"}.get(
-      self.kind, f"+{self.kind.upper()}"
-    )
+    kind = {"plain": "", "proxy": "-Proxy"}.get(self.kind, f"+{self.kind.upper()}")
     return TITLES[self.loss] + kind
 
   @property
@@ -102,8 +96,6 @@ class Method:
   @property
   def pool_size(self) -> int:
     """Images of a class's pool; a `pool` below `proxies` counts per proxy."""
-    if self.pool == 1:
-      return self.proxies
     return self.pool if self.pool >= self.proxies else self.pool * self.proxies
 
   def settings(self) -> dict[str, float]:

@@ -21,10 +21,9 @@ from experiments.metric_learning.settings import Training
 from spherejax import data, distances, losses, metrics, models, training
 
 _Settings = TypeVar("_Settings", bound=Training)
-MARGIN = 1e-5
-"""Smallest improvement that counts."""
+MARGIN = 1e-5  # smallest improvement that counts
+# Measures by their names in stored files.
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
-"""Measures by the names under which they are kept."""
 
 
 def measures(
@@ -49,9 +48,10 @@ def measures(
   }
 
 
-def variables(params: Collection, stats: Collection) -> VariableDict:
-  """Variables of the network."""
-  return {"params": params} | ({"batch_stats": stats} if stats else {})
+def best_variables(ccp: training.CCPState) -> VariableDict:
+  """The network's variables at the best evaluation of a problem."""
+  stats = {"batch_stats": ccp.best_stats} if ccp.best_stats else {}
+  return {"params": ccp.best_params["network"]} | stats
 
 
 def check(
@@ -247,12 +247,9 @@ class Run(Generic[_Settings]):
     elif method.learns_proxies:
       params["proxies"] = proxies
     if settings.zero_shot:
-      module = models.ZeroShotPrediction(self.classes, dim)
-      inputs = (
-        jnp.full((2, settings.prototypes), 1 / settings.prototypes),
-        jnp.arange(2),
-      )
-      params["zero_shot"] = jax.jit(module.init)(label_key, *inputs)["params"]
+      init = jax.jit(models.ZeroShotPrediction(self.classes, dim).init)
+      attributes = jnp.full((2, settings.prototypes), 1 / settings.prototypes)
+      params["zero_shot"] = init(label_key, attributes, jnp.arange(2))["params"]
     if method.kind != "xbm":
       return {"params": params}
     stats = {"memory": losses.memory_init(memory, dim), "taken": jnp.int32(0)}

@@ -43,8 +43,7 @@ class Name(NamedTuple):
   group: str
   loss: str
   kind: str = "plain"
-  parts: str = ""
-  """Parts that replace global average pooling: GSP, ZSP or both, or a pooling."""
+  parts: str = ""  # what replaces the average: GSP, ZSP or both, or a pooling
 
   @property
   def title(self) -> str:
@@ -100,7 +99,6 @@ class Config(ProxySettings):
 
   @property
   def remembers(self) -> bool:
-    """Returns whether any method has a memory."""
     return bool(self.memory_losses) or any("xbm" in x for x in self.gsp_methods)
 
   @property

@@ -55,11 +55,6 @@ class Config(ProxySettings):
         f" name, got {self.losses}"
       )
 
-  @property
-  def in_plane(self) -> bool:
-    """True if proxies are measured in training: digits in the plane, random points."""
-    return self.data not in _FROZEN
-
 
 _COMPARED = Config(
   backbone="maps", channels=512, image_size=1, dim=128, shift=0, seeds=10, steps=2400,
@@ -93,7 +88,7 @@ def plan(config: Config) -> dict[str, tuple[Settings, Method]]:
   """Trainings by name, with the shared settings except the compared one."""
   number, pool, shared = config.proxies, config.pool, command.only(Settings, config)
   jobs: dict[str, tuple[Settings, Method]] = {}
-  if config.in_plane:
+  if config.data not in _FROZEN:  # digits in the plane, or random points
     for name, kind in zip(DIGITS, ("ccp", "proxy", "samples"), strict=True):
       jobs[name] = shared, Method("c2", kind, number, pool)
   for loss in config.losses:
@@ -139,12 +134,6 @@ def moves(trained: Trained, cell: int) -> np.ndarray:
   return np.ma.array(moved, mask=~(moved > 0)).mean(1).filled(np.nan)
 
 
-def radii(trained: Trained, name: str) -> np.ndarray:
-  """Mean covering radius of pools after picks of a kind, [trainings that renewed]."""
-  nothing = ~(trained.curves["random"][0] > 0)
-  return np.ma.array(trained.curves[name][0], mask=nothing).mean(1).compressed()
-
-
 def tabulate(runs: Runs, config: Config) -> Table:
   """The table, with unlisted figures for the claims."""
   table = Table()
@@ -163,10 +152,14 @@ def tabulate(runs: Runs, config: Config) -> Table:
 
 def _problems(table: Table, name: str, trained: Trained) -> None:
   table.add(name, "problems", np.nanmax(trained.curves["problem"][0], axis=-1))
-  ended = [length for of_seed in lengths(trained) for length in of_seed]
-  table.add(name, "lengths", ended, listed=False)
-  picks = radii(trained, "random") - radii(trained, "greedy")
-  table.add(name, "random - greedy picks", picks, listed=False)
+  table.add(name, "lengths", np.concatenate(lengths(trained)), listed=False)
+  # Mean covering radii of the pools after picks, of each training that renewed.
+  nothing = ~(trained.curves["random"][0] > 0)
+  random, greedy = (
+    np.ma.array(trained.curves[kind][0], mask=nothing).mean(1).compressed()
+    for kind in ("random", "greedy")
+  )
+  table.add(name, "random - greedy picks", random - greedy, listed=False)
 
 
 def _covers(table: Table, name: str, trained: Trained) -> None:

@@ -5,8 +5,8 @@ import itertools
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -25,11 +25,8 @@ from experiments.metric_learning.settings import ProxySettings, Settings
 from experiments.metric_learning.training import Data, Run, of_fold, on_device
 from spherejax import distances
 
-_SEARCHED = 2
-"""Number of seeds whose validation images choose a learning rate."""
-_WIDENED = 3.0
-"""Factor between an outermost learning rate and the next one to try."""
-_Name = TypeVar("_Name")
+_SEARCHED = 2  # seeds whose validation images choose a learning rate
+_WIDENED = 3.0  # factor between an outermost learning rate and the next one to try
 
 
 class Trained(NamedTuple):
@@ -70,24 +67,23 @@ def check(settings: Settings, method: Method, study: Study) -> None:
 
 def train_all(
   config: ProxySettings,
-  jobs: Mapping[_Name, tuple[Settings, Method]],
+  jobs: Mapping[str, tuple[Settings, Method]],
   study: Study,
   folder: pathlib.Path,
   *,
-  title: Callable[[_Name], str] = str,
-  other_weights: Mapping[_Name, Sequence[float]] = {},
-) -> dict[_Name, Trained]:
+  other_weights: Mapping[str, Sequence[float]] = {},
+) -> dict[str, Trained]:
   """Trains all methods at their best rates, with the usual weight in the first cell."""
   for job in jobs.values():
     check(*job, study)
   with tqdm.tqdm(total=len(jobs)) as bar:
 
-    def train_job(name: _Name) -> Trained:
+    def train_job(name: str) -> Trained:
       weights = (config.weight, *other_weights.get(name, ()))
       trained = train_at_best_rate(
-        *jobs[name], study, folder, title(name), weights=weights, rates=config.rates
+        *jobs[name], study, folder, name, weights=weights, rates=config.rates
       )
-      bar.set_postfix({folder.name: title(name)})
+      bar.set_postfix({folder.name: name})
       bar.update()
       return trained
 
@@ -107,7 +103,10 @@ def train_at_best_rate(
   weights: Sequence[float],
   rates: Sequence[float],
 ) -> Trained:
-  """Calls `train` at the rate that two seeds choose for the first weight."""
+  """Trains at the rate with the best validation score of two seeds, at one weight.
+
+  While that is the smallest or largest, tries the next smaller or larger one.
+  """
   few = dataclasses.replace(settings, seeds=min(settings.seeds, _SEARCHED))
 
   def best_of(rates: Sequence[float]) -> tuple[float, float]:
@@ -115,29 +114,18 @@ def train_at_best_rate(
     return tried.rate, tried.best_so_far[-1]
 
   if len(rates) > 1:
-    rates = (_best_rate(best_of, rates),)
+    rate, score = best_of(rates)
+    outward = {min(rates): 1 / _WIDENED, max(rates): _WIDENED}.get(rate)
+    while outward:
+      try:
+        further, further_score = best_of((float(f"{rate * outward:.3g}"),))
+      except FloatingPointError:  # diverged
+        break
+      if further_score <= score:
+        break
+      rate, score = further, further_score
+    rates = (rate,)
   return train(settings, method, study, folder, title, weights=weights, rates=rates)
-
-
-def _best_rate(
-  best_of: Callable[[Sequence[float]], tuple[float, float]], rates: Sequence[float]
-) -> float:
-  """Returns the rate with the best validation score.
-
-  While that is the smallest or largest, tries the next smaller or larger one.
-  `best_of` returns the best of some rates, with its score.
-  """
-  rate, score = best_of(rates)
-  outward = {min(rates): 1 / _WIDENED, max(rates): _WIDENED}.get(rate)
-  while outward:
-    try:
-      further, further_score = best_of((float(f"{rate * outward:.3g}"),))
-    except FloatingPointError:  # diverged
-      break
-    if further_score <= score:
-      break
-    rate, score = further, further_score
-  return rate
 
 
 def _drawn(settings: Settings, study: Study) -> tuple[range, range]:
@@ -209,9 +197,16 @@ def _sweep(
 
   best = jax.tree.map(of_chosen, result.best_state.train.variables())
   steps = of_chosen(result.best_step)
-  _keep_model(settings, best, int(steps[0, 0]), path.with_name(model_name(title)))
+  model_folder = path.with_name(model_name(title))
+  shutil.rmtree(model_folder, ignore_errors=True)  # a network of other settings
+  if settings.backbone not in networks.STORED:  # otherwise its inputs are not images
+    # The best network of the first cell and seed, for `embed`.
+    first = jax.tree.map(lambda x: x[0, 0], best)
+    model, step = networks.Model(settings.architecture, first), int(steps[0, 0])
+    networks.keep(model_folder, model, step * settings.evaluate_every)
   places = np.broadcast_to(np.array(folds, np.int32), steps.shape)
-  points = _points((best, places), arrays, settings.architecture)
+  embed = frame_training.bound(_embed, settings.architecture)
+  points = frame_training.over_models(embed, (best, places), arrays)
   proxies = result.best_state.train.params["loss"].get("proxies")
   figures = {f"curve {name}": of_chosen(x) for name, x in result.curves.items()}
   of_cells = [tested(x, study.test_labels) for x in points]
@@ -227,35 +222,14 @@ def model_name(title: str) -> str:
   return "model-" + re.sub(r"[ ,=]+", "-", title)
 
 
-def _keep_model(
-  settings: Settings, variables: VariableDict, evaluations: int, folder: pathlib.Path
-) -> None:
-  """Stores the best network of the first cell and seed, for `embed`."""
-  shutil.rmtree(folder, ignore_errors=True)  # a network of other settings
-  if settings.backbone in networks.STORED:
-    return  # its inputs are not images
-  first = jax.tree.map(lambda x: np.asarray(x)[0, 0], variables)
-  model = networks.Model(settings.architecture, first)
-  networks.keep(folder, model, evaluations * settings.evaluate_every)
-
-
 def _embed(
   architecture: networks.Architecture, arrays: Data, run: tuple[VariableDict, Array]
 ) -> Array:
+  """Embeddings of the test images by the network of a run, with its fold."""
   variables, fold = run
   model = networks.Model(architecture, variables)
   images = arrays.images[of_fold(arrays.test, {"fold": fold})]
   return distances.unit_ball(model.embed_blocks(images))
-
-
-def _points(
-  runs: tuple[VariableDict, np.ndarray],
-  arrays: Data,
-  architecture: networks.Architecture,
-) -> np.ndarray:
-  """Test embeddings [cells, seeds, test images, dim] of networks, run by run."""
-  embed = frame_training.bound(_embed, architecture)
-  return frame_training.over_models(embed, runs, arrays)
 
 
 def tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -279,5 +253,6 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
     return run.init(arrays, key, {"fold": fold}).train.variables()
 
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None], folds[None])
-  points = _points((variables, folds[None]), arrays, settings.architecture)
+  embed = frame_training.bound(_embed, settings.architecture)
+  points = frame_training.over_models(embed, (variables, folds[None]), arrays)
   return tested(points[0], study.test_labels)

@@ -85,11 +85,10 @@ class Run(objective.Run[Settings]):
     *,
     average: bool = False,
   ) -> Array:
-    architecture = self.settings.architecture
-    if average:
-      architecture = dataclasses.replace(architecture, mass=1.0)
+    settings = self.settings
+    settings = dataclasses.replace(settings, mass=1.0) if average else settings
     images = self.augmented(key, arrays.images[of_fold(arrays.train, hyper)[rows]])
-    return networks.Model(architecture, variables).embed_blocks(images)
+    return networks.Model(settings, variables).embed_blocks(images)
 
   def picked(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
     """Picks the pool's points that become the new proxies; returns their rows, too."""
@@ -204,9 +203,7 @@ class Run(objective.Run[Settings]):
     def renew(value: _Renewed) -> _Renewed:
       loss, rows, _ = value
       pool_key, random_key = jax.random.split(key)
-      best = objective.variables(
-        turn.state.best_params["network"], turn.state.best_stats
-      )
+      best = objective.best_variables(turn.state)
       points, pool_rows = self.pool(best, pool_key, arrays, hyper)
       old_proxies = self.representatives(best, loss, rows, arrays, hyper)
       new_proxies, new_rows = self.picked(points, pool_rows, old_proxies)

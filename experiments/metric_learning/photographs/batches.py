@@ -95,9 +95,8 @@ def planned(
 ) -> Callable[[int], Iterator[data.Images]]:
   """Returns a function from a step to an iterator over the images of later batches."""
   plan_key, crop_key = jax.random.split(key)
-  classes, per_class = settings.batch // settings.per_class, settings.per_class
-
-  sizes = {"num_classes": classes, "per_class": per_class}
+  per_class = settings.per_class
+  sizes = {"num_classes": settings.batch // per_class, "per_class": per_class}
 
   def begin(first: int) -> Iterator[data.Images]:
     for start in range(first, settings.steps, _PLANNED):

@@ -15,8 +15,7 @@ _POOLED = {"plain": "retrieval-gsp", "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
 _TABLES = "DML, tables 3.1 and 5.1"
 
 MAP, NETWORK = "MAP@R", "MAP@R of one network"
-Pairs = list[tuple[str, str]]
-"""Pairs of a method and one that it should beat."""
+Pairs = list[tuple[str, str]]  # of a method, and the method that it should beat
 
 
 def add(

@@ -157,23 +157,22 @@ class Comparison:
   def made_with(self, job: Job) -> str:
     """Digest of a training's inputs, without options that only affect reading speed."""
     settings = dataclasses.replace(job.settings, **_OUTSIDE_DIGEST)
-    return finished.digest((settings, job.method, self._images, self._weights))
+    return finished.digest((settings, job.method, *self._inputs))
 
   @functools.cached_property
-  def _images(self) -> str:
-    """Digest of the images' rows, labels and class names; reads no image."""
+  def _inputs(self) -> tuple[str, str]:
+    """Digests of the rows, labels and class names of images, and of weights.
+
+    No image is read, but the file of weights, as its content may change.
+    """
     image_sets = (self.sets.learned, self.sets.sought)
     names = [np.array(part.label_names) for part in image_sets]
     rows = [x for part in image_sets for x in (part.extras["row"], part.labels)]
-    return finished.fingerprint([*names, *rows])
-
-  @functools.cached_property
-  def _weights(self) -> str:
-    """Digest of the file of weights, as its content may change."""
-    if self.config.weights == "none":
-      return ""
-    with open(self.config.weights, "rb") as file:
-      return hashlib.file_digest(file, "sha256").hexdigest()
+    weights = ""
+    if self.config.weights != "none":
+      with open(self.config.weights, "rb") as file:
+        weights = hashlib.file_digest(file, "sha256").hexdigest()
+    return finished.fingerprint([*names, *rows]), weights
 
   def _train_once(
     self, job: Job, number: int, repeat: int, watched: Callable[[], data.Images]
@@ -185,9 +184,8 @@ class Comparison:
 
     def make() -> finished.Finished:
       # Compared methods share initial weights and, if possible, batches.
-      key = jax.random.key(self.config.seed)
-      for part in (number, repeat):
-        key = jax.random.fold_in(key, part)
+      start = jax.random.key(self.config.seed)
+      key = functools.reduce(jax.random.fold_in, (number, repeat), start)
       learned = self._learned(self.splits[number].train)
       evaluations = self.output / "evaluations" / f"{name}-{made_with}.json"
       variables, figures = training.train(
@@ -298,8 +296,9 @@ def search(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
   proxies = random.integers(*PROXIES, config.trials, endpoint=True)
   table, titles, scores = Table(), [], []
   for number, (weight, of_class) in enumerate(zip(weights, proxies, strict=True), 1):
-    numbers = {"weight": float(weight), "proxies": int(of_class)}
-    settings = dataclasses.replace(config, trials=0, **numbers)
+    settings = dataclasses.replace(
+      config, trials=0, weight=float(weight), proxies=int(of_class)
+    )
     trial = Comparison(settings, output / f"trial-{number}", sets)
     sets = trial.sets
     titles.append(f"weight {weight:.3g}, proxies {of_class}")

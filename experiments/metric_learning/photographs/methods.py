@@ -213,8 +213,7 @@ def _settings(
   if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
     rate = config.learning_rate or 5e-6
   # A batch of the conventional protocols may have more images than there are classes.
-  conventional = config.protocol in protocols.CONVENTIONAL
-  single = method.own_proxies and not conventional
+  single = method.own_proxies and config.protocol not in protocols.CONVENTIONAL
   mass = config.mass or (1.0 if pooling == PREDICTION else MASS)
   zero_shot = ZERO_SHOT if config.zero_shot is None else config.zero_shot
   if pooling in (ALONE, PREDICTION):
@@ -240,6 +239,11 @@ def _settings(
   )
 
 
+def _summed(job: Job) -> bool:
+  return job.settings.pooling in frame_poolings.SUMMED
+
+
+# Settings that only some methods have, with the condition for a job to have them.
 _SPECIAL: tuple[tuple[Callable[[Job], bool], tuple[str, ...]], ...] = (
   (lambda job: job.method.refers_to_proxies, ("pool",)),
   (
@@ -248,14 +252,9 @@ _SPECIAL: tuple[tuple[Callable[[Job], bool], tuple[str, ...]], ...] = (
   ),
   (lambda job: job.method.renews, ("weight", "switch_patience")),
   (lambda job: job.method.kind == "xbm", ("memory", "memory_start")),
-  (lambda job: _summed(job), ("prototypes", "mass", "inverse_temperature")),
+  (_summed, ("prototypes", "mass", "inverse_temperature")),
   (lambda job: _summed(job) and ALONE not in job.name.split("+"), ("zero_shot",)),
 )
-"""Settings that only some methods have, with the condition for a job to have them."""
-
-
-def _summed(job: Job) -> bool:
-  return job.settings.pooling in frame_poolings.SUMMED
 
 
 def unused(config: FullConfig) -> dict[str, tuple[str, ...]]:

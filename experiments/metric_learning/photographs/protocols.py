@@ -91,10 +91,8 @@ def measures(points: np.ndarray, images: data.Images) -> dict[str, float]:
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
   """Normalises each network's embeddings, concatenates them, and normalises again."""
-  unit_parts = [np.asarray(distances.unit_ball(jnp.asarray(part))) for part in parts]
-  return np.asarray(
-    distances.unit_ball(jnp.asarray(np.concatenate(unit_parts, axis=1)))
-  )
+  unit_parts = [distances.unit_ball(part) for part in parts]
+  return np.asarray(distances.unit_ball(jnp.concatenate(unit_parts, axis=1)))
 
 
 def average(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -38,10 +38,9 @@ class Sets(NamedTuple):
 def check_matches(images: data.Images, what: str) -> None:
   """Raises ValueError if no query has another image of its class to find."""
   labels, names = images.labels, images.label_names
-  queries = images.extras.get("query")
-  queried = labels if queries is None else labels[queries]
-  references = labels if queries is None else labels[~queries]
-  least = 2 if queries is None else 1  # a query does not match itself
+  queried, references, least = labels, labels, 2  # a query does not match itself
+  if (queries := images.extras.get("query")) is not None:
+    queried, references, least = labels[queries], labels[~queries], 1
   matched = np.bincount(references, minlength=len(names))[queried] >= least
   if not matched.any():
     raise ValueError(

@@ -52,8 +52,7 @@ class Run(objective.Run[FullConfig]):
 
   def renew(self, state: training.TrainState) -> Collection:
     """The loss's parameters for a new problem."""
-    ccp = training.ccp_state(state)
-    best = objective.variables(ccp.best_params["network"], ccp.best_stats)
+    best = objective.best_variables(training.ccp_state(state))
     key = jax.random.fold_in(self.renewal_key, state.step)
     loss = state.params["loss"]
     new = prototypes.renew_proxies(self.pool(best, key)[0], loss["proxies"])
