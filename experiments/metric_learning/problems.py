@@ -20,6 +20,8 @@ DIGITS = RENEWED, ONCE, SAMPLES = (
   "digits, renewed", "digits, trained once", "digits, samples",
 )  # fmt: skip
 _FROZEN = ("cars196", "ndsb_plankton")
+# Names of trainings.
+_weighed, _pooled = "C2+CCP, weight {:g}".format, "C2+CCP, m = {}, b = {}".format
 Runs = Mapping[str, Trained]
 """Outcomes of all trainings, by name."""
 
@@ -97,7 +99,7 @@ def plan(config: Config) -> dict[str, tuple[Settings, Method]]:
       jobs[method.name] = shared, method
   if "c2" in config.losses:
     for m, b in ((1, 1), (1, pool), (number, number)):  # besides the default
-      jobs[f"C2+CCP, m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
+      jobs[_pooled(m, b)] = shared, Method("c2", "ccp", m, b)
   for batch in config.batches:
     settings = dataclasses.replace(shared, batch=batch)
     for kind in ("plain", "ccp"):
@@ -128,12 +130,6 @@ def at_end(trained: Trained, name: str, problem: int) -> np.ndarray:
   return np.array(ends)
 
 
-def moves(trained: Trained, cell: int) -> np.ndarray:
-  """Mean distance [seeds] of anchors of successive problems; NaN for one problem."""
-  moved = trained.curves["moved"][cell]
-  return np.ma.array(moved, mask=~(moved > 0)).mean(1).filled(np.nan)
-
-
 def tabulate(runs: Runs, config: Config) -> Table:
   """The table, with unlisted figures for the claims."""
   table = Table()
@@ -144,9 +140,12 @@ def tabulate(runs: Runs, config: Config) -> Table:
     if "radius" in trained.curves and name in DIGITS:
       _covers(table, name, trained)
   for cell, weight in enumerate(config.other_weights, start=1):
-    trained, name = runs["C2+CCP"], f"C2+CCP, weight {weight:g}"
+    trained, name = runs["C2+CCP"], _weighed(weight)
     table.add(name, MAP, trained.test[MAP][cell])
-    table.add(name, "moves", moves(trained, cell), listed=False)
+    # Mean distance of anchors of successive problems; NaN for one problem.
+    moved = trained.curves["moved"][cell]
+    moves = np.ma.array(moved, mask=~(moved > 0)).mean(1).filled(np.nan)
+    table.add(name, "moves", moves, listed=False)
   return table
 
 
@@ -264,27 +263,20 @@ def _of_losses(config: Config) -> Iterator[Parts]:
 def _of_proxies(config: Config) -> list[Parts]:
   usual, largest = config.weight, max(config.other_weights, default=0)
   m, b = config.proxies, config.pool
-
-  def weighed(weight: float) -> str:
-    return f"C2+CCP, weight {weight:g}"
-
-  def of_one(pool: int) -> str:
-    return f"C2+CCP, m = 1, b = {pool}"
-
   return [
     ("lambda-drift", "equation 3.2.11",
      f"anchors of problems are nearer at weight {largest:g} than at 0",
-     lambda t: t.gain("moves", weighed(0), over=weighed(largest))),
+     lambda t: t.gain("moves", _weighed(0), over=_weighed(largest))),
     ("lambda-zero", "figure 3.5", f"MAP@R: weight {usual:g} >= 0",
-     lambda t: t.gain(MAP, "C2+CCP", over=weighed(0))),
+     lambda t: t.gain(MAP, "C2+CCP", over=_weighed(0))),
     ("lambda-largest", "figure 3.5", f"MAP@R: weight {usual:g} > {largest:g}",
-     lambda t: t.gain(MAP, "C2+CCP", over=weighed(largest))),
+     lambda t: t.gain(MAP, "C2+CCP", over=_weighed(largest))),
     ("proxies-per-class-number", "figure 3.6",
      f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
-     lambda t: t.gain(MAP, "C2+CCP", over=of_one(b))),
+     lambda t: t.gain(MAP, "C2+CCP", over=_pooled(1, b))),
     ("proxies-per-class-pool", "figure 3.6",
      f"MAP@R of one proxy: a pool of {b} no better than one by more than .005",
-     lambda t: 0.005 - t.gain(MAP, of_one(b), over=of_one(1))),
+     lambda t: 0.005 - t.gain(MAP, _pooled(1, b), over=_pooled(1, 1))),
   ]  # fmt: skip
 
 

@@ -307,17 +307,13 @@ def search(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
   means = np.mean(scores, axis=1)
   best = means.argmax()
   table.add(f"best: {titles[best]}", _SCORE, scores[best])
-  return table, lambda: {"search": _draw(weights, proxies, means)}
 
+  def draw() -> dict[str, pictures.Figure]:
+    figure = pictures.new_figure(6, 4.5)
+    axes = figure.add_subplot()
+    dots = axes.scatter(weights, proxies, c=means, cmap="viridis", s=60)
+    axes.set(xlabel="weight", xscale="log", ylabel="proxies of a class")
+    figure.colorbar(dots, label=f"{_SCORE}, validation classes")
+    return {"search": figure}
 
-def _draw(
-  weights: np.ndarray, proxies: np.ndarray, means: np.ndarray
-) -> pictures.Figure:
-  figure = pictures.new_figure(6, 4.5)
-  axes = figure.add_subplot()
-  dots = axes.scatter(weights, proxies, c=means, cmap="viridis", s=60)
-  axes.set_xlabel("weight")
-  axes.set_xscale("log")
-  axes.set_ylabel("proxies of a class")
-  figure.colorbar(dots, label=f"{_SCORE}, validation classes")
-  return figure
+  return table, draw

@@ -57,11 +57,10 @@ PRESETS = {
 
 def plan(config: FullScreening, loss: str) -> Plan:
   """The trainings with one loss, around the thesis's numbers."""
-  sharpness = Method(METHODS[loss]).inverse_temperature
   centre = (
     config.prototypes or dml.NUMBERS[config.dataset].prototypes,
     config.mass or MASS,
-    config.inverse_temperature or sharpness,
+    config.inverse_temperature or Method(METHODS[loss]).inverse_temperature,
     ZERO_SHOT if config.zero_shot is None else config.zero_shot,
   )
   if config.study == "table-5.4":
