@@ -19,7 +19,7 @@ images that tensorflow-datasets prepared in TFDS_DATA_DIR.
 
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,6 +29,7 @@ from experiments.assignment import claims, pictures, prototypes, tables, tasks
 from experiments.assignment.settings import Config, Full, ImageSet
 from experiments.assignment.training import Cell, Study
 from experiments.frame import at_once, study
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
 
 PRESETS: dict[str, Any] = {
@@ -94,7 +95,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
 
 def measure(
   config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   """Measures prototypes and trains everything; returns the table and a plotter."""
   key = jax.random.fold_in(jax.random.key(config.seed), 2)
   studies = part_b(config, output)
@@ -107,7 +108,7 @@ def measure(
   prototypes.tabulate_matchings(table, seconds)
   claims.time_matchings(table, studies)
 
-  def draw() -> dict[str, Any]:
+  def draw() -> dict[str, Figure]:
     first = pictures.draw(studies[0], cosines) if studies else {}
     for studied in studies:
       if studied.data == "siblings":

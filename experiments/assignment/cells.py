@@ -5,13 +5,13 @@ import math
 import pathlib
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
 from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks, training
 from experiments.assignment.methods import RECIPES
+from experiments.assignment.settings import Config
 from experiments.assignment.training import Cell, Study, Training
 from experiments.frame import kept, results
 
@@ -20,7 +20,7 @@ FEW = 5
 
 
 def make_cells(
-  config: Any, methods: Sequence[str], dims: Sequence[int], task: tasks.Task
+  config: Config, methods: Sequence[str], dims: Sequence[int], task: tasks.Task
 ) -> list[Cell]:
   """Returns a cell for every dimension, method and learning rate."""
   return [
@@ -33,7 +33,7 @@ def make_cells(
   ]
 
 
-def more_matchings(config: Any) -> list[Cell]:
+def more_matchings(config: Config) -> list[Cell]:
   """Returns cells of DL2P with other numbers of matchings per epoch."""
   method, source = RECIPES["DL2P"]
   return [
@@ -43,7 +43,7 @@ def more_matchings(config: Any) -> list[Cell]:
   ]
 
 
-def tail_cells(config: Any, dim: int) -> list[Cell]:
+def tail_cells(config: Config, dim: int) -> list[Cell]:
   """Returns cells of PSC, and of the pull loss with equal weight for every class."""
   cells = []
   for name in ("PSC, cosine", "PSC, linear", "Static", "DL2P"):
@@ -55,7 +55,7 @@ def tail_cells(config: Any, dim: int) -> list[Cell]:
   return cells
 
 
-def image_cells(config: Any, task: tasks.Task, dim: int) -> list[Cell]:
+def image_cells(config: Config, task: tasks.Task, dim: int) -> list[Cell]:
   """Returns cells for images; under a long tail also those of the weighted methods."""
   cells = make_cells(config, dl2p_methods.EVERYWHERE, (dim,), task)
   names = {cell.name for cell in cells}
@@ -83,7 +83,7 @@ def fixed_sets(
 
 
 def conduct(
-  config: Any,
+  config: Config,
   task: tasks.Task,
   network: str,
   cells: Sequence[Cell],

@@ -6,10 +6,12 @@ assignment is matched again, and the loss.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.typing import Collection, VariableDict
 from jax import Array
 
 from spherejax import data, distances, hierarchy, losses, prototypes, training
@@ -154,6 +156,11 @@ def losses_of(
   return jnp.where(method.softmax > 0, entropy, pull)
 
 
+def embed(network: nn.Module, variables: VariableDict, *inputs: Array) -> Array:
+  """Embeddings by a network whose statistics stay the same."""
+  return cast(Array, network.apply(variables, *inputs))
+
+
 def predict(
   method: Method, embeddings: Array, points: Array, assignment: Array
 ) -> Array:
@@ -164,14 +171,16 @@ def predict(
 
 
 def objective(
-  params: Any,
-  stats: Any,
+  params: Collection,
+  stats: Collection,
   batch: dict[str, Array],
   *,
   key: Array,
   axis_name: str | None,
   prepare: Callable[[Array, Array], Array],
-  network: Callable[[Any, Any, Array, Array], tuple[Array, Any]],
+  network: Callable[
+    [Collection, Collection | None, Array, Array], tuple[Array, Collection | None]
+  ],
   method: Method,
   mixup: float | None = None,
   skip_mixed: bool = False,
@@ -208,7 +217,9 @@ def objective(
   ema = prototypes.ema_update(
     matching.representatives, embeddings, labels, where=unmixed, axis_name=axis_name
   )
-  new_stats = {"loss": {"assignment": matching._replace(representatives=ema)}}
+  new_stats: dict[str, Collection] = {
+    "loss": {"assignment": matching._replace(representatives=ema)}
+  }
   if network_stats is not None:
     new_stats["network"] = network_stats
   return training.Outcome(loss, new_stats, {"change": matching.change})

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import math
 import pathlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection, VariableDict
 from jax import Array
 
 from experiments.assignment import methods, readers
@@ -24,7 +26,7 @@ from experiments.frame import kept
 from experiments.frame import training as frame_training
 from spherejax import data, models, training
 
-BACKBONES: dict[str, Any] = {
+BACKBONES: dict[str, Callable[[], nn.Module]] = {
   "resnet50": models.ResNet50, "resnet101": models.ResNet101, "swin_t": models.SwinT,
 }  # fmt: skip
 
@@ -50,8 +52,12 @@ class Network(nn.Module):
 
 
 def forward(
-  network: Network, params: Any, stats: Any, images: Array, key: Array
-) -> tuple[Array, Any]:
+  network: Network,
+  params: Collection,
+  stats: Collection | None,
+  images: Array,
+  key: Array,
+) -> tuple[Array, Collection | None]:
   """Embeddings of a training batch and the statistics after it."""
   embeddings, updated = frame_training.forward(
     network, params, stats or {}, images, rngs={"dropout": key}
@@ -80,7 +86,7 @@ def schedule(config: Full, per_epoch: int) -> optax.Schedule:
   steps = config.epochs * per_epoch
   warm_up = config.warm_up * per_epoch
 
-  def value(step: Any) -> Any:
+  def value(step: Any) -> Array:
     if config.drops:
       ends = jnp.array(config.drops) * per_epoch
       rate = config.learning_rate * 0.1 ** jnp.sum(step >= ends)
@@ -120,13 +126,15 @@ class Trained(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2)
-def _init(config: Full, dim: int) -> Any:
+def _init(config: Full, dim: int) -> Callable[[Array, Array], VariableDict]:
   """Returns the network's variables for a key and an image; compiles only once."""
   return jax.jit(Network(config, dim).init)
 
 
 @functools.lru_cache(maxsize=2)
-def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
+def make_accuracy(
+  config: Full, method: methods.Method, dim: int
+) -> Callable[[training.TrainState, data.Images], float]:
   """Returns a function of a state and images: the share of correct predictions.
 
   Equal settings, methods and dimensions share a function, hence a compiled program.
@@ -136,7 +144,7 @@ def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
   def is_correct(state: training.TrainState, rows: dict[str, Array]) -> Array:
     x = data.to_float(rows["image"])
     x = standard(data.center_crop(x, config.image_size))
-    embeddings: Any = network.apply(state.variables(), x)
+    embeddings = methods.embed(network, state.variables(), x)
     matching = state.batch_stats["loss"]["assignment"]
     points = state.params["loss"]["points"]
     predicted = methods.predict(method, embeddings, points, matching.assignment)
@@ -170,7 +178,9 @@ def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
   return method
 
 
-def _objective(config: Full, job: Job, method: methods.Method) -> Any:
+def _objective(
+  config: Full, job: Job, method: methods.Method
+) -> Callable[..., training.Outcome]:
   return functools.partial(
     methods.objective,
     prepare=functools.partial(prepare, config),

@@ -1,22 +1,27 @@
 """Figures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from experiments.assignment import prototypes, tasks, training
 from experiments.assignment.photographs import Trained
+from experiments.assignment.prototypes import Cosines
 from experiments.assignment.settings import Job
 from experiments.frame import pictures
+from experiments.frame.pictures import Figure
 from spherejax import distances, plotting
 
 # Colours that also differ in lightness (Tableau's, as in matplotlib's "tab10").
 _COLORS = "tab10"
 SHOWN = ("PSC, linear", "PSC, cosine", "DL2P", "Static", "Fixed + CE")
+Label = Callable[[Job], str]
+"""Name of the curve that a training belongs to."""
+Varied = Callable[[Job], float | None]
+"""A training's value of the setting that a curve varies; None: not on the curve."""
 
 
-def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
+def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Figure:
   """Prototypes in three dimensions on a map of the sphere, numbered by class.
 
   Equal areas of the sphere are equal areas of the map (Mollweide).
@@ -39,7 +44,7 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
   return figure
 
 
-def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
   """Cosines of all pairs of prototypes under several constructions (figure 3a)."""
   figure, cells = pictures.panels(panels, 3, 2.9)
   for axes, sets in zip(cells, panels.values(), strict=True):
@@ -56,7 +61,7 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
   return figure
 
 
-def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
+def _constructions(cosines: Cosines) -> dict[str, dict[str, np.ndarray]]:
   """Panels of the last three sizes, with the constructions that the paper compares."""
   constructions = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
   return {
@@ -67,7 +72,7 @@ def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
   }
 
 
-def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any]:
+def draw(study: training.Study, cosines: Cosines) -> dict[str, Figure]:
   """Draws every plot; plots of a single run show the first seed."""
   runs, dims = study.runs, study.dims
   groups = np.arange(runs.points.shape[2]) // tasks.PER_GROUP
@@ -104,7 +109,7 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
   return figures
 
 
-def by_dimension(study: training.Study, file: str) -> dict[str, Any]:
+def by_dimension(study: training.Study, file: str) -> dict[str, Figure]:
   """Accuracies against the dimension (figure 4a), of methods in all dimensions."""
   names = [name for name in SHOWN if study.has(study.dims[0], name)]
   steps = [dim for dim in study.dims if study.has(dim, *names)]
@@ -125,14 +130,14 @@ def by_dimension(study: training.Study, file: str) -> dict[str, Any]:
 
 def draw_tables(
   trainings: Mapping[Job, Sequence[Trained]],
-  cosines: Mapping[Any, np.ndarray],
+  cosines: Cosines,
   seconds: Mapping[int, Sequence[float]],
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
   """The paper's figures 3 and 4, as far as the run has their data."""
   figures = {}
   if cosines:
     figures["cosines"] = histograms(_constructions(cosines))  # 3a
-  settings: tuple[tuple[str, str, Any, Any], ...] = (
+  settings: tuple[tuple[str, str, Label, Varied], ...] = (
     ("updates", "matchings an epoch, r", lambda job: job.label,  # 3b
      lambda job: job.updates if job.method == "DL2P" else None),
     ("uniformity", "weight of the uniformity of PSC*", lambda job: job.label,  # 3d
@@ -171,8 +176,8 @@ def draw_tables(
 
 def accuracies(
   trainings: Mapping[Job, Sequence[Trained]],
-  label: Callable[[Job], str],
-  varied: Callable[[Job], float | None],
+  label: Label,
+  varied: Varied,
 ) -> tuple[dict[str, np.ndarray], list[float]]:
   """Accuracy curves [seeds, values] by label, and the values of the varied setting.
 
@@ -198,7 +203,7 @@ def _distinguishable(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   return dict(list(curves.items())[:7])
 
 
-def draw_images(studies: Sequence[training.Study]) -> dict[str, Any]:
+def draw_images(studies: Sequence[training.Study]) -> dict[str, Figure]:
   """Accuracies of all methods on each set of images; empty if none was trained."""
   values = {
     f"{study.data}, D = {dim}": {

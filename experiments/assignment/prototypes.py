@@ -6,7 +6,6 @@ Table 7, figures 2, 3a and 3c of the paper.
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,7 @@ WORDS = "Word2Vec-like"
 METRICS = (
   "largest cosine", "smallest cosine", "mean cosine", "deviation of cosines", "seconds",
 )  # fmt: skip
-MAX, MIN, _, DEVIATION, _ = METRICS
+DEVIATION = METRICS[3]
 # Table 7 of the paper, by name, classes and dim: largest and smallest cosine.
 TABLE_7 = {
   (WORDS, 100, 100): (0.74, -0.32), (HPN, 100, 100): (0.05, -0.39),
@@ -55,7 +54,12 @@ def cosines(points: Array) -> np.ndarray:
 
 
 def study(
-  table: Table, key: Array, sizes: Any, seeds: int, *, vectors: Array | None = None
+  table: Table,
+  key: Array,
+  sizes: Sequence[tuple[int, int]],
+  seeds: int,
+  *,
+  vectors: Array | None = None,
 ) -> Cosines:
   """Adds measures of every recipe at every size; returns the cosines of the first key.
 
@@ -84,9 +88,7 @@ def study(
         pairs = cosines(points)
         first.setdefault((name, classes, dim), pairs)
         rows.append([pairs.max(), pairs.min(), pairs.mean(), pairs.std(), seconds])
-      paper: Any = dict(
-        zip((MAX, MIN), TABLE_7.get((name, classes, dim), ()), strict=False)
-      )
+      paper = dict(zip(METRICS, TABLE_7.get((name, classes, dim), ()), strict=False))
       for metric, values in zip(METRICS, np.transpose(rows), strict=True):
         if metric != DEVIATION or classes >= 100:
           place = _measure(metric, classes, dim)

@@ -160,7 +160,7 @@ def stored_vectors(path: pathlib.Path, classes: int) -> np.ndarray:
 def class_tree(sets: Sets) -> hierarchy.ClassTree:
   """The tree of a set's classes, from coarse labels or from the set's file."""
   names: Sequence[str] = sets.train.label_names
-  extras: dict[str, Any] = dict(sets.train.extras)
+  extras = sets.train.extras
   if "coarse_label" in extras:
     coarse = [
       int(extras["coarse_label"][np.argmax(sets.train.labels == label)])

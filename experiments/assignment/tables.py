@@ -14,6 +14,7 @@ from experiments import published
 from experiments.assignment import photographs, pictures, prototypes, readers
 from experiments.assignment.photographs import Trained
 from experiments.assignment.settings import Full, Job, plan
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Claim, Table
 
 BALANCED = Full()
@@ -29,7 +30,10 @@ IMBALANCES = (0.005, 0.01, 0.02)
 
 
 def _grid(
-  images: Sequence[str], methods: Sequence[str], dims: Sequence[int], **options: Any
+  images: Sequence[str],
+  methods: Sequence[str],
+  dims: Sequence[int],
+  **options: Sequence[float],
 ) -> tuple[Job, ...]:
   """Jobs of all combinations; the options vary fastest."""
   ways = [
@@ -130,7 +134,7 @@ def reported(config: Full, job: Job) -> float | None:
 
 def measure(
   config: Full, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Any]]]:
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   """Runs all trainings of a table or plot; lists the paper's figures with them."""
   jobs = plan(config)
   if config.needs_listing and config.listing is None:

@@ -6,7 +6,7 @@ inner nodes of its WordNet tree, characters of omniglot by alphabet, and ndsb_pl
 with its long tail.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -185,8 +185,8 @@ def plankton(size: int) -> Task:
   class_rows = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
   train = train[np.concatenate(class_rows)]
   tree = hierarchy.restrict(whole.tree, train.label_names)
-  options = {"flips": True, "tail": len(order) // 3}
-  return _task("ndsb_plankton", train, test, tree, superclasses(tree, 2), **options)
+  groups, tail = superclasses(tree, 2), len(order) // 3
+  return _task("ndsb_plankton", train, test, tree, groups, flips=True, tail=tail)
 
 
 READERS = {
@@ -213,7 +213,9 @@ def _task(
   test: data.Images,
   tree: hierarchy.ClassTree,
   groups: np.ndarray,
-  **options: Any,
+  *,
+  flips: bool = False,
+  tail: int = 0,
 ) -> Task:
   """A task of images; the last fifth of a class's training images validates."""
   train_part, validation_part, test_part = (
@@ -222,4 +224,4 @@ def _task(
   )
   tree = hierarchy.restrict(tree, train.label_names)
   parts = train_part, validation_part, test_part
-  return Task(name, *parts, tree, groups, **options)
+  return Task(name, *parts, tree, groups, flips, tail)

@@ -7,8 +7,8 @@ Learning rates are chosen on validation data.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -22,8 +22,11 @@ from experiments.assignment import tasks
 from experiments.assignment.methods import Method
 from experiments.frame import training as frame_training
 from spherejax import data, models, prototypes, training
+from spherejax.training import TrainState
 
 _BLOCK = 120  # runs at once; as many fit in a core's cache
+Hyper = Mapping[str, Array]
+"""Hyperparameters of a run, by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +142,11 @@ class Study(NamedTuple):
 
 
 def _columns(
-  cells: Sequence[Cell], seeds: int, task: tasks.Task, dim: int, sources: Sequence[Any]
+  cells: Sequence[Cell],
+  seeds: int,
+  task: tasks.Task,
+  dim: int,
+  sources: Sequence[tuple[str, int]],
 ) -> dict[str, np.ndarray]:
   """Hyperparameters [cells x seeds], where the seed varies fastest.
 
@@ -163,7 +170,9 @@ def _optimizer(momentum: float) -> optax.GradientTransformation:
   return optax.sgd(1.0, momentum=momentum)
 
 
-def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dict):
+def _init(
+  setting: Training, sets: Array, example: Array, key: Array, hyper: Hyper
+) -> TrainState:
   """Draws a network, prototypes and assignment; `sets` is [sources, seeds, C, D]."""
   key = jax.random.fold_in(key, hyper["seed"])
   network_key, points_key, match_key, step_key = jax.random.split(key, 4)
@@ -187,17 +196,19 @@ def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dic
   return state.replace(learning_rate_scale=hyper["rate"])
 
 
-def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict):
+def _step(
+  setting: Training, part: tasks.Part, state: TrainState, key: Array, hyper: Hyper
+) -> tuple[TrainState, dict[str, Array]]:
   del key  # each run has a key in its state
   count = part.labels.shape[1]
   rows = data.shuffled_indices(state.key, count, state.step, batch_size=setting.batch)
-  network: Any = Network(setting.network, setting.dim)
+  network = Network(setting.network, setting.dim)
   method = _method(hyper)
   objective = functools.partial(
     dl2p_methods.objective,
     prepare=data.random_flip if setting.augment else lambda _, inputs: inputs,
     network=lambda params, _, x, key: (
-      network.apply({"params": params}, x, hyper["used"]),
+      dl2p_methods.embed(network, {"params": params}, x, hyper["used"]),
       None,
     ),
     method=method,
@@ -216,15 +227,17 @@ def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: di
   return state, {"loss": reported["loss"], "change": reported["change"]}
 
 
-def _method(hyper: dict) -> Method:
-  return Method(**{field: hyper[field] for field in Method._fields})
+def _method(hyper: Hyper) -> Method:
+  return Method._make(hyper[field] for field in Method._fields)
 
 
-def _accuracies(setting: Training, part: tasks.Part, state: Any, hyper: dict) -> Array:
+def _accuracies(
+  setting: Training, part: tasks.Part, state: TrainState, hyper: Hyper
+) -> Array:
   """Share of the examples of each class that are predicted correctly, [classes]."""
-  network: Any = Network(setting.network, setting.dim)
+  network = Network(setting.network, setting.dim)
   inputs, labels = part.inputs[hyper["data"]], part.labels[hyper["data"]]
-  embeddings = network.apply(state.variables(), inputs, hyper["used"])
+  embeddings = dl2p_methods.embed(network, state.variables(), inputs, hyper["used"])
   matching = state.batch_stats["loss"]["assignment"]
   points = state.params["loss"]["points"]
   predicted = dl2p_methods.predict(
@@ -235,14 +248,19 @@ def _accuracies(setting: Training, part: tasks.Part, state: Any, hyper: dict) ->
 
 
 def _validate(
-  setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict
+  setting: Training, part: tasks.Part, state: TrainState, key: Array, hyper: Hyper
 ) -> Array:
   """Mean accuracy of the classes on validation data."""
   del key
   return _accuracies(setting, part, state, hyper).mean()
 
 
-def _measure(setting, part, superclasses, run: tuple[Any, dict]) -> dict[str, Array]:
+def _measure(
+  setting: Training,
+  part: tasks.Part,
+  superclasses: Array,
+  run: tuple[TrainState, Hyper],
+) -> dict[str, Array]:
   """Measures a run on test data."""
   state, hyper = run
   points = state.params["loss"]["points"]
