@@ -27,7 +27,7 @@ import jax
 from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, pictures, prototypes, tables, tasks
 from experiments.assignment.settings import Config, Full, ImageSet
-from experiments.assignment.training import Cell, Study
+from experiments.assignment.training import Study
 from experiments.frame import at_once, study
 from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
@@ -55,27 +55,23 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
   balanced = functools.partial(
     dl2p_small.conduct, config, output=output, epochs=config.epochs, seeds=config.seeds
   )
-  jobs: list[tuple[tasks.Task, str, list[Cell]]] = []
-  for network in config.networks:
-    cells = dl2p_small.make_cells(config, config.methods, config.dims, task)
+  jobs = [(task, network, config.dims) for network in config.networks]
+  jobs.append((tasks.siblings(key, config.seeds), "mlp", config.siblings))
+  jobs.append((tasks.digits(key, config.seeds), "mlp", config.digits))
+  studies: list[Study] = []
+  for drawn, network, dims in jobs:
+    cells = dl2p_small.make_cells(config, config.methods, dims, drawn)
     if network == "linear":
       cells += dl2p_small.more_matchings(config)
-    jobs.append((task, network, cells))
-  for make, dims in (
-    (tasks.siblings, config.siblings), (tasks.digits, config.digits)
-  ):  # fmt: skip
-    other_task = make(key, config.seeds)
-    cells = dl2p_small.make_cells(config, config.methods, dims, other_task)
-    jobs.append((other_task, "mlp", cells))
-  studies = [balanced(*job) for job in jobs if job[-1]]
+    if cells:
+      studies.append(balanced(drawn, network, cells))
   if config.tail_epochs:
-    tailed = tasks.long_tailed(task, config.imbalance)
+    tailed, cells = tasks.long_tailed(task, config.imbalance), []
     # C - 1 dimensions, where a simplex exists, and half as many as classes.
-    cells = [
-      cell
-      for dim in (task.classes - 1, task.classes // 2)
-      for cell in dl2p_small.tail_cells(config, dim)
-    ]
+    for dim in (task.classes - 1, task.classes // 2):
+      psc = ("PSC, cosine", "PSC, linear")
+      cells += dl2p_small.make_cells(config, psc, (dim,), task)
+      cells += dl2p_small.weighted_cells(config, dim)
     studies += [
       balanced(tailed, network, cells, epochs=config.tail_epochs)
       for network in config.networks
@@ -102,9 +98,8 @@ def measure(
   seconds = prototypes.matching_seconds(key, config.matchings, config.prototype_seeds)
   table = Table()
   claims.tabulate(table, studies)
-  sizes, seeds = config.prototypes, config.prototype_seeds
-  cosines = prototypes.study(table, key, sizes, seeds)
-  prototypes.tabulate_piles(table, 10)
+  cosines = prototypes.study(table, key, config.prototypes, config.prototype_seeds)
+  prototypes.tabulate_piles(table)
   prototypes.tabulate_matchings(table, seconds)
   claims.time_matchings(table, studies)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 
 from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks, training
@@ -14,9 +15,6 @@ from experiments.assignment.methods import RECIPES
 from experiments.assignment.settings import Config
 from experiments.assignment.training import Cell, Study, Training
 from experiments.frame import kept, results
-
-# Dimension of the trainings that are not repeated for every dimension.
-FEW = 5
 
 
 def make_cells(
@@ -34,51 +32,45 @@ def make_cells(
 
 
 def more_matchings(config: Config) -> list[Cell]:
-  """Returns cells of DL2P with other numbers of matchings per epoch."""
+  """Returns cells of DL2P with other numbers of matchings per epoch, in D = 5."""
   method, source = RECIPES["DL2P"]
   return [
-    Cell(f"DL2P, r = {r:g}", FEW, method._replace(updates=r), source, rate)
+    Cell(f"DL2P, r = {r:g}", 5, method._replace(updates=r), source, rate)
     for r in config.updates
     for rate in config.rates
   ]
 
 
-def tail_cells(config: Config, dim: int) -> list[Cell]:
-  """Returns cells of PSC, and of the pull loss with equal weight for every class."""
-  cells = []
-  for name in ("PSC, cosine", "PSC, linear", "Static", "DL2P"):
-    method, source = RECIPES[name]
-    pull = not method.softmax
-    label = f"{name}, weighted" if pull else name
-    variant = method._replace(weighted=float(pull))
-    cells += [Cell(label, dim, variant, source, rate) for rate in config.rates]
-  return cells
+def weighted_cells(config: Config, dim: int) -> list[Cell]:
+  """Returns cells of the pull loss with equal weight for every class."""
+  return [
+    Cell(f"{name}, weighted", dim, method._replace(weighted=1.0), source, rate)
+    for name, (method, source) in RECIPES.items()
+    if name in ("Static", "DL2P")
+    for rate in config.rates
+  ]
 
 
 def image_cells(config: Config, task: tasks.Task, dim: int) -> list[Cell]:
   """Returns cells for images; under a long tail also those of the weighted methods."""
   cells = make_cells(config, dl2p_methods.EVERYWHERE, (dim,), task)
-  names = {cell.name for cell in cells}
-  if task.tail:
-    cells += [cell for cell in tail_cells(config, dim) if cell.name not in names]
-  return cells
+  return cells + (weighted_cells(config, dim) if task.tail else [])
 
 
 def fixed_sets(
   cells: Sequence[Cell], task: tasks.Task, seeds: int, key: jax.Array
-) -> dict[tuple[str, int], jax.Array]:
-  """Fixed prototypes [seeds, classes, dim] of every source and dimension."""
-  keys = jax.random.split(key, seeds)
-  vectors = None
-  if task.tree is not None:
-    vectors = dl2p_methods.word_vectors(task.tree, key)
-  sets = {}
+) -> dict[training.Source, jax.Array]:
+  """Prototypes [seeds, classes, dim] of every source; zeros if they are learned."""
+  keys, sets = jax.random.split(key, seeds), {}
+  vectors = None if task.tree is None else dl2p_methods.word_vectors(task.tree, key)
   for source, dim in sorted({(cell.source, cell.dim) for cell in cells}):
-    if source != dl2p_methods.LEARNED:
-      make = functools.partial(
-        dl2p_methods.fixed_set, source, classes=task.classes, dim=dim, vectors=vectors
-      )
-      sets[source, dim] = jax.jit(jax.vmap(make))(keys)
+    if source == dl2p_methods.LEARNED:
+      sets[source, dim] = jnp.zeros((seeds, task.classes, dim))
+      continue
+    make = functools.partial(
+      dl2p_methods.fixed_set, source, classes=task.classes, dim=dim, vectors=vectors
+    )
+    sets[source, dim] = jax.jit(jax.vmap(make))(keys)
   return sets
 
 
@@ -94,9 +86,8 @@ def conduct(
   batch: int = 64,
 ) -> Study:
   start = time.perf_counter()
-  train_key, set_key = jax.random.split(
-    jax.random.fold_in(jax.random.key(config.seed), 1)
-  )
+  key = jax.random.fold_in(jax.random.key(config.seed), 1)
+  train_key, set_key = jax.random.split(key)
   dim = max(cell.dim for cell in cells)
   setting = Training(network, dim, epochs, batch, augment=task.flips)
   name = f"{task.name}, {network}"

@@ -18,7 +18,6 @@ CLASSES = tasks.GROUPS * tasks.PER_GROUP
 HALF, FULL = CLASSES // 2, CLASSES - 1  # a simplex exists in FULL dimensions
 LINEAR, MLP, DIGITS = "superclass, linear", "superclass, mlp", "digits, mlp"
 SIBLINGS = "siblings, mlp"
-_SHORT = {LINEAR: "linear", MLP: "mlp", SIBLINGS: "siblings", DIGITS: "digits"}
 # Methods that DL2P is compared with, by the id of the claim.
 _RIVALS = {
   "A8": ("Fixed + CE", "Table 9"),
@@ -37,8 +36,8 @@ def tabulate(table: Table, studies: Sequence[Study]) -> None:
     runs = study.runs
     for name, dim in study.methods():
       where = f"{study.name}, D = {dim}"
-      number = runs.best(name, dim)
-      accuracy, note = runs.accuracy(name, dim), f"rate {runs.cells[number].rate:g}"
+      number = runs.best(dim, name)
+      accuracy, note = runs.accuracy(dim, name), f"rate {runs.cells[number].rate:g}"
       table.add(name, f"accuracy, {where}", accuracy, note=note)
       if study.tail:
         tail_accuracy = runs.test[number][:, -study.tail :].mean(-1)
@@ -57,8 +56,8 @@ def tabulate(table: Table, studies: Sequence[Study]) -> None:
       if source != LEARNED and method.updates == NEVER and study.has(FULL, name)
     ]
     if study.name == SIBLINGS and fixed:
-      best_name = runs.cells[runs.best(fixed, FULL)].name
-      accuracy = runs.accuracy(fixed, FULL)
+      best_name = runs.cells[runs.best(FULL, *fixed)].name
+      accuracy = runs.accuracy(FULL, *fixed)
       where = f"accuracy, {study.name}, D = {FULL}"
       table.add(BEST_FIXED, where, accuracy, note=best_name)
 
@@ -69,10 +68,8 @@ def time_matchings(table: Table, studies: Sequence[Study]) -> None:
     if study.of_images and np.isfinite(study.seconds):
       cells, seeds, classes, dim = study.runs.points.shape
       epoch = study.seconds / (cells * seeds * study.runs.change.shape[2])
-      seconds = prototypes.matching_seconds(jax.random.key(0), (classes,), 8, dim)[
-        classes
-      ]
-      share = 0.01 - np.array(seconds) / epoch
+      timed = prototypes.matching_seconds(jax.random.key(0), (classes,), 8, dim)
+      share = 0.01 - np.array(timed[classes]) / epoch
       table.add(study.data, _SHARE, share, listed=False)
 
 
@@ -121,16 +118,14 @@ def _shares(table: Table) -> Iterator[Placed]:
     )
 
 
-def _images(config: Config) -> list[tuple[str, int]]:
-  return [(f"{name}, resnet", dim) for name, dim in config.images]
-
-
 def _compared(config: Config) -> Iterator[Placed]:
   """A8 to A11: DL2P compared with its rivals."""
   compared = [(study, dim) for study in (LINEAR, MLP, DIGITS) for dim in LOW]
   compared += [(SIBLINGS, dim) for dim in config.siblings if dim < FULL]
-  for study, dim in compared + _images(config):
-    short = _SHORT.get(study, study.split(", ")[0])
+  compared += [(f"{name}, resnet", dim) for name, dim in config.images]
+  for study, dim in compared:
+    data, network = study.split(", ")
+    short = network if data == "superclass" else data
     for key, (second, place) in _RIVALS.items():
       if (study, second) != (LINEAR, "Static"):
         yield _above(f"{key}-{short}-d{dim}", study, dim, second, place)
@@ -143,8 +138,8 @@ def _compared(config: Config) -> Iterator[Placed]:
 
 def _of_images(config: Config) -> Iterator[Placed]:
   """A3 and A4 on images."""
-  for study, dim in _images(config):
-    where, data = f"{study}, D = {dim}", study.split(", ")[0]
+  for data, dim in config.images:
+    study, where = f"{data}, resnet", f"{data}, resnet, D = {dim}"
     yield (
       f"A3-{data}-d{dim}",
       f"sibling gap of DL2P > 0, {where}",

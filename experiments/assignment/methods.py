@@ -18,7 +18,7 @@ from spherejax import data, distances, hierarchy, losses, prototypes, training
 
 # Matchings per epoch of a method that never matches again.
 NEVER = 1e-9
-LENGTH = 300
+Stats = Collection | None  # statistics of a network; None if it has none
 
 
 class Method(NamedTuple):
@@ -30,8 +30,7 @@ class Method(NamedTuple):
   scale: float = 1.0  # factor of the logits under cross-entropy, of the loss under pull
   uniformity: float = 0.0  # weight of the Gaussian potential of learned prototypes
   updates: float = NEVER  # matchings per epoch
-  shuffled: float = 1.0
-  """1 for a random first assignment, 0 if row k belongs to class k by construction."""
+  shuffled: float = 1.0  # 1 for a random first assignment, 0 for row k to class k
   weighted: float = 0.0  # 1 to give every class of a batch equal weight
 
 
@@ -67,8 +66,7 @@ RECIPES = {
 }
 # Methods of the small trainings: in every dimension, and only where a simplex exists.
 EVERYWHERE = ("PSC, cosine", "PSC, linear", "Fixed + CE", "Static", "DL2P")
-FULL_ONLY = ("Word2Vec-like", "HPN", "ETF", "maximum separation")
-SMALL = (*EVERYWHERE, *FULL_ONLY)
+SMALL = (*EVERYWHERE, "Word2Vec-like", "HPN", "ETF", "maximum separation")
 
 
 def word_vectors(tree: hierarchy.ClassTree, key: Array) -> Array:
@@ -76,7 +74,7 @@ def word_vectors(tree: hierarchy.ClassTree, key: Array) -> Array:
 
   They stand in for word vectors: vectors of related classes are near but differ.
   """
-  steps = jax.random.normal(key, (len(tree.names), LENGTH))
+  steps = jax.random.normal(key, (len(tree.names), 300))
   return jnp.asarray(hierarchy.ancestors(tree), steps.dtype) @ steps
 
 
@@ -170,6 +168,15 @@ def predict(
   return jnp.argmax(embeddings @ points[assignment].T, axis=1)
 
 
+def classify(
+  method: Method, network: nn.Module, state: training.TrainState, *inputs: Array
+) -> Array:
+  """The class that a trained network predicts, for each input."""
+  embeddings = embed(network, state.variables(), *inputs)
+  assignment = state.batch_stats["loss"]["assignment"].assignment
+  return predict(method, embeddings, state.params["loss"]["points"], assignment)
+
+
 def objective(
   params: Collection,
   stats: Collection,
@@ -178,9 +185,7 @@ def objective(
   key: Array,
   axis_name: str | None,
   prepare: Callable[[Array, Array], Array],
-  network: Callable[
-    [Collection, Collection | None, Array, Array], tuple[Array, Collection | None]
-  ],
+  network: Callable[[Collection, Stats, Array, Array], tuple[Array, Stats]],
   method: Method,
   mixup: float | None = None,
   skip_mixed: bool = False,

@@ -52,12 +52,8 @@ class Network(nn.Module):
 
 
 def forward(
-  network: Network,
-  params: Collection,
-  stats: Collection | None,
-  images: Array,
-  key: Array,
-) -> tuple[Array, Collection | None]:
+  network: Network, params: Collection, stats: methods.Stats, images: Array, key: Array
+) -> tuple[Array, methods.Stats]:
   """Embeddings of a training batch and the statistics after it."""
   embeddings, updated = frame_training.forward(
     network, params, stats or {}, images, rngs={"dropout": key}
@@ -121,8 +117,7 @@ class Trained(NamedTuple):
   accuracy: float  # accuracy on test images
   validation: float  # accuracy on held-out images; NaN without them
   points: np.ndarray
-  changes: np.ndarray
-  """Share of classes that each matching reassigns, averaged per epoch."""
+  changes: np.ndarray  # share of classes that matchings reassign, averaged per epoch
 
 
 @functools.lru_cache(maxsize=2)
@@ -144,11 +139,7 @@ def make_accuracy(
   def is_correct(state: training.TrainState, rows: dict[str, Array]) -> Array:
     x = data.to_float(rows["image"])
     x = standard(data.center_crop(x, config.image_size))
-    embeddings = methods.embed(network, state.variables(), x)
-    matching = state.batch_stats["loss"]["assignment"]
-    points = state.params["loss"]["points"]
-    predicted = methods.predict(method, embeddings, points, matching.assignment)
-    return predicted == rows["label"]
+    return methods.classify(method, network, state, x) == rows["label"]
 
   apply = training.parallel_map(is_correct, batch_size=config.batch)
 
@@ -162,36 +153,6 @@ def make_accuracy(
   return accuracy
 
 
-def _totals(config: Full, method: methods.Method) -> bool:
-  """True if the loss is summed: as the settings say, but never for a softmax."""
-  return config.total and not method.softmax
-
-
-def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
-  """Returns a job's method with the numbers of the settings."""
-  weighted = float(config.weighted and fixed)
-  method = RECIPES[job.method].method._replace(weighted=weighted)
-  if job.method == "PSC*":
-    method = method._replace(uniformity=job.uniformity or 0.0)
-  if _totals(config, method):
-    method = method._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
-  return method
-
-
-def _objective(
-  config: Full, job: Job, method: methods.Method
-) -> Callable[..., training.Outcome]:
-  return functools.partial(
-    methods.objective,
-    prepare=functools.partial(prepare, config),
-    network=functools.partial(forward, Network(config, job.dim)),
-    method=method,
-    mixup=config.mixup,
-    skip_mixed=config.skip_mixed,
-    total=_totals(config, method),
-  )
-
-
 def train(
   config: Full,
   job: Job,
@@ -202,7 +163,13 @@ def train(
 ) -> Trained:
   """Runs one training; `points` are fixed prototypes, or None to learn them."""
   fixed = points is not None
-  method = _method(config, job, fixed=fixed)
+  weighted = float(config.weighted and fixed)
+  method = RECIPES[job.method].method._replace(weighted=weighted)
+  if job.method == "PSC*":
+    method = method._replace(uniformity=job.uniformity or 0.0)
+  total = config.total and not method.softmax  # a softmax is never summed
+  if total:
+    method = method._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   per_epoch = frame_training.steps_per_epoch(sets.train, config.batch)
   if points is None:
@@ -214,7 +181,16 @@ def train(
   network = _init(config, job.dim)(init_key, example)
   loss = {"params": {"points": points}, "batch_stats": {"assignment": matching}}
   state = training.create_state(step_key, optimizer, network, loss)
-  step = training.make_step(_objective(config, job, method), optimizer)
+  objective = functools.partial(
+    methods.objective,
+    prepare=functools.partial(prepare, config),
+    network=functools.partial(forward, Network(config, job.dim)),
+    method=method,
+    mixup=config.mixup,
+    skip_mixed=config.skip_mixed,
+    total=total,
+  )
+  step = training.make_step(objective, optimizer)
   if method.updates != NEVER:
     step = training.reassign(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
@@ -231,10 +207,9 @@ def train(
     checkpoint_every=per_epoch,
     report_every=per_epoch,
   )
-  held_out = sets.validation
   return Trained(
     result.evaluations[-1]["accuracy"],
-    float("nan") if held_out is None else accuracy(result.state, held_out),
+    math.nan if sets.validation is None else accuracy(result.state, sets.validation),
     np.asarray(result.state.params["loss"]["points"]),
     np.array([report["change"] for report in result.curve]),
   )
@@ -268,14 +243,11 @@ def run_job(
     points = jnp.asarray(learned / np.linalg.norm(learned, axis=1, keepdims=True))
   key = jax.random.fold_in(jax.random.key(config.seed), 2 + seed)
   weights = config.uniformities if job.uniformity is None else (job.uniformity,)
-  trainings = []
+  settings, trainings = dataclasses.replace(config, jobs=(), trainings=()), []
   for weight in weights if job.method == "PSC*" else (None,):
     candidate = dataclasses.replace(job, uniformity=weight)
-    training_config = dataclasses.replace(config, jobs=(), trainings=())
-    name = kept.digest((training_config, candidate, seed))
-    trainings.append(
-      train(config, candidate, sets, points, key, output / "trainings" / name)
-    )
+    folder = output / "trainings" / kept.digest((settings, candidate, seed))
+    trainings.append(train(config, candidate, sets, points, key, folder))
   if len(trainings) > 1 and np.isnan(trainings[0].validation):
     raise ValueError(
       f"{job.label}: PSC* chooses among {len(weights)} weights on validation images; "

@@ -15,10 +15,8 @@ from spherejax import distances, plotting
 # Colours that also differ in lightness (Tableau's, as in matplotlib's "tab10").
 _COLORS = "tab10"
 SHOWN = ("PSC, linear", "PSC, cosine", "DL2P", "Static", "Fixed + CE")
-Label = Callable[[Job], str]
-"""Name of the curve that a training belongs to."""
-Varied = Callable[[Job], float | None]
-"""A training's value of the setting that a curve varies; None: not on the curve."""
+Label = Callable[[Job], str]  # name of a training's curve
+Varied = Callable[[Job], float | None]  # its place on the curve; None: on no curve
 
 
 def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Figure:
@@ -44,10 +42,17 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Figure:
   return figure
 
 
-def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
-  """Cosines of all pairs of prototypes under several constructions (figure 3a)."""
-  figure, cells = pictures.panels(panels, 3, 2.9)
-  for axes, sets in zip(cells, panels.values(), strict=True):
+def histograms(cosines: Cosines) -> dict[str, Figure]:
+  """Cosines of all pairs of the last three sizes of sets (figure 3a)."""
+  if not cosines:
+    return {}
+  sizes = list(dict.fromkeys(key[1:] for key in cosines))[-3:]
+  titles = [f"{classes} in {dim} dimensions" for classes, dim in sizes]
+  figure, cells = pictures.panels(titles, 3, 2.9)
+  # The constructions that the paper compares.
+  names = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
+  for axes, size in zip(cells, sizes, strict=True):
+    sets = {name: cosines[name, *size] for name in names if (name, *size) in cosines}
     low = min(values.min() for values in sets.values())
     high = max(values.max() for values in sets.values())
     bins = np.linspace(low - 0.02, high + 0.02, 80)
@@ -58,18 +63,15 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
   cells[0].set_ylabel("density")
   figure.supxlabel("cosine of two prototypes", fontsize=9.5)
   pictures.name_curves(figure)
-  return figure
+  return {"cosines": figure}
 
 
-def _constructions(cosines: Cosines) -> dict[str, dict[str, np.ndarray]]:
-  """Panels of the last three sizes, with the constructions that the paper compares."""
-  constructions = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
-  return {
-    f"{c} in {d} dimensions": {
-      name: cosines[name, c, d] for name in constructions if (name, c, d) in cosines
-    }
-    for c, d in list(dict.fromkeys(key[1:] for key in cosines))[-3:]
-  }
+def changes(curves: Mapping[str, np.ndarray], xlabel: str) -> dict[str, Figure]:
+  """Shares of the classes that matchings reassign (figure 4b)."""
+  if not curves:
+    return {}
+  ylabel = "share of classes with another prototype"
+  return {"changes": plotting.training_curves(curves, xlabel=xlabel, ylabel=ylabel)}
 
 
 def draw(study: training.Study, cosines: Cosines) -> dict[str, Figure]:
@@ -78,7 +80,7 @@ def draw(study: training.Study, cosines: Cosines) -> dict[str, Figure]:
   groups = np.arange(runs.points.shape[2]) // tasks.PER_GROUP
   low = dims[0]
   ends = {
-    title: runs.points[runs.best(name, low)][0][:, :low]
+    title: runs.points[runs.best(low, name)][0][:, :low]
     for title, name in (
       ("before training, and Static", "Static"),
       ("DL2P after training", "DL2P"),
@@ -92,21 +94,13 @@ def draw(study: training.Study, cosines: Cosines) -> dict[str, Figure]:
     figures["matrix"] = pictures.cosine_maps(maps, groups, label, columns=len(maps))
     if low == 3:
       figures["prototypes"] = on_sphere(ends, groups)
-  if cosines:
-    figures["cosines"] = histograms(_constructions(cosines))
-  figures |= by_dimension(study, "accuracy")
-  changes = {
-    f"D = {dim}": runs.change[runs.best("DL2P", dim)][:, 1:]
+  reassigned = {
+    f"D = {dim}": runs.change[runs.best(dim, "DL2P")][:, 1:]
     for dim in dims
     if study.has(dim, "DL2P")
   }
-  if changes:
-    figures["changes"] = plotting.training_curves(
-      changes,
-      xlabel="matching, one after each epoch",
-      ylabel="share of classes with another prototype",
-    )
-  return figures
+  figures |= histograms(cosines) | by_dimension(study, "accuracy")
+  return figures | changes(reassigned, "matching, one after each epoch")
 
 
 def by_dimension(study: training.Study, file: str) -> dict[str, Figure]:
@@ -116,16 +110,14 @@ def by_dimension(study: training.Study, file: str) -> dict[str, Figure]:
   if not names:
     return {}
   curves = {
-    name: np.stack([study.runs.accuracy(name, dim) for dim in steps], axis=1)
+    name: np.stack([study.runs.accuracy(dim, name) for dim in steps], axis=1)
     for name in names
   }
-  classes = {"siblings": "overlapping", "superclass": "separate"}.get(study.data)
-  ylabel = f"accuracy, {f'{classes} classes' if classes else study.data}"
-  return {
-    file: plotting.training_curves(
-      curves, steps=steps, xlabel="dimension of the embedding", ylabel=ylabel
-    )
-  }
+  data = {"siblings": "overlapping classes", "superclass": "separate classes"}
+  xlabel = "dimension of the embedding"
+  ylabel = f"accuracy, {data.get(study.data, study.data)}"
+  figure = plotting.training_curves(curves, steps=steps, xlabel=xlabel, ylabel=ylabel)
+  return {file: figure}
 
 
 def draw_tables(
@@ -134,9 +126,7 @@ def draw_tables(
   seconds: Mapping[int, Sequence[float]],
 ) -> dict[str, Figure]:
   """The paper's figures 3 and 4, as far as the run has their data."""
-  figures = {}
-  if cosines:
-    figures["cosines"] = histograms(_constructions(cosines))  # 3a
+  figures = histograms(cosines)  # 3a
   settings: tuple[tuple[str, str, Label, Varied], ...] = (
     ("updates", "matchings an epoch, r", lambda job: job.label,  # 3b
      lambda job: job.updates if job.method == "DL2P" else None),
@@ -160,24 +150,16 @@ def draw_tables(
       ylabel="seconds",
     )
     figures["matchings"].axes[0].set(xscale="log", yscale="log")
-  changes = {
+  reassigned = {
     f"{job.title}, {job.label}": np.stack([run.changes for run in runs])
     for job, runs in trainings.items()
     if job.method == "DL2P"
   }
-  if changes:
-    figures["changes"] = plotting.training_curves(  # 4b
-      _distinguishable(changes),
-      xlabel="epoch",
-      ylabel="share of classes with another prototype",
-    )
-  return figures
+  return figures | changes(_distinguishable(reassigned), "epoch")  # 4b
 
 
 def accuracies(
-  trainings: Mapping[Job, Sequence[Trained]],
-  label: Label,
-  varied: Varied,
+  trainings: Mapping[Job, Sequence[Trained]], label: Label, varied: Varied
 ) -> tuple[dict[str, np.ndarray], list[float]]:
   """Accuracy curves [seeds, values] by label, and the values of the varied setting.
 
@@ -187,19 +169,19 @@ def accuracies(
   by_label: dict[str, dict[float, list[float]]] = {}
   for job, runs in trainings.items():
     if (value := varied(job)) is not None:
-      by_value = by_label.setdefault(label(job), {})
-      by_value[value] = [run.accuracy for run in runs]
+      by_label.setdefault(label(job), {})[value] = [run.accuracy for run in runs]
   several = {name: by_value for name, by_value in by_label.items() if len(by_value) > 1}
   values = sorted({value for by_value in several.values() for value in by_value})
-  curves = {}
-  for name, by_value in several.items():
-    missing = [np.nan] * len(next(iter(by_value.values())))
-    curves[name] = np.transpose([by_value.get(value, missing) for value in values])
+  missing = [np.nan] * max(map(len, trainings.values()), default=0)
+  curves = {
+    name: np.transpose([by_value.get(value, missing) for value in values])
+    for name, by_value in several.items()
+  }
   return curves, values
 
 
 def _distinguishable(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Keeps the first seven curves, as many as colours can tell apart."""
+  """The first seven curves: colours distinguish no more."""
   return dict(list(curves.items())[:7])
 
 
@@ -207,7 +189,7 @@ def draw_images(studies: Sequence[training.Study]) -> dict[str, Figure]:
   """Accuracies of all methods on each set of images; empty if none was trained."""
   values = {
     f"{study.data}, D = {dim}": {
-      name: study.runs.accuracy(name, dim)
+      name: study.runs.accuracy(dim, name)
       for name, dimension in study.methods()
       if dimension == dim
     }

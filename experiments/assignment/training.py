@@ -25,18 +25,16 @@ from spherejax import data, models, prototypes, training
 from spherejax.training import TrainState
 
 _BLOCK = 120  # runs at once; as many fit in a core's cache
-Hyper = Mapping[str, Array]
-"""Hyperparameters of a run, by name."""
+Source = tuple[str, int]  # where prototypes come from, and their dimension
+Hyper = Mapping[str, Array]  # hyperparameters of a run, by name
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
   """Settings of the networks' training; each combination compiles its own program."""
 
-  network: str
-  """linear, mlp or resnet."""
-  dim: int
-  """Largest dimension of an embedding; a run with fewer leaves the rest at 0."""
+  network: str  # linear, mlp or resnet
+  dim: int  # largest dimension of an embedding; a run with fewer leaves the rest at 0
   epochs: int
   batch: int = 64
   momentum: float = 0.9
@@ -53,15 +51,11 @@ class Network(nn.Module):
   def __call__(self, inputs: Array, used: Array) -> Array:
     x = inputs
     if self.kind == "resnet":
-      x = models.ResNet20(
-        blocks=1,
-        widths=(8, 16, 32),
-        strides=(1, 2, 2),
-        stem_stride=2,
-        norm="group",
+      backbone = models.ResNet20(
+        blocks=1, widths=(8, 16, 32), strides=(1, 2, 2), stem_stride=2, norm="group",
         convolution="patches",
-      )(data.to_float(x) - 0.5)
-      x = x.mean((1, 2))
+      )  # fmt: skip
+      x = backbone(data.to_float(x) - 0.5).mean((1, 2))
     elif self.kind == "mlp":
       x = nn.relu(nn.Dense(64)(x))
     return nn.Dense(self.dim)(x) * used[None]
@@ -87,12 +81,8 @@ class Runs(NamedTuple):
   change: np.ndarray  # [cells, seeds, epochs], by the matching before each epoch
   points: np.ndarray  # prototypes [cells, seeds, classes, dim]; row k is class k's
 
-  def best(self, name: str | Sequence[str], dim: int) -> int:
-    """Number of the cell of a method, or of several, with the best validation accuracy.
-
-    Accuracies are averaged over seeds.
-    """
-    names = (name,) if isinstance(name, str) else name
+  def best(self, dim: int, *names: str) -> int:
+    """Number of the cell of these methods with the best mean validation accuracy."""
     candidates = [
       number
       for number, cell in enumerate(self.cells)
@@ -103,9 +93,9 @@ class Runs(NamedTuple):
       candidates, key=lambda x: np.nan_to_num(self.validation[x].mean(), nan=-1.0)
     )
 
-  def accuracy(self, name: str | Sequence[str], dim: int) -> np.ndarray:
+  def accuracy(self, dim: int, *names: str) -> np.ndarray:
     """Mean test accuracy of the classes in the best cell, [seeds]."""
-    return self.test[self.best(name, dim)].mean(-1)
+    return self.test[self.best(dim, *names)].mean(-1)
 
 
 class Study(NamedTuple):
@@ -114,8 +104,7 @@ class Study(NamedTuple):
   name: str
   runs: Runs
   tail: int = 0  # number of rare classes, the last ones; 0 for balanced training data
-  seconds: float = 0.0
-  """Seconds of all trainings together; NaN if they resumed from a checkpoint."""
+  seconds: float = 0.0  # of all trainings; NaN if they resumed from a checkpoint
 
   @property
   def data(self) -> str:
@@ -129,7 +118,6 @@ class Study(NamedTuple):
 
   @property
   def dims(self) -> list[int]:
-    """Dimensions that were trained."""
     return list(dict.fromkeys(cell.dim for cell in self.runs.cells))
 
   def methods(self) -> list[tuple[str, int]]:
@@ -137,16 +125,12 @@ class Study(NamedTuple):
 
   def has(self, dim: int, *names: str) -> bool:
     """True if the study trained all of these methods in a dimension."""
-    trained = {name for name, dimension in self.methods() if dimension == dim}
+    trained = {cell.name for cell in self.runs.cells if cell.dim == dim}
     return bool(trained) and trained >= set(names)
 
 
 def _columns(
-  cells: Sequence[Cell],
-  seeds: int,
-  task: tasks.Task,
-  dim: int,
-  sources: Sequence[tuple[str, int]],
+  cells: Sequence[Cell], seeds: int, task: tasks.Task, dim: int, sources: list[Source]
 ) -> dict[str, np.ndarray]:
   """Hyperparameters [cells x seeds], where the seed varies fastest.
 
@@ -164,10 +148,9 @@ def _columns(
   return {"seed": seed, "data": seed * (len(task.train.labels) > 1), **columns}
 
 
-@functools.cache
-def _optimizer(momentum: float) -> optax.GradientTransformation:
-  """Optimiser with learning rate 1, which the state's scale multiplies."""
-  return optax.sgd(1.0, momentum=momentum)
+def _optimizer(setting: Training) -> optax.GradientTransformation:
+  # The state's scale multiplies the learning rate 1.
+  return optax.sgd(1.0, momentum=setting.momentum)
 
 
 def _init(
@@ -180,19 +163,12 @@ def _init(
   fixed = sets[hyper["source"], hyper["seed"]]
   start = jax.random.normal(points_key, fixed.shape) * used[None] / jnp.sqrt(used.sum())
   points = jnp.where(hyper["learned"] > 0, start, fixed)
-  state = training.create_state(
-    step_key,
-    _optimizer(setting.momentum),
-    Network(setting.network, setting.dim).init(network_key, example, used),
-    {
-      "params": {"points": points},
-      "batch_stats": {
-        "assignment": dl2p_methods.first_matching(
-          match_key, points, used=used, shuffled=hyper["shuffled"]
-        )
-      },
-    },
+  network = Network(setting.network, setting.dim).init(network_key, example, used)
+  matching = dl2p_methods.first_matching(
+    match_key, points, used=used, shuffled=hyper["shuffled"]
   )
+  loss = {"params": {"points": points}, "batch_stats": {"assignment": matching}}
+  state = training.create_state(step_key, _optimizer(setting), network, loss)
   return state.replace(learning_rate_scale=hyper["rate"])
 
 
@@ -214,7 +190,7 @@ def _step(
     method=method,
   )
   step = training.reassign(
-    training.make_step(objective, _optimizer(setting.momentum)),
+    training.make_step(objective, _optimizer(setting)),
     state.params["loss"]["points"],
     steps_per_epoch=count // setting.batch,
     updates_per_epoch=method.updates,
@@ -237,37 +213,29 @@ def _accuracies(
   """Share of the examples of each class that are predicted correctly, [classes]."""
   network = Network(setting.network, setting.dim)
   inputs, labels = part.inputs[hyper["data"]], part.labels[hyper["data"]]
-  embeddings = dl2p_methods.embed(network, state.variables(), inputs, hyper["used"])
-  matching = state.batch_stats["loss"]["assignment"]
-  points = state.params["loss"]["points"]
-  predicted = dl2p_methods.predict(
-    _method(hyper), embeddings, points, matching.assignment
+  predicted = dl2p_methods.classify(
+    _method(hyper), network, state, inputs, hyper["used"]
   )
-  one_hot = jax.nn.one_hot(labels, len(points))
+  one_hot = jax.nn.one_hot(labels, len(state.params["loss"]["points"]))
   return (predicted == labels) @ one_hot / one_hot.sum(0)
 
 
 def _validate(
   setting: Training, part: tasks.Part, state: TrainState, key: Array, hyper: Hyper
 ) -> Array:
-  """Mean accuracy of the classes on validation data."""
   del key
   return _accuracies(setting, part, state, hyper).mean()
 
 
 def _measure(
-  setting: Training,
-  part: tasks.Part,
-  superclasses: Array,
-  run: tuple[TrainState, Hyper],
+  setting: Training, part: tasks.Part, groups: Array, run: tuple[TrainState, Hyper]
 ) -> dict[str, Array]:
-  """Measures a run on test data."""
   state, hyper = run
   points = state.params["loss"]["points"]
   assignment = state.batch_stats["loss"]["assignment"].assignment
   return {
     "test": _accuracies(setting, part, state, hyper),
-    "gap": prototypes.sibling_gap(points, assignment, superclasses),
+    "gap": prototypes.sibling_gap(points, assignment, groups),
     "points": points[assignment],
   }
 
@@ -276,22 +244,17 @@ def train(
   setting: Training,
   task: tasks.Task,
   cells: Sequence[Cell],
-  sets: dict[tuple[str, int], Array],
+  sets: dict[Source, Array],
   *,
   key: Array,
   seeds: int,
   folder: pathlib.Path,
 ) -> Runs:
-  """Trains all cells with all seeds.
-
-  `sets` holds the fixed prototypes [seeds, classes, dim] of sources and dimensions.
-  """
-  sources = sorted({(cell.source, cell.dim) for cell in cells})
-  stacked = np.zeros((len(sources), seeds, task.classes, setting.dim), np.float32)
-  for number, source in enumerate(sources):
-    if source in sets:  # others are learned
-      stacked[number, :, :, : source[1]] = sets[source]
-  columns = _columns(cells, seeds, task, setting.dim, sources)
+  """Trains all cells with all seeds from sets of prototypes [seeds, classes, dim]."""
+  stacked = np.zeros((len(sets), seeds, task.classes, setting.dim), np.float32)
+  for number, ((_, dim), points) in enumerate(sets.items()):
+    stacked[number, :, :, :dim] = points
+  columns = _columns(cells, seeds, task, setting.dim, list(sets))
   per_epoch = task.train.labels.shape[1] // setting.batch
   partial, bound = jax.tree_util.Partial, frame_training.bound
   result = frame_training.many(
@@ -315,11 +278,10 @@ def train(
   runs = result.state, {name: column[:, None] for name, column in columns.items()}
   measure = functools.partial(_measure, setting)
   measures = frame_training.over_models(measure, runs, task.test, superclasses)
-  arrays = {"scores": result.scores[..., -1], "diverged": result.diverged, **measures}
-  arrays["change"] = result.curves["change"]
+  scores = np.where(result.diverged, np.nan, result.scores[..., -1])
+  arrays = {"validation": scores, "change": result.curves["change"], **measures}
   by_seed = {
     name: np.reshape(values, (len(cells), seeds, *values.shape[2:]))
     for name, values in arrays.items()
   }
-  scores = np.where(by_seed.pop("diverged"), np.nan, by_seed.pop("scores"))
-  return Runs(list(cells), scores, **by_seed)
+  return Runs(list(cells), **by_seed)
