@@ -1,7 +1,6 @@
 """Image sets of DL2P's tables: reads, cuts to a long tail or a listing, checks."""
 
 import pathlib
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -159,18 +158,14 @@ def stored_vectors(path: pathlib.Path, classes: int) -> np.ndarray:
 
 def class_tree(sets: Sets) -> hierarchy.ClassTree:
   """The tree of a set's classes, from coarse labels or from the set's file."""
-  names: Sequence[str] = sets.train.label_names
-  extras = sets.train.extras
-  if "coarse_label" in extras:
-    coarse = [
-      int(extras["coarse_label"][np.argmax(sets.train.labels == label)])
-      for label in range(len(names))
-    ]
-    # Groups come after the classes, since a group may have the name of a class.
-    parents = [-1, *(1 + len(names) + group for group in coarse)]
-    parents += [0] * (max(coarse) + 1)
-    called = ["", *names, *(f"group {group}" for group in range(max(coarse) + 1))]
-    return hierarchy.from_parents(parents, names=called, classes=names)
-  return hierarchy.from_csv(
-    class_sets.newest_file(sets.name, "hierarchy.csv"), classes=names
-  )
+  names, extras = sets.train.label_names, sets.train.extras
+  if "coarse_label" not in extras:
+    path = class_sets.newest_file(sets.name, "hierarchy.csv")
+    return hierarchy.from_csv(path, classes=names)
+  first_rows = np.unique(sets.train.labels, return_index=True)[1]
+  coarse = extras["coarse_label"][first_rows].tolist()
+  groups = range(max(coarse) + 1)
+  # Groups come after the classes, since a group may have the name of a class.
+  parents = [-1, *(1 + len(names) + group for group in coarse), *(0 for _ in groups)]
+  called = ["", *names, *(f"group {group}" for group in groups)]
+  return hierarchy.from_parents(parents, names=called, classes=names)

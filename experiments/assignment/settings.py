@@ -81,10 +81,8 @@ class Job:
   images: str
   method: str
   dim: int
-  updates: float = 1.0
-  """Matchings per epoch, r in the paper."""
-  uniformity: float | None = None
-  """Weight of PSC*'s uniformity; None: validation images choose."""
+  updates: float = 1.0  # matchings per epoch, r in the paper
+  uniformity: float | None = None  # weight for PSC*; None: validation images choose
   imbalance: float = 1.0
 
   @property

@@ -34,8 +34,7 @@ MOST = 100
 class Part(NamedTuple):
   """Examples of one part, drawn for each seed."""
 
-  inputs: Array
-  """Inputs [seeds, count, ...], or [1, count, ...] if all seeds share them."""
+  inputs: Array  # [seeds, count, ...], or [1, count, ...] if all seeds share them
   labels: Array  # [seeds or 1, count]
 
 
@@ -83,15 +82,13 @@ def superclass(
   names = {
     f"group {g}": [f"class {g}.{k}" for k in range(PER_GROUP)] for g in range(GROUPS)
   }
-  tree = hierarchy.from_mapping(names)
-  groups_of = np.arange(number) // PER_GROUP
-  return Task("superclass", train, validation, test, tree, groups_of)
+  tree, groups = hierarchy.from_mapping(names), np.arange(number) // PER_GROUP
+  return Task("superclass", train, validation, test, tree, groups)
 
 
 def siblings(key: Array, seeds: int) -> Task:
   """Draws `superclass` with classes that overlap within their super-class."""
-  task = superclass(key, seeds, counts=MORE, offset=OVERLAP)
-  return task._replace(name="siblings")
+  return superclass(key, seeds, counts=MORE, offset=OVERLAP)._replace(name="siblings")
 
 
 def long_tailed(task: Task, imbalance: float) -> Task:
@@ -147,7 +144,7 @@ def photographs(size: int) -> Task:
     class_sets.of_classes(images, np.concatenate(group_labels)) for images in parts
   )
   groups = np.repeat(np.arange(len(WORDNET)), PER_GROUP)
-  return _task("tiny_imagenet", train, test, tree, groups, flips=True)
+  return _task("tiny_imagenet", train, test, tree, groups)._replace(flips=True)
 
 
 def characters(size: int) -> Task:
@@ -185,8 +182,8 @@ def plankton(size: int) -> Task:
   class_rows = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
   train = train[np.concatenate(class_rows)]
   tree = hierarchy.restrict(whole.tree, train.label_names)
-  groups, tail = superclasses(tree, 2), len(order) // 3
-  return _task("ndsb_plankton", train, test, tree, groups, flips=True, tail=tail)
+  task = _task("ndsb_plankton", train, test, tree, superclasses(tree, 2))
+  return task._replace(flips=True, tail=len(order) // 3)
 
 
 READERS = {
@@ -213,9 +210,6 @@ def _task(
   test: data.Images,
   tree: hierarchy.ClassTree,
   groups: np.ndarray,
-  *,
-  flips: bool = False,
-  tail: int = 0,
 ) -> Task:
   """A task of images; the last fifth of a class's training images validates."""
   train_part, validation_part, test_part = (
@@ -223,5 +217,4 @@ def _task(
     for x in (*_divided(train), test)
   )
   tree = hierarchy.restrict(tree, train.label_names)
-  parts = train_part, validation_part, test_part
-  return Task(name, *parts, tree, groups, flips, tail)
+  return Task(name, train_part, validation_part, test_part, tree, groups)
