@@ -23,7 +23,6 @@ pixels, ResNet18 at 224, with the episodes and queries of `full`.
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -31,15 +30,17 @@ from experiments.episodes import claims, settings, toy
 from experiments.episodes.claims import LOSSES
 from experiments.episodes.settings import PRESETS, Config, Part, check_classes, of_part
 from experiments.episodes.training import FIRST_LOG_EXPONENT, Trained, train
-from experiments.frame import at_once
+from experiments.frame import at_once, pictures
 from experiments.frame.study import Study, Table
 from spherejax import plotting
 
 
-def draw(table: Table, runs: Mapping[Part, Trained], config: Config) -> dict[str, Any]:
+def draw(
+  table: Table, runs: Mapping[Part, Trained], config: Config
+) -> dict[str, pictures.Figure]:
   """Learning curves, norm ratios, and where each loss is least."""
   del table
-  figures: dict[str, Any] = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
+  figures = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
   for part, trained in runs.items():
     name = part.name.replace(", ", "-").replace(" ", "-").lower()
     curves: dict[str, np.ndarray] = dict(zip(LOSSES, trained.validation, strict=True))
@@ -65,7 +66,7 @@ def draw(table: Table, runs: Mapping[Part, Trained], config: Config) -> dict[str
   return figures
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[Part, Trained]]:
   """Runs all trainings and adds the exact results."""
   parts, fixed = settings.parts(config), Part(1, "mean")
   configs = {part: of_part(config, part.shots) for part in (*parts, fixed)}

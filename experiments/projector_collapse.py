@@ -20,10 +20,9 @@ last one cifar100.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from experiments.frame import at_once, command, kept, training
+from experiments.frame import at_once, command, kept, pictures, training
 from experiments.frame.study import Study, Table
 from experiments.self_supervision import claims, figures, runs, settings, toy
 from experiments.self_supervision.settings import LARGE, PRESETS, Config
@@ -45,7 +44,9 @@ def train(
   return runs.train_apart(full, strengths, study, run_folder)
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, pictures.Figure]]]:
   """Runs all trainings and measures them; adds the measures that need no images."""
   settings.check(config)
   strengths, study = settings.strengths_of(config), settings.load(config)
@@ -55,7 +56,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     variant = dataclasses.replace(config, projector=settings.widths_of(name))
     jobs.append((variant, {LARGE: strengths[LARGE]}))
 
-  def train_job(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
+  def train_job(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> runs.Trained:
     return train(*job, study, output / "kept")
 
   run = at_once.threaded if config.at_once else map

@@ -44,20 +44,21 @@ PROTOCOL = {
   "test_episodes": 600,
   "learning_rate": 1e-3,
 }
-_UPDATES: list[Any] = [
-  ("F4", "1-shot: norm ratio (geometric mean): DR > SD",
-   lambda t: t.gain("norm_ratio", "1-shot, DR", over="1-shot, SD")),
-  ("F4-ranks",
-   "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
-   lambda t: 0.01 - t.values(RANKS, "1-shot"), "", True),
-  ("F5", "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
-   lambda t: 0.01 - t.values(FISHER, "1-shot"), "", True),
-  ("F9", "1-shot: con-alpha < 1 in 90 % of checkpoints of both",
-   lambda t: np.min(
-     [t.values("con_alpha proper", f"1-shot, {x}") for x in LOSSES], axis=0
-   ) - (0.9 - 1e-9), "", True),
+OF_UPDATES = [
+  Claim("F4", "1-shot: norm ratio (geometric mean): DR > SD",
+    lambda t: t.gain("norm_ratio", "1-shot, DR", over="1-shot, SD")),
+  *Claim.of_rows([
+    ("F4-ranks",
+     "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
+     lambda t: 0.01 - t.values(RANKS, "1-shot")),
+    ("F5", "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
+     lambda t: 0.01 - t.values(FISHER, "1-shot")),
+    ("F9", "1-shot: con-alpha < 1 in 90 % of checkpoints of both",
+     lambda t: np.min(
+       [t.values("con_alpha proper", f"1-shot, {x}") for x in LOSSES], axis=0
+     ) - (0.9 - 1e-9)),
+  ], every_seed=True),
 ]  # fmt: skip
-OF_UPDATES = [Claim(*row) for row in _UPDATES]
 
 
 def mean_defined(values: np.ndarray) -> np.ndarray:
@@ -87,8 +88,7 @@ def ranks(first: np.ndarray, second: np.ndarray, alternative="two-sided") -> flo
   finite = [x[np.isfinite(x)] for x in (first, second)]
   if not all(map(len, finite)):
     return np.nan
-  test: Any = stats.mannwhitneyu(finite[0], finite[1], alternative=alternative)
-  return float(test.pvalue)
+  return float(stats.mannwhitneyu(finite[0], finite[1], alternative=alternative).pvalue)
 
 
 def fisher(first: np.ndarray, second: np.ndarray) -> float:
@@ -96,16 +96,15 @@ def fisher(first: np.ndarray, second: np.ndarray) -> float:
   defined = [x[~np.isnan(x)] for x in (first, second)]
   if not all(map(len, defined)):
     return np.nan
-  test: Any = stats.fisher_exact(
-    [[int(np.sum(x == y)) for y in (0, 1)] for x in defined]
-  )
+  counts = [[int(np.sum(x == y)) for y in (0, 1)] for x in defined]
+  test: Any = stats.fisher_exact(counts)
   return float(test.pvalue)
 
 
 def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
   """Two-sided tests of the article's Tables 3 to 10, one per seed."""
   ratios = {measure: series[measure] for measure in RATIOS if measure in series}
-  tests: Any = ("Mann-Whitney p", ranks, ratios), ("Fisher's p", fisher, proper(series))
+  tests = ("Mann-Whitney p", ranks, ratios), ("Fisher's p", fisher, proper(series))
   return {
     f"{title}, {measure}": np.array([test(*x) for x in zip(*values, strict=True)])
     for title, test, by_measure in tests
@@ -122,7 +121,7 @@ def undefined(series: Series) -> dict[str, np.ndarray]:
   }
 
 
-def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
+def published(config: Config, part: Part) -> dict[str, dict[str, float]]:
   """Published figures for SD, DR and tests, where the article has this training.
 
   For an upper bound such as "<0.001", the figure is the bound.
@@ -196,7 +195,7 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
 
 def _over_checkpoints(trained: Trained) -> dict[str, float]:
   """P-values of two differences over the checkpoints of all seeds."""
-  both: Any = trained.series["norm_ratio"], proper(trained.series)["div_alpha proper"]
+  both = trained.series["norm_ratio"], proper(trained.series)["div_alpha proper"]
   phi, diverged = (x.reshape(len(x), -1) for x in both)
   shares = mean_defined(diverged)
   # A share that is not larger for DR is no evidence, so p is 1; NaN shares give NaN.

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -174,10 +174,7 @@ def load(config: Config, folder: pathlib.Path) -> Parts:
     return sets
   name = f"{config.images}-{config.image_size}"
   parts = zip(("train", "validation", "test"), sets[:3], strict=True)
-  pooled: list[Any] = [
-    frozen.pooled(f"{name}-{x}", images, folder) for x, images in parts
-  ]
-  return Parts(*pooled)
+  return Parts(*(frozen.pooled(f"{name}-{x}", images, folder) for x, images in parts))
 
 
 def _images(config: Config) -> Parts:

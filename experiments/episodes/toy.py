@@ -5,7 +5,6 @@ DIST, article II: Table 1, figures 1, 7 and 8, appendix E.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,12 +43,11 @@ def probability(name: str, points: Array) -> Array:
   angles = distances.pairwise_angle(points, proxies)
   chords = distances.pairwise_squared_euclidean(points, proxies, method="difference")
   ratio = functools.partial(losses.distance_ratio, exponent=EXPONENT)
-  margin: dict[str, Any] = {"scale": SCALE, "margin": MARGIN}
   doubled = cosines.at[:, 0].set(jnp.cos(2 * angles[:, 0]))
   either: dict[str, Callable[[], Array]] = {
     "NormFace": lambda: losses.normface(cosines, red, scale=SCALE),
-    "CosFace": lambda: losses.cosface(cosines, red, **margin),
-    "ArcFace": lambda: losses.arcface(cosines, red, **margin),
+    "CosFace": lambda: losses.cosface(cosines, red, scale=SCALE, margin=MARGIN),
+    "ArcFace": lambda: losses.arcface(cosines, red, scale=SCALE, margin=MARGIN),
     "SphereFace, cos 2": lambda: losses.softmax(SCALE * doubled, red),
     "SphereFace": lambda: losses.sphereface(
       cosines, red, jnp.full(len(points), SCALE), margin=2

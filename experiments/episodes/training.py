@@ -3,13 +3,14 @@
 import functools
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection
 from jax import Array
 
 from experiments.episodes import settings as few_shot_sets
@@ -33,9 +34,9 @@ FURTHER = ("con_alpha by features", "div_alpha by features", "training accuracy"
 class State(NamedTuple):
   """State of one run: network, optimiser, and measures of its updates."""
 
-  params: Any
-  statistics: Any
-  opt_state: Any
+  params: Collection
+  statistics: Collection
+  opt_state: optax.OptState
   checks: Array
   series: dict[str, Array]  # [checks]
 
@@ -95,8 +96,7 @@ def embed(settings: Settings, state: State, images: Array) -> Array:
   variables = {"params": state.params["network"], "batch_stats": state.statistics}
 
   def embed_image(image: Array) -> Array:
-    points: Any = Embedding(settings).apply(variables, prepared(settings, image[None]))
-    return points[0]
+    return Embedding(settings).apply(variables, prepared(settings, image[None]))[0]
 
   return jax.lax.map(embed_image, images, batch_size=250)
 
@@ -105,7 +105,8 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   inputs = shape[1:]  # features, or images that the network gets in another size
   if settings.backbone != frozen.NETWORK:
     inputs = settings.image_size, settings.image_size, shape[-1]
-  start: Any = Embedding(settings).init(key, jnp.zeros((1, *inputs)))
+  variables = Embedding(settings).init(key, jnp.zeros((1, *inputs)))
+  start = {"batch_stats": {}, **variables}
   params = {
     "network": start["params"],
     "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
@@ -113,8 +114,8 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   number = settings.episodes // settings.check_every
   series = {name: jnp.full(number, jnp.nan) for name in measures(settings)}
   optimizer = optax.adam(settings.learning_rate)
-  statistics = start.get("batch_stats", {})
-  return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
+  opt_state = optimizer.init(params)
+  return State(params, start["batch_stats"], opt_state, jnp.int32(0), series)
 
 
 def _embedded(settings: Settings, part: Part, params, statistics, inputs):
@@ -204,13 +205,13 @@ def _step(
 
 
 def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
-  options: dict[str, Any] = {
-    "num_shots": part.shots,
-    "representative": part.representative,
-  }
-  points = metrics.embedding_change(before, after, **options)
-  features = metrics.embedding_change(before, after, centre="features", **options)
-  measures = points._asdict()
+  change = functools.partial(
+    metrics.embedding_change,
+    num_shots=part.shots,
+    representative=part.representative,
+  )
+  measures = change(before, after)._asdict()
+  features = change(before, after, centre="features")
   for name in ("norm_ratio", "scaling", "con_alpha", "div_alpha"):
     measures[f"{name} by features"] = getattr(features, name)
   return measures

@@ -1,8 +1,7 @@
 """Figures and claims of `projector_collapse`."""
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from experiments.self_supervision.geometry import (
   OVERLAP,
 )
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.settings import CROP, LARGE, MODERATE, SMALL
+from experiments.self_supervision.settings import CROP, LARGE, MODERATE, SMALL, Config
 from experiments.self_supervision.training import ENCODER, PROJECTOR
 
 COLLAPSED, GAP, BEFORE = "collapsed runs", "least gap", ", before training"
@@ -47,6 +46,7 @@ _DEEP = (
   "probe", _OUTPUTS, f"sharing{ALL}", f"nearest distance{ALL}", "invariance",
   "repulsion", GAP, "rank of h", "effective rank of h", ALIGNMENT, *LOCAL, CHANCE,
 )  # fmt: skip
+_Values = Callable[[Table], np.ndarray]
 
 
 def tabulate(
@@ -120,27 +120,27 @@ def _end(table: Table, figure: str, name: str) -> np.ndarray:
   return table.values(figure, name)[mask[~collapsed]]
 
 
-def _difference(figure: str, more: str, less: str) -> Any:
+def _difference(figure: str, more: str, less: str) -> _Values:
   return lambda t: _end(t, figure, more) - _end(t, figure, less)
 
 
-def _above(figure: str, other: str, name: str) -> Any:
+def _above(figure: str, other: str, name: str) -> _Values:
   """Difference between two measures of one strength."""
   return lambda t: _end(t, figure, name) - _end(t, other, name)
 
 
-def _grown(figure: str, name: str) -> Any:
+def _grown(figure: str, name: str) -> _Values:
   return _above(figure, f"{figure}{BEFORE}", name)
 
 
-def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> Any:
+def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> _Values:
   """Minimum over the strengths, or over some of them, less a threshold."""
   return lambda t: (
     np.min([_end(t, figure, x) for x in names or _names(t)], axis=0) - threshold
   )
 
 
-def _lead(kind: str, name: str) -> Any:
+def _lead(kind: str, name: str) -> _Values:
   """Growth of the views' similarity after the projector less that in the encoder."""
   of_projector, of_encoder = (
     _grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER)
@@ -148,7 +148,7 @@ def _lead(kind: str, name: str) -> Any:
   return lambda t: of_projector(t) - of_encoder(t)
 
 
-def claims(config: Any, table: Table) -> list[Claim]:
+def claims(config: Config, table: Table) -> list[Claim]:
   """Claims about trainings; ignores seeds with a collapsed run."""
   del table
   used = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)

@@ -1,7 +1,6 @@
 """Figures of `projector_collapse`."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from experiments.frame.study import Table
 from experiments.self_supervision.claims import SIMILAR
 from experiments.self_supervision.geometry import ALIGNMENT, HALFWAY, LOCAL
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.settings import LARGE, SMALL
+from experiments.self_supervision.settings import LARGE, SMALL, Config
 from experiments.self_supervision.toy import ANGLES, PIXEL, RANKS
 from experiments.self_supervision.training import BINS, ENCODER, PROJECTOR
 from spherejax import plotting
@@ -36,12 +35,12 @@ _SPECTRA = {
 
 
 def draw(
-  trained: Trained, deep: Mapping[str, Trained], config: Any, table: Table
-) -> dict[str, Any]:
+  trained: Trained, deep: Mapping[str, Trained], config: Config, table: Table
+) -> dict[str, pictures.Figure]:
   """Draws all plots, by file name."""
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
   names = config.strengths
-  figures: dict[str, Any] = {}
+  figures: dict[str, pictures.Figure] = {}
   for file, (curve, label) in _CURVES.items():
     if curves := _going(trained, names, _with_start(trained, curve)):
       figures[file] = plotting.training_curves(curves, steps=steps, ylabel=label)

@@ -8,12 +8,13 @@ presets: in float32, singular values below 1e-6 of the largest are noise.
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import Collection
 from jax import Array
+from jax.typing import ArrayLike
 
 from experiments.frame import at_once
 from experiments.self_supervision.settings import Settings
@@ -36,18 +37,18 @@ CHANCE = "alignment of as many random directions"
 OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
 
 
-def wide(x: Any) -> Array:
+def wide(x: ArrayLike) -> Array:
   """Converts to float64, inside `on_host`."""
   return jnp.asarray(np.asarray(x, np.float64))
 
 
-def to_numpy(tree: Any) -> dict[str, np.ndarray]:
+def to_numpy(tree: Mapping[str, Array]) -> dict[str, np.ndarray]:
   """Converts results of `on_host` to plain arrays."""
   return {name: np.asarray(x) for name, x in tree.items()}
 
 
 def of_features(
-  view_arrays: Mapping[str, Any], kernel: Any
+  view_arrays: Mapping[str, Array], kernel: Array
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
   """Ranks and logarithmic spectra of plain and augmented features; spectrum of W."""
   ranks, spectra = {}, {}
@@ -62,7 +63,7 @@ def of_features(
     return to_numpy(ranks), to_numpy(spectra)
 
 
-def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
+def of_weights(settings: Settings, kernels: Array) -> dict[str, np.ndarray]:
   """Ranks of linear projectors [..., features, outputs]; empty for deeper ones."""
   if len(settings.projector) > 1:
     return {}
@@ -76,7 +77,7 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
 
 
 def of_views(
-  settings: Settings, view_arrays: Mapping[str, Any], kernel: Any
+  settings: Settings, view_arrays: Mapping[str, Array], kernel: Array
 ) -> dict[str, np.ndarray]:
   """Overlap of moves between views with W's kernel, and a control of random weights."""
   if len(settings.projector) > 1:
@@ -90,7 +91,11 @@ def of_views(
 
 
 def measured(
-  run: Run, arrays: Arrays, params: Any, stats: Any, view_arrays: Mapping[str, Any]
+  run: Run,
+  arrays: Arrays,
+  params: Collection,
+  stats: Collection,
+  view_arrays: Mapping[str, Array],
 ) -> dict[str, np.ndarray]:
   """Measures the geometry of one network; `view_arrays` comes from `Run.measured`."""
   projector = params["projector"]
@@ -108,7 +113,7 @@ def measured(
 
 @functools.partial(jax.jit, static_argnums=0)
 def local_maps(
-  widths: tuple[int, ...], params: Any, h: Array, moves: Array, *, threshold: float
+  widths: tuple[int, ...], params: Collection, h: Array, moves: Array, threshold: float
 ) -> dict[str, Array]:
   """Mean share of an image's displacement in the span of its local map.
 
@@ -180,7 +185,7 @@ def _zoomed(image: Array, share: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pairs(
-  run: Run, arrays: Arrays, params: Any, stats: Any
+  run: Run, arrays: Arrays, params: Collection, stats: Collection
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
   """Features of images, and features and strengths of the changed images."""
   dim = params["projector"]["layer0"]["kernel"].shape[0]
@@ -196,7 +201,7 @@ def _pairs(
 
 
 def overlaps(
-  kernel: Any, before: Any, after: Mapping[str, tuple[Any, Any]]
+  kernel: Array, before: Array, after: Mapping[str, tuple[Array, Array]]
 ) -> dict[str, np.ndarray]:
   """Share of each change's generator that W does not see.
 

@@ -4,25 +4,27 @@ import functools
 import operator
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection
 from jax import Array
 
 from experiments.frame import kept
 from experiments.frame import training as trainer
 from experiments.self_supervision import geometry as collapse_geometry
 from experiments.self_supervision.geometry import ALL, DRAWN, HALFWAY
-from experiments.self_supervision.settings import Full, Settings, Study, cells
+from experiments.self_supervision.settings import Full, Hyper, Settings, Study, cells
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Arrays,
   Projector,
   Run,
   State,
+  Variables,
   kernel_of,
 )
 from spherejax import data, metrics, training
@@ -55,7 +57,7 @@ def device_data(study: Study) -> Arrays:
   return Arrays(*map(jnp.asarray, study[1:]), *moments)
 
 
-def _score(state: State, key: Array, hyper: Any) -> Array:
+def _score(state: State, key: Array, hyper: Hyper) -> Array:
   del key, hyper
   return state.probed["probe"]
 
@@ -118,7 +120,7 @@ def _all_run_measures(
 
 
 def _run_measures(
-  run: Run, arrays: Arrays, state: State, hyper: Any
+  run: Run, arrays: Arrays, state: State, hyper: Hyper
 ) -> dict[str, np.ndarray]:
   """Measures of one run; a prefix of each name is the time of measurement."""
   end = state.params, state.stats
@@ -135,7 +137,7 @@ def _run_measures(
 
 
 def measure_network(
-  run: Run, arrays: Arrays, params: Any, stats: Any, hyper: Any
+  run: Run, arrays: Arrays, params: Collection, stats: Collection, hyper: Hyper
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Array]]:
   """Measures and spectra of a network at one time, and arrays from `Run.measured`."""
   figures, views = run.measured(arrays, params, stats, hyper)
@@ -146,7 +148,7 @@ def measure_network(
 
 
 def measure_geometry(
-  run: Run, arrays: Arrays, params: Any, stats: Any, hyper: Any
+  run: Run, arrays: Arrays, params: Collection, stats: Collection, hyper: Hyper
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
   """Measures, geometry and measures on all images, with the values for plots."""
   figures, spectra, views = measure_network(run, arrays, params, stats, hyper)
@@ -159,7 +161,7 @@ def measure_geometry(
   return figures, spectra | {"distances": np.asarray(all_views["distances"])}
 
 
-def regions(run: Run, arrays: Arrays, params: Any, stats: Any) -> int:
+def regions(run: Run, arrays: Arrays, params: Collection, stats: Collection) -> int:
   """Number of linear regions of a network's projector that training images meet."""
   projector = Projector(run.settings.projector)
   features = _features(run, arrays, params, stats)
@@ -167,11 +169,11 @@ def regions(run: Run, arrays: Arrays, params: Any, stats: Any) -> int:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _features(run: Run, arrays: Arrays, params: Any, stats: Any) -> Array:
+def _features(run: Run, arrays: Arrays, params: Collection, stats: Collection) -> Array:
   return run.features(arrays, params, stats, arrays.train)[0]
 
 
-def _is_weight(params: Any) -> Any:
+def _is_weight(params: optax.Params) -> optax.Params:
   """Mask of the parameters that LARS adapts and decays: no norms, no biases."""
   return jax.tree.map(lambda x: x.ndim > 1, params)
 
@@ -230,7 +232,7 @@ def _stacked(trained: Iterable[Trained]) -> Trained:
   return jax.tree.map(lambda *x: np.stack(x), *trained)
 
 
-def _network(state: training.TrainState) -> tuple[Any, Any]:
+def _network(state: training.TrainState) -> Variables:
   return state.params["network"], state.batch_stats["network"]
 
 
@@ -274,7 +276,7 @@ def _train_on_all_devices(
     numbers = measures | run.probed(images, *network_variables)
     return {name: float(x) for name, x in numbers.items()}
 
-  def closely(state: training.TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+  def closely(state: training.TrainState):
     geometry, plot_values = measure_geometry(run, images, *_network(state), hyper)
     return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, plot_values
 

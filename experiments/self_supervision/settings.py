@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
@@ -29,6 +30,8 @@ Convolutional = Annotated[
 ]
 Toy = Literal["fixed_features", "depths", "rotations"]
 TOY_NAMES: tuple[Toy, ...] = get_args(Toy)
+
+Hyper = Mapping[str, Array]  # augmentation strengths of one cell of a sweep
 
 _DEPTH = 4  # depth of the coarse classes in the tree of tiny_imagenet
 _EVERY = 4  # every fourth class is used
@@ -176,13 +179,13 @@ def widths_of(name: str) -> tuple[int, ...]:
   return tuple(map(int, parts))
 
 
-def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
+def strengths(hyper: Hyper) -> data.ViewStrengths:
   """Augmentation strengths from the hyperparameters of a sweep's cell."""
   rest = {name: x for name, x in hyper.items() if name != "area"}
   return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
 
 
-def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
+def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[ArrayLike]]:
   """Hyperparameters from augmentation strengths, the inverse of `strengths`.
 
   Leaves out the column for the blur, which takes time, if no strength has it.
@@ -207,7 +210,7 @@ class Study(NamedTuple):
     return int(self.train_labels.max()) + 1
 
 
-def load(config: Any) -> Study:
+def load(config: Config) -> Study:
   """Loads the images of the settings."""
   if config.images == "digits":
     return digits()

@@ -3,11 +3,11 @@
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import VariableDict
 from jax import Array
 from scipy import ndimage
 
@@ -103,7 +103,7 @@ def regions(widths: tuple[int, ...], key: Array) -> int:
   return activation_patterns(projector, params, x)
 
 
-def activation_patterns(projector: Projector, params: Any, x: Array) -> int:
+def activation_patterns(projector: Projector, params: VariableDict, x: Array) -> int:
   """Number of different patterns of active units over rows of x; 1 without any."""
   _, captured = projector.apply(params, x, capture_intermediates=True)
   hidden = [

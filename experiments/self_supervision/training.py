@@ -7,11 +7,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from flax.typing import Collection, VariableDict
 from jax import Array
 
 from experiments.frame import at_once, poolings
 from experiments.frame import training as trainer
-from experiments.self_supervision.settings import Settings, strengths
+from experiments.self_supervision.settings import Hyper, Settings, strengths
 from spherejax import data, distances, losses, metrics, models, training
 
 BINS = 40  # bins of the distances to nearest negatives
@@ -50,7 +51,7 @@ class Projector(nn.Module):
     return x
 
 
-def kernel_of(params: Any) -> Array:
+def kernel_of(params: Collection) -> Array:
   """Kernel [features, outputs] of the projector's first layer."""
   return params["projector"]["layer0"]["kernel"]
 
@@ -100,18 +101,22 @@ class Arrays(NamedTuple):
     return data.normalize(images, self.mean, self.std)
 
 
+Variables = tuple[Collection, Collection]
+"""Parameters and running statistics of a network."""
+
+
 class State(NamedTuple):
   """State of one run."""
 
-  params: Any
-  stats: Any
-  opt_state: Any
+  params: Collection
+  stats: Collection
+  opt_state: optax.OptState
   taken: Array  # number of steps
   probed: dict[str, Array]  # the newest accuracies
   before: dict[str, Array]  # accuracies before the first step
   kernels: Array  # [measurements, features, outputs], of the projector's first layer
-  first: tuple[Any, Any]  # params and stats before the first step
-  half: tuple[Any, Any]  # params and stats at the last measurement of the first half
+  first: Variables  # before the first step
+  half: Variables  # at the last measurement of the first half
 
 
 class Run:
@@ -125,7 +130,7 @@ class Run:
       optax.sgd(settings.learning_rate, momentum=0.9),
     )
 
-  def init(self, arrays: Arrays, key: Array, hyper: Any) -> State:
+  def init(self, arrays: Arrays, key: Array, hyper: Hyper) -> State:
     """Draws the network; probes its features."""
     variables = self.initial_variables(arrays, key, hyper)
     params, stats = variables["params"], variables["batch_stats"]
@@ -144,7 +149,7 @@ class Run:
       (params, stats),
     )
 
-  def initial_variables(self, arrays: Arrays, key: Array, hyper: Any) -> dict[str, Any]:
+  def initial_variables(self, arrays: Arrays, key: Array, hyper: Hyper) -> VariableDict:
     """Variables of a network before its training, with settled running statistics."""
     images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
@@ -160,15 +165,20 @@ class Run:
     return arrays.train[rows]
 
   def settled(
-    self, arrays: Arrays, params: Any, stats: Any, key: Array, hyper: Any
-  ) -> Any:
+    self,
+    arrays: Arrays,
+    params: Collection,
+    stats: Collection,
+    key: Array,
+    hyper: Hyper,
+  ) -> Collection:
     """Computes running statistics of an untrained network from batches of views.
 
     The initial mean of 0 and variance of 1 normalise nothing, so a measurement before
     the first step would be of a different network.
     """
 
-    def pass_through(stats: Any, key: Array) -> tuple[Any, None]:
+    def pass_through(stats: Collection, key: Array) -> tuple[Collection, None]:
       batch_key, view_key = jax.random.split(key)
       images = self.batch(arrays, batch_key)
       return self.terms(arrays, params, stats, images, view_key, hyper)[1], None
@@ -176,12 +186,12 @@ class Run:
     keys = jax.random.split(key, _SETTLING)
     return jax.lax.scan(pass_through, stats, keys)[0]
 
-  def one_step(self, arrays: Arrays, hyper: Any, state: State, key: Array):
+  def one_step(self, arrays: Arrays, hyper: Hyper, state: State, key: Array):
     """Trains on a batch; returns the state and the terms of the bound."""
     batch_key, view_key = jax.random.split(key)
     images = self.batch(arrays, batch_key)
 
-    def objective(params: Any) -> tuple[Array, Any]:
+    def objective(params: Collection):
       terms, stats = self.terms(arrays, params, state.stats, images, view_key, hyper)
       return jnp.mean(terms["loss"]), (terms, stats)
 
@@ -194,13 +204,13 @@ class Run:
   def terms(
     self,
     arrays: Arrays,
-    params: Any,
-    stats: Any,
+    params: Collection,
+    stats: Collection,
     images: Array,
     key: Array,
-    hyper: Any,
+    hyper: Hyper,
     axis_name: str | None = None,
-  ) -> tuple[dict[str, Array], Any]:
+  ) -> tuple[dict[str, Array], Collection]:
     """InfoNCE on two views of uint8 images, its bound, and the updated statistics.
 
     Each term has shape [batch] and is averaged over both directions of the loss; the
@@ -225,7 +235,7 @@ class Run:
     measures["least gap"] = jnp.minimum(*gaps)
     return measures, stats
 
-  def views(self, key: Array, images: Array, hyper: Any) -> Array:
+  def views(self, key: Array, images: Array, hyper: Hyper) -> Array:
     """Two views [2, batch, ...] of uint8 images, with pixels in [0, 1]."""
     return data.simclr_views(
       key,
@@ -236,7 +246,7 @@ class Run:
     )
 
   def features(
-    self, arrays: Arrays, params: Any, stats: Any, images: Array
+    self, arrays: Arrays, params: Collection, stats: Collection, images: Array
   ) -> tuple[Array, Array]:
     """Features and outputs of images, with running statistics, in blocks."""
     variables = {"params": params, "batch_stats": stats}
@@ -246,7 +256,12 @@ class Run:
   # The inner jit shares one trace between the start and the steps; it is inlined.
   @functools.partial(jax.jit, static_argnums=(0, 5), inline=True)
   def measured(
-    self, arrays: Arrays, params: Any, stats: Any, hyper: Any, count: int | None = None
+    self,
+    arrays: Arrays,
+    params: Collection,
+    stats: Collection,
+    hyper: Hyper,
+    count: int | None = None,
   ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Geometry of features and projector on fixed views of fixed images.
 
@@ -285,14 +300,18 @@ class Run:
     return {name: x.astype(jnp.float32) for name, x in measures.items()}, view_arrays
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
-  def probed(self, arrays: Arrays, params: Any, stats: Any) -> dict[str, Array]:
+  def probed(
+    self, arrays: Arrays, params: Collection, stats: Collection
+  ) -> dict[str, Array]:
     """Accuracies of linear classifiers on features and on outputs."""
     both = self.features(arrays, params, stats, arrays.everything)
     names = "probe", "probe of outputs"
     return {n: self.accuracy(arrays, x) for n, x in zip(names, both, strict=True)}
 
   @functools.partial(jax.jit, static_argnums=0)
-  def probed_by_chance(self, arrays: Arrays, params: Any, stats: Any) -> Array:
+  def probed_by_chance(
+    self, arrays: Arrays, params: Collection, stats: Collection
+  ) -> Array:
     """Accuracy of a linear classifier on random projections, as many as outputs."""
     directions = chance(self.settings, kernel_of(params))
     rows, _ = self.features(arrays, params, stats, arrays.everything)
@@ -307,7 +326,7 @@ class Run:
     right = probe.logits(rows[number:]).argmax(axis=1) == arrays.test_labels
     return jnp.mean(right.astype(jnp.float32))
 
-  def period(self, arrays: Arrays, state: State, key: Array, hyper: Any):
+  def period(self, arrays: Arrays, state: State, key: Array, hyper: Hyper):
     """Trains up to the next measurement, and measures."""
     keys = jax.random.split(key, self.settings.measure_every)
     state, terms = jax.lax.scan(
