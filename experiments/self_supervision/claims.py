@@ -46,12 +46,11 @@ _DEEP = (
   "probe", _OUTPUTS, f"sharing{ALL}", f"nearest distance{ALL}", "invariance",
   "repulsion", GAP, "rank of h", "effective rank of h", ALIGNMENT, *LOCAL, CHANCE,
 )  # fmt: skip
-_Values = Callable[[Table], np.ndarray]
+Names = tuple[str, ...]
+Values = Callable[[Table], np.ndarray]
 
 
-def tabulate(
-  linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
-) -> Table:
+def tabulate(linear: Trained, names: Names, deep: Mapping[str, Trained]) -> Table:
   """Tabulates all measures after training, and some of them before it.
 
   Collapsed runs are counted, and left out of the measures after training.
@@ -66,10 +65,8 @@ def tabulate(
     _add(table, name, linear, cell, ends, starts)
     mask = ~linear.collapsed[cell]
     if mask.any():
-      pairs = zip(
-        *(linear.curves[x][cell][mask] for x in ("loss", "bound")), strict=True
-      )
-      correlation = [np.corrcoef(*pair)[0, 1] for pair in pairs]
+      pair = (linear.curves[x][cell][mask] for x in ("loss", "bound"))
+      correlation = [np.corrcoef(*x)[0, 1] for x in zip(*pair, strict=True)]
       table.add(name, CORRELATION, correlation, listed=False)
   for projector, trained in deep.items():
     name, mask = _deep(projector), ~trained.collapsed[0]
@@ -85,12 +82,7 @@ def _deep(projector: str) -> str:
 
 
 def _add(
-  table: Table,
-  name: str,
-  trained: Trained,
-  cell: int,
-  ends: tuple[str, ...],
-  starts: tuple[str, ...],
+  table: Table, name: str, trained: Trained, cell: int, ends: Names, starts: Names
 ) -> None:
   mask = ~trained.collapsed[cell]
   for figure in ends if mask.any() else ():
@@ -101,11 +93,6 @@ def _add(
   for figure in starts:
     table.add(name, f"{figure}{BEFORE}", trained.start[figure][cell])
   table.add(name, COLLAPSED, trained.collapsed[cell])
-
-
-def _names(table: Table) -> list[str]:
-  """Strengths that a linear projector was trained with."""
-  return [x for x in table.variants(COLLAPSED) if "projector" not in x]
 
 
 def _end(table: Table, figure: str, name: str) -> np.ndarray:
@@ -120,32 +107,31 @@ def _end(table: Table, figure: str, name: str) -> np.ndarray:
   return table.values(figure, name)[mask[~collapsed]]
 
 
-def _difference(figure: str, more: str, less: str) -> _Values:
+def _less(first: Values, second: Values) -> Values:
+  return lambda t: first(t) - second(t)
+
+
+def _difference(figure: str, more: str, less: str) -> Values:
   return lambda t: _end(t, figure, more) - _end(t, figure, less)
 
 
-def _above(figure: str, other: str, name: str) -> _Values:
+def _above(figure: str, other: str, name: str) -> Values:
   """Difference between two measures of one strength."""
   return lambda t: _end(t, figure, name) - _end(t, other, name)
 
 
-def _grown(figure: str, name: str) -> _Values:
+def _grown(figure: str, name: str) -> Values:
   return _above(figure, f"{figure}{BEFORE}", name)
 
 
-def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> _Values:
-  """Minimum over the strengths, or over some of them, less a threshold."""
-  return lambda t: (
-    np.min([_end(t, figure, x) for x in names or _names(t)], axis=0) - threshold
-  )
+def _least(figure: str, names: Names, threshold: float) -> Values:
+  """Minimum over some strengths, less a threshold."""
+  return lambda t: np.min([_end(t, figure, x) for x in names], axis=0) - threshold
 
 
-def _lead(kind: str, name: str) -> _Values:
+def _lead(kind: str, name: str) -> Values:
   """Growth of the views' similarity after the projector less that in the encoder."""
-  of_projector, of_encoder = (
-    _grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER)
-  )
-  return lambda t: of_projector(t) - of_encoder(t)
+  return _less(*(_grown(f"{kind} {x}{ALL}", name) for x in (PROJECTOR, ENCODER)))
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
@@ -154,7 +140,7 @@ def claims(config: Config, table: Table) -> list[Claim]:
   used = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
   rows: list[Placed] = [
     ("S3-correlation", "correlation of the loss and its bound over training > .5",
-     _least(CORRELATION, None, 0.5), "figure 3"),
+     _least(CORRELATION, config.strengths, 0.5), "figure 3"),
     *_compared(used),
     *(row for name in used for row in _during(name)),
   ]  # fmt: skip
@@ -170,16 +156,15 @@ def claims(config: Config, table: Table) -> list[Claim]:
   rows += [
     (f"S8-{SMALL}-{other}", f"distance of the nearest negative: small > {other}",
      _difference(f"nearest distance{ALL}", SMALL, other), "figure 5")
-    for other in (used[:-1] if SMALL in used else ())
+    for other in used if other != SMALL
   ]  # fmt: skip
-  if CROP in config.strengths:
-    text = "effective rank of W: all augmentations < crops alone"
-    rows.append(("S9", text, _difference("effective rank", CROP, LARGE), "section 4"))
+  text = "effective rank of W: all augmentations < crops alone"
+  rows.append(("S9", text, _difference("effective rank", CROP, LARGE), "section 4"))
   rows += [row for projector in config.projectors for row in _of_depth(projector)]
   return Claim.of_rows(rows, "SSL,") + toy.CLAIMS
 
 
-def _compared(strengths: tuple[str, ...]) -> Iterator[Placed]:
+def _compared(strengths: Names) -> Iterator[Placed]:
   """Claims about the effect of a stronger augmentation."""
   for less, more in itertools.pairwise(strengths):
     text = f"effective rank of W: {less} < {more} augmentation"
@@ -207,12 +192,8 @@ def _compared(strengths: tuple[str, ...]) -> Iterator[Placed]:
     large, small = _lead(kind, LARGE), _lead(kind, SMALL)
     text = f"{kind}: grows more in the projector than in the encoder"
     yield f"{key}-large", f"{text}, large", large, "abstract"
-    yield (
-      f"{key}-large-small",
-      f"{text}, by more under large than under small augmentation",
-      lambda t, large=large, small=small: large(t) - small(t),
-      "abstract",
-    )
+    text += ", by more under large than under small augmentation"
+    yield f"{key}-large-small", text, _less(large, small), "abstract"
 
 
 def _during(name: str) -> list[Placed]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.frame import pictures
 from experiments.frame.study import Table
-from experiments.self_supervision.claims import SIMILAR
+from experiments.self_supervision.claims import SIMILAR, Names
 from experiments.self_supervision.geometry import ALIGNMENT, HALFWAY, LOCAL
 from experiments.self_supervision.runs import Trained
 from experiments.self_supervision.settings import LARGE, SMALL, Config
@@ -14,12 +14,16 @@ from experiments.self_supervision.toy import ANGLES, PIXEL, RANKS
 from experiments.self_supervision.training import BINS, ENCODER, PROJECTOR
 from spherejax import plotting
 
+_COARSE = "nearest negatives of the same coarse label"
+# By file: label, and curves by what follows the name of the strength.
 _CURVES = {
-  "rank": ("effective rank", "effective rank of the projector"),
-  "accuracy": ("probe", "accuracy of a linear probe"),
-  "sharing": ("sharing", "nearest negatives of the same label"),
-  "coarse-sharing": ("coarse sharing", "nearest negatives of the same coarse label"),
-  "unexplained": ("unexplained", "unexplained variance of displacements"),
+  "rank": ("effective rank of the projector", {"": "effective rank"}),
+  "accuracy": ("accuracy of a linear probe", {"": "probe"}),
+  "sharing": ("nearest negatives of the same label", {"": "sharing"}),
+  "coarse-sharing": (_COARSE, {"": "coarse sharing"}),
+  "unexplained": ("unexplained variance of displacements", {"": "unexplained"}),
+  "bound": ("InfoNCE and its bound", {", loss": "loss", ", bound": "bound"}),
+  "alike": (SIMILAR[1], {f", {x}": f"{SIMILAR[1]} {x}" for x in (ENCODER, PROJECTOR)}),
 }
 _PROJECTORS = (
   ("probe", "accuracy of a linear probe"),
@@ -41,29 +45,17 @@ def draw(
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
   names = config.strengths
   figures: dict[str, pictures.Figure] = {}
-  for file, (curve, label) in _CURVES.items():
-    if curves := _going(trained, names, _with_start(trained, curve)):
-      figures[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
-  bound_curves = {
-    f"{name}, {kind}": values
-    for kind in ("loss", "bound")
-    for name, values in _going(trained, names, trained.curves[kind]).items()
-    if name in names[:3]
-  }
-  if bound_curves:
-    figures["bound"] = plotting.training_curves(
-      bound_curves, steps=steps[1:], ylabel="InfoNCE and its bound"
-    )
-  alike = {
-    f"{name}, {place}": values
-    for place in (ENCODER, PROJECTOR)
-    for name, values in _going(
-      trained, names, _with_start(trained, f"{SIMILAR[1]} {place}")
-    ).items()
-    if name in (LARGE, SMALL)
-  }
-  if alike:
-    figures["alike"] = plotting.training_curves(alike, steps=steps, ylabel=SIMILAR[1])
+  for file, (label, kinds) in _CURVES.items():
+    shown = {"bound": names[:3], "alike": (LARGE, SMALL)}.get(file, names)
+    curves = {
+      f"{name}{kind}": values
+      for kind, curve in kinds.items()
+      for name, values in _going(trained, names, _with_start(trained, curve)).items()
+      if name in shown
+    }
+    if curves:
+      at = steps[1:] if file == "bound" else steps
+      figures[file] = plotting.training_curves(curves, steps=at, ylabel=label)
   figures["spectra"] = spectra(trained, names)
   figures["distances"] = distances(trained, names)
   if deep:
@@ -80,21 +72,18 @@ def draw(
 
 
 def _with_start(trained: Trained, curve: str) -> np.ndarray:
-  """Curves [strengths, seeds, measurements] that start before the first step."""
-  return np.concatenate(
-    [trained.start[curve][..., None], trained.curves[curve]], axis=-1
-  )
+  """Curves [strengths, seeds, measurements]; all but losses start before step 1."""
+  starts = [trained.start[curve][..., None]] if curve in trained.start else []
+  return np.concatenate([*starts, trained.curves[curve]], axis=-1)
 
 
-def _going(
-  trained: Trained, names: tuple[str, ...], values: np.ndarray
-) -> dict[str, np.ndarray]:
+def _going(trained: Trained, names: Names, values: np.ndarray) -> dict[str, np.ndarray]:
   """Values [seeds, ...] of the runs that did not collapse, by strength."""
   rows = zip(names, values, ~trained.collapsed, strict=True)
   return {name: of_seeds[mask] for name, of_seeds, mask in rows if mask.any()}
 
 
-def spectra(trained: Trained, names: tuple[str, ...]) -> pictures.Figure:
+def spectra(trained: Trained, names: Names) -> pictures.Figure:
   """Logarithms of singular values relative to the largest: mean and range of seeds."""
   times = {
     "at first": trained.start,
@@ -121,10 +110,12 @@ def spectra(trained: Trained, names: tuple[str, ...]) -> pictures.Figure:
   return figure
 
 
-def distances(trained: Trained, names: tuple[str, ...]) -> pictures.Figure:
+def distances(trained: Trained, names: Names) -> pictures.Figure:
   """Histograms of distances to the nearest negatives at the end, mean over seeds."""
   figure = pictures.new_figure(6, 3.6)
   axes = figure.subplots()
+  axes.set_xlabel("distance of the nearest negative in the encoder")
+  axes.set_ylabel("share of images")
   edges = np.linspace(0, 2, BINS + 1)
   going = _going(trained, names, trained.shown["distances"])
   for color, (name, shares) in zip(pictures.COLORS, going.items(), strict=False):
@@ -132,15 +123,12 @@ def distances(trained: Trained, names: tuple[str, ...]) -> pictures.Figure:
   if going:
     nonzero = np.flatnonzero(np.sum([x.mean(0) for x in going.values()], 0) > 0)
     axes.set_xlim(float(edges[nonzero[0]]), float(edges[nonzero[-1] + 1]))
-  axes.set_xlabel("distance of the nearest negative in the encoder")
-  axes.set_ylabel("share of images")
-  if going:
     axes.legend()
   return figure
 
 
 def projectors(
-  linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
+  linear: Trained, names: Names, deep: Mapping[str, Trained]
 ) -> pictures.Figure:
   """The study of depth and width, with a dot for every seed and a line for the mean."""
   places = {name: (trained, 0) for name, trained in deep.items()}

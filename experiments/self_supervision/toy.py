@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from flax.typing import VariableDict
 from jax import Array
 from scipy import ndimage
 
-from experiments.frame.study import Claim, Statement, Table
+from experiments.frame.study import Claim, Table
 from experiments.self_supervision.training import Projector
 from spherejax import losses, metrics
 
@@ -89,9 +88,8 @@ def _rank(images: np.ndarray) -> int:
 
 
 def rotations(table: Table, seeds: int, first: int) -> None:
-  for seed in range(seeds):
-    for measure, rank in zip(RANKS, rotation_ranks(first + seed), strict=True):
-      table.add(PIXEL, measure, rank)
+  for seed in range(first, first + seeds):
+    table.add_all(PIXEL, dict(zip(RANKS, rotation_ranks(seed), strict=True)))
 
 
 def regions(widths: tuple[int, ...], key: Array) -> int:
@@ -132,14 +130,9 @@ def _kept_share(table: Table, directions: int, scale: float) -> np.ndarray:
   return table.values(KEPT, _fixed(directions, scale))
 
 
-def _more(number: int) -> Callable[[Table], np.ndarray]:
-  """Number of regions of a projector less that of the previous one in `DEPTHS`."""
-  less, more = map(_name, DEPTHS[number - 1 : number + 1])
-  return lambda t: t.gain(REGIONS, more, over=less)
-
-
 FEW, SOME, MANY = DIRECTIONS
-_FIXED: list[Statement] = [
+_, NARROW, WIDE, SECOND = map(_name, DEPTHS)
+CLAIMS = Claim.of_rows([
   ("S10-strength",
    "the directions of stronger augmentations are kept less, each number of them and "
    "each step of strength",
@@ -150,28 +143,23 @@ _FIXED: list[Statement] = [
        for a, b in itertools.pairwise(SCALES)
      ],
      axis=0,
-   )),
+   ), "Prop. 4.2"),
   ("S10-few",
    "no more directions than fit in the kernel: < .1 is kept of strong ones",
-   lambda t: np.minimum(*(0.1 - _kept_share(t, r, SCALES[-1]) for r in (FEW, SOME)))),
+   lambda t: np.minimum(*(0.1 - _kept_share(t, r, SCALES[-1]) for r in (FEW, SOME))),
+   "Prop. 4.2"),
   ("S10-many", "more directions than fit: > .4 is kept",
-   lambda t: _kept_share(t, MANY, SCALES[-1]) - 0.4),
+   lambda t: _kept_share(t, MANY, SCALES[-1]) - 0.4, "Prop. 4.2"),
   ("S10-rank", "effective rank of W is smaller for more directions",
    lambda t: t.gain(
      "effective rank of W", _fixed(FEW, SCALES[-1]), over=_fixed(MANY, SCALES[-1])
-   )),
-]  # fmt: skip
-_DEPTHS: list[Statement] = [
-  ("S11-wider", "a wider hidden layer has more linear regions", _more(2)),
-  ("S11-second", "a second hidden layer has more linear regions", _more(3)),
-]
-CLAIMS = [
-  *Claim.of_rows(_FIXED, "SSL, Prop. 4.2"),
-  *Claim.of_rows(_DEPTHS, "SSL, section 5"),
-  Claim(
-    "S12",
-    "the rank of the rotations of a pixel grows with their range, at every step of it",
-    lambda t: np.diff([t.values(measure, PIXEL) for measure in RANKS], axis=0).min(0),
-    "SSL, figure 10",
-  ),
-]
+   ), "Prop. 4.2"),
+  ("S11-wider", "a wider hidden layer has more linear regions",
+   lambda t: t.gain(REGIONS, WIDE, over=NARROW), "section 5"),
+  ("S11-second", "a second hidden layer has more linear regions",
+   lambda t: t.gain(REGIONS, SECOND, over=WIDE), "section 5"),
+  ("S12",
+   "the rank of the rotations of a pixel grows with their range, at every step of it",
+   lambda t: np.diff([t.values(measure, PIXEL) for measure in RANKS], axis=0).min(0),
+   "figure 10"),
+], "SSL,")  # fmt: skip
