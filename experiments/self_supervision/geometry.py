@@ -12,13 +12,12 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax.typing import Collection
 from jax import Array
 from jax.typing import ArrayLike
 
 from experiments.frame import at_once
 from experiments.self_supervision.settings import Settings
-from experiments.self_supervision.training import Arrays, Projector, Run, chance
+from experiments.self_supervision.training import Arrays, Projector, Run, Tree, chance
 from spherejax import data, metrics
 
 ALL = ", all images"  # suffix of measures on all images
@@ -91,29 +90,24 @@ def of_views(
 
 
 def measured(
-  run: Run,
-  arrays: Arrays,
-  params: Collection,
-  stats: Collection,
-  view_arrays: Mapping[str, Array],
+  run: Run, arrays: Arrays, params: Tree, stats: Tree, view_arrays: Mapping[str, Array]
 ) -> dict[str, np.ndarray]:
   """Measures the geometry of one network; `view_arrays` comes from `Run.measured`."""
-  projector = params["projector"]
+  widths = run.settings.projector
   with at_once.on_host():
-    weights = jax.tree.map(wide, projector)
+    weights = jax.tree.map(wide, params["projector"])
     h, moves = (wide(view_arrays[n]) for n in ("features augmented h", "displacements"))
-    threshold = run.settings.threshold
-    maps = local_maps(run.settings.projector, weights, h, moves, threshold=threshold)
+    maps = local_maps(widths, weights, h, moves, threshold=run.settings.threshold)
     measures = to_numpy(maps)
-  if len(run.settings.projector) == 1:
-    kernel = projector["layer0"]["kernel"]
+  if len(widths) == 1:
+    kernel = params["projector"]["layer0"]["kernel"]
     measures |= overlaps(kernel, *_pairs(run, arrays, params, stats))
   return measures
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def local_maps(
-  widths: tuple[int, ...], params: Collection, h: Array, moves: Array, threshold: float
+  widths: tuple[int, ...], params: Tree, h: Array, moves: Array, threshold: float
 ) -> dict[str, Array]:
   """Mean share of an image's displacement in the span of its local map.
 
@@ -151,12 +145,9 @@ def changed(key: Array, images: Array) -> dict[str, tuple[Array, Array]]:
 
   Grey images have no change of colours and no flip. The strength of a flip is 1.
   """
-  keys = jax.random.split(key, 3)
-  count = len(images)
-  signed, share = (
-    jax.random.uniform(draw_key, (count,), minval=low, maxval=_STRENGTH)
-    for draw_key, low in ((keys[0], -_STRENGTH), (keys[1], 0.0))
-  )
+  keys, count = jax.random.split(key, 3), len(images)
+  drawn = functools.partial(jax.random.uniform, shape=(count,), maxval=_STRENGTH)
+  signed, share = drawn(keys[0], minval=-_STRENGTH), drawn(keys[1], minval=0.0)
   factor = signed[:, None, None, None]
   # Luma, with the weights of the library.
   grey = data.random_grayscale(keys[2], images, probability=1.0)
@@ -185,10 +176,10 @@ def _zoomed(image: Array, share: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pairs(
-  run: Run, arrays: Arrays, params: Collection, stats: Collection
+  run: Run, arrays: Arrays, params: Tree, stats: Tree
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
   """Features of images, and features and strengths of the changed images."""
-  dim = params["projector"]["layer0"]["kernel"].shape[0]
+  dim = len(params["projector"]["layer0"]["kernel"])
   count = 2 * min(len(arrays.train) // 2, _PAIRS * dim)
   images = data.to_float(arrays.train[:count])
 

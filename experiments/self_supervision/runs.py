@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax.typing import Collection
 from jax import Array
 
 from experiments.frame import kept
 from experiments.frame import training as trainer
-from experiments.self_supervision import geometry as collapse_geometry
+from experiments.self_supervision import geometry
 from experiments.self_supervision.geometry import ALL, DRAWN, HALFWAY
 from experiments.self_supervision.settings import Full, Hyper, Settings, Study, cells
 from experiments.self_supervision.toy import activation_patterns
@@ -24,6 +23,7 @@ from experiments.self_supervision.training import (
   Projector,
   Run,
   State,
+  Tree,
   Variables,
   kernel_of,
 )
@@ -88,7 +88,10 @@ def train(
       steps=settings.steps // settings.measure_every,
       evaluate_every=1,
     )
-    arrays = _all_run_measures(run, images, result, strengths.values())
+    trained = _of_sweep(run, images, result, _hypers(strengths.values()))
+    arrays = {"regions": trained.regions}
+    for kind, part in zip(Trained._fields, trained[:-1], strict=False):
+      arrays |= {f"{kind} {name}": x for name, x in part.items()}
     return kept.Finished({}, arrays)
 
   outcome = kept.once(path, made_with=record, make=make)
@@ -96,80 +99,72 @@ def train(
   return Trained(**parts, regions=outcome.arrays["regions"])
 
 
-def _all_run_measures(
-  run: Run,
-  device_data: Arrays,
-  result: training.SweepResult,
-  strengths: Iterable[data.ViewStrengths],
-) -> dict[str, np.ndarray]:
-  """The fields of `Trained` for all runs of a sweep, by prefixes of the names."""
+def _hypers(strengths: Iterable[data.ViewStrengths]) -> list[Hyper]:
+  """Hyperparameters of each strength; all have the same names."""
+  columns = cells(strengths)
+  rows = zip(*columns.values(), strict=True)
+  return [dict(zip(columns, map(jnp.float32, row), strict=True)) for row in rows]
+
+
+def _of_sweep(
+  run: Run, arrays: Arrays, result: training.SweepResult, hypers: list[Hyper]
+) -> Trained:
   state: State = result.state
-  columns = {name: jnp.float32(x) for name, x in cells(strengths).items()}
-  curves = {n: np.asarray(x) for n, x in result.curves.items()}
-  curves |= collapse_geometry.of_weights(run.settings, state.kernels)
-  arrays = {f"curves {name}": x for name, x in curves.items()}
-  shape, reports = state.taken.shape, []
-  for cell, seed in np.ndindex(shape):
-    of_run = jax.tree.map(operator.itemgetter((cell, seed)), state)
-    hyper = {name: x[cell] for name, x in columns.items()}
-    reports.append(_run_measures(run, device_data, of_run, hyper))
-  for name in reports[0]:
-    rows = np.stack([report[name] for report in reports])
-    arrays[name] = rows.reshape(*shape, *rows.shape[1:])
-  return arrays
 
+  def of_run(hyper: Hyper, cell: int, seed: int) -> Trained:
+    """Outcome without curves, which are measured during training."""
+    mine: State = jax.tree.map(operator.itemgetter((cell, seed)), state)
+    end = mine.params, mine.stats
+    start, first = measure_geometry(run, arrays, *mine.first, hyper)
+    figures, plot_values = measure_geometry(run, arrays, *end, hyper)
+    start |= first | geometry.to_numpy(mine.before)
+    halves = measure_network(run, arrays, *mine.half, hyper)[1]
+    plot_values |= {f"{name}{HALFWAY}": x for name, x in halves.items()}
+    return Trained({}, start, figures, plot_values, regions(run, arrays, *end))
 
-def _run_measures(
-  run: Run, arrays: Arrays, state: State, hyper: Hyper
-) -> dict[str, np.ndarray]:
-  """Measures of one run; a prefix of each name is the time of measurement."""
-  end = state.params, state.stats
-  start, first = measure_geometry(run, arrays, *state.first, hyper)
-  figures, plot_values = measure_geometry(run, arrays, *end, hyper)
-  start |= {name: np.asarray(x) for name, x in state.before.items()}
-  halves = measure_network(run, arrays, *state.half, hyper)[1]
-  plot_values |= {f"{name}{collapse_geometry.HALFWAY}": x for name, x in halves.items()}
-  by_kind = {"start": start | first, "end": figures, "shown": plot_values}
-  report = {
-    f"{kind} {name}": x for kind, part in by_kind.items() for name, x in part.items()
-  }
-  return report | {"regions": np.asarray(regions(run, arrays, *end))}
+  seeds = range(state.taken.shape[1])
+  trained = _stacked(
+    _stacked(of_run(hyper, cell, seed) for seed in seeds)
+    for cell, hyper in enumerate(hypers)
+  )
+  weights = geometry.of_weights(run.settings, state.kernels)
+  return trained._replace(curves=geometry.to_numpy(result.curves) | weights)
 
 
 def measure_network(
-  run: Run, arrays: Arrays, params: Collection, stats: Collection, hyper: Hyper
+  run: Run, arrays: Arrays, params: Tree, stats: Tree, hyper: Hyper
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Array]]:
   """Measures and spectra of a network at one time, and arrays from `Run.measured`."""
   figures, views = run.measured(arrays, params, stats, hyper)
   kernel = kernel_of(params)
-  ranks, spectra = collapse_geometry.of_features(views, kernel)
-  measures = {name: np.asarray(x) for name, x in figures.items()} | ranks
-  return measures | collapse_geometry.of_weights(run.settings, kernel), spectra, views
+  ranks, spectra = geometry.of_features(views, kernel)
+  ranks |= geometry.of_weights(run.settings, kernel)
+  return geometry.to_numpy(figures) | ranks, spectra, views
 
 
 def measure_geometry(
-  run: Run, arrays: Arrays, params: Collection, stats: Collection, hyper: Hyper
+  run: Run, arrays: Arrays, params: Tree, stats: Tree, hyper: Hyper
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
   """Measures, geometry and measures on all images, with the values for plots."""
   figures, spectra, views = measure_network(run, arrays, params, stats, hyper)
-  geometry = collapse_geometry.measured(run, arrays, params, stats, views)
+  figures |= geometry.measured(run, arrays, params, stats, views)
   measures, all_views = run.measured(arrays, params, stats, hyper, len(arrays.train))
-  unseen = collapse_geometry.of_views(run.settings, all_views, kernel_of(params))
+  unseen = geometry.of_views(run.settings, all_views, kernel_of(params))
   figures |= {f"{n}{ALL}": np.asarray(x) for n, x in (measures | unseen).items()}
-  figures |= geometry
   figures[DRAWN] = np.asarray(run.probed_by_chance(arrays, params, stats))
   return figures, spectra | {"distances": np.asarray(all_views["distances"])}
 
 
-def regions(run: Run, arrays: Arrays, params: Collection, stats: Collection) -> int:
+def regions(run: Run, arrays: Arrays, params: Tree, stats: Tree) -> np.ndarray:
   """Number of linear regions of a network's projector that training images meet."""
   projector = Projector(run.settings.projector)
+  variables = {"params": params["projector"]}
   features = _features(run, arrays, params, stats)
-  return activation_patterns(projector, {"params": params["projector"]}, features)
+  return np.asarray(activation_patterns(projector, variables, features))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _features(run: Run, arrays: Arrays, params: Collection, stats: Collection) -> Array:
+def _features(run: Run, arrays: Arrays, params: Tree, stats: Tree) -> Array:
   return run.features(arrays, params, stats, arrays.train)[0]
 
 
@@ -258,7 +253,7 @@ def _train_on_all_devices(
   """Trains one network; stores the spectra of each measurement in a file."""
   norm_axis = training.AXIS_NAME if settings.synchronized else None
   run, images = Run(settings, study.classes, norm_axis), device_data(study)
-  hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
+  (hyper,) = _hypers([augmentation])
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
   # On one device, even if training shares statistics over all devices.
@@ -277,8 +272,8 @@ def _train_on_all_devices(
     return {name: float(x) for name, x in numbers.items()}
 
   def closely(state: training.TrainState):
-    geometry, plot_values = measure_geometry(run, images, *_network(state), hyper)
-    return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, plot_values
+    measures, plot_values = measure_geometry(run, images, *_network(state), hyper)
+    return measures | {n: np.asarray(x) for n, x in figures(state).items()}, plot_values
 
   start, first_plot_values = closely(state)
   of_batch = functools.partial(objective, run=run, images=images, hyper=hyper)
@@ -297,5 +292,5 @@ def _train_on_all_devices(
   end, plot_values = closely(result.state)
   half = kept.restore(spectra / f"{settings.halfway}", {})
   plot_values |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}
-  met = np.asarray(regions(run, images, *_network(result.state)))
+  met = regions(run, images, *_network(result.state))
   return Trained(_curves(result), start | first_plot_values, end, plot_values, met)

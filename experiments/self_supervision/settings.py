@@ -14,23 +14,21 @@ from spherejax import data
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
 SIMCLR = "simclr"
-# SSL, table 2.
-COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)}
-COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # from SimCLR's authors, with blur
+# SSL, table 2, and SimCLR's, which have blur.
+COLOURED = {x: data.view_strengths(x) for x in (LARGE, MODERATE, SMALL, SIMCLR)}
 COLOURED[CROP] = COLOURED[LARGE]._replace(flip=0.0, jitter=0.0, grayscale=0.0)
 # Digits have no colours, no mirror images, and are too small to lose much.
-_AREAS_AND_CHANGES = {LARGE: (0.3, 0.8), MODERATE: (0.6, 0.4), SMALL: (0.95, 0.08)}
 GREY = {
   name: data.ViewStrengths((area, 1.0), 0.0, change, change, blur=0.0)
-  for name, (area, change) in _AREAS_AND_CHANGES.items()
-}
+  for name, area, change in (
+    (LARGE, 0.3, 0.8), (MODERATE, 0.6, 0.4), (SMALL, 0.95, 0.08)
+  )
+}  # fmt: skip
 
 Convolutional = Annotated[
   tuple[int, int, int], Within(1), Without("encoder", "resnet18")
 ]
 Toy = Literal["fixed_features", "depths", "rotations"]
-TOY_NAMES: tuple[Toy, ...] = get_args(Toy)
-
 Hyper = Mapping[str, Array]  # augmentation strengths of one cell of a sweep
 
 _DEPTH = 4  # depth of the coarse classes in the tree of tiny_imagenet
@@ -117,7 +115,7 @@ class Config(Full):
   projectors: tuple[str, ...] = ("256-256-16",)
   """Outputs of the layers of further projectors, always trained with large
   augmentation."""
-  toys: tuple[Toy, ...] = TOY_NAMES
+  toys: tuple[Toy, ...] = get_args(Toy)
   """Experiments that need no images."""
   toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 10
   """Seeds of the experiments without images."""

@@ -18,9 +18,9 @@ from spherejax import data, distances, losses, metrics, models, training
 BINS = 40  # bins of the distances to nearest negatives
 _BLOCK = 1000  # anchors whose nearest negatives are searched at a time
 _SETTLING = 50  # batches; a share of 0.9^50 of the earlier statistics is left
-
-
 ENCODER, PROJECTOR = "in the encoder", "in the projector"
+Tree = Collection  # parameters or running statistics of a network
+Variables = tuple[Tree, Tree]  # both
 
 
 def network(settings: Settings, axis_name: str | None = None) -> poolings.Headed:
@@ -51,7 +51,7 @@ class Projector(nn.Module):
     return x
 
 
-def kernel_of(params: Collection) -> Array:
+def kernel_of(params: Tree) -> Array:
   """Kernel [features, outputs] of the projector's first layer."""
   return params["projector"]["layer0"]["kernel"]
 
@@ -101,15 +101,11 @@ class Arrays(NamedTuple):
     return data.normalize(images, self.mean, self.std)
 
 
-Variables = tuple[Collection, Collection]
-"""Parameters and running statistics of a network."""
-
-
 class State(NamedTuple):
   """State of one run."""
 
-  params: Collection
-  stats: Collection
+  params: Tree
+  stats: Tree
   opt_state: optax.OptState
   taken: Array  # number of steps
   probed: dict[str, Array]  # the newest accuracies
@@ -153,9 +149,8 @@ class Run:
     """Variables of a network before its training, with settled running statistics."""
     images = jax.ShapeDtypeStruct((2, *arrays.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
-    params, initial_stats = variables["params"], variables["batch_stats"]
     settle = jax.jit(self.settled)
-    stats = settle(arrays, params, initial_stats, jax.random.fold_in(key, 1), hyper)
+    stats = settle(arrays, variables, jax.random.fold_in(key, 1), hyper)
     return {**variables, "batch_stats": stats}
 
   def batch(self, arrays: Arrays, key: Array) -> Array:
@@ -165,33 +160,29 @@ class Run:
     return arrays.train[rows]
 
   def settled(
-    self,
-    arrays: Arrays,
-    params: Collection,
-    stats: Collection,
-    key: Array,
-    hyper: Hyper,
-  ) -> Collection:
+    self, arrays: Arrays, variables: VariableDict, key: Array, hyper: Hyper
+  ) -> Tree:
     """Computes running statistics of an untrained network from batches of views.
 
     The initial mean of 0 and variance of 1 normalise nothing, so a measurement before
     the first step would be of a different network.
     """
+    params = variables["params"]
 
-    def pass_through(stats: Collection, key: Array) -> tuple[Collection, None]:
+    def pass_through(stats: Tree, key: Array) -> tuple[Tree, None]:
       batch_key, view_key = jax.random.split(key)
       images = self.batch(arrays, batch_key)
       return self.terms(arrays, params, stats, images, view_key, hyper)[1], None
 
     keys = jax.random.split(key, _SETTLING)
-    return jax.lax.scan(pass_through, stats, keys)[0]
+    return jax.lax.scan(pass_through, variables["batch_stats"], keys)[0]
 
   def one_step(self, arrays: Arrays, hyper: Hyper, state: State, key: Array):
     """Trains on a batch; returns the state and the terms of the bound."""
     batch_key, view_key = jax.random.split(key)
     images = self.batch(arrays, batch_key)
 
-    def objective(params: Collection):
+    def objective(params: Tree):
       terms, stats = self.terms(arrays, params, state.stats, images, view_key, hyper)
       return jnp.mean(terms["loss"]), (terms, stats)
 
@@ -204,13 +195,13 @@ class Run:
   def terms(
     self,
     arrays: Arrays,
-    params: Collection,
-    stats: Collection,
+    params: Tree,
+    stats: Tree,
     images: Array,
     key: Array,
     hyper: Hyper,
     axis_name: str | None = None,
-  ) -> tuple[dict[str, Array], Collection]:
+  ) -> tuple[dict[str, Array], Tree]:
     """InfoNCE on two views of uint8 images, its bound, and the updated statistics.
 
     Each term has shape [batch] and is averaged over both directions of the loss; the
@@ -221,10 +212,8 @@ class Run:
     (_, outputs), stats = trainer.forward(self.network, params, stats, inputs)
     first, second = jnp.split(outputs, 2)
     pairs = (first, second), (second, first)
-    shared: dict[str, Any] = {
-      "temperature": 1 / self.settings.inverse_temperature,
-      "axis_name": axis_name,
-    }
+    temperature = 1 / self.settings.inverse_temperature
+    shared: dict[str, Any] = {"temperature": temperature, "axis_name": axis_name}
     sides = [losses.info_nce(a, b, **shared) for a, b in pairs]
     bounds = [losses.info_nce_bound(a, b, **shared) for a, b in pairs]
     gaps = [bound.value - side for bound, side in zip(bounds, sides, strict=True)]
@@ -246,7 +235,7 @@ class Run:
     )
 
   def features(
-    self, arrays: Arrays, params: Collection, stats: Collection, images: Array
+    self, arrays: Arrays, params: Tree, stats: Tree, images: Array
   ) -> tuple[Array, Array]:
     """Features and outputs of images, with running statistics, in blocks."""
     variables = {"params": params, "batch_stats": stats}
@@ -256,17 +245,12 @@ class Run:
   # The inner jit shares one trace between the start and the steps; it is inlined.
   @functools.partial(jax.jit, static_argnums=(0, 5), inline=True)
   def measured(
-    self,
-    arrays: Arrays,
-    params: Collection,
-    stats: Collection,
-    hyper: Hyper,
-    count: int | None = None,
+    self, arrays: Arrays, params: Tree, stats: Tree, hyper: Hyper, count: int = 0
   ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Geometry of features and projector on fixed views of fixed images.
 
     Returns measures, and arrays for later: distances, features, displacements. They are
-    of the first `count` images, by default the number in the settings.
+    of the first `count` images; 0: the number in the settings.
     """
     count = min(count or self.settings.measured, len(arrays.train))
     views = self.views(jax.random.key(self.settings.seed), arrays.train[:count], hyper)
@@ -300,18 +284,14 @@ class Run:
     return {name: x.astype(jnp.float32) for name, x in measures.items()}, view_arrays
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
-  def probed(
-    self, arrays: Arrays, params: Collection, stats: Collection
-  ) -> dict[str, Array]:
+  def probed(self, arrays: Arrays, params: Tree, stats: Tree) -> dict[str, Array]:
     """Accuracies of linear classifiers on features and on outputs."""
     both = self.features(arrays, params, stats, arrays.everything)
     names = "probe", "probe of outputs"
     return {n: self.accuracy(arrays, x) for n, x in zip(names, both, strict=True)}
 
   @functools.partial(jax.jit, static_argnums=0)
-  def probed_by_chance(
-    self, arrays: Arrays, params: Collection, stats: Collection
-  ) -> Array:
+  def probed_by_chance(self, arrays: Arrays, params: Tree, stats: Tree) -> Array:
     """Accuracy of a linear classifier on random projections, as many as outputs."""
     directions = chance(self.settings, kernel_of(params))
     rows, _ = self.features(arrays, params, stats, arrays.everything)
