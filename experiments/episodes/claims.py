@@ -153,10 +153,8 @@ def tabulate(
   for part, run in trained.items():
     add_part(table, of_part(config, part.shots), part, run)
   if fixed:
-    accuracies = zip(config.exponents, fixed.test.mean(-1), strict=True)
-    for exponent, values in accuracies:
-      name = f"1-shot, DR, exponent {exponent:g} kept"
-      table.add(name, "test accuracy", values)
+    for exponent, values in zip(config.exponents, fixed.test.mean(-1), strict=True):
+      table.add(f"1-shot, DR, exponent {exponent:g} kept", "test accuracy", values)
   return table
 
 
@@ -166,19 +164,26 @@ def add_part(table: Table, config: Config, part: Part, trained: Trained) -> None
   # The tables stop before the training does.
   count = CHECKPOINTS[part.shots] if printed else None
   series = {name: values[..., :count] for name, values in trained.series.items()}
+  diagnostics = _of_checkpoints(series)
+  for measure in ("exponent", "training accuracy"):
+    if measure in trained.series:
+      diagnostics[f"{measure} at the end"] = trained.series[measure][..., -1]
+  diagnostics |= {measure: mean_defined(x) for measure, x in proper(series).items()}
+  every = config.validate_every
+  shown = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
   for number, loss in enumerate(LOSSES):
     tests = trained.test[number]
     measures = {
       "test accuracy": tests.mean(-1),
       "half-width over its test episodes": half_width(tests),
     }
-    for at, column in shown_validations(config).items():
-      measures[f"validation after {at}"] = trained.validation[number][:, column]
-    shares = {measure: mean_defined(x) for measure, x in proper(series).items()}
-    diagnostics = _of_checkpoints(series) | at_end(trained) | shares
-    if loss == SQUARED:
-      del diagnostics[EXPONENT]
+    for at in shown:
+      if at % every == 0 and at <= config.episodes:
+        values = trained.validation[number][:, at // every - 1]
+        measures[f"validation after {at}"] = values
     measures |= {measure: values[number] for measure, values in diagnostics.items()}
+    if loss == SQUARED:
+      del measures[EXPONENT]
     title = f"{part.name}, {loss}"
     table.add_all(title, measures, printed.get(loss, {}), finite=True)
   paired = trained.test[1] - trained.test[0]
@@ -214,26 +219,9 @@ def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:
   return measures | counted | undefined(series)
 
 
-def at_end(trained: Trained) -> dict[str, np.ndarray]:
-  """Exponent and training accuracy at the end, [losses, seeds] each."""
-  return {
-    f"{measure} at the end": trained.series[measure][..., -1]
-    for measure in ("exponent", "training accuracy")
-    if measure in trained.series
-  }
-
-
 def half_width(values: np.ndarray) -> np.ndarray:
   """Half width of the 95 % interval of the mean, as the article computes it."""
   return 1.96 * values.std(-1) / values.shape[-1] ** 0.5
-
-
-def shown_validations(config: Config) -> dict[int, int]:
-  """Maps the episodes at which the table shows accuracy to indices of validations."""
-  interval = config.validate_every
-  candidates = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
-  episodes = [x for x in candidates if x % interval == 0 and x <= config.episodes]
-  return {x: x // interval - 1 for x in episodes}
 
 
 def claims(config: Config, table: Table) -> list[Claim]:

@@ -179,67 +179,60 @@ def load(config: Config, folder: pathlib.Path) -> Parts:
 
 def _images(config: Config) -> Parts:
   if config.images == "omniglot":
-    rows = max(*config.shots, *config.nearest_shots, 0) + max(
-      config.num_queries, config.test_queries
-    )
-    return omniglot(config.image_size, config.percent, rows)
-  if config.images == "cub_birds100":
-    return birds(class_sets.read("cub_birds100", "train+test", size=config.image_size))
-  if config.images == "tiny_imagenet":  # 30 images of each class
-    return birds(class_sets.read("tiny_imagenet", "test", size=config.image_size))
+    return _omniglot(config)
+  if config.images == "mini_imagenet":
+    return mini_imagenet(config.image_size, pathlib.Path(config.folder))
   if config.images == "cub":
-    return cub(config.image_size)
-  return mini_imagenet(config.image_size, pathlib.Path(config.folder))
+    images = class_sets.read("caltech_birds2011", "train+test", lazy=True)
+    return photographs(birds(images), config.image_size)
+  # The test part of tiny_imagenet has 30 images of each class.
+  split = "test" if config.images == "tiny_imagenet" else "train+test"
+  return birds(class_sets.read(config.images, split, size=config.image_size))
 
 
-def omniglot(size: int, percent: int, rows: int) -> Parts:
+def _omniglot(config: Config) -> Parts:
   """Characters of 30 alphabets to train on, of 20 others to test on; ink is 1.
 
-  Classes with fewer than `rows` images in the share that is read are left out.
+  Classes with too few images for an episode in the share that is read are left out.
   """
-  train = _characters("train", size, percent, rows)
+  shots = max(*config.shots, *config.nearest_shots, 0)
+  rows = shots + max(config.num_queries, config.test_queries)
+  share = "" if config.percent == 100 else f"[:{config.percent}%]"
+
+  def characters(part: str) -> data.Images:
+    images = class_sets.prepared("omniglot", f"{part}{share}", config.image_size)
+    labels = np.asarray(images.labels)
+    return images[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
+
+  train = characters("train")
   labels = np.unique(train.labels)
   first, last = data.split_classes(
     train.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
   )
-  test = _characters("test", size, percent, rows)
-  return Parts(train[first], train[last], test)
-
-
-def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
-  split = part if percent == 100 else f"{part}[:{percent}%]"
-  images = class_sets.prepared("omniglot", split, size)
-  labels = np.asarray(images.labels)
-  return images[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
-
-
-def cub(size: int) -> Parts:
-  """Reads birds: half of the classes train, a quarter validate, a quarter test."""
-  images = class_sets.read("caltech_birds2011", "train+test", lazy=True)
-  return photographs(birds(images), size)
+  return Parts(train[first], train[last], characters("test"))
 
 
 def birds(images: data.Images) -> Parts:
-  """Splits classes by their number, as Chen et al. 2019."""
-  number = len(images.label_names)
-  groups = [
-    list(range(*part)) for part in ((0, number, 2), (1, number, 4), (3, number, 4))
-  ]
+  """Splits classes by their number, as Chen et al. 2019.
+
+  Half of the classes train, a quarter validate, a quarter test.
+  """
+  classes = list(range(len(images.label_names)))
+  groups = [classes[::2], classes[1::4], classes[3::4]]
   return Parts(*(images[r] for r in data.split_classes(images.labels, groups=groups)))
 
 
 def mini_imagenet(size: int, folder: pathlib.Path) -> Parts:
   """Reads folders train, val and test, each with a folder for every class."""
-  for part in ("train", "val", "test"):
-    if not (folder / part).is_dir():
+  paths = [folder / part for part in ("train", "val", "test")]
+  for path in paths:
+    if not path.is_dir():
       raise SystemExit(
         f"--folder must hold the folders train, val and test of mini-ImageNet (64, 16"
-        f" and 20 classes of 600 images), got {folder} without {part}"
+        f" and 20 classes of 600 images), got {folder} without {path.name}"
       )
-  parts = (
-    data.load_folder(folder / part, lazy=True) for part in ("train", "val", "test")
-  )
-  return photographs(Parts(*parts), size)
+  parts = Parts(*(data.load_folder(path, lazy=True) for path in paths))
+  return photographs(parts, size)
 
 
 def photographs(sets: Parts, size: int) -> Parts:

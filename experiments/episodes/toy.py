@@ -128,14 +128,13 @@ def add(table: Table) -> None:
     probabilities = np.asarray(probability(name, jnp.asarray(grid)))
     # SphereFace with cos 2 has two equal maxima, above and below; take the upper.
     height = abs(top[2]) if name == "SphereFace, cos 2" else top[2]
-    for measure, value in (
-      ("largest p(red)", largest),
-      ("p(red) at red", probabilities[0]),
-      ("p(red) at green", probabilities[1]),
-      ("least p(red)", _extreme(name, -1, grid)[0]),
-      (DEGREES, np.degrees(np.arccos(np.clip(height, -1, 1)))),
-    ):
-      table.add(f"sphere, {name}", measure, value)
+    table.add_all(f"sphere, {name}", {
+      "largest p(red)": largest,
+      "p(red) at red": probabilities[0],
+      "p(red) at green": probabilities[1],
+      "least p(red)": _extreme(name, -1, grid)[0],
+      DEGREES: np.degrees(np.arccos(np.clip(height, -1, 1))),
+    })  # fmt: skip
 
 
 def _beyond(table: Table) -> np.ndarray:

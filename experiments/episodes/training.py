@@ -126,9 +126,11 @@ def _embedded(settings: Settings, part: Part, params, statistics, inputs):
   return points.reshape(shape), updated
 
 
-def _objective(part: Part, labels: Array, hyper, embedded, params):
+def _objective(
+  settings: Settings, part: Part, labels: Array, hyper, statistics, inputs, params
+):
   """The loss of an episode, its points and the statistics after it."""
-  points, updated = embedded(params)
+  points, updated = _embedded(settings, part, params, statistics, inputs)
   squares = prototypes.support_squared_distances(
     points[:, part.shots :].reshape(len(labels), -1),
     points[:, : part.shots],
@@ -158,7 +160,6 @@ def _step(
   optimizer = optax.adam(settings.learning_rate)
   ways, queries = settings.num_ways, settings.num_queries
   labels = jnp.repeat(jnp.arange(ways), queries)
-  embedded = functools.partial(_embedded, settings, part)
 
   def episode(carry, key):
     params, statistics, opt_state, _ = carry
@@ -167,13 +168,8 @@ def _step(
       draw_key, classes, num_ways=ways, num_shots=part.shots, num_queries=queries
     )
     inputs = prepared(settings, images[rows.reshape(-1)], image_key)
-
     objective = functools.partial(
-      _objective,
-      part,
-      labels,
-      hyper,
-      lambda params: embedded(params, statistics, inputs),
+      _objective, settings, part, labels, hyper, statistics, inputs
     )
     (loss, (points, updated)), params, opt_state = trainer.descend(
       objective, optimizer, params, opt_state, has_aux=True
@@ -188,7 +184,7 @@ def _step(
   carry = (*carry, jax.tree.map(jnp.zeros_like, last))
   (params, statistics, opt_state, last), loss = jax.lax.scan(episode, carry, keys)
   inputs, before, old_statistics = last
-  after = embedded(params, old_statistics, inputs)[0]
+  after = _embedded(settings, part, params, old_statistics, inputs)[0]
   measures = _looked_at(part, before, after) | {
     "exponent": jnp.exp(params["log_exponent"])
   }
@@ -206,9 +202,7 @@ def _step(
 
 def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
   change = functools.partial(
-    metrics.embedding_change,
-    num_shots=part.shots,
-    representative=part.representative,
+    metrics.embedding_change, num_shots=part.shots, representative=part.representative
   )
   measures = change(before, after)._asdict()
   features = change(before, after, centre="features")
@@ -240,20 +234,13 @@ def train(
 ) -> Trained:
   """Trains and tests all cells and seeds at once; resumes from `folder`."""
   classes = few_shot_sets.table(sets.train, part.shots + settings.num_queries)
+  drawn = functools.partial(few_shot_sets.fixed_episodes, settings, part)
+  sizes = {"queries": settings.num_queries, "number": settings.validation_episodes}
   fixed = None
   if settings.all_diagnostics:  # rows of the images in use, episodes as places in them
-    drawn = few_shot_sets.fixed_episodes(
-      settings, part, sets.train,
-      queries=settings.num_queries, number=settings.validation_episodes,
-    )  # fmt: skip
-    fixed = np.unique(drawn, return_inverse=True)
-  validation, test = (
-    few_shot_sets.fixed_episodes(settings, part, images, queries=queries, number=number)
-    for images, queries, number in (
-      (sets.validation, settings.num_queries, settings.validation_episodes),
-      (sets.test, settings.test_queries, settings.test_episodes),
-    )
-  )
+    fixed = np.unique(drawn(sets.train, **sizes), return_inverse=True)
+  validation = drawn(sets.validation, **sizes)
+  test = drawn(sets.test, queries=settings.test_queries, number=settings.test_episodes)
   record = {"made with": finished.digest((settings, part, dict(cells)))}
   path = folder / f"{part.name} {record['made with']}".replace(" ", "-")
 

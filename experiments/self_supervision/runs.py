@@ -57,11 +57,6 @@ def device_data(study: Study) -> Arrays:
   return Arrays(*map(jnp.asarray, study[1:]), *moments)
 
 
-def _score(state: State, key: Array, hyper: Hyper) -> Array:
-  del key, hyper
-  return state.probed["probe"]
-
-
 def train(
   settings: Settings,
   strengths: Mapping[str, data.ViewStrengths],
@@ -76,10 +71,11 @@ def train(
 
   def make() -> kept.Finished:
     run, images = Run(settings, study.classes), device_data(study)
-    partial = jax.tree_util.Partial
+    init = jax.tree_util.Partial(run.init, images)
+    period = jax.tree_util.Partial(run.period, images)
     result = trainer.many(
       jax.random.key(settings.seed),
-      (partial(run.init, images), partial(run.period, images), _score),
+      (init, period, lambda state, *_: state.probed["probe"]),
       cells(strengths.values()),
       path.with_name(f"{path.name}-checkpoints"),
       title=f"augmentations {', '.join(strengths)}",
@@ -113,12 +109,12 @@ def _of_sweep(
 
   def of_run(hyper: Hyper, cell: int, seed: int) -> Trained:
     """Outcome without curves, which are measured during training."""
-    mine: State = jax.tree.map(operator.itemgetter((cell, seed)), state)
-    end = mine.params, mine.stats
-    start, first = measure_geometry(run, arrays, *mine.first, hyper)
+    single: State = jax.tree.map(operator.itemgetter((cell, seed)), state)
+    end = single.params, single.stats
+    start, first = measure_geometry(run, arrays, *single.first, hyper)
     figures, plot_values = measure_geometry(run, arrays, *end, hyper)
-    start |= first | geometry.to_numpy(mine.before)
-    halves = measure_network(run, arrays, *mine.half, hyper)[1]
+    start |= first | geometry.to_numpy(single.before)
+    halves = measure_network(run, arrays, *single.half, hyper)[1]
     plot_values |= {f"{name}{HALFWAY}": x for name, x in halves.items()}
     return Trained({}, start, figures, plot_values, regions(run, arrays, *end))
 

@@ -59,13 +59,12 @@ def fixed_features(table: Table, seeds: int, first: int) -> None:
   """Tests a weak form of proposition 4.2: augmented directions are projected away."""
   numbers = jnp.arange(first, first + seeds)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(11), numbers)
-  for directions in DIRECTIONS:
-    for scale in SCALES:
-      learned_share = functools.partial(learned, directions=directions)
-      weights, share = jax.vmap(learned_share, (0, None))(keys, jnp.float32(scale))
-      table.add(_fixed(directions, scale), KEPT, share)
-      ranks = jax.vmap(metrics.effective_rank)(weights)
-      table.add(_fixed(directions, scale), "effective rank of W", ranks)
+  for directions, scale in itertools.product(DIRECTIONS, SCALES):
+    learned_share = functools.partial(learned, directions=directions)
+    weights, share = jax.vmap(learned_share, (0, None))(keys, jnp.float32(scale))
+    ranks = jax.vmap(metrics.effective_rank)(weights)
+    measures = {KEPT: share, "effective rank of W": ranks}
+    table.add_all(_fixed(directions, scale), measures)
 
 
 def rotation_ranks(seed: int) -> np.ndarray:
@@ -117,10 +116,8 @@ def _name(widths: tuple[int, ...]) -> str:
 
 def depths(table: Table, seeds: int, first: int) -> None:
   """Adds numbers of linear regions; they grow with layers and units (SSL section 5)."""
-  for widths in DEPTHS:
-    for seed in range(seeds):
-      number = regions(widths, jax.random.key(first + seed))
-      table.add(_name(widths), REGIONS, number)
+  for widths, seed in itertools.product(DEPTHS, range(first, first + seeds)):
+    table.add(_name(widths), REGIONS, regions(widths, jax.random.key(seed)))
 
 
 TOYS = {toy.__name__: toy for toy in (fixed_features, depths, rotations)}

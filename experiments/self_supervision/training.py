@@ -129,21 +129,12 @@ class Run:
   def init(self, arrays: Arrays, key: Array, hyper: Hyper) -> State:
     """Draws the network; probes its features."""
     variables = self.initial_variables(arrays, key, hyper)
-    params, stats = variables["params"], variables["batch_stats"]
+    start = params, stats = variables["params"], variables["batch_stats"]
     probed = self.probed(arrays, params, stats)
-    shape = kernel_of(params).shape
     measurements = self.settings.steps // self.settings.measure_every
-    return State(
-      params,
-      stats,
-      self.optimizer.init(params),
-      jnp.int32(0),
-      probed,
-      probed,
-      jnp.zeros((measurements, *shape)),
-      (params, stats),
-      (params, stats),
-    )
+    kernels = jnp.zeros((measurements, *kernel_of(params).shape))
+    opt_state, taken = self.optimizer.init(params), jnp.int32(0)
+    return State(*start, opt_state, taken, probed, probed, kernels, start, start)
 
   def initial_variables(self, arrays: Arrays, key: Array, hyper: Hyper) -> VariableDict:
     """Variables of a network before its training, with settled running statistics."""
@@ -257,10 +248,7 @@ class Run:
     images = data.to_float(arrays.train[:count])
     both = self.features(arrays, params, stats, jnp.concatenate([images, *views]))
     (raw, h1, h2), (_, f1, f2) = (jnp.split(x, 3) for x in both)
-    temperature = 1 / self.settings.inverse_temperature
-    near = losses.info_nce_bound(
-      f1, f2, temperature=temperature, block_size=_BLOCK
-    ).nearest
+    near = losses.info_nce_bound(f1, f2, block_size=_BLOCK).nearest
     far = metrics.nearest_negative_distance(h1, h2, near).values
     displacements = h2 - jnp.concatenate([h1, h2])[near]
     view_arrays = {
