@@ -105,16 +105,14 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   inputs = shape[1:]  # features, or images that the network gets in another size
   if settings.backbone != frozen.NETWORK:
     inputs = settings.image_size, settings.image_size, shape[-1]
-  variables = Embedding(settings).init(key, jnp.zeros((1, *inputs)))
-  start = {"batch_stats": {}, **variables}
+  start = {"batch_stats": {}, **Embedding(settings).init(key, jnp.zeros((1, *inputs)))}
   params = {
     "network": start["params"],
     "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
   }
   number = settings.episodes // settings.check_every
   series = {name: jnp.full(number, jnp.nan) for name in measures(settings)}
-  optimizer = optax.adam(settings.learning_rate)
-  opt_state = optimizer.init(params)
+  opt_state = optax.adam(settings.learning_rate).init(params)
   return State(params, start["batch_stats"], opt_state, jnp.int32(0), series)
 
 

@@ -29,7 +29,7 @@ Convolutional = Annotated[
   tuple[int, int, int], Within(1), Without("encoder", "resnet18")
 ]
 Toy = Literal["fixed_features", "depths", "rotations"]
-Hyper = Mapping[str, Array]  # augmentation strengths of one cell of a sweep
+Hyper = Mapping[str, Array]  # augmentation strengths of a sweep's cell
 
 _DEPTH = 4  # depth of the coarse classes in the tree of tiny_imagenet
 _EVERY = 4  # every fourth class is used
