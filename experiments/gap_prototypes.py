@@ -13,11 +13,13 @@ Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 
 import dataclasses
 import pathlib
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
 from experiments.frame import images as class_sets
+from experiments.frame.pictures import Figure
 from experiments.frame.settings import Decided
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import gap, network, training
@@ -55,22 +57,22 @@ PRESETS = {
 }  # fmt: skip
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   """Trains and measures every network; the last one is drawn."""
   images = class_sets.read("cifar10", config.train_split, size=config.image_size)
   test = class_sets.read("cifar10", "test", size=config.image_size)
   rows = [np.flatnonzero(test.labels == label)[: config.images] for label in range(10)]
   tested = test[np.concatenate(rows)]
-  table, radii = Table(), []
-  points: Any = None
+  table, studies = Table(), []
   for seed in range(config.seed, config.seed + config.seeds):
     variants = {GAP: network.AVERAGE}
     state = training.train(config, seed, variants, images, output / "kept")[GAP].state
     maps = network.embed(state, tested, config, pooled=False).pooled
-    points = gap.study(np.asarray(maps), tested.labels, config.centres)
-    radii.append(points.radii)
-    table.add_all(GAP, gap.measure(points, seed))
-  return table, lambda: gap.draw(points, radii, tested)
+    studies.append(gap.study(np.asarray(maps), tested.labels, config.centres))
+    table.add_all(GAP, gap.measure(studies[-1], seed))
+  return table, lambda: gap.draw(studies, tested)
 
 
 def least(table: Table, *measures: str) -> np.ndarray:
@@ -84,35 +86,34 @@ def falls(table: Table) -> np.ndarray:
   return np.where(rise <= 0, table.values("radius of 1 - radius of all", GAP), -1)
 
 
-_CLAIMS: list[Any] = [
-  ("pcc-bound",
+CLAIMS = [
+  Claim("pcc-bound",
    "distance(GAP, PCC) < mean distance to the prototypes < covering radius, for every "
    "image (least of both differences)",
    lambda t: least(t, "least of error - distance", "least of radius - error"),
    "DML Prop. 4.2.1, corrected", True),
-  ("pcc-tight", "mean distance(GAP, PCC) < half the covering radius",
+  Claim("pcc-tight", "mean distance(GAP, PCC) < half the covering radius",
    lambda t: (
      t.values("covering radius", GAP) / 2
      - t.values("distance of average and combination", GAP)
    )),
-  ("hulls-overlap",
+  Claim("hulls-overlap",
    "class hulls intersect and classes share prototypes (the smaller number)",
    lambda t: least(
      t, "class pairs with intersecting hulls", "prototypes of several classes"
    ),
    "DML Fig. 4.3", True),
-  ("classes-differ",
+  Claim("classes-differ",
    "histograms of two classes differ more than those of halves of a class",
    lambda t: (
      t.values("variation between classes", GAP)
      - t.values("variation between halves of a class", GAP)
    )),
-  ("k-centre",
+  Claim("k-centre",
    "the covering radius never rises with another prototype, and falls from the first "
    "to the last",
    falls, "DML Algorithm 2", True),
 ]  # fmt: skip
-CLAIMS = [Claim(*row) for row in _CLAIMS]
 STUDY = Study("gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS)
 
 if __name__ == "__main__":

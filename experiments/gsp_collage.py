@@ -15,12 +15,13 @@ Needs omniglot (cifar100 for `full`), prepared by tensorflow-datasets in TFDS_DA
 """
 
 import pathlib
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import tqdm
 
-from experiments.frame import at_once
+from experiments.frame import at_once, kept
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Study, Table
 from experiments.gsp import collage, collages, training
 from experiments.gsp.collage import Config
@@ -41,7 +42,9 @@ PRESETS = {
 }  # fmt: skip
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   """Trains all variants with all seeds; the weights of the last seed are drawn."""
   source = collages.load(config.images, config.image_size, config.percent)
   table, last, parts = Table(), {}, {}
@@ -56,7 +59,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 
       def outcomes_of(
         trained: collage.Trained, seed=seed, parts=parts, start=start
-      ) -> Any:
+      ) -> kept.Finished:
         outcome = collage.outcomes(trained, seed, parts, start, output)
         progress.update()
         return outcome

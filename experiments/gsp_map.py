@@ -10,11 +10,11 @@ Nothing is trained.
 
 import dataclasses
 import pathlib
-from typing import Any
 
 import jax
 import numpy as np
 
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Claim, Study, Table
 from spherejax import distances, plotting, pooling
 
@@ -28,6 +28,8 @@ SOLUTIONS = {
 PROTOTYPES = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
 FOREGROUND, USED = "weight on the foreground", "foreground pixels in use"
 NUMBER, MARGIN = "effective number", "least foreground - largest background weight"
+_Drawn = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
+"""Maps, their foreground, and the weights of each solution."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +88,7 @@ def name(mass: float, beta: float) -> str:
   return f"mass {mass:g}, {sharpness}"
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, _Drawn]:
   """Solves all problems; returns their measures, and the maps with their weights."""
   del output  # nothing is kept
   maps, foreground = make_maps(config)
@@ -131,7 +133,7 @@ CLAIMS = Claim.of_rows([
 ], every_seed=True)  # fmt: skip
 
 
-def draw(table: Table, drawing_input: Any, config: Config) -> dict[str, Any]:
+def draw(table: Table, drawing_input: _Drawn, config: Config) -> dict[str, Figure]:
   """Maps with their weights, and how many pixels share the weight."""
   del config
   maps, foreground, weights = drawing_input

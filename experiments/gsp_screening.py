@@ -20,10 +20,10 @@ BN-Inception.
 
 import dataclasses
 import pathlib
-from typing import Any
 
 import numpy as np
 
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import collages, screening, screening_cells
 from experiments.metric_learning.photographs import screening as photographs
@@ -33,7 +33,7 @@ from experiments.metric_learning.photographs.screening import FullScreening
 NETWORK = {"stem_stride": 2, "strides": (1, 2, 1), "loss": "contrastive"}
 
 CPU = screening_cells.Config(steps=500, parts=5, **NETWORK)
-PRESETS: dict[str, Any] = {
+PRESETS: dict[str, screening_cells.Config | FullScreening] = {
   "cpu": CPU,
   "smoke": dataclasses.replace(
     CPU, percent=20, pretraining=0, steps=5, most=6, widths=(8,), strides=(1,), dim=16,
@@ -81,9 +81,9 @@ def claims(config: screening_cells.Config | FullScreening, table: Table) -> list
 
 def charts(
   config: screening_cells.Config | FullScreening, table: Table
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
   """The grid and the curves of each loss."""
-  figures: dict[str, Any] = {}
+  figures: dict[str, Figure] = {}
   for loss in config.losses:
     if isinstance(config, FullScreening):
       plan = photographs.plan(config, loss)

@@ -14,10 +14,11 @@ seeds of one kind of pooling are one vmapped program.
 """
 
 import pathlib
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import token_trainings
 from experiments.gsp.token_trainings import BACKGROUND, GAP, GSP, HULLS, MAP, SHARE
@@ -33,7 +34,9 @@ PRESETS = {
 }
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   """Trains all variants with all seeds; returns measures, tokens and curves."""
   figures, first, curves = token_trainings.collect(config, output)
   table = Table()
@@ -53,7 +56,7 @@ CLAIMS = Claim.of_rows([
 ])  # fmt: skip
 
 
-def draw(first: dict, curves: dict, config: Config) -> dict[str, Any]:
+def draw(first: dict, curves: dict, config: Config) -> dict[str, Figure]:
   """Tokens of the first seed in the plane, and the validation curves."""
   tokens, embeddings, shared = (
     {name: first[name][x] for name in (GAP, GSP)}

@@ -26,6 +26,7 @@ numbers are shown only for a folder of these years, given by --voc-folder.
 """
 
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import tqdm
@@ -33,13 +34,14 @@ import tqdm
 from experiments.counting import claims, grids, images, photographs, settings
 from experiments.counting.settings import PRESETS, Config
 from experiments.frame import images as class_sets
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Study, Table
 
 
 def load(config: Config) -> dict[str, Any]:
   """Reads the sets that are there; says which are not."""
 
-  def read(name: str) -> Any:
+  def read(name: str) -> images.Objects | images.Photographs:
     try:
       return images.photographs(config) if name == "voc" else images.load(name, config)
     except FileNotFoundError as error:
@@ -53,7 +55,9 @@ def load(config: Config) -> dict[str, Any]:
   return sets
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   settings.check(config)
   table, figures = Table(), {}
   sets = load(config)

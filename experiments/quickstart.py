@@ -23,18 +23,22 @@ import rich.table
 import tqdm
 
 from experiments.frame import results
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import quick, quick_figure
 from experiments.gsp.quick import Config
+from spherejax import data
 
 _DIGITS, _PHOTOGRAPHS = 6, 3  # collages of the figure
 _LETTERS = 16  # of a label above a collage
+_Drawn = tuple[tuple[str, ...], data.Collages, dict[str, quick.Trained]]
+"""Names of classes; collages of the first seed, and the outcome of each pooling."""
 
 
 PRESETS = {"cpu": Config(), "smoke": Config(seeds=2, steps=24, collages=(300, 120))}
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, _Drawn]:
   """Trains both poolings with all seeds; the first seed's test collages are shown."""
   del output  # nothing is kept
   source = config.images
@@ -59,7 +63,7 @@ CLAIMS = Claim.of_rows([
 ])  # fmt: skip
 
 
-def draw(table: Table, drawing_input: Any, config: Config) -> dict[str, Any]:
+def draw(table: Table, drawing_input: _Drawn, config: Config) -> dict[str, Figure]:
   """The first test collage of each of the first classes, not hand-picked."""
   del table
   names, collages, trained = drawing_input
@@ -80,7 +84,7 @@ def _short(name: str) -> str:
   return name.replace("$", r"\$")  # which would begin a formula
 
 
-def summary(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
+def summary(content: dict[str, Any], output: pathlib.Path) -> list[object]:
   """Table of the results, and a sentence that explains it."""
   rows = {(row["metric"], row["name"]): row["mean"] for row in content["rows"]}
   table = rich.table.Table(title="retrieval among test collages")

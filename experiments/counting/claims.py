@@ -2,11 +2,11 @@
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from experiments.counting.measures import LEVEL, POINTS
+from experiments.counting.settings import Config
 from experiments.frame.study import Claim, Table
 from experiments.published import figures
 
@@ -20,20 +20,22 @@ Measures = Mapping[str, Mapping[str, float]]
 """Values by network and measure."""
 
 
-def printed(config: Any, name: str, title: str) -> Mapping[str, float]:
+def printed(config: Config, name: str, title: str) -> Mapping[str, float]:
   """Published figures of a row, if networks are alike and VOC comes from a folder."""
   alike = config.need_weights and (name != "voc" or config.voc_folder)
   return figures("norm_count").get(title, {}) if alike else {}
 
 
-def add(table: Table, config: Any, name: str, fill: str, by_network: Measures) -> None:
+def add(
+  table: Table, config: Config, name: str, fill: str, by_network: Measures
+) -> None:
   """Adds a seed's figures of one set and fill."""
   for network, measures in by_network.items():
     title = f"{name}, {network}, {fill}"
     table.add_all(title, measures, printed(config, name, title))
 
 
-def add_verdicts(table: Table, config: Any, name: str) -> None:
+def add_verdicts(table: Table, config: Config, name: str) -> None:
   """Adds the number of points where slopes rise, and gains over random weights."""
   for mode in MODES:
     tests = [f"p at {point}, {mode}" for point in POINTS]
@@ -66,7 +68,7 @@ def verdict(passes: np.ndarray) -> str:
   return f"at {', '.join(names)}" if names else "at none"
 
 
-def _of_row(config: Any, name: str, network: str, fill: str) -> Iterator[Claim]:
+def _of_row(config: Config, name: str, network: str, fill: str) -> Iterator[Claim]:
   """Claims of NCH 4 about one set, network and fill, if the paper trains it."""
   title, shots = f"{name}, {network}, {fill}", [f"{x}-shot" for x in config.shots]
   trained, random = network not in (RANDOM, ON_GRIDS, IMAGE), fill == "random"
@@ -103,16 +105,18 @@ def _of_row(config: Any, name: str, network: str, fill: str) -> Iterator[Claim]:
       yield Claim(f"{key}-{ending}", f"{title}: {text}", above, f"NCH {place}")
 
 
-def _least(title: str, pairs: Sequence[tuple[str, float | str]], table: Table) -> Any:
+def _least(
+  title: str, pairs: Sequence[tuple[str, float | str]], table: Table
+) -> np.ndarray:
   """Least of a row's measures, each less a number or another measure."""
 
-  def value(x: float | str) -> Any:
-    return table.values(x, title) if isinstance(x, str) else x
+  def value(x: float | str) -> np.ndarray:
+    return table.values(x, title) if isinstance(x, str) else np.array(x)
 
   return np.min([value(x) - value(y) for x, y in pairs], axis=0)
 
 
-def claims(config: Any, table: Table) -> Iterator[Claim]:
+def claims(config: Config, table: Table) -> Iterator[Claim]:
   """Statements of NCH 4 for each set, network and fill in the table."""
   for title in table.variants(f"{RHO}, mixed"):
     if " - " in title:

@@ -2,18 +2,20 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.typing import VariableDict
 from jax import Array
+from numpy.typing import ArrayLike
 
-from experiments.counting.images import Objects, Photographs
+from experiments.counting.images import AnyArray, Objects, Photographs
 from spherejax import data, models, pooling
 
-Apply = Callable[[Any, Array], Array]
+Apply = Callable[[VariableDict, Array], Array]
 """Function of one network's variables and images to features [n, dim]."""
 HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
 
@@ -70,7 +72,7 @@ def counts_and_labels(
 
 def of_grids(
   apply: Apply,
-  variables: Sequence[Any],
+  variables: Sequence[VariableDict],
   objects: Objects,
   style: Style,
   key: Array,
@@ -90,9 +92,9 @@ def of_grids(
 
 def of_photographs(
   apply: Apply,
-  variables: Sequence[Any],
+  variables: Sequence[VariableDict],
   photographs: Photographs,
-  moments: Any,
+  moments: tuple[ArrayLike, ArrayLike],
   *,
   block: int,
 ) -> Sample:
@@ -109,7 +111,10 @@ def of_photographs(
 
 
 def _sample(
-  apply: Apply, variables: Sequence[Any], blocks: Iterable[Any], number: int
+  apply: Apply,
+  variables: Sequence[VariableDict],
+  blocks: Iterable[tuple[Array, AnyArray, AnyArray]],
+  number: int,
 ) -> Sample:
   """Features of blocks of images, counts and labels; removes the last one's padding."""
   parts = []
@@ -132,10 +137,9 @@ def pretrained() -> models.PretrainedNetwork:
   return models.pretrained("efficientnet_lite0")
 
 
-def pooled(network: nn.Module, variables: Any, images: Array) -> Array:
+def pooled(network: nn.Module, variables: VariableDict, images: Array) -> Array:
   """Average-pooled features [n, dim] of images."""
-  maps: Any = network.apply(variables, images)
-  return pooling.gap(maps)
+  return pooling.gap(cast(Array, network.apply(variables, images)))
 
 
 def weights(file: str) -> dict[str, np.ndarray]:

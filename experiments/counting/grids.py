@@ -2,20 +2,24 @@
 
 import functools
 import pathlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tqdm
+from flax.typing import VariableDict
 
 from experiments.counting import claims, features, measures, pictures, training
 from experiments.counting import settings as checks
 from experiments.counting.features import Samples, Style
-from experiments.counting.images import Objects
+from experiments.counting.images import AnyArray, Objects
+from experiments.counting.settings import Config
 from experiments.frame import at_once
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
 from spherejax import data, models
 
@@ -31,9 +35,9 @@ class Networks(NamedTuple):
   """Networks of one kind."""
 
   names: tuple[str, ...]
-  variables: tuple[Any, ...]
+  variables: tuple[VariableDict, ...]
   """Variables of each network, [seeds, ...], or [1, ...] if seeds share the network."""
-  apply: Any
+  apply: features.Apply
   accuracies: dict[str, np.ndarray]
   """Accuracies on single objects [seeds]; empty for networks not trained here."""
 
@@ -43,7 +47,7 @@ class Networks(NamedTuple):
     return sum(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
 
 
-def fills(config: Any, name: str) -> tuple[str, ...]:
+def fills(config: Config, name: str) -> tuple[str, ...]:
   """Fills of a set's empty cells; MNIST always has zeros (NCH 4.1)."""
   return ("zeros",) if name == "mnist" else config.fills
 
@@ -53,10 +57,16 @@ def key_of(seed: int, kind: int) -> jax.Array:
   return jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), kind)
 
 
-def check(config: Any, name: str, objects: Objects) -> None:
+def check(config: Config, name: str, objects: Objects) -> None:
   """Raises ValueError if the objects or a seed's grids cannot be measured."""
-  checks.check_training(objects.train_labels, name)
-  pictures.check_classes(objects.held_labels, "held out objects")
+  classes = np.unique(objects.train_labels)
+  if len(classes) < 2:
+    raise ValueError(
+      "networks are trained on two classes or more, but the "
+      f"{len(objects.train_labels)} training objects of {name} have {len(classes)}: "
+      f"{classes.tolist()}"
+    )
+  checks.check_classes(objects.held_labels, "held out objects")
   objects = jax.tree.map(jnp.asarray, objects)
   # Grids with other fills have the same counts.
   zeros = Style("zeros", single_label=True)
@@ -72,7 +82,7 @@ def check(config: Any, name: str, objects: Objects) -> None:
 
 
 def simple_networks(
-  config: Any, name: str, objects: Objects, folder: pathlib.Path
+  config: Config, name: str, objects: Objects, folder: pathlib.Path
 ) -> Networks:
   """Trains Simple-6 by every method of the settings."""
   train = functools.partial(
@@ -101,24 +111,24 @@ def simple_networks(
   return Networks(tuple(variables), tuple(variables.values()), apply, accuracies)
 
 
-def trained_networks(config: Any) -> Networks:
+def trained_networks(config: Config) -> Networks:
   """Pretrained networks, the same for all seeds, and one with random weights.
 
   They are ResNet-50 if files of weights are given, otherwise EfficientNet-Lite0.
   """
   files, widths = checks.files(config), config.resnet_widths
   strides = 1, *(2,) * (len(widths) - 1)
-  network: Any = models.ResNet50(
+  network: nn.Module = models.ResNet50(
     config.resnet_blocks, widths, strides, frozen_norm=True
   )
   if not files:
     network = features.pretrained().module
 
-  def draw(key: jax.Array) -> Any:
+  def draw(key: jax.Array) -> VariableDict:
     return network.init(key, jnp.zeros((1, 32, 32, 3)))
 
   shapes = jax.eval_shape(draw, jax.random.key(0))
-  variables: dict[str, Any] = {
+  variables: dict[str, VariableDict] = {
     name: models.import_weights(shapes, features.weights(file), ignore=features.HEADS)
     for name, file in files.items()
   } or {claims.SUPERVISED: features.pretrained().variables}
@@ -134,7 +144,7 @@ def trained_networks(config: Any) -> Networks:
   return Networks(tuple(variables), tuple(variables.values()), apply, {})
 
 
-def fully_measured(config: Any) -> tuple[str, ...]:
+def fully_measured(config: Config) -> tuple[str, ...]:
   """Networks with other measures than slopes, too.
 
   Untrained networks have only slopes, or, without slopes, all other measures.
@@ -144,7 +154,7 @@ def fully_measured(config: Any) -> tuple[str, ...]:
 
 
 def measure(
-  config: Any, networks: Networks, samples: Samples, key: jax.Array
+  config: Config, networks: Networks, samples: Samples, key: jax.Array
 ) -> dict[str, dict[str, float]]:
   """Measures each network, and the norm of the image itself."""
   image = claims.IMAGE
@@ -188,9 +198,8 @@ def measure(
   return by_network
 
 
-def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
-
-  def of_leaf(leaf: Any) -> jax.Array:
+def of_seed(config: Config, networks: Networks, seed: int) -> list[VariableDict]:
+  def of_leaf(leaf: AnyArray) -> jax.Array:
     # Indexing on the host compiles nothing.
     return jnp.asarray(np.asarray(leaf)[min(seed - config.seed, len(leaf) - 1)])
 
@@ -198,7 +207,7 @@ def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
 
 
 def probe_networks(
-  config: Any, networks: Networks, samples: Samples, fill: str, seed: int
+  config: Config, networks: Networks, samples: Samples, fill: str, seed: int
 ) -> tuple[dict[str, dict[str, float]], dict[str, np.ndarray]]:
   """Measures each network; returns the figures and the arrays to draw."""
   mixed, single = samples.mixed, samples.single
@@ -214,7 +223,7 @@ def probe_networks(
 
 
 def _seed(
-  config: Any, networks: Networks, objects: Objects, name: str, seed: int
+  config: Config, networks: Networks, objects: Objects, name: str, seed: int
 ) -> finished.Finished:
   """Measures one seed under all fills."""
   figures, arrays = {}, {}
@@ -241,12 +250,12 @@ def _seed(
 
 def study(
   table: Table,
-  config: Any,
+  config: Config,
   name: str,
   objects: Objects,
   output: pathlib.Path,
   bar: tqdm.tqdm,
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
   """Trains and measures; adds all measures and returns the figures."""
   folder = output / "kept"
   if name == "stl10":
@@ -283,7 +292,7 @@ def draw_figures(
   names: tuple[str, ...],
   fills: tuple[str, ...],
   arrays: dict[str, np.ndarray],
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
   """Draws norms of each network and fill, and angles, of the first seed."""
   panels = {
     f"{network}, {fill}": (arrays[f"norms {fill}"][number], arrays[f"counts {fill}"])

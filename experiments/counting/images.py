@@ -2,15 +2,16 @@
 
 import pathlib
 import xml.etree.ElementTree as ElementTree
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
 
+from experiments.counting.settings import Config
 from spherejax import data
 
-Name = Literal["digits", "mnist", "cifar10", "stl10", "voc"]
-
+AnyArray = np.ndarray | Array
+"""An array on the host or on the device."""
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _DIGITS = 1200
 """Number of training digits, from the first; digits by other writers are held out."""
@@ -21,16 +22,16 @@ _FEWEST, _MOST = 2, 9
 
 
 class Objects(NamedTuple):
-  """Images of one object each, pixels in [0, 1]; on the host or on the device."""
+  """Images of one object each, pixels in [0, 1]."""
 
-  train: Any
-  train_labels: Any
-  held: Any  # held-out images, of which grids consist
-  held_labels: Any
-  mean: Any  # [channels]; becomes 0 at the network's input
-  std: Any
+  train: AnyArray
+  train_labels: AnyArray
+  held: AnyArray  # held-out images, of which grids consist
+  held_labels: AnyArray
+  mean: AnyArray  # [channels]; becomes 0 at the network's input
+  std: AnyArray
 
-  def normalized(self, images: Array) -> Array:
+  def normalized(self, images: AnyArray) -> Array:
     """Normalises images for the network."""
     return data.normalize(images, self.mean, self.std)
 
@@ -43,7 +44,7 @@ class Photographs(NamedTuple):
   labels: np.ndarray  # the class of all objects; -1 if there are several classes
 
 
-def load(name: str, config: Any) -> Objects:
+def load(name: str, config: Config) -> Objects:
   """Loads the objects of one set; FileNotFoundError if it is not prepared."""
   if name == "digits":
     images = data.load_digits()
@@ -65,7 +66,7 @@ def load(name: str, config: Any) -> Objects:
   return Objects(pixels, train.labels, held_pixels, held.labels, mean, std)
 
 
-def photographs(config: Any) -> Photographs:
+def photographs(config: Config) -> Photographs:
   """Reads photographs with 2 to 9 boxes, difficult ones included."""
   side = config.photograph_size
   if config.voc_folder:

@@ -1,7 +1,6 @@
 """Measures of a sample of features: slopes, classifiers, episodes and angles."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,9 @@ _accuracies = jax.jit(
 
 
 @jax.jit
-def _regressions(norms: Array, counts: Array) -> tuple[Any, Array]:
+def _regressions(
+  norms: Array, counts: Array
+) -> tuple[metrics.NormCountRegression, Array]:
   """Regressions and correlations of norms [networks, n]."""
   regression = functools.partial(metrics.norm_count_regression, counts=counts)
   rho = functools.partial(metrics.norm_count_correlation, counts=counts)

@@ -2,17 +2,19 @@
 
 import functools
 import pathlib
-from typing import Any
 
 import numpy as np
 import tqdm
+from numpy.typing import ArrayLike
 
 from experiments.counting import claims, features, grids, images, settings
 from experiments.counting.images import Photographs
+from experiments.counting.settings import Config
+from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
 
 
-def check(config: Any, name: str, photographs: Photographs) -> None:
+def check(config: Config, name: str, photographs: Photographs) -> None:
   """Raises ValueError if counts or classes cannot be measured, before any training."""
   del name
   _, counts, labels = photographs
@@ -35,7 +37,7 @@ def _split(
   return halves[0], single, fitted
 
 
-def _moments(config: Any) -> tuple[Any, Any]:
+def _moments(config: Config) -> tuple[ArrayLike, ArrayLike]:
   """Mean and deviation of pixels in [0, 1] for which the network was trained."""
   if settings.files(config):
     return images.IMAGENET
@@ -45,12 +47,12 @@ def _moments(config: Any) -> tuple[Any, Any]:
 
 def study(
   table: Table,
-  config: Any,
+  config: Config,
   name: str,
   photographs: Photographs,
   output: pathlib.Path,
   bar: tqdm.tqdm,
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
   """Measures all networks; classifiers and episodes use photographs of one class."""
   del output
   networks, moments = grids.trained_networks(config), _moments(config)

@@ -1,21 +1,22 @@
 """Figures of grids, of norms against counts, and of angles and norms."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.counting.features import Style, drawn
 from experiments.counting.images import Objects
+from experiments.counting.settings import DIRECTIONS
 from experiments.frame import pictures
 from spherejax import metrics
 
 _SHOWN = 4  # grids of each fill: two of mixed classes, two of one class
-_DIRECTIONS = 2  # dimension of the plane in which angles are shown
 
 
-def grids(objects: Objects, styles: Sequence[Style], keys: jax.Array) -> Any:
+def grids(
+  objects: Objects, styles: Sequence[Style], keys: jax.Array
+) -> pictures.Figure:
   """Examples of each fill: mixed classes on the left, single on the right."""
   figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(styles))
   axes = figure.subplots(len(styles), _SHOWN, squeeze=False)
@@ -37,13 +38,16 @@ def grids(objects: Objects, styles: Sequence[Style], keys: jax.Array) -> Any:
   return figure
 
 
-def norms(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], columns: int) -> Any:
+def norms(
+  panels: Mapping[str, tuple[np.ndarray, np.ndarray]], columns: int
+) -> pictures.Figure:
   """Box plots of standardised norms for each count, with a parabola and its 95 % band.
 
   A panel is norms and counts.
   """
-  options: Any = {"size": 8.5, "sharex": "col"}
-  figure, cells = pictures.panels(panels, columns, 5.2 / columns, 0.5, **options)
+  figure, cells = pictures.panels(
+    panels, columns, 5.2 / columns, 0.5, size=8.5, sharex="col"
+  )
   for axes, values in zip(cells, panels.values(), strict=True):
     _boxes(axes, *values)
   figure.supxlabel("objects", fontsize=9.5)
@@ -51,7 +55,7 @@ def norms(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], columns: int) -> 
   return figure
 
 
-def _boxes(axes: Any, norms: np.ndarray, counts: np.ndarray) -> None:
+def _boxes(axes: pictures.Axes, norms: np.ndarray, counts: np.ndarray) -> None:
   fit = jax.tree.map(np.asarray, metrics.norm_count_regression(norms, counts))
   v = (norms - norms.mean()) / norms.std(ddof=1)
   places = np.unique(counts)
@@ -76,17 +80,7 @@ def _boxes(axes: Any, norms: np.ndarray, counts: np.ndarray) -> None:
   axes.set_xticks(places[:: max(1, len(places) // 5)])
 
 
-def check_classes(labels: np.ndarray, what: str) -> None:
-  """Raises ValueError, before any measurement, if `polar` has too few classes."""
-  classes = np.unique(labels)
-  if len(classes) <= _DIRECTIONS:
-    raise ValueError(
-      f"{_DIRECTIONS} discriminant directions need {_DIRECTIONS + 1} classes, but "
-      f"{what} have {len(classes)}: {classes.tolist()}"
-    )
-
-
-def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
+def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> pictures.Figure:
   """Angles in the plane of the first two discriminant directions; radius is the norm.
 
   The directions are computed from unit vectors. Colours show classes, then counts.
@@ -97,22 +91,24 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
 
   lengths = np.linalg.norm(z, axis=1)
   unit = z / np.maximum(lengths, 1e-12)[:, None]
-  analysis = discriminant_analysis.LinearDiscriminantAnalysis(n_components=_DIRECTIONS)
+  analysis = discriminant_analysis.LinearDiscriminantAnalysis(n_components=DIRECTIONS)
   plane = analysis.fit(unit.astype(np.float64), labels).transform(unit)
   angle = np.arctan2(plane[:, 1], plane[:, 0])
   figure = pictures.new_figure(7.2, 3.4)
   classes = int(labels.max()) + 1
   colors = matplotlib.colormaps["tab20" if classes > 10 else "tab10"]
-  discrete = {"cmap": colors.resampled(classes), "vmin": -0.5, "vmax": classes - 0.5}
-  for number, (values, name, style) in enumerate(
-    ((labels, "class", discrete), (counts, "objects", {"cmap": "viridis"})), 1
+  for number, (values, name, cmap) in enumerate(
+    ((labels, "class", colors.resampled(classes)), (counts, "objects", "viridis")), 1
   ):
-    axes: Any = figure.add_subplot(1, 2, number, projection="polar")
-    dots = axes.scatter(angle, lengths, c=values, s=4, alpha=0.8, **style)
+    axes = figure.add_subplot(1, 2, number, projection="polar")
+    dots = axes.scatter(angle, lengths, c=values, s=4, alpha=0.8, cmap=cmap)
+    ticks = None
+    if name == "class":
+      dots.set_clim(-0.5, classes - 0.5)
+      ticks = range(0, classes, 1 + classes // 11)
     axes.set_xticklabels([])
     # More norms would not fit side by side.
     axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
     axes.tick_params(labelsize=8)
-    ticks = range(0, classes, 1 + classes // 11) if name == "class" else None
     figure.colorbar(dots, ax=axes, shrink=0.7, label=name, ticks=ticks)
   return figure

@@ -2,82 +2,60 @@
 
 import dataclasses
 import pathlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
-from experiments.counting import images, pictures, training
-from experiments.frame.settings import Among, Within
+from experiments.frame.settings import Among, Limited, Within
 from spherejax import data
 
-
-def check_training(labels: np.ndarray, name: str) -> None:
-  """Raises ValueError for a set with fewer than two classes."""
-  classes = np.unique(labels)
-  if len(classes) < 2:
-    raise ValueError(
-      f"networks are trained on two classes or more, but the {len(labels)} training "
-      f"objects of {name} have {len(classes)}: {classes.tolist()}"
-    )
-
-
-def check_sample(
-  config: Any,
-  what: str,
-  mixed: np.ndarray,
-  counts: np.ndarray,
-  labels: np.ndarray,
-  fitted: np.ndarray,
-) -> None:
-  """Raises ValueError if the images do not suffice for the measures.
-
-  `mixed` are the counts of images of mixed classes, `counts` and `labels` belong to
-  images of one class, `fitted` are labels of the images that classifiers are fitted to.
-  """
-  for mode, counts_of_mode in (("mixed", mixed), ("single", counts)):
-    if len(np.unique(counts_of_mode)) < 3:
-      raise ValueError(
-        f"a quadratic in the count needs three different counts, but {what} of {mode} "
-        f"classes have {np.unique(counts_of_mode).tolist()}"
-      )
-  pictures.check_classes(labels, f"{what} of single classes")
-  if "classifiers" in config.measures and len(np.unique(fitted)) < 2:
-    raise ValueError(
-      f"classifiers are fitted to two classes or more, but the {len(fitted)} {what} "
-      f"for that have {np.unique(fitted).tolist()}"
-    )
-  if "angles" in config.measures:
-    _pairs(what, counts, labels)
-  if "episodes" in config.measures:
-    sizes = {"num_ways": config.ways, "num_queries": config.queries}
-    shots, classes = max(config.shots, default=1), data.class_table(labels, per_class=1)
-    data.sample_episode(jax.random.key(0), classes, num_shots=shots, **sizes)
-
-
-def _pairs(what: str, counts: np.ndarray, labels: np.ndarray) -> None:
-  """Raises ValueError if there is no pair for one of the two mean cosines."""
-  same_label, same_count = (x[:, None] == x[None] for x in (labels, counts))
-  for text, pairs in (
-    ("one class with two counts", same_label & ~same_count),
-    ("two classes with one count", ~same_label & same_count),
-  ):
-    if not pairs.any():
-      raise ValueError(f"angles need a pair of {text}: {len(labels)} {what} have none")
-
-
+DIRECTIONS = 2  # dimension of the plane in which angles are shown
 OfResidual = Among("sets", ("stl10", "voc"))
 OfObjects = Among("sets", ("digits", "mnist", "cifar10", "stl10"), "a set of objects")
 OfEpisodes = Among("measures", ("episodes",))
+Name = Literal["digits", "mnist", "cifar10", "stl10", "voc"]
+Convolution = Literal["native", "patches"]
 Measure = Literal["slopes", "classifiers", "episodes", "angles"]
 Fill = Literal["zeros", "blur", "random"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(training.Settings):
+class Config(Limited):
   """Settings of the study."""
 
-  sets: tuple[images.Name, ...] = ("digits", "mnist", "cifar10")
+  seed: int = 0
+  """First seed."""
+  seeds: int = 8
+  """Number of networks per method, each with its own grids."""
+  widths: tuple[int, int, int, int, int, int] = (16, 16, 32, 32, 64, 64)
+  """Channels of the six layers."""
+  convolution: Convolution = "patches"
+  """Implementation of convolutions: patches (faster on a CPU) or native."""
+  epochs: int = 12
+  """Passes over the objects, with cross-entropy."""
+  batch: int = 64
+  """Objects, or grids, per step."""
+  learning_rate: float = 2e-3
+  """Learning rate of Adam."""
+  methods: tuple[Literal["supervised", "SimCLR"], ...] = ("supervised", "SimCLR")
+  """Training methods; cross-entropy always takes part."""
+  simclr_steps: Annotated[int, Within(1)] = 400
+  """Training steps with NT-Xent."""
+  simclr_batch: Annotated[int, Within(2)] = 128
+  """Objects per step, with two views each."""
+  temperature: Annotated[float, Within(1e-6)] = 0.5
+  """Temperature of NT-Xent."""
+  projection: int = 64
+  """Width of both projection layers, for NT-Xent only."""
+  crop: float = 0.3
+  """Smallest share of an object's area in a view."""
+  jitter: float = 0.8
+  """Strength of brightness and contrast changes."""
+  integer_crops: bool = False
+  """Crops boxes of whole pixels; otherwise boxes lie anywhere."""
+  sets: tuple[Name, ...] = ("digits", "mnist", "cifar10")
   """Image sets: sets of single objects, or voc for photographs."""
   need_all: bool = False
   """Ends the run if a set is not prepared; otherwise leaves the set out."""
@@ -155,7 +133,7 @@ PRESETS = {
 }  # fmt: skip
 
 
-def files(config: Any) -> dict[str, str]:
+def files(config: Config) -> dict[str, str]:
   """The named files of weights, by network."""
   names = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
   return {network: file for network, file in names.items() if file}
@@ -174,3 +152,57 @@ def check(config: Config) -> None:
   for file in files(config).values():
     if not pathlib.Path(file).is_file():
       raise ValueError(f"the file of weights {file} does not exist")
+
+
+def check_classes(labels: ArrayLike, what: str) -> None:
+  """Raises ValueError, before any measurement, if the plot of angles lacks classes."""
+  classes = np.unique(labels)
+  if len(classes) <= DIRECTIONS:
+    raise ValueError(
+      f"{DIRECTIONS} discriminant directions need {DIRECTIONS + 1} classes, but "
+      f"{what} have {len(classes)}: {classes.tolist()}"
+    )
+
+
+def check_sample(
+  config: Config,
+  what: str,
+  mixed: np.ndarray,
+  counts: np.ndarray,
+  labels: np.ndarray,
+  fitted: np.ndarray,
+) -> None:
+  """Raises ValueError if the images do not suffice for the measures.
+
+  `mixed` are the counts of images of mixed classes, `counts` and `labels` belong to
+  images of one class, `fitted` are labels of the images that classifiers are fitted to.
+  """
+  for mode, counts_of_mode in (("mixed", mixed), ("single", counts)):
+    if len(np.unique(counts_of_mode)) < 3:
+      raise ValueError(
+        f"a quadratic in the count needs three different counts, but {what} of {mode} "
+        f"classes have {np.unique(counts_of_mode).tolist()}"
+      )
+  check_classes(labels, f"{what} of single classes")
+  if "classifiers" in config.measures and len(np.unique(fitted)) < 2:
+    raise ValueError(
+      f"classifiers are fitted to two classes or more, but the {len(fitted)} {what} "
+      f"for that have {np.unique(fitted).tolist()}"
+    )
+  if "angles" in config.measures:
+    _pairs(what, counts, labels)
+  if "episodes" in config.measures:
+    sizes = {"num_ways": config.ways, "num_queries": config.queries}
+    shots, classes = max(config.shots, default=1), data.class_table(labels, per_class=1)
+    data.sample_episode(jax.random.key(0), classes, num_shots=shots, **sizes)
+
+
+def _pairs(what: str, counts: np.ndarray, labels: np.ndarray) -> None:
+  """Raises ValueError if there is no pair for one of the two mean cosines."""
+  same_label, same_count = (x[:, None] == x[None] for x in (labels, counts))
+  for text, pairs in (
+    ("one class with two counts", same_label & ~same_count),
+    ("two classes with one count", ~same_label & same_count),
+  ):
+    if not pairs.any():
+      raise ValueError(f"angles need a pair of {text}: {len(labels)} {what} have none")

@@ -1,67 +1,34 @@
 """Simple-6 trained on single objects, on grids of them, or on two views of each."""
 
-import dataclasses
 import functools
 import pathlib
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection
 from jax import Array
 
 from experiments.counting import features
 from experiments.counting.images import Objects
+from experiments.counting.settings import Config, Convolution
 from experiments.frame import kept, poolings
 from experiments.frame import training as trainer
-from experiments.frame.settings import Limited, Within
 from spherejax import data, distances, losses, models, prototypes
 
 Method = Literal["supervised", "SimCLR", "grids"]
-Convolution = Literal["native", "patches"]
+Hyper = Mapping[str, Array]
+_Apply = Callable[[Array], tuple[Array, Array]]
+"""Function of images to features and the input of the loss."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings(Limited):
-  """Settings of the networks and of their training."""
-
-  seed: int = 0
-  """First seed."""
-  seeds: int = 8
-  """Number of networks per method, each with its own grids."""
-  widths: tuple[int, int, int, int, int, int] = (16, 16, 32, 32, 64, 64)
-  """Channels of the six layers."""
-  convolution: Convolution = "patches"
-  """Implementation of convolutions: patches (faster on a CPU) or native."""
-  epochs: int = 12
-  """Passes over the objects, with cross-entropy."""
-  batch: int = 64
-  """Objects, or grids, per step."""
-  learning_rate: float = 2e-3
-  """Learning rate of Adam."""
-  methods: tuple[Literal["supervised", "SimCLR"], ...] = ("supervised", "SimCLR")
-  """Training methods; cross-entropy always takes part."""
-  simclr_steps: Annotated[int, Within(1)] = 400
-  """Training steps with NT-Xent."""
-  simclr_batch: Annotated[int, Within(2)] = 128
-  """Objects per step, with two views each."""
-  temperature: Annotated[float, Within(1e-6)] = 0.5
-  """Temperature of NT-Xent."""
-  projection: int = 64
-  """Width of both projection layers, for NT-Xent only."""
-  crop: float = 0.3
-  """Smallest share of an object's area in a view."""
-  jitter: float = 0.8
-  """Strength of brightness and contrast changes."""
-  integer_crops: bool = False
-  """Crops boxes of whole pixels; otherwise boxes lie anywhere."""
-
-
-def network(settings: Settings, method: str, classes: int) -> poolings.Headed:
+def network(config: Config, method: str, classes: int) -> poolings.Headed:
   """Average-pooled features, and the input of the loss: scores or a projection."""
-  s = settings
+  s = config
   backbone = functools.partial(
     models.Simple6, s.widths, convolution=s.convolution, name="backbone"
   )
@@ -72,14 +39,14 @@ def network(settings: Settings, method: str, classes: int) -> poolings.Headed:
 
 
 def embed(
-  settings: Settings, convolution: Convolution, params: Any, images: Array
+  config: Config, convolution: Convolution, params: Collection, images: Array
 ) -> Array:
   """Features of images, from the backbone's parameters."""
-  network = models.Simple6(settings.widths, convolution=convolution)
+  network = models.Simple6(config.widths, convolution=convolution)
   return features.pooled(network, {"params": params}, images)
 
 
-def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Any:
+def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Collection:
   """Draws parameters like `network.init`, but all at once, which compiles faster.
 
   Kernels have variance 2 / (size^2 outputs) in convolutions and 1 / inputs in dense
@@ -100,22 +67,22 @@ def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Any:
   return jax.tree.unflatten(structure, scaled)
 
 
-def untrained(settings: Settings, objects: Objects) -> Any:
+def untrained(config: Config, objects: Objects) -> Collection:
   """Draws backbones [seeds, ...]; their biases are 0."""
-  network = models.Simple6(settings.widths)
-  numbers = jnp.arange(settings.seed, settings.seed + settings.seeds)
-  begin = jax.random.key(settings.seed)
+  network = models.Simple6(config.widths)
+  numbers = jnp.arange(config.seed, config.seed + config.seeds)
+  begin = jax.random.key(config.seed)
 
-  def draw_seed(number: Array) -> Any:
+  def draw_seed(number: Array) -> Collection:
     return draw(network, objects.held.shape[1:], jax.random.fold_in(begin, number))
 
   return jax.jit(jax.vmap(draw_seed))(numbers)
 
 
-def without_biases(params: Any, share: Any) -> Any:
+def without_biases(params: Collection, share: float | Array) -> Collection:
   """Multiplies the backbone's biases by `share`; 0 removes them, also in training."""
 
-  def multiply(path: Any, leaf: Array) -> Array:
+  def multiply(path: jax.tree_util.KeyPath, leaf: Array) -> Array:
     return leaf * share if path[-1].key == "bias" else leaf
 
   backbone = jax.tree_util.tree_map_with_path(multiply, params["backbone"])
@@ -123,13 +90,13 @@ def without_biases(params: Any, share: Any) -> Any:
 
 
 def train(
-  settings: Settings,
+  config: Config,
   method: Method,
   objects: Objects,
   *,
   bias: float,
   folder: pathlib.Path,
-) -> tuple[Any, Any]:
+) -> tuple[Collection, np.ndarray]:
   """Trains backbones [seeds, ...]; returns their accuracies [seeds], too.
 
   Biases are multiplied by `bias`. Results in `folder` with the same settings are read
@@ -137,42 +104,46 @@ def train(
   on background 0.
   """
   classes = int(objects.train_labels.max()) + 1
-  model = network(settings, method, classes)
-  optimizer = optax.adam(settings.learning_rate)
+  model = network(config, method, classes)
+  optimizer = optax.adam(config.learning_rate)
   on_device = jax.tree.map(jnp.asarray, objects)
   loss = _LOSSES[method]
 
-  def init(key: Array, hyper: Any) -> trainer.State:
+  def init(key: Array, hyper: Hyper) -> trainer.State:
     # Networks with and without biases begin alike.
     params = draw(model, objects.train.shape[1:], key)
     return trainer.State(params, optimizer.init(params))
 
-  def step(objects: Objects, state: trainer.State, key: Array, hyper: Any) -> Any:
-    def objective(params: Any) -> Array:
+  def step(
+    objects: Objects, state: trainer.State, key: Array, hyper: Hyper
+  ) -> tuple[trainer.State, dict[str, Array]]:
+    def objective(params: Collection) -> Array:
       variables = {"params": without_biases(params, hyper["bias"])}
-      apply = functools.partial(model.apply, variables)
-      return jnp.mean(loss(settings, objects, key, apply))
+      apply = cast(_Apply, functools.partial(model.apply, variables))
+      return jnp.mean(loss(config, objects, key, apply))
 
     value, *after = trainer.descend(objective, optimizer, *state)
     return trainer.State(*after), {"loss": value}
 
-  def evaluate(objects: Objects, state: trainer.State, key: Array, hyper: Any) -> Array:
+  def evaluate(
+    objects: Objects, state: trainer.State, key: Array, hyper: Hyper
+  ) -> Array:
     params = without_biases(state.params, hyper["bias"])["backbone"]
-    return _object_accuracy(settings, objects, params, classes)
+    return _object_accuracy(config, objects, params, classes)
 
-  number = settings.simclr_steps
+  number = config.simclr_steps
   if method != "SimCLR":
-    number = max(1, settings.epochs * len(objects.train) // settings.batch)
-  made_with = kept.digest((settings, bias, objects.train.shape))
+    number = max(1, config.epochs * len(objects.train) // config.batch)
+  made_with = kept.digest((config, bias, objects.train.shape))
   name = f"{folder.name}-{method}-{made_with}"
   partial = jax.tree_util.Partial
   result = trainer.many(
-    jax.random.key(settings.seed),
+    jax.random.key(config.seed),
     (init, partial(step, on_device), partial(evaluate, on_device)),
     {"bias": (bias,)},
     folder.with_name(name),
     convolutional=True,
-    seeds=range(settings.seed, settings.seed + settings.seeds),
+    seeds=range(config.seed, config.seed + config.seeds),
     steps=number,
     evaluate_every=number,
     progress=False,
@@ -184,11 +155,13 @@ def train(
 _KNOWN = 500  # objects for class means, and as many held-out ones to classify
 
 
-def _object_accuracy(settings, objects: Objects, params: Any, classes: int) -> Array:
+def _object_accuracy(
+  config: Config, objects: Objects, params: Collection, classes: int
+) -> Array:
   """Share of held-out objects nearest to their own class's mean direction."""
   known, asked = objects.train[:_KNOWN], objects.held[:_KNOWN]
   images = objects.normalized(jnp.concatenate([known, asked]))
-  z = distances.l2_normalize(embed(settings, settings.convolution, params, images))
+  z = distances.l2_normalize(embed(config, config.convolution, params, images))
   labels = objects.train_labels[:_KNOWN]
   means = prototypes.class_means(z[: len(known)], labels, classes).means
   right = jnp.argmax(z[len(known) :] @ means.T, axis=1) == objects.held_labels[:_KNOWN]
@@ -200,29 +173,29 @@ def _rows(objects: Objects, key: Array, number: int) -> tuple[Array, Array]:
   return objects.train[rows], objects.train_labels[rows]
 
 
-def _supervised(settings, objects: Objects, key: Array, apply) -> Array:
-  x, y = _rows(objects, key, settings.batch)
+def _supervised(config: Config, objects: Objects, key: Array, apply: _Apply) -> Array:
+  x, y = _rows(objects, key, config.batch)
   return losses.softmax(apply(objects.normalized(x))[1], y)
 
 
-def _grids(settings, objects: Objects, key: Array, apply) -> Array:
+def _grids(config: Config, objects: Objects, key: Array, apply: _Apply) -> Array:
   def draw_grid(key: Array) -> data.ImageGrid:
     images, labels = objects.normalized(objects.train), objects.train_labels
     return data.image_grid(key, images, labels, single_label=True)
 
-  grids = jax.vmap(draw_grid)(jax.random.split(key, settings.batch))
+  grids = jax.vmap(draw_grid)(jax.random.split(key, config.batch))
   return losses.softmax(apply(grids.image)[1], grids.label)
 
 
-def _simclr(settings, objects: Objects, key: Array, apply) -> Array:
+def _simclr(config: Config, objects: Objects, key: Array, apply: _Apply) -> Array:
   row_key, *keys = jax.random.split(key, 3)
-  x, _ = _rows(objects, row_key, settings.simclr_batch)
-  views = jnp.concatenate([objects.normalized(view(settings, k, x)) for k in keys])
+  x, _ = _rows(objects, row_key, config.simclr_batch)
+  views = jnp.concatenate([objects.normalized(view(config, k, x)) for k in keys])
   first, second = jnp.split(apply(views)[1], 2)
-  return losses.nt_xent(first, second, temperature=settings.temperature)
+  return losses.nt_xent(first, second, temperature=config.temperature)
 
 
-def view(settings: Settings, key: Array, images: Array) -> Array:
+def view(config: Config, key: Array, images: Array) -> Array:
   """Crops a random box of each image and changes brightness and contrast."""
   crop_key, brightness_key, contrast_key = jax.random.split(key, 3)
   size = images.shape[1], images.shape[2]
@@ -230,12 +203,12 @@ def view(settings: Settings, key: Array, images: Array) -> Array:
     crop_key,
     images,
     size=size,
-    area=(settings.crop, 1.0),
-    integer=settings.integer_crops,
+    area=(config.crop, 1.0),
+    integer=config.integer_crops,
   )
   crops = jnp.clip(crops, 0, 1)
-  crops = data.random_brightness(brightness_key, crops, strength=settings.jitter)
-  return data.random_contrast(contrast_key, crops, strength=settings.jitter)
+  crops = data.random_brightness(brightness_key, crops, strength=config.jitter)
+  return data.random_contrast(contrast_key, crops, strength=config.jitter)
 
 
 _LOSSES = {"supervised": _supervised, "SimCLR": _simclr, "grids": _grids}

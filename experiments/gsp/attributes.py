@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from jax import Array
 from experiments.frame import pictures
 from experiments.frame.study import Table
 from experiments.gsp import network
-from spherejax import data, distances, losses, prototypes
+from spherejax import data, distances, losses, models, prototypes, training
 
 SHUFFLED = "attributes shuffled"
 METRICS = ("l2", "cosine")
@@ -66,29 +65,28 @@ def class_means(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
   return np.stack([values[labels == label].mean(0) for label in np.unique(labels)])
 
 
-Variants = Mapping[str, tuple[Any, Any, np.ndarray]]
+Variants = Mapping[str, tuple[training.TrainState, models.HeadResult, np.ndarray]]
 """For each variant its state, its outputs for the images, and attributes."""
 
 
-def class_attributes(variants: Variants, names: Sequence[str]) -> Any:
+def class_attributes(variants: Variants, names: Sequence[str]) -> pictures.Figure:
   """Share of each class on each prototype, for each variant (figure 5.6)."""
   figure = pictures.new_figure(1.6 + 3.0 * len(variants), 3.8)
   cells = figure.subplots(1, len(variants), sharey=True)
   highest = max(values.max() for _, _, values in variants.values())
-  image: Any = None
   for axes, (name, (_, _, values)) in zip(cells, variants.items(), strict=True):
-    image = axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
+    axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
     axes.set_title(name, fontsize=10)
     axes.set_xlabel("prototype")
     axes.set_xticks(range(values.shape[1]))
     axes.set_yticks(range(len(names)), list(names))
-  figure.colorbar(image, ax=list(cells), label="mean attribute")
+  figure.colorbar(cells[-1].images[0], ax=list(cells), label="mean attribute")
   return figure
 
 
 def dominant(
   variants: Variants, images: data.Images, settings: network.Settings
-) -> Any:
+) -> pictures.Figure:
   """The first image of each class: its prototypes by colour, its weights by strength.
 
   A position has the colour of its nearest prototype; the colour is stronger the more
@@ -109,7 +107,7 @@ def dominant(
     chosen = state.params["network"]["pooling"]["prototypes"]
     inside = distances.unit_ball(maps), distances.unit_ball(chosen)
     nearest = prototypes.prototype_histogram(*inside).assignment
-    weights = result.weights[rows]
+    weights = np.asarray(result.weights)[rows]
     strength = weights / weights.max(axis=(1, 2), keepdims=True)
     tones = colors(np.asarray(nearest))[..., :3]
     shown = 1 - strength[..., None] * (1 - tones)
@@ -126,7 +124,7 @@ def dominant(
   return figure
 
 
-def charts(config: Any, table: Table) -> dict[str, Any]:
+def charts(config: network.Settings, table: Table) -> dict[str, pictures.Figure]:
   """Accuracies of all seeds, by distance and candidates."""
   del config
   panels = {
@@ -145,7 +143,7 @@ def charts(config: Any, table: Table) -> dict[str, Any]:
 
 def draw(
   last: Variants, tested: data.Images, settings: network.Settings
-) -> dict[str, Any]:
+) -> dict[str, pictures.Figure]:
   """Attributes and dominant prototypes of the last seed."""
   return {
     "attributes": class_attributes(last, tested.label_names),

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -130,9 +130,15 @@ def outcomes(
 
   def make() -> kept.Finished:
     folder = path.with_name(f"parts-{settings.patience}")
-    options: Any = {"after": after if settings.patience else None, "progress": False}
     runs = pooled_training.train(
-      settings, seed, trained.variants, train, folder, pretrained=pretrained, **options
+      settings,
+      seed,
+      trained.variants,
+      train,
+      folder,
+      pretrained=pretrained,
+      after=after if settings.patience else None,
+      progress=False,
     )
     figures, weights = {}, {}
     for name, run in runs.items():
@@ -149,7 +155,7 @@ def outcomes(
   return kept.once(path, made_with=made_with, make=make)
 
 
-def charts(config: Config, table: Table) -> dict[str, Any]:
+def charts(config: Config, table: Table) -> dict[str, pictures.Figure]:
   """Scores by loss (DML Fig. 5.5(b))."""
   measure, panels = f"MAP@R, {config.images}", collections.defaultdict(dict)
   for name in table.variants(measure):
@@ -163,7 +169,9 @@ def drawn_rows(test: data.Images) -> np.ndarray:
   return np.array([np.argmax(test.labels == label) for label in range(8)])
 
 
-def weights(last: dict[str, np.ndarray], test: collages.Part) -> dict[str, Any]:
+def weights(
+  last: dict[str, np.ndarray], test: collages.Part
+) -> dict[str, pictures.Figure]:
   """Weights of the last seed on the first collage of each of eight classes.
 
   A frame marks the labelled tile.

@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments.frame import pictures
 from spherejax import data, metrics, plotting, pooling, prototypes
@@ -44,7 +45,7 @@ def variation(first: np.ndarray, second: np.ndarray) -> float:
   return float(np.abs(first.mean(0) - second.mean(0)).sum() / 2)
 
 
-def measure(study: Study, seed: int) -> dict[str, Any]:
+def measure(study: Study, seed: int) -> dict[str, ArrayLike]:
   rng = np.random.default_rng(seed)
   radius = study.radii[-1]
   off = np.linalg.norm(study.combinations - study.averages, axis=1)
@@ -73,13 +74,12 @@ def measure(study: Study, seed: int) -> dict[str, Any]:
   }
 
 
-def draw(
-  study: Study, radii: Sequence[np.ndarray], images: data.Images
-) -> dict[str, Any]:
-  """Draws all plots: cells, hulls, single images and the radius."""
+def draw(studies: Sequence[Study], images: data.Images) -> dict[str, pictures.Figure]:
+  """Draws the radius of all networks; cells, hulls and single images of the last."""
+  radii, study = np.stack([x.radii for x in studies]), studies[-1]
   curve = plotting.training_curves(
-    {"greedy k-centre": np.stack(radii)},
-    steps=np.arange(1, len(radii[0]) + 1),
+    {"greedy k-centre": radii},
+    steps=np.arange(1, radii.shape[1] + 1),
     xlabel="prototypes",
     ylabel="covering radius",
   )
@@ -91,7 +91,7 @@ def draw(
   }
 
 
-def _limit(axes: Any, study: Study) -> np.ndarray:
+def _limit(axes: pictures.Axes, study: Study) -> np.ndarray:
   """Shows a square around all features, with a margin; returns its sides [2, 2]."""
   points = study.features.reshape(-1, 2)
   low, high = points.min(0), points.max(0)
@@ -102,7 +102,7 @@ def _limit(axes: Any, study: Study) -> np.ndarray:
   return sides
 
 
-def _shade_cells(axes: Any, study: Study) -> None:
+def _shade_cells(axes: pictures.Axes, study: Study) -> None:
   """Shades each point of the plane by its nearest prototype."""
   sides = _limit(axes, study)
   x, y = (np.linspace(low, high, 360) for low, high in sides)
@@ -125,7 +125,7 @@ def _worst_covered(study: Study) -> tuple[float, float]:
   return tuple(study.prototypes[worst].tolist())
 
 
-def cells(study: Study) -> Any:
+def cells(study: Study) -> pictures.Figure:
   """Local features, prototypes and the cells of the plane (figure 4.2)."""
   from matplotlib.patches import Circle
 
@@ -143,7 +143,7 @@ def cells(study: Study) -> Any:
   return figure
 
 
-def hulls(study: Study, names: Sequence[str]) -> Any:
+def hulls(study: Study, names: Sequence[str]) -> pictures.Figure:
   """Hulls of the prototypes in use by each class, and the averages (figure 4.3)."""
   import scipy.spatial
 
@@ -163,7 +163,7 @@ def hulls(study: Study, names: Sequence[str]) -> Any:
   return figure
 
 
-def singles(study: Study, images: data.Images) -> Any:
+def singles(study: Study, images: data.Images) -> pictures.Figure:
   """Images with their local features, average and combination (figure 4.4)."""
   figure = pictures.new_figure(7.2, 4.3)
   cells = figure.subplots(2, 3, height_ratios=(1, 2.4))

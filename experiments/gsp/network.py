@@ -8,14 +8,16 @@ where the pooling has attributes.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection
 from jax import Array
+from jax.typing import ArrayLike
 
 from experiments.frame.settings import Decided, Limited, MultipleOf
 from spherejax import data, losses, models, pooling, training
@@ -91,7 +93,9 @@ PROTOTYPES = "pooling/prototypes"
 
 
 def pool(
-  settings: Settings, mass: Any = 1.0, inverse_temperature: Any = None
+  settings: Settings,
+  mass: ArrayLike = 1.0,
+  inverse_temperature: ArrayLike | None = None,
 ) -> Callable[..., Any]:
   """The pooling of the settings; mass and inverse temperature may be traced."""
   if settings.pooling == "gap":
@@ -139,10 +143,10 @@ def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
 def mixture(
   settings: Settings,
   classes: int,
-  params: dict[str, Any],
+  params: Collection,
   result: models.HeadResult,
   labels: Array,
-  zero_shot_weight: Any,
+  zero_shot_weight: Array | float,
 ) -> Array:
   """A metric loss and zero-shot prediction, as one number (DML eq. 5.2.5).
 
@@ -152,8 +156,8 @@ def mixture(
   modules = loss_modules(settings, classes)
 
   def mean_of(name: str, inputs: Array | None) -> Array:
-    values: Any = modules[name].apply({"params": params[name]}, inputs, labels)
-    return values.mean()
+    values = modules[name].apply({"params": params[name]}, inputs, labels)
+    return cast(Array, values).mean()
 
   if "proxies" in modules:
     loss = mean_of("proxies", result.embeddings)
@@ -178,7 +182,7 @@ def make_optimizer(settings: Settings) -> optax.GradientTransformation:
 
 def loss_parameters(
   settings: Settings, classes: int, proxy_key: Array, label_key: Array
-) -> dict[str, Any]:
+) -> dict[str, Collection]:
   """Proxies and label embeddings at the start, by the name of their loss."""
   points = jnp.ones((2, settings.dim))
   even = jnp.ones((2, settings.prototypes)) / settings.prototypes

@@ -9,13 +9,14 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.typing import Collection
 from jax import Array
 
 from experiments.frame import at_once, ending
@@ -86,6 +87,13 @@ class Network(nn.Module):
     return models.EmbeddingHead(config.dim, pool)(features)
 
 
+def _outputs(
+  config: Config, params: Collection, images: Array, mass: Array
+) -> models.HeadResult:
+  outputs = Network(config).apply({"params": params}, images, mass)
+  return cast(models.HeadResult, outputs)
+
+
 @functools.cache
 def _optimizer(learning_rate: float) -> optax.GradientTransformation:
   """Returns the same optimiser for equal settings, so that runs share a program."""
@@ -105,7 +113,7 @@ def _start(key: Array, images: Array, *, config: Config) -> training.TrainState:
 def _train(
   state: training.TrainState,
   collages: data.Collages,
-  table: Any,
+  table: data.ClassTable,
   key: Array,
   mass: Array,
   steps: Array,
@@ -117,7 +125,7 @@ def _train(
   def objective(params, _, batch, *, key, axis_name):
     del key, axis_name  # nothing is drawn, and one device is enough
     images, labels = batch
-    outputs: Any = Network(config).apply({"params": params["network"]}, images, mass)
+    outputs = _outputs(config, params["network"], images, mass)
     values = losses.contrastive(
       outputs.embeddings, labels, negative_margin=config.margin
     )
@@ -138,9 +146,11 @@ def _train(
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def embed(params: Any, images: Array, mass: Array, *, config: Config) -> Any:
+def embed(
+  params: Collection, images: Array, mass: Array, *, config: Config
+) -> models.HeadResult:
   """Embeddings and pooling weights of collages."""
-  return Network(config).apply({"params": params}, images, mass)
+  return _outputs(config, params, images, mass)
 
 
 # Chooses pooled features that cover the others best (DML Algorithm 2).
@@ -154,7 +164,9 @@ class Trained(NamedTuple):
   weights: np.ndarray
 
 
-def evaluate(params: Any, test: data.Collages, mass: float, config: Config) -> Trained:
+def evaluate(
+  params: Collection, test: data.Collages, mass: float, config: Config
+) -> Trained:
   """Retrieval among the test collages, and the pooling weights on them."""
   outputs = embed(params, test.images, jnp.float32(mass), config=config)
   measures = {
@@ -168,7 +180,7 @@ def compare(
   config: Config,
   collages: Sequence[Collages],
   keys: Sequence[Array],
-  tell: Callable[[], Any],
+  tell: Callable[[], object],
 ) -> list[dict[str, Trained]]:
   """Trains both poolings on the collages of each seed, from one network.
 

@@ -6,12 +6,13 @@ prototypes, and the proxies or label embeddings of the losses.
 
 import dataclasses
 import pathlib
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
+from flax.typing import Collection
 from jax import Array
 
 from experiments.frame import command, kept
@@ -39,8 +40,8 @@ class Maps(NamedTuple):
 
 def apply_head(settings: Settings, params, features: Array, hyper) -> models.HeadResult:
   """Generalized sum pooling of the projected maps."""
-  result: Any = _head(settings, **hyper).apply({"params": params}, features)
-  return result
+  result = _head(settings, **hyper).apply({"params": params}, features)
+  return cast(models.HeadResult, result)
 
 
 def _head(settings: Settings, mass, inverse_temperature, **_) -> models.EmbeddingHead:
@@ -54,7 +55,7 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   hyper = hyper | {"mass": 1.0}
   head_key, row_key, proxy_key, label_key = jax.random.split(key, 4)
   rows = jax.random.permutation(row_key, len(maps.labels))[:1024]
-  variables: Any = _head(settings, **hyper).init(head_key, maps.features[:1])
+  variables = _head(settings, **hyper).init(head_key, maps.features[:1])
   pooled = apply_head(settings, variables["params"], maps.features[rows], hyper).pooled
   head = models.replace_prototypes(variables["params"], pooled, path=network.PROTOTYPES)
   losses = network.loss_parameters(settings, classes, proxy_key, label_key)
@@ -184,7 +185,7 @@ def frozen_network(
   source: collages.Source,
   train: data.Images,
   output: pathlib.Path,
-) -> Any:
+) -> Collection:
   """Parameters of a backbone trained with GAP; restored if they were stored."""
   path = output / "kept" / f"network-{seed}"
   # Settings that change the network; the others concern the heads.
@@ -202,8 +203,8 @@ def frozen_network(
     runs = pooled_training.train(config, seed, average, train, folder, pretrained=start)
     backbone = runs["GAP"].state.params["network"]["backbone"]
     params = jax.tree.map(np.asarray, backbone)
-    arrays: Any = traverse_util.flatten_dict(params, sep="/")
-    return kept.Finished({}, arrays)
+    flat = traverse_util.flatten_dict(params, sep="/")
+    return kept.Finished({}, cast(dict[str, np.ndarray], flat))
 
   outcome = kept.once(path, made_with=settings, make=make)
   return traverse_util.unflatten_dict(outcome.arrays, sep="/")

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
+from experiments.frame.pictures import Figure
 from experiments.frame.settings import Decided, MultipleOf
 from experiments.frame.study import Claim, Table
 from experiments.gsp import network
@@ -242,7 +243,9 @@ def flat(plan: Plan, loss: str) -> Iterator[Claim]:
     )
 
 
-def draw(plan: Plan, loss: str, table: Table, measure: str = "MAP@R") -> dict[str, Any]:
+def draw(
+  plan: Plan, loss: str, table: Table, measure: str = "MAP@R"
+) -> dict[str, Figure]:
   """The grid of prototypes and sharpness, and curves over the mass and prototypes."""
 
   def values(cell: Cell) -> np.ndarray:

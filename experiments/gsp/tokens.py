@@ -6,7 +6,7 @@ embedding is their pooled vector, as if a network had computed them from an imag
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -173,8 +173,13 @@ def update(config: Config, state: State, key: Array, pool) -> tuple[State, Array
   samples = draw_samples(key, config.per_class)
 
   def objective(params: Params) -> Array:
-    options: Any = {"negative_margin": config.margin, "normalize": "none"}
-    return losses.contrastive(pool(params, samples), samples.labels, **options).mean()
+    values = losses.contrastive(
+      pool(params, samples),
+      samples.labels,
+      negative_margin=config.margin,
+      normalize="none",
+    )
+    return values.mean()
 
   optimizer = optax.adam(config.learning_rate)
   loss, params, opt_state = training.descend(objective, optimizer, *state)

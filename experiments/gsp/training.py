@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import tqdm
+from flax.typing import MutableVariableDict, VariableDict
 
 from experiments.frame import command, ending
 from experiments.frame import kept as finished
@@ -75,7 +76,9 @@ def _with_prototypes(
   return state.replace(params=state.params | {"network": network})
 
 
-def _with_backbone(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _with_backbone(
+  tree: MutableVariableDict, other: VariableDict
+) -> MutableVariableDict:
   """Replaces the backbone's parameters or statistics by those of another network."""
   if "backbone" not in tree.get("network", {}):
     return tree
@@ -97,14 +100,15 @@ def pretrain(
   seed: int,
   images: data.Images,
   folder: pathlib.Path,
-  **options: Any,
+  *,
+  progress: bool = True,
 ) -> training.TrainState | None:
   """Trains a classifier of single images, from which DML starts; None for no steps."""
   if not steps:
     return None
   settings = dataclasses.replace(settings, loss="proxy_nca", pooling="gap", steps=steps)
   variants = {"": pooled_network.AVERAGE}
-  return train(settings, seed, variants, images, folder, **options)[""].state
+  return train(settings, seed, variants, images, folder, progress=progress)[""].state
 
 
 def train(
