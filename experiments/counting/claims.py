@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from experiments.counting.measures import LEVEL, POINTS
+from experiments.counting.measures import LEVEL, POINTS, Figures
 from experiments.counting.settings import Config
 from experiments.frame.study import Claim, Table
 from experiments.published import figures
@@ -16,8 +16,6 @@ ON_GRIDS, IMAGE = "trained on grids", "the image itself"
 NO_FILL = "photographs"
 MODES = ("mixed", "single")
 RHO = "correlation of norm and count"
-Measures = Mapping[str, Mapping[str, float]]
-"""Values by network and measure."""
 
 
 def printed(config: Config, name: str, title: str) -> Mapping[str, float]:
@@ -27,7 +25,7 @@ def printed(config: Config, name: str, title: str) -> Mapping[str, float]:
 
 
 def add(
-  table: Table, config: Config, name: str, fill: str, by_network: Measures
+  table: Table, config: Config, name: str, fill: str, by_network: Mapping[str, Figures]
 ) -> None:
   """Adds a seed's figures of one set and fill."""
   for network, measures in by_network.items():

@@ -17,7 +17,7 @@ from spherejax import data, models, pooling
 
 Apply = Callable[[VariableDict, Array], Array]
 """Function of one network's variables and images to features [n, dim]."""
-HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
+_HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
 
 
 class Sample(NamedTuple):
@@ -27,6 +27,9 @@ class Sample(NamedTuple):
   counts: np.ndarray
   labels: np.ndarray
   lengths: np.ndarray  # [n], norms of the images themselves
+
+  def at(self, rows: np.ndarray) -> "Sample":
+    return Sample(self.z[:, rows], *(x[rows] for x in self[1:]))
 
 
 class Samples(NamedTuple):
@@ -42,11 +45,6 @@ class Style(NamedTuple):
 
   fill: str
   single_label: bool
-
-
-def take(sample: Sample, rows: np.ndarray) -> Sample:
-  counts, labels, lengths = (x[rows] for x in sample[1:])
-  return Sample(sample.z[:, rows], counts, labels, lengths)
 
 
 def _keys(key: Array, number: int) -> Array:
@@ -85,8 +83,7 @@ def of_grids(
   `apply` should be jitted.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
-  grid_blocks = (drawn(objects, block_keys, style) for block_keys in keys)
-  blocks = ((grids.image, grids.num_objects, grids.label) for grids in grid_blocks)
+  blocks = (drawn(objects, block_keys, style)[:3] for block_keys in keys)
   return _sample(apply, variables, blocks, number)
 
 
@@ -142,9 +139,8 @@ def pooled(network: nn.Module, variables: VariableDict, images: Array) -> Array:
   return pooling.gap(cast(Array, network.apply(variables, images)))
 
 
-def weights(file: str) -> dict[str, np.ndarray]:
-  """Reads a file of weights; removes the prefix "encoder." of self-supervised ones."""
-  return {
-    name.removeprefix("encoder."): array
-    for name, array in models.read_weights(file).items()
-  }
+def imported(shapes: VariableDict, file: str) -> VariableDict:
+  """Variables from a file of weights, whose names may begin with "encoder."."""
+  weights = models.read_weights(file).items()
+  named = {name.removeprefix("encoder."): array for name, array in weights}
+  return models.import_weights(shapes, named, ignore=_HEADS)

@@ -15,6 +15,7 @@ from experiments.counting import claims, features, measures, pictures, training
 from experiments.counting import settings as checks
 from experiments.counting.features import Samples, Style
 from experiments.counting.images import AnyArray, Objects
+from experiments.counting.measures import Figures
 from experiments.counting.settings import Config
 from experiments.frame import at_once
 from experiments.frame import images as class_sets
@@ -23,23 +24,17 @@ from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
 from spherejax import data, models
 
-_MIXED, _SINGLE, _FITTED = range(3)
-"""Kinds of grids of a seed."""
-_TWO_VIEWS = ("digits", "mnist")
-"""Sets on which Simple-6 is also trained without labels."""
-_FULL = (claims.SUPERVISED, claims.UNBIASED, claims.SIMCLR)
-"""Networks with other measures than slopes, too."""
+_MIXED, _SINGLE, _FITTED = range(3)  # kinds of grids of a seed
+_TWO_VIEWS = ("digits", "mnist")  # sets on which Simple-6 also learns without labels
 
 
 class Networks(NamedTuple):
   """Networks of one kind."""
 
   names: tuple[str, ...]
-  variables: tuple[VariableDict, ...]
-  """Variables of each network, [seeds, ...], or [1, ...] if seeds share the network."""
+  variables: tuple[VariableDict, ...]  # [seeds, ...]; [1, ...] if seeds share it
   apply: features.Apply
-  accuracies: dict[str, np.ndarray]
-  """Accuracies on single objects [seeds]; empty for networks not trained here."""
+  accuracies: dict[str, np.ndarray]  # on single objects [seeds], if trained here
 
   @property
   def fixed(self) -> int:
@@ -85,12 +80,6 @@ def simple_networks(
   config: Config, name: str, objects: Objects, folder: pathlib.Path
 ) -> Networks:
   """Trains Simple-6 by every method of the settings."""
-  train = functools.partial(
-    training.train,
-    config,
-    objects=objects,
-    folder=folder / name,
-  )
   # Method, and factor of the biases, by name of the network.
   jobs: dict[str, tuple[training.Method, float]] = {
     claims.SUPERVISED: ("supervised", 1.0)
@@ -101,7 +90,10 @@ def simple_networks(
     jobs[claims.SIMCLR] = "SimCLR", 1.0
   if config.controls and name == "digits":
     jobs[claims.ON_GRIDS] = "grids", 1.0
-  results = at_once.threaded(lambda job: train(job[0], bias=job[1]), jobs.values())
+  results = at_once.threaded(
+    lambda x: training.train(config, x[0], objects, bias=x[1], folder=folder / name),
+    jobs.values(),
+  )
   trained, scores = zip(*results, strict=True)
   variables = dict(zip(jobs, trained, strict=True))
   accuracies = dict(zip(jobs, scores, strict=True))
@@ -129,8 +121,7 @@ def trained_networks(config: Config) -> Networks:
 
   shapes = jax.eval_shape(draw, jax.random.key(0))
   variables: dict[str, VariableDict] = {
-    name: models.import_weights(shapes, features.weights(file), ignore=features.HEADS)
-    for name, file in files.items()
+    name: features.imported(shapes, file) for name, file in files.items()
   } or {claims.SUPERVISED: features.pretrained().variables}
   variables = {
     name: jax.tree.map(lambda x: x[None], tree) for name, tree in variables.items()
@@ -144,57 +135,43 @@ def trained_networks(config: Config) -> Networks:
   return Networks(tuple(variables), tuple(variables.values()), apply, {})
 
 
-def fully_measured(config: Config) -> tuple[str, ...]:
-  """Networks with other measures than slopes, too.
-
-  Untrained networks have only slopes, or, without slopes, all other measures.
-  """
-  control = () if "slopes" in config.measures else (claims.RANDOM,)
-  return (*_FULL, *control)
-
-
 def measure(
   config: Config, networks: Networks, samples: Samples, key: jax.Array
-) -> dict[str, dict[str, float]]:
+) -> dict[str, Figures]:
   """Measures each network, and the norm of the image itself."""
-  image = claims.IMAGE
-  slopes = "slopes" in config.measures
-  by_network: dict[str, dict[str, float]] = {
-    name: {} for name in (*networks.names, image)
+  single, slopes = samples.single, "slopes" in config.measures
+  by_network: dict[str, Figures] = {
+    name: {} for name in (*networks.names, claims.IMAGE)
   }
-  for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
+  of_norms = measures.slopes if slopes else measures.correlations
+  for sample, mode in zip(samples[:2], claims.MODES, strict=True):
     norms = np.vstack([np.linalg.norm(sample.z, axis=2), sample.lengths[None]])
-    of_norms = measures.slopes if slopes else measures.correlations
-    all_figures = of_norms(norms, sample.counts, mode)
-    for name, figures in zip(by_network, all_figures, strict=True):
+    by_row = of_norms(norms, sample.counts, mode)
+    for name, figures in zip(by_network, by_row, strict=True):
       by_network[name] |= figures
   episodes = {}
   if "episodes" in config.measures:
-    classes = data.class_table(samples.single.labels, per_class=1)
-    sizes = {"ways": config.ways, "queries": config.queries}
-    episodes = {
-      shots: class_sets.episodes(
-        key, classes, number=config.episodes, shots=shots, **sizes
-      )
-      for shots in config.shots
-    }
+    draw = functools.partial(
+      class_sets.episodes, key, data.class_table(single.labels, per_class=1),
+      number=config.episodes, ways=config.ways, queries=config.queries,
+    )  # fmt: skip
+    episodes = {shots: draw(shots=shots) for shots in config.shots}
+  # Untrained networks have only slopes, or, without slopes, all other measures.
+  full = claims.SUPERVISED, claims.UNBIASED, claims.SIMCLR
+  full = full if slopes else (*full, claims.RANDOM)
   for number, name in enumerate(networks.names):
-    if name not in fully_measured(config):
+    if name not in full:
       continue
     if "classifiers" in config.measures and samples.fitted:
-      by_network[name] |= measures.classifiers(
-        samples.fitted, samples.single, number, key
-      )
+      by_network[name] |= measures.classifiers(samples.fitted, single, number, key)
     for shots, rows in episodes.items():
-      by_network[name] |= measures.episodes(samples.single, number, rows, shots=shots)
+      by_network[name] |= measures.episodes(single, number, rows, shots=shots)
     if "angles" in config.measures:
-      by_network[name] |= measures.angles(samples.single, number)
+      by_network[name] |= measures.angles(single, number)
   if not slopes:
-    norms = samples.single.lengths
     for shots, rows in episodes.items():
-      by_network[image] |= measures.within(
-        norms, samples.single.counts, rows, shots=shots
-      )
+      within = measures.within(single.lengths, single.counts, rows, shots=shots)
+      by_network[claims.IMAGE] |= within
   return by_network
 
 
@@ -208,13 +185,12 @@ def of_seed(config: Config, networks: Networks, seed: int) -> list[VariableDict]
 
 def probe_networks(
   config: Config, networks: Networks, samples: Samples, fill: str, seed: int
-) -> tuple[dict[str, dict[str, float]], dict[str, np.ndarray]]:
+) -> tuple[dict[str, Figures], dict[str, np.ndarray]]:
   """Measures each network; returns the figures and the arrays to draw."""
-  mixed, single = samples.mixed, samples.single
-  norms = np.linalg.norm(mixed.z, axis=2)
+  single = samples.single
   arrays = {
-    f"norms {fill}": norms,
-    f"counts {fill}": mixed.counts,
+    f"norms {fill}": np.linalg.norm(samples.mixed.z, axis=2),
+    f"counts {fill}": samples.mixed.counts,
     f"z {fill}": single.z[0],
     f"own counts {fill}": single.counts,
     f"labels {fill}": single.labels,
@@ -225,21 +201,16 @@ def probe_networks(
 def _seed(
   config: Config, networks: Networks, objects: Objects, name: str, seed: int
 ) -> finished.Finished:
-  """Measures one seed under all fills."""
+  """Measures a seed under all fills."""
   figures, arrays = {}, {}
-  variables = of_seed(config, networks, seed)
+  draw = functools.partial(
+    features.of_grids, networks.apply, of_seed(config, networks, seed), objects,
+    number=config.grids, block=min(config.block, config.grids),
+  )  # fmt: skip
+  kinds = (_MIXED, _SINGLE, _FITTED)
+  if "classifiers" not in config.measures:
+    kinds = kinds[:_FITTED]
   for fill in fills(config, name):
-    draw = functools.partial(
-      features.of_grids,
-      networks.apply,
-      variables,
-      objects,
-      number=config.grids,
-      block=min(config.block, config.grids),
-    )
-    kinds = (_MIXED, _SINGLE, _FITTED)
-    if "classifiers" not in config.measures:
-      kinds = kinds[:_FITTED]
     samples = Samples(
       *(draw(Style(fill, kind != _MIXED), key_of(seed, kind)) for kind in kinds)
     )
@@ -280,10 +251,9 @@ def study(
   for network, values in networks.accuracies.items():
     title = f"{name}, {network}, single objects"
     table.add(title, "nearest mean, accuracy", values)
-  styles = [Style(fill, single_label=False) for fill in fills(config, name)]
   # As many as in other blocks, whose programs are already compiled.
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
-  examples = {f"grids-{name}": pictures.grids(objects, styles, keys)}
+  examples = {f"grids-{name}": pictures.grids(objects, fills(config, name), keys)}
   return examples | draw_figures(name, networks.names, fills(config, name), arrays)
 
 

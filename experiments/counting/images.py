@@ -13,12 +13,9 @@ from spherejax import data
 AnyArray = np.ndarray | Array
 """An array on the host or on the device."""
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_DIGITS = 1200
-"""Number of training digits, from the first; digits by other writers are held out."""
-_REDUCED = {"mnist": 14, "cifar10": 16}
-"""Sides of the images, averaged over areas, for a CPU."""
-_FEWEST, _MOST = 2, 9
-"""Smallest and largest number of objects in a photograph (NCH 4.1)."""
+_DIGITS = 1200  # training digits; those that follow are by other writers
+_REDUCED = {"mnist": 14, "cifar10": 16}  # sides of images for a CPU
+_FEWEST, _MOST = 2, 9  # objects in a photograph (NCH 4.1)
 
 
 class Objects(NamedTuple):
@@ -67,7 +64,7 @@ def load(name: str, config: Config) -> Objects:
 
 
 def photographs(config: Config) -> Photographs:
-  """Reads photographs with 2 to 9 boxes, difficult ones included."""
+  """Reads photographs with 2 to 9 boxes, difficult ones included; labels them."""
   side = config.photograph_size
   if config.voc_folder:
     images, boxes = _folder(pathlib.Path(config.voc_folder), side)
@@ -75,11 +72,6 @@ def photographs(config: Config) -> Photographs:
     voc = data.load_tfds("voc/2007", config.voc_split, size=side)
     images = np.asarray(voc.images)
     boxes = [np.asarray(row["label"]) for row in voc.extras["objects"]]
-  return counted(images, boxes)
-
-
-def counted(images: np.ndarray, boxes: list[np.ndarray]) -> Photographs:
-  """Labels photographs by their boxes; drops those with too few or too many."""
   counts = np.array([len(labels) for labels in boxes])
   single = [labels[0] if len(set(labels.tolist())) == 1 else -1 for labels in boxes]
   mask = (counts >= _FEWEST) & (counts <= _MOST)

@@ -11,10 +11,9 @@ from experiments.counting.features import Sample
 from spherejax import distances, metrics, prototypes
 
 POINTS = ("1/4", "1/2", "3/4")
-LEVEL = 0.05 / 3
-"""Significance level of each of three simultaneous tests (Bonferroni)."""
+LEVEL = 0.05 / 3  # of each of three simultaneous tests (Bonferroni)
+# Penalties of logistic regression, for features of variance 1 on average.
 _PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
-"""Penalties of logistic regression, for features of variance 1 on average."""
 _STEPS, _VALIDATION, _LEAST = 300, 0.2, 1e-30
 
 Figures = dict[str, float]
@@ -123,9 +122,7 @@ def _regressed(x: Array, y: Array, penalty: Array, classes: int) -> Array:
   return jax.lax.fori_loop(0, _STEPS, step, (start, start))[0]
 
 
-def classifiers(
-  fitted: Sample, queries: Sample, network: int, key: Array
-) -> dict[str, float]:
+def classifiers(fitted: Sample, queries: Sample, network: int, key: Array) -> Figures:
   """Accuracies of two classifiers, before and after normalisation."""
   classes = int(max(fitted.labels.max(), queries.labels.max())) + 1
   points = fitted.z[network], queries.z[network]
@@ -143,9 +140,7 @@ def classifiers(
   return figures
 
 
-def episodes(
-  sample: Sample, network: int, rows: Array, *, shots: int
-) -> dict[str, float]:
+def episodes(sample: Sample, network: int, rows: Array, *, shots: int) -> Figures:
   """Few-shot accuracies, their intervals, and the correlation within episodes."""
   z = jnp.asarray(sample.z[network])
   figures = {}
@@ -161,7 +156,7 @@ def episodes(
 
 def within(
   norms: np.ndarray, counts: np.ndarray, rows: Array, *, shots: int
-) -> dict[str, float]:
+) -> Figures:
   """Mean correlation within episodes, over those where it is defined."""
   rho = np.asarray(_correlations(jnp.asarray(norms), jnp.asarray(counts), rows))
   defined = np.isfinite(rho)
@@ -186,7 +181,7 @@ def _cosines(z: Array, counts: Array, labels: Array) -> list[Array]:
   return [metrics.mean_where(unit @ unit.T, mask) for mask in masks]
 
 
-def angles(sample: Sample, network: int) -> dict[str, float]:
+def angles(sample: Sample, network: int) -> Figures:
   """Mean cosines of one class with two counts, and of two classes with one count."""
   names = "cosine of one class, two counts", "cosine of two classes, one count"
   cosines = _cosines(sample.z[network], sample.counts, sample.labels)

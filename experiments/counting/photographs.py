@@ -68,8 +68,8 @@ def study(
     sample = fixed
     if untrained:
       sample = fixed._replace(z=np.concatenate([fixed.z, see(untrained).z]))
-    take = functools.partial(features.take, sample)
-    samples = features.Samples(*map(take, _split(photographs, seed)))
+    parts = (sample.at(rows) for rows in _split(photographs, seed))
+    samples = features.Samples(*parts)
     figures, drawn_arrays = grids.probe_networks(config, networks, samples, fill, seed)
     claims.add(table, config, name, fill, figures)
     arrays = arrays or drawn_arrays

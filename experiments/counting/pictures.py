@@ -14,17 +14,15 @@ from spherejax import metrics
 _SHOWN = 4  # grids of each fill: two of mixed classes, two of one class
 
 
-def grids(
-  objects: Objects, styles: Sequence[Style], keys: jax.Array
-) -> pictures.Figure:
+def grids(objects: Objects, fills: Sequence[str], keys: jax.Array) -> pictures.Figure:
   """Examples of each fill: mixed classes on the left, single on the right."""
-  figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(styles))
-  axes = figure.subplots(len(styles), _SHOWN, squeeze=False)
+  figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(fills))
+  axes = figure.subplots(len(fills), _SHOWN, squeeze=False)
   std, mean = (np.asarray(x)[None, None] for x in (objects.std, objects.mean))
-  for row, style in zip(axes, styles, strict=True):
+  for row, fill in zip(axes, fills, strict=True):
     by_kind = [
-      jax.tree.map(np.asarray, drawn(objects, keys, style._replace(single_label=s)))
-      for s in (False, True)
+      jax.tree.map(np.asarray, drawn(objects, keys, Style(fill, single)))
+      for single in (False, True)
     ]
     for column, panel in enumerate(row):
       single, number = divmod(column, _SHOWN // 2)
@@ -33,7 +31,7 @@ def grids(
       gray = image.shape[-1] == 1
       panel.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1)
       kind = f"class {grid.label}" if single else "mixed"
-      panel.set_title(f"{style.fill}, {kind}: {grid.num_objects}", fontsize=9)
+      panel.set_title(f"{fill}, {kind}: {grid.num_objects}", fontsize=9)
       panel.set(xticks=[], yticks=[])
   return figure
 

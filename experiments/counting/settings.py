@@ -190,19 +190,16 @@ def check_sample(
       f"for that have {np.unique(fitted).tolist()}"
     )
   if "angles" in config.measures:
-    _pairs(what, counts, labels)
+    same_label, same_count = (x[:, None] == x[None] for x in (labels, counts))
+    for text, pairs in (
+      ("one class with two counts", same_label & ~same_count),
+      ("two classes with one count", ~same_label & same_count),
+    ):
+      if not pairs.any():
+        raise ValueError(
+          f"angles need a pair of {text}: {len(labels)} {what} have none"
+        )
   if "episodes" in config.measures:
     sizes = {"num_ways": config.ways, "num_queries": config.queries}
     shots, classes = max(config.shots, default=1), data.class_table(labels, per_class=1)
     data.sample_episode(jax.random.key(0), classes, num_shots=shots, **sizes)
-
-
-def _pairs(what: str, counts: np.ndarray, labels: np.ndarray) -> None:
-  """Raises ValueError if there is no pair for one of the two mean cosines."""
-  same_label, same_count = (x[:, None] == x[None] for x in (labels, counts))
-  for text, pairs in (
-    ("one class with two counts", same_label & ~same_count),
-    ("two classes with one count", ~same_label & same_count),
-  ):
-    if not pairs.any():
-      raise ValueError(f"angles need a pair of {text}: {len(labels)} {what} have none")

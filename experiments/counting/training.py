@@ -28,13 +28,12 @@ _Apply = Callable[[Array], tuple[Array, Array]]
 
 def network(config: Config, method: str, classes: int) -> poolings.Headed:
   """Average-pooled features, and the input of the loss: scores or a projection."""
-  s = config
   backbone = functools.partial(
-    models.Simple6, s.widths, convolution=s.convolution, name="backbone"
+    models.Simple6, config.widths, convolution=config.convolution, name="backbone"
   )
   if method != "SimCLR":
     return poolings.Headed(backbone, functools.partial(nn.Dense, classes))
-  layers = functools.partial(nn.Dense, s.projection)
+  layers = functools.partial(nn.Dense, config.projection)
   return poolings.Headed(backbone, lambda: nn.Sequential([layers(), nn.relu, layers()]))
 
 
@@ -90,12 +89,7 @@ def without_biases(params: Collection, share: float | Array) -> Collection:
 
 
 def train(
-  config: Config,
-  method: Method,
-  objects: Objects,
-  *,
-  bias: float,
-  folder: pathlib.Path,
+  config: Config, method: Method, objects: Objects, *, bias: float, folder: pathlib.Path
 ) -> tuple[Collection, np.ndarray]:
   """Trains backbones [seeds, ...]; returns their accuracies [seeds], too.
 
@@ -200,11 +194,7 @@ def view(config: Config, key: Array, images: Array) -> Array:
   crop_key, brightness_key, contrast_key = jax.random.split(key, 3)
   size = images.shape[1], images.shape[2]
   crops = data.random_resized_crop(
-    crop_key,
-    images,
-    size=size,
-    area=(config.crop, 1.0),
-    integer=config.integer_crops,
+    crop_key, images, size=size, area=(config.crop, 1.0), integer=config.integer_crops
   )
   crops = jnp.clip(crops, 0, 1)
   crops = data.random_brightness(brightness_key, crops, strength=config.jitter)
