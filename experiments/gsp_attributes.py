@@ -105,7 +105,10 @@ def measure(
       spread = np.abs(probabilities - probabilities.mean(0)).sum(1).mean() / 2
       table.add(name, "variation of class attributes", spread)
       last[name] = (run.state, result, probabilities)
-  return table, lambda: attributes.draw(last, tested, config)
+  return table, lambda: {
+    "attributes": attributes.class_attributes(last, tested.label_names),
+    "dominant": attributes.dominant(last, tested, config),
+  }
 
 
 CLAIMS = Claim.of_rows([

@@ -10,6 +10,7 @@ Nothing is trained.
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -28,8 +29,6 @@ SOLUTIONS = {
 PROTOTYPES = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
 FOREGROUND, USED = "weight on the foreground", "foreground pixels in use"
 NUMBER, MARGIN = "effective number", "least foreground - largest background weight"
-_Drawn = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
-"""Maps, their foreground, and the weights of each solution."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,16 +66,11 @@ def solve(maps: jax.Array) -> dict[tuple[float, float], jax.Array]:
   pixels = maps.reshape(-1, 3)
   costs = distances.pairwise_euclidean(PROTOTYPES, distances.unit_ball(pixels))
   costs = costs.reshape(len(PROTOTYPES), len(maps), -1).swapaxes(0, 1)
-
-  def smoothed(mass, inverse_temperature):
-    return pooling.gsp_weights(
-      costs, mass=mass, inverse_temperature=inverse_temperature
-    )
-
   pairs = [(mass, beta) for mass, betas in SOLUTIONS.items() for beta in betas[1:]]
-  weights = dict(
-    zip(pairs, jax.vmap(smoothed)(*np.array(pairs, np.float32).T), strict=True)
-  )
+  smoothed = jax.vmap(
+    lambda mass, beta: pooling.gsp_weights(costs, mass=mass, inverse_temperature=beta)
+  )(*np.array(pairs, np.float32).T)
+  weights = dict(zip(pairs, smoothed, strict=True))
   for mass in SOLUTIONS:
     weights[mass, LINEAR_PROGRAM] = pooling.gsp_linear_program(costs, mass=mass)
   return {pair: weights[pair].reshape(maps.shape[:3]) for pair in sorted(weights)}
@@ -88,8 +82,10 @@ def name(mass: float, beta: float) -> str:
   return f"mass {mass:g}, {sharpness}"
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, _Drawn]:
-  """Solves all problems; returns their measures, and the maps with their weights."""
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+  """Solves and measures all problems; draws the maps with their weights."""
   del output  # nothing is kept
   maps, foreground = make_maps(config)
   solutions, table, by_solution = solve(maps), Table(), {}
@@ -104,7 +100,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, _Drawn]:
       table.add(solution, MARGIN, inside.min(1) - outside.max(1), listed=False)
       table.add(solution, "pixels", (weights > 1e-6).sum((1, 2)), listed=False)
       by_solution[solution] = weights
-  return table, (maps, foreground, by_solution)
+  return table, lambda: draw(table, maps, foreground.sum(), by_solution)
 
 
 SHARP, SMOOTH = name(0.2, LINEAR_PROGRAM), name(0.2, 5.0)
@@ -133,10 +129,10 @@ CLAIMS = Claim.of_rows([
 ], every_seed=True)  # fmt: skip
 
 
-def draw(table: Table, drawing_input: _Drawn, config: Config) -> dict[str, Figure]:
+def draw(
+  table: Table, maps: np.ndarray, foreground: int, weights: dict[str, np.ndarray]
+) -> dict[str, Figure]:
   """Maps with their weights, and how many pixels share the weight."""
-  del config
-  maps, foreground, weights = drawing_input
   examples = maps[:4]
   fine = np.ones((1, 4, 4)) / 16  # pixels stay sharp
   solutions = [name(0.2, beta) for beta in SOLUTIONS[0.2]]
@@ -148,8 +144,8 @@ def draw(table: Table, drawing_input: _Drawn, config: Config) -> dict[str, Figur
     ylabel="effective number of pixels",
   )
   blur.axes[0].set_xscale("log")
-  blur.axes[0].axhline(foreground.sum(), color="black", linestyle=":")
-  blur.axes[0].annotate("pixels of the foreground", (10, foreground.sum() + 1.5))
+  blur.axes[0].axhline(foreground, color="black", linestyle=":")
+  blur.axes[0].annotate("pixels of the foreground", (10, foreground + 1.5))
   sheet = plotting.weight_maps(
     examples,
     {x: np.kron(weights[x][: len(examples)], fine) for x in solutions},
@@ -158,7 +154,7 @@ def draw(table: Table, drawing_input: _Drawn, config: Config) -> dict[str, Figur
   return {"weights": sheet, "blur": blur}
 
 
-STUDY = Study("gsp_map", __doc__, "DML Fig. 5.2", PRESETS, measure, CLAIMS, draw)
+STUDY = Study("gsp_map", __doc__, "DML Fig. 5.2", PRESETS, measure, CLAIMS)
 
 if __name__ == "__main__":
   STUDY.main()

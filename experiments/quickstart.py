@@ -15,10 +15,10 @@ one sub-folder per class, and embeds them with a network trained on ImageNet:
 """
 
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 import rich.table
 import tqdm
 
@@ -27,18 +27,13 @@ from experiments.frame.pictures import Figure
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import quick, quick_figure
 from experiments.gsp.quick import Config
-from spherejax import data
-
-_DIGITS, _PHOTOGRAPHS = 6, 3  # collages of the figure
-_LETTERS = 16  # of a label above a collage
-_Drawn = tuple[tuple[str, ...], data.Collages, dict[str, quick.Trained]]
-"""Names of classes; collages of the first seed, and the outcome of each pooling."""
-
 
 PRESETS = {"cpu": Config(), "smoke": Config(seeds=2, steps=24, collages=(300, 120))}
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, _Drawn]:
+def measure(
+  config: Config, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Figure]]]:
   """Trains both poolings with all seeds; the first seed's test collages are shown."""
   del output  # nothing is kept
   source = config.images
@@ -51,8 +46,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, _Drawn]:
   for run in runs:
     for name, trained in run.items():
       table.add_all(name, trained.measures)
-  pixel_collages = quick.collages(tiles, config.collages, keys[0], as_pixels=True)
-  return table, (tiles.names, pixel_collages.test, runs[0])
+  shown = quick.collages(tiles, config.collages, keys[0], as_pixels=True).test
+  most = 3 if source else 6  # collages of the figure
+  return table, lambda: {
+    "weights": quick_figure.draw(shown, runs[0], tiles.names, most)
+  }
 
 
 CLAIMS = Claim.of_rows([
@@ -61,27 +59,6 @@ CLAIMS = Claim.of_rows([
   ("quickstart-attention", "weight on the labelled tile: GSP > GAP",
    lambda t: t.gain(quick.WEIGHT, "GSP", over="GAP")),
 ])  # fmt: skip
-
-
-def draw(table: Table, drawing_input: _Drawn, config: Config) -> dict[str, Figure]:
-  """The first test collage of each of the first classes, not hand-picked."""
-  del table
-  names, collages, trained = drawing_input
-  count = _PHOTOGRAPHS if config.images else _DIGITS
-  classes, rows = np.unique(collages.labels, return_index=True)
-  classes, rows = classes[:count], rows[:count]
-  figure = quick_figure.draw(
-    np.asarray(collages.images)[rows],
-    np.asarray(collages.foreground)[rows],
-    {name: result.weights[rows] for name, result in trained.items()},
-    [_short(names[label]) for label in classes],
-  )
-  return {"weights": figure}
-
-
-def _short(name: str) -> str:
-  name = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
-  return name.replace("$", r"\$")  # which would begin a formula
 
 
 def summary(content: dict[str, Any], output: pathlib.Path) -> list[object]:
@@ -108,8 +85,8 @@ def summary(content: dict[str, Any], output: pathlib.Path) -> list[object]:
 
 
 STUDY = Study(
-  "quickstart", __doc__, "DML 5.3.2", PRESETS, measure, CLAIMS, draw, short=True,
-  summary=summary,
+  "quickstart", __doc__, "DML 5.3.2", PRESETS, measure, CLAIMS,
+  short=True, summary=summary,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -139,13 +139,3 @@ def charts(config: network.Settings, table: Table) -> dict[str, pictures.Figure]
   return {
     "accuracy": pictures.dots(panels, "share of classes predicted correctly", rows=rows)
   }
-
-
-def draw(
-  last: Variants, tested: data.Images, settings: network.Settings
-) -> dict[str, pictures.Figure]:
-  """Attributes and dominant prototypes of the last seed."""
-  return {
-    "attributes": class_attributes(last, tested.label_names),
-    "dominant": dominant(last, tested, settings),
-  }

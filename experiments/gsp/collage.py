@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -60,6 +60,10 @@ class Config(network.Settings):
       raise ValueError(f"losses must have one of {names}, got none")
 
 
+_ON_COLLAGES = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP")
+WEIGHT = "weight on the labelled image"
+
+
 class Trained(NamedTuple):
   """Program to train: the variants that share it, and its images."""
 
@@ -70,21 +74,19 @@ class Trained(NamedTuple):
 
 def plan(config: Config) -> list[Trained]:
   """Lists all trainings of one seed."""
-  variant, weight = network.Variant, config.zero_shot_weight
-  average = variant(1.0, 0.0)  # at mass 1 GSP is exactly the average
   masses = {
-    "GAP": average,
-    "GAP + ZSP": variant(1.0, weight),
-    "GSP": variant(config.mass, 0.0),
-    "GSP + ZSP": variant(config.mass, weight),
+    "GAP": network.AVERAGE,
+    "GAP + ZSP": network.Variant(1.0, config.zero_shot_weight),
+    "GSP": network.Variant(config.mass, 0.0),
+    "GSP + ZSP": network.Variant(config.mass, config.zero_shot_weight),
   }
   trained = []
   for loss in config.losses:
     settings = dataclasses.replace(config, loss=network.LOSSES[loss])
     gsp = dataclasses.replace(settings, pooling="gsp")
     variants = {f"{loss}, {name}": variant for name, variant in masses.items()}
-    distilled = Trained(settings, {f"{loss}, distilled": average}, alone=True)
-    trained += [Trained(gsp, variants), distilled]
+    distilled = {f"{loss}, distilled": network.AVERAGE}
+    trained += [Trained(gsp, variants), Trained(settings, distilled, alone=True)]
   return trained
 
 
@@ -131,15 +133,9 @@ def outcomes(
   def make() -> kept.Finished:
     folder = path.with_name(f"parts-{settings.patience}")
     runs = pooled_training.train(
-      settings,
-      seed,
-      trained.variants,
-      train,
-      folder,
-      pretrained=pretrained,
-      after=after if settings.patience else None,
-      progress=False,
-    )
+      settings, seed, trained.variants, train, folder, pretrained=pretrained,
+      after=after if settings.patience else None, progress=False,
+    )  # fmt: skip
     figures, weights = {}, {}
     for name, run in runs.items():
       mass = trained.variants[name].mass
@@ -194,41 +190,35 @@ def weights(
   return {"weights": figure}
 
 
-ON_COLLAGES = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP")
-WEIGHT = "weight on the labelled image"
-
-
 def complete(table: Table, config: Config) -> None:
   """Adds the gain of the best variant on collages."""
   measure = f"MAP@R, {config.images}"
   for loss in config.losses:
-    average, *others = (f"{loss}, {name}" for name in ON_COLLAGES)
+    average, *others = (f"{loss}, {name}" for name in _ON_COLLAGES)
     best = max(others, key=lambda name: table.values(measure, name).mean())
     title = f"{loss}, best ({best.partition(', ')[2]}) - GAP"
     # DML chapter 6 says 17 points, but not with which loss.
     table.add_gain(measure, best, over=average, paper=0.17, title=title)
 
 
-def claims(config: Config, _: Table) -> list[Claim]:
-  """Claims of every loss."""
-  return [claim for loss in config.losses for claim in _components(config, loss)]
-
-
-def _components(config: Config, loss: str) -> list[Claim]:
+def claims(config: Config, _: Table) -> Iterator[Claim]:
   """DML 5.3.2: what GSP, ZSP and the other images of a collage are worth."""
   measure, weight = f"MAP@R, {config.images}", f"{WEIGHT}, {config.images}"
-  combined = f"{loss}, GSP + ZSP"
-  return Claim.of_rows([
-    *((f"collage-{name}-{loss.lower()}",
-       f"MAP@R({better}) > MAP@R({other}), {loss}, unseen classes",
-       lambda t, a=f"{loss}, {better}", b=f"{loss}, {other}": (
-         t.gain(measure, a, over=b)
-       ))
-      for name, better, other in (
-        ("gsp", "GSP", "GAP"), ("zsp", "GSP + ZSP", "GSP"),
-        ("distilled", "distilled", "GAP"),
-      )),
-    (f"collage-attention-{loss.lower()}",
-     f"weight on the labelled image under GSP + ZSP > 0.25, {loss}",
-     lambda t: t.values(weight, combined) - 0.25),
-  ])  # fmt: skip
+  for loss in config.losses:
+    for name, better, other in (
+      ("gsp", "GSP", "GAP"),
+      ("zsp", "GSP + ZSP", "GSP"),
+      ("distilled", "distilled", "GAP"),
+    ):
+      yield Claim(
+        f"collage-{name}-{loss.lower()}",
+        f"MAP@R({better}) > MAP@R({other}), {loss}, unseen classes",
+        lambda t, a=f"{loss}, {better}", b=f"{loss}, {other}": t.gain(
+          measure, a, over=b
+        ),
+      )
+    yield Claim(
+      f"collage-attention-{loss.lower()}",
+      f"weight on the labelled image under GSP + ZSP > 0.25, {loss}",
+      lambda t, a=f"{loss}, GSP + ZSP": t.values(weight, a) - 0.25,
+    )

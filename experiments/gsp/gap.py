@@ -117,14 +117,6 @@ def _shade_cells(axes: pictures.Axes, study: Study) -> None:
   axes.imshow(borders, cmap="Greys", vmin=0, vmax=2.5, **placement)
 
 
-def _worst_covered(study: Study) -> tuple[float, float]:
-  """The prototype whose farthest feature sets the covering radius."""
-  points = study.features.reshape(-1, 2)
-  squares = np.stack([((points - v) ** 2).sum(1) for v in study.prototypes])
-  worst = np.argmin(squares[:, np.argmax(squares.min(0))])
-  return tuple(study.prototypes[worst].tolist())
-
-
 def cells(study: Study) -> pictures.Figure:
   """Local features, prototypes and the cells of the plane (figure 4.2)."""
   from matplotlib.patches import Circle
@@ -132,11 +124,15 @@ def cells(study: Study) -> pictures.Figure:
   figure = pictures.new_figure(6.4, 6.2)
   axes = figure.subplots()
   _shade_cells(axes, study)
-  points = np.random.default_rng(0).permutation(study.features.reshape(-1, 2))[:5000]
-  axes.plot(*points.T, ".", color="#444444", markersize=1, alpha=0.5, rasterized=True)
+  points = study.features.reshape(-1, 2)
+  some = np.random.default_rng(0).permutation(points)[:5000]
+  axes.plot(*some.T, ".", color="#444444", markersize=1, alpha=0.5, rasterized=True)
   axes.plot(*study.prototypes.T, "o", color="black", markersize=5)
+  # The prototype whose farthest feature sets the covering radius.
+  squares = np.stack([((points - v) ** 2).sum(1) for v in study.prototypes])
+  centre = study.prototypes[np.argmin(squares[:, np.argmax(squares.min(0))])]
   radius = float(study.radii[-1])
-  axes.add_patch(Circle(_worst_covered(study), radius, fill=False, linewidth=1.2))
+  axes.add_patch(Circle(tuple(centre.tolist()), radius, fill=False, linewidth=1.2))
   drawn = f"local features and {len(study.prototypes)} prototypes"
   title = f"{drawn}; circle: covering radius {radius:.3f}"
   axes.set_title(title, fontsize=10, loc="left")

@@ -7,7 +7,6 @@ where the pooling has attributes.
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import flax.linen as nn
@@ -17,7 +16,6 @@ import numpy as np
 import optax
 from flax.typing import Collection
 from jax import Array
-from jax.typing import ArrayLike
 
 from experiments.frame.settings import Decided, Limited, MultipleOf
 from spherejax import data, losses, models, pooling, training
@@ -81,28 +79,14 @@ PUBLISHED: dict[str, Any] = {
 
 
 class Variant(NamedTuple):
-  """Two numbers that tell variants apart, so that one program runs them all."""
+  """Two numbers by which variants differ, so that the same program runs them all."""
 
   mass: float
   zero_shot_weight: float
 
 
-AVERAGE = Variant(1.0, 0.0)
-PROTOTYPES = "pooling/prototypes"
-"""Path of the prototypes of generalized sum pooling among the parameters."""
-
-
-def pool(
-  settings: Settings,
-  mass: ArrayLike = 1.0,
-  inverse_temperature: ArrayLike | None = None,
-) -> Callable[..., Any]:
-  """The pooling of the settings; mass and inverse temperature may be traced."""
-  if settings.pooling == "gap":
-    return pooling.gap
-  if inverse_temperature is None:
-    inverse_temperature = settings.inverse_temperature
-  return models.GSP(settings.prototypes, mass, inverse_temperature, name="pooling")
+AVERAGE = Variant(1.0, 0.0)  # at mass 1 GSP is exactly the average
+PROTOTYPES = "pooling/prototypes"  # path among the parameters
 
 
 def backbone(settings: Settings, name: str | None = None) -> models.ResNet20:
@@ -122,9 +106,12 @@ class Network(nn.Module):
   ) -> models.HeadResult:
     s = self.settings
     features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
-    vector = pool(s, mass) if self.pooled else lambda features, *, where=None: features
-    normalization = s.normalization if self.pooled else "none"
-    return models.EmbeddingHead(s.dim, vector, normalization, name="head")(features)
+    pool, normalization = pooling.gap, s.normalization
+    if not self.pooled:
+      pool, normalization = lambda features, *, where=None: features, "none"
+    elif s.pooling == "gsp":
+      pool = models.GSP(s.prototypes, mass, s.inverse_temperature, name="pooling")
+    return models.EmbeddingHead(s.dim, pool, normalization, name="head")(features)
 
 
 def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:

@@ -88,16 +88,15 @@ class Network(nn.Module):
 
 
 def _outputs(
-  config: Config, params: Collection, images: Array, mass: Array
+  params: Collection, images: Array, mass: Array, *, config: Config
 ) -> models.HeadResult:
   outputs = Network(config).apply({"params": params}, images, mass)
   return cast(models.HeadResult, outputs)
 
 
-@functools.cache
-def _optimizer(learning_rate: float) -> optax.GradientTransformation:
-  """Returns the same optimiser for equal settings, so that runs share a program."""
-  return optax.adam(learning_rate)
+_embed = jax.jit(_outputs, static_argnames=("config",))
+# Chooses pooled features that cover the others best (DML Algorithm 2).
+_choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
@@ -106,7 +105,7 @@ def _start(key: Array, images: Array, *, config: Config) -> training.TrainState:
   variables = Network(config).lazy_init(
     key, jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype), AVERAGE
   )
-  return training.create_state(key, _optimizer(config.learning_rate), variables)
+  return training.create_state(key, optax.adam(config.learning_rate), variables)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
@@ -125,13 +124,13 @@ def _train(
   def objective(params, _, batch, *, key, axis_name):
     del key, axis_name  # nothing is drawn, and one device is enough
     images, labels = batch
-    outputs = _outputs(config, params["network"], images, mass)
+    outputs = _outputs(params["network"], images, mass, config=config)
     values = losses.contrastive(
       outputs.embeddings, labels, negative_margin=config.margin
     )
     return training.Outcome(values.mean())
 
-  step = training.make_step(objective, _optimizer(config.learning_rate))
+  step = training.make_step(objective, optax.adam(config.learning_rate))
   number = min(config.classes, len(table.counts))
   classes = {"num_classes": number, "per_class": config.per_class}
 
@@ -145,35 +144,11 @@ def _train(
   return state, total / steps
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
-def embed(
-  params: Collection, images: Array, mass: Array, *, config: Config
-) -> models.HeadResult:
-  """Embeddings and pooling weights of collages."""
-  return _outputs(config, params, images, mass)
-
-
-# Chooses pooled features that cover the others best (DML Algorithm 2).
-_choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
-
-
 class Trained(NamedTuple):
   """Outcome of a trained network on the test collages."""
 
   measures: Mapping[str, float]
   weights: np.ndarray
-
-
-def evaluate(
-  params: Collection, test: data.Collages, mass: float, config: Config
-) -> Trained:
-  """Retrieval among the test collages, and the pooling weights on them."""
-  outputs = embed(params, test.images, jnp.float32(mass), config=config)
-  measures = {
-    "MAP@R": retrieval(outputs.embeddings, test.labels)["MAP@R"],
-    WEIGHT: foreground_weight(outputs.weights, test.foreground),
-  }
-  return Trained(measures, np.asarray(outputs.weights))
 
 
 def compare(
@@ -205,18 +180,24 @@ def compare(
     return state
 
   def run(number: int) -> dict[str, Trained]:
-    images = collages[number].train.images
+    images, test = collages[number].train.images, collages[number].test
     initial = _start(keys[number], images, config=config)
     base = steps(initial, number, AVERAGE, warmup)
     params = base.params["network"]
-    pooled = embed(params, images[:POOLED], jnp.float32(AVERAGE), config=config).pooled
+    pooled = _embed(params, images[:POOLED], jnp.float32(AVERAGE), config=config).pooled
     params = _choose_prototypes(params, pooled, path="GSP_0/prototypes")
     base = base.replace(params={"network": params})
     trained = {}
     for name, mass in masses.items():
       state = steps(base, number, mass, config.steps - warmup)
-      test = collages[number].test
-      trained[name] = evaluate(state.params["network"], test, mass, config)
+      outputs = _embed(
+        state.params["network"], test.images, jnp.float32(mass), config=config
+      )
+      measures = {
+        "MAP@R": retrieval(outputs.embeddings, test.labels)["MAP@R"],
+        WEIGHT: foreground_weight(outputs.weights, test.foreground),
+      }
+      trained[name] = Trained(measures, np.asarray(outputs.weights))
     return trained
 
   return at_once.threaded(run, range(len(keys)))

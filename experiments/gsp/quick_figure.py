@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from experiments.frame import pictures
+from experiments.gsp import quick
 from experiments.gsp.collages import foreground_weight
 from experiments.gsp.quick import GRID
+from spherejax import data
 
+_LETTERS = 16  # of a label above a collage
 _CELL = 1.08  # inches
 _FRAME, _WEIGHT = "#0072B2", (213, 94, 0)
 _OPACITY = 0.85  # opacity of the largest weight
@@ -18,17 +21,21 @@ _CAPTION = (
 
 
 def draw(
-  collages: np.ndarray,
-  foreground: np.ndarray,
-  weights: Mapping[str, np.ndarray],
+  collages: data.Collages,
+  trained: Mapping[str, quick.Trained],
   names: Sequence[str],
+  most: int,
 ) -> pictures.Figure:
-  """Draws uint8 collages [n, height, width, channels] above each pooling's weights.
+  """The first collage of each of the first classes, above the weights on it.
 
-  `foreground` has shape [n, 3, 3], the weights of each pooling have [n, rows, columns];
-  `names` are the labels of the collages.
+  `collages` consist of pixels; at most `most` of them are drawn.
   """
-  count, side = len(collages), collages.shape[1]
+  classes, chosen = (x[:most] for x in np.unique(collages.labels, return_index=True))
+  images, foreground = (
+    np.asarray(x)[chosen] for x in (collages.images, collages.foreground)
+  )
+  weights = {name: result.weights[chosen] for name, result in trained.items()}
+  count, side = len(images), images.shape[1]
   rows = {"collage": None, **weights}
   figure = pictures.new_figure(0.7 + _CELL * count, 0.5 + (_CELL + 0.2) * len(rows))
   cells = figure.subplots(len(rows), count, squeeze=False)
@@ -38,10 +45,10 @@ def draw(
     for n, axes in enumerate(row):
       axes.set(xticks=[], yticks=[])
       axes.spines[:].set_visible(False)
-      axes.imshow(_with_gaps(np.broadcast_to(collages[n], (side, side, 3)), 255))
+      axes.imshow(_with_gaps(np.broadcast_to(images[n], (side, side, 3)), 255))
       tile = np.argwhere(foreground[n])[0]
       if values is None:
-        axes.set_title(f"label: {names[n]}", fontsize=9.5)
+        axes.set_title(f"label: {_short(names[int(classes[n])])}", fontsize=9.5)
       else:
         opacity = _OPACITY * values[n] / largest
         opacity = np.kron(opacity, np.ones((side // len(opacity),) * 2))
@@ -52,6 +59,11 @@ def draw(
       _frame(axes, tile, side // GRID)
   figure.supxlabel(_CAPTION, fontsize=9)
   return figure
+
+
+def _short(name: str) -> str:
+  name = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+  return name.replace("$", r"\$")  # which would begin a formula
 
 
 def _gap(tile: int) -> int:
@@ -68,7 +80,7 @@ def _with_gaps(image: np.ndarray, fill: int) -> np.ndarray:
   return np.pad(tiles, around, constant_values=fill).reshape(side, side, channels)
 
 
-def _frame(axes, place: np.ndarray, tile: int) -> None:
+def _frame(axes: pictures.Axes, place: np.ndarray, tile: int) -> None:
   from matplotlib.patches import Rectangle
 
   gap = _gap(tile)

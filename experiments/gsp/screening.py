@@ -45,8 +45,8 @@ def apply_head(settings: Settings, params, features: Array, hyper) -> models.Hea
 
 
 def _head(settings: Settings, mass, inverse_temperature, **_) -> models.EmbeddingHead:
-  pooled = network.pool(settings, mass, inverse_temperature)
-  return models.EmbeddingHead(settings.dim, pooled, settings.normalization)
+  pool = models.GSP(settings.prototypes, mass, inverse_temperature, name="pooling")
+  return models.EmbeddingHead(settings.dim, pool, settings.normalization)
 
 
 def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> State:

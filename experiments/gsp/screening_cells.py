@@ -124,13 +124,6 @@ def published() -> dict[tuple[str, ...], metrics.Effect]:
   return metrics.factorial_effects(design, TABLE[:, 4:])
 
 
-def screened(scores: dict) -> dict[tuple[str, ...], metrics.Effect]:
-  """Effects in our runs, [seeds] each."""
-  runs = runs_of_design()
-  design = {name: [run[i] for run in runs] for i, name in enumerate(LEVELS)}
-  return metrics.factorial_effects(design, np.stack([scores[run] for run in runs]))
-
-
 def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
   """Name of an effect and of its confounded effects, in the paper's symbols."""
   words = [word, *effect.aliases]
@@ -164,11 +157,14 @@ def tabulate(
   paper: Mapping[Cell, float] | None = None,
 ) -> None:
   """Adds the effects of `points` times the scores beside the paper's, and all cells."""
-  effects = screened(dict(scores)) if plan.screen else {}
-  column = ("C2", "PNCA").index(loss)
-  for word, by_hand in BY_HAND.items() if effects else ():
-    title = effect_name(loss, word)
-    table.add(title, EFFECTS, points * effects[word].value, paper=by_hand[column])
+  if plan.screen:
+    runs = runs_of_design()
+    design = dict(zip(LEVELS, zip(*runs, strict=True), strict=True))
+    effects = metrics.factorial_effects(design, np.stack([scores[run] for run in runs]))
+    column = ("C2", "PNCA").index(loss)
+    for word, by_hand in BY_HAND.items():
+      title = effect_name(loss, word)
+      table.add(title, EFFECTS, points * effects[word].value, paper=by_hand[column])
   for cell, values in scores.items():
     table.add(name(loss, cell), measure, values, paper=(paper or {}).get(cell))
 

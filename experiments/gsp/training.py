@@ -20,23 +20,6 @@ from spherejax import data, models, training
 _MEMORY = 1000  # images among whose features prototypes are chosen
 
 
-def _objective(
-  params, stats, batch, *, settings: pooled_network.Settings, classes, key, axis_name
-):
-  """The mixture of losses for one batch, and the updated statistics."""
-  del key, axis_name  # nothing is drawn, and one device is enough
-  images, labels, variant = batch
-  network = pooled_network.Network(settings)
-  result, updated = frame_training.forward(
-    network, params["network"], stats.get("network", {}), images, variant.mass
-  )
-  stats = {"network": updated} if stats else None
-  loss = pooled_network.mixture(
-    settings, classes, params["loss"], result, labels, variant.zero_shot_weight
-  )
-  return training.Outcome(loss, stats)
-
-
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
 def _initial_state(key, images, *, settings, classes) -> training.TrainState:
   network_key, proxy_key, label_key, step_key = jax.random.split(key, 4)
@@ -49,14 +32,26 @@ def _initial_state(key, images, *, settings, classes) -> training.TrainState:
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
 def _some_steps(state, images, labels, table, key, variant, *, settings, classes):
   """Compiles some steps of a training as one program."""
-  objective = functools.partial(_objective, settings=settings, classes=classes)
+
+  def objective(params, stats, batch, *, key, axis_name):
+    del key, axis_name  # nothing is drawn, and one device is enough
+    images, labels = batch
+    network = pooled_network.Network(settings)
+    result, updated = frame_training.forward(
+      network, params["network"], stats.get("network", {}), images, variant.mass
+    )
+    loss = pooled_network.mixture(
+      settings, classes, params["loss"], result, labels, variant.zero_shot_weight
+    )
+    return training.Outcome(loss, {"network": updated} if stats else None)
+
   step = training.make_step(objective, pooled_network.make_optimizer(settings))
   batch_classes = min(classes, settings.batch_classes)
   sizes = {"num_classes": batch_classes, "per_class": settings.per_class}
 
   def one_step(state, _):
     rows = data.class_balanced_indices(key, table, state.step, **sizes)
-    state, values = step(state, (images[rows], labels[rows], variant))
+    state, values = step(state, (images[rows], labels[rows]))
     return state, values["loss"]
 
   return jax.lax.scan(one_step, state, length=settings.steps // settings.parts)
