@@ -29,11 +29,12 @@ from experiments.gsp import collages, screening, screening_cells
 from experiments.metric_learning.photographs import screening as photographs
 from experiments.metric_learning.photographs.screening import FullScreening
 
-# The network of `gsp_collage`: maps of 64 positions.
-NETWORK = {"stem_stride": 2, "strides": (1, 2, 1), "loss": "contrastive"}
-
-CPU = screening_cells.Config(steps=500, parts=5, **NETWORK)
-PRESETS: dict[str, screening_cells.Config | FullScreening] = {
+Config = screening_cells.Config | FullScreening
+# With the network of `gsp_collage`: maps of 64 positions.
+CPU = screening_cells.Config(
+  steps=500, parts=5, stem_stride=2, strides=(1, 2, 1), loss="contrastive"
+)
+PRESETS: dict[str, Config] = {
   "cpu": CPU,
   "smoke": dataclasses.replace(
     CPU, percent=20, pretraining=0, steps=5, most=6, widths=(8,), strides=(1,), dim=16,
@@ -44,9 +45,7 @@ PRESETS: dict[str, screening_cells.Config | FullScreening] = {
 }  # fmt: skip
 
 
-def measure(
-  config: screening_cells.Config | FullScreening, output: pathlib.Path
-) -> tuple[Table, None]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
   if isinstance(config, FullScreening):
     return photographs.measure(config, output), None
   source = collages.load("omniglot", config.image_size, config.percent)
@@ -68,7 +67,7 @@ def measure(
   return table, None
 
 
-def claims(config: screening_cells.Config | FullScreening, table: Table) -> list[Claim]:
+def claims(config: Config, table: Table) -> list[Claim]:
   """Claims of DML about its table and plots."""
   if isinstance(config, FullScreening):
     return [*photographs.claims(config, table)]
@@ -79,11 +78,9 @@ def claims(config: screening_cells.Config | FullScreening, table: Table) -> list
   return statements
 
 
-def charts(
-  config: screening_cells.Config | FullScreening, table: Table
-) -> dict[str, Figure]:
+def charts(config: Config, table: Table) -> dict[str, Figure]:
   """The grid and the curves of each loss."""
-  figures: dict[str, Figure] = {}
+  figures = {}
   for loss in config.losses:
     if isinstance(config, FullScreening):
       plan = photographs.plan(config, loss)

@@ -201,7 +201,6 @@ def probe_networks(
 def _seed(
   config: Config, networks: Networks, objects: Objects, name: str, seed: int
 ) -> finished.Finished:
-  """Measures a seed under all fills."""
   figures, arrays = {}, {}
   draw = functools.partial(
     features.of_grids, networks.apply, of_seed(config, networks, seed), objects,

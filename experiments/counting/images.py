@@ -29,7 +29,6 @@ class Objects(NamedTuple):
   std: AnyArray
 
   def normalized(self, images: AnyArray) -> Array:
-    """Normalises images for the network."""
     return data.normalize(images, self.mean, self.std)
 
 

@@ -68,7 +68,6 @@ def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
 def _nearest_mean(
   _, fitted, fitted_labels, queries, query_labels, classes: int
 ) -> Array:
-  """Accuracy of the nearest class mean."""
   means, sizes = prototypes.class_means(
     fitted, fitted_labels, classes, normalize="none"
   )

@@ -108,7 +108,7 @@ class Network(nn.Module):
     features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
     pool, normalization = pooling.gap, s.normalization
     if not self.pooled:
-      pool, normalization = lambda features, *, where=None: features, "none"
+      pool, normalization = (lambda features, *, where=None: features), "none"
     elif s.pooling == "gsp":
       pool = models.GSP(s.prototypes, mass, s.inverse_temperature, name="pooling")
     return models.EmbeddingHead(s.dim, pool, normalization, name="head")(features)

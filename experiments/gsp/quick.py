@@ -101,7 +101,6 @@ _choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _start(key: Array, images: Array, *, config: Config) -> training.TrainState:
-  """The network before the first step."""
   variables = Network(config).lazy_init(
     key, jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype), AVERAGE
   )
@@ -255,7 +254,6 @@ def photographs(folder: str) -> Tiles:
 
 
 def _reduced(maps: np.ndarray, train: np.ndarray) -> np.ndarray:
-  """The first principal components of the training images' features."""
   features = maps[train].reshape(-1, maps.shape[-1])
   mean = features.mean(0)
   axes = np.linalg.svd(features - mean, full_matrices=False)[2][:_CHANNELS]

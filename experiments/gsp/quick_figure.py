@@ -71,7 +71,6 @@ def _gap(tile: int) -> int:
 
 
 def _with_gaps(image: np.ndarray, fill: int) -> np.ndarray:
-  """The image with a gap around each tile."""
   tile, channels = len(image) // GRID, image.shape[-1]
   gap = _gap(tile)
   tiles = image.reshape(GRID, tile, GRID, tile, channels)

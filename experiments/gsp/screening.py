@@ -59,12 +59,8 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   pooled = apply_head(settings, variables["params"], maps.features[rows], hyper).pooled
   head = models.replace_prototypes(variables["params"], pooled, path=network.PROTOTYPES)
   losses = network.loss_parameters(settings, classes, proxy_key, label_key)
-  state = training.create_state(
-    key,  # batches use the sweep's key
-    make_optimizer(settings),
-    {"params": head},
-    {"params": losses},
-  )
+  optimizer, parts = make_optimizer(settings), ({"params": head}, {"params": losses})
+  state = training.create_state(key, optimizer, *parts)  # batches use the sweep's key
   return State(state, jnp.float32(0))
 
 

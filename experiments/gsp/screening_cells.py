@@ -13,8 +13,8 @@ from experiments.gsp import network
 from experiments.published import figures
 from spherejax import metrics, plotting, training
 
+# Prototypes, mass, inverse temperature and weight of zero-shot prediction.
 Cell = tuple[float, float, float, float]
-"""Prototypes, mass, inverse temperature and weight of zero-shot prediction."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,6 @@ class Config(network.Settings):
 
   @property
   def plan(self) -> "Plan":
-    """Lists the heads to train and their purpose."""
     curves = 64 in self.counts
     centre, masses = (64, *self.centre), self.masses if curves else ()
     return Plan(centre, masses, self.counts, self.sharpness, self.screen, curves)
@@ -67,8 +66,7 @@ class Plan(NamedTuple):
   centre: Cell  # default of every number
   masses: tuple[float, ...] = ()  # masses of the curve
   counts: tuple[int, ...] = ()  # prototypes of the grid
-  sharpness: tuple[float, ...] = ()
-  """Inverse temperatures of the grid, up to 128 prototypes."""
+  sharpness: tuple[float, ...] = ()  # of the grid, up to 128 prototypes
   screen: bool = False  # trains the two-level design
   averaged: bool = True  # trains average pooling
 
@@ -78,7 +76,6 @@ class Plan(NamedTuple):
     return self.centre[0], 1.0, self.centre[2], 0.0
 
   def of_mass(self, mass: float) -> Cell:
-    """Returns a cell of the curve over the mass."""
     return self.centre[0], mass, *self.centre[2:]
 
   def of_grid(self, number: int, sharpness: float | None = None) -> Cell:
@@ -88,7 +85,6 @@ class Plan(NamedTuple):
 
   @property
   def cells(self) -> list[Cell]:
-    """Lists all cells, each once."""
     cells = runs_of_design() if self.screen else []
     for number in self.counts:
       row = self.sharpness if number <= 128 else (None,)
@@ -106,10 +102,10 @@ LEVELS = {
 }
 SYMBOLS = dict(zip(LEVELS, ("m", "mu", "beta", "lambda"), strict=True))
 _PUBLISHED = figures("dml")["screening"]
+# DML Table 5.4: m, mu, beta, lambda, MAP@R with C2 and with ProxyNCA++; its effects,
+# worked out by hand.
 TABLE = np.array(_PUBLISHED["runs"])
-"""DML Table 5.4: m, mu, beta, lambda, MAP@R with C2 and with ProxyNCA++."""
 BY_HAND = {tuple(word.split(", ")): x for word, x in _PUBLISHED["effects"].items()}
-"""Effects of the table, worked out by hand."""
 
 
 def runs_of_design() -> list[tuple]:

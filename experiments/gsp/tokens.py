@@ -173,13 +173,10 @@ def update(config: Config, state: State, key: Array, pool) -> tuple[State, Array
   samples = draw_samples(key, config.per_class)
 
   def objective(params: Params) -> Array:
-    values = losses.contrastive(
-      pool(params, samples),
-      samples.labels,
-      negative_margin=config.margin,
-      normalize="none",
-    )
-    return values.mean()
+    z, labels = pool(params, samples), samples.labels
+    return losses.contrastive(
+      z, labels, negative_margin=config.margin, normalize="none"
+    ).mean()
 
   optimizer = optax.adam(config.learning_rate)
   loss, params, opt_state = training.descend(objective, optimizer, *state)
