@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax.typing import Collection
+from flax.typing import Collection, VariableDict
 from jax import Array
 
 from experiments.frame.settings import Decided, Limited, MultipleOf
@@ -181,7 +181,14 @@ def loss_parameters(
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "pooled"))
-def _apply(variables, images, mass, *, settings, pooled):
+def _apply(
+  variables: VariableDict,
+  images: Array,
+  mass: Array,
+  *,
+  settings: Settings,
+  pooled: bool,
+):
   return Network(settings, pooled).apply(variables, images, mass)
 
 

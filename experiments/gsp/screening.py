@@ -6,6 +6,7 @@ prototypes, and the proxies or label embeddings of the losses.
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 import jax
@@ -21,6 +22,8 @@ from experiments.gsp import collages, network, screening_cells
 from experiments.gsp import training as pooled_training
 from experiments.gsp.network import LOSSES, Settings, make_optimizer, mixture
 from spherejax import data, metrics, models, pooling, training
+
+Hyper = Mapping[str, Array | float]
 
 
 class State(NamedTuple):
@@ -38,24 +41,29 @@ class Maps(NamedTuple):
   table: data.ClassTable
 
 
-def apply_head(settings: Settings, params, features: Array, hyper) -> models.HeadResult:
+def apply_head(
+  settings: Settings, params: Collection, features: Array, hyper: Hyper
+) -> models.HeadResult:
   """Generalized sum pooling of the projected maps."""
-  result = _head(settings, **hyper).apply({"params": params}, features)
+  result = _head(settings, hyper).apply({"params": params}, features)
   return cast(models.HeadResult, result)
 
 
-def _head(settings: Settings, mass, inverse_temperature, **_) -> models.EmbeddingHead:
-  pool = models.GSP(settings.prototypes, mass, inverse_temperature, name="pooling")
+def _head(settings: Settings, hyper: Hyper) -> models.EmbeddingHead:
+  numbers = hyper["mass"], hyper["inverse_temperature"]
+  pool = models.GSP(settings.prototypes, *numbers, name="pooling")
   return models.EmbeddingHead(settings.dim, pool, settings.normalization)
 
 
-def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> State:
+def init(
+  settings: Settings, classes: int, maps: Maps, key: Array, hyper: Hyper
+) -> State:
   """Draws a head; chooses its prototypes among its averages (DML Algorithm 2)."""
   # All cells of a seed begin alike: at mass 1 the other hyperparameters do nothing.
-  hyper = hyper | {"mass": 1.0}
+  hyper = {**hyper, "mass": 1.0}
   head_key, row_key, proxy_key, label_key = jax.random.split(key, 4)
   rows = jax.random.permutation(row_key, len(maps.labels))[:1024]
-  variables = _head(settings, **hyper).init(head_key, maps.features[:1])
+  variables = _head(settings, hyper).init(head_key, maps.features[:1])
   pooled = apply_head(settings, variables["params"], maps.features[rows], hyper).pooled
   head = models.replace_prototypes(variables["params"], pooled, path=network.PROTOTYPES)
   losses = network.loss_parameters(settings, classes, proxy_key, label_key)
@@ -64,7 +72,9 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   return State(state, jnp.float32(0))
 
 
-def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper):
+def step(
+  settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper: Hyper
+) -> tuple[State, dict[str, Array]]:
   """Runs one step on a mixture of a metric loss and zero-shot prediction."""
   rows = data.class_balanced_indices(
     key,
@@ -91,8 +101,13 @@ def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array,
 
 
 def evaluate(
-  settings: Settings, labels: tuple[int, ...], features: Array, state: State, key, hyper
-):
+  settings: Settings,
+  labels: tuple[int, ...],
+  features: Array,
+  state: State,
+  key: Array,
+  hyper: Hyper,
+) -> Array:
   """MAP@R among the validation collages."""
   del key  # always the same collages
   result = apply_head(settings, state.train.params["network"], features, hyper)

@@ -7,6 +7,7 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments.frame import kept, training
 from experiments.gsp import tokens
@@ -21,11 +22,17 @@ BACKGROUND, SHARE = "weight on background", "share of background"
 
 @functools.partial(jax.jit, static_argnames=("config", "pool"))
 def measure(
-  key: jax.Array, states: training.State, seeds, cells, *, config: Config, pool
-) -> dict[str, jax.Array]:
+  key: Array,
+  states: training.State,
+  seeds: Array,
+  cells: tokens.Hyper,
+  *,
+  config: Config,
+  pool: tokens.Pool,
+) -> dict[str, Array]:
   """Measures states on fresh samples; each measure is [cells, seeds, ...]."""
 
-  def measure_seed(state: training.State, seed, hyper):
+  def measure_seed(state: training.State, seed: Array, hyper: tokens.Hyper):
     # All variants of a seed are tested on the same samples.
     samples = tokens.draw_samples(jax.random.fold_in(key, seed), config.test)
     embeddings, weights = pool(state.params, samples, hyper)

@@ -6,6 +6,7 @@ embedding is their pooled vector, as if a network had computed them from an imag
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -84,6 +85,10 @@ class Pooled(NamedTuple):
   weights: Array  # [batch, 50]
 
 
+Hyper = Mapping[str, Array]
+Pool = Callable[[Params, Samples, Hyper], Pooled]
+
+
 def draw_samples(key: Array, per_class: int) -> Samples:
   """Samples with a share of class tokens from N(0.5, 0.1), others background."""
   share_key, kind_key = jax.random.split(key)
@@ -108,7 +113,7 @@ def features_of(params: Params, samples: Samples) -> Array:
   return jnp.einsum("bnk,bkd->bnd", samples.kinds, table[samples.labels])
 
 
-def token_costs(params: Params, soft_min) -> Array:
+def token_costs(params: Params, soft_min: Callable[[Array], Array]) -> Array:
   """Cost of each class's 8 tokens, combined over all prototypes, [classes, 8]."""
 
   def cost(tokens: Array) -> Array:
@@ -119,7 +124,7 @@ def token_costs(params: Params, soft_min) -> Array:
   return of_class(cost(params.own), cost(params.shared))
 
 
-def embed(params: Params, samples: Samples, hyper: dict[str, Array]) -> Pooled:
+def embed(params: Params, samples: Samples, hyper: Hyper) -> Pooled:
   """Generalized sum pooling; no normalisation (DML 5.3.1).
 
   If `hyper["true_share"]` is 1, the mass is each sample's share of class tokens; if it
@@ -143,9 +148,7 @@ def embed(params: Params, samples: Samples, hyper: dict[str, Array]) -> Pooled:
   return pooled_by(weights, params, samples)
 
 
-def embed_by_linear_program(
-  params: Params, samples: Samples, hyper: dict[str, Array]
-) -> Pooled:
+def embed_by_linear_program(params: Params, samples: Samples, hyper: Hyper) -> Pooled:
   """`embed` in the limit of infinite inverse temperature, with the least cost."""
   costs = per_position(token_costs(params, lambda c: c.min(axis=0)), samples)
   weights = pooling.gsp_linear_program(costs, mass=hyper["mass"])
@@ -168,7 +171,9 @@ def average(params: Params, samples: Samples) -> Array:
   return pooling.gap(features_of(params, samples))
 
 
-def update(config: Config, state: State, key: Array, pool) -> tuple[State, Array]:
+def update(
+  config: Config, state: State, key: Array, pool: Callable[[Params, Samples], Array]
+) -> tuple[State, Array]:
   """Runs one Adam step on the contrastive loss of a batch pooled by `pool`."""
   samples = draw_samples(key, config.per_class)
 
@@ -184,7 +189,7 @@ def update(config: Config, state: State, key: Array, pool) -> tuple[State, Array
   return State(params, opt_state), loss
 
 
-def init(config: Config, key: Array, hyper: dict[str, Array]) -> State:
+def init(config: Config, key: Array, hyper: Hyper) -> State:
   """Warms up the tokens; chooses prototypes among pooled vectors (DML Algorithm 2)."""
   del hyper  # all variants of a seed begin alike
   token_key, step_key, memory_key = jax.random.split(key, 3)
@@ -205,7 +210,9 @@ def init(config: Config, key: Array, hyper: dict[str, Array]) -> State:
   return state._replace(params=state.params._replace(prototypes=memory[rows]))
 
 
-def step(config: Config, pool, state: State, key: Array, hyper: dict[str, Array]):
+def step(
+  config: Config, pool: Pool, state: State, key: Array, hyper: Hyper
+) -> tuple[State, dict[str, Array]]:
   state, loss = update(
     config, state, key, lambda params, samples: pool(params, samples, hyper).embeddings
   )
@@ -213,7 +220,7 @@ def step(config: Config, pool, state: State, key: Array, hyper: dict[str, Array]
 
 
 def evaluate(
-  config: Config, pool, state: State, key: Array, hyper: dict[str, Array]
+  config: Config, pool: Pool, state: State, key: Array, hyper: Hyper
 ) -> Array:
   """MAP@R among fresh samples of the same classes."""
   samples = draw_samples(key, config.validation)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import tqdm
 from flax.typing import MutableVariableDict, VariableDict
+from jax import Array
 
 from experiments.frame import command, ending
 from experiments.frame import kept as finished
@@ -21,7 +22,9 @@ _MEMORY = 1000  # images among whose features prototypes are chosen
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
-def _initial_state(key, images, *, settings, classes) -> training.TrainState:
+def _initial_state(
+  key: Array, images: Array, *, settings: pooled_network.Settings, classes: int
+) -> training.TrainState:
   network_key, proxy_key, label_key, step_key = jax.random.split(key, 4)
   parts = pooled_network.loss_parameters(settings, classes, proxy_key, label_key)
   optimizer = pooled_network.make_optimizer(settings)
@@ -30,7 +33,17 @@ def _initial_state(key, images, *, settings, classes) -> training.TrainState:
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
-def _some_steps(state, images, labels, table, key, variant, *, settings, classes):
+def _some_steps(
+  state: training.TrainState,
+  images: Array,
+  labels: Array,
+  table: data.ClassTable,
+  key: Array,
+  variant: pooled_network.Variant,
+  *,
+  settings: pooled_network.Settings,
+  classes: int,
+) -> tuple[training.TrainState, Array]:
   """Compiles some steps of a training as one program."""
 
   def objective(params, stats, batch, *, key, axis_name):
