@@ -13,6 +13,7 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from experiments.counting.images import AnyArray, Objects, Photographs
+from experiments.counting.settings import Fill
 from spherejax import data, models, pooling
 
 Apply = Callable[[VariableDict, Array], Array]
@@ -40,31 +41,27 @@ class Samples(NamedTuple):
   fitted: Sample | None = None  # others of one class each, to fit classifiers to
 
 
-class Style(NamedTuple):
-  """Fill of a grid's empty cells, and whether its objects are of one class."""
-
-  fill: str
-  single_label: bool
-
-
 def _keys(key: Array, number: int) -> Array:
   return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
 
 
-@functools.partial(jax.jit, static_argnames="style")
-def drawn(objects: Objects, keys: Array, style: Style) -> data.ImageGrid:
-  """Normalised grids of held-out objects, one for each key."""
-  draw = functools.partial(data.image_grid, **style._asdict())
+@functools.partial(jax.jit, static_argnames=("fill", "single"))
+def drawn(objects: Objects, keys: Array, fill: Fill, single: bool) -> data.ImageGrid:
+  """Normalised grids of held-out objects; with `single`, each shows a single class."""
+  draw = functools.partial(data.image_grid, fill=fill, single_label=single)
   images = objects.normalized(objects.held)
   return jax.vmap(draw, (0, None, None))(keys, images, objects.held_labels)
 
 
-@functools.partial(jax.jit, static_argnames=("style", "number"))
+@functools.partial(jax.jit, static_argnames="number")
 def counts_and_labels(
-  objects: Objects, key: Array, *, style: Style, number: int
+  objects: Objects, key: Array, *, number: int
 ) -> tuple[Array, Array]:
-  """Counts and labels of the grids that a key draws, without the grids."""
-  grids = drawn(objects, _keys(key, number), style)
+  """Counts and labels of the grids of single classes that a key draws.
+
+  Grids with other fills and classes have the same counts.
+  """
+  grids = drawn(objects, _keys(key, number), "zeros", True)
   return grids.num_objects, grids.label
 
 
@@ -72,7 +69,8 @@ def of_grids(
   apply: Apply,
   variables: Sequence[VariableDict],
   objects: Objects,
-  style: Style,
+  fill: Fill,
+  single: bool,
   key: Array,
   *,
   number: int,
@@ -83,7 +81,7 @@ def of_grids(
   `apply` should be jitted.
   """
   keys = _keys(key, -(-number // block) * block).reshape(-1, block)
-  blocks = (drawn(objects, block_keys, style)[:3] for block_keys in keys)
+  blocks = (drawn(objects, block_keys, fill, single)[:3] for block_keys in keys)
   return _sample(apply, variables, blocks, number)
 
 

@@ -13,10 +13,10 @@ from flax.typing import VariableDict
 
 from experiments.counting import claims, features, measures, pictures, training
 from experiments.counting import settings as checks
-from experiments.counting.features import Samples, Style
+from experiments.counting.features import Samples
 from experiments.counting.images import AnyArray, Objects
 from experiments.counting.measures import Figures
-from experiments.counting.settings import Config
+from experiments.counting.settings import Config, Fill
 from experiments.frame import at_once
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
@@ -42,7 +42,7 @@ class Networks(NamedTuple):
     return sum(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
 
 
-def fills(config: Config, name: str) -> tuple[str, ...]:
+def fills(config: Config, name: str) -> tuple[Fill, ...]:
   """Fills of a set's empty cells; MNIST always has zeros (NCH 4.1)."""
   return ("zeros",) if name == "mnist" else config.fills
 
@@ -63,17 +63,12 @@ def check(config: Config, name: str, objects: Objects) -> None:
     )
   checks.check_classes(objects.held_labels, "held out objects")
   objects = jax.tree.map(jnp.asarray, objects)
-  # Grids with other fills have the same counts.
-  zeros = Style("zeros", single_label=True)
+  sample = functools.partial(features.counts_and_labels, objects, number=config.grids)
   for seed in range(config.seed, config.seed + config.seeds):
-    sample = functools.partial(
-      features.counts_and_labels, objects, style=zeros, number=config.grids
-    )
     (mixed, _), (counts, labels), (_, fitted) = (
       map(np.asarray, sample(key_of(seed, kind))) for kind in (_MIXED, _SINGLE, _FITTED)
     )
-    what = f"{config.grids} grids"
-    checks.check_sample(config, what, mixed, counts, labels, fitted)
+    checks.check_sample(config, f"{config.grids} grids", mixed, counts, labels, fitted)
 
 
 def simple_networks(
@@ -210,9 +205,7 @@ def _seed(
   if "classifiers" not in config.measures:
     kinds = kinds[:_FITTED]
   for fill in fills(config, name):
-    samples = Samples(
-      *(draw(Style(fill, kind != _MIXED), key_of(seed, kind)) for kind in kinds)
-    )
+    samples = Samples(*(draw(fill, x != _MIXED, key_of(seed, x)) for x in kinds))
     figures[fill], drawn_arrays = probe_networks(config, networks, samples, fill, seed)
     arrays |= drawn_arrays
   return finished.Finished(figures, arrays)

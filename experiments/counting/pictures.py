@@ -5,23 +5,23 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from experiments.counting.features import Style, drawn
+from experiments.counting.features import drawn
 from experiments.counting.images import Objects
-from experiments.counting.settings import DIRECTIONS
+from experiments.counting.settings import DIRECTIONS, Fill
 from experiments.frame import pictures
 from spherejax import metrics
 
 _SHOWN = 4  # grids of each fill: two of mixed classes, two of one class
 
 
-def grids(objects: Objects, fills: Sequence[str], keys: jax.Array) -> pictures.Figure:
+def grids(objects: Objects, fills: Sequence[Fill], keys: jax.Array) -> pictures.Figure:
   """Examples of each fill: mixed classes on the left, single on the right."""
   figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(fills))
   axes = figure.subplots(len(fills), _SHOWN, squeeze=False)
   std, mean = (np.asarray(x)[None, None] for x in (objects.std, objects.mean))
   for row, fill in zip(axes, fills, strict=True):
     by_kind = [
-      jax.tree.map(np.asarray, drawn(objects, keys, Style(fill, single)))
+      jax.tree.map(np.asarray, drawn(objects, keys, fill, single))
       for single in (False, True)
     ]
     for column, panel in enumerate(row):

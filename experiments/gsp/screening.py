@@ -200,8 +200,7 @@ def frozen_network(
   """Parameters of a backbone trained with GAP; restored if they were stored."""
   path = output / "kept" / f"network-{seed}"
   # Settings that change the network; the others concern the heads.
-  settings = dataclasses.asdict(command.only(network.Settings, config))
-  settings |= {
+  settings = dataclasses.asdict(command.only(network.Settings, config)) | {
     name: getattr(config, name) for name in ("percent", "most", "pretraining")
   }
   settings["seed"] = seed
