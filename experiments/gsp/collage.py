@@ -73,7 +73,6 @@ class Trained(NamedTuple):
 
 
 def plan(config: Config) -> list[Trained]:
-  """Lists all trainings of one seed."""
   masses = {
     "GAP": network.AVERAGE,
     "GAP + ZSP": network.Variant(1.0, config.zero_shot_weight),

@@ -254,6 +254,7 @@ def photographs(folder: str) -> Tiles:
 
 
 def _reduced(maps: np.ndarray, train: np.ndarray) -> np.ndarray:
+  """The first principal components of the training images' features."""
   features = maps[train].reshape(-1, maps.shape[-1])
   mean = features.mean(0)
   axes = np.linalg.svd(features - mean, full_matrices=False)[2][:_CHANNELS]

@@ -26,9 +26,9 @@ def draw(
   names: Sequence[str],
   most: int,
 ) -> pictures.Figure:
-  """The first collage of each of the first classes, above the weights on it.
+  """The first collage of each of at most `most` classes, above the weights on it.
 
-  `collages` consist of pixels; at most `most` of them are drawn.
+  They are not hand-picked. `collages` consist of pixels.
   """
   classes, chosen = (x[:most] for x in np.unique(collages.labels, return_index=True))
   images, foreground = (
