@@ -27,9 +27,8 @@ from experiments.frame.pictures import Figure
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import collages, screening, screening_cells
 from experiments.metric_learning.photographs import screening as photographs
-from experiments.metric_learning.photographs.screening import FullScreening
 
-Config = screening_cells.Config | FullScreening
+Config = screening_cells.Config | photographs.FullScreening
 # With the network of `gsp_collage`: maps of 64 positions.
 CPU = screening_cells.Config(
   steps=500, parts=5, stem_stride=2, strides=(1, 2, 1), loss="contrastive"
@@ -46,7 +45,7 @@ PRESETS: dict[str, Config] = {
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
-  if isinstance(config, FullScreening):
+  if isinstance(config, photographs.FullScreening):
     return photographs.measure(config, output), None
   source = collages.load("omniglot", config.image_size, config.percent)
   trained: dict[str, list[dict]] = {loss: [] for loss in config.losses}
@@ -69,7 +68,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
 
 def claims(config: Config, table: Table) -> list[Claim]:
   """Claims of DML about its table and plots."""
-  if isinstance(config, FullScreening):
+  if isinstance(config, photographs.FullScreening):
     return [*photographs.claims(config, table)]
   statements = [screening_cells.design_claim()]
   for loss in config.losses:
@@ -82,7 +81,7 @@ def charts(config: Config, table: Table) -> dict[str, Figure]:
   """The grid and the curves of each loss."""
   figures = {}
   for loss in config.losses:
-    if isinstance(config, FullScreening):
+    if isinstance(config, photographs.FullScreening):
       plan = photographs.plan(config, loss)
       figures |= screening_cells.draw(plan, loss, table, photographs.MEASURE)
     else:

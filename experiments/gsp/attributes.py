@@ -1,6 +1,7 @@
 """Attributes of classes: predictions of a regression on them, and their figures."""
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 
 import jax
@@ -127,14 +128,10 @@ def dominant(
 def charts(config: network.Settings, table: Table) -> dict[str, pictures.Figure]:
   """Accuracies of all seeds, by distance and candidates."""
   del config
-  panels = {
-    f"{metric}, {candidates}": {
-      name: table.values(measure, name) for name in table.variants(measure)
-    }
-    for metric in METRICS
-    for candidates in CANDIDATES
-    for measure in (f"accuracy, {metric}, {candidates}",)
-  }
+  panels = {}
+  for title in map(", ".join, itertools.product(METRICS, CANDIDATES)):
+    names = table.variants(f"accuracy, {title}")
+    panels[title] = {name: table.values(f"accuracy, {title}", name) for name in names}
   rows = sorted(next(iter(panels.values())))
   return {
     "accuracy": pictures.dots(panels, "share of classes predicted correctly", rows=rows)

@@ -76,12 +76,9 @@ def step(
   settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper: Hyper
 ) -> tuple[State, dict[str, Array]]:
   """Runs one step on a mixture of a metric loss and zero-shot prediction."""
+  number = min(classes, settings.batch_classes)
   rows = data.class_balanced_indices(
-    key,
-    maps.table,
-    state.train.step,
-    num_classes=min(classes, settings.batch_classes),
-    per_class=settings.per_class,
+    key, maps.table, state.train.step, num_classes=number, per_class=settings.per_class
   )
 
   def objective(params, batch_stats, batch, *, key, axis_name):
