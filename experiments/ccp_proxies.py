@@ -19,17 +19,13 @@ trains a ResNetV2-20 on 5,421 images of each digit, as many as the rarest digit 
 """
 
 import pathlib
-from collections.abc import Callable, Mapping
 
-from experiments.frame.pictures import Figure
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study
 from experiments.metric_learning import images, pictures, problems, runs
 from experiments.metric_learning.problems import PRESETS, Config
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], Mapping[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all trainings and tabulates their measures."""
   study = images.study(config, output / "kept", pooled=True)
   trained = runs.train_all(

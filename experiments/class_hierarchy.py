@@ -21,22 +21,18 @@ TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder.
 """
 
 import pathlib
-from collections.abc import Callable
 
 import tqdm
 
 from experiments.frame import at_once, images
 from experiments.frame.kept import Finished
-from experiments.frame.pictures import Figure
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study, Table
 from experiments.hierarchies import claims, measures, pictures
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies.runs import PRESETS, Config
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all trainings and the controls."""
   whole = images.load(config.data, config.image_size, config.folder, config.percent)
   whole = class_runs.as_network_input(config, whole, output / "kept")

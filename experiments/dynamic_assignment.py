@@ -19,7 +19,6 @@ images that tensorflow-datasets prepared in TFDS_DATA_DIR.
 
 import functools
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -30,7 +29,7 @@ from experiments.assignment.settings import Config, Full, ImageSet
 from experiments.assignment.training import Study
 from experiments.frame import at_once, study
 from experiments.frame.pictures import Figure
-from experiments.frame.study import Table
+from experiments.frame.study import Measured, Table
 
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
@@ -89,9 +88,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
   return [*studies, *at_once.threaded(of_images, config.images)]
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Measures prototypes and trains everything; returns the table and a plotter."""
   key = jax.random.fold_in(jax.random.key(config.seed), 2)
   studies = part_b(config, output)

@@ -31,15 +31,12 @@ from experiments.episodes.claims import LOSSES
 from experiments.episodes.settings import PRESETS, Config, Part, check_classes, of_part
 from experiments.episodes.training import FIRST_LOG_EXPONENT, Trained, train
 from experiments.frame import at_once, pictures
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study
 from spherejax import plotting
 
 
-def draw(
-  table: Table, runs: Mapping[Part, Trained], config: Config
-) -> dict[str, pictures.Figure]:
+def draw(runs: Mapping[Part, Trained], config: Config) -> dict[str, pictures.Figure]:
   """Learning curves, norm ratios, and where each loss is least."""
-  del table
   figures = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
   for part, trained in runs.items():
     name = part.name.replace(", ", "-").replace(" ", "-").lower()
@@ -66,7 +63,7 @@ def draw(
   return figures
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[Part, Trained]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all trainings and adds the exact results."""
   parts, fixed = settings.parts(config), Part(1, "mean")
   sets = settings.load(config, output / "kept")
@@ -89,12 +86,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[Part, Tra
 
   results = at_once.threaded(train_job, jobs)
   trained = dict(zip(parts, results, strict=False))
-  return claims.tabulate(config, trained, results[-1] if count else None), trained
+  table = claims.tabulate(config, trained, results[-1] if count else None)
+  return table, lambda: draw(trained, config)
 
 
-STUDY = Study(
-  "few_shot", __doc__, "DIST, article II", PRESETS, measure, claims.claims, draw
-)
+STUDY = Study("few_shot", __doc__, "DIST, article II", PRESETS, measure, claims.claims)
 
 if __name__ == "__main__":
   STUDY.main()

@@ -13,15 +13,13 @@ Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.pictures import Figure
 from experiments.frame.settings import Decided
-from experiments.frame.study import Claim, Study, Table
+from experiments.frame.study import Claim, Measured, Study, Table
 from experiments.gsp import gap, network, training
 
 GAP = "GAP"
@@ -57,9 +55,7 @@ PRESETS = {
 }  # fmt: skip
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Trains and measures every network; the last one is drawn."""
   images = class_sets.read("cifar10", config.train_split, size=config.image_size)
   test = class_sets.read("cifar10", "test", size=config.image_size)

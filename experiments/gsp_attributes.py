@@ -15,15 +15,13 @@ Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 
 import jax
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.pictures import Figure
 from experiments.frame.settings import Decided
-from experiments.frame.study import Claim, Study, Table
+from experiments.frame.study import Claim, Measured, Study, Table
 from experiments.gsp import attributes, network, training
 
 WITHOUT, WITH = "PNCA", "PNCA + ZSP"
@@ -73,9 +71,7 @@ def unseen(metric: str) -> str:
   return f"accuracy, {metric}, 5 classes"
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Trains both variants with all seeds; the last seed is drawn."""
   images = class_sets.read("cifar10", config.train_split, size=config.image_size)
   tested = class_sets.read("cifar10", config.test_split, size=config.image_size)

@@ -15,14 +15,12 @@ Needs omniglot (cifar100 for `full`), prepared by tensorflow-datasets in TFDS_DA
 """
 
 import pathlib
-from collections.abc import Callable
 
 import jax
 import tqdm
 
 from experiments.frame import at_once, kept
-from experiments.frame.pictures import Figure
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study, Table
 from experiments.gsp import collage, collages, training
 from experiments.gsp.collage import Config
 
@@ -42,9 +40,7 @@ PRESETS = {
 }  # fmt: skip
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Trains all variants with all seeds; the weights of the last seed are drawn."""
   source = collages.load(config.images, config.image_size, config.percent)
   table, last, parts = Table(), {}, {}

@@ -10,13 +10,12 @@ Nothing is trained.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 
 import jax
 import numpy as np
 
 from experiments.frame.pictures import Figure
-from experiments.frame.study import Claim, Study, Table
+from experiments.frame.study import Claim, Measured, Study, Table
 from spherejax import distances, plotting, pooling
 
 LINEAR_PROGRAM = float("inf")
@@ -82,9 +81,7 @@ def name(mass: float, beta: float) -> str:
   return f"mass {mass:g}, {sharpness}"
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Solves and measures all problems; draws the maps with their weights."""
   del output  # nothing is kept
   maps, foreground = make_maps(config)

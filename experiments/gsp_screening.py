@@ -24,7 +24,7 @@ import pathlib
 import numpy as np
 
 from experiments.frame.pictures import Figure
-from experiments.frame.study import Claim, Study, Table
+from experiments.frame.study import Claim, Measured, Study, Table
 from experiments.gsp import collages, screening, screening_cells
 from experiments.metric_learning.photographs import screening as photographs
 
@@ -44,7 +44,7 @@ PRESETS: dict[str, Config] = {
 }  # fmt: skip
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   if isinstance(config, photographs.FullScreening):
     return photographs.measure(config, output), None
   source = collages.load("omniglot", config.image_size, config.percent)

@@ -14,12 +14,11 @@ seeds of one kind of pooling are one vmapped program.
 """
 
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 
 from experiments.frame.pictures import Figure
-from experiments.frame.study import Claim, Study, Table
+from experiments.frame.study import Claim, Measured, Study, Table
 from experiments.gsp import token_trainings
 from experiments.gsp.token_trainings import BACKGROUND, GAP, GSP, HULLS, MAP, SHARE
 from experiments.gsp.tokens import Config
@@ -34,9 +33,7 @@ PRESETS = {
 }
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Trains all variants with all seeds; returns measures, tokens and curves."""
   figures, first, curves = token_trainings.collect(config, output)
   table = Table()

@@ -26,7 +26,6 @@ numbers are shown only for a folder of these years, given by --voc-folder.
 """
 
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import tqdm
@@ -34,8 +33,7 @@ import tqdm
 from experiments.counting import claims, grids, images, photographs, settings
 from experiments.counting.settings import PRESETS, Config
 from experiments.frame import images as class_sets
-from experiments.frame.pictures import Figure
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study, Table
 
 
 def load(config: Config) -> dict[str, Any]:
@@ -55,9 +53,7 @@ def load(config: Config) -> dict[str, Any]:
   return sets
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   settings.check(config)
   table, figures = Table(), {}
   sets = load(config)

@@ -17,13 +17,11 @@ ImageNet weights for Inception v3 as --weights.
 """
 
 import pathlib
-from collections.abc import Callable
 
 import tqdm
 
 from experiments.frame import at_once, training
-from experiments.frame.pictures import Figure
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study
 from experiments.hierarchies import (
   plankton_images,
   plankton_pictures,
@@ -34,9 +32,7 @@ from experiments.hierarchies.plankton_images import PRESETS, Config
 from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all trainings and measures; F1 of every class goes to a separate file."""
   plankton_images.check(config)
   whole = plankton_images.load(config)

@@ -20,10 +20,10 @@ last one cifar100.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from experiments.frame import at_once, command, kept, pictures, training
-from experiments.frame.study import Study, Table
+from experiments.frame import at_once, command, kept, training
+from experiments.frame.study import Measured, Study
 from experiments.self_supervision import claims, figures, runs, settings, toy
 from experiments.self_supervision.settings import LARGE, PRESETS, Config
 from spherejax import data
@@ -44,9 +44,7 @@ def train(
   return runs.train_apart(full, strengths, study, run_folder)
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, pictures.Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all trainings and measures them; adds the measures that need no images."""
   settings.check(config)
   strengths, study = settings.strengths_of(config), settings.load(config)

@@ -15,7 +15,6 @@ one sub-folder per class, and embeds them with a network trained on ImageNet:
 """
 
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,17 +22,14 @@ import rich.table
 import tqdm
 
 from experiments.frame import results
-from experiments.frame.pictures import Figure
-from experiments.frame.study import Claim, Study, Table
+from experiments.frame.study import Claim, Measured, Study, Table
 from experiments.gsp import quick, quick_figure
 from experiments.gsp.quick import Config
 
 PRESETS = {"cpu": Config(), "smoke": Config(seeds=2, steps=24, collages=(300, 120))}
 
 
-def measure(
-  config: Config, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Trains both poolings with all seeds; the first seed's test collages are shown."""
   del output  # nothing is kept
   source = config.images

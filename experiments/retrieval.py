@@ -36,7 +36,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.frame import command
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study, Table
 from experiments.metric_learning import images, pictures, plan, runs
 from experiments.metric_learning.photographs import claims, comparison, methods
 from experiments.metric_learning.photographs.methods import FullConfig
@@ -44,7 +44,7 @@ from experiments.metric_learning.plan import PRESETS, Config, Name
 from experiments.metric_learning.settings import Settings
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all trainings and tabulates their measures."""
   settings, folder = command.only(Settings, config), output / "kept"
   study = images.study(config, folder)

@@ -31,7 +31,7 @@ import jax
 import numpy as np
 import tqdm
 
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study, Table
 from experiments.robustness import (
   claims,
   defences,
@@ -89,7 +89,7 @@ def jobs(config: Config) -> dict[str, Callable[..., None]]:
   }
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   table = Table()
   if config.images in ("cifar10", "svhn_cropped"):
     train, test = photographs.trained(table, config, output)
@@ -100,12 +100,10 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
       progress.set_postfix_str(name)
       job(table, config, train, test, output / "kept")
   claims.add_inputs(table, "images", config.images, train, test)
-  return table, None
+  return table, lambda: claims.draw(table, config)
 
 
-STUDY = Study(
-  "robust_features", __doc__, "DIST 5.3", PRESETS, measure, claims.claims, claims.draw
-)
+STUDY = Study("robust_features", __doc__, "DIST 5.3", PRESETS, measure, claims.claims)
 
 if __name__ == "__main__":
   STUDY.main()

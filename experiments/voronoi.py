@@ -26,7 +26,7 @@ import tqdm
 
 from experiments.frame import images as class_sets
 from experiments.frame import pictures
-from experiments.frame.study import Study, Table
+from experiments.frame.study import Measured, Study, Table
 from experiments.robustness import cells, curves, plane
 from experiments.robustness import images as voronoi_sets
 from experiments.robustness.cell_settings import PRESETS, Config
@@ -47,7 +47,7 @@ def add_digits(table: Table, config: Config, train: Points, test: Points) -> Non
       curves.add_distances(table, "digits", train.flat(), norm)
 
 
-def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
+def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all attacks; adds their measures and those that need no attack."""
   train, test = voronoi_sets.load(config)
   table, sites = Table(), train.sites()
@@ -71,14 +71,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
         curves.add_exact(table, task)
   if curves.LINEAR in config.classifiers:
     curves.add_natural(table, config.images, sites, test.flat())
-  return table, None
+  return table, lambda: draw(table, config)
 
 
-def draw(
-  table: Table, drawing_input: None, config: Config
-) -> dict[str, pictures.Figure]:
+def draw(table: Table, config: Config) -> dict[str, pictures.Figure]:
   """Regions in the plane, and the curves."""
-  del drawing_input
   budgets = voronoi_sets.BUDGETS[config.images]
   figures = {"toy": plane.draw()} if config.images == "digits" else {}
   for norm in config.norms:
@@ -95,9 +92,7 @@ def draw(
   return figures
 
 
-STUDY = Study(
-  "voronoi", __doc__, "DIST, article III", PRESETS, measure, cells.claims, draw
-)
+STUDY = Study("voronoi", __doc__, "DIST, article III", PRESETS, measure, cells.claims)
 
 if __name__ == "__main__":
   STUDY.main()

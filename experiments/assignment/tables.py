@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,8 +13,7 @@ from experiments import published
 from experiments.assignment import photographs, pictures, prototypes, readers
 from experiments.assignment.photographs import Trained
 from experiments.assignment.settings import Full, Job, plan
-from experiments.frame.pictures import Figure
-from experiments.frame.study import Claim, Table
+from experiments.frame.study import Claim, Measured, Table
 
 _LONG_TAIL = functools.partial(
   Full, width=32, feature_norm=True, epochs=200, learning_rate=0.1, weight_decay=2e-4,
@@ -119,9 +118,7 @@ def reported(config: Full, job: Job) -> float | None:
   return None
 
 
-def measure(
-  config: Full, output: pathlib.Path
-) -> tuple[Table, Callable[[], dict[str, Figure]]]:
+def measure(config: Full, output: pathlib.Path) -> Measured:
   """Runs all trainings of a table or plot; lists the paper's figures with them."""
   jobs = plan(config)
   if config.needs_listing and config.listing is None:

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,6 +109,8 @@ class Table:
     return table
 
 
+Measured = tuple[Table, Callable[[], pictures.Figures] | None]
+"""A table, and the function that draws what needs more than the table."""
 Difference = Callable[[Table], ArrayLike]
 Statement = tuple[str, str, Difference]
 """Id, statement and difference of a claim."""
@@ -145,15 +147,10 @@ class Study(Generic[Config]):
   source: str
   """Paper and place of most claims."""
   presets: Mapping[str, Config]
-  measure: Callable[[Config, pathlib.Path], tuple[Table, Any]]
-  """Function of settings and output folder to the table and the input of `draw`."""
+  measure: Callable[[Config, pathlib.Path], Measured]
+  """Function of settings and output folder."""
   claims: Sequence[Claim] | Callable[[Config, Table], Iterable[Claim]] = ()
   """Claims, or a function if statements depend on settings or figures."""
-  draw: Callable[[Table, Any, Config], pictures.Figures] = lambda _, draw, __: (
-    draw() if draw else {}
-  )
-  """Function of table, drawing input and settings to plots by file name. By default,
-  the drawing input is itself the function that draws."""
   charts: Callable[[Config, Table], pictures.Figures] = lambda *_: {}
   """Function of settings and table to plots of lines, which need only the results."""
   resolved: Callable[[Config], Config] = lambda config: config
@@ -197,9 +194,9 @@ class Study(Generic[Config]):
   ) -> results.Entry:
     """Measures, claims and draws; returns the whole result."""
     start, config, study = time.perf_counter(), self.resolved(config), self.of(config)
-    table, drawing_input = study.measure(config, output)
+    table, draw = study.measure(config, output)
     files = pictures.save(study.charts(config, table), output, ".svg")
-    files += pictures.save(study.draw(table, drawing_input, config), output)
+    files += pictures.save(draw() if draw else {}, output)
     return results.result(
       experiment=self.name,
       preset=preset,

@@ -180,11 +180,8 @@ def claims(config: Config, table: Table) -> list[Claim]:
   return [*statements, *features.RESIDUAL_CLAIMS]
 
 
-def draw(
-  table: Table, drawing_input: None, config: Config
-) -> dict[str, pictures.Figure]:
+def draw(table: Table, config: Config) -> dict[str, pictures.Figure]:
   """Plots measures against the l2 budget; 0 is the standard network."""
-  del drawing_input
   if not config.l2:
     return {}
   names = ["standard", *(f"l2 {x:g}" for x in config.l2)]

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import pathlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame import networks, pictures
-from experiments.frame.study import Table
+from experiments.frame.study import Measured, Table
 from experiments.metric_learning.photographs import (
   batches,
   claims,
@@ -266,10 +266,7 @@ class Comparison:
     claims.add(table, job.name, judged)
 
 
-Draw = Callable[[], Mapping[str, pictures.Figure]]
-
-
-def measure(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
+def measure(config: FullConfig, output: pathlib.Path) -> Measured:
   """Trains and judges all methods, or tries weights and numbers of proxies."""
   if config.trials:
     return search(config, output)
@@ -280,7 +277,7 @@ def measure(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
   return table, dict
 
 
-def search(config: FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
+def search(config: FullConfig, output: pathlib.Path) -> Measured:
   """Figure 3.5 of DML: compares weights and numbers of proxies on validation classes.
 
   Trials are stored like any training, so the same command resumes.
