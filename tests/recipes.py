@@ -128,7 +128,7 @@ EXPERIMENT = {
     import jax
     import jax.numpy as jnp
 
-    from experiments.frame.study import Claim, Study, Table
+    from experiments.frame.study import Claim, Measured, Study, Table
     from spherejax import distances
 
 
@@ -151,7 +151,7 @@ EXPERIMENT = {
       return float(jnp.linalg.norm(distances.l2_normalize(vectors).mean(axis=0)))
 
 
-    def measure(config: Config, _) -> tuple[Table, None]:
+    def measure(config: Config, _) -> Measured:
       """The norm of both means."""
       table = Table()
       for name, count in (("few", config.count), ("many", 4 * config.count)):
