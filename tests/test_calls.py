@@ -57,10 +57,11 @@ def views(images=PICTURES, **strengths):
   return data.simclr_views(KEY, images, size=4, strengths=settings)
 
 
-def cells(x=X[:3], own=Y[:3], **options):
-  return voronoi.voronoi_cells(x, own, X, **options)
-
-
+# Here and below: calls that several rows complete.
+scores = call(attacks.attack_loss, EYE, Y[:3])
+ball = call(attacks.combined_ball, **RADII)
+cells = call(voronoi.voronoi_cells, x=X[:3], own_index=Y[:3], sites=X)
+margin = call(voronoi.cell_margin, X[:2], Y[:2], X)
 ATTACKS = [
   (call(attacks.fab, linear, X, Y, restarts=2), "restarts need a key"),
   (call(attacks.carlini_wagner, linear, X, Y, high=np.inf), "high must be finite"),
@@ -70,45 +71,28 @@ ATTACKS = [
   ),
   (call(attacks.clopper_pearson, 4, 3), r"count must be in \[0, 3\], got 4"),
   (call(attacks.seal, EYE[0], EYE[0, :2], 1.0), "center must have shape"),
-  (call(attacks.attack_loss, EYE, Y[:3], loss="kl"), "reference, got loss 'kl'"),
-  (call(attacks.attack_loss, EYE, Y[:3], reference=EYE), "reference, got loss 'ce'"),
-  (
-    call(attacks.attack_loss, EYE, Y[:3], loss="kl", targets=Y[:3], reference=EYE),
-    '"kl" has no targets',
-  ),
-  (
-    call(attacks.attack_loss, EYE, Y[:3], loss="dlr", targets=(Y[:3] + 1) % 3),
-    '"dlr" with targets .* 4 classes, got 3',
-  ),
+  (call(scores, loss="kl"), "reference, got loss 'kl'"),
+  (call(scores, reference=EYE), "reference, got loss 'ce'"),
+  (call(scores, loss="kl", targets=Y[:3], reference=EYE), '"kl" has no targets'),
+  (call(scores, loss="dlr", targets=Y[1:4]), '"dlr" with targets .* 4 classes, got 3'),
   (
     call(attacks.attack_loss, EYE[:, :2], 0 * Y[:3], loss="dlr"),
     '"dlr" needs at least 3 classes, got 2',
   ),
-  (call(cells, own=np.array([0, 0, 2])), "row 1 is not 0"),
-  (call(cells, own=np.array([0, 48, 2])), "got 48"),
+  (call(cells, own_index=np.array([0, 0, 2])), "row 1 is not 0"),
+  (call(cells, own_index=np.array([0, 48, 2])), "got 48"),
   (call(cells, low=0.9), "x must be at least low = 0.9"),
   (call(cells, low=1.0, high=0.5), "low must be at most high, got 1.0 > 0.5"),
   (call(cells, high=np.full(3, 0.1)), r"x must be at most high = 0.1, got .* at \["),
   (call(cells, ball_norm="l3"), "ball_norm must be .* got 'l3'"),
   (call(cells, norm="linf", high=np.inf), "epsilon inf needs a finite box"),
-  (
-    call(voronoi.cell_margin, X[:2], Y[:2], X, site_labels=Y[:3]),
-    r"site_labels must have shape \(6,\)",
-  ),
-  (
-    call(voronoi.cell_margin, X[:2], Y[:2], X, site_labels=X[:, 0]),
-    "TypeError: site_labels must be integers",
-  ),
+  (call(margin, site_labels=Y[:3]), r"site_labels must have shape \(6,\)"),
+  (call(margin, site_labels=X[:, 0]), "TypeError: site_labels must be integers"),
   (call(voronoi.cell_margin, X[:2], np.array([0, -1]), X), r"\[0, 6\), got -1"),
-  *(
-    (call(attacks.combined_ball, x, **RADII | options), message)
-    for x, options, message in (
-      (X, {"epsilon_inf": 2.0}, r"epsilon_1 / epsilon_inf must be in \(1, 3\)"),
-      (Y[:, None], {}, "TypeError: x must be floating"),
-      (X, {"low": 1.0, "high": 0.0}, r"low must be at most high, got 1\.0 > 0\.0"),
-      (1.5 * EYE[::-1], {}, r"at most high = 1\.0, got 1\.5 at \[0, 2\]"),
-    )
-  ),
+  (call(ball, X, epsilon_inf=2.0), r"epsilon_1 / epsilon_inf must be in \(1, 3\)"),
+  (call(ball, Y[:, None]), "TypeError: x must be floating"),
+  (call(ball, X, low=1.0, high=0.0), r"low must be at most high, got 1\.0 > 0\.0"),
+  (call(ball, 1.5 * EYE[::-1]), r"at most high = 1\.0, got 1\.5 at \[0, 2\]"),
   (call(decided(jnp.zeros(6)), X), "TypeError: labels must be.*float32"),
   (call(decided(jnp.zeros(3, int)), X), r"labels.*\(3,\)"),
 ]
@@ -117,45 +101,44 @@ TABLE = data.class_table(Y, per_class=2)
 GRID = np.ones((7, 2, 2, 1), np.float32), np.arange(7)
 FORTY = data.from_arrays(np.zeros((40, 2, 2, 1), np.uint8), np.zeros(40, int))
 PLAN = np.zeros((12, 8), int)
+pipe = call(data.pipeline, FORTY)
+resized = call(data.random_resized_crop, KEY, IMAGE, size=4)
+balanced = call(data.class_balanced_indices, KEY, TABLE, per_class=2)
+tail = data.long_tail
+split = call(data.split_classes, Y)
+shuffled = call(data.shuffled_indices, KEY, 4)
 DATA = [
   (call(data.to_float, np.int32(1)), "TypeError: uint8 or floating, got dtype int32"),
   (call(data.random_grayscale, KEY, IMAGE), r"1 or 3 channels, got shape \(7, 9, 2\)"),
-  *(
-    (call(views, **changed), message)
-    for changed, message in (
-      ({"scale": (0, 1)}, r"strengths.scale\[0\] must be in \(0, 1\], got 0"),
-      ({"scale": (0.5, 1.2)}, r"scale\[1\] must be in \(0, 1\], got 1.2"),
-      ({"scale": (0.5, 0.4)}, r"scale\[1\] must be in \[0.5, 1\], got 0.4"),
-      ({"hue": 0.6}, r"strengths.hue must be in \[0, 0.5\], got 0.6"),
-      ({"flip": -1}, r"strengths.flip must be in \[0, 1\], got -1"),
-      ({"scale": 0.5}, r"TypeError: strengths.scale must be a pair \(low, high\), got"),
-      ({"jitter": 3}, r"strengths.jitter must be in \[0, 1\], got 3"),
-      ({"images": IMAGE}, r"images must have 4 axes, got .*\(7, 9, 2\)"),
-      ({"images": IMAGE[None]}, r"1 or 3 channels, got .*9, 2\)"),
-      ({"images": FORTY.images}, "TypeError: floating, got dtype uint8"),
-    )
+  (call(views, scale=(0, 1)), r"strengths.scale\[0\] must be in \(0, 1\], got 0"),
+  (call(views, scale=(0.5, 1.2)), r"scale\[1\] must be in \(0, 1\], got 1.2"),
+  (call(views, scale=(0.5, 0.4)), r"scale\[1\] must be in \[0.5, 1\], got 0.4"),
+  (call(views, hue=0.6), r"strengths.hue must be in \[0, 0.5\], got 0.6"),
+  (call(views, flip=-1), r"strengths.flip must be in \[0, 1\], got -1"),
+  (
+    call(views, scale=0.5),
+    r"TypeError: strengths.scale must be a pair \(low, high\), got",
   ),
-  *(
-    (call(data.pipeline, FORTY, np.array(plan), **options), message)
-    for plan, options, message in (
-      ([[0, 40]], {}, "indices of the 40 images, got 40"),
-      ([[0, -1]], {}, "indices of the 40 images, got -1"),
-      (PLAN[:, :0], {}, r"plan must name an image per step, got shape \(12, 0\)"),
-      ([[0.0, 0.0]], {}, "TypeError: plan must be integers, got dtype float64"),
-      ([0, 0, 0], {}, r"plan must have 2 axes, got shape \(3,\)"),
-      (PLAN, {"start": 13}, "start must be at most the plan's 12 steps, got 13"),
-      (PLAN, {"process_count": 3}, "a batch of 8 cannot be shared evenly by 3"),
-      (PLAN, {"process_index": 2, "process_count": 2}, "below process_count=2, got"),
-    )
-  ),
+  (call(views, jitter=3), r"strengths.jitter must be in \[0, 1\], got 3"),
+  (call(views, images=IMAGE), r"images must have 4 axes, got .*\(7, 9, 2\)"),
+  (call(views, images=IMAGE[None]), r"1 or 3 channels, got .*9, 2\)"),
+  (call(views, images=FORTY.images), "TypeError: floating, got dtype uint8"),
+  (call(pipe, np.array([[0, 40]])), "indices of the 40 images, got 40"),
+  (call(pipe, np.array([[0, -1]])), "indices of the 40 images, got -1"),
+  (call(pipe, PLAN[:, :0]), r"plan must name an image per step, got shape \(12, 0\)"),
+  (call(pipe, np.zeros((1, 2))), "TypeError: plan must be integers, got dtype float64"),
+  (call(pipe, PLAN[0, :3]), r"plan must have 2 axes, got shape \(3,\)"),
+  (call(pipe, PLAN, start=13), "start must be at most the plan's 12 steps, got 13"),
+  (call(pipe, PLAN, process_count=3), "a batch of 8 cannot be shared evenly by 3"),
+  (call(pipe, PLAN, process_index=2, process_count=2), "below process_count=2, got"),
   (call(data.center_crop, IMAGE, 8), r"\(8, 8\) must fit into .*7, 9"),
   (
     call(data.random_crop, KEY, IMAGE, size=12, padding=1),
     r"size \(12, 12\) must fit into images \(7, 9, 2\) with padding 1",
   ),
   (call(data.random_crop, KEY, IMAGE, size=0), "size must be at least 1, got 0"),
-  (call(data.random_resized_crop, KEY, IMAGE, size=4, area=(0, 1)), r"area\[0\]"),
-  (call(data.random_resized_crop, KEY, IMAGE, size=4, aspect=(2, 1)), r"aspect\[1"),
+  (call(resized, area=(0, 1)), r"area\[0\]"),
+  (call(resized, aspect=(2, 1)), r"aspect\[1"),
   (call(data.random_affine, KEY, IMAGE, scale=(0.0, 1.0)), r"scale\[0\] must be in"),
   (call(data.random_affine, KEY, IMAGE, scale=(1.1, 0.9)), r"scale\[1\] must be .*0.9"),
   (call(data.random_blur, KEY, IMAGE, sigma=(0, 1)), r"sigma\[0\]"),
@@ -171,14 +154,8 @@ DATA = [
   ),
   (call(data.class_table, np.array([3, -1]), per_class=1), "negative, got -1 at 1"),
   (call(data.class_table, np.zeros(0, int), per_class=1), "data set is empty"),
-  (
-    call(data.class_balanced_indices, KEY, TABLE, 0, num_classes=4, per_class=2),
-    r"at most the 3 classes that .* got 4",
-  ),
-  (
-    call(data.class_balanced_indices, KEY, TABLE, 1.5, num_classes=2, per_class=2),
-    "TypeError: step must be integers",
-  ),
+  (call(balanced, 0, num_classes=4), r"at most the 3 classes that .* got 4"),
+  (call(balanced, 1.5, num_classes=2), "TypeError: step must be integers"),
   (call(data.random_flip, KEY, COLOURS, probability=SEVERAL), "scalar"),
   (
     call(data.random_grayscale, KEY, COLOURS, probability=SEVERAL),
@@ -189,22 +166,17 @@ DATA = [
     (call(change, KEY, MAP, strength=1.2), r"strength must be in \[0, 1\], got 1.2")
     for change in (data.random_brightness, data.random_contrast)
   ),
+  (call(split, groups=[[0, 1], [1]]), r"class 1 is in groups\[0\] and in groups\[1\]"),
+  (call(split, groups=[[0], [4]]), r"class 4 of groups\[1\] has no image"),
+  (call(split, groups=[[0], []]), r"groups\[1\] is empty"),
+  (call(split, groups=[[0], [1]], key=KEY), "either groups or a key"),
+  (call(split, fractions=(0.5, 0.4)), r"sum to 1, got \(0.5, 0.4\), in sum 0.9"),
+  (call(split, fractions=(1.5, -0.5)), r"fractions\[0\] must be in \(0, 1\], got 1.5"),
+  (call(split, fractions=(0.95, 0.05)), "3 classes leave a part without a class"),
+  (call(split, groups=[[0.9], [1.5]]), "TypeError: must be integers"),
   *(
-    (call(data.split_classes, Y, **options), message)
-    for options, message in (
-      ({"groups": [[0, 1], [1]]}, r"class 1 is in groups\[0\] and in groups\[1\]"),
-      ({"groups": [[0], [4]]}, r"class 4 of groups\[1\] has no image"),
-      ({"groups": [[0], []]}, r"groups\[1\] is empty"),
-      ({"groups": [[0], [1]], "key": KEY}, "either groups or a key"),
-      ({"fractions": (0.5, 0.4)}, r"sum to 1, got \(0.5, 0.4\), in sum 0.9"),
-      ({"fractions": (1.5, -0.5)}, r"fractions\[0\] must be in \(0, 1\], got 1.5"),
-      ({"fractions": (0.95, 0.05)}, "3 classes leave a part without a class"),
-      ({"groups": [[0.9], [1.5]]}, "TypeError: must be integers"),
-    )
-  ),
-  *(
-    (call(split, labels), message)
-    for split in (data.split_classes, data.split_within_classes)
+    (call(divide, labels), message)
+    for divide in (data.split_classes, data.split_within_classes)
     for labels, message in (
       (np.array([0, 1, -1]), "must not be negative, got -1 at 2"),
       (Y[:0], "data set is empty"),
@@ -216,28 +188,24 @@ DATA = [
     call(data.split_within_classes, np.array([0, 0, 1]), fractions=(0.9, 0.1)),
     "classes of at most 2 images leave a part empty",
   ),
-  *(
-    (call(data.long_tail, labels, imbalance), message)
-    for labels, imbalance, message in (
-      (TEN, 0.01, r"imbalance 0\.01 leaves class 7 of 10 without"),
-      (TEN, 0, r"imbalance must be in \(0, 1\]"),
-      (TEN, 1.5, r"imbalance must be in \(0, 1\]"),
-      (np.array([0, 1, 3]), 0.5, "class 2 has none"),
-      (np.array([0, 1, 10**12]), 0.5, "up to 1000000000000 .* class 2 has none"),
-      (np.array([0, -1]), 0.5, "labels must not be negative, got -1 at 1"),
-    )
-  ),
-  (call(data.long_tail_counts, 3, 0, 0.5), "largest must be in"),
+  (call(tail, TEN, 0.01), r"imbalance 0\.01 leaves class 7 of 10 without"),
+  (call(tail, TEN, 0), r"imbalance must be in \(0, 1\]"),
+  (call(tail, TEN, 1.5), r"imbalance must be in \(0, 1\]"),
+  (call(tail, np.array([0, 1, 3]), 0.5), "class 2 has none"),
   (
-    call(data.shuffled_indices, KEY, 4, 0, batch_size=5),
-    "batch_size must be at most the 4 images, got 5",
+    call(tail, np.array([0, 1, 10**12]), 0.5),
+    "up to 1000000000000 .* class 2 has none",
   ),
-  (call(data.shuffled_indices, KEY, 4, -1, batch_size=2), "step must .*got -1"),
-  (call(data.shuffled_indices, KEY, 4, Y, batch_size=2), "step must .*shape"),
+  (call(tail, np.array([0, -1]), 0.5), "labels must not be negative, got -1 at 1"),
+  (call(data.long_tail_counts, 3, 0, 0.5), "largest must be in"),
+  (call(shuffled, 0, batch_size=5), "batch_size must be at most the 4 images, got 5"),
+  (call(shuffled, -1, batch_size=2), "step must .*got -1"),
+  (call(shuffled, Y, batch_size=2), "step must .*shape"),
 ]
 TREE = hierarchy.from_mapping({"plant": ["oak"], "animal": ["cat", "dog"]})
 TWICE = {"a": ["x"], "b": ["x"]}
 TWO_X = "must have different names, got 'x' twice"
+edges = hierarchy.from_edges
 HIERARCHY = [
   *(
     (call(function, matrix), message)
@@ -250,20 +218,18 @@ HIERARCHY = [
     )
   ),
   (call(hierarchy.confusion_distances, np.array([[1.0, -1.0]])), "at least 0"),
-  *(
-    (call(hierarchy.from_edges, edges), message)
-    for edges, message in (
-      ([], "must have a node"),
-      ([("a", ""), ("b", "c"), ("c", "b")], "'b' -> 'c' -> 'b'"),
-      ([("b", "c"), ("c", "b")], "'b' -> 'c' -> 'b'"),
-      ([("a", "a")], "'a' -> 'a'"),
-      ([("r", ""), ("a", "r"), ("b", "r"), ("a", "b")], "'a' .* got 'r' and 'b'"),
-      ([("r", ""), ("a", "r"), ("a", "r")], "'a' occurs twice"),
-      ([("r", ""), ("s", "")], "one root, got 'r' and 's'"),
-      ([("r", ""), ("a", "q")], "parent 'q' of 'a'"),
-      ([("r", ""), ("", "r")], "empty one below 'r'"),
-    )
+  (call(edges, []), "must have a node"),
+  (call(edges, [("a", ""), ("b", "c"), ("c", "b")]), "'b' -> 'c' -> 'b'"),
+  (call(edges, [("b", "c"), ("c", "b")]), "'b' -> 'c' -> 'b'"),
+  (call(edges, [("a", "a")]), "'a' -> 'a'"),
+  (
+    call(edges, [("r", ""), ("a", "r"), ("b", "r"), ("a", "b")]),
+    "'a' .* got 'r' and 'b'",
   ),
+  (call(edges, [("r", ""), ("a", "r"), ("a", "r")]), "'a' occurs twice"),
+  (call(edges, [("r", ""), ("s", "")]), "one root, got 'r' and 's'"),
+  (call(edges, [("r", ""), ("a", "q")]), "parent 'q' of 'a'"),
+  (call(edges, [("r", ""), ("", "r")]), "empty one below 'r'"),
   (call(hierarchy.from_mapping, TWICE, classes=["x"]), "'x' must name one node"),
   (call(hierarchy.from_mapping, TWICE), TWO_X),
   (call(hierarchy.from_newick, "((x,b),x);"), TWO_X),
@@ -283,23 +249,18 @@ HIERARCHY = [
   (call(hierarchy.neighbor_joining, 0 * PAIR, names=["a"]), "2 entries, got 1"),
   (call(hierarchy.neighbor_joining, 0 * PAIR, names=["a", ""]), "must not be empty"),
 ]
+retrieval = call(metrics.retrieval, X, Y)
+effects = metrics.factorial_effects
+correlated = call(metrics.distance_correlation, X, X)
 METRICS = [
-  (call(metrics.retrieval, X, Y, X), "references and reference_labels go together"),
-  (call(metrics.retrieval, X, Y, X[:, :1], Y), r"3 columns .* got shape \(6, 1\)"),
-  (call(metrics.retrieval, X, Y, X, Y[:1]), r"reference_labels must have shape \(6,\)"),
-  (
-    call(metrics.retrieval, X, Y, reference_where=Y[:1] == 0),
-    "reference_where must have",
-  ),
-  *(
-    (call(metrics.retrieval, X, Y, X, Y, exclude=exclude), message)
-    for exclude, message in (
-      (Y + 6, r"exclude must be in \[-1, 6\), got 6"),
-      (Y[:3], "exclude must have shape"),
-      (X[:, 0], "TypeError: exclude must be integers"),
-    )
-  ),
-  (call(metrics.retrieval, X, Y, exclude=Y), "exclude needs references"),
+  (call(retrieval, X), "references and reference_labels go together"),
+  (call(retrieval, X[:, :1], Y), r"3 columns .* got shape \(6, 1\)"),
+  (call(retrieval, X, Y[:1]), r"reference_labels must have shape \(6,\)"),
+  (call(retrieval, reference_where=Y[:1] == 0), "reference_where must have"),
+  (call(retrieval, X, Y, exclude=Y + 6), r"exclude must be in \[-1, 6\), got 6"),
+  (call(retrieval, X, Y, exclude=Y[:3]), "exclude must have shape"),
+  (call(retrieval, X, Y, exclude=X[:, 0]), "TypeError: exclude must be integers"),
+  (call(retrieval, exclude=Y), "exclude needs references"),
   (call(metrics.nearest, X, X, k=6, exclude=np.arange(6)), "at most 5, .* got 6"),
   (call(metrics.nearest, X, X, k=7), "k must be at most 6, .* got 7"),
   (
@@ -321,14 +282,11 @@ METRICS = [
   (call(metrics.contrastive_collapse, X[0], X[0, :2]), r"\(3,\).*\(2,\)"),
   (call(metrics.spectrum, metrics.triangle_init(3), components=4), "got 4"),
   (call(metrics.triangle_update, metrics.triangle_init(2), X), r"\(6, 3\)"),
-  (call(metrics.factorial_effects, {"a": [1, 2, 3]}, [1.0, 2.0, 3.0]), "two levels"),
-  (call(metrics.factorial_effects, {"a": [1, 2, 2]}, [1.0, 2.0, 3.0]), "half of the"),
-  (call(metrics.factorial_effects, {"a": [1, 2]}, [1.0, 2.0, 3.0]), "as many runs"),
-  (call(metrics.factorial_effects, {}, [1.0]), "at least one factor"),
-  (
-    call(metrics.factorial_effects, {"a": ["x", "y"]}, [1.0, 2.0]),
-    "TypeError: must be real numbers",
-  ),
+  (call(effects, {"a": [1, 2, 3]}, [1.0, 2.0, 3.0]), "two levels"),
+  (call(effects, {"a": [1, 2, 2]}, [1.0, 2.0, 3.0]), "half of the"),
+  (call(effects, {"a": [1, 2]}, [1.0, 2.0, 3.0]), "as many runs"),
+  (call(effects, {}, [1.0]), "at least one factor"),
+  (call(effects, {"a": ["x", "y"]}, [1.0, 2.0]), "TypeError: must be real numbers"),
   (call(metrics.recall_at_k, jnp.arange(3), k=jnp.arange(3)), "k must"),
   (call(metrics.hulls_intersect, X[:, :2], X), r"\(6, 2\) to match .* got \(6, 3\)"),
   (call(metrics.hulls_intersect, PAIR, NAN * PAIR), "finite"),
@@ -336,27 +294,18 @@ METRICS = [
   (call(metrics.correlation, [1, 2, 3], [1, 2]), r"\(2,\)"),
   (call(metrics.correlation, [1, 2], [1, 2], method="kendall"), "kendall"),
   (call(metrics.correlation, range(9), range(9), exact=True), "got 9"),
-  *(
-    (call(metrics.distance_correlation, X, X, rows=rows), message)
-    for rows, message in (
-      (Y - 1, r"rows must be in \[0, 6\), got -1"),
-      (Y + 4, r"rows must be in \[0, 6\), got 6"),
-    )
-  ),
+  (call(correlated, rows=Y - 1), r"rows must be in \[0, 6\), got -1"),
+  (call(correlated, rows=Y + 4), r"rows must be in \[0, 6\), got 6"),
 ]
+COSTS, FOUR = jnp.ones((5, 2, 3)), jnp.full(4, 0.3)
 POOLING = [
   (call(pooling.gsp, MAP, X), r"prototypes must have shape .*got"),
   (call(pooling.gsp, MAP, KERNELS[1], mass=jnp.array([0.5, 5.0])), "mass .* got 5"),
   (call(pooling.gsp, MAP, KERNELS[1], mass=jnp.full(3, 0.3)), r"mass .*\(3,\)"),
   (call(pooling.gsp, MAP, KERNELS[1], inverse_temperature=-X[:2, 0]), "inverse_temp"),
-  *(
-    (call(solve, jnp.ones((5, 2, 3)), mass=jnp.full(4, 0.3)), r"\(5,\).*got \(4,\)")
-    for solve in (
-      pooling.gsp_weights,
-      pooling.gsp_fixed_point,
-      pooling.gsp_linear_program,
-    )
-  ),
+  (call(pooling.gsp_weights, COSTS, mass=FOUR), r"\(5,\).*got \(4,\)"),
+  (call(pooling.gsp_fixed_point, COSTS, mass=FOUR), r"\(5,\).*got \(4,\)"),
+  (call(pooling.gsp_linear_program, COSTS, mass=FOUR), r"\(5,\).*got \(4,\)"),
   (call(pooling.gem, MAP, power=jnp.ones(2)), r"power .*\(4,\).*got \(2,\)"),
   (call(pooling.cbam, MAP, *KERNELS, np.zeros((2, 2, 2))), "odd size, got 2"),
   (call(pooling.cbam, MAP, KERNELS[0], KERNELS[0], np.zeros((3, 3, 2))), "expand_ker"),
@@ -367,10 +316,7 @@ POOLING = [
   (call(pooling.delf, MAP, KERNELS[0], X[0], X[0], 0.0), r"hidden_kernel .*\(4, 3\)"),
   (call(pooling.solar, MAP, *[KERNELS[0]] * 4), r"output_kernel .*\(2, 4\).*\(4, 2\)"),
   (call(pooling.otp, MAP, X), "prototypes must have shape"),
-  (
-    call(pooling.netvlad, MAP, np.ones((5, 4)), np.ones((4, 4)), np.zeros(5)),
-    "weights",
-  ),
+  (call(pooling.netvlad, MAP, np.ones((5, 4)), np.eye(4), np.zeros(5)), "weights"),
   (call(pooling.tsmk, MAP, np.eye(4), np.zeros(4), window=2), "odd, got 2"),
   (call(pooling.tsmk, MAP, np.eye(2), np.zeros(2)), r"kernel must have shape \(4, 2\)"),
   (call(pooling.tsmk, MAP[:, 0], np.eye(4), np.zeros(4)), "4 axes"),
@@ -378,6 +324,10 @@ POOLING = [
   (call(pooling.gsop, MAP, None, BRANCH), "spatial.row_kernel must have shape"),
 ]
 SIMILAR = hierarchy.chordal_similarities(PAIR)
+histogram = prototypes.prototype_histogram
+shot = call(prototypes.simple_shot, X)
+hierarchical = prototypes.hierarchical_prototypes
+NEAR = np.array([[1.0, 0, 0], [0, 1, 0.5], [0, 0.5, 1]])
 PROTOTYPES = [
   (call(prototypes.assign_prototypes, X[:4], X[:3]), "4 classes need as many .* got 3"),
   (call(prototypes.assignment_alignment, EYE, EYE, np.arange(2)), r"shape \(3,\)"),
@@ -400,46 +350,27 @@ PROTOTYPES = [
     r"sites must have shape \(6, 2\)",
   ),
   (call(prototypes.neighbour_logits, X, X, Y, num_classes=3, k=6), "7, got 6"),
-  (call(prototypes.prototype_histogram, np.ones((1, 0, 2)), X), r"\(1, 0, 2\)"),
+  (call(histogram, np.ones((1, 0, 2)), X), r"\(1, 0, 2\)"),
   (
-    call(
-      prototypes.prototype_histogram, MAP[0], KERNELS[1], weights=np.ones((3, 4), int)
-    ),
+    call(histogram, MAP[0], KERNELS[1], weights=np.ones((3, 4), int)),
     "TypeError: weights must be floating, got dtype int",
   ),
-  (call(prototypes.simple_shot, X, MAP[0]), "columns"),
-  (call(prototypes.simple_shot, X, X[None], transform="centred_l2"), "with no centre"),
+  (call(shot, MAP[0]), "columns"),
+  (call(shot, X[None], transform="centred_l2"), "with no centre"),
+  (call(shot, X[None], transform="l2", centre=np.ones(3)), "'l2' with a centre"),
   (
-    call(prototypes.simple_shot, X, X[None], transform="l2", centre=np.ones(3)),
-    "'l2' with a centre",
-  ),
-  (
-    call(prototypes.simple_shot, X, X[None], transform="centred_l2", centre=np.ones(4)),
+    call(shot, X[None], transform="centred_l2", centre=np.ones(4)),
     r"centre must have shape \(3,\)",
   ),
   (
     call(prototypes.episode_accuracies, X, np.zeros((2, 3, 4), int), num_shots=4),
     "leave a query of the 4 rows",
   ),
-  (call(prototypes.hierarchical_prototypes, SIMILAR, 4), "needs a key"),
-  (
-    call(prototypes.hierarchical_prototypes, np.ones((2, 2)), 2, method="cholesky"),
-    "definite",
-  ),
-  (
-    call(
-      prototypes.hierarchical_prototypes,
-      np.array([[1.0, 0, 0], [0, 1, 0.5], [0, 0.5, 1]]),
-      1,
-      method="spectral",
-    ),
-    "class 0 at the origin in 1 dim",
-  ),
-  (call(prototypes.hierarchical_prototypes, PAIR, 4), "1 on the diagonal, got 0"),
-  (
-    call(prototypes.hierarchical_prototypes, np.array([[1, 0.5], [0.1, 1]]), 4),
-    "symmetric",
-  ),
+  (call(hierarchical, SIMILAR, 4), "needs a key"),
+  (call(hierarchical, np.ones((2, 2)), 2, method="cholesky"), "definite"),
+  (call(hierarchical, NEAR, 1, method="spectral"), "class 0 at the origin in 1 dim"),
+  (call(hierarchical, PAIR, 4), "1 on the diagonal, got 0"),
+  (call(hierarchical, np.array([[1, 0.5], [0.1, 1]]), 4), "symmetric"),
 ]
 SOLVERS = [
   *(
@@ -477,6 +408,7 @@ SOLVERS = [
     "TypeError: .*boolean",
   ),
 ]
+factorial = training.factorial
 LEVELS = {"m": (16, 128), "mu": (0.3, 0.7)}
 PARAMS = {"network": jnp.ones(1), "loss": jnp.ones(1)}
 OTHERS = [
@@ -495,20 +427,15 @@ OTHERS = [
     "shape",
   ),
   (call(training.reassign, linear, X, steps_per_epoch=0), "at least 1, got 0"),
+  (call(factorial, {"mu": (0.3, 0.3)}), r"levels\['mu'\] must be two different .*0.3,"),
   *(
-    (call(training.factorial, {"mu": values}), message)
-    for values, message in (
-      ((0.3, 0.3), r"levels\['mu'\] must be two different .*0.3,"),
-      *(
-        (pair, r"levels\['mu'\] must be two different")
-        for pair in ((0.3,), (1, 2, 3), (NAN, NAN), (1.0, NAN), [[1, 2]])
-      ),
-      (5, "'mu' must hold one value per cell, got a sc"),
-      ({"a": 1}, "TypeError: 'mu' must hold numbers"),
-    )
+    (call(factorial, {"mu": pair}), r"levels\['mu'\] must be two different")
+    for pair in ((0.3,), (1, 2, 3), (NAN, NAN), (1.0, NAN), [[1, 2]])
   ),
+  (call(factorial, {"mu": 5}), "'mu' must hold one value per cell, got a sc"),
+  (call(factorial, {"mu": {"a": 1}}), "TypeError: 'mu' must hold numbers"),
   *(
-    (call(training.factorial, LEVELS, relation=words), message)
+    (call(factorial, LEVELS, relation=words), message)
     for words, message in (
       ([(["m"],)], r"TypeError: a word of the relation must be text, got \['m"),
       ([("m", "nu")], r"m, mu once, got \('m', 'nu'\)"),
