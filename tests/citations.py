@@ -11,23 +11,13 @@ import tomllib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-KINDS = {
-  "chapter": "chapter",
+_PLAIN = (
+  "chapter table figure algorithm proposition corollary lemma claim definition theorem "
+  "observation result problem appendix"
+)
+KINDS = {word: word for word in _PLAIN.split()} | {
   "eq.": "equation",
   "eqs.": "equation",
-  "table": "table",
-  "figure": "figure",
-  "algorithm": "algorithm",
-  "proposition": "proposition",
-  "corollary": "corollary",
-  "lemma": "lemma",
-  "claim": "claim",
-  "definition": "definition",
-  "theorem": "theorem",
-  "observation": "observation",
-  "result": "result",
-  "problem": "problem",
-  "appendix": "appendix",
 }
 """Words for places in docstrings; words that are not abbreviated may have an s."""
 
