@@ -8,11 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-FILES = sorted(
-  path
-  for folder in ("spherejax", "experiments", "benchmarks")
-  for path in ROOT.glob(f"{folder}/**/*.py")
-)
 LONGEST_SUMMARY = 88
 MOST_WORDS = 35
 EMPTY_STARTS = re.compile(
@@ -31,16 +26,24 @@ PUBLIC_NAMES = {
   ("screening.py", "apart"),  # a field of stored states, like the next one
   ("tokens.py", "own"),
 }
+DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def docstrings(tree: ast.Module) -> Iterator[tuple[str, str]]:
-  for node in ast.walk(tree):
-    if isinstance(
-      node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    ):
-      text = ast.get_docstring(node)
-      if text:
-        yield getattr(node, "name", "module"), text
+@pytest.fixture(scope="module")
+def nodes() -> list[tuple[pathlib.Path, ast.AST]]:
+  return [
+    (path.relative_to(ROOT), node)
+    for folder in ("spherejax", "experiments", "benchmarks")
+    for path in sorted(ROOT.glob(f"{folder}/**/*.py"))
+    for node in ast.walk(ast.parse(path.read_text()))
+  ]
+
+
+def docstrings(nodes: list[tuple[pathlib.Path, ast.AST]]) -> Iterator[tuple[str, str]]:
+  for path, node in nodes:
+    if isinstance(node, ast.Module | DEFINITIONS):
+      name = getattr(node, "name", "module")
+      yield f"{path}: {name}", ast.get_docstring(node) or ""
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -51,50 +54,39 @@ def sentences(text: str) -> Iterator[str]:
       yield from re.split(r"(?<=[.?!;:])\s+", " ".join(paragraph.split()))
 
 
-def bound_names(tree: ast.Module) -> Iterator[str]:
-  for node in ast.walk(tree):
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-      yield node.id
-    elif isinstance(node, ast.arg):
-      yield node.arg
-    elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-      yield node.name
+def bound_name(node: ast.AST) -> str:
+  if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+    return node.id
+  if isinstance(node, ast.arg):
+    return node.arg
+  return node.name if isinstance(node, DEFINITIONS) else ""
 
 
-@pytest.fixture(scope="module")
-def trees() -> list[tuple[pathlib.Path, ast.Module]]:
-  return [(path, ast.parse(path.read_text())) for path in FILES]
-
-
-def test_summaries_are_one_line_that_starts_with_a_verb_or_the_result(trees):
+def test_summaries_are_one_line_that_starts_with_a_verb_or_the_result(nodes):
   wrong = []
-  for path, tree in trees:
-    for name, text in docstrings(tree):
-      summary, _, rest = text.partition("\n")
-      is_one_line = not rest or rest.startswith("\n")
-      if (
-        EMPTY_STARTS.match(summary) or len(summary) > LONGEST_SUMMARY or not is_one_line
-      ):
-        wrong.append(f"{path.relative_to(ROOT)}: {name}: {summary}")
+  for place, text in docstrings(nodes):
+    summary, *rest = text.split("\n")
+    is_long = len(summary) > LONGEST_SUMMARY or any(rest[:1])
+    if is_long or EMPTY_STARTS.match(summary):
+      wrong.append(f"{place}: {summary}")
   assert not wrong
 
 
-def test_sentences_of_docstrings_are_short(trees):
+def test_sentences_of_docstrings_are_short(nodes):
   wrong = [
-    f"{path.relative_to(ROOT)}: {name}: {sentence}"
-    for path, tree in trees
-    for name, text in docstrings(tree)
+    f"{place}: {sentence}"
+    for place, text in docstrings(nodes)
     for sentence in sentences(text)
     if len(sentence.split()) > MOST_WORDS
   ]
   assert not wrong
 
 
-def test_names_say_what_they_hold(trees):
+def test_names_say_what_they_hold(nodes):
+  names = [(path, bound_name(node)) for path, node in nodes]
   wrong = [
-    f"{path.relative_to(ROOT)}: {name}"
-    for path, tree in trees
-    for name in bound_names(tree)
+    f"{path}: {name}"
+    for path, name in names
     if name.strip("_") in EMPTY_NAMES and (path.name, name) not in PUBLIC_NAMES
   ]
   assert not wrong
