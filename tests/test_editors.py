@@ -11,7 +11,9 @@ import pytest
 from tests import tutorials
 
 ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 
+IMPORTS = "import jax\nimport jax.numpy as jnp\nimport spherejax"
 WRONG = """\
 import jax.numpy as jnp
 import spherejax
@@ -37,10 +39,9 @@ def reports(tmp_path_factory):
   """Messages of basedpyright on a wrong script and on the pages' programs, by file."""
   folder = tmp_path_factory.mktemp("scripts")
   (folder / "wrong.py").write_text(WRONG)
-  for page in pages():
-    imports = "import jax\nimport jax.numpy as jnp\nimport spherejax\n"
-    blocks = tutorials.programs(page)
-    (folder / f"{page.stem.lower()}.py").write_text(imports + "\n".join(blocks))
+  for page in PAGES:
+    blocks = [IMPORTS, *tutorials.programs(page)]
+    (folder / f"{page.stem.lower()}.py").write_text("\n".join(blocks))
   settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "standard"}
   settings["reportMissingImports"] = False  # torch, on a page that compares with it
   (folder / "pyrightconfig.json").write_text(json.dumps(settings))
@@ -49,30 +50,26 @@ def reports(tmp_path_factory):
   ended = subprocess.run(
     [checker, *options], cwd=folder, capture_output=True, text=True, timeout=300
   )
-  found = {path.name: [] for path in folder.glob("*.py")}
+  errors = {path.name: [] for path in folder.glob("*.py")}
   for each in json.loads(ended.stdout)["generalDiagnostics"]:
     if each["severity"] == "error":
       line = each["range"]["start"]["line"] + 1
-      found[pathlib.Path(each["file"]).name].append((line, each["message"]))
-  return found
-
-
-def pages():
-  return [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+      errors[pathlib.Path(each["file"]).name].append((line, each["message"]))
+  return errors
 
 
 def test_a_checker_finds_what_is_misspelt(reports):
   said = dict(reports["wrong.py"])
   expected = {
-    number: re.search('error: "(.*)"', line)[1]
+    number: word
     for number, line in enumerate(WRONG.splitlines(), 1)
-    if "# error" in line
+    for word in re.findall('# error: "(.*)"', line)
   }
   assert said.keys() == expected.keys(), said
   for number, word in expected.items():
     assert word in said[number]
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_programs_of_the_pages_are_clean(page, reports):
   assert reports[f"{page.stem.lower()}.py"] == []
