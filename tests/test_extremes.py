@@ -20,9 +20,8 @@ SUPPORTS = jnp.array([[[1.0, 0]], [[0, 2.0]]])
 
 
 def spectrum_of(scale):
-  triangle = metrics.triangle_init(3)
   rows = jnp.diag(jnp.array([3.0, 1, 0.5])) * scale
-  state = metrics.triangle_update(triangle, rows)
+  state = metrics.triangle_update(metrics.triangle_init(3), rows)
   return metrics.spectrum(state, components=3, power=2)
 
 
@@ -69,70 +68,63 @@ def curve(points):
 
 # Functions of points and centres to lengths, and their values of POINTS and CENTRES.
 LENGTHS = {
-  "pairwise_euclidean": (
-    lambda x, v: distances.pairwise_euclidean(x, v[0]),
-    lambda: gaps(POINTS),
+  "pairwise_euclidean": lambda x, v: distances.pairwise_euclidean(x, v[0]),
+  "class_covering_radii": lambda x, v: prototypes.class_covering_radii(x, HALVES, v),
+  "greedy_k_centre": lambda x, v: prototypes.greedy_k_centre(x, 5).radii,
+  "greedy_k_centre_around_others": lambda x, v: (
+    prototypes.greedy_k_centre(x, 5, initial=v[0]).radii
   ),
-  "class_covering_radii": (
-    lambda x, v: prototypes.class_covering_radii(x, HALVES, v),
-    lambda: [gaps(POINTS[c::2], CENTRES[c]).min(1).max() for c in (0, 1)],
+  "histogram": lambda x, v: prototypes.prototype_histogram(x[None], v[0]).error,
+  "combination": lambda x, v: prototypes.prototype_convex_combination(x[None], v[0])[0],
+  "covering_radius": lambda x, v: prototypes.covering_radius(x, v[0]),
+  "covering_curve": lambda x, v: prototypes.covering_curve(x[:9]),
+  "mean_covering_radius": lambda x, v: prototypes.mean_covering_radius(
+    x[:9], HALVES[:9]
   ),
-  "greedy_k_centre": (
-    lambda x, v: prototypes.greedy_k_centre(x, 5).radii,
-    lambda: loop(np.float64(POINTS), 5)[1],
-  ),
-  "greedy_k_centre_around_others": (
-    lambda x, v: prototypes.greedy_k_centre(x, 5, initial=v[0]).radii,
-    lambda: loop(np.float64(POINTS), 5, initial=np.float64(CENTRES[0]))[1],
-  ),
-  "prototype_histogram": (
-    lambda x, v: prototypes.prototype_histogram(x[None], v[0]).error,
-    lambda: gaps(POINTS).min(1).mean(),
-  ),
-  "prototype_convex_combination": (
-    lambda x, v: prototypes.prototype_convex_combination(x[None], v[0])[0],
-    lambda: np.float64(CENTRES[0])[gaps(POINTS).argmin(1)].mean(0),
-  ),
-  "covering_radius": (
-    lambda x, v: prototypes.covering_radius(x, v[0]),
-    lambda: gaps(POINTS).min(1).max(),
-  ),
-  "covering_curve": (
-    lambda x, v: prototypes.covering_curve(x[:9]),
-    lambda: curve(POINTS[:9]),
-  ),
-  "mean_covering_radius": (
-    lambda x, v: prototypes.mean_covering_radius(x[:9], HALVES[:9]),
-    lambda: np.mean([np.mean(curve(POINTS[c:9:2])) for c in (0, 1)]),
+}
+ORACLES = {
+  "pairwise_euclidean": lambda: gaps(POINTS),
+  "class_covering_radii": lambda: [
+    gaps(POINTS[c::2], CENTRES[c]).min(1).max() for c in (0, 1)
+  ],
+  "greedy_k_centre": lambda: loop(np.float64(POINTS), 5)[1],
+  "greedy_k_centre_around_others": lambda: loop(
+    np.float64(POINTS), 5, initial=np.float64(CENTRES[0])
+  )[1],
+  "histogram": lambda: gaps(POINTS).min(1).mean(),
+  "combination": lambda: np.float64(CENTRES[0])[gaps(POINTS).argmin(1)].mean(0),
+  "covering_radius": lambda: gaps(POINTS).min(1).max(),
+  "covering_curve": lambda: curve(POINTS[:9]),
+  "mean_covering_radius": lambda: np.mean(
+    [np.mean(curve(POINTS[c:9:2])) for c in (0, 1)]
   ),
 }
 
 
+@pytest.mark.parametrize(
+  ("dtype", "scales"),
+  [
+    (np.float32, (2.0**-66, 2.0**64, 2.0**100)),
+    (np.float64, (2.0**-600, 2.0**600, 2.0**850)),
+  ],
+)
 @pytest.mark.parametrize("name", LENGTHS)
-def test_lengths_have_the_unit_of_their_points(name):
-  assert_units(name, np.float32, (2.0**-66, 2.0**64, 2.0**100))
-
-
-@pytest.mark.parametrize("name", LENGTHS)
-def test_lengths_in_float64_have_the_unit_of_their_points(name, x64):
-  assert_units(name, np.float64, (2.0**-600, 2.0**600, 2.0**850))
-
-
-def assert_units(name, dtype, scales):
-  function, oracle = LENGTHS[name]
-  points, centres = POINTS.astype(dtype), CENTRES.astype(dtype)
+def test_lengths_have_the_unit_of_their_points(name, dtype, scales, request):
+  if dtype == np.float64:
+    request.getfixturevalue("x64")
 
   def total(*arrays):
-    lengths = function(*arrays)
+    lengths = LENGTHS[name](*arrays)
     return jnp.sum(lengths), lengths
 
+  points, centres = POINTS.astype(dtype), CENTRES.astype(dtype)
   both = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))
   slopes, lengths = both(points, centres)
-  np.testing.assert_allclose(lengths, oracle(), rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(lengths, ORACLES[name](), rtol=1e-4, atol=1e-5)
   for scale in scales:
-    found = both(points * scale, centres * scale)
-    np.testing.assert_array_equal(found[1], lengths * scale)
-    jax.tree.map(np.testing.assert_array_equal, found[0], slopes)
+    scaled = both(points * scale, centres * scale)
+    np.testing.assert_array_equal(scaled[1], lengths * scale)
+    jax.tree.map(np.testing.assert_array_equal, scaled[0], slopes)
 
 
 @pytest.mark.parametrize("scale", [2.0**-66, 2.0**64, 2.0**100])
@@ -226,11 +218,8 @@ def test_large_counts_differ_by_all_of_their_digits():
 def test_traced_labels_outside_take_no_part(outside):
   labels = jnp.array([0, 1, 0, 1])
   x = jnp.array([[1.0, 0], [1, 0.1], [1, 0.2], [0, 1]])
-  similar = jax.jit(
-    lambda y: metrics.hierarchical_similarity(
-      x, y, jnp.array([[1, 0.2], [0.2, 1]]), k=2
-    )
-  )
+  matrix = jnp.array([[1, 0.2], [0.2, 1]])
+  similar = jax.jit(lambda y: metrics.hierarchical_similarity(x, y, matrix, k=2))
   found = similar(labels.at[3].set(outside))
   np.testing.assert_array_equal(found.counted, [True, True, True, False])
   assert (found.values <= 1).all()
