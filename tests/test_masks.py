@@ -1,23 +1,18 @@
 """A mask that keeps nothing gives the same in a direct call as in a jitted one."""
 
-import inspect
-import itertools
-import operator
-
 import jax
 import numpy as np
 import pytest
 
-import spherejax
 from tests import wrong_uses
-from tests.test_wrong_uses import FUNCTIONS, call_of
+from tests.test_wrong_uses import PARAMETERS, call_of
 
 # Functions of the host, whose masks cannot be traced.
 ON_THE_HOST = {"metrics.retrieval", "models.replace_prototypes"}
 MASKED = [
   (name, parameter)
-  for name in sorted({*FUNCTIONS} - ON_THE_HOST)
-  for parameter in inspect.signature(operator.attrgetter(name)(spherejax)).parameters
+  for name in sorted({*PARAMETERS} - ON_THE_HOST)
+  for parameter in PARAMETERS[name]
   if "where" in parameter
 ]
 
@@ -26,13 +21,14 @@ MASKED = [
 @pytest.mark.parametrize(("name", "parameter"), MASKED)
 def test_nothing_is_kept(name, parameter, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
-  arguments = {k: v for k, v in call.arguments.items() if k != parameter}
-  arrays = [x for x in arguments.values() if wrong_uses.is_array(x)]
-  slices = itertools.product((0, 1), (1, 2, 3))
-  shapes = dict.fromkeys(x.shape[i:j] for (i, j) in slices for x in arrays)
+  others = (x for name, x in call.arguments.items() if name != parameter)
+  arrays = [x for x in others if wrong_uses.is_array(x)]
+  shapes = dict.fromkeys(
+    x.shape[i:j] for i in (0, 1) for j in (1, 2, 3) for x in arrays
+  )
 
   def run(where):
-    return wrong_uses.called(function, call, {**arguments, parameter: where})
+    return wrong_uses.called(function, call, {parameter: where})
 
   for shape in shapes:
     mask = np.zeros(shape, bool)

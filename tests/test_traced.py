@@ -9,20 +9,18 @@ over devices, and loops must begin with arrays that vary as what they return doe
 """
 
 import contextlib
-import inspect
+import functools
 import io
-import operator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import spherejax
 from benchmarks import calls
 from spherejax import prototypes, training
 from tests import wrong_uses
-from tests.test_wrong_uses import FUNCTIONS, call_of
+from tests.test_wrong_uses import PARAMETERS, call_of
 
 # Functions of whole devices, which cannot be traced.
 NOT_IN_A_TRACE = {"training.replicate", "training.unreplicate"}
@@ -58,27 +56,24 @@ def traced_failure(run, values, sharded=True):
 
 def changed(function, call):
   """The call as a function of some of its arguments, by name."""
-  return lambda values: wrong_uses.called(function, call, {**call.arguments, **values})
+  return functools.partial(wrong_uses.called, function, call)
 
 
 # Rooms whose functions are traced with all of their arrays in other tests.
 TRACED = ("attacks", "distances", "losses", "pooling", "voronoi")
-NAMES = [
+NAMES = sorted({*PARAMETERS} - NOT_IN_A_TRACE)
+SLOW = [
   pytest.param(name, marks=[pytest.mark.slow] * name.startswith(TRACED))
-  for name in sorted({*FUNCTIONS} - NOT_IN_A_TRACE)
+  for name in NAMES
 ]
 
 
 def arrays_of(call):
-  return {
-    parameter: value
-    for parameter, value in call.arguments.items()
-    if wrong_uses.is_array(value)
-  }
+  return {k: x for k, x in call.arguments.items() if wrong_uses.is_array(x)}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SLOW)
 def test_arrays_that_are_traced(name, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
   run = changed(function, call)
@@ -91,7 +86,7 @@ def test_arrays_that_are_traced(name, unchecked, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - NOT_IN_A_TRACE - NOT_IN_SHARDS))
+@pytest.mark.parametrize("name", [x for x in NAMES if x not in NOT_IN_SHARDS])
 def test_all_arrays_and_derivatives_of_devices(name, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
   programs = [(changed(function, call), arrays_of(call))]
@@ -120,11 +115,9 @@ def test_each_device_computes_its_values(name, tmp_path):
     return jax.tree.map(lambda x: x[None], result)
 
   mapped = jax.jit(on_devices(of_device, 2, jax.P("device")))(copies(values, 2))
-  for found, right in zip(
-    jax.tree.leaves(mapped), jax.tree.leaves(run(values)), strict=True
-  ):
-    for of_one in found:
-      np.testing.assert_allclose(of_one, right, rtol=1e-5, atol=1e-6)
+  both = mapped, copies(run(values), 2)
+  for x, right in zip(*map(jax.tree.leaves, both), strict=True):
+    np.testing.assert_allclose(x, right, rtol=1e-5, atol=1e-6)
 
 
 def test_a_slice_of_what_a_sweep_closes_over():
@@ -145,19 +138,14 @@ def test_a_slice_of_what_a_sweep_closes_over():
       progress=False,
     )
 
-  with pytest.raises(
-    TypeError, match=r"labels must be concrete.*slice it outside, with n"
-  ):
+  message = r"labels must be concrete.*slice it outside, with n"
+  with pytest.raises(TypeError, match=message):
     run(labels)
   assert np.isfinite(run(np.asarray(labels)).best_score).all()
 
 
 # Functions of a batch that is spread over devices.
-SPREAD = [
-  name
-  for name in sorted({*FUNCTIONS} - NOT_IN_A_TRACE - {"training.gather"})
-  if "axis_name" in inspect.signature(operator.attrgetter(name)(spherejax)).parameters
-]
+SPREAD = [x for x in NAMES if "axis_name" in PARAMETERS[x] and x != "training.gather"]
 OF_BATCH = {"cosines", "embeddings", "features", "labels", "scores"}
 
 
@@ -181,6 +169,6 @@ def test_states_are_equal_on_all_devices(name, tmp_path):
     # The second is what became of the device's rows.
     return result[0] if name == "losses.memory_update" else result
 
-  batch = {each: x for each, x in call.arguments.items() if each in OF_BATCH}
+  batch = {k: x for k, x in call.arguments.items() if k in OF_BATCH}
   # jax refuses an output that may differ between devices.
   jax.eval_shape(on_devices(of_device, 1, jax.P()), copies(batch, 1))

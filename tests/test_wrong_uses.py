@@ -14,17 +14,18 @@ import PIL.Image
 import pytest
 
 import spherejax
-from spherejax import data, losses, training
+from spherejax import data, training
 from tests import wrong_uses
+from tests.test_names import EVERY, ROOMS
+from tests.wrong_uses import bound
 
-ROOMS = [name for name in spherejax.__all__ if not name.startswith("_")]
-FUNCTIONS = [
-  f"{room}.{name}"
-  for room in ROOMS
-  for name in getattr(getattr(spherejax, room), "__all__", ())
-  if callable(getattr(getattr(spherejax, room), name))
-  and not inspect.isclass(getattr(getattr(spherejax, room), name))
-]
+PARAMETERS = {
+  f"{room}.{name}": inspect.signature(value).parameters
+  for room, name in EVERY
+  for value in [getattr(getattr(spherejax, room), name)]
+  if callable(value) and not inspect.isclass(value)
+}
+FUNCTIONS = [*PARAMETERS]
 AT_LEAST = 10
 FEWER = {
   "data.load_digits": "takes nothing",
@@ -50,8 +51,7 @@ FREE_TEXT |= {"xlabel", "ylabel", "row_label", "column_label", "value_label"}
 OF_PAIRS = [
   f"{name}:labels"
   for name in FUNCTIONS
-  if name.startswith("losses.")
-  and "references" in inspect.signature(getattr(losses, name[7:])).parameters
+  if name.startswith("losses.") and "references" in PARAMETERS[name]
 ]
 PAIRWISE = """
   distances.pairwise_*:x distances.unit_ball:x distances.distance_ratio:*
@@ -156,45 +156,39 @@ def shop(root):
 
 # Calls of functions whose examples do not run, or need several devices or lost files.
 OWN_CALLS = {
-  "data.load_folder": lambda folder: (data.load_folder, (picture_folder(folder),), {}),
-  "data.read_image": lambda folder: (
-    data.read_image,
-    (picture_folder(folder) / "cat" / "one.png",),
-    {},
+  "data.load_folder": lambda folder: bound(data.load_folder, picture_folder(folder)),
+  "data.read_image": lambda folder: bound(
+    data.read_image, picture_folder(folder) / "cat" / "one.png"
   ),
-  "data.load_in_shop": lambda folder: (data.load_in_shop, (shop(folder),), {}),
-  "data.load_tfds": lambda folder: (
-    data.load_tfds,
-    ("digits", "train"),
-    {"data_dir": folder},
+  "data.load_in_shop": lambda folder: bound(data.load_in_shop, shop(folder)),
+  "data.load_tfds": lambda folder: bound(
+    data.load_tfds, "digits", "train", data_dir=folder
   ),
-  "training.start_processes": lambda _: (training.start_processes, (), {}),
-  "training.gather": lambda _: (training.gather, (np.ones(3), None), {}),
+  "training.start_processes": lambda _: bound(training.start_processes),
+  "training.gather": lambda _: bound(training.gather, np.ones(3), None),
 }
-
-
 IMAGES = np.zeros((2, 3, 3, 1), np.uint8), np.array([0, 1]), ("cat", "dog")
 STATE = {"step": jnp.int32(3), "kernel": jnp.ones((2, 2))}
 
 
 def checkpoints(folder):
-  found = training.Checkpoints(folder)
-  found.save(STATE)
-  return found
+  saved = training.Checkpoints(folder)
+  saved.save(STATE)
+  return saved
 
 
 # Classes and methods of classes that are no Flax modules.
 OF_CLASSES = {
-  "Images": lambda _: (data.Images, (*IMAGES, {"n": np.ones(2)}, {"n": ("a",)})),
-  "Images.__getitem__": lambda _: (data.Images(*IMAGES).__getitem__, ([0, 1],)),
-  "Checkpoints": lambda folder: (training.Checkpoints, (folder,)),
-  "Checkpoints.save": lambda folder: (checkpoints(folder).save, (STATE, {"a": 1})),
-  "Checkpoints.save_best": lambda folder: (checkpoints(folder).save_best, (STATE, {})),
-  "Checkpoints.restore": lambda folder: (checkpoints(folder).restore, (STATE,)),
-  "Checkpoints.restore_best": lambda folder: (
-    checkpoints(folder).restore_best,
-    (STATE,),
-    {"step": 3},
+  "Images": lambda _: bound(data.Images, *IMAGES, {"n": np.ones(2)}, {"n": ("a",)}),
+  "Images.__getitem__": lambda _: bound(data.Images(*IMAGES).__getitem__, [0, 1]),
+  "Checkpoints": lambda folder: bound(training.Checkpoints, folder),
+  "Checkpoints.save": lambda folder: bound(checkpoints(folder).save, STATE, {"a": 1}),
+  "Checkpoints.save_best": lambda folder: bound(
+    checkpoints(folder).save_best, STATE, {}
+  ),
+  "Checkpoints.restore": lambda folder: bound(checkpoints(folder).restore, STATE),
+  "Checkpoints.restore_best": lambda folder: bound(
+    checkpoints(folder).restore_best, STATE, step=3
   ),
 }
 # States that are trees of arrays, or not, and records that JSON cannot hold.
@@ -213,9 +207,9 @@ WRONG_VALUES = {
 def call_of(name, folder):
   """The function and a valid call of it."""
   if name in OWN_CALLS:
-    function, args, kwargs = OWN_CALLS[name](folder)
-    return function, wrong_uses.bound(function, args, kwargs)
-  return wrong_uses.valid_call(name)
+    return OWN_CALLS[name](folder)
+  function, args, kwargs = wrong_uses.documented(name)
+  return bound(function, *args, **kwargs)
 
 
 def uses_of(name, call):
@@ -239,6 +233,16 @@ def is_documented(error, doc):
   """Whether the docstring documents errors of this kind."""
   said = doc.partition("Raises:")[2].partition("\n\n")[0]
   return any(f"{kind.__name__}:" in said for kind in type(error).__mro__)
+
+
+def refusal(function, call, use):
+  """The error of a wrong use, which has to be clear, or None."""
+  error = wrong_uses.failure(function, call, use)
+  if error is None:
+    assert not use.refused, f"accepted: {use}"
+  else:
+    assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
+  return error
 
 
 def test_every_function_is_here():
@@ -277,13 +281,10 @@ def test_wrong_uses(name, every, unchecked, tmp_path):
     needed = use.refused and (not repeated or use.parameter in choices)
     if is_accepted(name, use) or not (every or needed):
       continue
-    error = wrong_uses.failure(function, call, use)
+    error = refusal(function, call, use)
     listed |= wrong_uses.listed(error, use.parameter)
-    if error is None:
-      assert not use.refused, f"{use.what} in place of {use.parameter} is accepted"
-    else:
+    if error is not None:
       refusals += 1
-      assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
       assert is_documented(error, inspect.getdoc(function)), (use, error)
   if every:
     assert (refusals < AT_LEAST) == (name in FEWER)
@@ -293,19 +294,15 @@ def test_wrong_uses(name, every, unchecked, tmp_path):
 
 @pytest.mark.parametrize("name", OF_CLASSES)
 def test_wrong_uses_of_classes(name, unchecked, tmp_path):
-  function, args, *kwargs = OF_CLASSES[name](tmp_path)
-  call = wrong_uses.bound(function, args, *kwargs or [{}])
+  function, call = OF_CLASSES[name](tmp_path)
   by_hand = WRONG_VALUES.keys() & call.signature.parameters.keys()
-  uses = list(wrong_uses.wrong_uses(call, by_hand))
-  for parameter in sorted(by_hand):
-    for value in WRONG_VALUES[parameter]:
-      uses.append(wrong_uses.Use(parameter, "value", value, True))
-  refusals = 0
-  for use in uses:
-    error = wrong_uses.failure(function, call, use)
-    if error is None:
-      assert not use.refused, f"{use.value!r} in place of {use.parameter} is accepted"
-    else:
-      refusals += 1
-      assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
-  assert refusals >= 4
+  uses = [
+    *wrong_uses.wrong_uses(call, by_hand),
+    *(
+      wrong_uses.Use(parameter, "value", value, True)
+      for parameter in sorted(by_hand)
+      for value in WRONG_VALUES[parameter]
+    ),
+  ]
+  errors = [refusal(function, call, use) for use in uses]
+  assert sum(error is not None for error in errors) >= 4

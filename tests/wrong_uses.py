@@ -4,7 +4,6 @@ The value in the valid call and the annotation say what a parameter may be; ever
 else is wrong.
 """
 
-import collections
 import contextlib
 import functools
 import inspect
@@ -34,11 +33,9 @@ KINDS = {
 }
 # Further kinds, for functions with one or two arguments.
 RARE = {"bytes": b"abc", "set": {"abc"}, "object": object()}
-ALLOWED = "|".join(
-  (
-    r"must|expected|one of|only|needs?\b|is for|not supported|takes|split evenly",
-    r"neither|cannot be read|damaged",
-  )  # files
+ALLOWED = (
+  r"must|expected|one of|only|needs?\b|is for|not supported|takes|split evenly|neither|"
+  "cannot be read|damaged"  # files
 )
 # Names of numbers of either sign, and of numbers that may be infinite.
 ANY_SIGN = "margin|boundary|threshold|bias|exponent|^(low|high|init|score|offset)$"
@@ -99,14 +96,9 @@ def is_key(value):
 documented = functools.cache(calls.documented)
 
 
-def valid_call(name):
-  """The function, and the bound arguments of the call in its example."""
-  function, args, kwargs = documented(name)
-  return function, bound(function, args, kwargs)
-
-
-def bound(function, args, kwargs):
-  return inspect.signature(function).bind(*args, **kwargs)
+def bound(function, /, *args, **kwargs):
+  """The function, and these arguments bound to its names."""
+  return function, inspect.signature(function).bind(*args, **kwargs)
 
 
 def may_be_nothing(parameter):
@@ -205,11 +197,12 @@ def wrong_options(parameter, value):
     yield "empty", "", True
   elif isinstance(value, bool):
     yield from of_kinds(parameter)
-  elif isinstance(value, int):
+  elif isinstance(value, int) or (value is None and annotation == "int | None"):
     yield from of_kinds(parameter, "number")
     yield "not a number", float("nan"), True
-    yield "negative", -1, not re.search(ANY_SIGN, parameter.name)
-    yield from ends(parameter, int)
+    yield "negative", -1, value is None or not re.search(ANY_SIGN, parameter.name)
+    if value is not None:
+      yield from ends(parameter, int)
     yield "fraction", 2.5, True
   elif isinstance(value, float):
     yield from of_kinds(parameter, "number", "list")
@@ -222,12 +215,7 @@ def wrong_options(parameter, value):
     yield from of_kinds(parameter, "number", "complex")
     yield "numbers", np.ones(7, np.float32), True
     yield "shape", np.ones((9, 9, 9), bool), True
-  elif value is None and annotation == "int | None":
-    yield from of_kinds(parameter, "number")
-    yield "not a number", float("nan"), True
-    yield "negative", -1, True
-    yield "fraction", 2.5, True
-  elif value is None and "Callable" in annotation:
+  elif callable(value) or (value is None and "Callable" in annotation):
     yield from of_kinds(parameter, "function")
   elif value is None and re.search(r"Array\b", annotation):
     yield from of_kinds(parameter, "number", "complex", "list")
@@ -237,8 +225,6 @@ def wrong_options(parameter, value):
   elif is_key(value):
     yield from of_kinds(parameter)
     yield "numbers", np.ones(2, np.float32), True
-  elif callable(value):
-    yield from of_kinds(parameter, "function")
   elif isinstance(value, tuple) and type(value) is not tuple:  # a function's result
     yield from of_kinds(parameter)
     yield "empty", (), True
@@ -274,12 +260,9 @@ def wrong_uses(call, anything=()) -> Iterator[Use]:
         yield Use(parameter.name, *use)
 
 
-def called(function: Callable[..., Any], call, arguments: Mapping[str, Any]) -> Any:
-  """The function of these arguments, by name, as in the call."""
-  order = [name for name in call.signature.parameters if name in arguments]
-  bound = inspect.BoundArguments(
-    call.signature, collections.OrderedDict({name: arguments[name] for name in order})
-  )
+def called(function: Callable[..., Any], call, values: Mapping[str, Any]) -> Any:
+  """Makes the call with these arguments replaced or added, by name."""
+  bound = inspect.BoundArguments(call.signature, {**call.arguments, **values})
   return function(*bound.args, **bound.kwargs)
 
 
@@ -290,7 +273,7 @@ def failure(function: Callable[..., Any], call, use: Use) -> Exception | None:
   """
 
   def run():
-    called(function, call, {**call.arguments, use.parameter: use.value})
+    called(function, call, {use.parameter: use.value})
 
   try:
     with contextlib.redirect_stderr(io.StringIO()):
