@@ -6,6 +6,7 @@ refuses it by name, or returns the same as for another number that does not occu
 """
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -52,15 +53,13 @@ SLOW = {
 def integer_arguments(call):
   """Yields each array of integers, and a function that replaces it in the arguments."""
   leaves, tree = jax.tree.flatten((call.args, call.kwargs), is_leaf=_is_state)
+
+  def with_other(number, value):
+    return jax.tree.unflatten(tree, [*leaves[:number], value, *leaves[number + 1 :]])
+
   for number, leaf in enumerate(leaves):
     if wrong_uses.is_array(leaf) and leaf.size and leaf.ndim and leaf.dtype.kind == "i":
-
-      def replaced(value, number=number):
-        return jax.tree.unflatten(
-          tree, [*leaves[:number], value, *leaves[number + 1 :]]
-        )
-
-      yield np.asarray(leaf), replaced
+      yield np.asarray(leaf), functools.partial(with_other, number)
 
 
 def _is_state(value):
@@ -179,16 +178,14 @@ def test_traced_unsigned_labels_stay_different():
 
 
 def test_a_batch_is_not_cut_on_its_way_to_the_devices():
-  with pytest.raises(ValueError, match=r"batch\['id'\] must fit .* got 4294967296"):
-    training.shard({"id": np.array([2**32])}, devices=jax.devices()[:1])
-  with pytest.raises(ValueError, match=r"tree\['id'\] must fit .* got 4294967296"):
-    training.replicate({"id": np.array([2**32])}, devices=jax.devices()[:1])
+  for spread, name in ((training.shard, "batch"), (training.replicate, "tree")):
+    with pytest.raises(ValueError, match=rf"{name}\['id'\] must fit .* got 4294967296"):
+      spread({"id": np.array([2**32])}, devices=jax.devices()[:1])
 
 
 @pytest.mark.parametrize("convert", [np.int64, np.int32, np.uint64, jnp.int32])
 def test_counts_are_summed_without_overflow(convert):
-  counts = np.array([[1_500_000_000, 0], [1_500_000_000, 1_500_000_000]])
-  counts = convert(counts)
+  counts = convert([[1_500_000_000, 0], [1_500_000_000, 1_500_000_000]])
   scores = metrics.class_scores(counts)
   assert scores.accuracy == pytest.approx(2 / 3)
   np.testing.assert_allclose(scores.recall, [1, 0.5], rtol=1e-6)
