@@ -6,6 +6,7 @@ transformation, the program is the same, and so are jit, gradients and vmap.
 """
 
 import contextlib
+import functools
 import inspect
 import io
 import re
@@ -109,11 +110,9 @@ def test_variables_in_place_of_arrays(name, called, unchecked, tmp_path):
     return
   expected = numbers(of_arrays(arrays))
   with calls.compilations() as compiled:
-    found = of_variables(arrays)
+    result = of_variables(arrays)
   assert not compiled
-  actual = numbers(found)
-  assert len(actual) == len(expected)
-  for got, wanted in zip(actual, expected, strict=True):
+  for got, wanted in zip(numbers(result), expected, strict=True):
     np.testing.assert_array_equal(got, wanted, strict=True)
 
 
@@ -132,17 +131,15 @@ class Network(nnx.Module):
 
 
 def loss(network, images, labels, bank_labels):
-  features = network.features(images)
-  pooled = pooling.gsp(
-    features, network.prototypes, mass=0.5, inverse_temperature=4.0
-  ).pooled
-  references = losses.References(network.bank, bank_labels)
+  gsp = functools.partial(pooling.gsp, mass=0.5, inverse_temperature=4.0)
+  pooled = gsp(network.features(images), network.prototypes).pooled
+  bank = losses.References(network.bank, bank_labels)
   near = losses.sup_con(
-    pooled, labels, references=references, temperature=network.temperature
+    pooled, labels, references=bank, temperature=network.temperature
   )
-  own = losses.proxy_anchor(pooled, labels, network.proxies, scale=1 / 0.3)
-  apart = distances.pairwise_cosine(network.proxies, network.prototypes)
-  return jnp.mean(near + own) + jnp.mean(apart**2)
+  far = losses.proxy_anchor(pooled, labels, network.proxies, scale=1 / 0.3)
+  cosines = distances.pairwise_cosine(network.proxies, network.prototypes)
+  return jnp.mean(near + far) + jnp.mean(cosines**2)
 
 
 def batch():
@@ -161,15 +158,9 @@ def test_gradients_of_a_module_are_those_of_its_arrays(unchecked):
   expected_value, expected = jax.jit(jax.value_and_grad(of_state))(params)
   value, gradients = nnx.jit(nnx.value_and_grad(loss))(network, *data)
   np.testing.assert_allclose(value, expected_value, rtol=1e-5)
-  assert set(nnx.to_pure_dict(gradients)) == {
-    "linear",
-    "prototypes",
-    "proxies",
-    "temperature",
-  }
-  for got, wanted in zip(
-    jax.tree.leaves(gradients), jax.tree.leaves(expected), strict=True
-  ):
+  names = {"linear", "prototypes", "proxies", "temperature"}
+  assert set(nnx.to_pure_dict(gradients)) == names
+  for got, wanted in zip(*map(jax.tree.leaves, (gradients, expected)), strict=True):
     assert np.abs(wanted).max() > 0
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
 
@@ -183,9 +174,8 @@ def test_a_variable_that_changed_is_read_anew(unchecked):
     values = losses.proxy_nca(
       embeddings, labels, network.proxies, scale=network.temperature
     )
-    expected = losses.proxy_nca(
-      embeddings, labels, scale * np.eye(2, 4, dtype=np.float32), scale=abs(scale)
-    )
+    fixed = scale * np.eye(2, 4, dtype=np.float32)
+    expected = losses.proxy_nca(embeddings, labels, fixed, scale=abs(scale))
     np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
