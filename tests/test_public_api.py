@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
+from tests.test_names import EVERY
+
 
 def normal(seed, *shape, scale=1.0):
   return (scale * np.random.default_rng(seed).normal(size=shape)).astype(np.float32)
@@ -169,9 +171,12 @@ def call(name: str) -> Callable:
   return plain
 
 
+def floats(tree: Any) -> list[jax.Array]:
+  return [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+
+
 def floating(tree: Any) -> list[np.ndarray]:
-  leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-  return [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+  return list(map(np.asarray, floats(tree)))
 
 
 def close(actual: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) -> None:
@@ -186,36 +191,31 @@ def cast(row: Row, dtype: Any) -> dict[str, Any]:
 
 
 def test_every_operator_has_a_row():
-  missing = []
-  for room in OPERATOR_ROOMS:
-    module = importlib.import_module(f"spherejax.{room}")
-    for name in module.__all__:
-      full = f"{room}.{name}"
-      is_class = isinstance(getattr(module, name), type)
-      if full not in ROWS and full not in NO_OPERATORS and not is_class:
-        missing.append(full)
+  missing = [
+    f"{room}.{name}"
+    for room, name in EVERY
+    if room in OPERATOR_ROOMS
+    and f"{room}.{name}" not in ROWS.keys() | NO_OPERATORS
+    and not isinstance(function(f"{room}.{name}"), type)
+  ]
   assert not missing
 
 
-def rows(is_slow):
-  """Parameters for all operators, some of them slow."""
-  return [
-    pytest.param(name, marks=[pytest.mark.slow] * is_slow(k, name))
-    for k, name in enumerate(ROWS)
-  ]
-
-
-def one_in_four(k, name):
-  """Marks all but every fourth as slow: transformations treat all alike."""
-  del name
-  return k % 4 > 0
-
-
-def is_shown_elsewhere(k, name):
-  """Marks operators whose own tests check types and derivatives, except curved ones."""
-  del k
+def is_shown_elsewhere(name):
+  """Whether other tests check types and derivatives, except those of curved ones."""
   function = name.removeprefix("distances.").removeprefix("pairwise_")
   return name == "pooling.gsp" or (function in OF_TWO and function != "poincare")
+
+
+# Transformations treat all operators alike.
+QUARTER = [
+  pytest.param(name, marks=[pytest.mark.slow] * (k % 4 > 0))
+  for k, name in enumerate(ROWS)
+]
+SHOWN = [
+  pytest.param(name, marks=[pytest.mark.slow] * is_shown_elsewhere(name))
+  for name in ROWS
+]
 
 
 class TestContract:
@@ -238,19 +238,17 @@ class TestContract:
       changes = [np.abs(a - b).max() for a, b in zip(*map(floating, ends), strict=True)]
       assert max(changes) > 0, f"{key} has no effect"
 
-  @pytest.mark.parametrize("name", rows(is_shown_elsewhere))
+  @pytest.mark.parametrize("name", SHOWN)
   def test_derivatives_agree_with_differences(self, name, x64):
     row = ROWS[name]
     point = cast(row, jnp.float64), {k: np.float64(v) for k, v in row.numbers.items()}
 
-    @jax.jit
     def values(*point):
-      leaves = jax.tree.leaves(call(name)(*point))
-      return [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+      return floats(call(name)(*point))
 
-    check_grads(values, point, 1, rtol=1e-5, atol=1e-6)
+    check_grads(jax.jit(values), point, 1, rtol=1e-5, atol=1e-6)
 
-  @pytest.mark.parametrize("name", rows(is_shown_elsewhere))
+  @pytest.mark.parametrize("name", SHOWN)
   def test_dtypes(self, name, x64):
     row, one = ROWS[name], compiled(name)
     exact = one(cast(row, jnp.float64), row.numbers)
@@ -272,39 +270,31 @@ class TestContract:
   def test_degenerate_data_stay_finite(self, name):
     row, one = ROWS[name], compiled(name)
     inside = not any(v is BALL["x"] or v is BALL["y"] for v in row.arrays.values())
-    value_and_grad = jax.jit(
-      jax.value_and_grad(
-        lambda arrays: sum(
-          jnp.sum(leaf)
-          for leaf in jax.tree.leaves(call(name)(arrays, row.numbers))
-          if jnp.issubdtype(leaf.dtype, jnp.floating)
-        )
-      )
-    )
+
+    def total(arrays):
+      return sum(map(jnp.sum, floats(call(name)(arrays, row.numbers))))
+
+    slope = jax.jit(jax.grad(total))
     cases = {
       "zero": {key: np.zeros_like(v) for key, v in row.arrays.items()},
-      "identical": {
-        key: np.broadcast_to(v[:1], v.shape) for key, v in row.arrays.items()
-      },
+      "identical": {k: np.broadcast_to(v[:1], v.shape) for k, v in row.arrays.items()},
       "huge": {key: 1e4 * v for key, v in row.arrays.items()},
       "tiny": {key: 1e-20 * v for key, v in row.arrays.items()},
     }
     for case, arrays in cases.items():
       if case == "huge" and not inside:
         continue  # outside the ball, where the docstring says NaN
-      result = one(arrays, row.numbers)
-      assert all(np.isfinite(leaf).all() for leaf in floating(result)), case
-      _, gradient = value_and_grad(arrays)
-      assert all(np.isfinite(leaf).all() for leaf in floating(gradient)), case
+      for result in (one(arrays, row.numbers), slope(arrays)):
+        assert all(np.isfinite(leaf).all() for leaf in floating(result)), case
 
 
-@pytest.mark.parametrize("name", rows(one_in_four))
+@pytest.mark.parametrize("name", QUARTER)
 def test_a_call_outside_of_jit_equals_the_one_inside(name):
   row = ROWS[name]
   close(call(name)(row.arrays, row.numbers), compiled(name)(row.arrays, row.numbers))
 
 
-@pytest.mark.parametrize("name", rows(one_in_four))
+@pytest.mark.parametrize("name", QUARTER)
 def test_pmap_on_two_devices_equals_the_call(name):
   row = ROWS[name]
   stacked = {key: np.stack([v, 0.9 * v]) for key, v in row.arrays.items()}
