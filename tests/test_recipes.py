@@ -45,10 +45,7 @@ def functions(room: str) -> set[str]:
 
 def named(names: set[str], files: Iterable[pathlib.Path]) -> set[str]:
   """Names that are words of one of the files."""
-  words = set()
-  for file in files:
-    words |= set(re.findall(r"\w+", file.read_text()))
-  return names & words
+  return names & {word for x in files for word in re.findall(r"\w+", x.read_text())}
 
 
 def test_the_exceptions_are_there():
@@ -81,15 +78,15 @@ def test_every_function_has_tests_of_its_own(room):
 def test_every_attack_is_swept():
   from spherejax import attacks
 
+  result = attacks.AttackResult
   names = {
     name
     for name in functions("attacks") - NOT_SWEPT
-    if inspect.signature(getattr(attacks, name)).return_annotation
-    is attacks.AttackResult
+    if inspect.signature(getattr(attacks, name)).return_annotation is result
   }
   assert {"pgd", "deepfool"} < names
-  sweep = ROOT / "tests" / "attacks" / "test_every_attack.py"
-  assert names - named(names, iter([sweep])) == set()
+  sweep = [ROOT / "tests" / "attacks" / "test_every_attack.py"]
+  assert names - named(names, sweep) == set()
 
 
 @pytest.mark.parametrize("room", [room for room in spherejax.__all__ if room[0] != "_"])
@@ -127,13 +124,11 @@ class Step(NamedTuple):
 
 def tables() -> dict[str, list[list[str]]]:
   """Cells of the table under each third-level heading of the page, without its head."""
-  found = {}
-  page = (ROOT / "docs" / "design.md").read_text()
+  page, rows = (ROOT / "docs" / "design.md").read_text(), {}
   for heading, text in re.findall(r"^### (.*)\n((?:(?!#).*\n)*)", page, re.MULTILINE):
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    found[heading] = cells[2:]
-  return found
+    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
+    rows[heading] = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+  return rows
 
 
 TABLES = tables()
@@ -149,12 +144,9 @@ def recipe(kind: str, name: str) -> list[Step]:
 def by_itself(room: str, name: str) -> list[str]:
   """The checks that need no step."""
   kind = "function" if room in ROOMS else "experiment"
-  rows = [row for row in TABLES["What needs no step"] if row[0] == kind]
-  assert rows
-  return [
-    row[1].strip("`").replace("<subpackage>", room).replace("<name>", name)
-    for row in rows
-  ]
+  checks = [row[1].strip("`") for row in TABLES["What needs no step"] if row[0] == kind]
+  assert checks
+  return [x.replace("<subpackage>", room).replace("<name>", name) for x in checks]
 
 
 # --- a copy of the repository ---
@@ -216,8 +208,7 @@ class Copy:
     assert self.process.stdout is not None
     self.process.stdin.write(json.dumps([module, *arguments]) + "\n")
     self.process.stdin.flush()
-    passed, said = json.loads(self.process.stdout.readline())
-    return passed, said
+    return tuple(json.loads(self.process.stdout.readline()))
 
   def check(self, module: str, *checks: str) -> tuple[bool, str]:
     """Runs a command or tests; checks annotations only in `module`."""
@@ -230,13 +221,8 @@ class Copy:
     return self.run("pytest", *options, *checks)
 
   def ruff(self, *arguments: str) -> None:
-    done = subprocess.run(
-      [sys.executable, "-m", "ruff", *arguments],
-      cwd=self.folder,
-      capture_output=True,
-      text=True,
-      check=False,
-    )
+    command = [sys.executable, "-m", "ruff", *arguments]
+    done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
   def follow(self, path: str, added: Any) -> None:
@@ -257,11 +243,9 @@ class Copy:
       self.ruff("check", "--fix", "-q", "--select=I,RUF022", path)
     else:
       for after, lines in added:
-        text, place = file.read_text(), re.escape(after)
-        text, found = re.subn(
-          rf"^{place}.*\n", rf"\g<0>{lines}", text, count=1, flags=re.MULTILINE
-        )
-        assert found, f"{path} has no line that begins with {after}"
+        line = re.compile(rf"^{re.escape(after)}.*\n", re.MULTILINE)
+        text, times = line.subn(rf"\g<0>{lines}", file.read_text(), count=1)
+        assert times, f"{path} has no line that begins with {after}"
         file.write_text(text)
 
 
