@@ -3,7 +3,6 @@
 Every public function that takes a path has a row that writes and reads there.
 """
 
-import importlib
 import inspect
 import os
 import pathlib
@@ -16,35 +15,24 @@ from PIL import Image
 
 import spherejax
 from spherejax import data, explorer, hierarchy, models, plotting, training
+from tests.test_names import EVERY
 
 NAMES = [
-  "margins=[1,2]",
-  "[!a] {a,b}",
-  "*",
-  "a?b;b&c|d",
-  "back\\slash",
-  "Größe und e\N{COMBINING ACUTE ACCENT} ",
-  "new\nline $HOME 100%25 #hash",
-  "-dash",
-  "~",
-  "~root",
-  "http:",
-  "gs:",
-  'it\'s "quoted"' + "x" * 200,
-  "...",
-  "1",
+  *("margins=[1,2]", "[!a] {a,b}", "*", "a?b;b&c|d", "back\\slash"),
+  *("Größe und e\N{COMBINING ACUTE ACCENT} ", "new\nline $HOME 100%25 #hash", "-dash"),
+  *("~", "~root", "http:", "gs:", 'it\'s "quoted"' + "x" * 200, "...", "1"),
   "step.orbax-checkpoint-tmp",
 ]
 
 
 def checkpoints(folder):
   state = {"step": jnp.int32(3), "w": jnp.arange(4.0)}
-  with training.Checkpoints(folder) as kept:
-    kept.save(state, {"note": "a"})
-    kept.save_best(state)
-  with training.Checkpoints(folder) as kept:
-    assert kept.restore(state).record == {"note": "a"}
-    np.testing.assert_array_equal(kept.restore_best(state).state["w"], state["w"])
+  with training.Checkpoints(folder) as saved:
+    saved.save(state, {"note": "a"})
+    saved.save_best(state)
+  with training.Checkpoints(folder) as saved:
+    assert saved.restore(state).record == {"note": "a"}
+    np.testing.assert_array_equal(saved.restore_best(state).state["w"], state["w"])
   assert (pathlib.Path(folder) / "last" / "3").is_dir()
 
 
@@ -60,17 +48,20 @@ def tree(folder):
   assert hierarchy.from_csv(path).class_names == ("cat", "dog")
 
 
-def weights(folder):
+def stored(folder):
   path = pathlib.Path(folder) / "weights [1]*.safetensors"
   safetensors.numpy.save_file({"a": np.arange(3.0)}, path)
-  np.testing.assert_array_equal(models.read_weights(str(path))["a"], np.arange(3.0))
+  return path
+
+
+def weights(folder):
+  read = models.read_weights(str(stored(folder)))
+  np.testing.assert_array_equal(read["a"], np.arange(3.0))
 
 
 def trained(folder):
-  path = pathlib.Path(folder) / "weights [1]*.safetensors"
-  safetensors.numpy.save_file({"a": np.arange(3.0)}, path)
   with pytest.raises(ValueError, match=r"weights \[1\]\*.* does not fit resnet18"):
-    models.pretrained("resnet18", path=path)
+    models.pretrained("resnet18", path=stored(folder))
 
 
 def images(folder):
@@ -129,20 +120,14 @@ ROWS = {
 }
 
 
-def rooms():
-  package = pathlib.Path(spherejax.__file__).parent
-  for folder in sorted(package.glob("*/__init__.py")):
-    yield importlib.import_module(f"spherejax.{folder.parent.name}")
-
-
 def test_every_function_that_takes_a_path_has_a_row():
-  found = {
-    f"{room.__name__.removeprefix('spherejax.')}.{name}"
-    for room in rooms()
-    for name in room.__all__
-    if callable(thing := getattr(room, name)) and takes_a_path(thing)
+  takers = {
+    f"{room}.{name}"
+    for room, name in EVERY
+    if callable(thing := getattr(getattr(spherejax, room), name))
+    and takes_a_path(thing)
   }
-  assert found == {*ROWS, "data.load_tfds"}  # load_tfds is tested below
+  assert takers == {*ROWS, "data.load_tfds"}  # load_tfds is tested below
 
 
 def takes_a_path(thing):
