@@ -14,29 +14,28 @@ PAGES = [
 ]
 MOST_WORDS = 35
 EMPTY_OPENINGS = re.compile(r"(Of|Those|That of|What|All of it|The same)\b(?!.*\?$)")
+# What the prose of a page has in place of its other parts.
+REPLACED = [
+  (r"(?s)<!--.*?-->", ""),
+  # A caption is prose; other fenced blocks are code.
+  (r"(?ms)^```\{figure\}[^\n]*\n(?::[^\n]*\n)*(.*?)^```$", r"\n\1\n"),
+  (r"(?ms)^(```+).*?^\1$", "\n"),
+  (r"(?s)\$\$.*?\$\$", " formula "),
+  (r"`[^`]*`|\$[^$]*\$", "name"),
+  (r"!?\[([^\]]*)\]\([^)]*\)", r"\1"),
+  # Tables, headings, and the machines and versions above a benchmark's table.
+  (r"(?m)^(\||#|    |\(\S+\)=|name on \d+ cores).*$", ""),
+  (r"(?m)^ *(\*|-|\d+\.) ", "\n\n"),
+]
 
 
 def sentences(text: str) -> list[str]:
   """The sentences of a page's paragraphs, lists and captions."""
-  text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
-  # A caption is prose; other fenced blocks are code.
-  text = re.sub(
-    r"^```\{figure\}[^\n]*\n(?::[^\n]*\n)*(.*?)^```$",
-    r"\n\1\n",
-    text,
-    flags=re.M | re.S,
-  )
-  text = re.sub(r"^(```+).*?^\1$", "\n", text, flags=re.M | re.S)
-  text = re.sub(r"\$\$.*?\$\$", " formula ", text, flags=re.S)
-  text = re.sub(r"`[^`]*`|\$[^$]*\$", "name", text)
-  text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-  # Tables, headings, and the machines and versions above a benchmark's table.
-  text = re.sub(r"^(\||#|    |\(\S+\)=|name on \d+ cores).*$", "", text, flags=re.M)
-  text = re.sub(r"^ *(\*|-|\d+\.) ", "\n\n", text, flags=re.M)
-  paragraphs = re.split(r"\n\s*\n", text)
+  for pattern, other in REPLACED:
+    text = re.sub(pattern, other, text)
   return [
     sentence
-    for paragraph in paragraphs
+    for paragraph in re.split(r"\n\s*\n", text)
     for sentence in re.split(
       r"(?<=[.?!])[*)]*\s+(?=\W*[A-Z]|name)", " ".join(paragraph.split())
     )

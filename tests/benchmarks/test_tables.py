@@ -1,5 +1,6 @@
 """Tables that pages have by hand are those of the measured files."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -17,17 +18,10 @@ def rows_of(name):
 
 def cells_of(page, heading):
   """[rows] of cells of the table with this heading."""
-  lines = iter((DOCS / page).read_text().splitlines())
-  for line in lines:
-    if line.startswith(heading):
-      break
-  next(lines)  # the rule
-  found = []
-  for line in lines:
-    if not line.startswith("|"):
-      return found
-    found.append(tuple(cell.strip() for cell in line.strip("|").split("|")))
-  return found
+  lines = (DOCS / page).read_text().splitlines()
+  head = next(k for k, line in enumerate(lines) if line.startswith(heading))
+  rows = itertools.takewhile(lambda line: line.startswith("|"), lines[head + 2 :])
+  return [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows]
 
 
 def test_the_report_on_prototypes():

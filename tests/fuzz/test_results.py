@@ -76,8 +76,6 @@ def test_records_without_what_belongs_there(tmp_path, record):
 
 ATTACK = pickle.dumps(np.array([inputs.Attack()], object))
 OBJECTS = inputs.array_file(inputs.header((1,), "|O"), ATTACK)
-
-
 HOSTILE = [
   OBJECTS,
   pickle.dumps(inputs.Attack()),
@@ -104,8 +102,7 @@ HOSTILE = [
 @pytest.mark.parametrize("arrays", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_arrays(tmp_path, arrays):
   path = kept(tmp_path)
-  record = path.with_suffix(".json").read_bytes()
-  assert restored(path, record, arrays) is None
+  assert restored(path, path.with_suffix(".json").read_bytes(), arrays) is None
 
 
 @pytest.mark.parametrize(
