@@ -15,7 +15,7 @@ from PIL import Image
 
 import spherejax
 from spherejax import data, explorer, hierarchy, models, plotting, training
-from tests.test_names import EVERY
+from tests.test_names import EVERY, ROOMS
 
 NAMES = [
   *("margins=[1,2]", "[!a] {a,b}", "*", "a?b;b&c|d", "back\\slash"),
@@ -121,6 +121,8 @@ ROWS = {
 
 
 def test_every_function_that_takes_a_path_has_a_row():
+  files = pathlib.Path(spherejax.__file__).parent.glob("*/__init__.py")
+  assert {file.parent.name for file in files} == set(ROOMS)
   takers = {
     f"{room}.{name}"
     for room, name in EVERY
