@@ -13,26 +13,25 @@ CIFAR, SVHN = map(columns, CHAPTER_5)
 # Table 5.6, whose values are in `test_errata.py`: p of Pearson's value, p of Spearman's
 # by the t distribution, and exact.
 TABLE = [
-  (CIFAR, "phi", 0.034, 0, 0.0167),
-  (CIFAR, "R2", 0.0009, 0, 0.0167),
-  (CIFAR, "d_DoV", 0.031, 0.188, 0.233),
-  (CIFAR, "rho", 0.143, 0.285, 0.35),
-  (SVHN, "phi", 0.012, 0.0048, 0.0167),
-  (SVHN, "R2", 0.0003, 0.0048, 0.0167),
-  (SVHN, "d_DoV", 0.0065, 0.042, 0.058),
-  (SVHN, "rho", 0.283, 0.468, 0.497),
+  (CIFAR, "phi", [0.034, 0, 0.0167]),
+  (CIFAR, "R2", [0.0009, 0, 0.0167]),
+  (CIFAR, "d_DoV", [0.031, 0.188, 0.233]),
+  (CIFAR, "rho", [0.143, 0.285, 0.35]),
+  (SVHN, "phi", [0.012, 0.0048, 0.0167]),
+  (SVHN, "R2", [0.0003, 0.0048, 0.0167]),
+  (SVHN, "d_DoV", [0.0065, 0.042, 0.058]),
+  (SVHN, "rho", [0.283, 0.468, 0.497]),
 ]
 
 
-@pytest.mark.parametrize("row", range(len(TABLE)))
-def test_correlations_of_the_thesis(row):
-  data, name, *expected = TABLE[row]
+@pytest.mark.parametrize(("data", "name", "expected"), TABLE)
+def test_correlations_of_the_thesis(data, name, expected):
   pair = data["MC, l2"], data[name]
   pearson = metrics.correlation(*pair)
   ranks = metrics.correlation(*pair, method="spearman")
   permuted = metrics.correlation(*pair, method="spearman", exact=True)
   assert permuted.value == ranks.value
-  p_values = [found.p_value for found in (pearson, ranks, permuted)]
+  p_values = [each.p_value for each in (pearson, ranks, permuted)]
   np.testing.assert_allclose(p_values, expected, atol=1e-3)
 
 
@@ -77,13 +76,12 @@ def test_against_scipy_with_ties():
 def test_edges(unchecked):
   assert metrics.correlation([1, 2, 3], [2, 4, 6]).p_value == 0
   assert np.isnan(metrics.correlation([1, 2], [2, 4]).p_value)
-  assert np.isnan(metrics.correlation([1, 1, 1], [1, 2, 3])[:2]).all()
+
   assert np.isnan(metrics.correlation([], [])[:2]).all()
 
 
 @pytest.mark.parametrize("method", ["pearson", "spearman"])
 def test_what_does_not_vary_has_no_correlation(method):
-  for pair in ([0.1] * 3, [1, 2, 4]), ([1, 2, 4], [0.1] * 3), ([0.1] * 3, [0.1] * 3):
-    found = metrics.correlation(*pair, method=method)
-    assert np.isnan(found.value)
-    assert np.isnan(found.p_value)
+  flat, values = [0.1] * 3, [1, 2, 4]
+  for pair in (flat, values), (values, flat), (flat, flat), ([1] * 3, values):
+    assert np.isnan(metrics.correlation(*pair, method=method)[:2]).all()
