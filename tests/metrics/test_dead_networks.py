@@ -20,15 +20,6 @@ def _right(found):
   return (np.asarray(found) == LABELS).astype(np.float32)
 
 
-def _retrieval(name):
-  return lambda x, z: getattr(metrics.retrieval(x, LABELS), name)
-
-
-def _recall(x, z):
-  first = metrics.retrieval(x, LABELS).first_rank
-  return metrics.recall_at_k(first, k=ROWS)
-
-
 def _neighbours(x, z, **options):
   sites, labels = jnp.eye(3, x.shape[1]), jnp.arange(3)
   return _right(
@@ -38,10 +29,13 @@ def _neighbours(x, z, **options):
 
 # What is best when it is largest, by the embeddings and by the scores of classes.
 SCORES = {
-  "precision_at_1": _retrieval("precision_at_1"),
-  "r_precision": _retrieval("r_precision"),
-  "map_at_r": _retrieval("map_at_r"),
-  "recall": _recall,
+  **{
+    name: lambda x, z, name=name: getattr(metrics.retrieval(x, LABELS), name)
+    for name in ("precision_at_1", "r_precision", "map_at_r")
+  },
+  "recall": lambda x, z: metrics.recall_at_k(
+    metrics.retrieval(x, LABELS).first_rank, k=ROWS
+  ),
   "hierarchical_similarity": lambda x, z: metrics.hierarchical_similarity(
     x, LABELS, 2 - APART
   ).values[:, -1],
