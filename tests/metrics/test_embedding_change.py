@@ -1,5 +1,7 @@
 """Diagnostics of an update against loops, and where they are known."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,28 +17,23 @@ SHOTS = 2
 
 def oracle(before, after, centre="points", representative="mean", shots=SHOTS):
   """Loops over points and pairs."""
-  rows = [np.concatenate(list(points)) for points in (before, after)]
-  if centre == "points":
-    x, y = (points - sum(points) / len(points) for points in rows)
-  else:
-    x, y = (np.stack([p - sum(p) / len(p) for p in points]) for points in rows)
+  x, y = (np.concatenate(list(points)) for points in (before, after))
+  axis, keep = (0, False) if centre == "points" else (1, True)
+  x, y = (points - points.mean(axis, keepdims=keep) for points in (x, y))
   alpha = sum((x * y).ravel()) / sum((x * x).ravel())
   ratio = np.linalg.norm(y - alpha * x) / np.linalg.norm(y - x)
   logs = {True: [], False: []}
-  for y_query in range(len(before)):
-    for j in range(shots, before.shape[1]):
-      for y_class in range(len(before)):
-        ends = []
-        nearest = np.argmin(
-          [np.linalg.norm(before[y_query, j] - s) for s in before[y_class, :shots]]
-        )
-        for points in (before, after):
-          supports = points[y_class, :shots]
-          target = supports.mean(0) if representative == "mean" else supports[nearest]
-          ends.append(np.linalg.norm(points[y_query, j] - target))
-        if min(ends) > 0:
-          logs[y_query == y_class].append(np.log(ends[1] / ends[0]))
-  con, div = (np.exp(np.mean(logs[own])) for own in (True, False))
+  ways, rows = before.shape[:2]
+  for i, j, k in itertools.product(range(ways), range(shots, rows), range(ways)):
+    ends = []
+    nearest = np.argmin([np.linalg.norm(before[i, j] - s) for s in before[k, :shots]])
+    for points in (before, after):
+      supports = points[k, :shots]
+      target = supports.mean(0) if representative == "mean" else supports[nearest]
+      ends.append(np.linalg.norm(points[i, j] - target))
+    if min(ends) > 0:
+      logs[i == k].append(np.log(ends[1] / ends[0]))
+  con, div = (np.exp(np.mean(logs[same])) for same in (True, False))
   return [ratio, alpha, con, div, con / alpha, div / alpha, con / div]
 
 
@@ -52,13 +49,15 @@ def test_against_loops(centre, representative):
   assert found.left_out == 0
 
 
-def test_small_updates_keep_their_digits():
+def test_small_updates_keep_their_digits_and_half_precision_its_type():
   """An update of a millionth of the size, as in training."""
   before = BEFORE.astype(np.float32)
   after = before + np.float32(2.0**-16) * np.sign(before - 3)
   found = metrics.embedding_change(before, after, num_shots=SHOTS)
   expected = oracle(before.astype(float), after.astype(float))
   np.testing.assert_allclose(found.norm_ratio, expected[0], rtol=1e-4)
+  half = (jnp.bfloat16(points) for points in (BEFORE, AFTER))
+  assert metrics.embedding_change(*half, num_shots=SHOTS).scaling.dtype == jnp.bfloat16
 
 
 def test_known_changes():
@@ -94,25 +93,15 @@ def test_undefined_figures():
   np.testing.assert_allclose(found.own_ratio, expected, rtol=1e-5)
 
 
-def test_short_floats():
-  short = metrics.embedding_change(
-    jnp.bfloat16(BEFORE), jnp.bfloat16(AFTER), num_shots=SHOTS
-  )
-  assert short.scaling.dtype == jnp.bfloat16
-
-
-def test_drift_against_a_loop():
+def test_drift():
   before, after = BEFORE.reshape(-1, 4), AFTER.reshape(-1, 4)
-  moved = [
-    sum((after[i, j] - before[i, j]) ** 2 for j in range(4)) for i in range(len(before))
-  ]
-  found = metrics.embedding_drift(before, after)
-  assert found == pytest.approx(sum(moved) / len(moved), rel=1e-5)
+  moved = ((after - before) ** 2).sum(1)
+  drift = metrics.embedding_drift(before, after)
+  assert drift == pytest.approx(moved.mean(), rel=1e-5)
   where = np.arange(len(before)) % 3 > 0
   hidden = np.where(where[:, None], after, np.nan)
   part = metrics.embedding_drift(before, hidden, where=where)
-  kept = [m for m, keep in zip(moved, where, strict=True) if keep]
-  assert part == pytest.approx(sum(kept) / len(kept), rel=1e-5)
+  assert part == pytest.approx(moved[where].mean(), rel=1e-5)
   slope = jax.grad(lambda x: metrics.embedding_drift(before, x, where=where))(hidden)
   expected = np.where(where[:, None], 2 * (after - before) / where.sum(), 0)
   np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=1e-6)
