@@ -88,12 +88,13 @@ def way(request, monkeypatch):
   """The ways to the same ranks; the first three are those of a program."""
   _retrieval._score.clear_cache()
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 1000)
-  if request.param == "in tiles":
-    monkeypatch.setattr(_tiles, "_BYTES", 640)  # of 10 or 40 rows
-  if request.param == "in order":
-    monkeypatch.setattr(_ranks, "_SORT_COST", 0)
-  if request.param == "on the host":
-    monkeypatch.setattr(_host_ranks, "_SORT_COST", 0)
+  settings = {
+    "in tiles": (_tiles, "_BYTES", 640),  # of 10 or 40 rows
+    "in order": (_ranks, "_SORT_COST", 0),
+    "on the host": (_host_ranks, "_SORT_COST", 0),
+  }
+  if request.param in settings:
+    monkeypatch.setattr(*settings[request.param])
   yield request.param
   _retrieval._score.clear_cache()
 
@@ -123,12 +124,12 @@ def test_retrieval_is_exact(way):
   random = np.random.default_rng(1)
   labels = random.integers(0, ROWS // 8, ROWS)
   retrieve = _retriever(way, labels)
-  for name in HARD:
-    _assert_right(retrieve(HARD[name]), labels, *_true(name))
   # Large classes, too, which are left to the host as a rule.
-  labels = random.integers(0, 2, ROWS)
-  for name in HARD if way == "on the host" else ():
-    _assert_right(metrics.retrieval(HARD[name], labels), labels, *_true(name))
+  large = random.integers(0, 2, ROWS)
+  for name, x in HARD.items():
+    _assert_right(retrieve(x), labels, *_true(name))
+    if way == "on the host":
+      _assert_right(metrics.retrieval(x, large), large, *_true(name))
 
 
 @pytest.mark.parametrize(
@@ -137,16 +138,14 @@ def test_retrieval_is_exact(way):
 def test_nearest_is_exact(k, monkeypatch):
   monkeypatch.setattr(_tiles, "_BYTES", 72 * 4 * DIM)
   rows = np.arange(ROWS)
-  for name in HARD:
-    order, _ = _true(name)
-    found = metrics.nearest(HARD[name], HARD[name], k=k, exclude=rows)
-    np.testing.assert_array_equal(found, order[:, :k], err_msg=name)
-    parts = metrics.nearest(HARD[name], split(HARD[name], 4), k=k, exclude=rows)
-    np.testing.assert_array_equal(parts, order[:, :k], err_msg=name)
-    read = metrics.nearest(HARD[name], _in_file(HARD[name]), k=k, exclude=rows)
-    np.testing.assert_array_equal(read, order[:, :k], err_msg=name)
-    near = distances.k_nearest(HARD[name], HARD[name], k=k, exclude=rows)
-    np.testing.assert_array_equal(near.indices, order[:, :k], err_msg=name)
+  for name, x in HARD.items():
+    order = _true(name)[0][:, :k]
+    for references in (x, split(x, 4), _in_file(x)):
+      nearest = metrics.nearest(x, references, k=k, exclude=rows)
+      label = f"{name}, {type(references).__name__}"
+      np.testing.assert_array_equal(nearest, order, err_msg=label)
+    near = distances.k_nearest(x, x, k=k, exclude=rows)
+    np.testing.assert_array_equal(near.indices, order, err_msg=name)
 
 
 def test_keys_that_round_to_one_whole_number_are_compared_again(monkeypatch):
@@ -154,9 +153,8 @@ def test_keys_that_round_to_one_whole_number_are_compared_again(monkeypatch):
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 0)
   away = 1 + np.array([3, 1, 2, 0]) * np.finfo(np.float32).eps
   x = np.array([0, *away, 1e5, -1e5], np.float32)[:, None]
-  result = metrics.retrieval(
-    x[:1], np.array([1]), x, np.array([1, 1, 0, 1, 0, 0, 1]), exclude=np.array([0])
-  )
+  labels = np.array([1, 1, 0, 1, 0, 0, 1])
+  result = metrics.retrieval(x[:1], labels[:1], x, labels, exclude=np.array([0]))
   # In order: 4 (other), 2 (other), 3 (relevant), 1 (relevant).
   order = np.argsort(x[1:5, 0]) + 1
   assert order.tolist() == [4, 2, 3, 1]
@@ -205,17 +203,15 @@ def test_similarities_are_exact(distance, way):
 @pytest.mark.parametrize("distance", typing.get_args(_order.Distance))
 def test_bounds_hold(distance):
   """Each key lies between its bounds, for every kind of input."""
-  for name in HARD:
-    x = HARD[name]
+  for name, x in HARD.items():
     proposal = _order.propose(jnp.asarray(x), jnp.asarray(x), distance)
     # In the units of the proposal, in which all was scaled by powers of two.
     y, q = (np.float64(v) for v in (proposal.references, proposal.queries))
     product = np.float64(_order.products(proposal.queries, proposal.references))
-    low = np.float64(proposal.low) - product - np.float64(proposal.slack)[:, None]
-    high = np.float64(proposal.high) - product + np.float64(proposal.slack)[:, None]
-    key = -q @ y.T
-    if distance == "squared_euclidean":
-      key = key + (y**2).sum(1) / 2
+    slack = np.float64(proposal.slack)[:, None]
+    low = np.float64(proposal.low) - product - slack
+    high = np.float64(proposal.high) - product + slack
+    key = -q @ y.T + (distance == "squared_euclidean") * (y**2).sum(1) / 2
     known = ~np.isnan(low)
     finite = np.isfinite(x).all(1)
     np.testing.assert_array_equal(known, finite[:, None] & finite[None])
