@@ -28,27 +28,23 @@ def test_published_screening():
 def test_coefficients_of_a_full_design_are_recovered():
   rng = np.random.default_rng(0)
   signs = np.array(list(itertools.product([-1, 1], repeat=3)))
-  main, pairs = rng.normal(size=3), rng.normal(size=3)
-  chosen = list(itertools.combinations(range(3), 2))
-  response = 5 + signs @ main
-  for coefficient, (i, j) in zip(pairs, chosen, strict=True):
-    response = response + coefficient * signs[:, i] * signs[:, j]
-  design = {name: signs[:, i] * 0.5 + 2 for i, name in enumerate("abc")}
+  columns = dict(zip("abc", signs.T, strict=True))
+  words = [word for k in (1, 2) for word in itertools.combinations("abc", k)]
+  coefficients = dict(zip(words, rng.normal(size=6), strict=True))
+  response = 5 + sum(
+    coefficient * np.prod([columns[name] for name in word], axis=0)
+    for word, coefficient in coefficients.items()
+  )
+  design = {name: column * 0.5 + 2 for name, column in columns.items()}
   effects = metrics.factorial_effects(design, response)
-  assert len(effects) == 6
-  for i, name in enumerate("abc"):
-    np.testing.assert_allclose(effects[(name,)].value, 2 * main[i])
-  for coefficient, (i, j) in zip(pairs, chosen, strict=True):
-    np.testing.assert_allclose(effects["abc"[i], "abc"[j]].value, 2 * coefficient)
-  assert all(effect.aliases == {} for effect in effects.values())
+  assert effects.keys() == coefficients.keys()
+  for word, coefficient in coefficients.items():
+    np.testing.assert_allclose(effects[word].value, 2 * coefficient)
+    assert effects[word].aliases == {}
 
 
 def test_a_main_effect_aliased_with_a_negative_interaction():
-  design = {"a": [0, 0, 1, 1], "b": [0, 1, 0, 1], "c": [1, 0, 0, 1]}
-  flipped = design | {"c": [0, 1, 1, 0]}
-  assert metrics.factorial_effects(design, np.arange(4.0))[("c",)].aliases == {
-    ("a", "b"): 1
-  }
-  assert metrics.factorial_effects(flipped, np.arange(4.0))[("c",)].aliases == {
-    ("a", "b"): -1
-  }
+  for third, sign in (([1, 0, 0, 1], 1), ([0, 1, 1, 0], -1)):
+    design = {"a": [0, 0, 1, 1], "b": [0, 1, 0, 1], "c": third}
+    effects = metrics.factorial_effects(design, np.arange(4.0))
+    assert effects[("c",)].aliases == {("a", "b"): sign}
