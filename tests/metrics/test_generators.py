@@ -13,8 +13,6 @@ RNG = np.random.default_rng(0)
 TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
 SHIFT = (np.roll(np.eye(5), 1, 0) - np.roll(np.eye(5), -1, 0)) / 2
 SCALES = np.array([0.0, 0.3, -1.2, 2.5])
-
-
 GENERATORS = {
   "turn": TURN,
   "grow": np.eye(3),
@@ -42,11 +40,8 @@ def test_actions_against_the_exponential(x64, name):
 
 
 def test_slopes_of_an_action(x64):
-  def act(generator, h, scales):
-    return metrics.lie_action(generator, h, scales)
-
-  h = RNG.normal(size=(2, 2))
-  check_grads(jax.jit(act), (0.3 * TURN, h, SCALES[1:3]), 1, ["rev"], rtol=1e-6)
+  arguments = 0.3 * TURN, RNG.normal(size=(2, 2)), SCALES[1:3]
+  check_grads(jax.jit(metrics.lie_action), arguments, 1, ["rev"], rtol=1e-6)
 
 
 def test_actions_in_half_precision_and_on_a_stack():
@@ -54,9 +49,9 @@ def test_actions_in_half_precision_and_on_a_stack():
   stacked = jax.jit(jax.vmap(metrics.lie_action, (None, 0, None)))(
     np.float32(TURN), h, np.float32(SCALES)
   )
-  for part, found in zip(h, stacked, strict=True):
-    one = metrics.lie_action(np.float32(TURN), part, np.float32(SCALES))
-    np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-6)
+  for part, moved in zip(h, stacked, strict=True):
+    alone = metrics.lie_action(np.float32(TURN), part, np.float32(SCALES))
+    np.testing.assert_allclose(moved, alone, rtol=1e-5, atol=1e-6)
   short = metrics.lie_action(jnp.bfloat16(TURN), jnp.bfloat16(h[0]), SCALES)
   assert short.dtype == jnp.bfloat16
   np.testing.assert_allclose(np.float32(short), stacked[0], atol=3e-2)
@@ -65,17 +60,15 @@ def test_actions_in_half_precision_and_on_a_stack():
 def test_a_generator_is_found_again(x64):
   generator = RNG.normal(size=(5, 5))
   h = RNG.normal(size=(40, 5))
-  moved = metrics.lie_action(generator, h, np.ones(40), linear=True)
-  found = metrics.estimate_generator(h, moved)
-  np.testing.assert_allclose(found, generator, rtol=1e-10, atol=1e-12)
   scales = RNG.uniform(0.1, 2, 40)
-  moved = metrics.lie_action(generator, h, scales, linear=True)
-  found = metrics.estimate_generator(h, moved, scales=scales)
-  np.testing.assert_allclose(found, generator, rtol=1e-10, atol=1e-12)
-  # Without them only the product is known.
-  moved = metrics.lie_action(generator, h, np.full(40, 3.0), linear=True)
-  found = metrics.estimate_generator(h, moved)
-  np.testing.assert_allclose(found, 3 * generator, rtol=1e-10, atol=1e-12)
+  for true, given, factor in (
+    (np.ones(40), None, 1),
+    (scales, scales, 1),
+    (np.full(40, 3.0), None, 3),  # without them only the product is known
+  ):
+    moved = metrics.lie_action(generator, h, true, linear=True)
+    estimate = metrics.estimate_generator(h, moved, scales=given)
+    np.testing.assert_allclose(estimate, factor * generator, rtol=1e-10, atol=1e-12)
 
 
 def test_the_estimate_from_finite_moves(x64):
@@ -126,9 +119,8 @@ def test_masked_pairs_and_no_moves():
   np.testing.assert_allclose(found, expected, atol=1e-5)
   nothing = metrics.estimate_generator(h, moved, where=np.zeros(9, bool))
   np.testing.assert_array_equal(nothing, np.zeros((4, 4)))
-  zeros = np.zeros((3, 4), np.float32)
   for ridge in (0.0, 1.0):
-    still = metrics.estimate_generator(zeros, h[:3], ridge=ridge)
+    still = metrics.estimate_generator(0 * h[:3], h[:3], ridge=ridge)
     np.testing.assert_array_equal(still, np.zeros((4, 4)))
   short = metrics.estimate_generator(jnp.bfloat16(h[:3]), jnp.bfloat16(moved[:3]))
   assert short.dtype == jnp.bfloat16
@@ -148,14 +140,12 @@ def test_overlap_with_the_kernel(x64):
   np.testing.assert_allclose(
     metrics.kernel_overlap(1e-8 * (unseen + seen), 1e9 * weights), found, rtol=1e-10
   )
-  h = RNG.normal(size=(20, 6))
-  moves = metrics.kernel_overlap(unseen @ h.T, weights)
-  np.testing.assert_allclose(moves, 1, rtol=1e-12)
+  moves = unseen @ RNG.normal(size=(20, 6)).T
+  np.testing.assert_allclose(metrics.kernel_overlap(moves, weights), 1, rtol=1e-12)
   assert metrics.kernel_overlap(0 * unseen, weights) == 1
   assert metrics.kernel_overlap(unseen, 0 * weights) == 1
   # Rounding to half precision gives the weights a fourth direction.
-  short = metrics.kernel_overlap(
-    jnp.bfloat16(unseen + seen), jnp.bfloat16(weights), threshold=0.02
-  )
+  half = (jnp.bfloat16(matrix) for matrix in (unseen + seen, weights))
+  short = metrics.kernel_overlap(*half, threshold=0.02)
   assert short.dtype == jnp.bfloat16
   np.testing.assert_allclose(np.float32(short), expected, atol=2e-2)
