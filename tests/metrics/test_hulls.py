@@ -22,22 +22,27 @@ def test_cases_by_hand(scale):
   assert not meets(SQUARE, np.add(SQUARE, (1.001, 0)))
   # Boxes overlap, hulls do not: the corner beyond the diagonal.
   assert not meets(SQUARE[:3], [[0.52, 0.52], [1.0, 1.0]])
-  assert not meets(SQUARE, np.zeros((0, 2)))
+  for other in (SQUARE, SQUARE[:0]):
+    assert not meets(SQUARE[:0], other)  # the hull of no point
 
 
-def test_planes_that_separate_are_found_for_random_sets():
-  """In the plane some edge normal separates two hulls that do not meet."""
-  rng = np.random.default_rng(0)
+def random_sets(seed, rows, farthest):
+  """Pairs of sets in the plane, and the gap between them along some direction."""
+  rng = np.random.default_rng(seed)
   angles = np.linspace(0, 2 * np.pi, 3601)
   directions = np.stack([np.cos(angles), np.sin(angles)])
-  seen = set()
   for _ in range(40):
-    a, b = rng.normal(size=(2, 4, 2)) + rng.uniform(0, 1.5, (2, 1, 2))
-    gap = ((a @ directions).min(0) - (b @ directions).max(0)).max()
-    if abs(gap) > 0.01:  # a grid of directions cannot decide the rest
-      assert metrics.hulls_intersect(a, b) == (gap < 0)
-      seen.add(gap < 0)
-  assert seen == {True, False}
+    a, b = rng.normal(size=(2, rows, 2)) + rng.uniform(0, farthest, (2, 1, 2))
+    yield a, b, ((a @ directions).min(0) - (b @ directions).max(0)).max()
+
+
+def test_random_sets_meet_where_no_direction_separates_them():
+  """In the plane some edge normal separates two hulls that do not meet."""
+  # A grid of directions cannot decide the rest.
+  sets = [each for each in random_sets(0, 4, 1.5) if abs(each[2]) > 0.01]
+  for a, b, gap in sets:
+    assert metrics.hulls_intersect(a, b) == (gap < 0)
+  assert {gap < 0 for *_, gap in sets} == {True, False}
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -55,23 +60,12 @@ def test_distances_by_hand(scale):
 
 
 def test_distances_are_gaps_between_separating_lines():
-  rng = np.random.default_rng(1)
-  angles = np.linspace(0, 2 * np.pi, 3601)
-  directions = np.stack([np.cos(angles), np.sin(angles)])
-  found = []
-  for _ in range(40):
-    a, b = rng.normal(size=(2, 5, 2)) + rng.uniform(0, 3, (2, 1, 2))
-    gap = ((a @ directions).min(0) - (b @ directions).max(0)).max()
+  far = set()
+  for a, b, gap in random_sets(1, 5, 3):
     distance = metrics.hull_distance(a, b)
     assert gap <= distance + 1e-9
     # A direction off by half a step of the grid loses that share of an edge.
     assert distance <= max(gap, 0) + 5e-3
     assert distance == pytest.approx(metrics.hull_distance(b, a), abs=1e-9)
-    found.append(distance > 0.01)
-  assert set(found) == {True, False}
-
-
-def test_the_hull_of_no_point_meets_nothing():
-  nothing = SQUARE[:0]
-  assert not metrics.hulls_intersect(nothing, SQUARE)
-  assert not metrics.hulls_intersect(nothing, nothing)
+    far.add(distance > 0.01)
+  assert far == {True, False}
