@@ -11,8 +11,11 @@ from spherejax import metrics
 
 def test_interval_by_hand():
   # s = 1, t_{0.975, 2} = 4.30265: 2 -+ 4.30265 / sqrt(3).
-  interval = metrics.mean_interval([1.0, 2.0, 3.0])
+  interval = metrics.mean_interval(np.float32([1, 2, 3]))
   np.testing.assert_allclose(interval, [2, -0.484138, 4.484138, 3], rtol=1e-5)
+  assert [type(field) for field in interval] == [float, float, float, int]
+  assert metrics.mean_interval([0.3]) == (0.3, -math.inf, math.inf, 1)
+  assert metrics.mean_interval([0.5, 0.5]) == (0.5, 0.5, 0.5, 2)
 
 
 def test_confidence_against_scipy():
@@ -30,27 +33,15 @@ def test_pairing_removes_what_runs_share():
   assert interval.low > 0
 
 
-def test_one_value_and_equal_values():
-  assert metrics.mean_interval([0.3]) == (0.3, -math.inf, math.inf, 1)
-  assert metrics.mean_interval([0.5, 0.5]) == (0.5, 0.5, 0.5, 2)
-
-
 @pytest.mark.parametrize("values", [[math.nan], [1.0, math.nan, 2.0]])
 def test_nan_supports_no_claim(values):
-  interval = metrics.mean_interval(values)
-  assert all(np.isnan([interval.mean, interval.low, interval.high]))
-
-
-def test_fields_are_plain_numbers():
-  interval = metrics.mean_interval(np.float32([1, 2]))
-  assert [type(field) for field in interval] == [float, float, float, int]
+  assert np.isnan(metrics.mean_interval(values)[:3]).all()
 
 
 @pytest.mark.parametrize("confidence", [np.array([0.9, 0.95]), [0.9]])
 def test_confidence_is_a_number(confidence, unchecked):
   values = [1.0, 2.0, 3.0]
-  message = "confidence must be a static number, got"
-  with pytest.raises(TypeError, match=message):
-    metrics.mean_interval(values, confidence=confidence)
-  with pytest.raises(TypeError, match=message):
-    metrics.paired_interval(values, values, confidence=confidence)
+  for interval in metrics.mean_interval, metrics.paired_interval:
+    arguments = [values] * (2 if interval is metrics.paired_interval else 1)
+    with pytest.raises(TypeError, match="confidence must be a static number, got"):
+      interval(*arguments, confidence=confidence)
