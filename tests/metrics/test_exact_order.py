@@ -211,7 +211,9 @@ def test_bounds_hold(distance):
     slack = np.float64(proposal.slack)[:, None]
     low = np.float64(proposal.low) - product - slack
     high = np.float64(proposal.high) - product + slack
-    key = -q @ y.T + (distance == "squared_euclidean") * (y**2).sum(1) / 2
+    key = -q @ y.T
+    if distance == "squared_euclidean":
+      key = key + (y**2).sum(1) / 2
     known = ~np.isnan(low)
     finite = np.isfinite(x).all(1)
     np.testing.assert_array_equal(known, finite[:, None] & finite[None])
