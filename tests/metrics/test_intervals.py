@@ -40,8 +40,6 @@ def test_nan_supports_no_claim(values):
 
 @pytest.mark.parametrize("confidence", [np.array([0.9, 0.95]), [0.9]])
 def test_confidence_is_a_number(confidence, unchecked):
-  values = [1.0, 2.0, 3.0]
-  for interval in metrics.mean_interval, metrics.paired_interval:
-    arguments = [values] * (2 if interval is metrics.paired_interval else 1)
+  for interval, samples in ((metrics.mean_interval, 1), (metrics.paired_interval, 2)):
     with pytest.raises(TypeError, match="confidence must be a static number, got"):
-      interval(*arguments, confidence=confidence)
+      interval(*[[1.0, 2.0, 3.0]] * samples, confidence=confidence)
