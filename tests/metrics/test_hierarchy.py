@@ -62,10 +62,8 @@ def test_measures_of_predictions():
     found = measures(scores, labels, D)
     assert_equal_to_loops(found, scores, labels)
     accuracy = np.mean(found["top"][0])
-    mean = np.float32(metrics.mean_where(*found["severity"]))
-    np.testing.assert_allclose(
-      np.mean(found["ahd"][0]), (1 - accuracy) * mean, rtol=1e-6
-    )
+    mean = (1 - accuracy) * np.float32(metrics.mean_where(*found["severity"]))
+    np.testing.assert_allclose(np.mean(found["ahd"][0]), mean, rtol=1e-6)
   perfect = measures(-D[labels].astype(np.float32), labels, D)
   assert np.isnan(metrics.mean_where(*perfect["severity"]))
   assert all((hp == 1).all() for hp in perfect["hp"])
@@ -119,9 +117,9 @@ SIMILAR = hierarchy.chordal_similarities(D)
 def brute_force(x, labels, k):
   """HS@1 ... HS@k by sorting lists."""
   rows = []
+  unit = [v / np.linalg.norm(v) for v in x]
   for i in range(len(x)):
     others = [j for j in range(len(x)) if j != i]
-    unit = [v / np.linalg.norm(v) for v in x]
     nearest = sorted(others, key=lambda j: (-float(unit[i] @ unit[j]), j))
     gained = [SIMILAR[labels[i]][labels[j]] for j in nearest]
     ideal = sorted(gained, reverse=True)
@@ -134,7 +132,11 @@ def test_hierarchical_similarity():
   # Sizes 20, 15, 10, 4, 1 and 0: one class is alone, one is absent.
   labels = rng.permutation(np.repeat(np.arange(5), [20, 15, 10, 4, 1]))
   x = rng.normal(size=(50, 4)).astype(np.float32)
-  found = metrics.hierarchical_similarity(x, labels, SIMILAR, k=60, block_size=16)
+
+  def similarity(x):
+    return metrics.hierarchical_similarity(x, labels, SIMILAR, k=60, block_size=16)
+
+  found = similarity(x)
   expected = brute_force(np.float64(x), labels, 60)
   np.testing.assert_allclose(found.values, expected, rtol=1e-5)
   assert found.counted.all()
@@ -145,19 +147,13 @@ def test_hierarchical_similarity():
   areas = metrics.average_hierarchical_similarity(found.values)
   np.testing.assert_allclose(areas, area, rtol=1e-5)
   # Equal-class images in other rows: the same curves in other rows.
-  swapped = np.arange(50)
-  twins = np.flatnonzero(labels == 1)[:2]
+  swapped, twins = np.arange(50), np.flatnonzero(labels == 1)[:2]
   swapped[twins] = twins[::-1]
-  again = metrics.hierarchical_similarity(
-    x[swapped], labels, SIMILAR, k=60, block_size=16
-  )
-  np.testing.assert_allclose(again.values, found.values[swapped], rtol=1e-6)
+  again = similarity(x[swapped]).values
+  np.testing.assert_allclose(again, found.values[swapped], rtol=1e-6)
   # Points laid out after the tree retrieve in the ideal order.
   tree_points = np.linalg.cholesky(SIMILAR)[labels].astype(np.float32)
-  ideal = metrics.hierarchical_similarity(
-    tree_points, labels, SIMILAR, k=60, block_size=16
-  )
-  np.testing.assert_allclose(ideal.values, 1, rtol=1e-5)
+  np.testing.assert_allclose(similarity(tree_points).values, 1, rtol=1e-5)
 
 
 def test_one_image_and_one_class():
