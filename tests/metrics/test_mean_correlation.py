@@ -23,18 +23,10 @@ def measure(learned, given, where, *, z_clip=1e-6, diagonal=True):
   )
 
 
-@functools.partial(jax.jit, static_argnames=("norm", "diagonal"))
-def by_blocks(x, f, rows, where, z_clip, norm, diagonal):
-  return metrics.distance_correlation(
-    x,
-    f,
-    norm=norm,
-    include_diagonal=diagonal,
-    z_clip=z_clip,
-    rows=rows,
-    where=where,
-    block_size=8,
-  )
+by_blocks = jax.jit(
+  functools.partial(metrics.distance_correlation, block_size=8),
+  static_argnames=("norm", "include_diagonal"),
+)
 
 
 def padded(matrix, kept=None):
@@ -128,13 +120,13 @@ def test_ceiling_of_a_long_tailed_tree(tfds_dir):
 def test_random_distances_gain_from_the_diagonal():
   d = hierarchy.path_distances(hierarchy.from_paths(CIFAR_100))
   given, mask = padded(d)
-  means = {True: [], False: []}
+  means = []
   for seed in range(5):
     upper = np.triu(np.random.default_rng(seed).uniform(1, 2, d.shape), 1)
     learned = padded((upper + upper.T).astype(np.float32))[0]
-    for diagonal, found in means.items():
-      found.append(float(measure(learned, given, mask, diagonal=diagonal)[0].mean))
-  with_diagonal, without = np.mean(means[True]), np.mean(means[False])
+    both = (measure(learned, given, mask, diagonal=d)[0].mean for d in (True, False))
+    means.append([float(mean) for mean in both])
+  with_diagonal, without = np.mean(means, axis=0)
   # The one shared zero adds 0.03 to a correlation that is otherwise noise.
   assert abs(without) < 0.015
   assert 0.02 < with_diagonal - without < 0.045
@@ -169,10 +161,8 @@ def test_edges():
   learned[3, 7] = np.nan
   found, _ = measure(learned, *padded(flat))
   assert np.flatnonzero(~np.asarray(found.counted)).tolist() == [7]
-  kept = np.arange(SIZE) != 7
-  np.testing.assert_allclose(
-    found.mean, np.tanh(np.mean(np.arctanh(r[kept]))), atol=1e-5
-  )
+  others = np.tanh(np.arctanh(np.delete(r, 7)).mean())
+  np.testing.assert_allclose(found.mean, others, atol=1e-5)
 
 
 def test_where_correlations_are_clipped():
@@ -200,9 +190,9 @@ def test_distances_of_points_by_blocks(norm, diagonal):
   f = (x + np.round(8 * random.normal(size=x.shape)) / 8).astype(np.float32)
   kept = random.random(SIZE) < 0.9
   rows = random.permutation(SIZE)[:20]
-  options = {"norm": norm, "diagonal": diagonal}
+  options = {"norm": norm, "include_diagonal": diagonal, "z_clip": 1e-6}
   masked = np.where(kept[:, None], x, np.nan)
-  found = by_blocks(masked, f, rows, kept, 1e-6, **options)
+  found = by_blocks(masked, f, rows=rows, where=kept, **options)
   given = np.linalg.norm(
     (x[:, None] - x[None])[kept][:, kept], {"l2": 2, "linf": np.inf}[norm], axis=2
   )
@@ -213,16 +203,16 @@ def test_distances_of_points_by_blocks(norm, diagonal):
   np.testing.assert_allclose(found.correlations, everywhere[rows], atol=1e-5)
   chosen = everywhere[rows][kept[rows]]
   np.testing.assert_allclose(found.mean, np.tanh(np.arctanh(chosen).mean()), atol=1e-5)
-  clipped = by_blocks(masked, f, rows, kept, 0.8, **options)
+  clipped = by_blocks(masked, f, rows=rows, where=kept, **options | {"z_clip": 0.8})
   angles = np.arctanh(np.clip(chosen, -0.2, 0.2))
   assert np.abs(chosen).max() > 0.2
   np.testing.assert_allclose(clipped.mean, np.tanh(angles.mean()), atol=1e-5)
   # Ranks do not see an increasing map, nor an order of the points.
   every, order = np.ones(SIZE, bool), random.permutation(SIZE)
-  again = by_blocks(3 * x[order], f[order], rows, every, 1e-6, **options)
-  plain = by_blocks(x, f, order[rows], every, 1e-6, **options)
+  again = by_blocks(3 * x[order], f[order], rows=rows, where=every, **options)
+  plain = by_blocks(x, f, rows=order[rows], where=every, **options)
   np.testing.assert_allclose(again.correlations, plain.correlations, atol=1e-6)
   if norm == "l2":  # the features themselves
-    same = by_blocks(f, f, rows, every, 1e-6, **options)
+    same = by_blocks(f, f, rows=rows, where=every, **options)
     np.testing.assert_allclose(same.correlations, 1, atol=1e-6)
     np.testing.assert_allclose(same.mean, 1, atol=2e-6)
