@@ -31,9 +31,8 @@ def variance(v, counts, c):
   if len(own) > 1 and own.var(ddof=1) > 0:
     return own.var(ddof=1)
   parts = [v[counts == k] for k in np.unique(counts)]
-  return sum(((p - p.mean()) ** 2).sum() for p in parts) / sum(
-    len(p) - 1 for p in parts
-  )
+  squares = sum(((p - p.mean()) ** 2).sum() for p in parts)
+  return squares / sum(len(p) - 1 for p in parts)
 
 
 def oracle(norms, counts, covariance="estimated", standardize=True):
@@ -42,10 +41,10 @@ def oracle(norms, counts, covariance="estimated", standardize=True):
   weights: Any = 1 / np.array([variance(v, counts, c) for c in counts])  # not a float
   design = np.stack([np.ones(len(v)), counts, counts**2], axis=1).astype(float)
   model = sm.WLS(v, design, weights=weights)
-  fit = model.fit(use_t=True) if covariance == "estimated" else model.fit(use_t=False)
-  cov = fit.cov_params()
-  if covariance == "known":
-    cov = np.linalg.inv(design.T @ (weights[:, None] * design))
+  known = covariance == "known"
+  fit = model.fit(use_t=not known)
+  exact = np.linalg.inv(design.T @ (weights[:, None] * design))
+  cov = exact if known else fit.cov_params()
   low, high = counts.min(), counts.max()
   points = low + np.array([0.25, 0.5, 0.75]) * (high - low)
   rows = np.stack([np.zeros(3), np.ones(3), 2 * points], axis=1)
@@ -82,22 +81,21 @@ def test_statsmodels_finds_the_same(covariance, standardize, x64):
 
 def test_groups_have_their_counts_sizes_and_deviations(x64):
   norms, counts = sample(0)
-  found = metrics.norm_count_regression(norms, counts, standardize=False)
+  groups = metrics.norm_count_regression(norms, counts, standardize=False)
   values, sizes = np.unique(counts, return_counts=True)
-  many = len(values)
-  np.testing.assert_array_equal(found.counts[:many], values)
-  np.testing.assert_array_equal(found.sizes[:many], sizes)
   deviations = [np.sqrt(variance(norms, counts, c)) for c in values]
-  np.testing.assert_allclose(found.deviations[:many], deviations, rtol=1e-12)
-  assert not np.any(found.sizes[many:])
-  assert np.isnan(found.deviations[many:]).all()
+  # A group for each row, most of them empty.
+  empty = [(0, ROWS - len(values))]
+  np.testing.assert_array_equal(groups.counts[: len(values)], values)
+  np.testing.assert_array_equal(groups.sizes, np.pad(sizes, empty))
+  deviations = np.pad(deviations, empty, constant_values=np.nan)
+  np.testing.assert_allclose(groups.deviations, deviations, rtol=1e-12)
 
 
 def test_single_precision_and_many_at_once():
   drawn = [sample(seed, low=low) for seed, low in ((0, 1), (1, 1001), (2, 1))]
   norms, counts = (np.stack(x) for x in zip(*drawn, strict=True))
-  many = jax.jit(jax.vmap(metrics.norm_count_regression))
-  found = many(norms.astype(np.float32), counts)
+  found = jax.jit(jax.vmap(metrics.norm_count_regression))(np.float32(norms), counts)
   assert found.slopes.dtype == jnp.float32
   for row in range(3):
     expected = oracle(norms[row], counts[row] - counts[row].min())
@@ -115,8 +113,8 @@ def test_masked_rows_are_as_if_deleted(x64):
   expected = oracle(norms[kept], counts[kept])
   for name, value in expected.items():
     np.testing.assert_allclose(getattr(found, name), value, rtol=1e-9, atol=1e-11)
-  many = len(np.unique(counts[kept]))
-  np.testing.assert_array_equal(found.counts[:many], np.unique(counts[kept]))
+  values = np.unique(counts[kept])
+  np.testing.assert_array_equal(found.counts[: len(values)], values)
   assert int(found.sizes.sum()) == kept.sum()
   rho = metrics.norm_count_correlation(holes, wrong, where=kept)
   expected = np.corrcoef(norms[kept], counts[kept])[0, 1]
@@ -143,26 +141,22 @@ def test_norms_without_noise():
 
 def test_what_is_not_identifiable_is_not_valid():
   norms, counts = sample(5)
-  norms = norms.astype(np.float32)
-  with_nan = norms.copy()
-  with_nan[3] = np.nan
-  few = np.arange(ROWS) < 3
+  norms, once = norms.astype(np.float32), np.arange(ROWS)
+  every = once >= 0
   for label, values, n, where in (
-    ("counts that agree", norms, np.full(ROWS, 4), None),
-    ("two counts", norms, counts % 2, None),
-    ("a norm that is NaN", with_nan, counts, None),
-    ("three rows", norms, np.arange(ROWS), few),
-    ("no row", norms, counts, np.zeros(ROWS, bool)),
+    ("counts that agree", norms, np.full(ROWS, 4), every),
+    ("two counts", norms, counts % 2, every),
+    ("a norm that is NaN", np.where(once == 3, np.nan, norms), counts, every),
+    ("three rows", norms, once, once < 3),
+    ("no row", norms, counts, ~every),
   ):
-    kept = np.ones(ROWS, bool) if where is None else where
-    found = metrics.norm_count_regression(values, n, where=kept)
-    assert not bool(found.valid), label
+    result = metrics.norm_count_regression(values, n, where=where)
+    assert not bool(result.valid), label
     for name in ("coefficients", "slopes", "standard_errors", "p_values"):
-      assert np.isnan(getattr(found, name)).all(), (label, name)
+      assert np.isnan(getattr(result, name)).all(), (label, name)
   # No count twice: nothing tells the variances.
-  once = np.arange(ROWS)
   assert not bool(metrics.norm_count_regression(norms, once, covariance="known").valid)
-  assert bool(metrics.norm_count_regression(norms, once, where=once >= 0).valid)
+  assert bool(metrics.norm_count_regression(norms, once, where=every).valid)
 
 
 def test_correlation_of_what_does_not_vary():
