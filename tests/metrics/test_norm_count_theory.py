@@ -18,12 +18,7 @@ SIZE = (12, 6)
 
 def convolve(image, kernels):
   """Full convolution, eq. 6: [channels, x, y] with [out, channels, x, y]."""
-  return np.stack(
-    [
-      sum(signal.convolve2d(i, k) for i, k in zip(image, row, strict=True))
-      for row in kernels
-    ]
-  )
+  return np.stack([sum(map(signal.convolve2d, image, row)) for row in kernels])
 
 
 def relu(x, alpha=0.0):
@@ -44,11 +39,9 @@ def place(objects, counts, rng):
 def violations(f, draw, trials=300, seed=0):
   """Share of pairs with |f(a + b)| > |f(a) + f(b)| somewhere: eq. 5 is broken."""
   rng = np.random.default_rng(seed)
-  found = 0
-  for _ in range(trials):
-    a, b = draw(rng), draw(rng)
-    found += np.any(np.abs(f(a + b)) > np.abs(f(a) + f(b)) + 1e-9)
-  return found / trials
+  pairs = ((draw(rng), draw(rng)) for _ in range(trials))
+  broken = [np.any(np.abs(f(a + b)) > np.abs(f(a) + f(b)) + 1e-9) for a, b in pairs]
+  return np.mean(broken)
 
 
 def normal(rng):
@@ -66,7 +59,7 @@ def test_a_linear_detector_counts(x64):
   """Corollary 1.2, result 1, and the norms between their bounds."""
   rng = np.random.default_rng(0)
   positions = (SIZE[0] + 1) * SIZE[1]
-  ones, totals = [], []
+  pairs = []
   for _ in range(200):
     counts = rng.integers(0, 6, 2)
     z = convolve(place(OBJECTS, counts, rng), KERNELS).mean((1, 2))
@@ -74,12 +67,10 @@ def test_a_linear_detector_counts(x64):
     n, types = counts.sum(), max(1, np.count_nonzero(counts))
     length = positions * np.linalg.norm(z)
     assert n / np.sqrt(types) - 1e-9 <= length <= n + 1e-9
-    ones.append(np.abs(z).sum())
-    totals.append(n)
-  found = metrics.norm_count_regression(
-    np.array(ones), np.array(totals), standardize=False
-  )
-  np.testing.assert_allclose(found.slopes, 1 / positions, rtol=1e-9)
+    pairs.append((np.abs(z).sum(), n))
+  lengths, totals = np.transpose(pairs)
+  fit = metrics.norm_count_regression(lengths, totals.astype(int), standardize=False)
+  np.testing.assert_allclose(fit.slopes, 1 / positions, rtol=1e-9)
   # One type only: the angle is the type, the norm the count.
   for number, count in ((0, 1), (0, 7), (1, 4)):
     counts = np.eye(2, dtype=int)[number] * count
@@ -99,21 +90,20 @@ def test_a_relaxed_detector_is_bounded_by_the_counts():
   kernels = rng.normal(size=(3, 2, 3, 1))
   assert violations(lambda i: relu(convolve(i, kernels)), normal) == 0
   again = rng.normal(size=(2, 3, 2, 1))
-  linear = violations(lambda i: convolve(convolve(i, kernels), again), normal)
-  assert linear == 0
+  assert violations(lambda i: convolve(convolve(i, kernels), again), normal) == 0
 
 
 def test_leaky_relu_is_no_relaxed_detector():
   """Proposition 3 holds for the slopes 0 and 1 only."""
+
+  def rate(alpha):
+    return violations(lambda x: relu(x, alpha), lambda rng: rng.normal(), 4000)
+
   for alpha in (0.01, 0.1, 0.5, 0.9):
     a, b = 1.0, -1 / alpha
     assert abs(relu(a + b, alpha)) > 0 == abs(relu(a, alpha) + relu(b, alpha))
-    rate = violations(lambda x, s=alpha: relu(x, s), lambda rng: rng.normal(), 4000)
-    assert 0.002 < rate < 0.3
-  for alpha in (0.0, 1.0):
-    assert (
-      violations(lambda x, s=alpha: relu(x, s), lambda rng: rng.normal(), 4000) == 0
-    )
+    assert 0.002 < rate(alpha) < 0.3
+  assert rate(0.0) == rate(1.0) == 0
 
 
 def test_a_convolution_behind_a_relu_breaks_it_but_for_positive_kernels():
@@ -257,32 +247,32 @@ class TestSeparation:
   def test_far_apart_they_add_up(self, total):
     places = (28, 28), (32, 28 + 4 + self.FIELD)
     assert self.error(total, places) < 1e-12
-    both, first, second = total(self.images(places))
     # So every component, and with it every norm, grows with each object.
-    assert np.all(both >= np.maximum(first, second) - 1e-12)
+    both, *alone = total(self.images(places))
+    assert np.all(both >= np.max(alone, axis=0) - 1e-12)
 
   def test_touching_they_do_not(self, total):
     assert self.error(total, ((28, 28), (28, 32))) > 1e-3
 
   def test_a_shift_must_be_a_multiple_of_the_stride(self, total):
-    here, there = self.images(((28, 28), (28, 28))), self.images(((28, 36), (28, 28)))
-    np.testing.assert_allclose(total(here)[1], total(there)[1], rtol=1e-12)
-    off = self.images(((28, 29), (28, 28)))
-    change = np.linalg.norm(total(off)[1] - total(here)[1])
-    assert change > 0.01 * np.linalg.norm(total(here)[1])
-
-  def test_at_the_border_something_is_lost(self, total):
-    inside, corner = self.images(((28, 28), (0, 0))), self.images(((0, 0), (0, 0)))
-    assert np.linalg.norm(total(inside)[1] - total(corner)[1]) > 1e-3
+    here, there, off, corner = (
+      total(self.images((place, (28, 28))))[1]
+      for place in ((28, 28), (28, 36), (28, 29), (0, 0))
+    )
+    np.testing.assert_allclose(here, there, rtol=1e-12)
+    assert np.linalg.norm(off - here) > 0.01 * np.linalg.norm(here)
+    # At the border something is lost.
+    assert np.linalg.norm(here - corner) > 1e-3
 
 
 def test_eq_5_for_two_is_not_eq_5_for_three():
   """Responses to what three objects give together; f({}) = 0."""
   f = {"a": 3, "b": 3, "c": -4, "ab": -6, "ac": 1, "bc": 1, "abc": 4}
-  for first, second in (("a", "b"), ("a", "c"), ("b", "c")):
-    assert abs(f[first + second]) <= abs(f[first] + f[second])
-  for one, two in (("a", "bc"), ("b", "ac"), ("c", "ab")):
-    assert abs(f["abc"]) <= abs(f[one] + f[two])
+  for whole, *parts in (
+    ("ab", "a", "b"), ("ac", "a", "c"), ("bc", "b", "c"),
+    ("abc", "a", "bc"), ("abc", "b", "ac"), ("abc", "c", "ab"),
+  ):  # fmt: skip
+    assert abs(f[whole]) <= abs(sum(f[part] for part in parts))
   alone = [f[name] for name in "abc"]
   assert abs(f["abc"]) > abs(sum(alone))
   assert abs(f["abc"]) <= np.abs(alone).sum()  # which is what the bound needs
