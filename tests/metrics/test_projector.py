@@ -21,15 +21,14 @@ def unexplained(displacements, weights):
 
 def test_unexplained_variance_against_least_squares(x64):
   expected = unexplained(DISPLACEMENTS, WEIGHTS)
-  found = metrics.unexplained_variance(DISPLACEMENTS, WEIGHTS)
-  np.testing.assert_allclose(found, expected, rtol=1e-12)
-  short = [x.astype(np.float32) for x in (DISPLACEMENTS, WEIGHTS)]
-  found = metrics.unexplained_variance(*short)
-  assert found.dtype == jnp.float32
-  np.testing.assert_allclose(found, expected, rtol=2e-5)
-  found = metrics.unexplained_variance(jnp.bfloat16(DISPLACEMENTS), short[1])
-  assert found.dtype == jnp.bfloat16
-  np.testing.assert_allclose(np.float32(found), expected, rtol=2e-2)
+  for dtype, weights, rtol in (
+    (jnp.float64, WEIGHTS, 1e-12),
+    (jnp.float32, np.float32(WEIGHTS), 2e-5),
+    (jnp.bfloat16, np.float32(WEIGHTS), 2e-2),
+  ):
+    share = metrics.unexplained_variance(jnp.asarray(DISPLACEMENTS, dtype), weights)
+    assert share.dtype == dtype
+    np.testing.assert_allclose(np.float64(share), expected, rtol=rtol)
 
 
 @pytest.mark.parametrize("shape", [(6, 3), (6, 9), (6, 6), (6, 1)])
@@ -47,12 +46,11 @@ def test_weights_of_low_rank(shape):
 def test_the_scale_of_the_weights_is_irrelevant():
   d, w = DISPLACEMENTS.astype(np.float32), WEIGHTS.astype(np.float32)
   expected = metrics.unexplained_variance(d, w)
-  for scale in (1e-30, 1e-3, 1e30):
-    for found in (
-      metrics.unexplained_variance(d, w * np.float32(scale)),
-      metrics.unexplained_variance(d * np.float32(scale), w),
-    ):
-      np.testing.assert_allclose(found, expected, rtol=1e-5)
+  for scale in np.float32([1e-30, 1e-3, 1e30]):
+    for pair in ((d, w * scale), (d * scale, w)):
+      np.testing.assert_allclose(
+        metrics.unexplained_variance(*pair), expected, rtol=1e-5
+      )
 
 
 def test_unexplained_at_the_edges():
@@ -61,13 +59,12 @@ def test_unexplained_at_the_edges():
   assert metrics.unexplained_variance(d, 0 * w) == 1
   assert metrics.unexplained_variance(0 * d, 0 * w) == 0
   assert metrics.unexplained_variance(d[:0], w) == 0
-  for wrong in (np.nan, np.inf):
-    broken = w.copy()
-    broken[2, 1] = wrong
-    assert np.isnan(metrics.unexplained_variance(d, broken))
-  broken = d.copy()
-  broken[2, 1] = np.inf
-  assert np.isnan(metrics.unexplained_variance(broken, w))
+  for broken in (
+    (d, jnp.array(w).at[2, 1].set(np.nan)),
+    (d, jnp.array(w).at[2, 1].set(np.inf)),
+    (jnp.array(d).at[2, 1].set(np.inf), w),
+  ):
+    assert np.isnan(metrics.unexplained_variance(*broken))
   kept = np.arange(11) % 3 > 0
   hidden = np.where(kept[:, None], d, np.nan)
   found = metrics.unexplained_variance(hidden, w, where=kept)
@@ -78,12 +75,14 @@ def test_unexplained_at_the_edges():
 def test_a_threshold_drops_weak_directions():
   w = np.diag([1.0, 0.5, 0.01])
   d = np.ones((1, 3))
-  for threshold, left in ((0.0, 0), (0.1, 1), (0.5, 2)):
-    found = metrics.unexplained_variance(d, w, threshold=threshold)
-    np.testing.assert_allclose(found, left / 3, atol=1e-6)
-  several = jax.vmap(lambda t: metrics.unexplained_variance(d, w, threshold=t))
-  found = jax.jit(several)(np.array([0, 0.1, 0.5]))
-  np.testing.assert_allclose(found, [0, 1 / 3, 2 / 3], atol=1e-6)
+
+  def left(threshold):
+    return metrics.unexplained_variance(d, w, threshold=threshold)
+
+  thresholds, expected = [0.0, 0.1, 0.5], [0, 1 / 3, 2 / 3]
+  np.testing.assert_allclose([left(t) for t in thresholds], expected, atol=1e-6)
+  several = jax.jit(jax.vmap(left))(np.array(thresholds))
+  np.testing.assert_allclose(several, expected, atol=1e-6)
 
 
 def test_alignment_with_a_projector_for_each_example():
@@ -145,11 +144,9 @@ def test_local_affine_of_perceptrons(x64, outputs, slope):
   weights, bias = local(h)
   assert weights.shape == (4, 5, outputs)
   assert bias.shape == (4, outputs)
-  for i in range(4):
-    np.testing.assert_allclose(
-      weights[i], by_slopes(parameters, slope, h[i]), atol=1e-12
-    )
-    np.testing.assert_allclose(weights[i].T @ h[i], projector(h[i]), atol=1e-12)
+  for w, row in zip(weights, h, strict=True):
+    np.testing.assert_allclose(w, by_slopes(parameters, slope, row), atol=1e-12)
+    np.testing.assert_allclose(w.T @ row, projector(row), atol=1e-12)
   np.testing.assert_allclose(bias, 0, atol=1e-12)
   along_rays = local(h * np.array([0.1, 1, 5, 1e3])[:, None])
   np.testing.assert_allclose(along_rays.weights, weights, atol=1e-12)
@@ -180,29 +177,30 @@ def test_local_affine_types_and_kinks():
   assert found.bias[0] == 1
 
 
+def different(rows):
+  return len({tuple(row) for row in rows})
+
+
 @pytest.mark.parametrize("units", [1, 5, 31, 32, 33, 70])
 def test_regions_against_sets(units):
   patterns = RNG.random((60, units)) < 0.5
   # Copies, and rows that differ in the first or in the last unit alone.
-  patterns[20:30] = patterns[:10]
-  patterns[30:40] = patterns[:10]
+  patterns[20:40] = np.tile(patterns[:10], (2, 1))
   patterns[30:40, -1] ^= True
   patterns[40:45] = patterns[:5]
   patterns[40:45, 0] ^= True
-  kept = RNG.random(60) < 0.6
-  for where in (np.ones(60, bool), kept, np.zeros(60, bool)):
-    expected = len({tuple(row) for row in patterns[where]})
-    assert metrics.count_regions(patterns, where=where) == expected
-  assert metrics.count_regions(patterns) == len({tuple(row) for row in patterns})
+  for where in (np.ones(60, bool), RNG.random(60) < 0.6, np.zeros(60, bool)):
+    assert metrics.count_regions(patterns, where=where) == different(patterns[where])
+  assert metrics.count_regions(patterns) == different(patterns)
 
 
-def test_regions_without_units_or_rows():
+def test_regions_of_stacks_and_without_units_or_rows():
   assert metrics.count_regions(np.zeros((7, 0), bool)) == 1
   assert metrics.count_regions(np.zeros((7, 0), bool), where=np.zeros(7, bool)) == 0
   assert metrics.count_regions(np.zeros((0, 4), bool)) == 0
   stacked = RNG.random((3, 9, 2)) < 0.5
-  found = jax.jit(jax.vmap(metrics.count_regions))(stacked)
-  assert list(found) == [len({tuple(row) for row in part}) for part in stacked]
+  counts = jax.jit(jax.vmap(metrics.count_regions))(stacked)
+  assert list(counts) == [different(part) for part in stacked]
 
 
 def test_regions_of_lines_in_the_plane(x64):
@@ -223,7 +221,7 @@ def nearest_by_loops(first, second, kept):
   """The nearest negative in the projector's space and its distance in the encoder."""
   unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)]
   encoder = np.concatenate(unit)
-  f = np.concatenate([first @ PROJECTION, second @ PROJECTION])
+  f = np.concatenate([first, second]) @ PROJECTION
   f = f / np.linalg.norm(f, axis=1, keepdims=True)
   found = []
   for i in np.flatnonzero(kept):
