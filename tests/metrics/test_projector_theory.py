@@ -59,23 +59,21 @@ def bound_and_loss(first, second, temperature):
 def test_the_chain_of_bounds(instances):
   first, second, beta = instances
   bound, loss = bound_and_loss(first, second, 1 / beta)
-  own = (first * second).sum(-1)
+  positive = (first * second).sum(-1)
   s, b = negatives_of(first, second), beta[:, None]
   log_mass, mean, _ = at_beta(s, b[..., None])
   slack = 1e-9 * (1 + b)
-  np.testing.assert_allclose(loss, log_mass - b * own, rtol=1e-9, atol=1e-9)
+  np.testing.assert_allclose(loss, log_mass - b * positive, rtol=1e-9, atol=1e-9)
   assert (CONSTANT + b * s.mean(-1) <= log_mass + slack).all()
   assert (log_mass <= CONSTANT + b * mean + slack).all()
   assert (mean <= s.max(-1) + 1e-12).all()
-  np.testing.assert_allclose(
-    bound.value, CONSTANT + b * (s.max(-1) - own), rtol=1e-9, atol=1e-9
-  )
+  largest = CONSTANT + b * (s.max(-1) - positive)
+  np.testing.assert_allclose(bound.value, largest, rtol=1e-9, atol=1e-9)
   gap = bound.value - loss
   assert (gap >= -slack).all()
   assert (gap <= CONSTANT + slack).all()
   # Away from ties the gap is open.
-  apart = np.ptp(s, axis=-1) * b > 0.1
-  assert gap[apart].min() > 1e-4
+  assert gap[np.ptp(s, axis=-1) * b > 0.1].min() > 1e-4
 
 
 def test_where_the_gap_is_closed_and_widest():
@@ -95,11 +93,10 @@ def test_where_the_gap_is_closed_and_widest():
 def test_the_mean_similarity_is_the_slope_and_grows(instances):
   """d log Z / d beta = E, which does not decrease, eq. 16."""
   s = negatives_of(*instances[:2])
-  betas = np.geomspace(1e-3, 300, 40)
-  means = np.stack([at_beta(s, beta)[1] for beta in betas])
+  means = [at_beta(s, beta)[1] for beta in np.geomspace(1e-3, 300, 40)]
   assert (np.diff(means, axis=0) >= -1e-9).all()
+  step = 1e-5
   for beta in (0.1, 2.0, 30.0):
-    step = 1e-5
     slope = (at_beta(s, beta + step)[0] - at_beta(s, beta - step)[0]) / (2 * step)
     np.testing.assert_allclose(slope, at_beta(s, beta)[1], rtol=1e-5, atol=1e-6)
 
@@ -108,14 +105,13 @@ def test_the_sign_of_the_mean_similarity(instances):
   """E1: l = -beta s + beta E + H; eq. 13 prints -beta E."""
   first, second, beta = instances
   loss = bound_and_loss(first, second, 1 / beta)[1]
-  own, b = (first * second).sum(-1), beta[:, None]
+  b = beta[:, None]
   _, mean, entropy = at_beta(negatives_of(first, second), b[..., None])
   assert (entropy >= -1e-9).all()
   assert (entropy <= CONSTANT + 1e-9).all()
-  right = -b * own + b * mean + entropy
-  printed = -b * own - b * mean + entropy
-  assert np.abs(loss - right).max() < 1e-9
-  assert np.abs(loss - printed).max() > 10
+  rest = loss + b * (first * second).sum(-1) - entropy
+  assert np.abs(rest - b * mean).max() < 1e-9
+  assert np.abs(rest + b * mean).max() > 10
 
 
 def test_beta_is_an_inverse_temperature():
