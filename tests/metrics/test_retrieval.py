@@ -15,14 +15,14 @@ ROWS, REFERENCES = 24, 20
 
 def oracle(queries, labels, references=None, other_labels=None, distance=None):
   """P@1, P@R, MAP@R, first rank and R of each query, from sorted lists."""
-  own = references is None
-  references = queries if own else references
-  other_labels = labels if own else other_labels
+  among = references is None
+  if among:
+    references, other_labels = queries, labels
   rows = []
   for i in range(len(queries)):
     listed = []
     for j in range(len(references)):
-      if own and i == j:
+      if among and i == j:
         continue
       known = np.isfinite(queries[i]).all() and np.isfinite(references[j]).all()
       apart = (distance or squared)(queries[i], references[j]) if known else 0
@@ -31,9 +31,7 @@ def oracle(queries, labels, references=None, other_labels=None, distance=None):
     same = [int(other_labels[j]) == int(labels[i]) for _, _, j in listed]
     total = sum(same)
     # What is not finite is never retrieved.
-    relevant = [
-      hit and not last for hit, (last, _, _) in zip(same, listed, strict=True)
-    ]
+    relevant = [hit and not last for hit, (last, *_) in zip(same, listed, strict=True)]
     if not total:
       rows.append((0, 0, 0, 0, 0))
       continue
@@ -56,13 +54,17 @@ def squared(a, b):
 
 def assert_equal(result, expected):
   precision, r_precision, map_at_r, first, relevant = expected
-  np.testing.assert_array_equal(result.precision_at_1, precision)
-  # Counts divided once are correctly rounded, so they are equal.
-  np.testing.assert_array_equal(result.r_precision, np.float32(r_precision))
   np.testing.assert_allclose(result.map_at_r, map_at_r, rtol=5e-7)
-  np.testing.assert_array_equal(result.first_rank, first)
-  np.testing.assert_array_equal(result.relevant, relevant)
-  np.testing.assert_array_equal(result.counted, relevant > 0)
+  equal = {
+    "precision_at_1": precision,
+    # Counts divided once are correctly rounded, so they are equal.
+    "r_precision": np.float32(r_precision),
+    "first_rank": first,
+    "relevant": relevant,
+    "counted": relevant > 0,
+  }
+  for name, values in equal.items():
+    np.testing.assert_array_equal(getattr(result, name), values, err_msg=name)
   for k in (1, 4, 100):
     recall = metrics.recall_at_k(result.first_rank, k=k)
     np.testing.assert_array_equal(recall, (first > 0) & (first <= k))
@@ -87,9 +89,9 @@ def test_counting_equals_sorting_with_many_ties(block_size):
 
 def test_results_do_not_depend_on_the_block_size_bit_for_bit():
   x, y = tied(3, ROWS)
-  results = [metrics.retrieval(x, y, block_size=b) for b in (1, 7, 128)]
-  for other in results[1:]:
-    chex.assert_trees_all_equal(results[0], other)
+  chex.assert_trees_all_equal(
+    *(metrics.retrieval(x, y, block_size=b) for b in (1, 7, 128))
+  )
 
 
 @pytest.fixture
@@ -130,6 +132,10 @@ def test_sorting_on_the_host_gives_the_same_integers(block_size, cores, monkeypa
       chex.assert_trees_all_close(found, expected, rtol=5e-7)
 
 
+# Labels of a class of 15, and of small ones.
+UNEQUAL = np.repeat(np.arange(6), [15, 2, 2, 1, 1, 3])
+
+
 def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch):
   ranked = []
   plain = _host_ranks.Ranker.score
@@ -139,8 +145,7 @@ def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch
     return plain(self, block)
 
   monkeypatch.setattr(_host_ranks.Ranker, "score", watched)
-  x = tied(0, ROWS)[0]
-  y = np.array([0] * 15 + [1, 1, 2, 2, 3, 4, 5, 5, 5])
+  x, y = tied(0, ROWS)[0], UNEQUAL
   compared = metrics.retrieval(x, y, block_size=7)
   assert not ranked
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 1)  # 5 comparisons cost one sort
@@ -156,18 +161,16 @@ def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch
   known = jnp.asarray(x)
   closed_over = jax.jit(lambda: metrics.retrieval(known, y, block_size=7).first_rank)()
   assert ranked
-  for found in (traced, closed_over):
-    np.testing.assert_array_equal(found, compared.first_rank)
-  np.testing.assert_array_equal(wide.first_rank, compared.first_rank)
+  for ranks in (traced, closed_over, wide.first_rank):
+    np.testing.assert_array_equal(ranks, compared.first_rank)
 
 
 def test_large_and_small_classes_in_one_call(monkeypatch):
-  x, y = tied(0, ROWS)
-  y = np.array([0] * 15 + [1, 1, 2, 2, 3, 4, 5, 5, 5])
-  compared = metrics.retrieval(x, y, block_size=7)
+  x = tied(0, ROWS)[0]
+  compared = metrics.retrieval(x, UNEQUAL, block_size=7)
   monkeypatch.setattr(_ranks, "_SORT_COST", 1)  # 5 comparisons cost one sort
   _retrieval._score.clear_cache()
-  mixed = metrics.retrieval(x, y, block_size=7)
+  mixed = metrics.retrieval(x, UNEQUAL, block_size=7)
   _retrieval._score.clear_cache()
   chex.assert_trees_all_equal(mixed, compared)
 
@@ -194,14 +197,9 @@ def test_distances_of_real_embeddings(name, distance):
 
 
 def test_zero_vector_has_cosine_zero_with_all():
-  references = np.array([[0, 1], [0, 0], [0, -1.0]], np.float32)
-  result = metrics.retrieval(
-    np.array([[0, 2.0]], np.float32),
-    np.array([8]),
-    references,
-    np.array([1, 8, 3]),
-    distance="cosine",
-  )
+  query, references = np.float32([[0, 2]]), np.float32([[0, 1], [0, 0], [0, -1]])
+  labels = np.array([8]), np.array([1, 8, 3])
+  result = metrics.retrieval(query, labels[0], references, labels[1], distance="cosine")
   assert result.first_rank[0] == 2
 
 
@@ -270,21 +268,16 @@ def test_masked_rows_are_neither_queries_nor_references():
     assert not np.any(value[~keep])
 
 
-def test_masked_queries_still_serve_as_references():
+def test_rows_may_be_queries_alone_or_references_alone():
+  every, first = np.ones(ROWS, bool), np.arange(ROWS) < 6
   x, y = tied(22, ROWS)
-  keep = np.arange(ROWS) < 5
-  result = metrics.retrieval(x, y, where=keep, reference_where=np.ones(ROWS, bool))
-  assert_equal(jax.tree.map(lambda v: v[:5], result), oracle(x, y)[:, :5])
-  assert not np.any(result.counted[5:])
-
-
-def test_a_query_that_is_no_reference_ranks_the_others():
-  x, y = tied(24, ROWS)
-  keep = np.arange(ROWS) >= 6
-  result = metrics.retrieval(x, y, where=np.ones(ROWS, bool), reference_where=keep)
-  expected = oracle(x[:6], y[:6], x[keep], y[keep])
+  result = metrics.retrieval(x, y, where=first, reference_where=every)
+  assert_equal(jax.tree.map(lambda v: v[:6], result), oracle(x, y)[:, :6])
+  assert not np.any(result.counted[6:])
+  result = metrics.retrieval(x, y, where=every, reference_where=~first)
+  expected = oracle(x[:6], y[:6], x[6:], y[6:])
   assert_equal(jax.tree.map(lambda v: v[:6], result), expected)
-  assert_equal(jax.tree.map(lambda v: v[6:], result), oracle(x[keep], y[keep]))
+  assert_equal(jax.tree.map(lambda v: v[6:], result), oracle(x[6:], y[6:]))
 
 
 def test_masked_references_are_deleted():
@@ -306,15 +299,10 @@ def test_rows_that_are_not_finite_are_never_retrieved(value):
 @pytest.mark.parametrize("distance", ["squared_euclidean", "cosine", "dot"])
 def test_a_dead_network_retrieves_nothing(distance):
   """Ties to the lowest index would give it the share of the first class."""
-  labels = np.repeat([0, 1], [18, 2])
-  result = metrics.retrieval(
-    np.full((20, 3), np.nan, np.float32), labels, distance=distance
-  )
-  assert result.counted.all()
-  np.testing.assert_array_equal(result.relevant, np.repeat([17, 1], [18, 2]))
-  for values in (result.precision_at_1, result.r_precision, result.map_at_r):
-    np.testing.assert_array_equal(values, 0)
-  np.testing.assert_array_equal(metrics.recall_at_k(result.first_rank, k=20), 0)
+  x, labels = np.full((20, 3), np.nan, np.float32), np.repeat([0, 1], [18, 2])
+  result = metrics.retrieval(x, labels, distance=distance)
+  zero, relevant = np.zeros(20), np.repeat([17, 1], [18, 2])
+  assert_equal(result, (zero, zero, zero, zero, relevant))
 
 
 # Edges ------------------------------------------------------------------------
@@ -347,8 +335,7 @@ def test_excluded_references_are_those_of_the_query(block_size):
   rows = np.array([5, 0, 23, 11])
   whole = metrics.retrieval(x, y, block_size=block_size)
   some = metrics.retrieval(x[rows], y[rows], x, y, exclude=rows, block_size=block_size)
-  for found, expected in zip(some, whole, strict=True):
-    np.testing.assert_array_equal(found, np.asarray(expected)[rows])
+  chex.assert_trees_all_equal(some, jax.tree.map(lambda v: v[rows], whole))
 
 
 def test_any_reference_may_be_excluded_or_none():
@@ -373,11 +360,11 @@ def test_compiles_once_for_a_shape():
 
 def test_embeddings_may_be_traced():
   x, y = tied(5, ROWS)
-  z, _ = tied(6, ROWS)
+  z = tied(6, ROWS)[0]
   both = jnp.stack([x, z])
   mapped = jax.jit(jax.vmap(lambda v: metrics.retrieval(v, y).map_at_r))(both)
-  np.testing.assert_array_equal(mapped[0], metrics.retrieval(x, y).map_at_r)
-  np.testing.assert_array_equal(mapped[1], metrics.retrieval(z, y).map_at_r)
+  expected = [metrics.retrieval(v, y).map_at_r for v in (x, z)]
+  np.testing.assert_array_equal(mapped, expected)
 
 
 def test_memory_is_a_few_row_blocks():
@@ -402,5 +389,4 @@ def test_memory_is_a_few_row_blocks():
     decide=True,
   )
   memory = lowered.compile().memory_analysis()
-  row_block = 4 * block * rows
-  assert memory.temp_size_in_bytes < 4 * row_block + 3 * 4 * rows * 32
+  assert memory.temp_size_in_bytes < 4 * (4 * block * rows) + 3 * 4 * rows * 32
