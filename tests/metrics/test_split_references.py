@@ -37,12 +37,9 @@ def labels():
 
 def split(x, devices, explicit=False):
   kinds = jax.sharding.AxisType
-  mesh = jax.make_mesh(
-    (devices,),
-    ("parts",),
-    (kinds.Explicit if explicit else kinds.Auto,),
-    devices=jax.devices()[:devices],
-  )
+  kind = kinds.Explicit if explicit else kinds.Auto
+  chosen = jax.devices()[:devices]
+  mesh = jax.make_mesh((devices,), ("parts",), (kind,), devices=chosen)
   return jax.device_put(x, jax.NamedSharding(mesh, jax.P("parts")))
 
 
@@ -74,21 +71,19 @@ def test_rows_that_fill_up_the_last_device_are_left_out():
   chex.assert_trees_all_close(found, alone, rtol=5e-7)
   filled = np.where(kept[:, None], x, np.nan)
   for k in (1, 40, ROWS - 4):
-    np.testing.assert_array_equal(
-      metrics.nearest(x[:9], split(filled, 4), k=k, exclude=np.arange(9)),
-      metrics.nearest(x[:9], x[kept], k=k, exclude=np.arange(9)),
-    )
+    nearest = functools.partial(metrics.nearest, x[:9], k=k, exclude=np.arange(9))
+    np.testing.assert_array_equal(nearest(split(filled, 4)), nearest(x[kept]))
 
 
 @DEVICES
 def test_nearest_over_devices(devices):
   x = rows()
+  whole = split(x, devices)
   for k, distance in ((1, "cosine"), (7, "dot"), (ROWS - 1, "squared_euclidean")):
     options = {"k": k, "exclude": np.arange(ROWS), "distance": distance}
     alone = metrics.nearest(x, x, **options)
-    whole = split(x, devices)
-    np.testing.assert_array_equal(metrics.nearest(x, whole, **options), alone)
-    np.testing.assert_array_equal(metrics.nearest(whole, whole, **options), alone)
+    for queries in (x, whole):
+      np.testing.assert_array_equal(metrics.nearest(queries, whole, **options), alone)
 
 
 def test_a_device_holds_its_rows_and_a_block():
