@@ -48,9 +48,8 @@ LABELS = np.random.default_rng(1).integers(0, 12, ROWS)
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 def test_retrieval_from_a_file(tiles, stored, kind, monkeypatch):
   monkeypatch.setattr(_tile_ranks, "_QUERIES", 48)  # two passes of queries
-  x = rows(ROWS).astype(kind)
-  kept = np.arange(ROWS) % 7 != 2
-  options = {"where": np.arange(ROWS) % 5 != 0, "reference_where": kept}
+  x, each = rows(ROWS).astype(kind), np.arange(ROWS)
+  options = {"where": each % 5 != 0, "reference_where": each % 7 != 2}
   options |= {"block_size": 16, "distance": "cosine"}
   alone = metrics.retrieval(x, LABELS, **options)
   found = metrics.retrieval(stored(x), LABELS, **options)
@@ -102,8 +101,8 @@ def test_what_is_read_by_slices_is_a_file(tiles, unchecked):
   alone, found = (metrics.nearest(x[few], y, k=3, **options) for y in (x, like))
   np.testing.assert_array_equal(found, alone)
   assert set(tiles) == {0, 32, 64}
-  small = metrics.nearest(x[few], Sliced(x[:20]), k=3)
-  np.testing.assert_array_equal(small, metrics.nearest(x[few], x[:20], k=3))
+  small = (metrics.nearest(x[few], y, k=3) for y in (Sliced(x[:20]), x[:20]))
+  np.testing.assert_array_equal(*small)
 
 
 def test_rows_are_looked_up_in_short_stretches(monkeypatch):
@@ -119,16 +118,16 @@ def test_what_was_made_of_a_file_is_in_memory(tiles, stored):
   x = rows(ROWS)
   made = stored(x.astype(np.float64)).astype(np.float32)
   assert isinstance(made, np.memmap)
-  found = metrics.nearest(x[:3], made, k=2)
-  np.testing.assert_array_equal(found, metrics.nearest(x[:3], x, k=2))
+  nearest = (metrics.nearest(x[:3], y, k=2) for y in (made, x))
+  np.testing.assert_array_equal(*nearest)
   assert not tiles
 
 
 def test_small_files_are_read_as_a_whole(stored, monkeypatch):
   monkeypatch.setattr(_tiles, "read", None)
   x = rows(ROWS)
-  found = metrics.nearest(x[:3], stored(x), k=2)
-  np.testing.assert_array_equal(found, metrics.nearest(x[:3], x, k=2))
+  nearest = (metrics.nearest(x[:3], y, k=2) for y in (stored(x), x))
+  np.testing.assert_array_equal(*nearest)
 
 
 def test_a_file_that_was_cut_short_is_named(tiles, stored):
