@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -41,17 +42,17 @@ def measures(state):
 
 
 KEPT = RANDOM.random(48) < 0.9
+EVERYBODY = np.ones(48, bool)
 
 
 def variances(f, y, norm):
   order = {"l2": 2, "linf": np.inf}[norm]
-  present = [k for k in range(CLASSES) if (y == k).any()]
-  mu = np.array([f[y == k].mean(0) for k in present])
-  c = len(present)
+  classes = [f[y == k] for k in range(CLASSES) if (y == k).any()]
+  mu = np.array([rows.mean(0) for rows in classes])
   inter = np.linalg.norm(mu[:, None] - mu[None], order, axis=2) ** 2
-  within = [f[y == k] - m for k, m in zip(present, mu, strict=True)]
+  within = [rows - rows.mean(0) for rows in classes]
   intra = [np.mean(np.linalg.norm(v, order, axis=1) ** 2) for v in within]
-  return inter.sum() / (c * (c - 1)), sum(intra) / c
+  return inter[~np.eye(len(mu), dtype=bool)].mean(), np.mean(intra)
 
 
 def unit(rows):
@@ -64,21 +65,15 @@ def cosine_measures(f, y):
   """R2 and both forms of pi_ratio, from all pairs."""
   f = unit(f)
   d = 1 - f @ f.T
-  present = [k for k in range(CLASSES) if (y == k).any()]
-  c = len(present)
-  within = sum(d[np.ix_(y == k, y == k)].mean() for k in present) / c
-  total = (
-    sum(d[np.ix_(y == k, y == other)].mean() for k in present for other in present)
-    / c**2
-  )
-  mu = unit(np.array([f[y == k].mean(0) for k in present]))
-  between = (1 - mu @ mu.T)[~np.eye(c, dtype=bool)].mean()
-  pairs = [
-    d[np.ix_(y == k, y == k)][~np.eye((y == k).sum(), dtype=bool)] for k in present
-  ]
+  masks = [y == k for k in range(CLASSES) if (y == k).any()]
+  means = np.array([[d[np.ix_(a, b)].mean() for b in masks] for a in masks])
+  mu = unit(np.array([f[mask].mean(0) for mask in masks]))
+  between = (1 - mu @ mu.T)[~np.eye(len(mu), dtype=bool)].mean()
+  pairs = [d[np.ix_(m, m)][~np.eye(m.sum(), dtype=bool)] for m in masks]
   pooled = np.concatenate(pairs).mean()
   classwise = np.mean([p.mean() for p in pairs if p.size])
-  return 1 - within / total, pooled / between, classwise / between
+  r2 = 1 - np.diagonal(means).mean() / means.mean()
+  return r2, pooled / between, classwise / between
 
 
 @pytest.mark.parametrize("zero_row", [False, True])
@@ -93,9 +88,8 @@ def test_measures_of_normalised_features(zero_row):
   np.testing.assert_allclose(found[:2], variances(unit(f), y, "l2"), rtol=1e-5)
   if not zero_row:
     c = len(set(y))
-    np.testing.assert_allclose(
-      found.r2, found.phi / (found.phi + 2 * c / (c - 1)), rtol=1e-5
-    )
+    share = found.phi / (found.phi + 2 * c / (c - 1))
+    np.testing.assert_allclose(found.r2, share, rtol=1e-5)
     np.testing.assert_allclose(found.phi, found.inter / found.intra, rtol=1e-6)
 
 
@@ -107,9 +101,6 @@ def test_measures_of_plain_features_in_two_norms():
   np.testing.assert_allclose(euclidean[:2], variances(f, y, "l2"), rtol=1e-5)
   np.testing.assert_allclose(chebyshev[:2], variances(f, y, "linf"), rtol=1e-5)
   at_once = moments_of(masked, LABELS, KEPT, blocks=1)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), by_block, at_once
-  )
 
   def shard(features, labels, where):
     state = metrics.class_moments_init(CLASSES, 6)
@@ -120,37 +111,33 @@ def test_measures_of_plain_features_in_two_norms():
   over = jax.jit(jax.vmap(shard, axis_name="batch"))(
     *(x.reshape(4, 12, *x.shape[1:]) for x in (masked, LABELS, KEPT))
   )
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a[2], b, rtol=1e-5), over, at_once
-  )
+  for other in (by_block, jax.tree.map(lambda x: x[2], over)):
+    chex.assert_trees_all_close(other, at_once, rtol=1e-5)
 
 
 def test_tiny_scatter_far_from_the_origin():
   features = (1 + 1e-4 * RANDOM.normal(size=(48, 6))).astype(np.float32)
-  state = moments_of(features, np.zeros(48, int), np.ones(48, bool))
+  state = moments_of(features, np.zeros(48, int), EVERYBODY)
   exact = features.astype(np.float64)
-  np.testing.assert_allclose(
-    state.scatter[0], ((exact - exact.mean(0)) ** 2).sum(), rtol=1e-3
-  )
+  scatter = ((exact - exact.mean(0)) ** 2).sum()
+  np.testing.assert_allclose(state.scatter[0], scatter, rtol=1e-3)
 
 
 def test_edges():
-  everybody = np.ones(48, bool)
-  one = measures(moments_of(FEATURES, np.zeros(48, int), everybody))[0]
-  assert np.isnan([one.inter, one.phi, one.r2]).all()
-  assert one.intra > 1
+  single = measures(moments_of(FEATURES, np.zeros(48, int), EVERYBODY))[0]
+  assert np.isnan([single.inter, single.phi, single.r2]).all()
+  assert single.intra > 1
   points = np.eye(5, 6, dtype=np.float32)[LABELS]
-  tight = measures(moments_of(points, LABELS, everybody, normalize=True))
-  assert np.isinf(tight[0].phi)
-  np.testing.assert_allclose([tight[0].r2, tight[2], tight[3]], [1, 0, 0], atol=1e-6)
-  same = measures(
-    moments_of(points[:1].repeat(48, 0), LABELS, everybody, normalize=True)
-  )
-  assert np.isnan([same[0].phi, same[0].r2]).all()
+  tight, _, *ratios = measures(moments_of(points, LABELS, EVERYBODY, normalize=True))
+  assert np.isinf(tight.phi)
+  np.testing.assert_allclose([tight.r2, *ratios], [1, 0, 0], atol=1e-6)
+  points[:] = points[0]
+  same = measures(moments_of(points, LABELS, EVERYBODY, normalize=True))[0]
+  assert np.isnan([same.phi, same.r2]).all()
 
 
 def test_only_squares_of_l2_add_up_to_a_share():
-  moments = moments_of(FEATURES, LABELS, np.ones(48, bool))
+  moments = moments_of(FEATURES, LABELS, EVERYBODY)
   assert 0 < metrics.class_variance(moments).r2 < 1
   for norm in ("linf", "l1"):
     scatter = metrics.class_scatter(moments.means, FEATURES, LABELS, norm=norm)
