@@ -39,13 +39,15 @@ def augment(features, residuals, labels, scale, kind):
 
 def test_residuals_sum_to_nothing_and_have_the_variance_within():
   moments = moments_of(FEATURES, LABELS)
-  found = np.asarray(metrics.class_residuals(FEATURES, LABELS, moments))
-  np.testing.assert_allclose(found, residuals_by_loop(FEATURES, LABELS), atol=5e-6)
-  for c in range(CLASSES):
-    assert np.abs(found[c == LABELS].astype(np.float64).mean(0)).max() < 1e-5
-  mean_squares = [(found[c == LABELS] ** 2).sum(1).mean() for c in range(CLASSES)]
-  intra = metrics.class_variance(moments).intra
-  np.testing.assert_allclose(np.mean(mean_squares), intra, rtol=1e-5)
+  residuals = np.asarray(metrics.class_residuals(FEATURES, LABELS, moments))
+  np.testing.assert_allclose(residuals, residuals_by_loop(FEATURES, LABELS), atol=5e-6)
+  by_class = residuals.astype(np.float64).reshape(CLASSES, 50, DIM)
+  assert np.abs(by_class.mean(1)).max() < 1e-5
+  # All classes have 50 rows.
+  mean_square = (by_class**2).sum(2).mean()
+  np.testing.assert_allclose(
+    mean_square, metrics.class_variance(moments).intra, rtol=1e-5
+  )
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0])
@@ -54,9 +56,9 @@ def test_augmented_features_have_more_variance_and_the_same_means(kind, scale):
   """Doubled at scale 1, within a tenth."""
   before = moments_of(FEATURES, LABELS)
   residuals = metrics.class_residuals(FEATURES, LABELS, before)
-  many, own = np.tile(FEATURES, (20, 1)), np.tile(LABELS, 20)
+  many = np.tile(FEATURES, (20, 1))
   moved = augment(many, residuals, LABELS, scale, kind)
-  after = moments_of(moved, own)
+  after = moments_of(moved, np.tile(LABELS, 20))
   grown = metrics.class_variance(after).intra / metrics.class_variance(before).intra
   np.testing.assert_allclose(grown, 1 + scale**2, rtol=0.1)
   np.testing.assert_allclose(after.means, before.means, atol=0.2 * scale)
@@ -67,21 +69,17 @@ def test_augmented_features_have_more_variance_and_the_same_means(kind, scale):
 
 
 def test_normal_moves_weigh_the_classes_alike():
-  """The covariance of the formula, by a loop, of classes of 5 and 150."""
+  """The covariance of the formula, of classes of 5 and 150."""
   labels = np.where(np.arange(155) < 5, 0, 2)
   features = RANDOM.normal(size=(155, DIM)).astype(np.float32)
   features[:5] *= 3
   residuals = residuals_by_loop(features, labels)
-  sigma = np.zeros((DIM, DIM))
-  for c in (0, 2):
-    rows = residuals[labels == c]
-    sigma += sum(np.outer(r, r) for r in rows) / len(rows) / 2
+  sigma = sum(r.T @ r / len(r) / 2 for r in (residuals[:5], residuals[5:]))
   zeros = np.zeros((20_000, DIM), np.float32)
-  known = residuals.astype(np.float32)
-  moves = np.asarray(augment(zeros, known, labels, 2.0, "normal"))
-  found = moves.T.astype(np.float64) @ moves / len(moves)
-  np.testing.assert_allclose(found, 4 * sigma, atol=0.02 * np.trace(4 * sigma))
-  np.testing.assert_allclose(np.trace(found), 4 * np.trace(sigma), rtol=0.03)
+  moves = np.asarray(augment(zeros, np.float32(residuals), labels, 2.0, "normal"))
+  covariance = moves.T.astype(np.float64) @ moves / len(moves)
+  np.testing.assert_allclose(covariance, 4 * sigma, atol=0.02 * np.trace(4 * sigma))
+  np.testing.assert_allclose(np.trace(covariance), 4 * np.trace(sigma), rtol=0.03)
 
 
 def test_bfloat16_stays():
