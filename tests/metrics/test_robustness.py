@@ -14,7 +14,7 @@ TOY = np.array(
 CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
 
 
-def test_curves():
+def test_curve():
   success = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], bool)
   np.testing.assert_allclose(metrics.accuracy_curve(success), [0.75, 0.5, 0.25])
   kept = np.array([True, False, True, True])
@@ -22,12 +22,27 @@ def test_curves():
     metrics.accuracy_curve(success, where=kept), [1, 2 / 3, 1 / 3], rtol=1e-6
   )
   assert np.isnan(metrics.accuracy_curve(success, where=np.zeros(4, bool))).all()
-  # The nearest-neighbour classifier of the toy set, whose ties go to the own class.
-  minimal = np.array([0.7071, 1.1180, 0.7071, 0.5, 0.5, 0.7071, 0.5, 0.5], np.float32)
+
+
+def test_curve_from_distances():
+  # The nearest-neighbour classifier of the toy set, whose ties go to the true class.
+  minimal = np.float32([0.7071, 1.1180, 0.7071, 0.5, 0.5, 0.7071, 0.5, 0.5])
   curve = metrics.accuracy_curve_from_distances(
-    minimal, np.array([0.4, 0.6, 0.8, 1.2], np.float32)
+    minimal, np.float32([0.4, 0.6, 0.8, 1.2])
   )
   np.testing.assert_allclose(curve, [1, 0.5, 0.125, 0])
+  # An infinite budget leaves what nothing breaks.
+  ends = np.float32([1, np.inf])
+  curve = metrics.accuracy_curve_from_distances(ends, ends)
+  np.testing.assert_array_equal(curve, [0.5, 0])
+  minimal, budgets = np.float32([0.0, 0.5, np.nan, 2.0, 9.0]), np.float32([0, 0.5, 3])
+  where = np.array([True, True, False, True, False])
+  masked = metrics.accuracy_curve_from_distances(minimal, budgets, where=where)
+  np.testing.assert_allclose(masked, [2 / 3, 1 / 3, 0], rtol=1e-6)
+  again = metrics.accuracy_curve_from_distances(minimal[where], budgets)
+  np.testing.assert_array_equal(masked, again)
+  nobody = metrics.accuracy_curve_from_distances(minimal, budgets, where=where & False)
+  assert np.isnan(nobody).all()
 
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -51,25 +66,8 @@ def test_separation(norm):
 
 def best_by_brute_force(x, y, budget, norm):
   clash = (apart(x, norm) <= 2 * budget) & (y[:, None] != y[None])
-  n = len(x)
-  sizes = (
-    len(kept)
-    for size in range(n + 1)
-    for kept in itertools.combinations(range(n), size)
-    if not clash[np.ix_(kept, kept)].any()
-  )
-  return max(sizes) / n
-
-
-def test_what_is_masked_has_no_part_in_the_curve():
-  minimal, budgets = np.float32([0.0, 0.5, np.nan, 2.0, 9.0]), np.float32([0, 0.5, 3])
-  where = np.array([True, True, False, True, False])
-  found = metrics.accuracy_curve_from_distances(minimal, budgets, where=where)
-  np.testing.assert_allclose(found, [2 / 3, 1 / 3, 0], rtol=1e-6)
-  again = metrics.accuracy_curve_from_distances(minimal[where], budgets)
-  np.testing.assert_array_equal(found, again)
-  nobody = metrics.accuracy_curve_from_distances(minimal, budgets, where=where & False)
-  assert np.isnan(nobody).all()
+  sets = (np.flatnonzero(bits) for bits in itertools.product([0, 1], repeat=len(x)))
+  return max(len(s) for s in sets if not clash[np.ix_(s, s)].any()) / len(x)
 
 
 @pytest.mark.parametrize("norm", ORDER)
@@ -103,9 +101,3 @@ def test_a_budget_is_at_least_zero(budgets, error, message, unchecked):
   budgets = np.array(budgets)
   with pytest.raises(error, match=message):
     metrics.accuracy_curve_from_distances(np.ones(2, np.float32), budgets)
-
-
-def test_an_infinite_budget_leaves_what_nothing_breaks():
-  minimal, budgets = np.float32([1, np.inf]), np.float32([1, np.inf])
-  found = metrics.accuracy_curve_from_distances(minimal, budgets)
-  np.testing.assert_array_equal(found, [0.5, 0])
