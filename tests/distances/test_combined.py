@@ -47,17 +47,16 @@ def hull_by_lp(x, one, top):
   """Least |u|_1 / one + |w|_inf / top with u + w = x, by linear programming."""
   n = len(x)
   eye, column = np.eye(n), np.ones((n, 1))
-  zero = np.zeros((n, n))
-  none = np.zeros((n, 1))  # u, sizes of u, size of x - u
+  # u, sizes of u, size of x - u
   rows = [
-    (np.hstack([eye, -eye, none]), np.zeros(n)),
-    (np.hstack([-eye, -eye, none]), np.zeros(n)),
-    (np.hstack([-eye, zero, -column]), -x),
-    (np.hstack([eye, zero, -column]), x),
+    [eye, -eye, 0 * column],
+    [-eye, -eye, 0 * column],
+    [-eye, 0 * eye, -column],
+    [eye, 0 * eye, -column],
   ]
+  limits = np.concatenate([np.zeros(2 * n), -x, x])
   cost = np.concatenate([np.zeros(n), np.full(n, 1 / one), [1 / top]])
-  a, b = (np.concatenate(part) for part in zip(*rows, strict=True))
-  return linprog(cost, a, b, bounds=(None, None)).fun
+  return linprog(cost, np.block(rows), limits, bounds=(None, None)).fun
 
 
 def support_by_lp(g, one, top):
@@ -67,6 +66,10 @@ def support_by_lp(g, one, top):
   a = np.concatenate([np.hstack([eye, -column]), [[beta] * n + [1 - beta]]])
   b = np.concatenate([np.zeros(n), [1]])  # sizes of s, and the largest
   return -linprog(-np.concatenate([np.abs(g), [0]]), a, b, bounds=(0, None)).fun
+
+
+def reach_of_hull(g, one, top):
+  return np.maximum(one * np.abs(g).max(1), top * np.abs(g).sum(1))
 
 
 @pytest.mark.parametrize(("dim", "one", "top"), CASES)
@@ -85,12 +88,8 @@ def test_norms_and_directions(dim, one, top):
   assert (norm(np.asarray(step, np.float64), one, top) <= 1 + 1e-6).all()
   best = [support_by_lp(v, one, top) for v in wide]
   np.testing.assert_allclose((step * wide).sum(1), best, rtol=1e-5)
-  sizes = np.abs(wide)
-  np.testing.assert_allclose(
-    (corner * wide).sum(1),
-    np.maximum(one * sizes.max(1), top * sizes.sum(1)),
-    rtol=1e-5,
-  )
+  best = reach_of_hull(wide, one, top)
+  np.testing.assert_allclose((corner * wide).sum(1), best, rtol=1e-5)
 
 
 @pytest.mark.parametrize("hull", [False, True])
@@ -109,7 +108,7 @@ def test_projections_are_optimal(dim, one, top, hull):
   z = np.asarray(z, np.float64)
   gap = x - z
   if hull:
-    reach = np.maximum(one * np.abs(gap).max(1), top * np.abs(gap).sum(1))
+    reach = reach_of_hull(gap, one, top)
   else:
     reach = np.array([one * support_by_lp(g, one, top) for g in gap])
   tolerance = 1e-5 * (np.abs(x).max() + 1) * (np.abs(gap).sum(1) + 1e-3)
@@ -118,9 +117,8 @@ def test_projections_are_optimal(dim, one, top, hull):
 
 def test_the_hull_is_smaller_in_three_dimensions():
   dim, one, top = 5, 3.3, 1.0
-  w = (dim - 1) * one * top / (one + (dim - 2) * top)
   witness = np.zeros((ROWS, dim), np.float32)
-  witness[:, :2] = w
+  witness[:, :2] = (dim - 1) * one * top / (one + (dim - 2) * top)
   np.testing.assert_allclose(ours(witness, one, top)[0], one, rtol=1e-6)
   assert (np.asarray(ours(witness, one, top, True)[0]) > 1.01).all()
 
@@ -129,9 +127,8 @@ def test_projections_of_many_dimensions():
   x = (RANDOM.normal(size=(8, 784)) * 2).astype(np.float32)
   for hull, limit in ((False, 12.0), (True, 1.0)):
     _, _, z = ours(x, 12.0, 8 / 255, hull)
-    np.testing.assert_allclose(
-      ours(np.asarray(z), 12.0, 8 / 255, hull)[0], limit, rtol=1e-5
-    )
+    after = ours(np.asarray(z), 12.0, 8 / 255, hull)[0]
+    np.testing.assert_allclose(after, limit, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -148,10 +145,8 @@ def test_inscribed_radii(dim, one, top, hull, whole):
       dim, epsilon_1=one, epsilon_inf=top, norm=norm, hull=of_hull
     )
 
-  np.testing.assert_allclose(
-    [radius("l2", True), radius("l2", False)], [hull, whole], atol=6e-5
-  )
-  for of_hull in (False, True):
+  for of_hull, l2 in ((False, whole), (True, hull)):
+    np.testing.assert_allclose(radius("l2", of_hull), l2, atol=6e-5)
     np.testing.assert_allclose(radius("l1", of_hull), one, rtol=1e-6)
     np.testing.assert_allclose(radius("linf", of_hull), top, rtol=1e-6)
   # The ball touches where the largest entry, or the k largest, stand out.
@@ -159,8 +154,8 @@ def test_inscribed_radii(dim, one, top, hull, whole):
   x[0] = 1
   x *= whole / np.linalg.norm(x)
   np.testing.assert_allclose(norm(x, one, top), one, rtol=1e-4)
-  y = np.clip(one / top - np.arange(dim), 0, 1)
-  touching = y * hull / np.linalg.norm(y)
+  touching = np.clip(one / top - np.arange(dim), 0, 1)
+  touching *= hull / np.linalg.norm(touching)
   np.testing.assert_allclose(np.sort(touching)[::-1] @ y, one, rtol=1e-3)
 
 
@@ -178,7 +173,6 @@ def test_no_gradient_goes_through_projections(project):
   def projected(x, l1, top):
     return project(x, epsilon_1=l1, epsilon_inf=top).sum()
 
-  x = jnp.array([2, 1.5, 0.3])
-  slopes = jax.grad(projected, (0, 1, 2))(x, 2.0, 1.0)
+  slopes = jax.grad(projected, (0, 1, 2))(jnp.array([2, 1.5, 0.3]), 2.0, 1.0)
   for slope in slopes:
     np.testing.assert_array_equal(slope, 0)
