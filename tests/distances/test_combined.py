@@ -47,7 +47,7 @@ def hull_by_lp(x, one, top):
   """Least |u|_1 / one + |w|_inf / top with u + w = x, by linear programming."""
   n = len(x)
   eye, column = np.eye(n), np.ones((n, 1))
-  # u, sizes of u, size of x - u
+  # The unknowns: u, sizes of u, size of x - u.
   rows = [
     [eye, -eye, 0 * column],
     [-eye, -eye, 0 * column],
