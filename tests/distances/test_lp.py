@@ -13,36 +13,32 @@ Y[7] = Y[30]  # a tie
 LABELS = RANDOM.integers(0, 3, 20), RANDOM.integers(0, 3, 40)
 
 
-def length(v, norm):
-  return {"l1": np.abs(v).sum(), "l2": np.sqrt((v**2).sum()), "linf": np.abs(v).max()}[
-    norm
-  ]
+EACH_NORM = pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 
 
 def table(x, y, norm):
-  return np.array([[length(a - b, norm) for b in y] for a in x.astype(np.float64)])
+  steps = np.abs(x.astype(np.float64)[:, None] - y)
+  sums = {"l1": steps.sum(2), "l2": np.sqrt((steps**2).sum(2)), "linf": steps.max(2)}
+  return sums[norm]
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@EACH_NORM
 def test_distances_and_nearest(norm):
   given = table(X, Y, norm)
-  np.testing.assert_allclose(
-    jax.jit(lambda x, y: distances.pairwise_lp(x, y, norm=norm))(X, Y), given, rtol=2e-6
-  )
+  matrix = jax.jit(lambda x, y: distances.pairwise_lp(x, y, norm=norm))(X, Y)
+  np.testing.assert_allclose(matrix, given, rtol=2e-6)
   exclude = np.where(np.arange(20) < 4, 36 + np.arange(20), -1)
-  for options in ({}, {"exclude": exclude}, {"apart": LABELS}):
-    banned = np.zeros(given.shape, bool)
-    if "exclude" in options:
-      banned[np.arange(4), 36 + np.arange(4)] = True
-    if "apart" in options:
-      banned = LABELS[0][:, None] == LABELS[1][None]
-    kept = np.where(banned, np.inf, given.astype(np.float32))
-    order = np.lexsort((np.broadcast_to(np.arange(40), kept.shape), kept))[:, :5]
-    found = distances.k_nearest(X, Y, k=5, norm=norm, block_size=8, **options)
-    np.testing.assert_array_equal(found.indices, order)
-    np.testing.assert_allclose(
-      found.distances, np.take_along_axis(kept, order, 1), rtol=2e-6
-    )
+  for options, banned in (
+    ({}, np.zeros(given.shape, bool)),
+    ({"exclude": exclude}, exclude[:, None] == np.arange(40)),
+    ({"apart": LABELS}, LABELS[0][:, None] == LABELS[1]),
+  ):
+    allowed = np.where(banned, np.inf, given.astype(np.float32))
+    order = np.argsort(allowed, axis=1, kind="stable")[:, :5]
+    near = distances.k_nearest(X, Y, k=5, norm=norm, block_size=8, **options)
+    np.testing.assert_array_equal(near.indices, order)
+    expected = np.take_along_axis(allowed, order, 1)
+    np.testing.assert_allclose(near.distances, expected, rtol=2e-6)
 
 
 def test_nearest_when_few_or_far_from_the_origin():
@@ -60,7 +56,7 @@ def test_nearest_when_few_or_far_from_the_origin():
 
 def nearest(x, y, k):
   """Squared distances by differences in float64; NaN last, ties to the lowest."""
-  squares = np.array([((row - y) ** 2).sum(1) for row in x.astype(np.float64)])
+  squares = ((x.astype(np.float64)[:, None] - y) ** 2).sum(2)
   return np.argsort(np.where(np.isnan(squares), np.inf, squares), 1, "stable")[:, :k]
 
 
@@ -77,29 +73,25 @@ def test_nearest_where_the_product_rounds_all_distances_away():
     found = distances.k_nearest(queries, sites, k=k, block_size=16)
     np.testing.assert_array_equal(found.indices, nearest(queries, sites, k))
   # The references left out are not among them.
-  own = np.argmin(((queries[:, None].astype(float) - sites[None]) ** 2).sum(2), 1)
-  found = distances.k_nearest(queries, sites, k=1, exclude=own, block_size=16)
-  expected = [
-    row[row != i][0] for row, i in zip(nearest(queries, sites, 2), own, strict=True)
-  ]
-  np.testing.assert_array_equal(found.indices[:, 0], expected)
+  first, second = nearest(queries, sites, 2).T
+  others = distances.k_nearest(queries, sites, k=1, exclude=first, block_size=16)
+  np.testing.assert_array_equal(others.indices[:, 0], second)
 
 
 def test_more_ties_than_candidates_go_to_the_lowest():
-  sites = np.concatenate([np.eye(64), -np.eye(64), np.full((1, 64), 1e3)])
-  sites = sites.astype(np.float32)
+  sites = np.float32([*np.eye(64), *-np.eye(64), np.full(64, 1e3)])
   found = distances.k_nearest(np.zeros((2, 64), np.float32), sites, k=3)
   np.testing.assert_array_equal(found.indices, [[0, 1, 2]] * 2)
   np.testing.assert_array_equal(found.distances, 1)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@EACH_NORM
 def test_no_queries_have_no_neighbours(norm):
   found = distances.k_nearest(X[:0], X, k=3, norm=norm)
   assert found.indices.shape == found.distances.shape == (0, 3)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@EACH_NORM
 def test_references_that_are_not_finite_rank_last(norm):
   y = np.concatenate([Y, np.zeros((3, 5), np.float32)])
   y[40:43, 1] = np.nan, np.inf, -np.inf
@@ -122,22 +114,20 @@ def test_nearest_where_squares_leave_the_range(scale):
   )
 
 
+def slope(norm):
+  return jax.jit(jax.grad(lambda v: distances.lp_norm(v, norm=norm)))
+
+
 def test_the_first_of_the_largest_entries_has_the_derivative():
-  slope = jax.jit(jax.grad(lambda v: distances.lp_norm(v, norm="linf")))
-  for x in ([-2, 2, 1], [2, 2, 2]):
-    gradient = slope(np.array(x, np.float32))
-    np.testing.assert_array_equal(gradient, [np.sign(x[0]), 0, 0])
-  np.testing.assert_array_equal(slope(np.zeros(3, np.float32)), 0)
+  of = slope("linf")
+  for x in ([-2, 2, 1], [2, 2, 2], [0, 0, 0]):
+    np.testing.assert_array_equal(of(np.float32(x)), [np.sign(x[0]), 0, 0])
 
 
-def test_gradient_of_norms():
-  for norm, expected in (
-    ("l1", [1, -1, 0]),
-    ("l2", [0.6, -0.8, 0]),
-    ("linf", [0, -1, 0]),
-  ):
-    slope = jax.grad(lambda x, norm=norm: distances.lp_norm(x, norm=norm))
-    gradient = jax.jit(slope)
-    np.testing.assert_allclose(
-      gradient(np.array([3, -4, 0], np.float32)), expected, atol=1e-6
-    )
+@pytest.mark.parametrize(
+  ("norm", "expected"),
+  [("l1", [1, -1, 0]), ("l2", [0.6, -0.8, 0]), ("linf", [0, -1, 0])],
+)
+def test_gradient_of_norms(norm, expected):
+  gradient = slope(norm)(np.float32([3, -4, 0]))
+  np.testing.assert_allclose(gradient, expected, atol=1e-6)
