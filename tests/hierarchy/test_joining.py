@@ -100,12 +100,11 @@ def test_trees_of_the_article(name, count, ultrametric):
 
 def linked_by_loops(distances):
   """Heights at which two classes are in one group, by average linkage."""
-  groups, heights = [[i] for i in range(len(distances))], np.zeros_like(distances)
+  groups, heights = [(i,) for i in range(len(distances))], np.zeros_like(distances)
   while len(groups) > 1:
-    a, b = min(
-      combinations(groups, 2), key=lambda pair: distances[np.ix_(*pair)].mean()
-    )
-    heights[np.ix_(a, b)] = distances[np.ix_(a, b)].mean()
+    means = {pair: distances[np.ix_(*pair)].mean() for pair in combinations(groups, 2)}
+    a, b = min(means, key=means.get)
+    heights[np.ix_(a, b)] = means[a, b]
     groups = [group for group in groups if group not in (a, b)] + [a + b]
   return heights + heights.T
 
