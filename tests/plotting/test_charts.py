@@ -5,6 +5,7 @@ import pytest
 
 from spherejax import metrics, plotting
 
+SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.5]])
 CURVES = {
   "GAP": np.array([[3.0, 2.0, 1.0], [5.0, 2.0, 2.0]]),
   "GSP": np.array([[2.0, 1.0, 0.5], [2.0, 1.0, 0.5]]),
@@ -19,10 +20,10 @@ def names_in_legend(figure):
 def test_curves_are_means_with_ranges():
   figure = plotting.training_curves(CURVES, steps=[10, 20, 30], ylabel="loss")
   (axes,) = figure.axes
-  line, band = axes.lines[0], axes.collections[0]
+  line = axes.lines[0]
   np.testing.assert_array_equal(line.get_xdata(), [10, 20, 30])
   np.testing.assert_array_equal(line.get_ydata(), [4, 2, 1.5])
-  corners = band.get_paths()[0].vertices
+  corners = axes.collections[0].get_paths()[0].vertices
   at_first = corners[corners[:, 0] == 10, 1]
   assert (at_first.min(), at_first.max()) == (3, 5)
   assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "loss")
@@ -41,18 +42,16 @@ def test_more_names_than_colours_are_told_apart():
   (axes,) = plotting.bars_with_intervals(bars, ylabel="loss").axes
   looks = {(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}
   assert len(looks) == 16
+  (axes,) = plotting.class_hulls({"": [SQUARE] * 16}).axes
+  assert len({patch.get_facecolor() for patch in axes.patches}) == 16
 
 
-def test_one_seed_has_no_band_and_gaps_are_skipped():
-  values = [[1.0, np.nan, 3.0]]
-  (axes,) = plotting.training_curves({"a": values}, ylabel="MAP@R").axes
+def test_gaps_are_skipped_and_a_single_seed_has_no_band():
+  single, two = [[1.0, np.nan, 3.0]], [[1.0, np.nan], [3.0, 5.0]]
+  (axes,) = plotting.training_curves({"a": single}, ylabel="MAP@R").axes
   assert not axes.collections
   np.testing.assert_array_equal(axes.lines[0].get_xdata(), [1, 3])
-
-
-def test_a_seed_that_lacks_a_figure_leaves_the_others():
-  values = [[1.0, np.nan], [3.0, 5.0]]
-  (axes,) = plotting.training_curves({"a": values}, ylabel="MAP@R").axes
+  (axes,) = plotting.training_curves({"a": two}, ylabel="MAP@R").axes
   np.testing.assert_array_equal(axes.lines[0].get_ydata(), [2, 5])
 
 
@@ -73,10 +72,7 @@ def test_bars_are_means_with_intervals():
   assert names_in_legend(figure) == ["GAP", "GSP"]
   assert "90% interval" in figure.legends[0].get_title().get_text()
   assert [label.get_text() for label in axes.get_xticklabels()] == ["seen", "unseen"]
-
-
-def test_a_method_keeps_its_colour_and_its_place():
-  (axes,) = plotting.bars_with_intervals(BARS, ylabel="MAP@R").axes
+  # A method has the same colour and place in each group.
   first, second, third = axes.patches
   assert second.get_facecolor() == third.get_facecolor() != first.get_facecolor()
   assert third.get_x() - second.get_x() == pytest.approx(1)
@@ -88,9 +84,6 @@ def test_one_seed_has_no_whisker():
   np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.4])
 
 
-SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.5]])
-
-
 def test_hulls_leave_out_what_is_inside_and_classes_keep_their_colour():
   figure = plotting.class_hulls(
     {"GAP": [SQUARE, SQUARE + 2], "GSP": [SQUARE[:2], SQUARE[:0]]},
@@ -99,20 +92,15 @@ def test_hulls_leave_out_what_is_inside_and_classes_keep_their_colour():
     other_label="background",
   )
   first, second = figure.axes
-  corners = first.patches[0].get_xy()
+  (hull, other), segment = first.patches, second.patches[0]
+  corners = hull.get_xy()
   assert len(corners) == 5  # a closed line around four corners
   assert {tuple(corner) for corner in corners} == {tuple(p) for p in SQUARE[:4]}
-  assert first.patches[0].get_facecolor() == second.patches[0].get_facecolor()
-  assert first.patches[0].get_facecolor() != first.patches[1].get_facecolor()
-  assert second.patches[0].get_xy()[:2].tolist() == SQUARE[:2].tolist()
+  assert segment.get_facecolor() == hull.get_facecolor() != other.get_facecolor()
+  assert segment.get_xy()[:2].tolist() == SQUARE[:2].tolist()
   assert [len(line.get_xdata()) for line in first.lines] == [5, 5, 5]
   np.testing.assert_allclose(second.lines[-1].get_xydata(), [[0.2, 0.3]])
   assert names_in_legend(figure) == ["background"]
-
-
-def test_many_classes_have_different_colours():
-  (axes,) = plotting.class_hulls({"": [SQUARE] * 16}).axes
-  assert len({patch.get_facecolor() for patch in axes.patches}) == 16
 
 
 def test_dots_of_a_class_that_is_not_there():
@@ -130,13 +118,8 @@ def test_cells_numbers_and_the_best():
   )
   axes, bar = figure.axes
   shown = {text.get_position(): text.get_text() for text in axes.texts}
-  assert shown == {
-    (0, 0): "0.1",
-    (1, 0): "0.2",
-    (0, 1): "0.3",
-    (1, 1): "0.1",
-    (2, 1): "0.9",
-  }
+  places = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 1)]
+  assert shown == dict(zip(places, ["0.1", "0.2", "0.3", "0.1", "0.9"], strict=True))
   (image,) = axes.images
   np.testing.assert_array_equal(image.get_array().mask, np.isnan(values))
   (frame,) = axes.patches
@@ -148,9 +131,8 @@ def test_cells_numbers_and_the_best():
 
 
 def test_what_is_infinite_is_not_the_best():
-  figure = plotting.heat_map(
-    [[0.5, np.inf], [0.7, -np.inf]], rows=[1, 2], columns=[3, 4], **LABELS
-  )
+  values = [[0.5, np.inf], [0.7, -np.inf]]
+  figure = plotting.heat_map(values, rows=[1, 2], columns=[3, 4], **LABELS)
   (frame,) = figure.axes[0].patches
   assert frame.get_xy() == (-0.5, 0.5)
   assert [text.get_text() for text in figure.axes[0].texts] == ["0.500", "0.700"]
