@@ -40,17 +40,14 @@ def test_layout():
 
 
 def test_groups_lengths_and_depth():
-  lengths = np.array([0, 0.5, 0.25, 1, -0.25, 2, 3, 4, 5])
-  figure = plotting.class_tree(
-    TREE._replace(lengths=lengths), groups=np.array([0, 1, 0, 2, 2])
-  )
+  tree = TREE._replace(lengths=np.array([0, 0.5, 0.25, 1, -0.25, 2, 3, 4, 5]))
+  figure = plotting.class_tree(tree, groups=np.array([0, 1, 0, 2, 2]))
   # Nodes by depth: root, a, d, b, three, four, five, one, two.
   ends = dict(zip(TREE.names, [0, 0.5, 0.25, 1.5, 0.25, 2.25, 3.25, 5.5, 6.5],
                   strict=True))  # fmt: skip
-  found = texts(figure)
-  for name, text in found.items():
+  for name, text in texts(figure).items():
     np.testing.assert_allclose(text.xy[0], ends[name])
-  colour = {name: text.get_color() for name, text in found.items()}
+  colour = {name: text.get_color() for name, text in texts(figure).items()}
   assert colour["one"] == colour["three"] != colour["two"]
   assert colour["d"] == colour["four"] == colour["five"]
   assert colour["b"] not in (colour["one"], colour["two"])
@@ -65,11 +62,8 @@ def test_names_of_a_long_tree_do_not_touch():
   assert width < 8
   assert height > 10
   figure.canvas.draw()
-  boxes = [
-    text.get_window_extent()
-    for name, text in texts(figure).items()
-    if name.startswith("class")
-  ]
+  shown = texts(figure)
+  boxes = [shown[name].get_window_extent() for name in shown if name[:5] == "class"]
   boxes.sort(key=lambda box: box.y0)
   assert len(boxes) == 70
   for lower, upper in itertools.pairwise(boxes):
