@@ -9,13 +9,12 @@ from spherejax import attacks, metrics, plotting
 BUDGETS = [0.0, 0.1, 0.4]
 
 
-def found(success, norm):
+def result(success, norm):
   """A result of which the successes and norms matter."""
-  rows = np.zeros(len(success), np.float32)
+  rows, success = np.zeros(len(success), np.float32), np.array(success)
   return attacks.AttackResult(
-    rows[:, None], np.array(success), rows, rows, np.float32(norm), rows, rows, rows,
-    np.array(success),
-  )  # fmt: skip
+    rows[:, None], success, rows, rows, np.float32(norm), rows, rows, rows, success
+  )
 
 
 def test_lines_are_the_accuracies_with_bands():
@@ -42,8 +41,8 @@ def test_lines_are_the_accuracies_with_bands():
 def test_results_are_counted_as_the_measures_do():
   """A point that an earlier budget broke stays broken; a failure's norm is no least."""
   success = np.array([[0, 0, 0, 1], [0, 1, 0, 0], [1, 0, 0, 1]], bool)
-  by_budget = [found(row, [0, 0, 0, 0]) for row in success]
-  least = found([True, True, False, True], [0.3, 0.1, 0.05, 0.0])
+  by_budget = [result(row, [0, 0, 0, 0]) for row in success]
+  least = result([True, True, False, True], [0.3, 0.1, 0.05, 0.0])
   curves = {"pgd": by_budget, "fab": least, "jax": jax.device_get(least)}
   (axes,) = plotting.robust_accuracy(curves, BUDGETS).axes
   expected = metrics.accuracy_curve(success)
@@ -53,14 +52,14 @@ def test_results_are_counted_as_the_measures_do():
 
 
 def test_errors(unchecked):
-  one, good = found([True], [0.1]), [0.9, 0.5, 0.0]
+  each, good = result([True], [0.1]), [0.9, 0.5, 0.0]
   cases = (
     (TypeError, "curves must be a mapping", (good, BUDGETS), {}),
     (ValueError, "curves must name at least one", ({}, BUDGETS), {}),
     (ValueError, "budgets must grow, got", ({"a": good}, [0.0, 0.4, 0.1]), {}),
     (ValueError, "budgets must be in .*, got inf", ({"a": good}, [0, 1, np.inf]), {}),
-    (ValueError, "each of the 3 budgets, got 2", ({"a": [one, one]}, BUDGETS), {}),
-    (TypeError, "must be a AttackResult, got 3", ({"a": [one, 3, one]}, BUDGETS), {}),
+    (ValueError, "each of the 3 budgets, got 2", ({"a": [each, each]}, BUDGETS), {}),
+    (TypeError, "must be a AttackResult, got 3", ({"a": [each, 3, each]}, BUDGETS), {}),
     (ValueError, r"curves\['a'\] must have shape \(3,\)", ({"a": [1, 0]}, BUDGETS), {}),
     (ValueError, "must be in .*, got 90", ({"a": [90, 50, 0]}, BUDGETS), {}),
     (ValueError, "one of 'a', got 'b'", ({"a": good}, BUDGETS), {"b": (good, good)}),
