@@ -1,21 +1,18 @@
 """Sheets show the right picture in the right place, with the right sign."""
 
-import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 
 from spherejax import plotting
 
 IMAGES = np.linspace(0, 1, 5, dtype=np.float32)[:, None, None] * np.ones((5, 4, 6))
-QUERIES = np.array([4, 0])
-RETRIEVED = np.array([[1, 2, 3], [3, 1, 2]])
-CORRECT = np.array([[True, False, True], [False, False, True]])
 SHEET = {
   "images": IMAGES,
-  "queries": QUERIES,
-  "retrieved": RETRIEVED,
-  "correct": CORRECT,
+  "queries": np.array([4, 0]),
+  "retrieved": np.array([[1, 2, 3], [3, 1, 2]]),
+  "correct": np.array([[True, False, True], [False, False, True]]),
 }
 
 
@@ -24,32 +21,28 @@ def shown(axes):
 
 
 def test_each_picture_is_where_it_belongs():
-  figure = plotting.retrieval_sheet(**SHEET)
-  cells = np.array(figure.axes, object).reshape(2, 4)
-  for row in range(2):
-    order = [QUERIES[row], *RETRIEVED[row]]
-    for cell, index in zip(cells[row], order, strict=True):
-      assert shown(cell) == pytest.approx(index / 4)
+  cells = plotting.retrieval_sheet(**SHEET).axes
+  places = np.column_stack([SHEET["queries"], SHEET["retrieved"]]) / 4
+  np.testing.assert_allclose([shown(cell) for cell in cells], places.ravel(), rtol=1e-6)
 
 
 def test_right_and_wrong_differ_in_sign_and_colour():
   figure = plotting.retrieval_sheet(**SHEET)
   cells = np.array(figure.axes, object).reshape(2, 4)[:, 1:]
-  looks = {True: set(), False: set()}
-  for cell, right in zip(cells.ravel(), CORRECT.ravel(), strict=True):
-    color = matplotlib.colors.to_hex(cell.spines["left"].get_edgecolor())
-    looks[bool(right)].add((cell.texts[0].get_text(), color))
-  assert {sign for sign, _ in looks[True]} == {"✓"}
-  assert {sign for sign, _ in looks[False]} == {"✗"}
-  assert len(looks[True]) == len(looks[False]) == 1
-  assert looks[True].pop()[1] != looks[False].pop()[1]
+  looks = {
+    (right, cell.texts[0].get_text(), to_hex(cell.spines["left"].get_edgecolor()))
+    for cell, right in zip(cells.ravel(), SHEET["correct"].ravel(), strict=True)
+  }
+  (*wrong, of_wrong), (*right, of_right) = sorted(looks)
+  assert (wrong, right) == ([False, "✗"], [True, "✓"])
+  assert of_wrong != of_right
 
 
 def test_separate_references_names_and_title():
   references = np.stack([IMAGES[4 - i] for i in range(5)])
   options = {"names": ["a class", "another"], "title": "held out"}
   figure = plotting.retrieval_sheet(**SHEET, reference_images=references, **options)
-  assert shown(figure.axes[1]) == pytest.approx(1 - RETRIEVED[0, 0] / 4)
+  assert shown(figure.axes[1]) == pytest.approx(1 - 1 / 4)
   assert figure.axes[4].get_ylabel() == "another"
   assert figure.get_suptitle() == "held out"
 
@@ -65,27 +58,25 @@ def test_nothing_overlaps_or_leaves_the_sheet(title):
   boxes = [t.get_window_extent() for t in texts if getattr(t, "get_text", str)()]
   boxes += [axes.get_window_extent() for axes in figure.axes]
   for i, box in enumerate(boxes):
-    assert box.x0 >= 0
-    assert box.y0 >= 0
-    assert box.x1 <= page.x1
-    assert box.y1 <= page.y1
+    assert min(box.x0, box.y0, page.x1 - box.x1, page.y1 - box.y1) >= 0
     assert not any(box.overlaps(other) for other in boxes[:i])
 
 
 def test_pixels_as_bytes_and_in_colour():
   images = np.zeros((2, 4, 4, 3), np.uint8)
   images[1, ..., 0] = 255
-  figure = plotting.retrieval_sheet(
-    images, np.array([0]), np.array([[1]]), np.array([[False]])
-  )
+  first, second, wrong = np.array([0]), np.array([[1]]), np.array([[False]])
+  figure = plotting.retrieval_sheet(images, first, second, wrong)
   np.testing.assert_array_equal(figure.axes[1].images[0].get_array()[0, 0], [1, 0, 0])
 
 
+COARSE = np.full((5, 2, 2), 1 / 4)
+
+
 def test_maps_are_relative_to_average_pooling_on_one_scale():
-  coarse = np.full((5, 2, 2), 1 / 4)
   fine = np.zeros((5, 4, 6))
   fine[:, 1, 2] = 1
-  figure = plotting.weight_maps(IMAGES, {"GAP": coarse, "GSP": fine}, title="weights")
+  figure = plotting.weight_maps(IMAGES, {"GAP": COARSE, "GSP": fine}, title="weights")
   cells = np.array(figure.axes[:15], object).reshape(3, 5)
   np.testing.assert_allclose(cells[1, 0].images[1].get_array(), 1)
   assert cells[2, 0].images[1].get_array()[1, 2] == 24
@@ -96,29 +87,26 @@ def test_maps_are_relative_to_average_pooling_on_one_scale():
 
 
 def test_names_over_the_pictures():
-  figure = plotting.weight_maps(
-    IMAGES, {"GAP": np.full((5, 2, 2), 1 / 4)}, names=list("abcde")
-  )
+  figure = plotting.weight_maps(IMAGES, {"GAP": COARSE}, names=list("abcde"))
   assert [axes.get_title() for axes in figure.axes[:5]] == list("abcde")
 
 
 @pytest.mark.parametrize(
-  ("change", "error", "message"),
+  ("change", "message"),
   [
-    ({"images": IMAGES * 2}, ValueError, r"in \[0, 1\], got values in \[0, 2\]"),
-    ({"images": IMAGES * np.nan}, ValueError, r"images must lie in \[0, 1\]"),
-    ({"images": IMAGES[..., None] * np.ones(2)}, ValueError, "1 or 3 channels"),
-    ({"queries": np.array([0, 5])}, ValueError, r"in \[0, 5\), got values in \[0, 5\]"),
-    ({"names": ["a"]}, ValueError, "names must be 2, one per query, got 1"),
+    ({"images": IMAGES * 2}, r"in \[0, 1\], got values in \[0, 2\]"),
+    ({"images": IMAGES * np.nan}, r"images must lie in \[0, 1\]"),
+    ({"images": IMAGES[..., None] * np.ones(2)}, "1 or 3 channels"),
+    ({"queries": np.array([0, 5])}, r"in \[0, 5\), got values in \[0, 5\]"),
+    ({"names": ["a"]}, "names must be 2, one per query, got 1"),
     (
-      {"retrieved": RETRIEVED[:, :0], "correct": CORRECT[:, :0]},
-      ValueError,
+      {name: SHEET[name][:, :0] for name in ("retrieved", "correct")},
       r"at least one, got shape \(2, 0\)",
     ),
   ],
 )
-def test_sheet_errors(unchecked, change, error, message):
-  with pytest.raises(error, match=message):
+def test_sheet_errors(unchecked, change, message):
+  with pytest.raises(ValueError, match=message):
     plotting.retrieval_sheet(**(SHEET | change))
 
 
