@@ -92,7 +92,7 @@ def test_hulls_leave_out_what_is_inside_and_classes_keep_their_colour():
     other_label="background",
   )
   first, second = figure.axes
-  (hull, other), segment = first.patches, second.patches[0]
+  hull, other, segment = *first.patches[:2], second.patches[0]
   corners = hull.get_xy()
   assert len(corners) == 5  # a closed line around four corners
   assert {tuple(corner) for corner in corners} == {tuple(p) for p in SQUARE[:4]}
