@@ -53,8 +53,10 @@ def certify(costs, result, atol):
   assert 0 <= augmentations <= rows
 
 
-def one(result, index):
-  return solvers.Assignment(*(np.asarray(part)[index] for part in result))
+def problems(costs, results):
+  """Yields each problem of a batch and its result."""
+  for index, problem in enumerate(costs):
+    yield problem, solvers.Assignment(*(np.asarray(part)[index] for part in results))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -62,11 +64,10 @@ def one(result, index):
 @HOST
 def test_least_cost_with_certificate_on_both_paths(shape, kind, host):
   costs = random_costs(shape, kind)
-  results = SOLVE(costs, host=host)
-  for index, problem in enumerate(costs):
+  for problem, solved in problems(costs, SOLVE(costs, host=host)):
     expected = least_cost(problem)
     on_host = solvers.host_linear_assignment(problem, duals=True)
-    for result in (one(results, index), on_host):
+    for result in (solved, on_host):
       np.testing.assert_allclose(result.cost, expected, atol=1e-5)
       certify(problem, result, 1e-5)
       assert result.augmentations == shape[0]
@@ -79,19 +80,18 @@ def test_least_cost_with_certificate_on_both_paths(shape, kind, host):
 @HOST
 def test_a_warm_start_is_exact_after_a_drift_and_free_without(shape, kind, host):
   costs = random_costs(shape, kind)
-  before = SOLVE(costs, host=host)
-  start = before.assignment, before.column_dual
+  first = SOLVE(costs, host=host)
+  start = first.assignment, first.column_dual
   same = AGAIN(costs, *start, host=host)
   np.testing.assert_array_equal(same.augmentations, 0)
-  np.testing.assert_array_equal(same.assignment, before.assignment)
+  np.testing.assert_array_equal(same.assignment, first.assignment)
   for size in (0.05, 1.0):
-    drift = size * random_costs(shape, "random", seed=1)
-    after = AGAIN(costs + drift, *start, host=host)
-    for index, problem in enumerate(costs + drift):
-      certify(problem, one(after, index), 1e-5)
-      on_host = solvers.host_linear_assignment(
-        problem, start=tuple(np.asarray(part)[index] for part in start)
-      )
+    drifted = costs + size * random_costs(shape, "random", seed=1)
+    solved = problems(drifted, AGAIN(drifted, *start, host=host))
+    before = map(np.asarray, start)
+    for (problem, after), *given in zip(solved, *before, strict=True):
+      certify(problem, after, 1e-5)
+      on_host = solvers.host_linear_assignment(problem, start=tuple(given))
       certify(problem, on_host, 1e-5)
       np.testing.assert_allclose(on_host.cost, least_cost(problem), atol=1e-5)
 
@@ -103,11 +103,10 @@ def test_any_start_at_all_is_repaired(host):
   assignment = np.array([[0, 0, -1, 9]] * 8, np.int32)
   duals = np.random.default_rng(3).normal(size=(8, 7)).astype(np.float32)
   duals[4:, 2] = np.nan
-  results = AGAIN(costs, assignment, duals, host=host)
-  for index, problem in enumerate(costs):
-    certify(problem, one(results, index), 1e-5)
-    start = assignment[index], duals[index]
-    certify(problem, solvers.host_linear_assignment(problem, start=start), 1e-5)
+  solved = problems(costs, AGAIN(costs, assignment, duals, host=host))
+  for (problem, result), *start in zip(solved, assignment, duals, strict=True):
+    certify(problem, result, 1e-5)
+    certify(problem, solvers.host_linear_assignment(problem, start=tuple(start)), 1e-5)
 
 
 @pytest.mark.parametrize("shape", [(60, 60), (40, 70)])
@@ -124,14 +123,11 @@ def test_larger_ones_agree_with_scipy_after_few_augmentations(shape):
   start = result.assignment, result.column_dual
   after = solvers.host_linear_assignment(worse, start=start)
   certify(worse, after, 1e-12)
-  chosen = linear_sum_assignment(worse)[1]
-  np.testing.assert_allclose(after.cost, worse[np.arange(shape[0]), chosen].sum())
+  np.testing.assert_allclose(after.cost, least_cost(worse))
   assert 0 < after.augmentations <= shape[0] / 8
-  one_of_both = np.stack([costs, worse]).astype(np.float32)
-  for problem, found in zip(
-    one_of_both, zip(*SOLVE(one_of_both), strict=True), strict=True
-  ):
-    certify(problem, solvers.Assignment(*found), 1e-4)
+  both = np.stack([costs, worse]).astype(np.float32)
+  for problem, result in problems(both, SOLVE(both)):
+    certify(problem, result, 1e-4)
 
 
 def test_shifted_and_permuted_costs():
@@ -143,7 +139,7 @@ def test_shifted_and_permuted_costs():
   plain, other = SOLVE(costs), SOLVE(shifted)
   permuted = SOLVE(costs[:, rows][:, :, columns])
   np.testing.assert_array_equal(other.assignment, plain.assignment)
-  total = shift[0].sum((1, 2)) + shift[1].sum((1, 2))
+  total = sum(part.sum((1, 2)) for part in shift)
   np.testing.assert_allclose(other.cost, plain.cost + total, atol=1e-5)
   back = columns[np.asarray(permuted.assignment)]
   np.testing.assert_array_equal(back, np.asarray(plain.assignment)[:, rows])
@@ -185,14 +181,15 @@ def test_entries_that_are_not_finite(host):
 def test_the_host_names_an_entry_that_is_not_finite():
   broken = random_costs((5, 5), "random")
   broken[0, 1, 2], broken[1, 0, 0] = np.nan, np.inf
-  with pytest.raises(ValueError, match=r"finite, got nan at \[1, 2\]"):
-    solvers.host_linear_assignment(broken[0])
-  with pytest.raises(ValueError, match=r"finite, got inf at \[0, 0\]"):
-    solvers.host_linear_assignment(broken[1], start=(np.arange(5), np.zeros(5)))
-  broken[1, 0, 0] = -np.inf
-  for start in (None, (np.arange(5), np.zeros(5))):
-    with pytest.raises(ValueError, match=r"finite, got -inf at \[0, 0\]"):
-      solvers.host_linear_assignment(broken[1], start=start)
+  broken[2, 0, 0], given = -np.inf, (np.arange(5), np.zeros(5))
+  for costs, start, message in (
+    (broken[0], None, r"finite, got nan at \[1, 2\]"),
+    (broken[1], given, r"finite, got inf at \[0, 0\]"),
+    (broken[2], None, r"finite, got -inf at \[0, 0\]"),
+    (broken[2], given, r"finite, got -inf at \[0, 0\]"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      solvers.host_linear_assignment(costs, start=start)
   huge = np.full((2, 2), 5e307)  # finite, though their sum is not
   np.testing.assert_array_equal(solvers.host_linear_assignment(huge).assignment, [0, 1])
 
@@ -202,7 +199,9 @@ def test_one_row_and_half_precision():
   assert result.assignment == [0]
   assert result.row_dual == [1.0]
   assert solvers.host_linear_assignment(np.ones((1, 1))).row_dual is None
-  certify(np.ones((1, 1)), one(SOLVE(np.ones((1, 1, 1), np.float32)), 0), 0)
+  ones = np.ones((1, 1, 1), np.float32)
+  for problem, result in problems(ones, SOLVE(ones)):
+    certify(problem, result, 0)
   costs = jnp.asarray(random_costs((5, 5), "tied"), jnp.bfloat16)
   for host in (False, True):
     half = SOLVE(costs, host=host)
