@@ -11,34 +11,22 @@ from spherejax import solvers
 from spherejax.solvers import _k_means
 
 
-def lloyd(points, centres, steps=100):
-  """From given centres: nearest ones, then means, then empty clusters, in loops."""
-  before = None
-  for _ in range(steps):
-    own = [
-      min(range(len(centres)), key=lambda j: (((x - centres[j]) ** 2).sum(), j))
-      for x in points
-    ]
-    for j in range(len(centres)):
-      if j in own:
-        continue
-      far = [
-        ((x - np.mean([y for y, b in zip(points, own, strict=True) if b == a], 0)) ** 2)
-        .sum()
-        for x, a in zip(points, own, strict=True)
-      ]  # fmt: skip
-      if max(far) > 0:
-        own[int(np.argmax(far))] = j
-    centres = [
-      np.mean([x for x, a in zip(points, own, strict=True) if a == j], 0)
-      if j in own
-      else centres[j]
-      for j in range(len(centres))
-    ]
-    if own == before:
-      break
-    before = own
-  return np.array(centres), np.array(own)
+def assert_step(points, before, after):
+  """A step of Lloyd: nearest centres, then points for empty clusters, then means."""
+  points, centres = np.float64(points), np.float64(before)
+  chosen = ((points[:, None] - centres) ** 2).sum(2).argmin(1)  # the first of ties
+  for j in range(len(centres)):
+    if j not in chosen:
+      means = np.stack([points[chosen == a].mean(0) for a in chosen])
+      far = ((points - means) ** 2).sum(1)
+      if far.max() > 0:
+        chosen[far.argmax()] = j
+  for j in set(chosen.tolist()):
+    centres[j] = points[chosen == j].mean(0)
+  np.testing.assert_array_equal(after.assignment, chosen)
+  np.testing.assert_allclose(after.centres, centres, atol=1e-5)
+  inertia = ((points - centres[chosen]) ** 2).sum()
+  np.testing.assert_allclose(after.inertia, inertia, rtol=1e-5)
 
 
 def partition(assignment):
@@ -49,13 +37,9 @@ def partition(assignment):
 def test_every_result_is_where_the_loop_stays(seed):
   rng = np.random.default_rng(seed)
   points = rng.integers(-8, 9, (40, 2)).astype(np.float32)
-  found = solvers.k_means(points, 5, key=jax.random.key(seed))
-  assert found.converged
-  centres, own = lloyd(np.float64(points), list(np.float64(found.centres)), steps=1)
-  np.testing.assert_array_equal(found.assignment, own)
-  np.testing.assert_allclose(found.centres, centres, atol=1e-5)
-  apart = np.float64(points) - centres[own]
-  np.testing.assert_allclose(found.inertia, (apart**2).sum(), rtol=1e-5)
+  result = solvers.k_means(points, 5, key=jax.random.key(seed))
+  assert result.converged
+  assert_step(points, result.centres, result)
 
 
 def test_steps_are_those_of_the_loop():
@@ -63,13 +47,9 @@ def test_steps_are_those_of_the_loop():
   rng = np.random.default_rng(1)
   points = rng.normal(size=(40, 2)).astype(np.float32)
   key = jax.random.key(2)
-  one, two, three = (
-    solvers.k_means(points, 4, key=key, max_steps=steps) for steps in (1, 2, 3)
-  )
-  for before, after in ((one, two), (two, three)):
-    centres, own = lloyd(np.float64(points), list(np.float64(before.centres)), steps=1)
-    np.testing.assert_array_equal(after.assignment, own)
-    np.testing.assert_allclose(after.centres, centres, atol=1e-5)
+  results = [solvers.k_means(points, 4, key=key, max_steps=n) for n in (1, 2, 3)]
+  for before, after in itertools.pairwise(results):
+    assert_step(points, before.centres, after)
     assert after.inertia <= before.inertia * (1 + 1e-6)
 
 
@@ -97,14 +77,14 @@ def test_first_centres_are_drawn_by_squared_distances():
     for pair in itertools.combinations((0, 1, 3), 2)
   }
   keys = jax.random.split(jax.random.key(1), 4000)
-  found = jax.jit(jax.vmap(lambda key: _drawn_pair(points, key)))(keys)
+
+  def pair_of(key):
+    return _k_means._drawn(points, jnp.ones(5, bool), key, 2)[:, 0]
+
+  pairs = np.sort(jax.jit(jax.vmap(pair_of))(keys), axis=1)
   for pair, share in expected.items():
-    seen = np.mean((np.sort(found, axis=1) == pair).all(axis=1))
-    assert abs(seen - share) < 4 * np.sqrt(share * (1 - share) / 4000)
-
-
-def _drawn_pair(points, key):
-  return _k_means._drawn(points, jnp.ones(len(points), bool), key, 2)[:, 0]
+    drawn = np.mean((pairs == pair).all(axis=1))
+    assert abs(drawn - share) < 4 * np.sqrt(share * (1 - share) / 4000)
 
 
 def test_fewer_points_than_clusters_leave_clusters_empty():
@@ -147,12 +127,10 @@ def test_masked_points_are_not_there():
   points = rng.normal(size=(12, 3)).astype(np.float32)
   where = np.arange(12) < 9
   hidden = np.where(where[:, None], points, np.nan)
-  found = solvers.k_means(hidden, 3, key=jax.random.key(0), where=where)
-  np.testing.assert_array_equal(np.asarray(found.assignment) < 0, ~where)
-  centres, own = lloyd(np.float64(points[where]), list(np.float64(found.centres)), 1)
-  np.testing.assert_array_equal(np.asarray(found.assignment)[where], own)
-  np.testing.assert_allclose(found.centres, centres, atol=1e-5)
-  assert np.isfinite(found.inertia)
+  result = solvers.k_means(hidden, 3, key=jax.random.key(0), where=where)
+  np.testing.assert_array_equal(result.assignment < 0, ~where)
+  visible = result._replace(assignment=result.assignment[where])
+  assert_step(points[where], result.centres, visible)
 
 
 def test_blocks_and_half_precision():
@@ -161,8 +139,8 @@ def test_blocks_and_half_precision():
   whole = solvers.k_means(points, 3, key=key)
   blocks = solvers.k_means(points, 3, key=key, block_size=5)
   half = solvers.k_means(jnp.asarray(points, jnp.bfloat16), 3, key=key)
-  np.testing.assert_array_equal(blocks.assignment, whole.assignment)
-  np.testing.assert_array_equal(half.assignment, whole.assignment)
+  for other in (blocks, half):
+    np.testing.assert_array_equal(other.assignment, whole.assignment)
   assert half.centres.dtype == jnp.bfloat16
 
 
@@ -172,9 +150,7 @@ def test_clusters_of_far_groups_are_those_of_differences():
   towns = np.array([[5252.0, 1340.0], [4814.0, 1158.0]])[np.arange(300) % 2]
   x = (towns + 0.01 * random.normal(size=(300, 2))).astype(np.float32)
   found = solvers.k_means(x, 12, key=jax.random.key(0))
-  centres = np.asarray(found.centres, np.float64)
-  apart = ((x[:, None].astype(np.float64) - centres[None]) ** 2).sum(2)
-  own = np.take_along_axis(apart, np.asarray(found.assignment)[:, None], 1)[:, 0]
+  gaps = np.linalg.norm(np.float64(x)[:, None] - np.float64(found.centres), axis=2)
+  chosen = gaps[np.arange(300), found.assignment]
   # Centres are float32 numbers of this size, in whose steps they may differ.
-  step = np.spacing(np.float32(5252))
-  assert np.all(np.sqrt(own) <= np.sqrt(apart.min(1)) + 2 * step)
+  assert np.all(chosen <= gaps.min(1) + 2 * np.spacing(np.float32(5252)))
