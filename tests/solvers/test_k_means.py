@@ -13,7 +13,7 @@ from spherejax.solvers import _k_means
 
 def assert_step(points, before, after):
   """A step of Lloyd: nearest centres, then points for empty clusters, then means."""
-  points, centres = np.float64(points), np.float64(before)
+  points, centres = np.float64(points), np.array(before, np.float64)
   chosen = ((points[:, None] - centres) ** 2).sum(2).argmin(1)  # the first of ties
   for j in range(len(centres)):
     if j not in chosen:
@@ -90,10 +90,8 @@ def test_first_centres_are_drawn_by_squared_distances():
 def test_fewer_points_than_clusters_leave_clusters_empty():
   points = np.float32([[1, 2], [1, 2], [4, 0], [1, 2]])
   found = solvers.k_means(points, 4, key=jax.random.key(3))
-  assert partition(np.asarray(found.assignment)) == {
-    frozenset({0, 1, 3}),
-    frozenset({2}),
-  }
+  groups = {frozenset({0, 1, 3}), frozenset({2})}
+  assert partition(np.asarray(found.assignment)) == groups
   assert found.inertia == 0
   assert found.converged
 
@@ -151,6 +149,6 @@ def test_clusters_of_far_groups_are_those_of_differences():
   x = (towns + 0.01 * random.normal(size=(300, 2))).astype(np.float32)
   found = solvers.k_means(x, 12, key=jax.random.key(0))
   gaps = np.linalg.norm(np.float64(x)[:, None] - np.float64(found.centres), axis=2)
-  chosen = gaps[np.arange(300), found.assignment]
+  chosen = gaps[np.arange(300), np.asarray(found.assignment)]
   # Centres are float32 numbers of this size, in whose steps they may differ.
   assert np.all(chosen <= gaps.min(1) + 2 * np.spacing(np.float32(5252)))
