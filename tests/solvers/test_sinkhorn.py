@@ -1,6 +1,6 @@
 """Sinkhorn's iteration against its scaling form, marginals, masks, derivatives."""
 
-from typing import Any
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,12 +8,14 @@ import numpy as np
 from jax.test_util import check_grads
 
 from spherejax import solvers
+from tests import programs
 
 RANDOM = np.random.default_rng(0)
 COSTS = RANDOM.uniform(size=(2, 3, 4))
 SHARPNESS = np.array([3.0, 8.0])
 ROWS = np.array([[0.2, 0.5, 0.3], [0.4, 0.0, 0.6]])
 COLUMNS = np.array([[0.1, 0.4, 0.3, 0.2], [0.5, 0.0, 0.2, 0.3]])
+THERE = (ROWS > 0)[:, :, None] & (COLUMNS > 0)[:, None]
 sinkhorn = jax.jit(solvers.sinkhorn, static_argnames="steps")
 
 
@@ -29,11 +31,13 @@ def scaled(costs, sharpness, rows, columns, steps):
 
 
 def test_equals_the_scaling_and_leaves_zeros_out(x64):
-  there = (ROWS > 0)[:, :, None] & (COLUMNS > 0)[:, None]
-  options = {
-    "inverse_temperature": SHARPNESS, "row_marginal": ROWS, "column_marginal": COLUMNS
-  }  # fmt: skip
-  result = sinkhorn(np.where(there, COSTS, np.nan), **options, steps=5)
+  result = sinkhorn(
+    np.where(THERE, COSTS, np.nan),
+    inverse_temperature=SHARPNESS,
+    row_marginal=ROWS,
+    column_marginal=COLUMNS,
+    steps=5,
+  )
   for b in range(2):
     r, a = ROWS[b] > 0, COLUMNS[b] > 0
     plan, u, v = scaled(COSTS[b][r][:, a], SHARPNESS[b], ROWS[b][r], COLUMNS[b][a], 5)
@@ -43,7 +47,7 @@ def test_equals_the_scaling_and_leaves_zeros_out(x64):
     error = np.abs(plan.sum(axis=1) - ROWS[b][r]).max()
     np.testing.assert_allclose(result.residual[b], error, rtol=1e-9)
     assert error > 1e-6
-  np.testing.assert_array_equal(result.log_plan == -np.inf, ~there)
+  np.testing.assert_array_equal(result.log_plan == -np.inf, ~THERE)
   np.testing.assert_array_equal(result.row_potential == -np.inf, ROWS == 0)
   np.testing.assert_allclose(np.exp(result.log_plan).sum(axis=1), COLUMNS, atol=1e-15)
 
@@ -56,21 +60,19 @@ def test_float32_converges_where_the_kernel_underflows():
   np.testing.assert_allclose(plan.sum(axis=1), 1 / 4, rtol=1e-6)
   # The spread of b c is 60, one ulp there 4e-6.
   np.testing.assert_allclose(plan.sum(axis=2), 1 / 3, rtol=1e-5)
-  np.testing.assert_allclose(
-    result.residual, np.abs(plan.sum(axis=2) - 1 / 3).max(axis=1), atol=1e-7
-  )
+  error = np.abs(plan.sum(axis=2) - 1 / 3).max(axis=1)
+  np.testing.assert_allclose(result.residual, error, atol=1e-7)
   nothing = sinkhorn(costs, column_marginal=jnp.zeros((2, 4)), steps=3)
   assert not np.exp(nothing.log_plan).any()
 
 
 def test_derivatives(x64):
   weights = RANDOM.normal(size=COSTS.shape)
-  there = (ROWS > 0)[:, :, None] & (COLUMNS > 0)[:, None]
 
   def plan(costs, sharpness, rows, columns):
     # Marginals that are 0 stay 0.
     result = solvers.sinkhorn(
-      jnp.where(there, costs, jnp.nan),
+      jnp.where(THERE, costs, jnp.nan),
       inverse_temperature=sharpness,
       row_marginal=jnp.where(ROWS > 0, rows, 0),
       column_marginal=jnp.where(COLUMNS > 0, columns, 0),
@@ -83,13 +85,12 @@ def test_derivatives(x64):
 
 
 def test_the_backward_pass_stores_the_potentials_of_a_step_and_not_its_plan():
-  def total(costs, steps):
+  def total(costs, *, steps):
     return jnp.sum(jnp.exp(solvers.sinkhorn(costs, steps=steps).log_plan) ** 2)
 
-  gradient: Any = jax.jit(jax.grad(total), static_argnums=1)
   costs = jax.ShapeDtypeStruct((64, 64), jnp.float32)
   few, many = (
-    gradient.lower(costs, steps).compile().memory_analysis().temp_size_in_bytes
+    programs.temporary_bytes(jax.grad(functools.partial(total, steps=steps)), costs)
     for steps in (10, 110)
   )
   # 100 more vectors of 64 numbers; all plans would be 64 times as much.
