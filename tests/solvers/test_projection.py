@@ -20,28 +20,26 @@ def instances(seed):
   """Centres inside and on faces of the box, points with ties, many radii."""
   random = np.random.default_rng(seed)
   center = random.uniform(LOW, HIGH, (COUNT, SIZE))
-  center = np.where(random.random(center.shape) < 0.2, HIGH, center)
-  center = np.where(random.random(center.shape) < 0.2, LOW, center)
+  for face in (HIGH, LOW):
+    center[random.random(center.shape) < 0.2] = face
   delta = random.normal(size=(COUNT, SIZE)) * random.choice([0.1, 1, 5], (COUNT, 1))
   ties = random.random(delta.shape) < 0.3
   delta = np.where(ties, np.round(delta), delta)
   return center, delta, random.uniform(0.05, 3, COUNT)
 
 
-def projected(norm, dtype=np.float64):
-  def one(point, center, epsilon):
-    return solvers.project_ball(
-      point, center, epsilon, norm=norm, low=dtype(LOW), high=dtype(HIGH)
-    )
+def projected(norm, **box):
+  def project(point, center, epsilon):
+    return solvers.project_ball(point, center, epsilon, norm=norm, **box)
 
-  return jax.jit(jax.vmap(one))
+  return jax.jit(jax.vmap(project))
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_projection_is_the_optimum(norm, x64):
   center, delta, epsilon = instances(1)
   point = center + delta
-  found = np.asarray(projected(norm)(point, center, epsilon))
+  found = np.asarray(projected(norm, low=LOW, high=HIGH)(point, center, epsilon))
   expected = balls.projected(point, center, epsilon, norm, LOW, HIGH)
   np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
   assert np.all(balls.sizes(found - center, norm) <= epsilon * (1 + 1e-12))
@@ -62,19 +60,20 @@ def by_duals_without_box(delta, epsilon, norm):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_float32_projection_is_idempotent_and_nonexpansive(norm):
-  project = projected(norm, np.float32)
+  project = projected(norm, low=np.float32(LOW), high=np.float32(HIGH))
   center, delta, epsilon = (x.astype(np.float32) for x in instances(2))
   first = center + delta
   second = first + np.float32(0.3) * RANDOM.normal(size=first.shape).astype(np.float32)
-  one, two = (np.asarray(project(x, center, epsilon)) for x in (first, second))
-  np.testing.assert_allclose(project(one, center, epsilon), one, rtol=0, atol=2e-6)
-  apart = np.linalg.norm(one - two, axis=1)
-  assert np.all(apart <= np.linalg.norm(first - second, axis=1) * (1 + 1e-5) + 1e-6)
-  wide = (x.astype(np.float64) for x in (first, center, epsilon))
-  norms = balls.sizes(one.astype(np.float64) - center, norm)
-  assert np.all(norms <= epsilon * (1 + 2e-6))
+  near, other = (np.asarray(project(x, center, epsilon)) for x in (first, second))
+  np.testing.assert_allclose(project(near, center, epsilon), near, rtol=0, atol=2e-6)
+  before, after = (
+    np.linalg.norm(a - b, axis=1) for a, b in ((first, second), (near, other))
+  )
+  assert np.all(after <= before * (1 + 1e-5) + 1e-6)
+  assert np.all(balls.sizes(np.float64(near) - center, norm) <= epsilon * (1 + 2e-6))
+  wide = (np.float64(x) for x in (first, center, epsilon))
   expected = balls.projected(*wide, norm, LOW, HIGH)
-  np.testing.assert_allclose(one, expected, rtol=0, atol=1e-5)
+  np.testing.assert_allclose(near, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])
@@ -84,11 +83,11 @@ def test_projection_without_a_box_and_with_no_radius(norm, x64):
   delta[5:15] = 0
   delta[20] *= 1e-30
   delta[21] *= 1e4
-  project = jax.jit(jax.vmap(lambda p, c, e: solvers.project_ball(p, c, e, norm=norm)))
-  found = np.asarray(project(delta, np.zeros_like(delta), epsilon))
-  for i in range(COUNT):
-    expected = by_duals_without_box(delta[i], epsilon[i], norm)
-    np.testing.assert_allclose(found[i], expected, rtol=1e-9, atol=1e-12)
+  points = projected(norm)(delta, np.zeros_like(delta), epsilon)
+  expected = [
+    by_duals_without_box(*row, norm) for row in zip(delta, epsilon, strict=True)
+  ]
+  np.testing.assert_allclose(points, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])
@@ -114,8 +113,9 @@ def test_derivatives_of_a_projection(norm, x64):
 def test_derivatives_where_entries_equal_the_centres(norm, x64):
   """Shrinking moves such an entry as it moves the others; inside nothing is moved."""
 
+  project = functools.partial(solvers.project_ball, norm=norm)
+
   def slopes(point, epsilon=1.0):
-    project = functools.partial(solvers.project_ball, norm=norm)
     return jax.jacrev(project, (0, 1))(np.array(point), np.zeros(2), epsilon)
 
   kept = {"linf": 1, "l2": 0.25, "l1": 0}[norm]
@@ -136,21 +136,19 @@ def test_move_to_a_halfspace_is_the_least(norm, x64):
   offset = offset - 3
   normal[:8] *= 1e-25
   offset[:8] = -1e-26
-  normal[8] = 0
-  offset[8] = -1
-  move = jax.jit(
-    jax.vmap(
-      lambda x, w, b: solvers.project_halfspace(x, w, b, norm=norm, low=LOW, high=HIGH)
+  normal[8], offset[8] = 0, -1
+
+  @jax.jit
+  @jax.vmap
+  def move(point, normal, offset):
+    return solvers.project_halfspace(
+      point, normal, offset, norm=norm, low=LOW, high=HIGH
     )
-  )
+
   found = move(point, normal, offset)
   scale = np.where(np.arange(COUNT) < 8, 1e25, 1)[:, None]
-  expected = np.array(
-    [
-      balls.least_move(x, w, b, norm, LOW, HIGH)
-      for x, w, b in zip(point, normal * scale, offset * scale[:, 0], strict=True)
-    ]
-  )
+  rows = zip(point, normal * scale, offset * scale[:, 0], strict=True)
+  expected = np.array([balls.least_move(*row, norm, LOW, HIGH) for row in rows])
   assert 6 < np.sum(np.isinf(expected)) < 70
   np.testing.assert_allclose(found.distance, expected, rtol=1e-7, atol=1e-9)
   np.testing.assert_array_equal(found.feasible, np.isfinite(expected))
@@ -167,37 +165,28 @@ def test_move_to_a_halfspace_is_the_least(norm, x64):
 @pytest.mark.parametrize("norm", NORMS)
 def test_move_without_a_box_is_the_dual_norm(norm, x64):
   point, normal, _ = instances(5)
-  move = jax.jit(
-    jax.vmap(lambda x, w: solvers.project_halfspace(x, w, -9.0, norm=norm))
-  )
-  found = move(point, normal)
+  move = jax.vmap(lambda x, w: solvers.project_halfspace(x, w, -9.0, norm=norm))
   missing = np.maximum(9 - np.sum(normal * point, axis=1), 0)
   expected = missing / np.linalg.norm(normal, balls.DUAL[norm], 1)
-  np.testing.assert_allclose(found.distance, expected, rtol=1e-9)
+  distance = jax.jit(move)(point, normal).distance
+  np.testing.assert_allclose(distance, expected, rtol=1e-9)
 
 
 def test_a_box_without_a_point_is_refused():
   point, center = np.full(2, 0.5), np.zeros(2)
   empty = {"low": np.array([0.0, 1.0]), "high": np.array([1.0, 0.5])}
-  for call in (
-    lambda: solvers.project_ball(point, center, 1.0, **empty),
-    lambda: solvers.project_halfspace(point, center, -1.0, **empty),
-  ):
+  for project in (solvers.project_ball, solvers.project_halfspace):
     with pytest.raises(ValueError, match=r"low must be at most high, got 1\.0 > 0\.5"):
-      call()
+      project(point, center, 1.0, **empty)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_pinned_entry_hides_no_small_part_of_the_normal(norm):
   """The box leaves only an entry whose part of the normal has no square in float32."""
   pinned = np.array([0, np.inf], np.float32)
+  point, normal = np.float32([[0, 0], [1, 1e-25]])
   found = solvers.project_halfspace(
-    np.zeros(2, np.float32),
-    np.array([1, 1e-25], np.float32),
-    -1e-25,
-    norm=norm,
-    low=-pinned,
-    high=pinned,
+    point, normal, -1e-25, norm=norm, low=-pinned, high=pinned
   )
   np.testing.assert_allclose(found.value, [0, 1], rtol=1e-6)
   np.testing.assert_allclose(found.distance, 1, rtol=1e-6)
