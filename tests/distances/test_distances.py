@@ -178,13 +178,11 @@ def test_normalisation_over_the_whole_range_of_float32(size):
   slopes = np.asarray(jacobian_of_normalised(x[0]), np.float64)
   expected = np.eye(3)[0] - 0.6 * np.array([0.6, 0.8, 0])
   np.testing.assert_allclose(slopes[0] * size, expected / 5, rtol=1e-5, atol=1e-7)
-  at_zero = jacobian_of_normalised(0 * x[0])
-  np.testing.assert_array_equal(at_zero, np.zeros((3, 3)))
+  np.testing.assert_array_equal(jacobian_of_normalised(0 * x[0]), np.zeros((3, 3)))
 
 
 def test_rows_that_are_not_numbers_stay_so():
-  x = jnp.array([[jnp.nan, 1.0], [3.0, 4.0]])
-  normalized = distances.l2_normalize(x)
+  normalized = distances.l2_normalize(jnp.array([[jnp.nan, 1.0], [3.0, 4.0]]))
   assert np.isnan(normalized[0]).all()
   np.testing.assert_allclose(normalized[1], [0.6, 0.8], rtol=1e-6)
 
@@ -384,8 +382,7 @@ def test_a_detour_by_the_origin_is_no_detour_far_out(x64):
 def test_poincare_limits_and_close_points(x64):
   x, y = rows(9, 5), rows(10, 5)
   plane = 2 * np.linalg.norm(x - y, axis=1)
-  limit = distances.poincare(x, y, curvature=1e-9)
-  np.testing.assert_allclose(limit, plane, rtol=1e-8)
+  np.testing.assert_allclose(distances.poincare(x, y, curvature=1e-9), plane, rtol=1e-8)
   close = x + 1e-9 * np.eye(5)[0]
   expected = 2e-9 / (1 - (x**2).sum(1))
   np.testing.assert_allclose(distances.poincare(x, close), expected, rtol=1e-6)

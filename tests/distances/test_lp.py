@@ -65,8 +65,7 @@ def test_nearest_where_the_product_rounds_all_distances_away():
   u /= np.linalg.norm(u, axis=1, keepdims=True)
   base = 10 * u[0]
   apart = 3 * RANDOM.normal(size=(20, 50))  # of which the product is sure
-  sites = [base + 1e-3 * u, apart, -base + 1e-3 * u]
-  sites = np.concatenate(sites).astype(np.float32)
+  sites = np.concatenate([base + 1e-3 * u, apart, -base + 1e-3 * u]).astype(np.float32)
   queries = (base + 0.8e-3 * u[:40]).astype(np.float32)
   queries[::3] = apart[:14] + RANDOM.normal(size=(14, 50)) / 10
   for k in (1, 4):
@@ -129,5 +128,4 @@ def test_the_first_of_the_largest_entries_has_the_derivative():
   [("l1", [1, -1, 0]), ("l2", [0.6, -0.8, 0]), ("linf", [0, -1, 0])],
 )
 def test_gradient_of_norms(norm, expected):
-  gradient = slope(norm)(np.float32([3, -4, 0]))
-  np.testing.assert_allclose(gradient, expected, atol=1e-6)
+  np.testing.assert_allclose(slope(norm)(np.float32([3, -4, 0])), expected, atol=1e-6)

@@ -92,8 +92,7 @@ def test_shortest_heights_lift_nodes_above_the_root():
 
 
 def test_chords_are_a_metric_for_any_metric():
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(12, 3))
+  x = np.random.default_rng(0).normal(size=(12, 3))
   metric = np.abs(x[:, None] - x[None]).sum(axis=2)
   for beta in (0.1, 1.0, 10.0):
     chords = hierarchy.chordal_distances(metric, beta=beta)
@@ -144,7 +143,6 @@ def test_confusion():
 def test_one_class():
   tree = hierarchy.from_parents([-1])
   for kind in ("path", "lca", "additive"):
-    matrix = getattr(hierarchy, f"{kind}_distances")(tree)
-    np.testing.assert_array_equal(matrix, [[0]])
+    np.testing.assert_array_equal(getattr(hierarchy, f"{kind}_distances")(tree), [[0]])
   for infer in (hierarchy.neighbor_joining, hierarchy.upgma):
     assert infer(np.zeros((1, 1))).class_names == ("0",)

@@ -21,8 +21,7 @@ def random_binary_tree(seed, leaves=9):
     free.append(len(parents))
     parents.append(-1)
   tree = hierarchy.from_parents(parents)
-  lengths = np.append(0, rng.uniform(0.1, 1, len(parents) - 1))
-  return tree._replace(lengths=lengths)
+  return tree._replace(lengths=np.append(0, rng.uniform(0.1, 1, len(parents) - 1)))
 
 
 def test_neighbour_joining_gives_random_trees_back():
@@ -57,8 +56,7 @@ def joined_by_loops(distances):
 def test_first_join_of_distances_that_are_no_tree():
   least = []
   for seed in range(10):
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(size=(7, 7))
+    x = np.random.default_rng(seed).uniform(size=(7, 7))
     d = np.where(np.eye(7, dtype=bool), 0, x + x.T)
     tree = hierarchy.neighbor_joining(d)
     i, j, first, second = joined_by_loops(d)

@@ -24,8 +24,7 @@ def test_counts_scores_and_the_two_kinds_of_nothing():
   expected = confusion_matrix(TRUE, FOUND, labels=np.arange(CLASSES))
   np.testing.assert_array_equal(counts, expected)
   scores = metrics.class_scores(counts)
-  there = np.arange(5)
-  options = {"labels": there, "average": None, "zero_division": 0.0}
+  options = {"labels": np.arange(5), "average": None, "zero_division": 0.0}
   assert (FOUND == 4).any()
   np.testing.assert_allclose(scores.f1[:5], f1_score(TRUE, FOUND, **options), rtol=1e-6)
   assert scores.f1[2] == 0  # occurs, and is never right
@@ -49,8 +48,7 @@ def test_masked_rows_count_nowhere():
   wild, wilder = np.where(where, TRUE, -1), np.where(where, FOUND, CLASSES)
   count = jax.jit(metrics.confusion_counts, static_argnames="num_classes")
   for labels, found in ((wild, FOUND), (TRUE, wilder)):
-    again = count(labels, found, num_classes=CLASSES)
-    np.testing.assert_array_equal(again, kept)
+    np.testing.assert_array_equal(count(labels, found, num_classes=CLASSES), kept)
   nothing = metrics.class_scores(np.zeros((CLASSES, CLASSES), np.int32))
   assert nothing.missing == CLASSES
   assert math.isnan(nothing.accuracy)

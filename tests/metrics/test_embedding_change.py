@@ -44,8 +44,7 @@ def test_against_loops(centre, representative):
   found = metrics.embedding_change(
     BEFORE.astype(np.float32), AFTER.astype(np.float32), num_shots=SHOTS, **fixed
   )
-  expected = oracle(BEFORE, AFTER, **fixed)
-  np.testing.assert_allclose(found[:-1], expected, rtol=2e-5)
+  np.testing.assert_allclose(found[:-1], oracle(BEFORE, AFTER, **fixed), rtol=2e-5)
   assert found.left_out == 0
 
 

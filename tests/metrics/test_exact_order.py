@@ -156,8 +156,7 @@ def test_keys_that_round_to_one_whole_number_are_compared_again(monkeypatch):
   labels = np.array([1, 1, 0, 1, 0, 0, 1])
   result = metrics.retrieval(x[:1], labels[:1], x, labels, exclude=np.array([0]))
   # In order: 4 (other), 2 (other), 3 (relevant), 1 (relevant).
-  order = np.argsort(x[1:5, 0]) + 1
-  assert order.tolist() == [4, 2, 3, 1]
+  assert (np.argsort(x[1:5, 0]) + 1).tolist() == [4, 2, 3, 1]
   assert result.first_rank.tolist() == [3]
   np.testing.assert_allclose(result.r_precision, 1 / 3, rtol=1e-6)
 

@@ -91,8 +91,7 @@ def test_near_classes_of_the_article():
 
 
 def test_conditional_risk():
-  rng = np.random.default_rng(1)
-  p = rng.dirichlet(np.full(CLASSES, 0.5), 400).astype(np.float32)
+  p = np.random.default_rng(1).dirichlet(np.full(CLASSES, 0.5), 400).astype(np.float32)
   p[0] = [0.5, 0.5, 0, 0, 0, 0]
   risk = np.asarray(jax.jit(metrics.conditional_risk)(p, D))
   expected = [[sum(D[k][j] * q[j] for j in range(CLASSES)) for k in range(CLASSES)]

@@ -83,8 +83,7 @@ def test_a_relaxed_detector_is_bounded_by_the_counts():
   rng = np.random.default_rng(1)
   for _ in range(100):
     counts = rng.integers(0, 9, 2)
-    image = place(OBJECTS, counts, rng)
-    z = relu(convolve(image, KERNELS)).mean((1, 2))
+    z = relu(convolve(place(OBJECTS, counts, rng), KERNELS)).mean((1, 2))
     assert np.all(np.abs(z) <= counts / ((SIZE[0] + 1) * SIZE[1]) + 1e-12)
   # A convolution and one ReLU behind it satisfy eq. 5 whatever the kernels.
   kernels = rng.normal(size=(3, 2, 3, 1))
@@ -231,8 +230,7 @@ class TestSeparation:
 
   def images(self, places):
     """Both objects at once, then each alone; [3, 64, 112, 2]."""
-    rng = np.random.default_rng(5)
-    drawn = rng.normal(size=(2, 4, 4, 2))
+    drawn = np.random.default_rng(5).normal(size=(2, 4, 4, 2))
     images = np.zeros((3, 64, 112, 2))
     for number, (row, column) in enumerate(places):
       for shown in (0, 1 + number):

@@ -272,8 +272,7 @@ def test_nearest_negatives_at_the_edges():
     found = measure(first, second, nearest, where=kept)
     np.testing.assert_array_equal(found.counted, [False, True, False])
     np.testing.assert_allclose(found.values, [0, 2, 0], rtol=1e-6)
-    shared = jax.jit(metrics.label_sharing)(nearest, np.array([1, 1, 1]), where=kept)
-    assert shared == 1
+    assert jax.jit(metrics.label_sharing)(nearest, np.array([1, 1, 1]), where=kept) == 1
   short = metrics.nearest_negative_distance(
     jnp.bfloat16(FIRST), jnp.bfloat16(SECOND), np.arange(1, 8)
   )

@@ -44,8 +44,7 @@ def instances():
   first, second = rng.normal(size=(2, 300, N, 3))
   first[::2], second[::2] = unit(first[::2]), unit(second[::2])
   first[::3, 1] = first[::3, 0]
-  beta = np.exp(rng.uniform(np.log(1e-3), np.log(300), 300))
-  return first, second, beta
+  return first, second, np.exp(rng.uniform(np.log(1e-3), np.log(300), 300))
 
 
 @jax.jit
@@ -126,8 +125,7 @@ def test_beta_is_an_inverse_temperature():
 
 def test_the_nearest_negative_of_table_1():
   """E3: found by products that are not normalised, it breaks the bound."""
-  rng = np.random.default_rng(1)
-  first, second = rng.normal(size=(2, 2000, N, 3))
+  first, second = np.random.default_rng(1).normal(size=(2, 2000, N, 3))
   beta = 10
   t = np.full(2000, 1 / beta)
   by_products = bound_and_loss(first, second, t)[0].nearest
@@ -153,8 +151,7 @@ def test_the_projection_on_the_column_space():
   q = np.linalg.qr(w)[0]
   np.testing.assert_allclose(q @ q.T @ q @ q.T, q @ q.T, atol=1e-12)
   expected = ((d - d @ q @ q.T) ** 2).sum() / (d**2).sum()
-  found = metrics.unexplained_variance(d, w)
-  np.testing.assert_allclose(found, expected, rtol=1e-12)
+  np.testing.assert_allclose(metrics.unexplained_variance(d, w), expected, rtol=1e-12)
   # With orthonormal columns the printed one is right.
   np.testing.assert_allclose(metrics.unexplained_variance(d, q), expected, rtol=1e-12)
 
@@ -177,8 +174,7 @@ def test_proposition_4_1():
   moved = c * h + move
   assert metrics.kernel_overlap((moved - h).T, w) < 0.9
   assert (np.linalg.norm((moved - h) @ w, axis=1) > 1e-3).all()
-  cosine = (unit(h) * unit(moved)).sum(1)
-  assert np.abs(cosine).max() < 1 - 1e-3
+  assert np.abs((unit(h) * unit(moved)).sum(1)).max() < 1 - 1e-3
   np.testing.assert_allclose(invariance(h, moved, w), -1, rtol=1e-12)
   # c < 0 is the worst, and any part of W^T h' across W^T h keeps it from the least.
   np.testing.assert_allclose(invariance(h, move - c * h, w), 1, rtol=1e-12)
@@ -223,8 +219,7 @@ def test_proposition_4_2(span, rank):
 
 def generators(rng, d=6, outputs=3):
   w = rng.normal(size=(d, outputs))
-  kernel = np.linalg.svd(w)[0][:, outputs:]
-  return w, kernel @ rng.normal(size=(d - outputs, d))
+  return w, np.linalg.svd(w)[0][:, outputs:] @ rng.normal(size=(d - outputs, d))
 
 
 def test_proposition_4_3():
@@ -307,8 +302,7 @@ def test_a_rank_with_an_absolute_threshold():
 
 def test_a_negative_beta_breaks_the_bound():
   """E8: proposition 3.1 needs beta >= 0; no temperature stands for another."""
-  rng = np.random.default_rng(9)
-  first, second = unit(rng.normal(size=(2, 400, N, 3)))
+  first, second = unit(np.random.default_rng(9).normal(size=(2, 400, N, 3)))
   own, s = (first * second).sum(-1), negatives_of(first, second)
   for beta in (-0.1, -2.0, -50.0):
     loss = at_beta(s, beta)[0] - beta * own

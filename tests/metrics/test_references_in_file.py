@@ -118,8 +118,7 @@ def test_what_was_made_of_a_file_is_in_memory(tiles, stored):
   x = rows(ROWS)
   made = stored(x.astype(np.float64)).astype(np.float32)
   assert isinstance(made, np.memmap)
-  nearest = (metrics.nearest(x[:3], y, k=2) for y in (made, x))
-  np.testing.assert_array_equal(*nearest)
+  np.testing.assert_array_equal(*(metrics.nearest(x[:3], y, k=2) for y in (made, x)))
   assert not tiles
 
 

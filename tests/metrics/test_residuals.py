@@ -84,7 +84,6 @@ def test_normal_moves_weigh_the_classes_alike():
 
 def test_bfloat16_stays():
   short = jnp.asarray(FEATURES, jnp.bfloat16)
-  moments = moments_of(FEATURES, LABELS)
-  residuals = metrics.class_residuals(short, LABELS, moments)
+  residuals = metrics.class_residuals(short, LABELS, moments_of(FEATURES, LABELS))
   assert residuals.dtype == jnp.bfloat16
   assert augment(short, residuals, LABELS, 1.0, "residual").dtype == jnp.bfloat16

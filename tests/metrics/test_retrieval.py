@@ -262,8 +262,7 @@ def test_masked_rows_are_neither_queries_nor_references():
   keep = np.arange(ROWS) % 3 != 1
   x[~keep] = np.nan
   result = metrics.retrieval(x, y, where=keep)
-  kept = jax.tree.map(lambda v: v[keep], result)
-  assert_equal(kept, oracle(x[keep], y[keep]))
+  assert_equal(jax.tree.map(lambda v: v[keep], result), oracle(x[keep], y[keep]))
   for value in (result.map_at_r, result.r_precision, result.counted, result.first_rank):
     assert not np.any(value[~keep])
 
@@ -353,8 +352,7 @@ def test_any_reference_may_be_excluded_or_none():
 def test_compiles_once_for_a_shape():
   _retrieval._score.clear_cache()
   for seed in range(5):
-    x = tied(seed, ROWS)[0]
-    metrics.retrieval(x, np.roll(np.arange(ROWS) // (3 + seed), seed))
+    metrics.retrieval(tied(seed, ROWS)[0], np.roll(np.arange(ROWS) // (3 + seed), seed))
   assert _retrieval._score._cache_size() == 1
 
 

@@ -36,8 +36,7 @@ ALL = np.ones(60, bool)
 @pytest.mark.parametrize(("components", "power"), [(None, 1), (8, 1), (None, 2)])
 def test_spectrum(components, power):
   kept = RANDOM.random(60) < 0.8
-  masked = np.where(kept[:, None], FEATURES, np.nan)
-  found = measure(masked, kept, components, power)
+  found = measure(np.where(kept[:, None], FEATURES, np.nan), kept, components, power)
   m = components or DIM - 1
   shares, rho, density = by_numpy(FEATURES[kept], m, power)
   # The smallest is a ten-thousandth of the largest: F^T F would lose it in float32.
@@ -62,8 +61,7 @@ def test_spectrum_of_few_rows_of_flat_and_of_collapsed_features():
   assert (np.asarray(found.values[5:]) == 0).all()
   # As flat as re-weighting in float32 makes it.
   nearly = np.diag(np.linspace(1 - 2e-5, 1 + 2e-5, DIM))
-  flat = np.concatenate([nearly, np.zeros((52, DIM))]).astype(np.float32)
-  found = measure(flat, ALL)
+  found = measure(np.concatenate([nearly, np.zeros((52, DIM))]).astype(np.float32), ALL)
   np.testing.assert_allclose(found.rho, 0, atol=1e-6)
   assert found.density == 0
   found = measure(FEATURES[:1].repeat(60, 0), ALL)
@@ -100,8 +98,7 @@ def test_reweighting():
 
 def test_figures_of_digits():
   """Down-weighting the leading directions of pixels lowers phi."""
-  datasets = pytest.importorskip("sklearn.datasets")
-  x, y = datasets.load_digits(return_X_y=True)
+  x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
   x = (x[:1297] / 16).astype(np.float32)
   principal = metrics.principal_axes(x)
 

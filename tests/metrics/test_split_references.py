@@ -129,8 +129,7 @@ def test_neighbours_of_other_labels_over_devices():
   x, y = rows(), labels()
   options = {"k": ROWS - 4, "exclude": np.arange(ROWS), "apart": (y, y)}
   alone = distances.k_nearest(x, x, **options)
-  found = distances.k_nearest(x, split(x, 4), **options)
-  chex.assert_trees_all_equal(found, alone)
+  chex.assert_trees_all_equal(distances.k_nearest(x, split(x, 4), **options), alone)
 
 
 class _Lowered(Exception):

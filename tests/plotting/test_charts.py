@@ -36,12 +36,10 @@ def test_curves_are_means_with_ranges():
 def test_more_names_than_colours_are_told_apart():
   many = {str(number): [[1.0, number]] for number in range(16)}
   (axes,) = plotting.training_curves(many, ylabel="loss").axes
-  looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
-  assert len(looks) == 16
+  assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 16
   bars = {"seen": {name: [1.0, 2.0] for name in many}}
   (axes,) = plotting.bars_with_intervals(bars, ylabel="loss").axes
-  looks = {(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}
-  assert len(looks) == 16
+  assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}) == 16
   (axes,) = plotting.class_hulls({"": [SQUARE] * 16}).axes
   assert len({patch.get_facecolor() for patch in axes.patches}) == 16
 

@@ -17,8 +17,7 @@ def edges(figure):
   """Horizontal lines as (start, end, row), and vertical ones as (place, low, high)."""
   lines = [np.array(line.get_data()) for line in figure.axes[0].lines]
   flat = sorted((*x, y[0]) for x, y in lines if y[0] == y[1])
-  upright = sorted((x[0], *y) for x, y in lines if y[0] != y[1])
-  return flat, upright
+  return flat, sorted((x[0], *y) for x, y in lines if y[0] != y[1])
 
 
 def test_layout():

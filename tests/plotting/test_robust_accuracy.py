@@ -45,8 +45,7 @@ def test_results_are_counted_as_the_measures_do():
   least = result([True, True, False, True], [0.3, 0.1, 0.05, 0.0])
   curves = {"pgd": by_budget, "fab": least, "jax": jax.device_get(least)}
   (axes,) = plotting.robust_accuracy(curves, BUDGETS).axes
-  expected = metrics.accuracy_curve(success)
-  np.testing.assert_allclose(axes.lines[0].get_ydata(), expected)
+  np.testing.assert_allclose(axes.lines[0].get_ydata(), metrics.accuracy_curve(success))
   for line in axes.lines[1:]:
     np.testing.assert_allclose(line.get_ydata(), [0.75, 0.5, 0.25])
 

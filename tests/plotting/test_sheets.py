@@ -27,8 +27,7 @@ def test_each_picture_is_where_it_belongs():
 
 
 def test_right_and_wrong_differ_in_sign_and_colour():
-  figure = plotting.retrieval_sheet(**SHEET)
-  cells = np.array(figure.axes, object).reshape(2, 4)[:, 1:]
+  cells = np.array(plotting.retrieval_sheet(**SHEET).axes, object).reshape(2, 4)[:, 1:]
   looks = {
     (right, cell.texts[0].get_text(), to_hex(cell.spines["left"].get_edgecolor()))
     for cell, right in zip(cells.ravel(), SHEET["correct"].ravel(), strict=True)
@@ -80,8 +79,7 @@ def test_maps_are_relative_to_average_pooling_on_one_scale():
   cells = np.array(figure.axes[:15], object).reshape(3, 5)
   np.testing.assert_allclose(cells[1, 0].images[1].get_array(), 1)
   assert cells[2, 0].images[1].get_array()[1, 2] == 24
-  scales = {axes.images[1].get_clim() for axes in cells[1:].ravel()}
-  assert scales == {(0, 24)}
+  assert {axes.images[1].get_clim() for axes in cells[1:].ravel()} == {(0, 24)}
   assert cells[1, 0].images[1].get_extent() == list(cells[1, 0].images[0].get_extent())
   assert "weight" in figure.axes[15].get_ylabel()
 

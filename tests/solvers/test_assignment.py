@@ -111,8 +111,7 @@ def test_any_start_at_all_is_repaired(host):
 
 @pytest.mark.parametrize("shape", [(60, 60), (40, 70)])
 def test_larger_ones_agree_with_scipy_after_few_augmentations(shape):
-  rng = np.random.default_rng(0)
-  costs = rng.uniform(size=shape)
+  costs = np.random.default_rng(0).uniform(size=shape)
   result = solvers.host_linear_assignment(costs, duals=True)
   certify(costs, result, 1e-12)
   np.testing.assert_array_equal(result.assignment, linear_sum_assignment(costs)[1])

@@ -35,8 +35,7 @@ def partition(assignment):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_every_result_is_where_the_loop_stays(seed):
-  rng = np.random.default_rng(seed)
-  points = rng.integers(-8, 9, (40, 2)).astype(np.float32)
+  points = np.random.default_rng(seed).integers(-8, 9, (40, 2)).astype(np.float32)
   result = solvers.k_means(points, 5, key=jax.random.key(seed))
   assert result.converged
   assert_step(points, result.centres, result)
@@ -44,8 +43,7 @@ def test_every_result_is_where_the_loop_stays(seed):
 
 def test_steps_are_those_of_the_loop():
   """With the centres of one step less, one more step of the loop."""
-  rng = np.random.default_rng(1)
-  points = rng.normal(size=(40, 2)).astype(np.float32)
+  points = np.random.default_rng(1).normal(size=(40, 2)).astype(np.float32)
   key = jax.random.key(2)
   results = [solvers.k_means(points, 4, key=key, max_steps=n) for n in (1, 2, 3)]
   for before, after in itertools.pairwise(results):
@@ -121,8 +119,7 @@ def test_points_that_are_split_over_devices_stay_there():
 
 
 def test_masked_points_are_not_there():
-  rng = np.random.default_rng(0)
-  points = rng.normal(size=(12, 3)).astype(np.float32)
+  points = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
   where = np.arange(12) < 9
   hidden = np.where(where[:, None], points, np.nan)
   result = solvers.k_means(hidden, 3, key=jax.random.key(0), where=where)

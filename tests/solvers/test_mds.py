@@ -72,8 +72,7 @@ def test_reaches_points_that_exist_and_says_how_far_it_is():
 
 def test_few_steps_are_not_convergence_and_nothing_to_do_is_nothing():
   target = np.float32(chords(POINTS))
-  short = solvers.sphere_mds(target, DIM, key=jax.random.key(0), steps=40)
-  assert not short.converged
+  assert not solvers.sphere_mds(target, DIM, key=jax.random.key(0), steps=40).converged
   together = solvers.sphere_mds(0 * target, DIM, key=jax.random.key(0), steps=40)
   np.testing.assert_allclose(np.linalg.norm(together.points, axis=1), 1, rtol=1e-6)
   assert together.stress == 0

@@ -43,8 +43,7 @@ def test_a_minimum_also_where_scipys_is_none(monkeypatch):
   """The example is from scipy 1.17.1, whatever the installed release does."""
 
   def half(matrix, target, maxiter):
-    found = real(matrix, target, maxiter=maxiter)[0]
-    return found / 2, 0.0
+    return real(matrix, target, maxiter=maxiter)[0] / 2, 0.0
 
   real = optimize.nnls
 

@@ -23,8 +23,7 @@ def instances(seed):
   for face in (HIGH, LOW):
     center[random.random(center.shape) < 0.2] = face
   delta = random.normal(size=(COUNT, SIZE)) * random.choice([0.1, 1, 5], (COUNT, 1))
-  ties = random.random(delta.shape) < 0.3
-  delta = np.where(ties, np.round(delta), delta)
+  delta = np.where(random.random(delta.shape) < 0.3, np.round(delta), delta)
   return center, delta, random.uniform(0.05, 3, COUNT)
 
 
@@ -168,8 +167,7 @@ def test_move_without_a_box_is_the_dual_norm(norm, x64):
   move = jax.vmap(lambda x, w: solvers.project_halfspace(x, w, -9.0, norm=norm))
   missing = np.maximum(9 - np.sum(normal * point, axis=1), 0)
   expected = missing / np.linalg.norm(normal, balls.DUAL[norm], 1)
-  distance = jax.jit(move)(point, normal).distance
-  np.testing.assert_allclose(distance, expected, rtol=1e-9)
+  np.testing.assert_allclose(jax.jit(move)(point, normal).distance, expected, rtol=1e-9)
 
 
 def test_a_box_without_a_point_is_refused():
