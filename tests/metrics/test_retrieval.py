@@ -36,16 +36,11 @@ def oracle(queries, labels, references=None, other_labels=None, distance=None):
       rows.append((0, 0, 0, 0, 0))
       continue
     precision = [sum(relevant[:k]) / k for k in range(1, total + 1)]
-    rows.append(
-      (
-        float(relevant[0]),
-        sum(relevant[:total]) / total,
-        sum(p for p, hit in zip(precision, relevant, strict=False) if hit) / total,
-        1 + relevant.index(True) if any(relevant) else 0,
-        total,
-      )
-    )
-  return np.array(rows).reshape(-1, 5).T
+    at_hits = [p for p, hit in zip(precision, relevant, strict=False) if hit]
+    first = 1 + relevant.index(True) if any(relevant) else 0
+    shares = relevant[0], sum(relevant[:total]) / total, sum(at_hits) / total
+    rows.append((*shares, first, total))
+  return np.array(rows, float).reshape(-1, 5).T
 
 
 def squared(a, b):
@@ -191,16 +186,10 @@ def cosine_distance(a, b):
 def test_distances_of_real_embeddings(name, distance):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(ROWS, 2)).astype(np.float32)
+  x[3] = 0  # cosine 0 with all
   y = rng.integers(0, 6, ROWS)
   result = metrics.retrieval(x, y, distance=name)
   assert_equal(result, oracle(np.float64(x), y, distance=distance))
-
-
-def test_zero_vector_has_cosine_zero_with_all():
-  query, references = np.float32([[0, 2]]), np.float32([[0, 1], [0, 0], [0, -1]])
-  labels = np.array([8]), np.array([1, 8, 3])
-  result = metrics.retrieval(query, labels[0], references, labels[1], distance="cosine")
-  assert result.first_rank[0] == 2
 
 
 def test_map_at_r_is_not_the_square_of_r_precision():
@@ -258,7 +247,12 @@ def test_signed_labels_meet_unsigned_ones():
 
 
 def test_masked_rows_are_neither_queries_nor_references():
-  x, y = tied(21, ROWS)
+  x, y = tied(23, ROWS)
+  r, yr = tied(24, REFERENCES)
+  keep = np.arange(REFERENCES) % 4 != 0
+  r[~keep] = np.nan
+  result = metrics.retrieval(x, y, r, yr, reference_where=keep)
+  assert_equal(result, oracle(x, y, r[keep], yr[keep]))
   keep = np.arange(ROWS) % 3 != 1
   x[~keep] = np.nan
   result = metrics.retrieval(x, y, where=keep)
@@ -277,15 +271,6 @@ def test_rows_may_be_queries_alone_or_references_alone():
   expected = oracle(x[:6], y[:6], x[6:], y[6:])
   assert_equal(jax.tree.map(lambda v: v[:6], result), expected)
   assert_equal(jax.tree.map(lambda v: v[6:], result), oracle(x[6:], y[6:]))
-
-
-def test_masked_references_are_deleted():
-  x, y = tied(23, ROWS)
-  r, yr = tied(24, REFERENCES)
-  keep = np.arange(REFERENCES) % 4 != 0
-  r[~keep] = np.nan
-  result = metrics.retrieval(x, y, r, yr, reference_where=keep)
-  assert_equal(result, oracle(x, y, r[keep], yr[keep]))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -315,17 +300,31 @@ def test_identical_embeddings_follow_the_index():
 
 @pytest.mark.parametrize(("rows", "references"), [(0, 3), (3, 0), (0, 0)])
 def test_nothing_to_rank(rows, references):
-  result = metrics.retrieval(
-    np.zeros((rows, 2), np.float32),
-    np.zeros(rows, int),
-    np.zeros((references, 2), np.float32),
-    np.zeros(references, int),
-  )
+  x, y = np.zeros((4, 2), np.float32), np.zeros(4, int)
+  result = metrics.retrieval(x[:rows], y[:rows], x[:references], y[:references])
   assert not result.counted.any()
   assert all(field.shape == (rows,) for field in result)
 
 
-# Compilation, transformations, memory -------------------------------------------
+# References left out -----------------------------------------------------------
+
+
+def test_minus_one_leaves_out_nothing():
+  """Of `nearest`; `test_exact_order.py` tests its order."""
+  x = np.arange(12, dtype=np.float32).reshape(6, 2)
+  nearest = metrics.nearest(x, x, k=1, block_size=4)
+  np.testing.assert_array_equal(nearest[:, 0], np.arange(6))
+  nearest = metrics.nearest(x, x, k=1, exclude=np.array([-1, 1, -1, 3, -1, 5]))
+  np.testing.assert_array_equal(nearest[:, 0], [0, 0, 2, 2, 4, 4])
+
+
+@pytest.mark.parametrize("index", [-2, 3])
+def test_what_is_excluded_is_a_reference(index):
+  x = jnp.eye(3)
+  with pytest.raises(ValueError, match=rf"exclude must be in \[-1, 3\), got {index}"):
+    metrics.nearest(x, x, k=1, exclude=jnp.array([0, index, -1]))
+  nearest = metrics.nearest(x, x, k=1, exclude=jnp.array([0, -1, -1]))
+  np.testing.assert_array_equal(nearest, [[1], [1], [2]])
 
 
 @pytest.mark.parametrize("block_size", [3, 128])
@@ -347,6 +346,9 @@ def test_any_reference_may_be_excluded_or_none():
     others = kept & (np.arange(REFERENCES) != out)
     one = oracle(x[[i]], y[[i]], r[others], yr[others])
     assert_equal(jax.tree.map(lambda a, i=i: np.asarray(a)[[i]], found), one)
+
+
+# Compilation, transformations, memory -------------------------------------------
 
 
 def test_compiles_once_for_a_shape():
@@ -373,18 +375,9 @@ def test_memory_is_a_few_row_blocks():
     labels, kept, labels, kept, left_out=np.arange(rows), block_size=block, least=8
   )
   x = jax.ShapeDtypeStruct((rows, 32), jnp.float32)
-  lowered = _retrieval._score.lower(
-    jax.eval_shape(_order.propose, x, x, "squared_euclidean"),
-    x,
-    x,
-    plan.blocks,
-    plan.by_class,
-    plan.excluded,
-    plan.position,
-    most=plan.most,
-    distance="squared_euclidean",
-    certain=None,
-    decide=True,
-  )
+  proposal = jax.eval_shape(_order.propose, x, x, "squared_euclidean")
+  of_plan = plan.blocks, plan.by_class, plan.excluded, plan.position
+  options = {"distance": "squared_euclidean", "certain": None, "decide": True}
+  lowered = _retrieval._score.lower(proposal, x, x, *of_plan, most=plan.most, **options)
   memory = lowered.compile().memory_analysis()
   assert memory.temp_size_in_bytes < 4 * (4 * block * rows) + 3 * 4 * rows * 32
