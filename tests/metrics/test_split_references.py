@@ -95,30 +95,17 @@ def test_a_device_holds_its_rows_and_a_block():
   )
   x = split(np.zeros((count, dim), np.float32), 4)
   by_class, excluded = (_split.put(v, x.sharding) for v in (plan.by_class, ~kept))
-  proposal = _order.propose(x, x, "squared_euclidean", excluded)
+  distance = "squared_euclidean"
+  proposal = _order.propose(x, x, distance, excluded)
+  of_plan = plan.blocks, by_class, excluded, plan.position
+  options = {"most": plan.most, "certain": False, "decide": True}
   score = _retrieval._score.lower(
-    proposal,
-    x,
-    x,
-    plan.blocks,
-    by_class,
-    excluded,
-    plan.position,
-    most=plan.most,
-    distance="squared_euclidean",
-    certain=False,
-    decide=True,
+    proposal, x, x, *of_plan, distance=distance, **options
   )
-  few = _split.whole(jnp.zeros((64, dim)), x.sharding)
-  search = _split.nearest.lower(
-    few,
-    x,
-    _split.whole(jnp.zeros(64, jnp.int32), x.sharding),
-    sharding=x.sharding,
-    k=5,
-    distance="squared_euclidean",
-    block_size=block,
-  )
+  queries = jnp.zeros((64, dim)), jnp.zeros(64, jnp.int32)
+  few, exclude = (_split.whole(v, x.sharding) for v in queries)
+  options = {"sharding": x.sharding, "k": 5, "block_size": block}
+  search = _split.nearest.lower(few, x, exclude, distance=distance, **options)
   part = 4 * count // 4  # bytes of a column on one device
   for lowered, spare in ((score, 2 * dim), (search, 4 * dim)):
     memory = lowered.compile().memory_analysis()
