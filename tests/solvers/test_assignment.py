@@ -14,12 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from spherejax import solvers
 
 SOLVE = jax.jit(solvers.linear_assignment, static_argnames="host")
-AGAIN = jax.jit(
-  lambda costs, *start, host=False: solvers.linear_assignment(
-    costs, start=start, host=host
-  ),
-  static_argnames="host",
-)
+
 HOST = pytest.mark.parametrize("host", [False, True])
 SHAPES = ((5, 5), (4, 7))  # each with a batch of 8: few programs
 
@@ -82,12 +77,12 @@ def test_a_warm_start_is_exact_after_a_drift_and_free_without(shape, kind, host)
   costs = random_costs(shape, kind)
   first = SOLVE(costs, host=host)
   start = first.assignment, first.column_dual
-  same = AGAIN(costs, *start, host=host)
+  same = SOLVE(costs, start=start, host=host)
   np.testing.assert_array_equal(same.augmentations, 0)
   np.testing.assert_array_equal(same.assignment, first.assignment)
   for size in (0.05, 1.0):
     drifted = costs + size * random_costs(shape, "random", seed=1)
-    solved = problems(drifted, AGAIN(drifted, *start, host=host))
+    solved = problems(drifted, SOLVE(drifted, start=start, host=host))
     before = map(np.asarray, start)
     for (problem, after), *given in zip(solved, *before, strict=True):
       certify(problem, after, 1e-5)
@@ -103,7 +98,7 @@ def test_any_start_at_all_is_repaired(host):
   assignment = np.array([[0, 0, -1, 9]] * 8, np.int32)
   duals = np.random.default_rng(3).normal(size=(8, 7)).astype(np.float32)
   duals[4:, 2] = np.nan
-  solved = problems(costs, AGAIN(costs, assignment, duals, host=host))
+  solved = problems(costs, SOLVE(costs, start=(assignment, duals), host=host))
   for (problem, result), *start in zip(solved, assignment, duals, strict=True):
     certify(problem, result, 1e-5)
     certify(problem, solvers.host_linear_assignment(problem, start=tuple(start)), 1e-5)
@@ -169,8 +164,8 @@ def test_entries_that_are_not_finite(host):
   broken[0, 1, 2], broken[1, 0, 0], broken[2] = np.nan, np.inf, 1e38
   good = SOLVE(costs, host=host)
   results = SOLVE(broken, host=host)
-  started = AGAIN(broken, good.assignment, good.column_dual, host=host)
-  for result in (results, started):
+  start = good.assignment, good.column_dual
+  for result in (results, SOLVE(broken, start=start, host=host)):
     assert np.isnan(np.asarray(result.cost)[:3]).all()
     np.testing.assert_array_equal(result.assignment[:3], [np.arange(5)] * 3)
     np.testing.assert_array_equal(result.column_dual[:3], 0)
