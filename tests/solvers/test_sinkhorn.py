@@ -31,15 +31,10 @@ def scaled(costs, sharpness, rows, columns, steps):
 
 
 def test_equals_the_scaling_and_leaves_zeros_out(x64):
-  result = sinkhorn(
-    np.where(THERE, COSTS, np.nan),
-    inverse_temperature=SHARPNESS,
-    row_marginal=ROWS,
-    column_marginal=COLUMNS,
-    steps=5,
-  )
-  for b in range(2):
-    r, a = ROWS[b] > 0, COLUMNS[b] > 0
+  marginals = {"row_marginal": ROWS, "column_marginal": COLUMNS}
+  costs = np.where(THERE, COSTS, np.nan)
+  result = sinkhorn(costs, inverse_temperature=SHARPNESS, **marginals, steps=5)
+  for b, (r, a) in enumerate(zip(ROWS > 0, COLUMNS > 0, strict=True)):
     plan, u, v = scaled(COSTS[b][r][:, a], SHARPNESS[b], ROWS[b][r], COLUMNS[b][a], 5)
     np.testing.assert_allclose(np.exp(result.log_plan[b])[r][:, a], plan, rtol=1e-12)
     np.testing.assert_allclose(result.row_potential[b][r], np.log(u), rtol=1e-11)
