@@ -74,9 +74,7 @@ def test_bars_are_means_with_intervals():
   first, second, third = axes.patches
   assert second.get_facecolor() == third.get_facecolor() != first.get_facecolor()
   assert third.get_x() - second.get_x() == pytest.approx(1)
-
-
-def test_one_seed_has_no_whisker():
+  # The bar of a single seed has no whisker.
   (axes,) = plotting.bars_with_intervals({"a": {"b": [0.4]}}, ylabel="MAP@R").axes
   assert len(axes.containers) == 1
   np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.4])
@@ -99,9 +97,6 @@ def test_hulls_leave_out_what_is_inside_and_classes_keep_their_colour():
   assert [len(line.get_xdata()) for line in first.lines] == [5, 5, 5]
   np.testing.assert_allclose(second.lines[-1].get_xydata(), [[0.2, 0.3]])
   assert names_in_legend(figure) == ["background"]
-
-
-def test_dots_of_a_class_that_is_not_there():
   with pytest.raises(ValueError, match=r"dots\['GAP'\] must be of at most 1 classes"):
     plotting.class_hulls({"GAP": [SQUARE]}, dots={"GAP": [SQUARE, SQUARE]})
 
@@ -134,8 +129,6 @@ def test_what_is_infinite_is_not_the_best():
   (frame,) = figure.axes[0].patches
   assert frame.get_xy() == (-0.5, 0.5)
   assert [text.get_text() for text in figure.axes[0].texts] == ["0.500", "0.700"]
-
-
-def test_numbers_of_a_flat_map_can_be_read():
+  # The numbers of a flat map can be read.
   figure = plotting.heat_map([[0.5, 0.5]], rows=[1], columns=[3, 4], **LABELS)
   assert {text.get_color() for text in figure.axes[0].texts} == {"white"}
