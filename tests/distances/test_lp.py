@@ -39,6 +39,8 @@ def test_distances_and_nearest(norm):
     np.testing.assert_array_equal(near.indices, order)
     expected = np.take_along_axis(allowed, order, 1)
     np.testing.assert_allclose(near.distances, expected, rtol=2e-6)
+  none = distances.k_nearest(X[:0], X, k=3, norm=norm)
+  assert none.indices.shape == none.distances.shape == (0, 3)
 
 
 def test_nearest_when_few_or_far_from_the_origin():
@@ -82,12 +84,6 @@ def test_more_ties_than_candidates_go_to_the_lowest():
   found = distances.k_nearest(np.zeros((2, 64), np.float32), sites, k=3)
   np.testing.assert_array_equal(found.indices, [[0, 1, 2]] * 2)
   np.testing.assert_array_equal(found.distances, 1)
-
-
-@EACH_NORM
-def test_no_queries_have_no_neighbours(norm):
-  found = distances.k_nearest(X[:0], X, k=3, norm=norm)
-  assert found.indices.shape == found.distances.shape == (0, 3)
 
 
 @EACH_NORM
