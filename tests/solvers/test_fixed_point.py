@@ -46,7 +46,7 @@ def test_steps_and_residual_of_a_known_rate():
   assert point.residual == 2.0**-10
   assert point.value == 2 - 2.0**-9
   assert point.converged
-  # Another one does not converge, without an error.
+  # What does not converge raises no error.
   diverging = solvers.fixed_point(lambda x: 2 * x + 1, 1.0, max_steps=5)
   assert not diverging.converged
   assert diverging.steps == 5
