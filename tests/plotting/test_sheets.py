@@ -69,23 +69,17 @@ def test_pixels_as_bytes_and_in_colour():
   np.testing.assert_array_equal(figure.axes[1].images[0].get_array()[0, 0], [1, 0, 0])
 
 
-COARSE = np.full((5, 2, 2), 1 / 4)
-
-
 def test_maps_are_relative_to_average_pooling_on_one_scale():
-  fine = np.zeros((5, 4, 6))
+  coarse, fine = np.full((5, 2, 2), 1 / 4), np.zeros((5, 4, 6))
   fine[:, 1, 2] = 1
-  figure = plotting.weight_maps(IMAGES, {"GAP": COARSE, "GSP": fine}, title="weights")
+  maps = {"GAP": coarse, "GSP": fine}
+  figure = plotting.weight_maps(IMAGES, maps, names=list("abcde"), title="weights")
   cells = np.array(figure.axes[:15], object).reshape(3, 5)
   np.testing.assert_allclose(cells[1, 0].images[1].get_array(), 1)
   assert cells[2, 0].images[1].get_array()[1, 2] == 24
   assert {axes.images[1].get_clim() for axes in cells[1:].ravel()} == {(0, 24)}
   assert cells[1, 0].images[1].get_extent() == list(cells[1, 0].images[0].get_extent())
   assert "weight" in figure.axes[15].get_ylabel()
-
-
-def test_names_over_the_pictures():
-  figure = plotting.weight_maps(IMAGES, {"GAP": COARSE}, names=list("abcde"))
   assert [axes.get_title() for axes in figure.axes[:5]] == list("abcde")
 
 
