@@ -119,7 +119,7 @@ def test_sorting_on_the_host_gives_the_same_integers(block_size, cores, monkeypa
       x[:3] = np.nan
     assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
     options = {"where": asked, "reference_where": kept, "block_size": block_size}
-    for distance in ("squared_euclidean", "dot", "cosine"):
+    for distance in DISTANCES:
       found = metrics.retrieval(x, y, distance=distance, **options)
       with monkeypatch.context() as compared:
         compared.setattr(_host_ranks, "_SORT_COST", 1000)
@@ -175,21 +175,21 @@ def cosine_distance(a, b):
   return -float(np.dot(a, b) / length) if length else 0.0
 
 
-@pytest.mark.parametrize(
-  ("name", "distance"),
-  [
-    ("squared_euclidean", squared),
-    ("dot", lambda a, b: -float(np.dot(a, b))),
-    ("cosine", cosine_distance),
-  ],
-)
-def test_distances_of_real_embeddings(name, distance):
+DISTANCES = {
+  "squared_euclidean": squared,
+  "dot": lambda a, b: -float(np.dot(a, b)),
+  "cosine": cosine_distance,
+}
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_distances_of_real_embeddings(name):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(ROWS, 2)).astype(np.float32)
   x[3] = 0  # cosine 0 with all
   y = rng.integers(0, 6, ROWS)
-  result = metrics.retrieval(x, y, distance=name)
-  assert_equal(result, oracle(np.float64(x), y, distance=distance))
+  expected = oracle(np.float64(x), y, distance=DISTANCES[name])
+  assert_equal(metrics.retrieval(x, y, distance=name), expected)
 
 
 def test_map_at_r_is_not_the_square_of_r_precision():
@@ -280,7 +280,7 @@ def test_rows_that_are_not_finite_are_never_retrieved(value):
   assert_equal(metrics.retrieval(x, y), oracle(x, y))
 
 
-@pytest.mark.parametrize("distance", ["squared_euclidean", "cosine", "dot"])
+@pytest.mark.parametrize("distance", DISTANCES)
 def test_a_dead_network_retrieves_nothing(distance):
   """Ties to the lowest index would give it the share of the first class."""
   x, labels = np.full((20, 3), np.nan, np.float32), np.repeat([0, 1], [18, 2])
@@ -340,12 +340,12 @@ def test_any_reference_may_be_excluded_or_none():
   x, y = tied(8, ROWS)
   r, yr = tied(9, REFERENCES)
   exclude = np.random.default_rng(0).integers(-1, REFERENCES, ROWS)  # of any class
-  kept = np.arange(REFERENCES) != 3
-  found = metrics.retrieval(x, y, r, yr, exclude=exclude, reference_where=kept)
+  allowed = np.arange(REFERENCES) != 3
+  result = metrics.retrieval(x, y, r, yr, exclude=exclude, reference_where=allowed)
   for i, out in enumerate(exclude):
-    others = kept & (np.arange(REFERENCES) != out)
-    one = oracle(x[[i]], y[[i]], r[others], yr[others])
-    assert_equal(jax.tree.map(lambda a, i=i: np.asarray(a)[[i]], found), one)
+    others = allowed & (np.arange(REFERENCES) != out)
+    row = jax.tree.map(lambda v, i=i: v[i : i + 1], result)
+    assert_equal(row, oracle(x[[i]], y[[i]], r[others], yr[others]))
 
 
 # Compilation, transformations, memory -------------------------------------------
@@ -361,10 +361,12 @@ def test_compiles_once_for_a_shape():
 def test_embeddings_may_be_traced():
   x, y = tied(5, ROWS)
   z = tied(6, ROWS)[0]
-  both = jnp.stack([x, z])
-  mapped = jax.jit(jax.vmap(lambda v: metrics.retrieval(v, y).map_at_r))(both)
-  expected = [metrics.retrieval(v, y).map_at_r for v in (x, z)]
-  np.testing.assert_array_equal(mapped, expected)
+
+  def run(v):
+    return metrics.retrieval(v, y).map_at_r
+
+  mapped = jax.jit(jax.vmap(run))(jnp.stack([x, z]))
+  np.testing.assert_array_equal(mapped, [run(x), run(z)])
 
 
 def test_memory_is_a_few_row_blocks():
