@@ -202,8 +202,8 @@ def test_usual_rows_beside_a_huge_one_keep_their_distances():
 
 @pytest.mark.parametrize("method", ["gram", "difference"])
 def test_a_row_that_is_no_number_is_at_no_distance_from_others_only(method):
-  lengths = distances.l2_normalize(jnp.array([[jnp.nan, 1.0], [3.0, 4.0]]))
-  np.testing.assert_allclose(lengths, [[np.nan] * 2, [0.6, 0.8]], rtol=1e-6)
+  units = distances.l2_normalize(jnp.array([[jnp.nan, 1.0], [3.0, 4.0]]))
+  np.testing.assert_allclose(units, [[np.nan] * 2, [0.6, 0.8]], rtol=1e-6)
   x = jnp.array([[jnp.nan, 0.0], [3e20, 0.0], [0.0, 4e20], [jnp.inf, 1.0]])
   found = distances.pairwise_euclidean(x, x, method=method)
   assert np.isnan(found[0]).all()
