@@ -169,8 +169,7 @@ def test_local_affine_with_biases(x64):
 
 def test_local_affine_types_and_kinks():
   weights, bias = metrics.local_affine(jax.nn.relu, jnp.array([0.0, 1.0]))
-  np.testing.assert_array_equal(weights, [[0, 0], [0, 1]])
-  np.testing.assert_array_equal(bias, [0, 0])
+  np.testing.assert_array_equal([*weights, bias], [[0, 0], [0, 1], [0, 0]])
   found = metrics.local_affine(lambda h: h[:1] * 2 + 1, jnp.bfloat16([1.0, 2.0]))
   assert found.weights.dtype == found.bias.dtype == jnp.bfloat16
   np.testing.assert_array_equal(np.float32(found.weights), [[2], [0]])
@@ -218,17 +217,15 @@ PROJECTION = RNG.normal(size=(4, 2)).astype(np.float32)
 
 
 def nearest_by_loops(first, second, kept):
-  """The nearest negative in the projector's space and its distance in the encoder."""
+  """Yields rows, nearest negatives of the projector, and distances in the encoder."""
   unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)]
   encoder = np.concatenate(unit)
   f = np.concatenate([first, second]) @ PROJECTION
   f = f / np.linalg.norm(f, axis=1, keepdims=True)
-  found = []
   for i in np.flatnonzero(kept):
     rows = [j for j in range(14) if j % 7 != i and kept[j % 7]]
     j = max(rows, key=lambda j, i=i: f[i] @ f[j])
-    found.append((i, j, np.linalg.norm(encoder[i] - encoder[j])))
-  return found
+    yield i, j, np.linalg.norm(encoder[i] - encoder[j])
 
 
 @pytest.mark.parametrize("masked", [(), (2, 5)])
@@ -238,12 +235,11 @@ def test_nearest_negatives_against_loops(masked):
   projected = [x @ PROJECTION for x in (first, second)]
   nearest = losses.info_nce_bound(*projected, where=kept).nearest
   found = metrics.nearest_negative_distance(first, second, nearest, where=kept)
-  expected = nearest_by_loops(FIRST, SECOND, kept)
   np.testing.assert_array_equal(found.counted, kept)
   np.testing.assert_array_equal(found.values[~kept], 0)
   labels = np.array([0, 1, 0, 1, 1, 0, 0])
   shared = []
-  for i, j, distance in expected:
+  for i, j, distance in nearest_by_loops(FIRST, SECOND, kept):
     assert nearest[i] == j
     np.testing.assert_allclose(found.values[i], distance, rtol=2e-5)
     shared.append(labels[i] == labels[j % 7])
@@ -273,9 +269,8 @@ def test_nearest_negatives_at_the_edges():
     np.testing.assert_array_equal(found.counted, [False, True, False])
     np.testing.assert_allclose(found.values, [0, 2, 0], rtol=1e-6)
     assert jax.jit(metrics.label_sharing)(nearest, np.array([1, 1, 1]), where=kept) == 1
-  short = metrics.nearest_negative_distance(
-    jnp.bfloat16(FIRST), jnp.bfloat16(SECOND), np.arange(1, 8)
-  )
+  half = (jnp.bfloat16(x) for x in (FIRST, SECOND))
+  short = metrics.nearest_negative_distance(*half, np.arange(1, 8))
   assert short.values.dtype == jnp.bfloat16
 
 
@@ -306,12 +301,10 @@ def test_collapse():
   for dtype in (jnp.float32, jnp.bfloat16):
     means = [x.mean().astype(dtype) for x in (bound.invariance, bound.repulsion)]
     assert metrics.contrastive_collapse(*means)
-  spread = losses.info_nce_bound(FIRST, SECOND)
-  assert not metrics.contrastive_collapse(
-    spread.invariance.mean(), spread.repulsion.mean()
-  )
-  alone = losses.info_nce_bound(rows[:1], rows[:1])
-  assert not metrics.contrastive_collapse(alone.invariance[0], alone.repulsion[0])
+  for views in ((FIRST, SECOND), (rows[:1], rows[:1])):
+    bound = losses.info_nce_bound(*views)
+    means = bound.invariance.mean(), bound.repulsion.mean()
+    assert not metrics.contrastive_collapse(*means)
   # Views that agree are not enough, and neither are examples alike; both, strictly.
   invariance = np.array([-1, -0.9, -0.9991, -0.999, np.nan], np.float32)
   repulsion = np.array([0.9, 1, 0.9991, 1, 1], np.float32)
