@@ -11,6 +11,7 @@ from PIL import Image
 
 import experiments
 from experiments.frame import command, study
+from experiments.metric_learning.photographs import methods
 
 NAMES = sorted(
   path.stem
@@ -21,6 +22,12 @@ NAMES = sorted(
 
 def module(name):
   return importlib.import_module(f"experiments.{name}")
+
+
+def jobs(config):
+  """The trainings of photographs that settings name, in the order of their methods."""
+  protocol = methods.protocol_of(config)
+  return [methods.job(config, protocol, name) for name in config.methods]
 
 
 def main(name, *arguments):
