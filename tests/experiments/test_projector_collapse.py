@@ -18,19 +18,14 @@ from experiments.self_supervision import claims, figures, geometry, runs, toy
 from experiments.self_supervision import settings as collapse_config
 from experiments.self_supervision import training as collapse_training
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.settings import (
-  LARGE,
-  MODERATE,
-  SMALL,
-  Settings,
-  cells,
-)
+from experiments.self_supervision.settings import LARGE, MODERATE, SMALL, cells
 from experiments.self_supervision.training import Projector, Run
 from spherejax import data, hierarchy, losses, training
 from tests.metrics.test_projector import unexplained
 
+EVERY = LARGE, MODERATE, SMALL
 STRONG = collapse_config.COLOURED[LARGE]
-TINY = Settings(
+TINY = collapse_config.Settings(
   widths=(4, 4, 8), strides=(1, 2, 1), projector=(6,), convolution="native"
 )
 SMOKE = projector_collapse.PRESETS["smoke"]
@@ -98,31 +93,25 @@ def test_ranks_of_rotations_grow():
 def test_turned_directions_leave_the_projector():
   """A few strong directions are hardly kept, those that do not fit are."""
   keys = jax.random.split(jax.random.key(0), 2)
-  kept = {
-    directions: np.array(
-      [toy.learned(key, jnp.float32(4), directions=directions)[1] for key in keys]
-    )
-    for directions in (4, 24)
-  }
-  assert kept[4].max() < 0.1
-  assert kept[24].min() > 0.3
+  few, many = (
+    np.array([toy.learned(key, jnp.float32(4), directions=number)[1] for key in keys])
+    for number in (4, 24)
+  )
+  assert few.max() < 0.1
+  assert many.min() > 0.3
   weights, share = toy.learned(keys[0], jnp.float32(0.5), directions=4, steps=1)
   assert weights.shape == (32, 16)
   assert 0.5 < share < 1.5
 
 
 def test_patterns_of_a_known_projector():
-  projector = Projector((2, 3))
   layers = {"layer0": {"kernel": jnp.eye(2)}, "layer1": {"kernel": jnp.ones((2, 3))}}
-  params = {"params": layers}
+  linear = {"layer0": layers["layer1"]}
   x = jnp.array([[1.0, 1.0], [2.0, 3.0], [-1.0, 1.0], [-1.0, -1.0]])
-  assert toy.activation_patterns(projector, params, x) == 3
-  linear = Projector((3,))
-  params = {"params": {"layer0": {"kernel": jnp.ones((2, 3))}}}
-  assert toy.activation_patterns(linear, params, x) == 1
-  assert (
-    toy.regions((3,), jax.random.key(0)) == 1 < toy.regions((2, 3), jax.random.key(0))
-  )
+  assert toy.activation_patterns(Projector((2, 3)), {"params": layers}, x) == 3
+  assert toy.activation_patterns(Projector((3,)), {"params": linear}, x) == 1
+  few, many = (toy.regions(widths, jax.random.key(0)) for widths in ((3,), (2, 3)))
+  assert few == 1 < many
 
 
 def test_measurements_against_a_loop():
@@ -156,17 +145,13 @@ def test_measurements_against_a_loop():
     for kind, shift in (("", 0), ("centred ", np.concatenate(pair).mean(0))):
       one, two = (x - shift for x in pair)
       lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
-      right = np.mean(
-        np.sum(one * two, axis=1) / lengths
-      )  # SSL eq. 4, without its sign
+      # SSL eq. 4, without its sign.
+      right = np.mean(np.sum(one * two, axis=1) / lengths)
       name = f"{kind}similarity of views in the {place}"
       assert found[name] == pytest.approx(right, rel=1e-4, abs=1e-5)
   f = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in f]
-  near, both = [], np.concatenate(f)
-  for i in range(24):
-    similar = both @ f[0][i]
-    similar[[i, i + 24]] = -np.inf
-    near.append(similar.argmax())
+  same = np.tile(np.eye(24, dtype=bool), 2)
+  near = np.where(same, -np.inf, f[0] @ np.concatenate(f).T).argmax(1)
   labels = np.concatenate([study.train_labels[:24]] * 2)
   assert found["sharing"] == pytest.approx(np.mean(labels[near] == labels[:24]))
   unit = np.concatenate([x / np.linalg.norm(x, axis=1, keepdims=True) for x in h])
@@ -236,16 +221,9 @@ def test_a_step_follows_the_gradient_of_its_loss():
   given, hyper = runs.device_data(study), of(collapse_config.GREY[LARGE])
   run, key = Run(settings, study.classes), jax.random.key(3)
   params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
+  both = params, stats
   state = collapse_training.State(
-    params,
-    stats,
-    run.optimizer.init(params),
-    jnp.int32(0),
-    {},
-    {},
-    jnp.zeros(0),
-    (params, stats),
-    (params, stats),
+    *both, run.optimizer.init(params), jnp.int32(0), {}, {}, jnp.zeros(0), both, both
   )
   new, terms = jax.jit(run.one_step)(given, hyper, state, key)
   batch_key, view_key = jax.random.split(key)
@@ -326,31 +304,33 @@ def claimed(found, names):
 
 def test_losses_follow_their_bounds_and_the_least_gap_is_of_all_steps():
   rises = np.array([0.0, 1.0])
-  names = (LARGE, MODERATE, SMALL)
   for sign in (1, -1):
-    found = claimed(trained(loss=rises, bound=2 * sign * rises), names)
+    found = claimed(trained(loss=rises, bound=2 * sign * rises), EVERY)
     (value,) = (c["value"] for c in found if c["id"] == "S3-correlation")
     assert value == pytest.approx(sign - 0.5)
-  rows = claims.tabulate(trained(**{"least gap": [-0.1, 1]}), names, {}).rows()
-  least = [row["values"] for row in rows if row["metric"] == "least gap"]
-  assert least == [[-0.1, -0.1]] * 3
+  rows = claims.tabulate(trained(**{"least gap": [-0.1, 1]}), EVERY, {}).rows()
+  assert [x["values"] for x in rows if x["metric"] == "least gap"] == [[-0.1, -0.1]] * 3
+
+
+GONE = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
+
+
+def partly_gone(**curves):
+  """Of the first strength, the first of two runs has collapsed."""
+  first = np.zeros((3, 2, 2))
+  first[0, 0] = 1
+  return trained(invariance=-first, repulsion=first, **curves)
 
 
 def test_collapsed_runs_do_not_count():
-  one = np.zeros((3, 2, 2))
-  one[0, 0] = 1
-  found = trained(invariance=-one, repulsion=one)
+  found = partly_gone()
   assert found.collapsed.tolist() == [[True, False], [False] * 2, [False] * 2]
-  made = claimed(found, (LARGE, MODERATE, SMALL))
+  made = claimed(found, EVERY)
   assert {c["n"] for c in made if c["id"].startswith("S1-")} == {1}
-  every = np.ones((3, 2, 2))
-  gone = trained(invariance=-every, repulsion=every)
-  assert not claimed(gone, (LARGE, MODERATE, SMALL))
+  assert not claimed(trained(**GONE), EVERY)
   found.curves["probe"] = np.broadcast_to([[0.2], [0.8]], (3, 2, 2))
-  gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
-  whole = found._replace(curves=found.curves | gone)
-  deep = {"8": found, "9": whole}
-  rows = claims.tabulate(found, (LARGE, MODERATE, SMALL), deep).rows()
+  whole = found._replace(curves=found.curves | GONE)
+  rows = claims.tabulate(found, EVERY, {"8": found, "9": whole}).rows()
   told = {(row["name"], row["metric"]): row["values"] for row in rows}
   assert told[LARGE, "probe"] == [0.8]
   assert told[SMALL, "probe"] == [0.2, 0.8]
@@ -363,33 +343,26 @@ def test_collapsed_runs_do_not_count():
 
 def test_the_picture_of_depth_and_width_has_what_there_is():
   """A linear projector's map is W itself; a collapsed run is no dot."""
-  one = np.zeros((3, 2, 2))
-  one[0, 0] = 1
   ranks = np.array([[3.0], [4.0]])
   linear = trained(**{"effective rank": ranks})
-  local = {geometry.LOCAL[1]: ranks + 2}
-  deep = trained(invariance=-one, repulsion=one, **local)
-  figure = figures.projectors(linear, (SMALL, LARGE), {"8-6": deep})
-  axes = figure.axes[-1]
+  deep = partly_gone(**{geometry.LOCAL[1]: ranks + 2})
+  axes = figures.projectors(linear, (SMALL, LARGE), {"8-6": deep}).axes[-1]
   assert [x.get_text() for x in axes.get_xticklabels()] == ["linear", "8-6"]
-  dots = [line.get_ydata().tolist() for line in axes.lines]
-  assert dots == [[3.0, 4.0], [6.0]]
+  assert [line.get_ydata().tolist() for line in axes.lines] == [[3.0, 4.0], [6.0]]
   alone = figures.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
   assert [x.get_text() for x in alone.get_xticklabels()] == ["8-6"]
-  gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
-  whole = deep._replace(curves=deep.curves | gone)
+  whole = deep._replace(curves=deep.curves | GONE)
   figures.projectors(linear, (SMALL,), {"8-6": whole})
 
   # One of two runs of the first strength collapsed, and has no part in its mean.
   shares = np.zeros((3, 2, collapse_training.BINS))
   shares[:, 0, 3], shares[:, 1, 7] = 1, 1
-  names = (LARGE, MODERATE, SMALL)
-  drawn = figures.distances(deep._replace(shown={"distances": shares}), names).axes[0]
+  drawn = figures.distances(deep._replace(shown={"distances": shares}), EVERY).axes[0]
   heights = [patch.get_data().values for patch in drawn.patches]
   assert [h[3] for h in heights] == [0, 0.5, 0.5]
   assert [h[7] for h in heights] == [1, 0.5, 0.5]
   gone = whole._replace(shown={"distances": shares})
-  assert not figures.distances(gone, names).axes[0].patches
+  assert not figures.distances(gone, EVERY).axes[0].patches
 
 
 def test_a_strength_that_is_compared_with_none_tells_what_it_can():
@@ -421,15 +394,13 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     probe_every=2, warm_up=1, batch=8, measured=16, strengths=(LARGE,),
   )  # fmt: skip
   fit = training.fit
-
-  def stopped(*args, steps, **options):
-    return fit(*args, steps=2, **options)
-
-  monkeypatch.setattr(training, "fit", stopped)
-  first = projector_collapse.train(config, {LARGE: STRONG}, study, tmp_path)
-  monkeypatch.setattr(training, "fit", fit)
-  found = projector_collapse.train(config, {LARGE: STRONG}, study, tmp_path)
-  alone = projector_collapse.train(config, {LARGE: STRONG}, study, tmp_path / "other")
+  train = functools.partial(projector_collapse.train, config, {LARGE: STRONG}, study)
+  with monkeypatch.context() as patch:
+    patch.setattr(
+      training, "fit", lambda *args, steps, **options: fit(*args, steps=2, **options)
+    )
+    first = train(tmp_path)
+  found, alone = train(tmp_path), train(tmp_path / "other")
   for name, curve in alone.curves.items():
     assert curve.shape == (1, 1, 2), name
     np.testing.assert_array_equal(found.curves[name], curve)
@@ -454,7 +425,7 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
 def test_reports_are_of_singular_values_in_float64():
   """In float32, some of them would be nothing but rounding."""
   drawn = np.random.default_rng(7)
-  settings = dataclasses.replace(runs.Full(), projector=(6,))
+  settings = runs.Full(projector=(6,))
   scales = np.geomspace(1, 1e-9, 8)
   matrices = {
     "h": drawn.normal(size=(24, 8)).astype(np.float32) * scales,
@@ -527,16 +498,12 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
 @pytest.mark.slow
 def test_resnet18_takes_steps_by_lars():
   """The published network and optimiser, on noise that is hardly augmented."""
-  settings = command.only(
-    runs.Full,
-    dataclasses.replace(
-      projector_collapse.PRESETS["full"], steps=8, measure_every=8, warm_up=1
-    ),
-  )
+  full = projector_collapse.PRESETS["full"]
+  config = dataclasses.replace(full, steps=8, measure_every=8, warm_up=1)
+  settings = command.only(runs.Full, config)
   study = noise(count=8, side=16)
   images, run = runs.device_data(study), Run(settings, study.classes)
-  still = STRONG._replace(scale=(0.9, 1.0), jitter=0.1, flip=0.0, grayscale=0.0)
-  hyper = {name: jnp.float32(x) for name, (x,) in cells([still]).items()}
+  hyper = of(STRONG._replace(scale=(0.9, 1.0), jitter=0.1, flip=0.0, grayscale=0.0))
   chain = runs.optimizer(settings)
   variables = run.network.init(jax.random.key(0), jnp.zeros((2, 16, 16, 3)))
   gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
@@ -595,21 +562,14 @@ def test_the_full_protocol_projects_512_features_onto_128():
 
 def test_lars_against_a_loop():
   """Trust coefficient .001, no adaptation or decay of norms: You et al. 2017."""
-  settings = dataclasses.replace(
-    runs.Full(),
-    steps=10,
-    measure_every=10,
-    warm_up=3,
-    learning_rate=4.0,
-    weight_decay=1e-2,
+  settings = runs.Full(
+    steps=10, measure_every=10, warm_up=3, learning_rate=4.0, weight_decay=1e-2
   )
   chain = runs.optimizer(settings)
   random = np.random.default_rng(0)
   kernel, scale = random.normal(size=(3, 4)), random.normal(size=3)
-  params = {
-    "network": {"kernel": jnp.float32(kernel), "scale": jnp.float32(scale)},
-    "loss": {},
-  }
+  weights = {"kernel": jnp.float32(kernel), "scale": jnp.float32(scale)}
+  params = {"network": weights, "loss": {}}
   state, update = chain.init(params), jax.jit(chain.update)
   fast, slow = np.zeros_like(kernel), np.zeros_like(scale)
   for step in range(10):
