@@ -82,13 +82,9 @@ def small(monkeypatch):
 @pytest.mark.slow
 def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path):
   config = dataclasses.replace(
-    dl2p_tables.PRESETS["table-1"],
-    jobs=(Job("cifar100", "DL2P", 3),),
-    epochs=2,
-    batch=8,
-    width=8,
-    evaluate_every=1,
-  )
+    dl2p_tables.PRESETS["table-1"], jobs=(Job("cifar100", "DL2P", 3),), epochs=2,
+    batch=8, width=8, evaluate_every=1,
+  )  # fmt: skip
   whole = dynamic_assignment.STUDY.run(config, tmp_path / "whole", "table-1")
   (row,) = whole["rows"]
   assert row["metric"] == "accuracy, cifar100, D = 3"
@@ -107,36 +103,27 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
 @pytest.mark.parametrize(
   ("preset", "methods"),
   [
-    ("table-2", ("HPN", "ETF")),
-    ("table-3-swin", ("PSC, linear", "DL2P")),
-    ("table-4", ("DL2P",)),
-    ("table-5", ("DL2P",)),
-    ("table-8", ("PSC*", "Ours*")),
+    ("table-2", ("HPN", "ETF")), ("table-3-swin", ("PSC, linear", "DL2P")),
+    ("table-4", ("DL2P",)), ("table-5", ("DL2P",)), ("table-8", ("PSC*", "Ours*")),
     ("table-9", ("Fixed + CE",)),
   ],
-)
+)  # fmt: skip
 def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
   config = dl2p_tables.PRESETS[preset]
   images, imbalance = config.jobs[0].images, 0.5 if preset == "table-4" else 1.0
   config = dataclasses.replace(
-    config,
-    jobs=tuple(Job(images, method, 3, imbalance=imbalance) for method in methods),
-    uniformities=(0.1, 1.0),
+    config, jobs=tuple(Job(images, x, 3, imbalance=imbalance) for x in methods),
+    uniformities=(0.1, 1.0), epochs=2, warm_up=min(config.warm_up, 1), batch=8,
+    evaluate_every=1, seeds=min(config.seeds, 2),
     image_size=28,  # what is 32 wide before its random crop
-    epochs=2,
-    warm_up=min(config.warm_up, 1),
-    batch=8,
-    evaluate_every=1,
-    seeds=min(config.seeds, 2),
-  )
+  )  # fmt: skip
   kept = 32 if imbalance == 1 else 8 + 6 + 5 + 4
   if preset == "table-5":
     with pytest.raises(SystemExit, match="table-5 needs --listing"):
       dynamic_assignment.STUDY.run(config, tmp_path, preset)
     kept = 16
     listing = tmp_path / "listing.txt"
-    lines = [f"train/some/{row}.JPEG {row % 4}" for row in range(kept)]
-    listing.write_text("\n".join(lines))
+    listing.write_text("\n".join(f"train/some/{x}.JPEG {x % 4}" for x in range(kept)))
     config = dataclasses.replace(config, listing=listing)
   content = dynamic_assignment.STUDY.run(config, tmp_path, preset)
   assert [row["name"] for row in content["rows"]] == list(methods)
@@ -147,8 +134,7 @@ def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
   assert {asked[2] for asked in small} == {imbalance}
   trainings = list((tmp_path / "trainings").iterdir())
   # PSC* is trained with each weight, of which held-out images choose.
-  number = len(methods) + ("PSC*" in methods)
-  assert len(trainings) == number * config.seeds
+  assert len(trainings) == (len(methods) + ("PSC*" in methods)) * config.seeds
   if config.validation:
     kept -= 4
   for folder in trainings:
@@ -169,10 +155,9 @@ def test_every_training_of_the_presets_is_known():
   # Tables 1 to 4, 6, 8 and 9, and what figures 3 and 4 share with them.
   # PSC's are beside both of its kinds.
   assert known == 37 + 12 + 5 + 12 + 27 + 9 + 6 + 1 + 4 + 24
-  tables = dl2p_tables.PRESETS
-  assert dl2p_tables.reported(
-    tables["table-4"], dl2p_settings.plan(tables["table-4"])[2]
-  ) == pytest.approx(0.481)
+  table = dl2p_tables.PRESETS["table-4"]
+  share = dl2p_tables.reported(table, dl2p_settings.plan(table)[2])
+  assert share == pytest.approx(0.481)
 
 
 @pytest.mark.parametrize(
@@ -184,15 +169,13 @@ def test_every_training_of_the_presets_is_known():
   ],
 )
 def test_rates_by_epoch(name, expected):
-  config = dl2p_tables.PRESETS[name]
-  rates = photographs.schedule(config, 10)
+  rates = photographs.schedule(dl2p_tables.PRESETS[name], 10)
   for epoch, rate in expected.items():
     assert rates(jnp.array(int(10 * epoch))) == pytest.approx(rate, abs=1e-7)
 
 
 def test_what_cannot_be_trained_is_said_before_training(tmp_path):
-  images = stand_in()
-  key = jax.random.key(0)
+  images, key = stand_in(), jax.random.key(0)
 
   def refuses(message, function, *arguments, **options):
     with pytest.raises(ValueError, match=message):
@@ -234,17 +217,14 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
   refuses("dim", points, "ETF", 2)
   refuses("dim = 1 has room for at most 2", points, "DL2P", 1)
   assert jnp.asarray(points("ETF", 3)).shape == (4, 3)
-  np.save(tmp_path / "vectors.npy", np.eye(3))
-  refuses(
-    "a vector for each of the 4 classes", readers.class_vectors,
-    tmp_path / "vectors.npy", sets, key,
-  )  # fmt: skip
-
-
-def test_a_long_tail_that_empties_a_class_ends_the_small_study(tmp_path):
+  vectors = tmp_path / "vectors.npy"
+  np.save(vectors, np.eye(3))
+  message = "a vector for each of the 4 classes"
+  refuses(message, readers.class_vectors, vectors, sets, key)
+  # A long tail that empties a class ends the small study.
   config = dataclasses.replace(SMOKE, networks=(), tail_epochs=1, imbalance=0.001)
-  with pytest.raises(ValueError, match="leaves class 12 of 20 without"):
-    dynamic_assignment.part_b(config, tmp_path)
+  message = "leaves class 12 of 20 without"
+  refuses(message, dynamic_assignment.part_b, config, tmp_path)
 
 
 def fabricated(config, seeds: int = 3) -> dl2p_sweep.Study:
@@ -253,11 +233,8 @@ def fabricated(config, seeds: int = 3) -> dl2p_sweep.Study:
   cells = dl2p_small.make_cells(config, config.methods, config.dims, task)
   cells += dl2p_small.more_matchings(config)
   rng = np.random.default_rng(0)
-  shape = (len(cells), seeds)
-  arrays = [
-    rng.random((*shape, *rest))
-    for rest in ((), (task.classes,), (), (15,), (task.classes, 19))
-  ]
+  ends = (), (task.classes,), (), (15,), (task.classes, 19)
+  arrays = [rng.random((len(cells), seeds, *end)) for end in ends]
   return dl2p_sweep.Study("superclass, linear", dl2p_sweep.Runs(cells, *arrays))
 
 
@@ -293,17 +270,15 @@ def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch)
     return runs
 
   monkeypatch.setattr(dl2p_sweep, "train", train)
-  studies = [
-    dl2p_small.conduct(config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3)
-    for _ in range(2)
-  ]
+  conduct = functools.partial(
+    dl2p_small.conduct, config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3
+  )
   # The second took all from the first, which was timed.
+  studies = [conduct(), conduct()]
   assert [study.seconds for study in studies] == [7, 7]
   (record,) = (tmp_path / "checkpoints").glob("*.json")
   record.unlink()  # as if the first had been stopped
-  later = dl2p_small.conduct(
-    config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3
-  )
+  later = conduct()
   assert np.isnan(later.seconds)
   monkeypatch.undo()
   for study, number in ((studies[0], 1), (later, 0)):
@@ -313,20 +288,15 @@ def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch)
 
 
 def test_every_claim_of_a_table_has_a_name():
+  methods = ("PSC, linear", None), ("DL2P", None), ("PSC*", 0.1), ("PSC*", 1.0)
   jobs = tuple(
     Job("cifar100", method, dim, uniformity=weight, imbalance=imbalance)
     for dim in (3, 5)
     for imbalance in (0.01, 0.02)
-    for method, weight in (
-      ("PSC, linear", None),
-      ("DL2P", None),
-      ("PSC*", 0.1),
-      ("PSC*", 1.0),
-    )
+    for method, weight in methods
   )
-  names = [
-    claim.id for claim in dl2p_tables.claims(dl2p_settings.Full(jobs=jobs), Table())
-  ]
+  declared = dl2p_tables.claims(dl2p_settings.Full(jobs=jobs), Table())
+  names = [claim.id for claim in declared]
   assert len(set(names)) == len(names) == 12
   assert "cifar100-PSC, linear-d3-imbalance0.01" in names
   assert jobs[2].name == "cifar100/PSC*/3/uniformity=0.1/imbalance=0.01"
@@ -341,18 +311,12 @@ def test_mixed_images_move_their_first_class_or_none(skip_mixed):
   key = jax.random.key(2)
   outcome = jax.jit(
     lambda: dl2p_methods.objective(
-      {"network": {}, "loss": {"points": points}},
-      {"loss": {"assignment": matching}},
-      {"image": images, "label": labels},
-      key=key,
-      axis_name=None,
-      prepare=lambda key, x: x,
-      network=lambda params, stats, x, key: (x, None),
-      method=dl2p_methods.RECIPES["DL2P"].method,
-      mixup=1.0,
-      skip_mixed=skip_mixed,
+      {"network": {}, "loss": {"points": points}}, {"loss": {"assignment": matching}},
+      {"image": images, "label": labels}, key=key, axis_name=None,
+      prepare=lambda key, x: x, network=lambda params, stats, x, key: (x, None),
+      method=dl2p_methods.RECIPES["DL2P"].method, mixup=1.0, skip_mixed=skip_mixed,
     )
-  )()
+  )()  # fmt: skip
   mixed = data.mixup(jax.random.split(key, 3)[1], images, jnp.eye(3)[labels])
   pure = np.asarray(mixed.targets.max(1)) > 0.999
   assert 0 < pure.sum() < 18
@@ -500,13 +464,12 @@ def test_pictures_of_tables_are_the_papers_figures():
     found, lambda job: job.title, lambda job: job.dim if job.updates == 1 else None
   )
   assert values == [3, 10, 50]
-  nan = np.nan  # what was not trained
   assert list(curves) == ["DL2P", "Static"]
+  nan = np.nan  # what was not trained
   np.testing.assert_allclose(
-    curves["DL2P"], [[0.05, 0.03, 0.02], [0.55, 0.53, 0.52]], rtol=1e-12
-  )
-  np.testing.assert_allclose(
-    curves["Static"], [[0.06, 0.04, nan], [0.56, 0.54, nan]], rtol=1e-12
+    list(curves.values()),
+    [[[0.05, 0.03, 0.02], [0.55, 0.53, 0.52]], [[0.06, 0.04, nan], [0.56, 0.54, nan]]],
+    rtol=1e-12,
   )
 
 
@@ -522,24 +485,20 @@ def test_stored_images_are_read_with_their_tree(tfds_dir):
   names = sets.train.label_names
   tree = readers.class_tree(sets)
   assert tree.class_names == tuple(names)
-  apart = hierarchy.path_distances(tree)
   paths = {path[-1]: path[-2] for path in tree_paths("CIFAR_100")}
   groups = np.array([paths[name] for name in names])
   right = np.where(groups[:, None] == groups, 2, 4) * (1 - np.eye(100))
-  np.testing.assert_array_equal(apart, right)
+  np.testing.assert_array_equal(hierarchy.path_distances(tree), right)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
   ("name", "features", "norm"),
   [
-    ("resnet32", 128, True),
-    ("resnet50", 2048, False),
-    ("resnet101", 2048, False),
-    ("swin_t", 768, False),
-    ("swin_t", 768, True),
+    ("resnet32", 128, True), ("resnet50", 2048, False), ("resnet101", 2048, False),
+    ("swin_t", 768, False), ("swin_t", 768, True),
   ],
-)
+)  # fmt: skip
 def test_networks_of_the_tables(name, features, norm):
   config = dl2p_settings.Full(network=name, width=32, feature_norm=norm)
   network = photographs.Network(config, 7)
