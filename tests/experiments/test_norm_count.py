@@ -1,6 +1,7 @@
 """Norm and count: figures computed by other means, presets at small size, errors."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -75,17 +76,10 @@ def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
   monkeypatch.setattr(norm_count_sets, "load", lambda name, config: objects)
   monkeypatch.setattr(norm_count_sets, "photographs", lambda config: found)
   config = dataclasses.replace(
-    norm_count.PRESETS["table-1"],
-    sets=("stl10", "voc"),
-    seeds=1,
-    grids=80,
-    block=80,
-    fills=("random",),
-    resnet_blocks=(1, 1),
-    resnet_widths=(4, 4),
-    supervised_weights=str(file),
-    voc_folder="of all years",
-  )
+    norm_count.PRESETS["table-1"], sets=("stl10", "voc"), seeds=1, grids=80, block=80,
+    fills=("random",), resnet_blocks=(1, 1), resnet_widths=(4, 4),
+    supervised_weights=str(file), voc_folder="of all years",
+  )  # fmt: skip
   result = norm_count.STUDY.run(config, tmp_path, "table-1")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
   for place, metric, paper in (
@@ -112,15 +106,11 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
   file = tmp_path / "encoder.safetensors"
   residual_weights(file, (4,), (1,))
   config = dataclasses.replace(
-    norm_count.PRESETS["table-3"],
-    seeds=2,
-    resnet_blocks=(1,),
-    resnet_widths=(4,),
+    norm_count.PRESETS["table-3"], seeds=2, resnet_blocks=(1,), resnet_widths=(4,),
     supervised_weights=str(file),
-  )
+  )  # fmt: skip
   networks = grids.trained_networks(config)
-  assert networks.names == ("supervised", "random weights")
-  assert networks.fixed == 1
+  assert (networks.names, networks.fixed) == (("supervised", "random weights"), 1)
   images = jnp.asarray(RNG.random((3, 8, 8, 3)), jnp.float32)
   z = [
     [np.asarray(networks.apply(one, images)) for one in variables]
@@ -136,8 +126,7 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
 def test_without_files_photographs_are_seen_by_the_installed_network():
   config = dataclasses.replace(norm_count.PRESETS["voc"], controls=False)
   networks = grids.trained_networks(config)
-  assert networks.names == ("supervised",)
-  assert networks.fixed == 1
+  assert (networks.names, networks.fixed) == (("supervised",), 1)
   network = features.pretrained()
   pixels = RNG.integers(0, 256, (2, 64, 64, 3), np.uint8)
   moments = norm_count_photographs._moments(config)
@@ -156,8 +145,7 @@ def test_the_papers_photographs_are_of_all_years():
   small = norm_count.PRESETS["voc"]  # EfficientNet-Lite0
 
   def has_paper(config, name, fill):
-    title = f"{name}, supervised, {fill}"
-    return bool(norm_count_report.printed(config, name, title))
+    return bool(norm_count_report.printed(config, name, f"{name}, supervised, {fill}"))
 
   assert has_paper(table, "stl10", "zeros")
   assert not has_paper(table, "voc", "photographs")  # 2007 alone
@@ -192,8 +180,7 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
     return {"w": code + jnp.arange(5) / 10}, np.full(5, code)
 
   monkeypatch.setattr(training, "train", train)
-  drawn = {"w": 4.0 + jnp.arange(5) / 10}
-  monkeypatch.setattr(training, "untrained", lambda *_: drawn)
+  monkeypatch.setattr(training, "untrained", lambda *_: {"w": 4 + jnp.arange(5) / 10})
   expected = {
     "digits": {r.SUPERVISED: 0, r.UNBIASED: 1, r.SIMCLR: 2, r.ON_GRIDS: 3, r.RANDOM: 4},
     "mnist": {r.SUPERVISED: 0, r.UNBIASED: 1, r.SIMCLR: 2, r.RANDOM: 4},
@@ -202,10 +189,8 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
   for name, numbers in expected.items():
     found = grids.simple_networks(config, name, None, tmp_path)
     assert found.names == tuple(numbers)
-    own = grids.of_seed(config, found, 3)
-    np.testing.assert_allclose(
-      [x["w"] for x in own], np.array([*numbers.values()]) + 0.3
-    )
+    values = [x["w"] for x in grids.of_seed(config, found, 3)]
+    np.testing.assert_allclose(values, np.array([*numbers.values()]) + 0.3)
     scores = {network: values[3] for network, values in found.accuracies.items()}
     assert scores == {k: v for k, v in numbers.items() if k != r.RANDOM}
 
@@ -222,12 +207,8 @@ def test_two_views_of_each_object(monkeypatch):
   def scrambled(x):
     return None, jnp.roll(output(x)[1][:16], 1, 0).repeat(2, 0).reshape(32, -1)
 
-  loss = [
-    jax.jit(lambda key, f=f: training._simclr(config, points, key, f).mean())(
-      jax.random.key(0)
-    )
-    for f in (output, scrambled)
-  ]
+  simclr = functools.partial(training._simclr, config, points, jax.random.key(0))
+  loss = [jax.jit(lambda f=f: simclr(f).mean())() for f in (output, scrambled)]
   # Equal views of different digits; then row i of the second is not that of the first.
   assert float(loss[0]) < 1.5 < float(loss[1])
 
@@ -257,8 +238,7 @@ def sample(seed, spread=0.1):
   labels, counts = np.arange(120) % 4, rng.integers(1, 9, 120)
   z = np.eye(4)[labels] + spread * rng.normal(size=(120, 4)) + 2
   z *= counts[:, None]
-  images = rng.random(120)
-  return features.Sample(z[None].astype("f"), counts, labels, images)
+  return features.Sample(z[None].astype("f"), counts, labels, rng.random(120))
 
 
 def test_classifiers_angles_and_episodes():
@@ -273,10 +253,8 @@ def test_classifiers_angles_and_episodes():
   def unit(x):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
-  plain, normalised = (
-    nearest(fitted.z[0], asked.z[0]),
-    nearest(unit(fitted.z[0]), unit(asked.z[0])),
-  )
+  plain = nearest(fitted.z[0], asked.z[0])
+  normalised = nearest(unit(fitted.z[0]), unit(asked.z[0]))
   assert normalised > plain + 20
   np.testing.assert_allclose(found["nearest mean [%]"], plain, atol=1e-3)
   np.testing.assert_allclose(found["nearest mean, l2 [%]"], normalised, atol=1e-3)
@@ -285,15 +263,11 @@ def test_classifiers_angles_and_episodes():
   )
   name = "logistic regression"
   assert min(found[f"{name} [%]"], found[f"{name}, l2 [%]"]) > 95
-  angles = measures.angles(asked, 0)
   cosines = unit(asked.z[0]) @ unit(asked.z[0]).T
   label = asked.labels[:, None] == asked.labels[None]
   count = asked.counts[:, None] == asked.counts[None]
-  np.testing.assert_allclose(
-    list(angles.values()),
-    [cosines[label & ~count].mean(), cosines[~label & count].mean()],
-    rtol=1e-5,
-  )
+  expected = [cosines[label & ~count].mean(), cosines[~label & count].mean()]
+  np.testing.assert_allclose([*measures.angles(asked, 0).values()], expected, rtol=1e-5)
   classes = data.class_table(asked.labels, per_class=1)
   drawn = class_sets.episodes(
     jax.random.key(1), classes, shots=1, ways=3, queries=5, number=100
@@ -476,15 +450,11 @@ def test_views_are_boxes_of_whole_pixels_where_that_is_set(integer):
   @jax.jit
   def drawn(key):
     box_key, *_ = jax.random.split(key, 3)
-    options = {"size": 8, "area": (plain.crop, 1.0)}
-    return [
-      training.view(SMOKE, key, images),
-      training.view(plain, key, images),
-      *(
-        data.random_resized_crop(box_key, images, **options, integer=x)
-        for x in (integer, not integer)
-      ),
-    ]
+    crop = functools.partial(
+      data.random_resized_crop, box_key, images, size=8, area=(plain.crop, 1.0)
+    )
+    views = [training.view(config, key, images) for config in (SMOKE, plain)]
+    return [*views, crop(integer=integer), crop(integer=not integer)]
 
   jittered, found, right, other = drawn(jax.random.key(0))
   np.testing.assert_allclose(found, right, atol=1e-6)
