@@ -45,16 +45,10 @@ def sets(channels: int = 1, side: int = 16) -> Parts:
 
 
 SETTINGS = dataclasses.replace(
-  few_shot.PRESETS["smoke"],
-  seeds=2,
-  image_size=16,
-  num_queries=3,
-  test_queries=3,
-  episodes=20,
-  check_every=5,
-  validate_every=10,
+  few_shot.PRESETS["smoke"], seeds=2, image_size=16, num_queries=3, test_queries=3,
+  episodes=20, check_every=5, validate_every=10,
   validation_episodes=50,  # as many as test, whose draws are one program with theirs
-)
+)  # fmt: skip
 
 
 def tabulated(config, part, found):
@@ -98,17 +92,9 @@ def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   config = dataclasses.replace(
-    few_shot.PRESETS["full"],
-    width=4,
-    image_size=16,
-    num_queries=2,
-    test_queries=2,
-    episodes=2,
-    check_every=1,
-    validate_every=2,
-    validation_episodes=2,
-    test_episodes=2,
-  )
+    few_shot.PRESETS["full"], width=4, image_size=16, num_queries=2, test_queries=2,
+    episodes=2, check_every=1, validate_every=2, validation_episodes=2, test_episodes=2,
+  )  # fmt: skip
   birds = images(3, 28, channels=3, side=18)
   split = few_shot_settings.birds(birds)
   monkeypatch.setattr(few_shot_settings, "load", lambda *_: split)
@@ -130,11 +116,8 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     assert 0 < rows["1-shot", test]["mean"] <= 1
   # The other backbone, at its size: shapes alone.
   deep = dataclasses.replace(config, backbone="resnet18", image_size=224)
-  shown = jax.eval_shape(
-    functools.partial(training._init, deep, (0, 224, 224, 3)),
-    jax.random.key(0),
-    {"log_exponent": jnp.float32(2)},
-  )
+  init = functools.partial(training._init, deep, (0, 224, 224, 3))
+  shown = jax.eval_shape(init, jax.random.key(0), {"log_exponent": jnp.float32(2)})
   step = functools.partial(training._step, deep, Part(5, "mean"))
   table = few_shot_settings.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
@@ -246,19 +229,15 @@ def test_training_classes_are_classified_without_augmentation():
     SETTINGS, augment=True, all_diagnostics=True, validation_episodes=3
   )
   part, own = Part(1, "mean"), sets().train
-  key, hyper = jax.random.key(0), {"log_exponent": 2.0}
   init = functools.partial(training._init, settings, own.images.shape)
-  state = jax.jit(init)(key, hyper)
+  state = jax.jit(init)(jax.random.key(0), {"log_exponent": 2.0})
   drawn = few_shot_settings.fixed_episodes(settings, part, own, queries=3, number=3)
   rows, places = np.unique(drawn, return_inverse=True)
   assert len(rows) < len(own)
   embed = jax.jit(functools.partial(training.embed, settings, state))
-  points, right = np.asarray(embed(own.images)), []
-  for episode in drawn:
-    for label, row in enumerate(episode[:, 1:]):
-      for query in row:
-        away = [np.sum((points[query] - points[s]) ** 2) for s in episode[:, 0]]
-        right.append(np.argmin(away) == label)
+  points = np.asarray(embed(own.images))[drawn]  # by class, its example first
+  gaps = ((points[:, :, 1:, None] - points[:, None, None, :, 0]) ** 2).sum(-1)
+  right = gaps.argmin(-1) == np.arange(settings.num_ways)[:, None]
   found = jax.jit(
     lambda images: training._accuracies(settings, part, images, places, state)
   )(own.images[rows])
@@ -284,9 +263,8 @@ def test_curves_of_training_and_validation(monkeypatch):
 
 def test_colours_are_jittered_in_three_ways():
   """A plain image has one colour: its distance from grey, divided by the grey."""
-  settings = dataclasses.replace(SETTINGS, augment=True)
+  settings = dataclasses.replace(SETTINGS, augment=True, image_size=4)
   plain = np.tile(np.array([110, 80, 60], np.uint8), (2000, 4, 4, 1))
-  settings = dataclasses.replace(settings, image_size=4)
   prepared = jax.jit(functools.partial(training.prepared, settings))
   found = prepared(plain, jax.random.key(0))
   deviation, mean = (0.229, 0.224, 0.225), (0.485, 0.456, 0.406)
@@ -304,8 +282,8 @@ def test_colours_are_jittered_in_three_ways():
 
 def test_what_some_checkpoints_leave_undefined():
   config = dataclasses.replace(SETTINGS, episodes=50, check_every=25, validate_every=50)
-  shape = (2, 2, 2)  # losses, seeds, checks
-  series = {name: np.full(shape, 0.5) for name in training.MEASURES}
+  # By losses, seeds and checks.
+  series = {name: np.full((2, 2, 2), 0.5) for name in training.MEASURES}
   series["con_alpha"] = np.array([[[0.9, np.nan], [1.1, 0.9]], [[0.9, 0.9], [2, 2]]])
   series["div_alpha"][1, 0] = np.nan  # of a seed nothing
   tests = np.tile([0.0, 1.0], (2, 2, 8))
@@ -333,8 +311,7 @@ def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
   tests = np.tile([0.0, 1.0], (2, 2, 8))
   found = training.Trained(np.zeros((2, 2, 1)), tests, series)
   table = tabulated(config, Part(1, "mean"), found)
-  claims = few_shot.STUDY.claimed(table, config)
-  said = {claim["id"]: claim for claim in claims}
+  said = {claim["id"]: claim for claim in few_shot.STUDY.claimed(table, config)}
   for name, text in (("F9", "1 of 2"), ("F5", "1 of 1")):
     assert said[name]["verdict"] == "undecided"
     assert said[name]["statement"].endswith(f" (undefined: {text} differences)")
@@ -423,20 +400,13 @@ def test_exact_parts_are_as_printed_and_as_by_the_equations():
     assert row["mean"] == pytest.approx(row["paper"], rel=1e-4)
   assert {row["paper"] for row in rows[8:]} == {None}
   for name, (largest, degrees, *values) in SPHERE.items():
-    found = [
-      table.values(f"p(red) {place}", f"sphere, {name}")
-      for place in ("at red", "at green")
-    ]
+    where = f"sphere, {name}"
+    found = [table.values(f"p(red) {place}", where) for place in ("at red", "at green")]
     np.testing.assert_allclose(np.ravel(found), values, atol=1e-5)
-    assert table.values("largest p(red)", f"sphere, {name}") == pytest.approx(
-      largest, abs=1e-5
-    )
-    assert table.values(toy.DEGREES, f"sphere, {name}") == pytest.approx(
-      degrees, abs=0.2
-    )
+    assert table.values("largest p(red)", where) == pytest.approx(largest, abs=1e-5)
+    assert table.values(toy.DEGREES, where) == pytest.approx(degrees, abs=0.2)
   # NormFace's largest probability has a closed form.
   logits = np.array([-1, -1, 2]) * 2 / 6**0.5
-  expected = np.exp(logits[2]) / np.exp(logits).sum()
-  assert table.values("largest p(red)", "sphere, NormFace") == pytest.approx(
-    expected, rel=1e-5
-  )
+  share = np.exp(logits[2]) / np.exp(logits).sum()
+  largest = table.values("largest p(red)", "sphere, NormFace")
+  assert largest == pytest.approx(share, rel=1e-5)
