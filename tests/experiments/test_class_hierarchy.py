@@ -92,9 +92,8 @@ def one_step(name, labels):
   """States before and after a step on random images."""
   settings = methods.Settings(width=4, dim=8)
   setting = methods.SETTINGS[name]
-  fixed = jnp.eye(6, 8)
   state = methods.initial_state(
-    jax.random.key(0), fixed, settings=settings, setting=setting,
+    jax.random.key(0), jnp.eye(6, 8), settings=settings, setting=setting,
     shapes=((2, 16, 16, 1), (2, 2)),
   )  # fmt: skip
   pixels = np.random.default_rng(0).integers(0, 255, (len(labels), 16, 16, 1), np.uint8)
@@ -106,9 +105,8 @@ def one_step(name, labels):
   objective = functools.partial(
     methods.objective, settings=settings, setting=setting, augment=False
   )
-  optimizer = methods.optimizer(settings.rates, setting)
-  after, _ = jax.jit(training.make_step(objective, optimizer))(state, batch)
-  return state, after
+  step = training.make_step(objective, methods.optimizer(settings.rates, setting))
+  return state, jax.jit(step)(state, batch)[0]
 
 
 def test_what_moves_and_what_stays():
@@ -144,13 +142,12 @@ def test_logits_of_every_loss():
   )
 
 
-def plankton(root, name="meso_z"):
+def plankton(root):
   """A folder with one tiny picture for each class; the sizes tell the classes."""
   names = sorted(hierarchy.from_paths(tree_paths("MESO_Z")).class_names)
-  entries.write_images(
-    root / name, {x: [np.full((3, 2 + k, 3), (k, 0, 0))] for k, x in enumerate(names)}
-  )
-  return root / name
+  pixels = {x: [np.full((3, 2 + k, 3), (k, 0, 0))] for k, x in enumerate(names)}
+  entries.write_images(root / "meso_z", pixels)
+  return root / "meso_z"
 
 
 def test_a_folder_of_plankton_and_what_may_be_wrong_with_it(tmp_path):
@@ -281,8 +278,7 @@ def test_training_on_the_features_of_a_frozen_network(tmp_path):
   tree = hierarchy.from_paths(["a/1", "a/2", "a/3", "b/4", "b/5", "c/6"])
   labels = np.arange(1300) % 6
   rows = np.eye(6, 24)[labels] + 0.2 * rng.normal(size=(1300, 24))
-  names = tuple("123456")
-  features = frozen.Features(rows.astype(np.float32), labels, names, {})
+  features = frozen.Features(rows.astype(np.float32), labels, tuple("123456"), {})
   whole = class_sets.Whole(features, None, tree, np.ones(6, bool))
   config = dataclasses.replace(
     class_hierarchy.PRESETS["cpu"], dim=8, epochs=3, batch=16, test_images=0,
@@ -347,10 +343,8 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
 
 @pytest.mark.slow
 def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
-  nothing = kept.Finished({}, {})
-  monkeypatch.setattr(measures, "test", lambda *arguments: nothing)
-  rng = np.random.default_rng(0)
-  pixels = rng.integers(0, 255, (12, 16, 16, 1), np.uint8)
+  monkeypatch.setattr(measures, "test", lambda *_: kept.Finished({}, {}))
+  pixels = np.random.default_rng(0).integers(0, 255, (12, 16, 16, 1), np.uint8)
   images = data.from_arrays(pixels, np.arange(12) % 3, label_names=("1", "2", "3"))
   tree, living = hierarchy.from_paths(["a/1", "a/2", "b/3"]), np.ones(3, bool)
   study = class_sets.Parts(images, images, images, tree, living)
@@ -371,7 +365,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
       assert moved == pytest.approx(rate, rel=0.05)
 
 
-def test_plans_and_missing_images():
+def test_plans_missing_images_and_weights_of_another_network():
   config = class_hierarchy.PRESETS["cpu"]
   assert len(config.settings) * config.seeds == 14 * 24
   images = data.from_arrays(np.zeros((4, 16, 16, 1), np.uint8), np.arange(4))
@@ -380,9 +374,6 @@ def test_plans_and_missing_images():
   shared = class_training.SharedInputs(study, related, None, jax.random.key(0))
   with pytest.raises(ValueError, match="batch must be at most the 4 training images"):
     class_training.train(config, methods.SETTINGS["corr"], shared, None, None)
-
-
-def test_weights_are_for_the_network_that_has_them():
   settings = methods.Settings(weights="resnet50.pth")
   with pytest.raises(ValueError, match=r"weights are for resnet50 and .*'conv4'"):
     methods.initial_variables(
@@ -393,9 +384,7 @@ def test_weights_are_for_the_network_that_has_them():
 @pytest.mark.parametrize(
   ("data", "network", "width", "side", "epochs"),
   [
-    ("micro_s", "inception_v3", 32, 128, 50),
-    ("micro_l", "inception_v3", 32, 128, 50),
-    ("meso_z", "inception_v3", 32, 128, 50),
+    *((name, "inception_v3", 32, 128, 50) for name in ("micro_s", "micro_l", "meso_z")),
     ("cifar100", "resnet50", 64, 32, 100),
     ("nabirds", "resnet50", 64, 128, 100),
   ],
@@ -414,25 +403,20 @@ def test_data_choose_the_articles_network(data, network, width, side, epochs):
 
 
 def test_the_size_of_an_image_moves_every_entry_of_its_embedding():
-  settings = methods.Settings(width=4, dim=128)
-  shapes = jax.eval_shape(
-    lambda key: methods.initial_variables(
-      key, settings=settings, shapes=((2, 16, 16, 3), (2, 2))
-    ),
-    jax.random.key(0),
-  )
+  init = functools.partial(
+    methods.initial_variables, settings=methods.Settings(width=4, dim=128),
+    shapes=((2, 16, 16, 3), (2, 2)),
+  )  # fmt: skip
+  shapes = jax.eval_shape(init, jax.random.key(0))
   size = jax.tree.map(jnp.shape, shapes["params"]["size"])
   assert size == {"kernel": (2, 128), "bias": (128,)}
 
 
 def test_a_tree_of_many_leaves_is_drawn_as_far_as_it_fits():
-  def of(groups, leaves):
+  for groups, leaves, depth in ((10, 20, 3), (50, 32, 1), (500, 1, 1)):
     paths = [f"{g}/{g}.{k}/{g}.{k}.x" for g in range(groups) for k in range(leaves)]
-    return hierarchy.from_paths([*paths, "a leaf"])
-
-  assert pictures.depth_that_fits(of(10, 20)) == 3
-  assert pictures.depth_that_fits(of(50, 32)) == 1
-  assert pictures.depth_that_fits(of(500, 1)) == 1
+    tree = hierarchy.from_paths([*paths, "a leaf"])
+    assert pictures.depth_that_fits(tree) == depth
 
 
 def test_shares_of_the_splits_of_trees_inferred_from_points():
