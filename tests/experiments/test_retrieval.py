@@ -195,19 +195,16 @@ def test_photographs_reach_each_network_as_its_weights_expect():
   np.testing.assert_allclose(even[0, 0, 0], [1, -1, 0.4 - 1], atol=1e-6)
 
 
-def trained(score, curves=None, first=1.0, cells=1):
+def trained(score, curves=None, cells=1):
   """Figures as of three seeds."""
   values = np.asarray(score, float) + np.zeros((cells, 3))
   test = {"P@1": values / 2, "P@R": values, "MAP@R": values}
   return retrieval_runs.Trained(
     {"score": np.zeros((cells, 3, 1))}
     | {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},
-    np.full((cells, 3), 1),
-    test,
-    np.zeros((cells, 3, 4, 2)),
-    np.zeros((cells, 3, 2, 2, 2)),
-    np.full((cells, 3), first),
-  )
+    np.full((cells, 3), 1), test, np.zeros((cells, 3, 4, 2)),
+    np.zeros((cells, 3, 2, 2, 2)), np.ones((cells, 3)),
+  )  # fmt: skip
 
 
 def test_claims_of_proxies():
@@ -230,14 +227,11 @@ def test_claims_of_proxies():
       name = f"{methods.TITLES[loss]}{kind}"
       found[name] = trained(score + 0.01 * np.arange(3), curves)
   four = trained([[0.4] * 3, [0.38] * 3, [0.39] * 3, [0.2] * 3], curves, cells=4)
-  moved = np.stack([picks, 2 * picks, picks, picks / 2])
-  four.curves["moved"] = moved
+  four.curves["moved"] = np.stack([picks, 2 * picks, picks, picks / 2])
   found["C2+CCP"] = four
   for name, score in (
-    ("1, b = 1", 0.3),
-    (f"1, b = {b}", 0.304),
-    (f"{n}, b = {n}", 0.35),
-  ):
+    ("1, b = 1", 0.3), (f"1, b = {b}", 0.304), (f"{n}, b = {n}", 0.35),
+  ):  # fmt: skip
     found[f"C2+CCP, m = {name}"] = trained(score, curves)
   for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
     found[f"C2, batch {name}"] = trained(score)
@@ -247,24 +241,15 @@ def test_claims_of_proxies():
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
   wanted = {
-    "ccp-coalesce": 0.1,
+    "ccp-coalesce": 0.1, "ccp-map-rises": 0.2, "ccp-proxies-stand-in": 0.01,
     "ccp-covering-images": 1 / 3,  # from the fourth evaluation to the last
-    "ccp-covering-classes": 1 / 3,
-    "ccp-map-rises": 0.2,
-    "ccp-proxies-stand-in": 0.01,
-    "ccp-problem-length-least": 0.5,
-    "ccp-problem-length-two": 1.5,
-    "ccp-problem-length-unequal": 0.5,
-    "ccp-greedy-covers": 1.0,
-    "ccp-lambda-drift": 3.0,
-    "ccp-lambda-zero": 0.02,
-    "ccp-lambda-largest": 0.2,
-    "ccp-proxies-per-class-number": 0.096,
-    "ccp-proxies-per-class-pool": 0.001,
-    "ccp-batch-size": 0.05,
-    "ccp-alternating-C1": 0.05,
-    "ccp-alternating-C2": 0.04,  # 0.4 and 0.36
-  }
+    "ccp-covering-classes": 1 / 3, "ccp-problem-length-least": 0.5,
+    "ccp-problem-length-two": 1.5, "ccp-problem-length-unequal": 0.5,
+    "ccp-greedy-covers": 1.0, "ccp-lambda-drift": 3.0, "ccp-lambda-zero": 0.02,
+    "ccp-lambda-largest": 0.2, "ccp-proxies-per-class-number": 0.096,
+    "ccp-proxies-per-class-pool": 0.001, "ccp-batch-size": 0.05,
+    "ccp-alternating-C1": 0.05, "ccp-alternating-C2": 0.04,  # 0.4 and 0.36
+  }  # fmt: skip
   for name, number in wanted.items():
     assert by_id[name]["value"] == pytest.approx(number, abs=1e-6), name
   assert by_id["ccp-greedy-covers"]["n"] == 54
@@ -291,8 +276,7 @@ def test_claims_of_proxies():
   (greedy,) = (c for c in made if c["id"] == "ccp-greedy-covers")
   assert greedy["n"] == 53
   np.testing.assert_allclose(greedy["value"], (51 * 1.0 + 2 * 1.5) / 53)
-  rows = table.rows()
-  assert {row["name"] for row in rows} >= {
+  assert {row["name"] for row in table.rows()} >= {
     "digits, renewed", "C2-Proxy", f"C2+CCP, m = 1, b = {b}", "C2, batch 8 ccp",
     "C2+CCP, weight 10",
   }  # fmt: skip
@@ -302,14 +286,13 @@ def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):
   settings = dataclasses.replace(SMALL, learning_rate=np.inf, steps=8)
   with pytest.raises(FloatingPointError, match="C2, twice: 2 of 2 runs diverged"):
     retrieval_runs.train(settings, Method("c2"), STUDY, tmp_path, "C2, twice")
-  assert not list(tmp_path.glob("C2*.json"))
-  assert not list(tmp_path.glob("model*"))
+  assert not [*tmp_path.glob("C2*.json"), *tmp_path.glob("model*")]
 
 
 def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
   config = dataclasses.replace(
     ccp_proxies.PRESETS["smoke"], losses=("c2",), other_weights=(0.0,), batches=(8,),
-    proxies=2, pool=4, rates=(0.5, 1.0),
+    proxies=2, pool=4, rates=(0.5, 1.0), seeds=5,
   )  # fmt: skip
   models, trainings = [], []
 
@@ -321,9 +304,8 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
     return trained(0.5)._replace(rate=rates[0])
 
   monkeypatch.setattr(retrieval_runs, "train", record)
-  wide = dataclasses.replace(config, seeds=5)
-  jobs, others = problems_plan.plan(wide), {"C2+CCP": wide.other_weights}
-  retrieval_runs.train_all(wide, jobs, STUDY, tmp_path, other_weights=others)
+  jobs, others = problems_plan.plan(config), {"C2+CCP": config.other_weights}
+  retrieval_runs.train_all(config, jobs, STUDY, tmp_path, other_weights=others)
   assert sorted(models) == [
     "model-C2", "model-C2+CCP", "model-C2+CCP-m-1-b-1", "model-C2+CCP-m-1-b-4",
     "model-C2+CCP-m-2-b-2", "model-C2-Proxy", "model-C2-batch-8-ccp",
@@ -375,18 +357,14 @@ FULL = ccp_proxies.PRESETS["full"]
 def test_digits_are_seen_by_the_network_of_twenty_layers():
   architecture = networks.Architecture(backbone=FULL.backbone, width=FULL.width, dim=2)
   assert (FULL.proxies, FULL.pool, FULL.patience) == (4, 16, 60)
-  variables = jax.eval_shape(
-    lambda key: networks.initial_variables(key, architecture), jax.random.key(0)
-  )
+  init = functools.partial(networks.initial_variables, architecture=architecture)
+  variables = jax.eval_shape(init, jax.random.key(0))
   kernels = [x for x in jax.tree.leaves(variables["params"]) if x.ndim == 4]
   # Of 3x3, and those of 1x1 where a stage begins.
   assert sum(x.shape[0] == 3 for x in kernels) == 19
   assert {x.shape[-1] for x in kernels} == {16, 32, 64}
-  seen = jax.eval_shape(
-    networks.Network(architecture).apply,
-    variables,
-    jax.ShapeDtypeStruct((5, 28, 28, 1), jnp.float32),
-  )
+  pixels = jax.ShapeDtypeStruct((5, 28, 28, 1), jnp.float32)
+  seen = jax.eval_shape(networks.Network(architecture).apply, variables, pixels)
   assert seen.embeddings.shape == (5, 2)
 
 
