@@ -32,9 +32,8 @@ def digits():
 
 
 def test_the_smoke_preset_trains_measures_and_draws(tmp_path, digits, monkeypatch):
-  config = SMOKE
   monkeypatch.setattr(residuals, "reweighted", lambda *_, classes: digits[2])
-  result = robust_features.STUDY.run(config, tmp_path, "smoke")
+  result = robust_features.STUDY.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   for name in ("standard", "l2 0.3", "l2 1"):
     assert 0.1 < figures[name, "accuracy"] <= 1
@@ -59,8 +58,7 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
   figures = {row["metric"]: row["mean"] for row in table.rows()}
   assert figures["in the cap, but wrong or beyond"] == 0
   assert figures["accuracy under attack"] <= figures["accuracy"] + 1e-6
-  claims = robust_features.STUDY.claimed(table, config)
-  assert {claim["id"] for claim in claims} == set()  # they compare losses
+  assert robust_features.STUDY.claimed(table, config) == []  # they compare losses
 
 
 def test_figures_of_the_digits(digits, monkeypatch):
@@ -78,15 +76,13 @@ def test_figures_of_the_digits(digits, monkeypatch):
   def column(name):
     return [figures[name] for figures in found.values()]
 
-  np.testing.assert_allclose(
-    column("phi"), [2.6400, 1.6742, 0.8059, 0.2473, 0.0838, 0.2930, 2.9313], atol=1e-3
-  )
-  np.testing.assert_allclose(
-    column("phi, normalised")[:5], [2.4980, 1.6834, 0.8629, 0.3209, 0.1830], atol=1e-3
-  )
-  np.testing.assert_allclose(
-    column("rho")[:5], [1.2826, 0.6661, 0.2048, 0, 0.0773], atol=1e-3
-  )
+  assert len(found) == 7
+  for name, values in {
+    "phi": [2.6400, 1.6742, 0.8059, 0.2473, 0.0838, 0.2930, 2.9313],
+    "phi, normalised": [2.4980, 1.6834, 0.8629, 0.3209, 0.1830],
+    "rho": [1.2826, 0.6661, 0.2048, 0, 0.0773],
+  }.items():
+    np.testing.assert_allclose(column(name)[: len(values)], values, atol=1e-3)
   near = [0.956, 0.96, 0.958, 0.914, 0.818]
   np.testing.assert_allclose(column("1-NN")[:5], near, 1e-3)
   assert column("d_DoV")[:5] == [17, 21, 28, 0, 16]
@@ -178,14 +174,11 @@ def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
   objective = photographs.objective(config, "l2", 0.0)
   batch = {"image": np.zeros((2, 32, 32, 3), np.uint8), "label": np.zeros(2, np.int32)}
   jax.eval_shape(
-    lambda p, s: (
-      objective(
-        {"network": p}, {"network": s}, batch, key=jax.random.key(0), axis_name=None
-      ).loss
-    ),
-    variables["params"],
-    variables["batch_stats"],
-  )
+    lambda p, s: objective(
+      {"network": p}, {"network": s}, batch, key=jax.random.key(0), axis_name=None
+    ).loss,
+    variables["params"], variables["batch_stats"],
+  )  # fmt: skip
   assert len(seen) == flips
 
 
@@ -207,12 +200,9 @@ def test_training_in_the_combined_ball(tmp_path):
   worst = []
   for name in ("combined ball", "l-infinity"):
     clean, *under = (
-      figures[f"trained in the {name}", measure]
-      for measure in (
-        "accuracy", "accuracy under l1 1", "accuracy under l2 0.5",
-        "accuracy under linf 0.1",
-      )
-    )  # fmt: skip
+      figures[f"trained in the {name}", f"accuracy{attack}"]
+      for attack in ("", " under l1 1", " under l2 0.5", " under linf 0.1")
+    )
     assert clean > 0.3
     assert max(under) <= clean + 1e-6
     worst.append(min(under))
@@ -283,13 +273,9 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
   monkeypatch.setitem(photographs.NETWORKS, "ResNet18", shallow)
   small = {"network": "ResNet18", "width": 2, "epochs": 1, "batch": 24, "percent": 1}
   config = dataclasses.replace(
-    robust_features.PRESETS["cifar10"],
-    photographs=photographs.Photographs(**small),
-    attack_steps=1,
-    judge_steps=2,
-    l2=(0.25,),
-    linf=(),
-  )
+    robust_features.PRESETS["cifar10"], photographs=photographs.Photographs(**small),
+    attack_steps=1, judge_steps=2, l2=(0.25,), linf=(),
+  )  # fmt: skip
   result = robust_features.STUDY.run(config, tmp_path, "cifar10")
   figures = {(row["name"], row["metric"]): row for row in result["rows"]}
   for name in ("standard", "l2 0.25"):
@@ -302,12 +288,10 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
 @pytest.mark.parametrize(
   ("changed", "by", "verdict"),
   [
-    ("R2", 0.0019, "reproduced"),
-    ("R2", -0.0021, "contradicted"),
-    ("1-NN, linf", -0.0049, "reproduced"),
-    ("1-NN, linf", 0.0051, "contradicted"),
+    ("R2", 0.0019, "reproduced"), ("R2", -0.0021, "contradicted"),
+    ("1-NN, linf", -0.0049, "reproduced"), ("1-NN, linf", 0.0051, "contradicted"),
   ],
-)
+)  # fmt: skip
 def test_whole_sets_are_held_against_the_printed_table(
   changed, by, verdict, monkeypatch
 ):
@@ -354,19 +338,18 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
 def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp_path):
   """Where features are the pixels, by NumPy; episodes are of the other classes."""
   train, test = voronoi_sets.load_digits(200, 100)
-  config = SMOKE
   given = {}
 
   def untrained(defence, columns, points, tested, folder):
     given.update(columns=columns, own=points, tested=tested)
     assert defence.classes == 5
-    params = jnp.zeros((2, config.seeds))
+    params = jnp.zeros((2, SMOKE.seeds))
     return types.SimpleNamespace(state=types.SimpleNamespace(params=params))
 
   monkeypatch.setattr(networks.Defence, "features", lambda self, params, x: x)
   monkeypatch.setattr(networks, "train", untrained)
   table = Table()
-  residuals.add_features(table, config, train, test, tmp_path)
+  residuals.add_features(table, SMOKE, train, test, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   assert given["columns"] == {"epsilon": [0.0, 0.6]}
   assert max(given["tested"].y) == max(given["own"].y) == 4
@@ -376,7 +359,7 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
   centre = x.mean(axis=0)
   _, values, axes = np.linalg.svd(x - centre)
   kept = values > 1e-6 * values[0]
-  keys = jax.random.split(jax.random.key(config.seed), 600)
+  keys = jax.random.split(jax.random.key(SMOKE.seed), 600)
   table = data.class_table(labels.astype(int) - 5, per_class=6)
   shape = {"num_ways": 5, "num_shots": 1, "num_queries": 5}
   draw = jax.jit(jax.vmap(lambda key: data.sample_episode(key, table, **shape)))
