@@ -109,12 +109,9 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
     plankton.PRESETS["cpu"], triplets=8, steps=2, iterations=3, raised_after=(2,)
   )
   make = functools.partial(
-    triplets.triplet_batches,
-    images,
-    jax.random.key(0),
-    config,
+    triplets.triplet_batches, images, jax.random.key(0), config,
     functools.partial(triplets.margin_schedule, config),
-  )
+  )  # fmt: skip
   batches = list(make()(0))
   margins = [np.unique(batch["margin"]).tolist() for batch in batches]
   assert margins == [[1.0]] * 4 + [[np.float32(1.3)]] * 2
@@ -183,9 +180,8 @@ def curve_claims(run):
   """The values of the claims about the curves of a run."""
   table = Table()
   plankton_tables.add_curves(table, [run])
-  return {
-    claim["id"]: claim["values"] for claim in plankton.STUDY.claimed(table, SMOKE)
-  }
+  claims = plankton.STUDY.claimed(table, SMOKE)
+  return {claim["id"]: claim["values"] for claim in claims}
 
 
 def with_drifts(number):
@@ -213,8 +209,7 @@ def test_printed_figures():
 
 def test_f1_of_the_classes_that_the_article_names():
   """Beside the article's where the networks begin as its do."""
-  published = plankton_images
-  seen, unseen = tuple(published.RECALL), ("detritus", "Rhopalonema", "egg_other")
+  seen, unseen = tuple(plankton_images.RECALL), ("detritus", "Rhopalonema", "egg_other")
   whole = plankton_images.Whole(None, seen, unseen, None)  # pyright: ignore
   random = np.random.default_rng(0)
   places = {
@@ -249,7 +244,7 @@ def test_f1_of_the_classes_that_the_article_names():
         assert found[place] == pytest.approx(value)
   for other in (full, dataclasses.replace(own, seen="common")):
     assert {row["paper"] for row in class_rows(other)} == {None}
-  printed = published.PRINTED
+  printed = plankton_images.PRINTED
   assert {*printed["f1_classifier"], *printed["f1_embedding"]} < set(seen)
 
 
@@ -269,11 +264,9 @@ def test_the_softmax_classifiers_curve():
 
 
 def test_a_white_ground_and_sizes_that_stay():
-  image = np.zeros((6, 12, 1), np.uint8)
-  found = plankton_images.prepare(image, 12, 3, True)
-  np.testing.assert_array_equal(
-    found[..., 0], np.repeat([0, 255, 255, 0], 4).reshape(4, 4)
-  )
+  found = plankton_images.prepare(np.zeros((6, 12, 1), np.uint8), 12, 3, True)
+  expected = np.repeat([0, 255, 255, 0], 4).reshape(4, 4)
+  np.testing.assert_array_equal(found[..., 0], expected)
 
 
 def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
@@ -336,10 +329,8 @@ def test_classes_of_the_article():
 def test_no_text_covers_another():
   spots = np.array([[0, 0], [0.1, 0.01], [0.1, 0.02], [5, 0.01], [1.5, 0.01]])
   texts = ["ab", "cdefgh", "ij", "kl", "mn"]
-  extent = np.array([10.0, 1])
-  moved = plankton_pictures.without_overlap(spots, texts, extent)
+  moved = plankton_pictures.without_overlap(spots, texts, np.array([10.0, 1]))
   np.testing.assert_array_equal(moved[:, 0], spots[:, 0])
-  free = [0, 3, 4]
-  np.testing.assert_array_equal(moved[free], spots[free])
+  np.testing.assert_array_equal(moved[[0, 3, 4]], spots[[0, 3, 4]])
   assert (np.diff(moved[:3, 1]) >= 0.027).all()
   assert (moved[:, 1] >= spots[:, 1]).all()
