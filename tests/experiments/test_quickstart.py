@@ -1,7 +1,7 @@
 """The quickstart as a user runs it, and what the experiments share."""
 
 import dataclasses
-import importlib
+import functools
 import json
 import os
 import re
@@ -20,6 +20,8 @@ from tests.experiments import entries
 from tests.experiments.test_evidence import FILES
 
 COMMITTED = {path.stem: json.loads(path.read_text()) for path in FILES}
+SMOKE = quickstart.PRESETS["smoke"]
+parse = functools.partial(cli.parse, quickstart.PRESETS, name="quickstart", doc="")
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +38,8 @@ def test_results_are_complete(smoke):
   assert content["command"] == "python -m experiments.quickstart --preset smoke"
   assert {row["name"] for row in content["rows"]} == {"GAP", "GSP"}
   assert [claim["id"] for claim in content["claims"]] == [
-    "quickstart-gsp",
-    "quickstart-attention",
-  ]
+    "quickstart-gsp", "quickstart-attention",
+  ]  # fmt: skip
   for row in content["rows"]:
     assert len(row["values"]) == 2
     np.testing.assert_allclose(row["mean"], np.mean(row["values"]))
@@ -51,10 +52,7 @@ def test_results_are_complete(smoke):
   for text in (printed, table):
     assert "MAP@R" in text
     assert "GSP puts" in text
-
-
-def test_average_pooling_weighs_every_tile_alike_and_gsp_does_not(smoke):
-  content = json.loads((smoke[0] / "results.json").read_text())
+  # Average pooling weighs every tile alike, the other one does not.
   weight = {
     row["name"]: row["values"]
     for row in content["rows"]
@@ -80,8 +78,7 @@ def tiles_of(images, side):
 def test_collages_of_the_parts_share_no_image():
   import jax
 
-  digits = quick.digits()
-  made = quick.collages(digits, (60, 36), jax.random.key(0))
+  made = quick.collages(quick.digits(), (60, 36), jax.random.key(0))
   assert not tiles_of(made.train.images, 8) & tiles_of(made.test.images, 8)
   for part in made:
     assert set(np.unique(part.labels)) == set(range(6))
@@ -98,7 +95,7 @@ def test_both_poolings_share_a_quarter_of_their_steps(monkeypatch):
 
   taken: list[tuple[float, int]] = []
   monkeypatch.setattr(quick, "_train", train)
-  config = dataclasses.replace(quickstart.PRESETS["smoke"], steps=8, mass=0.15)
+  config = dataclasses.replace(SMOKE, steps=8, mass=0.15)
   keys = jax.random.split(jax.random.key(0), 1)
   made = [quick.collages(quick.digits(), (60, 36), keys[0])]
   quick.compare(config, made, keys, lambda: None)
@@ -163,44 +160,28 @@ def test_photographs_that_cannot_be_used_are_told_in_one_line(tmp_path, monkeypa
 def test_options_change_single_settings_of_a_preset(monkeypatch):
   monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
   monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")
-  parsed = cli.parse(
-    quickstart.PRESETS,
-    name="quickstart",
-    doc="",
-    arguments=["--preset", "smoke", "--seed", "7", "--collages", "9", "8"],
-  )
+  parsed = parse(arguments=["--preset", "smoke", "--seed", "7", "--collages", "9", "8"])
   assert parsed.preset == "smoke"
-  assert parsed.config == dataclasses.replace(
-    quickstart.PRESETS["smoke"], seed=7, collages=(9, 8)
-  )
+  assert parsed.config == dataclasses.replace(SMOKE, seed=7, collages=(9, 8))
   assert parsed.output.as_posix() == "runs/quickstart/smoke"
   # Programs that run a few times are compiled quickly; the last of two flags holds.
   assert os.environ["XLA_FLAGS"].startswith("--xla_backend_optimization_level=0 ")
   assert os.environ["XLA_FLAGS"].endswith(" --xla_of_the_user=1")
   for short, level in ((True, "--xla_backend_optimization_level=1 "), (False, "")):
     monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")
-    presets = quickstart.PRESETS
-    cli.parse(presets, name="quickstart", doc="", arguments=[], short=short)
+    parse(arguments=[], short=short)
     assert os.environ["XLA_FLAGS"] == f"{level}--xla_of_the_user=1"
 
 
 def test_what_is_no_number_is_a_dash(tmp_path, capsys):
-  config = quickstart.PRESETS["smoke"]
   content = results.result(
-    experiment="quickstart",
-    preset="smoke",
-    config=config,
-    seconds=1.0,
+    experiment="quickstart", preset="smoke", config=SMOKE, seconds=1.0,
     rows=[results.row("A", "m", [0.5, np.nan]), results.row("B", "m", [0.5])],
     claims=[results.claim("c", "|a| > |b|", [np.inf, np.nan], paper="p")],
-  )
+  )  # fmt: skip
   results.write(content, tmp_path)
-
-  def refuse(text):
-    raise AssertionError(f"{text} is no JSON")
-
   text = (tmp_path / "results.json").read_text()
-  found = json.loads(text, parse_constant=refuse)
+  found = json.loads(text, parse_constant=pytest.fail)  # called for what is no JSON
   assert found["rows"][0]["values"] == [0.5, None]
   assert found["rows"][0]["mean"] is None
   assert (found["rows"][1]["mean"], found["rows"][1]["interval"]) == (0.5, [None] * 2)
@@ -216,10 +197,9 @@ def test_what_is_no_number_is_a_dash(tmp_path, capsys):
 
 def test_the_command_says_what_was_changed():
   def command(**changes):
-    config = dataclasses.replace(quickstart.PRESETS["smoke"], **changes)
     return results.result(
-      experiment="quickstart", preset="smoke", config=config, seconds=1.0,
-      rows=[], claims=[],
+      experiment="quickstart", preset="smoke", seconds=1.0, rows=[], claims=[],
+      config=dataclasses.replace(SMOKE, **changes),
     )["command"]  # fmt: skip
 
   plain = "python -m experiments.quickstart --preset smoke"
@@ -227,9 +207,7 @@ def test_the_command_says_what_was_changed():
   changed = command(seeds=5, collages=(9, 8))
   assert changed == f"{plain} --seeds 5 --collages 9 8"
   # Which is read as it was.
-  parsed = cli.parse(
-    quickstart.PRESETS, name="quickstart", doc="", arguments=changed.split()[3:]
-  )
+  parsed = parse(arguments=changed.split()[3:])
   assert (parsed.config.seeds, parsed.config.collages) == (5, (9, 8))
 
 
@@ -298,7 +276,7 @@ def test_every_statement_has_a_short_objection():
 def test_headers_say_how_long_the_committed_runs_took():
   units, said = {"s": 1, "min": 60, "h": 3600}, {}
   for name, content in COMMITTED.items():
-    module = importlib.import_module(f"experiments.{content['experiment']}")
+    module = entries.module(content["experiment"])
     whole = content["command"]
     preset = re.match(r"python -m \S+(?: --preset \S+)?", whole)[0]
     named = (
@@ -316,7 +294,7 @@ def test_headers_say_how_long_the_committed_runs_took():
 def test_what_was_tried_names_presets_that_exist():
   tried, named = tomllib.loads(results_page.TRIED.read_text()), []
   for title, notes in tried.items():
-    module = importlib.import_module(f"experiments.{COMMITTED[title]['experiment']}")
+    module = entries.module(COMMITTED[title]["experiment"])
     for preset in re.findall(r"--preset ([\w.-]+)", " ".join(notes.values())):
       assert preset in module.PRESETS, f"{title}: {preset}"
       named.append(preset)
