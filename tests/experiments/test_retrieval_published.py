@@ -1,6 +1,7 @@
 """What the presets of `retrieval` take from the thesis, digit by digit."""
 
 import dataclasses
+import functools
 import itertools
 import pathlib
 import re
@@ -11,6 +12,7 @@ import pytest
 from experiments.metric_learning.photographs import methods, protocols
 from experiments.published import dml
 from experiments.retrieval import PRESETS
+from tests.experiments import entries
 
 # Lines as the thesis prints them, without references; the file names its tables.
 PRINTED = pathlib.Path(__file__).with_name("dml_retrieval_tables.txt")
@@ -125,12 +127,10 @@ def test_tables_3_3_and_5_3():
   assert len(parts) == 4
   assert parts == dml.TABLE_5_3
   # Beside a run: those that Table 5.1 has, too, are printed there.
-  cell = dml.cell
-  assert cell("fair534", "bn_inception", "c2+zsp", "cars", 128) == (
-    None, 17.67, None, None,
-  )  # fmt: skip
-  assert cell("fair534", "bn_inception", "c2+gsp", "cub", 128).map_at_r == 21.53
-  assert cell("fair534", "bn_inception", "c2+gsp_alone", "cub", 512).map_at_r == 26.25
+  cell = functools.partial(dml.cell, "fair534", "bn_inception")
+  assert cell("c2+zsp", "cars", 128) == (None, 17.67, None, None)
+  assert cell("c2+gsp", "cub", 128).map_at_r == 21.53
+  assert cell("c2+gsp_alone", "cub", 512).map_at_r == 26.25
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,7 @@ def test_sizes_are_the_sums_of_their_parts(dataset, classes, images, learned, so
 def jobs(preset, **changes):
   """Trainings of a preset, by name."""
   config = dataclasses.replace(PRESETS[preset], **changes)
-  own = methods.protocol_of(config)
-  made = [methods.job(config, own, name) for name in config.methods]
-  return {one.name: one for one in made}
+  return {job.name: job for job in entries.jobs(config)}
 
 
 # Columns: CUB, Cars196, In-shop, SOP.
@@ -165,19 +163,16 @@ LOSSES = {
   },
   "triplet": {"margin": (0.0961, 0.1190, 0.0451, 0.0451)},
   "ms": {
-    "positive_scale": (2, 14.35, 8.49, 2),
-    "negative_scale": (40, 75.83, 57.38, 40),
+    "positive_scale": (2, 14.35, 8.49, 2), "negative_scale": (40, 75.83, 57.38, 40),
     "threshold": (0.5, 0.66, 0.41, 0.5),
   },
   "proxy_anchor": {"margin": (0.1,) * 4, "scale": (32,) * 4},
   "proxy_nca": {"temperature": (0.1,) * 4},
   "soft_triple": {
-    "scale": (20, 17.69, 20, 100),
-    "temperature": (0.1, 19.18, 0.1, 47.9),
-    "regularization": (0.2, 0.0669, 0.2, 0.2),
-    "margin": (0.01, 0.3588, 0.01, 0.3145),
+    "scale": (20, 17.69, 20, 100), "temperature": (0.1, 19.18, 0.1, 47.9),
+    "regularization": (0.2, 0.0669, 0.2, 0.2), "margin": (0.01, 0.3588, 0.01, 0.3145),
   },
-}
+}  # fmt: skip
 CENTRES_S, CENTRES_L, CENTRES_TABLE = (1, 1, 1, 1), (10, 10, 4, 4), (10, 10, 1, 1)
 BATCHES_S, BATCHES_L = (3, 3, 100, 400), (25, 25, 400, 1400)
 PROXIES, POOL, PROTOTYPES = (8, 8, 4, 4), (12, 12, 7, 7), (64, 64, 128, 128)
@@ -186,9 +181,8 @@ DATASETS = ("cub", "cars", "inshop", "sop")
 
 @pytest.mark.parametrize(("column", "dataset"), list(enumerate(DATASETS)))
 def test_hyperparameters(column, dataset):
-  older, newer = (
-    jobs(preset, dataset=dataset) for preset in ("figure-3.4", "table-5.1")
-  )
+  older = jobs("figure-3.4", dataset=dataset)
+  newer = jobs("table-5.1", dataset=dataset)
   table = jobs("table-3.1", dataset=dataset)
   assert {name.partition("+")[0] for name in table} == {*LOSSES}
   for name, one in [*older.items(), *newer.items(), *table.items()]:
@@ -241,8 +235,7 @@ def test_the_preset_of_table_5_2(dataset, backbone):
   # Chapter 3 trains once.
   once = dataclasses.replace(PRESETS["table-3.2"], dataset=dataset, backbone=backbone)
   assert methods.protocol_of(once) == wanted._replace(repeats=1)
-  sizes = (128, 512) if residual else (512,)  # with --dim
-  for dim in sizes:
+  for dim in (128, 512) if residual else (512,):  # with --dim
     made = jobs("table-5.2", dataset=dataset, backbone=backbone, dim=dim)
     assert list(made) == ["c1+xbm", "c1+xbm+gsp"]
     assert [one.settings.pooling for one in made.values()] == ["gap_gmp", "gsp"]
@@ -251,10 +244,8 @@ def test_the_preset_of_table_5_2(dataset, backbone):
       settings = one.settings
       assert one.method.kind == "xbm"
       assert settings.places == 32 * BATCHES_L[DATASETS.index(dataset)]
-      assert (settings.dim, settings.batch, settings.per_class) == (
-        dim, wanted.batch, 4,
-      )  # fmt: skip
-      assert settings.metric == "P@1"
+      assert (settings.dim, settings.batch) == (dim, wanted.batch)
+      assert (settings.per_class, settings.metric) == (4, "P@1")
       assert settings.learning_rate == wanted.learning_rate
       assert settings.weight_decay == wanted.weight_decay
       # The thesis's own run, not that of the memory's paper in Table 3.2.
