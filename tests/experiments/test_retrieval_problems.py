@@ -76,23 +76,22 @@ def marked(state, value):
 
 
 def test_problems_of_photographs_turn_as_the_algorithm_says(tmp_path, monkeypatch):
-  patience, metric, other = 2, "P@1", "MAP@R"
   settings = dataclasses.replace(
-    SETTINGS, metric=metric, switch_patience=patience, weight=0.25, patience=5
+    SETTINGS, metric="P@1", switch_patience=2, weight=0.25, patience=5
   )
   given = responds(settings, tmp_path, monkeypatch)
-  assert (given["monitor"].metric, given["monitor"].patience) == (metric, 5)
+  assert (given["monitor"].metric, given["monitor"].patience) == ("P@1", 5)
   # Percent: by less than a thousandth is no better, by more is.
   scores = [50.0, 50.003, 50.0035, 50.0038, 49.0, 48.0, 48.002, 47.0, 46.0, 45.0, 45.0]
-  expected = turns(scores, margin=1e-3, patience=patience)
+  ends = functools.partial(turns, scores, patience=2)
+  expected = ends(margin=1e-3)
   assert len(expected) >= 2
-  assert expected != turns(scores, margin=1e-5, patience=patience)
-  assert expected != turns(scores, margin=0.1, patience=patience)
+  assert expected not in (ends(margin=1e-5), ends(margin=0.1))
   state, found = given["state"], []
   for place, score in enumerate(scores):
     before = int(training.ccp_state(state).problem)
     state = marked(state, place + 1.0)
-    values = {metric: score, other: float(place)}  # which rises without an end
+    values = {"P@1": score, "MAP@R": float(place)}  # which rises without an end
     state = given["respond"](state, values)
     own = training.ccp_state(state)
     if int(own.problem) > before:
@@ -121,8 +120,9 @@ def test_what_a_problem_of_photographs_begins_with(tmp_path, monkeypatch):
   settings = dataclasses.replace(SETTINGS, switch_patience=1)
   given = responds(settings, tmp_path, monkeypatch)
   # The first two of a pool keep the first proxies away.
-  np.testing.assert_array_equal(renewed[0][1], _points(pools[0])[:, :2])
-  np.testing.assert_array_equal(renewed[0][0], _points(pools[1]))
+  first, second = (jax.random.normal(key, (3, 3, 3)) for _, key in pools[:2])
+  np.testing.assert_array_equal(renewed[0][1], first[:, :2])
+  np.testing.assert_array_equal(renewed[0][0], second)
   state = given["respond"](marked(given["state"], 1.0), {"MAP@R": 50.0})
   state = given["respond"](marked(state, 2.0), {"MAP@R": 40.0})
   own = training.ccp_state(state)
@@ -138,12 +138,8 @@ def test_what_a_problem_of_photographs_begins_with(tmp_path, monkeypatch):
   assert (jax.random.key_data(key) == jax.random.key_data(expected)).all()
 
 
-def _points(pool):
-  return jax.random.normal(pool[1], (3, 3, 3))
-
-
 def test_problems_of_small_images_turn_as_the_algorithm_says():
-  patience, settings = 2, dataclasses.replace(SMALL, switch_patience=2)
+  settings = dataclasses.replace(SMALL, switch_patience=2)
   study = retrieval_sets.gaussians(0)
   run = retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
   given = retrieval_training.on_device(study)
@@ -151,16 +147,15 @@ def test_problems_of_small_images_turn_as_the_algorithm_says():
   state = jax.jit(run.init)(given, jax.random.key(0), hyper)
 
   def pool(variables, key, given, hyper):
-    del key, given, hyper
     leaf = jax.tree.leaves(variables["params"])[0].ravel()[0]
     return jnp.full((run.classes, 3, 2), leaf), jnp.zeros((run.classes, 3), jnp.int32)
 
   run.pool = pool  # points that tell whose they are
   switched = jax.jit(run.switched)
   scores = [0.5, 0.50003, 0.500035, 0.500038, 0.4, 0.4, 0.3, 0.30002, 0.2, 0.1, 0.1]
-  expected = turns(scores, margin=1e-5, patience=patience)
-  assert expected != turns(scores, margin=0, patience=patience)
-  assert expected != turns(scores, margin=1e-3, patience=patience)
+  ends = functools.partial(turns, scores, patience=2)
+  expected = ends(margin=1e-5)
+  assert expected not in (ends(margin=0), ends(margin=1e-3))
   found = []
   for place, score in enumerate(scores):
     before = int(state.train.opt_state[0].problem)
@@ -251,9 +246,8 @@ def test_two_devices_fill_a_memory_twice_as_fast():
   labels = np.array([[0, 0], [1, 1]], np.int32)
   run, stats = memory_run(places=8)
   stats = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), stats)
-  step = jax.vmap(
-    functools.partial(run.remembered, axis_name="batch"), axis_name="batch"
-  )
+  step = functools.partial(run.remembered, axis_name="batch")
+  step = jax.vmap(step, axis_name="batch")
   for taken in range(6):
     references, remembers, stats = step(stats, x[taken], labels)
     np.testing.assert_array_equal(remembers, taken >= 4)
