@@ -47,9 +47,8 @@ def caught(call):
 
 def test_a_loss_that_is_not_finite_is_named_with_its_step(tmp_path):
   assert ending.mean_loss(np.array([1.0, 2.0]), 0, "a") == 1.5
-  with pytest.raises(
-    FloatingPointError, match=r"a: the loss is inf at step 12; .*none"
-  ):
+  message = r"a: the loss is inf at step 12; .*none"
+  with pytest.raises(FloatingPointError, match=message):
     ending.mean_loss([1.0, np.inf, np.nan], 10, "a")
   with pytest.raises(FloatingPointError, match=rf"step 11; .* step 10 in {tmp_path}"):
     ending.mean_loss([np.nan], 10, "a", tmp_path)
@@ -124,10 +123,8 @@ def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):
   with pytest.raises(SystemExit) as ended:
     signal.raise_signal(signal.SIGTERM)
   assert ended.value.code == 128 + signal.SIGTERM
-  assert (
-    f"ended by SIGTERM; the same command goes on from what is kept in {tmp_path}"
-    in (capsys.readouterr().err)
-  )
+  said = f"ended by SIGTERM; the same command goes on from what is kept in {tmp_path}"
+  assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -139,13 +136,10 @@ def test_a_run_that_ends_while_it_loads_says_so(name, tmp_path):
   source = f"import os, signal\n{heed}\nos.kill(os.getpid(), {number:d})\n"
   (tmp_path / "jax.py").write_text(source)
   ended = subprocess.run(
-    [sys.executable, "-m", "experiments.quickstart"],
+    [sys.executable, "-m", "experiments.quickstart"], cwd=tmp_path, timeout=60,
     env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
-    cwd=tmp_path,
-    capture_output=True,
-    text=True,
-    timeout=60,
-  )
+    capture_output=True, text=True,
+  )  # fmt: skip
   said = {"SIGTERM": "ended by SIGTERM", "SIGINT": "stopped"}[name]
   assert ended.stderr == f"\n{said}; nothing is lost; the same command starts again\n"
   if name == "SIGTERM":
@@ -201,12 +195,7 @@ def test_decompositions_do_not_wait_for_threads(given, threads):
   if given:
     surroundings["OPENBLAS_NUM_THREADS"] = given
   told = subprocess.run(
-    [sys.executable, "-c", source],
-    env=surroundings,
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=True,
-    timeout=60,
-  )
+    [sys.executable, "-c", source], env=surroundings, cwd=ROOT, capture_output=True,
+    text=True, check=True, timeout=60,
+  )  # fmt: skip
   assert {*map(int, told.stdout.split())} == {threads}

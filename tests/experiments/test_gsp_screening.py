@@ -1,6 +1,7 @@
 """The screening and figure 3.5's trials; the design against the paper's."""
 
 import dataclasses
+import operator
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from experiments.frame import kept
 from experiments.frame.study import Table
 from experiments.gsp import screening_cells
 from experiments.metric_learning.photographs import comparison, methods, screening
+
+NUMBERS = operator.attrgetter("prototypes", "mass", "inverse_temperature", "zero_shot")
 
 
 @pytest.mark.slow
@@ -89,10 +92,9 @@ def test_an_effect_of_both_signs_is_noise():
   [
     ({"masses": (0.3, 0.5)}, {"m-flat-c2"}),
     ({"masses": (0.7, 1.0)}, {"m-flat-c2", "mu-sweep-average-c2"}),
-    ({"counts": (16, 128)}, set()),
-    ({"counts": (256,)}, set()),
+    ({"counts": (16, 128)}, set()), ({"counts": (256,)}, set()),
   ],
-)
+)  # fmt: skip
 def test_what_is_not_trained_has_no_claim(changes, names):
   config = dataclasses.replace(
     gsp_screening.PRESETS["cpu"], losses=("C2",), screen=False, **changes
@@ -131,22 +133,19 @@ def trained_as(monkeypatch):
 def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, trained_as):
   def printed(c):
     column = 4 + (c.methods[0].startswith("proxy_nca"))
-    cell = [c.prototypes, c.mass, c.inverse_temperature, c.zero_shot]
     if not c.methods[0].endswith("+gsp"):
       return [30.0] * 3
-    row = np.abs(screening_cells.TABLE[:, :4] - cell).sum(1).argmin()
+    row = np.abs(screening_cells.TABLE[:, :4] - NUMBERS(c)).sum(1).argmin()
     return [screening_cells.TABLE[row, column]] * 3
 
   trained = trained_as(printed)
-  full = gsp_screening.PRESETS["full"]
-  content = gsp_screening.STUDY.run(full, tmp_path, "full")
+  content = gsp_screening.STUDY.run(gsp_screening.PRESETS["full"], tmp_path, "full")
   seen = [config for config, *_ in trained]
   assert [c.methods[0] for c in seen] == [
     *["c2+gsp"] * 8, "c2", *["proxy_nca+gsp"] * 8, "proxy_nca",
   ]  # fmt: skip
   assert {c.protocol for c in seen} == {"tuning"}
-  assert len({(c.prototypes, c.mass, c.inverse_temperature, c.zero_shot)
-              for c in seen}) == 9  # fmt: skip
+  assert len({*map(NUMBERS, seen)}) == 9
   for row in content["rows"]:
     if "average" in row["name"]:
       assert row["mean"] == 30
@@ -182,8 +181,7 @@ def test_presets_of_figures_vary_what_they_show(preset, tmp_path, trained_as):
   trained = trained_as(falling)
   content = gsp_screening.STUDY.run(gsp_screening.PRESETS[preset], tmp_path, preset)
   seen = [config for config, *_ in trained]
-  varied = {(c.methods[0], c.prototypes, c.mass, c.inverse_temperature, c.zero_shot)
-            for c in seen}  # fmt: skip
+  varied = {(c.methods[0], *NUMBERS(c)) for c in seen}
   assert len(seen) == len(varied) == len(losses.split()) * (1 + cells)
   assert {c.dataset for c in seen} == {"sop" if preset == "figure-5.11" else "cub"}
   assert len(content["rows"]) == len(seen)

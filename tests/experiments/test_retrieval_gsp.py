@@ -65,8 +65,7 @@ def test_prototypes_begin_among_averages_of_training_images(pooling):
   assert len(set(np.asarray(nearest.argmin(1)).tolist())) == 5
   if pooling == "gsp":  # the rest begins as with the average
     _, plain = begin(pooling="gap", zero_shot=0.0)
-    other = plain.train.params["network"]
-    jax.tree.map(np.testing.assert_array_equal, params, other)
+    jax.tree.map(np.testing.assert_array_equal, params, plain.train.params["network"])
 
 
 @pytest.mark.slow
@@ -132,18 +131,13 @@ def test_label_embeddings_outlive_a_problem():
 
 
 SUMMED = dataclasses.replace(
-  retrieval.PRESETS["cpu"],
-  losses=(),
-  memory_losses=(),
-  proxy_losses=(),
-  gsp_methods=("c2", "proxy_nca", "c1+xbm", "c2+ccp"),
-  gsp_parts=("c2",),
-)
+  retrieval.PRESETS["cpu"], losses=(), memory_losses=(), proxy_losses=(),
+  gsp_methods=("c2", "proxy_nca", "c1+xbm", "c2+ccp"), gsp_parts=("c2",),
+)  # fmt: skip
 
 
 def test_what_is_trained_with_the_sum():
-  config = SUMMED
-  plan = retrieval_plan.plan(config)
+  plan = retrieval_plan.plan(SUMMED)
   names = {name.title: name for name in plan}
   assert set(names) == {
     "C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP", "ProxyNCA++", "ProxyNCA+++GSP+ZSP",
@@ -155,7 +149,7 @@ def test_what_is_trained_with_the_sum():
   shared = retrieval_settings.Settings(mass=0.3)
 
   def numbers(title):
-    own = retrieval_plan.settings_of(config, shared, names[title], plan[names[title]])
+    own = retrieval_plan.settings_of(SUMMED, shared, names[title], plan[names[title]])
     return own.pooling, own.mass, own.inverse_temperature, own.zero_shot
 
   assert numbers("C2")[::3] == ("gap", 0.0)
@@ -176,13 +170,11 @@ def test_claims_about_the_sum():
   nothing = (np.zeros((1, 3)),) * 3
   found = {
     name: runs.Trained(
-      {"score": np.zeros((1, 3, 1))},
-      nothing[0],
-      dict.fromkeys(MEASURES, (height + seeds)[None]),
-      *nothing,
+      {"score": np.zeros((1, 3, 1))}, nothing[0],
+      dict.fromkeys(MEASURES, (height + seeds)[None]), *nothing,
     )
     for name, height in heights.items()
-  }
+  }  # fmt: skip
   config = dataclasses.replace(SUMMED, gsp_methods=("c2", "c1+xbm", "c2+ccp"))
   untrained = dict.fromkeys(MEASURES, np.full(3, 0.1))
   table = retrieval.tabulate(config, found, {"untrained": untrained})

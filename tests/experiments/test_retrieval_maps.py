@@ -46,8 +46,7 @@ def test_projection_is_on_the_directions_of_largest_variance_of_the_learned_maps
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypatch):
-  random = np.random.default_rng(2)
-  pixels = random.integers(0, 256, (26, 4, 4, 3), np.uint8)
+  pixels = np.random.default_rng(2).integers(0, 256, (26, 4, 4, 3), np.uint8)
   # One class has two images, so it is left out.
   labels = np.insert(np.repeat([0, 1, 2, 4, 5, 6, 7, 8], 3), 9, [3, 3])
   pictures = data.from_arrays(pixels, labels)
@@ -82,8 +81,7 @@ def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypa
 def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
   tmp_path, monkeypatch
 ):
-  random = np.random.default_rng(5)
-  pixels = random.integers(0, 256, (16, 64, 64, 3), np.uint8)
+  pixels = np.random.default_rng(5).integers(0, 256, (16, 64, 64, 3), np.uint8)
   pictures = data.from_arrays(pixels, np.repeat(np.arange(8), 2))
   monkeypatch.setattr(images, "_FEWEST", 2)
   monkeypatch.setattr(images.class_sets, "read", lambda *_, **__: pictures)
@@ -98,13 +96,10 @@ def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
       np.testing.assert_array_equal(getattr(study, part)[number], getattr(rows, part))
     np.testing.assert_allclose(study.raw[number], averages[rows.test], atol=2e-3)
   # Before the first step the layer sees what it would see on the frozen maps.
-  preset = plan.PRESETS["cars-tuned"]
-  settings = command.only(plan.Settings, preset)
+  settings = command.only(plan.Settings, plan.PRESETS["cars-tuned"])
   architecture = dataclasses.replace(settings.architecture, image_size=2, dim=4)
-  runs.check(
-    dataclasses.replace(settings, image_size=2, per_class=2, batch=4), Method("c2"),
-    study,
-  )  # fmt: skip
+  small = dataclasses.replace(settings, image_size=2, per_class=2, batch=4)
+  runs.check(small, Method("c2"), study)
   variables = networks.initial_variables(jax.random.key(0), architecture)
   assert {*variables["params"]["backbone"]} == {"stage7_0", "head", "head_norm"}
   model = networks.Model(architecture, variables)
@@ -116,10 +111,9 @@ def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
 
 
 def test_steps_train_the_last_stage_but_its_norms():
-  random = np.random.default_rng(6)
   labels = np.repeat(np.arange(8), 4)
   rows = images.halves(labels, images.divided(np.arange(8), 0))
-  stored = random.normal(size=(32, 1, 1, 192)).astype(np.float16)
+  stored = np.random.default_rng(6).normal(size=(32, 1, 1, 192)).astype(np.float16)
   study = images.of_folds("drawn", stored, [rows])
   settings = dataclasses.replace(
     command.only(plan.Settings, plan.PRESETS["cars-tuned"]), image_size=1, dim=4,
@@ -130,12 +124,11 @@ def test_steps_train_the_last_stage_but_its_norms():
   before = run.init(arrays, jax.random.key(0), hyper)
   after, _ = jax.jit(run.steps)(arrays, before, jax.random.key(1), hyper)
   first, last = (x.train.variables() for x in (before, after))
-  moved = jax.tree_util.tree_leaves_with_path(
-    jax.tree.map(lambda a, b: (a != b).any(), first["params"], last["params"])
-  )
-  movements = {jax.tree_util.keystr(path): moves for path, moves in moved}
+  moved = jax.tree.map(lambda a, b: (a != b).any(), first["params"], last["params"])
+  movements = jax.tree_util.tree_leaves_with_path(moved)
   assert len(movements) == 4 + 2 * 4 + 1  # convolutions, their norms, the new layer
-  for name, moves in movements.items():
+  for path, moves in movements:
+    name = jax.tree_util.keystr(path)
     assert moves == ("kernel" in name), name  # frozen norms keep scale and bias, too
   chex.assert_trees_all_equal(first["batch_stats"], last["batch_stats"])
 
@@ -143,9 +136,7 @@ def test_steps_train_the_last_stage_but_its_norms():
 @pytest.mark.parametrize("pooled", [False, True])
 def test_plankton_of_all_sizes_is_inverted(pooled, tmp_path, monkeypatch):
   values = np.arange(8, dtype=np.uint8) * 30
-  grey = [
-    np.full((9 + i, 20 - i, 1), value, np.uint8) for i, value in enumerate(values)
-  ]
+  grey = [np.full((9 + i, 20 - i, 1), x, np.uint8) for i, x in enumerate(values)]
   pictures = data.Images(grey, np.arange(8, dtype=np.int32), tuple("abcdefgh"))
   monkeypatch.setattr(images, "_FEWEST", 1)
   monkeypatch.setattr(images.class_sets, "read", lambda *_, **__: pictures)
@@ -206,9 +197,8 @@ def test_poolings_are_claimed_against_the_one_that_validation_chooses():
   assert titles[:3] == ["C2", "C2+GMP", "C2+GAP+GMP"]
   assert len(titles) == len({*titles}) == 15
   assert len(planned) == 30
-  own = plan.settings_of(
-    config, plan.Settings(), Name("x", "c2", parts="OTP"), Method("c2")
-  )
+  name = Name("x", "c2", parts="OTP")
+  own = plan.settings_of(config, plan.Settings(), name, Method("c2"))
   assert own.pooling == "otp"
   table = Table()
   heights = {"C2": 0.3, "C2+GSP": 0.5, "C2+OTP": 0.4, "C2+GeM": 0.2}
