@@ -85,12 +85,9 @@ def test_plankton_keeps_its_tail_and_loses_no_class(monkeypatch):
 @pytest.fixture
 def small():
   """A set of images of 6 classes in 3 super-classes, two of them rare."""
-  names = tuple(f"class {label}" for label in range(6))
-  rng = np.random.default_rng(0)
   labels = np.repeat(np.arange(6), (12, 12, 12, 12, 4, 4))
-  images = toned(labels, names)
-  pixels = np.asarray(images.images)
-  noisy = pixels + rng.integers(0, 9, pixels.shape, np.uint8)
+  pixels = np.asarray(toned(labels, tuple("abcdef")).images)
+  noisy = pixels + np.random.default_rng(0).integers(0, 9, pixels.shape, np.uint8)
   part = tasks.Part(jnp.asarray(noisy)[None], jnp.asarray(labels)[None])
   return tasks.Task("rows", part, part, part, None, np.arange(6) // 2, tail=2)
 
@@ -144,13 +141,11 @@ def test_accuracy_is_that_of_each_class(monkeypatch):
   # have each other's prototypes.
   labels = np.array([0, 0, 0, 0, 1, 2, 2])
   nearest = np.array([0, 0, 0, 2, 1, 1, 1])  # prototypes
+  assignment = types.SimpleNamespace(assignment=jnp.array([0, 2, 1]))
   state = types.SimpleNamespace(
-    params={"loss": {"points": jnp.eye(3)}},
-    batch_stats={
-      "loss": {"assignment": types.SimpleNamespace(assignment=jnp.array([0, 2, 1]))}
-    },
-    variables=dict,
-  )
+    params={"loss": {"points": jnp.eye(3)}}, variables=dict,
+    batch_stats={"loss": {"assignment": assignment}},
+  )  # fmt: skip
   embed = mock.Mock(return_value=jnp.eye(3)[nearest])
   monkeypatch.setattr(training.Network, "apply", embed)
   part = tasks.Part(jnp.zeros((1, 7, 1)), jnp.asarray(labels)[None])

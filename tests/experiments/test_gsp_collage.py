@@ -79,9 +79,7 @@ def test_a_training_begins_with_the_pretrained_backbone(tmp_path):
     return found[""].state
 
   other = begin(1)
-  network, alone = (
-    begin(0, **x).params["network"] for x in ({"pretrained": other}, {})
-  )
+  network, alone = (begin(0, pretrained=x).params["network"] for x in (other, None))
   chex.assert_trees_all_equal(network["backbone"], other.params["network"]["backbone"])
   chex.assert_trees_all_equal(network["head"], alone["head"])
   same = jax.tree.map(np.array_equal, alone["backbone"], network["backbone"])

@@ -17,16 +17,13 @@ from spherejax import metrics, plotting
 @pytest.mark.parametrize("paper", [None, 0.17])
 def test_a_table_has_notes_and_says_what_the_papers_figures_are_of(paper, tmp_path):
   content = {
-    "experiment": "some",
-    "preset": "cpu",
-    "seconds": 1.0,
-    "device": "1 x cpu",
+    "experiment": "some", "preset": "cpu", "seconds": 1.0, "device": "1 x cpu",
     "rows": [
       results.row("GSP", "MAP@R", [0.5, 0.25], paper=paper),
       results.row("net", "points", [3.0, 2.0]) | {"note": "at 1/4"},
     ],
     "claims": [results.claim("gsp", "GSP > GAP", [0.1, 0.2], paper="DML 5.3.2")],
-  }
+  }  # fmt: skip
   results.write(content, tmp_path)
   text = (tmp_path / "table.txt").read_text()
   assert "0.375" in text
@@ -69,13 +66,10 @@ def test_a_verdict_and_the_seeds_that_would_decide():
 def test_claims_of_one_id_are_no_result():
   def result(*names):
     return results.result(
-      experiment="quickstart",
-      preset="smoke",
-      config=quickstart.PRESETS["smoke"],
-      seconds=1.0,
-      rows=[],
+      experiment="quickstart", preset="smoke", config=quickstart.PRESETS["smoke"],
+      seconds=1.0, rows=[],
       claims=[results.claim(name, name, [0.1], paper="DML 1") for name in names],
-    )
+    )  # fmt: skip
 
   with pytest.raises(ValueError, match=r"its own id; .* than once: \['a', 'c'\]"):
     result("a", "b", "c", "a", "c", "a")

@@ -15,9 +15,8 @@ BOX = tfds.features.BBox(0.0, 0.0, 1.0, 1.0)
 def picture(number):
   """Its colour tells the class."""
   file = io.BytesIO()
-  Image.new("RGB", (2, 3), (number >> 16, number >> 8 & 255, number & 255)).save(
-    file, "png"
-  )
+  colour = number >> 16, number >> 8 & 255, number & 255
+  Image.new("RGB", (2, 3), colour).save(file, "png")
   file.seek(0)
   return file
 
@@ -75,8 +74,7 @@ def prepare(tmp_path, monkeypatch):
 
 
 def seen_class(pictures, place):
-  pixel = pictures.images[place][0, 0].astype(int)
-  return pixel @ [65536, 256, 1]
+  return pictures.images[place][0, 0].astype(int) @ [65536, 256, 1]
 
 
 @pytest.mark.parametrize("dataset", ["cub", "cars"])
@@ -87,15 +85,11 @@ def test_half_of_the_birds_and_cars_are_learned(dataset, prepare):
   prepare(dataset, train=order, test=[*order[::-1], 7, classes - 1])
   sets = retrieval_full_sets.load(dataset, "", 0, False)
   assert "query" not in sets.sought.extras
-  assert (len(sets.learned.label_names), len(sets.sought.label_names)) == (
-    learned,
-    learned,
-  )
+  assert len(sets.learned.label_names) == len(sets.sought.label_names) == learned
   for pictures, first in ((sets.learned, 0), (sets.sought, learned)):
-    counts = np.bincount(pictures.labels)
     wanted = np.full(learned, 2)
     wanted[7 if first == 0 else -1] += 1
-    np.testing.assert_array_equal(counts, wanted)
+    np.testing.assert_array_equal(np.bincount(pictures.labels), wanted)
     for place in range(len(pictures)):
       assert seen_class(pictures, place) == first + pictures.labels[place]
 
@@ -115,8 +109,7 @@ def test_products_are_divided_as_their_parts(prepare, monkeypatch):
   for pictures, first in ((sets.learned, 0), (sets.sought, learned)):
     for place in np.random.default_rng(1).integers(0, len(pictures), 50):
       assert seen_class(pictures, place) == first + pictures.labels[place]
-  rows = np.sort(sets.learned.extras["row"])
-  np.testing.assert_array_equal(rows, np.arange(learned))
+  np.testing.assert_array_equal(np.sort(sets.learned.extras["row"]), np.arange(learned))
 
 
 @pytest.mark.parametrize("dataset", SETS)
@@ -141,12 +134,10 @@ def test_missing_classes_are_said(dataset, prepare):
 
 @pytest.mark.parametrize("dataset", SETS)
 def test_sets_that_are_not_prepared_are_named(dataset, prepare, tmp_path):
-  with pytest.raises(
-    SystemExit, match=f"{dataset} cannot be read: no image set '{SETS[dataset][0]}'"
-  ):
+  message = f"{dataset} cannot be read: no image set '{SETS[dataset][0]}'"
+  with pytest.raises(SystemExit, match=message):
     retrieval_full_sets.load(dataset, "", 0, False)
   prepare(dataset, train=[0, 1])
-  with pytest.raises(
-    SystemExit, match=f"{dataset} cannot be read: .* has no split 'test'; .*: train"
-  ):
+  message = f"{dataset} cannot be read: .* has no split 'test'; .*: train"
+  with pytest.raises(SystemExit, match=message):
     retrieval_full_sets.load(dataset, "", 0, False)

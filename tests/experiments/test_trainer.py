@@ -40,14 +40,9 @@ def many(folder, rates=(0.5, 1.0), title=""):
       lambda state, key, hyper: (step(state, batch(state))[0], {}),
       lambda state, key, hyper: -jnp.abs(state.params["network"]["w"]).sum(),
     ),
-    {"rate": rates},
-    folder,
-    title=title,
-    seeds=1,
-    steps=6,
-    evaluate_every=2,
+    {"rate": rates}, folder, title=title, seeds=1, steps=6, evaluate_every=2,
     progress=False,
-  )
+  )  # fmt: skip
 
 
 def one(folder, scale):
@@ -58,15 +53,10 @@ def one(folder, scale):
 
   return trainer.single(
     lambda fresh: start(jax.random.key(1), scale),
-    training.make_step(objective, OPTIMIZER),
-    batches,
-    folder,
-    steps=6,
+    training.make_step(objective, OPTIMIZER), batches, folder, steps=6,
     evaluate=lambda state: {"w": float(state.params["network"]["w"][0])},
-    evaluate_every=2,
-    checkpoint_every=2,
-    report_every=2,
-  )
+    evaluate_every=2, checkpoint_every=2, report_every=2,
+  )  # fmt: skip
 
 
 def test_an_objective_ends_alike_as_a_sweep_and_as_a_fit(tmp_path):
@@ -103,9 +93,8 @@ def test_what_is_kept_is_made_once_for_the_same_settings(tmp_path):
     made.append(kept.Finished({"x": len(made)}, {}))
     return made[-1]
 
-  path = tmp_path / "a"
   for steps, expected in ((3, 0), (3, 0), (4, 1)):
-    done = kept.once(path, made_with={"steps": steps}, make=make)
+    done = kept.once(tmp_path / "a", made_with={"steps": steps}, make=make)
     assert done.figures == {"x": expected}
 
 
@@ -149,9 +138,7 @@ def test_a_fingerprint_depends_on_values_shapes_and_types():
 
 
 def test_names_that_end_in_numbers_with_points_are_kept_apart(tmp_path):
-  paths = [
-    tmp_path / name for name in ("margin-0.5", "margin-0.7", "margin-0", "a.b.c")
-  ]
+  paths = [tmp_path / x for x in ("margin-0.5", "margin-0.7", "margin-0", "a.b.c")]
   for number, path in enumerate(paths):
     kept.keep(path, {}, kept.Finished({"x": number}, {"y": np.ones(number)}))
   for number, path in enumerate(paths):
