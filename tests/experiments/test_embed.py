@@ -30,9 +30,8 @@ def keep_model(folder, architecture):
 def pictures(tmp_path_factory):
   folder = tmp_path_factory.mktemp("digits")
   digits = data.load_digits()[:40]
-  for number, (pixels, label) in enumerate(
-    zip(digits.images, digits.labels, strict=True)
-  ):
+  pairs = zip(digits.images, digits.labels, strict=True)
+  for number, (pixels, label) in enumerate(pairs):
     path = folder / f"{label}" / f"{number:03}.png"
     path.parent.mkdir(exist_ok=True)
     Image.fromarray(pixels[..., 0]).resize((8 + number % 2, 12)).save(path)

@@ -61,12 +61,8 @@ def test_samples_are_as_described():
 
 def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
   rng = np.random.default_rng(0)
-  params = tokens.Params(
-    *(
-      jnp.float32(rng.uniform(-0.3, 0.3, shape))
-      for shape in ((16, 4, 2), (4, 2), (5, 2))
-    )
-  )
+  shapes = (16, 4, 2), (4, 2), (5, 2)
+  params = tokens.Params(*(jnp.float32(rng.uniform(-0.3, 0.3, x)) for x in shapes))
   samples = tokens.draw_samples(jax.random.key(1), 1)
 
   @jax.jit
@@ -107,9 +103,7 @@ def test_the_full_preset_makes_steps(tmp_path):
   result = gsp_tokens.STUDY.run(config, tmp_path, "full")
   assert all(np.isfinite(row["values"]).all() for row in result["rows"])
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
-  on_background, share = (
-    figures["GAP", metric]
-    for metric in (token_trainings.BACKGROUND, token_trainings.SHARE)
-  )
+  names = token_trainings.BACKGROUND, token_trainings.SHARE
+  on_background, share = (figures["GAP", name] for name in names)
   np.testing.assert_allclose(on_background, share, rtol=1e-5)  # averages drop nothing
   assert ("GSP", token_trainings.BACKGROUND) in figures

@@ -19,13 +19,9 @@ def started(monkeypatch):
       runs.append(config)
       filled = getattr(module(name), "settings", None)
       return results.result(
-        experiment=name,
-        preset=preset,
+        experiment=name, preset=preset, seconds=1.0, rows=[], claims=[],
         config=filled.resolved(config) if hasattr(filled, "resolved") else config,
-        seconds=1.0,
-        rows=[],
-        claims=[],
-      )
+      )  # fmt: skip
 
     replace_run(monkeypatch, run)
     main(name, "--preset", "smoke", "--output", output, *arguments)

@@ -1,7 +1,5 @@
 """Claims, hyperparameters and norms of `retrieval` on photographs."""
 
-import dataclasses
-
 import pytest
 
 from experiments import retrieval
@@ -10,6 +8,7 @@ from experiments.metric_learning import plan
 from experiments.metric_learning.photographs import claims as retrieval_full_claims
 from experiments.metric_learning.photographs import methods as retrieval_full_jobs
 from experiments.metric_learning.photographs.methods import FullConfig
+from tests.experiments import entries
 
 
 def claimed(**figures):
@@ -17,11 +16,8 @@ def claimed(**figures):
   table = Table()
   for name, x in figures.items():
     single, joined = [{"MAP@R": x, "P@1": 50 + x}], [{"MAP@R": x + 2, "P@1": 52 + x}]
-    retrieval_full_claims.add(
-      table,
-      name.replace("_", "+").replace("gsp+alone", "gsp_alone"),
-      {128: single, 512: joined},
-    )
+    method = name.replace("_", "+").replace("gsp+alone", "gsp_alone")
+    retrieval_full_claims.add(table, method, {128: single, 512: joined})
   return retrieval.STUDY.claimed(table, FullConfig())
 
 
@@ -91,7 +87,7 @@ def test_presets_of_figures_of_variants_and_batches():
   assert {"c1+xbm", "c1+xbm+s", "c2+ccp+s", "soft_triple+s"} <= {*small.methods}
   large = plan.FULL["figure-3.8"]
   own = retrieval_full_jobs.protocol_of(large)
-  made = [retrieval_full_jobs.job(large, own, name) for name in large.methods]
+  made = entries.jobs(large)
   found = {(one.method.kind, one.settings.batch) for one in made}
   assert found == {(k, b) for k in ("plain", "ccp") for b in (16, 32, 64, 128)}
   # DML 3.3.2.3 trains as the fair evaluation does; figure 3.4 is of two sets.
@@ -101,9 +97,7 @@ def test_presets_of_figures_of_variants_and_batches():
 
 
 def settings(**changes):
-  config = FullConfig(**changes)
-  own = retrieval_full_jobs.protocol_of(config)
-  return [retrieval_full_jobs.job(config, own, name) for name in config.methods]
+  return entries.jobs(FullConfig(**changes))
 
 
 def test_networks_are_as_wide_as_published():
@@ -116,12 +110,10 @@ def test_networks_are_as_wide_as_published():
 
 def test_norms_stay_where_weights_were_read():
   for weights, frozen, expected in (
-    ("weights.pth", None, True),
-    ("none", None, False),
-    ("weights.pth", False, False),
-    ("none", True, True),
-  ):
+    ("weights.pth", None, True), ("none", None, False),
+    ("weights.pth", False, False), ("none", True, True),
+  ):  # fmt: skip
     (own,) = settings(methods=("c2",), weights=weights, frozen_norm=frozen)
     assert own.settings.frozen_norm is expected
-  config = dataclasses.replace(FullConfig(), frozen_norm=True)
-  assert retrieval_full_jobs.protocol_of(config).weight_decay == 1e-4
+  own = retrieval_full_jobs.protocol_of(FullConfig(frozen_norm=True))
+  assert own.weight_decay == 1e-4

@@ -38,14 +38,9 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
   """One percent of CIFAR-10, in two batches: its shape, steps and measures."""
   monkeypatch.setitem(voronoi_sets.BUDGETS["cifar10"], "l2", (1.0,))
   config = dataclasses.replace(
-    voronoi.PRESETS["full"],
-    percent=1,
-    norms=("l2",),
-    classifiers=("1-NN",),
-    steps=1,
-    neighbours=4,
-    batch=28,
-  )
+    voronoi.PRESETS["full"], percent=1, norms=("l2",), classifiers=("1-NN",), steps=1,
+    neighbours=4, batch=28,
+  )  # fmt: skip
   result = voronoi.STUDY.run(config, tmp_path, "full")
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
   exact = {f"X3-{name}-l2" for name in ("inside", "theorem-1", "unique", "sure")}
