@@ -88,8 +88,7 @@ def smoke(request, tmp_path, monkeypatch):
   config = dataclasses.replace(entry.PRESETS["smoke"], **changes)
 
   def run():
-    result = entry.STUDY.run(config, tmp_path, "smoke")
-    return json.loads(json.dumps(result))
+    return json.loads(json.dumps(entry.STUDY.run(config, tmp_path, "smoke")))
 
   content = run()
   for picture in content["pictures"]:

@@ -204,8 +204,7 @@ def test_the_tree_of_nabirds(tmp_path, lines, message):
 
 def runs_of(names, seeds=3):
   """Random figures of trainings with these settings, by seed."""
-  rng = np.random.default_rng(0)
-  figures = rng.random((len(names), seeds, len(claims.MEASURES)))
+  figures = np.random.default_rng(0).random((len(names), seeds, len(claims.MEASURES)))
   return {
     name: {k: dict(zip(claims.MEASURES, x, strict=True)) for k, x in enumerate(own)}
     for name, own in zip(names, figures, strict=True)
@@ -274,10 +273,9 @@ def test_what_figures_9_and_10_show():
 
 @pytest.mark.slow
 def test_training_on_the_features_of_a_frozen_network(tmp_path):
-  rng = np.random.default_rng(0)
   tree = hierarchy.from_paths(["a/1", "a/2", "a/3", "b/4", "b/5", "c/6"])
   labels = np.arange(1300) % 6
-  rows = np.eye(6, 24)[labels] + 0.2 * rng.normal(size=(1300, 24))
+  rows = np.eye(6, 24)[labels] + 0.2 * np.random.default_rng(0).normal(size=(1300, 24))
   features = frozen.Features(rows.astype(np.float32), labels, tuple("123456"), {})
   whole = class_sets.Whole(features, None, tree, np.ones(6, bool))
   config = dataclasses.replace(
@@ -391,8 +389,7 @@ def test_plans_missing_images_and_weights_of_another_network():
 )
 def test_data_choose_the_articles_network(data, network, width, side, epochs):
   def resolved(**changes):
-    config = dataclasses.replace(FULL, data=data, **changes)
-    found = class_runs.resolved(config)
+    found = class_runs.resolved(dataclasses.replace(FULL, data=data, **changes))
     return found.network, found.width, found.image_size, found.epochs
 
   assert resolved() == (network, width, side, epochs)
@@ -415,8 +412,7 @@ def test_the_size_of_an_image_moves_every_entry_of_its_embedding():
 def test_a_tree_of_many_leaves_is_drawn_as_far_as_it_fits():
   for groups, leaves, depth in ((10, 20, 3), (50, 32, 1), (500, 1, 1)):
     paths = [f"{g}/{g}.{k}/{g}.{k}.x" for g in range(groups) for k in range(leaves)]
-    tree = hierarchy.from_paths([*paths, "a leaf"])
-    assert pictures.depth_that_fits(tree) == depth
+    assert pictures.depth_that_fits(hierarchy.from_paths([*paths, "a leaf"])) == depth
 
 
 def test_shares_of_the_splits_of_trees_inferred_from_points():

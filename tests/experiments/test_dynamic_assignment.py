@@ -185,8 +185,7 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
   refuses("imbalance 0.01 leaves class 2 of 4", cut, images, images, imbalance=0.01)
   twins = dataclasses.replace(images, label_names=("a", "b", "a", "c"))
   refuses("different names, got 'a' again at 2", cut, twins, twins)
-  some = images[images.labels != 2]
-  refuses("class 'class 2' is left without", cut, some, images)
+  refuses("class 'class 2' is left without", cut, images[images.labels != 2], images)
   without = dataclasses.replace(images, labels=np.where(images.labels == 1, -1, 0))
   refuses("training image 1 has no label", cut, without, images)
   listing = tmp_path / "list.txt"
@@ -387,8 +386,7 @@ def test_tables_have_the_papers_prototypes_and_the_small_study_the_best(method):
   assert float(jnp.abs(potential - best).max()) > 0.1
   found = photographs.fixed_points(dl2p_settings.Full(), Job("a", method, dim), sets)
   np.testing.assert_array_equal(found, potential)
-  small = dl2p_methods.fixed_set(source, key, classes, dim)
-  np.testing.assert_array_equal(small, best)
+  np.testing.assert_array_equal(dl2p_methods.fixed_set(source, key, classes, dim), best)
 
 
 def test_prototypes_that_know_the_names_of_the_classes(tmp_path):
@@ -429,9 +427,8 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   where = ", 100 in 100 dimensions"
   assert printed == {f"largest cosine{where}": 0.74, f"smallest cosine{where}": -0.32}
   rows = np.asarray(prototypes.vector_prototypes(vectors, 100))
-  off = rows @ rows.T - 2 * np.eye(100)
   (largest,) = table.values(f"largest cosine{where}", "Word2Vec-like")
-  assert largest == pytest.approx(off.max(), abs=1e-5)
+  assert largest == pytest.approx((rows @ rows.T - 2 * np.eye(100)).max(), abs=1e-5)
   assert largest > 0.2  # related classes are near each other
   np.save(tmp_path / "vectors.npy", np.eye(3))
   config = dl2p_settings.Full(prototypes=((100, 50),), vectors=tmp_path / "vectors.npy")
@@ -507,8 +504,7 @@ def test_networks_of_the_tables(name, features, norm):
   def both(key, images):
     variables = network.init(key, images)
     params, stats = variables["params"], variables.get("batch_stats")
-    forward = photographs.forward(network, params, stats, images, key)
-    return variables, forward
+    return variables, photographs.forward(network, params, stats, images, key)
 
   images = jnp.zeros((2, side, side, 3))
   variables, (embeddings, stats) = jax.eval_shape(both, jax.random.key(0), images)

@@ -132,11 +132,10 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
 
 def test_published_figures_stand_beside_the_articles_protocol_alone():
   random = np.random.default_rng(0)
-  full = few_shot.PRESETS["full"]
 
   def papers(shots=1, counted=None, **changes):
     """The paper's figures, also beside noise; con-alpha is of the first checkpoints."""
-    config = dataclasses.replace(full, **changes)
+    config = dataclasses.replace(few_shot.PRESETS["full"], **changes)
     part = Part(shots, "mean")
     own = few_shot_settings.of_part(config, shots)
     shape = (2, 1, own.episodes // 100)
@@ -286,8 +285,7 @@ def test_what_some_checkpoints_leave_undefined():
   series = {name: np.full((2, 2, 2), 0.5) for name in training.MEASURES}
   series["con_alpha"] = np.array([[[0.9, np.nan], [1.1, 0.9]], [[0.9, 0.9], [2, 2]]])
   series["div_alpha"][1, 0] = np.nan  # of a seed nothing
-  tests = np.tile([0.0, 1.0], (2, 2, 8))
-  found = training.Trained(np.zeros((2, 2, 1)), tests, series)
+  found = training.Trained(np.zeros((2, 2, 1)), np.tile([0.0, 1.0], (2, 2, 8)), series)
   rows = tabulated(config, Part(1, "mean"), found).rows()
   values = {(row["name"], row["metric"]): row["values"] for row in rows}
   assert values["1-shot, SD", "con_alpha proper"] == [1.0, 0.5]
@@ -308,8 +306,7 @@ def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
   series = {name: np.full((2, 2, 2), 0.5) for name in training.MEASURES}
   series["con_alpha"][0, 1] = np.nan  # of a seed
   series["div_alpha"][1] = np.nan  # of a loss
-  tests = np.tile([0.0, 1.0], (2, 2, 8))
-  found = training.Trained(np.zeros((2, 2, 1)), tests, series)
+  found = training.Trained(np.zeros((2, 2, 1)), np.tile([0.0, 1.0], (2, 2, 8)), series)
   table = tabulated(config, Part(1, "mean"), found)
   said = {claim["id"]: claim for claim in few_shot.STUDY.claimed(table, config)}
   for name, text in (("F9", "1 of 2"), ("F5", "1 of 1")):
@@ -345,15 +342,12 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
 
 @pytest.mark.slow
 def test_a_linear_layer_on_features(tmp_path):
-  rng = np.random.default_rng(0)
   labels = np.repeat(np.arange(8), 8)
-  rows = np.eye(8, 16)[labels] + 0.3 * rng.normal(size=(64, 16))
-  names = tuple(map(str, range(8)))
-  own = frozen.Features(rows.astype(np.float32), labels, names, {})
+  rows = np.eye(8, 16)[labels] + 0.3 * np.random.default_rng(0).normal(size=(64, 16))
+  own = frozen.Features(rows.astype(np.float32), labels, tuple(map(str, range(8))), {})
   config = dataclasses.replace(SETTINGS, backbone=frozen.NETWORK, width=4)
   cells = {"ratio": (0.0, 1.0), "log_exponent": (2.0, 2.0), "learned": (1.0, 1.0)}
-  part = Part(1, "mean")
-  found = training.train(config, part, Parts(own, own, own), cells, tmp_path)
+  found = training.train(config, Part(1, "mean"), Parts(own, own, own), cells, tmp_path)
   assert (found.test.mean(-1) > 0.4).all()  # chance is 0.2
   assert not (found.validation[0] == found.validation[1]).all()
 
@@ -407,6 +401,5 @@ def test_exact_parts_are_as_printed_and_as_by_the_equations():
     assert table.values(toy.DEGREES, where) == pytest.approx(degrees, abs=0.2)
   # NormFace's largest probability has a closed form.
   logits = np.array([-1, -1, 2]) * 2 / 6**0.5
-  share = np.exp(logits[2]) / np.exp(logits).sum()
   largest = table.values("largest p(red)", "sphere, NormFace")
-  assert largest == pytest.approx(share, rel=1e-5)
+  assert largest == pytest.approx(np.exp(logits[2]) / np.exp(logits).sum(), rel=1e-5)

@@ -34,8 +34,7 @@ def test_figures_of_features_whose_answer_is_known():
   maps = np.zeros((20, 2, 1, 2), np.float32)
   maps[..., 0] = np.repeat(side, 2)[:, None, None]
   maps[:, 0, 0, 1], maps[:, 1, 0, 1] = 0.5, -0.5
-  labels = np.repeat(np.arange(10), 2)
-  found = gap.study(3 * maps, labels, 4)
+  found = gap.study(3 * maps, np.repeat(np.arange(10), 2), 4)
   np.testing.assert_allclose(np.linalg.norm(found.features, axis=2), 1, rtol=1e-6)
   figures = gap.measure(found, 0)
   assert figures["covering radius"] == 0

@@ -27,8 +27,7 @@ def test_the_smoke_preset_trains_and_predicts(tfds_dir, smoke):
   assert [claim["id"] for claim in content["claims"]] == [
     f"attributes-{x}-{metric}" for metric in ("l2", "cosine") for x in ("zsp", "chance")
   ]
-  gains = [row["paper"] for row in content["rows"] if " - " in row["name"]]
-  assert gains == [0.3, 0.3]
+  assert [row["paper"] for row in content["rows"] if " - " in row["name"]] == [0.3, 0.3]
   assert content["pictures"] == ["accuracy.svg", "attributes.png", "dominant.png"]
 
 

@@ -132,11 +132,10 @@ def trained_as(monkeypatch):
 
 def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, trained_as):
   def printed(c):
-    column = 4 + (c.methods[0].startswith("proxy_nca"))
     if not c.methods[0].endswith("+gsp"):
       return [30.0] * 3
     row = np.abs(screening_cells.TABLE[:, :4] - NUMBERS(c)).sum(1).argmin()
-    return [screening_cells.TABLE[row, column]] * 3
+    return [screening_cells.TABLE[row, 4 + (c.methods[0].startswith("proxy_nca"))]] * 3
 
   trained = trained_as(printed)
   content = gsp_screening.STUDY.run(gsp_screening.PRESETS["full"], tmp_path, "full")
@@ -202,8 +201,7 @@ def test_numbers_of_the_pooling_reach_the_training():
   config = comparison.FullConfig(
     mass=0.7, inverse_temperature=20.0, zero_shot=0.0, prototypes=16
   )
-  own = methods.protocol_of(config)
-  found = methods.job(config, own, "proxy_nca+gsp").settings
+  found = methods.job(config, methods.protocol_of(config), "proxy_nca+gsp").settings
   assert (found.mass, found.inverse_temperature) == (0.7, 20.0)
   assert (found.zero_shot, found.prototypes) == (0.0, 16)
 

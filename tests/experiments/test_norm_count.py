@@ -118,8 +118,7 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
   ]
   np.testing.assert_array_equal(z[0][0], z[1][0])
   assert np.abs(z[0][1] - z[1][1]).max() > 1e-3
-  alone = dataclasses.replace(config, controls=False)
-  assert grids.trained_networks(alone).fixed == 1
+  assert grids.trained_networks(dataclasses.replace(config, controls=False)).fixed == 1
 
 
 @pytest.mark.slow
@@ -134,9 +133,8 @@ def test_without_files_photographs_are_seen_by_the_installed_network():
   seen = data.normalize(data.to_float(pixels), mean, std)
   np.testing.assert_allclose(seen, network.scaled(pixels), atol=1e-5)
   (own,) = grids.of_seed(config, networks, 3)
-  z = networks.apply(own, seen)
   right = np.asarray(network.features(pixels)).mean((1, 2))
-  np.testing.assert_allclose(z, right, rtol=1e-3, atol=1e-4)
+  np.testing.assert_allclose(networks.apply(own, seen), right, rtol=1e-3, atol=1e-4)
 
 
 def test_the_papers_photographs_are_of_all_years():
@@ -156,15 +154,13 @@ def test_the_papers_photographs_are_of_all_years():
 def test_networks_without_biases_and_as_they_are_drawn():
   shape = (8, 8, 1)
   network = training.network(SMOKE, "SimCLR", 10)
-  draw = jax.jit(lambda key: training.draw(network, shape, key))
-  params = draw(jax.random.key(0))
+  params = jax.jit(lambda key: training.draw(network, shape, key))(jax.random.key(0))
   expected = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, *shape)))
   assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected["params"])
   kernel = np.asarray(params["backbone"]["Convolution_5"]["kernel"])
   assert abs(kernel.std() * np.sqrt(9 * 64 / 2) - 1) < 0.02
   assert abs(np.std(params["Dense_0"]["kernel"]) * 8 - 1) < 0.05
-  ones = jax.tree.map(np.ones_like, params)
-  without = training.without_biases(ones, 0.0)
+  without = training.without_biases(jax.tree.map(np.ones_like, params), 0.0)
   for layer in without["backbone"].values():
     assert not np.any(layer["bias"])
     assert np.all(layer["kernel"] == 1)

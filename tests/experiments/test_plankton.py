@@ -94,15 +94,13 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
   assert len(done[0].figures["curves"]["radius"]) == 2
   assert len(done[1].figures["accuracies"]) == 2
   table = plankton_tables.tabulate([done[0]], [done[1]], whole, config)
-  claims = plankton.STUDY.claimed(table, config)
-  assert "Z7" not in {claim["id"] for claim in claims}
+  assert "Z7" not in {claim["id"] for claim in plankton.STUDY.claimed(table, config)}
   assert sum(done[0].counts[f"{EMBEDDING}, {UNSEEN}, k = 10"].ravel()) == 6
 
 
 def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
-  folder = folder_of(tmp_path, {"a": 9, "b": 2, "c": 3})
   images = data.map_images(
-    data.load_folder(folder, channels=1),
+    data.load_folder(folder_of(tmp_path, {"a": 9, "b": 2, "c": 3}), channels=1),
     functools.partial(data.fit_canvas, side=12, fill=255),
   )
   config = dataclasses.replace(
@@ -134,8 +132,7 @@ def test_margins_and_the_lengths_of_both_ways():
   assert margins == [1.0, 1.3, 1.3, 1.5]
   assert [triplets.margin_schedule(cpu, i) for i in (5, 6)] == [1.0, 1.3]
   assert triplets.length(cpu) == 11
-  never = dataclasses.replace(cpu, margins=(1.0,), raised_after=())
-  assert triplets.length(never) == 8
+  assert triplets.length(dataclasses.replace(cpu, margins=(1.0,), raised_after=())) == 8
 
 
 def test_halves_and_ways():

@@ -33,8 +33,7 @@ SMOKE = projector_collapse.PRESETS["smoke"]
 
 def of(strengths):
   """Settings of a training with these strengths."""
-  columns = cells([strengths])
-  return {name: jnp.float32(x) for name, (x,) in columns.items()}
+  return {name: jnp.float32(x) for name, (x,) in cells([strengths]).items()}
 
 
 @functools.cache
@@ -115,11 +114,10 @@ def test_patterns_of_a_known_projector():
 
 
 def test_measurements_against_a_loop():
-  settings = dataclasses.replace(TINY, measured=24)
   study = collapse_config.digits()
   given = runs.device_data(study)
   strengths = collapse_config.GREY[LARGE]
-  run, hyper = Run(settings, study.classes), of(strengths)
+  run, hyper = Run(dataclasses.replace(TINY, measured=24), study.classes), of(strengths)
   variables = tiny_variables()
   params, stats = variables["params"], variables["batch_stats"]
   begun = jax.eval_shape(run.init, given, jax.random.key(1), hyper).first
@@ -298,8 +296,7 @@ def trained(**curves):
 def claimed(found, names):
   """The claims of trainings with these strengths."""
   config = dataclasses.replace(projector_collapse.PRESETS["cpu"], strengths=names)
-  table = claims.tabulate(found, names, {})
-  return projector_collapse.STUDY.claimed(table, config)
+  return projector_collapse.STUDY.claimed(claims.tabulate(found, names, {}), config)
 
 
 def test_losses_follow_their_bounds_and_the_least_gap_is_of_all_steps():
@@ -325,8 +322,7 @@ def partly_gone(**curves):
 def test_collapsed_runs_do_not_count():
   found = partly_gone()
   assert found.collapsed.tolist() == [[True, False], [False] * 2, [False] * 2]
-  made = claimed(found, EVERY)
-  assert {c["n"] for c in made if c["id"].startswith("S1-")} == {1}
+  assert {c["n"] for c in claimed(found, EVERY) if c["id"].startswith("S1-")} == {1}
   assert not claimed(trained(**GONE), EVERY)
   found.curves["probe"] = np.broadcast_to([[0.2], [0.8]], (3, 2, 2))
   whole = found._replace(curves=found.curves | GONE)

@@ -112,8 +112,7 @@ def photographs(folder, classes, count):
 
 class Pretrained:
   def features(self, images):
-    grey = images.astype(np.float32) / 255
-    return grey[:, ::32, ::32].repeat(30, axis=-1)
+    return (images.astype(np.float32) / 255)[:, ::32, ::32].repeat(30, axis=-1)
 
 
 def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypatch):

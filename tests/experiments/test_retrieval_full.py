@@ -331,8 +331,7 @@ def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
 
 
 def test_the_rate_halves_where_percents_stay():
-  settings = FullConfig(metric="P@1", learning_rate=1e-5, patience=15)
-  own = training.monitor(settings)
+  own = training.monitor(FullConfig(metric="P@1", learning_rate=1e-5, patience=15))
   assert own.patience == 15
   assert own.margin == pytest.approx(1e-3)
   assert training.monitor(FullConfig(learning_rate=1e-5)).plateau is None
@@ -376,8 +375,7 @@ def test_numbers_of_the_protocols():
 def test_folds_of_birds_and_cars(classes, ends):
   for fold, split in enumerate(protocols.splits(FAIR, classes), start=1):
     last = 5 - fold  # the part that the model validates on
-    held = np.arange(ends[last - 1], ends[last])
-    np.testing.assert_array_equal(split.held, held)
+    np.testing.assert_array_equal(split.held, np.arange(ends[last - 1], ends[last]))
     assert sorted([*split.train, *split.held]) == list(range(classes))
   thirds = protocols.splits(FAIR._replace(parts=3, models=1), classes)
   assert len(thirds) == 1
@@ -406,8 +404,7 @@ def test_figures_stand_beside_those_of_the_same_settings(
   pictures = data.from_arrays(pixels, np.repeat(np.arange(100), 4))
   sets = retrieval_full_sets.Sets(pictures, pictures)
   config = FullConfig(weights="FILE", methods=("c2",), **changes)
-  comparison = retrieval_full.Comparison(config, tmp_path, sets)
-  assert comparison.complete is comparable
+  assert retrieval_full.Comparison(config, tmp_path, sets).complete is comparable
 
 
 def test_combinations_against_a_loop():
@@ -438,8 +435,7 @@ def test_measures_of_queries_and_of_a_gallery(gallery):
   raw = random.normal(size=(40, 5)).astype(np.float32)
   labels = np.append(random.integers(0, 6, 39), 9)  # the last one has no match
   queries = random.uniform(size=40) < 0.5 if gallery else None
-  points = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1)
-  parts = [points, labels]
+  parts = [raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1), labels]
   if gallery:
     parts = [x[rows] for rows in (queries, ~queries) for x in parts]
   first, _, map_at_r, _, relevant = oracle(*parts)
@@ -460,8 +456,7 @@ def pictures(sizes, per_class=4):
   """Flat pictures whose brightness is their number."""
   source = [np.full((*size, 3), number, np.uint8) for number, size in enumerate(sizes)]
   labels = np.arange(len(sizes), dtype=np.int32) // per_class
-  names = tuple(map(str, np.unique(labels)))
-  return data.Images(source, labels, names)
+  return data.Images(source, labels, tuple(map(str, np.unique(labels))))
 
 
 def test_batches_follow_from_the_number_of_the_step():
@@ -502,8 +497,7 @@ def test_boxes_lie_inside_and_have_the_shares_of_the_text():
   # A gradient from left to right: half of the crops are mirrored.
   image = np.tile(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], (40, 1, 3))
   crops = list(batches.Crops([image] * 100, (5, 6), 7, 16))
-  rising = [crop[0, -1, 0] > crop[0, 0, 0] for crop in crops]
-  assert 30 < sum(rising) < 70
+  assert 30 < sum(crop[0, -1, 0] > crop[0, 0, 0] for crop in crops) < 70
   again = batches.Crops([image] * 100, (5, 6), 0, 16)
   np.testing.assert_array_equal(again[8], crops[1])
 

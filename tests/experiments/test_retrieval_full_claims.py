@@ -27,8 +27,7 @@ def test_every_pair_belongs_to_its_claim():
     c2=14.0, c2_gsp=17.0, c2_gsp_alone=15.0, c2_zsp=14.5,
   )  # fmt: skip
   claims = {claim["id"]: claim for claim in made}
-  differences = {key: claim["values"] for key, claim in claims.items()}
-  assert differences == {
+  assert {key: claim["values"] for key, claim in claims.items()} == {
     "retrieval-ccp-beats-baseline": [2.0, 0.5],  # of C1, and of C1 with GSP
     "retrieval-xbm": [3.0, 2.5],
     "retrieval-ccp-vs-xbm": [-1.0, -2.0],

@@ -34,8 +34,7 @@ GIVEN = training.Data(
 
 def begin(method=PLAIN, **changes):
   """A training and its first state."""
-  settings = dataclasses.replace(SETTINGS, **changes)
-  run = training.Run(settings, method, STUDY)
+  run = training.Run(dataclasses.replace(SETTINGS, **changes), method, STUDY)
   return run, jax.jit(run.init)(GIVEN, jax.random.key(0), HYPER)
 
 

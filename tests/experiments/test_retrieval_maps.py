@@ -111,8 +111,7 @@ def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
 
 
 def test_steps_train_the_last_stage_but_its_norms():
-  labels = np.repeat(np.arange(8), 4)
-  rows = images.halves(labels, images.divided(np.arange(8), 0))
+  rows = images.halves(np.repeat(np.arange(8), 4), images.divided(np.arange(8), 0))
   stored = np.random.default_rng(6).normal(size=(32, 1, 1, 192)).astype(np.float16)
   study = images.of_folds("drawn", stored, [rows])
   settings = dataclasses.replace(
@@ -198,8 +197,7 @@ def test_poolings_are_claimed_against_the_one_that_validation_chooses():
   assert len(titles) == len({*titles}) == 15
   assert len(planned) == 30
   name = Name("x", "c2", parts="OTP")
-  own = plan.settings_of(config, plan.Settings(), name, Method("c2"))
-  assert own.pooling == "otp"
+  assert plan.settings_of(config, plan.Settings(), name, Method("c2")).pooling == "otp"
   table = Table()
   heights = {"C2": 0.3, "C2+GSP": 0.5, "C2+OTP": 0.4, "C2+GeM": 0.2}
   heights |= {"ProxyNCA++": 0.1, "ProxyNCA+++GSP": 0.2, "ProxyNCA+++GMP": 0.25}

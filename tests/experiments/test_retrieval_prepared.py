@@ -63,8 +63,7 @@ def prepare(tmp_path, monkeypatch):
       }
 
     try:
-      cls = tfds.builder_cls(name)
-      monkeypatch.setattr(cls, "_split_generators", generators)
+      monkeypatch.setattr(tfds.builder_cls(name), "_split_generators", generators)
       builder = tfds.builder(name, data_dir=tmp_path, file_format="array_record")
       builder.download_and_prepare()
     except (ImportError, OSError) as error:

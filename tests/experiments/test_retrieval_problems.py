@@ -97,8 +97,7 @@ def test_problems_of_photographs_turn_as_the_algorithm_says(tmp_path, monkeypatc
     if int(own.problem) > before:
       # The best weights are what the next problem begins with, and is held near.
       anchor = jax.tree.leaves(own.anchor)[0].ravel()[0]
-      network = jax.tree.leaves(state.params["network"])[0].ravel()[0]
-      assert anchor == network
+      assert anchor == jax.tree.leaves(state.params["network"])[0].ravel()[0]
       found.append((place, int(anchor) - 1))
       assert float(own.weight) == 0.25
   assert found == expected
@@ -208,8 +207,7 @@ def test_the_loss_with_proxies(kind):
   )  # fmt: skip
   rows = proxies.reshape(6, 3) if kind == "ccp" else anchors
   own = losses.References(rows, np.repeat(np.arange(3), 2), np.ones(6, bool), None)
-  expected = pair(references=own).mean()
-  assert float(loss) == pytest.approx(float(expected), rel=1e-4)
+  assert float(loss) == pytest.approx(float(pair(references=own).mean()), rel=1e-4)
 
 
 SMALL = retrieval_settings.Settings(

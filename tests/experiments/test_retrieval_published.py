@@ -33,8 +33,7 @@ COMPONENTS = {
 
 def printed(title):
   """The name and the figures of each line of a table."""
-  text = PRINTED.read_text(encoding="utf-8")
-  _, _, rest = text.partition(f"# {title}\n")
+  _, _, rest = PRINTED.read_text(encoding="utf-8").partition(f"# {title}\n")
   lines = rest.partition("\n#")[0].strip("\n").split("\n")
   assert len(lines) > 1
   return [(name, figures) for name, *figures in (x.split("\t") for x in lines)]
@@ -143,8 +142,7 @@ def test_tables_3_3_and_5_3():
   ],
 )
 def test_sizes_are_the_sums_of_their_parts(dataset, classes, images, learned, sought):
-  size = dml.SIZES[dataset]
-  assert tuple(size.values()) == (classes, images, *learned)
+  assert tuple(dml.SIZES[dataset].values()) == (classes, images, *learned)
   assert np.add(learned, sought).tolist() == [classes, images]
 
 

@@ -171,10 +171,9 @@ def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
   config = dataclasses.replace(CONFIG, images=images, photographs=small)
   network = photographs.network(small)
   variables = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((2, 32, 32, 3)))
-  objective = photographs.objective(config, "l2", 0.0)
   batch = {"image": np.zeros((2, 32, 32, 3), np.uint8), "label": np.zeros(2, np.int32)}
   jax.eval_shape(
-    lambda p, s: objective(
+    lambda p, s: photographs.objective(config, "l2", 0.0)(
       {"network": p}, {"network": s}, batch, key=jax.random.key(0), axis_name=None
     ).loss,
     variables["params"], variables["batch_stats"],
@@ -359,11 +358,10 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
   centre = x.mean(axis=0)
   _, values, axes = np.linalg.svd(x - centre)
   kept = values > 1e-6 * values[0]
-  keys = jax.random.split(jax.random.key(SMOKE.seed), 600)
   table = data.class_table(labels.astype(int) - 5, per_class=6)
   shape = {"num_ways": 5, "num_shots": 1, "num_queries": 5}
   draw = jax.jit(jax.vmap(lambda key: data.sample_episode(key, table, **shape)))
-  episodes = np.asarray(draw(keys))
+  episodes = np.asarray(draw(jax.random.split(jax.random.key(SMOKE.seed), 600)))
   for exponent in (-0.5, 0.5):
     weights = (values[kept] / values[0]) ** -exponent
     z, others = ((v - centre) @ axes[: len(values)][kept].T * weights for v in (x, new))

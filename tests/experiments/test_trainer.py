@@ -22,8 +22,7 @@ def objective(params, batch_stats, batch, *, key, axis_name):
 
 
 def start(key, scale=1.0):
-  variables = {"params": {"w": jnp.zeros(3)}}
-  state = training.create_state(key, OPTIMIZER, variables)
+  state = training.create_state(key, OPTIMIZER, {"params": {"w": jnp.zeros(3)}})
   return state.replace(learning_rate_scale=jnp.float32(scale))
 
 
@@ -133,8 +132,7 @@ def test_a_fingerprint_depends_on_values_shapes_and_types():
   found = [kept.fingerprint([array]) for array in (x, *others)]
   found += [kept.fingerprint(pair) for pair in ([x, x], [x[:3], x[3:]])]
   assert len(set(found)) == len(found)
-  by_columns = np.asfortranarray(x.reshape(2, 3))
-  assert kept.fingerprint([by_columns]) == found[2]
+  assert kept.fingerprint([np.asfortranarray(x.reshape(2, 3))]) == found[2]
 
 
 def test_names_that_end_in_numbers_with_points_are_kept_apart(tmp_path):

@@ -245,9 +245,8 @@ def test_a_run_that_ends_early(name, end, capsys, monkeypatch, tmp_path):
   replace_run(monkeypatch, run)
   with pytest.raises(type(error)):
     main(name, "--output", tmp_path)
-  told = capsys.readouterr().err
   rest = "nothing is kept yet; the same command begins anew"
-  assert told == f"\n{said}{rest}\n"
+  assert capsys.readouterr().err == f"\n{said}{rest}\n"
 
 
 # What a preset reads.
