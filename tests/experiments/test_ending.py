@@ -54,7 +54,7 @@ def test_a_loss_that_is_not_finite_is_named_with_its_step(tmp_path):
     ending.mean_loss([np.nan], 10, "a", tmp_path)
 
 
-def test_what_the_user_can_mend_is_one_line(hook, capsys, tmp_path):
+def test_what_the_user_can_mend_is_one_line_and_a_defect_is_not(hook, capsys, tmp_path):
   hook(caught(lambda: training.grid({"mass": []})))
   said = capsys.readouterr().err
   assert said.count("\n") == 2  # the first ends a progress bar
@@ -68,9 +68,6 @@ def test_what_the_user_can_mend_is_one_line(hook, capsys, tmp_path):
   hook(KeyboardInterrupt())
   said = f"\nstopped; the same command goes on from what is kept in {tmp_path}\n"
   assert capsys.readouterr().err == said
-
-
-def test_what_an_error_says_is_one_line(hook, capsys):
   assert ending.one_line(ValueError("a  b:\n\n  c\r\n")) == "a  b: c"
   assert ending.one_line(EOFError()) == "EOFError"
   # Raised by a function of ours, with what a library says.
@@ -78,6 +75,9 @@ def test_what_an_error_says_is_one_line(hook, capsys):
   said = capsys.readouterr().err
   assert said.count("\n") == 2
   assert "Traceback" not in said
+  # A defect shows where it is.
+  hook(caught(lambda: np.zeros(2).reshape(3)))
+  assert "Traceback" in capsys.readouterr().err
 
 
 def test_nothing_is_promised_where_nothing_is_kept(hook, capsys, tmp_path):
@@ -86,11 +86,6 @@ def test_nothing_is_promised_where_nothing_is_kept(hook, capsys, tmp_path):
   hook(KeyboardInterrupt())
   said = capsys.readouterr().err
   assert said == "\nstopped; nothing is kept yet; the same command begins anew\n"
-
-
-def test_a_defect_shows_where_it_is(hook, capsys):
-  hook(caught(lambda: np.zeros(2).reshape(3)))
-  assert "Traceback" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("hook")

@@ -83,14 +83,11 @@ def test_the_smoke_preset_stays_below_its_bound(smoke):
       assert (found.end[name] != found.end[f"{name}{geometry.ALL}"]).all()
 
 
-def test_ranks_of_rotations_grow():
+def test_turned_directions_leave_the_projector():
+  """A few strong directions leave it almost at once, those that do not fit stay."""
   ranks = toy.rotation_ranks(0)
   assert ranks[0] == 0
   assert (np.diff(ranks) > 0).all()
-
-
-def test_turned_directions_leave_the_projector():
-  """A few strong directions are hardly kept, those that do not fit are."""
   keys = jax.random.split(jax.random.key(0), 2)
   few, many = (
     np.array([toy.learned(key, jnp.float32(4), directions=number)[1] for key in keys])

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -139,11 +140,9 @@ def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypat
 
 
 def test_photographs_that_cannot_be_used_are_told_in_one_line(tmp_path, monkeypatch):
-  def missing(name):
-    raise ImportError('pip install "spherejax[pretrained]"')
-
+  error = ImportError('pip install "spherejax[pretrained]"')
   with monkeypatch.context() as patch:
-    patch.setattr(models, "pretrained", missing)
+    patch.setattr(models, "pretrained", mock.Mock(side_effect=error))
     with pytest.raises(SystemExit, match=r"--images photos: .*spherejax\[pretrained\]"):
       quick.photographs("photos")
   monkeypatch.setattr(models, "pretrained", lambda name: Pretrained())
@@ -221,11 +220,8 @@ def test_the_newest_version_counts(tmp_path, monkeypatch):
 def test_a_full_disk_leaves_the_earlier_result(tmp_path, monkeypatch):
   file = tmp_path / "results.json"
   results.write_json({"seed": 1}, file)
-
-  def full(*_):
-    raise OSError(28, "No space left on device")
-
-  monkeypatch.setattr("pathlib.Path.write_text", full)
+  error = OSError(28, "No space left on device")
+  monkeypatch.setattr("pathlib.Path.write_text", mock.Mock(side_effect=error))
   with pytest.raises(OSError, match="No space"):
     results.write_json({"seed": 2}, file)
   monkeypatch.undo()

@@ -135,13 +135,10 @@ def test_claims_stand_in_the_row_of_their_statement_with_the_colour_of_their_ver
   assert [x.get_text() for x in axes.get_yticklabels()] == list(claims)
 
 
-def test_panels_of_gains_share_an_axis():
+def test_rows_are_sorted_and_gains_have_the_colour_of_their_sign():
   panels = {"small": {"row": np.zeros(3)}, "large": {"row": np.arange(3.0)}}
   first, second = pictures.dots(panels, "gain", gains=True).axes
   assert first.get_xlim() == second.get_xlim()
-
-
-def test_rows_are_sorted_and_gains_have_the_colour_of_their_sign():
   values = {
     "below": np.array([-3.0, -2.9, -3.1]),
     "above": np.array([2.0, 2.1, 1.9]),

@@ -148,20 +148,6 @@ def test_sizes_of_pools(proxies, pool, size):
   assert Method("c2", "ccp", proxies, pool).pool_size == size
 
 
-def test_networks_that_were_kept_before_are_still_read(tmp_path):
-  architecture = networks.Architecture(width=4, dim=3, image_size=8)
-  variables = networks.initial_variables(jax.random.key(0), architecture)
-  networks.keep(tmp_path, networks.Model(architecture, variables), 5)
-  path = tmp_path / "network.json"
-  described = json.loads(path.read_text())
-  path.write_text(json.dumps({**described, "padded": False, "inverted": False}))
-  assert networks.load(tmp_path).architecture == architecture
-  for name in ("padded", "inverted"):
-    path.write_text(json.dumps({**described, name: True}))
-    with pytest.raises(ValueError, match=rf"no network of this version: .*{name}"):
-      networks.load(tmp_path)
-
-
 def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
   architecture = networks.Architecture(
     width=4, dim=3, image_size=8, shorter_side=12, channels=1
@@ -183,6 +169,15 @@ def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
   np.testing.assert_array_equal(embedded(loaded), embedded(model))
   with pytest.raises(FileNotFoundError, match=r"no network\.json"):
     networks.load(tmp_path / "weights")
+  # Networks that were stored by earlier versions are still read.
+  path = tmp_path / "network.json"
+  described = json.loads(path.read_text())
+  path.write_text(json.dumps({**described, "padded": False, "inverted": False}))
+  assert networks.load(tmp_path).architecture == architecture
+  for name in ("padded", "inverted"):
+    path.write_text(json.dumps({**described, name: True}))
+    with pytest.raises(ValueError, match=rf"no network of this version: .*{name}"):
+      networks.load(tmp_path)
 
 
 def test_photographs_reach_each_network_as_its_weights_expect():

@@ -1,5 +1,7 @@
 """One objective trained in two ways, and what a stopped run finds."""
 
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -115,11 +117,9 @@ def test_what_was_kept_comes_back_for_the_same_settings_only(tmp_path):
 def test_arrays_without_their_other_half_do_not_count(tmp_path, monkeypatch):
   path = tmp_path / "a"
   kept.keep(path, {"steps": 1}, kept.Finished({"x": 1}, {}))
-
-  def killed(*_):
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(kept.results, "write_json", killed)
+  monkeypatch.setattr(
+    kept.results, "write_json", mock.Mock(side_effect=KeyboardInterrupt)
+  )
   with pytest.raises(KeyboardInterrupt):
     kept.keep(path, {"steps": 2}, kept.Finished({"x": 2}, {}))
   assert kept.restore(path, {"steps": 1}) is None
