@@ -117,9 +117,7 @@ def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("flips", [False, True])
-def test_only_images_whose_mirror_image_is_of_their_class_are_flipped(
-  small, flips, tmp_path, monkeypatch
-):
+def test_sets_are_flipped_where_that_keeps_a_class(small, flips, tmp_path, monkeypatch):
   flipped = []
 
   def train(setting, *arguments, **options):

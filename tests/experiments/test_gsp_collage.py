@@ -97,9 +97,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", range(1, 6))
-def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
-  monkeypatch, tmp_path, calls
-):
+def test_a_training_stopped_in_any_part_ends_alike(monkeypatch, tmp_path, calls):
   settings = dataclasses.replace(TINY, prototypes=3, pooling="gsp")
   images = of_two_classes()
   variants = {

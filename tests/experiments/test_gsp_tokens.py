@@ -13,9 +13,7 @@ from spherejax import distances, pooling, training
 
 
 @pytest.mark.slow
-def test_average_pooling_keeps_the_background_and_gsp_drops_some(
-  one_device, smoke, monkeypatch, tmp_path
-):
+def test_gsp_drops_some_of_the_background(one_device, smoke, monkeypatch, tmp_path):
   content, figures, _ = smoke
   share = figures["GAP", "share of background"]
   assert figures["GAP", "weight on background"] == pytest.approx(share, abs=1e-5)

@@ -402,9 +402,7 @@ def test_missing_images_are_said_before_training(tmp_path, monkeypatch):
     ("voc", "", None, r"of single classes have 2: \[4, 5\]"),
   ],
 )  # fmt: skip
-def test_too_few_classes_are_said_before_training(
-  preset, part, labels, message, tmp_path, monkeypatch
-):
+def test_too_few_classes_are_said(preset, part, labels, message, tmp_path, monkeypatch):
   """One leaves nothing to learn; the plot of angles needs the plane of three."""
   digits = norm_count_sets.load("digits", SMOKE)
   if part:

@@ -74,9 +74,7 @@ def evaluations(output, name=""):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
-  tmp_path, folder, monkeypatch
-):
+def test_a_run_stopped_in_a_problem_ends_alike(tmp_path, folder, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
   config = dataclasses.replace(
     SMALL, folder=folder, methods=("c2+ccp",), folds=(1, 2), patience=9
@@ -396,9 +394,7 @@ def test_folds_of_birds_and_cars(classes, ends):
     ({"image_size": 64}, False), ({"mass": 0.5}, False),
   ],
 )  # fmt: skip
-def test_figures_stand_beside_those_of_the_same_settings(
-  changes, comparable, tmp_path, monkeypatch
-):
+def test_figures_beside_the_same_settings(changes, comparable, tmp_path, monkeypatch):
   monkeypatch.setattr(networks, "check", lambda architecture: None)
   pixels = np.zeros((400, 1, 1, 3), np.uint8)
   pictures = data.from_arrays(pixels, np.repeat(np.arange(100), 4))

@@ -78,9 +78,7 @@ def test_each_seed_has_its_own_classes_and_directions(pooled, tmp_path, monkeypa
     np.testing.assert_allclose((points**2).sum(), squares[:5].sum(), rtol=1e-2)
 
 
-def test_the_last_stage_begins_where_the_pretrained_network_goes_on(
-  tmp_path, monkeypatch
-):
+def test_the_last_stage_begins_as_the_pretrained_network(tmp_path, monkeypatch):
   pixels = np.random.default_rng(5).integers(0, 256, (16, 64, 64, 3), np.uint8)
   pictures = data.from_arrays(pixels, np.repeat(np.arange(8), 2))
   monkeypatch.setattr(images, "_FEWEST", 2)

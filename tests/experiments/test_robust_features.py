@@ -262,9 +262,7 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
-  tfds_dir, tmp_path, monkeypatch
-):
+def test_photographs_make_two_steps_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
   def shallow(widths, **options):
     """The first stage with one of its blocks."""
     return models.ResNet((1,), widths[:1], (1,), **options)
@@ -291,9 +289,7 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
     ("1-NN, linf", -0.0049, "reproduced"), ("1-NN, linf", 0.0051, "contradicted"),
   ],
 )  # fmt: skip
-def test_whole_sets_are_held_against_the_printed_table(
-  changed, by, verdict, monkeypatch
-):
+def test_whole_sets_are_compared_with_the_table(changed, by, verdict, monkeypatch):
   config = robust_features.PRESETS["svhn"]
   column = structure.printed_inputs("svhn_cropped")
   found = column | {changed: column[changed] + by}

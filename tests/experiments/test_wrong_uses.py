@@ -6,6 +6,7 @@ import errno
 import os
 import tempfile
 import typing
+from unittest import mock
 
 import pytest
 
@@ -173,9 +174,7 @@ UNUSED = {
   ("name", "preset", "arguments", "reason"),
   [(name, *case) for name, cases in UNUSED.items() for case in cases],
 )
-def test_an_option_that_does_nothing(
-  name, preset, arguments, reason, capsys, monkeypatch
-):
+def test_an_unused_option(name, preset, arguments, reason, capsys, monkeypatch):
   replace_run(monkeypatch, lambda *_: pytest.fail("it started"))
   said = refusal(name, capsys, "--preset", preset, *arguments)
   assert "does nothing" in said, said
@@ -238,11 +237,7 @@ def test_output_that_cannot_be_written_to(name, folder, capsys, monkeypatch, tmp
 @pytest.mark.parametrize(("name", "end"), [*in_turn(ENDS)])
 def test_a_run_that_ends_early(name, end, capsys, monkeypatch, tmp_path):
   error, said = ENDS[end]
-
-  def run(*_):
-    raise error
-
-  replace_run(monkeypatch, run)
+  replace_run(monkeypatch, mock.Mock(side_effect=error))
   with pytest.raises(type(error)):
     main(name, "--output", tmp_path)
   rest = "nothing is kept yet; the same command begins anew"
