@@ -30,6 +30,13 @@ def jobs(config):
   return [methods.job(config, protocol, name) for name in config.methods]
 
 
+def filled(add, *arguments):
+  """A table to which a function has added rows."""
+  table = study.Table()
+  add(table, *arguments)
+  return table
+
+
 def main(name, *arguments):
   """Runs a command line up to the part that the caller has replaced."""
   with pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,6 @@ from scipy import stats
 from experiments import class_hierarchy
 from experiments.frame import frozen, kept
 from experiments.frame import images as class_sets
-from experiments.frame.study import Table
 from experiments.hierarchies import claims, measures, methods, pictures
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies import training as class_training
@@ -216,8 +215,8 @@ def claimed(runs):
   config = dataclasses.replace(
     class_hierarchy.PRESETS["cpu"], settings=tuple(runs), seeds=3
   )
-  table, related = Table(), class_training.relations(TREE, np.ones(3, bool))
-  claims.add_runs(table, runs, [], related, config)
+  related = class_training.relations(TREE, np.ones(3, bool))
+  table = entries.filled(claims.add_runs, runs, [], related, config)
   return {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
 
 
@@ -262,8 +261,8 @@ def test_what_figures_9_and_10_show():
     "mean correlation, proxies": [0.1, 0.2, 0.25],
     "mean correlation, prototypes": [0.35, 0.38, 0.4],
   }
-  table = Table()
-  claims.add_curves(table, {"proxydr": [curve], "proxydr-dynamic": [curve] * 2})
+  curves = {"proxydr": [curve], "proxydr-dynamic": [curve] * 2}
+  table = entries.filled(claims.add_curves, curves)
   for name, count in (("ProxyDR", 1), ("ProxyDR dynamic", 2)):
     for measure, values in curve.items():
       for place, value in ((claims.FIRST, values[0]), (claims.LAST, values[-1])):
@@ -323,9 +322,8 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
 
   def printed(**changes):
     config = class_runs.resolved(dataclasses.replace(FULL, **changes))
-    table = Table()
     runs = runs_of(("normface", "proxydr", "corr", "normface-mds"))
-    claims.add_runs(table, runs, controls, None, config)
+    table = entries.filled(claims.add_runs, runs, controls, None, config)
     found = {(row["name"], row["metric"]): row["paper"] for row in table.rows()}
     trained = found[f"rank correlation with {own}", "AHD@5"]
     return trained, found["normalised pixels", means]

@@ -13,8 +13,8 @@ from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, pictures, tasks, training
 from experiments.assignment import methods as dl2p_methods
 from experiments.frame import images as class_sets
-from experiments.frame.study import Table
 from spherejax import data, hierarchy, models
+from tests.experiments import entries
 
 TREE = {
   "alphabet a": [f"a{k}" for k in range(3)],
@@ -165,8 +165,7 @@ def test_tables_of_images_are_at_the_rate_that_validation_chose(small):
   gap = np.full(shape, 0.25)
   runs = training.Runs(cells, -abs(rates - 0.2), test, gap, change, points)
   study = training.Study("omniglot, resnet", runs, tail=small.tail)
-  table = Table()
-  claims.tabulate(table, [study])
+  table = entries.filled(claims.tabulate, [study])
   where = "omniglot, resnet, D = 4"
   for name in ("DL2P", "PSC, linear", "Static, weighted"):
     accuracy = table.values(f"accuracy, {where}", name)

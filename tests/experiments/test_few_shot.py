@@ -49,12 +49,7 @@ SETTINGS = dataclasses.replace(
   episodes=20, check_every=5, validate_every=10,
   validation_episodes=50,  # as many as test, whose draws are one program with theirs
 )  # fmt: skip
-
-
-def tabulated(config, part, found):
-  table = Table()
-  tables.add_part(table, config, part, found)
-  return table
+tabulated = functools.partial(entries.filled, tables.add_part)
 
 
 @pytest.mark.slow
@@ -386,8 +381,7 @@ SPHERE = {
 
 
 def test_exact_parts_are_as_printed_and_as_by_the_equations():
-  table = Table()
-  toy.add(table)
+  table = entries.filled(toy.add)
   rows = table.rows()
   assert [row["paper"] for row in rows[:4]] == [0.95257, 0.8, 0.048587, 0.22314]
   for row in rows[:8]:

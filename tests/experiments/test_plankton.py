@@ -9,7 +9,6 @@ import pytest
 
 from experiments import plankton
 from experiments.frame.images import Parts
-from experiments.frame.study import Table
 from experiments.hierarchies import (
   plankton_images,
   plankton_pictures,
@@ -175,8 +174,7 @@ def test_gains_of_thirds_and_what_a_raised_margin_saves():
 
 def curve_claims(run):
   """The values of the claims about the curves of a run."""
-  table = Table()
-  plankton_tables.add_curves(table, [run])
+  table = entries.filled(plankton_tables.add_curves, [run])
   claims = plankton.STUDY.claimed(table, SMOKE)
   return {claim["id"]: claim["values"] for claim in claims}
 
@@ -219,9 +217,9 @@ def test_f1_of_the_classes_that_the_article_names():
   own = dataclasses.replace(full, weights="inception.pth")
 
   def class_rows(config):
-    table = Table()
-    plankton_tables.add_classes(table, [run], [run], whole, config)
-    return table.rows()
+    return entries.filled(
+      plankton_tables.add_classes, [run], [run], whole, config
+    ).rows()
 
   rows = class_rows(own)
   beside, found = (

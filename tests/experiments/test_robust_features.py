@@ -17,6 +17,7 @@ from experiments.robustness import defences, networks, photographs, proposals, s
 from experiments.robustness import features as residuals
 from experiments.robustness import images as voronoi_sets
 from spherejax import data, models
+from tests.experiments import entries
 
 SMOKE = robust_features.PRESETS["smoke"]
 CONFIG = dataclasses.replace(
@@ -90,8 +91,7 @@ def test_figures_of_the_digits(digits, monkeypatch):
   monkeypatch.setattr(residuals, "reweighted", lambda *_, classes: found)
 
   def verdicts():
-    table = Table()
-    residuals.add_pixels(table, train, test)
+    table = entries.filled(residuals.add_pixels, train, test)
     claims = robust_features.STUDY.claimed(table, CONFIG)
     return {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
 
@@ -192,8 +192,7 @@ def test_all_models_at_once_are_each_alone():
 def test_training_in_the_combined_ball(tmp_path):
   config = dataclasses.replace(SMOKE, steps=60, learning_rate=1e-2)
   points = voronoi_sets.load_digits(config.train_images, config.test_images)
-  table = Table()
-  defences.add_combined(table, config, *points, tmp_path)
+  table = entries.filled(defences.add_combined, config, *points, tmp_path)
   (claim,) = robust_features.STUDY.claimed(table, config)
   figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   worst = []
@@ -214,8 +213,7 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
     SMOKE, steps=200, learning_rate=3e-3, defences=("cells of all",)
   )
   points = voronoi_sets.load_digits(config.train_images, config.test_images)
-  table = Table()
-  defences.add_side_by_side(table, config, *points, tmp_path)
+  table = entries.filled(defences.add_side_by_side, config, *points, tmp_path)
   figures = {row["metric"]: row["mean"] for row in table.rows()}
   assert figures["accuracy"] > 0.25
   under = [figures[f"under the ensemble at l2 {x}"] for x in ("0.3", "0.6")]
@@ -223,18 +221,15 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
   assert figures["of training images within cells"] > 0
   # They compare defences.
   assert robust_features.STUDY.claimed(table, config) == []
-  table = Table()
-  defences.add_noisy(table, config, *points, tmp_path)
+  table = entries.filled(defences.add_noisy, config, *points, tmp_path)
   certified = [row["mean"] for row in table.rows()]
   assert certified[:4] == sorted(certified[:4], reverse=True)
   assert certified[0] > 0.2
-  table = Table()
-  residuals.add_residuals(table, config, *points, tmp_path)
+  table = entries.filled(residuals.add_residuals, config, *points, tmp_path)
   claims = robust_features.STUDY.claimed(table, config)
   verdicts = {claim["id"]: claim["verdict"] for claim in claims}
   assert verdicts["X11-exact"] == verdicts["X11-augmentation"] == "reproduced"
-  table = Table()
-  residuals.add_features(table, config, *points, tmp_path)
+  table = entries.filled(residuals.add_features, config, *points, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   phi = [figures[f"features, standard, exponent {x}", "phi"] for x in ("-0.5", "0.5")]
   assert phi[0] > phi[1] > 0
@@ -299,8 +294,7 @@ def test_whole_sets_are_compared_with_the_table(changed, by, verdict, monkeypatc
   )
   names = []
   for points in (whole, part):
-    table = Table()
-    inputs.add_inputs(table, "images", "svhn_cropped", points, points)
+    table = entries.filled(inputs.add_inputs, "images", "svhn_cropped", points, points)
     claims = robust_features.STUDY.claimed(table, config)
     names.append([claim["id"] for claim in claims])
     if points is whole:
@@ -319,8 +313,7 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
     return voronoi_sets.Points(x, y)
 
   monkeypatch.setattr(voronoi_sets, "prepared", prepared)
-  table = Table()
-  inputs.add_beside(table, ("cifar10", "svhn_cropped"))
+  table = entries.filled(inputs.add_beside, ("cifar10", "svhn_cropped"))
   claims = robust_features.STUDY.claimed(table, CONFIG)
   assert "without svhn_cropped: no folder" in capsys.readouterr().err
   figures = {row["metric"]: row for row in table.rows()}
@@ -343,8 +336,7 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
 
   monkeypatch.setattr(networks.Defence, "features", lambda self, params, x: x)
   monkeypatch.setattr(networks, "train", untrained)
-  table = Table()
-  residuals.add_features(table, SMOKE, train, test, tmp_path)
+  table = entries.filled(residuals.add_features, SMOKE, train, test, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   assert given["columns"] == {"epsilon": [0.0, 0.6]}
   assert max(given["tested"].y) == max(given["own"].y) == 4

@@ -11,6 +11,7 @@ from experiments import voronoi
 from experiments.frame.study import Table
 from experiments.robustness import cells, curves, plane
 from experiments.robustness import images as voronoi_sets
+from tests.experiments import entries
 
 CPU, SMOKE = voronoi.PRESETS["cpu"], voronoi.PRESETS["smoke"]
 
@@ -64,8 +65,7 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
 def test_figures_of_the_digits():
   """Each was computed once in NumPy from the equations."""
   train, test = voronoi_sets.load_digits(1297, 500)
-  table = Table()
-  curves.add_natural(table, "digits", train, test)
+  table = entries.filled(curves.add_natural, "digits", train, test)
   for which, share in (("sites", 0.952), ("test images", 0.874)):
     found = table.values(f"accuracy of the {which}", "digits, ridge")
     assert found == pytest.approx(share, abs=1e-3)
@@ -90,8 +90,7 @@ def test_figures_of_the_digits():
 @pytest.mark.parametrize("norms", [("l1",), ()])
 def test_the_toy_in_any_norms(norms, monkeypatch):
   monkeypatch.setattr(plane, "nearest_neighbour_survives", lambda key, norm: np.ones(3))
-  table = Table()
-  plane.add(table, jax.random.key(0), norms)
+  table = entries.filled(plane.add, jax.random.key(0), norms)
   config = dataclasses.replace(CPU, toy_norms=norms, shifted=(), norms=())
   claims = voronoi.STUDY.claimed(table, config)
   held = {claim["id"] for claim in claims if claim["verdict"] == "reproduced"}
@@ -111,8 +110,7 @@ def test_a_wrong_label_loses_its_own_site(lost):
 
 def test_shifts():
   every = map(jnp.concatenate, zip(*voronoi_sets.load(CPU), strict=True))
-  table = Table()
-  cells.add_shifts(table, "digits", voronoi_sets.Points(*every))
+  table = entries.filled(cells.add_shifts, "digits", voronoi_sets.Points(*every))
   expected = [3.1565, 1.8439, 1.000, 0.9353, 0.7003, 0.995]
   np.testing.assert_allclose([row["mean"] for row in table.rows()], expected, atol=1e-3)
   verdicts = {x["id"]: x["verdict"] for x in voronoi.STUDY.claimed(table, CPU)}
@@ -122,7 +120,6 @@ def test_shifts():
 def test_where_photographs_are_missing(tmp_path, monkeypatch, capsys):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   config = dataclasses.replace(SMOKE, shifted=("cifar10",), toy_norms=())
-  table = Table()
-  voronoi.add_digits(table, config, *voronoi_sets.load(config))
+  table = entries.filled(voronoi.add_digits, config, *voronoi_sets.load(config))
   assert not any("cifar10" in row["name"] for row in table.rows())
   assert "without cifar10: " in capsys.readouterr().err
