@@ -68,8 +68,7 @@ def test_overlaps_are_of_the_generator_of_the_first_half(noise):
   pairs = {"brightness": (moved, scales), "flip": (h @ generator.T, np.ones(count))}
   found = geometry.overlaps(kernel, h, pairs)
   scaled = scales[:30, None] * h[:30]
-  fitted = np.linalg.lstsq(scaled, (moved - h)[:30], rcond=None)[0].T
-  pushed = h[30:] @ fitted.T
+  pushed = h[30:] @ np.linalg.lstsq(scaled, (moved - h)[:30], rcond=None)[0]
   unseen = unexplained(pushed, kernel)
   assert found[f"{OVERLAP}brightness"] == pytest.approx(unseen, rel=1e-7)
   rest = (moved - h)[30:] - scales[30:, None] * pushed

@@ -223,14 +223,12 @@ def test_a_step_follows_the_gradient_of_its_loss():
   new, terms = jax.jit(run.one_step)(given, hyper, state, key)
   batch_key, view_key = jax.random.split(key)
   rows = jax.random.choice(batch_key, len(study.train), (6,), replace=False)
-  views = run.views(view_key, given.train[rows], hyper)
+  views = run.views(view_key, given.train[rows], hyper).reshape(12, 8, 8, 1)
 
   def total(params):
+    variables = {"params": params, "batch_stats": stats}
     (_, outputs), _ = run.network.apply(
-      {"params": params, "batch_stats": stats},
-      given.normalized(views.reshape(12, 8, 8, 1)),
-      train=True,
-      mutable=["batch_stats"],
+      variables, given.normalized(views), train=True, mutable=["batch_stats"]
     )
     pair = jnp.split(outputs, 2)
     return losses.info_nce(*pair, temperature=0.25, symmetric=True).mean()
