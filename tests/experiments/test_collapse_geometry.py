@@ -79,9 +79,9 @@ def test_overlaps_are_of_the_generator_of_the_first_half(noise):
   # A generator that does nothing but what the projector does not see.
   null = np.linalg.svd(kernel.T)[2][2:]
   hidden = h + scales[:, None] * (h @ null.T @ drawn.normal(size=(3, 3)) @ null)
-  found = geometry.overlaps(kernel, h, {"zoom": (hidden, scales)})
-  assert found.keys() == {f"{OVERLAP}zoom", f"{geometry.EXPLAINED}zoom"}
-  assert found[f"{OVERLAP}zoom"] == pytest.approx(1)
+  shares = geometry.overlaps(kernel, h, {"zoom": (hidden, scales)})
+  assert shares.keys() == {f"{OVERLAP}zoom", f"{geometry.EXPLAINED}zoom"}
+  assert shares[f"{OVERLAP}zoom"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -114,5 +114,5 @@ def test_norms_stay_where_weights_were_read():
   ):  # fmt: skip
     (own,) = settings(methods=("c2",), weights=weights, frozen_norm=frozen)
     assert own.settings.frozen_norm is expected
-  own = retrieval_full_jobs.protocol_of(FullConfig(frozen_norm=True))
-  assert own.weight_decay == 1e-4
+  protocol = retrieval_full_jobs.protocol_of(FullConfig(frozen_norm=True))
+  assert protocol.weight_decay == 1e-4
