@@ -389,10 +389,8 @@ def test_exact_parts_are_as_printed_and_as_by_the_equations():
   assert {row["paper"] for row in rows[8:]} == {None}
   for name, (largest, degrees, *values) in SPHERE.items():
     where = f"sphere, {name}"
-    shares = [
-      table.values(f"p(red) {place}", where) for place in ("at red", "at green")
-    ]
-    np.testing.assert_allclose(np.ravel(shares), values, atol=1e-5)
+    pair = [table.values(f"p(red) {place}", where) for place in ("at red", "at green")]
+    np.testing.assert_allclose(np.ravel(pair), values, atol=1e-5)
     assert table.values("largest p(red)", where) == pytest.approx(largest, abs=1e-5)
     assert table.values(toy.DEGREES, where) == pytest.approx(degrees, abs=0.2)
   # NormFace's largest probability has a closed form.

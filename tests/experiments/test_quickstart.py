@@ -53,7 +53,7 @@ def test_results_are_complete(smoke):
   for text in (printed, table):
     assert "MAP@R" in text
     assert "GSP puts" in text
-  # Average pooling weighs every tile alike, the other one does not.
+  # Average pooling weighs every tile alike, and GSP does not.
   weight = {
     row["name"]: row["values"]
     for row in content["rows"]
