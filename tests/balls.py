@@ -17,6 +17,12 @@ def sizes(moves, norm):
   return np.linalg.norm(rows, ORDER[norm], axis=1)
 
 
+def margins(scores, labels):
+  """Each row's largest score of another class minus the score of its label."""
+  of_label = np.arange(scores.shape[-1]) == labels[:, None]
+  return np.where(of_label, -np.inf, scores).max(-1) - scores[..., of_label]
+
+
 def projected(point, center, epsilon, norm, low, high):
   """100 halvings of each row's multiplier of the ball; the box is closed form."""
   delta = point - center

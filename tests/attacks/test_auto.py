@@ -1,6 +1,7 @@
 """Auto-PGD against a loop in NumPy; checkpoints; what every sample decides alone."""
 
 import functools
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ FIRST = RANDOM.normal(size=(SIZE, HIDDEN))
 SECOND = RANDOM.normal(size=(HIDDEN, CLASSES))
 X = RANDOM.uniform(0.1, 0.9, (BATCH, SIZE))
 EPSILON = RANDOM.uniform(0.3, 0.6, BATCH)
-CLIMB = {"loss": "margin", "mode": "train"}
+SLOW = pytest.mark.slow
 
 
 def network(x):
@@ -54,25 +55,18 @@ def projected(z, x, epsilon, norm):
 
 def by_loop(x0, x, y, epsilon, steps, norm):
   """One sample; the best loss after each iterate, sizes, the best point."""
-
-  def direction(g):
-    return np.sign(g) if norm == "linf" else g / np.linalg.norm(g)
-
-  def move(z):
-    return projected(z, x, epsilon, norm)
-
+  move = functools.partial(projected, x=x, epsilon=epsilon, norm=norm)
   marks, size = [0, *_auto.checkpoints(steps)], 2 * epsilon
-  old, (f_old, g_old) = x0, margin(x0, y)
-  now = move(old + size * direction(g_old))
+  now = old = x0
   f, g = margin(now, y)
-  best = (f, now, g) if f > f_old else (f_old, old, g_old)
-  rises, halved, at_mark = int(f > f_old), False, None
-  bests, sizes = [f_old, best[0]], [size]
-  for k in range(1, steps):
-    straight = move(now + size * direction(g))
-    ahead = move(now + 0.75 * (straight - now) + 0.25 * (now - old))
-    old, f_old = now, f
-    now = ahead
+  best, rises, halved, at_mark = (f, now, g), 0, False, None
+  bests, sizes = [f], []
+  for k in range(steps):
+    direction = np.sign(g) if norm == "linf" else g / np.linalg.norm(g)
+    straight = move(now + size * direction)
+    share = 0.25 if k else 0  # the first step has none before it
+    ahead = move(now + (1 - share) * (straight - now) + share * (now - old))
+    old, f_old, now = now, f, ahead
     f, g = margin(now, y)
     rises += f > f_old
     if f > best[0]:
@@ -92,10 +86,8 @@ def by_loop(x0, x, y, epsilon, steps, norm):
 def starts(x, key, epsilon, norm):
   """Where the first restart of each sample begins."""
   region = attacks.Ball(norm, epsilon, jnp.zeros_like(x), jnp.ones_like(x))
-  keys = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))(
-    jnp.arange(BATCH)
-  )
-  return region.start(keys, x)
+  fold = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))
+  return region.start(fold(jnp.arange(BATCH)), x)
 
 
 def sparse_by_loop(x0, x, y, epsilon, steps):
@@ -137,30 +129,27 @@ def widening_by_loop(x0, x, y, epsilon, steps):
 
 # The sparse climb is a part of the one through larger balls.
 @pytest.mark.parametrize(
-  ("norm", "wide"),
+  ("norm", "wide", "climb"),
   [
-    pytest.param("l1", False, marks=pytest.mark.slow),
-    ("l1", True),
-    ("linf", False),
-    pytest.param("l2", False, marks=pytest.mark.slow),
+    pytest.param("l1", False, sparse_by_loop, marks=SLOW),
+    ("l1", True, widening_by_loop),
+    ("linf", False, functools.partial(by_loop, norm="linf")),
+    pytest.param("l2", False, functools.partial(by_loop, norm="l2"), marks=SLOW),
   ],
 )
-def test_climbs_like_a_loop(norm, wide, x64):
+def test_climbs_like_a_loop(norm, wide, climb, x64):
   """All iterates of eight samples, in float64; the starts are those of one step."""
   sparse = norm == "l1"
   epsilon, steps = (2 * EPSILON, 30) if sparse else (EPSILON, 20)
 
   @jax.jit
   def run(x, key):
-    options = {"norm": norm, "larger_radii": wide, **CLIMB}
-    found = attacks.apgd(
-      network, x, Y, key=key, epsilon=epsilon, steps=steps, **options
-    )
-    return found, starts(x, key, (3 if wide else 1) * epsilon, norm)
+    options = {"norm": norm, "larger_radii": wide, "loss": "margin", "mode": "train"}
+    ball = {"key": key, "epsilon": epsilon, "steps": steps}
+    start = starts(x, key, (3 if wide else 1) * epsilon, norm)
+    return attacks.apgd(network, x, Y, **ball, **options), start
 
   found, start = run(X, jax.random.key(5))
-  climb = functools.partial(by_loop, norm=norm)
-  climb = (widening_by_loop if wide else sparse_by_loop) if sparse else climb
   again = halvings = 0
   for b in range(BATCH):
     bests, sizes, point = climb(np.asarray(start[b]), X[b], Y[b], epsilon[b], steps)
@@ -181,16 +170,11 @@ def test_climbs_like_a_loop(norm, wide, x64):
   ("norm", "steps", "larger"), [("l1", 5, True), ("l1", 4, False), ("linf", 5, False)]
 )
 def test_the_ensemble_begins_in_larger_balls_in_l1(norm, steps, larger, monkeypatch):
-  seen, apgd = [], _auto.apgd
-
-  def spied(*arguments, **options):
-    seen.append(options["larger_radii"])
-    return apgd(*arguments, **options)
-
-  monkeypatch.setattr(_auto, "apgd", spied)
+  apgd = mock.Mock(wraps=_auto.apgd)
+  monkeypatch.setattr(_auto, "apgd", apgd)
   fixed = {"key": jax.random.key(0), "epsilon": 0.1, "norm": norm, "steps": steps}
   jax.eval_shape(lambda x: attacks.ensemble(network, x, Y, **fixed), X)
-  assert set(seen) == {larger}
+  assert {call.kwargs["larger_radii"] for call in apgd.call_args_list} == {larger}
 
 
 def test_sparse_ball_is_climbed_to_its_corner():
@@ -206,14 +190,7 @@ def test_sparse_ball_is_climbed_to_its_corner():
     return attacks.apgd(lambda x: x @ weights, x, labels, **ball, **aim)
 
   found = run(x, jax.random.key(1))
-  z = x @ weights
-  for b in range(BATCH):
-    best = max(
-      z[b, k]
-      - z[b, labels[b]]
-      + 0.5 * np.abs(weights[:, k] - weights[:, labels[b]]).max()
-      for k in range(3)
-      if k != labels[b]
-    )
-    np.testing.assert_allclose(found.margin[b], best, rtol=2e-2, atol=1e-2)
-    assert found.margin[b] <= best + 1e-5
+  reach = np.abs(weights[:, None] - weights[:, labels, None]).max(0)
+  best = balls.margins(x @ weights + 0.5 * reach, labels)
+  np.testing.assert_allclose(found.margin, best, rtol=2e-2, atol=1e-2)
+  assert (found.margin <= best + 1e-5).all()

@@ -6,6 +6,7 @@ import numpy as np
 
 from spherejax import attacks
 from spherejax.attacks import _square
+from tests import balls
 
 RANDOM = np.random.default_rng(0)
 BATCH, HEIGHT, WIDTH, CHANNELS = 6, 7, 6, 2
@@ -24,14 +25,8 @@ Y = np.argmax(X.reshape(BATCH, -1) @ W, axis=1)
 def test_windows_shrink_by_the_schedule():
   """Halved areas after 10, 50, 200, ... of 10,000; shorter runs compress it."""
   sides = _square.window_sides(10_000, 32, 32, 0.8, "linf")
-  for step, share in (
-    (0, 0.8),
-    (10, 0.8),
-    (11, 0.4),
-    (51, 0.2),
-    (201, 0.1),
-    (8001, 0.8 / 512),
-  ):
+  steps = {0: 0.8, 10: 0.8, 11: 0.4, 51: 0.2, 201: 0.1, 8001: 0.8 / 512}
+  for step, share in steps.items():
     assert sides[step] == max(1, round(np.sqrt(share * 1024)))
   short = _square.window_sides(100, 32, 32, 0.8, "linf")
   np.testing.assert_array_equal(short, sides[::100])
@@ -111,9 +106,7 @@ def test_queries_raise_the_margin_and_end_with_success():
       for norm, epsilon in (("linf", 0.02), ("l2", 0.2))
     ]
 
-  z = X.reshape(BATCH, -1) @ W
-  own = np.arange(3) == Y[:, None]
-  clean = np.where(own, -np.inf, z).max(1) - z[own]
+  clean = balls.margins(X.reshape(BATCH, -1) @ W, Y)
   for result in runs(X, jax.random.key(0)):
     failed = ~np.asarray(result.success)
     assert np.any(failed)
