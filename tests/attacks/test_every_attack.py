@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from spherejax import attacks, voronoi
-from tests import balls
+from tests import balls, refusals
 
 RANDOM = np.random.default_rng(0)
 SHAPE, CLASSES = (4, 4, 3), 5
@@ -65,18 +65,13 @@ def without_key(function):
   return lambda fn, x, y, key, **more: function(fn, x, y, **more)
 
 
-def found_by_ensemble(fn, x, y, **more):
-  few = {"steps": 3, "queries": 3, "target_count": 2}
-  return attacks.ensemble(fn, x, y, **few, **more)
-
-
 BUDGETED = {
   "fgsm": without_key(attacks.fgsm),
   "mi_fgsm": without_key(functools.partial(attacks.mi_fgsm, steps=3)),
   "pgd": functools.partial(attacks.pgd, steps=3),
   "apgd": functools.partial(attacks.apgd, steps=4),
   "square": functools.partial(attacks.square, queries=3),
-  "ensemble": found_by_ensemble,
+  "ensemble": functools.partial(attacks.ensemble, steps=3, queries=3, target_count=2),
 }
 MINIMAL = {
   "deepfool": functools.partial(attacks.deepfool, steps=5),
@@ -231,9 +226,7 @@ def test_no_point_is_outside_of_its_region(name, norm):
   np.testing.assert_array_equal(found.x_adv[still], x[still])
   assert np.mean(moved) > 0.5
   # What is reported is what the model says of the returned point.
-  z = scores(found.x_adv)
-  own = np.arange(CLASSES) == labels[:, None]
-  margin = np.where(own, -np.inf, z).max(1) - z[own]
+  margin = balls.margins(scores(found.x_adv), labels)
   np.testing.assert_allclose(found.margin, margin, atol=1e-5)
   clear = np.abs(margin) > 1e-5
   np.testing.assert_array_equal(found.success[clear], (margin > 0)[clear])
@@ -471,61 +464,76 @@ def test_diagnosis_sees_a_masked_gradient():
   assert np.all(found.zero_gradients == 0)
 
 
-def test_bad_input_is_named(unchecked):
-  x, labels = images(4)
-  outside = x.copy()
-  outside[2, 1, 0, 0] = 1.5
-  cases = [
-    ({"x": outside}, r"x must be at most high = 1\.0, got 1\.5 at \[2, 1, 0, 0\]"),
-    ({"x": -outside}, r"x must be at least low = 0\.0, got -"),
-    ({"epsilon": np.array([0.1, -2, 0, 0])}, r"epsilon must be at least 0, got -2"),
-    ({"epsilon": np.ones(3)}, r"epsilon must have shape \(4,\)"),
-    ({"epsilon": None}, "epsilon must be given"),
-    ({"low": 2.0}, r"low must be at most high, got 2\.0 > 1\.0"),
-    ({"targets": labels}, "targets must differ from labels"),
-    ({"targets": np.full(4, -1)}, r"targets must be in \[0, 5\), got -1"),
-    ({"target_count": 2}, 'target_count is for targets "all", got 2'),
-    ({"targets": "all", "target_count": -1}, "target_count must be at least 1, got -1"),
+def arguments(function, x, labels):
+  """Those of its parameters that it needs, and short runs."""
+  known = {"logits_fn": network, "x": x, "sites": x, "labels": labels}
+  known |= {"own_index": np.arange(len(x)), "success": np.zeros(len(x), bool)}
+  known |= {"key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}
+  options = inspect.signature(function).parameters
+  return {option: value for option, value in known.items() if option in options}
+
+
+FOUR, OF_FOUR = images(4)
+OUT = FOUR.copy()
+OUT[2, 1, 0, 0] = 1.5
+BELOW = np.array([0.1, -2, 0, 0])
+NO_SLOPE, NOT_ALL = '"kl" has no slope at x', 'target_count is for targets "all", got 2'
+AVERAGE = attacks.Expectation(network, lambda key, x: x)
+ALL, ENDS = {"targets": "all"}, {"epsilon": np.inf, "high": np.inf}
+
+
+@pytest.mark.parametrize(
+  ("name", "changed", "message"),
+  [
+    ("pgd", {"x": OUT}, r"x must be at most high = 1\.0, got 1\.5 at \[2, 1, 0, 0\]"),
+    ("pgd", {"x": -OUT}, r"x must be at least low = 0\.0, got -"),
+    ("pgd", {"epsilon": BELOW}, "epsilon must be at least 0, got -2"),
+    ("pgd", {"epsilon": np.ones(3)}, r"epsilon must have shape \(4,\)"),
+    ("pgd", {"epsilon": None}, "epsilon must be given"),
+    ("pgd", {"low": 2.0}, r"low must be at most high, got 2\.0 > 1\.0"),
+    ("pgd", {"targets": OF_FOUR}, "targets must differ from labels"),
+    ("pgd", {"targets": np.full(4, -1)}, r"targets must be in \[0, 5\), got -1"),
+    ("pgd", {"target_count": 2}, NOT_ALL),
+    ("pgd", ALL | {"target_count": -1}, "target_count must be at least 1, got -1"),
+    ("pgd", ENDS, "epsilon must be finite where the box is not"),
+    ("pgd", {"loss": "kl", "random_start": False}, NO_SLOPE),
+    ("pgd", {"key": None}, "random starts need a key"),
+    ("pgd", {"step_size": -0.1}, r"step_size must be at least 0, got -0\.1"),
+    ("pgd", {"index": np.arange(3)}, r"index must have shape \(4,\)"),
     (
-      {"epsilon": np.inf, "high": np.inf},
-      "epsilon must be finite where the box is not",
+      "fgsm",
+      {"logits_fn": lambda x: network(x)[:, 0]},
+      r"\[batch, classes\] .* got \(4,\)",
     ),
-    ({"loss": "kl", "random_start": False}, '"kl" has no slope at x'),
-    ({"key": None}, "random starts need a key"),
-    ({"step_size": -0.1}, r"step_size must be at least 0, got -0\.1"),
-    ({"index": np.arange(3)}, r"index must have shape \(4,\)"),
-  ]
-  for changed, message in cases:
-    given = {"x": x, "labels": labels, "key": KEY, "epsilon": 0.1, **changed}
-    with pytest.raises(ValueError, match=message):
-      attacks.pgd(network, **given)
-  with pytest.raises(ValueError, match=r"\[batch, classes\] .* got \(4,\)"):
-    attacks.fgsm(lambda x: network(x)[:, 0], x, labels, epsilon=0.1)
-  for without_start in (attacks.bim, attacks.fgsm, attacks.mi_fgsm):
-    with pytest.raises(ValueError, match='"kl" has no slope at x'):
-      without_start(network, x, labels, epsilon=0.1, loss="kl")
-  for count in (0, 2.0):
-    for run in (attacks.apgd, attacks.fab):
-      given = {"key": KEY, "epsilon": 0.1, "targets": "all", "target_count": count}
-      with pytest.raises((ValueError, TypeError), match="target_count must be"):
-        run(network, x, labels, **given)
-  with pytest.raises(ValueError, match='target_count is for targets "all", got 2'):
-    attacks.fab(network, x, labels, target_count=2)
-  average = attacks.Expectation(network, lambda key, x: x)
-  ball = {"key": KEY, "epsilon": 0.1}
-  for name, given in (
-    ("deepfool", {}),
-    ("fab", {"key": KEY}),
-    ("carlini_wagner", {}),
-    ("square", ball),
-    ("ensemble", ball),
-    ("diagnose", {"success": np.zeros(4, bool), **ball}),
-  ):
-    with pytest.raises(TypeError, match=f"logits_fn of {name} .* got an Expectation"):
-      getattr(attacks, name)(average, x, labels, **given)
-  broken, given = np.zeros(4, bool), {"key": KEY, "epsilon": 0.1, "high": np.inf}
-  with pytest.raises(ValueError, match="high must be finite, got inf"):
-    attacks.diagnose(network, x, labels, broken, **given)
+    *((name, {"loss": "kl"}, NO_SLOPE) for name in ("bim", "fgsm", "mi_fgsm")),
+    *(
+      (name, ALL | {"target_count": count}, f"{kind}target_count must be")
+      for name in ("apgd", "fab")
+      for count, kind in ((0, ""), (2.0, "TypeError: "))
+    ),
+    ("fab", {"target_count": 2}, NOT_ALL),
+    ("diagnose", {"high": np.inf}, "high must be finite, got inf"),
+    *(
+      (
+        name,
+        {"logits_fn": AVERAGE},
+        f"TypeError: logits_fn of {name} .* got an Expectation",
+      )
+      for name in (
+        "deepfool",
+        "fab",
+        "carlini_wagner",
+        "square",
+        "ensemble",
+        "diagnose",
+      )
+    ),
+  ],
+)
+def test_bad_input_is_named(name, changed, message, unchecked):
+  function = getattr(attacks, name)
+  given = arguments(function, FOUR, OF_FOUR) | changed
+  refusals.check(functools.partial(function, **given), message)
 
 
 def test_a_radius_beyond_the_box_is_refused():
@@ -574,17 +582,10 @@ def test_results_say_whether_more_steps_promise_more():
   np.testing.assert_array_equal(flat.converged, False)
 
 
-RESULTS = {
-  "x_adv": ((4, *SHAPE), "float32"),
-  "success": ((4,), "bool"),
-  "loss": ((4,), "float32"),
-  "margin": ((4,), "float32"),
-  "norm": ((4,), "float32"),
-  "queries": ((4,), "int32"),
-  "zero_gradients": ((4,), "float32"),
-  "saturated": ((4,), "float32"),
-  "converged": ((4,), "bool"),
-}
+RESULTS = {"x_adv": ((4, *SHAPE), "float32"), "queries": ((4,), "int32")}
+RESULTS |= dict.fromkeys(("success", "converged"), ((4,), "bool"))
+REALS = ("loss", "margin", "norm", "zero_gradients", "saturated")
+RESULTS |= dict.fromkeys(REALS, ((4,), "float32"))
 OWN = {
   "ensemble": {"stage": ((4,), "int32")},
   "voronoi_pgd": {"cell_margin": ((4,), "float32"), "complete": ((4,), "bool")},
@@ -606,14 +607,9 @@ def test_every_attack_is_here():
 def test_every_attack_returns_a_result_of_one_shape(name):
   """Fields, shapes and types agree under jit, under vmap and for bfloat16."""
   x, labels = images(4)
-  options = inspect.signature(ATTACKS[name]).parameters
-  given = {"labels": labels, "key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}
-  given["own_index"] = np.arange(4)
 
   def attack(x):
-    known = {"x": x, "sites": x, **given}.items()
-    taken = {option: value for option, value in known if option in options}
-    return ATTACKS[name](network, **taken)
+    return ATTACKS[name](**arguments(ATTACKS[name], x, labels))
 
   def kinds(found):
     known = {field: each for field, each in found._asdict().items() if each is not None}
@@ -628,18 +624,14 @@ def test_every_attack_returns_a_result_of_one_shape(name):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_gradient_reaches_the_parameters(name):
-  x, labels = images(2)
-  options = inspect.signature(ATTACKS[name]).parameters
-  given = {"labels": labels, "key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}
-  given |= {"own_index": np.arange(2), "x": x, "sites": x}
-  taken = {option: value for option, value in given.items() if option in options}
+  taken = arguments(ATTACKS[name], *images(2))
 
   @jax.grad
   def slope(second):
     def logits_fn(x):
       return jnp.tanh(x.reshape(len(x), SIZE) @ FIRST) @ second
 
-    found = ATTACKS[name](logits_fn, **taken)
+    found = ATTACKS[name](**taken | {"logits_fn": logits_fn})
     real = [each for each in found if each is not None and each.dtype == jnp.float32]
     return sum(jnp.sum(jnp.where(jnp.isfinite(each), each, 0)) for each in real)
 
@@ -670,8 +662,7 @@ def test_known_budgets_are_rounded_down():
   """0.1 in float32 is above the number itself."""
   assert float(np.float32(0.1)) > 0.1
   x, labels = images(8)
-  found = jax.jit(lambda x: attacks.fgsm(network, x, labels, epsilon=0.1, mode="last"))(
-    x
-  )
+  attack = functools.partial(attacks.fgsm, network, epsilon=0.1, mode="last")
+  found = jax.jit(attack)(x, labels)
   moved = np.abs(np.asarray(found.x_adv, np.float64) - x)
   assert moved.max() <= 0.1
