@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from spherejax import distances, losses, models
+from tests import programs
 
 RNG = np.random.default_rng(0)
 ROWS = jnp.asarray(RNG.normal(size=(8, 5)), jnp.float32)
@@ -15,37 +16,52 @@ ATTRIBUTES = jax.nn.softmax(2 * ROWS)
 LABELS = jnp.array([0, 0, 3, 3, 1, 1, 5, 5])
 WHERE = jnp.array([1, 1, 1, 0, 1, 1, 0, 1], bool)
 CLASSES = 6
+TABLE = (CLASSES, 5)
+SEVERAL = (CLASSES, 2, 5)
 
 
 def norm(x):
   return jnp.sqrt(jnp.sum(x * x, axis=-1))
 
 
-def of_cosines(name, **numbers):
-  """The loss of that name on the cosines with `weights`."""
+def by_cosines(name, numbers, **more):
+  """A case: the loss of that name on the cosines with `weights`."""
 
   def function(rows, labels, where, weights):
     cosines = distances.pairwise_cosine(rows, weights.reshape(-1, 5))
     cosines = cosines.reshape(8, *weights.shape[:-1])
     return getattr(losses, name)(cosines, labels, where=where, **numbers)
 
-  return function
+  return numbers | more, {"weights": SEVERAL if more else TABLE}, function
 
 
-def of_proxies(name, **numbers):
+def by_proxies(name, numbers, table="proxies", **more):
+  """A case: the loss of that name with the only parameter in its signature."""
+
+  def function(rows, labels, where, **params):
+    return getattr(losses, name)(rows, labels, **params, where=where, **numbers)
+
+  return numbers | more, {table: SEVERAL if more else TABLE}, function
+
+
+def by_distances(name, squared):
   def function(rows, labels, where, proxies):
-    return getattr(losses, name)(rows, labels, proxies, where=where, **numbers)
+    gaps = jnp.sum((rows[:, None] - proxies[None]) ** 2, axis=-1)
+    gaps = gaps if squared else jnp.sqrt(gaps)
+    return getattr(losses, name)(gaps, labels, scale=0.7, where=where)
 
-  return function
+  return {"scale": 0.7}, {"proxies": TABLE}, function
 
 
-def of_distances(name, squared):
-  def function(rows, labels, where, proxies):
-    apart = jnp.sum((rows[:, None] - proxies[None]) ** 2, axis=-1)
-    apart = apart if squared else jnp.sqrt(apart)
-    return getattr(losses, name)(apart, labels, scale=0.7, where=where)
+def by_attacked(name):
+  """A case: the loss of that name on the cosines of clean and attacked rows."""
 
-  return function
+  def function(rows, labels, where, weights):
+    cosines = [distances.pairwise_cosine(x, weights) for x in data("ProxyCap", rows)]
+    angles = losses.nearest_proxy_angles(weights)
+    return getattr(losses, name)(*cosines, labels, angles, where=where, **CLEAN)
+
+  return CLEAN, {"weights": TABLE}, function
 
 
 def linear(rows, labels, where, weights, biases):
@@ -73,26 +89,11 @@ def distance_ratio(rows, labels, where, log_exponent):
   return losses.distance_ratio(rows, labels, exponent=exponent, where=where)
 
 
-def of_attacked(name):
-  """The loss of that name on the cosines of clean and attacked rows."""
-
-  def function(rows, labels, where, weights):
-    cosines = [distances.pairwise_cosine(x, weights) for x in data("ProxyCap", rows)]
-    angles = losses.nearest_proxy_angles(weights)
-    return getattr(losses, name)(*cosines, labels, angles, where=where, **CLEAN)
-
-  return function
-
-
-def soft_triple(rows, labels, where, centres):
-  return losses.soft_triple(rows, labels, centres, **SOFT, where=where)
-
-
 def zero_shot(rows, labels, where, label_embeddings):
-  """Classes 0 and 3 come first and are the one half, 1 and 5 the other."""
+  """Classes 0 and 3 are the half that comes first, 1 and 5 the other."""
   first = np.isin(labels, (0, 3))
-  kept = np.ones(8, bool) if where is None else np.asarray(where)
-  both = losses.zero_shot_prediction(
+  known = np.ones(8, bool) if where is None else np.asarray(where)
+  values = losses.zero_shot_prediction(
     rows[first],
     labels[first],
     rows[~first],
@@ -100,16 +101,10 @@ def zero_shot(rows, labels, where, label_embeddings):
     label_embeddings,
     ridge=0.2,
     scale=3.0,
-    where_a=jnp.asarray(kept[first]),
-    where_b=jnp.asarray(kept[~first]),
+    where_a=jnp.asarray(known[first]),
+    where_b=jnp.asarray(known[~first]),
   )
-  return (
-    jnp.zeros(8)
-    .at[np.flatnonzero(first)]
-    .set(both[:4])
-    .at[np.flatnonzero(~first)]
-    .set(both[4:])
-  )
+  return jnp.zeros(8).at[np.argsort(~first, kind="stable")].set(values)
 
 
 ARC = {"scale": 9.0, "margin": 0.3, "tail": "continuous", "easy_margin": True}
@@ -120,75 +115,37 @@ WALKS = {"persistence": 0.6, "margin": 0.2, "context_weight": 0.5}
 SOFT = {"scale": 9.0, "temperature": 0.2, "margin": 0.1, "regularization": 0.4}
 SOFT |= {"normalize": "unit_ball"}
 CLEAN = {"clean_weight": 0.3, "scale": 9.0}
-RATIO = {"exponent": 3.0, "offset": 0.01}
-TABLE = (CLASSES, 5)
-SEVERAL = (CLASSES, 2, 5)
+ADACOS = {"scale": losses.adacos_scale(CLASSES)}
+LEARNED = {"weights": TABLE, "log_scale": ()}
+SHOTS = {"dim": 7, "ridge": 0.2, "scale": 3.0}
 
+# Settings of each module, shapes of its parameters, and its function of these.
 CASES = {
   "Softmax": ({}, {"weights": TABLE, "biases": (CLASSES,)}, linear),
-  "NormFace": ({"scale": 9.0}, {"weights": TABLE}, of_cosines("normface", scale=9.0)),
-  "NormFace/scale": (
-    {"scale": 9.0, "learn_scale": True},
-    {"weights": TABLE, "log_scale": ()},
-    learned_scale,
-  ),
-  "P2SGrad": ({}, {"weights": TABLE}, of_cosines("p2s_grad")),
-  "AdaCos": (
-    {},
-    {"weights": TABLE},
-    of_cosines("normface", scale=losses.adacos_scale(CLASSES)),
-  ),
-  "CosFace": (
-    {"scale": 9.0, "margin": 0.2},
-    {"weights": TABLE},
-    of_cosines("cosface", scale=9.0, margin=0.2),
-  ),
-  "ArcFace": (ARC, {"weights": TABLE}, of_cosines("arcface", **ARC)),
-  "SubcentreArcFace": (
-    ARC | {"per_class": 2},
-    {"weights": SEVERAL},
-    of_cosines("subcentre_arcface", **ARC),
-  ),
+  "NormFace": by_cosines("normface", {"scale": 9.0}),
+  "NormFace/scale": ({"scale": 9.0, "learn_scale": True}, LEARNED, learned_scale),
+  "P2SGrad": by_cosines("p2s_grad", {}),
+  "AdaCos": ({}, *by_cosines("normface", ADACOS)[1:]),
+  "CosFace": by_cosines("cosface", {"scale": 9.0, "margin": 0.2}),
+  "ArcFace": by_cosines("arcface", ARC),
+  "SubcentreArcFace": by_cosines("subcentre_arcface", ARC, per_class=2),
   "SphereFace": ({"margin": 3}, {"weights": TABLE}, sphereface),
   "LargeMarginSoftmax": ({"margin": 3}, {"weights": TABLE}, large_margin),
-  "SquaredDistanceSoftmax": (
-    {"scale": 0.7},
-    {"proxies": TABLE},
-    of_distances("squared_distance_softmax", True),
-  ),
-  "DistanceSoftmax": (
-    {"scale": 0.7},
-    {"proxies": TABLE},
-    of_distances("distance_softmax", False),
-  ),
+  "SquaredDistanceSoftmax": by_distances("squared_distance_softmax", True),
+  "DistanceSoftmax": by_distances("distance_softmax", False),
   "DistanceRatio": ({}, {"log_exponent": ()}, distance_ratio),
-  "ProxyDistanceRatio": (
-    RATIO,
-    {"proxies": TABLE},
-    of_proxies("proxy_distance_ratio", **RATIO),
+  "ProxyDistanceRatio": by_proxies(
+    "proxy_distance_ratio", {"exponent": 3.0, "offset": 0.01}
   ),
-  "ProxyAnchor": (ANCHOR, {"proxies": TABLE}, of_proxies("proxy_anchor", **ANCHOR)),
-  "ProxyNCA": (NCA, {"proxies": TABLE}, of_proxies("proxy_nca", **NCA)),
-  "ProxyNCAPlusPlus": (
-    COLD | {"per_class": 2},
-    {"proxies": SEVERAL},
-    of_proxies("proxy_nca_plus_plus", **COLD),
-  ),
-  "SoftTriple": (SOFT | {"per_class": 2}, {"centres": SEVERAL}, soft_triple),
-  "Manifold": (WALKS, {"proxies": TABLE}, of_proxies("manifold", **WALKS)),
-  "ProxyCap": (CLEAN, {"weights": TABLE}, of_attacked("proxy_cap")),
-  "NormFaceNegativeMargin": (
-    CLEAN,
-    {"weights": TABLE},
-    of_attacked("normface_negative_margin"),
-  ),
-  "ZeroShotPrediction": (
-    {"dim": 7, "ridge": 0.2, "scale": 3.0},
-    {"label_embeddings": (CLASSES, 7)},
-    zero_shot,
-  ),
+  "ProxyAnchor": by_proxies("proxy_anchor", ANCHOR),
+  "ProxyNCA": by_proxies("proxy_nca", NCA),
+  "ProxyNCAPlusPlus": by_proxies("proxy_nca_plus_plus", COLD, per_class=2),
+  "SoftTriple": by_proxies("soft_triple", SOFT, "centres", per_class=2),
+  "Manifold": by_proxies("manifold", WALKS),
+  "ProxyCap": by_attacked("proxy_cap"),
+  "NormFaceNegativeMargin": by_attacked("normface_negative_margin"),
+  "ZeroShotPrediction": (SHOTS, {"label_embeddings": (CLASSES, 7)}, zero_shot),
 }
-CASE = pytest.mark.parametrize("name", CASES)
 INPUTS = {"ZeroShotPrediction": ATTRIBUTES, "DistanceRatio": jnp.exp(ROWS)}
 
 
@@ -201,15 +158,14 @@ def data(name, rows):
 @functools.cache
 def start(name):
   """The module, its data and its variables."""
-  settings, _, _ = CASES[name]
   build = getattr(models, name.split("/")[0])
-  module = build(**settings) if name == "DistanceRatio" else build(CLASSES, **settings)
-  rows = INPUTS.get(name, ROWS)
-  init = jax.jit(module.init)
-  return module, rows, init(jax.random.key(0), *data(name, rows), LABELS)
+  classes = () if name == "DistanceRatio" else (CLASSES,)
+  module, rows = build(*classes, **CASES[name][0]), INPUTS.get(name, ROWS)
+  variables = jax.jit(module.init)(jax.random.key(0), *data(name, rows), LABELS)
+  return module, rows, variables
 
 
-@CASE
+@pytest.mark.parametrize("name", CASES)
 def test_module_is_the_function_of_its_parameters(name):
   module, rows, variables = start(name)
   _, shapes, function = CASES[name]
@@ -238,17 +194,12 @@ def test_module_is_the_function_of_its_parameters(name):
   np.testing.assert_array_equal(actual[1][~WHERE], 0)
 
 
-@pytest.mark.parametrize(
-  "name",
-  [
-    "ProxyAnchor",
-    "AdaCos",
-    *(
-      pytest.param(x, marks=pytest.mark.slow)
-      for x in ("Manifold", "ZeroShotPrediction")
-    ),
-  ],
-)
+SLOWLY = [
+  pytest.param(x, marks=pytest.mark.slow) for x in ("Manifold", "ZeroShotPrediction")
+]
+
+
+@pytest.mark.parametrize("name", ["ProxyAnchor", "AdaCos", *SLOWLY])
 def test_rows_over_devices_equal_the_whole_batch(name):
   module, rows, variables = start(name)
 
@@ -315,9 +266,8 @@ def test_parameters_at_the_start():
     exponent = models.DistanceRatio().init(key, jnp.ones((2, 2)), labels)["params"]
     return exponent, [module.init(key, rows, labels)["params"] for module in modules]
 
-  exponent, params = start(
-    jax.random.key(0), np.zeros((2, 400), np.float32), np.array([0, 1])
-  )
+  rows = np.zeros((2, 400), np.float32)
+  exponent, params = start(jax.random.key(0), rows, np.array([0, 1]))
   tables = [np.asarray(table) for own in params for table in own.values()]
   # Glorot-uniform: variance 2 / (50 + 400).
   for table, deviation in zip(tables[:4], (0.2, 1 / 8, 1 / 15, 0.2), strict=True):
@@ -331,7 +281,7 @@ def test_parameters_at_the_start():
 def test_mean_of_zero_shot_prediction_is_half_the_papers_sum_of_means():
   module, rows, variables = start("ZeroShotPrediction")
   values = np.asarray(jax.jit(module.apply)(variables, rows, LABELS))
-  halves = values[[0, 1, 2, 3]].mean() + values[[4, 5, 6, 7]].mean()
+  halves = values[:4].mean() + values[4:].mean()
   np.testing.assert_allclose(values.mean(), halves / 2, rtol=1e-6)
 
 
@@ -340,15 +290,13 @@ def test_bad_arguments(name, unchecked):
   module, rows, _ = start(name)
   key = jax.random.key(0)
 
-  def init(*data):
+  def traced(key, *data):
     jax.eval_shape(lambda key: module.init(key, *data), key)
 
   # While it is traced this one knows no halves, and so no labels.
-  known = (
-    module.init if name == "ZeroShotPrediction" else lambda key, *data: init(*data)
-  )
+  run = module.init if name == "ZeroShotPrediction" else traced
   with pytest.raises(ValueError, match=r"must be in \[0, 6\), got 6"):
-    known(key, rows, LABELS + 1)
+    run(key, rows, LABELS + 1)
   if name == "SoftTriple":
     with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
       jax.eval_shape(module.clone(block_size=0).init, key, rows, LABELS)
@@ -378,9 +326,8 @@ def test_proxies_that_are_near_each_other_are_told_apart(module, scale, power):
   row, label = jnp.array([[1.0, 1e-4]]), jnp.array([0])
 
   def loss(rows):
-    return module(2, scale=scale).apply({"params": {"proxies": proxies}}, rows, label)[
-      0
-    ]
+    variables = {"params": {"proxies": proxies}}
+    return module(2, scale=scale).apply(variables, rows, label)[0]
 
   value, slope = jax.jit(jax.value_and_grad(loss))(row)
   gap = scale * (2e-4**power - 1e-4**power)
@@ -403,6 +350,5 @@ def test_no_array_of_all_differences_to_proxies(module):
     variables = {"params": {"proxies": proxies}}
     return module(11318).apply(variables, rows, labels).mean()
 
-  step = jax.jit(jax.grad(mean, (0, 1)))
-  memory = step.lower(proxies, rows, labels).compile().memory_analysis()
-  assert memory.temp_size_in_bytes < 8 * 256 * 11318 * 4
+  used = programs.temporary_bytes(jax.grad(mean, (0, 1)), proxies, rows, labels)
+  assert used < 8 * 256 * 11318 * 4

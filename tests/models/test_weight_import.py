@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from flax import traverse_util
 
 from spherejax import models
 from spherejax.models import _weight_names
 
 IMAGES = np.zeros((1, 16, 16, 3), np.float32)
 RESNET = models.ResNet(blocks=(1, 1), widths=(2, 4), strides=(1, 2))
+equal = np.testing.assert_array_equal
 
 
 def parts(module, *leaves):
@@ -62,43 +64,42 @@ def variables():
   return zeros_of(RESNET)
 
 
+@pytest.fixture
+def weights():
+  return draw(RESNET_SHAPES)
+
+
 @pytest.mark.parametrize("shortcut", ["downsample", "shortcut"])
-def test_every_array_arrives(variables, shortcut):
-  weights = {
-    name.replace("downsample", shortcut): array
-    for name, array in draw(RESNET_SHAPES).items()
-  }
+def test_every_array_arrives(variables, weights, shortcut):
+  weights = {n.replace("downsample", shortcut): x for n, x in weights.items()}
   before = jax.tree.map(np.array, variables)
   filled = models.import_weights(variables, weights)
-  params, stats = filled["params"], filled["batch_stats"]
-  equal = np.testing.assert_array_equal
+  flat = traverse_util.flatten_dict(filled, sep="/")
   for ours, theirs in (
-    (params["stem"], "conv1"),
-    (params["stage1_0"]["convolution2"], "layer1.0.conv2"),
-    (params["stage2_0"]["convolution1"], "layer2.0.conv1"),
-    (params["stage2_0"]["shortcut"], f"layer2.0.{shortcut}.0"),
+    ("stem", "conv1"),
+    ("stage1_0/convolution2", "layer1.0.conv2"),
+    ("stage2_0/convolution1", "layer2.0.conv1"),
+    ("stage2_0/shortcut", f"layer2.0.{shortcut}.0"),
   ):
-    equal(ours["kernel"], np.einsum("oihw->hwio", weights[f"{theirs}.weight"]))
-  for place, theirs in (
-    (("stem_norm",), "bn1"),
-    (("stage1_0", "norm2"), "layer1.0.bn2"),
-    (("stage2_0", "norm1"), "layer2.0.bn1"),
-    (("stage2_0", "shortcut_norm"), f"layer2.0.{shortcut}.1"),
+    kernel = np.einsum("oihw->hwio", weights[f"{theirs}.weight"])
+    equal(flat[f"params/{ours}/kernel"], kernel)
+  for ours, theirs in (
+    ("stem_norm", "bn1"),
+    ("stage1_0/norm2", "layer1.0.bn2"),
+    ("stage2_0/norm1", "layer2.0.bn1"),
+    ("stage2_0/shortcut_norm", f"layer2.0.{shortcut}.1"),
   ):
-    scale, moments = params, stats
-    for key in place:
-      scale, moments = scale[key], moments[key]
-    equal(scale["scale"], weights[f"{theirs}.weight"])
-    equal(scale["bias"], weights[f"{theirs}.bias"])
-    equal(moments["mean"], weights[f"{theirs}.running_mean"])
-    equal(moments["var"], weights[f"{theirs}.running_var"])
+    equal(flat[f"params/{ours}/scale"], weights[f"{theirs}.weight"])
+    equal(flat[f"params/{ours}/bias"], weights[f"{theirs}.bias"])
+    equal(flat[f"batch_stats/{ours}/mean"], weights[f"{theirs}.running_mean"])
+    equal(flat[f"batch_stats/{ours}/var"], weights[f"{theirs}.running_var"])
   jax.tree.map(equal, variables, before)  # nothing was written into them
   jax.tree.map(equal, models.import_weights(shapes_of(RESNET), weights), filled)
 
 
-def test_types_follow_the_network(variables):
-  weights = {n: a.astype(jnp.bfloat16) for n, a in draw(RESNET_SHAPES).items()}
-  filled = models.import_weights(variables, weights)
+def test_types_follow_the_network(variables, weights):
+  short = {name: array.astype(jnp.bfloat16) for name, array in weights.items()}
+  filled = models.import_weights(variables, short)
   assert {leaf.dtype for leaf in jax.tree.leaves(filled)} == {jnp.dtype(jnp.float32)}
 
 
@@ -128,31 +129,26 @@ def test_swin_of_torchvision():
     shapes[f"{place}.attn.relative_position_index"] = (16,)
   weights = draw(shapes)
   params = models.import_weights(shapes_of(network), weights)["params"]
-  equal = np.testing.assert_array_equal
-  equal(
-    params["merge2"]["reduction"]["kernel"], weights["features.2.reduction.weight"].T
-  )
-  equal(params["stage2_0"]["dense2"]["kernel"], weights["features.3.0.mlp.3.weight"].T)
-  attention = params["stage1_0"]["attention"]
-  equal(attention["qkv"]["kernel"], weights["features.1.0.attn.qkv.weight"].T)
-  equal(
-    attention["relative_bias"],
-    weights["features.1.0.attn.relative_position_bias_table"],
-  )
-  equal(params["embed_norm"]["scale"], weights["features.0.2.weight"])
+  flat = traverse_util.flatten_dict(params, sep="/")
+  for ours, theirs in (
+    ("merge2/reduction/kernel", "features.2.reduction.weight"),
+    ("stage2_0/dense2/kernel", "features.3.0.mlp.3.weight"),
+    ("stage1_0/attention/qkv/kernel", "features.1.0.attn.qkv.weight"),
+    ("embed_norm/scale", "features.0.2.weight"),
+  ):
+    equal(flat[ours], weights[theirs].T)
+  table = weights["features.1.0.attn.relative_position_bias_table"]
+  equal(flat["stage1_0/attention/relative_bias"], table)
 
 
-def test_a_fresh_first_convolution():
+def test_a_fresh_first_convolution(weights):
   """DIST Article IV: weights of photographs, images of one channel."""
   grey = zeros_of(RESNET, IMAGES[..., :1])
-  weights = draw(RESNET_SHAPES)
-  with pytest.raises(
-    ValueError, match=r"1 have another shape: stem/kernel \(7, 7, 1, 2"
-  ):
+  shape = r"1 have another shape: stem/kernel \(7, 7, 1, 2"
+  with pytest.raises(ValueError, match=shape):
     models.import_weights(grey, weights)
   filled = models.import_weights(grey, weights, fresh=("stem/",))
   assert filled["params"]["stem"]["kernel"] is grey["params"]["stem"]["kernel"]
-  equal = np.testing.assert_array_equal
   equal(filled["params"]["stem_norm"]["scale"], weights["bn1.weight"])
   weights.pop("conv1.weight")
   again = models.import_weights(grey, weights, fresh=("stem/",))
@@ -165,7 +161,7 @@ def test_names_of_ones_own():
   names = [("first/", "a.")]
   filled = models.import_weights(variables, weights, names=names)
   expected = np.arange(6.0).reshape(3, 2).T
-  np.testing.assert_array_equal(filled["params"]["first"]["kernel"], expected)
+  equal(filled["params"]["first"]["kernel"], expected)
   assert filled["params"]["b"] == 1
   with pytest.raises(ValueError, match=r"give b to .* and to"):
     models.import_weights(variables, weights, names=[("^.*$", "b")])
@@ -190,53 +186,41 @@ def test_weights_beyond_the_networks_numbers(value, fits):
     error = pytest.raises(ValueError, match=r"'a' must fit into float32, got 1e\+39")
   with error:
     filled = models.import_weights(variables, {"a": np.array([value, np.nan])})
-    np.testing.assert_array_equal(filled["params"]["a"], np.float32([value, np.nan]))
+    equal(filled["params"]["a"], np.float32([value, np.nan]))
 
 
-def test_what_does_not_fit_is_named(variables):
-  weights = draw(RESNET_SHAPES)
-
+def test_what_does_not_fit_is_named(variables, weights):
   def fails(match, variables=variables, weights=weights, **options):
     with pytest.raises(ValueError, match=match):
       models.import_weights(variables, weights, **options)
 
   fails(r"2 of the weights are not in the network: fc\.weight, fc\.bias$", ignore=())
   fewer = {name: array for name, array in weights.items() if name != "bn1.bias"}
-  fails(
-    r"1 of the network are not in the weights: stem_norm/bias \(bn1\.bias\)$",
-    weights=fewer,
-  )
-  fails(
-    r"1 of the weights are not in the network: layer9\.weight$",
-    weights={**weights, "layer9.weight": np.ones(1)},
-  )
+  missing = r"1 of the network are not in the weights: stem_norm/bias \(bn1\.bias\)$"
+  fails(missing, weights=fewer)
+  more = {**weights, "layer9.weight": np.ones(1)}
+  fails(r"1 of the weights are not in the network: layer9\.weight$", weights=more)
   wider = shapes_of(RESNET.clone(widths=(2, 6)))
   fails(r"15 have another shape: stage2_0/norm1/mean \(6,\) \(layer2.0.bn1", wider)
   deeper = shapes_of(RESNET.clone(blocks=(1, 2)))
   fails(r"10 of the network .*stage2_1/norm1/mean", deeper)
-  fails(
-    r"15 of the weights .*layer2\.0\.conv1",
-    shapes_of(RESNET.clone(blocks=(1,), widths=(2,), strides=(1,))),
-  )
-  fails(
-    r"of the network are not .*of the weights are not",
-    shapes_of(models.SwinT((1,), (1,), 4)),
-  )
+  narrower = shapes_of(RESNET.clone(blocks=(1,), widths=(2,), strides=(1,)))
+  fails(r"15 of the weights .*layer2\.0\.conv1", narrower)
+  swin = shapes_of(models.SwinT((1,), (1,), 4))
+  fails(r"of the network are not .*of the weights are not", swin)
   fails("of the network are not in the weights", weights={"other": np.ones(1)})
 
 
 @pytest.mark.parametrize("name", ["fresh", "ignore"])
-def test_beginnings_are_a_sequence(variables, name, unchecked):
-  weights = draw(RESNET_SHAPES)
+def test_beginnings_are_a_sequence(variables, name, unchecked, weights):
   with pytest.raises(TypeError, match=f"{name} must be a sequence, got 'stem/'"):
     models.import_weights(variables, weights, **{name: "stem/"})
 
 
-def test_what_stays_needs_values():
-  with pytest.raises(
-    ValueError, match="fresh needs the values of stem/kernel, got its"
-  ):
-    models.import_weights(shapes_of(RESNET), draw(RESNET_SHAPES), fresh=("stem/",))
+def test_what_stays_needs_values(weights):
+  said = "fresh needs the values of stem/kernel, got its"
+  with pytest.raises(ValueError, match=said):
+    models.import_weights(shapes_of(RESNET), weights, fresh=("stem/",))
 
 
 PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
@@ -245,11 +229,9 @@ PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
 @pytest.mark.parametrize(
   "prefix", [*PREFIXES, "module._orig_mod.", "_orig_mod.model.backbone.", "model." * 3]
 )
-def test_prefixes_of_wrappers_are_taken_off(variables, tmp_path, prefix):
-  weights = draw(RESNET_SHAPES)
+def test_prefixes_of_wrappers_are_taken_off(variables, tmp_path, prefix, weights):
   wrapped = {prefix + name: array for name, array in weights.items()}
   expected = models.import_weights(variables, weights)
-  equal = np.testing.assert_array_equal
   jax.tree.map(equal, models.import_weights(variables, wrapped), expected)
   file = tmp_path / "weights"
   safetensors.numpy.save_file(wrapped, file)
@@ -267,24 +249,17 @@ def test_prefixes_of_wrappers_are_taken_off(variables, tmp_path, prefix):
 
 
 @pytest.mark.parametrize("prefix", [*PREFIXES, "student.net.", "0."])
-def test_a_prefix_of_some_names_is_named(variables, prefix):
-  weights = draw(RESNET_SHAPES)
-  some = {
-    name if name.startswith("fc.") else prefix + name: array
-    for name, array in weights.items()
-  }
+def test_a_prefix_of_some_names_is_named(variables, prefix, weights):
+  some = {n if n.startswith("fc.") else prefix + n: x for n, x in weights.items()}
   with pytest.raises(ValueError, match="do not fit") as caught:
     models.import_weights(variables, some)
-  behind = re.search(r"30 of the weights fit behind the prefix '(.*?)': give (.*)\Z",
-                     str(caught.value))  # fmt: skip
+  said = r"30 of the weights fit behind the prefix '(.*?)': give (.*)\Z"
+  behind = re.search(said, str(caught.value))
   assert behind is not None, caught.value
   assert behind[1] == prefix
   given = eval(behind[2], {"weights": some})  # what the message says helps
-  jax.tree.map(
-    np.testing.assert_array_equal,
-    models.import_weights(variables, given),
-    models.import_weights(variables, weights),
-  )
+  expected = models.import_weights(variables, weights)
+  jax.tree.map(equal, models.import_weights(variables, given), expected)
 
 
 def test_weights_of_a_wrapped_network_of_another_kind(variables):
@@ -294,8 +269,7 @@ def test_weights_of_a_wrapped_network_of_another_kind(variables):
   assert "prefix" not in str(caught.value)
 
 
-def test_complex_weights_are_refused(variables):
-  weights = draw(RESNET_SHAPES)
+def test_complex_weights_are_refused(variables, weights):
   weights["bn1.weight"] = weights["bn1.weight"] + 1j
   with pytest.raises(ValueError, match="must be real, got complex64 at 'bn1"):
     models.import_weights(variables, weights)
