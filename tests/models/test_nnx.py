@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 
 from spherejax import models
+from tests.models.test_weight_import import norm
 from tests.models.test_wrong_uses import MODULES, example_init
 
 # Networks that take long to trace; the others hold all of their parts.
@@ -38,38 +39,27 @@ def bridged(module, args, kwargs):
 def variables(network):
   """The variables of a bridged module, as its linen module takes them."""
   kinds = {"params": nnx.Param, "batch_stats": nnx.BatchStat}
-  found = {
-    name: nnx.to_pure_dict(nnx.state(network, kind)) for name, kind in kinds.items()
-  }
-  return {name: tree for name, tree in found.items() if tree}
-
-
-def keys(network):
-  return {name: stream() for name, stream in network.to_nnx__rngs.items()}
-
-
-def floating(result):
-  leaves = jax.tree.leaves(result)
-  return [x for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
+  trees = {k: nnx.to_pure_dict(nnx.state(network, kind)) for k, kind in kinds.items()}
+  return {name: tree for name, tree in trees.items() if tree}
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_call_is_that_of_the_linen_module(name, monkeypatch):
   module, args, kwargs, training = example(name, monkeypatch)
+  options = {"mutable": ["batch_stats"], **kwargs, **training}
   shapes = nnx.eval_shape(lambda: bridged(module, args, kwargs))
   structure, state = nnx.split(shapes)
 
   def of_nnx(state):
     network = nnx.merge(structure, state)
-    result = network(*args, mutable=["batch_stats"], **kwargs, **training)
+    result = network(*args, **options)
     return jax.tree.leaves(result), variables(network)
 
   def of_linen(state):
     network = nnx.merge(structure, state)
-    given, rngs = variables(network), keys(network)
-    result, after = module.apply(
-      given, *args, rngs=rngs, mutable=["batch_stats"], **kwargs, **training
-    )
+    given = variables(network)
+    rngs = {name: stream() for name, stream in network.to_nnx__rngs.items()}
+    result, after = module.apply(given, *args, rngs=rngs, **options)
     return jax.tree.leaves(result), given | after
 
   programs = [str(jax.make_jaxpr(of)(state)) for of in (of_nnx, of_linen)]
@@ -87,28 +77,24 @@ def test_a_call_is_that_of_the_linen_module(name, monkeypatch):
 )
 def test_gradients_and_statistics(name, monkeypatch):
   module, args, kwargs, training = example(name, monkeypatch)
+  options = {"mutable": ["batch_stats"], **kwargs, **training}
   network = nnx.jit(lambda: bridged(module, args, kwargs))()
   before = variables(network)
 
   @nnx.jit
   @nnx.grad
   def gradients(network):
-    result = network(*args, mutable=["batch_stats"], **kwargs, **training)
-    return sum(jnp.sum(x) for x in floating(result))
+    leaves = jax.tree.leaves(network(*args, **options))
+    return sum(jnp.sum(x) for x in leaves if jnp.issubdtype(x.dtype, jnp.floating))
 
-  found = nnx.to_pure_dict(gradients(network))
-  after = variables(network)
+  found, after = nnx.to_pure_dict(gradients(network)), variables(network)
   assert jax.tree.structure(found) == jax.tree.structure(before["params"])
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
   if training and "batch_stats" in before:
-    assert all(
-      (old != new).any()
-      for old, new in zip(
-        jax.tree.leaves(before["batch_stats"]),
-        jax.tree.leaves(after["batch_stats"]),
-        strict=True,
-      )
+    changed = jax.tree.map(
+      lambda old, new: (old != new).any(), before["batch_stats"], after["batch_stats"]
     )
+    assert all(jax.tree.leaves(changed))
 
 
 def test_prototypes_are_replaced_in_the_state_of_a_module():
@@ -128,11 +114,7 @@ def test_weights_are_imported_into_the_state_of_a_module():
   convolutions = {"conv1": 3, f"{block}conv1": 4, f"{block}conv2": 4}
   norms = ("bn1", f"{block}bn1", f"{block}bn2")
   weights = {f"{at}.weight": np.ones((4, n, 3, 3)) for at, n in convolutions.items()}
-  weights |= {
-    f"{norm}.{name}": np.full(4, 0.5)
-    for norm in norms
-    for name in ("weight", "bias", "running_mean", "running_var")
-  }
+  weights |= dict.fromkeys((name for at in norms for name in norm(at)), np.full(4, 0.5))
   nnx.update(network, models.import_weights({"all": state}, weights)["all"])
   leaves = jax.tree.leaves(nnx.state(network, (nnx.Param, nnx.BatchStat)))
   assert all(np.isin(leaf, (0.5, 1)).all() for leaf in leaves)

@@ -37,6 +37,7 @@ def mapping(start=b"}", **parts):
   return start + b"(" + pairs + b"u"
 
 
+TRUE, FALSE = b"\x88", b"\x89"
 ORDERED = called(found("collections", "OrderedDict"))
 REBUILD = found("torch._utils", "_rebuild_tensor_v2")
 
@@ -53,7 +54,7 @@ def tensor(shape, strides, offset=0, memory=None, dtype=None, **metadata):
   if metadata:
     rest.append(mapping(**metadata))
   rebuild = REBUILD if dtype is None else REBUILD.replace(b"v2", b"v3")
-  return called(rebuild, memory, number(offset), *shapes, b"\x89", ORDERED, *rest)
+  return called(rebuild, memory, number(offset), *shapes, FALSE, ORDERED, *rest)
 
 
 def untyped(key, size):
@@ -61,8 +62,10 @@ def untyped(key, size):
   return several(text("storage"), kind, text(key), text("cpu"), number(size)) + b"Q"
 
 
-def write(path, content, entries=None, compression=zipfile.ZIP_STORED):
-  entries = {"0": np.arange(12, dtype="<f4")} if entries is None else entries
+TWELVE = {"0": np.arange(12, dtype="<f4")}
+
+
+def write(path, content, entries=TWELVE, compression=zipfile.ZIP_STORED):
   with zipfile.ZipFile(path, "w", compression) as archive:
     archive.writestr("archive/data.pkl", b"\x80\x02" + content + b".")
     for key, data in entries.items():
@@ -74,9 +77,8 @@ def write(path, content, entries=None, compression=zipfile.ZIP_STORED):
 MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
 
 
-def write_old(path, content, entries=None, keys=None):
+def write_old(path, content, entries=TWELVE, keys=None):
   """The format before torch 1.6: addresses of storages have one entry more."""
-  entries = {"0": np.arange(12, dtype="<f4")} if entries is None else entries
   pickles = [MAGIC, pickle.dumps(1001, 2), pickle.dumps({"little_endian": True}, 2)]
   pickles.append(b"\x80\x02" + content.replace(b"tQ", b"NtQ") + b".")
   pickles.append(pickle.dumps(list(entries) if keys is None else keys, 2))
@@ -93,12 +95,17 @@ def file(tmp_path):
   return tmp_path / "weights.pth"
 
 
+def check(actual, expected):
+  """Asserts equal numbers and types."""
+  assert set(actual) == set(expected)
+  for name, array in expected.items():
+    np.testing.assert_array_equal(actual[name], array, strict=True)
+
+
 @FORMATS
 def test_tensors_with_strides_offsets_and_shared_memory(file, write):
   matrix = tensor((3, 4), (4, 1))
-  parameter = called(
-    found("torch._utils", "_rebuild_parameter"), matrix, b"\x88", ORDERED
-  )
+  parameter = called(found("torch._utils", "_rebuild_parameter"), matrix, TRUE, ORDERED)
   state = mapping(
     ORDERED,
     matrix=matrix,
@@ -153,46 +160,29 @@ def test_types_and_orders_of_bytes(file, order):
     memory = untyped(key, data.nbytes) if typed else storage(key, name, 4)
     tensors[name] = tensor((3,), (1,), 1, memory, dtype=name if typed else None)
     expected[name] = data[1:]
-  weights = models.read_weights(write(file, mapping(**tensors), entries))
-  for name, array in expected.items():
-    assert weights[name].dtype == array.dtype
-    np.testing.assert_array_equal(weights[name], array)
-
-
-TRUE, FALSE = b"\x88", b"\x89"
+  check(models.read_weights(write(file, mapping(**tensors), entries)), expected)
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_what_torch_put_off_is_done(file, order):
   """Negated and conjugated tensors, whose memory holds the numbers from before."""
-  real = np.array([1, -2, 0, 3], np.float32)
+  real, counts = np.array([1, -2, 0, 3], np.float32), np.array([1, -2, 2**40])
   whole = np.array([1 + 2j, 3 - 1j], np.complex64)
   swap = (lambda data: data) if order == "little" else np.ndarray.byteswap
+  pair = storage("1", "ComplexFloatStorage", 2)
   content = mapping(
     minus=tensor((2,), (2,), 1, storage(count=4), neg=TRUE),
     plus=tensor((4,), (1,), memory=storage(count=4), neg=FALSE, conj=FALSE),
-    turned=tensor((2,), (1,), memory=storage("1", "ComplexFloatStorage", 2), conj=TRUE),
-    both=tensor(
-      (2,), (1,), memory=storage("1", "ComplexFloatStorage", 2), conj=TRUE, neg=TRUE
-    ),
-    plain=tensor((2,), (1,), memory=storage("1", "ComplexFloatStorage", 2)),
+    turned=tensor((2,), (1,), memory=pair, conj=TRUE),
+    both=tensor((2,), (1,), memory=pair, conj=TRUE, neg=TRUE),
+    plain=tensor((2,), (1,), memory=pair),
     count=tensor((3,), (1,), memory=storage("2", "LongStorage", 3), neg=TRUE),
   )
-  entries = {"0": swap(real), "1": swap(whole), "2": swap(np.array([1, -2, 2**40]))}
-  weights = models.read_weights(
-    write(file, content, entries | {"byteorder": order.encode()})
-  )
-  expected = {
-    "minus": -real[1::2],
-    "plus": real,
-    "turned": whole.conj(),
-    "both": -whole.conj(),
-    "plain": whole,
-    "count": -np.array([1, -2, 2**40]),
-  }
-  for name, array in expected.items():
-    assert weights[name].dtype == array.dtype
-    np.testing.assert_array_equal(weights[name], array)
+  entries = {"0": swap(real), "1": swap(whole), "2": swap(counts)}
+  entries["byteorder"] = order.encode()
+  weights = models.read_weights(write(file, content, entries))
+  expected = {"minus": -real[1::2], "plus": real, "plain": whole, "count": -counts}
+  check(weights, expected | {"turned": whole.conj(), "both": -whole.conj()})
 
 
 OTHERS = (
@@ -204,7 +194,7 @@ OTHERS = (
 
 
 def test_what_is_not_understood_is_refused_by_name(file, unchecked):
-  def refused(content, match, entries=None):
+  def refused(content, match, entries=TWELVE):
     with pytest.raises(ValueError, match=match):
       models.read_weights(write(file, mapping(weight=content), entries))
 
@@ -222,12 +212,12 @@ def test_what_is_not_understood_is_refused_by_name(file, unchecked):
   refused(tensor((2,), (1,), memory=memory, dtype="FloatStorage"), "FloatStorage")
   refused(tensor((7,), (1,), memory=memory, dtype="uint64"), "its storage of 6")
   refused(tensor((2,), (1,), memory=untyped("0", 49)), "has 48 of 49 numbers")
-  two = (
-    b"(" + tensor((2,), (1,)) + tensor((2,), (1,), memory=storage(kind="IntStorage"))
+  two = several(
+    tensor((2,), (1,)), tensor((2,), (1,), memory=storage(kind="IntStorage"))
   )
-  refused(two + b"t", "storage 0 has two types, FloatStorage and IntStorage")
-  entries = {"0": np.arange(12, dtype="<f4"), "byteorder": b"middle"}
-  refused(tensor((2,), (1,)), "order of bytes is b'middle'", entries)
+  refused(two, "storage 0 has two types, FloatStorage and IntStorage")
+  middle = TWELVE | {"byteorder": b"middle"}
+  refused(tensor((2,), (1,)), "order of bytes is b'middle'", middle)
 
 
 def test_attributes_of_a_parameter_change_nothing(file):
@@ -264,10 +254,8 @@ def test_types_of_safetensors_that_numpy_lacks(file, dtype, size):
 @pytest.mark.parametrize("place", ["state_dict", "model", "model_state_dict"])
 def test_nested_and_prefixed(file, place):
   inner = mapping(ORDERED, **{"module.fc.bias": tensor((2,), (1,))})
-  write(
-    file, mapping(epoch=number(3), **{place: inner}, optimizer=mapping(lr=number(1)))
-  )
-  weights = models.read_weights(file)
+  content = mapping(epoch=number(3), **{place: inner}, optimizer=mapping(lr=number(1)))
+  weights = models.read_weights(write(file, content))
   np.testing.assert_array_equal(weights["fc.bias"], [0, 1])
   assert list(weights) == ["fc.bias"]
 
@@ -281,11 +269,7 @@ def test_safetensors(tmp_path):
   }
   file = tmp_path / "weights.bin"  # what it is called does not matter
   safetensors.numpy.save_file(weights, file)
-  read = models.read_weights(file)
-  assert set(read) == set(weights)
-  for name, array in weights.items():
-    assert read[name].dtype == array.dtype
-    np.testing.assert_array_equal(read[name], array)
+  check(models.read_weights(file), weights)
 
 
 def test_without_the_package_safetensors(tmp_path, monkeypatch):
@@ -328,12 +312,11 @@ def test_damaged_and_other_files(file, tmp_path):
   for length in (4, len(whole) // 2, len(whole) - 1):
     file.write_bytes(whole[:length])
     fails("weights.pth is truncated or damaged")
-  middle = whole.index(np.arange(12, dtype="<f4").tobytes())
+  middle = whole.index(TWELVE["0"].tobytes())
   file.write_bytes(whole[: middle + 8] + b"\x07" + whole[middle + 9 :])
   fails("damaged: Bad CRC")
-  fails(
-    "damaged: data.pkl is compressed", write(file, state, None, zipfile.ZIP_DEFLATED)
-  )
+  compressed = write(file, state, TWELVE, zipfile.ZIP_DEFLATED)
+  fails("damaged: data.pkl is compressed", compressed)
   fails("damaged", write(file, state[:-20]))
   write(file, state)
   with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Dup"):
@@ -383,7 +366,7 @@ def test_damaged_files_of_the_old_format(file):
   for count in (-1, 1 << 30):
     write_old(file, mapping(weight=tensor((1,), (1,), memory=storage(count=count))))
     fails(f"truncated or damaged: storage 0 has 12 of {count}")
-  two = b"(" + tensor((2,), (1,)) + tensor((2,), (1,), memory=storage(count=11)) + b"t"
+  two = several(tensor((2,), (1,)), tensor((2,), (1,), memory=storage(count=11)))
   write_old(file, mapping(weight=two))
   fails("truncated or damaged: storage 0 has two types or sizes")
   file.write_bytes(whole.replace(b"NtQ", b"Jabcd" + b"tQ"))

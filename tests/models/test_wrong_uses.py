@@ -72,10 +72,9 @@ def wrong_settings(module):
     if field.name in NOT_OURS:
       continue
     if isinstance(value, tuple):
-      yield Use(field.name, "text", "abc", True)
-      yield Use(field.name, "number", 3, True)
-      yield Use(field.name, "zero", (0,) * len(value), True)
-      yield Use(field.name, "fraction", (2.5,) * len(value), True)
+      zeros, halves = (0,) * len(value), (2.5,) * len(value)
+      wrong = {"text": "abc", "number": 3, "zero": zeros, "fraction": halves}
+      yield from (Use(field.name, what, other, True) for what, other in wrong.items())
       continue
     parameter = inspect.Parameter(
       field.name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=field.type
@@ -103,9 +102,8 @@ def test_wrong_settings(name, unchecked, monkeypatch):
     return
   module, args, kwargs = example_init(module_class, monkeypatch)
   assert failure(module, args, kwargs) is None
-  settings = {
-    field.name: getattr(module, field.name) for field in dataclasses.fields(module)
-  }
+  fields = {field.name: field.type for field in dataclasses.fields(module)}
+  settings = {name: getattr(module, name) for name in fields}
   listed = {}
   for use in wrong_settings(module):
     if (use.parameter, use.what) in ACCEPTED:
@@ -116,9 +114,9 @@ def test_wrong_settings(name, unchecked, monkeypatch):
       assert not use.refused, f"{use.what} in place of {use.parameter} is accepted"
     else:
       assert is_clear(error, use, settings), (use, error)
-  fields = {field.name: field.type for field in dataclasses.fields(module)}
   assert listed == wrong_uses.named(fields)
   parameters = inspect.signature(module_class.__call__).parameters
+  names = dict.fromkeys([*parameters, "labels_a"])
   for number, value in enumerate(args):
     if not is_array(value):
       continue
@@ -131,9 +129,5 @@ def test_wrong_settings(name, unchecked, monkeypatch):
       changed = (*args[:number], wrong, *args[number + 1 :])
       error = failure(module, changed, kwargs)
       assert error is not None, f"{what} in place of argument {number} is accepted"
-      use = Use("", what, wrong, False)
-      assert is_clear(error, use, dict.fromkeys([*parameters, "labels_a"])), (
-        number,
-        what,
-        error,
-      )
+      clear = is_clear(error, Use("", what, wrong, False), names)
+      assert clear, (number, what, error)
