@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -38,10 +39,15 @@ def normalizing(pool):
   return jax.jit(call)
 
 
-def assert_close(actual, expected):
-  assert shapes(actual) == shapes(expected)
-  for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+assert_close = functools.partial(chex.assert_trees_all_close, rtol=1e-5, atol=1e-7)
+
+
+def trained(module, variables, where):
+  """Pooled features, NaN where they are masked, and new statistics."""
+  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
+  train = functools.partial(module.apply, train=True, mutable="batch_stats")
+  pooled, updated = jax.jit(train)(variables, spoilt, where=where)
+  return pooled, updated["batch_stats"]
 
 
 def test_cbam_owns_its_kernels_and_normalises_what_is_kept():
@@ -58,39 +64,24 @@ def test_cbam_owns_its_kernels_and_normalises_what_is_kept():
   }
   size = np.abs(params["spatial_kernel"]).max()
   assert 0.5 * np.sqrt(6 / 27) < size <= np.sqrt(6 / 27)  # Glorot-uniform
-  train = functools.partial(module.apply, train=True, mutable="batch_stats")
-  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
-  pooled, updated = jax.jit(train)(variables, spoilt, where=WHERE)
   expected = normalizing(pooling.cbam)(params, FEATURES, WHERE)
-  assert_close((pooled, updated["batch_stats"]), expected)
+  assert_close(trained(module, variables, WHERE), expected)
 
 
 def test_solar_starts_as_gem_and_normalises_what_is_kept():
   module = models.SOLAR(power=2.0)
   variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
   params, apply = variables["params"], jax.jit(module.apply)
-  norm = {"scale": (2,), "bias": (2,)}
-  assert shapes(params) == {
-    "query_kernel": (4, 2),
-    "key_kernel": (4, 2),
-    "value_kernel": (4, 2),
-    "output_kernel": (2, 4),
-    "power": (),
-    "queries": norm,
-    "keys": norm,
-  }
+  kernels = dict.fromkeys(("query_kernel", "key_kernel", "value_kernel"), (4, 2))
+  norms = {name: {"scale": (2,), "bias": (2,)} for name in ("queries", "keys")}
+  assert shapes(params) == {**kernels, **norms, "output_kernel": (2, 4), "power": ()}
   gem = np.mean(np.maximum(FEATURES, 1e-6) ** 2, axis=(1, 2)) ** 0.5
   np.testing.assert_allclose(apply(variables, FEATURES), gem, rtol=1e-5)
-
   params["output_kernel"] = jnp.ones((2, 4))
-  train = functools.partial(module.apply, train=True, mutable="batch_stats")
-  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
-  train = jax.jit(train)
-  pooled, updated = train(variables, spoilt, where=WHERE)
   expected = normalizing(pooling.solar)(params, FEATURES, WHERE)
-  assert_close((pooled, updated["batch_stats"]), expected)
+  assert_close(trained(module, variables, WHERE), expected)
   # A batch of nothing: finite.
-  pooled, updated = train(variables, spoilt, where=np.zeros_like(WHERE))
+  pooled, updated = trained(module, variables, np.zeros_like(WHERE))
   assert not pooled.any()
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updated))
 

@@ -22,8 +22,7 @@ def test_mass_may_be_traced():
   pool = jax.jit(lambda m: models.GSP(4, mass=m).apply(variables, FEATURES).pooled)
   results = jax.jit(jax.vmap(pool))(masses)
   for mass, pooled in zip(masses, results, strict=True):
-    expected = pool(mass)
-    np.testing.assert_allclose(pooled, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(pooled, pool(mass), rtol=1e-5, atol=1e-6)
 
 
 def test_sum_and_maximum_have_projections_of_their_own():
@@ -45,22 +44,13 @@ def test_sum_and_maximum_have_projections_of_their_own():
     result = head.apply(own, features, where=WHERE)
     return jnp.sum(result.pooled**2), result
 
-  @jax.jit
-  def sum_of_parts(features):
-    return pooling.gsp(
-      features @ params["projection"]["kernel"],
-      params["gsp"]["prototypes"],
-      mass=0.5,
-      inverse_temperature=5.0,
-      where=WHERE,
-    )
-
   (_, result), gradient = pooled(spoilt)
-  gradient, summed = np.asarray(gradient), sum_of_parts(FEATURES)
-  features, where = np.asarray(FEATURES), np.asarray(WHERE)
-  largest = np.stack(
-    [own[kept].max(0) for own, kept in zip(features, where, strict=True)]
-  )
+  gradient, where = np.asarray(gradient), np.asarray(WHERE)
+  projected = FEATURES @ params["projection"]["kernel"]
+  options = {"mass": 0.5, "inverse_temperature": 5.0, "where": WHERE}
+  summed = pooling.gsp(projected, params["gsp"]["prototypes"], **options)
+  features = np.where(where[..., None], FEATURES, -np.inf)
+  largest = features.max((1, 2))
   kernel = np.asarray(params["max_projection"]["kernel"])
   expected = np.asarray(summed.pooled) + largest @ kernel
   np.testing.assert_allclose(result.pooled, expected, atol=1e-5)
@@ -76,9 +66,8 @@ def test_head_projects_pools_and_normalises(normalization):
   head = models.EmbeddingHead(2, normalization=normalization)
   variables = jax.jit(head.init)(jax.random.key(0), FEATURES)
   kernel = np.asarray(variables["params"]["Dense_0"]["kernel"], np.float64)
-  assert jax.tree.map(jnp.shape, variables["params"]) == {
-    "Dense_0": {"kernel": (6, 2)}  # no bias
-  }
+  shapes = jax.tree.map(jnp.shape, variables["params"])
+  assert shapes == {"Dense_0": {"kernel": (6, 2)}}  # no bias
   sizes = np.array([5, 1, 0.2])[:, None, None, None]
   features = sizes * np.asarray(FEATURES, np.float64)
   means = features.reshape(3, 20, 6).mean(axis=1) @ kernel
@@ -106,8 +95,7 @@ def test_head_with_a_function_and_tokens():
     )
 
   projected, result, after, alone = every(variables, tokens)
-  largest = np.max(projected, axis=1)
-  np.testing.assert_allclose(result.embeddings, largest, rtol=1e-6)
+  np.testing.assert_allclose(result.embeddings, projected.max(1), rtol=1e-6)
   kernel = np.asarray(variables["params"]["Dense_0"]["kernel"])
   np.testing.assert_allclose(after.embeddings, tokens.max(axis=1) @ kernel, rtol=1e-5)
   np.testing.assert_array_equal(alone.embeddings, tokens.max(axis=1))
@@ -143,10 +131,8 @@ def test_masked_positions_may_hold_nan(pool):
   spoilt = jnp.where(where[..., None], FEATURES, jnp.nan)
   chex.assert_trees_all_equal(gradient(variables["params"], spoilt), expected)
   by_params, by_features = expected
-  for leaf in jax.tree.leaves(by_params):
-    assert np.isfinite(leaf).all()
-    assert leaf.any()
-  assert np.isfinite(by_features).all()
+  assert all(leaf.any() for leaf in jax.tree.leaves(by_params))
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(expected))
   assert not by_features[~where].any()
 
 
