@@ -29,7 +29,7 @@ def branch(rows, gates):
 
 
 GSP = {"mass": 0.4, "inverse_temperature": 8.0}
-FIXED_POINT = GSP | {"solver": "fixed_point", "steps": 3}
+FIXED = GSP | {"solver": "fixed_point", "steps": 3}
 OF_GSP = {"prototypes": (7, 5)}
 OF_DELF = {
   "hidden_kernel": (5, 5), "hidden_bias": (5,), "score_kernel": (5,), "score_bias": (),
@@ -66,11 +66,7 @@ MODULES = {
   "DeLF": (models.DeLF(5), call("delf"), OF_DELF),
   "DeLF, mean": (models.DeLF(5, "mean"), call("delf", reduction="mean"), OF_DELF),
   "GSP": (models.GSP(7, **GSP), call("gsp", **GSP), OF_GSP),
-  "GSP, fixed point": (
-    models.GSP(7, **FIXED_POINT),
-    call("gsp", **FIXED_POINT),
-    OF_GSP,
-  ),
+  "GSP, fixed point": (models.GSP(7, **FIXED), call("gsp", **FIXED), OF_GSP),
 }
 
 
@@ -117,13 +113,9 @@ def test_batch_norm_of_the_second_order_pooling_counts_what_is_kept():
     variables = module.init(key, FEATURES)
 
     def loss(params, features):
-      pooled, updated = module.apply(
-        {**variables, "params": params},
-        features,
-        where=where,
-        train=True,
-        mutable="batch_stats",
-      )
+      given = {**variables, "params": params}
+      options = {"where": where, "train": True, "mutable": "batch_stats"}
+      pooled, updated = module.apply(given, features, **options)
       return jnp.sum(pooled**2), updated["batch_stats"]
 
     spoilt = jnp.where(where[..., None], FEATURES, jnp.nan)
@@ -156,23 +148,19 @@ def test_prototypes_are_replaced_by_points_that_cover_the_memory():
     memory = losses.memory_init(12, 5)
     memory, _ = losses.memory_update(memory, POINTS, jnp.zeros(9, jnp.int32))
     stored = losses.memory_references(memory)
-    new = models.replace_prototypes(
-      params, stored.embeddings, path="pooling/prototypes", where=stored.where
-    )
+    place = {"path": "pooling/prototypes", "where": stored.where}
+    new = models.replace_prototypes(params, stored.embeddings, **place)
     inside = distances.unit_ball(POINTS)
-    raw = models.replace_prototypes(
-      {"centres": jnp.zeros((3, 5))}, POINTS, path="centres", project=False
-    )
-    missing = models.replace_prototypes(
-      {"a": jnp.full((3, 5), 7.0)}, POINTS, path="a", where=few
-    )
+    sevens = {"a": jnp.full((3, 5), 7.0)}
+    raw = models.replace_prototypes(sevens, POINTS, path="a", project=False)
+    missing = models.replace_prototypes(sevens, POINTS, path="a", where=few)
     sharp: Any = models.EmbeddingHead(5, models.GSP(3)).apply({"params": new}, FEATURES)
     expected = (
       inside[prototypes.greedy_k_centre(inside, 3).indices],
       jnp.asarray(POINTS)[prototypes.greedy_k_centre(POINTS, 3).indices],
-      jnp.full((3, 5), 7.0).at[0].set(inside[4]),
+      sevens["a"].at[0].set(inside[4]),
     )
-    actual = (new["pooling"]["prototypes"], raw["centres"], missing["a"])
+    actual = (new["pooling"]["prototypes"], raw["a"], missing["a"])
     return params["Dense_0"], new["Dense_0"], sharp.weights, actual, expected
 
   before, after, weights, actual, expected = cycle(jax.random.key(0))
@@ -182,22 +170,23 @@ def test_prototypes_are_replaced_by_points_that_cover_the_memory():
   assert np.std(weights) > 1e-3
 
 
-def test_errors(unchecked):
+@pytest.mark.parametrize(
+  ("points", "options", "message"),
+  [
+    (POINTS, {"path": "GSP_0"}, r"one of \['GSP_0/prototypes'\], got 'GSP_0'"),
+    (POINTS[:3], {}, "4 prototypes need as many points, got 3"),
+    (POINTS, {"where": np.arange(9) < 2}, "4 prototypes need as many points, got 2"),
+    (POINTS[:, :4], {}, r"points must have shape \(9, 5\).*\(9, 4\)"),
+  ],
+)
+def test_errors(points, options, message, unchecked):
   params = {"GSP_0": {"prototypes": jnp.ones((4, 5))}}
-  path = "GSP_0/prototypes"
-  with pytest.raises(ValueError, match=r"one of \['GSP_0/prototypes'\], got 'GSP_0'"):
-    models.replace_prototypes(params, POINTS, path="GSP_0")
-  with pytest.raises(ValueError, match="4 prototypes need as many points, got 3"):
-    models.replace_prototypes(params, POINTS[:3], path=path)
-  with pytest.raises(ValueError, match="4 prototypes need as many points, got 2"):
-    models.replace_prototypes(params, POINTS, path=path, where=np.arange(9) < 2)
-  with pytest.raises(ValueError, match=r"points must have shape \(9, 5\).*\(9, 4\)"):
-    models.replace_prototypes(params, POINTS[:, :4], path=path)
+  with pytest.raises(ValueError, match=message):
+    models.replace_prototypes(params, points, **{"path": "GSP_0/prototypes"} | options)
 
 
 def test_defaults_are_those_of_the_papers_but_for_two():
   assert models.GSoP().centred
-  released = models.OTP(), models.TSMK()
-  assert (released[0].cost, released[0].steps) == ("distance", 10)
-  assert released[0].inverse_temperature == 2
-  assert (released[1].reduction, released[1].stop_attention_gradient) == ("mean", True)
+  otp, tsmk = models.OTP(), models.TSMK()
+  assert (otp.cost, otp.steps, otp.inverse_temperature) == ("distance", 10, 2)
+  assert (tsmk.reduction, tsmk.stop_attention_gradient) == ("mean", True)
