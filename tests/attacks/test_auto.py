@@ -183,13 +183,9 @@ def test_sparse_ball_is_climbed_to_its_corner():
   x = X.astype(np.float32)
   labels = np.argmax(x @ weights, axis=1)
 
-  @jax.jit
-  def run(x, key):
-    ball = {"key": key, "epsilon": 0.5, "norm": "l1", "low": -9.0, "high": 9.0}
-    aim = {"loss": "margin", "targets": "all", "steps": 60}
-    return attacks.apgd(lambda x: x @ weights, x, labels, **ball, **aim)
-
-  found = run(x, jax.random.key(1))
+  ball = {"epsilon": 0.5, "norm": "l1", "low": -9.0, "high": 9.0}
+  aim = {"key": jax.random.key(1), "loss": "margin", "targets": "all", "steps": 60}
+  found = attacks.apgd(lambda x: x @ weights, x, labels, **ball, **aim)
   reach = np.abs(weights[:, None] - weights[:, labels, None]).max(0)
   best = balls.margins(x @ weights + 0.5 * reach, labels)
   np.testing.assert_allclose(found.margin, best, rtol=2e-2, atol=1e-2)

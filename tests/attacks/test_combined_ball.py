@@ -58,14 +58,10 @@ def test_pgd_reaches_the_least_margin_of_a_linear_model(hull):
     height = jnp.sum(x * g, axis=1)
     return jnp.stack([50 - height, height - 50], axis=1)  # never wrong
 
-  @jax.jit
-  def run(x, key):
-    box = {"hull": hull, "low": -np.inf, "high": np.inf}
-    region = attacks.combined_ball(x, epsilon_1=ONE, epsilon_inf=TOP, **box)
-    options = {"key": key, "region": region, "steps": 60, "loss": "margin"}
-    return attacks.pgd(logits_fn, x, np.zeros(3, int), **options)
-
-  found = run(X[:3], jax.random.key(0))
+  box = {"hull": hull, "low": -np.inf, "high": np.inf}
+  region = attacks.combined_ball(X[:3], epsilon_1=ONE, epsilon_inf=TOP, **box)
+  options = {"key": jax.random.key(0), "region": region, "steps": 60, "loss": "margin"}
+  found = attacks.pgd(logits_fn, X[:3], np.zeros(3, int), **options)
   largest = -np.sort(-np.abs(g.astype(np.float64)), axis=1)
   counts = np.arange(1, DIM + 1)
   best = np.maximum(ONE * largest[:, 0], TOP * largest.sum(1))
@@ -78,14 +74,11 @@ def test_pgd_reaches_the_least_margin_of_a_linear_model(hull):
 
 
 def test_a_region_bounds_the_points_by_its_own_box():
-  @jax.jit
-  def run(x, key):
-    sizes = {"epsilon_1": 3.0, "epsilon_inf": 0.5}
-    region = attacks.combined_ball(x, **sizes, low=-1.0, high=2.0)
-    box = {"region": region, "low": 0.0, "high": 1.0}
-    box |= {"key": key, "mode": "last"}
-    return attacks.pgd(lambda x: x[:, :2], x, np.zeros(4, int), **box)
-
-  points = np.asarray(run(X[:4], jax.random.key(0)).x_adv)
+  sizes = {"epsilon_1": 3.0, "epsilon_inf": 0.5}
+  region = attacks.combined_ball(X[:4], **sizes, low=-1.0, high=2.0)
+  box = {"region": region, "low": 0.0, "high": 1.0}
+  box |= {"key": jax.random.key(0), "mode": "last"}
+  result = attacks.pgd(lambda x: x[:, :2], X[:4], np.zeros(4, int), **box)
+  points = np.asarray(result.x_adv)
   assert -1 <= points.min() < 0
   assert points.max() <= 2

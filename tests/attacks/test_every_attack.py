@@ -130,7 +130,7 @@ def many(name, norm):
   """Samples with what an attack of a budget finds; in float32, on one device."""
   x, labels, epsilon, index = data(name, norm)
 
-  @jax.jit
+  @jax.jit  # where radii beyond the box are not known
   def run(x, labels, epsilon, index, key):
     common = {"key": key, "epsilon": epsilon, "norm": norm, "index": index}
     return BUDGETED[name](network, x, labels, **common)
@@ -144,12 +144,8 @@ def nearest(norm):
   """Samples with what the attacks of least norm find."""
   x, labels = images(200)
   names = [name for name in MINIMAL if norm == "l2" or name != "carlini_wagner"]
-
-  @jax.jit
-  def runs(x, labels):
-    return {name: least(name, norm, network, x, labels) for name in names}
-
-  return x, labels, jax.tree.map(np.asarray, runs(x, labels))
+  found = {name: least(name, norm, network, x, labels) for name in names}
+  return x, labels, jax.tree.map(np.asarray, found)
 
 
 def least(name, norm, model, x, labels):
@@ -267,13 +263,6 @@ IN_A_BOX = {
 }
 
 
-@functools.partial(jax.jit, static_argnames=("names", "low", "high"))
-def found_in(names, low, high, x, labels):
-  return {
-    name: IN_A_BOX[name](network, x, labels, low=low, high=high) for name in names
-  }
-
-
 @pytest.mark.parametrize(
   "names",
   [("apgd", "deepfool"), SLOW(("fgsm", "pgd", "square", "fab"))],
@@ -292,7 +281,12 @@ def test_numbers_that_float32_does_not_have_bound_a_box(names):
   lowest = np.minimum(low, x.astype(np.float64))
   highest = np.maximum(high, x.astype(np.float64))
   inside = np.nextafter(np.float32([low, high]), np.float32([1, 0]))
-  for name, result in found_in(names, low, high, x, labels).items():
+
+  @jax.jit  # where it is not known that some of x are beyond
+  def run(x):
+    return {n: IN_A_BOX[n](network, x, labels, low=low, high=high) for n in names}
+
+  for name, result in run(x).items():
     moved = np.asarray(result.x_adv, np.float64)
     assert (moved >= lowest).all(), name
     assert (moved <= highest).all(), name
@@ -391,19 +385,13 @@ def test_broken_models_have_defined_results(small, kind):
 
 
 def test_one_class_is_never_left():
-  x, labels = images(6)
+  x, labels = images(6)[0], np.zeros(6, int)
 
-  @jax.jit
-  def runs(x, key):
-    def model(x):
-      return network(x)[:, :1]
+  def model(x):
+    return network(x)[:, :1]
 
-    return (
-      attacks.pgd(model, x, 0 * labels, key=key, epsilon=0.1, steps=2),
-      attacks.deepfool(model, x, 0 * labels),
-    )
-
-  for found in runs(x, KEY):
+  aimed = attacks.pgd(model, x, labels, key=KEY, epsilon=0.1, steps=2)
+  for found in (aimed, attacks.deepfool(model, x, labels)):
     assert not np.any(found.success)
     assert np.all(found.margin == -np.inf)
     assert np.all(np.isfinite(found.x_adv))
@@ -441,22 +429,17 @@ def test_diagnosis_sees_a_masked_gradient():
   x, _ = images(40)
   labels = np.argmax(scores(np.round(4 * x) / 4), axis=1)
 
-  @jax.jit
-  def run(which, x, labels, key):
-    def model(x):
-      return jax.lax.switch(which, [masked, network], x)
-
+  def run(model, labels):
     weak = attacks.fgsm(model, x, labels, epsilon=0.3)
-    return weak, attacks.diagnose(
-      model, x, labels, weak.success, key=key, epsilon=0.3, steps=10, draws=50
-    )
+    options = {"key": KEY, "epsilon": 0.3, "steps": 10, "draws": 50}
+    return weak, attacks.diagnose(model, x, labels, weak.success, **options)
 
-  weak, found = run(0, x, labels, KEY)
+  weak, found = run(masked, labels)
   assert not np.any(weak.success)
   assert np.all(found.zero_gradients == 1)
   assert np.mean(found.random) > 0.05
   assert np.mean(found.unbounded) < 0.9
-  weak, found = run(1, x, np.argmax(scores(x), axis=1), KEY)
+  weak, found = run(network, np.argmax(scores(x), axis=1))
   assert np.mean(weak.success) > 0.8
   assert not np.any(found.random)
   assert not np.any(found.stronger & weak.success)
@@ -561,25 +544,21 @@ def test_results_say_whether_more_steps_promise_more():
   """A climb that goes on has not converged; nor one that saw no gradient."""
   x, labels = np.full((3, 2), 0.5, np.float32), np.zeros(3, int)
 
-  @jax.jit
-  def runs(epsilon):
-    def slope(x):  # rises along the first entry, to a border at 0.9
-      return jnp.stack([0.9 - x[:, 0], jnp.zeros(len(x))], axis=1)
+  def slope(x):  # rises along the first entry, to a border at 0.9
+    return jnp.stack([0.9 - x[:, 0], jnp.zeros(len(x))], axis=1)
 
-    def flat(x):
-      return jnp.stack([jnp.ones(len(x)), jnp.zeros(len(x))], axis=1) + 0 * x
+  def flat(x):
+    return jnp.stack([jnp.ones(len(x)), jnp.zeros(len(x))], axis=1) + 0 * x
 
-    common = {"epsilon": epsilon, "loss": "margin"}
-    short = attacks.bim(slope, x, labels, step_size=1e-3, **common)
-    far = attacks.bim(slope, x, labels, **common)
-    return short, far, attacks.bim(flat, x, labels, **common)
-
-  short, far, flat = runs(np.float32([0.2, 0.3, 0.45]))
+  common = {"epsilon": np.float32([0.2, 0.3, 0.45]), "loss": "margin"}
+  short = attacks.bim(slope, x, labels, step_size=1e-3, **common)
+  far = attacks.bim(slope, x, labels, **common)
+  level = attacks.bim(flat, x, labels, **common)
   np.testing.assert_array_equal(short.success, False)
   np.testing.assert_array_equal(short.converged, False)
   np.testing.assert_array_equal(far.success, [False, False, True])
   np.testing.assert_array_equal(far.converged, True)
-  np.testing.assert_array_equal(flat.converged, False)
+  np.testing.assert_array_equal(level.converged, False)
 
 
 RESULTS = {"x_adv": ((4, *SHAPE), "float32"), "queries": ((4,), "int32")}

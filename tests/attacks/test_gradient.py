@@ -72,20 +72,15 @@ def numpy_steps(direction, steps, alpha, epsilon, decay=None):
 
 
 def test_steps_are_those_of_a_loop():
-  """The last iterates, against NumPy; numbers are traced, one program a method."""
-
-  @jax.jit
-  def last(epsilon, step_size, decay):
-    common = {"epsilon": epsilon, "mode": "last"}
-    steps = common | {"steps": 4, "step_size": step_size, "norm": "l2"}
-    return {
-      "fgsm": attacks.fgsm(linear, X, Y, **common),
-      "bim": attacks.bim(linear, X, Y, steps=4, **common),
-      "mi": attacks.mi_fgsm(linear, X, Y, decay=decay, **steps),
-      "l2": attacks.bim(linear, X, Y, **steps),
-    }
-
-  found = last(0.12, 0.05, 0.7)
+  """The last iterates, against NumPy."""
+  common = {"epsilon": 0.12, "mode": "last"}
+  steps = common | {"steps": 4, "step_size": 0.05, "norm": "l2"}
+  found = {
+    "fgsm": attacks.fgsm(linear, X, Y, **common),
+    "bim": attacks.bim(linear, X, Y, steps=4, **common),
+    "mi": attacks.mi_fgsm(linear, X, Y, decay=0.7, **steps),
+    "l2": attacks.bim(linear, X, Y, **steps),
+  }
   expected = {
     "fgsm": numpy_steps("linf", 1, 0.12, 0.12),
     "bim": numpy_steps("linf", 4, 2.5 * 0.12 / 4, 0.12),
@@ -109,16 +104,11 @@ def test_what_is_kept_is_the_best_of_all_iterates():
   """Replayed step by step in NumPy."""
   x = np.stack([np.linspace(0.02, 0.95, 12), np.full(12, 0.4)], 1).astype(np.float32)
   labels = np.zeros(12, np.int32)
-
-  @jax.jit
-  def runs(x):
-    common = {"key": None, "random_start": False, "epsilon": 0.4, "step_size": 0.13}
-    return [
-      attacks.pgd(wavy, x, labels, loss="margin", steps=7, mode=mode, **common)
-      for mode in ("evaluate", "train")
-    ]
-
-  evaluate, train = jax.tree.map(np.asarray, runs(x))
+  common = {"key": None, "random_start": False, "epsilon": 0.4, "step_size": 0.13}
+  evaluate, train = (
+    attacks.pgd(wavy, x, labels, loss="margin", steps=7, mode=mode, **common)
+    for mode in ("evaluate", "train")
+  )
   path = [x.astype(np.float64)]
   for _ in range(7):
     slope = np.stack([np.cos(9 * path[-1][:, 0]), np.ones(12)], 1)
@@ -147,15 +137,12 @@ def test_success_counts_before_loss():
     place = jnp.clip(jnp.floor(x[:, 0]), 0, 2).astype(int)
     return jnp.log(table)[place] + 1e-4 * x[:, :1] * jnp.array([[-1.0, 0.5, 0.5]])
 
-  @jax.jit
-  def runs(x):
-    common = {"key": None, "random_start": False, "epsilon": 2.4, "step_size": 1.0}
-    return [
-      attacks.pgd(stairs, x, jnp.array([0]), steps=2, high=3.0, mode=mode, **common)
-      for mode in ("evaluate", "train")
-    ]
-
-  evaluate, train = runs(jnp.array([[0.5]]))
+  x, labels, common = jnp.array([[0.5]]), jnp.array([0]), {"high": 3.0, "steps": 2}
+  common |= {"key": None, "random_start": False, "epsilon": 2.4, "step_size": 1.0}
+  evaluate, train = (
+    attacks.pgd(stairs, x, labels, mode=mode, **common)
+    for mode in ("evaluate", "train")
+  )
   assert evaluate.success[0]
   np.testing.assert_allclose(evaluate.x_adv, [[1.5]])
   assert not train.success[0]
@@ -164,19 +151,12 @@ def test_success_counts_before_loss():
 
 
 def test_divergence_has_no_slope_at_the_sample_and_one_beside_it():
-  @jax.jit
-  def slope_and_run(x):
-    z = linear(x)
-    slope = jax.grad(
-      lambda x: attacks.attack_loss(linear(x), Y, loss="kl", reference=z).sum()
-    )(x)
-    run = attacks.pgd(
-      linear, x, Y, key=KEY, epsilon=0.1, loss="kl", steps=3, mode="train"
-    )
-    return slope, run
+  def divergence(x):
+    return attacks.attack_loss(linear(x), Y, loss="kl", reference=linear(X)).sum()
 
-  slope, run = slope_and_run(X)
-  np.testing.assert_allclose(slope, 0, atol=1e-6)
+  np.testing.assert_allclose(jax.jit(jax.grad(divergence))(X), 0, atol=1e-6)
+  options = {"key": KEY, "epsilon": 0.1, "loss": "kl", "steps": 3, "mode": "train"}
+  run = attacks.pgd(linear, X, Y, **options)
   z, moved = X @ W, np.asarray(run.x_adv) @ W
   p, q = (np.exp(v) / np.exp(v).sum(1, keepdims=True) for v in (z, moved))
   np.testing.assert_allclose(run.loss, np.sum(p * np.log(p / q), 1), rtol=1e-3)
@@ -186,18 +166,12 @@ def test_divergence_has_no_slope_at_the_sample_and_one_beside_it():
 
 def test_given_targets_are_reached_and_restarts_help():
   targets = (Y + 1) % CLASSES
-
-  @jax.jit
-  def runs(x, key):
-    aimed = attacks.pgd(linear, x, Y, key=key, epsilon=3.0, targets=targets, **FAR)
-    small = {"key": key, "epsilon": 0.5, "steps": 1, "step_size": 0.01, "mode": "train"}
-    few, many = (
-      attacks.pgd(wavy, x[:, :2], jnp.zeros(BATCH, int), restarts=restarts, **small)
-      for restarts in (1, 8)
-    )
-    return aimed, few, many
-
-  aimed, few, many = runs(X, KEY)
+  aimed = attacks.pgd(linear, X, Y, key=KEY, epsilon=3.0, targets=targets, **FAR)
+  small = {"key": KEY, "epsilon": 0.5, "steps": 1, "step_size": 0.01, "mode": "train"}
+  few, many = (
+    attacks.pgd(wavy, X[:, :2], jnp.zeros(BATCH, int), restarts=restarts, **small)
+    for restarts in (1, 8)
+  )
   assert np.all(aimed.success)
   np.testing.assert_array_equal(np.argmax(aimed.x_adv @ W, 1), targets)
   assert np.all(many.loss >= few.loss)
@@ -220,7 +194,7 @@ def test_points_of_an_expectation_are_compared_by_one_loss():
   def run(mode):
     return attacks.bim(model, x, labels, key=KEY, epsilon=0.01, steps=2, mode=mode)
 
-  for found in jax.jit(lambda: [run("last"), run("train"), run("evaluate")])():
+  for found in map(run, ("last", "train", "evaluate")):
     size = np.abs(np.asarray(found.x_adv, np.float64)[:, 0])
     mean = (np.logaddexp(0, 20 * size) + np.logaddexp(0, -20 * size)) / 2
     # Standard error a twentieth; of three points and x the largest loss is kept.
@@ -269,13 +243,8 @@ def test_expectation_averages_gradients_of_views():
     model = attacks.Expectation(linear, transform, draws, 200)
     return attacks.bim(model, X, Y, key=KEY, epsilon=0.1, steps=2, mode="last")
 
-  plain, one, many = jax.jit(
-    lambda: [
-      attacks.bim(linear, X, Y, epsilon=0.1, steps=2, mode="last"),
-      run(same, 1),
-      run(scaled, 400),
-    ]
-  )()
+  plain = attacks.bim(linear, X, Y, epsilon=0.1, steps=2, mode="last")
+  one, many = run(same, 1), run(scaled, 400)
   np.testing.assert_array_equal(plain.x_adv, one.x_adv)
   np.testing.assert_allclose(plain.margin, one.margin, atol=1e-5)
   np.testing.assert_allclose(plain.loss, one.loss, atol=1e-5)

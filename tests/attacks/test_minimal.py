@@ -54,16 +54,11 @@ def check(found, norm):
 
 @pytest.mark.parametrize("norm", DUAL)
 def test_linear_models_are_crossed_at_the_least_distance(norm):
-  @jax.jit
-  def runs(x):
-    free = {"low": -50.0, "high": 50.0}
-    return (
-      attacks.deepfool(linear, x, Y, norm=norm, overshoot=0.0, **free),
-      attacks.fab(linear, x, Y, norm=norm, steps=40, **free),
-      attacks.fab(linear, x, Y, norm=norm, steps=1, overshoot=1.0001, targets="all"),
-    )
-
-  deepfool, fab, by_target = runs(X)
+  free = {"low": -50.0, "high": 50.0}
+  deepfool = attacks.deepfool(linear, X, Y, norm=norm, overshoot=0.0, **free)
+  fab = attacks.fab(linear, X, Y, norm=norm, steps=40, **free)
+  near = {"norm": norm, "steps": 1, "overshoot": 1.0001, "targets": "all"}
+  by_target = attacks.fab(linear, X, Y, **near)
   least = least_moves(X, W, 0, Y, norm, boxed=False)[RIGHT]
   np.testing.assert_allclose(deepfool.norm[RIGHT], least, rtol=1e-4)
   np.testing.assert_allclose(fab.norm[RIGHT], least, rtol=1e-2)
@@ -121,19 +116,11 @@ def test_binding_boxes_cost_no_steps(norm):
 
 def test_carlini_wagner_finds_the_least_l2_move():
   targets = (Y + 1) % CLASSES
-
-  @jax.jit
-  def runs(x, confidence):
-    free = attacks.carlini_wagner(linear, x, Y, learning_rate=2e-3, low=-2.0, high=3.0)
-    sure, aimed = (
-      attacks.carlini_wagner(
-        linear, x, Y, steps=100, rounds=5, first_weight=1.0, low=-2.0, high=3.0, **more
-      )
-      for more in ({"confidence": confidence}, {"targets": targets})
-    )
-    return free, sure, aimed
-
-  free, sure, aimed = runs(X, 0.3)
+  wide = {"low": -2.0, "high": 3.0}
+  free = attacks.carlini_wagner(linear, X, Y, learning_rate=2e-3, **wide)
+  wide |= {"steps": 100, "rounds": 5, "first_weight": 1.0}
+  sure = attacks.carlini_wagner(linear, X, Y, confidence=0.3, **wide)
+  aimed = attacks.carlini_wagner(linear, X, Y, targets=targets, **wide)
   least = least_moves(X, W, 0, Y, "l2", boxed=False)[RIGHT]
   np.testing.assert_allclose(free.norm[RIGHT], least, rtol=1e-2)
   check(free, "l2")
@@ -183,32 +170,27 @@ def test_nearest_neighbours_are_left_at_the_least_distance(
   def scores(x):
     return prototypes.nearest_neighbour_scores(x, sites, labels, num_classes=10)
 
-  @jax.jit
-  def runs(x):
-    close, key = {"overshoot": 1.001, "restarts": restarts}, jax.random.key(0)
-    found = {
-      "deepfool": attacks.deepfool(scores, x, y, overshoot=0.0),
-      "fab": attacks.fab(scores, x, y, key=key, steps=40, **close),
-      "carlini_wagner": attacks.carlini_wagner(
-        scores, x, y, steps=500, first_weight=0.1, rounds=7
-      ),
-    }
-    # Closer and farther than the least distance.
-    epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
-    aim = {"loss": "margin", "targets": "all", "restarts": starts, "steps": steps}
-    size = {"epsilon": epsilon, "step_size": epsilon / 10, "norm": "l2"}
-    twice, labels = jnp.concatenate([x, x]), np.concatenate([y, y])
-    within = attacks.pgd(scores, twice, labels, key=key, **size, **aim).success
-    return {name: result.norm / least for name, result in found.items()}, within
-
-  ratios, within = runs(x)
+  close, key = {"overshoot": 1.001, "restarts": restarts}, jax.random.key(0)
+  runs = {
+    "deepfool": attacks.deepfool(scores, x, y, overshoot=0.0),
+    "fab": attacks.fab(scores, x, y, key=key, steps=40, **close),
+    "carlini_wagner": attacks.carlini_wagner(
+      scores, x, y, steps=500, first_weight=0.1, rounds=7
+    ),
+  }
+  # Closer and farther than the least distance.
+  epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
+  aim = {"loss": "margin", "targets": "all", "restarts": starts, "steps": steps}
+  size = {"epsilon": epsilon, "step_size": epsilon / 10, "norm": "l2"}
+  twice, both = np.concatenate([x, x]), np.concatenate([y, y])
+  within = attacks.pgd(scores, twice, both, key=key, **size, **aim).success
   below, beyond = np.split(np.asarray(within), 2)
   for name, (median, least_share) in {
     "fab": (1.004, share),  # others end at another site of the class
     "carlini_wagner": (1.01, 0.5),
     "deepfool": (1.1, 0.2),  # its moves add up where the nearest site changes
   }.items():
-    ratio = np.asarray(ratios[name])
+    ratio = np.asarray(runs[name].norm) / least
     assert ratio.min() > 1 - 1e-4, name
     assert np.median(ratio) < median, name
     assert np.mean(ratio < 1.01) >= least_share, name
@@ -234,21 +216,17 @@ def test_nearest_prototypes_are_left_at_the_least_distance(norm):
   slopes, offset = 2 * np.float64(means).T, -(np.float64(means) ** 2).sum(1)
   least = least_moves(x, slopes, offset, y, norm, boxed=False)
 
-  @jax.jit
-  def runs(x):
-    free, key = {"low": -9.0, "high": 9.0}, jax.random.key(0)
-    epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
-    twice, labels = jnp.concatenate([x, x]), np.concatenate([y, y])
-    ball = {"epsilon": epsilon, "step_size": epsilon / 4, "norm": norm, **free}
-    aim = {"loss": "margin", "targets": "all", "share": 0.0, "steps": 100}
-    within = attacks.pgd(scores, twice, labels, key=key, **ball, **aim)
-    deepfool = attacks.deepfool(scores, x, y, norm=norm, overshoot=0.0, **free)
-    return within.success, deepfool.norm, attacks.fab(scores, x, y, norm=norm, **free)
-
-  within, deepfool, fab = runs(x)
-  np.testing.assert_array_equal(within, np.arange(32) >= 16)
-  for found in (deepfool, fab.norm):
-    np.testing.assert_allclose(found, least, rtol=1e-2)
+  free, key = {"low": -9.0, "high": 9.0}, jax.random.key(0)
+  epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
+  twice, labels = np.concatenate([x, x]), np.concatenate([y, y])
+  ball = {"epsilon": epsilon, "step_size": epsilon / 4, "norm": norm, **free}
+  aim = {"loss": "margin", "targets": "all", "share": 0.0, "steps": 100}
+  within = attacks.pgd(scores, twice, labels, key=key, **ball, **aim)
+  np.testing.assert_array_equal(within.success, np.arange(32) >= 16)
+  deepfool = attacks.deepfool(scores, x, y, norm=norm, overshoot=0.0, **free)
+  np.testing.assert_allclose(deepfool.norm, least, rtol=1e-2)
+  fab = attacks.fab(scores, x, y, norm=norm, **free)
+  np.testing.assert_allclose(fab.norm, least, rtol=1e-2)
 
 
 def test_zero_gradients_stop_and_restarts_go_on():
@@ -259,16 +237,11 @@ def test_zero_gradients_stop_and_restarts_go_on():
   x = jnp.array([[0.5, 0.5], [0.65, 0.1]])
   labels = jnp.zeros(2, int)
 
-  @jax.jit
-  def runs(x, key):
-    return (
-      attacks.deepfool(flat, x, labels),
-      attacks.fab(flat, x, labels, key=key, steps=3),
-      attacks.fab(flat, x, labels, key=key, steps=3, restarts=20, epsilon=0.6),
-      attacks.carlini_wagner(flat, x, labels, steps=3, rounds=2),
-    )
-
-  deepfool, fab, restarted, cw = runs(x, jax.random.key(0))
+  seeded = {"key": jax.random.key(0), "steps": 3}
+  deepfool = attacks.deepfool(flat, x, labels)
+  fab = attacks.fab(flat, x, labels, **seeded)
+  restarted = attacks.fab(flat, x, labels, **seeded, restarts=20, epsilon=0.6)
+  cw = attacks.carlini_wagner(flat, x, labels, steps=3, rounds=2)
   for found in (deepfool, fab, cw):
     assert not np.any(found.success)
     assert np.all(np.isinf(found.norm))

@@ -99,15 +99,10 @@ def test_moves_are_what_they_should_be():
 
 
 def test_queries_raise_the_margin_and_end_with_success():
-  @jax.jit
-  def runs(x, key):
-    return [
-      attacks.square(linear, x, Y, key=key, epsilon=epsilon, norm=norm, queries=300)
-      for norm, epsilon in (("linf", 0.02), ("l2", 0.2))
-    ]
-
+  options = {"key": jax.random.key(0), "queries": 300}
   clean = balls.margins(X.reshape(BATCH, -1) @ W, Y)
-  for result in runs(X, jax.random.key(0)):
+  for norm, epsilon in (("linf", 0.02), ("l2", 0.2)):
+    result = attacks.square(linear, X, Y, epsilon=epsilon, norm=norm, **options)
     failed = ~np.asarray(result.success)
     assert np.any(failed)
     assert np.all((result.margin - clean)[failed] > 0.05)
@@ -123,17 +118,12 @@ def test_ensemble_goes_on_with_what_is_left():
   def stairs(x):
     return jnp.round(4 * linear(x)) / 4
 
-  @jax.jit
-  def run(which, x, epsilon, key):
-    def model(x):
-      return jax.lax.switch(which, [linear, stairs], x)
-
-    return attacks.ensemble(
-      model, x, labels, key=key, epsilon=epsilon, steps=6, queries=150, target_count=2
-    )
-
   epsilon = np.array([0.05, 0.5, 0.05, 0.001, 0.05, 0.5], np.float32)
-  plain, flat = (run(which, X, epsilon, jax.random.key(0)) for which in (0, 1))
+  few = {"steps": 6, "queries": 150, "target_count": 2}
+  plain, flat = (
+    attacks.ensemble(model, X, labels, key=jax.random.key(0), epsilon=epsilon, **few)
+    for model in (linear, stairs)
+  )
   for found, model in ((plain, linear), (flat, stairs)):
     stage = np.asarray(found.stage)
     assert stage[0] == 0
