@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from spherejax import attacks, distances, metrics, prototypes, voronoi
-from tests import programs
+from tests import balls, programs
 
 NORMS = ["l1", "l2", "linf"]
 RANDOM = np.random.default_rng(0)
@@ -65,7 +65,7 @@ FREE = np.full(NUMBER, np.inf, np.float32)
 
 
 def lengths(v, norm):
-  return np.linalg.norm(np.float64(v), {"l1": 1, "l2": 2, "linf": np.inf}[norm], -1)
+  return np.linalg.norm(np.float64(v), balls.ORDER[norm], -1)
 
 
 def margins(points, norm, own=OWN):
@@ -105,8 +105,7 @@ def test_every_point_is_in_its_region(norm):
       assert complete[bound < 4].all()
       if not by_sites:
         found[budget] = result
-  scores = np.tanh(3 * (SITES - 0.5) @ WEIGHTS[0]) @ WEIGHTS[1]
-  natural = scores.argmax(1) != LABELS
+  natural = np.asarray(net(SITES)).argmax(1) != LABELS
   np.testing.assert_array_equal(found[0.0].success, natural)
   np.testing.assert_array_equal(found[0.0].x_adv, SITES)
   curve = metrics.accuracy_curve(np.stack([r.success for r in found.values()]))
@@ -139,18 +138,16 @@ def test_a_budget_of_python_is_kept_without_tolerance(norm, dtype):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_an_empty_batch_has_an_empty_result(norm):
-  x, rows = SITES[:0], OWN[:0]
+  x, rows, options = SITES[:0], OWN[:0], {"key": KEY, "norm": norm, "steps": 2}
 
   def run(x):
-    result = voronoi.voronoi_pgd(
-      net, x, LABELS[:0], rows, SITES, key=KEY, norm=norm, steps=2
-    )
+    result = voronoi.voronoi_pgd(net, x, LABELS[:0], rows, SITES, **options)
     return result, voronoi.cell_margin(x, rows, SITES, norm=norm)
 
   result, margin = jax.eval_shape(run, x)
   assert result.x_adv.shape == (0, DIM)
-  assert result.success.shape == (0,)
-  assert result.cell_margin.shape == result.complete.shape == margin.shape == (0,)
+  for each in (result.success, result.cell_margin, result.complete, margin):
+    assert each.shape == (0,)
   # What is known is checked, and nothing of it is wrong.
   nearest = distances.Neighbours(np.zeros((0, 1), int), np.zeros((0, 1), np.float32))
   cells = voronoi.voronoi_cells(x, rows, SITES, norm=norm, nearest=nearest)
@@ -167,10 +164,8 @@ def test_it_is_the_plain_attack_in_small_balls(norm):
   # Sites of one label bound nothing.
   others = [attack(OWN, epsilon, False, norm, site_labels=0 * OWN)]
   if norm == "linf":
-    plain = jax.jit(
-      lambda x: attacks.pgd(net, x, LABELS, key=KEY, epsilon=epsilon, steps=10)
-    )
-    others.append(plain(SITES))
+    ball = {"key": KEY, "epsilon": epsilon, "steps": 10}
+    others.append(attacks.pgd(net, SITES, LABELS, **ball))
   for other in others:
     np.testing.assert_allclose(result.x_adv, other.x_adv, atol=1e-6)
     np.testing.assert_array_equal(result.success, other.success)
@@ -244,40 +239,30 @@ def test_projection_in_l2_is_the_nearest_point():
 def test_the_way_back_is_as_short_as_possible(norm):
   moves = np.random.default_rng(1).normal(size=SITES.shape)
   points = (SITES + moves).astype(np.float32)
-  back, complete, budgets = bring_back(
-    points, OWN, SITES, norm, neighbours=NUMBER, sweeps=0
-  )
+  every = {"neighbours": NUMBER, "sweeps": 0}
+  back, complete, budgets = bring_back(points, OWN, SITES, norm, **every)
   assert np.asarray(complete).all()
   assert np.isinf(budgets).all()
   delta = np.asarray(back, np.float64) - SITES
   # The first two are 0.002 apart, and what is kept from the boundary is rounded away.
   assert (margins(SITES + delta, norm)[2:] > 0).all()
   assert (margins(SITES + delta, norm) > -1e-7).all()
-  share = lengths(delta, "l2") / lengths(points - SITES, "l2")
-  farther = np.where(share < 1 - 1e-6, 1.001, 1.0)[:, None] * delta
-  cut = share < 1 - 1e-6
+  cut = lengths(delta, "l2") / lengths(points - SITES, "l2") < 1 - 1e-6
   assert cut.sum() > 20
   # In l1 and l-infinity a ray may run along the boundary.
-  assert (margins(SITES + farther, norm)[cut] < 1e-9).all()
+  assert (margins(SITES + 1.001 * delta, norm)[cut] < 1e-9).all()
   np.testing.assert_allclose((SITES + delta)[~cut], points[~cut], atol=1e-6)
 
 
 def test_no_site_is_in_another_cell():
-  others, same = (OWN + 5) % NUMBER, np.zeros(NUMBER, int)
-  point = np.tile(SITES[:1] * 0.5 + SITES[1:2] * 0.5, (NUMBER, 1))
-
-  @jax.jit
-  def run(points):
-    return [
-      voronoi.cell_margin(points, others, SITES, norm=norm, block_size=NUMBER)
-      for norm in NORMS
-    ], voronoi.cell_margin(point, 0 * OWN, SITES, site_labels=same, block_size=NUMBER)
-
-  found, alone = run(SITES)
-  for norm, margin in zip(NORMS, found, strict=True):
+  others, block = (OWN + 5) % NUMBER, {"block_size": NUMBER}
+  for norm in NORMS:
+    margin = voronoi.cell_margin(SITES, others, SITES, norm=norm, **block)
     np.testing.assert_allclose(margin, margins(SITES, norm, others), atol=1e-6)
     assert (np.asarray(margin) < 0).all()
   # Bounded by other classes alone, cells are larger.
+  point = np.tile(SITES[:1] * 0.5 + SITES[1:2] * 0.5, (NUMBER, 1))
+  alone = voronoi.cell_margin(point, 0 * OWN, SITES, site_labels=0 * OWN, **block)
   assert np.isinf(alone).all()
 
 
@@ -336,10 +321,9 @@ def test_cells_of_one_norm_are_cut_by_balls_of_another(norm, ball_norm):
 
 
 def test_sixty_thousand_sites_fit():
-  points, sites = (
-    jax.ShapeDtypeStruct((number, 784), np.float32) for number in (256, 60_000)
-  )
-  own = jax.ShapeDtypeStruct((256,), np.int32)
+  shape = jax.ShapeDtypeStruct
+  points, sites = (shape((number, 784), np.float32) for number in (256, 60_000))
+  own = shape((256,), np.int32)
   assert programs.temporary_bytes(voronoi.cell_margin, points, own, sites) < 2**29
 
 
@@ -350,9 +334,8 @@ def test_a_site_of_two_classes_has_no_cell(norm):
   rows = np.array([4, 5, 6])
 
   def cells(labels):
-    return voronoi.voronoi_cells(
-      sites[rows], rows, sites, norm=norm, site_labels=labels
-    )
+    options = {"norm": norm, "site_labels": labels}
+    return voronoi.voronoi_cells(sites[rows], rows, sites, **options)
 
   with pytest.raises(ValueError, match=r"got 0 and 1 for \[.*\] in rows 5 and 7"):
     cells(labels)
@@ -394,37 +377,33 @@ def test_merging():
 
 def test_no_end_of_budget_and_box_is_for_cells_that_have_an_end():
   corners = np.array([[0, 0], [2, -1], [-2, -1], [0, 3], [0, 1]], np.float32)
-  free = {"low": -np.inf, "high": np.inf}
 
   def cell(row: int, sites: np.ndarray = corners, **options):
-    return voronoi.voronoi_cells(
-      sites[row : row + 1], np.array([row]), sites, **free, **options
-    )
+    options |= {"low": -np.inf, "high": np.inf}
+    return voronoi.voronoi_cells(sites[[row]], np.array([row]), sites, **options)
 
   # Half the way to (0, 1) is the highest point.
   start = jnp.asarray(corners[:1])
   far = cell(0).project(start + jnp.array([[0, 50]]), start)
   np.testing.assert_allclose(far, [[0, 0.5]], atol=1e-5)
-  for row in (1, 2, 3):
-    with pytest.raises(ValueError, match="an infinite one in row 0"):
-      cell(row)
-  # A middle of three on a line has an end along it alone.
-  with pytest.raises(ValueError, match="an infinite one in row 0"):
-    cell(0, np.array([[0, 0], [1, 0], [-1, 0]], np.float32))
   assert cell(1, epsilon=3.0).ball.epsilon == 3
-  # Sites of the own class do not bound it.
-  with pytest.raises(ValueError, match="an infinite one in row 0"):
-    cell(0, site_labels=np.array([0, 1, 1, 0, 0]))
+  for row, options in (
+    *((row, {}) for row in (1, 2, 3)),
+    # A middle of three on a line has an end along it alone.
+    (0, {"sites": np.array([[0, 0], [1, 0], [-1, 0]], np.float32)}),
+    # Sites of the same class do not bound it.
+    (0, {"site_labels": np.array([0, 1, 1, 0, 0])}),
+  ):
+    with pytest.raises(ValueError, match="an infinite one in row 0"):
+      cell(row, **options)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_float32_stays_where_64_bits_are_enabled(norm, x64):
-  found = voronoi.voronoi_pgd(
-    net, SITES[:4], LABELS[:4], OWN[:4], SITES, key=KEY, norm=norm, steps=2
-  )
-  assert {each.dtype.name for each in found if each is not None} <= {
-    "float32", "int32", "bool",
-  }  # fmt: skip
+  options = {"key": KEY, "norm": norm, "steps": 2}
+  found = voronoi.voronoi_pgd(net, SITES[:4], LABELS[:4], OWN[:4], SITES, **options)
+  types = {each.dtype.name for each in found if each is not None}
+  assert types <= {"float32", "int32", "bool"}
 
 
 def test_neighbours_of_others_are_refused(unchecked):
