@@ -77,6 +77,12 @@ def unpacked(packed):
   return np.frombuffer(base64.b64decode(packed["bytes"]), packed["dtype"])
 
 
+def pixels(atlas, suffix):
+  kind, _, encoded = atlas["url"].partition(",")
+  assert kind == f"data:image/{suffix};base64"
+  return np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
+
+
 # ---------------------------------------------------------------- without a browser
 
 
@@ -90,19 +96,17 @@ class Tags(html.parser.HTMLParser):
 
 
 def test_the_page_refers_to_nothing_outside_and_forbids_it(text):
-  parser = Tags()
+  parser, policies = Tags(), []
   parser.feed(text)
   for tag, attributes in parser.found:
+    assert tag != "img"
     assert "src" not in attributes, tag
     assert attributes.get("href", "data:").startswith("data:")
-  (policy,) = [
-    attributes["content"]
-    for tag, attributes in parser.found
-    if attributes.get("http-equiv") == "Content-Security-Policy"
-  ]
+    if attributes.get("http-equiv") == "Content-Security-Policy":
+      policies.append(attributes["content"])
+  (policy,) = policies
   assert policy.startswith("default-src 'none'")
   assert "http" not in policy
-  assert len([tag for tag, _ in parser.found if tag == "img"]) == 0
 
 
 def test_names_reach_the_page_as_they_are_but_never_as_markup(text, content, made):
@@ -129,9 +133,7 @@ def test_neighbours_and_predictions_are_those_of_numpy(content, made):
 
 
 def test_the_atlas_holds_every_picture(content, made):
-  kind, _, encoded = content["atlas"]["url"].partition(",")
-  assert kind == "data:image/png;base64"
-  sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
+  sheet = pixels(content["atlas"], "png")
   side, columns = content["atlas"]["size"], content["atlas"]["columns"]
   assert side == 16
   for row, picture in enumerate(made.pictures):
@@ -149,9 +151,10 @@ def test_weights_and_prototypes_are_those_given(content, made):
   shown = unpacked(found["values"]).reshape(weights.shape) / 255
   shown = shown * peaks[:, None, None]
   np.testing.assert_allclose(shown, weights, atol=0.51 / 255 * weights.max())
-  found, count = content["prototypes"], len(weights)
-  order = unpacked(found["order"]).reshape(count, -1)
-  shares = unpacked(found["shares"]).reshape(count, -1)
+  found = content["prototypes"]
+  order, shares = (
+    unpacked(found[n]).reshape(len(weights), -1) for n in ("order", "shares")
+  )
   np.testing.assert_array_equal(shares, np.take_along_axis(attributes, order, 1))
   largest = -np.sort(-attributes, axis=1)[:, : found["shown"]]
   np.testing.assert_array_equal(shares, largest)
@@ -204,8 +207,7 @@ def test_thumbnails_fit_into_one_picture():
 
 def test_pictures_of_several_sizes_are_whole(tmp_path):
   """Grey and coloured, high and wide, larger than a thumbnail and smaller."""
-  wide = np.zeros((100, 400, 3), np.uint8)
-  wide[..., 1] = 200
+  wide = np.tile(np.uint8([0, 200, 0]), (100, 400, 1))
   small = np.full((10, 6, 1), 7, np.uint8)
   found = _thumbnails.thumbnails([wide, small, small[..., 0]], None)
   assert found.shape == (3, 128, 128, 3)
@@ -215,9 +217,9 @@ def test_pictures_of_several_sizes_are_whole(tmp_path):
   np.testing.assert_array_equal(found[1, 59:69, 61:67], np.repeat(small, 3, 2))
   assert (found[1] == 7).sum() == 3 * small.size
   np.testing.assert_array_equal(found[1], found[2])
-  for number, pixels in enumerate((wide, small[..., 0])):
-    Image.fromarray(pixels).save(tmp_path / f"{number}.png")
   files = [str(tmp_path / f"{number}.png") for number in range(2)]
+  for file, picture in zip(files, (wide, small[..., 0]), strict=True):
+    Image.fromarray(picture).save(file)
   np.testing.assert_array_equal(_thumbnails.thumbnails(None, files), found[:2])
 
 
@@ -226,10 +228,7 @@ def test_photographs_are_compressed_each_for_itself(channels):
   """A white picture beside a black one stays white to its last row and column."""
   thumbnails = np.zeros((5, 24, 24, channels), np.uint8)
   thumbnails[::2] = 255
-  found = _thumbnails.atlas(thumbnails)
-  kind, _, encoded = found["url"].partition(",")
-  assert kind == "data:image/jpeg;base64"
-  sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
+  sheet = pixels(_thumbnails.atlas(thumbnails), "jpeg")
   assert sheet.shape[:2] == (48, 72)
   for row, (top, left) in enumerate([(0, 0), (0, 24), (0, 48), (24, 0), (24, 24)]):
     cell = sheet[top : top + 24, left : left + 24].astype(int)
@@ -319,9 +318,15 @@ class Browser:
   def text(self, selector):
     return self.ask("document.querySelector(arguments[0]).innerText", selector)
 
-  def texts(self, selector):
-    every = "Array.from(document.querySelectorAll(arguments[0]), (e) => e.textContent)"
+  def each(self, selector, expression):
+    every = f"Array.from(document.querySelectorAll(arguments[0]), (e) => {expression})"
     return self.ask(every, selector)
+
+  def texts(self, selector):
+    return self.each(selector, "e.textContent")
+
+  def rows(self, selector):
+    return self.each(selector, "Number(e.dataset.row)")
 
   def press(self, selector):
     self.driver.execute_script("document.querySelector(arguments[0]).click()", selector)
@@ -403,16 +408,12 @@ def test_hover_shows_the_picture_its_class_and_its_file(page, made):
 def test_a_click_shows_the_nearest_and_another_click_others(page, made):
   for row in page.lonely()[:2]:
     page.choose(row)
-    shown = page.ask("""Array.from(document.querySelectorAll("#neighbours button"),
-      (e) => [Number(e.dataset.row), e.classList[1],
-        ...[".badge", ".distance"].map((name) => e.querySelector(name).textContent)])
-    """)
-    rows, kinds, badges, distances = zip(*shown, strict=True)
-    assert list(rows) == made.neighbours[row].tolist()
+    assert page.rows("#neighbours button") == made.neighbours[row].tolist()
     right = made.labels[made.neighbours[row]] == made.labels[row]
-    assert list(kinds) == np.where(right, "right", "wrong").tolist()
-    assert list(badges) == np.where(right, "✓", "✗").tolist()
-    shown = [float(text) for text in distances]
+    marked = page.each("#neighbours button", "e.classList[1]")
+    assert marked == np.where(right, "right", "wrong").tolist()
+    assert page.texts("#neighbours .badge") == np.where(right, "✓", "✗").tolist()
+    shown = [float(text) for text in page.texts("#neighbours .distance")]
     np.testing.assert_allclose(shown, made.distances[row], rtol=6e-3)
   # A neighbour is a button that chooses it.
   other = int(made.neighbours[row][0])
@@ -468,8 +469,7 @@ def test_the_heat_map_lies_over_the_picture(page, made, content):
   share = 100 * attributes.max()
   assert first.split(":")[0] == f"prototype {attributes.argmax()}"
   assert float(first.split(":")[1].split("%")[0]) == pytest.approx(share, abs=0.06)
-  examples = page.ask("""Array.from(document.querySelectorAll(
-    "#prototypes .prototype:first-child button"), (e) => Number(e.dataset.row))""")
+  examples = page.rows("#prototypes .prototype:first-child button")
   shown = content["prototypes"]["shown"]
   expected = unpacked(content["prototypes"]["examples"]).reshape(-1, shown)
   assert examples == expected[attributes.argmax()].tolist()
@@ -536,9 +536,8 @@ def test_near_duplicates_are_listed(page, content, made):
   assert content["duplicates"] == [rows for rows in expected if len(rows) > 1]
   assert [3, 58, 59] in content["duplicates"]
   page.press("#duplicates")
-  groups = page.ask("""Array.from(document.querySelectorAll(".group"), (group) =>
-    Array.from(group.children, (e) => Number(e.dataset.row)))""")
-  assert groups == content["duplicates"]
+  rows = "Array.from(e.children, (image) => Number(image.dataset.row))"
+  assert page.each(".group", rows) == content["duplicates"]
 
 
 def test_on_a_narrow_screen_the_map_has_the_room(page):

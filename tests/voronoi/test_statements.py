@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from spherejax import distances, metrics, prototypes, voronoi
+from tests import balls
 
 # Reconstructed from figures 1 and 2 of article III.
 TOY = np.array(
@@ -18,7 +19,7 @@ GRID = np.stack(np.meshgrid(AXIS, AXIS), -1).reshape(-1, 2)
 
 
 def lengths(v, norm):
-  return np.linalg.norm(v, {"l1": 1, "l2": 2, "linf": np.inf}[norm], -1)
+  return np.linalg.norm(v, balls.ORDER[norm], -1)
 
 
 @pytest.mark.parametrize(
@@ -40,12 +41,8 @@ def test_the_toy_set(norm, minimal, tied):
   # In every cell the nearest neighbour is right: its VAA is 1 at every budget.
   cell = d.argmin(1)
   decision = CLASS[cell]
-  some = grid[::7].astype(np.float32)
-  by_ours = np.asarray(
-    prototypes.nearest_neighbours(
-      some, TOY, CLASS, num_classes=2, norm=norm, block_size=601
-    )
-  )
+  some, options = np.float32(grid[::7]), {"norm": norm, "block_size": 601}
+  by_ours = prototypes.nearest_neighbours(some, TOY, CLASS, num_classes=2, **options)
   assert (by_ours == decision[::7])[clear[::7]].all()
   # Half the distance to another class is sure, and here nearly always all.
   sure = np.asarray(
@@ -59,19 +56,16 @@ def test_the_toy_set(norm, minimal, tied):
   apart = metrics.separation(TOY, CLASS, norm=norm)
   assert np.min(apart.nearest_other_class) / 2 <= min(minimal) + 1e-6
   budgets = np.array([0.4, 0.6, 0.8, 1.2, 1.6], np.float32)
-  curve = metrics.accuracy_curve_from_distances(
-    np.asarray(minimal, np.float32), budgets
-  )
+  curve = metrics.accuracy_curve_from_distances(np.float32(minimal), budgets)
   best = metrics.best_accuracy(TOY, CLASS, budgets, norm=norm)
   assert (np.asarray(curve) <= best + 1e-6).all()
   if norm == "l2":
     # The nearest neighbour has the best VAA and not the best SAA.
     np.testing.assert_allclose(curve[2], 0.125)
     np.testing.assert_allclose(best[2], 0.625)
-  margin = voronoi.cell_margin(
-    np.array([[1.5, 1]], np.float32), np.array([3]), TOY, norm=norm, block_size=8
-  )
-  np.testing.assert_array_equal(margin, 0)  # the middle between two sites
+  middle = np.float32([[1.5, 1]])  # between two sites
+  margin = voronoi.cell_margin(middle, np.array([3]), TOY, norm=norm, block_size=8)
+  np.testing.assert_array_equal(margin, 0)
 
 
 def decided(sites, labels, norm):
@@ -114,12 +108,9 @@ def test_robust_to_half_the_distance_of_classes_is_the_nearest_neighbour(norm):
   inside = d < half - 1e-6
   asked = inside.any(1)
   assert asked.mean() > 0.03
-  np.testing.assert_array_equal(
-    inside[asked] @ labels > 0, decision[asked].astype(bool)
-  )
-  assert not ((inside @ labels > 0) & (inside @ (1 - labels) > 0)).any()
-  wider = d < 1.2 * half
-  assert ((wider @ labels > 0) & (wider @ (1 - labels) > 0)).any()
+  np.testing.assert_array_equal(inside[asked] @ labels > 0, decision[asked] == 1)
+  for near, meet in ((inside, False), (d < 1.2 * half, True)):
+    assert ((near @ labels > 0) & (near @ (1 - labels) > 0)).any() == meet
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -173,20 +164,15 @@ def test_the_distance_to_a_class_has_slope_one(norm):
   ends = random.uniform(-3, 3, (2, 500, 2)).astype(np.float32)
   moved = lengths(ends[0] - ends[1], norm)
   for label in (0, 1):
-    first, last = (
-      np.asarray(
-        distances.k_nearest(points, TOY[label == CLASS], k=1, norm=norm).distances
-      )[:, 0]
-      for points in ends
-    )
+    near = [distances.k_nearest(x, TOY[label == CLASS], k=1, norm=norm) for x in ends]
+    first, last = (np.asarray(x.distances)[:, 0] for x in near)
     slopes = np.abs(first - last) / r / moved
     assert slopes.max() <= (1 + 1e-4) / r
     assert slopes.max() > 0.95 / r
   delta = random.normal(size=(200, 8, 2))
   points = TOY + 0.999 * r * delta / lengths(delta, norm)[..., None]
-  found = prototypes.nearest_neighbours(
-    points.reshape(-1, 2).astype(np.float32), TOY, CLASS, num_classes=2, norm=norm
-  )
+  points = np.float32(points.reshape(-1, 2))
+  found = prototypes.nearest_neighbours(points, TOY, CLASS, num_classes=2, norm=norm)
   np.testing.assert_array_equal(found, np.tile(CLASS, 200))
 
 
@@ -201,9 +187,8 @@ def test_cells_are_star_shaped(norm):
 
   def margins(others):
     sites = np.concatenate([np.zeros((1, 5), np.float32), others])
-    return np.asarray(voronoi.cell_margin(points, own, sites, norm=norm)).reshape(
-      31, 200
-    )
+    margin = np.asarray(voronoi.cell_margin(points, own, sites, norm=norm))
+    return margin.reshape(31, 200)
 
   among_all = margins(v)
   assert (np.diff(among_all, axis=0) <= 1e-5).all()
