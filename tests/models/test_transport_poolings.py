@@ -28,9 +28,13 @@ def branch(rows, gates):
   return dict(zip(pooling.GSoPBranch._fields, shapes, strict=True))
 
 
+def case(module, name, shapes, *sizes, **options):
+  return module(*sizes, **options), call(name, **options), shapes
+
+
 GSP = {"mass": 0.4, "inverse_temperature": 8.0}
 FIXED = GSP | {"solver": "fixed_point", "steps": 3}
-OF_GSP = {"prototypes": (7, 5)}
+OF_GSP, OF_TSMK = {"prototypes": (7, 5)}, {"kernel": (5, 2), "bias": (2,)}
 OF_DELF = {
   "hidden_kernel": (5, 5), "hidden_bias": (5,), "score_kernel": (5,), "score_bias": (),
 }  # fmt: skip
@@ -38,21 +42,13 @@ OF_DELF = {
 MODULES = {
   "GeM": (models.GeM(power=2.0), call("gem"), {"power": ()}),
   "GeM, channels": (models.GeM(2.0, per_channel=True), call("gem"), {"power": (5,)}),
-  "OTP": (
-    models.OTP(3, cost="gaussian", steps=2),
-    call("otp", cost="gaussian", steps=2),
-    {"prototypes": (3, 5)},
-  ),
+  "OTP": case(models.OTP, "otp", {"prototypes": (3, 5)}, 3, cost="gaussian", steps=2),
   "NetVLAD": (
     models.NetVLAD(3, sharpness=2.0),
     call("netvlad"),
     {"centres": (3, 5), "weights": (3, 5), "biases": (3,)},
   ),
-  "TSMK": (
-    models.TSMK(2, reduction="sum"),
-    call("tsmk", reduction="sum"),
-    {"kernel": (5, 2), "bias": (2,)},
-  ),
+  "TSMK": case(models.TSMK, "tsmk", OF_TSMK, 2, reduction="sum"),
   "GSoP": (
     models.GSoP(2, norm="none", centred=False, size=2),
     gsop,
@@ -63,10 +59,10 @@ MODULES = {
     call("cbam"),
     {"reduce_kernel": (5, 5), "expand_kernel": (5, 5), "spatial_kernel": (3, 3, 2)},
   ),
-  "DeLF": (models.DeLF(5), call("delf"), OF_DELF),
-  "DeLF, mean": (models.DeLF(5, "mean"), call("delf", reduction="mean"), OF_DELF),
-  "GSP": (models.GSP(7, **GSP), call("gsp", **GSP), OF_GSP),
-  "GSP, fixed point": (models.GSP(7, **FIXED), call("gsp", **FIXED), OF_GSP),
+  "DeLF": case(models.DeLF, "delf", OF_DELF, 5),
+  "DeLF, mean": case(models.DeLF, "delf", OF_DELF, 5, reduction="mean"),
+  "GSP": case(models.GSP, "gsp", OF_GSP, 7, **GSP),
+  "GSP, fixed point": case(models.GSP, "gsp", OF_GSP, 7, **FIXED),
 }
 
 
