@@ -400,20 +400,14 @@ def test_one_class_is_never_left():
 @pytest.mark.parametrize("name", [*BUDGETED, "bim", "diagnose", *MINIMAL, "region"])
 def test_an_empty_batch_has_an_empty_result(name):
   x, labels = np.zeros((0, *SHAPE), np.float32), np.zeros(0, np.int32)
-  ball = {"epsilon": 0.1, "key": KEY}
 
   def run(x):
-    if name in MINIMAL:
-      return MINIMAL[name](network, x, labels)
-    if name == "diagnose":
-      broken = np.zeros(0, bool)
-      return attacks.diagnose(network, x, labels, broken, steps=2, draws=2, **ball)
+    function = attacks.pgd if name == "region" else getattr(attacks, name)
+    given = arguments(function, x, labels)
     if name == "region":
-      region = attacks.combined_ball(x, epsilon_1=1.0, epsilon_inf=0.1)
-      return attacks.pgd(network, x, labels, key=KEY, region=region, steps=2)
-    if name in BUDGETED:
-      return BUDGETED[name](network, x, labels, **ball)
-    return attacks.bim(network, x, labels, steps=2, **ball)
+      given["region"] = attacks.combined_ball(x, epsilon_1=1.0, epsilon_inf=0.1)
+      del given["epsilon"]
+    return function(**given)
 
   for field, value in jax.eval_shape(run, x)._asdict().items():
     if value is not None:
