@@ -73,24 +73,19 @@ def test_linear_models_are_crossed_at_the_least_distance(norm):
   np.testing.assert_array_equal(deepfool.queries[-1], 1)
 
 
-def on_faces(seed, size, classes):
-  """Affine models of samples of which half of the entries are on faces of the box."""
-  random = np.random.default_rng(seed)
-  weights = random.normal(size=(size, classes)).astype(np.float32)
-  x = random.random((32, size))
-  x = np.where(random.random(x.shape) < 0.5, np.round(x), x).astype(np.float32)
-  offset = random.normal(size=classes) * 0.3 * size**0.5 - x.mean(0) @ weights
-  offset = offset.astype(np.float32)
-  return weights, offset, x, np.argmax(x.astype(np.float64) @ weights + offset, axis=1)
-
-
 # Of all norms, linear models and the tests of each attack.
 @pytest.mark.parametrize(
   "norm", ["linf", *(pytest.param(norm, marks=SLOW) for norm in ("l2", "l1"))]
 )
 def test_binding_boxes_cost_no_steps(norm):
   """With 50 and 100 steps as with 1,000, of models of 3 classes; and at any scale."""
-  weights, offset, x, y = on_faces(0, 4, 3)
+  random = np.random.default_rng(0)
+  weights = random.normal(size=(4, 3)).astype(np.float32)
+  x = random.random((32, 4))
+  # Half of the entries are on faces of the box.
+  x = np.where(random.random(x.shape) < 0.5, np.round(x), x).astype(np.float32)
+  offset = np.float32(random.normal(size=3) * 0.3 * 4**0.5 - x.mean(0) @ weights)
+  y = np.argmax(x.astype(np.float64) @ weights + offset, axis=1)
   least = least_moves(x, weights, offset, y, norm)
   free = least_moves(x, weights, offset, y, norm, boxed=False)
   assert min(free / least) < 0.8  # the box binds

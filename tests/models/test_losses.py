@@ -203,29 +203,23 @@ SLOWLY = [
 def test_rows_over_devices_equal_the_whole_batch(name):
   module, rows, variables = start(name)
 
-  def mean(variables, rows, labels, where, module):
-    values, state = module.apply(
-      variables, rows, labels, where=where, mutable=["batch_stats"]
-    )
-    return jnp.sum(values), (values, state)
+  def slopes(module, *data):
+    def total(variables, rows, labels, where):
+      options = {"where": where, "mutable": ["batch_stats"]}
+      values, state = module.apply(variables, rows, labels, **options)
+      return jnp.sum(values), (values, state)
 
-  def mapped(rows, labels, where):
-    gradient, (values, state) = jax.grad(mean, has_aux=True)(
-      variables, rows, labels, where, module.clone(axis_name="batch")
-    )
+    return jax.grad(total, has_aux=True)(variables, *data)
+
+  def mapped(*data):
+    gradient, (values, state) = slopes(module.clone(axis_name="batch"), *data)
     return values, jax.lax.psum(gradient["params"], "batch"), state
 
-  @jax.jit
-  def both(rows, labels, where):
-    apart = (leaf.reshape(4, 2, *leaf.shape[1:]) for leaf in (rows, labels, where))
-    return (
-      jax.vmap(mapped, axis_name="batch")(*apart),
-      jax.grad(mean, has_aux=True)(variables, rows, labels, where, module),
-    )
-
-  (values, gradient, state), (slope, (expected, expected_state)) = both(
-    rows, LABELS, WHERE
-  )
+  whole = (rows, LABELS, WHERE)
+  parts = [leaf.reshape(4, 2, *leaf.shape[1:]) for leaf in whole]
+  values, gradient, state = jax.jit(jax.vmap(mapped, axis_name="batch"))(*parts)
+  run = jax.jit(functools.partial(slopes, module))
+  slope, (expected, expected_state) = run(*whole)
   np.testing.assert_allclose(values.reshape(8), expected, rtol=2e-5, atol=1e-6)
   (table,), (wanted,) = gradient.values(), slope["params"].values()
   assert np.abs(wanted).max() > 1e-3
@@ -233,13 +227,8 @@ def test_rows_over_devices_equal_the_whole_batch(name):
   if name == "AdaCos":
     scale = expected_state["batch_stats"]["scale"]
     first = variables["batch_stats"]["scale"]
-
-    @jax.jit
-    def update(rows, weights):
-      cosines = distances.pairwise_cosine(rows, weights)
-      return losses.adacos_update(first, cosines, LABELS, where=WHERE)
-
-    right = update(rows, variables["params"]["weights"])
+    cosines = distances.pairwise_cosine(rows, variables["params"]["weights"])
+    right = losses.adacos_update(first, cosines, LABELS, where=WHERE)
     np.testing.assert_allclose(scale, right, rtol=1e-5)
     np.testing.assert_allclose(state["batch_stats"]["scale"], right, rtol=1e-5)
     assert abs(right - first) > 0.01

@@ -14,15 +14,11 @@ WHERE = jnp.array([1, 1, 1, 0, 1, 1], bool)
 
 
 def test_margin_adds_the_boundaries_of_the_class_and_of_the_example():
-  module = models.Margin(
-    num_classes=3, num_examples=9, margin=0.3, boundary_weight=0.1, form="triplets"
-  )
+  settings = {"margin": 0.3, "boundary_weight": 0.1, "form": "triplets"}
+  module = models.Margin(num_classes=3, num_examples=9, **settings)
   variables = module.init(jax.random.key(0), ROWS, LABELS, examples=EXAMPLES)
-  start = {
-    "boundary": np.float32(1.2),
-    "class_boundaries": np.zeros(3),
-    "example_boundaries": np.zeros(9),
-  }
+  zeros = {"class_boundaries": np.zeros(3), "example_boundaries": np.zeros(9)}
+  start = {"boundary": np.float32(1.2), **zeros}
   jax.tree.map(np.testing.assert_array_equal, variables["params"], start)
   params = {
     "boundary": jnp.float32(0.9),
@@ -35,17 +31,8 @@ def test_margin_adds_the_boundaries_of_the_class_and_of_the_example():
     return module.apply({"params": params}, ROWS, LABELS, **options).sum()
 
   def of_function(params):
-    return losses.margin(
-      ROWS,
-      LABELS,
-      boundary=params["boundary"],
-      class_boundaries=params["class_boundaries"],
-      example_boundaries=params["example_boundaries"][EXAMPLES],
-      margin=0.3,
-      boundary_weight=0.1,
-      form="triplets",
-      where=WHERE,
-    ).sum()
+    given = params | {"example_boundaries": params["example_boundaries"][EXAMPLES]}
+    return losses.margin(ROWS, LABELS, **given, where=WHERE, **settings).sum()
 
   results = [jax.jit(jax.value_and_grad(f))(params) for f in (of_module, of_function)]
   jax.tree.map(np.testing.assert_array_equal, *results)

@@ -105,19 +105,11 @@ def test_types_follow_the_network(variables, weights):
 
 def test_swin_of_torchvision():
   network = models.SwinT((1, 1), (1, 2), width=4, window=2)
-  shapes = {
-    "features.0.0.weight": (4, 3, 4, 4),
-    **dict.fromkeys(
-      ["features.0.0.bias", *parts("features.0.2", "weight", "bias")], (4,)
-    ),
-    "features.2.reduction.weight": (8, 16),
-    **dict.fromkeys(parts("features.2.norm", "weight", "bias"), (16,)),
-    **dict.fromkeys(parts("norm", "weight", "bias"), (8,)),
-    **dict.fromkeys(parts("head", "weight", "bias"), (8,)),
-  }
+  shapes = {"features.0.0.weight": (4, 3, 4, 4), "features.0.0.bias": (4,)}
+  shapes["features.2.reduction.weight"] = (8, 16)
+  widths = {"features.0.2": 4, "features.2.norm": 16, "norm": 8, "head": 8}
   for place, width, heads in (("features.1.0", 4, 1), ("features.3.0", 8, 2)):
-    for name in ("norm1", "norm2"):
-      shapes |= dict.fromkeys(parts(f"{place}.{name}", "weight", "bias"), (width,))
+    widths |= {f"{place}.norm1": width, f"{place}.norm2": width}
     for name, new, old in (
       ("attn.qkv", 3 * width, width),
       ("attn.proj", width, width),
@@ -127,6 +119,8 @@ def test_swin_of_torchvision():
       shapes |= {f"{place}.{name}.weight": (new, old), f"{place}.{name}.bias": (new,)}
     shapes[f"{place}.attn.relative_position_bias_table"] = (9, heads)
     shapes[f"{place}.attn.relative_position_index"] = (16,)
+  for module, width in widths.items():
+    shapes |= dict.fromkeys(parts(module, "weight", "bias"), (width,))
   weights = draw(shapes)
   params = models.import_weights(shapes_of(network), weights)["params"]
   flat = traverse_util.flatten_dict(params, sep="/")
