@@ -26,7 +26,8 @@ def random_variables(network, images):
 LITE = models.EfficientNetLite
 SLOW = pytest.mark.slow  # networks whose parts the others have as well
 NARROWING = models.ResNet20(blocks=1, strides=(1, 2, 1), stem_stride=2)
-WIDER = 2 * (32 + 64)  # norms of projections from 16 to 32 and from 32 to 64 channels
+PROJECTED = 16 * 32 + 32 * 64  # between the channels of ResNet32's stages
+WIDER = 2 * (32 + 64)  # norms of these projections
 
 
 @pytest.mark.parametrize(
@@ -38,13 +39,9 @@ WIDER = 2 * (32 + 64)  # norms of projections from 16 to 32 and from 32 to 64 ch
       models.ResNet101(), (32, 32), (1, 1, 2048), 1000, 44_549_160, marks=SLOW
     ),
     (models.ResNet32(), (32, 32), (8, 8, 64), 10, 464_154),
-    (
-      models.ResNet32(shortcut="projection"), (32, 32), (8, 8, 64), 10,
-      464_154 + 16 * 32 + 32 * 64 + WIDER,
-    ),
-    (
-      models.ResNet32(shortcut="projection_3x3"), (32, 32), (8, 8, 64), 10,
-      464_154 + 9 * (16 * 32 + 32 * 64) + WIDER,
+    *(
+      (models.ResNet32(shortcut=name), (32, 32), (8, 8, 64), 10, 464_154 + more + WIDER)
+      for name, more in (("projection", PROJECTED), ("projection_3x3", 9 * PROJECTED))
     ),
     (models.BNInception(), (224, 224), (7, 7, 1024), 1000, 11_295_240),
     pytest.param(
