@@ -83,13 +83,6 @@ def by_loop(x0, x, y, epsilon, steps, norm):
   return bests, sizes, best[1]
 
 
-def starts(x, key, epsilon, norm):
-  """Where the first restart of each sample begins."""
-  region = attacks.Ball(norm, epsilon, jnp.zeros_like(x), jnp.ones_like(x))
-  fold = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))
-  return region.start(fold(jnp.arange(BATCH)), x)
-
-
 def sparse_by_loop(x0, x, y, epsilon, steps):
   """One sample in l1; the best loss after each iterate, sizes, the best point."""
 
@@ -146,7 +139,10 @@ def test_climbs_like_a_loop(norm, wide, climb, x64):
   def run(x, key):
     options = {"norm": norm, "larger_radii": wide, "loss": "margin", "mode": "train"}
     ball = {"key": key, "epsilon": epsilon, "steps": steps}
-    start = starts(x, key, (3 if wide else 1) * epsilon, norm)
+    radius, zeros = (3 if wide else 1) * epsilon, jnp.zeros_like(x)
+    fold = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))
+    region = attacks.Ball(norm, radius, zeros, zeros + 1)
+    start = region.start(fold(jnp.arange(BATCH)), x)  # of the first restart
     return attacks.apgd(network, x, Y, **ball, **options), start
 
   found, start = run(X, jax.random.key(5))

@@ -39,23 +39,16 @@ LEAVES = {"kernel": "weight", "scale": "weight"}
 LEAVES |= {"bias": "bias", "mean": "running_mean", "var": "running_var"}
 
 
-def file_of(variables, timm):
-  """The variables under the names of the packages' files, or of timm's."""
-  blocks = sorted(name for name in variables["params"] if name.startswith("stage"))
-  weights = {}
-  for path, leaf in jax.tree.leaves_with_path(variables):
-    *modules, last = [entry.key for entry in path[1:]]
-    array = np.asarray(leaf)
-    array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array
-    weights[f"{file_name(modules, timm, blocks)}.{LEAVES[last]}"] = array
-  return weights
-
-
 @pytest.mark.parametrize("timm", [False, True])
 def test_names_of_files_lead_to_the_same(timm):
   network = models.EfficientNetLite(0.1, 1.1)
   variables = random_variables(network, IMAGES)
-  weights = file_of(variables, timm)
+  blocks = sorted(name for name in variables["params"] if name.startswith("stage"))
+  weights = {}
+  for path, leaf in jax.tree.leaves_with_path(variables):
+    *modules, last = [entry.key for entry in path[1:]]
+    array = leaf.transpose(3, 2, 0, 1) if leaf.ndim == 4 else leaf
+    weights[f"{file_name(modules, timm, blocks)}.{LEAVES[last]}"] = array
   heads = {"classifier.weight" if timm else "_fc.weight": np.ones((9, 1280))}
   found = models.import_weights(variables, weights | heads)
   jax.tree.map(np.testing.assert_array_equal, found, variables)
