@@ -32,6 +32,7 @@ import tqdm
 
 from experiments.counting import claims, grids, images, photographs, settings
 from experiments.counting.settings import PRESETS, Config
+from experiments.frame import at_once
 from experiments.frame import images as class_sets
 from experiments.frame.study import Measured, Study, Table
 
@@ -60,10 +61,16 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
   studies = {name: photographs if name == "voc" else grids for name in sets}
   for name, images_of_set in sets.items():
     studies[name].check(config, name, images_of_set)
+  folder = output / "kept"
+  # Sets train side by side, since a long training does not use all cores.
+  trained = at_once.threaded(
+    lambda name: studies[name].trained(config, name, sets[name], folder), sets
+  )
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed") as bar:
-    for name, images_of_set in sets.items():
+    for networks, (name, objects) in zip(trained, sets.items(), strict=True):
       bar.set_postfix(set=name)
-      figures |= studies[name].study(table, config, name, images_of_set, output, bar)
+      study = studies[name].study
+      figures |= study(table, config, name, objects, networks, folder, bar)
       claims.add_verdicts(table, config, name)
   return table, lambda: figures
 

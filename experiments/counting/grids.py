@@ -130,6 +130,15 @@ def trained_networks(config: Config) -> Networks:
   return Networks(tuple(variables), tuple(variables.values()), apply, {})
 
 
+def trained(
+  config: Config, name: str, objects: Objects, folder: pathlib.Path
+) -> Networks:
+  """The networks of a set."""
+  if name == "stl10":
+    return trained_networks(config)
+  return simple_networks(config, name, objects, folder)
+
+
 def measure(
   config: Config, networks: Networks, samples: Samples, key: jax.Array
 ) -> dict[str, Figures]:
@@ -216,15 +225,11 @@ def study(
   config: Config,
   name: str,
   objects: Objects,
-  output: pathlib.Path,
+  networks: Networks,
+  folder: pathlib.Path,
   bar: tqdm.tqdm,
 ) -> dict[str, Figure]:
-  """Trains and measures; adds all measures and returns the figures."""
-  folder = output / "kept"
-  if name == "stl10":
-    networks = trained_networks(config)
-  else:
-    networks = simple_networks(config, name, objects, folder)
+  """Adds all measures of the networks; returns the figures."""
   objects = jax.tree.map(jnp.asarray, objects)
   arrays: dict[str, np.ndarray] = {}
   settings = {"of": finished.digest(config)}

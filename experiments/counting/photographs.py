@@ -45,18 +45,26 @@ def _moments(config: Config) -> tuple[ArrayLike, ArrayLike]:
   return np.array(network.mean) / 255, np.array(network.deviation) / 255
 
 
+def trained(
+  config: Config, name: str, photographs: Photographs, folder: pathlib.Path
+) -> grids.Networks:
+  """The networks, which no photograph of the set trains."""
+  del name, photographs, folder
+  return grids.trained_networks(config)
+
+
 def study(
   table: Table,
   config: Config,
   name: str,
   photographs: Photographs,
-  output: pathlib.Path,
+  networks: grids.Networks,
+  folder: pathlib.Path,
   bar: tqdm.tqdm,
 ) -> dict[str, Figure]:
   """Measures all networks; classifiers and episodes use photographs of one class."""
-  del output
-  networks, moments = grids.trained_networks(config), _moments(config)
-  fill = claims.NO_FILL
+  del folder
+  moments, fill = _moments(config), claims.NO_FILL
   arrays: dict[str, np.ndarray] = {}
   see = functools.partial(
     features.of_photographs, networks.apply, photographs=photographs, moments=moments,
