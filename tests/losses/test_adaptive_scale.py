@@ -1,6 +1,5 @@
 """AdaCos and the scale of vanishing curvature."""
 
-import functools
 import math
 
 import jax
@@ -13,6 +12,8 @@ from spherejax.losses import _adaptive_scale
 
 COSINES = np.tanh(np.random.default_rng(0).normal(size=(6, 5)))
 LABELS = np.array([0, 4, 2, 2, 1, 3], np.int32)
+curvature = jax.jit(_adaptive_scale._curvature, static_argnums=3)
+update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
 
 
 def test_fixed_scale_gives_one_half_at_a_quarter_turn(x64):
@@ -26,11 +27,10 @@ def test_fixed_scale_gives_one_half_at_a_quarter_turn(x64):
 
 def test_adacos_is_bounded_and_keeps_its_scale_without_rows():
   near = np.full((3, 3), -0.99, np.float32)  # log B is about -6
-  update = jax.jit(losses.adacos_update)
-  labels = np.arange(3)
-  np.testing.assert_allclose(update(7.0, near, labels), 0.01, rtol=1e-6)
-  np.testing.assert_allclose(update(7.0, near, labels, least=0.3), 0.3, rtol=1e-6)
-  np.testing.assert_allclose(update(7.0, near, labels, where=np.zeros(3, bool)), 7.0)
+  adacos, labels = jax.jit(losses.adacos_update), np.arange(3)
+  np.testing.assert_allclose(adacos(7.0, near, labels), 0.01, rtol=1e-6)
+  np.testing.assert_allclose(adacos(7.0, near, labels, least=0.3), 0.3, rtol=1e-6)
+  np.testing.assert_allclose(adacos(7.0, near, labels, where=np.zeros(3, bool)), 7.0)
 
 
 # geometry: {classes: first scale}; of cosines the root, where there is one
@@ -49,14 +49,8 @@ FIRST = {
   },
 }  # fmt: skip
 LOWER = {
-  37: 1.703,
-  52: 1.597,
-  100: 1.499,
-  109: 1.492,
-  121: 1.483,
-  555: 1.428,
-  1000: 1.422,
-}
+  37: 1.703, 52: 1.597, 100: 1.499, 109: 1.492, 121: 1.483, 555: 1.428, 1000: 1.422,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("geometry", FIRST)
@@ -68,7 +62,6 @@ def test_first_scales(geometry):
 
 def test_cosines_have_two_roots(x64):
   """The scale begins at the upper root."""
-  curvature = jax.jit(_adaptive_scale._curvature, static_argnums=3)
   for classes, root in LOWER.items():
     at = math.log(classes - 1), math.pi / 4, "cosine"
     below, above = (curvature(root + step, *at)[0] for step in (-6e-4, 6e-4))
@@ -83,13 +76,12 @@ def probability(angle, s, log_b, geometry):
   return jax.nn.sigmoid(-s * jnp.log(angle) - log_b)  # `angle` is the distance
 
 
-@pytest.mark.parametrize("geometry", ["cosine", "angular", "chordal"])
+@pytest.mark.parametrize("geometry", FIRST)
 def test_curvature_has_the_zeros_of_the_second_derivative(geometry, x64):
   """The value is a multiple of the second derivative; the slope is that of psi."""
   angle = jnp.array(0.6)
   distance = 2 * jnp.sin(angle / 2) if geometry == "chordal" else angle
   second = jax.jit(jax.grad(jax.grad(probability)), static_argnums=3)
-  curvature = jax.jit(_adaptive_scale._curvature, static_argnums=3)
   for s in (1.5, 4.0, 11.0):
     for log_b in (-2.0, 1.0, 5.0):
       value, slope = curvature(s, log_b, angle, geometry)
@@ -105,13 +97,11 @@ def test_curvature_has_the_zeros_of_the_second_derivative(geometry, x64):
         s = math.exp(log_s)
         if geometry == "cosine":
           e, b = math.exp(s * math.cos(0.6)), math.exp(log_b)
-          sine = math.sin(0.6) ** 2
-          return math.cos(0.6) * (e + b) + s * sine * (e - b)
+          return math.cos(0.6) * (e + b) + s * math.sin(0.6) ** 2 * (e - b)
         return math.exp(log_b) * (s + 1) * float(distance) ** s - s + 1
 
-      factor = psi(math.log(s)) / value
       numeric = (psi(math.log(s) + 1e-6) - psi(math.log(s) - 1e-6)) / 2e-6
-      np.testing.assert_allclose(slope * factor, numeric, rtol=1e-6)
+      np.testing.assert_allclose(slope * (psi(math.log(s)) / value), numeric, rtol=1e-6)
 
 
 @pytest.mark.parametrize("geometry", ["angular", "chordal"])
@@ -120,24 +110,19 @@ def test_steps_lead_to_the_root(geometry, x64):
   angles = np.full((8, 20), math.pi / 2)
   angles[np.arange(8), np.arange(8)] = math.pi / 4
   squares = (2 * np.sin(angles / 2)) ** 2 if geometry == "chordal" else angles**2
-  update = jax.jit(
-    functools.partial(
-      losses.dynamic_scale_update, geometry=geometry, learning_rate=0.02
-    )
-  )
-  root = {"angular": 4.851, "chordal": 5.405}[geometry]
+  options = {"geometry": geometry, "learning_rate": 0.02}
   for first in (2.5, 9.0):
     state = losses.dynamic_scale_init(20, geometry=geometry)
     state = state._replace(log_scale=jnp.log(first))
     for _ in range(400):
-      state = update(state, squares, np.arange(8))
-    np.testing.assert_allclose(state.scale, root, atol=2e-3)
+      state = update(state, squares, np.arange(8), **options)
+    np.testing.assert_allclose(state.scale, FIRST[geometry][20], atol=2e-3)
   assert state.steps == 400
 
 
-@pytest.mark.parametrize("rule", ["adacos", "cosine", "angular", "chordal"])
+@pytest.mark.parametrize("rule", ["adacos", *FIRST])
 def test_wide_angles_count_as_a_quarter_turn_not_as_two(rule, x64):
-  """Own angles are bounded by pi/4, where the formula prints pi/2."""
+  """Angles to the true class are bounded by pi/4, where the formula prints pi/2."""
 
   def moved(angle):
     angles = np.full((6, 20), 1.4)
@@ -156,8 +141,7 @@ def test_wide_angles_count_as_a_quarter_turn_not_as_two(rule, x64):
   assert abs(moved(0.6) - bounded) > 1e-3 * abs(bounded)
 
 
-def test_dynamic_scale_stays_without_rows_or_rivals():
-  update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
+def test_dynamic_scale_without_rows_or_rivals_stays_and_is_finite_at_distance_zero():
   state = losses.dynamic_scale_init(5)
   for scores, labels, where in (
     (COSINES.astype(np.float32), LABELS, np.zeros(6, bool)),
@@ -165,6 +149,11 @@ def test_dynamic_scale_stays_without_rows_or_rivals():
   ):
     after = update(state, scores, labels, where=where)
     jax.tree.map(np.testing.assert_array_equal, after, state)
+  for geometry in ("chordal", "angular"):
+    state = losses.dynamic_scale_init(5, geometry=geometry)
+    after = update(state, np.zeros((6, 5), np.float32), LABELS, geometry=geometry)
+    assert all(np.isfinite(leaf) for leaf in after)
+    assert after.scale != state.scale
 
 
 @pytest.mark.parametrize("geometry", ["cosine", "chordal"])
@@ -174,21 +163,12 @@ def test_dynamic_scale_of_some_classes_is_that_of_their_columns(geometry, x64):
   among = np.array([True, True, False, True, False])
   inside = among[LABELS]
   assert 2 < inside.sum() < 6
-  columns = np.cumsum(among) - 1
-  others = np.where(among, scores, np.nan)
+  columns = (np.cumsum(among) - 1)[LABELS[inside]]
   state = losses.dynamic_scale_init(5, geometry=geometry)
-  update = jax.jit(functools.partial(losses.dynamic_scale_update, geometry=geometry))
-  right = update(state, scores[inside][:, among], columns[LABELS[inside]])
-  assert abs(update(state, scores, LABELS).first_moment - right.first_moment) > 1e-4
+  right = update(state, scores[inside][:, among], columns, geometry=geometry)
+  every = update(state, scores, LABELS, geometry=geometry)
+  assert abs(every.first_moment - right.first_moment) > 1e-4
+  others = np.where(among, scores, np.nan)
   for classes in (among, np.tile(among, (6, 1))):
-    found = update(state, others, LABELS, classes=classes)
-    np.testing.assert_allclose(found, right, rtol=1e-12)
-
-
-def test_dynamic_scale_at_distance_zero_is_finite():
-  update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
-  for geometry in ("chordal", "angular"):
-    state = losses.dynamic_scale_init(5, geometry=geometry)
-    after = update(state, np.zeros((6, 5), np.float32), LABELS, geometry=geometry)
-    assert all(np.isfinite(leaf) for leaf in after)
-    assert after.scale != state.scale
+    some = update(state, others, LABELS, geometry=geometry, classes=classes)
+    np.testing.assert_allclose(some, right, rtol=1e-12)
