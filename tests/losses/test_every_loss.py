@@ -45,13 +45,12 @@ def few_columns(monkeypatch):
 
 
 def test_every_loss_has_a_case():
-  tested = {name.split("/")[0] for name in CASES}
   functions = {
     name
     for name in losses.__all__
     if not isinstance(getattr(losses, name), type) and not name.startswith("mine_")
   }
-  assert functions - tested - NO_LOSSES == set()
+  assert functions - {name.split("/")[0] for name in CASES} - NO_LOSSES == set()
 
 
 def test_defaults_are_the_papers():
@@ -94,7 +93,7 @@ class Runner:
 
     def total(rows, params):
       values = self.case.loss(rows, labels, params, where=where, **options)
-      # A cotangent of its own for every row; what is masked has none that counts.
+      # A cotangent for every row; what is masked has none that counts.
       return jnp.sum(values * weights.astype(values.dtype)), values
 
     if not self.case.grad:
@@ -113,11 +112,9 @@ class Runner:
       return {k: np.asarray(v, dtype) for k, v in tree.items()}
 
     rows, params = batch.rows, self.params | changed
-    if keep is None:
-      keep = np.ones(len(KEEP), bool)
-    else:
-      rows = {k: np.where(keep[:, None], v, np.nan) for k, v in rows.items()}
-    return cast(rows), batch.labels, cast(params), keep, cast({0: self.weights})[0]
+    keep = np.ones(len(KEEP), bool) if keep is None else keep
+    rows = {k: np.where(keep[:, None], v, np.nan) for k, v in rows.items()}
+    return cast(rows), batch.labels, cast(params), keep, self.weights.astype(dtype)
 
   def __call__(self, batch: Batch, dtype: Any = np.float64, keep=None, **changed):
     return jax.tree.map(
@@ -144,10 +141,8 @@ class Runner:
     for name in ("mixed", "duplicates", "zeros", "identical"):
       sharp = self.arguments(self.batches[name], np.float32, **self.case.sharp)
       calls.append(sharp[:3])
-    rows, *others = calls[0]
-    first_row = np.arange(len(KEEP))[:, None] == 0
-    broken = {k: np.where(first_row, np.float32(np.nan), v) for k, v in rows.items()}
-    calls.append((broken, *others))
+    broken = self.arguments(self.batches[first], np.float32, np.arange(len(KEEP)) > 0)
+    calls.append(broken[:3])
     stacked = jax.tree.map(lambda *x: np.stack(x), *calls)
     mapped = jax.vmap(self.traced, in_axes=(0, 0, 0, None, None))
     return jax.tree.map(np.asarray, jax.jit(mapped)(*stacked, *rest)), exact
@@ -155,6 +150,12 @@ class Runner:
   def oracle(self, batch: Batch, params=None, **frozen) -> np.ndarray:
     params = self.params if params is None else params
     return np.asarray(self.case.oracle(batch.rows, batch.labels, params, **frozen))
+
+  def same_values(self, name: str):
+    """Returns the gradients."""
+    values, gradients = self(self.batches[name])
+    _close(values, self.oracle(self.batches[name]), 1e-10)
+    return gradients
 
   def same_slopes(self, gradients, batch: Batch, weights: np.ndarray, moves=None):
     """A derivative by each array, against differences of the oracle's weighted sum.
@@ -191,9 +192,10 @@ def _difference(function, step):
   return sum(w / step * (function(k * step) - function(-k * step)) for k, w in parts)
 
 
-def _deleted(batch: Batch, keep: np.ndarray) -> Batch:
-  labels = None if batch.labels is None else batch.labels[keep]
-  return Batch({k: v[keep] for k, v in batch.rows.items()}, labels)
+def _taken(batch: Batch, index: np.ndarray) -> Batch:
+  """Some of the rows, or all in another order."""
+  labels = None if batch.labels is None else batch.labels[index]
+  return Batch({k: v[index] for k, v in batch.rows.items()}, labels)
 
 
 def _close(actual, expected, rtol, scale_free: bool = False, beside=None):
@@ -215,33 +217,31 @@ def _finite(tree):
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
 
 
+USUAL = ("mixed", "one_class", "all_different", "balanced")
+
+
 def oracle(run: Runner):
-  for name in ("mixed", "one_class", "all_different", "balanced"):
-    values, _ = run(run.batches[name])
-    _close(values, run.oracle(run.batches[name]), 1e-10)
+  for name in USUAL:
+    run.same_values(name)
 
 
 def gradient(run: Runner):
   if not run.case.grad:
     return False
-  for name in ("mixed", "one_class", "all_different", "balanced"):
-    _, gradients = run(run.batches[name])
-    run.same_slopes(gradients, run.batches[name], run.weights)
+  for name in USUAL:
+    run.same_slopes(run(run.batches[name])[1], run.batches[name], run.weights)
   return None
 
 
 def duplicate(run: Runner):
   for name in ("duplicates", "identical"):
-    values, gradients = run(run.batches[name])
-    _close(values, run.oracle(run.batches[name]), 1e-10)
-    _finite(gradients)
+    _finite(run.same_values(name))
   if run.case.grad:
     along_others(run, "duplicates")
 
 
 def zero(run: Runner):
-  values, gradients = run(run.batches["zeros"])
-  _close(values, run.oracle(run.batches["zeros"]), 1e-10)
+  gradients = run.same_values("zeros")
   _finite(gradients)
   if not run.case.grad:
     return
@@ -268,12 +268,12 @@ def along_others(run: Runner, name: str):
 def mask(run: Runner):
   mixed = run.batches["mixed"]
   values, (rows, params) = run(mixed, keep=KEEP)
-  fewer = _deleted(mixed, KEEP)
+  fewer = _taken(mixed, KEEP)
   _close(values[KEEP], run.oracle(fewer), 1e-10)
   np.testing.assert_array_equal(values[~KEEP], 0)
   if run.case.grad:
-    kept = {k: v[KEEP] for k, v in rows.items()}
-    run.same_slopes((kept, params), fewer, run.weights[KEEP])
+    of_kept = {k: v[KEEP] for k, v in rows.items()}
+    run.same_slopes((of_kept, params), fewer, run.weights[KEEP])
     for leaf in rows.values():
       np.testing.assert_array_equal(leaf[~KEEP], 0)
   for leaf in jax.tree.leaves(run(mixed, keep=np.zeros(len(KEEP), bool))):
@@ -285,21 +285,15 @@ def permute(run: Runner):
     return False
   mixed = run.batches["mixed"]
   order = np.random.default_rng(3).permutation(len(KEEP))
-  labels = None if mixed.labels is None else mixed.labels[order]
-  permuted = Batch({k: v[order] for k, v in mixed.rows.items()}, labels)
-  *arguments, weights = run.arguments(permuted, np.float64)
+  *arguments, weights = run.arguments(_taken(mixed, order), np.float64)
   values, (rows, params) = run(mixed)
-  _close(
-    run.jitted(*arguments, weights[order]),
-    (values[order], (jax.tree.map(lambda x: x[order], rows), params)),
-    1e-12,
-    True,
-  )
+  expected = values[order], ({k: v[order] for k, v in rows.items()}, params)
+  _close(run.jitted(*arguments, weights[order]), expected, 1e-12, True)
   by_class = any(np.ndim(v) and len(v) == CLASSES for v in run.params.values())
   if "references" in _numbers(run) and not by_class:
     names = np.random.default_rng(4).permutation(1 + mixed.labels.max()) - 3
-    names = names.astype(np.int32)
-    _close(run(mixed._replace(labels=names[mixed.labels]))[0], values, 1e-12)
+    renamed = mixed._replace(labels=names.astype(np.int32)[mixed.labels])
+    _close(run(renamed)[0], values, 1e-12)
   if not run.case.devices:
     alone = np.arange(len(KEEP)) == 4
     _close(run(mixed, keep=alone)[0][4], run(mixed)[0][4], 1e-12)
@@ -314,12 +308,12 @@ def rotate(run: Runner):
   dim = next(iter(mixed.rows.values())).shape[1]
   turn, _ = np.linalg.qr(np.random.default_rng(5).normal(size=(dim, dim)))
   points = {k: v for k, v in run.params.items() if v.ndim > 1 and v.shape[-1] == dim}
-  turned = mixed._replace(rows={k: v @ turn for k, v in mixed.rows.items()})
   if {"normalize", "embeddings"} <= set(_numbers(run)) and not run.variant:
     lengths = np.linspace(0.2, 5, len(KEEP))[:, None]
     scaled = mixed._replace(rows={k: v * lengths for k, v in mixed.rows.items()})
     same = np.allclose(run(scaled)[0], run(mixed)[0], rtol=1e-9)
     assert same == (_numbers(run)["normalize"].default == "l2")
+  turned = mixed._replace(rows={k: v @ turn for k, v in mixed.rows.items()})
   values = run(turned, **{k: v @ turn for k, v in points.items()})[0]
   if run.name.split("/")[0] in BY_DIMENSION:
     assert np.abs(values - run(mixed)[0]).max() > 1e-3
@@ -374,15 +368,10 @@ def spread(
 
   devices = jax.devices()[:number]
   if checked:
-    split_over, shared = jax.P("batch"), jax.P()
-    mapped = jax.jit(
-      jax.shard_map(
-        step,
-        mesh=jax.sharding.Mesh(devices, ("batch",)),
-        in_specs=(split_over, split_over, shared, split_over, split_over),
-        out_specs=(split_over, (split_over, shared)),
-      )
-    )
+    each, shared = jax.P("batch"), jax.P()
+    mesh = jax.sharding.Mesh(devices, ("batch",))
+    into, out = (each, each, shared, each, each), (each, (each, shared))
+    mapped = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=into, out_specs=out))
   else:
     mapped = jax.pmap(step, "batch", in_axes=(0, 0, None, 0, 0), devices=devices)
   data = jax.tree.map(split, (rows, labels, keep, weights))
@@ -401,16 +390,17 @@ def spread(
 
 
 def float32(run: Runner):
-  found, exact = run.together
-  assert found[0].dtype == np.float32
+  results, exact = run.together
+  assert results[0].dtype == np.float32
   for k, expected in enumerate(exact):
-    one = jax.tree.map(lambda x, k=k: x[k], found)
+    of_call = jax.tree.map(lambda x, k=k: x[k], results)
     # What cancels in a degenerate batch leaves the rounding of what it cancels in.
-    _close(one, expected, 2e-5, scale_free=True, beside=exact[0] if k > 1 else expected)
-  _finite(jax.tree.map(lambda x: x[:-1], found))
+    beside = exact[0] if k > 1 else expected
+    _close(of_call, expected, 2e-5, scale_free=True, beside=beside)
+  _finite(jax.tree.map(lambda x: x[:-1], results))
   # A miner that asks how far a pair is leaves out a distance of NaN.
   if {"embeddings", "labels"} <= {*_numbers(run)} and "/mined" not in run.name:
-    assert np.isnan(found[0][-1, 0])
+    assert np.isnan(results[0][-1, 0])
 
 
 def bfloat16(run: Runner):
@@ -437,10 +427,10 @@ def _half(run: Runner, dtype: Any, rtol: float):
 
 
 def vmap(run: Runner):
-  """Data and numbers of its own for each, and one trace for all data."""
-  found, exact = run.together
+  """Other data and numbers for each, and a single trace for all data."""
+  results, exact = run.together
   in_blocks = run.case.blocks and not run.case.devices
-  _close(jax.tree.map(lambda x: x[1], found), exact[1], 2e-5, scale_free=True)
+  _close(jax.tree.map(lambda x: x[1], results), exact[1], 2e-5, scale_free=True)
   assert run.jitted._cache_size() <= 1 + 1 + in_blocks, "traced more than once"
 
 
@@ -499,11 +489,9 @@ def test_loss(name, subtests, record_property):
     if CASES[name].devices
   ],
 )
-def test_loss_on_four_devices_whose_types_are_checked(name):
-  run = Runner(name)
-  with _versions.enable_x64(True):
-    one_row = {"block_size": 1} if run.case.blocks else {}
-    spread(run, 4, checked=True, **one_row)
+def test_loss_on_four_devices_whose_types_are_checked(name, x64):
+  blocks = {"block_size": 1} if CASES[name].blocks else {}
+  spread(Runner(name), 4, checked=True, **blocks)
 
 
 def halves(run: Runner):
@@ -520,11 +508,10 @@ def on_two_in_float32(run: Runner):
 
 
 VARIANTS = [name for name in CASES if name not in LOSSES]
-ON_DEVICES = [name for name in CASES if CASES[name].devices]
 SLOW = [
   ((float32,), VARIANTS),
-  ((on_two,), [name for name in VARIANTS if name in ON_DEVICES]),
-  ((on_two_in_float32,), [name for name in LOSSES if name in ON_DEVICES]),
+  ((on_two,), [name for name in VARIANTS if CASES[name].devices]),
+  ((on_two_in_float32,), [name for name in LOSSES if CASES[name].devices]),
   ((halves,), LOSSES + [name for name in CASES if name.endswith("/cold")]),
   ((float32, vmap, devices), [name for name in LOSSES if "_from_" in name]),
   ((blocks,), sorted(AS_IN_OTHERS)),
@@ -540,8 +527,7 @@ SLOW = [
     for name in names
   ],
 )
-def test_loss_slowly(checks, name):
+def test_loss_slowly(checks, name, x64):
   run = Runner(name)
-  with _versions.enable_x64(True):
-    for check in checks:
-      check(run)
+  for check in checks:
+    check(run)
