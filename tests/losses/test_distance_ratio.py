@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from spherejax import distances, losses
+from tests.losses.cases._parts import project
 from tests.losses.slopes import with_slopes
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(4, 3))
 POINTS = RNG.normal(size=(5, 3))
 LABELS = np.array([0, 4, 2, 2], np.int32)
+AXES = np.concatenate([np.eye(3), -np.eye(3)])
 ratio = jax.jit(losses.distance_ratio)
 
 
@@ -32,36 +34,29 @@ def test_numbers_of_the_paper():
 
 def test_small_distances_keep_their_digits_in_float32():
   """From log-softmax the second derivative would be 0, the third 2 % off."""
-  loss = jax.jit(
-    jax.value_and_grad(
-      lambda d, rho: ratio(d[None] ** 2, np.array([0]), exponent=rho)[0]
-    )
-  )
-  others = [1.0, 1.1, 0.9, 1.05]
+  loss = with_slopes(lambda d, rho: ratio(d[None] ** 2, np.array([0]), exponent=rho))
+  others = np.array([1.0, 1.1, 0.9, 1.05])
   for d, rho in ((1e-2, 7.389), (1e-5, 2.0), (1e-3, 2.0), (1e-3, 1.0)):
-    value, slope = loss(np.array([d, *others], np.float32), rho)
-    far = sum(u**-rho for u in others)
+    values, slope = loss(np.array([d, *others], np.float32), rho)
+    far = (others**-rho).sum()
     x = d**rho * far
-    np.testing.assert_allclose(value, math.log1p(x), rtol=1e-5)
-    np.testing.assert_allclose(slope[0], rho / d * x / (1 + x), rtol=1e-5)
-    right = -rho * np.array(others) ** (-rho - 1) / far * x / (1 + x)
-    np.testing.assert_allclose(slope[1:], right, rtol=1e-5)
+    np.testing.assert_allclose(values, [math.log1p(x)], rtol=1e-5)
+    right = np.array([rho / d, *(-rho * others ** (-rho - 1) / far)]) * x / (1 + x)
+    np.testing.assert_allclose(slope, right, rtol=1e-5)
 
 
 def test_scale_and_translation(x64):
   """Moving all points together changes nothing; multiplying only SD-softmax."""
 
-  def total(z, points, scale):
-    d2 = squares(scale * z, scale * points)
-    return losses.distance_ratio(d2, LABELS, exponent=3.0).sum()
+  @functools.partial(with_slopes, argnums=(0, 1))
+  def step(z, points, scale):
+    return ratio(squares(scale * z, scale * points), LABELS, exponent=3.0).sum()
 
-  step = jax.jit(jax.value_and_grad(total, argnums=(0, 1)))
   value, (by_z, by_points) = step(Z, POINTS, 1.0)
   for scale in (1e-6, 1e6):
     np.testing.assert_allclose(step(Z, POINTS, scale)[0], value, rtol=1e-12)
-  np.testing.assert_allclose(
-    (by_z * Z).sum() + (by_points * POINTS).sum(), 0, atol=1e-13
-  )
+  along = (by_z * Z).sum() + (by_points * POINTS).sum()
+  np.testing.assert_allclose(along, 0, atol=1e-13)
   np.testing.assert_allclose(by_z.sum(0) + by_points.sum(0), np.zeros(3), atol=1e-13)
   sd = [losses.squared_distance_softmax(s * squares(Z, POINTS), LABELS) for s in (1, 4)]
   assert np.abs(sd[0] - sd[1]).max() > 0.1
@@ -71,9 +66,7 @@ def test_rows_at_distance_zero(x64):
   """1/m for m coincident points, inf for the others, no gradient, no NaN."""
   d2 = np.array([[0.0, 1.0, 4.0], [0.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 1.0, 4.0]])
   labels = np.array([0, 1, 2, 1], np.int32)
-  step = with_slopes(
-    lambda d2, rho: losses.distance_ratio(d2, labels, exponent=rho), (0, 1)
-  )
+  step = with_slopes(lambda d2, rho: ratio(d2, labels, exponent=rho), (0, 1))
   values, gradients = step(d2, 2.0)
   right = [0, math.log(2), math.log(3), np.inf]
   np.testing.assert_allclose(values, right, rtol=1e-14)
@@ -91,41 +84,28 @@ def test_rows_at_distance_zero(x64):
 
 
 def test_extreme_exponents_and_distances_in_float32():
-  step = jax.jit(
-    jax.value_and_grad(
-      lambda d2, rho: losses.distance_ratio(d2, LABELS, exponent=rho).sum(), (0, 1)
-    )
-  )
+  step = with_slopes(lambda d2, rho: ratio(d2, LABELS, exponent=rho).sum(), (0, 1))
   d2 = (10.0 ** RNG.uniform(-20, 20, (4, 5))).astype(np.float32)
   for rho in (1e-3, 1.0, 1e3):
-    value, gradients = step(d2, rho)
-    assert np.isfinite(value)
-    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(step(d2, rho)))
   near = (10.0 ** RNG.uniform(-4, 4, (4, 5))).astype(np.float32)
   uniform = np.exp(-ratio(near, LABELS, exponent=1e-3))
   np.testing.assert_allclose(uniform, np.full(4, 0.2), rtol=0.01)
-  tied = np.array([[1.0, 1.0, 1.1]], np.float32)
-  np.testing.assert_allclose(
-    ratio(tied, np.array([1]), exponent=1e3), math.log(2), 1e-5
-  )
+  tied = ratio(np.float32([[1, 1, 1.1]]), np.array([1]), exponent=1e3)
+  np.testing.assert_allclose(tied, math.log(2), 1e-5)
 
 
 def test_strength_near_right_and_wrong_points(x64):
   """|gradient| r^(1 - rho) tends to a constant, |gradient| r to rho."""
-  slope = jax.jit(
-    jax.grad(
-      lambda z, y, rho: losses.distance_ratio(squares(z, POINTS), y, exponent=rho)[0]
-    )
-  )
-  direction = np.array([0.6, 0.0, 0.8])
-  apart = np.linalg.norm(POINTS - POINTS[1], axis=1)[[0, 2, 3, 4]]
+  step = with_slopes(lambda z, y, rho: ratio(squares(z, POINTS), y, exponent=rho))
+  z = (POINTS[1] + 1e-6 * np.array([0.6, 0.0, 0.8]))[None]
+  gaps = np.linalg.norm(POINTS - POINTS[1], axis=1)[[0, 2, 3, 4]]
   for rho in (0.5, 1.0, 2.0):
-    z = (POINTS[1] + 1e-6 * direction)[None]
-    right = np.linalg.norm(slope(z, np.array([1]), rho)) * 1e-6 ** (1 - rho)
+    right, wrong = (np.linalg.norm(step(z, np.array([y]), rho)[1]) for y in (1, 3))
     # terms of relative size r and r^rho are left out
-    np.testing.assert_allclose(right, rho * (apart**-rho).sum(), rtol=1e-2)
-    wrong = np.linalg.norm(slope(z, np.array([3]), rho)) * 1e-6
-    np.testing.assert_allclose(wrong, rho, rtol=1e-2)
+    expected = rho * (gaps**-rho).sum()
+    np.testing.assert_allclose(right * 1e-6 ** (1 - rho), expected, rtol=1e-2)
+    np.testing.assert_allclose(wrong * 1e-6, rho, rtol=1e-2)
 
 
 def test_distance_softmax_is_least_at_the_representative(x64):
@@ -133,8 +113,8 @@ def test_distance_softmax_is_least_at_the_representative(x64):
     lambda z, y: losses.distance_softmax(jnp.sqrt(squares(z, POINTS)), y, scale=2.0)
   )
   at = loss(POINTS, np.arange(5))
-  apart = np.linalg.norm(POINTS[:, None] - POINTS, axis=-1)
-  np.testing.assert_allclose(at, np.log(np.exp(-2 * apart).sum(1)), rtol=1e-12)
+  gaps = np.linalg.norm(POINTS[:, None] - POINTS, axis=-1)
+  np.testing.assert_allclose(at, np.log(np.exp(-2 * gaps).sum(1)), rtol=1e-12)
   for seed in range(20):
     moved = POINTS + np.random.default_rng(seed).normal(size=(5, 3)) * 0.5
     assert (loss(moved, np.arange(5)) >= at).all()
@@ -152,11 +132,10 @@ def test_a_masked_class_is_a_deleted_class(name, x64):
   holed = np.where(classes, d2, np.nan)
   values, gradient = with_slopes(lambda d2: loss(d2, labels, classes=classes))(holed)
   right = loss(d2[:, classes], np.array([0, 0, 1, 3]))
-  np.testing.assert_allclose(values[np.array([0, 2, 3])], right[np.array([0, 2, 3])])
+  np.testing.assert_allclose(values, np.where(classes[labels], right, 0))
   np.testing.assert_array_equal(gradient[1], np.zeros(5))
   np.testing.assert_array_equal(gradient[:, 1], np.zeros(4))
-  assert values[1] == 0
-  each = np.broadcast_to(classes, (4, 5)).copy()
+  each = np.tile(classes, (4, 1))
   each[0] = [True, False, False, False, False]
   np.testing.assert_allclose(loss(d2, labels, classes=each)[0], 0, atol=0)
 
@@ -173,14 +152,13 @@ def test_on_the_sphere(x64):
 
 def test_small_distances_on_the_sphere_in_float32(x64):
   """Near the own proxy, near another, and on one: as in float64."""
-  step = jax.jit(
-    jax.value_and_grad(
-      lambda x, p: losses.proxy_distance_ratio(
-        x, LABELS, p, exponent=2.0, where=np.array([True, True, True, False])
-      ).sum(),
-      (0, 1),
-    )
-  )
+
+  @functools.partial(with_slopes, argnums=(0, 1))
+  def step(x, proxies):
+    where = np.array([True, True, True, False])
+    loss = functools.partial(losses.proxy_distance_ratio, exponent=2.0, where=where)
+    return loss(x, LABELS, proxies).sum()
+
   proxies = np.random.default_rng(5).normal(size=(5, 3)).astype(np.float32)
   x = proxies[[0, 3, 2, 1]] * np.float32(1.5)
   x[:2] += np.float32(1e-4)
@@ -195,11 +173,8 @@ def test_small_distances_on_the_sphere_in_float32(x64):
 
 def test_probabilities_on_the_sphere(x64):
   """Where each model is surest and least sure of a class, and at two proxies."""
-
-  points = np.random.default_rng(3).normal(size=(20001, 3))
-  points /= np.linalg.norm(points, axis=1, keepdims=True)
-  diagonal, red, green = (2, -1, -1), (1, 0, 0), (0, 1, 0)
-  away = tuple(-x for x in diagonal)
+  points = project(np.random.default_rng(3).normal(size=(20001, 3)))
+  diagonal, away, red, green = (2, -1, -1), (-2, 1, 1), (1, 0, 0), (0, 1, 0)
   table = (
     (lambda c, y: losses.normface(c, y, scale=2.0),
      0.85275, diagonal, 0.78699, away, 0.10651),
@@ -215,8 +190,7 @@ def test_probabilities_on_the_sphere(x64):
      1.0, red, 1.0, green, 0.0),
   )  # fmt: skip
   for model, most, top, own, bottom, other in table:
-    ends = np.array([top, bottom], float)
-    ends /= np.linalg.norm(ends, axis=1, keepdims=True)
+    ends = project(np.array([top, bottom], float))
     p, (best, worst), at = (
       np.exp(-model(jnp.asarray(c), np.zeros(len(c), np.int32)))
       for c in (points, ends, np.eye(3)[:2])
@@ -237,36 +211,29 @@ def test_the_likeliest_centre_is_a_support_only_for_small_scales(scale, best):
   assert abs(centres[likelihood.argmax()]) == pytest.approx(best, abs=1e-3)
 
 
-def sphere_slopes(name, z, points, label, **options):
-  """Gradient along the sphere by differences of the loss of cosines."""
-  step = 1e-6 * np.concatenate([np.eye(3), -np.eye(3)])
-  moved = z + step
-  moved /= np.linalg.norm(moved, axis=1, keepdims=True)
-  ends = getattr(losses, name)(moved @ points.T, np.full(6, label), **options)
-  return (ends[:3] - ends[3:]) / 2e-6
+def normface_slope(z, points, scale):
+  """Size of the gradient of NormFace along the sphere, by differences."""
+  cosines = project(z + 1e-6 * AXES) @ points.T
+  ends = losses.normface(cosines, np.ones(6, int), scale=scale)
+  return np.linalg.norm((ends[:3] - ends[3:]) / 2e-6)
 
 
 def test_where_other_losses_are_not_least_at_the_representative(x64):
   # Of two orthogonal proxies NormFace is surest away from the other one.
   for at, least in (((-1, 1, 0), True), ((0, 1, 0), False)):
     unit = np.array(at) / np.linalg.norm(at)
-    slope = sphere_slopes("normface", unit, np.eye(3)[:2], 1, scale=3.0)
-    assert (np.linalg.norm(slope) < 1e-8) == least
+    assert (normface_slope(unit, np.eye(3)[:2], scale=3.0) < 1e-8) == least
   # Of two opposite ones at the proxy itself.
   opposite = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
-  slope = sphere_slopes("normface", opposite[1], opposite, 1, scale=3.0)
-  assert np.linalg.norm(slope) < 1e-8
-  step = 1e-6 * np.concatenate([np.eye(3), -np.eye(3)])
+  assert normface_slope(opposite[1], opposite, scale=3.0) < 1e-8
   ends = losses.squared_distance_softmax(
-    squares(POINTS[1] + step, POINTS), np.ones(6, np.int32), scale=0.7
+    squares(POINTS[1] + 1e-6 * AXES, POINTS), np.ones(6, np.int32), scale=0.7
   )
   assert np.linalg.norm((ends[:3] - ends[3:]) / 2e-6) > 1e-2
   simplex = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / 3**0.5
-  points = POINTS[:4] / np.linalg.norm(POINTS[:4], axis=1, keepdims=True)
-  for proxies, least in ((simplex, True), (points, False)):
-    slope = sphere_slopes("normface", proxies[1], proxies, 1, scale=2.0)
-    size = np.linalg.norm(slope)
-    assert size < 1e-8 if least else size > 1e-2
+  assert normface_slope(simplex[1], simplex, scale=2.0) < 1e-8
+  points = project(POINTS[:4])
+  assert normface_slope(points[1], points, scale=2.0) > 1e-2
 
 
 def test_behind_a_wrong_representative_the_ratio_pushes_away(x64):
@@ -283,8 +250,8 @@ def test_a_cauchy_density_needs_an_exponent_above_the_dimension(dim):
   """Masses of two decades of the radius, far out: they must fall to have a sum."""
   radius = np.logspace(3, 5, 20_001)
 
-  def ratio(exponent, scale=0.7):
-    of_log = radius**dim * (scale**2 + radius**2) ** (-exponent / 2)
+  def ratio(exponent):
+    of_log = radius**dim * (0.7**2 + radius**2) ** (-exponent / 2)
     return of_log[10_000:].sum() / of_log[:10_001].sum()
 
   # gamma / (pi (gamma^2 + d^2)) has the exponent 2.
