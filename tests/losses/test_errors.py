@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from functools import partial as call
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from spherejax import losses
+from tests import refusals
+from tests.losses.slopes import losses_of
 
 X = np.eye(4, 3, dtype=np.float32)
 Y = np.array([0, 0, 1, 2])
@@ -16,14 +19,10 @@ PROXIES = np.eye(3, dtype=np.float32)
 MATRIX = np.eye(4, dtype=np.float32)
 SAME = np.eye(4, dtype=bool)
 
-MASKS = MATRIX, SAME, ~SAME
-POINTS = PROXIES, 1 - PROXIES
-HISTOGRAM = np.zeros(8, np.float32)
-
 REST = {
   "class_distances": 1 - PROXIES,
   "centres": PROXIES[:, None],
-  "histogram": HISTOGRAM,
+  "histogram": np.zeros(8, np.float32),
   "norms": np.ones(4, np.float32),
   "proxies": PROXIES,
 }
@@ -36,55 +35,31 @@ def forms(first, *others):
 
   Those that need a tree are in `test_hierarchy`.
   """
-  found = {}
+  result = {}
   for name in losses.__all__:
     function = OPTIONS.get(name, getattr(losses, name))
     if inspect.isclass(function) or name == "subcentre_arcface":  # of three axes
       continue
     parameters = inspect.signature(function).parameters
-    kept, *rest = (x.name for x in parameters.values() if x.default is x.empty)
+    leading, *rest = (x.name for x in parameters.values() if x.default is x.empty)
     same, rest = tuple(rest[: len(others)]) == others, rest[len(others) :]
-    if kept in first and same and "where" in parameters and set(rest) <= set(REST):
-      found[name] = function, tuple(REST[x] for x in rest)
-  return found
+    if leading in first and same and "where" in parameters and set(rest) <= set(REST):
+      result[name] = function, [REST[x] for x in rest]
+  return result
 
 
-LABEL_FORMS = {
-  name: (function, (X, Y, *rest))
-  for name, (function, rest) in forms(("embeddings", *SCORES), "labels").items()
-}
-MATRIX_FORMS = {
-  name: (function, (MATRIX, SAME, ~SAME, *rest))
-  for name, (function, rest) in forms(
-    ("distances", "similarities"), "positives", "negatives"
-  ).items()
-}
-
+LABEL_FORMS = forms(("embeddings", *SCORES), "labels")
+MATRIX_FORMS = forms(("distances", "similarities"), "positives", "negatives")
 pytestmark = pytest.mark.usefixtures("unchecked")
-
-
-def replaced(arguments, position, value):
-  return (*arguments[:position], value, *arguments[position + 1 :])
-
-
-def test_a_margin_of_negatives_below_that_of_positives():
-  for loss in (losses.contrastive, losses.signal_to_noise_contrastive):
-    with pytest.raises(
-      ValueError, match=r"negative_margin must be in \[2, inf\), got 1"
-    ):
-      loss(X, Y, positive_margin=2.0, negative_margin=1.0)
 
 
 @pytest.mark.parametrize("name", ["proxy_anchor", "proxy_nca_plus_plus", "normface"])
 @pytest.mark.parametrize("label", [-1, 3, 1000])
 def test_known_labels_outside_the_classes(name, label):
-  function, arguments = LABEL_FORMS[name]
-  labels = np.array([0, 1, label, 2])
+  (function, rest), labels = LABEL_FORMS[name], np.array([0, 1, label, 2])
   with pytest.raises(ValueError, match=rf"labels must be in \[0, 3\), got {label}"):
-    function(*replaced(arguments, 1, labels))
-  values = function(
-    *replaced(arguments, 1, labels), where=labels == np.clip(labels, 0, 2)
-  )
+    function(X, labels, *rest)
+  values = function(X, labels, *rest, where=labels == np.clip(labels, 0, 2))
   assert values[2] == 0  # a masked row may hold any label
   assert (values[:2] > 0).all()
 
@@ -106,103 +81,106 @@ def test_labels_are_checked_where_they_and_the_mask_are_known():
 
 
 # What single replaced arguments, in `tests/test_wrong_uses.py`, do not show.
-WEIGHTS = SAME.astype(np.float32)
-FORMS = (losses.smooth_ap_from_similarity, losses.pnp_from_similarity)
+WEIGHTS, MASKS = SAME.astype(np.float32), (MATRIX, SAME, ~SAME)
 CALLS = [
   *(
-    (form, (MATRIX, WEIGHTS, ~SAME), {}, "positives must be boolean") for form in FORMS
+    (call(form, MATRIX, *masks), f"TypeError: {name} must be boolean")
+    for form in (losses.smooth_ap_from_similarity, losses.pnp_from_similarity)
+    for name, masks in (("positives", (WEIGHTS, ~SAME)), ("negatives", (SAME, WEIGHTS)))
   ),
-  *((form, (MATRIX, SAME, WEIGHTS), {}, "negatives must be boolean") for form in FORMS),
-  (
-    losses.contrastive,
-    (X, Y),
-    {"references": losses.References(X, Y, where=np.ones(4, np.int32))},
-    r"^references\.where must be boolean, got",
-  ),
-  (losses.pnp, (X, Y), {"penalty": "X"}, "penalty must be one of .*'X'"),
-  (losses.softmax, (X, np.ones((4, 6), np.float32)), {}, r"\(4, 3\).*\(4, 6\)"),
-  (losses.cosface, (X, Y), {"margin": np.ones(4)}, r"\(3,\).*got \(4,\)"),
   *(
-    (losses.arcface, (X, Y), {"margin": margin}, "margin must be .*, got -?1.58")
+    (
+      call(loss, X, Y, positive_margin=2.0, negative_margin=1.0),
+      r"negative_margin must be in \[2, inf\), got 1",
+    )
+    for loss in (losses.contrastive, losses.signal_to_noise_contrastive)
+  ),
+  (
+    call(losses.contrastive, X, Y, references=losses.References(X, Y, where=Y)),
+    r"TypeError: ^references\.where must be boolean, got",
+  ),
+  (call(losses.pnp, X, Y, penalty="X"), "penalty must be one of .*'X'"),
+  (call(losses.softmax, X, np.ones((4, 6), np.float32)), r"\(4, 3\).*\(4, 6\)"),
+  (call(losses.cosface, X, Y, margin=np.ones(4)), r"\(3,\).*got \(4,\)"),
+  *(
+    (call(losses.arcface, X, Y, margin=margin), "margin must be .*, got -?1.58")
     for margin in (-1.58, 1.58, np.full(3, -1.58))
   ),
-  (losses.pull, (X, Y), {"weights": np.ones(3, int)}, "weights must be floating"),
-  (losses.sphereface, (X, Y, X), {}, r"norms must have shape \(4,\).*got \(4, 3\)"),
-  (losses.multi_proxy, (np.ones((3, 0)),), {}, r"classes, per_class\).* got \(3, 0\)"),
-  (losses.margin, (X, Y), {"class_boundaries": X[0, :2]}, r"\[0, 2\), got 2"),
-  (losses.margin, (X, Y), {"class_boundaries": Y}, "class_boundaries must be floating"),
-  (losses.margin, (X, Y), {"example_boundaries": X[0]}, r"\(4,\).*got \(3,\)"),
-  (losses.dynamic_soft_margin, (X, Y, X[0, :1]), {}, r"two bins or more, got \(1,\)"),
-  (losses.distortion, (PROXIES, 0 * PROXIES), {}, "positive between classes, got 0"),
-  (losses.class_ranking, POINTS, {"samples": 3}, "come together, got samples=3"),
-  (losses.soft_label_cross_entropy, (X, Y, -PROXIES), {}, r"in \[0, .* got -1"),
-  (losses.mine_batch_easy_hard, MASKS, {"positive": "all"}, "semihard"),
-  (losses.mine_angular, MASKS, {"among": MATRIX[:2]}, r"\(4, 4\)"),
-  (losses.mine_angular, MASKS, {"points": X[:3]}, r"points must have shape \(4, 3\)"),
-  (losses.mine_angular, MASKS, {}, "given, got neither"),
-  (losses.mine_angular, MASKS, {"among": MATRIX, "points": X}, "given, got both"),
+  *(
+    (call(losses.subcentre_arcface, np.zeros(shape, np.float32), Y), message)
+    for shape, message in (
+      ((4, 3), r"3 axes, got shape \(4, 3\)"),
+      ((0, 3, 2), r"must have a row, got shape \(0, 3, 2\)"),
+      ((3, 3, 2), r"labels must have shape \(3,\).*got \(4,\)"),
+    )
+  ),
   (
-    losses.mine_distance_weighted,
-    MASKS,
-    {"key": jax.random.key(0), "dim": 3, "cutoff": 1.5},
+    call(losses.pull, X, Y, weights=np.ones(3, int)),
+    "TypeError: weights must be floating",
+  ),
+  (call(losses.sphereface, X, Y, X), r"norms must have shape \(4,\).*got \(4, 3\)"),
+  (call(losses.multi_proxy, np.ones((3, 0))), r"classes, per_class\).* got \(3, 0\)"),
+  (call(losses.margin, X, Y, class_boundaries=X[0, :2]), r"\[0, 2\), got 2"),
+  (
+    call(losses.margin, X, Y, class_boundaries=Y),
+    "TypeError: class_boundaries must be floating",
+  ),
+  (call(losses.margin, X, Y, example_boundaries=X[0]), r"\(4,\).*got \(3,\)"),
+  (call(losses.dynamic_soft_margin, X, Y, X[0, :1]), r"two bins or more, got \(1,\)"),
+  (call(losses.distortion, PROXIES, 0 * PROXIES), "positive between classes, got 0"),
+  (
+    call(losses.class_ranking, PROXIES, 1 - PROXIES, samples=3),
+    "come together, got samples=3",
+  ),
+  (call(losses.soft_label_cross_entropy, X, Y, -PROXIES), r"in \[0, .* got -1"),
+  (call(losses.mine_batch_easy_hard, *MASKS, positive="all"), "semihard"),
+  (call(losses.mine_angular, *MASKS, among=MATRIX[:2]), r"\(4, 4\)"),
+  (call(losses.mine_angular, *MASKS, points=X[:3]), r"points must have shape \(4, 3\)"),
+  (call(losses.mine_angular, *MASKS), "given, got neither"),
+  (call(losses.mine_angular, *MASKS, among=MATRIX, points=X), "given, got both"),
+  (
+    call(
+      losses.mine_distance_weighted, *MASKS, key=jax.random.key(0), dim=3, cutoff=1.5
+    ),
     r"cutoff must be in \(0, 1\.4\), got 1\.5",
   ),
 ]
 
 
-@pytest.mark.parametrize(("function", "arguments", "options", "message"), CALLS)
-def test_calls(function, arguments, options, message):
-  with pytest.raises((TypeError, ValueError), match=message):
-    function(*arguments, **options)
+@refusals.table(CALLS)
+def test_calls(call, message):
+  refusals.check(call, message)
 
 
 @pytest.mark.parametrize("name", LABEL_FORMS)
 def test_empty_batches(name):
-  function, arguments = LABEL_FORMS[name]
-  rest = (x[: 0 if x.shape == Y.shape else None] for x in arguments[2:])
+  function, rest = LABEL_FORMS[name]
+  rest = (x[: 0 if x.shape == Y.shape else None] for x in rest)
   with pytest.raises(ValueError, match=r"must have a row, got shape \(0, 3\)"):
     function(np.zeros((0, 3), np.float32), np.zeros(0, int), *rest)
 
 
 @pytest.mark.parametrize("name", MATRIX_FORMS)
 def test_matrices_without_queries(name):
-  function, (_, _, _, *rest) = MATRIX_FORMS[name]
-  none = np.zeros((0, 4), bool)
+  (function, rest), none = MATRIX_FORMS[name], np.zeros((0, 4), bool)
   with pytest.raises(ValueError, match=r"must have a row, got shape \(0, 4\)"):
     function(none.astype(np.float32), none, none, *rest)
 
 
-@pytest.mark.parametrize(
-  "name",
-  [
-    x
-    for x, y in LABEL_FORMS.items()
-    if "references" in inspect.signature(y[0]).parameters
-  ],
-)
+@pytest.mark.parametrize("name", sorted({*LABEL_FORMS} & {*losses_of("references")}))
 def test_copies_among_the_references(name):
-  function, arguments = LABEL_FORMS[name]
+  function, rest = LABEL_FORMS[name]
   for wrong, shown in (((0, 1, 4, -1), 4), ((0, 1, 2, -7), -7)):
     references = losses.References(X, Y, itself=np.array(wrong))
     text = rf"references.itself must be in \[-1, 4\), got {shown}"
     with pytest.raises(ValueError, match=text):
-      function(*arguments, references=references)
+      function(X, Y, *rest, references=references)
 
 
 def test_copies_of_masked_rows():
   references = losses.References(X, Y, itself=np.array((0, 1, 9, -1)))
-  kept = np.array([True, True, False, True])
-  assert losses.contrastive(X, Y, references=references, where=kept)[2] == 0
-
-
-def test_subcentres():
-  for shape, message in (
-    ((4, 3), r"3 axes, got shape \(4, 3\)"),
-    ((0, 3, 2), r"must have a row, got shape \(0, 3, 2\)"),
-    ((3, 3, 2), r"labels must have shape \(3,\).*got \(4,\)"),
-  ):
-    with pytest.raises(ValueError, match=message):
-      losses.subcentre_arcface(np.zeros(shape, np.float32), Y)
+  keep = np.array([True, True, False, True])
+  assert losses.contrastive(X, Y, references=references, where=keep)[2] == 0
 
 
 def test_an_empty_half_of_a_batch_has_no_loss():
