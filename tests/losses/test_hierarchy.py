@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from spherejax import losses
+from tests import refusals
+from tests.losses.cases._parts import distance, matrix_of
 from tests.losses.slopes import with_slopes
 
 # a/x/{0, 1}, a/y/2, b/3, b/z/w/4, in the order root a x 0 1 y 2 b 3 z w 4.
@@ -27,16 +29,14 @@ def cross_entropy(logits):
 
 
 @pytest.mark.parametrize(
-  ("discount", "near", "far"), [("height", 2.968, 1.375), ("depth", 0.683, 1.628)]
+  ("discount", "expected"), [("height", [2.968, 1.375]), ("depth", [0.683, 1.628])]
 )
-def test_depth_makes_near_mistakes_cheap_and_height_the_converse(discount, near, far):
-  loss = jax.jit(
-    functools.partial(losses.hierarchical_cross_entropy, discount=discount)
-  )
+def test_depth_makes_near_mistakes_cheap_and_height_the_converse(discount, expected):
+  loss = functools.partial(losses.hierarchical_cross_entropy, discount=discount)
   mistakes = np.log([[0.05, 0.9, 0.02, 0.02, 0.01], [0.05, 0.02, 0.02, 0.9, 0.01]])
   # As an argument of a compiled function the tree is traced.
-  values = loss(mistakes.astype(np.float32), np.array([0, 0]), TREE, alpha=0.5)
-  np.testing.assert_allclose(values, [near, far], atol=5e-4)
+  values = jax.jit(loss)(mistakes.astype(np.float32), np.zeros(2, int), TREE, alpha=0.5)
+  np.testing.assert_allclose(values, expected, atol=5e-4)
 
 
 def test_a_traced_tree_gives_what_a_known_one_does():
@@ -47,9 +47,8 @@ def test_a_traced_tree_gives_what_a_known_one_does():
     return hxe, losses.conditional_softmax(more, EVERY, tree)
 
   more = np.random.default_rng(2).normal(size=(5, 12)).astype(np.float32)
-  expected = jax.jit(lambda *x: both(TREE, *x))(LOGITS, more)
-  for value, known in zip(jax.jit(both)(TREE, LOGITS, more), expected, strict=True):
-    np.testing.assert_allclose(value, known, rtol=1e-6)
+  expected = jax.jit(functools.partial(both, TREE))(LOGITS, more)
+  np.testing.assert_allclose(jax.jit(both)(TREE, LOGITS, more), expected, rtol=1e-6)
 
 
 def test_without_discount_it_is_cross_entropy_and_the_gradient_adds_to_zero(x64):
@@ -77,8 +76,9 @@ def test_conditional_log_probabilities_are_those_of_the_loss(x64):
   logits[2] += 1e4  # what all have in common does not count
 
   def of_loss(z):
-    of_label = lambda y: -losses.conditional_softmax(z, jnp.full(6, y), TREE)  # noqa: E731
-    return jax.vmap(of_label, out_axes=1)(EVERY)
+    labels = jnp.broadcast_to(EVERY[:, None], (5, 6))
+    loss = functools.partial(losses.conditional_softmax, z, ancestors=TREE)
+    return -jax.vmap(loss, out_axes=1)(labels)
 
   def direct(z):
     return losses.conditional_log_probabilities(z, TREE)
@@ -92,10 +92,10 @@ def test_conditional_log_probabilities_are_those_of_the_loss(x64):
 
     return jax.jit(jax.grad(total, has_aux=True))(logits)
 
-  (slopes, found), (right, expected) = both(direct), both(of_loss)
-  np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+  (slopes, logs), (right, expected) = both(direct), both(of_loss)
+  np.testing.assert_allclose(logs, expected, rtol=1e-11, atol=1e-11)
   np.testing.assert_allclose(slopes, right, rtol=1e-11, atol=1e-13)
-  np.testing.assert_allclose(np.exp(found).sum(axis=1), 1, rtol=1e-12)
+  np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1, rtol=1e-12)
   np.testing.assert_array_equal(direct(logits), jax.jit(direct)(logits))
 
 
@@ -124,15 +124,10 @@ def log_conditionals(logits, tree, above):
 @pytest.mark.parametrize(
   ("out", "impossible"),
   [
-    ([1, 2, 3], [0, 1]),
-    ([2, 3], [0, 1]),
-    ([3], [1]),
-    ([1], [0, 1]),
-    ([0, 8], [4]),
-    ([7, 8], [4]),
-    ([1, 4, 7], [0, 1, 2, 3, 4]),
+    ([1, 2, 3], [0, 1]), ([2, 3], [0, 1]), ([3], [1]), ([1], [0, 1]), ([0, 8], [4]),
+    ([7, 8], [4]), ([1, 4, 7], [0, 1, 2, 3, 4]),
   ],
-)
+)  # fmt: skip
 def test_what_cannot_be_has_an_infinite_loss_and_changes_no_other_class(
   out, impossible
 ):
@@ -146,17 +141,15 @@ def test_what_cannot_be_has_an_infinite_loss_and_changes_no_other_class(
   expected = log_conditionals(logits, tree, above)
   assert np.flatnonzero(np.isinf(expected)).tolist() == impossible
   rows = np.tile(logits, (5, 1)).astype(np.float32)
-  found = losses.conditional_log_probabilities(rows, tree)
-  np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
   loss = with_slopes(lambda z: losses.conditional_softmax(z, EVERY, tree))
   values, slopes = loss(rows)
   np.testing.assert_allclose(values, -expected, rtol=1e-5, atol=1e-6)
-  of_entry = with_slopes(
-    lambda z: -jnp.diagonal(losses.conditional_log_probabilities(z, tree))
-  )
   assert np.isfinite(slopes).all()
   np.testing.assert_array_equal(slopes[np.array(impossible)], 0)
-  np.testing.assert_allclose(of_entry(rows)[1], slopes, rtol=1e-5, atol=1e-6)
+  logs = functools.partial(losses.conditional_log_probabilities, ancestors=tree)
+  np.testing.assert_allclose(logs(rows)[0], expected, rtol=1e-5, atol=1e-6)
+  _, of_entries = with_slopes(lambda z: -jnp.diagonal(logs(z)))(rows)
+  np.testing.assert_allclose(of_entries, slopes, rtol=1e-5, atol=1e-6)
 
 
 def test_soft_labels_are_the_optimum_and_harden(x64):
@@ -183,14 +176,13 @@ def test_soft_labels_divide_the_distances_by_the_largest(x64):
   printed /= printed.sum(1, keepdims=True)
   expected = -(printed * np.asarray(jax.nn.log_softmax(LOGITS, axis=1))).sum(1)
   for beta, same in [(0.7 * APART.max(), True), (0.7, False)]:
-    found = losses.soft_label_cross_entropy(LOGITS, EVERY, APART, beta=beta)
-    assert np.allclose(found, expected, rtol=1e-6) == same
+    values = losses.soft_label_cross_entropy(LOGITS, EVERY, APART, beta=beta)
+    assert np.allclose(values, expected, rtol=1e-6) == same
 
 
 def test_distortion_closed_form_scale_and_optimum(x64):
-  points = POINTS.astype(float)
-  distances = np.sqrt(((points[:, None] - points[None]) ** 2).sum(-1))
-  ratios = (distances / np.where(APART, APART, 1))[~np.eye(5, dtype=bool)]
+  points, off = POINTS.astype(float), ~np.eye(5, dtype=bool)
+  ratios = matrix_of(distance, points, points, "none")[off] / APART[off]
   closed = 1 - ratios.sum() ** 2 / (20 * (ratios**2).sum())
   best = ratios.sum() / (ratios**2).sum()
   free = with_slopes(lambda x: losses.distortion(x, APART) / 5)
@@ -210,14 +202,10 @@ def test_distortion_closed_form_scale_and_optimum(x64):
   np.testing.assert_allclose(proportional, 0, atol=1e-30)
 
 
-of_points = with_slopes(
-  lambda points, apart, where: jnp.stack(
-    [
-      losses.distortion(points, apart, where=where),
-      losses.class_ranking(points, apart, where=where),
-    ]
-  )
-)
+@with_slopes
+def of_points(points, between, where):
+  parts = losses.distortion, losses.class_ranking
+  return jnp.stack([part(points, between, where=where) for part in parts])
 
 
 def test_masked_classes_are_deleted_ones():
@@ -234,42 +222,35 @@ def test_masked_classes_are_deleted_ones():
 
 
 def test_traced_classes_at_distance_zero_are_left_out():
-  equal = APART * (np.arange(5)[:, None] + np.arange(5)[None] != 1)  # 0 and 1 coincide
-  pairs = np.argwhere(equal > 0)
-  ratios = [np.linalg.norm(POINTS[k] - POINTS[j]) / APART[k, j] for k, j in pairs]
-  expected = 1 - sum(ratios) ** 2 / (len(ratios) * sum(np.square(ratios)))
+  equal = APART * (EVERY[:, None] + EVERY[None] != 1)  # 0 and 1 coincide
+  between = matrix_of(distance, POINTS, POINTS, "none")
+  ratios = between[equal > 0] / APART[equal > 0]
+  expected = 1 - ratios.sum() ** 2 / (len(ratios) * np.square(ratios).sum())
   values, _ = of_points(POINTS, equal, np.ones(5, bool))
   np.testing.assert_allclose(values[0].mean(), expected, rtol=1e-5)
 
 
 def test_drawn_triplets_estimate_all_of_them():
   draw = jax.jit(functools.partial(losses.class_ranking, samples=4000, block_size=2))
-  keep, every = np.array([True, False, True, True, False]), np.ones(5, bool)
-  key = jax.random.key(0)
   # The two orders of two classes have one value: with three classes it is exact.
-  drawn = draw(POINTS, APART, where=keep, key=key)
-  np.testing.assert_allclose(drawn, of_points(POINTS, APART, keep)[0][1], rtol=1e-4)
-  drawn = draw(POINTS, APART, where=every, key=key)
-  np.testing.assert_allclose(drawn, of_points(POINTS, APART, every)[0][1], rtol=0.03)
+  three, every = np.array([True, False, True, True, False]), np.ones(5, bool)
+  for where, rtol in ((three, 1e-4), (every, 0.03)):
+    drawn = draw(POINTS, APART, where=where, key=jax.random.key(0))
+    np.testing.assert_allclose(drawn, of_points(POINTS, APART, where)[0][1], rtol=rtol)
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-  ("call", "error", "message"),
-  [
-    (lambda tree: tree.astype(int), TypeError, "ancestors must be boolean, got dtype"),
-    (lambda tree: tree[0], ValueError, r"2 axes, got shape \(12,\)"),
-    (lambda tree: tree[:4], ValueError, r"ancestors must have shape \(5, 12\)"),
-    (lambda tree: tree[:, 1:], ValueError, "root above all classes, got none"),
-    (lambda tree: tree & (EVERY != 4)[:, None], ValueError, "root above all classes"),
-    (lambda tree: tree & (np.arange(12) != 9), ValueError, "below every node, got 9"),
-    (
-      lambda tree: tree | (tree[3] & (EVERY == 4)[:, None]),
-      ValueError,
-      "leaves of the tree, got 3 above another",
-    ),
-  ],
-)
-def test_wrong_trees(call, error, message):
-  with pytest.raises(error, match=message):
-    losses.hierarchical_cross_entropy(LOGITS, EVERY, call(TREE))
+WRONG_TREES = [
+  (TREE.astype(int), "TypeError: ancestors must be boolean, got dtype"),
+  (TREE[0], r"2 axes, got shape \(12,\)"),
+  (TREE[:4], r"ancestors must have shape \(5, 12\)"),
+  (TREE[:, 1:], "root above all classes, got none"),
+  (TREE & (EVERY != 4)[:, None], "root above all classes"),
+  (TREE & (np.arange(12) != 9), "below every node, got 9"),
+  (TREE | (TREE[3] & (EVERY == 4)[:, None]), "leaves of the tree, got 3 above another"),
+]
+
+
+@pytest.mark.parametrize(("tree", "message"), WRONG_TREES)
+def test_wrong_trees(tree, message, unchecked):
+  loss = losses.hierarchical_cross_entropy
+  refusals.check(functools.partial(loss, LOGITS, EVERY, tree), message)
