@@ -12,48 +12,36 @@ from tests import programs
 BATCH, DIM = 65_536, 128  # a matrix of its pairs has 16 GiB
 
 
-def of_pairs(loss, **settings):
-  def call(x, y, labels):
-    return loss(x, labels, block_size=256, **settings)
-
-  return call
+def of_pairs(name, **settings):
+  loss = functools.partial(getattr(losses, name), block_size=256, **settings)
+  return lambda x, y, labels: loss(x, labels)
 
 
-def with_memory(x, y, labels):
-  references = losses.References(y, labels)
-  return losses.contrastive(x, labels, references=references, block_size=256)
-
-
-def angular(x, y, labels):
-  wide = functools.partial(losses.mine_angular, points=distances.l2_normalize(y))
+def with_memory(x, y, labels, **settings):
   references = losses.References(y, labels)
   return losses.contrastive(
-    x, labels, references=references, miner=wide, block_size=256
+    x, labels, references=references, block_size=256, **settings
   )
 
 
-LOSSES = {
-  "contrastive": of_pairs(losses.contrastive),
+def wide_angles(x, y, labels):
+  mine = functools.partial(losses.mine_angular, points=distances.l2_normalize(y))
+  return with_memory(x, y, labels, miner=mine)
+
+
+OF_PAIRS = (
+  "contrastive", "multi_similarity", "triplet", "circle", "lifted_structure",
+  "smooth_ap", "fast_ap", "ranked_list", "sup_con",
+)  # fmt: skip
+DRAW = functools.partial(losses.mine_distance_weighted, dim=DIM, key=jax.random.key(0))
+LOSSES = {name: of_pairs(name) for name in OF_PAIRS} | {
   "contrastive, memory": with_memory,
-  "multi_similarity": of_pairs(losses.multi_similarity),
+  "contrastive, wide angles": wide_angles,
   "multi_similarity, mined": of_pairs(
-    losses.multi_similarity, miner=losses.mine_multi_similarity
+    "multi_similarity", miner=losses.mine_multi_similarity
   ),
-  "contrastive, wide angles": angular,
-  "triplet": of_pairs(losses.triplet),
-  "triplet, batch hard": of_pairs(losses.triplet, mining="batch_hard"),
-  "margin, distance weighted": of_pairs(
-    losses.margin,
-    miner=functools.partial(
-      losses.mine_distance_weighted, dim=DIM, key=jax.random.key(0)
-    ),
-  ),
-  "circle": of_pairs(losses.circle),
-  "lifted_structure": of_pairs(losses.lifted_structure),
-  "smooth_ap": of_pairs(losses.smooth_ap),
-  "fast_ap": of_pairs(losses.fast_ap),
-  "ranked_list": of_pairs(losses.ranked_list),
-  "sup_con": of_pairs(losses.sup_con),
+  "triplet, batch hard": of_pairs("triplet", mining="batch_hard"),
+  "margin, distance weighted": of_pairs("margin", miner=DRAW),
   "nt_xent": lambda x, y, labels: losses.nt_xent(x, y, block_size=256),
   "info_nce": lambda x, y, labels: losses.info_nce(x, y, block_size=256),
   "uniformity": lambda x, y, labels: losses.uniformity(x, block_size=256),
@@ -69,15 +57,12 @@ LOSSES = {
 )  # fmt: skip
 def test_numbers_are_not_spread_to_blocks_outside_of_loops(loss):
   """But for the zeros of a derivative: every pass would read them from memory."""
-  x, labels = (
-    jnp.ones((12, 5)),
-    () if loss is losses.uniformity else (jnp.ones(12, int),),
-  )
+  labels = [] if loss is losses.uniformity else [jnp.ones(12, int)]
   step = jax.grad(lambda x: loss(x, *labels, block_size=4).sum())
-  traced = programs.equations(jax.make_jaxpr(step)(x).jaxpr)
-  found = [equation for equation in traced if equation.primitive.name == "scan"]
-  assert len(found) == 2
-  for loop in found:
+  traced = programs.equations(jax.make_jaxpr(step)(jnp.ones((12, 5))).jaxpr)
+  loops = [equation for equation in traced if equation.primitive.name == "scan"]
+  assert len(loops) == 2
+  for loop in loops:
     constant = loop.invars[: loop.params["num_consts"]]
     assert sum(v.aval.shape == (4, 12) for v in constant) <= 1
 
