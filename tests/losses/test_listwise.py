@@ -1,25 +1,28 @@
 """Identities and limits of the losses that compare each positive with a list."""
 
 import functools
-import math
 
 import jax
 import numpy as np
 import pytest
 
 from spherejax import losses
+from tests.losses.cases._parts import project
+
+
+def above(similarities, columns):
+  """[rows, entries]: how many of the columns are more similar than each entry."""
+  return (columns[:, None] & (similarities[:, None] > similarities[..., None])).sum(2)
+
+
+def mean(values, positives):
+  return (positives * values).sum(1) / np.maximum(positives.sum(1), 1)
 
 
 def average_precision(similarities, positives, negatives):
   """One minus the average precision of each row, by counting; no ties."""
-  values = np.zeros(len(similarities))
-  for i, row in enumerate(similarities):
-    near = np.flatnonzero(positives[i])
-    for p in near:
-      own = 1 + sum(row[k] > row[p] for k in near)
-      other = sum(row[k] > row[p] for k in np.flatnonzero(negatives[i]))
-      values[i] += other / (own + other) / len(near)
-  return values
+  near, far = (above(similarities, mask) for mask in (positives, negatives))
+  return mean(far / (1 + near + far), positives)
 
 
 @pytest.fixture
@@ -54,11 +57,7 @@ def test_smooth_ap_tends_to_average_precision(ranking, x64):
   assert (warm < 1).all()
   # With exponent 1, one negative in the list, PNP "Dq" differs only by its own ranks.
   counts = losses.pnp_from_similarity(-matrix, positives, negatives, temperature=1e-3)
-  before = [
-    sum(matrix[i, k] < matrix[i, p] for p in np.flatnonzero(positives[i])
-        for k in np.flatnonzero(negatives[i])) / max(positives[i].sum(), 1)
-    for i in range(6)
-  ]  # fmt: skip
+  before = mean(above(-matrix, negatives), positives)
   np.testing.assert_allclose(counts, before, atol=1e-12)
 
 
@@ -86,17 +85,11 @@ def test_angular_against_references_takes_partners_there(x64):
   x, memory = generator.normal(size=(4, 3)), generator.normal(size=(7, 3))
   labels, classes = np.array([0, 1, 0, 4]), np.array([0, 0, 1, 2, 2, 0, 1])
   references = losses.References(memory, classes)
-  x /= np.linalg.norm(x, axis=1, keepdims=True)
-  z = memory / np.linalg.norm(memory, axis=1, keepdims=True)
-  right = np.zeros((2, 4))
+  x, z, right = project(x), project(memory), np.zeros((2, 4))
   for i in range(4):
     for p in np.flatnonzero(classes == labels[i]):
-      terms = [
-        4 * (x[i] + z[p]) @ z[n] - 4 * x[i] @ z[p]
-        for n in np.flatnonzero(classes != labels[i])
-      ]
-      right[0, i] += math.log(1 + sum(map(math.exp, terms)))
-      right[1, i] += sum(max(f - 4, 0) for f in terms)
+      terms = 4 * z[classes != labels[i]] @ (x[i] + z[p]) - 4 * x[i] @ z[p]
+      right[:, i] += np.log(1 + np.exp(terms).sum()), np.maximum(terms - 4, 0).sum()
 
   @jax.jit
   def both(x):
@@ -119,11 +112,8 @@ def test_histogram_of_separated_and_of_mixed_pairs(x64):
 def test_ranked_list_at_temperature_0_is_a_mean(x64):
   d = np.array([[1.0, 1.4, 0.2, 0.9, 1.1]])
   same = np.array([[True, True, True, False, False]])
-  values = losses.ranked_list_from_distance(
-    d, same, ~same, negative_temperature=0.0, balance=0.25
-  )
+  loss = functools.partial(losses.ranked_list_from_distance, d, same, ~same)
+  values = loss(negative_temperature=0.0, balance=0.25)
   np.testing.assert_allclose(values, 0.75 * 0.4 + 0.25 * 0.2)
-  hot = losses.ranked_list_from_distance(
-    d, same, ~same, negative_temperature=1e3, balance=1.0
-  )
+  hot = loss(negative_temperature=1e3, balance=1.0)
   np.testing.assert_allclose(hot, 0.3)  # the nearest negative alone
