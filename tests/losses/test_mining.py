@@ -1,8 +1,6 @@
 """Miners against loops over the rows; draws against their probabilities."""
 
 import functools
-import inspect
-import itertools
 import math
 
 import jax
@@ -12,7 +10,9 @@ import pytest
 
 from spherejax import distances, losses
 from spherejax.losses import _blocks
-from tests.losses.slopes import with_slopes
+from tests.losses.cases._frame import draw_embeddings
+from tests.losses.cases._parts import project
+from tests.losses.slopes import losses_of, values_of, with_slopes
 
 GENERATOR = np.random.default_rng(2)
 ROLE = GENERATOR.integers(0, 3, (7, 12))
@@ -21,11 +21,8 @@ ROLE[1, :3] = 2
 POSITIVES, NEGATIVES = ROLE == 0, ROLE == 1
 # Few different values: many ties.
 MATRIX = GENERATOR.integers(1, 8, (7, 12)) / 4.0
-
-
-def pick(among, value, sign):
-  """Lowest index of the largest (1) or smallest (-1)."""
-  return max(among, key=lambda j: (sign * value(j), -j))
+X = draw_embeddings(1, 12, 4)
+LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3, 0, 3], np.int32)
 
 
 def multi_similarity(d, near, far, epsilon=0.3):
@@ -36,44 +33,35 @@ def multi_similarity(d, near, far, epsilon=0.3):
 
 
 def triplets(d, near, far, margin, kind):
-  every = [(p, q) for p in near for q in far]
   rules = {
-    "all": lambda p, q: d[q] - d[p] <= margin,
-    "hard": lambda p, q: d[q] - d[p] <= min(margin, 0),
-    "semihard": lambda p, q: 0 < d[q] - d[p] <= margin,
-    "easy": lambda p, q: d[q] - d[p] > margin,
+    "all": lambda gap: gap <= margin,
+    "hard": lambda gap: gap <= min(margin, 0),
+    "semihard": lambda gap: 0 < gap <= margin,
+    "easy": lambda gap: gap > margin,
   }
-  kept = [pair for pair in every if rules[kind](*pair)]
-  return [p for p, _ in kept], [q for _, q in kept]
+  chosen = [(p, q) for p in near for q in far if rules[kind](d[q] - d[p])]
+  return [p for p, _ in chosen], [q for _, q in chosen]
 
 
 def easy_hard(d, near, far, positive, negative):
-  def value(j):
-    return d[j]
-
-  def positives(limit=math.inf):
-    among = [p for p in near if d[p] < limit]
-    if positive == "all":
-      return near
-    return [pick(among, value, -1 if positive == "easy" else 1)] if among else []
-
-  def negatives(limit=-math.inf):
-    among = [q for q in far if d[q] > limit]
-    if negative == "all":
-      return far
-    return [pick(among, value, 1 if negative == "easy" else -1)] if among else []
+  def some(among, strategy, hardest):
+    """All, or the lowest index of the largest (1) or smallest (-1)."""
+    if strategy == "all" or not among:
+      return among
+    sign = -hardest if strategy == "easy" else hardest
+    return [max(among, key=lambda j: (sign * d[j], -j))]
 
   if positive == "semihard":
-    kept_far = negatives()
-    kept_near = positives(d[kept_far[0]]) if kept_far else []
+    far = some(far, negative, -1)
+    near = some([p for p in near if far and d[p] < d[far[0]]], positive, 1)
   elif negative == "semihard":
-    kept_near = positives()
-    kept_far = negatives(d[kept_near[0]]) if kept_near else []
+    near = some(near, positive, 1)
+    far = some([q for q in far if near and d[q] > d[near[0]]], negative, -1)
   else:
-    kept_near, kept_far = positives(), negatives()
-  if "all" not in (positive, negative) and not (kept_near and kept_far):
+    near, far = some(near, positive, 1), some(far, negative, -1)
+  if "all" not in (positive, negative) and not (near and far):
     return [], []
-  return kept_near, kept_far
+  return near, far
 
 
 def hardest_fraction(d, near, far, fraction):
@@ -95,17 +83,8 @@ def counts(rule, matrix):
   return result
 
 
-MINERS = {
-  multi_similarity: losses.mine_multi_similarity,
-  triplets: losses.mine_triplet_margin,
-  easy_hard: losses.mine_batch_easy_hard,
-  hardest_fraction: losses.mine_hardest_fraction,
-}
-
-
-def by_loops(rule, **settings):
-  """The miner of a rule, and the rule, at these settings."""
-  return tuple(functools.partial(f, **settings) for f in (MINERS[rule], rule))
+def by_loops(miner, rule, **settings):
+  return tuple(functools.partial(f, **settings) for f in (miner, rule))
 
 
 STRATEGIES = (
@@ -113,54 +92,55 @@ STRATEGIES = (
   ("hard", "semihard"), ("easy", "easy"), ("all", "hard"), ("easy", "all"),
 )  # fmt: skip
 BATCH_HARD = functools.partial(easy_hard, positive="hard", negative="hard")
+KINDS = ("all", "hard", "semihard", "easy")
 MINERS = [
-  by_loops(multi_similarity, epsilon=0.3),
+  by_loops(losses.mine_multi_similarity, multi_similarity, epsilon=0.3),
   *(
-    by_loops(triplets, margin=margin, kind=kind)
+    by_loops(losses.mine_triplet_margin, triplets, margin=margin, kind=kind)
     for margin in (0.5, -0.25)
-    for kind in ("all", "hard", "semihard", "easy")
+    for kind in KINDS
   ),
-  *(by_loops(easy_hard, positive=p, negative=n) for p, n in STRATEGIES),
+  *(
+    by_loops(losses.mine_batch_easy_hard, easy_hard, positive=p, negative=n)
+    for p, n in STRATEGIES
+  ),
   (losses.mine_batch_hard, BATCH_HARD),
-  *(by_loops(hardest_fraction, fraction=share) for share in (0, 0.3, 0.5, 1)),
+  *(
+    by_loops(losses.mine_hardest_fraction, hardest_fraction, fraction=share)
+    for share in (0, 0.3, 0.5, 1)
+  ),
 ]
 
 
 def test_miners_equal_the_loops_for_distances_and_similarities():
-  @jax.jit
-  def mine(matrix):
-    d = [miner(matrix, POSITIVES, NEGATIVES, of="distance") for miner, _ in MINERS]
-    return d, [
-      miner(-matrix, POSITIVES, NEGATIVES, of="similarity") for miner, _ in MINERS
-    ]
+  @functools.partial(jax.jit, static_argnames="of")
+  def mine(matrix, of):
+    return [miner(matrix, POSITIVES, NEGATIVES, of=of) for miner, _ in MINERS]
 
-  for results in mine(MATRIX.astype(np.float32)):
-    for (miner, rule), kept in zip(MINERS, results, strict=True):
-      expected = counts(rule, MATRIX)
-      np.testing.assert_array_equal(kept[0], expected[0], str(miner))
-      np.testing.assert_array_equal(kept[1], expected[1], str(miner))
+  for sign, of in ((1, "distance"), (-1, "similarity")):
+    results = mine(np.float32(sign * MATRIX), of)
+    for (miner, rule), pairs in zip(MINERS, results, strict=True):
+      np.testing.assert_array_equal(pairs, counts(rule, MATRIX), str(miner))
 
 
 @pytest.mark.parametrize(("options", "sign"), [({}, 1), ({"of": "similarity"}, -1)])
 def test_pair_margin_turns_with_the_measure(options, sign):
-  kept = losses.mine_pair_margin(
+  pairs = losses.mine_pair_margin(
     MATRIX, POSITIVES, NEGATIVES, positive_margin=0.75, negative_margin=1.25, **options
   )
-  farther = sign * MATRIX
-  np.testing.assert_array_equal(kept[0], POSITIVES & (farther > sign * 0.75))
-  np.testing.assert_array_equal(kept[1], NEGATIVES & (farther < sign * 1.25))
+  near, far = sign * MATRIX > sign * 0.75, sign * MATRIX < sign * 1.25
+  np.testing.assert_array_equal(pairs, (POSITIVES & near, NEGATIVES & far))
 
 
-def test_weights_are_kept_and_multiply():
-  positives, negatives = 2.0 * POSITIVES, 0.5 * NEGATIVES
-  kept = losses.mine_batch_hard(MATRIX, positives, negatives)
-  masks = losses.mine_batch_hard(MATRIX, POSITIVES, NEGATIVES)
-  np.testing.assert_array_equal(kept[0], 2 * masks[0])
-  np.testing.assert_array_equal(kept[1], 0.5 * masks[1])
-  near, far = losses.mine_triplet_margin(MATRIX, positives, negatives, margin=0.5)
-  plain = losses.mine_triplet_margin(MATRIX, POSITIVES, NEGATIVES, margin=0.5)
-  np.testing.assert_array_equal(near, plain[0])  # 2 * 0.5
-  np.testing.assert_array_equal(far, plain[1])
+def test_weights_stay_and_multiply():
+  masks, weights = (POSITIVES, NEGATIVES), (2.0 * POSITIVES, 0.5 * NEGATIVES)
+  weighted = losses.mine_batch_hard(MATRIX, *weights)
+  near, far = losses.mine_batch_hard(MATRIX, *masks)
+  np.testing.assert_array_equal(weighted, (2 * near, 0.5 * far))
+  weighted, plain = (
+    losses.mine_triplet_margin(MATRIX, *pair, margin=0.5) for pair in (weights, masks)
+  )
+  np.testing.assert_array_equal(weighted, plain)  # 2 * 0.5
 
 
 def test_what_is_no_weight_counts_for_nothing(x64):
@@ -182,17 +162,14 @@ def test_many_positives_are_counted_by_sorting():
   generator = np.random.default_rng(5)
   matrix = generator.integers(0, 30, (3, 80)).astype(np.float32)
   same = generator.random((3, 80)) < 0.5
-  for kind in ("all", "hard", "semihard", "easy"):
+  for kind in KINDS:
     mine = functools.partial(losses.mine_triplet_margin, margin=4.0, kind=kind)
-    sums = mine(matrix, same, ~same)
-    loops = mine(matrix, same.astype(np.float32), (~same).astype(np.float32))
-    np.testing.assert_array_equal(sums[0], loops[0])
-    np.testing.assert_array_equal(sums[1], loops[1])
+    loops = mine(matrix, np.float32(same), np.float32(~same))
+    np.testing.assert_array_equal(mine(matrix, same, ~same), loops)
 
 
 def test_angular_pairs_equal_the_loops(x64):
-  x = np.random.default_rng(3).normal(size=(8, 3))
-  x /= np.linalg.norm(x, axis=1, keepdims=True)
+  x = project(np.random.default_rng(3).normal(size=(8, 3)))
   labels = np.array([0, 0, 0, 1, 1, 2, 2, 3])
   same = (labels[:, None] == labels) & ~np.eye(8, dtype=bool)
   other = labels[:, None] != labels
@@ -209,43 +186,37 @@ def test_angular_pairs_equal_the_loops(x64):
     (square, "squared_distance"), (square**0.5, "distance"), (x @ x.T, "similarity")
   ):  # fmt: skip
     for references in ({"among": matrix}, {"points": x}):
-      kept = losses.mine_angular(matrix, same, other, angle=0.6, of=of, **references)
-      np.testing.assert_array_equal(kept, right)
+      pairs = losses.mine_angular(matrix, same, other, angle=0.6, of=of, **references)
+      np.testing.assert_array_equal(pairs, right)
 
 
 def test_distance_weighted_draws_follow_the_density():
   """Counts of 1000 positives against probabilities in float64; up to 512 dimensions."""
   d = np.array([0.3, 0.6, 0.9, 1.2, 1.35, 1.39, 1.4, 1.7])
-  row = np.concatenate([d, np.ones(1000)]).astype(np.float32)
-  matrix = np.stack([row] * 3)
-  positives = np.zeros((3, 1008), bool)
-  positives[:2, 8:] = True
-  negatives = np.zeros((3, 1008), bool)
-  negatives[:, :8] = True
+  matrix = np.tile(np.float32([*d, *[1] * 1000]), (3, 1))
+  positives, negatives = np.zeros((2, 3, 1008), bool)
+  positives[:2, 8:] = negatives[:, :8] = True
   negatives[1, :6] = False  # nothing below the limit
 
   @functools.partial(jax.jit, static_argnames=("dim", "fallback", "of"))
   def mine(matrix, **options):
-    key = jax.random.key(1)
-    return losses.mine_distance_weighted(
-      matrix, positives, negatives, key=key, **options
-    )
+    options["key"] = jax.random.key(1)
+    return losses.mine_distance_weighted(matrix, positives, negatives, **options)
 
   for dim in (4, 512):
     near, far = mine(matrix, dim=dim)
     clipped = np.maximum(d, 0.5)
-    log_weight = -(dim - 2) * np.log(clipped) - (dim - 3) / 2 * np.log(
-      1 - clipped**2 / 4
-    )
+    log_weight = -(dim - 2) * np.log(clipped)
+    log_weight -= (dim - 3) / 2 * np.log(1 - clipped**2 / 4)
     p = np.where(d < 1.4, np.exp(log_weight - log_weight[0]), 0)
     p /= p.sum()
-    assert far[0].sum() == 1000  # one for every positive
+    assert far[0].sum() == 1000  # as many as there are positives
     np.testing.assert_array_equal(near[0], positives[0])
     spread = 5 * np.sqrt(1000 * p * (1 - p)) + 1e-3
     assert (np.abs(far[0, :8] - 1000 * p) <= spread).all()
-    for row in (1, 2):  # no eligible negative, no positive
-      assert not near[row].any()
-      assert not far[row].any()
+    # no eligible negative, no positive
+    assert not near[1:].any()
+    assert not far[1:].any()
   again = mine(matrix, dim=512, fallback="uniform")
   np.testing.assert_array_equal(again[1][0], far[0])
   assert again[0][1].sum() == 1000
@@ -259,8 +230,8 @@ def test_uniform_histogram_draws_the_same_number_from_every_bin():
     MATRIX.astype(np.float32), POSITIVES, NEGATIVES, key=jax.random.key(0), bins=3,
     positives_per_bin=5, negatives_per_bin=7,
   )  # fmt: skip
-  for kept, mask, number in ((near, POSITIVES, 5), (far, NEGATIVES, 7)):
-    for row, drawn, among in zip(MATRIX, np.asarray(kept), mask, strict=True):
+  for draws, mask, number in ((near, POSITIVES, 5), (far, NEGATIVES, 7)):
+    for row, drawn, among in zip(MATRIX, np.asarray(draws), mask, strict=True):
       if not among.any():
         assert not drawn.any()
         continue
@@ -272,7 +243,6 @@ def test_uniform_histogram_draws_the_same_number_from_every_bin():
       assert drawn[~among].sum() == 0
 
 
-LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3, 0, 3], np.int32)
 DRAWN = functools.partial(losses.mine_distance_weighted, key=jax.random.key(3), dim=4)
 BINS = functools.partial(losses.mine_uniform_histogram, key=jax.random.key(4), bins=3)
 
@@ -287,27 +257,21 @@ BINS = functools.partial(losses.mine_uniform_histogram, key=jax.random.key(4), b
   ],
   ids=range(4),
 )
-def test_blocks_and_devices_mine_the_same_pairs(embeddings, miner, x64):
-  x = embeddings(1, 12, 4)
+def test_blocks_and_devices_mine_the_same_pairs(miner, x64):
   if miner is losses.mine_angular:
-    points = x / np.linalg.norm(x, axis=1, keepdims=True)
-    miner = functools.partial(miner, points=points, angle=0.6)
-    mined = jax.jit(functools.partial(losses.pair_counts, miner=miner))(x, LABELS)
+    miner = functools.partial(miner, points=project(X), angle=0.6)
+    mined = jax.jit(functools.partial(losses.pair_counts, miner=miner))(X, LABELS)
     assert np.any(np.asarray(mined.negatives) > 0)
 
   def run(x, labels, **options):
-    def loss(x):
-      values = losses.contrastive(x, labels, miner=miner, **options)
-      return values.sum(), values
+    loss = functools.partial(losses.contrastive, miner=miner, **options)
+    return with_slopes(loss)(x, labels)
 
-    gradient, values = jax.grad(loss, has_aux=True)(x)
-    return values, gradient
-
-  values, gradient = jax.jit(run)(x, LABELS)
+  values, gradient = run(X, LABELS)
   assert np.abs(gradient).max() > 0
-  blocked = jax.jit(functools.partial(run, block_size=5))(x, LABELS)
+  blocked = run(X, LABELS, block_size=5)
   mapped = jax.pmap(functools.partial(run, axis_name="i", block_size=2), "i")(
-    x.reshape(4, 3, 4), LABELS.reshape(4, 3)
+    X.reshape(4, 3, 4), LABELS.reshape(4, 3)
   )
   for other in (blocked, [part.reshape(-1, *part.shape[2:]) for part in mapped]):
     np.testing.assert_allclose(other[0], values, rtol=1e-12, atol=1e-14)
@@ -318,13 +282,7 @@ def nobody(matrix, positives, negatives):
   return jnp.zeros_like(positives), jnp.zeros_like(negatives)
 
 
-MINED = [
-  name
-  for name in losses.__all__
-  if not inspect.isclass(getattr(losses, name))
-  and {"embeddings", "miner"}
-  <= set(inspect.signature(getattr(losses, name)).parameters)
-]
+MINED = sorted({*losses_of("embeddings", "miner")} - {"pair_counts"})
 
 
 # The other losses of pairs are given their counts in the same place.
@@ -332,56 +290,41 @@ MINED = [
   "name",
   [
     pytest.param(name, marks=[pytest.mark.slow] * (k % 3 > 0))
-    for k, name in enumerate(sorted({*MINED} - {"pair_counts"}))
+    for k, name in enumerate(MINED)
   ],
 )
-def test_a_miner_that_leaves_nothing(name, embeddings):
-  x = embeddings(1, 12, 4).astype(np.float32)
-  rest = (jnp.zeros(9),) if name == "dynamic_soft_margin" else ()
-
-  def loss(x):
-    values = getattr(losses, name)(x, LABELS, *rest, miner=nobody)
-    return values[0] if rest else values
-
-  values, gradient = with_slopes(loss)(x)
-  np.testing.assert_array_equal(values, 0)
-  np.testing.assert_array_equal(gradient, 0)
+def test_a_miner_that_leaves_nothing(name):
+  loss = with_slopes(lambda x: values_of(name, x, LABELS, miner=nobody))
+  for leaf in loss(np.float32(X)):
+    np.testing.assert_array_equal(leaf, 0)
 
 
-def test_counts_of_pairs(embeddings):
-  x = embeddings(1, 12, 4)
-  kept = np.arange(12) % 5 != 3
-  every = jax.tree.map(np.asarray, losses.pair_counts(x, LABELS, where=kept))
-  for of, near, far in (
-    ("distance", 0.9, 1.1), ("squared_distance", 0.9, 1.1), ("similarity", 0.4, 0.2),
-  ):  # fmt: skip
+def test_counts_of_pairs():
+  keep, z = np.arange(12) % 5 != 3, project(X)
+  every = jax.tree.map(np.asarray, losses.pair_counts(X, LABELS, where=keep))
+  np.testing.assert_array_equal(every.positives + every.negatives, 9 * keep)
+  squares, same = ((z[:, None] - z) ** 2).sum(2), LABELS[:, None] == LABELS
+  others = np.outer(keep, keep) & ~np.eye(12, dtype=bool)
+  for of, matrix, sign, near, far in (
+    ("distance", np.sqrt(squares), 1, 0.9, 1.1),
+    ("squared_distance", squares, 1, 0.9, 1.1),
+    ("similarity", z @ z.T, -1, 0.4, 0.2),
+  ):
+    farther, nearer = sign * matrix > sign * near, sign * matrix < sign * far
+    masks = others & same & farther, others & ~same & nearer
+    expected = np.sum(masks, axis=2)
+    assert 0 < expected[0].sum() < np.sum(every.positives)
+    assert 0 < expected[1].sum() < np.sum(every.negatives)
     mine = functools.partial(
       losses.mine_pair_margin, positive_margin=near, negative_margin=far
     )
-    z = x / np.linalg.norm(x, axis=1, keepdims=True)
-    expected = np.zeros((2, 12))
-    for i, j in itertools.permutations(np.flatnonzero(kept), 2):
-      apart, cosine = np.linalg.norm(z[i] - z[j]), z[i] @ z[j]
-      value = {"distance": apart, "squared_distance": apart**2}.get(of, -cosine)
-      sign = -1 if of == "similarity" else 1
-      if LABELS[i] == LABELS[j]:
-        expected[0, i] += value > sign * near
-      else:
-        expected[1, i] += value < sign * far
-    assert 0 < expected[0].sum() < np.sum(every.positives)
-    assert 0 < expected[1].sum() < np.sum(every.negatives)
-    np.testing.assert_array_equal(every.positives + every.negatives, 9 * kept)
+    count = functools.partial(losses.pair_counts, of=of, where=keep, miner=mine)
     for block_size in (None, 5):
-      found = losses.pair_counts(
-        x, LABELS, of=of, where=kept, miner=mine, block_size=block_size
-      )
-      np.testing.assert_array_equal(found, expected)
-  np.testing.assert_array_equal(losses.pair_counts(x, LABELS, miner=nobody), 0)
+      np.testing.assert_array_equal(count(X, LABELS, block_size=block_size), expected)
+  np.testing.assert_array_equal(losses.pair_counts(X, LABELS, miner=nobody), 0)
 
 
-def test_counts_of_weights_columns_and_devices(embeddings, monkeypatch):
-  x = embeddings(1, 12, 4)
-
+def test_counts_of_weights_columns_and_devices(monkeypatch):
   def lighter(matrix, positives, negatives):
     return 0.25 * positives, 0.5 * negatives * (matrix < 1.2)
 
@@ -396,7 +339,7 @@ def test_counts_of_weights_columns_and_devices(embeddings, monkeypatch):
         of_shards(x.reshape(4, 3, 4), LABELS.reshape(4, 3)),
       )
     )
-    whole, blocked, spread = jax.tree.map(np.asarray, every(x))
+    whole, blocked, spread = jax.tree.map(np.asarray, every(X))
     assert np.all(np.sum(whole, axis=1) > 0)
     for other in (blocked, [part.ravel() for part in spread]):
       np.testing.assert_array_equal(other, whole)
@@ -405,25 +348,23 @@ def test_counts_of_weights_columns_and_devices(embeddings, monkeypatch):
 
 
 def test_losses_say_what_their_matrix_holds():
-  seen = []
+  said = []
 
   def miner(matrix, positives, negatives, *, of, rows):
-    seen.append((of, rows.shape))
+    said.append((of, rows.shape))
     return positives, jnp.zeros_like(negatives)
 
-  x = np.eye(3, dtype=np.float32)
-  labels = np.array([0, 1, 2])
+  x, labels = np.eye(3, dtype=np.float32), np.arange(3)
   zero = losses.multi_similarity(x, labels, miner=miner)
   losses.contrastive(x, labels, miner=miner)
   losses.triplet(x, labels, squared=True, miner=miner)
-  assert seen == [
-    ("similarity", (3,)), ("distance", (3,)), ("squared_distance", (3,))
-  ]  # fmt: skip
+  measures = "similarity", "distance", "squared_distance"
+  assert said == [(measure, (3,)) for measure in measures]
   np.testing.assert_array_equal(zero, 0)  # nothing is left
 
 
-def test_batch_hard_mines_pairs_or_sums_triplets(embeddings, x64):
-  loss = functools.partial(losses.triplet, embeddings(1, 12, 4), LABELS, margin=0.3)
+def test_batch_hard_mines_pairs_or_sums_triplets(x64):
+  loss = functools.partial(losses.triplet, X, LABELS, margin=0.3)
   values, expected = loss(miner=losses.mine_batch_hard), loss(mining="batch_hard")
   np.testing.assert_allclose(values, expected, rtol=1e-10)
 
@@ -443,16 +384,15 @@ def test_gradients_of_mined_pairs_take_the_pairs_as_constants(miner):
   near = (labels[:, None] == labels) & ~np.eye(8, dtype=bool)
   far = labels[:, None] != labels
 
-  def total(x, among=None):
-    unit = distances.l2_normalize(x)
-    d = distances.pairwise_euclidean(unit, unit)
-    pairs = miner(d if among is None else among, near, far)
-    return losses.contrastive_from_distance(d, *pairs).sum()
+  def matrix(x):
+    return distances.pairwise_euclidean(distances.l2_normalize(x))
 
-  unit = distances.l2_normalize(x)
-  fixed = distances.pairwise_euclidean(unit, unit)
+  def total(x, among=None):
+    pairs = miner(matrix(x) if among is None else among, near, far)
+    return losses.contrastive_from_distance(matrix(x), *pairs).sum()
+
   slope = jax.grad(total)(x)
-  np.testing.assert_allclose(slope, jax.grad(total)(x, fixed), atol=1e-5)
+  np.testing.assert_allclose(slope, jax.grad(total)(x, matrix(x)), atol=1e-5)
   along = jax.jvp(total, (x,), (x + 1,))[1]
   np.testing.assert_allclose(along, jnp.vdot(slope, x + 1), rtol=1e-3, atol=1e-4)
   jax.eval_shape(jax.jacfwd(jax.grad(total)), x)

@@ -10,35 +10,29 @@ import pytest
 
 from spherejax import distances, losses
 from tests.losses.cases._frame import LABELS
-from tests.losses.slopes import with_slopes
-
-HISTOGRAM = np.linspace(0.2, 1.0, 12)
+from tests.losses.cases._parts import distance, matrix_of
+from tests.losses.slopes import values_of, with_slopes
 
 # What the matrix of each loss holds.
-FORMS = {
-  "contrastive": "euclidean",
-  "cosine_contrastive": "dot",
-  "hadsell_contrastive": "euclidean",
-  "threshold_consistent_margin": "dot",
-  "intra_pair_variance": "dot",
-  "multi_similarity": "dot",
-  "circle": "dot",
-  "nca": "squared_euclidean",
-  "lifted_structure": "euclidean",
-  "generalized_lifted_structure": "euclidean",
-  "margin": "euclidean",
-  "dynamic_soft_margin": "euclidean",
-}
+FORMS = {"nca": "squared_euclidean"}
+FORMS |= dict.fromkeys(
+  (
+    "contrastive", "hadsell_contrastive", "lifted_structure",
+    "generalized_lifted_structure", "margin", "dynamic_soft_margin",
+  ),
+  "euclidean",
+)  # fmt: skip
+FORMS |= dict.fromkeys(
+  (
+    "cosine_contrastive", "threshold_consistent_margin", "intra_pair_variance",
+    "multi_similarity", "circle",
+  ),
+  "dot",
+)  # fmt: skip
 
 
 def matrix_form(name):
   return f"{name}_from_{'similarity' if FORMS[name] == 'dot' else 'distance'}"
-
-
-def call(name, *arguments, **options):
-  if name.startswith("dynamic_soft_margin"):
-    return getattr(losses, name)(*arguments, jnp.asarray(HISTOGRAM), **options)[0]
-  return getattr(losses, name)(*arguments, **options)
 
 
 # Every distance once, and the loss that has a histogram.
@@ -47,17 +41,15 @@ QUICK = ("contrastive", "multi_similarity", "nca", "dynamic_soft_margin")
 
 @pytest.mark.parametrize(
   "name",
-  [
-    pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
-    for name in FORMS
-  ],
+  [pytest.param(x, marks=[pytest.mark.slow] * (x not in QUICK)) for x in FORMS],
 )
 def test_a_mined_memory_in_blocks_is_the_matrix_form_of_the_same_pairs(
   name, mixed, x64
 ):
   x, labels = mixed
-  generator = np.random.default_rng(2)
-  memory = np.concatenate([generator.normal(size=(6, 4)), x[[4]]])
+  call = functools.partial(values_of, histogram=jnp.linspace(0.2, 1.0, 12))
+  memory = np.random.default_rng(2).normal(size=(6, 4))
+  memory = np.concatenate([memory, x[[4]]])
   memory_labels = np.array([0, 1, 3, 0, 5, 3, 0], np.int32)
   memory_where = np.array([1, 1, 1, 1, 0, 1, 1], bool)
   itself = np.where(np.arange(10) == 4, 6, -1)
@@ -73,19 +65,17 @@ def test_a_mined_memory_in_blocks_is_the_matrix_form_of_the_same_pairs(
     rows, columns = map(distances.l2_normalize, (x, jnp.asarray(memory)))
     matrix = getattr(distances, f"pairwise_{FORMS[name]}")(rows, columns)
     same = labels[:, None] == memory_labels[None]
-    kept = memory_where[None] & (itself[:, None] != np.arange(7)[None])
-    masks = miner(matrix, same & kept, ~same & kept)
+    others = memory_where[None] & (itself[:, None] != np.arange(7)[None])
+    masks = miner(matrix, same & others, ~same & others)
     return call(matrix_form(name), matrix, *masks)
 
-  @jax.jit
-  def both(x):
-    results = []
-    for function in (of_labels, of_matrix):
-      values, pull = jax.vjp(function, x)
-      results.append((values, *pull(jnp.linspace(0.5, 1.5, 10))))
-    return results
+  @functools.partial(jax.jit, static_argnums=1)
+  def values_and_slopes(x, function):
+    values, pull = jax.vjp(function, x)
+    return values, *pull(jnp.linspace(0.5, 1.5, 10))
 
-  for result, expected in zip(*both(x), strict=True):
+  results = (values_and_slopes(x, function) for function in (of_labels, of_matrix))
+  for result, expected in zip(*results, strict=True):
     assert np.abs(expected).max() > 1e-3
     np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-12)
 
@@ -120,18 +110,24 @@ def test_copies_may_be_numbered_by_a_narrow_type():
 # --- edges ---
 
 
-@pytest.mark.parametrize("name", ["contrastive", "cosine_contrastive"])
-def test_at_a_kink_the_term_is_inactive(name):
+KINKS = [
+  ("cosine_contrastive", [1.0, 0.5, 0.5, 0.25], {"margin": 0.5}, [0, -1, 0, 0]),
+  (
+    "contrastive",
+    [0.5, 1.0, 1.5, 2.0],
+    {"positive_margin": 0.5, "negative_margin": 1.5},
+    [0, 1, 0, 0],
+  ),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "numbers", "right"), KINKS)
+def test_at_a_kink_the_term_is_inactive(name, row, numbers, right):
   """A pair exactly at its margin adds neither to the value nor to any count."""
-  matrix, right = jnp.array([[1.0, 0.5, 0.5, 0.25]]), [[0, -1, 0, 0]]
-  numbers = {"margin": 0.5}
-  if name == "contrastive":
-    matrix, right = jnp.array([[0.5, 1.0, 1.5, 2.0]]), [[0, 1, 0, 0]]
-    numbers = {"positive_margin": 0.5, "negative_margin": 1.5}
   positives = jnp.array([[True, True, False, False]])
-  loss = getattr(losses, matrix_form(name))
-  gradient = jax.grad(lambda m: loss(m, positives, ~positives, **numbers).sum())(matrix)
-  np.testing.assert_array_equal(gradient, right)
+  loss = functools.partial(getattr(losses, matrix_form(name)), **numbers)
+  gradient = jax.grad(lambda m: loss(m, positives, ~positives).sum())(jnp.array([row]))
+  np.testing.assert_array_equal(gradient, [right])
 
 
 def test_multi_similarity_takes_the_maximum_after_masking():
@@ -149,42 +145,36 @@ def test_multi_similarity_takes_the_maximum_after_masking():
 def test_duplicates_are_at_distance_zero_whatever_the_order_of_summation(dim):
   """The rounding of a product of long rows must not pass for a distance."""
   x = np.random.default_rng(dim).normal(size=(20, dim)).astype(np.float32)
-  x = np.concatenate([x, x])
-  labels = np.tile(np.arange(20), 2)  # every row has one positive, its duplicate
+  labels = np.tile(np.arange(20), 2)  # every row has a single positive, its duplicate
   loss = with_slopes(lambda x: losses.contrastive(x, labels, negative_margin=0.1))
-  values, slopes = loss(x)
+  values, slopes = loss(np.concatenate([x, x]))
   np.testing.assert_array_equal(values, np.zeros(40))
   np.testing.assert_array_equal(slopes, np.zeros((40, dim)))
 
 
 def test_a_distant_positive_pair_counts_once(x64):
   """DML eq. 2.1.1 as printed adds d and [d - margin]+ of a positive pair."""
-  distance, margin = np.array([[1.0, 0.2]]), 0.5
-  kept = np.array([[True, False]])
-  form = losses.contrastive_from_distance
-  options = {"positive_margin": 0.0, "negative_margin": margin, "average": "all"}
-  value = form(distance, kept, ~kept, **options)
-  np.testing.assert_allclose(value, (1.0 + (margin - 0.2)) / 2, rtol=1e-12)
+  near = np.array([[True, False]])
+  options = {"positive_margin": 0.0, "negative_margin": 0.5, "average": "all"}
+  value = losses.contrastive_from_distance(
+    np.array([[1.0, 0.2]]), near, ~near, **options
+  )
+  np.testing.assert_allclose(value, (1.0 + (0.5 - 0.2)) / 2, rtol=1e-12)
 
 
 # --- identities and edges of single losses ---
 
 
-def apart(x):
-  z = x / np.linalg.norm(x, axis=1, keepdims=True)
-  return np.linalg.norm(z[:, None] - z[None], axis=-1)
-
-
 def test_lifted_structure_of_a_pair_with_negatives_at_one_end():
-  x, labels = jnp.array([[1, 0], [0.6, 0.8], [0, 1]]), np.array([0, 0, 1])
+  x, labels = np.float32([[1, 0], [0.6, 0.8], [0, 1]]), np.array([0, 0, 1])
 
   def miner(values, positives, negatives):
     return positives, negatives.at[0].set(False)
 
-  d = apart(x)
-  one = (1 - d[1, 2] + d[0, 1]) ** 2 / 4
+  d = matrix_of(distance, x, x)
+  of_pair = (1 - d[1, 2] + d[0, 1]) ** 2 / 4
   loss = losses.lifted_structure(x, labels, miner=miner)
-  np.testing.assert_allclose(loss, [one, one, 0], rtol=1e-5)
+  np.testing.assert_allclose(loss, [of_pair, of_pair, 0], rtol=1e-5)
 
 
 def test_nca_of_hopeless_and_of_certain_rows():
@@ -195,12 +185,11 @@ def test_nca_of_hopeless_and_of_certain_rows():
 
 
 def test_margin_of_a_traced_label_without_a_boundary_is_that_of_a_masked_row(mixed):
-  x, labels = mixed[0].astype(np.float32), LABELS.copy()
-  labels[4] = 77
+  x, others = mixed[0].astype(np.float32), np.arange(10) != 4
   boundaries = jnp.linspace(-0.2, 0.2, 10)
   loss = jax.jit(lambda y, w: losses.margin(x, y, class_boundaries=boundaries, where=w))
-  every = np.ones(10, bool)
-  np.testing.assert_allclose(loss(labels, every), loss(LABELS, np.arange(10) != 4))
+  labels = np.where(others, LABELS, 77).astype(np.int32)
+  np.testing.assert_allclose(loss(labels, np.ones(10, bool)), loss(LABELS, others))
 
 
 def test_n_pair_takes_the_first_two_rows_of_a_class_whatever_its_label(mixed):
@@ -214,21 +203,16 @@ def test_n_pair_takes_the_first_two_rows_of_a_class_whatever_its_label(mixed):
 
 
 def test_matrices_without_a_column_have_no_loss():
-  d, nothing = np.zeros((2, 0), np.float32), np.zeros((2, 0), bool)
-  values = losses.n_pair_from_similarity(d, nothing, nothing)
+  nothing, before = np.zeros((2, 0), bool), np.float32([0.25, 0.75])
+  empty = np.zeros((2, 0), np.float32), nothing, nothing
+  np.testing.assert_array_equal(losses.n_pair_from_similarity(*empty), [0, 0])
+  values, after = losses.dynamic_soft_margin_from_distance(*empty, before)
   np.testing.assert_array_equal(values, [0, 0])
-  seen = np.array([0.25, 0.75], np.float32)
-  values, histogram = losses.dynamic_soft_margin_from_distance(
-    d, nothing, nothing, seen
-  )
-  np.testing.assert_array_equal(values, [0, 0])
-  np.testing.assert_array_equal(histogram, seen)
+  np.testing.assert_array_equal(after, before)
 
 
 def test_signal_to_noise_without_a_signal_and_the_pull_of_the_mean(mixed, x64):
-  x, labels = mixed
-  x = np.concatenate([x, np.full((1, 4), 0.1)])
-  labels = np.append(labels, 0)
+  x, labels = np.concatenate([mixed[0], np.full((1, 4), 0.1)]), np.append(LABELS, 0)
   options = {"negative_margin": 0.0, "normalize": "none"}
   loss = functools.partial(losses.signal_to_noise_contrastive, **options)
   plain, centred = (jax.jit(loss)(x, labels, mean_weight=w) for w in (0.0, 0.3))
