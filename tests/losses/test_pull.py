@@ -22,23 +22,20 @@ def test_identities(x64):
   squared = losses.dot_regression(3 * COSINES, LABELS, target=3.0)
   np.testing.assert_allclose(squared, 3 * pull, rtol=1e-13)
   x, p = (np.random.default_rng(seed).normal(size=(4, 3)) for seed in (1, 2))
-  apart = distances.chordal(x, p)
   corr = losses.correlation(distances.pairwise_cosine(x, p), np.arange(4))
-  np.testing.assert_allclose(corr, apart**2 / 2, rtol=1e-12)
+  np.testing.assert_allclose(corr, distances.chordal(x, p) ** 2 / 2, rtol=1e-12)
 
 
 def test_gradient_by_the_embedding(x64):
   """-(1 - c)(p - c z)/|u|; none at, opposite to and, for a zero row, anywhere."""
   p = np.array([[1.0, 0.0]])
   angles = np.array([0.0, 0.7, 2 * math.pi / 3, math.pi])
-  u = 2 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+  u = np.zeros((5, 2))
+  u[:4] = 2 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
   u[[0, 3], 1] = 0
-  u = np.concatenate([u, np.zeros((1, 2))])
-
-  loss = with_slopes(
+  values, gradient = with_slopes(
     lambda u: losses.pull(distances.pairwise_cosine(u, p), np.zeros(5, int))
-  )
-  values, gradient = loss(u)
+  )(u)
   c = np.array([1, math.cos(0.7), -0.5, -1, 0])
   np.testing.assert_allclose(values, (1 - c) ** 2 / 2, rtol=1e-12, atol=1e-15)
   right = -(1 - c)[:, None] * (p - c[:, None] * u / 2) / 2
@@ -48,10 +45,9 @@ def test_gradient_by_the_embedding(x64):
 
 
 def test_other_classes_may_hold_anything():
-  cosines = np.array([[0.5, np.inf], [np.nan, 0.0]], np.float32)
-  weights = np.array([2.0, 1.0], np.float32)
+  cosines = np.float32([[0.5, np.inf], [np.nan, 0.0]])
   loss = with_slopes(lambda c, w: losses.pull(c, np.array([0, 1]), weights=w), (0, 1))
-  values, (by_cosines, by_weights) = loss(cosines, weights)
+  values, (by_cosines, by_weights) = loss(cosines, np.float32([2, 1]))
   np.testing.assert_allclose(values, [0.25, 0.5])
   np.testing.assert_allclose(by_cosines, [[-1, 0], [0, -1]])
   np.testing.assert_allclose(by_weights, [0.125, 0.5])
@@ -64,16 +60,16 @@ def test_mixed_labels_do_not_pull_to_the_mixed_direction(x64):
   angles = np.radians(np.linspace(0, 90, 9001))
   cosines = np.stack([np.cos(angles), np.sin(angles)], axis=1)
   loss = jax.jit(losses.pull)
+
+  def slope(angle, share):
+    c, s = math.cos(angle), math.sin(angle)
+    return share * (1 - c) * s - (1 - share) * (1 - s) * c
+
   for share, printed in ((0.8, 33.6), (0.9, 27.6), (0.5, 45.0)):
     values = loss(cosines, np.tile([share, 1 - share], (9001, 1)))
-
-    def slope(angle, share=share):
-      c, s = math.cos(angle), math.sin(angle)
-      return share * (1 - c) * s - (1 - share) * (1 - s) * c
-
-    angle = optimize.brentq(slope, 0, math.pi / 2)
-    assert abs(np.argmin(values) / 100 - math.degrees(angle)) <= 0.01
-    assert abs(math.degrees(angle) - printed) < 0.06
+    angle = math.degrees(optimize.brentq(slope, 0, math.pi / 2, args=share))
+    assert abs(np.argmin(values) / 100 - angle) <= 0.01
+    assert abs(angle - printed) < 0.06
 
 
 def test_weights_of_a_long_tail(x64):
