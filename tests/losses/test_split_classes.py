@@ -13,27 +13,22 @@ AXIS = "devices"
 ROWS, CLASSES, DIM = 8, 12, 5
 
 
-def of_scores(loss, measure=distances.pairwise_cosine, **options):
+def of_scores(loss, measure=distances.pairwise_cosine, by_margins=None, **options):
+  """A case; `by_margins` makes the options that each class has."""
+
   def case(x, weights, labels, margins, **common):
-    return loss(measure(x, weights), labels, **options, **common)
+    of_classes = by_margins(margins) if by_margins else {}
+    return loss(measure(x, weights), labels, **of_classes, **options, **common)
 
   return case
 
 
 def with_margins(loss, **options):
-  def case(x, weights, labels, margins, **common):
-    cosines = distances.pairwise_cosine(x, weights)
-    return loss(cosines, labels, margin=margins, **options, **common)
-
-  return case
+  return of_scores(loss, by_margins=lambda margins: {"margin": margins}, **options)
 
 
-def of_distances(loss, measure):
-  def case(x, weights, labels, margins, **common):
-    # The classes of margins above a third take part.
-    return loss(measure(x, weights), labels, classes=margins > 1 / 3, **common)
-
-  return case
+def of_some_classes(loss, measure):
+  return of_scores(loss, measure, lambda margins: {"classes": margins > 1 / 3})
 
 
 def numbers_here(weights, class_axis_name, **_):
@@ -56,8 +51,8 @@ def subcentres(cosines, labels, **options):
 
 
 def sphereface(x, weights, labels, margins, **common):
-  cosines, norms = distances.pairwise_cosine(x, weights), jnp.linalg.norm(x, axis=1)
-  return losses.sphereface(cosines, labels, norms, **common)
+  cosines = distances.pairwise_cosine(x, weights)
+  return losses.sphereface(cosines, labels, jnp.linalg.norm(x, axis=1), **common)
 
 
 def large_margin(x, weights, labels, margins, **common):
@@ -67,7 +62,7 @@ def large_margin(x, weights, labels, margins, **common):
 
 
 def distance_ratio(x, weights, labels, margins, **common):
-  """The first row lies upon two proxies, its own and one of another device."""
+  """The first row lies upon two proxies, that of its class and a far device's."""
   squares = distances.pairwise_squared_euclidean(x, weights)
   proxies = numbers_here(weights, **common) % 10 == 0
   upon = (jnp.arange(len(x)) == 0)[:, None] & proxies[None]
@@ -86,25 +81,23 @@ CASES = {
   "subcentre_arcface": with_margins(subcentres),
   "sphereface": sphereface,
   "large_margin_softmax": large_margin,
-  "squared_distance_softmax": of_distances(
+  "squared_distance_softmax": of_some_classes(
     losses.squared_distance_softmax, distances.pairwise_squared_euclidean
   ),
-  "distance_softmax": of_distances(
+  "distance_softmax": of_some_classes(
     losses.distance_softmax, distances.pairwise_euclidean
   ),
 }
 
 
-def operands():
-  rng = np.random.default_rng(0)
-  labels = np.array([0, 11, 5, 5, 3, 12, 7, -1])  # 12 and -1 are of no class
-  return (
-    rng.normal(size=(ROWS, DIM)),
-    rng.normal(size=(CLASSES, DIM)),
-    labels,
-    np.arange(ROWS) != 4,
-    rng.uniform(0.1, 0.6, size=CLASSES),
-  )
+RNG = np.random.default_rng(0)
+OPERANDS = (
+  RNG.normal(size=(ROWS, DIM)),
+  RNG.normal(size=(CLASSES, DIM)),
+  RNG.uniform(0.1, 0.6, size=CLASSES),
+  np.array([0, 11, 5, 5, 3, 12, 7, -1]),  # 12 and -1 are of no class
+  np.arange(ROWS) != 4,
+)
 
 
 def spread(step, devices, checked):
@@ -113,28 +106,25 @@ def spread(step, devices, checked):
   if not checked:
     return jax.pmap(step, AXIS, devices=some)
 
-  def own(*parts):
-    first = step(*(part[0] for part in parts))
-    return jax.tree.map(lambda x: x[None], first)
+  def local(*parts):
+    result = step(*(part[0] for part in parts))
+    return jax.tree.map(lambda x: x[None], result)
 
   mesh, over = jax.sharding.Mesh(np.array(some), AXIS), jax.P(AXIS)
-  return jax.jit(jax.shard_map(own, mesh=mesh, in_specs=over, out_specs=over))
+  return jax.jit(jax.shard_map(local, mesh=mesh, in_specs=over, out_specs=over))
 
 
 @functools.cache
 def alone(name):
-  """The mean of all classes on one device, the values of the rows, and gradients."""
-  case = CASES[name]
+  """The mean of all classes on one device, the values of the rows; and gradients."""
 
   def mean(x, weights, margins, labels, where):
-    rows = case(x, weights, labels, margins, where=where, class_axis_name=None)
+    common = {"where": where, "class_axis_name": None}
+    rows = CASES[name](x, weights, labels, margins, **common)
     return jnp.mean(rows), rows
 
-  x, weights, labels, where, margins = operands()
   slopes = jax.value_and_grad(mean, argnums=(0, 1, 2), has_aux=True)
-  results = jax.jit(slopes)(x, weights, margins, labels, where)
-  (value, each), gradients = jax.tree.map(np.asarray, results)
-  return value, each, gradients
+  return jax.tree.map(np.asarray, jax.jit(slopes)(*OPERANDS))
 
 
 # Every case quickly in one way, and some in a way that sums what devices share.
@@ -152,60 +142,55 @@ CHECKED = ("softmax, distributions", "distance_ratio", "arcface")
   ],
 )
 def test_split_classes_equal_all_on_one_device(name, devices, checked, x64):
-  x, weights, labels, where, margins = operands()
-  case = CASES[name]
-  value, each, expected = alone(name)
+  (value, each), expected = alone(name)
 
   def step(x, weights, margins, labels, where):
     """The rows are split too, as in training."""
 
     def loss(x, weights, margins):
-      gathered = (jax.lax.all_gather(v, AXIS, tiled=True) for v in (x, labels, where))
-      x, y, kept = gathered
-      rows = case(x, weights, y, margins, where=kept, class_axis_name=AXIS)
+      x, y, mask = (jax.lax.all_gather(v, AXIS, tiled=True) for v in (x, labels, where))
+      rows = CASES[name](x, weights, y, margins, where=mask, class_axis_name=AXIS)
       return jnp.mean(rows), rows
 
-    (found, rows), gradients = jax.value_and_grad(
-      loss, argnums=(0, 1, 2), has_aux=True
-    )(x, weights, margins)
+    slopes = jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True)
+    values, gradients = slopes(x, weights, margins)
     # As the mean over the devices of gradients that the others have as 0.
-    return found, rows, jax.tree.map(lambda g: g / jax.lax.axis_size(AXIS), gradients)
+    return values, jax.tree.map(lambda g: g / jax.lax.axis_size(AXIS), gradients)
 
-  parts = [
-    v.reshape(devices, -1, *v.shape[1:]) for v in (x, weights, margins, labels, where)
-  ]
+  parts = [v.reshape(devices, -1, *v.shape[1:]) for v in OPERANDS]
   results = spread(step, devices, checked)(*parts)
-  found, rows, gradients = jax.tree.map(np.asarray, results)
+  (means, rows), gradients = jax.tree.map(np.asarray, results)
   assert np.abs(each).max() > 0.1
-  np.testing.assert_allclose(found, np.full(devices, value), rtol=1e-12)
-  for row in rows:
-    np.testing.assert_allclose(row, each, rtol=1e-12, atol=1e-15)
-  for got, want in zip(gradients, expected, strict=True):
-    np.testing.assert_allclose(
-      got.reshape(want.shape), want, rtol=1e-10, atol=1e-14 + 1e-12 * np.abs(want).max()
-    )
+  np.testing.assert_allclose(means, np.full(devices, value), rtol=1e-12)
+  np.testing.assert_allclose(rows, [each] * devices, rtol=1e-12, atol=1e-15)
+  for gradient, want in zip(gradients, expected, strict=True):
+    atol = 1e-14 + 1e-12 * np.abs(want).max()
+    actual = gradient.reshape(want.shape)
+    np.testing.assert_allclose(actual, want, rtol=1e-10, atol=atol)
   assert np.abs(expected[1]).max() > 1e-3
 
 
+def halves(table):
+  """[2, rows, 2] of a table of four classes."""
+  return np.float32(table).reshape(-1, 2, 2).swapaxes(0, 1)
+
+
 def test_a_small_loss_keeps_its_digits_over_devices():
-  logits = np.array([[0.0, -30.0, -31.0, -32.0]], np.float32)
+  logits, target = np.array([[0, -30, -31, -32]]), np.array([[1, 0, 0, 0]])
   step = functools.partial(losses.softmax, class_axis_name=AXIS)
-  parts = logits.reshape(1, 2, 2).swapaxes(0, 1)
-  found = jax.jit(jax.vmap(step, (0, None), axis_name=AXIS))(parts, np.array([0]))
-  expected = np.log1p(np.exp(-30.0) + np.exp(-31.0) + np.exp(-32.0))
-  np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
-  # The same as a distribution, with the largest one on either device.
-  run = jax.jit(jax.vmap(step, axis_name=AXIS))
+  by_label = jax.jit(jax.vmap(step, (0, None), axis_name=AXIS))
+  values = by_label(halves(logits), np.array([0]))
+  expected = np.full((2, 1), np.log1p(np.exp(-30.0) + np.exp(-31.0) + np.exp(-32.0)))
+  np.testing.assert_allclose(values, expected, rtol=1e-6)
+  # The same as a distribution, with the largest entry on either device.
+  by_shares = jax.jit(jax.vmap(step, axis_name=AXIS))
   for way in (1, -1):
-    target = np.array([[1, 0, 0, 0]], np.float32)[:, ::way]
-    given = (v.reshape(1, 2, 2).swapaxes(0, 1) for v in (logits[:, ::way], target))
-    found = run(*given)
-    np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
+    values = by_shares(halves(logits[:, ::way]), halves(target[:, ::way]))
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
 def test_a_row_upon_a_proxy_of_another_device():
-  squares = np.array([[0, 4, 2, 0], [4, 1, 0, 2]], np.float32)
-  parts = squares.reshape(2, 2, 2).swapaxes(0, 1)
+  parts = halves([[0, 4, 2, 0], [4, 1, 0, 2]])
 
   @jax.jit
   @functools.partial(jax.vmap, axis_name=AXIS)
