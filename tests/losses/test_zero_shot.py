@@ -29,13 +29,13 @@ def test_a_class_may_be_in_both_halves(x64):
 
 def test_printed_equation_counts_the_target_twice(x64):
   """log(1 + sum over the OTHER classes) is the loss; over all it is not."""
-  found = loss(*HALVES, U, scale=0.1)
+  results = loss(*HALVES, U, scale=0.1)
   fitted = fit(Z[5:], U[LABELS_B], 0.05)
   for i, label in enumerate(LABELS_A):
     differences = 0.1 * (U - U[label]) @ (Z[i] @ fitted)
     other = np.delete(np.exp(differences), label).sum()
-    np.testing.assert_allclose(found[i], math.log(1 + other), rtol=1e-12)
-    assert found[i] < math.log(2 + other) - 0.05
+    np.testing.assert_allclose(results[i], math.log(1 + other), rtol=1e-12)
+    assert results[i] < math.log(2 + other) - 0.05
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (1, 5)])
@@ -50,38 +50,29 @@ def test_regression_equals_the_normal_equations(shape, x64):
 def test_regression_defaults_masks_and_precision(x64):
   z = np.random.default_rng(3).dirichlet(np.full(3, 0.4), 7)
   y = np.random.default_rng(4).normal(size=(7, 2))
-  keep = np.array([1, 0, 1, 1, 0, 1, 1], bool)
-  masked = losses.ridge_attribute_embeddings(
-    np.where(keep[:, None], z, np.nan), np.where(keep[:, None], y, np.inf), where=keep
-  )
+  regress, keep = losses.ridge_attribute_embeddings, np.arange(7) % 3 != 1
+  row = keep[:, None]
+  masked = regress(np.where(row, z, np.nan), np.where(row, y, np.inf), where=keep)
   np.testing.assert_allclose(masked, fit(z[keep], y[keep], 0.05), rtol=1e-10)
-  none = losses.ridge_attribute_embeddings(np.nan * z, y, where=~keep & keep)
+  none = regress(np.nan * z, y, where=np.zeros(7, bool))
   np.testing.assert_array_equal(none, np.zeros((3, 2)))
-  half = losses.ridge_attribute_embeddings(
-    jnp.asarray(z, jnp.bfloat16), jnp.asarray(y, jnp.bfloat16)
-  )
+  half = regress(jnp.bfloat16(z), jnp.bfloat16(y))
   assert half.dtype == jnp.bfloat16
   np.testing.assert_allclose(half.astype(float), fit(z, y, 0.05), rtol=0.02, atol=0.05)
 
 
 def test_traced_labels_outside_mask_their_rows(x64):
-  kept = np.array([1, 0, 1, 1, 1], bool), np.array([1, 1, 0], bool)
-  outside = np.where(kept[0], LABELS_A, -1), np.where(kept[1], LABELS_B, 6)
-  right = loss(*HALVES, U, where_a=kept[0], where_b=kept[1])
-  found = loss(Z[:5], outside[0], Z[5:], outside[1], U)
-  np.testing.assert_allclose(found, right, rtol=1e-12)
-  np.testing.assert_array_equal(right == 0, ~np.concatenate(kept))
+  a, b = np.array([1, 0, 1, 1, 1], bool), np.array([1, 1, 0], bool)
+  right = loss(*HALVES, U, where_a=a, where_b=b)
+  results = loss(Z[:5], np.where(a, LABELS_A, -1), Z[5:], np.where(b, LABELS_B, 6), U)
+  np.testing.assert_allclose(results, right, rtol=1e-12)
+  np.testing.assert_array_equal(right == 0, ~np.concatenate([a, b]))
 
 
 def split_oracle(labels, keep):
-  order = []
-  for label, kept in zip(labels, keep, strict=True):
-    if kept and label not in order:
-      order.append(label)
-  first = order[: (len(order) + 1) // 2]
-  a = [bool(k) and y in first for y, k in zip(labels, keep, strict=True)]
-  b = [bool(k) and y not in first for y, k in zip(labels, keep, strict=True)]
-  return a, b
+  order = list(dict.fromkeys(labels[keep].tolist()))
+  first = np.isin(labels, order[: (len(order) + 1) // 2])
+  return keep & first, keep & ~first
 
 
 def test_split_deals_classes_in_order_of_first_appearance():
@@ -90,18 +81,15 @@ def test_split_deals_classes_in_order_of_first_appearance():
   for _ in range(30):
     labels = generator.integers(-3, generator.integers(-2, 8), 9).astype(np.int32)
     keep = generator.random(9) < 0.8
-    a, b = split(labels, keep)
-    right = split_oracle(labels.tolist(), keep)
-    np.testing.assert_array_equal(a, right[0])
-    np.testing.assert_array_equal(b, right[1])
-  a, b = losses.split_by_class(np.array([10**9, 4, 10**9]))
-  np.testing.assert_array_equal(a, [True, False, True])
-  np.testing.assert_array_equal(b, [False, True, False])
-  a, b = losses.split_by_class(np.full(3, 7))
-  np.testing.assert_array_equal(a, [True, True, True])
-  np.testing.assert_array_equal(b, [False, False, False])
-  for half in split(labels, np.zeros(9, bool)):
-    np.testing.assert_array_equal(half, np.zeros(9, bool))
+    np.testing.assert_array_equal(split(labels, keep), split_oracle(labels, keep))
+  for labels, first in (
+    ([10**9, 4, 10**9], [True, False, True]),
+    ([7] * 3, [True] * 3),
+  ):
+    halves = losses.split_by_class(np.array(labels))
+    np.testing.assert_array_equal(halves, (first, np.logical_not(first)))
+  nothing = split(np.arange(9), np.zeros(9, bool))
+  np.testing.assert_array_equal(nothing, np.zeros((2, 9), bool))
 
 
 def test_many_regressions_are_solved_one_after_another_on_a_cpu():
