@@ -1,6 +1,7 @@
 """Values and gradients against pytorch-metric-learning, where it has the loss."""
 
 import functools
+import importlib
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ pytest.importorskip("pytorch_metric_learning", reason="a peer of the extra `benc
 
 from benchmarks import _peers
 from spherejax import _versions, distances, losses
+from tests.losses.cases._parts import distance, dot, matrix_of, project
+from tests.losses.slopes import with_slopes
 
 pytestmark = [
   pytest.mark.peer,
@@ -31,6 +34,19 @@ def doubles():
   torch.set_default_dtype(torch.float32)
 
 
+@pytest.fixture
+def theirs():
+  return importlib.import_module("pytorch_metric_learning.losses")
+
+
+def differentiated(loss, embeddings, torch):
+  """The peer's value, and its gradient by the rows."""
+  rows = torch.tensor(embeddings, requires_grad=True)
+  value = loss(rows)
+  value.backward()
+  return value.item(), rows.grad.numpy()
+
+
 @pytest.mark.parametrize("name", _peers.PEERS)
 def test_equals_the_peer(name, doubles):
   peer = _peers.PEERS[name]
@@ -42,60 +58,55 @@ def test_equals_the_peer(name, doubles):
   value, gradient = jax.jit(
     jax.value_and_grad(lambda x, w: peer.ours(x, jnp.asarray(labels), w), arguments)
   )(jnp.asarray(embeddings), weights)
-  rows = doubles.tensor(embeddings, requires_grad=True)
   classes = doubles.tensor(labels, dtype=doubles.int64)
-  expected = peer.call(module, rows, classes)
-  expected.backward()
-  same = np.allclose(value, expected.detach().numpy(), rtol=peer.tolerance, atol=0)
+  expected, by_rows = differentiated(
+    lambda rows: peer.call(module, rows, classes), embeddings, doubles
+  )
+  same = np.allclose(value, expected, rtol=peer.tolerance, atol=0)
   if peer.differs:
     assert not same, f"no longer differs: {peer.differs}"
     return
   assert same
-  pairs = [(gradient[0], rows.grad)]
+  pairs = [(gradient[0], by_rows)]
   if peer.weights and not peer.fixed_norms:
-    pairs.append((gradient[1], getattr(module, peer.weights).grad))
-  for ours, theirs in pairs:
-    tolerance = peer.tolerance * float(theirs.abs().max())
-    np.testing.assert_allclose(
-      ours, theirs.numpy(), rtol=peer.tolerance, atol=tolerance
-    )
+    pairs.append((gradient[1], getattr(module, peer.weights).grad.numpy()))
+  for ours, wanted in pairs:
+    atol = peer.tolerance * np.abs(wanted).max()
+    np.testing.assert_allclose(ours, wanted, rtol=peer.tolerance, atol=atol)
 
 
 @pytest.mark.parametrize("name", ["angular", "smooth_ap"])
 def test_equals_the_peer_where_the_peer_is_right(name, doubles):
   """Unit rows, in order of their classes, as many of each as there are classes."""
-  embeddings = np.random.default_rng(0).normal(size=(9, 4))
-  embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+  embeddings = project(np.random.default_rng(0).normal(size=(9, 4)))
   labels = np.repeat(np.arange(3), 3)
   peer = _peers.PEERS[name]
   module, _ = _peers.torch_loss(peer, 3, 4)
   value, gradient = jax.value_and_grad(lambda x: peer.ours(x, labels, None))(embeddings)
-  rows = doubles.tensor(embeddings, requires_grad=True)
-  expected = peer.call(module, rows, doubles.tensor(labels))
-  expected.backward()
-  np.testing.assert_allclose(value, expected.item(), rtol=1e-9)
+  classes = doubles.tensor(labels)
+  expected, tangent = differentiated(
+    lambda rows: peer.call(module, rows, classes), embeddings, doubles
+  )
+  np.testing.assert_allclose(value, expected, rtol=1e-9)
   # The peer of angular does not divide by the norms, whose derivative is along x.
-  tangent = rows.grad.numpy()
   if name == "angular":
     tangent -= (tangent * embeddings).sum(1, keepdims=True) * embeddings
   np.testing.assert_allclose(gradient, tangent, rtol=1e-8, atol=1e-9)
 
 
-def test_dynamic_soft_margin_of_single_triplets(doubles):
-  """Anchors with one positive and one negative, where all triplets are the hardest."""
-  from pytorch_metric_learning import losses as theirs
-
+def test_dynamic_soft_margin_of_single_triplets(doubles, theirs):
+  """Anchors of a single triplet, where all triplets are the hardest."""
   rng = np.random.default_rng(0)
   embeddings, labels = rng.normal(size=(3, 4)), np.array([0, 0, 1])
   module = theirs.DynamicSoftMarginLoss()
   near, far = np.eye(3, dtype=bool)[[1, 0]], np.eye(3, dtype=bool)[[2, 2]]
-  histogram = jnp.zeros(11)  # the last one is what the peer lacks
+  histogram = jnp.zeros(11)  # the peer lacks the last
   for turn in range(3):
     x = embeddings + 0.3 * turn * rng.normal(size=(3, 4))
-    apart = distances.pairwise_euclidean(distances.l2_normalize(jnp.asarray(x)))
+    d = distances.pairwise_euclidean(distances.l2_normalize(jnp.asarray(x)))
     momentum = 0.02 / 1.01  # theirs is for each triplet, not for the batch
     values, histogram = losses.dynamic_soft_margin_from_distance(
-      apart[:2], near, far, histogram, momentum=momentum
+      d[:2], near, far, histogram, momentum=momentum
     )
     expected = module(doubles.tensor(x), doubles.tensor(labels)).item()
     np.testing.assert_allclose(np.mean(values), expected, rtol=1e-6)
@@ -108,9 +119,7 @@ def test_dynamic_soft_margin_of_single_triplets(doubles):
     again.backward()
 
 
-def test_nt_xent_of_labels_is_a_tuplet_loss_without_a_margin(doubles):
-  from pytorch_metric_learning import losses as theirs
-
+def test_nt_xent_of_labels_is_a_tuplet_loss_without_a_margin(doubles, theirs):
   embeddings, _ = _peers.inputs(24, 8, 4)
   labels = np.repeat(np.arange(len(SIZES)), SIZES)
   pairs = sum(size * (size - 1) for size in SIZES)
@@ -120,21 +129,18 @@ def test_nt_xent_of_labels_is_a_tuplet_loss_without_a_margin(doubles):
     return values.sum() / pairs
 
   value, gradient = jax.jit(jax.value_and_grad(ours))(jnp.asarray(embeddings))
-  rows = doubles.tensor(embeddings, requires_grad=True)
-  expected = theirs.NTXentLoss()(rows, doubles.tensor(labels))
-  expected.backward()
-  np.testing.assert_allclose(value, expected.item(), rtol=1e-9)
-  np.testing.assert_allclose(gradient, rows.grad.numpy(), rtol=1e-8, atol=1e-10)
+  loss = functools.partial(theirs.NTXentLoss(), labels=doubles.tensor(labels))
+  expected, wanted = differentiated(loss, embeddings, doubles)
+  np.testing.assert_allclose(value, expected, rtol=1e-9)
+  np.testing.assert_allclose(gradient, wanted, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize(
   ("name", "labels", "references"),
   [("SupConLoss", [0, 0, 0], None), ("NCALoss", [0], [0, 0, 1, 2])],
 )
-def test_the_peer_returns_zero(name, labels, references, doubles):
+def test_the_peer_returns_zero(name, labels, references, doubles, theirs):
   """A batch without a negative pair, and a single query."""
-  from pytorch_metric_learning import losses as theirs
-
   rng = np.random.default_rng(3)
   x, labels = rng.normal(size=(len(labels), 4)), np.array(labels)
   module, rows = getattr(theirs, name)(), doubles.tensor(x)
@@ -149,9 +155,7 @@ def test_the_peer_returns_zero(name, labels, references, doubles):
   assert values.mean() > 0.1
 
 
-def test_the_peers_histogram_has_no_place_for_duplicates(doubles):
-  from pytorch_metric_learning import losses as theirs
-
+def test_the_peers_histogram_has_no_place_for_duplicates(doubles, theirs):
   x, labels = np.eye(3)[[0, 0, 1, 2]], np.array([0, 0, 1, 1])
   with pytest.raises(RuntimeError, match="out of bounds"):
     theirs.HistogramLoss()(doubles.tensor(x), doubles.tensor(labels))
@@ -161,11 +165,11 @@ def test_the_peers_histogram_has_no_place_for_duplicates(doubles):
 def indices_of(kind, miner, embeddings, labels):
   """How often each pair is in the peer's pairs or triplets, as ours has them."""
   positives, negatives = np.zeros((2, len(labels), len(labels)))
-  found = [x.numpy() for x in miner(embeddings, labels)]
+  indices = [x.numpy() for x in miner(embeddings, labels)]
   if kind == "pairs":
-    (a, p), (b, n) = found[:2], found[2:]
+    a, p, b, n = indices
   else:
-    (a, p, n), b = found, found[0]
+    (a, p, n), b = indices, indices[0]
   np.add.at(positives, (a, p), 1)
   np.add.at(negatives, (b, n), 1)
   return positives, negatives
@@ -198,42 +202,33 @@ def test_miners_keep_what_the_peer_keeps(name, settings, ours, kind, of, doubles
 
   embeddings = np.random.default_rng(1).normal(size=(14, 4))
   labels = np.array([0, 3, 0, 1, 0, 1, 0, 1, 3, 0, 3, 4, 4, 4])
-  unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
-  matrix = unit @ unit.T
-  if of == "distance":
-    matrix = np.linalg.norm(unit[:, None] - unit, axis=2)
-  same = labels[:, None] == labels
+  measure = distance if of == "distance" else dot
+  matrix, same = matrix_of(measure, embeddings, embeddings), labels[:, None] == labels
   masks = same & ~np.eye(14, dtype=bool), ~same
-  kept = ours(matrix, *masks, of=of)
+  mined = ours(matrix, *masks, of=of)
   expected = indices_of(
     kind, getattr(miners, name)(**settings), *map(doubles.tensor, (embeddings, labels))
   )
-  for own, theirs, all_pairs in zip(kept, expected, masks, strict=True):
-    assert theirs.any()
-    np.testing.assert_array_equal(np.asarray(own, float), theirs)
+  for pairs, wanted, all_pairs in zip(mined, expected, masks, strict=True):
+    assert wanted.any()
+    np.testing.assert_array_equal(np.asarray(pairs, float), wanted)
     if name not in ("BatchEasyHardMiner", "TripletMarginMiner"):
-      assert (theirs < all_pairs).any()  # it leaves something out
+      assert (wanted < all_pairs).any()  # it leaves something out
 
 
-def test_a_memory_past_its_end_is_the_peers(doubles):
+def test_a_memory_past_its_end_is_the_peers(doubles, theirs):
   """Batches of 8 in a memory of 20: overwritten from the third on."""
-  from pytorch_metric_learning import losses as theirs
-
   module = theirs.CrossBatchMemory(theirs.ContrastiveLoss(), 4, memory_size=20)
   memory = losses.memory_init(20, 4, dtype=jnp.float64)
   rng = np.random.default_rng(0)
   for _ in range(5):
     x, labels = rng.normal(size=(8, 4)), rng.integers(3, size=8)
-    rows = doubles.tensor(x, requires_grad=True)
-    expected = module(rows, doubles.tensor(labels))
-    expected.backward()
+    theirs_of_batch = functools.partial(module, labels=doubles.tensor(labels))
+    expected, wanted = differentiated(theirs_of_batch, x, doubles)
     # Theirs compares with the batch too, differentiably, before it lies in the memory.
     memory, slots = losses.memory_update(memory, x, labels.astype(np.int32))
     references = losses.memory_references(memory, slots=slots)
-    value, gradient = jax.value_and_grad(
-      lambda x, labels=labels, references=references: losses.contrastive(
-        x, labels, references=references
-      ).mean()
-    )(x)
-    np.testing.assert_allclose(value, expected.item(), rtol=1e-9)
-    np.testing.assert_allclose(gradient, rows.grad.numpy(), rtol=1e-8, atol=1e-10)
+    loss = functools.partial(losses.contrastive, labels=labels, references=references)
+    values, gradient = with_slopes(loss)(x)
+    np.testing.assert_allclose(values.mean(), expected, rtol=1e-9)
+    np.testing.assert_allclose(gradient / 8, wanted, rtol=1e-8, atol=1e-10)
