@@ -16,27 +16,16 @@ TEXT = (tutorials.FOLDER / PAGE).read_text()
 PEER = "pytorch_metric_learning"
 
 
-def tables():
-  """The cells of each table's rows, headers first."""
-  rows, found = [], []
-  for line in [*TEXT.splitlines(), ""]:
-    if line.startswith("|"):
-      rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    elif rows:
-      found.append([rows[0], *rows[2:]])
-      rows = []
-  return found
-
-
 def of_classes(cell):
   """Names of classes in a cell: what is in backticks and in capitals."""
   return re.findall(r"`([A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*)`", cell)
 
 
-def table_of(room):
-  """Rows of the table about one module of the peer."""
-  (table,) = (table for table in tables() if table[0][0] == f"`{PEER}.{room}`")
-  return table[1:]
+def rows_below(head):
+  """Rows, as lists of cells, of the single table whose first cell is `head`."""
+  (rows,) = re.findall(rf"^\| *{re.escape(head)} *\|.*\n((?:\|.*\n)*)", TEXT, re.M)
+  _, *lines = rows.splitlines()
+  return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_every_name_of_ours_exists():
@@ -61,7 +50,8 @@ def test_keywords_of_ours_exist():
 def test_every_name_of_theirs_is_there(room):
   pytest.importorskip(PEER, reason="a peer of the extra `bench`")
   module = importlib.import_module(f"{PEER}.{room}")
-  named = [name for row in table_of(room) for name in of_classes(row[0])]
+  rows = rows_below(f"`{PEER}.{room}`")
+  named = [name for row in rows for name in of_classes(row[0])]
   assert len(named) == len(set(named))
   # Bases of other classes, and what only packs embeddings, have no counterpart.
   helpers = r"Base|Generic|.*Mixin$|EmbeddingsAlreadyPackaged"
@@ -74,8 +64,7 @@ def test_names_of_their_evaluation_exist():
   pytest.importorskip(PEER, reason="a peer of the extra `bench`")
   parts = ("samplers", "utils.accuracy_calculator", "utils.inference")
   modules = [importlib.import_module(f"{PEER}.{part}") for part in parts]
-  (table,) = (table for table in tables() if table[0][0] == "there")
-  named = [name for row in table[1:] for name in of_classes(row[0])]
+  named = [name for row in rows_below("there") for name in of_classes(row[0])]
   assert "MPerClassSampler" in named
   for name in named:
     assert any(hasattr(module, name) for module in modules), name
@@ -86,7 +75,8 @@ def test_pairs_of_names_are_those_of_the_other_tests():
   pytest.importorskip(PEER, reason="a peer of the extra `bench`")
   from benchmarks import _peers
 
-  rows = {name: row for row in table_of("losses") for name in of_classes(row[0])}
+  table = rows_below(f"`{PEER}.losses`")
+  rows = {name: row for row in table for name in of_classes(row[0])}
   compared = pathlib.Path(_peers.__file__).read_text()
   for ours, peer in _peers.PEERS.items():
     assert re.search(rf"losses\.{ours}\b", rows[peer.name][1]), peer.name
