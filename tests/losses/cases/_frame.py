@@ -80,17 +80,12 @@ def _draw(kind: str, width: int, seed: int) -> np.ndarray:
 def batches(case: Case) -> dict[str, Batch]:
   """Ordinary and degenerate batches of ten rows."""
 
-  def rows() -> dict[str, np.ndarray]:
-    return {
-      name: _draw(*kind, seed) for seed, (name, kind) in enumerate(case.rows.items(), 1)
-    }
-
   def batch(change: Callable[[np.ndarray], Any] | None = None, labels=LABELS) -> Batch:
-    data = rows()
-    if change is not None:
-      for x in data.values():
-        change(x)
-    return Batch(data, labels.astype(np.int32) if case.labels else None)
+    tables = enumerate(case.rows.items(), 1)
+    rows = {name: _draw(*kind, seed) for seed, (name, kind) in tables}
+    for x in rows.values() if change else ():
+      change(x)
+    return Batch(rows, labels.astype(np.int32) if case.labels else None)
 
   def duplicate(x):
     x[2] = x[4] = x[0]  # of one class

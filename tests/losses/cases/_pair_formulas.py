@@ -1,4 +1,4 @@
-"""Pair losses by loops over the pairs.
+"""Pair losses by loops over the rows.
 
 A formula takes a matrix, the positive and negative columns of each row, and the
 numbers; `frozen` is where its stopped gradients are evaluated.
@@ -9,6 +9,11 @@ import math
 import numpy as np
 
 from tests.losses.cases._parts import lse, softplus
+
+
+def rows_of(positives, negatives):
+  """Number, positive and negative columns of each row."""
+  return zip(range(len(positives)), positives, negatives, strict=True)
 
 
 def averaged(parts):
@@ -23,17 +28,12 @@ def averaged(parts):
 
 
 def contrastive(m, positives, negatives, p, frozen, average="nonzero"):
-  near, far = p["positive_margin"], p["negative_margin"]
-  pull = [[m[i, j] - near for j in row] for i, row in enumerate(positives)]
-  push = [[far - m[i, j] for j in row] for i, row in enumerate(negatives)]
+  pull = [list(m[i, row] - p["positive_margin"]) for i, row in enumerate(positives)]
+  push = [list(p["negative_margin"] - m[i, row]) for i, row in enumerate(negatives)]
   if average == "nonzero":
     return averaged(pull) + averaged(push)
-  return np.array(
-    [
-      sum(max(term, 0) for term in a + b) / m.shape[1]
-      for a, b in zip(pull, push, strict=True)
-    ]
-  )
+  terms = [a + b for a, b in zip(pull, push, strict=True)]
+  return [sum(max(term, 0) for term in row) / m.shape[1] for row in terms]
 
 
 signal_to_noise_contrastive = contrastive
@@ -41,96 +41,75 @@ signal_to_noise_contrastive = contrastive
 
 def hadsell_contrastive(m, positives, negatives, p, frozen):
   return [
-    sum(m[i, j] ** 2 / 2 for j in positives[i])
-    + sum(max(p["margin"] - m[i, j], 0) ** 2 / 2 for j in negatives[i])
-    for i in range(len(m))
+    sum(m[i, near] ** 2) / 2 + sum(np.maximum(p["margin"] - m[i, far], 0) ** 2) / 2
+    for i, near, far in rows_of(positives, negatives)
   ]
 
 
 def cosine_contrastive(m, positives, negatives, p, frozen):
   return [
-    sum(max(1 - m[i, j], 0) for j in positives[i])
-    + sum(max(m[i, j] - p["margin"], 0) for j in negatives[i])
-    for i in range(len(m))
+    sum(np.maximum(1 - m[i, near], 0)) + sum(np.maximum(m[i, far] - p["margin"], 0))
+    for i, near, far in rows_of(positives, negatives)
   ]
 
 
 def threshold_consistent_margin(m, positives, negatives, p, frozen):
-  high, low = p["positive_margin"], p["negative_margin"]
-  pull = averaged([[high - m[i, j] for j in row] for i, row in enumerate(positives)])
-  push = averaged([[m[i, j] - low for j in row] for i, row in enumerate(negatives)])
+  pull = averaged([p["positive_margin"] - m[i, row] for i, row in enumerate(positives)])
+  push = averaged([m[i, row] - p["negative_margin"] for i, row in enumerate(negatives)])
   return p["positive_weight"] * pull + p["negative_weight"] * push
 
 
 def intra_pair_variance(m, positives, negatives, p, frozen):
-  near = [m[i, j] for i, row in enumerate(positives) for j in row]
-  far = [m[i, j] for i, row in enumerate(negatives) for j in row]
+  every_near = np.concatenate([m[i, row] for i, row in enumerate(positives)])
+  every_far = np.concatenate([m[i, row] for i, row in enumerate(negatives)])
   values = np.zeros(len(m))
-  for i in range(len(m)):
-    for j in positives[i]:
-      short = (1 - p["positive_tolerance"]) * np.mean(near) - m[i, j]
-      values[i] += len(m) * max(short, 0) ** 2 / len(near)
-    for j in negatives[i]:
-      over = m[i, j] - (1 + p["negative_tolerance"]) * np.mean(far)
-      values[i] += len(m) * max(over, 0) ** 2 / len(far)
+  for i, near, far in rows_of(positives, negatives):
+    if near:
+      short = (1 - p["positive_tolerance"]) * every_near.mean() - m[i, near]
+      values[i] += len(m) * sum(np.maximum(short, 0) ** 2) / len(every_near)
+    if far:
+      over = m[i, far] - (1 + p["negative_tolerance"]) * every_far.mean()
+      values[i] += len(m) * sum(np.maximum(over, 0) ** 2) / len(every_far)
   return values
 
 
 def multi_similarity(m, positives, negatives, p, frozen):
   a, b, t = p["positive_scale"], p["negative_scale"], p["threshold"]
   return [
-    softplus(lse([-a * (m[i, j] - t) for j in positives[i]])) / a
-    + softplus(lse([b * (m[i, j] - t) for j in negatives[i]])) / b
-    for i in range(len(m))
+    softplus(lse(-a * (m[i, near] - t))) / a + softplus(lse(b * (m[i, far] - t))) / b
+    for i, near, far in rows_of(positives, negatives)
   ]
 
 
 def circle(m, positives, negatives, p, frozen):
   (m0, p0), margin, scale = frozen, p["margin"], p["scale"]
   values = []
-  for i in range(len(m)):
-    pull = lse(
-      [
-        -scale * max(1 + p0["margin"] - m0[i, j], 0) * (m[i, j] - (1 - margin))
-        for j in positives[i]
-      ]
-    )
-    push = lse(
-      [
-        scale * max(m0[i, j] + p0["margin"], 0) * (m[i, j] - margin)
-        for j in negatives[i]
-      ]
-    )
-    values.append(softplus(pull + push))
+  for i, near, far in rows_of(positives, negatives):
+    pull = np.maximum(1 + p0["margin"] - m0[i, near], 0) * (m[i, near] - (1 - margin))
+    push = np.maximum(m0[i, far] + p0["margin"], 0) * (m[i, far] - margin)
+    values.append(softplus(lse(-scale * pull) + lse(scale * push)))
   return values
 
 
 def nca(m, positives, negatives, p, frozen, form="log"):
-  values = []
-  for i in range(len(m)):
-    own = lse([-p["scale"] * m[i, j] for j in positives[i]])
-    every = lse([-p["scale"] * m[i, j] for j in positives[i] + negatives[i]])
-    if not positives[i]:
-      values.append(0.0)
-    else:
-      values.append(every - own if form == "log" else 1 - math.exp(own - every))
+  values = np.zeros(len(m))
+  for i, near, far in rows_of(positives, negatives):
+    if near:
+      own, every = lse(-p["scale"] * m[i, near]), lse(-p["scale"] * m[i, near + far])
+      values[i] = every - own if form == "log" else 1 - math.exp(own - every)
   return values
 
 
 def generalized_lifted_structure(m, positives, negatives, p, frozen):
-  near, far = p["positive_margin"], p["negative_margin"]
+  above, below = p["positive_margin"], p["negative_margin"]
   return [
-    max(
-      lse([m[i, j] - near for j in positives[i]])
-      + lse([far - m[i, j] for j in negatives[i]]),
-      0,
-    )
-    for i in range(len(m))
+    max(lse(m[i, near] - above) + lse(below - m[i, far]), 0)
+    for i, near, far in rows_of(positives, negatives)
   ]
 
 
 def lifted_structure(m, positives, negatives, p, frozen, ends=2):
-  near = [lse([p["margin"] - m[i, k] for k in row]) for i, row in enumerate(negatives)]
+  near = [lse(p["margin"] - m[i, row]) for i, row in enumerate(negatives)]
   values = np.zeros(len(m))
   for i in range(len(m)):
     for j in positives[i]:
@@ -142,14 +121,14 @@ def lifted_structure(m, positives, negatives, p, frozen, ends=2):
 def margin(m, positives, negatives, p, frozen, form="pairs"):
   boundary = p.get("boundaries", [float(p["boundary"])] * len(m))
   alpha = p["margin"]
-  parts, used = [], []
-  for i in range(len(m)):
-    pull = [m[i, j] - boundary[i] + alpha for j in positives[i]]
-    push = [boundary[i] - m[i, j] + alpha for j in negatives[i]]
+  parts = []
+  for i, near, far in rows_of(positives, negatives):
+    pull = list(m[i, near] - boundary[i] + alpha)
+    push = list(boundary[i] - m[i, far] + alpha)
     if form == "triplets":
-      pull, push = pull * len(negatives[i]), push * len(positives[i])
+      pull, push = pull * len(far), push * len(near)
     parts.append(pull + push)
-    used.append(bool(pull + push))
+  used = [bool(terms) for terms in parts]
   share = p["boundary_weight"] * len(m) / max(sum(used), 1)
   return averaged(parts) + share * np.array(used) * np.array(boundary)
 
@@ -157,25 +136,21 @@ def margin(m, positives, negatives, p, frozen, form="pairs"):
 def n_pair(m, positives, negatives, p, frozen):
   """N-pair loss of chosen pairs: the first positive of a row."""
   values = np.zeros(len(m))
-  for i in range(len(m)):
-    if positives[i]:
-      own = m[i, positives[i][0]]
-      values[i] = softplus(lse([m[i, k] - own for k in negatives[i]]))
+  for i, near, far in rows_of(positives, negatives):
+    if near:
+      values[i] = softplus(lse(m[i, far] - m[i, near[0]]))
   return values
 
 
 def dynamic_soft_margin(m, positives, negatives, p, frozen, ends=2):
   def leads(m):
-    result = []
-    for i in range(len(m)):
-      if positives[i] and negatives[i]:
-        far = max(positives[i], key=lambda j: m[i, j])  # the first one under ties
-        near = [m[i, k] for k in negatives[i]]
-        if ends == 2:
-          near += [m[far, k] for k in negatives[far]]
-        result.append(m[i, far] - min(near))
-      else:
-        result.append(None)
+    result = [None] * len(m)
+    for i, near, far in rows_of(positives, negatives):
+      if near and far:
+        hardest = near[np.argmax(m[i, near])]  # the first under ties
+        ends_of_pair = (i, hardest)[:ends]
+        nearest = min(m[a, negatives[a]].min(initial=math.inf) for a in ends_of_pair)
+        result[i] = m[i, hardest] - nearest
     return result
 
   m0, p0 = frozen

@@ -43,14 +43,23 @@ def matrix_of(measure, rows, columns, normalize="l2"):
   return measure(project(rows, normalize)[:, None], project(columns, normalize)[None])
 
 
+def euclidean(x):
+  """Distances of all pairs of rows, as they are."""
+  return matrix_of(distance, x, x, "none")
+
+
+def cosines(x):
+  return matrix_of(dot, x, x)
+
+
 def pairs(labels, others=None):
   """Positive and negative columns of each row; the batch itself without others."""
   columns = labels if others is None else others
   positives, negatives = [], []
   for i, label in enumerate(labels):
-    kept = [j for j in range(len(columns)) if others is not None or j != i]
-    positives.append([j for j in kept if columns[j] == label])
-    negatives.append([j for j in kept if columns[j] != label])
+    every = [j for j in range(len(columns)) if others is not None or j != i]
+    positives.append([j for j in every if columns[j] == label])
+    negatives.append([j for j in every if columns[j] != label])
   return positives, negatives
 
 

@@ -1,5 +1,6 @@
 """Losses over a tree of classes or distances of classes."""
 
+import itertools
 import math
 
 import jax.numpy as jnp
@@ -7,14 +8,7 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import (
-  by_row,
-  distance,
-  dot,
-  entropy,
-  matrix_of,
-  softened,
-)
+from tests.losses.cases._parts import by_row, cosines, entropy, euclidean, softened
 
 # Unequal depths, a chain of single children (7 below 15 below 14), ten leaves. Every
 # node but the root 10 by its parent; the columns stand in the order of COLUMNS.
@@ -78,18 +72,14 @@ def distorted(apart, scale=None):
 
 def ranked(similar):
   def term(i, j, k):
-    lead = similar[i, j] - similar[i, k]
-    order = np.sign(DISTANCES[i, k] - DISTANCES[i, j])
-    target = (1 + order) / 2
-    probability = 1 / (1 + math.exp(-lead))
+    target = (1 + np.sign(DISTANCES[i, k] - DISTANCES[i, j])) / 2
+    probability = 1 / (1 + math.exp(similar[i, k] - similar[i, j]))
     return -target * math.log(probability) - (1 - target) * math.log(1 - probability)
 
-  values = []
-  for i in range(CLASSES):
-    others = [c for c in range(CLASSES) if c != i]
-    terms = [term(i, j, k) for j in others for k in others if j != k]
-    values.append(sum(terms) / len(terms))
-  return np.array(values)
+  values = np.zeros(CLASSES)
+  for i, j, k in itertools.permutations(range(CLASSES), 3):
+    values[i] += term(i, j, k) / ((CLASSES - 1) * (CLASSES - 2))
+  return values
 
 
 POINTS = np.random.default_rng(0).normal(size=(CLASSES, 3))
@@ -126,14 +116,6 @@ def of_points(key, matrix_of_points, formula, params, **contract):
 
 def given(x):
   return x
-
-
-def euclidean(x):
-  return matrix_of(distance, x, x, "none")
-
-
-def cosines(x):
-  return matrix_of(dot, x, x)
 
 
 HXE = "hierarchical_cross_entropy"

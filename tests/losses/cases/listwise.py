@@ -28,7 +28,7 @@ def tuplet_margin(s, near, far, p):
       square = 1 - s[i, j] ** 2
       sine = math.sqrt(square) if square > 1e-14 else 0.0  # duplicates
       own = s[i, j] * math.cos(p["margin"]) + sine * math.sin(p["margin"])
-      values[i] += softplus(lse([p["scale"] * (s[i, n] - own) for n in far[i]]))
+      values[i] += softplus(lse(p["scale"] * (s[i, far[i]] - own)))
   return values
 
 
@@ -94,9 +94,10 @@ def histogram(s, near, far, p, bins):
   positives, negatives = sum(map(len, near)), sum(map(len, far))
   if not positives or not negatives:
     return np.zeros(len(s))
-  h_near = np.array([soft_histogram(s[i, near[i]], nodes) for i in range(len(s))])
-  h_far = np.array([soft_histogram(s[i, far[i]], nodes) for i in range(len(s))])
-  h_near, h_far = h_near / positives, h_far / negatives
+  h_near, h_far = (
+    np.array([soft_histogram(s[i, row], nodes) for i, row in enumerate(side)]) / number
+    for side, number in ((near, positives), (far, negatives))
+  )
   values = np.zeros(len(s))
   for i in range(len(s)):
     for r in range(bins + 1):
@@ -109,14 +110,13 @@ def ranked_list(d, near, far, p):
   inner = p["boundary"] - p["margin"]
 
   def mean(violations, temperature):
-    kept = [v for v in violations if v > 0]
-    weights = [math.exp(temperature * v) for v in kept]
-    return sum(w * v for w, v in zip(weights, kept, strict=True)) / sum(weights, 1e-300)
+    weights = np.where(violations > 0, np.exp(temperature * violations), 0)
+    return sum(weights * violations) / sum(weights, 1e-300)
 
   share, hot, cold = p["balance"], p["negative_temperature"], p["positive_temperature"]
   return [
-    (1 - share) * mean([d[i, j] - inner for j in near[i]], cold)
-    + share * mean([p["boundary"] - d[i, j] for j in far[i]], hot)
+    (1 - share) * mean(d[i, near[i]] - inner, cold)
+    + share * mean(p["boundary"] - d[i, far[i]], hot)
     for i in range(len(d))
   ]
 
@@ -131,13 +131,11 @@ def angular(x, labels, p, form="log", normalize="l2"):
     for j in near[i]:
       if form == "hinge":
         middle = (z[i] + z[j]) / 2
-        values[i] += sum(
-          max(sum((z[i] - z[j]) ** 2) - 4 * t * sum((z[n] - middle) ** 2), 0)
-          for n in far[i]
-        )
-        continue
-      terms = [4 * t * (z[i] + z[j]) @ z[n] - 2 * (1 + t) * z[i] @ z[j] for n in far[i]]
-      values[i] += softplus(lse(terms))
+        terms = squared(z[i], z[j]) - 4 * t * squared(z[far[i]], middle)
+        values[i] += sum(np.maximum(terms, 0))
+      else:
+        terms = 4 * t * z[far[i]] @ (z[i] + z[j]) - 2 * (1 + t) * z[i] @ z[j]
+        values[i] += softplus(lse(terms))
   return values
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import by_row, call, dot, entropy, matrix_of, softened
+from tests.losses.cases._parts import by_row, call, cosines, entropy, softened
 
 LOGITS = {"logits": ("logit", CLASSES), "attacked": ("logit", CLASSES)}
 COSINES = {"cosines": ("cosine", CLASSES), "attacked": ("cosine", CLASSES)}
@@ -51,8 +51,7 @@ def beside_normface(name, term):
 
 
 def nearest(rows, labels, params):
-  cosines = matrix_of(dot, params["proxies"], params["proxies"])
-  return np.arccos((cosines - 9 * np.eye(CLASSES)).max(1))[labels]
+  return np.arccos((cosines(params["proxies"]) - 9 * np.eye(CLASSES)).max(1))[labels]
 
 
 def nearest_of_own_class(rows, labels, params, where, **static):
