@@ -80,11 +80,6 @@ def softplus(value):
   return 0.0 if value == -math.inf else np.logaddexp(0, value)
 
 
-def softened(logits):
-  terms = [math.exp(z - max(logits)) for z in logits]
-  return [term / sum(terms) for term in terms]
-
-
 def by_row(value):
   """An oracle from the value of a row's entries of each table, its label, and params.
 

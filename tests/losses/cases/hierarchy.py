@@ -5,10 +5,11 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import by_row, cosines, entropy, euclidean, softened
+from tests.losses.cases._parts import by_row, cosines, entropy, euclidean
 
 # Unequal depths, a chain of single children (7 below 15 below 14), ten leaves. Every
 # node but the root 10 by its parent; the columns stand in the order of COLUMNS.
@@ -39,7 +40,7 @@ SIBLINGS = {v: [u for u in COLUMNS if PARENT.get(u) == PARENT[v]] for v in PAREN
 def hxe(level, normalized=False):
   def value(logits, y, params):
     weights = {v: math.exp(-params["alpha"] * level[v]) for v in COLUMNS}
-    p = softened(logits)
+    p = special.softmax(logits)
     mass = {v: sum(p[c] for c in range(CLASSES) if v in PATHS[c]) for v in COLUMNS}
     steps = (weights[v] * math.log(mass[PARENT[v]] / mass[v]) for v in PATHS[y][:-1])
     return sum(steps) / (sum(weights.values()) if normalized else 1)

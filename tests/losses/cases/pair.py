@@ -5,17 +5,7 @@ import numpy as np
 from spherejax import losses
 from tests.losses.cases import _pair_formulas as formulas
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import (
-  call,
-  distance,
-  dot,
-  lse,
-  matrix_of,
-  pairs,
-  project,
-  softplus,
-  squared,
-)
+from tests.losses.cases._parts import call, distance, dot, matrix_of, pairs, squared
 
 CASES: dict[str, Case] = {}
 
@@ -47,11 +37,8 @@ def of_batch(
       return matrix_of(measure, rows["embeddings"], rows["embeddings"], normalize)
 
     m, columns = matrix(rows), pairs(labels)
-    if above is not None:
-      columns = [
-        [[j for j in row if m[i, j] > above] for i, row in enumerate(part)]
-        for part in columns
-      ]
+    for part in columns if above is not None else ():
+      part[:] = [[j for j in row if m[i, j] > above] for i, row in enumerate(part)]
     rows0, params0 = frozen or (rows, params)
     return formula(m, *columns, params, (matrix(rows0), params0), **static)
 
@@ -89,10 +76,9 @@ def of_boundaries(key, params, parts=True, **static):
     return losses.margin(rows["embeddings"], labels, **options)
 
   def oracle(rows, labels, params):
-    boundaries = [float(params["boundary"]) for _ in labels]
+    boundaries = np.full(len(labels), float(params["boundary"]))
     if parts:
-      for i, label in enumerate(labels):
-        boundaries[i] += params["class_boundaries"][label] + rows["offsets"][i, 0] / 4
+      boundaries += params["class_boundaries"][labels] + rows["offsets"][:, 0] / 4
     m = matrix_of(distance, rows["embeddings"], rows["embeddings"])
     numbers = params | {"boundaries": boundaries}
     return formulas.margin(m, *pairs(labels), numbers, None, **static)
@@ -100,25 +86,31 @@ def of_boundaries(key, params, parts=True, **static):
   rows = {"embeddings": ("embedding", 4)}
   if parts:
     rows["offsets"] = ("cosine", 1)
-    drawn = np.random.default_rng(9).normal(size=CLASSES)
-    params = params | {"class_boundaries": 0.2 * drawn}
+    by_class = 0.2 * np.random.default_rng(9).normal(size=CLASSES)
+    params = params | {"class_boundaries": by_class}
   CASES[key] = Case(loss, oracle, rows, params, blocks=True, devices=True, step=1e-4)
+
+
+def n_pair(matrix, chosen):
+  """The loss of some rows, each with its column."""
+  rows = range(len(matrix))
+  near = [[chosen[i]] if i in chosen else [] for i in rows]
+  far = [[j for a, j in chosen.items() if a != i] for i in rows]
+  return formulas.n_pair(matrix, near, far, None, None)
 
 
 def n_pair_of_batch():
   """The pairs are chosen from the labels: first and second row of each class."""
 
   def oracle(rows, labels, params):
-    x, members = rows["embeddings"], {}
+    members = {}
     for i, label in enumerate(labels):
       members.setdefault(label, []).append(i)
-    chosen = [member[:2] for member in members.values() if len(member) > 1]
-    values = np.zeros(len(x))
-    for a, p in chosen:
-      others = [dot(x[a], x[q]) - dot(x[a], x[p]) for b, q in chosen if b != a]
-      norms = (dot(x[a], x[a]) + dot(x[p], x[p])) / 4
-      if others:  # one class alone has no loss
-        values[a] = softplus(lse(others)) + params["norm_weight"] * norms
+    chosen = dict(member[:2] for member in members.values() if len(member) > 1)
+    m = matrix_of(dot, rows["embeddings"], rows["embeddings"], "none")
+    values = n_pair(m, chosen)
+    for a, p in chosen.items() if len(chosen) > 1 else ():  # a class alone has no loss
+      values[a] += params["norm_weight"] * (m[a, a] + m[p, p]) / 4
     return values
 
   return Case(
@@ -138,15 +130,12 @@ def n_pair_of_memory():
     return losses.n_pair(rows["embeddings"], labels, **options)
 
   def oracle(rows, labels, params):
-    x, y = project(rows["embeddings"]), project(params["memory"])
-    chosen, values = [], np.zeros(len(x))
-    for i, label in enumerate(labels):
-      if label not in labels[:i] and label in memory_labels:
-        chosen.append((i, list(memory_labels).index(label)))
-    for a, p in chosen:
-      others = [dot(x[a], y[q]) - dot(x[a], y[p]) for b, q in chosen if b != a]
-      values[a] = softplus(lse(others))
-    return values
+    chosen = {
+      i: list(memory_labels).index(label)
+      for i, label in enumerate(labels)
+      if label not in labels[:i] and label in memory_labels
+    }
+    return n_pair(matrix_of(dot, rows["embeddings"], params["memory"]), chosen)
 
   return Case(
     loss, oracle, params={"memory": memory}, blocks=True, devices=True, ordered=True
@@ -156,12 +145,8 @@ def n_pair_of_memory():
 HINGES = {"positive_margin": 0.23, "negative_margin": 1.17}
 COSINE = {"margin": 0.31}
 HADSELL = {"margin": 1.3}
-CONSISTENT = {
-  "positive_margin": 0.83,
-  "negative_margin": 0.12,
-  "positive_weight": 0.7,
-  "negative_weight": 1.3,
-}
+CONSISTENT = {"positive_margin": 0.83, "negative_margin": 0.12}
+CONSISTENT |= {"positive_weight": 0.7, "negative_weight": 1.3}
 TOLERANCES = {"positive_tolerance": 0.07, "negative_tolerance": 0.11}
 MULTI = {"positive_scale": 2.3, "negative_scale": 11.0, "threshold": 0.43}
 CIRCLE = {"margin": 0.31, "scale": 7.0}

@@ -1,9 +1,11 @@
 """Losses between examples and learned proxies of the classes."""
 
 import functools
+import itertools
 import math
 
 import numpy as np
+from scipy import special
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
@@ -56,10 +58,8 @@ def reduced(similarities, reduction, t):
   if reduction == "max":
     return max(similarities)
   if reduction == "logsumexp":
-    mean = sum(math.exp((s - max(similarities)) / t) for s in similarities)
-    return max(similarities) + t * math.log(mean / len(similarities))
-  terms = [math.exp((s - max(similarities)) / t) for s in similarities]
-  return sum(w * s for w, s in zip(terms, similarities, strict=True)) / sum(terms)
+    return t * (lse([s / t for s in similarities]) - math.log(len(similarities)))
+  return special.softmax(np.divide(similarities, t)) @ similarities
 
 
 def multi_proxy(reduction):
@@ -82,14 +82,8 @@ def multi_proxy(reduction):
 
 def soft_triple(rows, labels, params, normalize="l2"):
   groups = grouped(params["centres"], normalize)
-  per_class = len(groups[0])
-  apart = sum(
-    math.dist(group[k], group[j])
-    for group in groups
-    for k in range(per_class)
-    for j in range(k)
-  )
-  spread = apart / (CLASSES * per_class * (per_class - 1)) if per_class > 1 else 0.0
+  gaps = [math.dist(*two) for x in groups for two in itertools.combinations(x, 2)]
+  spread = sum(gaps) / (2 * len(gaps)) if gaps else 0.0
   values = []
   for x, y in zip(project(rows["embeddings"], normalize), labels, strict=True):
     close = [reduced(list(g @ x), "soft", params["temperature"]) for g in groups]

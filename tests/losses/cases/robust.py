@@ -4,10 +4,11 @@ import functools
 import math
 
 import numpy as np
+from scipy import special
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import by_row, call, cosines, entropy, softened
+from tests.losses.cases._parts import by_row, call, cosines, entropy
 
 LOGITS = {"logits": ("logit", CLASSES), "attacked": ("logit", CLASSES)}
 COSINES = {"cosines": ("cosine", CLASSES), "attacked": ("cosine", CLASSES)}
@@ -23,7 +24,7 @@ def mixture(attacked, clean, y, params):
 def trades(attacked, clean, y, params, kl=False):
   apart = sum(
     p * (entropy(attacked, c) - kl * entropy(clean, c))
-    for c, p in enumerate(softened(clean))
+    for c, p in enumerate(special.softmax(clean))
   )
   return entropy(clean, y) + params["weight"] * apart
 

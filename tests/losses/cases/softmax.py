@@ -5,18 +5,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import (
-  by_row,
-  call,
-  entropy,
-  matrix_of,
-  softened,
-  squared,
-)
+from tests.losses.cases._parts import by_row, call, entropy, matrix_of, squared
 
 COSINES = {"cosines": ("cosine", CLASSES)}
 LOGITS = {"logits": ("logit", CLASSES)}
@@ -60,7 +53,7 @@ def soft_softmax(rows, labels, params, where):
 
 
 def soft_softmax_value(logits, preferences, params):
-  terms = [q * entropy(logits, c) for c, q in enumerate(softened(preferences))]
+  terms = [q * entropy(logits, c) for c, q in enumerate(special.softmax(preferences))]
   return params["mass"] * sum(terms)
 
 
@@ -363,8 +356,8 @@ def mixed_pull(rows, labels, params, where):
 
 
 def mixed_pull_value(cosines, preferences, params):
-  terms = zip(softened(preferences), params["weights"], cosines, strict=True)
-  return sum(q * w * (c - 1) ** 2 / 2 for q, w, c in terms)
+  weights = special.softmax(preferences) * params["weights"]
+  return weights @ (np.subtract(cosines, 1) ** 2 / 2)
 
 
 def regression(products, y, params):
