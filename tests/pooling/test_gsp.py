@@ -5,44 +5,41 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
+from scipy import special
 
 from benchmarks import gsp_accuracy
 from spherejax import pooling
 from spherejax.pooling import _costs, _gsp_solver, _gsp_weights
+from tests.losses.cases._parts import distance, matrix_of, project
+from tests.losses.slopes import with_slopes
 
 pool = jax.jit(pooling.gsp, static_argnames=("solver", "steps"))
 FIELDS = ("pooled", "weights", "attributes", "residual")
 
 
-def data(seed, batch=2, n=6, d=3, m=4):
-  """Features and prototypes of norms on both sides of 1."""
+def data(seed, batch=2, n=6, m=4, dtype=np.float64):
+  """Features and prototypes of three channels, of norms on both sides of 1."""
   random = np.random.default_rng(seed)
-  return random.normal(size=(batch, n, d)), random.normal(size=(m, d))
+  arrays = random.normal(size=(batch, n, 3)), random.normal(size=(m, 3))
+  return [x.astype(dtype) for x in arrays]
 
 
-def in_ball(x):
-  return x / max(1, np.sqrt((x**2).sum()))
+def in_ball(features, prototypes):
+  """[prototypes, features] of an image: the costs."""
+  return matrix_of(distance, prototypes, features, "unit_ball")
 
 
 def solved(costs, mass, beta):
-  """p by bisection, and Q, of one image."""
+  """p by bisection, and Q, of an image."""
   numbers = np.array([mass]), np.array([beta])
-  exponentials = np.exp(-beta * costs)
   p = gsp_accuracy.reference(costs[None], *numbers)[0]
-  return p, exponentials / exponentials.sum(0)
+  return p, special.softmax(-beta * costs, axis=0)
 
 
 def reference(features, prototypes, mass, beta):
-  """pooled, p, z, residual of one image."""
-  costs = np.array(
-    [
-      [np.sqrt(((in_ball(o) - in_ball(f)) ** 2).sum()) for f in features]
-      for o in prototypes
-    ]
-  )
-  p, share = solved(costs, mass, beta)
-  pooled = sum(p[j] * features[j] for j in range(len(features)))
-  return pooled, p, share @ p, 1 / len(features) - mass * p
+  """pooled, p, z, residual of an image."""
+  p, share = solved(in_ball(features, prototypes), mass, beta)
+  return p @ features, p, share @ p, 1 / len(features) - mass * p
 
 
 SETTINGS = [(0.3, 5.0), (0.3, 0.5), (0.9, 20.0), (1.0, 5.0)]
@@ -52,8 +49,8 @@ SETTINGS = [(0.3, 5.0), (0.3, 0.5), (0.9, 20.0), (1.0, 5.0)]
 def test_equals_the_loop(mass, beta, x64):
   features, prototypes = data(0)
   result = pool(features, prototypes, mass=mass, inverse_temperature=beta)
-  for i in range(2):
-    expected = reference(features[i], prototypes, mass, beta)
+  for i, image in enumerate(features):
+    expected = reference(image, prototypes, mass, beta)
     for name, value in zip(FIELDS, expected, strict=True):
       np.testing.assert_allclose(getattr(result, name)[i], value, atol=1e-12)
   assert result.converged.all()
@@ -67,13 +64,11 @@ def test_corrected_proposition_of_the_paper(x64):
   random = np.random.default_rng(6)
   to_weights, to_attributes = random.normal(size=6), random.normal(size=4)
 
-  @jax.jit
   def of_costs(costs):
     p = pooling.gsp_weights(costs, mass=mass, inverse_temperature=beta)
     return p @ to_weights + (jax.nn.softmax(-beta * costs, 0) @ p) @ to_attributes
 
-  ball = [np.array([in_ball(x) for x in rows]) for rows in (prototypes, features[0])]
-  costs = np.linalg.norm(ball[0][:, None] - ball[1][None], axis=-1)
+  costs = in_ball(features[0], prototypes)
   p, share = solved(costs, mass, beta)
   rho, plan = 1 / n - mass * p, mass * p * share
   by_rho, by_plan = -to_weights / mass, to_attributes[:, None] / mass * np.ones((4, n))
@@ -101,42 +96,35 @@ def test_derivatives_of_both_modes_and_orders_with_a_mask(x64):
 
 def test_derivative_at_all_mass_is_one_sided(x64):
   features, prototypes = data(4, batch=1)
-  attributes_of = jax.jit(
-    jax.grad(lambda mass: pooling.gsp(features, prototypes, mass=mass).weights[0, 2])
-  )
-  below = (1 / 6 - pool(features, prototypes, mass=1 - 1e-6).weights[0, 2]) / 1e-6
-  np.testing.assert_allclose(attributes_of(1.0), below, rtol=1e-5)
+
+  def weight(mass):
+    return pool(features, prototypes, mass=mass).weights[0, 2]
+
+  below = (1 / 6 - weight(1 - 1e-6)) / 1e-6
+  np.testing.assert_allclose(jax.grad(weight)(1.0), below, rtol=1e-5)
 
 
 def test_all_mass_is_average_pooling():
-  features, prototypes = (x.astype(np.float32) for x in data(5))
-
-  @jax.jit
-  def value_and_pull(features, prototypes, beta):
-    def pooled(features, prototypes):
-      return pooling.gsp(
-        features, prototypes, mass=1.0, inverse_temperature=beta
-      ).pooled
-
-    value, pull = jax.vjp(pooled, features, prototypes)
-    return value, pull(jnp.ones_like(value))
-
+  features, prototypes = data(5, dtype=np.float32)
+  pooled = with_slopes(
+    lambda x, o, beta: pooling.gsp(x, o, mass=1.0, inverse_temperature=beta).pooled,
+    (0, 1),
+  )
   for beta in (0.0, 0.5, 5.0, 1e4):
-    value, (by_feature, by_prototype) = value_and_pull(features, prototypes, beta)
+    value, (by_feature, by_prototype) = pooled(features, prototypes, beta)
     np.testing.assert_allclose(value, features.mean(1), atol=1e-6)
     np.testing.assert_allclose(by_feature, np.full((2, 6, 3), 1 / 6), rtol=1e-6)
     np.testing.assert_array_equal(by_prototype, np.zeros((4, 3)))
 
 
 def test_all_mass_sharply_is_the_histogram_of_nearest_prototypes():
-  features, prototypes = data(6, n=40)
-  features = np.array([[in_ball(f) for f in image] for image in features], np.float32)
-  prototypes = np.array([in_ball(o) for o in prototypes], np.float32)
+  features, prototypes = (project(x, "unit_ball") for x in data(6, n=40))
+  features, prototypes = np.float32(features), np.float32(prototypes)
   result = pool(features, prototypes, mass=1.0, inverse_temperature=1e5)
-  for i in range(2):
-    nearest = np.linalg.norm(features[i][:, None] - prototypes[None], axis=-1).argmin(1)
+  for image, attributes in zip(features, result.attributes, strict=True):
+    nearest = matrix_of(distance, image, prototypes, "none").argmin(1)
     histogram = np.bincount(nearest, minlength=4) / 40
-    np.testing.assert_allclose(result.attributes[i], histogram, atol=1e-5)
+    np.testing.assert_allclose(attributes, histogram, atol=1e-5)
 
 
 @pytest.mark.parametrize(("mass", "beta"), SETTINGS)
@@ -146,16 +134,15 @@ def test_pooled_is_near_the_combination_of_prototypes(mass, beta, x64):
   features /= np.linalg.norm(features, axis=-1).max()
   prototypes /= np.linalg.norm(prototypes, axis=-1).max()
   result = pool(features, prototypes, mass=mass, inverse_temperature=beta)
-  for i in range(2):
-    costs = np.linalg.norm(prototypes[:, None] - features[i][None], axis=-1)
-    share = np.exp(-beta * costs) / np.exp(-beta * costs).sum(0)
-    plan = share * np.asarray(result.weights[i])
-    error = np.linalg.norm(result.pooled[i] - result.attributes[i] @ prototypes)
+  errors = np.linalg.norm(result.pooled - result.attributes @ prototypes, axis=1)
+  for image, weights, error in zip(features, result.weights, errors, strict=True):
+    costs = matrix_of(distance, prototypes, image, "none")
+    plan = special.softmax(-beta * costs, axis=0) * np.asarray(weights)
     assert error <= (costs * plan).sum() + 1e-12
 
 
-def test_map_and_tokens_agree_and_layouts_are_kept():
-  features, prototypes = (x.astype(np.float32) for x in data(8))
+def test_map_and_tokens_agree_and_layouts_stay():
+  features, prototypes = data(8, dtype=np.float32)
   where = np.random.default_rng(0).random((2, 6)) < 0.7
   tokens = pool(features, prototypes, where=where)
   image = pool(features.reshape(2, 2, 3, 3), prototypes, where=where.reshape(2, 2, 3))
@@ -185,7 +172,7 @@ def test_copies_of_a_prototype_share_its_attribute(x64):
   once = pool(features, prototypes)
   twice = pool(features, np.concatenate([prototypes, prototypes]))
   np.testing.assert_allclose(twice.weights, once.weights, atol=1e-13)
-  half = np.concatenate([once.attributes, once.attributes], 1) / 2
+  half = np.tile(once.attributes, 2) / 2
   np.testing.assert_allclose(twice.attributes, half, atol=1e-13)
 
 
@@ -198,21 +185,20 @@ def value_and_gradients(features, prototypes, where=None, **setting):
 
 
 def test_mask_equals_deletion_and_poison_does_not_spread():
-  features, prototypes = (x.astype(np.float32) for x in data(11, batch=3))
-  where = np.array([[1, 0, 1, 1, 0, 1], [1, 0, 1, 1, 0, 1], [0] * 6], bool)
+  features, prototypes = data(11, batch=3, dtype=np.float32)
+  row = np.array([1, 0, 1, 1, 0, 1], bool)
+  where = np.outer([True, True, False], row)
   poisoned = np.where(where[..., None], features, np.nan)
   poisoned[0, 1] = np.inf
   (_, result), (by_feature, by_prototype) = value_and_gradients(
     poisoned, prototypes, where
   )
-  (_, short), (by_short, by_short_prototype) = value_and_gradients(
-    features[:2][:, where[0]], prototypes
-  )
-  kept = [result.pooled[:2], result.weights[:2][:, where[0]], result.attributes[:2]]
-  for value, expected in zip(kept, short[:3], strict=True):
+  (_, short), slopes = value_and_gradients(features[:2, row], prototypes)
+  parts = result.pooled[:2], result.weights[:2, row], result.attributes[:2]
+  for value, expected in zip(parts, short[:3], strict=True):
     np.testing.assert_allclose(value, expected, atol=5e-7)
-  np.testing.assert_allclose(by_feature[:2][:, where[0]], by_short, atol=2e-6)
-  np.testing.assert_allclose(by_prototype, by_short_prototype, atol=2e-6)
+  np.testing.assert_allclose(by_feature[:2, row], slopes[0], atol=2e-6)
+  np.testing.assert_allclose(by_prototype, slopes[1], atol=2e-6)
   assert (by_feature[~where] == 0).all()
   for name in (*FIELDS, "mass_error"):
     assert (getattr(result, name)[2] == 0).all()
@@ -223,15 +209,14 @@ def test_all_fields_of_the_papers_iteration(x64):
   features, prototypes = data(0)
   numbers = {"mass": 0.3, "inverse_temperature": 5.0}
   exact = pool(features, prototypes, **numbers)
-  found = pool(features, prototypes, **numbers, solver="fixed_point", steps=1500)
-  for name in FIELDS:
-    np.testing.assert_allclose(
-      getattr(found, name), getattr(exact, name), atol=1e-9, err_msg=name
-    )
-  early = pool(features, prototypes, **numbers, solver="fixed_point", steps=4)
+  late, early = (
+    pool(features, prototypes, **numbers, solver="fixed_point", steps=steps)
+    for steps in (1500, 4)
+  )
+  for name, value, expected in zip(FIELDS, late, exact, strict=False):
+    np.testing.assert_allclose(value, expected, atol=1e-9, err_msg=name)
   np.testing.assert_allclose(early.attributes.sum(1), 1, rtol=1e-12)
-  left = np.abs(early.weights.sum(1) - 1)
-  assert (left > 1e-4).all()
+  assert (np.abs(early.weights.sum(1) - 1) > 1e-4).all()
   np.testing.assert_allclose(early.residual, 1 / 6 - 0.3 * early.weights, rtol=1e-12)
   assert not early.converged.any()
 
@@ -278,9 +263,7 @@ def test_gradient_through_a_cost_of_zero_is_zero(x64):
   """One feature on the one prototype it sees: only the direct path remains."""
   features = np.array([[[0.5, 0.25], [0.0, 1.0], [-1.0, 0.0]]])
   prototypes = np.array([[0.5, 0.25]])
-  gradient = jax.jit(
-    jax.grad(lambda f: pooling.gsp(f, prototypes, mass=0.4).weights[0, 1])
-  )(features)
+  gradient = jax.grad(lambda x: pool(x, prototypes, mass=0.4).weights[0, 1])(features)
   assert (gradient[0, 0] == 0).all()
   assert (gradient[0, 1] != 0).any()
 
@@ -288,13 +271,11 @@ def test_gradient_through_a_cost_of_zero_is_zero(x64):
 @pytest.mark.parametrize("length", [0.5, 3.0])
 def test_features_that_are_prototypes_cost_nothing_and_draw_nothing(length):
   """Also where float32 rounds their products, in any order of summation."""
-  rng = np.random.default_rng(0)
-  rows = rng.normal(size=(40, 128))
-  rows *= length / np.linalg.norm(rows, axis=1, keepdims=True)
-  prototypes = rows[:30].astype(np.float32)
+  rows = project(np.random.default_rng(0).normal(size=(30, 128)))
+  prototypes = np.float32(length * rows)
 
   def to_itself(features):
-    pairs = _costs.to_prototypes(features, prototypes)[0, :30]
+    pairs = _costs.to_prototypes(features, prototypes)[0]
     return jnp.diagonal(pairs).sum(), pairs
 
   gradient, costs = jax.jit(jax.grad(to_itself, has_aux=True))(prototypes[None])
@@ -304,32 +285,28 @@ def test_features_that_are_prototypes_cost_nothing_and_draw_nothing(length):
 
 
 def test_sharp_cut_has_zero_gradient_in_the_costs():
-  features, prototypes = (x.astype(np.float32) for x in data(12))
-  (_, result), _ = value_and_gradients(
-    features, prototypes, mass=0.5, inverse_temperature=1e4
-  )
-  weights = np.asarray(result.weights)
-  assert (np.minimum(weights, np.abs(weights - 1 / 3)) < 1e-6).all()
-  by_weight = jax.jit(
-    jax.grad(
-      lambda o: pooling.gsp(features, o, mass=0.5, inverse_temperature=1e4).weights[
-        0, 0
-      ]
-    )
-  )(prototypes)
-  assert (by_weight == 0).all()
+  features, prototypes = data(12, dtype=np.float32)
+
+  def weights(prototypes):
+    result = pooling.gsp(features, prototypes, mass=0.5, inverse_temperature=1e4)
+    return result.weights[0, 0], result.weights
+
+  gradient, every = jax.jit(jax.grad(weights, has_aux=True))(prototypes)
+  assert (np.minimum(every, np.abs(every - 1 / 3)) < 1e-6).all()
+  assert (gradient == 0).all()
 
 
 def test_mass_and_temperature_of_each_image_equal_single_calls():
-  features, prototypes = (x.astype(np.float32) for x in data(13, batch=3))
-  mass = jnp.array([0.2, 0.7, 1.0])
-  beta = jnp.array([0.5, 5.0, 50.0])
+  features, prototypes = data(13, batch=3, dtype=np.float32)
+  mass, beta = jnp.array([0.2, 0.7, 1.0]), jnp.array([0.5, 5.0, 50.0])
   together = pool(features, prototypes, mass=mass, inverse_temperature=beta)
-  alone = jax.jit(
-    jax.vmap(
-      lambda f, m, b: pooling.gsp(f[None], prototypes, mass=m, inverse_temperature=b)
-    )
-  )(features, mass, beta)
+
+  @jax.jit
+  @jax.vmap
+  def each(image, mass, beta):
+    return pooling.gsp(image[None], prototypes, mass=mass, inverse_temperature=beta)
+
+  alone = each(features, mass, beta)
   for name in (*FIELDS, "steps"):
     np.testing.assert_allclose(
       getattr(together, name), getattr(alone, name)[:, 0], atol=1e-6
@@ -338,7 +315,7 @@ def test_mass_and_temperature_of_each_image_equal_single_calls():
 
 def test_memory_of_the_backward_pass_does_not_depend_on_the_steps(monkeypatch):
   """The paper's iteration stores every step; the solver stores none."""
-  features, prototypes = (x.astype(np.float32) for x in data(14, batch=8, n=32))
+  features, prototypes = data(14, batch=8, n=32, dtype=np.float32)
 
   def compiled(**setting):
     loss = lambda f, o: pooling.gsp(f, o, **setting).pooled.sum()  # noqa: E731
@@ -360,7 +337,7 @@ def test_memory_of_the_backward_pass_does_not_depend_on_the_steps(monkeypatch):
 
 
 def test_half_precision_is_the_rounded_float32_result():
-  features, prototypes = (jnp.asarray(x, jnp.bfloat16) for x in data(15))
+  features, prototypes = map(jnp.bfloat16, data(15))
   result = pool(features, prototypes)
   wide = pool(features.astype(jnp.float32), prototypes.astype(jnp.float32))
   for name in FIELDS:
@@ -395,19 +372,13 @@ def test_toy_map_of_figure_5_2():
   assert effective_number(smooth) > 45
   assert smooth[foreground].sum() > 0.98
   assert (smooth[foreground] > 0.01).sum() == 50
-  numbers = [
-    effective_number(
-      pool(image, TOY_PROTOTYPES, mass=0.2, inverse_temperature=beta).weights
-    )
+  results = [
+    pool(image, TOY_PROTOTYPES, mass=0.2, inverse_temperature=beta)
     for beta in (0.5, 5.0, 20.0, 100.0)
   ]
+  numbers = [effective_number(result.weights) for result in results]
   assert numbers == sorted(numbers, reverse=True)
-  pixels = image.reshape(100, 3)
-  costs = np.linalg.norm(
-    np.array([in_ball(o) for o in TOY_PROTOTYPES])[:, None]
-    - np.array([in_ball(f) for f in pixels])[None],
-    axis=-1,
-  ).astype(np.float32)
+  costs = np.float32(in_ball(image.reshape(100, 3), TOY_PROTOTYPES))
   linear = pooling.gsp_linear_program(costs, mass=0.2).reshape(10, 10)
   assert (linear > 0.01).sum() == 20
   np.testing.assert_allclose(linear[foreground].sum(), 1, rtol=1e-6)
@@ -420,12 +391,12 @@ def test_toy_map_of_figure_5_2():
 )
 def test_toy_map_figures(mass, beta, share, number):
   """Foreground weight and effective number, mean over draws of the noise."""
-  found = []
+  figures = []
   for seed in range(5):
     image, foreground = toy_map(seed)
     result = pool(image, TOY_PROTOTYPES, mass=mass, inverse_temperature=beta)
     weights = np.asarray(result.weights[0])
-    found.append((weights[foreground].sum(), effective_number(weights)))
-  mean_share, mean_number = np.mean(found, axis=0)
+    figures.append((weights[foreground].sum(), effective_number(weights)))
+  mean_share, mean_number = np.mean(figures, axis=0)
   np.testing.assert_allclose(mean_share, share, atol=0.005)
   np.testing.assert_allclose(mean_number, number, rtol=0.02)
