@@ -1,10 +1,11 @@
 """Generalized sum pooling inside a mapped step gives what one device gives."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
 
 from spherejax import losses, pooling
 
@@ -19,22 +20,18 @@ def loss(prototypes, features, labels, axis_name):
   return values.mean()
 
 
+WAYS = ("pmap", "checked shard_map", "shard_map", "vmap")
+
+
 @pytest.mark.parametrize(
-  "mapped",
-  [
-    "pmap",
-    pytest.param("checked shard_map", marks=pytest.mark.slow),
-    pytest.param("shard_map", marks=pytest.mark.slow),
-    pytest.param("vmap", marks=pytest.mark.slow),
-  ],
+  "mapped", [pytest.param(x, marks=[pytest.mark.slow] * (x != "pmap")) for x in WAYS]
 )
 def test_gradient_on_four_devices_equals_one(mapped):
   rng = np.random.default_rng(0)
   features = jnp.asarray(rng.normal(size=(8, 6, 4)), jnp.float32)
   prototypes = jnp.asarray(rng.normal(size=(3, 4)), jnp.float32)
-  expected = jax.jit(jax.grad(loss), static_argnums=3)(
-    prototypes, features, LABELS, None
-  )
+  slope = jax.jit(jax.grad(loss), static_argnums=3)
+  expected = slope(prototypes, features, LABELS, None)
 
   def local(prototypes, features, labels):
     gradient = jax.grad(loss)(prototypes, features, labels, "batch")
@@ -45,16 +42,10 @@ def test_gradient_on_four_devices_equals_one(mapped):
   if mapped.endswith("shard_map"):
     auto = (jax.sharding.AxisType.Auto,)
     mesh = jax.make_mesh((4,), ("batch",), axis_types=auto)
-    rows = PartitionSpec("batch")
-    gradient = jax.jit(
-      jax.shard_map(
-        local,
-        mesh=mesh,
-        in_specs=(PartitionSpec(), rows, rows),
-        out_specs=PartitionSpec(),
-        check_vma=mapped == "checked shard_map",
-      )
-    )(prototypes, features, LABELS)
+    rows, shared, check = jax.P("batch"), jax.P(), mapped == "checked shard_map"
+    spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=check)
+    run = spread(local, in_specs=(shared, rows, rows), out_specs=shared)
+    gradient = jax.jit(run)(prototypes, features, LABELS)
   else:
     run = jax.pmap if mapped == "pmap" else jax.vmap
     run = run(local, axis_name="batch", in_axes=(None, 0, 0))

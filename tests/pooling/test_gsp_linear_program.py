@@ -62,17 +62,17 @@ def test_batch_of_masses_and_mask_equal_single_calls():
   weights = solve(poisoned, mass=mass, where=where)
   assert weights.shape == (3, 2, 6)
   assert (weights[~where] == 0).all()
-  for i, j in np.ndindex(3, 2):
-    kept = where[i, j]
-    if kept.any():
-      share, _ = highs(costs[i, j][:, kept].astype(np.float64), float(mass[i, j]))
-      np.testing.assert_allclose(mass[i, j] * weights[i, j][kept], share, atol=1e-6)
+  for place in np.ndindex(3, 2):
+    mask = where[place]
+    if mask.any():
+      share, _ = highs(costs[place][:, mask].astype(np.float64), float(mass[place]))
+      np.testing.assert_allclose(mass[place] * weights[place][mask], share, atol=1e-6)
 
 
 def test_derivatives():
   costs = jnp.array([[0.4, 0.1, 0.9, 0.2]])
-  weigh = lambda c, mass: pooling.gsp_linear_program(c, mass=mass)  # noqa: E731
-  by_cost, by_mass = jax.jit(jax.jacfwd(weigh, (0, 1)))(costs, 0.6)
+  slopes = jax.jacfwd(lambda costs, mass: solve(costs, mass=mass), (0, 1))
+  by_cost, by_mass = jax.jit(slopes)(costs, 0.6)
   assert (by_cost == 0).all()
   # 2.4 features are taken: weights (0.4, 1, 0, 1) / 2.4, with 4 mass = 2.4.
   expected = [4 / 2.4 - 0.4 * 4 / 2.4**2, -4 / 2.4**2, 0, -4 / 2.4**2]
