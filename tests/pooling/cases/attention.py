@@ -12,10 +12,8 @@ def normal(seed, *shape, scale=0.7):
 
 
 def product(row, matrix):
-  """Row times matrix, one sum for each column."""
-  return np.array(
-    [sum(row[i] * column[i] for i in range(len(row))) for column in matrix.T]
-  )
+  """Row times matrix, a sum for each column."""
+  return np.array([sum(row * column) for column in matrix.T])
 
 
 def cbam(features, params, kept):
@@ -24,14 +22,11 @@ def cbam(features, params, kept):
   at = [(int(r), int(c)) for r, c in zip(*np.nonzero(kept), strict=True)]
 
   def perceptron(u):
-    inner = product(u, params["reduce_kernel"]) + params.get("reduce_bias", 0)
-    inner = np.array([relu(value) for value in inner])
+    inner = relu(product(u, params["reduce_kernel"]) + params.get("reduce_bias", 0))
     return product(inner, params["expand_kernel"]) + params.get("expand_bias", 0)
 
-  by_channel = [[features[p][k] for p in at] for k in range(features.shape[2])]
-  averages = np.array([mean(values) for values in by_channel])
-  maxima = np.array([max(values) for values in by_channel])
-  of_channels = sigmoid(perceptron(averages) + perceptron(maxima))
+  x = [features[p] for p in at]
+  of_channels = sigmoid(perceptron(mean(x)) + perceptron(np.max(x, axis=0)))
   y = {p: of_channels * features[p] for p in at}
   pooled = 0
   for row, column in at:
@@ -59,11 +54,9 @@ def call_cbam(features, params, where):
 def delf(features, params):
   pooled = 0
   for x in features:
-    hidden = product(x, params["hidden_kernel"]) + params["hidden_bias"]
-    score = sum(
-      w * relu(h) for w, h in zip(params["score_kernel"], hidden, strict=True)
-    )
-    pooled = pooled + np.log(1 + np.exp(score + params["score_bias"])) * x
+    hidden = relu(product(x, params["hidden_kernel"]) + params["hidden_bias"])
+    score = sum(params["score_kernel"] * hidden) + params["score_bias"]
+    pooled = pooled + np.log(1 + np.exp(score)) * x
   return pooled
 
 
@@ -72,28 +65,19 @@ def solar(features, params):
 
   def projected(x, name):
     u = product(x, params[f"{name}_kernel"])
-    u = params.get(f"{name}_scale", 1) * u + params.get(f"{name}_shift", 0)
-    return [relu(value) for value in u]
+    return relu(params[f"{name}_scale"] * u + params[f"{name}_shift"])
 
   attended = []
   for x in features:
-    logits = []
-    for other in features:
-      pairs = zip(projected(x, "query"), projected(other, "key"), strict=True)
-      logits.append(sum(q * k for q, k in pairs) / inner**0.5)
-    weights = [np.exp(logit) for logit in logits]
+    query = projected(x, "query")
+    logits = [sum(query * projected(other, "key")) / inner**0.5 for other in features]
+    weights = np.exp(logits) / sum(np.exp(logits))
     value = sum(
-      weight / sum(weights) * product(other, params["value_kernel"])
+      weight * product(other, params["value_kernel"])
       for weight, other in zip(weights, features, strict=True)
     )
     attended.append(x + product(value, params["output_kernel"]))
-  return np.array(
-    [
-      mean([max(x[k], 1e-6) ** params["power"] for x in attended])
-      ** (1 / params["power"])
-      for k in range(features.shape[1])
-    ]
-  )
+  return mean(np.maximum(attended, 1e-6) ** params["power"]) ** (1 / params["power"])
 
 
 def call_solar(features, params, where):
@@ -108,6 +92,12 @@ def call_solar(features, params, where):
   )
 
 
+DELF = {
+  "hidden_kernel": normal(1, 4, 3),
+  "hidden_bias": normal(2, 3),
+  "score_kernel": normal(3, 3),
+  "score_bias": 0.3,
+}
 CASES = {
   "cbam": Case(
     call_cbam,
@@ -136,25 +126,11 @@ CASES = {
       "spatial_kernel": normal(5, 1, 1, 2),
     },
   ),
-  "delf": Case(
-    call("delf"),
-    delf,
-    {
-      "hidden_kernel": normal(1, 4, 3),
-      "hidden_bias": normal(2, 3),
-      "score_kernel": normal(3, 3),
-      "score_bias": 0.3,
-    },
-  ),
+  "delf": Case(call("delf"), delf, DELF),
   "delf/mean": Case(
     call("delf", reduction="mean"),
     lambda features, params: delf(features, params) / len(features),
-    {
-      "hidden_kernel": normal(1, 4, 3),
-      "hidden_bias": normal(2, 3),
-      "score_kernel": normal(3, 3),
-      "score_bias": 0.3,
-    },
+    DELF,
   ),
   "solar": Case(
     call_solar,

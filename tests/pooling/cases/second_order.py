@@ -32,18 +32,13 @@ def covariance(vectors, centred):
   """Covariance of the entries of the vectors, over the vectors."""
   n, width = len(vectors), len(vectors[0])
   mean = sum(vectors) / n if centred else np.zeros(width)
-  total = np.zeros((width, width))
-  for v in vectors:
-    total += np.outer(v - mean, v - mean)
-  return total / (n if centred else n**2)
+  return sum(np.outer(v - mean, v - mean) for v in vectors) / (n if centred else n**2)
 
 
 def channel_gates(features, p, centred):
   rows = covariance(reduced(features, p), centred)
-  hidden = []
-  for i, row in enumerate(rows):
-    hidden.extend(row @ p["row_kernel"][i] + p["row_bias"][i])
-  return sigmoid(np.array(hidden) @ p["out_kernel"] + p["out_bias"])
+  hidden = [row @ kernel for row, kernel in zip(rows, p["row_kernel"], strict=True)]
+  return sigmoid(np.ravel(hidden + p["row_bias"]) @ p["out_kernel"] + p["out_bias"])
 
 
 def bins(length, number):

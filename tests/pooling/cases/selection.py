@@ -13,16 +13,10 @@ def crow(features, params, soft=False, frozen=None):
   totals = [sum(row) for row in x]
   norm = sum(total**order for total in totals) ** (1 / order)
   strengths = [(total / norm) ** (1 / root) if norm > 0 else 0 for total in totals]
-  shares, offset = [], 1e-16 if soft else 1e-6
-  for k in range(channels):
-    values = x[:, k]
-    shares.append(mean([sigmoid(v) if soft else float(v > 0) for v in values]))
-  pooled = []
-  for k in range(channels):
-    rarity = np.log((channels * offset + sum(shares)) / (offset + shares[k]))
-    total = sum(s * row[k] for s, row in zip(strengths, x, strict=True))
-    pooled.append(rarity * total / (number if soft else 1))
-  return np.array(pooled)
+  shares, offset = mean(sigmoid(x) if soft else x > 0), 1e-16 if soft else 1e-6
+  rarities = np.log((channels * offset + sum(shares)) / (offset + shares))
+  totals = sum(s * row for s, row in zip(strengths, x, strict=True))
+  return rarities * totals / (number if soft else 1)
 
 
 def gemax(features, params):

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy import special
 
 from tests.pooling.cases._frame import Case
 from tests.pooling.cases._parts import call
@@ -41,11 +42,8 @@ def otp(gaussian=False, steps=10):
       v = (1 / n) / (kernel.T @ u)
       u = (1 / m) / (kernel @ v)
     v = (1 / n) / (kernel.T @ u)
-    blocks = np.zeros((m, features.shape[1]))
-    for i in range(m):
-      for j in range(n):
-        blocks[i] += math.sqrt(m) * u[i] * kernel[i, j] * v[j] * features[j]
-    return blocks.ravel()
+    plan = u[:, None] * kernel * v
+    return (math.sqrt(m) * plan @ features).ravel()
 
   return oracle
 
@@ -54,16 +52,10 @@ def netvlad(features, params):
   centres = params["centres"]
   blocks = np.zeros(centres.shape)
   for f in features:
-    scores = [
-      w @ f + b for w, b in zip(params["weights"], params["biases"], strict=True)
-    ]
-    shares = np.exp(np.array(scores) - max(scores))
-    shares /= shares.sum()
-    for k, centre in enumerate(centres):
-      blocks[k] += shares[k] * (f - centre)
-  for k in range(len(centres)):
-    blocks[k] /= math.sqrt(sum(blocks[k] ** 2))
-  return blocks.ravel() / math.sqrt(sum(blocks.ravel() ** 2))
+    shares = special.softmax(params["weights"] @ f + params["biases"])
+    blocks += shares[:, None] * (f - centres)
+  blocks /= np.linalg.norm(blocks, axis=1, keepdims=True)
+  return blocks.ravel() / np.linalg.norm(blocks)
 
 
 def tsmk(window, stop=False, reduction="mean"):
