@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from spherejax import losses
+from tests.losses.cases._frame import LABELS, Case
 
 
 def call(name, *tables, **static):
@@ -61,6 +62,38 @@ def pairs(labels, others=None):
     positives.append([j for j in every if columns[j] == label])
     negatives.append([j for j in every if columns[j] != label])
   return positives, negatives
+
+
+def against_itself(name, measure, formula, params, static, options, **contract):
+  """A loss of a batch with itself; of each row with itself, too, with `include_self`.
+
+  `formula` is of a matrix, the columns of each row, the params, and `static`; `options`
+  are further ones of the loss.
+  """
+
+  def oracle(rows, labels, params):
+    near, far = pairs(labels)
+    if "include_self" in options:
+      near = [[*row, i] for i, row in enumerate(near)]
+    x, normalize = rows["embeddings"], options.get("normalize", "l2")
+    return formula(matrix_of(measure, x, x, normalize), near, far, params, **static)
+
+  loss = call(name, **static, **options)
+  return Case(loss, oracle, params=params, blocks=True, devices=True, **contract)
+
+
+def against_batch(name, kind, formula, params, static, **contract):
+  """A loss of a matrix against references that have the labels of the batch."""
+
+  def loss(rows, labels, params, **options):
+    same = labels[:, None] == LABELS[None]
+    options |= static | params
+    return getattr(losses, name)(rows["matrix"], same, ~same, **options)
+
+  def oracle(rows, labels, params):
+    return formula(rows["matrix"], *pairs(labels, LABELS), params, **static)
+
+  return Case(loss, oracle, {"matrix": (kind, len(LABELS))}, params, **contract)
 
 
 def lse(values):

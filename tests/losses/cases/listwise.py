@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 
-from spherejax import losses
-from tests.losses.cases._frame import LABELS, Case
+from tests.losses.cases._frame import Case
 from tests.losses.cases._parts import (
+  against_batch,
+  against_itself,
   call,
   distance,
   dot,
   lse,
-  matrix_of,
   pairs,
   project,
   softplus,
@@ -144,34 +144,16 @@ def angular(x, labels, p, form="log", normalize="l2"):
 CASES: dict[str, Case] = {}
 
 
-def of_batch(key, measure, formula, params, *, static=None, itself=False, **contract):
-  """A loss of a batch with itself; of each row with itself, too, if so."""
-  name, static = key.split("/")[0], static or {}
-
-  def oracle(rows, labels, params):
-    near, far = pairs(labels)
-    if itself:
-      near = [[*row, i] for i, row in enumerate(near)]
-    m = matrix_of(measure, rows["embeddings"], rows["embeddings"])
-    return formula(m, near, far, params, **static)
-
-  loss = call(name, **static, **({"include_self": True} if itself else {}))
-  CASES[key] = Case(loss, oracle, params=params, blocks=True, devices=True, **contract)
+def of_batch(key, measure, formula, params, *, itself=False, static=(), **contract):
+  name, options = key.split("/")[0], {"include_self": True} if itself else {}
+  CASES[key] = against_itself(
+    name, measure, formula, params, dict(static), options, **contract
+  )
 
 
-def of_matrix(key, kind, formula, params, *, static=None, **contract):
-  """A loss of a matrix against references that have the labels of the batch."""
-  static = static or {}
-
-  def loss(rows, labels, params, **options):
-    same = labels[:, None] == LABELS[None]
-    options |= static | params
-    return getattr(losses, key.split("/")[0])(rows["matrix"], same, ~same, **options)
-
-  def oracle(rows, labels, params):
-    return formula(rows["matrix"], *pairs(labels, LABELS), params, **static)
-
-  CASES[key] = Case(loss, oracle, {"matrix": (kind, 10)}, params, **contract)
+def of_matrix(key, kind, formula, params, *, static=(), **contract):
+  name = key.split("/")[0]
+  CASES[key] = against_batch(name, kind, formula, params, dict(static), **contract)
 
 
 def of_triplets(key, angle, **static):

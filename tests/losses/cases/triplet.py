@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from spherejax import losses
-from tests.losses.cases._frame import LABELS, Case
-from tests.losses.cases._parts import call, distance, matrix_of, pairs, squared
+from tests.losses.cases._parts import against_batch, against_itself, distance, squared
 
 
 def mined(d, near, far, m, mining, fallback):
@@ -23,21 +21,20 @@ def mined(d, near, far, m, mining, fallback):
         chosen.append((p, max(far, key=lambda j: d[j])))
     return chosen
   every = [(p, q) for p in near for q in far]
-  if mining == "all":
-    return every
-  violating = [(p, q) for p, q in every if d[q] - d[p] <= m]
-  if mining == "violating":
-    return violating
-  if mining == "hard":
-    return [(p, q) for p, q in violating if d[q] <= d[p]]
-  return [(p, q) for p, q in violating if d[q] > d[p]]
+  rules = {
+    "all": lambda gap: True,
+    "violating": lambda gap: gap <= m,
+    "hard": lambda gap: gap <= min(m, 0),
+    "semihard": lambda gap: 0 < gap <= m,
+  }
+  return [(p, q) for p, q in every if rules[mining](d[q] - d[p])]
 
 
-def values(d, near, far, m, mining, fallback, soft, average):
+def values(d, near, far, params, mining, fallback, soft, average):
   sums, count = np.zeros(len(d)), 0
   for a in range(len(d)):
-    for p, q in mined(d[a], near[a], far[a], m, mining, fallback):
-      term = d[a, p] - d[a, q] + m
+    for p, q in mined(d[a], near[a], far[a], params["margin"], mining, fallback):
+      term = d[a, p] - d[a, q] + params["margin"]
       sums[a] += np.logaddexp(0, term) if soft else max(0, term)
       if soft or average == "all" or term > 0:
         count += 1
@@ -50,29 +47,15 @@ MARGIN = {"margin": 0.37}
 
 def label_case(mining="all", normalize="l2", square=False, **static):
   static = DEFAULTS | {"mining": mining} | static
-
-  def oracle(rows, labels, params):
-    x, measure = rows["embeddings"], squared if square else distance
-    d = matrix_of(measure, x, x, normalize)
-    return values(d, *pairs(labels), params["margin"], **static)
-
-  loss = call("triplet", squared=square, normalize=normalize, **static)
-  return Case(loss, oracle, params=MARGIN, blocks=True, devices=True)
+  measure = squared if square else distance
+  options = {"squared": square, "normalize": normalize}
+  return against_itself("triplet", measure, values, MARGIN, static, options)
 
 
-def matrix_case(**static):
-  static = DEFAULTS | static
-
-  def loss(rows, labels, params, **options):
-    same = labels[:, None] == LABELS[None]
-    options |= static | params
-    return losses.triplet_from_distance(rows["distances"], same, ~same, **options)
-
-  def oracle(rows, labels, params):
-    near, far = pairs(labels, LABELS)
-    return values(rows["distances"], near, far, params["margin"], **static)
-
-  return Case(loss, oracle, {"distances": ("distance", 10)}, MARGIN, devices=True)
+def matrix_case(step=2e-4, **static):
+  name, static = "triplet_from_distance", DEFAULTS | static
+  contract = {"devices": True, "step": step}
+  return against_batch(name, "distance", values, MARGIN, static, **contract)
 
 
 # Mining compares distances: "none" makes those to zero rows equal in every arithmetic.
@@ -89,6 +72,6 @@ CASES = {
   ),
   "triplet/batch_hard": label_case("batch_hard", average="all"),
   "triplet/batch_hard/squared": label_case("batch_hard", square=True),
-  "triplet_from_distance": matrix_case()._replace(step=1e-4),
+  "triplet_from_distance": matrix_case(step=1e-4),
   "triplet_from_distance/batch_hard": matrix_case(mining="batch_hard", soft=True),
 }
