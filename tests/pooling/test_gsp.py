@@ -155,25 +155,20 @@ def test_map_and_tokens_agree_and_layouts_stay():
 def test_invariances(x64):
   features, prototypes = data(9)
   random = np.random.default_rng(0)
-  result = pool(features, prototypes)
+  pooled, weights, attributes, *_ = pool(features, prototypes)
   positions, order = random.permutation(6), random.permutation(4)
   moved = pool(features[:, positions], prototypes[order])
-  np.testing.assert_allclose(moved.pooled, result.pooled, atol=1e-13)
-  np.testing.assert_allclose(moved.weights, result.weights[:, positions], atol=1e-13)
-  np.testing.assert_allclose(moved.attributes, result.attributes[:, order], atol=1e-13)
+  np.testing.assert_allclose(moved.pooled, pooled, atol=1e-13)
+  np.testing.assert_allclose(moved.weights, weights[:, positions], atol=1e-13)
+  np.testing.assert_allclose(moved.attributes, attributes[:, order], atol=1e-13)
   rotation, _ = np.linalg.qr(random.normal(size=(3, 3)))
   turned = pool(features @ rotation, prototypes @ rotation)
-  np.testing.assert_allclose(turned.pooled, result.pooled @ rotation, atol=1e-13)
-  np.testing.assert_allclose(turned.weights, result.weights, atol=1e-13)
-
-
-def test_copies_of_a_prototype_share_its_attribute(x64):
-  features, prototypes = data(10)
-  once = pool(features, prototypes)
+  np.testing.assert_allclose(turned.pooled, pooled @ rotation, atol=1e-13)
+  np.testing.assert_allclose(turned.weights, weights, atol=1e-13)
+  # Copies of a prototype share its attribute.
   twice = pool(features, np.concatenate([prototypes, prototypes]))
-  np.testing.assert_allclose(twice.weights, once.weights, atol=1e-13)
-  half = np.tile(once.attributes, 2) / 2
-  np.testing.assert_allclose(twice.attributes, half, atol=1e-13)
+  np.testing.assert_allclose(twice.weights, weights, atol=1e-13)
+  np.testing.assert_allclose(twice.attributes, np.tile(attributes, 2) / 2, atol=1e-13)
 
 
 def value_and_gradients(features, prototypes, where=None, **setting):

@@ -294,6 +294,25 @@ def test_extreme_masses_and_temperatures():
     np.testing.assert_allclose(weights, linear, atol=2e-6)
 
 
+@pytest.mark.parametrize("dtype", gsp_accuracy.LIMITS)
+@pytest.mark.parametrize("size", [(128, 64), (16, 196)])
+def test_accuracy(size, dtype, x64):
+  """The mass left behind says that of the solver, which reports its error."""
+  result = gsp_accuracy.solved(dtype, *size)
+  assert result.plan.weights.dtype == dtype
+  # Of the reference: 1 only at the root.
+  np.testing.assert_allclose(result.expected.sum(1), 1, rtol=1e-13)
+  limits = gsp_accuracy.LIMITS[dtype]
+  *errors, steps = np.moveaxis(gsp_accuracy.errors(result), 2, 0)
+  for error, limit in zip(errors, limits, strict=True):
+    assert error.shape == (len(gsp_accuracy.MASSES), len(gsp_accuracy.SHARPNESS))
+    assert error.max() <= limit, np.argwhere(error > limit)
+  assert steps.max() <= 64
+  left = np.float64(result.plan.residual).sum(1)
+  assert np.abs(1 - left - result.mass).max() <= limits[0]
+  assert result.plan.converged.all()
+
+
 @pytest.mark.parametrize("solver", ["newton", "fixed_point"])
 def test_a_second_call_outside_jit_traces_nothing(solver, monkeypatch):
   features, prototypes = np.ones((3, 7, 2), np.float32), np.eye(2, dtype=np.float32)

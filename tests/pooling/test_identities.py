@@ -1,12 +1,22 @@
 """Poolings of copies, ties, channels that are never active; what settings do."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from spherejax import pooling
 from tests.losses.slopes import with_slopes
 
 RANDOM = np.random.default_rng(0)
+
+
+def test_gradient_of_the_maximum_goes_to_the_first_of_a_tie():
+  features = jnp.array([[[1.0], [3.0], [3.0], [2.0]]])
+  for pool, expected in (
+    (pooling.gmp, [0, 1, 0, 0]), (pooling.gap_gmp, [0.25, 1.25, 0.25, 0.25])
+  ):  # fmt: skip
+    _, gradient = with_slopes(pool)(features)
+    assert gradient.ravel().tolist() == expected
 
 
 def test_gemax_has_the_same_product_with_every_feature(x64):
