@@ -8,6 +8,7 @@ import pytest
 
 from spherejax import losses
 from tests.losses.cases._parts import project
+from tests.losses.slopes import with_slopes
 
 
 def above(similarities, columns):
@@ -66,15 +67,10 @@ def test_a_class_larger_than_all_others_and_any_order(x64):
   x = np.random.default_rng(1).normal(size=(2, 20, 3))
   labels = np.stack([np.zeros(20, int), np.arange(20) // 12])
   labels[0, 7] = 1
-
-  def total(x, labels):
-    return losses.smooth_ap(x, labels, temperature=0.1).sum()
-
-  call = jax.jit(jax.vmap(jax.value_and_grad(total)))
-  values, gradients = call(x, labels)
-  single = jax.jit(jax.value_and_grad(total))
+  call = with_slopes(lambda x, y: losses.smooth_ap(x, y, temperature=0.1))
+  values, gradients = jax.vmap(call)(x, labels)
   for k in range(2):
-    value, gradient = single(x[k], labels[k])
+    value, gradient = call(x[k], labels[k])
     np.testing.assert_allclose(values[k], value, rtol=1e-12)
     np.testing.assert_allclose(gradients[k], gradient, rtol=1e-10, atol=1e-13)
     assert np.abs(gradient).max() > 1e-3
