@@ -24,7 +24,7 @@ def test_of_equal_centres_the_lowest_is_nearest(x64):
 
 
 @functools.partial(jax.jit, static_argnames="tail")
-def own_logit(cosines, margin, tail):
+def logit_of_class(cosines, margin, tail):
   """The logit of the own class of each cosine: one rival at cosine 0, scale 1."""
   table, labels = jnp.stack([cosines, 0 * cosines], 1), np.zeros(len(cosines), int)
   values = losses.arcface(table, labels, scale=1.0, margin=margin, tail=tail)
@@ -35,7 +35,7 @@ def own_logit(cosines, margin, tail):
 def test_own_logit_falls_with_the_angle_for_every_margin(tail, x64):
   angles = np.linspace(0, np.pi, 1001)
   for margin in (-math.pi / 2, -1.0, -0.5, 0.0, 0.5, 1.0, math.pi / 2):
-    steps = np.diff(own_logit(np.cos(angles), margin, tail))
+    steps = np.diff(logit_of_class(np.cos(angles), margin, tail))
     assert (steps < 0).all(), margin
     if tail == "linear" and margin == 0.5:
       np.testing.assert_allclose(-steps.min(), 0.117, atol=2e-3)

@@ -272,8 +272,8 @@ def mask(run: Runner):
   _close(values[KEEP], run.oracle(fewer), 1e-10)
   np.testing.assert_array_equal(values[~KEEP], 0)
   if run.case.grad:
-    of_kept = {k: v[KEEP] for k, v in rows.items()}
-    run.same_slopes((of_kept, params), fewer, run.weights[KEEP])
+    of_rows = {k: v[KEEP] for k, v in rows.items()}
+    run.same_slopes((of_rows, params), fewer, run.weights[KEEP])
     for leaf in rows.values():
       np.testing.assert_array_equal(leaf[~KEEP], 0)
   for leaf in jax.tree.leaves(run(mixed, keep=np.zeros(len(KEEP), bool))):

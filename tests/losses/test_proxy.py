@@ -30,9 +30,9 @@ nca_plus_plus = jax.jit(
 @pytest.mark.parametrize("labels", [LABELS, np.full(10, 3)])
 def test_proxy_anchor_mean_is_the_papers_scalar(labels, mixed, proxies, x64):
   x, _ = mixed
-  s, own_class = unit(x) @ unit(proxies).T, labels[:, None] == np.arange(11)
-  pull = np.where(own_class, np.exp(-6 * (s - 0.2)), 0).sum(axis=0)
-  push = np.where(own_class, 0, np.exp(6 * (s + 0.2))).sum(axis=0)
+  s, is_class = unit(x) @ unit(proxies).T, labels[:, None] == np.arange(11)
+  pull = np.where(is_class, np.exp(-6 * (s - 0.2)), 0).sum(axis=0)
+  push = np.where(is_class, 0, np.exp(6 * (s + 0.2))).sum(axis=0)
   total = np.log1p(pull).sum() / len({*labels}) + np.log1p(push).mean()
   values = losses.proxy_anchor(x, labels, proxies, scale=6.0, margin=0.2)
   np.testing.assert_allclose(values.mean(), total, rtol=1e-12)

@@ -40,13 +40,13 @@ def test_chain_of_bounds(x64):
   similar = unit[0] @ np.concatenate(unit).T
   negatives = ~np.tile(np.eye(6, dtype=bool), 2)
   for i in range(6):
-    s, own = similar[i][negatives[i]], BETA * similar[i, 6 + i]
+    s, pull = similar[i][negatives[i]], BETA * similar[i, 6 + i]
     weights = special.softmax(BETA * s)
     entropy = -(weights * np.log(weights)).sum()
     value = values["info_nce"][i]
-    np.testing.assert_allclose(value, BETA * (weights @ s) + entropy - own, rtol=1e-10)
-    assert value <= constant + BETA * (weights @ s) - own
-    assert value >= constant + BETA * s.mean() - own
+    np.testing.assert_allclose(value, BETA * (weights @ s) + entropy - pull, rtol=1e-10)
+    assert value <= constant + BETA * (weights @ s) - pull
+    assert value >= constant + BETA * s.mean() - pull
     assert 0 <= bound.value[i] - value <= constant
   nearest = np.where(negatives, similar, -np.inf).argmax(1)
   np.testing.assert_array_equal(bound.nearest, nearest)

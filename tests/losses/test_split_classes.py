@@ -116,7 +116,7 @@ def spread(step, devices, checked):
 
 @functools.cache
 def alone(name):
-  """The mean of all classes on one device, the values of the rows; and gradients."""
+  """Of all classes on a device: the mean, the values of the rows; and gradients."""
 
   def mean(x, weights, margins, labels, where):
     common = {"where": where, "class_axis_name": None}

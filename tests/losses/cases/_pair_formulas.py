@@ -95,8 +95,9 @@ def nca(m, positives, negatives, p, frozen, form="log"):
   values = np.zeros(len(m))
   for i, near, far in rows_of(positives, negatives):
     if near:
-      own, every = lse(-p["scale"] * m[i, near]), lse(-p["scale"] * m[i, near + far])
-      values[i] = every - own if form == "log" else 1 - math.exp(own - every)
+      logits = -p["scale"] * m[i]
+      value = lse(logits[near + far]) - lse(logits[near])
+      values[i] = value if form == "log" else 1 - math.exp(-value)
   return values
 
 

@@ -27,8 +27,8 @@ def tuplet_margin(s, near, far, p):
     for j in near[i]:
       square = 1 - s[i, j] ** 2
       sine = math.sqrt(square) if square > 1e-14 else 0.0  # duplicates
-      own = s[i, j] * math.cos(p["margin"]) + sine * math.sin(p["margin"])
-      values[i] += softplus(lse(p["scale"] * (s[i, far[i]] - own)))
+      turned = s[i, j] * math.cos(p["margin"]) + sine * math.sin(p["margin"])
+      values[i] += softplus(lse(p["scale"] * (s[i, far[i]] - turned)))
   return values
 
 
