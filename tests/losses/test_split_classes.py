@@ -28,6 +28,7 @@ def with_margins(loss, **options):
 
 
 def of_some_classes(loss, measure):
+  """The classes of margins above a third take part."""
   return of_scores(loss, measure, lambda margins: {"classes": margins > 1 / 3})
 
 
