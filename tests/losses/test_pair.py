@@ -14,21 +14,16 @@ from tests.losses.cases._parts import distance, matrix_of
 from tests.losses.slopes import values_of, with_slopes
 
 # What the matrix of each loss holds.
-FORMS = {"nca": "squared_euclidean"}
-FORMS |= dict.fromkeys(
-  (
-    "contrastive", "hadsell_contrastive", "lifted_structure",
-    "generalized_lifted_structure", "margin", "dynamic_soft_margin",
-  ),
-  "euclidean",
+OF_DISTANCES = (
+  "contrastive", "hadsell_contrastive", "lifted_structure", "margin",
+  "generalized_lifted_structure", "dynamic_soft_margin",
 )  # fmt: skip
-FORMS |= dict.fromkeys(
-  (
-    "cosine_contrastive", "threshold_consistent_margin", "intra_pair_variance",
-    "multi_similarity", "circle",
-  ),
-  "dot",
+OF_PRODUCTS = (
+  "cosine_contrastive", "threshold_consistent_margin", "intra_pair_variance",
+  "multi_similarity", "circle",
 )  # fmt: skip
+FORMS = {"nca": "squared_euclidean"} | dict.fromkeys(OF_PRODUCTS, "dot")
+FORMS |= dict.fromkeys(OF_DISTANCES, "euclidean")
 
 
 def matrix_form(name):

@@ -112,14 +112,18 @@ def oracle(
   return sum(gated) / len(gated)
 
 
-def named(**branches):
-  return {f"{of}.{k}": v for of, p in branches.items() for k, v in p.items()}
-
-
 CHANNEL = branch(REDUCED, CHANNELS, 1)
 SPATIAL = branch(POSITIONS, POSITIONS, 2)
 CELLS = branch(4, 4, 3)
-MAP = {"channels": CHANNELS, "layout": True, "permutes": False}
+MAP = {"layout": True, "permutes": False}
+
+
+def case(of_call=None, of_oracle=None, contract=MAP, **branches):
+  """The branches by name, and options of the call and of the oracle."""
+  pool = functools.partial(call, **of_call or {})
+  right = functools.partial(oracle, **of_oracle or {})
+  params = {f"{of}.{k}": v for of, p in branches.items() for k, v in p.items()}
+  return Case(pool, right, params, channels=CHANNELS, **contract)
 
 
 def shifted(place, x, mask):
@@ -128,26 +132,12 @@ def shifted(place, x, mask):
   return x + 0.5 if place == "spatial_rows" else x
 
 
+RELEASED = {"centred": False, "fuse": "sum"}, {"centred": False, "fuse": np.add}
 CASES = {
-  "gsop": Case(call, oracle, named(channel=CHANNEL, spatial=SPATIAL), **MAP),
-  "gsop/released": Case(
-    functools.partial(call, centred=False, fuse="sum"),
-    functools.partial(oracle, centred=False, fuse=np.add),
-    named(channel=CHANNEL, spatial=SPATIAL),
-    **MAP,
-  ),
-  "gsop/cells": Case(
-    functools.partial(call, size=2),
-    functools.partial(oracle, size=2),
-    named(spatial=CELLS),
-    **MAP,
-  ),
-  "gsop/shifted": Case(
-    functools.partial(call, normalize=shifted),
-    functools.partial(oracle, shift=0.5),
-    named(spatial=SPATIAL),
-    **MAP,
-  ),
-  "gsop/channel": Case(call, oracle, named(channel=CHANNEL), channels=CHANNELS),
+  "gsop": case(channel=CHANNEL, spatial=SPATIAL),
+  "gsop/released": case(*RELEASED, channel=CHANNEL, spatial=SPATIAL),
+  "gsop/cells": case({"size": 2}, {"size": 2}, spatial=CELLS),
+  "gsop/shifted": case({"normalize": shifted}, {"shift": 0.5}, spatial=SPATIAL),
+  "gsop/channel": case(contract={}, channel=CHANNEL),
 }
 assert (HEIGHT, WIDTH) == (2, 3)  # so that `cells` overlap in one direction only
