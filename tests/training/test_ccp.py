@@ -12,23 +12,27 @@ from spherejax import _versions, distances, losses, prototypes, training
 from tests.training.trees import assert_same
 
 TOY = {"network": {"w": jnp.array([1.0, -2.0])}, "loss": {"proxies": jnp.zeros(2)}}
-NOTHING = {"loss": jnp.zeros(0)}
 
 
-def descent(weight, rate):
-  return optax.chain(training.ccp_projection(first_weight=weight), optax.sgd(rate))
+def descended(weight, rate, anchor, params, grads):
+  """Weights of the network after a step of plain descent."""
+  chain = optax.chain(training.ccp_projection(first_weight=weight), optax.sgd(rate))
+  anchor, params, grads = (
+    {"network": jnp.asarray(x), "loss": jnp.zeros(0)} for x in (anchor, params, grads)
+  )
+  updates, _ = chain.update(grads, chain.init(anchor), params)
+  return optax.apply_updates(params, updates)["network"]
 
 
 def scripted(scores, **options):
   """Problems and parameters after each of the scores; the network is the number."""
   state = training.ccp_projection().init({"network": jnp.float32(0), "loss": 0.0})
-  seen = []
+  turns = []
   for number, score in enumerate(scores, start=1):
     params = {"network": jnp.float32(number), "loss": jnp.float32(-number)}
-    turn = training.ccp_observe(state, params, score, **options)
-    state = turn.state
-    seen.append(turn)
-  return seen
+    turns.append(training.ccp_observe(state, params, score, **options))
+    state = turns[-1].state
+  return turns
 
 
 def test_a_problem_ends_when_its_patience_does():
@@ -57,9 +61,7 @@ def test_decisions_at_the_margin_without_a_score_and_at_the_last_problem():
   assert [float(t.state.best) for t in infinite] == pytest.approx([0.1] * 3 + [0.2] * 2)
   ended = scripted([1, 1, 1, 1, 1, 1], patience=1, max_problems=2)
   assert [int(t.state.problem) for t in ended] == [1, 2, 2, 2, 2, 2]
-
-
-def test_the_released_restart_keeps_the_weights_and_takes_the_best_proxies():
+  # The released restart keeps the weights and takes the best proxies.
   turn = scripted([2, 1], patience=1, restart="last")[-1]
   assert turn.params == {"network": 2, "loss": -1}
   assert turn.state.anchor == 1
@@ -102,55 +104,36 @@ def test_decisions_compile_and_vmap_over_scores_and_weights():
 
 def test_the_projection_is_the_gradient_of_the_squared_distance():
   projection = training.ccp_projection(first_weight=0.3)
-  state = projection.init(TOY)
   moved = {"network": {"w": jnp.array([0.5, 4.0])}, "loss": {"proxies": jnp.ones(2)}}
   zero = jax.tree.map(jnp.zeros_like, moved)
-  found = projection.update(zero, state, moved)[0]
-
-  def objective(w):
-    return 0.3 / 2 * np.sum((w - np.array([1.0, -2.0])) ** 2)
-
-  for i in range(2):
-    step = np.eye(2)[i] * 1e-4
-    w = np.array([0.5, 4.0])
-    slope = (objective(w + step) - objective(w - step)) / 2e-4
-    assert found["network"]["w"][i] == pytest.approx(slope, rel=1e-4)
-  np.testing.assert_array_equal(found["loss"]["proxies"], 0)
+  pull = projection.update(zero, projection.init(TOY), moved)[0]
+  # Of 0.3 / 2 |w - anchor|^2, from the anchor (1, -2).
+  np.testing.assert_allclose(pull["network"]["w"], [0.3 * -0.5, 0.3 * 6], rtol=1e-6)
+  np.testing.assert_array_equal(pull["loss"]["proxies"], 0)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])
 def test_a_quadratic_problem_ends_at_its_minimiser(weight):
-  target = jnp.array([3.0, 0.5])
-  optimizer = descent(weight, 1 / (1 + weight))
-  state = optimizer.init(TOY)
-  gradient = {"network": {"w": TOY["network"]["w"] - target}, "loss": TOY["loss"]}
-  updates, _ = optimizer.update(gradient, state, TOY)
-  found = optax.apply_updates(TOY, updates)["network"]["w"]
-  wanted = (weight * TOY["network"]["w"] + target) / (1 + weight)
-  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+  w, target = np.float32([1, -2]), np.float32([3, 0.5])
+  end = descended(weight, 1 / (1 + weight), w, w, w - target)
+  np.testing.assert_allclose(end, (weight * w + target) / (1 + weight), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("rate", "weight"), [(0.3, 0.1), (1.0, 0.25), (0.5, 1.5)])
 def test_a_step_is_a_moving_average_of_shorter_steps(rate, weight, x64):
   """DML 3.2.3: plain descent at the rate r moves to a mean of the anchor and a step."""
   weight = float(np.float32(weight))  # as the state has it
-  random = np.random.default_rng(0)
-  anchor, w, gradient = random.normal(size=(3, 7))
-  chain = descent(weight, rate)
-  state = chain.init({"network": jnp.asarray(anchor), **NOTHING})
-  params = {"network": jnp.asarray(w), **NOTHING}
-  grads = {"network": jnp.asarray(gradient), **NOTHING}
-  updates, _ = chain.update(grads, state, params)
-  found = optax.apply_updates(params, updates)["network"]
-  assert found.dtype == np.float64
+  anchor, w, gradient = np.random.default_rng(0).normal(size=(3, 7))
+  end = descended(weight, rate, anchor, w, gradient)
+  assert end.dtype == np.float64
   share = rate * weight
   step = w - rate / (1 - share) * gradient
   wanted = (1 - share) * step + share * anchor
-  np.testing.assert_allclose(found, wanted, rtol=1e-14, atol=1e-14)
+  np.testing.assert_allclose(end, wanted, rtol=1e-14, atol=1e-14)
   # As it is printed the step has the rate itself, which is off by this.
   printed = (1 - share) * (w - rate * gradient) + share * anchor
   gap = -rate * share * gradient
-  np.testing.assert_allclose(found - printed, gap, rtol=1e-12, atol=1e-14)
+  np.testing.assert_allclose(end - printed, gap, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
@@ -161,23 +144,16 @@ def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
   normals, feasible = random.normal(size=(4, 6)), random.normal(size=6)
   bounds = normals @ feasible + 0.1
 
-  def problem(w, a, b):
-    chain = descent(weight, 1 / (weight + a @ a))
-    params = {"network": w, **NOTHING}
-    state = chain.init(params)
+  def problem(anchor, half):
+    a, b = half
+    w = anchor
     for _ in range(2):  # the first step reaches the minimiser, the second stays
-      violation = jnp.maximum(a @ params["network"] - b, 0)
-      grads = {"network": a * violation, **NOTHING}
-      updates, _ = chain.update(grads, state, params)
-      params = optax.apply_updates(params, updates)
-    return params["network"]
+      grads = a * jnp.maximum(a @ w - b, 0)
+      w = descended(weight, 1 / (weight + a @ a), anchor, w, grads)
+    return w, w
 
   with _versions.enable_x64(True):
-    solve = jax.jit(
-      lambda w: jax.lax.scan(
-        lambda w, half: (problem(w, *half),) * 2, w, (normals, bounds)
-      )
-    )
+    solve = jax.jit(lambda w: jax.lax.scan(problem, w, (normals, bounds)))
     w = feasible + np.linalg.pinv(normals) @ np.array([5.0, 8.0, 3.0, 6.0])
     assert (normals @ w - bounds).min() > 1  # outside of each
     moves = np.zeros(4, int)
@@ -197,21 +173,19 @@ def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
 
 
 def test_proxies_that_are_the_batch_give_its_loss_and_half_its_gradient():
-  random = np.random.default_rng(2)
-  x = random.normal(size=(8, 3)).astype(np.float32)
+  x = np.random.default_rng(2).normal(size=(8, 3)).astype(np.float32)
   labels = np.repeat(np.arange(4), 2)
-  options = {"normalize": "unit_ball", "negative_margin": 2.0}
 
-  def plain(x):
-    return losses.contrastive(x, labels, **options).mean()
-
-  def proxied(x):
-    fixed = jax.lax.stop_gradient(x)
-    references = losses.References(fixed, labels, jnp.ones(8, bool), None)
+  @jax.value_and_grad
+  def mean(x, references):
+    options = {"normalize": "unit_ball", "negative_margin": 2.0}
     return losses.contrastive(x, labels, references=references, **options).mean()
 
-  assert proxied(x) == pytest.approx(float(plain(x)), rel=1e-6)
-  np.testing.assert_allclose(jax.grad(proxied)(x), jax.grad(plain)(x) / 2, rtol=1e-4)
+  value, gradient = mean(x, None)
+  references = losses.References(x, labels, jnp.ones(8, bool), None)
+  proxied, half = mean(x, references)
+  assert proxied == pytest.approx(float(value), rel=1e-6)
+  np.testing.assert_allclose(half, gradient / 2, rtol=1e-4)
 
 
 POINTS = np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)
@@ -264,16 +238,12 @@ def batches(first):
 
 
 def evaluate(state):
-  z = embed(state.params["network"]["w"], POINTS)
-  between = metrics_of(np.asarray(z))
-  return {"score": between, "problem": int(training.ccp_state(state).problem)}
-
-
-def metrics_of(z):
-  """Rounded, so that it stops to improve."""
-  apart = np.linalg.norm(z[:, None] - z[None], axis=-1)
+  """The score is rounded, so that it stops to improve."""
+  z = np.asarray(embed(state.params["network"]["w"], POINTS))
+  far = np.linalg.norm(z[:, None] - z[None], axis=-1)
   other = LABELS[:, None] != LABELS[None]
-  return float(np.round(apart[other].mean() - apart[~other].mean(), 1))
+  score = float(np.round(far[other].mean() - far[~other].mean(), 1))
+  return {"score": score, "problem": int(training.ccp_state(state).problem)}
 
 
 def run(checkpoints=None, source=batches, fresh=False):
@@ -314,15 +284,13 @@ def test_a_switch_renews_the_proxies_and_on_request_their_moments():
   moments = jax.tree.map(jnp.ones_like, state.opt_state[1])
   state = state.replace(opt_state=(state.opt_state[0], moments))
   for _ in range(3):
-    after = respond(state, {"score": 1.0})
-    state = after
-  assert int(training.ccp_state(after).problem) == 2
-  flat = jax.tree_util.tree_leaves_with_path(after.opt_state[1])
-  for path, leaf in flat:
+    state = respond(state, {"score": 1.0})
+  assert int(training.ccp_state(state).problem) == 2
+  for path, leaf in jax.tree_util.tree_leaves_with_path(state.opt_state[1]):
     fresh = "'loss'" in jax.tree_util.keystr(path)
     np.testing.assert_array_equal(leaf, 0 if fresh else 1)
-  pool = np.asarray(embed(after.params["network"]["w"], POINTS))
-  for c, proxies in enumerate(np.asarray(after.params["loss"]["proxies"])):
+  pool = np.asarray(embed(state.params["network"]["w"], POINTS))
+  for c, proxies in enumerate(np.asarray(state.params["loss"]["proxies"])):
     for proxy in proxies:  # each is an embedding of its class
       assert np.abs(pool[4 * c : 4 * c + 4] - proxy).sum(1).min() < 1e-6
 
