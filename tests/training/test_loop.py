@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 import shutil
 import signal
 import subprocess
@@ -29,8 +28,7 @@ def uninterrupted(tmp_path_factory):
 
 
 def assert_same_bits(result, expected):
-  assert_same(result.state, expected.state)
-  assert_same(result.best, expected.best)
+  assert_same((result.state, result.best), (expected.state, expected.best))
   assert result.curve == expected.curve
   assert result.evaluations == expected.evaluations
 
@@ -40,29 +38,18 @@ def finished_steps(directory):
   return sorted(int(name) for name in names if name.isdigit())
 
 
-def kill_when(directory, condition):
-  """Starts the run in another process, and kills it as soon as the condition holds."""
-  command = [sys.executable, resumable_run.__file__, str(directory)]
+def test_killed_run_resumes_to_identical_bits(tmp_path, uninterrupted):
+  """Killed in another process, in the middle of writing a checkpoint."""
+  command = [sys.executable, resumable_run.__file__, str(tmp_path)]
   quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
   process = subprocess.Popen(command, env=resumable_run.ENVIRONMENT, **quiet)
   deadline = time.monotonic() + 120
-  while not condition():
+  while finished_steps(tmp_path)[-1:] < [6] or not [*tmp_path.glob("last/*tmp*")]:
     assert process.poll() is None, "the run ended before it could be killed"
     assert time.monotonic() < deadline, "the run made no progress"
     time.sleep(0.001)
   process.send_signal(signal.SIGKILL)
   process.wait()
-
-
-def test_killed_run_resumes_to_identical_bits(tmp_path, uninterrupted):
-  """Killed in the middle of writing a checkpoint."""
-
-  def writing():
-    return finished_steps(tmp_path)[-1:] >= [6] and any(
-      "tmp" in name for name in os.listdir(tmp_path / "last")
-    )
-
-  kill_when(tmp_path, writing)
   assert 6 <= finished_steps(tmp_path)[-1] < 45
   with training.Checkpoints(tmp_path) as checkpoints:
     result = resumable_run.run(checkpoints)
@@ -138,11 +125,9 @@ def test_nonfinite_loss_names_the_step_and_the_last_good_checkpoint(tmp_path, va
 
 
 def test_bad_state_is_never_written(tmp_path):
-  # The loss of the step is finite, its update is not: a huge rate overflows the
-  # parameters.
+  # The loss is finite, its update is not: a huge rate overflows the parameters.
   def objective(params, batch_stats, batch, *, key, axis_name):
-    w = params["network"]["w"]
-    return training.Outcome(jnp.sum(w * 1e15))
+    return training.Outcome(jnp.sum(params["network"]["w"] * 1e15))
 
   step = training.make_step(objective, optax.sgd(1e30))
   message = r"network\.w is -inf at step 1; no checkpoint"
@@ -154,8 +139,7 @@ def test_bad_state_is_never_written(tmp_path):
 def test_a_bad_state_is_never_the_best(tmp_path):
   def broken(state, batch, *, axis_name=None):
     state, metrics = LINEAR(state, batch, axis_name=axis_name)
-    w = state.params["network"]["w"]
-    w = jnp.where(state.step < 6, w, jnp.nan)
+    w = jnp.where(state.step < 6, state.params["network"]["w"], jnp.nan)
     return state.replace(params={"network": {"w": w}, "loss": {}}), metrics
 
   options = {"evaluate": lambda state: {"score": int(state.step)}, "evaluate_every": 2}
@@ -167,12 +151,9 @@ def test_a_bad_state_is_never_the_best(tmp_path):
     assert checkpoints.best_step() == 4
 
 
-def test_nonfinite_loss_without_checkpoints():
+def test_what_is_not_finite_is_never_returned_without_checkpoints():
   with pytest.raises(FloatingPointError, match=r"at step 1; the run keeps no checkp"):
     fit_linear(functools.partial(ones, bad=0))
-
-
-def test_parameters_that_are_not_finite_are_never_returned():
   with pytest.raises(FloatingPointError, match=r"w is inf at step 1; the run keeps"):
     fit_linear(steps=1, step=training.make_step(linear, optax.sgd(3e38)))
 
@@ -200,9 +181,8 @@ def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):
     calls.append(int(state.step))
     return {"score": values[int(state.step)]}
 
-  monitor = training.Monitor("score", patience=2)
   options = {"steps": 20, "evaluate": evaluate, "evaluate_every": 2}
-  options |= {"monitor": monitor, "checkpoint_every": 100}
+  options |= {"monitor": training.Monitor("score", patience=2), "checkpoint_every": 100}
   result, again = (run_in(tmp_path, **options) for _ in range(2))
   assert calls == [2, 4, 6, 8]
   for run in (result, again):  # the finished run stays finished
@@ -306,9 +286,8 @@ def test_a_response_that_changes_nothing_copies_nothing(monkeypatch):
   monkeypatch.setattr(training._loop._parallel, "replicate", copy)
 
   def respond(state, values):
-    return state.replace(params={"network": {"w": jnp.ones(2)}, "loss": {}}) if (
-      int(state.step) == 4
-    ) else state  # fmt: skip
+    moved = {"network": {"w": jnp.ones(2)}, "loss": {}}
+    return state.replace(params=moved) if int(state.step) == 4 else state
 
   options = {"evaluate": lambda _: {"a": 1.0}, "evaluate_every": 2}
   result = fit_linear(steps=6, respond=respond, **options)
@@ -349,8 +328,8 @@ def test_bar_goes_to_stderr(capsys):
 def test_a_state_of_numpy_goes_on_from_what_the_devices_held(tmp_path):
   """Types of 64 bits among it, of which the devices hold 32."""
   counted = {"count": np.int64(3), "mean": np.float64(0.5)}
+  start = linear_state(params={"w": np.zeros(2)}, batch_stats=counted)
   for steps in (1, 2):
-    start = linear_state(params={"w": np.zeros(2)}, batch_stats=counted)
     result = run_in(tmp_path, steps=steps, state=start)
     assert result.state.step == steps
   assert result.state.batch_stats["network"]["count"] == 3
