@@ -1,6 +1,7 @@
 """Nearest neighbour classifiers: decisions, scores, distances to other decisions."""
 
 import functools
+from unittest import mock
 
 import jax
 import numpy as np
@@ -10,7 +11,11 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 from spherejax import prototypes
+from tests import programs
 
+classify = prototypes.nearest_neighbours
+border_scores = prototypes.nearest_neighbour_scores
+least_distance = prototypes.nearest_neighbour_distance
 RANDOM = np.random.default_rng(0)
 SITES = RANDOM.normal(size=(30, 4)).astype(np.float32)
 LABELS = RANDOM.integers(0, 3, 30)
@@ -32,6 +37,20 @@ def vote(d, labels, k):
   return min(range(4), key=lambda c: (-votes[c], totals[c], c))
 
 
+def by_class(reduce, values):
+  return np.stack([reduce(values[:, c == LABELS], axis=1) for c in range(3)], 1)
+
+
+def soft_scores(d, k, b):
+  """Of three classes, in float64; 0 where no site has a term."""
+  near = np.sort(d, axis=1)
+  middle = (near[:, k - 1] + near[:, k])[:, None] / 2
+  total = by_class(
+    np.sum, np.exp(-b * d) if k == 1 else 1 / (1 + np.exp(b * (d - middle)))
+  )
+  return np.log(np.where(total > 0, total, 1)) / (b if k == 1 else 1)
+
+
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_decisions_and_scores(norm):
   d = lengths(POINTS[:, None] - SITES[None], norm)
@@ -40,34 +59,25 @@ def test_decisions_and_scores(norm):
   def both(points, sharpness, k):
     kind = {"num_classes": 4, "k": k, "norm": norm}
     return (
-      prototypes.nearest_neighbours(points, SITES, LABELS, block_size=25, **kind),
+      classify(points, SITES, LABELS, block_size=25, **kind),
       prototypes.neighbour_logits(points, SITES, LABELS, sharpness=sharpness, **kind),
     )
 
   b = 8.0
   for k in (1, 4):
-    decisions, scores = both(POINTS, b, k)
+    decisions, scores = map(np.asarray, both(POINTS, b, k))
     np.testing.assert_array_equal(decisions, [vote(row, LABELS, k) for row in d])
-    terms = np.exp(-b * d)
-    if k > 1:
-      near = np.sort(d, axis=1)
-      middle = (near[:, k - 1] + near[:, k])[:, None] / 2
-      terms = 1 / (1 + np.exp(b * (d - middle)))
-    total = np.stack([terms[:, c == LABELS].sum(1) for c in range(3)], 1)
-    expected = np.log(total) / (b if k == 1 else 1)
-    np.testing.assert_allclose(
-      np.asarray(scores)[:, :3], expected, rtol=2e-4, atol=2e-5
-    )
-    assert (np.asarray(scores)[:, 3] <= -1e30).all()
+    expected = soft_scores(d, k, b)
+    np.testing.assert_allclose(scores[:, :3], expected, rtol=2e-4, atol=2e-5)
+    assert (scores[:, 3] <= -1e30).all()
   # Sharp scores are the distances to the classes, and decide alike.
-  decisions, scores = both(POINTS, 1e4, 1)
-  least = np.stack([d[:, c == LABELS].min(1) for c in range(3)], 1)
-  np.testing.assert_allclose(np.asarray(scores)[:, :3], -least, atol=5e-4)
-  gap = np.diff(np.sort(least, 1)[:, :2])[:, 0]
-  clear = gap > np.log(30) / b
+  decisions, scores = map(np.asarray, both(POINTS, 1e4, 1))
+  least = by_class(np.min, d)
+  np.testing.assert_allclose(scores[:, :3], -least, atol=5e-4)
+  clear = np.diff(np.sort(least, 1)[:, :2])[:, 0] > np.log(30) / b
   soft = np.asarray(both(POINTS, b, 1)[1]).argmax(1)
   assert clear.sum() > 3
-  np.testing.assert_array_equal(soft[clear], np.asarray(decisions)[clear])
+  np.testing.assert_array_equal(soft[clear], decisions[clear])
 
 
 def test_votes_of_equal_number_and_sites_that_are_left_out():
@@ -79,15 +89,13 @@ def test_votes_of_equal_number_and_sites_that_are_left_out():
   def both(points, sites, where, k):
     kind = {"num_classes": 3, "k": k, "block_size": 25}
     return (
-      prototypes.nearest_neighbours(points, SITES, LABELS, ties="label", **kind),
-      prototypes.nearest_neighbours(
-        points, sites, LABELS, ties="label", where=where, **kind
-      ),
+      classify(points, SITES, LABELS, ties="label", **kind),
+      classify(points, sites, LABELS, ties="label", where=where, **kind),
     )
 
   differ = False
   for k in (1, 4, 30):
-    decisions, some = both(POINTS, broken, where, k)
+    decisions, some = map(np.asarray, both(POINTS, broken, where, k))
     judge = KNeighborsClassifier(k, algorithm="brute").fit(SITES, LABELS)
     np.testing.assert_array_equal(decisions, judge.predict(POINTS))
     left = min(k, where.sum())
@@ -96,20 +104,14 @@ def test_votes_of_equal_number_and_sites_that_are_left_out():
     )
     np.testing.assert_array_equal(some, judge.predict(POINTS))
     d = lengths(POINTS[:, None] - SITES[None], "l2")
-    differ |= any(
-      a != vote(row, LABELS, k) for a, row in zip(decisions, d, strict=True)
-    )
+    differ |= (decisions != [vote(row, LABELS, k) for row in d]).any()
     assert (np.asarray(both(POINTS, broken, where & False, k)[1]) == -1).all()
   assert differ  # the two rules are not the same
   # Coincident sites of two classes: the lowest index, then the lowest label.
   same = np.zeros((2, 1), np.float32)
-  found = [
-    prototypes.nearest_neighbours(
-      same[:1], same, np.array([1, 0]), num_classes=2, k=k, ties="label"
-    )
-    for k in (1, 2)
-  ]
-  np.testing.assert_array_equal(found, [[1], [0]])
+  for k in (1, 2):
+    kind = {"num_classes": 2, "k": k, "ties": "label"}
+    assert classify(same[:1], same, np.array([1, 0]), **kind).tolist() == [2 - k]
 
 
 def test_the_nearest_centroid_is_not_the_nearest_direction():
@@ -119,9 +121,7 @@ def test_the_nearest_centroid_is_not_the_nearest_direction():
   labels = rng.integers(0, 3, 60)
   labels[labels == 1] = 3  # two of five classes have no reference
   means, counts = prototypes.class_means(points, labels, 5, normalize="none")
-  found = prototypes.nearest_neighbours(
-    points, means, np.arange(5), num_classes=5, where=counts > 0
-  )
+  found = classify(points, means, np.arange(5), num_classes=5, where=counts > 0)
   rows, scores = np.float64(points), np.full((60, 5), -np.inf)
   for c in (0, 2, 3):
     centre = rows[labels == c].mean(0)
@@ -135,18 +135,15 @@ def test_the_nearest_centroid_is_not_the_nearest_direction():
 def test_scores_with_linear_borders():
   """Squared distances in float64 but for what all classes share; decisions of 1-NN."""
   far = np.float32(10)  # from the origin the products would round more
-  of_sites = {"sites": SITES + far, "labels": LABELS, "num_classes": 4}
-  scores = prototypes.nearest_neighbour_scores(POINTS + far, **of_sites)
-  decisions = prototypes.nearest_neighbours(POINTS + far, **of_sites)
-
-  def score(x):
-    return prototypes.nearest_neighbour_scores(x[None], **of_sites)[0, 1]
-
-  slope = jax.jit(jax.vmap(jax.grad(score)))(POINTS + far)
-  sites, points = (v.astype(np.float64) for v in (SITES + far, POINTS + far))
+  points, sites = POINTS + far, SITES + far
+  of_sites = {"sites": sites, "labels": LABELS, "num_classes": 4}
+  scores = np.asarray(border_scores(points, **of_sites))
+  decisions = classify(points, **of_sites)
+  slope = jax.grad(lambda x: border_scores(x[None], **of_sites)[0, 1])
+  slopes = np.asarray(jax.jit(jax.vmap(slope))(points))
+  sites, points = np.float64(sites), np.float64(points)
   centre = sites.mean(0)
-  scores, slope = np.asarray(scores), np.asarray(slope)
-  for x, found, gradient in zip(points, scores, slope, strict=True):
+  for x, found, gradient in zip(points, scores, slopes, strict=True):
     squares = ((sites - x) ** 2).sum(1)
     for label in range(3):
       expected = ((x - centre) ** 2).sum() - squares[label == LABELS].min()
@@ -160,11 +157,8 @@ def test_scores_with_linear_borders():
 def test_ties_go_to_the_lowest():
   sites = np.array([[1.0], [-1.0], [1.0], [-1.0]], np.float32)
   point, labels = np.zeros((1, 1), np.float32), np.array([2, 1, 1, 2])
-  found = [
-    prototypes.nearest_neighbours(point, sites, labels, num_classes=3, k=k)
-    for k in (1, 2, 4)
-  ]
-  np.testing.assert_array_equal(found, [[2], [1], [1]])
+  for k, label in ((1, 2), (2, 1), (4, 1)):
+    assert classify(point, sites, labels, num_classes=3, k=k).tolist() == [label]
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
@@ -175,9 +169,7 @@ def test_least_distances(norm):
   near = CLASS[to_sites.argmin(1)]
   points = np.concatenate([TOY, [[0.4, -0.1], [1.5, -1.4]]]).astype(np.float32)
   classes = np.append(CLASS, [1, 0])
-  found = prototypes.nearest_neighbour_distance(
-    points, classes, TOY, CLASS, norm=norm, low=-3, high=3
-  )
+  found = least_distance(points, classes, TOY, CLASS, norm=norm, low=-3, high=3)
   for x, c, distance in zip(points, classes, found, strict=True):
     moves = lengths(grid[near != c] - x, norm)
     assert -1e-6 <= moves.min() - distance < 0.03
@@ -188,18 +180,13 @@ def test_least_distances(norm):
     sure = prototypes.nearest_neighbour_radius(points, classes, TOY, CLASS)
     assert (np.asarray(sure) <= found + 1e-6).all()
     np.testing.assert_allclose(sure[:8], found[:8], rtol=1e-6)
-  wrong = prototypes.nearest_neighbour_distance(TOY, 1 - CLASS, TOY, CLASS, norm=norm)
+  wrong = least_distance(TOY, 1 - CLASS, TOY, CLASS, norm=norm)
   np.testing.assert_array_equal(wrong, 0)
-  alone = prototypes.nearest_neighbour_distance(
-    TOY, 0 * CLASS, TOY, 0 * CLASS, norm=norm
-  )
+  alone = least_distance(TOY, 0 * CLASS, TOY, 0 * CLASS, norm=norm)
   assert np.isinf(alone).all()
   # In a box that holds no other class, none can be reached.
-  small = {"low": -1.2, "high": -0.8}
-  boxed = prototypes.nearest_neighbour_distance(
-    TOY[:1], CLASS[:1], TOY, CLASS, norm=norm, **small
-  )
-  assert np.isinf(boxed)
+  given = TOY[:1], CLASS[:1], TOY, CLASS
+  assert np.isinf(least_distance(*given, norm=norm, low=-1.2, high=-0.8))
 
 
 def test_a_least_distance_of_many_planes_in_a_box():
@@ -209,9 +196,7 @@ def test_a_least_distance_of_many_planes_in_a_box():
   x, label, sites, labels = images[1345], digits[1345], images[:300], digits[:300]
   own, near = sites[labels == label], sites[101]
   assert labels[101] != label
-  found = prototypes.nearest_neighbour_distance(
-    x[None], digits[1345:1346], sites, labels, low=0, high=1
-  )
+  found = least_distance(x[None], digits[1345:1346], sites, labels, low=0, high=1)
   planes = {
     "type": "ineq",
     "fun": lambda z: ((z - own) ** 2).sum(1) - ((z - near) ** 2).sum(),
@@ -232,25 +217,15 @@ def test_a_least_distance_of_many_planes_in_a_box():
 
 def test_votes_take_no_table_of_neighbours_and_classes():
   batch, k, classes = 512, 20, 1000
-
-  @jax.jit
-  def classify(points, sites, labels):
-    return prototypes.nearest_neighbours(
-      points, sites, labels, num_classes=classes, k=k
-    )
-
-  shapes = [
-    jax.ShapeDtypeStruct(s, d)
-    for s, d in (((batch, 2), np.float32), ((40, 2), np.float32), ((40,), np.int32))
-  ]
-  memory = classify.lower(*shapes).compile().memory_analysis()
-  assert memory.temp_size_in_bytes < batch * k * classes
+  votes = functools.partial(classify, num_classes=classes, k=k)
+  given = np.ones((batch, 2), "f"), np.ones((40, 2), "f"), np.zeros(40, np.int32)
+  assert programs.temporary_bytes(votes, *given) < batch * k * classes
 
 
 def test_labels_that_are_traced_and_outside_get_no_vote():
   sites = np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
   found = jax.jit(
-    lambda labels: prototypes.nearest_neighbours(
+    lambda labels: classify(
       np.zeros((1, 1), np.float32), sites, labels, num_classes=2, k=4
     )
   )(np.array([-1, -2, 7, 0]))
@@ -268,16 +243,11 @@ def test_scores_leave_out_what_is_not_finite(k, value):
   d[:, ~usable] = np.inf
   b = 6.0
   if k is None:
-    centre = np.float64(sites[usable]).mean(0)
-    least = np.stack([d[:, c == LABELS].min(1) for c in range(3)], 1)
-    expected = ((POINTS - centre) ** 2).sum(1, keepdims=True) - least**2
-    call = prototypes.nearest_neighbour_scores
+    to_centre = POINTS - np.float64(sites[usable]).mean(0)
+    expected = (to_centre**2).sum(1, keepdims=True) - by_class(np.min, d) ** 2
+    call = border_scores
   else:
-    near = np.sort(d, axis=1)
-    middle = (near[:, k - 1] + near[:, k])[:, None] / 2
-    terms = np.exp(-b * d) if k == 1 else 1 / (1 + np.exp(b * (d - middle)))
-    total = np.stack([terms[:, c == LABELS].sum(1) for c in range(3)], 1)
-    expected = np.log(np.where(total > 0, total, 1)) / (b if k == 1 else 1)
+    expected = soft_scores(d, k, b)
     call = functools.partial(prototypes.neighbour_logits, k=k, sharpness=b)
 
   def scores(points, sites):
@@ -296,9 +266,7 @@ def test_scores_leave_out_what_is_not_finite(k, value):
   assert np.isnan(together[3]).all()
   np.testing.assert_allclose(together[whole], found, rtol=1e-5, atol=1e-5)
   if k != 3:
-    decisions = prototypes.nearest_neighbours(
-      points[whole], sites, LABELS, num_classes=4
-    )
+    decisions = classify(points[whole], sites, LABELS, num_classes=4)
     clear = np.diff(np.sort(expected[whole, :2], 1))[:, 0] > np.log(30) / b
     assert clear.sum() > 3
     np.testing.assert_array_equal(found.argmax(1)[clear], decisions[clear])
@@ -323,9 +291,7 @@ def test_too_few_finite_sites_all_vote(usable):
 def test_scores_are_right_where_their_terms_overflow(exponent):
   sites, point = np.float32([[-1.75], [1.75]]), np.float32([[1.5]])
   scale = np.float32(2.0**exponent)
-  found = prototypes.nearest_neighbour_scores(
-    point * scale, sites * scale, np.arange(2), num_classes=2
-  )
+  found = border_scores(point * scale, sites * scale, np.arange(2), num_classes=2)
   squares = (np.float64(point) ** 2 - (point - sites.T) ** 2) * 4.0**exponent
   assert found[0, 0] < found[0, 1]  # the lower one may be -inf
   np.testing.assert_allclose(found[0, 1], squares[0, 1], rtol=1e-6)
@@ -334,9 +300,7 @@ def test_scores_are_right_where_their_terms_overflow(exponent):
 def test_a_huge_point_changes_no_other_score():
   sites, points = np.eye(2, dtype=np.float32), np.float32([[2, 0], [1e30, 0]])
   scores, alone = (
-    prototypes.nearest_neighbour_scores(
-      x * 1e-8, sites * 1e-8, np.arange(2), num_classes=2
-    )
+    border_scores(x * 1e-8, sites * 1e-8, np.arange(2), num_classes=2)
     for x in (points, points[:1])
   )
   np.testing.assert_allclose(alone[0, 0] - alone[0, 1], 4e-16, rtol=1e-6)
@@ -344,12 +308,10 @@ def test_a_huge_point_changes_no_other_score():
 
 
 def test_a_programme_that_ends_otherwise_is_no_infeasible_one(monkeypatch):
-  class Stopped:
-    status, message, fun = 4, "numerical difficulties", None
-
-  monkeypatch.setattr("scipy.optimize.linprog", lambda *a, **k: Stopped)
+  stopped = mock.Mock(status=4, message="numerical difficulties", fun=None)
+  monkeypatch.setattr("scipy.optimize.linprog", lambda *a, **k: stopped)
   with pytest.raises(RuntimeError, match="status 4: numerical difficulties"):
-    prototypes.nearest_neighbour_distance(TOY[:1], CLASS[:1], TOY, CLASS, norm="linf")
+    least_distance(TOY[:1], CLASS[:1], TOY, CLASS, norm="linf")
 
 
 @pytest.mark.filterwarnings("error")
@@ -360,6 +322,4 @@ def test_a_distance_needs_finite_points_and_sites(name, wrong, norm):
   given = {"points": TOY.copy(), "sites": TOY.copy()}
   given[name][2, 1] = wrong
   with pytest.raises(ValueError, match=rf"^{name} must be finite, got {wrong}$"):
-    prototypes.nearest_neighbour_distance(
-      given["points"], CLASS, given["sites"], CLASS, norm=norm
-    )
+    least_distance(given["points"], CLASS, given["sites"], CLASS, norm=norm)
