@@ -1,5 +1,7 @@
 """Few supports: distances and decisions against NumPy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from jax.test_util import check_grads
 
 from spherejax import prototypes
 
+squared = prototypes.support_squared_distances
 RNG = np.random.default_rng(0)
 SUPPORTS = RNG.normal(size=(4, 3, 5))
 QUERIES = RNG.normal(size=(7, 5))
@@ -30,12 +33,7 @@ def transformed(features, transform, centre):
 
 @pytest.mark.parametrize("representative", ["mean", "nearest"])
 def test_squared_distances_and_gradients(representative, x64):
-  @jax.jit
-  def distances(queries, supports):
-    return prototypes.support_squared_distances(
-      queries, supports, representative=representative
-    )
-
+  distances = jax.jit(functools.partial(squared, representative=representative))
   expected = squares(QUERIES, SUPPORTS, representative)
   np.testing.assert_allclose(distances(QUERIES, SUPPORTS), expected, rtol=1e-12)
   options = {"rtol": 1e-6, "atol": 1e-6, "eps": 1e-6}
@@ -43,20 +41,15 @@ def test_squared_distances_and_gradients(representative, x64):
 
 
 def test_the_first_of_equally_near_supports_has_the_gradient():
-  supports = jnp.array([[[1.0], [1.0]]])
-  slopes = jax.grad(
-    lambda s: prototypes.support_squared_distances(
-      jnp.zeros((1, 1)), s, representative="nearest"
-    ).sum()
-  )(supports)
-  np.testing.assert_array_equal(slopes, [[[2.0], [0.0]]])
+  query, supports = jnp.zeros((1, 1)), jnp.array([[[1.0], [1.0]]])
+  slopes = jax.grad(lambda s: squared(query, s, representative="nearest").sum())
+  np.testing.assert_array_equal(slopes(supports), [[[2.0], [0.0]]])
 
 
 def test_small_distances_keep_their_digits():
   query = np.full((1, 3), 100, np.float32)
   near = query[None] + np.array([0, 0, 2.0**-10], np.float32)
-  found = prototypes.support_squared_distances(query, near)
-  np.testing.assert_array_equal(found, [[2.0**-20]])
+  np.testing.assert_array_equal(squared(query, near), [[2.0**-20]])
 
 
 @pytest.mark.parametrize("transform", ["none", "l2", "centred_l2"])
@@ -67,13 +60,8 @@ def test_simple_shot_takes_the_nearest_class(transform, representative):
     supports, queries = ((a + far).astype(np.float32) for a in (SUPPORTS, QUERIES))
     centre = np.float32(base + far) if transform == "centred_l2" else None
     supports[0, 0] = queries[0] = 0 if centre is None else centre
-    found = prototypes.simple_shot(
-      queries,
-      supports,
-      transform=transform,
-      representative=representative,
-      centre=centre,
-    )
+    kind = {"transform": transform, "representative": representative}
+    found = prototypes.simple_shot(queries, supports, centre=centre, **kind)
     wide = (np.float64(a) for a in (queries, supports))
     x, s = (transformed(a, transform, centre) for a in wide)
     expected = squares(x, s, representative)
@@ -111,23 +99,16 @@ def test_equals_go_to_the_lowest_class():
 @pytest.mark.parametrize("representative", ["mean", "nearest"])
 def test_accuracies_of_many_episodes_are_those_of_each(representative):
   features = RNG.normal(size=(40, 6)) + np.repeat(np.eye(4, 6), 10, 0)
-  episodes = np.stack(
+  episodes = np.int32(
     [
-      np.stack([10 * c + RNG.permutation(10)[:5] for c in RNG.permutation(4)[:3]])
+      [10 * c + RNG.permutation(10)[:5] for c in RNG.permutation(4)[:3]]
       for _ in range(21)
     ]
-  ).astype(np.int32)
-  centre = features.mean(0)
-  found = prototypes.episode_accuracies(
-    features,
-    episodes,
-    num_shots=2,
-    transform="centred_l2",
-    centre=centre,
-    representative=representative,
-    block_size=4,
   )
-  rows = transformed(features, "centred_l2", centre)
+  kind = {"transform": "centred_l2", "centre": features.mean(0)}
+  kind |= {"representative": representative, "block_size": 4}
+  found = prototypes.episode_accuracies(features, episodes, num_shots=2, **kind)
+  rows = transformed(features, "centred_l2", features.mean(0))
   expected = []
   for episode in episodes:
     right = []
