@@ -53,31 +53,24 @@ def moved(state, decay, batch_mean, start_at_first):
 
 
 @functools.partial(jax.jit, static_argnames=("batch_mean", "start_at_first"))
-def update(state, rows, labels, where, decay, batch_mean, start_at_first):
-  return prototypes.ema_update(
-    state,
-    rows,
-    labels,
-    decay=decay,
-    batch_mean=batch_mean,
-    start_at_first=start_at_first,
-    where=where,
-  )
+def update(state, rows, labels, where, decay, batch_mean="mean", start_at_first=False):
+  options = {"batch_mean": batch_mean, "start_at_first": start_at_first}
+  return prototypes.ema_update(state, rows, labels, decay=decay, where=where, **options)
 
 
-@pytest.mark.parametrize(
-  ("batch_mean", "start_at_first"), [("mean", False), ("direction", True)]
-)
-def test_ema_is_the_loop(batch_mean, start_at_first, x64):
+KINDS = [("mean", False), ("direction", True)]  # the batch's mean, a start at the first
+
+
+@pytest.mark.parametrize("arguments", KINDS)
+def test_ema_is_the_loop(arguments, x64):
   state = start()
-  arguments = batch_mean, start_at_first
   result = update(state, POISONED, LABELS, KEPT, 0.7, *arguments)
   rows, seen = moved(state, 0.7, *arguments)
   np.testing.assert_allclose(result.prototypes, rows, rtol=1e-12)
   np.testing.assert_array_equal(result.seen, seen)
   # Masked, absent, and with a mean of 0: bit by bit what they were.
-  for number in (1, 3, 4):
-    np.testing.assert_array_equal(result.prototypes[number], state.prototypes[number])
+  still = np.array([1, 3, 4])
+  np.testing.assert_array_equal(result.prototypes[still], state.prototypes[still])
   assert not result.seen[3]
   # The order of a batch means nothing, and no row is lost.
   order = np.random.default_rng(1).permutation(8)
@@ -86,12 +79,10 @@ def test_ema_is_the_loop(batch_mean, start_at_first, x64):
   nobody = update(state, POISONED, LABELS, np.zeros(8, bool), 0.7, *arguments)
   np.testing.assert_array_equal(nobody.prototypes, state.prototypes)
   np.testing.assert_array_equal(nobody.seen, state.seen)
-  # One embedding a class: equation 9 of DIST's fourth article.
-  one = np.arange(8) == 1
+  # A single embedding of a class: equation 9 of DIST's fourth article.
+  state, second = state._replace(seen=np.ones(5, bool)), np.arange(8) == 1
   expected = unit(0.7 * state.prototypes[2] + 0.3 * unit(ROWS[1]))
-  single = update(
-    state._replace(seen=np.ones(5, bool)), ROWS, LABELS, one, 0.7, *arguments
-  )
+  single = update(state, ROWS, LABELS, second, 0.7, *arguments)
   np.testing.assert_allclose(single.prototypes[2], expected, rtol=1e-12)
 
 
@@ -101,12 +92,12 @@ def test_ema_goes_to_a_constant_mean_and_stops_where_it_would_vanish(x64):
   labels, kept = np.zeros(1, np.int32), np.ones(1, bool)
   angles = []
   for _ in range(6):
-    state = update(state, goal, labels, kept, 0.8, "mean", False)
+    state = update(state, goal, labels, kept, 0.8)
     angles.append(float(np.arccos(np.asarray(state.prototypes)[0] @ goal[0])))
   assert (np.diff(angles) < 0).all()
   np.testing.assert_allclose(np.divide(angles[5], angles[4]), 0.8, atol=0.03)
   opposite = MovingPrototypes(-np.repeat(goal, 2, axis=0), np.ones(2, bool))
-  result = update(opposite, goal, labels, kept, 0.5, "mean", False)
+  result = update(opposite, goal, labels, kept, 0.5)
   np.testing.assert_array_equal(result.prototypes, opposite.prototypes)
 
 
@@ -120,10 +111,9 @@ def test_class_means_are_the_loop(x64):
   flat = means(POISONED, LABELS, KEPT, "none")
   sphere = means(POISONED, LABELS, KEPT, "l2")
   for number in range(CLASSES):
-    own = members(number)
-    expected = np.mean(own, axis=0) if own else np.zeros(DIM)
-    np.testing.assert_allclose(flat.means[number], expected, rtol=1e-12)
-    total = np.sum([unit(row) for row in own], axis=0) if own else np.zeros(DIM)
+    own = members(number) or [np.zeros(DIM)]
+    np.testing.assert_allclose(flat.means[number], np.mean(own, axis=0), rtol=1e-12)
+    total = np.sum([unit(row) for row in own], axis=0)
     expected = unit(total) if number != 4 else 0 * total
     np.testing.assert_allclose(sphere.means[number], expected, rtol=1e-12)
   np.testing.assert_array_equal(flat.counts, counts)
@@ -152,7 +142,7 @@ def test_a_row_that_is_not_finite_spoils_its_own_class_alone(bad, x64):
     assert np.isnan(found.means[2]).all()
     np.testing.assert_array_equal(found.counts, sound.counts)
   state = start()
-  for arguments in (("mean", False), ("direction", True)):
+  for arguments in KINDS:
     found = update(state, rows, LABELS, KEPT, 0.7, *arguments)
     sound = update(state, ROWS, LABELS, KEPT, 0.7, *arguments)
     np.testing.assert_array_equal(found.prototypes[others], sound.prototypes[others])
@@ -180,10 +170,9 @@ def test_epoch_sums_over_batches_are_the_means_of_all(x64):
   whole = means(POISONED, LABELS, KEPT, "l2")
   embedded = means(POISONED, LABELS, KEPT, "none").counts
   np.testing.assert_array_equal(state.counts, embedded)
-  for number in (0, 2):
-    np.testing.assert_allclose(directions[number], whole.means[number], rtol=1e-12)
-  for number in (1, 3, 4):
-    np.testing.assert_array_equal(directions[number], previous[number])
+  present, absent = np.array([0, 2]), np.array([1, 3, 4])
+  np.testing.assert_allclose(directions[present], whole.means[present], rtol=1e-12)
+  np.testing.assert_array_equal(directions[absent], previous[absent])
 
 
 def test_four_devices_make_what_one_makes(x64):
@@ -200,7 +189,7 @@ def test_four_devices_make_what_one_makes(x64):
 
   parts = POISONED.reshape(4, 2, DIM), LABELS.reshape(4, 2), KEPT.reshape(4, 2)
   ema, mean, sums = jax.pmap(on_device, axis_name="batch")(*parts)
-  alone = update(state, POISONED, LABELS, KEPT, 0.9, "mean", False)
+  alone = update(state, POISONED, LABELS, KEPT, 0.9)
   whole = means(POISONED, LABELS, KEPT, "l2")
   counts = means(POISONED, LABELS, KEPT, "none").counts
   for device in range(4):
@@ -240,7 +229,6 @@ def test_first_rows_are_random_unit_rows():
 def test_the_released_decay_acts_as_another(x64):
   """DL2P's code takes 1.9 m + 0.1 z before it normalises."""
   state = start()._replace(seen=np.ones(5, bool))
-  one = np.arange(8) == 1
-  found = update(state, ROWS, LABELS, one, 0.95, "mean", False)
+  result = update(state, ROWS, LABELS, np.arange(8) == 1, 0.95)
   expected = unit(1.9 * state.prototypes[2] + 0.1 * unit(ROWS[1]))
-  np.testing.assert_allclose(found.prototypes[2], expected, rtol=1e-12)
+  np.testing.assert_allclose(result.prototypes[2], expected, rtol=1e-12)
