@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.optimize
+from scipy.optimize import linprog  # by HiGHS
 
 from spherejax import pooling, prototypes
+from tests import programs
 
 RNG = np.random.default_rng(0)
 
@@ -40,9 +41,9 @@ both = jax.jit(
 of_many_images = jax.jit(jax.vmap(everything))
 
 
-def instances(n, m, dim, seed):
+def instances(n, m, dim):
   """A hundred images in the unit ball, with ties, duplicates and coincidences."""
-  rng = np.random.default_rng(seed)
+  rng = np.random.default_rng(n + 10 * m)
   features, vectors = rng.normal(size=(100, n, dim)), rng.normal(size=(100, m, dim))
   features[20:40] = np.round(features[20:40])
   vectors[20:40] = np.round(vectors[20:40])
@@ -61,48 +62,43 @@ def transport(features, vectors, weights, histogram=None):
   """Least transport cost to a free, or a given, distribution over the prototypes."""
   costs = np.linalg.norm(vectors[:, None] - features[None], axis=2)
   m, n = costs.shape
-  rows = [np.kron(np.ones(m), np.eye(n))]
-  right = [weights]
+  rows, right = np.kron(np.ones(m), np.eye(n)), weights
   if histogram is not None:
-    rows.append(np.kron(np.eye(m), np.ones(n)))
-    right.append(histogram)
-  program = {"A_eq": np.concatenate(rows), "b_eq": np.concatenate(right)}
-  found = scipy.optimize.linprog(costs.reshape(-1), method="highs", **program)
-  assert found.status == 0
-  return found.fun
+    rows = np.concatenate([rows, np.kron(np.eye(m), np.ones(n))])
+    right = np.concatenate([right, histogram])
+  least = linprog(costs.reshape(-1), A_eq=rows, b_eq=right)
+  assert least.status == 0
+  return least.fun
 
 
 @pytest.mark.parametrize(
   ("n", "m", "dim"), [(7, 4, 3), (1, 4, 2), (5, 1, 2), (6, 3, 1), (1, 1, 1)]
 )
 def test_loops_programs_and_the_bound(n, m, dim, x64):
-  features, vectors, weights, where = instances(n, m, dim, seed=n + 10 * m)
+  features, vectors, weights, where = instances(n, m, dim)
   poisoned = np.where(where[..., None], features, np.nan)
-  results = [
-    np.asarray(part) for part in of_many_images(poisoned, vectors, weights, where)
-  ]
+  results = map(np.asarray, of_many_images(poisoned, vectors, weights, where))
   for k, (histogram, error, assignment, pcc, radius) in enumerate(
     zip(*results, strict=True)
   ):
-    kept = where[k]
-    shares = weights[k][kept] / weights[k][kept].sum()
-    expected = by_numpy(features[k][kept], vectors[k], shares)
+    x, shares = features[k][where[k]], weights[k][where[k]]
+    shares = shares / shares.sum()
+    expected = by_numpy(x, vectors[k], shares)
     np.testing.assert_allclose(histogram, expected[0], atol=1e-14)
     np.testing.assert_allclose(pcc, expected[1], atol=1e-14)
     np.testing.assert_allclose(error, expected[2], atol=1e-14)
-    np.testing.assert_array_equal(assignment[kept], expected[3])
-    np.testing.assert_array_equal(assignment[~kept], -1)
+    np.testing.assert_array_equal(assignment[where[k]], expected[3])
+    np.testing.assert_array_equal(assignment[~where[k]], -1)
     np.testing.assert_allclose(radius, expected[4], atol=1e-14)
     np.testing.assert_allclose(histogram.sum(), 1, rtol=1e-14)
-    average = shares @ features[k][kept]
-    off = np.linalg.norm(pcc - average)
-    assert off <= error + 1e-14
+    assert np.linalg.norm(pcc - shares @ x) <= error + 1e-14
     assert error <= radius + 1e-14
     if k % 20 == 0:
-      least = transport(features[k][kept], vectors[k], shares)
-      np.testing.assert_allclose(error, least, atol=1e-12)
-      given = transport(features[k][kept], vectors[k], shares, histogram)
-      np.testing.assert_allclose(error, given, atol=1e-12)
+      for least in (
+        transport(x, vectors[k], shares),
+        transport(x, vectors[k], shares, histogram),
+      ):
+        np.testing.assert_allclose(error, least, atol=1e-12)
 
 
 def test_the_printed_bound_is_false_and_ours_is_attained():
@@ -110,21 +106,17 @@ def test_the_printed_bound_is_false_and_ours_is_attained():
   *_, pcc, radius = jax.jit(everything)(
     features, opposite, np.ones(1), np.ones(1, bool)
   )
-  off = np.linalg.norm(pcc - features[0])
-  assert radius == 2
-  assert off == radius
-  assert off**2 > radius
+  assert np.linalg.norm(pcc - features[0]) == radius == 2  # of which 4 is no bound
 
 
 def test_bounded_functions_see_more_than_transport_does():
   # Two points 0.01 apart: the duality needs 1-Lipschitz functions, bounded are not it.
-  gap = -np.array([1.0, -1.0])
-  bounded = scipy.optimize.linprog(gap, bounds=(-1, 1), method="highs")
-  lipschitz = scipy.optimize.linprog(
-    gap, A_ub=[[1, -1]], b_ub=[0.01], bounds=(-1, 1), method="highs"
-  )
+  bounded = linprog([-1, 1], bounds=(-1, 1))
+  lipschitz = linprog([-1, 1], A_ub=[[1, -1]], b_ub=[0.01], bounds=(-1, 1))
   least = transport(np.zeros((1, 1)), np.full((1, 1), 0.01), np.ones(1))
   np.testing.assert_allclose([-bounded.fun, -lipschitz.fun, least], [2, 0.01, 0.01])
+  # And without a bound the means differ without a bound.
+  assert linprog([-1, 1], bounds=(None, None)).status == 3
 
 
 def test_features_that_are_prototypes_are_averaged_exactly():
@@ -143,10 +135,7 @@ def test_combinations_lie_in_the_hull_of_the_prototypes_in_use():
   assert 0 < len(active) < 9
   hull = np.concatenate([vectors[active].T, np.ones((1, len(active)))])
   for pcc in combinations:
-    found = scipy.optimize.linprog(
-      np.zeros(len(active)), A_eq=hull, b_eq=[*pcc, 1], method="highs"
-    )
-    assert found.status == 0
+    assert linprog(np.zeros(len(active)), A_eq=hull, b_eq=[*pcc, 1]).status == 0
 
 
 def test_attributes_of_sum_pooling_tend_to_the_histogram():
@@ -177,15 +166,9 @@ def test_nothing_kept_is_zero_and_so_is_its_gradient():
 
 
 def test_no_table_of_all_differences_is_made():
-  points = jax.ShapeDtypeStruct((20_000, 16), jnp.float32)
-  vectors = jax.ShapeDtypeStruct((512, 16), jnp.float32)
-  program = jax.jit(prototypes.covering_radius).lower(points, vectors).compile()
-  assert program.memory_analysis().temp_size_in_bytes < 5 * 20_000 * 16 * 4
-
-
-def test_means_of_functions_without_a_bound_differ_without_one():
-  free = scipy.optimize.linprog([-1, 1], bounds=(None, None), method="highs")
-  assert free.status == 3  # unbounded
+  points, vectors = np.ones((20_000, 16), "f"), np.ones((512, 16), "f")
+  needed = programs.temporary_bytes(prototypes.covering_radius, points, vectors)
+  assert needed < 5 * points.nbytes
 
 
 def test_the_dual_sums_over_both_samples():
@@ -203,8 +186,7 @@ def test_the_dual_sums_over_both_samples():
     gain = np.zeros(4)
     np.add.at(gain, [0, 1], half)
     np.add.at(gain, list(second), -half)
-    found = scipy.optimize.linprog(-gain, method="highs", **lipschitz)
-    np.testing.assert_allclose(-found.fun, expected, atol=1e-12)
+    np.testing.assert_allclose(-linprog(-gain, **lipschitz).fun, expected, atol=1e-12)
   np.testing.assert_allclose(transport(x, y, half, half), 0.75)
 
 
