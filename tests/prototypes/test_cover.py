@@ -14,6 +14,11 @@ from tests.prototypes.test_fixed import loop
 RANDOM = np.random.default_rng(0)
 RENEW = jax.jit(prototypes.renew_proxies, static_argnames=("num_proxies", "space"))
 CURVE = jax.jit(prototypes.covering_curve)
+class_radii = prototypes.class_covering_radii
+
+
+def normal(*shape):
+  return RANDOM.normal(size=shape).astype(np.float32)
 
 
 def distances(points):
@@ -38,10 +43,9 @@ def test_new_proxies_are_those_of_the_algorithm(seed):
 
 
 def test_new_proxies_of_special_pools():
-  pools = RANDOM.normal(size=(2, 5, 3)).astype(np.float32)
+  pools, old = normal(2, 5, 3), normal(2, 2, 3)
   same = np.repeat(pools[:, :1], 5, 1)
-  turn = np.linalg.qr(RANDOM.normal(size=(3, 3)))[0].astype(np.float32)
-  old = RANDOM.normal(size=(2, 2, 3)).astype(np.float32)
+  turn = np.linalg.qr(normal(3, 3))[0]
   firsts, whole, longest, turned, plain = jax.jit(
     lambda *cases: [prototypes.renew_proxies(*case) for case in cases]
   )(
@@ -62,9 +66,7 @@ def test_new_proxies_of_special_pools():
 
 
 def test_directions_may_be_covered_instead_of_points():
-  pools = RANDOM.normal(size=(3, 7, 2)).astype(np.float32) * [
-    [[0.3], [5], [1], [9], [2], [0.1], [4]]
-  ]
+  pools = normal(3, 7, 2) * np.array([0.3, 5, 1, 9, 2, 0.1, 4])[:, None]
   old = 3 * RANDOM.normal(size=(3, 2, 2))
   found = RENEW(pools, old, space="unit_ball")
 
@@ -81,7 +83,7 @@ def test_directions_may_be_covered_instead_of_points():
 
 
 def test_masked_points_of_a_pool_come_last():
-  pools = RANDOM.normal(size=(1, 6, 2)).astype(np.float32)
+  pools = normal(1, 6, 2)
   where = np.array([[True, False, True, True, False, True]])
   hidden = np.where(where[..., None], pools, np.nan)
   old = np.zeros((1, 1, 2), np.float32)
@@ -91,36 +93,25 @@ def test_masked_points_of_a_pool_come_last():
 
 
 def test_class_radii_against_loops_and_the_plain_covering_radius():
-  points = RANDOM.normal(size=(20, 3)).astype(np.float32)
+  points, centres = normal(20, 3), normal(4, 2, 3)
   labels = RANDOM.integers(0, 3, 20).astype(np.int32)
-  centres = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
   where = labels == 1
   hidden = np.where(where[:, None], points, np.float32(np.nan))
-  found = np.asarray(prototypes.class_covering_radii(points, labels, centres))
-  plain = [
-    prototypes.covering_radius(points[labels == c], centres[c]) for c in range(3)
-  ]
-  masked = prototypes.class_covering_radii(hidden, labels, centres, where=where)
-  gradient = jax.grad(
-    lambda c: prototypes.class_covering_radii(points, labels, c).sum()
-  )(centres)
+  radii = np.asarray(class_radii(points, labels, centres))
+  masked = class_radii(hidden, labels, centres, where=where)
+  gradient = jax.grad(lambda c: class_radii(points, labels, c).sum())(centres)
   for c in range(3):
-    own = points[labels == c].astype(np.float64)
-    wanted = max(min(np.linalg.norm(x - s) for s in centres[c]) for x in own)
-    assert found[c] == pytest.approx(wanted, rel=1e-5)
-    assert found[c] == pytest.approx(float(plain[c]), rel=1e-5)
-  assert found[3] == 0  # no point
-  np.testing.assert_allclose(masked, [0, found[1], 0, 0], rtol=1e-6)
-  assert np.count_nonzero(np.abs(gradient).sum(-1)) == 3  # one centre a class
-
-
-def test_masked_labels_may_be_anything():
-  points = np.array([[1.0], [3.0], [np.nan]], np.float32)
-  centres = np.zeros((2, 1, 1), np.float32)
-  found = prototypes.class_covering_radii(
-    points, np.array([0, 1, -1]), centres, where=np.array([True, True, False])
-  )
-  np.testing.assert_array_equal(found, [1, 3])
+    x = points[labels == c]
+    wanted = max(min(np.linalg.norm(row - s) for s in centres[c]) for row in x)
+    plain = prototypes.covering_radius(x, centres[c])
+    np.testing.assert_allclose([radii[c], radii[c]], [wanted, plain], rtol=1e-5)
+  assert radii[3] == 0  # no point
+  np.testing.assert_allclose(masked, [0, radii[1], 0, 0], rtol=1e-6)
+  assert np.count_nonzero(np.abs(gradient).sum(-1)) == 3  # a centre of each class
+  # Labels that are masked may be anything.
+  points, where = np.float32([[1], [3], [np.nan]]), np.array([True, True, False])
+  given = points, np.array([0, 1, -1]), np.zeros((2, 1, 1), np.float32)
+  np.testing.assert_array_equal(class_radii(*given, where=where), [1, 3])
 
 
 def test_the_first_of_equals_has_the_derivative():
@@ -130,9 +121,7 @@ def test_the_first_of_equals_has_the_derivative():
 
   @jax.jit
   def slopes(points, centres, two):
-    of_classes = jax.grad(
-      lambda p, c: prototypes.class_covering_radii(p, labels, c).sum(), argnums=(0, 1)
-    )
+    of_classes = jax.grad(lambda p, c: class_radii(p, labels, c).sum(), argnums=(0, 1))
     of_all = jax.grad(lambda p: prototypes.covering_radius(p, np.zeros((1, 1), "f")))
     return *of_classes(points, centres), of_all(two)
 
@@ -143,17 +132,13 @@ def test_the_first_of_equals_has_the_derivative():
 
 
 def test_radii_of_choices_are_constants():
-  points = RANDOM.normal(size=(4, 2)).astype(np.float32)
-
-  @jax.jit
-  def slopes(points):
-    return (
-      jax.grad(lambda x: prototypes.greedy_k_centre(x, 4).radii.sum())(points),
-      jax.grad(lambda x: prototypes.covering_curve(x).sum())(points),
+  def radii(points):
+    return prototypes.greedy_k_centre(points, 4).radii, prototypes.covering_curve(
+      points
     )
 
-  for slope in slopes(points):
-    np.testing.assert_array_equal(slope, 0)
+  for slopes in jax.jit(jax.jacrev(radii))(normal(4, 2)):
+    np.testing.assert_array_equal(slopes, 0)
 
 
 def test_covering_curves_against_loops_and_brute_force():
@@ -166,17 +151,14 @@ def test_covering_curves_against_loops_and_brute_force():
     assert found[-1] == 0
     assert (np.diff(found) <= 0).all()
     for k in range(1, number + 1):
-      best = min(
-        between[:, list(c)].min(1).max()
-        for c in itertools.combinations(range(number), k)
-      )
+      choices = map(list, itertools.combinations(range(number), k))
+      best = min(between[:, choice].min(1).max() for choice in choices)
       assert best - 1e-6 <= found[k - 1] <= 2 * best + 1e-6
     assert found[0] == pytest.approx(between.max(1).min(), abs=1e-5)
 
 
 def test_masked_curves_and_their_mean():
-  points = RANDOM.normal(size=(9, 3)).astype(np.float32)
-  labels = np.array([4, 1, 4, 4, 7, 1, 4, 4, 1])
+  points, labels = normal(9, 3), np.array([4, 1, 4, 4, 7, 1, 4, 4, 1])
   hidden = np.where((labels == 4)[:, None], points, np.float32(np.nan))
 
   @jax.jit
@@ -191,13 +173,12 @@ def test_masked_curves_and_their_mean():
   np.testing.assert_allclose(masked[:5], curves[1], rtol=1e-5, atol=1e-6)
   np.testing.assert_array_equal(masked[5:], 0)
   wanted = np.mean([np.mean(curve) for curve in curves])
-  found = prototypes.mean_covering_radius(points, labels)
-  assert found == pytest.approx(float(wanted), rel=1e-5)
-  assert jitted == pytest.approx(float(wanted), rel=1e-5)
+  for mean in (prototypes.mean_covering_radius(points, labels), jitted):
+    np.testing.assert_allclose(mean, wanted, rtol=1e-5)
 
 
 def test_the_spread_of_proxies():
-  proxies = RANDOM.normal(size=(3, 4, 2)).astype(np.float32)
+  proxies = normal(3, 4, 2)
   each = [distances(p)[np.triu_indices(4, 1)].mean() for p in proxies]
   assert prototypes.proxy_spread(proxies) == pytest.approx(np.mean(each), rel=1e-5)
   assert prototypes.proxy_spread(np.ones((2, 3, 2), np.float32)) == 0
