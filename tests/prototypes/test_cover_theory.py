@@ -11,29 +11,26 @@ BETA, ALPHA = 0.5, 0.2
 RADII = jax.jit(prototypes.class_covering_radii)
 
 
-def losses(points, labels, anchors, own):
+def pairs(points, labels, anchors, own):
+  """[anchors, points]: distances, and whether the classes are the same."""
+  distance = np.linalg.norm(anchors[:, None] - points[None], axis=-1)
+  return distance, own[:, None] == labels[None]
+
+
+def losses(*given):
   """[anchors, points]: the generalised contrastive loss, eq. 3.2.2 with its hinge."""
-  distance = np.linalg.norm(anchors[:, None] - points[None], axis=-1)
-  sign = np.where(own[:, None] == labels[None], 1, -1)
-  return np.maximum(sign * (distance - BETA) + ALPHA, 0), sign * (distance - BETA) >= 0
-
-
-def cells(points, labels, anchors, own):
-  """The nearest anchor of each sample among those of its class."""
-  distance = np.linalg.norm(anchors[:, None] - points[None], axis=-1)
-  return np.where(own[:, None] == labels[None], distance, np.inf).argmin(0)
+  distance, same = pairs(*given)
+  excess = np.where(same, 1, -1) * (distance - BETA)
+  return np.maximum(excess + ALPHA, 0), excess >= 0
 
 
 def instance(seed):
   random = np.random.default_rng(seed)
-  number, classes, each = 40, 4, 2
-  labels = np.sort(random.integers(0, classes, number))
-  labels[:classes] = np.arange(classes)
-  points = random.normal(size=(number, 3)) * random.uniform(0.1, 1)
-  rows = np.concatenate(
-    [random.choice(np.flatnonzero(labels == c), each) for c in range(classes)]
-  )
-  return points, labels, points[rows], np.repeat(np.arange(classes), each)
+  labels = np.sort(random.integers(0, 4, 40))
+  labels[:4] = range(4)
+  points = random.normal(size=(40, 3)) * random.uniform(0.1, 1)
+  rows = [random.choice(np.flatnonzero(labels == c), 2) for c in range(4)]
+  return points, labels, points[np.ravel(rows)], np.repeat(np.arange(4), 2)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -44,7 +41,9 @@ def test_all_samples_against_anchors(seed):
   delta = float(radii.max()) * (1 + 1e-5)
   every = losses(points, labels, points, labels)[0].mean()
   of_anchor = losses(points, labels, anchors, own)[0].mean(1)
-  shares = np.bincount(cells(points, labels, anchors, own), minlength=8) / len(points)
+  distance, same = pairs(points, labels, anchors, own)
+  nearest = np.where(same, distance, np.inf).argmin(0)  # of the sample's class
+  shares = np.bincount(nearest, minlength=8) / len(points)
   # The loss is 1-Lipschitz in one of its points: the identity is the network.
   assert abs(every - shares @ of_anchor) <= delta
   mean = of_anchor.mean()
@@ -55,13 +54,9 @@ def test_all_samples_against_anchors(seed):
 @pytest.mark.parametrize("number", [10, 100])
 def test_unequal_cells_need_the_factor(number):
   # Two classes of many samples at one point, the others far apart, one sample each.
-  half = 1000
-  labels = np.concatenate(
-    [np.zeros(half, int), np.ones(half, int), np.arange(2, number)]
-  )
-  points = np.zeros((len(labels), 1))
-  points[2 * half :, 0] = 100 * np.arange(1, number - 1)
-  first = np.r_[0, half, np.arange(2 * half, len(labels))]
+  labels = np.repeat(np.arange(number), [1000, 1000, *[1] * (number - 2)])
+  points = 100.0 * np.maximum(labels - 1, 0)[:, None]
+  first = np.unique(labels, return_index=True)[1]
   of_anchor = losses(points, labels, points[first], np.arange(number))[0].mean(1)
   shares = np.bincount(labels) / len(labels)
   every, mean = shares @ of_anchor, of_anchor.mean()
@@ -72,11 +67,10 @@ def test_unequal_cells_need_the_factor(number):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_mean_bounds_a_mean_and_not_the_worst(seed):
-  points, labels, anchors, own = instance(seed)
-  values, violated = losses(points, labels, anchors, own)
+  values, violated = losses(*instance(seed))
   chance, surrogate = violated.mean(1), values.mean() / ALPHA
   assert chance.mean() <= surrogate  # Markov
-  assert chance.max() <= len(anchors) * surrogate
+  assert chance.max() <= len(chance) * surrogate
   for t in (1.5, 2, 4):
     assert np.mean(chance > t * surrogate) <= 1 / t
 
@@ -97,15 +91,13 @@ def test_one_anchor_may_be_as_bad_as_all_are_good():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_generalised_loss_is_that_of_the_library(seed):
-  points, labels, anchors, own = instance(seed)
-  distance = np.linalg.norm(anchors[:, None] - points[None], axis=-1)
-  same = own[:, None] == labels[None]
-  found = contrastive_from_distance(
-    distance.astype(np.float32), same, ~same,
-    positive_margin=BETA - ALPHA, negative_margin=BETA + ALPHA, average="all",
-  )  # fmt: skip
-  wanted = losses(points, labels, anchors, own)[0].mean(1)
-  np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6)
+  distance, same = pairs(*instance(seed))
+  margins = {"positive_margin": BETA - ALPHA, "negative_margin": BETA + ALPHA}
+  of_library = contrastive_from_distance(
+    distance.astype(np.float32), same, ~same, average="all", **margins
+  )
+  wanted = losses(*instance(seed))[0].mean(1)
+  np.testing.assert_allclose(of_library, wanted, rtol=2e-5, atol=1e-6)
 
 
 def test_norms_of_layers():
@@ -123,15 +115,15 @@ def test_norms_of_layers():
 def test_the_loss_is_as_steep_as_its_network(seed):
   random = np.random.default_rng(seed)
   x, y, u, v = random.normal(size=(4, 30, 3))
-  for sign in (1, -1):
 
-    def loss(a, b, sign=sign):
-      return np.maximum(sign * (np.linalg.norm(a - b, axis=1) - BETA) + ALPHA, 0)
+  def loss(a, b):
+    sign = np.array([[1], [-1]])
+    return np.maximum(sign * (np.linalg.norm(a - b, axis=1) - BETA) + ALPHA, 0)
 
-    one = np.abs(loss(x, y) - loss(u, y)) / np.linalg.norm(x - u, axis=1)
-    assert one.max() <= 1 + 1e-12
-    moved = np.sqrt(((x - u) ** 2 + (y - v) ** 2).sum(1))
-    assert (np.abs(loss(x, y) - loss(u, v)) / moved).max() <= np.sqrt(2) + 1e-12
+  first = np.abs(loss(x, y) - loss(u, y)) / np.linalg.norm(x - u, axis=1)
+  assert first.max() <= 1 + 1e-12
+  both = np.sqrt(((x - u) ** 2 + (y - v) ** 2).sum(1))
+  assert (np.abs(loss(x, y) - loss(u, v)) / both).max() <= np.sqrt(2) + 1e-12
 
 
 @pytest.mark.parametrize("number", [1000, 10000])
@@ -155,7 +147,5 @@ def test_anchors_of_other_classes_cover_nothing():
   every = losses(points, labels, points, labels)[0].mean()
   weighted = np.array([2, 1]) / 3 @ losses(points, labels, anchors, own)[0].mean(1)
   assert abs(every - weighted) > 0.05 > of_any == 0
-  of_class = RADII(
-    points.astype(np.float32), labels, anchors[:, None].astype(np.float32)
-  )
+  of_class = RADII(np.float32(points), labels, np.float32(anchors)[:, None])
   assert of_class.tolist() == [10, 0]
