@@ -10,6 +10,7 @@ import pytest
 from spherejax import prototypes
 from spherejax.prototypes import _hpn
 
+by_gaussian = prototypes.gaussian_potential_prototypes
 KEY = jax.random.key(0)
 
 
@@ -55,11 +56,9 @@ def test_annealed_is_the_best_run_of_the_recipe(x64):
   np.testing.assert_allclose(result, best, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-  ("number", "dim", "known"), [(7, 3, 0.2101383), (16, 5, 1 / 5)]
-)
-def test_annealed_reaches_known_packings(number, dim, known):
-  result = prototypes.annealed_prototypes(KEY, number, dim, steps=600, restarts=1)
+@pytest.mark.parametrize(("sizes", "known"), [((7, 3), 0.2101383), ((16, 5), 1 / 5)])
+def test_annealed_reaches_known_packings(sizes, known):
+  result = prototypes.annealed_prototypes(KEY, *sizes, steps=600, restarts=1)
   assert result.dtype == np.float32
   assert known - 1e-6 <= largest_cosine(result) <= known + 2e-3
 
@@ -70,23 +69,18 @@ def test_gaussian_potential_recipe(preset, x64):
   rate = 0.1 if preset == "paper" else 0.6
   for _ in range(3):
     rows = unit(rows - rate * 2 * 1.5 * force(rows, 1.5))
-  result = prototypes.gaussian_potential_prototypes(
-    KEY, 6, 3, t=1.5, steps=3, preset=preset
-  )
+  result = by_gaussian(KEY, 6, 3, t=1.5, steps=3, preset=preset)
   np.testing.assert_allclose(result, rows, rtol=1e-9, atol=1e-12)
 
 
 def test_the_printed_rate_is_far_from_converged():
-  make = functools.partial(prototypes.gaussian_potential_prototypes, KEY, 30, 30)
-  simplex = -1 / 29
-  assert largest_cosine(make(steps=300)) < simplex + 1e-3
-  assert largest_cosine(make(steps=300, preset="paper")) > simplex + 0.05
+  make = functools.partial(by_gaussian, KEY, 30, 30, steps=300)
+  assert largest_cosine(make()) < -1 / 29 + 1e-3
+  assert largest_cosine(make(preset="paper")) > -1 / 29 + 0.05
 
 
 def test_the_potential_of_the_paper_has_other_minimisers():
-  result = prototypes.gaussian_potential_prototypes(
-    KEY, 7, 3, steps=600, preset="paper"
-  )
+  result = by_gaussian(KEY, 7, 3, steps=600, preset="paper")
   np.testing.assert_allclose(largest_cosine(result), 0.3090, atol=5e-4)
 
 
@@ -104,9 +98,8 @@ def hpn(rows, near, triplets, steps):
     for i, j, k in triplets:
       o = rows[i] @ rows[j] - rows[i] @ rows[k]
       slope = 1 / (1 + np.exp(-o)) - (near[i, j] >= near[i, k])
-      gradient[i] += slope * (rows[j] - rows[k]) / len(triplets)
-      gradient[j] += slope * rows[i] / len(triplets)
-      gradient[k] -= slope * rows[i] / len(triplets)
+      moves = [rows[j] - rows[k], rows[i], -rows[i]]
+      gradient[[i, j, k]] += slope * np.array(moves) / len(triplets)
     gradient -= np.sum(gradient * rows, axis=1, keepdims=True) * rows
     rows = unit(rows - 0.1 * gradient)
   return rows
@@ -118,16 +111,16 @@ def hpn(rows, near, triplets, steps):
 def test_hpn_recipe(number, ranked, steps, x64):
   start, draws = jax.random.split(KEY)
   rows = np.asarray(jax.random.normal(start, (number, 3)))
-  vectors, near, triplets = None, None, []
-  if ranked:
-    vectors = np.random.default_rng(0).normal(size=(number, 7))
-    near = unit(vectors) @ unit(vectors).T
-    triplets = list(itertools.permutations(range(number), 3))
+  vectors = np.random.default_rng(0).normal(size=(number, 7))
+  near, triplets = unit(vectors) @ unit(vectors).T, []
   if number > 20:
     drawn = _hpn._draw_triplets(jax.random.fold_in(draws, 0), number)
     triplets = np.stack(drawn, axis=1).tolist()
     assert len(triplets) == 10 * number**2
-  result = prototypes.hpn_prototypes(KEY, number, 3, vectors=vectors, steps=steps)
+  elif ranked:
+    triplets = list(itertools.permutations(range(number), 3))
+  given = {"vectors": vectors if ranked else None, "steps": steps}
+  result = prototypes.hpn_prototypes(KEY, number, 3, **given)
   expected = hpn(rows, near, triplets, steps)
   np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
 
@@ -144,8 +137,7 @@ def test_drawn_triplets_are_different_and_uniform():
 def test_vectors_are_projected_on_their_principal_axes(x64):
   vectors = np.random.default_rng(2).normal(size=(6, 5)) + 3
   centred = vectors - vectors.mean(0)
-  values, axes = np.linalg.eigh(centred.T @ centred)
-  axes = axes[:, np.argsort(values)[::-1][:2]]
+  axes = np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]  # of the largest values
   axes = axes * np.sign(axes[np.abs(axes).argmax(0), range(2)])
   result = prototypes.vector_prototypes(vectors, 2)
   np.testing.assert_allclose(result, unit(centred @ axes), rtol=1e-9)
