@@ -16,9 +16,15 @@ ASSIGN = jax.jit(prototypes.assign_prototypes)
 UPDATE = jax.jit(prototypes.assignment_update)
 GAP = jax.jit(prototypes.sibling_gap)
 SIMPLEX = (np.eye(5) - 0.2).astype(np.float32)  # rows of length below 1
+CHOICES = np.array(list(itertools.permutations(range(5), 4)))
 
 
-def unit_rows(*shape, seed=0):
+def of_choices(scores):
+  """The sum of a class's score at its prototype, for each choice of prototypes."""
+  return scores[np.arange(4), CHOICES].sum(1)
+
+
+def unit_rows(*shape, seed):
   rows = np.random.default_rng(seed).normal(size=shape)
   return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
 
@@ -26,20 +32,19 @@ def unit_rows(*shape, seed=0):
 def test_three_objectives_have_one_optimum_whatever_the_lengths():
   """The best likelihood, sum of cosines, and squared distances; by all choices."""
   rng = np.random.default_rng(0)
-  choices = np.array(list(itertools.permutations(range(5), 4)))
   for seed in range(100):
     m, p = unit_rows(4, 3, seed=[seed, 1]), unit_rows(5, 3, seed=[seed, 2])
     logits = m.astype(np.float64) @ p.T
     log_likelihood = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     squares = ((m[:, None].astype(np.float64) - p[None]) ** 2).sum(2)
-    total = logits[np.arange(4), choices].sum(1)
+    total = of_choices(logits)
     best = int(np.argmax(total))
     for scores in (log_likelihood, -squares):
-      assert np.argmax(scores[np.arange(4), choices].sum(1)) == best
+      assert np.argmax(of_choices(scores)) == best
     lengths = rng.uniform(0.01, 100, (5, 1)).astype(np.float32)
-    found = ASSIGN(m * lengths[:4], p * lengths[::-1])
-    assert found.assignment.tolist() == choices[best].tolist()
-    np.testing.assert_allclose(-found.cost, total[best], atol=1e-5)
+    matched = ASSIGN(m * lengths[:4], p * lengths[::-1])
+    assert matched.assignment.tolist() == CHOICES[best].tolist()
+    np.testing.assert_allclose(-matched.cost, total[best], atol=1e-5)
 
 
 def test_alternation_with_free_features_never_loses_alignment_and_comes_to_rest():
@@ -68,40 +73,35 @@ def test_update_takes_the_directions_of_sums_and_counts_the_changes():
   state = INIT(jax.random.key(0), p)
   assert state.assignment.shape == (4,)
   assert state.column_dual.shape == (5,)
-  np.testing.assert_array_equal(
-    state.assignment, ASSIGN(state.representatives.prototypes, p).assignment
+  matched = ASSIGN(state.representatives.prototypes, p).assignment
+  np.testing.assert_array_equal(state.assignment, matched)
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, atol=1e-6), UPDATE(state, p), state
   )
-  same = UPDATE(state, p)
-  for one, other in zip(jax.tree.leaves(same), jax.tree.leaves(state), strict=True):
-    np.testing.assert_allclose(one, other, atol=1e-6)
-  labels, wanted = np.array([0, 1, 1, 3]), np.array([4, 2, 2, 0])  # class 2 not seen
-  one_hot = (labels[None] == np.arange(4)[:, None]).astype(np.float32)
-  sums = state.sums._replace(
-    sums=one_hot @ (3 * p[wanted]), counts=np.array([1, 2, 0, 1], np.int32)
-  )
+  # Class 2 has no sample, class 1 has two.
+  sums = 3 * p[[4, 2, 2, 0]] * np.float32([[1], [2], [0], [1]])
+  sums = state.sums._replace(sums=sums, counts=np.int32([1, 2, 0, 1]))
   new = UPDATE(state._replace(sums=sums), p)
   rows = np.asarray(new.representatives.prototypes)
   np.testing.assert_allclose(rows[[0, 1, 3]], p[[4, 2, 0]], atol=1e-6)
   np.testing.assert_array_equal(rows[2], state.representatives.prototypes[2])
   np.testing.assert_array_equal(new.representatives.seen, [True, True, False, True])
-  assert not np.any(np.asarray(new.sums.sums))
-  assert not np.any(np.asarray(new.sums.counts))
+  assert not new.sums.sums.any()
+  assert not new.sums.counts.any()
   np.testing.assert_array_equal(new.assignment, ASSIGN(rows, p).assignment)
-  expected = np.mean(np.asarray(new.assignment) != np.asarray(state.assignment))
-  assert expected > 0
-  np.testing.assert_allclose(new.change, expected)
+  assert new.change > 0
+  np.testing.assert_allclose(new.change, np.mean(new.assignment != state.assignment))
 
 
 def test_sibling_gap_by_loops_and_zero_for_every_assignment_of_a_simplex():
   groups = np.array([0, 0, 1, 1, 1])
   p = 2 * unit_rows(5, 5, seed=9)
   assignment = np.array([3, 1, 0, 2, 4])
-  own = p[assignment].astype(np.float64)
+  rows = p[assignment].astype(np.float64)
   siblings, others = [], []
-  for k in range(5):
-    for j in range(k):
-      cosine = own[k] @ own[j] / np.linalg.norm(own[k]) / np.linalg.norm(own[j])
-      (siblings if groups[k] == groups[j] else others).append(cosine)
+  for k, j in itertools.combinations(range(5), 2):
+    cosine = rows[k] @ rows[j] / np.linalg.norm(rows[k]) / np.linalg.norm(rows[j])
+    (siblings if groups[k] == groups[j] else others).append(cosine)
   gap = GAP(p, assignment, groups)
   np.testing.assert_allclose(gap, np.mean(siblings) - np.mean(others), atol=1e-6)
   for chosen in itertools.islice(itertools.permutations(range(5)), 0, 120, 7):
@@ -113,10 +113,8 @@ def test_sibling_gap_by_loops_and_zero_for_every_assignment_of_a_simplex():
 def test_change_and_alignment_by_hand():
   change = jax.jit(prototypes.assignment_change)
   assert float(change(np.array([2, 0, 1, 3]), np.array([2, 1, 0, 3]))) == 0.5
-  m = np.array([[3.0, 4.0], [0.0, 2.0]], np.float32)
-  value = jax.jit(prototypes.assignment_alignment)(
-    m, 5 * np.eye(2, dtype=np.float32), np.array([1, 0])
-  )
+  m, p = np.float32([[3, 4], [0, 2]]), np.float32([[5, 0], [0, 5]])
+  value = jax.jit(prototypes.assignment_alignment)(m, p, np.array([1, 0]))
   np.testing.assert_allclose(value, 0.4)
 
 
@@ -158,7 +156,6 @@ def test_what_is_not_finite_is_refused_or_matches_nothing():
 
 def test_the_matching_is_not_the_one_of_least_loss():
   """Three samples about each representative; the pull loss by all choices."""
-  choices = np.array(list(itertools.permutations(range(5), 4)))
   rng, worse = np.random.default_rng(0), 0
   for seed in range(200):
     p = unit_rows(5, 3, seed=[seed, 7])
@@ -166,7 +163,6 @@ def test_the_matching_is_not_the_one_of_least_loss():
     z /= np.linalg.norm(z, axis=2, keepdims=True)
     m = z.sum(1)
     losses = (0.5 * (1 - z @ p.T.astype(np.float64)) ** 2).sum(1)
-    found = np.asarray(ASSIGN(m.astype(np.float32), p).assignment)
-    least = losses[np.arange(4), choices].sum(1).min()
-    worse += losses[np.arange(4), found].sum() > least + 1e-6
+    matched = np.asarray(ASSIGN(m.astype(np.float32), p).assignment)
+    worse += losses[np.arange(4), matched].sum() > of_choices(losses).min() + 1e-6
   assert 0.12 < worse / 200 < 0.3
