@@ -8,6 +8,7 @@ import pytest
 from scipy.spatial import distance
 
 from spherejax import prototypes
+from spherejax.prototypes import levenshtein_bound, rankin_bound, welch_bound
 
 QUALITY = jax.jit(prototypes.prototype_quality)
 
@@ -22,8 +23,8 @@ def test_equals_numpy(x64):
 
 def test_one_prototype_has_no_quality_and_no_bound():
   assert np.isnan(QUALITY(np.ones((1, 2), np.float32))).all()
-  for name in ("rankin", "welch", "levenshtein"):
-    assert math.isnan(getattr(prototypes, f"{name}_bound")(1, 3))
+  for bound in (rankin_bound, welch_bound, levenshtein_bound):
+    assert math.isnan(bound(1, 3))
 
 
 def test_the_first_of_equal_pairs_has_the_derivative():
@@ -38,51 +39,43 @@ def test_the_first_of_equal_pairs_has_the_derivative():
 
 
 def test_rankin_and_welch():
-  assert prototypes.rankin_bound(4, 3) == -1 / 3
-  assert prototypes.rankin_bound(5, 3) == 0
-  assert prototypes.rankin_bound(1000, 3) == 0
-  assert prototypes.welch_bound(3, 3) == 0
-  assert prototypes.welch_bound(2, 3) == 0
+  assert rankin_bound(4, 3) == -1 / 3
+  assert rankin_bound(5, 3) == rankin_bound(1000, 3) == 0
+  assert welch_bound(3, 3) == welch_bound(2, 3) == 0
   # The simplex attains it; equiangular lines of the icosahedron do, too.
-  np.testing.assert_allclose(prototypes.welch_bound(5, 4), 1 / 4)
-  np.testing.assert_allclose(prototypes.welch_bound(6, 3), 1 / math.sqrt(5))
+  np.testing.assert_allclose(welch_bound(5, 4), 1 / 4)
+  np.testing.assert_allclose(welch_bound(6, 3), 1 / math.sqrt(5))
 
 
-@pytest.mark.parametrize(
-  ("number", "dim", "largest"),
-  [(16, 5, 1 / 5), (27, 6, 1 / 4), (5, 2, math.cos(2 * math.pi / 5))],
-)
-def test_levenshtein_is_attained(number, dim, largest):
-  np.testing.assert_allclose(
-    prototypes.levenshtein_bound(number, dim), largest, rtol=1e-12
-  )
-
-
-def test_levenshtein_inverts_its_formula():
+def test_levenshtein_is_attained_and_inverts_its_formula():
+  for sizes, largest in (
+    ((16, 5), 1 / 5),
+    ((27, 6), 1 / 4),
+    ((5, 2), math.cos(2 * math.pi / 5)),
+  ):
+    np.testing.assert_allclose(levenshtein_bound(*sizes), largest, rtol=1e-12)
   for dim in (2, 3, 7, 20):
     end = (math.sqrt(dim + 3) - 1) / (dim + 2)
     previous = -1.0
     for number in range(2, dim * (dim + 3) // 2 + 3):
-      bound = prototypes.levenshtein_bound(number, dim)
-      assert bound >= previous
-      previous = bound
+      s = levenshtein_bound(number, dim)
+      assert s >= previous
+      previous = s
       if number <= 2 * dim:
-        assert bound == prototypes.rankin_bound(number, dim)
+        assert s == rankin_bound(number, dim)
       elif number <= dim * (dim + 3) // 2:
-        s = bound
         room = dim * (1 - s) * (2 + (dim + 1) * s) / (1 - dim * s**2)
         np.testing.assert_allclose(room, number, rtol=1e-9)
         assert 0 < s <= end + 1e-12
       else:
-        np.testing.assert_allclose(bound, end)
+        np.testing.assert_allclose(s, end)
 
 
 def test_largest_cosines_of_dl2p_table_7():
   # At most 21 vectors have no larger cosine than -0.05, a hundred in 50 dimensions 0.
-  assert prototypes.rankin_bound(21, 50) == pytest.approx(-0.05)
-  assert prototypes.rankin_bound(22, 50) > -0.05 + 1e-3
-  assert prototypes.rankin_bound(100, 50) == 0
+  assert rankin_bound(21, 50) == pytest.approx(-0.05)
+  assert rankin_bound(22, 50) > -0.05 + 1e-3
+  assert rankin_bound(100, 50) == 0
   # Of the simplex of 100 -1/99; 0 if the diagonal took part as 0.
-  simplex = np.eye(100) - 0.01
-  found = QUALITY(simplex.astype(np.float32))
-  np.testing.assert_allclose(found[0], -1 / 99, atol=1e-6)
+  largest = QUALITY(np.eye(100, dtype=np.float32) - np.float32(0.01)).max
+  np.testing.assert_allclose(largest, -1 / 99, atol=1e-6)
