@@ -1,13 +1,11 @@
 """Closed forms against the published recursion, their Gram matrices and potentials."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import prototypes
+from spherejax import _versions, prototypes
 
 KEY = jax.random.key(0)
 
@@ -44,23 +42,21 @@ def test_simplex_is_the_recursion(x64):
 
 
 def test_turned_simplex_keeps_all_angles_and_adds_to_zero(x64):
-  for number, dim in ((10, 9), (10, 64)):
-    result = np.asarray(prototypes.simplex(KEY, number, dim))
-    assert result.shape == (number, dim)
-    np.testing.assert_allclose(cosines(result), -1 / (number - 1), atol=1e-14)
+  for dim in (9, 64):
+    result = np.asarray(prototypes.simplex(KEY, 10, dim))
+    assert result.shape == (10, dim)
+    np.testing.assert_allclose(cosines(result), -1 / 9, atol=1e-14)
     np.testing.assert_allclose(result.sum(0), 0, atol=1e-13)
     assert np.abs(result).min() > 0
-
-
-def test_simplex_of_100_in_float32():
-  result = prototypes.simplex(KEY, 100, 99)
+  with _versions.enable_x64(False):
+    result = prototypes.simplex(KEY, 100, 99)
   assert result.dtype == np.float32
   np.testing.assert_allclose(cosines(result), -1 / 99, atol=1e-6)
 
 
 def test_orientation_is_uniform():
-  one = functools.partial(prototypes.simplex, num_classes=3, dim=2)
-  points = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(KEY, 1000)))
+  turned = jax.vmap(lambda key: prototypes.simplex(key, 3, 2))
+  points = np.asarray(jax.jit(turned)(jax.random.split(KEY, 1000)))
   angles = np.arctan2(points[:, 0, 1], points[:, 0, 0])
   for order in (1, 2, 3):  # 1000 uniform angles have mean sizes of about 0.03
     assert abs(np.exp(1j * order * angles).mean()) < 0.1
@@ -83,29 +79,29 @@ def test_orthogonal_simplices(split, x64):
 
 
 def test_potentials_of_eight_in_five_dimensions(x64):
-  both = functools.partial(prototypes.orthogonal_simplices, None, 8, 5, rotate=False)
-  np.testing.assert_allclose(potential(both()), -4.249, atol=5e-4)
-  np.testing.assert_allclose(potential(both(split="one_large")), -4.259, atol=5e-4)
+  balanced, large = (
+    prototypes.orthogonal_simplices(None, 8, 5, split=split, rotate=False)
+    for split in ("balanced", "one_large")
+  )
   plain = prototypes.cross_polytope(None, 8, 5, rotate=False)
-  np.testing.assert_allclose(potential(plain), -4.111, atol=5e-4)
+  for points, value in ((balanced, -4.249), (large, -4.259), (plain, -4.111)):
+    np.testing.assert_allclose(potential(points), value, atol=5e-4)
   # At small t it is the other way round.
-  assert potential(both(), 0.5) < potential(both(split="one_large"), 0.5)
+  assert potential(balanced, 0.5) < potential(large, 0.5)
 
 
 def test_cross_polytope_is_orthogonal_or_opposite(x64):
   points = np.asarray(prototypes.cross_polytope(KEY, 7, 4))
-  gram = points @ points.T
   expected = np.eye(7) - np.eye(7, k=4) - np.eye(7, k=-4)
-  np.testing.assert_allclose(gram, expected, atol=1e-14)
+  np.testing.assert_allclose(points @ points.T, expected, atol=1e-14)
   plain = prototypes.cross_polytope(None, 7, 4, rotate=False)
   np.testing.assert_array_equal(plain, np.concatenate([np.eye(4), -np.eye(4)])[:7])
 
 
 def test_circle_has_equal_angles_in_order(x64):
   plain = np.asarray(prototypes.circle(None, 7, rotate=False))
-  np.testing.assert_allclose(
-    plain @ [1, 1j], np.exp(2j * np.pi * np.arange(7) / 7), atol=1e-15
-  )
+  expected = np.exp(2j * np.pi * np.arange(7) / 7)
+  np.testing.assert_allclose(plain @ [1, 1j], expected, atol=1e-15)
   turned = np.asarray(prototypes.circle(KEY, 7))
   np.testing.assert_allclose(turned @ turned.T, plain @ plain.T, atol=1e-14)
   assert np.abs(turned - plain).max() > 1e-3
@@ -113,16 +109,14 @@ def test_circle_has_equal_angles_in_order(x64):
 
 def test_one_class_and_one_dimension():
   for dim in (1, 3):
-    one = prototypes.simplex(KEY, 1, dim)
-    np.testing.assert_allclose(np.linalg.norm(one, axis=1), 1, rtol=1e-6)
+    alone = prototypes.simplex(KEY, 1, dim)
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, rtol=1e-6)
   two = np.asarray(prototypes.simplex(KEY, 2, 1))
   np.testing.assert_allclose(np.sort(two.ravel()), [-1, 1], rtol=1e-6)
   np.testing.assert_array_equal(prototypes.simplex(None, 1, 2, rotate=False), [[1, 0]])
 
 
 def test_sizes_are_static_and_the_key_is_traced():
-  made = jax.jit(prototypes.cross_polytope, static_argnums=(1, 2))
-  np.testing.assert_allclose(
-    made(KEY, 5, 3), prototypes.cross_polytope(KEY, 5, 3), atol=1e-6
-  )
-  assert made(KEY, 5, 3).dtype == jnp.float32
+  made = jax.jit(prototypes.cross_polytope, static_argnums=(1, 2))(KEY, 5, 3)
+  np.testing.assert_allclose(made, prototypes.cross_polytope(KEY, 5, 3), atol=1e-6)
+  assert made.dtype == jnp.float32
