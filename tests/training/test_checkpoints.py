@@ -31,6 +31,16 @@ def state_at(step, *, width=3, names=("kernel", "bias"), impl="threefry2x32"):
   return state.replace(step=jnp.int32(step))
 
 
+def save_steps(folder, *steps):
+  with training.Checkpoints(folder, keep=2) as checkpoints:
+    for step in steps:
+      checkpoints.save(state_at(step))
+
+
+def assert_restored(checkpoints, step):
+  assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(step))
+
+
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 @pytest.mark.parametrize("abstract", [False, True])
 def test_every_bit_comes_back(tmp_path, impl, abstract):
@@ -65,37 +75,29 @@ def test_newest_ones_and_the_best_are_kept(tmp_path):
 
 
 def test_what_was_just_saved_stays_in_a_run_that_went_back(tmp_path):
-  with training.Checkpoints(tmp_path, keep=2) as checkpoints:
-    for step in (10, 20, 3):
-      checkpoints.save(state_at(step))
+  save_steps(tmp_path, 10, 20, 3)
   assert sorted(int(path.name) for path in (tmp_path / "last").iterdir()) == [3, 10, 20]
 
 
-@pytest.mark.parametrize(
-  ("like", "message"),
-  [
-    (
-      state_at(0, width=4),
-      r"params\.loss\.proxies is float32\[5, 3\] there and float32\[5, 4\] here",
-    ),
-    (
-      state_at(0, names=("weight", "bias")),
-      r"params\.network\.kernel is float32\[40, 3\] there and absent here.*; and \d+ m",
-    ),
-    (state_at(0, impl="rbg"), r"key is uint32\[2\] there and uint32\[4\] here"),
-  ],
-  ids=["width", "name", "key"],
-)
-def test_checkpoint_of_another_model(tmp_path, like, message):
+def test_checkpoint_of_another_model(tmp_path):
+  network = r"params\.network\.kernel is float32\[40, 3\] there and absent here"
   with training.Checkpoints(tmp_path) as checkpoints:
     checkpoints.save(state_at(3))
-    with pytest.raises(ValueError, match=r"belongs to another model.*" + message):
-      checkpoints.restore(like)
-    assert checkpoints.latest_step() == 3  # it is not damaged, and stays
+    for changed, message in (
+      (
+        {"width": 4},
+        r"loss\.proxies is float32\[5, 3\] there and float32\[5, 4\] here",
+      ),
+      ({"names": ("weight", "bias")}, rf"{network}.*; and \d+ m"),
+      ({"impl": "rbg"}, r"key is uint32\[2\] there and uint32\[4\] here"),
+    ):
+      with pytest.raises(ValueError, match=r"belongs to another model.*" + message):
+        checkpoints.restore(state_at(0, **changed))
+      assert checkpoints.latest_step() == 3  # it is not damaged, and stays
 
 
 def files_of(folder):
-  return sorted(path for path in folder.rglob("*") if path.is_file())
+  return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def damage_truncate(folder):
@@ -128,25 +130,20 @@ DAMAGES = [damage_truncate, damage_one_bit, damage_remove_manifest, damage_mix]
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, damage):
-  with training.Checkpoints(tmp_path) as checkpoints:
-    checkpoints.save(state_at(10))
-    checkpoints.save(state_at(20))
+  save_steps(tmp_path, 10, 20)
   damage(tmp_path / "last" / "20")
   with training.Checkpoints(tmp_path) as checkpoints:
-    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
-    message = caplog.text
-    assert "of step 20 is unreadable" in message
-    assert "trying step 10" in message
+    assert_restored(checkpoints, 10)
+    assert "of step 20 is unreadable" in caplog.text
+    assert "trying step 10" in caplog.text
     assert (tmp_path / "unreadable" / "last-20").is_dir()
     checkpoints.save(state_at(15))
     checkpoints.save(state_at(20))
-    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(20))
+    assert_restored(checkpoints, 20)
 
 
 def test_no_readable_checkpoint(tmp_path):
-  with training.Checkpoints(tmp_path) as checkpoints:
-    checkpoints.save(state_at(10))
-    checkpoints.save(state_at(20))
+  save_steps(tmp_path, 10, 20)
   for step in ("10", "20"):
     damage_truncate(tmp_path / "last" / step)
   message = r"none of the checkpoints .*last-10, last-20"
@@ -178,7 +175,7 @@ def test_what_is_no_damage_is_left_in_its_place(tmp_path, monkeypatch, error):
       patched.setattr(checkpoints._series["last"], "restore", fail)
       with pytest.raises(type(error), match=str(error.args[-1])):
         checkpoints.restore(state_at(0))
-    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
+    assert_restored(checkpoints, 10)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +191,7 @@ def test_damage_beside_the_arrays_is_noticed(tmp_path, caplog, old, new):
   assert old in text
   path.write_text(text.replace(old, new, 1))
   with training.Checkpoints(tmp_path) as checkpoints:
-    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
+    assert_restored(checkpoints, 10)
   assert "of step 20 is unreadable" in caplog.text
 
 
@@ -217,9 +214,8 @@ def test_checkpoints_of_the_first_layout_are_read(tmp_path):
   del manifest["seal"]
   path.write_text(json.dumps(manifest | {"format": 1}))
   with training.Checkpoints(tmp_path) as checkpoints:
-    restored = checkpoints.restore(state_at(0))
-  assert restored.record == {"note": "old"}
-  assert bits(restored.state) == bits(state_at(10))
+    assert checkpoints.restore(state_at(0)).record == {"note": "old"}
+    assert_restored(checkpoints, 10)
 
 
 @contextlib.contextmanager
@@ -243,34 +239,35 @@ def test_failing_write_leaves_the_earlier_checkpoint(tmp_path):
     with files_limited_to(300), pytest.raises(OSError, match=message):
       checkpoints.save(state_at(20))
     assert checkpoints.latest_step() == 10
-    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
+    assert_restored(checkpoints, 10)
   with training.Checkpoints(tmp_path) as checkpoints:  # there is space again
     assert checkpoints.latest_step() == 10
     checkpoints.save(state_at(20))
-    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(20))
+    assert_restored(checkpoints, 20)
 
 
-@pytest.mark.parametrize("save", ["save", "save_best"])
-def test_a_step_is_replaced_only_by_one_that_is_whole(tmp_path, monkeypatch, save):
+@pytest.mark.parametrize("series", ["last", "best"])
+def test_a_step_is_replaced_only_by_one_that_is_whole(tmp_path, monkeypatch, series):
   other = state_at(4).replace(learning_rate_scale=jnp.float32(0.5))
-  read = {"save": "restore", "save_best": "restore_best"}[save]
+  kind = {"last": "", "best": "_best"}[series]
   killed = mock.Mock(side_effect=KeyboardInterrupt)
   with training.Checkpoints(tmp_path) as checkpoints:
-    getattr(checkpoints, save)(state_at(4))
+    save, restore = (getattr(checkpoints, f"{x}{kind}") for x in ("save", "restore"))
+    save(state_at(4))
     usage = shutil.disk_usage(tmp_path)
     with monkeypatch.context() as patched:
       patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
       with pytest.raises(OSError, match="that of step 4 is intact"):
-        getattr(checkpoints, save)(other)
-    assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(state_at(4))
-    series = {"save": "last", "save_best": "best"}[save]
+        save(other)
+    assert bits(restore(state_at(0)).state) == bits(state_at(4))
     monkeypatch.setattr(checkpoints._series[series], "save", killed)
     with pytest.raises(KeyboardInterrupt):
-      getattr(checkpoints, save)(other)
+      save(other)
   with training.Checkpoints(tmp_path) as checkpoints:  # the next start
-    assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(state_at(4))
-    getattr(checkpoints, save)(other)
-    assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(other)
+    save, restore = (getattr(checkpoints, f"{x}{kind}") for x in ("save", "restore"))
+    assert bits(restore(state_at(0)).state) == bits(state_at(4))
+    save(other)
+    assert bits(restore(state_at(0)).state) == bits(other)
   assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "last"]
 
 
@@ -310,8 +307,7 @@ def test_a_failed_save_is_said_once(tmp_path, monkeypatch, caplog):
 
 
 def test_leftovers_of_a_killed_save_are_removed(tmp_path):
-  with training.Checkpoints(tmp_path) as checkpoints:
-    checkpoints.save(state_at(10))
+  save_steps(tmp_path, 10)
   leftover = tmp_path / "last" / "20.orbax-checkpoint-tmp"
   (leftover / "state").mkdir(parents=True)
   with training.Checkpoints(tmp_path) as checkpoints:
