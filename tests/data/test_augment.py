@@ -105,13 +105,8 @@ def test_resized_crops_are_boxes_within_bounds(shape):
   area, aspect = height * width / (shape[0] * shape[1]), width / height
   for values, least in ((top, 0), (left, 0), (area, 0.2), (aspect, 0.5)):
     assert values.min() > least - 1e-3
-  bottom, right = top + height, left + width
-  for values, most in (
-    (bottom, shape[0]),
-    (right, shape[1]),
-    (area, 0.5),
-    (aspect, 1.5),
-  ):
+  limited = top + height, left + width, area, aspect
+  for values, most in zip(limited, (*shape, 0.5, 1.5), strict=True):
     assert values.max() < most + 1e-3
   # Every pixel of the crop is where the box says, away from the image's border.
   grid = (np.arange(64) + 0.5) / 64
