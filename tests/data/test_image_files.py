@@ -121,8 +121,7 @@ def test_tiff_files_that_pillow_maps_into_memory(tmp_path, orientation):
   stored = Image.fromarray(STORED[orientation]).convert("L")
   path = tmp_path / "a.tif"
   stored.save(path, exif=exif(orientation))
-  upright = np.asarray(Image.fromarray(UPRIGHT).convert("L"))
-  np.testing.assert_array_equal(data.read_image(path, channels=1)[..., 0], upright)
+  np.testing.assert_array_equal(data.read_image(path, channels=1)[..., 0], GREY)
 
 
 def test_orientation_by_other_metadata(tmp_path):
@@ -240,14 +239,15 @@ def test_odd_files_that_every_reader_takes(tmp_path, case):
       assert data.load_folder(tmp_path, channels=channels).images.shape[-1] == channels
 
 
-def test_transparency_is_kept_where_it_is_asked_for(tmp_path):
-  for case in ("RGBA", "LA"):
+def test_transparency_stays_where_it_is_asked_for(tmp_path):
+  def alpha(case):
     read_everywhere(tmp_path, LOSSLESS[case][0])
-    alpha = data.load_folder(tmp_path, channels=4).images[0, 0, :, 3]
-    np.testing.assert_array_equal(alpha, np.arange(16) * 17)
-  read_everywhere(tmp_path, LOSSLESS["RGB, one transparent"][0])
-  alpha = data.load_folder(tmp_path, channels=4).images[0, ..., 3]
-  np.testing.assert_array_equal(alpha == 0, (UPRIGHT == (255, 0, 0)).all(-1))
+    return data.load_folder(tmp_path, channels=4).images[0, ..., 3]
+
+  for case in ("RGBA", "LA"):
+    np.testing.assert_array_equal(alpha(case)[0], np.arange(16) * 17)
+  clear = alpha("RGB, one transparent") == 0
+  np.testing.assert_array_equal(clear, (UPRIGHT == (255, 0, 0)).all(-1))
 
 
 def test_a_pixel_is_the_mean_of_its_box_whatever_its_transparency(tmp_path):
@@ -314,45 +314,37 @@ def test_a_wrong_checksum_of_what_is_not_pixels(tmp_path):
     read_everywhere(tmp_path, whole[:at] + note + whole[at:])
 
 
-def both(folder, **options):
-  """Files with their classes, as `load_folder` and as `embed` find them."""
-  images = data.load_folder(folder, lazy=True, **options)
-  pairs = zip(images.extras["file"], images.labels, strict=True)
-  own = [(str(file), images.label_names[label]) for file, label in pairs]
+def both(folder):
+  """Files, whose classes are their folders, as `load_folder` and as `embed` do it."""
+  images = data.load_folder(folder, lazy=True)
+  classes = [images.label_names[label] for label in images.labels]
+  files = list(map(str, images.extras["file"]))
   source = _sources.find(str(folder))
   named = [x for x in zip(source.names, source.labels, strict=True) if x[1] != ""]
-  assert own == named
-  return own
+  assert named == list(zip(files, classes, strict=True))
+  assert classes == [file.partition("/")[0] for file in files]
+  return files
 
 
 NAMES = [
-  ("ant/a.png", "ant"),
-  ("ant/b.JPG", "ant"),
-  ("ant/deeper/c.png", "ant"),
-  ("ant/deeper/still/a.PNG", "ant"),
-  ("bee/a.b.webp", "bee"),
-  ("bee/a.png", "bee"),
-  ("bee/back\\slash.png", "bee"),
-  ("bee/ß ü [1]*?.tiff", "bee"),
-]
+  "ant/a.png", "ant/b.JPG", "ant/deeper/c.png", "ant/deeper/still/a.PNG",
+  "bee/a.b.webp", "bee/a.png", "bee/back\\slash.png", "bee/ß ü [1]*?.tiff",
+]  # fmt: skip
+OTHERS = [
+  "ant/._a.png", "ant/.DS_Store", "ant/Thumbs.db", "bee/notes.txt", "bee/png",
+  "bee/a.png.part", ".hidden/a.png", "ant/.hidden/a.png", "bee/a.svg", "bee/.png",
+  "__MACOSX/ant/._a.png", "__MACOSX/b.png",
+]  # fmt: skip
 
 
 @pytest.fixture
 def folder(tmp_path):
   """Two classes, and all that lies about in folders."""
   root = tmp_path / "pictures [of] 50 % *?"
-  good = encoded(UPRIGHT, "PNG")
-  for name, _ in NAMES:
+  contents = dict.fromkeys([*NAMES, "stray.png"], encoded(UPRIGHT, "PNG"))
+  for name, content in (contents | dict.fromkeys(OTHERS, b"no image")).items():
     (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_bytes(good)
-  for name in (
-    "ant/._a.png", "ant/.DS_Store", "ant/Thumbs.db", "bee/notes.txt", "bee/png",
-    "bee/a.png.part", ".hidden/a.png", "ant/.hidden/a.png", "bee/a.svg", "bee/.png",
-    "__MACOSX/ant/._a.png", "__MACOSX/b.png",
-  ):  # fmt: skip
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_bytes(b"no image")
-  (root / "stray.png").write_bytes(good)
+    (root / name).write_bytes(content)
   return root
 
 
@@ -363,15 +355,15 @@ def test_one_rule_for_the_files_of_a_folder(folder):
 
 
 def test_links(folder, tmp_path):
-  (tmp_path / "elsewhere").mkdir()
-  (tmp_path / "elsewhere" / "z.png").write_bytes(encoded(UPRIGHT, "PNG"))
-  os.symlink(tmp_path / "elsewhere", folder / "cat")
-  os.symlink(tmp_path / "elsewhere", folder / "ant" / "linked")
-  os.symlink(tmp_path / "elsewhere" / "z.png", folder / "ant" / "z.png")
-  os.symlink(folder, folder / "ant" / "loop")
-  os.symlink(folder / "bee", folder / "bee" / "loop")
-  os.symlink(folder, folder / "loop")
-  more = [("ant/linked/z.png", "ant"), ("ant/z.png", "ant"), ("cat/z.png", "cat")]
+  elsewhere = tmp_path / "elsewhere"
+  elsewhere.mkdir()
+  (elsewhere / "z.png").write_bytes(encoded(UPRIGHT, "PNG"))
+  for link, target in {
+    "cat": elsewhere, "ant/linked": elsewhere, "ant/z.png": elsewhere / "z.png",
+    "ant/loop": folder, "bee/loop": folder / "bee", "loop": folder,
+  }.items():  # fmt: skip
+    os.symlink(target, folder / link)
+  more = ["ant/linked/z.png", "ant/z.png", "cat/z.png"]
   assert both(folder) == sorted([*NAMES, *more])
   # A file that cannot be read, not one that is not there.
   os.symlink(tmp_path / "nowhere", folder / "ant" / "lost.png")
@@ -399,7 +391,7 @@ def test_all_bad_files_are_named_at_once_or_left_out(folder, lazy):
       data.load_folder(folder, lazy=True).in_memory()
   kept = data.load_folder(folder, lazy=lazy, skip_unreadable=True).in_memory()
   assert isinstance(kept.images, np.ndarray)
-  assert list(kept.extras["file"]) == [name for name, _ in NAMES if name not in bad]
+  assert list(kept.extras["file"]) == [name for name in NAMES if name not in bad]
   assert kept.labels.tolist() == [0, 0, 1, 1, 1]
   for image in kept.images:
     np.testing.assert_array_equal(image, UPRIGHT)
@@ -424,10 +416,9 @@ def test_all_classes_without_an_image_are_named(folder):
 
 def test_many_bad_files_among_many(tmp_path):
   (tmp_path / "one").mkdir()
-  good = encoded(UPRIGHT, "PNG")
+  contents = b"no image", b"no image", encoded(UPRIGHT, "PNG")
   for number in range(150):  # more than a thread decodes at a time
-    content = good if number % 3 == 2 else b"no image"
-    (tmp_path / "one" / f"{number:03}.png").write_bytes(content)
+    (tmp_path / "one" / f"{number:03}.png").write_bytes(contents[number % 3])
   with pytest.raises(ValueError, match=r"100 of 150 images: .* and 80 more; repair"):
     data.load_folder(tmp_path)
   kept = data.load_folder(tmp_path, skip_unreadable=True)
