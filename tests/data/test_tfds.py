@@ -1,3 +1,4 @@
+import functools
 import json
 import re
 import shutil
@@ -33,6 +34,11 @@ def copy(tfds_dir, tmp_path):
   return tmp_path
 
 
+def refuses(message, name, split, *, error=ValueError, **options):
+  with pytest.raises(error, match=message):
+    data.load_tfds(name, split, **options)
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("name", SETS)
 def test_every_set_is_read(tfds_dir, name):
@@ -40,33 +46,35 @@ def test_every_set_is_read(tfds_dir, name):
   images = data.load_tfds(name, split, data_dir=tfds_dir)
   assert len(images) == 12
   assert len(images.label_names) == classes
-  for image in images.images:
-    assert image.dtype == np.uint8
-    assert image.shape == (shape or image.shape)
-    assert image.std() > 0
-  # The package's own decoding, one record at a time.
+  # As the package decodes them, each record alone.
   folder = max((tfds_dir / name).glob("*.*.*"))
   records = tfds.builder_from_directory(str(folder)).as_data_source(split=split)
   for row, (image, label) in enumerate(zip(images.images, images.labels, strict=True)):
-    np.testing.assert_array_equal(image, records[row]["image"])
-    assert label == records[row].get("label", -1)
+    assert image.dtype == np.uint8
+    assert image.shape == (shape or image.shape)
+    assert image.std() > 0
+    record = records[row]
+    np.testing.assert_array_equal(image, record["image"])
+    assert label == record.get("label", -1)
     for extra, values in images.extras.items():
-      value = records[row][extra]
+      value = record[extra]
       value = value.decode() if isinstance(value, bytes) else value
       assert str(values[row]) == str(value)
 
 
 @pytest.mark.data
 def test_images_of_several_sizes_are_brought_to_one(tfds_dir):
-  options = {"split": "test[:8]", "data_dir": tfds_dir}
-  varying = data.load_tfds("ndsb_plankton", **options).images
+  load = functools.partial(
+    data.load_tfds, "ndsb_plankton", "test[:8]", data_dir=tfds_dir
+  )
+  varying = load().images
   assert isinstance(varying, list)
-  images = data.load_tfds("ndsb_plankton", size=(20, 24), **options).images
+  images = load(size=(20, 24)).images
   assert images.shape == (8, 20, 24, 1)
   for image, before in zip(images, varying, strict=True):
     pillow = Image.fromarray(before[..., 0]).resize((24, 20), Image.Resampling.BOX)
     np.testing.assert_array_equal(image[..., 0], pillow)
-  rgb = data.load_tfds("ndsb_plankton", size=(20, 24), channels=3, **options).images
+  rgb = load(size=(20, 24), channels=3).images
   np.testing.assert_array_equal(rgb, np.repeat(images, 3, axis=-1))
 
 
@@ -77,8 +85,7 @@ def test_lazy_and_in_memory_agree(tfds_dir):
   memory = data.load_tfds("cifar100", **options)
   np.testing.assert_array_equal(np.stack(list(lazy.images)), memory.images)
   chosen = np.array([5, 2, 2])
-  read = np.stack(list(lazy[chosen].images))
-  np.testing.assert_array_equal(read, memory.images[chosen])
+  np.testing.assert_array_equal(list(lazy[chosen].images), memory.images[chosen])
 
 
 @pytest.mark.data
@@ -96,10 +103,9 @@ def test_another_feature_as_the_label(tfds_dir):
   assert len(pairs) == 100
   drawer = data.load_tfds("omniglot", "test[:9]", data_dir=tfds_dir, label="drawer")
   assert drawer.labels.max() == len(drawer.label_names) - 1
-  with pytest.raises(ValueError, match="no feature 'family' for label; there are: coa"):
-    data.load_tfds("cifar100", "train", data_dir=tfds_dir, label="family")
-  with pytest.raises(TypeError, match="label='id' must be integers"):
-    data.load_tfds("cifar100", "train", data_dir=tfds_dir, label="id")
+  whole = {"name": "cifar100", "split": "train", "data_dir": tfds_dir}
+  refuses("no feature 'family' for label; there are: coa", label="family", **whole)
+  refuses("label='id' must be integers", error=TypeError, label="id", **whole)
 
 
 @pytest.mark.data
@@ -125,25 +131,23 @@ def test_pictures_not_asked_for_stay_encoded(tmp_path, monkeypatch, extras, deco
     def __getitems__(self, rows):
       return [self[row] for row in rows]
 
-  class Builder:
-    info = types.SimpleNamespace(
-      features=tfds.features.FeaturesDict(
-        {
-          "image": tfds.features.Image(),
-          "label": tfds.features.ClassLabel(num_classes=2),
-          "segmentation_mask": tfds.features.Image(shape=(None, None, 1)),
-        }
-      ),
-      splits={"train": types.SimpleNamespace(num_examples=2)},
-    )
+  def as_data_source(split, decoders):
+    asked.extend(decoders)
+    return Records([record] * 2)
 
-    def as_data_source(self, split, decoders):
-      asked.extend(decoders)
-      return Records([record] * 2)
-
-  monkeypatch.setattr(tfds, "builder_from_directory", lambda _: Builder())
-  (tmp_path / "birds" / "1.0.0").mkdir(parents=True)
-  (tmp_path / "birds" / "1.0.0" / "dataset_info.json").write_text("{}")
+  kinds = {
+    "image": tfds.features.Image(),
+    "label": tfds.features.ClassLabel(num_classes=2),
+    "segmentation_mask": tfds.features.Image(shape=(None, None, 1)),
+  }
+  splits = {"train": types.SimpleNamespace(num_examples=2)}
+  info = types.SimpleNamespace(
+    features=tfds.features.FeaturesDict(kinds), splits=splits
+  )
+  builder = types.SimpleNamespace(info=info, as_data_source=as_data_source)
+  monkeypatch.setattr(tfds, "builder_from_directory", lambda _: builder)
+  (tmp_path / "birds/1.0.0").mkdir(parents=True)
+  (tmp_path / "birds/1.0.0/dataset_info.json").write_text("{}")
   found = data.load_tfds("birds", "train", data_dir=tmp_path, extras=extras, lazy=True)
   assert found.images[0].shape == (4, 4, 3)
   assert ("segmentation_mask" in asked) != decoded
@@ -161,26 +165,24 @@ def test_missing_data_folder(monkeypatch, tmp_path):
     data.load_tfds("cifar100", "train")
   assert "download_and_prepare" in str(e.value)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "gone"))
-  with pytest.raises(FileNotFoundError, match=r"TFDS_DATA_DIR=.*gone is not a folder"):
-    data.load_tfds("cifar100", "train")
-  with pytest.raises(FileNotFoundError, match=r"sets at data_dir=.*other.*Prepare"):
-    data.load_tfds("cifar100", "train", data_dir=tmp_path / "other")
-  with pytest.raises(FileNotFoundError, match=r"no image set 'x' in .*there are: none"):
-    data.load_tfds("x", "train", data_dir=tmp_path)
+  for folder, name, message in (
+    (None, "cifar100", r"TFDS_DATA_DIR=.*gone is not a folder"),
+    (tmp_path / "other", "cifar100", r"sets at data_dir=.*other.*Prepare"),
+    (tmp_path, "x", r"no image set 'x' in .*there are: none"),
+  ):
+    refuses(message, name, "train", error=FileNotFoundError, data_dir=folder)
 
 
 @pytest.mark.data
 def test_unknown_set_and_split(tfds_dir):
-  with pytest.raises(
-    FileNotFoundError, match=r"no image set 'cifar' .* cifar10, cifar100, .* voc/2007$"
+  sets = r"no image set 'cifar' .* cifar10, cifar100, .* voc/2007$"
+  for name, message in (("cifar", sets), ("", "no image set ''")):
+    refuses(message, name, "train", error=FileNotFoundError, data_dir=tfds_dir)
+  for split, message in (
+    ("val[:3]", r"'cifar10' has no split 'val.*: test, train$"),
+    ("test[:0]", r"data set is empty: split 'test\[:0\]' of"),
   ):
-    data.load_tfds("cifar", "train", data_dir=tfds_dir)
-  with pytest.raises(FileNotFoundError, match="no image set ''"):
-    data.load_tfds("", "train", data_dir=tfds_dir)
-  with pytest.raises(ValueError, match=r"'cifar10' has no split 'val.*: test, train$"):
-    data.load_tfds("cifar10", "val[:3]", data_dir=tfds_dir)
-  with pytest.raises(ValueError, match=r"data set is empty: split 'test\[:0\]' of"):
-    data.load_tfds("cifar10", "test[:0]", data_dir=tfds_dir)
+    refuses(message, "cifar10", split, data_dir=tfds_dir)
 
 
 @pytest.mark.data
@@ -204,8 +206,8 @@ def test_other_file_formats(copy):
   info = json.loads(path.read_text())
   info["fileFormat"] = "tfrecord"
   path.write_text(json.dumps(info))
-  with pytest.raises(ValueError, match="'stl10' is not prepared as array_record"):
-    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+  message = "'stl10' is not prepared as array_record"
+  refuses(message, "stl10", "unlabelled", data_dir=copy)
 
 
 @pytest.mark.data
@@ -215,14 +217,13 @@ def test_sets_without_images(copy):
   content = features["featuresDict"]["features"]
   content["photo"] = content.pop("image")
   path.write_text(json.dumps(features))
-  message = r"no image feature 'image'; .* label, photo, sub"
-  with pytest.raises(ValueError, match=message):
-    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+  whole = {"name": "stl10", "split": "unlabelled", "data_dir": copy}
+  refuses(r"no image feature 'image'; .* label, photo, sub", **whole)
   content["image"] = content.pop("photo")
   content["image"]["image"]["dtype"] = "uint16"
   path.write_text(json.dumps(features))
-  with pytest.raises(TypeError, match=r"images of 'stl10' must be uint8, got .*uint16"):
-    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+  message = r"images of 'stl10' must be uint8, got .*uint16"
+  refuses(message, error=TypeError, **whole)
 
 
 @pytest.mark.data
@@ -232,8 +233,7 @@ def test_damaged_records(copy, lazy):
   content = file.read_bytes()
   file.write_bytes(content[:100_000])
   message = "cannot read records 0 to 245 of stl10, split unlabelled: "
-  with pytest.raises(ValueError, match=message):
-    data.load_tfds("stl10", "unlabelled", data_dir=copy, lazy=lazy)
+  refuses(message, "stl10", "unlabelled", data_dir=copy, lazy=lazy)
 
 
 def test_damaged_images_are_named():
@@ -257,9 +257,8 @@ def test_tensorflow_is_not_imported(tfds_dir):
 
 @pytest.mark.data
 def test_ranges_outside_of_a_split(copy):
-  def fails(split, match):
-    with pytest.raises(ValueError, match=match):
-      data.load_tfds("stl10", split, data_dir=copy)
+  def fails(split, message):
+    refuses(message, "stl10", split, data_dir=copy)
 
   for split in ("[:99999999]", "[247:]", "[:-247]", "[:150%]", "[a:b]", "[5]", "["):
     whole = f"unlabelled{split}"
@@ -282,8 +281,7 @@ def test_a_missing_set_is_prepared_by_its_own_command(monkeypatch, tmp_path, nam
   command = f"tfds.builder('{called.get(name, name)}', data_dir='DIR', file_format="
   monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
   for options in ({"data_dir": tmp_path}, {"data_dir": tmp_path / "nowhere"}, {}):
-    with pytest.raises(FileNotFoundError, match=re.escape(command)):
-      data.load_tfds(name, "train", **options)
+    refuses(re.escape(command), name, "train", error=FileNotFoundError, **options)
 
 
 @pytest.mark.data
@@ -291,5 +289,5 @@ def test_a_missing_set_is_prepared_by_its_own_command(monkeypatch, tmp_path, nam
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"no json"])
 def test_damaged_descriptions(copy, file, content):
   (copy / "stl10/1.0.0" / file).write_bytes(content)
-  with pytest.raises(ValueError, match=r"of 'stl10' in .*1\.0\.0 is damaged \("):
-    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+  message = r"of 'stl10' in .*1\.0\.0 is damaged \("
+  refuses(message, "stl10", "unlabelled", data_dir=copy)
