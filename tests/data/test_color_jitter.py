@@ -1,5 +1,4 @@
 import colorsys
-import functools
 import itertools
 
 import jax
@@ -16,6 +15,7 @@ KEY = jax.random.key(5)
 RANDOM = np.random.default_rng(7)
 RGB = RANDOM.random([5, 4, 3]).astype(np.float32)
 GREY = np.repeat(RANDOM.random([5, 4, 1]).astype(np.float32), 3, -1)
+GREYS = GREY, np.zeros_like(RGB), np.ones_like(RGB)
 MANY = np.tile(RGB, (2000, 1, 1, 1))
 LUMA = np.array([0.299, 0.587, 0.114])
 ORDERS = list(itertools.permutations(range(4)))
@@ -50,28 +50,25 @@ def jittered(image, order, changes):
 
 def draws(strengths, probability, count):
   """Orders and changes of so many images of a batch, as they are drawn."""
-  dtype = jnp.dtype("float32")
 
   def draw(key):
-    return _color_jitter._draw_jitter(key, strengths, probability, dtype)
+    return _color_jitter._draw_jitter(key, strengths, probability, jnp.dtype("f"))
 
   many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, count)))
-  return (np.asarray(part) for part in many(KEY))
+  return map(np.asarray, many(KEY))
 
 
 def test_hue_is_that_of_the_standard_library():
   images = np.tile(RGB, (50, 1, 1, 1))
   result = np.asarray(data.random_hue(KEY, images, strength=0.5))
-  first = RGB[0, 0]
-  found = []
+  turns = []
   for image in result:
-    # The turn, from one pixel.
-    turn = colorsys.rgb_to_hsv(*map(float, image[0, 0]))[0]
-    turn -= colorsys.rgb_to_hsv(*map(float, first))[0]
-    np.testing.assert_allclose(image, turned(RGB, turn), atol=5e-6)
-    found.append((turn + 0.5) % 1 - 0.5)
-  assert min(found) < -0.4
-  assert max(found) > 0.4
+    # The turn, from the first pixel.
+    new, old = (colorsys.rgb_to_hsv(*map(float, x[0, 0]))[0] for x in (image, RGB))
+    np.testing.assert_allclose(image, turned(RGB, new - old), atol=5e-6)
+    turns.append((new - old + 0.5) % 1 - 0.5)
+  assert min(turns) < -0.4
+  assert max(turns) > 0.4
   np.testing.assert_allclose(result.max(-1), images.max(-1), atol=1e-6)
   np.testing.assert_allclose(result.min(-1), images.min(-1), atol=1e-6)
 
@@ -112,10 +109,10 @@ def ordered(image, order, changes):
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_order(order):
   changes = np.array([0.5, -0.4, 0.7, 0.2], np.float32)
-  found = np.asarray(ordered(RGB, np.array(order), changes))
-  np.testing.assert_allclose(found, jittered(RGB, order, changes), atol=5e-6)
-  others = [jittered(RGB, other, changes) for other in ORDERS if other != order]
-  assert all(np.abs(found - other).max() > 1e-4 for other in others)
+  result = np.asarray(ordered(RGB, np.array(order), changes))
+  np.testing.assert_allclose(result, jittered(RGB, order, changes), atol=5e-6)
+  for other in {*ORDERS} - {order}:
+    assert np.abs(result - jittered(RGB, other, changes)).max() > 1e-4
 
 
 def test_jitter_draws_orders_and_changes_uniformly():
@@ -134,36 +131,32 @@ def test_jitter_draws_orders_and_changes_uniformly():
 
 def test_jitter_of_a_batch_is_the_oracles():
   images = RANDOM.random([32, 5, 4, 3]).astype(np.float32)
-  strengths = (0.8, 0.8, 0.8, 0.2)
-  jitter = functools.partial(
-    data.color_jitter, **dict(zip(NOTHING, strengths, strict=True)), probability=0.8
+  strengths = {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2}
+  result, again = (
+    np.asarray(data.color_jitter(KEY, images, **strengths, probability=0.8))
+    for _ in range(2)
   )
-  result = np.asarray(jitter(KEY, images))
-  orders, changes = draws(strengths, 0.8, 32)
-  for number, image in enumerate(images):
-    expected = jittered(image, orders[number], changes[number])
-    np.testing.assert_allclose(result[number], expected, atol=1e-5)
-  np.testing.assert_array_equal(result, jitter(KEY, images))
+  drawn = draws(tuple(strengths.values()), 0.8, 32)
+  expected = [jittered(*numbers) for numbers in zip(images, *drawn, strict=True)]
+  np.testing.assert_allclose(result, expected, atol=1e-5)
+  np.testing.assert_array_equal(result, again)
 
 
-def test_zero_strengths_and_a_zero_probability_change_nothing():
+def test_nothing_changes_at_zero_strength_and_some_as_often_as_asked():
   images = MANY[:20]
-  np.testing.assert_array_equal(data.color_jitter(KEY, images, **NOTHING), images)
-  np.testing.assert_array_equal(data.color_jitter(KEY, images, probability=0), images)
+  for changed in (NOTHING, {"probability": 0}):
+    np.testing.assert_array_equal(data.color_jitter(KEY, images, **changed), images)
   for augment in (data.random_saturation, data.random_hue):
     np.testing.assert_allclose(augment(KEY, images, strength=0), images, atol=2e-7)
-
-
-def test_jitter_happens_as_often_as_asked():
   result = np.asarray(data.color_jitter(KEY, MANY, probability=0.8))
   assert within((result != RGB).any((1, 2, 3)), 0.8)
 
 
 @pytest.mark.parametrize("augment", [data.random_saturation, data.random_hue])
-@pytest.mark.parametrize("image", [GREY, np.zeros_like(RGB), np.ones_like(RGB)])
-def test_grey_stays_grey(augment, image):
-  images = np.tile(image, (20, 1, 1, 1))
-  np.testing.assert_allclose(augment(KEY, images, strength=0.5), images, atol=2e-7)
+def test_grey_stays_grey(augment):
+  for image in GREYS:
+    images = np.tile(image, (20, 1, 1, 1))
+    np.testing.assert_allclose(augment(KEY, images, strength=0.5), images, atol=2e-7)
 
 
 def test_one_channel_is_refused_unless_colours_are_left_alone():
@@ -185,7 +178,7 @@ def test_one_channel_is_refused_unless_colours_are_left_alone():
 )
 def test_gradients_are_finite(augment):
   gradient = jax.jit(jax.grad(lambda image: (augment(KEY, image) ** 2).sum()))
-  for image in (RGB, GREY, np.zeros_like(RGB), np.ones_like(RGB)):
+  for image in (RGB, *GREYS):
     assert np.isfinite(gradient(image)).all()
 
 
@@ -204,12 +197,10 @@ def test_hue_gradient_is_that_of_differences():
 
 
 def test_strengths_may_be_traced():
-  strengths = (0.0, 0.2, 0.5)
-
   def jitter(s):
     numbers = {"brightness": s, "contrast": s, "saturation": s, "hue": s / 2}
     return data.color_jitter(KEY, RGB, **numbers, probability=1)
 
-  together = jax.jit(jax.vmap(jitter))(np.float32(strengths))
-  alone = jax.jit(lambda: [jitter(strength) for strength in strengths])()
+  together = jax.jit(jax.vmap(jitter))(np.float32([0, 0.2, 0.5]))
+  alone = jax.jit(lambda: [jitter(strength) for strength in (0.0, 0.2, 0.5)])()
   np.testing.assert_allclose(together, alone, atol=1e-6)
