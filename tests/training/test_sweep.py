@@ -28,9 +28,8 @@ def step(state, key, hyper, target=2.0):
   x = jax.random.normal(key, (4, 3))
 
   def loss(params):
-    return jnp.mean((x @ params["w"] - target * x.sum(axis=1)) ** 2) + hyper[
-      "decay"
-    ] * jnp.sum(params["w"] ** 2)
+    error = jnp.mean((x @ params["w"] - target * x.sum(axis=1)) ** 2)
+    return error + hyper["decay"] * jnp.sum(params["w"] ** 2)
 
   value, grads = jax.value_and_grad(loss)(state["params"])
   updates, opt = optimizer(hyper).update(grads, state["opt"])
@@ -76,30 +75,27 @@ def together():
   return trained()
 
 
-def run_of(result, number, seed):
-  """One run of a sweep in the layout of a sweep of one."""
-  return jax.tree.map(lambda x: x[number : number + 1, seed : seed + 1], result[3:])
-
-
 def assert_same(a, b, **tolerance):
   assert jax.tree.structure(a) == jax.tree.structure(b)
   jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), a, b)
 
 
 def test_every_run_equals_the_same_run_alone(together):
-  for number in range(3):
-    for seed in range(2):
-      alone = trained(cell(number), seeds=[seed])
-      assert_same(run_of(together, number, seed), alone[3:], rtol=1e-5, atol=1e-6)
+  for number, seed in np.ndindex(3, 2):
+    alone = trained(cell(number), seeds=[seed])[3:]
+    run = jax.tree.map(
+      lambda x, i=number, j=seed: x[i : i + 1, j : j + 1], together[3:]
+    )
+    assert_same(run, alone, rtol=1e-5, atol=1e-6)
 
 
 def test_a_run_equals_a_plain_loop(together):
   hyper = {name: jnp.float32(values[2]) for name, values in CELLS.items()}
   init_key, step_key, evaluate_key = jax.random.split(jax.random.fold_in(KEY, 1), 3)
   state = init(init_key, hyper)
-  one_step, losses, scores, states = jax.jit(step), [], [], []
+  next_step, losses, scores, states = jax.jit(step), [], [], []
   for number in range(12):
-    state, reported = one_step(state, jax.random.fold_in(step_key, number), hyper)
+    state, reported = next_step(state, jax.random.fold_in(step_key, number), hyper)
     losses.append(float(reported["loss"]))
     if number % 3 == 2:
       scores.append(float(evaluate(state, evaluate_key, hyper)))
@@ -152,14 +148,12 @@ def test_one_after_the_other_nothing_is_computed_for_what_ended():
     jax.debug.callback(count, hyper["number"])
     return state + 1, {}
 
-  options = {"seeds": 1, "steps": 4, "patience": 1, "batch_size": 1}
   result = small(
-    lambda key, hyper: jnp.int32(0),
-    counted,
+    lambda key, hyper: jnp.int32(0), counted,
     lambda state, key, hyper: hyper["script"][state - 1],
     cells={"script": scripts, "number": [0, 1]},
-    **options,
-  )
+    seeds=1, steps=4, patience=1, batch_size=1,
+  )  # fmt: skip
   jax.effects_barrier()
   assert taken == [2, 4]
   assert result.stopped[:, 0].tolist() == [True, False]
@@ -178,15 +172,14 @@ SCRIPTS = [
 
 
 def play(scores, patience, margin):
-  """Outcome of one run: a loop over its evaluations."""
-  best, best_at, stale, end = -INF, 0, 0, "steps"
-  seen = [NAN] * len(scores)
+  """Outcome of a run: a loop over its evaluations."""
+  best, best_at, stale, last, end = -INF, 0, 0, 0, "steps"
+  curve = np.full(len(scores), NAN)
   for number, score in enumerate(scores, start=1):
     if not np.isfinite(score):
       end = "diverged"
       break
-    seen[number - 1] = score
-    last = number
+    curve[number - 1], last = score, number
     if score > best + margin:
       best, best_at, stale = score, number, 0
     else:
@@ -194,8 +187,7 @@ def play(scores, patience, margin):
     if stale == patience:
       end = "stopped"
       break
-  taken = sum(np.isfinite(seen))
-  return seen, best if best_at else NAN, best_at, taken if taken == 0 else last, end
+  return curve, best if best_at else NAN, best_at, last, end
 
 
 @pytest.mark.parametrize(
@@ -212,11 +204,10 @@ def test_stopping_and_best_states_follow_the_scores(mode, patience, margin):
     seeds=1, steps=12, evaluate_every=2, patience=patience, margin=margin, mode=mode,
   )  # fmt: skip
   for number, script in enumerate(np.array(SCRIPTS)):
-    seen, best, best_at, last, end = play(script, patience, margin)
-    np.testing.assert_array_equal(result.scores[number, 0], sign * np.array(seen))
+    curve, best, best_at, last, end = play(script, patience, margin)
+    np.testing.assert_array_equal(result.scores[number, 0], sign * curve)
     np.testing.assert_array_equal(result.best_score[number, 0], sign * best)
-    assert result.best_step[number, 0] == 2 * best_at
-    assert result.best_state[number, 0] == 2 * best_at
+    assert result.best_step[number, 0] == result.best_state[number, 0] == 2 * best_at
     assert result.state[number, 0] == 2 * last  # frozen to the step
     assert result.stopped[number, 0] == (end == "stopped")
     assert result.diverged[number, 0] == (end == "diverged")
@@ -248,16 +239,7 @@ def test_all_stop_before_the_end_and_resume(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, whole, resumed)
 
 
-@pytest.mark.parametrize(
-  ("changed", "message"),
-  [
-    ({"mode": "min"}, "of its mode it holds max, got min"),
-    ({"patience": 2}, "of its patience it holds None, got 2"),
-    ({"margin": 0.5}, r"of its margin it holds 0\.0, got 0\.5"),
-    ({"key": jax.random.key(8)}, r"of its key it holds \[0, 7\], got \[0, 8\]"),
-  ],
-)
-def test_another_sweep_does_not_go_on_with_these_runs(tmp_path, changed, message):
+def test_another_sweep_does_not_go_on_with_these_runs(tmp_path):
   def run(checkpoints, **options):
     return small(
       step=lambda state, key, hyper: (state + 1, {}),
@@ -267,15 +249,21 @@ def test_another_sweep_does_not_go_on_with_these_runs(tmp_path, changed, message
 
   with training.Checkpoints(tmp_path) as checkpoints:
     whole = run(checkpoints)
-    with pytest.raises(ValueError, match=message):
-      run(checkpoints, **changed)
+    for changed, message in (
+      ({"mode": "min"}, "of its mode it holds max, got min"),
+      ({"patience": 2}, "of its patience it holds None, got 2"),
+      ({"margin": 0.5}, r"of its margin it holds 0\.0, got 0\.5"),
+      ({"key": jax.random.key(8)}, r"of its key it holds \[0, 7\], got \[0, 8\]"),
+    ):
+      with pytest.raises(ValueError, match=message):
+        run(checkpoints, **changed)
     # A checkpoint of before, which did not name these, goes on.
     restore = checkpoints.restore
 
     def older(state):
-      found = restore(state)
-      kept = {k: v for k, v in found.record.items() if k in ("cells", "seeds", "steps")}
-      return found._replace(record=kept)
+      newer = restore(state)
+      record = {name: newer.record[name] for name in ("cells", "seeds", "steps")}
+      return newer._replace(record=record)
 
     checkpoints.restore = older
     again = run(checkpoints)
@@ -292,13 +280,11 @@ def test_bound_arrays_are_operands():
 
   def first_loss(target):
     bound = jax.tree_util.Partial(traced, jnp.float32(target))
-    result = trained(cell(0), bound, seeds=1)
-    return result.curves["loss"][0, 0, 0], len(traces)
+    return trained(cell(0), bound, seeds=1).curves["loss"][0, 0, 0], len(traces)
 
-  loss, once = first_loss(2.0)
-  other, twice = first_loss(3.0)
+  (loss, before), (other, after) = first_loss(2.0), first_loss(3.0)
   assert loss != other
-  assert once == twice
+  assert before == after
 
 
 def test_a_step_is_traced_and_compiled_once(tmp_path, caplog):
