@@ -1,6 +1,7 @@
 """The step on four devices, mapped in three ways, is the step on one device."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -88,17 +89,15 @@ def train(kind, masked):
   return arrays(state), metrics
 
 
+QUICK = ("pmap", True), ("shard_map", False)
+KINDS = ("pmap", "shard_map", "shard_map_unchecked", "vmap")
+
+
 @pytest.mark.parametrize(
   ("kind", "masked"),
   [
-    ("pmap", True),
-    ("shard_map", False),
-    pytest.param("pmap", False, marks=pytest.mark.slow),
-    pytest.param("shard_map", True, marks=pytest.mark.slow),
-    pytest.param("shard_map_unchecked", False, marks=pytest.mark.slow),
-    pytest.param("shard_map_unchecked", True, marks=pytest.mark.slow),
-    pytest.param("vmap", False, marks=pytest.mark.slow),
-    pytest.param("vmap", True, marks=pytest.mark.slow),
+    pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK))
+    for case in itertools.product(KINDS, (False, True))
   ],
 )
 def test_four_devices_equal_one(kind, masked):
@@ -113,6 +112,14 @@ def test_four_devices_equal_one(kind, masked):
     np.testing.assert_allclose(metrics[name], value, rtol=1e-5)
 
 
+def begun(objective, optimizer=None, **changed):
+  """A small state, and its step."""
+  network = {"params": {"w": jnp.ones(2)}, "batch_stats": {"n": jnp.zeros(())}}
+  optimizer = optimizer or optax.sgd(1.0)
+  state = training.create_state(jax.random.key(4), optimizer, network | changed)
+  return state, training.make_step(objective, optimizer)
+
+
 @pytest.mark.parametrize("kind", ["pmap", "vmap", "shard_map"])
 def test_statistics_of_every_type(kind):
   """Half precision is averaged in float32, and integers may change or stay."""
@@ -123,31 +130,24 @@ def test_statistics_of_every_type(kind):
       stats["memory"], batch[:, None], jnp.arange(len(batch)), axis_name=axis_name
     )
     mean = training.global_mean(batch, axis_name=axis_name)
-    stats |= {
-      "half": jnp.mean(batch), "count": stats["count"] + 1, "seen": jnp.array(True),
-      "memory": memory,
-    }  # fmt: skip
+    stats |= {"half": jnp.mean(batch), "count": stats["count"] + 1}
+    stats |= {"begun": jnp.array(True), "memory": memory}
     return training.Outcome(params["network"]["w"] * mean, {"network": stats})
 
   stats = {
-    "half": jnp.float16(0), "count": jnp.int32(0), "seen": jnp.array(False),
-    "kept": jnp.uint8([3, 255]), "memory": losses.memory_init(32, 1, dtype=jnp.float16),
+    "half": jnp.float16(0), "count": jnp.int32(0), "begun": jnp.array(False),
+    "rest": jnp.uint8([3, 255]), "memory": losses.memory_init(32, 1, dtype=jnp.float16),
   }  # fmt: skip
-  optimizer = optax.sgd(1.0)
-  variables = {"params": {"w": jnp.float16(1)}, "batch_stats": stats}
-  state = training.create_state(jax.random.key(0), optimizer, variables)
+  state, step = begun(objective, params={"w": jnp.float16(1)}, batch_stats=stats)
   batch = np.full(16, 20_000, np.float16)
-  step = training.make_step(objective, optimizer)
   after, metrics = steps_of(kind, step)(state, batch)
-  alone, _ = steps_of("one", step)(state, batch)
+  alone = steps_of("one", step)(state, batch)[0].batch_stats["network"]
   stats = after.batch_stats["network"]
-  assert (stats["half"], stats["count"], stats["seen"]) == (20_000, 1, True)
-  np.testing.assert_array_equal(stats["kept"], [3, 255])
+  assert (stats["half"], stats["count"], stats["begun"]) == (20_000, 1, True)
+  np.testing.assert_array_equal(stats["rest"], [3, 255])
   assert after.params["network"]["w"] == np.float16(-19_999)
   assert metrics["gradient_norm"] == 20_000
-  np.testing.assert_array_equal(
-    stats["memory"].embeddings, alone.batch_stats["network"]["memory"].embeddings
-  )
+  np.testing.assert_array_equal(*(x["memory"].embeddings for x in (stats, alone)))
 
 
 def test_mapped_step_is_compiled_once():
@@ -165,11 +165,6 @@ def test_mapped_step_is_compiled_once():
   assert traces == ["batch"] * (1 + (jax.__version_info__ < (0, 8)))
 
 
-def simple_state(optimizer):
-  network = {"params": {"w": jnp.ones(2)}, "batch_stats": {"n": jnp.zeros(())}}
-  return training.create_state(jax.random.key(4), optimizer, network)
-
-
 def drawn(params, batch_stats, batch, *, key, axis_name):
   """Reports a number drawn from the step's key."""
   del batch_stats, axis_name
@@ -178,9 +173,8 @@ def drawn(params, batch_stats, batch, *, key, axis_name):
 
 
 def test_key_differs_by_step_and_device_and_never_moves():
-  optimizer = optax.sgd(1.0)
-  step = training.make_step(drawn, optimizer)
-  state, numbers = simple_state(optimizer), []
+  first, step = begun(drawn)
+  state, numbers = first, []
   for _ in range(3):
     new, metrics = step(state, jnp.ones(2))
     assert new.key == state.key
@@ -189,8 +183,8 @@ def test_key_differs_by_step_and_device_and_never_moves():
     state = new
   assert len(set(numbers)) == 3
   # On devices the report is the mean over different draws.
-  _, metrics = steps_of("vmap", step)(simple_state(optimizer), jnp.ones(8))
-  key = jax.random.fold_in(jax.random.key(4), 0)
+  _, metrics = steps_of("vmap", step)(first, jnp.ones(8))
+  key = jax.random.fold_in(first.key, 0)
   draws = [jax.random.uniform(jax.random.fold_in(key, i)) for i in range(4)]
   np.testing.assert_allclose(metrics["drawn"], np.mean(draws), rtol=1e-6)
   assert len({float(draw) for draw in draws}) == 4
@@ -202,22 +196,19 @@ def test_counts_and_booleans_are_averaged_over_the_devices():
     metrics = {"count": jnp.sum(batch > 1), "any": jnp.any(batch > 1)}
     return training.Outcome(loss, metrics=metrics)
 
-  optimizer = optax.sgd(1.0)
-  step = training.make_step(counted, optimizer)
-  batch = np.array([[0, 2], [2, 2], [0, 0], [0, 0]], np.float32)
-  state = training.replicate(simple_state(optimizer))
-  _, metrics = training.parallel_step(step)(state, training.shard(batch.ravel()))
-  # 1, 2, 0 and 0 on the four devices.
+  state, step = begun(counted)
+  batch = np.float32([0, 2, 2, 2, 0, 0, 0, 0])  # 1, 2, 0 and 0 on the four devices
+  copies = training.replicate(state)
+  _, metrics = training.parallel_step(step)(copies, training.shard(batch))
   np.testing.assert_array_equal(metrics["count"], [0.75] * 4)
   np.testing.assert_array_equal(metrics["any"], [0.5] * 4)
-  alone = jax.jit(step)(simple_state(optimizer), batch.ravel())[1]
+  alone = jax.jit(step)(state, batch)[1]
   assert (float(alone["count"]), float(alone["any"])) == (3, 1)
 
 
 def test_rate_scale_and_statistics_that_stay():
-  optimizer = optax.sgd(1.0)
-  step = training.make_step(drawn, optimizer)
-  state = simple_state(optimizer).replace(learning_rate_scale=jnp.float32(0.25))
+  state, step = begun(drawn)
+  state = state.replace(learning_rate_scale=jnp.float32(0.25))
   new, metrics = step(state, jnp.full(2, 2.0))
   np.testing.assert_allclose(new.params["network"]["w"], 1 - 0.25 * 2)
   np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(8), rtol=1e-6)
@@ -228,8 +219,7 @@ def test_rate_scale_and_statistics_that_stay():
 def test_optimizer_is_given_the_loss():
   # The rule sees 2, 2, 2: its second value without improvement halves the rate.
   rule = optax.contrib.reduce_on_plateau(0.5, patience=2)
-  optimizer = optax.chain(optax.sgd(0.0), rule)
-  step, state = training.make_step(drawn, optimizer), simple_state(optimizer)
+  state, step = begun(drawn, optimizer=optax.chain(optax.sgd(0.0), rule))
   for _ in range(3):
     state, _ = step(state, jnp.ones(2))
   assert float(state.opt_state[1].scale) == 0.5
@@ -243,8 +233,6 @@ def test_statistics_keep_their_shapes_and_types(change):
     stats = {"network": {"mean": change(batch_stats["network"]["mean"])}}
     return training.Outcome(jnp.sum(params["network"]["w"]), batch_stats=stats)
 
-  optimizer = optax.sgd(0.1)
-  variables = {"params": {"w": jnp.ones(2)}, "batch_stats": {"mean": jnp.ones(2)}}
-  state = training.create_state(jax.random.key(0), optimizer, variables)
+  state, step = begun(objective, batch_stats={"mean": jnp.ones(2)})
   with pytest.raises(TypeError, match=r"batch_stats\['network'\]\['mean'\] is float32"):
-    training.make_step(objective, optimizer)(state, jnp.ones(2))
+    step(state, jnp.ones(2))
