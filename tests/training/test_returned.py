@@ -83,6 +83,8 @@ A_VECTOR = r"must be scalars, got shape \(3,\) as metrics\['a'\]"
 REPORTED = "must report loss and gradient_norm"
 NAMES = "name of a hyperparameter must be text, got 1"
 OUTCOME = "must return a training.Outcome, got a "
+TAKEN = r"not be named \['gradient_norm', 'loss'\]"
+NO_STATE = "the state that step returns must be a TrainState, got None"
 
 CASES = [
   (
@@ -133,10 +135,7 @@ CASES = [
     (lambda x: Outcome(x, metrics={"a": jnp.ones(3)}), A_VECTOR),
     (lambda x: Outcome(x, metrics={"a": "b"}), r"got 'b' as \['a'\]"),
     (lambda x: Outcome(x, metrics={"step": x}), "or 'step', got"),
-    (
-      lambda x: Outcome(x, metrics={"loss": x}),
-      r"not be named \['gradient_norm', 'loss'\]",
-    ),
+    (lambda x: Outcome(x, metrics={"loss": x}), TAKEN),
     (lambda x: Outcome(x, batch_stats={"network": x}), "laid out as the state's"),
   ),
   (
@@ -158,10 +157,7 @@ CASES = [
     (lambda s: (s,), "got a tuple of 1"),
     (lambda s: (s, None), REPORTED + ".* got None"),
     (lambda s: (s, {"loss": s.step}), REPORTED),
-    (
-      lambda s: (None, {"loss": s.step, "gradient_norm": s.step}),
-      "the state that step returns must be a TrainState, got None",
-    ),
+    (lambda s: (None, {"loss": s.step, "gradient_norm": s.step}), NO_STATE),
   ),
   (
     mapped,
@@ -218,15 +214,15 @@ VALUE_ERRORS = [
 ]
 
 
+BOTH = TypeError, ValueError
+BLOCKS = (BOTH, CASES), (TypeError, TYPE_ERRORS), (ValueError, VALUE_ERRORS)
+
+
 @pytest.mark.parametrize(
   ("kind", "run", "wrong", "message"),
   [
     (kind, run, *case)
-    for kind, blocks in (
-      ((TypeError, ValueError), CASES),
-      (TypeError, TYPE_ERRORS),
-      (ValueError, VALUE_ERRORS),
-    )
+    for kind, blocks in BLOCKS
     for run, *cases in blocks
     for case in cases
   ],
