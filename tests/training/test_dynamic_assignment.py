@@ -1,5 +1,7 @@
 """Training with an assignment that is matched again: by plain loops, and resumed."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,13 +58,12 @@ def by_loops(state, steps, period):
   p = POINTS.astype(np.float64)
   a = linear_sum_assignment(-m @ p.T)[1]
   evaluated, changes = [], []
-  for number, batch in zip(range(1, steps + 1), batches(0), strict=False):
+  for number, batch in enumerate(itertools.islice(batches(0), steps), 1):
     x, y = batch["x"].astype(np.float64), batch["label"]
     u = x @ weights
     z = u / np.linalg.norm(u, axis=1, keepdims=True)
     gradient = np.zeros_like(weights)
-    for i in range(len(y)):
-      target = p[a[y[i]]]
+    for i, target in enumerate(p[a[y]]):
       c = z[i] @ target
       pull = -(1 - c) * (target - c * z[i]) / np.linalg.norm(u[i])
       gradient += np.outer(x[i], pull) / len(y)
@@ -86,12 +87,12 @@ def test_runs_of_several_seeds_at_once_follow_the_algorithm(host):
   states = jax.vmap(start)(jnp.arange(4))
   mapped = jax.jit(jax.vmap(step, in_axes=(0, None, 0)))
   rates = jnp.array([2 / 3, 2 / 3, 2 / 3, 1e-20])  # the last run never matches again
-  state, assignments, seen = states, [], []
-  for _, batch in zip(range(13), batches(0), strict=False):
+  state, assignments, shares = states, [], []
+  for batch in itertools.islice(batches(0), 13):
     state, metrics = mapped(state, batch, rates)
     matching = state.batch_stats["loss"]["assignment"]
     assignments.append(np.asarray(matching.assignment))
-    seen.append(np.asarray(matching.change))
+    shares.append(np.asarray(matching.change))
   assert set(metrics) == {"loss", "gradient_norm"}
   moved = 0.0
   for seed in range(4):
@@ -101,7 +102,7 @@ def test_runs_of_several_seeds_at_once_follow_the_algorithm(host):
     np.testing.assert_array_equal([a[seed] for a in assignments], expected)
     # Changed by the matchings before steps 3, 6, 9 and 12; and kept in between.
     known = np.repeat([0, *changes], period)[:13]
-    np.testing.assert_allclose([c[seed] for c in seen], known)
+    np.testing.assert_allclose([share[seed] for share in shares], known)
     np.testing.assert_allclose(state.params["network"]["w"][seed], weights, rtol=1e-4)
     rows = matching.representatives.prototypes[seed]
     np.testing.assert_allclose(rows, m, atol=1e-5)
@@ -118,8 +119,7 @@ def test_two_devices_resumed_between_two_matchings_end_with_the_same_bits(tmp_pa
     with training.Checkpoints(tmp_path / folder) as kept:
       return training.fit(state, step, batches, checkpoints=kept, **options).state
 
-  whole = run("whole", 14)
-  part = run("parts", 6)
+  whole, part = run("whole", 14), run("parts", 6)
   assert_same(run("parts", 14), whole)
   for reached, steps in ((part, 6), (whole, 14)):
     weights, m, expected, _ = by_loops(state, steps, 4)
