@@ -16,8 +16,8 @@ PARAMS = {
 
 
 def updates_of(optimizer, grads):
-  updates, _ = optimizer.update(grads, optimizer.init(PARAMS), PARAMS)
-  return updates
+  """Of parameters of the same shapes."""
+  return optimizer.update(grads, optimizer.init(grads), grads)[0]
 
 
 def test_each_group_has_its_rate():
@@ -33,30 +33,27 @@ def test_each_group_has_its_rate():
 
 def test_gradients_are_clipped_together_and_before_the_rates():
   groups = {"network": optax.sgd(1.0), "loss": optax.sgd(100.0)}
-  optimizer = training.optimizer(groups, max_norm=4, max_value=1.5)
   grads = jax.tree.map(jnp.zeros_like, PARAMS)
   grads["network"]["headless"] = jnp.array([6.0, 0.0])
   grads["loss"]["other"] = jnp.array([8.0])
-  updates = updates_of(optimizer, grads)  # norm 10, scaled by 0.4 to 2.4 and 3.2
-  np.testing.assert_allclose(updates["network"]["headless"], [-1.5, 0], rtol=1e-6)
-  np.testing.assert_allclose(updates["loss"]["other"], [-150], rtol=1e-6)
-  updates = updates_of(training.optimizer(groups, max_norm=4.0), grads)
-  np.testing.assert_allclose(updates["network"]["headless"], [-2.4, 0], rtol=1e-6)
-  np.testing.assert_allclose(updates["loss"]["other"], [-320], rtol=1e-6)
+  # Of norm 10, scaled by 0.4 to 2.4 and 3.2.
+  for options, network, loss in (({"max_value": 1.5}, -1.5, -150), ({}, -2.4, -320)):
+    updates = updates_of(training.optimizer(groups, max_norm=4, **options), grads)
+    np.testing.assert_allclose(updates["network"]["headless"], [network, 0], rtol=1e-6)
+    np.testing.assert_allclose(updates["loss"]["other"], [loss], rtol=1e-6)
 
 
 def test_groups_that_do_not_fit():
-  with pytest.raises(ValueError, match=r"'loss/other' belongs to no group.*'network'"):
-    training.optimizer({"network": optax.sgd(1.0)}).init(PARAMS)
-  groups = {"network": optax.sgd(1.0), "loss": optax.sgd(1.0), "los": optax.sgd(1.0)}
-  with pytest.raises(ValueError, match=r"groups \['los'\] .* match no parameter"):
-    training.optimizer(groups).init(PARAMS)
-  with pytest.raises(ValueError, match="at least one"):
-    training.optimizer({})
-  with pytest.raises(ValueError, match="max_norm must be in"):
-    training.optimizer({"network": optax.sgd(1.0)}, max_norm=0.0)
-  with pytest.raises(ValueError, match="max_value must be in"):
-    training.optimizer({"network": optax.sgd(1.0)}, max_value=-1.0)
+  for names, options, message in (
+    (["network"], {}, r"'loss/other' belongs to no group.*'network'"),
+    (["network", "loss", "los"], {}, r"groups \['los'\] .* match no parameter"),
+    ([], {}, "at least one"),
+    (["network", "loss"], {"max_norm": 0.0}, "max_norm must be in"),
+    (["network", "loss"], {"max_value": -1.0}, "max_value must be in"),
+  ):
+    groups = dict.fromkeys(names, optax.sgd(1.0))
+    with pytest.raises(ValueError, match=message):
+      training.optimizer(groups, **options).init(PARAMS)
 
 
 def test_state_is_laid_out_by_part():
@@ -73,16 +70,12 @@ def test_state_is_laid_out_by_part():
   assert len(jax.tree.leaves(state.opt_state)) == 5
 
 
-def test_state_of_a_loss_without_parameters():
-  optimizer = training.optimizer({"network": optax.sgd(1.0)})
-  state = training.create_state(KEY, optimizer, {"params": PARAMS["network"]})
-  assert set(state.params) == {"network"}
-  assert state.batch_stats == {}
-
-
-def test_state_that_cannot_be_made():
+def test_state_of_a_loss_without_parameters_and_what_is_none():
   optimizer = training.optimizer({"network": optax.sgd(1.0)})
   network = {"params": PARAMS["network"]}
+  state = training.create_state(KEY, optimizer, network)
+  assert set(state.params) == {"network"}
+  assert state.batch_stats == {}
   with pytest.raises(TypeError, match=r"must be typed .* got dtype uint32"):
     training.create_state(jnp.zeros(2, jnp.uint32), optimizer, network)
   with pytest.raises(ValueError, match=r"network may have .* got \['cache'\]"):
@@ -98,18 +91,15 @@ def test_large_finite_gradients_are_scaled_to_the_norm(size, dtype):
     return
   gradients = {"network": jnp.array([size, 0, -size], dtype)}
   optimizer = training.optimizer({"network": optax.sgd(1.0)}, max_norm=1.0)
-  update, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
-  assert update["network"].dtype == dtype
+  update = updates_of(optimizer, gradients)["network"]
+  assert update.dtype == dtype
   length = min(size, 0.5**0.5)
-  found = np.asarray(update["network"], np.float32)
-  np.testing.assert_allclose(found, [-length, 0, length], rtol=1e-2)
+  np.testing.assert_allclose(np.float32(update), [-length, 0, length], rtol=1e-2)
 
 
 def test_clipping_of_usual_gradients_is_that_of_optax():
   gradients = {"network": jnp.array([0.3, -7.0, 1e4]), "loss": jnp.array([[1e-5, 2.0]])}
   groups = {"network": optax.identity(), "loss": optax.identity()}
-  optimizer = training.optimizer(groups, max_norm=0.7)
-  update, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
-  clip = optax.clip_by_global_norm(0.7)
-  expected, _ = clip.update(gradients, clip.init(gradients))
-  jax.tree.map(np.testing.assert_array_equal, update, expected)
+  updates = updates_of(training.optimizer(groups, max_norm=0.7), gradients)
+  expected = updates_of(optax.clip_by_global_norm(0.7), gradients)
+  jax.tree.map(np.testing.assert_array_equal, updates, expected)
