@@ -9,23 +9,24 @@ import pytest
 from spherejax import training
 
 NAN = float("nan")
-# Better than 0.8, but within the margin.
-LITTLE = 0.8 + 5e-6
+LITTLE = 0.8 + 5e-6  # better than 0.8, but within the margin
 
 
 def objective(params, batch_stats, batch, *, key, axis_name):
   """Both parameters rise by 1 a step where nothing holds them."""
-  del batch_stats, batch, key, axis_name
   return training.Outcome(-params["network"]["w"] - params["loss"]["p"])
 
 
+def weights(state):
+  return float(state.params["network"]["w"]), float(state.params["loss"]["p"])
+
+
 def trained(scores, total):
-  """A training whose evaluations have these scores, one a step."""
+  """A training whose evaluations have these scores, each after a step."""
   renewals, problems = [], []
 
   def renew(state):
-    place = float(state.params["network"]["w"]), float(state.params["loss"]["p"])
-    renewals.append(place)
+    renewals.append(weights(state))
     return {"p": state.params["loss"]["p"] + 10}
 
   def evaluate(state):
@@ -37,17 +38,15 @@ def trained(scores, total):
   parts = {"params": {"w": jnp.zeros(())}}, {"params": {"p": jnp.zeros(())}}
   state = training.create_state(jax.random.key(0), optimizer, *parts)
   respond = training.ccp_response(renew, metric="score", weight=0.5, patience=2)
-  options = {"steps": len(scores), "evaluate": evaluate, "evaluate_every": 1}
-  options |= {"monitor": training.Monitor("score", margin=1e-5, patience=total)}
-  options |= {"respond": respond, "progress": False, "devices": jax.local_devices()[:1]}
-  step = training.make_step(objective, optimizer)
   batch = {"x": np.zeros((1, 1), np.float32)}
-  result = training.fit(state, step, lambda first: [batch] * (100 - first), **options)
+  result = training.fit(
+    state, training.make_step(objective, optimizer),
+    lambda first: [batch] * (100 - first),
+    steps=len(scores), evaluate=evaluate, evaluate_every=1, respond=respond,
+    monitor=training.Monitor("score", margin=1e-5, patience=total),
+    progress=False, devices=jax.local_devices()[:1],
+  )  # fmt: skip
   return result, renewals, problems
-
-
-def weights(state):
-  return float(state.params["network"]["w"]), float(state.params["loss"]["p"])
 
 
 def test_total_patience_counts_over_problems():
@@ -62,11 +61,8 @@ def test_total_patience_counts_over_problems():
   # From the sixth on five evaluations over two problems, though the last problem has
   # none in vain.
   assert [row["step"] for row in result.evaluations] == list(range(1, 12))
-  assert problems == [
-    (1, 0), (1, 0), (1, 0), (1, 1),
-    (2, 0), (2, 0), (2, 0), (2, 1),
-    (3, 0), (3, 0), (3, 0),
-  ]  # fmt: skip
+  stale = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]
+  assert problems == list(zip([1] * 4 + [2] * 4 + [3] * 3, stale, strict=True))
   # Steps of 1, which the projection shortens: 2, 3, 3.5, 3.75 and so on.
   assert renewals == [(2, 2), (3.5, 14)]
   assert int(result.best.step) == 6
