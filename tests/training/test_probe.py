@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn import linear_model
+from sklearn.linear_model import LogisticRegression
 
 from spherejax import training
 
@@ -27,9 +27,8 @@ def test_it_is_the_optimum_that_scikit_learn_finds(x64):
   probe = probed(x, labels, penalty=0.01)
   standard = (x - x.mean(0)) / x.std(0)
   # Its objective is the sum of losses times C, plus half of the squared weights.
-  other = linear_model.LogisticRegression(
-    C=1 / (0.01 * len(x)), tol=1e-10, max_iter=10_000
-  ).fit(standard, labels)
+  other = LogisticRegression(C=1 / (0.01 * len(x)), tol=1e-10, max_iter=10_000)
+  other.fit(standard, labels)
   np.testing.assert_allclose(probe.weights.T, other.coef_, atol=2e-5)
   expected = other.predict_log_proba(standard)
   np.testing.assert_allclose(jax.nn.log_softmax(probe.logits(x)), expected, atol=1e-4)
@@ -70,8 +69,8 @@ def test_runs_are_vmapped_and_bfloat16_is_widened():
     return probed(x, labels, penalty=penalty).weights
 
   together = jax.jit(jax.vmap(fit))(x, labels, jnp.array([0.1, 0.2, 0.3]))
-  for i, penalty in enumerate((0.1, 0.2, 0.3)):
-    np.testing.assert_allclose(together[i], fit(x[i], labels[i], penalty), atol=1e-3)
+  alone = list(map(fit, x, labels, (0.1, 0.2, 0.3)))
+  np.testing.assert_allclose(together, alone, atol=1e-3)
   narrow = probed(jnp.asarray(x[0], jnp.bfloat16), labels[0], penalty=0.1)
   assert narrow.weights.dtype == jnp.float32
   np.testing.assert_allclose(narrow.weights, together[0], atol=0.05)
