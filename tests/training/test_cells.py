@@ -13,11 +13,6 @@ def test_grid_is_the_product_with_the_last_name_fastest():
   cells = training.grid(values)
   rows = list(zip(*cells.values(), strict=True))
   assert rows == list(itertools.product(*values.values()))
-  table = np.asarray(cells["mass"]).reshape(3, 2)
-  assert (table == np.array([[0.1], [0.2], [0.3]])).all()
-
-
-def test_a_column_may_hold_arrays():
   cells = training.grid({"margins": [[1.0, 2.0], [3.0, 4.0]], "beta": [1, 5]})
   assert cells["margins"].tolist() == [[1, 2], [1, 2], [3, 4], [3, 4]]
 
@@ -30,11 +25,9 @@ def test_factorial_is_the_grid_or_its_fraction():
   rows = set(zip(*full.values(), strict=True))
   assert rows == set(itertools.product(*LEVELS.values()))
   half = training.factorial(LEVELS, relation=[tuple(LEVELS)])
-  kept = set(zip(*half.values(), strict=True))
-  assert len(kept) == 8
-  for row in rows:
-    low = sum(x == pair[0] for x, pair in zip(row, LEVELS.values(), strict=True))
-    assert (row in kept) == (low % 2 == 0)
+  lows = [pair[0] for pair in LEVELS.values()]
+  even = {row for row in rows if np.equal(row, lows).sum() % 2 == 0}
+  assert sorted(zip(*half.values(), strict=True)) == sorted(even)
 
 
 def test_two_words_keep_a_quarter():
