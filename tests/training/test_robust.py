@@ -32,17 +32,24 @@ def attacked(variables, x):
   return attacks.pgd(lambda x: Network().apply(variables, x), x, Y, **options).x_adv
 
 
+def noisy(key, x):
+  return jnp.clip(x + 0.01 * jax.random.normal(key, x.shape), 0, 1)
+
+
+def of_both(variables, *halves):
+  """The mean loss of one pass over both halves, and the new statistics."""
+  both = jnp.concatenate(halves)
+  logits, new = Network().apply(variables, both, train=True, mutable=["batch_stats"])
+  loss = losses.adversarial_training(*jnp.split(logits, 2), Y, clean_weight=0.5)
+  return training.global_mean(loss), new["batch_stats"]
+
+
 def objective(params, batch_stats, batch, *, key, axis_name):
-  """DIST eq. 3.7 with the attack of running statistics, one pass over both halves."""
+  """DIST eq. 3.7 with the attack of running statistics."""
   frozen = {"params": params["network"], "batch_stats": batch_stats["network"]}
-  x = batch + 0.01 * jax.random.normal(key, batch.shape)
-  x = jnp.clip(x, 0, 1)
-  both = jnp.concatenate([x, attacked(frozen, x)])
-  logits, changed = Network().apply(frozen, both, train=True, mutable=["batch_stats"])
-  clean, under_attack = jnp.split(logits, 2)
-  loss = losses.adversarial_training(clean, under_attack, Y, clean_weight=0.5)
-  mean = training.global_mean(loss, axis_name=axis_name)
-  return training.Outcome(mean, {"network": changed["batch_stats"]})
+  x = noisy(key, batch)
+  mean, new = of_both(frozen, x, attacked(frozen, x))
+  return training.Outcome(mean, {"network": new})
 
 
 initialized = jax.jit(lambda key: Network().init(key, X[:1]))
@@ -59,42 +66,31 @@ def trained(seed, steps):
 
 
 def test_the_attack_leaves_statistics_and_parameters_alone():
-  variables = initialized(jax.random.key(0))
+  key, variables = jax.random.key(1), initialized(jax.random.key(0))
   # Beside those of the start, which are 0 and 1.
   stats = jax.tree.map(lambda v: v + 0.3, variables["batch_stats"])
-  params, stats = {"network": variables["params"]}, {"network": stats}
 
-  def loss(params, stats):
-    outcome = objective(params, stats, X, key=jax.random.key(1), axis_name=None)
-    return outcome.loss, outcome.batch_stats
+  def loss(params):
+    given = {"network": params}, {"network": stats}
+    outcome = objective(*given, X, key=key, axis_name=None)
+    return outcome.loss, outcome.batch_stats["network"]["BatchNorm_0"]
 
-  grads, changed = jax.jit(jax.grad(loss, has_aux=True))(params, stats)
-  # One update of the statistics, by what both halves are in the first layer.
-  frozen = {"params": params["network"], "batch_stats": stats["network"]}
-  noise = 0.01 * jax.random.normal(jax.random.key(1), X.shape)
-  x = jnp.clip(X + noise, 0, 1)
+  grads, new = jax.jit(jax.grad(loss, has_aux=True))(variables["params"])
+  # An update of the statistics, by what both halves are in the first layer.
+  frozen, x = {"params": variables["params"], "batch_stats": stats}, noisy(key, X)
   moved = jax.jit(attacked)(frozen, x)
   assert np.abs(moved - x).max() > 0.1
   both = np.concatenate([x, moved]).astype(np.float64)
-  dense = params["network"]["Dense_0"]
-  hidden = both @ np.asarray(dense["kernel"], np.float64) + np.asarray(dense["bias"])
-  for name, seen in (("mean", hidden.mean(0)), ("var", hidden.var(0))):
-    old = np.asarray(stats["network"]["BatchNorm_0"][name], np.float64)
-    new = changed["network"]["BatchNorm_0"][name]
-    expected = MOMENTUM * old + (1 - MOMENTUM) * seen
-    np.testing.assert_allclose(new, expected, rtol=2e-5, atol=1e-6)
-
-  def with_points_given(params):
-    variables = {"params": params["network"], "batch_stats": stats["network"]}
-    both = jnp.concatenate([x, moved])
-    logits, _ = Network().apply(variables, both, train=True, mutable=["batch_stats"])
-    halves = jnp.split(logits, 2)
-    return losses.adversarial_training(*halves, Y, clean_weight=0.5).mean()
-
+  dense = jax.tree.map(np.float64, variables["params"]["Dense_0"])
+  hidden = both @ dense["kernel"] + dense["bias"]
+  for name, of_batch in (("mean", hidden.mean(0)), ("var", hidden.var(0))):
+    old = np.asarray(stats["BatchNorm_0"][name], np.float64)
+    expected = MOMENTUM * old + (1 - MOMENTUM) * of_batch
+    np.testing.assert_allclose(new[name], expected, rtol=2e-5, atol=1e-6)
   # No gradient goes through the attack.
-  expected = jax.jit(jax.grad(with_points_given))(params)
-  for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(expected), strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+  expected = jax.jit(jax.grad(lambda p: of_both(frozen | {"params": p}, x, moved)[0]))
+  close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+  jax.tree.map(close, grads, expected(variables["params"]))
 
 
 def test_without_a_budget_it_is_standard_training():
