@@ -36,24 +36,19 @@ def start_two(commands):
   ]
 
 
-def run_two(commands):
-  """Both processes' exit codes and what they wrote to stderr."""
-  processes = start_two(commands)
-  try:
-    errors = [process.communicate(timeout=180)[1] for process in processes]
-  finally:
-    for process in processes:
-      process.kill()
-  return [process.returncode for process in processes], "\n".join(errors)
-
-
 def run_together(tmp_path, commands):
   """The folder in which both of `commands(port, folder)` ended well."""
   # Another program may take the port between its choice and its use: once more then.
   for attempt in range(3):
     directory = tmp_path / str(attempt)
     directory.mkdir()
-    codes, errors = run_two(commands(free_port(), directory))
+    processes = start_two(commands(free_port(), directory))
+    try:
+      errors = "\n".join(process.communicate(timeout=180)[1] for process in processes)
+    finally:
+      for process in processes:
+        process.kill()
+    codes = [process.returncode for process in processes]
     if codes == [0, 0] or "address already in use" not in errors.lower():
       break
   assert codes == [0, 0], errors[-3000:]
@@ -74,11 +69,11 @@ def test_two_processes_equal_one(tmp_path):
   with training.Checkpoints(tmp_path / "alone") as checkpoints:
     alone = resumable_run.run(checkpoints, steps=15, checkpoint_every=5)
   expected = resumable_run.arrays(alone.state)
-  found = metrics.retrieval(x, labels)
+  ranks = metrics.retrieval(x, labels)
   for number in range(2):
     with np.load(directory / f"ranks{number}.npz") as actual:
-      np.testing.assert_array_equal(actual["first_rank"], found.first_rank)
-      np.testing.assert_allclose(actual["map_at_r"], found.map_at_r, rtol=5e-7)
+      np.testing.assert_array_equal(actual["first_rank"], ranks.first_rank)
+      np.testing.assert_allclose(actual["map_at_r"], ranks.map_at_r, rtol=5e-7)
       np.testing.assert_array_equal(actual["nearest"], metrics.nearest(x[:9], x, k=5))
     with np.load(directory / f"process{number}.npz") as actual:
       assert set(actual) == set(expected)
@@ -115,13 +110,9 @@ def definitions(programs):
   wanted = (ast.Import, ast.ImportFrom, ast.FunctionDef)
   nodes = [
     node
-    for program in programs
-    for node in ast.parse(program).body
+    for node in ast.parse("\n".join(programs)).body
     if isinstance(node, wanted)
-    or (
-      isinstance(node, ast.Assign)
-      and ast.unparse(node.targets[0]) in ("optimizer", "step")
-    )
+    or ast.unparse(node).startswith(("optimizer = ", "step = "))
   ]
   return ast.unparse(ast.Module(nodes, []))
 
@@ -132,14 +123,13 @@ def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
   (block,) = (program for program in examples if "start_processes(" in program)
   defined = definitions(examples[:3])
   counts = "[jax.process_count(), jax.device_count(), jax.local_device_count()]"
-  steps = 12
 
   def commands(port, directory):
     program = block
     for there, here in (
       ("10.0.0.1:1234", f"localhost:{port}"),
       ("/shared/run", str(directory / "run")),
-      ("10_000", str(steps)),
+      ("10_000", "12"),
     ):
       assert program.count(there) == 1
       program = program.replace(there, here)
@@ -154,12 +144,12 @@ def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
 
   names = {}
   exec(compile(defined, "devices_and_hosts.md", "exec"), names)
-  start, step, options = names["start"], names["step"], {"steps": steps}
-  alone = training.fit(start(), step, names["batches"], progress=False, **options)
-  # One process with four devices reads what two with two have written.
+  start, step, options = names["start"], names["step"], {"steps": 12, "progress": False}
+  alone = training.fit(start(), step, names["batches"], **options)
+  # A process with four devices reads what two with two have written.
   with training.Checkpoints(directory / "run") as checkpoints:
-    assert checkpoints.latest_step() == steps
-    options |= {"checkpoints": checkpoints, "progress": False}
+    assert checkpoints.latest_step() == 12
+    options |= {"checkpoints": checkpoints}
     together = training.fit(start(), step, lambda first: iter(()), **options)
   states = start(), together.state, alone.state
   before, actual, expected = (np.asarray(x.params["network"]["w"]) for x in states)
