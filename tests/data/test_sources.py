@@ -11,17 +11,19 @@ def gradient(height, width, channels):
   return values.astype(np.uint8).reshape(height, width, channels)
 
 
+RGB, GREY = gradient(8, 12, 3), gradient(8, 12, 1)
+
+
 def box_average(image, height, width):
   """The mean of the pixels whose centres lie in each box, by loops."""
   result = np.zeros([height, width, image.shape[2]])
   rows = (np.arange(image.shape[0]) + 0.5) * height / image.shape[0]
   columns = (np.arange(image.shape[1]) + 0.5) * width / image.shape[1]
-  for row in range(height):
-    for column in range(width):
-      # A centre on an edge belongs to the box before it.
-      inside = (row < rows) & (rows <= row + 1)
-      block = image[inside][:, (column < columns) & (columns <= column + 1)]
-      result[row, column] = block.astype(float).mean((0, 1))
+  for row, column in np.ndindex(height, width):
+    # A centre on an edge belongs to the box before it.
+    inside = (row < rows) & (rows <= row + 1)
+    block = image[inside][:, (column < columns) & (columns <= column + 1)]
+    result[row, column] = block.mean((0, 1))
   return result
 
 
@@ -31,9 +33,9 @@ def folder(tmp_path):
   for name in ("owl", "ant", "bee", ".hidden"):
     (tmp_path / name).mkdir()
   for number in range(2):
-    Image.fromarray(gradient(8, 12, 3) + number).save(tmp_path / f"ant/{number}.png")
-  Image.fromarray(gradient(8, 12, 1)[..., 0]).save(tmp_path / "bee/grey.PNG")
-  Image.fromarray(np.full([8, 12, 3], 90, np.uint8)).save(tmp_path / "owl/flat.jpg")
+    Image.fromarray(RGB + number).save(tmp_path / f"ant/{number}.png")
+  Image.fromarray(GREY[..., 0]).save(tmp_path / "bee/grey.PNG")
+  Image.fromarray(np.full_like(RGB, 90)).save(tmp_path / "owl/flat.jpg")
   (tmp_path / "owl/notes.txt").write_text("no image")
   (tmp_path / ".hidden/x.png").write_text("no image")
   return tmp_path
@@ -46,9 +48,9 @@ def test_a_folder_is_read_in_alphabetical_order(folder, lazy):
   np.testing.assert_array_equal(images.labels, [0, 0, 1, 2])
   files = ["ant/0.png", "ant/1.png", "bee/grey.PNG", "owl/flat.jpg"]
   assert list(images.extras["file"]) == files
-  np.testing.assert_array_equal(images.images[1], gradient(8, 12, 3) + 1)
+  np.testing.assert_array_equal(images.images[1], RGB + 1)
   # Grey becomes three equal channels; a flat JPEG is exact up to its rounding.
-  np.testing.assert_array_equal(images.images[2], gradient(8, 12, 1).repeat(3, -1))
+  np.testing.assert_array_equal(images.images[2], GREY.repeat(3, -1))
   assert np.abs(images.images[3].astype(int) - 90).max() <= 1
 
 
@@ -65,24 +67,22 @@ def test_lazy_images_are_read_when_asked_for(folder):
 def test_resizing_averages(folder, size):
   images = data.load_folder(folder, size=size).images
   assert images.shape == (4, *size, 3)
-  exact = box_average(gradient(8, 12, 3), *size)
-  # Pillow averages one axis after the other and rounds twice.
-  assert np.abs(images[0] - exact).max() <= 1
+  # Pillow averages rows after columns and rounds twice.
+  assert np.abs(images[0] - box_average(RGB, *size)).max() <= 1
   if size == (4, 4):
     np.testing.assert_array_equal(data.load_folder(folder, size=4).images, images)
 
 
 def test_enlarging_repeats_pixels(folder):
   images = data.load_folder(folder, size=(16, 36)).images
-  repeated = np.repeat(np.repeat(gradient(8, 12, 3), 2, axis=0), 3, axis=1)
-  np.testing.assert_array_equal(images[0], repeated)
+  np.testing.assert_array_equal(images[0], RGB.repeat(2, axis=0).repeat(3, axis=1))
 
 
 def test_channels(folder):
   grey = data.load_folder(folder, channels=1).images
   assert grey.shape == (4, 8, 12, 1)
-  np.testing.assert_array_equal(grey[2], gradient(8, 12, 1))
-  luma = gradient(8, 12, 3) @ np.array([0.299, 0.587, 0.114])
+  np.testing.assert_array_equal(grey[2], GREY)
+  luma = RGB @ np.array([0.299, 0.587, 0.114])
   assert np.abs(grey[0, ..., 0] - luma).max() <= 1
   assert data.load_folder(folder, channels=4).images.shape == (4, 8, 12, 4)
   with pytest.raises(ValueError, match=r"channels must be one of \(1, 3, 4\), got 2"):
@@ -95,12 +95,9 @@ def test_images_of_several_sizes_come_as_a_list(folder):
   assert [image.shape for image in images[-2:]] == [(8, 12, 3), (5, 5, 3)]
 
 
-def test_missing_folder(tmp_path):
+def test_missing_and_empty_folders(tmp_path):
   with pytest.raises(FileNotFoundError, match=r"no image folder at .*nowhere"):
     data.load_folder(tmp_path / "nowhere")
-
-
-def test_empty_folders(tmp_path):
   with pytest.raises(ValueError, match=r"data set is empty: .* has no sub-folder"):
     data.load_folder(tmp_path)
   (tmp_path / "cat").mkdir()
@@ -108,17 +105,13 @@ def test_empty_folders(tmp_path):
     data.load_folder(tmp_path)
 
 
-def test_images_of_16_bits_are_refused(folder):
+def test_sizes_and_images_of_16_bits_are_refused(folder):
+  for size, shown in ((0, 0), ((4, -3), -3)):
+    with pytest.raises(ValueError, match=f"size must be at least 1, got {shown}"):
+      data.load_folder(folder, size=size)
   Image.fromarray(np.full([4, 4], 40_000, np.uint16)).save(folder / "bee/deep.png")
   with pytest.raises(ValueError, match=r"deep\.png: mode I;16 has more than 8 bits"):
     data.load_folder(folder)
-
-
-def test_sizes_are_checked(folder):
-  with pytest.raises(ValueError, match="size must be at least 1, got 0"):
-    data.load_folder(folder, size=0)
-  with pytest.raises(ValueError, match="size must be at least 1, got -3"):
-    data.load_folder(folder, size=(4, -3))
 
 
 def test_digits_keep_the_order_of_their_file():
