@@ -16,14 +16,10 @@ def test_arrays_become_images():
   assert images.label_names == ("a", "b", "c")
   assert images.labels.dtype == np.int32
   np.testing.assert_array_equal(images.images, pixels())
-  numbered = data.from_arrays(pixels(), np.array([0, 4, 0, 0, 0, 0]))
-  assert numbered.label_names == tuple("01234")
-
-
-def test_grey_images_get_a_channel():
-  grey = pixels()[..., 0]
-  images = data.from_arrays(grey, np.zeros(6, int))
-  np.testing.assert_array_equal(images.images, grey[..., None])
+  # Grey images get a channel, and classes get numbers.
+  images = data.from_arrays(pixels()[..., 0], np.array([0, 4, 0, 0, 0, 0]))
+  np.testing.assert_array_equal(images.images, pixels()[..., :1])
+  assert images.label_names == tuple("01234")
 
 
 @pytest.mark.parametrize(
@@ -52,11 +48,18 @@ def test_empty_data_set():
     images[images.labels == 3]
 
 
-def test_label_out_of_range():
-  with pytest.raises(ValueError, match=r"in \[0, 2\).*label 4 is 2"):
-    data.from_arrays(pixels(), np.array([0, 1, 0, 1, 2, 0]), label_names=["a", "b"])
-  with pytest.raises(ValueError, match="label 1 is -2"):
-    data.from_arrays(pixels(), np.array([0, -2, 0, 1, 2, 0]))
+@pytest.mark.parametrize(
+  ("labels", "names", "message"),
+  [
+    ([0, 1, 0, 1, 2, 0], ["a", "b"], r"in \[0, 2\).*label 4 is 2"),
+    ([0, -2, 0, 1, 2, 0], None, "label 1 is -2"),
+    # Compared with the names before it is cut to 32 bits.
+    ([0, 1, 2**32, 0, 0, 0], ["a", "b"], "label 2 is 4294967296"),
+  ],
+)
+def test_label_out_of_range(labels, names, message):
+  with pytest.raises(ValueError, match=message):
+    data.from_arrays(pixels(), np.array(labels), label_names=names)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -72,11 +75,10 @@ def test_images_are_gathered_into_one_array_unless_one_differs(odd):
   every = [np.full((3, 2, 1), row, np.uint8) for row in range(200)]
   if odd is not None:
     every[odd] = np.full((2, 2, 1), odd, np.uint8)
-  found = _images.collect(_images.Lazy(every.__getitem__, np.arange(200)))
-  assert isinstance(found, np.ndarray) == (odd is None)
-  assert len(found) == 200
-  for one, expected in zip(found, every, strict=True):
-    np.testing.assert_array_equal(one, expected)
+  collected = _images.collect(_images.Lazy(every.__getitem__, np.arange(200)))
+  assert isinstance(collected, np.ndarray) == (odd is None)
+  for image, expected in zip(collected, every, strict=True):
+    np.testing.assert_array_equal(image, expected)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +102,3 @@ def test_large_labels_have_names_for_those_that_occur_only(far):
   assert known == [str(label) for label in labels if label >= 0]
   with pytest.raises(ValueError, match=r"label 2 is -9"):
     data.from_arrays(pixels(), np.where(labels == -1, -9, labels))
-
-
-def test_a_label_is_compared_with_the_names_before_it_is_cut_to_32_bits():
-  labels = np.array([0, 1, 2**32, 0, 0, 0])
-  with pytest.raises(ValueError, match="label 2 is 4294967296"):
-    data.from_arrays(pixels(), labels, label_names=["a", "b"])
