@@ -27,21 +27,19 @@ def is_uniform(counts):
 @pytest.mark.parametrize("distinct", [True, False])
 def test_classes_are_uniform_and_images_within_them(distinct):
   table = data.class_table(LABELS, per_class=1)
-  found = sample(jax.random.key(1), table, distinct)
-  again = sample(jax.random.key(1), table, distinct)
-  anchor, positive, negative, own, other = map(np.asarray, found)
-  assert all((a == b).all() for a, b in zip(found, again, strict=True))
+  drawn, again = (sample(jax.random.key(1), table, distinct) for _ in range(2))
+  jax.tree.map(np.testing.assert_array_equal, drawn, again)
+  anchor, positive, negative, own, other = map(np.asarray, drawn)
   np.testing.assert_array_equal(LABELS[anchor], NAMES[own])
   np.testing.assert_array_equal(LABELS[positive], NAMES[own])
   np.testing.assert_array_equal(LABELS[negative], NAMES[other])
   assert (own != other).all()
-  drawn = np.bincount(own, minlength=5)
-  single = 1  # the place of class 3, which has one image
+  counts = np.bincount(own, minlength=5)
   if distinct:
     assert (anchor != positive).all()
-    assert drawn[single] == 0
-    drawn = np.delete(drawn, single)
-  assert is_uniform(drawn)
+    assert counts[1] == 0  # class 3, which has a single image
+    counts = np.delete(counts, 1)
+  assert is_uniform(counts)
   for place in range(5):
     others = np.bincount(other[own == place], minlength=5)
     assert others[place] == 0
@@ -49,8 +47,8 @@ def test_classes_are_uniform_and_images_within_them(distinct):
       assert is_uniform(np.delete(others, place))
   # Images of the class 0, and the ordered pairs of them.
   five = np.flatnonzero(LABELS == 0)
-  assert is_uniform([(anchor == i).sum() for i in five])
-  assert is_uniform([(negative == i).sum() for i in five])
+  for images in (anchor, negative):
+    assert is_uniform([(images == i).sum() for i in five])
   pairs = [(i, j) for i in five for j in five if i != j or not distinct]
   assert is_uniform([((anchor == i) & (positive == j)).sum() for i, j in pairs])
 
@@ -68,10 +66,10 @@ def test_steps_differ_and_a_plan_is_a_map_over_them():
 
 
 def test_what_gives_no_triplets():
-  key = jax.random.key(0)
-  table = data.class_table(np.array([5, 5]), per_class=1)
-  with pytest.raises(ValueError, match="at least two classes with images, got 1"):
-    data.sample_triplets(key, table, batch_size=2)
-  table = data.class_table(np.array([0, 1, 2]), per_class=1)
-  with pytest.raises(ValueError, match="each of the 3 classes has one"):
-    data.sample_triplets(key, table, batch_size=2)
+  for labels, message in (
+    ([5, 5], "at least two classes with images, got 1"),
+    ([0, 1, 2], "each of the 3 classes has one"),
+  ):
+    table = data.class_table(np.array(labels), per_class=1)
+    with pytest.raises(ValueError, match=message):
+      data.sample_triplets(jax.random.key(0), table, batch_size=2)
