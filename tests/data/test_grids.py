@@ -38,9 +38,7 @@ def test_cells_show_their_images_and_others_are_zero():
   np.testing.assert_array_equal(cells[chosen < 0], 0)
   np.testing.assert_array_equal(cells[chosen >= 0], IMAGES[chosen[chosen >= 0]])
   np.testing.assert_array_equal(grids.label, -1)
-  again = draw(300)
-  for a, b in zip(grids, again, strict=True):
-    np.testing.assert_array_equal(a, b)
+  jax.tree.map(np.testing.assert_array_equal, grids, draw(300))
   assert (draw(300, seed=1).image != grids.image).any()
 
 
@@ -76,10 +74,9 @@ def test_noise_has_the_moments_of_the_images():
   chosen = grids.cells.reshape(2400, 12)
   np.testing.assert_array_equal(cells[chosen >= 0], IMAGES[chosen[chosen >= 0]])
   noise = cells[chosen < 0]
-  for channel in range(2):
-    known, seen = IMAGES[..., channel], noise[..., channel]
-    assert abs(seen.mean() - known.mean()) < 0.02
-    assert abs(seen.std() / known.std() - 1) < 0.01
+  axes = (0, 1, 2)
+  assert (np.abs(noise.mean(axes) - IMAGES.mean(axes)) < 0.02).all()
+  assert (np.abs(noise.std(axes) / IMAGES.std(axes) - 1) < 0.01).all()
   assert noise.min() < 0  # not clipped
   first, second = noise[:, 0, 0, 0], noise[:, 0, 0, 1]
   assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
@@ -87,23 +84,21 @@ def test_noise_has_the_moments_of_the_images():
 
 def test_a_blurred_image_lies_under_the_objects():
   grids = draw(40, fill="blur", min_count=0)
+
   # What scipy makes of each image; weights beyond the border count for nothing there.
-  enlarged = [np.asarray(jax.image.resize(x, (12, 6, 2), "bilinear")) for x in IMAGES]
-  blurred = []
-  for image in enlarged:
-    layers = [
-      ndimage.gaussian_filter(image[..., c], 0.75, mode="constant", truncate=30)
-      / ndimage.gaussian_filter(np.ones((12, 6)), 0.75, mode="constant", truncate=30)
-      for c in range(2)
-    ]
-    blurred.append(np.stack(layers, -1))
+  def blur(images):
+    options = {"mode": "constant", "truncate": 30, "axes": (1, 2)}
+    return ndimage.gaussian_filter(images, 0.75, **options)
+
+  enlarged = np.asarray(jax.image.resize(IMAGES, (7, 12, 6, 2), "bilinear"))
+  blurred = blur(enlarged) / blur(np.ones_like(enlarged))
   under = np.repeat(np.repeat(grids.cells < 0, 3, axis=1), 2, axis=2)
   used = set()
   for image, empty, chosen in zip(grids.image, under, grids.cells, strict=True):
     if empty.any():
-      errors = [np.abs(image - b)[empty].max() for b in blurred]
-      assert min(errors) < 1e-4
-      used.add(int(np.argmin(errors)))
+      errors = np.abs(image - blurred)[:, empty].max((1, 2))
+      assert errors.min() < 1e-4
+      used.add(int(errors.argmin()))
     shown = in_cells(image[None])[0][chosen.ravel() >= 0]
     np.testing.assert_array_equal(shown, IMAGES[chosen[chosen >= 0]])
   assert len(used) > 3
