@@ -51,8 +51,7 @@ def test_rows_are_those_of_the_file(tmp_path, header):
 def test_list_files_that_are_wrong(tmp_path, old, new, message):
   write_shop(tmp_path)
   path = tmp_path / "list_eval_partition.txt"
-  text = path.read_text()
-  path.write_text(text.replace(old, new, 1) if old == "7\n" else text.replace(old, new))
+  path.write_text(path.read_text().replace(old, new, 1 if old == "7\n" else -1))
   with pytest.raises(ValueError, match=message):
     data.load_in_shop(tmp_path)
 
