@@ -43,9 +43,9 @@ def run(**numbers):
 
 def spans(values, low, high):
   """Uniform draws reach both ends but for a twentieth, and go no further."""
-  width = high - low
-  assert low - 1e-4 <= values.min() <= low + width / 20
-  assert high - width / 20 <= values.max() <= high + 1e-4
+  part = (high - low) / 20
+  assert low - 1e-4 <= values.min() <= low + part
+  assert high - part <= values.max() <= high + 1e-4
 
 
 def test_parts_alone():
@@ -80,13 +80,11 @@ def test_all_together_against_loops():
   for number in (0, 1):
     inverse = np.linalg.inv(matrices[number])
     expected = np.zeros_like(IMAGE, np.float64)
-    for row in range(HEIGHT):
-      for column in range(WIDTH):
-        x, y = inverse @ (PLACES[row, column, :2] - shifts[number])
-        x, y = x + (WIDTH - 1) / 2, y + (HEIGHT - 1) / 2
-        for i in (math.floor(y), math.floor(y) + 1):
-          for j in (math.floor(x), math.floor(x) + 1):
-            if 0 <= i < HEIGHT and 0 <= j < WIDTH:
-              weight = (1 - abs(y - i)) * (1 - abs(x - j))
-              expected[row, column] += weight * IMAGE[i, j]
+    for place in np.ndindex(HEIGHT, WIDTH):
+      x, y = inverse @ (PLACES[place][:2] - shifts[number])
+      x, y = x + (WIDTH - 1) / 2, y + (HEIGHT - 1) / 2
+      for i in (math.floor(y), math.floor(y) + 1):
+        for j in (math.floor(x), math.floor(x) + 1):
+          if 0 <= i < HEIGHT and 0 <= j < WIDTH:
+            expected[place] += (1 - abs(y - i)) * (1 - abs(x - j)) * IMAGE[i, j]
     np.testing.assert_allclose(warped[number, ..., 3:], expected, atol=2e-4)
