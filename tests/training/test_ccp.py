@@ -1,6 +1,7 @@
 """Chance-constrained training: its algebra, its decisions, and a stopped run."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +76,7 @@ def test_a_state_can_be_donated():
 
 def test_statistics_return_with_the_best_weights():
   state = training.ccp_projection({"mean": jnp.zeros(1)}).init(TOY)
-  for number, score in enumerate([3, 1], start=1):
+  for number, score in ((1, 3), (2, 1)):
     stats = {"mean": jnp.full(1, number)}
     turn = training.ccp_observe(state, TOY, score, patience=1, batch_stats=stats)
     state = turn.state
@@ -197,14 +198,11 @@ def embed(w, x):
 
 
 def objective(params, batch_stats, batch, *, key, axis_name):
-  proxies = params["loss"]["proxies"]
-  references = losses.References(
-    proxies.reshape(-1, 2), jnp.repeat(jnp.arange(3), 2), jnp.ones(6, bool), None
-  )
-  each = losses.cosine_contrastive(
-    embed(params["network"]["w"], batch["x"]), batch["y"],
-    references=references, normalize="unit_ball",
-  )  # fmt: skip
+  proxies = params["loss"]["proxies"].reshape(-1, 2)
+  references = losses.References(proxies, jnp.repeat(jnp.arange(3), 2))
+  z = embed(params["network"]["w"], batch["x"])
+  options = {"references": references, "normalize": "unit_ball"}
+  each = losses.cosine_contrastive(z, batch["y"], **options)
   return training.Outcome(training.global_mean(each, axis_name=axis_name))
 
 
@@ -224,10 +222,9 @@ def start(fresh=False):
   network = {"params": {"w": jax.random.normal(key, (4, 2))}}
   loss = {"params": {"proxies": jax.random.normal(key, (3, 2, 2))}}
   state = training.create_state(key, optimizer, network, loss)
-  respond = training.ccp_response(
-    renew, metric="score", patience=2, weight=0.01,
-    fresh_moments=optimizer if fresh else None,
-  )  # fmt: skip
+  options = {"metric": "score", "patience": 2, "weight": 0.01}
+  options |= {"fresh_moments": optimizer} if fresh else {}
+  respond = training.ccp_response(renew, **options)
   return state, training.make_step(objective, optimizer), respond
 
 
@@ -246,8 +243,8 @@ def evaluate(state):
   return {"score": score, "problem": int(training.ccp_state(state).problem)}
 
 
-def run(checkpoints=None, source=batches, fresh=False):
-  state, step, respond = start(fresh)
+def run(checkpoints=None, source=batches):
+  state, step, respond = start()
   return training.fit(
     state, step, source, steps=60, evaluate=evaluate, evaluate_every=4,
     respond=respond, checkpoints=checkpoints, checkpoint_every=3, progress=False,
@@ -258,23 +255,20 @@ def run(checkpoints=None, source=batches, fresh=False):
 @pytest.mark.slow
 def test_a_run_that_is_stopped_inside_of_a_problem_goes_on_with_the_same_bits(tmp_path):
   whole = run()
-  problems = [int(row["problem"]) for row in whole.evaluations]
-  assert problems[-1] >= 3
-  lengths = np.bincount(problems)[1:-1]
-  assert (lengths >= 3).all()  # the first evaluation and the patience
+  lengths = np.bincount([int(row["problem"]) for row in whole.evaluations])[1:]
+  assert len(lengths) >= 3
+  assert (lengths[:-1] >= 3).all()  # the first evaluation and the patience
 
   def cut(first):
-    for number, batch in zip(range(first, 60), batches(first), strict=True):
-      if number == stop:
-        raise KeyboardInterrupt
-      yield batch
+    yield from itertools.islice(batches(first), stop - first)
+    raise KeyboardInterrupt
 
   for stop in (20, 41):
     folder = tmp_path / str(stop)
-    with training.Checkpoints(folder) as kept, pytest.raises(KeyboardInterrupt):
-      run(kept, cut)
-    with training.Checkpoints(folder) as kept:
-      resumed = run(kept)
+    with training.Checkpoints(folder) as checkpoints, pytest.raises(KeyboardInterrupt):
+      run(checkpoints, cut)
+    with training.Checkpoints(folder) as checkpoints:
+      resumed = run(checkpoints)
     assert resumed.evaluations == whole.evaluations
     assert_same(resumed.state, whole.state)
 
@@ -301,10 +295,8 @@ def test_a_layer_called_loss_keeps_its_moments():
   state = training.create_state(jax.random.key(0), optimizer, *parts)
   ones = jax.tree.map(jnp.ones_like, state.opt_state[1])
   state = state.replace(opt_state=(state.opt_state[0], ones))
-  respond = training.ccp_response(
-    lambda state: state.params["loss"],
-    metric="score", patience=1, fresh_moments=optimizer,
-  )  # fmt: skip
+  options = {"metric": "score", "patience": 1, "fresh_moments": optimizer}
+  respond = training.ccp_response(lambda state: state.params["loss"], **options)
   for score in (1.0, 0.0):
     state = respond(state, {"score": score})
   trace = state.opt_state[1][0].trace
