@@ -350,8 +350,12 @@ def test_static_hyperparameters_are_named_with_the_reason(unchecked):
   ):
     with pytest.raises(TypeError, match=r"'use' cannot be .* a branch.*TracerBool"):
       small(**function, cells=cells)
-  # Integers and booleans that are only numbers are welcome.
-  chosen = lambda key, hyper: jnp.where(hyper["use"], 10.0, 0.0)  # noqa: E731
+
+
+def test_integers_and_booleans_that_are_only_numbers_are_welcome():
+  def chosen(key, hyper):
+    return jnp.where(hyper["use"], 10.0, 0.0)
+
   result = small(chosen, cells={"use": [True, False], "rate": [1, 2]}, seeds=1)
   assert result.best_score.tolist() == [[12.0], [4.0]]
 
