@@ -80,15 +80,13 @@ def test_what_was_just_saved_stays_in_a_run_that_went_back(tmp_path):
 
 
 def test_checkpoint_of_another_model(tmp_path):
-  network = r"params\.network\.kernel is float32\[40, 3\] there and absent here"
+  proxies = r"params\.loss\.proxies is float32\[5, 3\] there and float32\[5, 4\] here"
+  kernel = r"params\.network\.kernel is float32\[40, 3\] there and absent here"
   with training.Checkpoints(tmp_path) as checkpoints:
     checkpoints.save(state_at(3))
     for changed, message in (
-      (
-        {"width": 4},
-        r"loss\.proxies is float32\[5, 3\] there and float32\[5, 4\] here",
-      ),
-      ({"names": ("weight", "bias")}, rf"{network}.*; and \d+ m"),
+      ({"width": 4}, proxies),
+      ({"names": ("weight", "bias")}, rf"{kernel}.*; and \d+ m"),
       ({"impl": "rbg"}, r"key is uint32\[2\] there and uint32\[4\] here"),
     ):
       with pytest.raises(ValueError, match=r"belongs to another model.*" + message):
