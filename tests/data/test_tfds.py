@@ -34,6 +34,11 @@ def copy(tfds_dir, tmp_path):
   return tmp_path
 
 
+def change(path, **entries):
+  """Replaces entries of a description."""
+  path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
 def refuses(message, name, split, *, error=ValueError, **options):
   with pytest.raises(error, match=message):
     data.load_tfds(name, split, **options)
@@ -190,9 +195,7 @@ def test_the_newest_version_is_taken(copy):
   newest = copy / "stl10/1.10.0"
   shutil.copytree(copy / "stl10/1.0.0", newest)
   (copy / "stl10/1.9.0.incomplete").mkdir()
-  info = json.loads((newest / "dataset_info.json").read_text())
-  info["version"] = "1.10.0"
-  (newest / "dataset_info.json").write_text(json.dumps(info))
+  change(newest / "dataset_info.json", version="1.10.0")
   names = (newest / "label.labels.txt").read_text().replace("airplane", "plane")
   (newest / "label.labels.txt").write_text(names)
   load = lambda name: data.load_tfds(name, "unlabelled[:2]", data_dir=copy)  # noqa: E731
@@ -202,10 +205,7 @@ def test_the_newest_version_is_taken(copy):
 
 @pytest.mark.data
 def test_other_file_formats(copy):
-  path = copy / "stl10/1.0.0/dataset_info.json"
-  info = json.loads(path.read_text())
-  info["fileFormat"] = "tfrecord"
-  path.write_text(json.dumps(info))
+  change(copy / "stl10/1.0.0/dataset_info.json", fileFormat="tfrecord")
   message = "'stl10' is not prepared as array_record"
   refuses(message, "stl10", "unlabelled", data_dir=copy)
 
