@@ -28,9 +28,7 @@ def test_factorial_is_the_grid_or_its_fraction():
   lows = [pair[0] for pair in LEVELS.values()]
   even = {row for row in rows if np.equal(row, lows).sum() % 2 == 0}
   assert sorted(zip(*half.values(), strict=True)) == sorted(even)
-
-
-def test_two_words_keep_a_quarter():
+  # Two words leave a quarter.
   levels = dict.fromkeys("abcde", (-1, 1))
   cells = training.factorial(levels, relation=["abd", "ace"])
   assert len(cells["a"]) == 8
