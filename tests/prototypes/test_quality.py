@@ -19,12 +19,11 @@ def test_equals_numpy(x64):
   others = cosines[~np.eye(5, dtype=bool)].reshape(5, 4)
   expected = others.max(), others.max(1).mean(), others.min(), others.mean()
   np.testing.assert_allclose(QUALITY(points), expected, rtol=1e-10)
-
-
-def test_one_prototype_has_no_quality_and_no_bound():
-  assert np.isnan(QUALITY(np.ones((1, 2), np.float32))).all()
-  for bound in (rankin_bound, welch_bound, levenshtein_bound):
-    assert math.isnan(bound(1, 3))
+  # A single prototype has no quality, and no bound.
+  assert np.isnan(QUALITY(points[:1])).all()
+  assert np.isnan(
+    [rankin_bound(1, 3), welch_bound(1, 3), levenshtein_bound(1, 3)]
+  ).all()
 
 
 def test_the_first_of_equal_pairs_has_the_derivative():
