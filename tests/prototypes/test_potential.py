@@ -93,7 +93,5 @@ def test_coinciding_prototypes_exert_no_force_on_each_other():
   # The others are symmetric about the plane across, and the twin adds nothing.
   np.testing.assert_allclose(gradient[:2], 0, atol=1e-6)
   np.testing.assert_allclose(repulsion[:2], 0, atol=1e-6)
-
-
-def test_one_prototype_has_no_potential():
-  assert np.isnan(both(np.ones((1, 2), np.float32), 1.0)[:2]).all()
+  # A single prototype has no potential.
+  assert np.isnan(both(points[:1], 2.0)[:2]).all()
