@@ -96,13 +96,10 @@ def test_votes_of_equal_number_and_sites_that_are_left_out():
   differ = False
   for k in (1, 4, 30):
     decisions, some = map(np.asarray, both(POINTS, broken, where, k))
-    judge = KNeighborsClassifier(k, algorithm="brute").fit(SITES, LABELS)
-    np.testing.assert_array_equal(decisions, judge.predict(POINTS))
-    left = min(k, where.sum())
-    judge = KNeighborsClassifier(left, algorithm="brute").fit(
-      SITES[where], LABELS[where]
-    )
-    np.testing.assert_array_equal(some, judge.predict(POINTS))
+    for decided, rows in ((decisions, where | True), (some, where)):
+      judge = KNeighborsClassifier(min(k, rows.sum()), algorithm="brute")
+      judge.fit(SITES[rows], LABELS[rows])
+      np.testing.assert_array_equal(decided, judge.predict(POINTS))
     d = lengths(POINTS[:, None] - SITES[None], "l2")
     differ |= (decisions != [vote(row, LABELS, k) for row in d]).any()
     assert (np.asarray(both(POINTS, broken, where & False, k)[1]) == -1).all()
@@ -167,7 +164,7 @@ def test_least_distances(norm):
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
   to_sites = lengths(grid[:, None] - TOY[None], "l2")
   near = CLASS[to_sites.argmin(1)]
-  points = np.concatenate([TOY, [[0.4, -0.1], [1.5, -1.4]]]).astype(np.float32)
+  points = np.concatenate([TOY, np.float32([[0.4, -0.1], [1.5, -1.4]])])
   classes = np.append(CLASS, [1, 0])
   found = least_distance(points, classes, TOY, CLASS, norm=norm, low=-3, high=3)
   for x, c, distance in zip(points, classes, found, strict=True):
@@ -203,14 +200,10 @@ def test_a_least_distance_of_many_planes_in_a_box():
     "jac": lambda z: 2 * (near - own),
   }
   expected = minimize(
-    lambda z: ((z - x) ** 2).sum(),
-    near,
-    jac=lambda z: 2 * (z - x),
-    bounds=[(0, 1)] * 64,
-    constraints=[planes],
-    method="SLSQP",
-    options={"ftol": 1e-12, "maxiter": 300},
-  )
+    lambda z: (((z - x) ** 2).sum(), 2 * (z - x)), near, jac=True,
+    bounds=[(0, 1)] * 64, constraints=[planes],
+    method="SLSQP", options={"ftol": 1e-12, "maxiter": 300},
+  )  # fmt: skip
   assert expected.success
   np.testing.assert_allclose(found, np.sqrt(expected.fun), rtol=1e-5)
 
@@ -224,12 +217,9 @@ def test_votes_take_no_table_of_neighbours_and_classes():
 
 def test_labels_that_are_traced_and_outside_get_no_vote():
   sites = np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
-  found = jax.jit(
-    lambda labels: classify(
-      np.zeros((1, 1), np.float32), sites, labels, num_classes=2, k=4
-    )
-  )(np.array([-1, -2, 7, 0]))
-  np.testing.assert_array_equal(found, [0])
+  vote = jax.jit(functools.partial(classify, num_classes=2, k=4))
+  decided = vote(np.zeros((1, 1), np.float32), sites, np.array([-1, -2, 7, 0]))
+  np.testing.assert_array_equal(decided, [0])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -277,9 +267,8 @@ def test_too_few_finite_sites_all_vote(usable):
   sites = np.where(np.arange(4)[:, None] < usable, SITES[:4], np.nan)
 
   def scores(b):
-    return prototypes.neighbour_logits(
-      POINTS, sites, np.arange(4), num_classes=4, k=3, sharpness=b
-    )
+    options = {"num_classes": 4, "k": 3, "sharpness": b}
+    return prototypes.neighbour_logits(POINTS, sites, np.arange(4), **options)
 
   found = scores(2.0)
   np.testing.assert_array_equal(found[:, :usable], 0)
