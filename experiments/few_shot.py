@@ -66,6 +66,7 @@ def draw(runs: Mapping[Part, Trained], config: Config) -> dict[str, pictures.Fig
 def measure(config: Config, output: pathlib.Path) -> Measured:
   """Runs all trainings and adds the exact results."""
   parts, fixed = settings.parts(config), Part(1, "mean")
+  configs = {part: of_part(config, part.shots) for part in (*parts, fixed)}
   sets = settings.load(config, output / "kept")
   count = len(config.exponents)
   check_classes(config, [*parts, fixed] if count else parts, sets)
@@ -82,7 +83,7 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
 
   def train_job(job: tuple[Part, dict[str, tuple[float, ...]]]) -> Trained:
     part, cells = job
-    return train(of_part(config, part.shots), part, sets, cells, output / "kept")
+    return train(configs[part], part, sets, cells, output / "kept")
 
   results = at_once.threaded(train_job, jobs)
   trained = dict(zip(parts, results, strict=False))

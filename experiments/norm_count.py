@@ -32,7 +32,6 @@ import tqdm
 
 from experiments.counting import claims, grids, images, photographs, settings
 from experiments.counting.settings import PRESETS, Config
-from experiments.frame import at_once
 from experiments.frame import images as class_sets
 from experiments.frame.study import Measured, Study, Table
 
@@ -62,13 +61,12 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
   for name, images_of_set in sets.items():
     studies[name].check(config, name, images_of_set)
   folder = output / "kept"
-  # Sets train side by side, since a long training does not use all cores.
-  trained = at_once.threaded(
-    lambda name: studies[name].trained(config, name, sets[name], folder), sets
-  )
+  small = {name: x for name, x in sets.items() if name not in ("stl10", "voc")}
+  trained = grids.simple_networks(config, small, folder)
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed") as bar:
-    for networks, (name, objects) in zip(trained, sets.items(), strict=True):
+    for name, objects in sets.items():
       bar.set_postfix(set=name)
+      networks = trained.pop(name, None) or grids.trained_networks(config)
       study = studies[name].study
       figures |= study(table, config, name, objects, networks, folder, bar)
       claims.add_verdicts(table, config, name)

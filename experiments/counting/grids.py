@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tqdm
-from flax.typing import VariableDict
+from flax.typing import Collection, VariableDict
 
 from experiments.counting import claims, features, measures, pictures, training
 from experiments.counting import settings as checks
@@ -26,6 +27,7 @@ from spherejax import data, models
 
 _MIXED, _SINGLE, _FITTED = range(3)  # kinds of grids of a seed
 _TWO_VIEWS = ("digits", "mnist")  # sets on which Simple-6 also learns without labels
+_LONGEST = ("grids", "SimCLR", "supervised")  # methods by the time of a training
 
 
 class Networks(NamedTuple):
@@ -72,30 +74,39 @@ def check(config: Config, name: str, objects: Objects) -> None:
 
 
 def simple_networks(
-  config: Config, name: str, objects: Objects, folder: pathlib.Path
-) -> Networks:
-  """Trains Simple-6 by every method of the settings."""
-  # Method, and factor of the biases, by name of the network.
-  jobs: dict[str, tuple[training.Method, float]] = {
-    claims.SUPERVISED: ("supervised", 1.0)
-  }
-  if config.controls:
-    jobs[claims.UNBIASED] = "supervised", 0.0
-  if "SimCLR" in config.methods and name in _TWO_VIEWS:
-    jobs[claims.SIMCLR] = "SimCLR", 1.0
-  if config.controls and name == "digits":
-    jobs[claims.ON_GRIDS] = "grids", 1.0
-  results = at_once.threaded(
-    lambda x: training.train(config, x[0], objects, bias=x[1], folder=folder / name),
-    jobs.values(),
-  )
-  trained, scores = zip(*results, strict=True)
-  variables = dict(zip(jobs, trained, strict=True))
-  accuracies = dict(zip(jobs, scores, strict=True))
-  if config.controls:
-    variables[claims.RANDOM] = training.untrained(config, objects)
+  config: Config, sets: Mapping[str, Objects], folder: pathlib.Path
+) -> dict[str, Networks]:
+  """Trains Simple-6 on each set by every method of the settings."""
+  # Method, and factor of the biases, by set and name of the network.
+  jobs: dict[tuple[str, str], tuple[training.Method, float]] = {}
+  for name in sets:
+    jobs[name, claims.SUPERVISED] = "supervised", 1.0
+    if config.controls:
+      jobs[name, claims.UNBIASED] = "supervised", 0.0
+    if "SimCLR" in config.methods and name in _TWO_VIEWS:
+      jobs[name, claims.SIMCLR] = "SimCLR", 1.0
+    if config.controls and name == "digits":
+      jobs[name, claims.ON_GRIDS] = "grids", 1.0
+
+  def train(job: tuple[str, str]) -> tuple[Collection, np.ndarray]:
+    (name, _), (method, bias) = job, jobs[job]
+    return training.train(config, method, sets[name], bias=bias, folder=folder / name)
+
+  # The longest begin first, so that no long one is left to run alone.
+  order = sorted(jobs, key=lambda job: _LONGEST.index(jobs[job][0]))
+  trained = dict(zip(order, at_once.threaded(train, order), strict=True))
   apply = jax.jit(functools.partial(training.embed, config, "native"))
-  return Networks(tuple(variables), tuple(variables.values()), apply, accuracies)
+  networks = {}
+  for name, objects in sets.items():
+    names = [network for of, network in jobs if of == name]
+    variables = {network: trained[name, network][0] for network in names}
+    accuracies = {network: trained[name, network][1] for network in names}
+    if config.controls:
+      variables[claims.RANDOM] = training.untrained(config, objects)
+    networks[name] = Networks(
+      tuple(variables), tuple(variables.values()), apply, accuracies
+    )
+  return networks
 
 
 def trained_networks(config: Config) -> Networks:
@@ -128,15 +139,6 @@ def trained_networks(config: Config) -> Networks:
     variables[claims.RANDOM] = jax.tree.map(np.asarray, untrained)
   apply = jax.jit(functools.partial(features.pooled, network))
   return Networks(tuple(variables), tuple(variables.values()), apply, {})
-
-
-def trained(
-  config: Config, name: str, objects: Objects, folder: pathlib.Path
-) -> Networks:
-  """The networks of a set."""
-  if name == "stl10":
-    return trained_networks(config)
-  return simple_networks(config, name, objects, folder)
 
 
 def measure(

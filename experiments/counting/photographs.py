@@ -45,14 +45,6 @@ def _moments(config: Config) -> tuple[ArrayLike, ArrayLike]:
   return np.array(network.mean) / 255, np.array(network.deviation) / 255
 
 
-def trained(
-  config: Config, name: str, photographs: Photographs, folder: pathlib.Path
-) -> grids.Networks:
-  """The networks, which no photograph of the set trains."""
-  del name, photographs, folder
-  return grids.trained_networks(config)
-
-
 def study(
   table: Table,
   config: Config,

@@ -94,8 +94,8 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   split = few_shot_settings.birds(birds)
   monkeypatch.setattr(few_shot_settings, "load", lambda *_: split)
   monkeypatch.setattr(toy, "add", lambda table: None)
-  study = dataclasses.replace(few_shot.STUDY, draw=lambda *_: {})
-  result = study.run(config, tmp_path, "full")
+  monkeypatch.setattr(few_shot, "draw", lambda *_: {})
+  result = few_shot.STUDY.run(config, tmp_path, "full")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
   # So few episodes are not the article's.
   assert {row["paper"] for (name, _), row in rows.items() if "shot" in name} == {None}
@@ -248,7 +248,7 @@ def test_curves_of_training_and_validation(monkeypatch):
   validation = np.array([[[0.1, 0.2]], [[0.3, 0.4]]])
   found = training.Trained(validation, np.zeros((2, 1, 2)), series)
   config = dataclasses.replace(SETTINGS, check_every=5, validate_every=10)
-  drawn = few_shot.draw(Table(), {Part(1, "mean"): found}, config)["accuracy-1-shot"]
+  drawn = few_shot.draw({Part(1, "mean"): found}, config)["accuracy-1-shot"]
   lines = {line.get_label(): line.get_ydata() for line in drawn.axes[0].lines}
   np.testing.assert_allclose(lines["DR, validation"], [0.3, 0.4])
   np.testing.assert_allclose(lines["DR, training"], [5 / 8, 7 / 8])  # at the same time

@@ -182,8 +182,9 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
     "mnist": {r.SUPERVISED: 0, r.UNBIASED: 1, r.SIMCLR: 2, r.RANDOM: 4},
     "cifar10": {r.SUPERVISED: 0, r.UNBIASED: 1, r.RANDOM: 4},
   }
+  networks = grids.simple_networks(config, dict.fromkeys(expected), tmp_path)
   for name, numbers in expected.items():
-    found = grids.simple_networks(config, name, None, tmp_path)
+    found = networks[name]
     assert found.names == tuple(numbers)
     values = [x["w"] for x in grids.of_seed(config, found, 3)]
     np.testing.assert_allclose(values, np.array([*numbers.values()]) + 0.3)
