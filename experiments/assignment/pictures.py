@@ -172,11 +172,10 @@ def accuracies(
       by_label.setdefault(label(job), {})[value] = [run.accuracy for run in runs]
   several = {name: by_value for name, by_value in by_label.items() if len(by_value) > 1}
   values = sorted({value for by_value in several.values() for value in by_value})
-  missing = [np.nan] * max(map(len, trainings.values()), default=0)
-  curves = {
-    name: np.transpose([by_value.get(value, missing) for value in values])
-    for name, by_value in several.items()
-  }
+  curves = {}
+  for name, by_value in several.items():
+    missing = [np.nan] * len(next(iter(by_value.values())))
+    curves[name] = np.transpose([by_value.get(value, missing) for value in values])
   return curves, values
 
 

@@ -162,6 +162,7 @@ def class_tree(sets: Sets) -> hierarchy.ClassTree:
   if "coarse_label" not in extras:
     path = class_sets.newest_file(sets.name, "hierarchy.csv")
     return hierarchy.from_csv(path, classes=names)
+  # `cut` leaves no class without images.
   first_rows = np.unique(sets.train.labels, return_index=True)[1]
   coarse = extras["coarse_label"][first_rows].tolist()
   groups = range(max(coarse) + 1)

@@ -250,7 +250,7 @@ def train(
   seeds: int,
   folder: pathlib.Path,
 ) -> Runs:
-  """Trains all cells with all seeds from sets of prototypes [seeds, classes, dim]."""
+  """Trains all cells with all seeds from the prototypes of `cells.fixed_sets`."""
   stacked = np.zeros((len(sets), seeds, task.classes, setting.dim), np.float32)
   for number, ((_, dim), points) in enumerate(sets.items()):
     stacked[number, :, :, :dim] = points

@@ -19,7 +19,6 @@ from experiments.episodes import toy, training
 from experiments.episodes.settings import Part
 from experiments.frame import frozen
 from experiments.frame.images import Parts
-from experiments.frame.study import Table
 from spherejax import data, metrics
 from tests.experiments import entries
 
