@@ -15,9 +15,9 @@ one sub-folder per class, and embeds them with a network trained on ImageNet:
 """
 
 import pathlib
-from typing import Any
 
 import jax
+import rich.console
 import rich.table
 import tqdm
 
@@ -57,7 +57,9 @@ CLAIMS = Claim.of_rows([
 ])  # fmt: skip
 
 
-def summary(content: dict[str, Any], output: pathlib.Path) -> list[object]:
+def summary(
+  content: results.Entry, output: pathlib.Path
+) -> list[rich.console.RenderableType]:
   """Table of the results, and a sentence that explains it."""
   rows = {(row["metric"], row["name"]): row["mean"] for row in content["rows"]}
   table = rich.table.Table(title="retrieval among test collages")
