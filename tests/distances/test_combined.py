@@ -154,8 +154,8 @@ def test_inscribed_radii(dim, one, top, hull, whole):
   x[0] = 1
   x *= whole / np.linalg.norm(x)
   np.testing.assert_allclose(norm(x, one, top), one, rtol=1e-4)
-  touching = np.clip(one / top - np.arange(dim), 0, 1)
-  touching *= hull / np.linalg.norm(touching)
+  y = np.clip(one / top - np.arange(dim), 0, 1)
+  touching = y * hull / np.linalg.norm(y)
   np.testing.assert_allclose(np.sort(touching)[::-1] @ y, one, rtol=1e-3)
 
 

@@ -111,5 +111,6 @@ def test_known_labels_are_checked_while_tracing_unless_a_traced_mask_covers_them
   labels = jnp.array([0, 1, -1])
   traced = jax.jit(lambda where: counts(labels, where))(labels >= 0)
   np.testing.assert_array_equal(traced, np.eye(2))
+  wrong = jnp.array([0, 2])  # made outside of the trace
   with pytest.raises(ValueError, match=r"labels must be in \[0, 2\), got 2"):
-    jax.jit(lambda: counts(jnp.array([0, 2])))()
+    jax.jit(lambda: counts(wrong))()

@@ -76,7 +76,6 @@ def test_against_scipy_with_ties():
 def test_edges(unchecked):
   assert metrics.correlation([1, 2, 3], [2, 4, 6]).p_value == 0
   assert np.isnan(metrics.correlation([1, 2], [2, 4]).p_value)
-
   assert np.isnan(metrics.correlation([], [])[:2]).all()
 
 

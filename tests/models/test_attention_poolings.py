@@ -39,7 +39,9 @@ def normalizing(pool):
   return jax.jit(call)
 
 
-assert_close = functools.partial(chex.assert_trees_all_close, rtol=1e-5, atol=1e-7)
+def assert_close(actual, expected):
+  chex.assert_trees_all_equal_shapes(actual, expected)
+  chex.assert_trees_all_close(actual, expected, rtol=1e-5, atol=1e-7)
 
 
 def trained(module, variables, where):

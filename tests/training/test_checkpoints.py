@@ -95,7 +95,7 @@ def test_checkpoint_of_another_model(tmp_path):
 
 
 def files_of(folder):
-  return [path for path in folder.rglob("*") if path.is_file()]
+  return [path for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
 def damage_truncate(folder):
