@@ -78,7 +78,10 @@ def test_the_smoke_preset_stays_below_its_bound(smoke):
     np.testing.assert_allclose(effective(np.exp(spectrum)), rank, rtol=1e-6)
   assert not np.allclose(curve[..., before], curve[..., -1], rtol=1e-4)
   for name in ("effective rank", "sharing", "nearest distance", "unexplained"):
-    np.testing.assert_allclose(found.end[name], found.curves[name][..., -1], rtol=1e-3)
+    # After so few steps, "unexplained" is the rounding error of another program.
+    np.testing.assert_allclose(
+      found.end[name], found.curves[name][..., -1], rtol=1e-3, atol=1e-9
+    )
     if name != "effective rank":  # of 128 images, and of all
       assert (found.end[name] != found.end[f"{name}{geometry.ALL}"]).all()
 
