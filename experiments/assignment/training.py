@@ -7,7 +7,7 @@ Learning rates are chosen on validation data.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -21,12 +21,12 @@ from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks
 from experiments.assignment.methods import Method
 from experiments.frame import training as frame_training
+from experiments.frame.training import Hyper
 from spherejax import data, models, prototypes, training
 from spherejax.training import TrainState
 
 _BLOCK = 120  # runs at once; as many fit in a core's cache
 Source = tuple[str, int]  # where prototypes come from, and their dimension
-Hyper = Mapping[str, Array]  # hyperparameters of a run, by name
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, cast
 
 import flax.linen as nn
@@ -18,10 +18,10 @@ from experiments.counting.images import Objects
 from experiments.counting.settings import Config, Convolution
 from experiments.frame import kept, poolings
 from experiments.frame import training as trainer
+from experiments.frame.training import Hyper
 from spherejax import data, distances, losses, models, prototypes
 
 Method = Literal["supervised", "SimCLR", "grids"]
-Hyper = Mapping[str, Array]
 _Apply = Callable[[Array], tuple[Array, Array]]
 """Function of images to features and the input of the loss."""
 

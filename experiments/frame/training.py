@@ -22,6 +22,8 @@ from spherejax import data, training
 
 Tree = Any
 """A pytree of arrays."""
+Hyper = Mapping[str, Array]
+"""Hyperparameters of a run, by name."""
 Function = Callable[..., Tree]
 
 

@@ -6,7 +6,7 @@ embedding is their pooled vector, as if a network had computed them from an imag
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ import optax
 from jax import Array
 
 from experiments.frame import training
-from experiments.frame.training import State
+from experiments.frame.training import Hyper, State
 from spherejax import distances, losses, metrics, pooling, prototypes
 
 CLASSES, OWN, SHARED = 16, 4, 4
@@ -85,7 +85,6 @@ class Pooled(NamedTuple):
   weights: Array  # [batch, 50]
 
 
-Hyper = Mapping[str, Array]
 Pool = Callable[[Params, Samples, Hyper], Pooled]
 
 

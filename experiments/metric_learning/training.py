@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -12,14 +11,13 @@ from flax.typing import Collection, VariableDict
 from jax import Array
 
 from experiments.frame import networks
+from experiments.frame.training import Hyper
 from experiments.metric_learning import objective
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
 from spherejax import data, distances, metrics, prototypes, training
 
-Hyper = Mapping[str, Array]
-"""Hyperparameters of a run by name: rate, weight and fold."""
 _Renewed = tuple[Collection, Array, dict[str, Array]]
 _COVERED = 2000  # largest number of training images whose cover is measured
 

@@ -176,7 +176,7 @@ def trained(table: Table, config: Config, output: Path) -> list[Points]:
     progress.set_postfix(seed=seed, network=name)
     folder = output / "kept" / f"{name.replace(' ', '-')}-{seed}-{made_with}"
     state = train(config, images, attack, seed, folder)
-    if standard is None or attack == config.networks[0]:
+    if standard is None or attack == config.networks[0]:  # of this seed
       standard = state
     measures = measure_features(config, train_points, state)
     measures |= judge(config, tested, state, attack)

@@ -16,8 +16,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from experiments.frame import at_once
+from experiments.frame.training import Tree
 from experiments.self_supervision.settings import Settings
-from experiments.self_supervision.training import Arrays, Projector, Run, Tree, chance
+from experiments.self_supervision.training import Arrays, Projector, Run, chance
 from spherejax import data, metrics
 
 ALL = ", all images"  # suffix of measures on all images

@@ -14,16 +14,16 @@ from jax import Array
 
 from experiments.frame import kept
 from experiments.frame import training as trainer
+from experiments.frame.training import Hyper, Tree
 from experiments.self_supervision import geometry
 from experiments.self_supervision.geometry import ALL, DRAWN, HALFWAY
-from experiments.self_supervision.settings import Full, Hyper, Settings, Study, cells
+from experiments.self_supervision.settings import Full, Settings, Study, cells
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Arrays,
   Projector,
   Run,
   State,
-  Tree,
   Variables,
   kernel_of,
 )

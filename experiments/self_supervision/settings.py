@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
+from experiments.frame.training import Hyper
 from spherejax import data
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
@@ -29,7 +29,6 @@ Convolutional = Annotated[
   tuple[int, int, int], Within(1), Without("encoder", "resnet18")
 ]
 Toy = Literal["fixed_features", "depths", "rotations"]
-Hyper = Mapping[str, Array]  # augmentation strengths of a sweep's cell
 
 _DEPTH = 4  # depth of the coarse classes in the tree of tiny_imagenet
 _EVERY = 4  # every fourth class is used

@@ -7,20 +7,20 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from flax.typing import Collection, VariableDict
+from flax.typing import VariableDict
 from jax import Array
 
 from experiments.frame import at_once, poolings
 from experiments.frame import training as trainer
-from experiments.self_supervision.settings import Hyper, Settings, strengths
+from experiments.frame.training import Hyper, Tree
+from experiments.self_supervision.settings import Settings, strengths
 from spherejax import data, distances, losses, metrics, models, training
 
 BINS = 40  # bins of the distances to nearest negatives
 _BLOCK = 1000  # anchors whose nearest negatives are searched at a time
 _SETTLING = 50  # batches; a share of 0.9^50 of the earlier statistics is left
 ENCODER, PROJECTOR = "in the encoder", "in the projector"
-Tree = Collection  # parameters or running statistics of a network
-Variables = tuple[Tree, Tree]  # both
+Variables = tuple[Tree, Tree]  # parameters and running statistics
 
 
 def network(settings: Settings, axis_name: str | None = None) -> poolings.Headed:

@@ -442,7 +442,7 @@ def test_diagnosis_sees_a_masked_gradient():
 
 
 def arguments(function, x, labels):
-  """Those of its parameters that it needs, and short runs."""
+  """Arguments that a function needs, for short runs."""
   known = {"logits_fn": network, "x": x, "sites": x, "labels": labels}
   known |= {"own_index": np.arange(len(x)), "success": np.zeros(len(x), bool)}
   known |= {"key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}

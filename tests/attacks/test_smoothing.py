@@ -20,7 +20,7 @@ def linear(x):
 
 
 def votes_of(x, key, block_size=1000, index=None):
-  """Of 4,000 draws."""
+  """Votes of 4,000 draws."""
   options = {"draws": 4000, "block_size": block_size, "index": index}
   votes = attacks.smoothed_votes(linear, x, key=key, sigma=SIGMA, **options)
   return np.asarray(votes)

@@ -311,7 +311,7 @@ GONE = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
 
 
 def partly_gone(**curves):
-  """Of the first strength, the first of two runs has collapsed."""
+  """Measures of three strengths; the first of two runs of the first has collapsed."""
   first = np.zeros((3, 2, 2))
   first[0, 0] = 1
   return trained(invariance=-first, repulsion=first, **curves)

@@ -13,7 +13,7 @@ BOX = tfds.features.BBox(0.0, 0.0, 1.0, 1.0)
 
 
 def picture(number):
-  """Its colour tells the class."""
+  """A picture whose colour tells the class."""
   file = io.BytesIO()
   colour = number >> 16, number >> 8 & 255, number & 255
   Image.new("RGB", (2, 3), colour).save(file, "png")

@@ -117,7 +117,7 @@ def spread(step, devices, checked):
 
 @functools.cache
 def alone(name):
-  """Of all classes on a device: the mean, the values of the rows; and gradients."""
+  """Mean and values of the rows, and gradients, with all classes on a device."""
 
   def mean(x, weights, margins, labels, where):
     common = {"where": where, "class_axis_name": None}
