@@ -5,7 +5,7 @@ embedding by global average pooling (GAP) contains all nine; generalized sum poo
 (GSP) can leave the eight out. Both are trained with a contrastive loss. The setting is
 that of DML 5.3.2, with larger collages, on images that scikit-learn ships.
 
-    python -m experiments.quickstart                  # 67 s on 2 cores, one busy
+    python -m experiments.quickstart                  # 67 s on 2 cores
     python -m experiments.quickstart --preset smoke   # seconds
 
 With the extra `pretrained`, `--images FOLDER` makes collages of your photographs, with
@@ -31,13 +31,13 @@ PRESETS = {"cpu": Config(), "smoke": Config(seeds=2, steps=24, collages=(300, 12
 
 def measure(config: Config, output: pathlib.Path) -> Measured:
   """Trains both poolings with all seeds; the first seed's test collages are shown."""
-  del output  # nothing is kept
   source = config.images
   tiles = quick.photographs(source) if source else quick.digits()
   keys = [jax.random.key(config.seed + number) for number in range(config.seeds)]
   tiled = [quick.collages(tiles, config.collages, key) for key in keys]
-  with tqdm.tqdm(total=3 * config.seeds, desc="training", unit="part") as progress:
-    runs = quick.compare(config, tiled, keys, progress.update)
+  parts, names = 2 * (config.parts - 1) * config.seeds, tiles.names[: tiles.split]
+  with tqdm.tqdm(total=parts, desc="training", unit="part") as progress:
+    runs = quick.compare(config, tiled, names, output / "kept", progress.update)
   table = Table()
   for run in runs:
     for name, trained in run.items():

@@ -7,7 +7,7 @@ where the pooling has attributes.
 
 import dataclasses
 import functools
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -68,6 +68,12 @@ class Settings(Limited):
   """Loss: contrastive (C2) or proxy_nca (ProxyNCA++)."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
+  zero_shot: ClassVar[bool] = True  # whether GSP is trained to predict, too
+
+  def local_features(self, images: Array, *, train: bool) -> Array:
+    """Maps of images, by layers of the module that calls it."""
+    pixels = data.to_float(images) - 0.5
+    return cast(Array, backbone(self, "backbone")(pixels, train=train))
 
 
 LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}  # losses by their name in tables
@@ -95,7 +101,7 @@ def backbone(settings: Settings, name: str | None = None) -> models.ResNet20:
 
 
 class Network(nn.Module):
-  """Residual network, 1x1 convolution, pooling, normalisation."""
+  """Local features, 1x1 convolution, pooling, normalisation."""
 
   settings: Settings
   pooled: bool = True
@@ -105,7 +111,7 @@ class Network(nn.Module):
     self, images: Array, mass: Array | float = 1.0, *, train: bool = False
   ) -> models.HeadResult:
     s = self.settings
-    features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
+    features = s.local_features(images, train=train)
     pool, normalization = pooling.gap, s.normalization
     if not self.pooled:
       pool, normalization = (lambda features, *, where=None: features), "none"
@@ -121,7 +127,7 @@ def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
     modules["proxies"] = models.ProxyNCAPlusPlus(
       classes, normalize=settings.normalization
     )
-  if settings.pooling == "gsp":
+  if settings.pooling == "gsp" and settings.zero_shot:
     # Logits have no factor (DML eq. 5.2.4); the authors' code multiplies them by 9.5.
     modules["zero_shot"] = models.ZeroShotPrediction(classes, settings.dim)
   return modules

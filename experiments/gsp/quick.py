@@ -1,42 +1,40 @@
-"""The quickstart's tiles and collages, its network and its training.
+"""The quickstart's tiles and collages, its network and its trainings.
 
 A collage is one labelled image among images that say nothing about the label: digits,
-or photographs of a folder. Average pooling (GAP) and generalized sum pooling (GSP)
-share one compiled program and, for each seed, the first steps.
+or photographs of a folder.
 """
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from flax.typing import Collection
 from jax import Array
 
-from experiments.frame import at_once, ending
-from experiments.frame.settings import Limited
+from experiments.frame import at_once
+from experiments.frame.frozen import Features
+from experiments.frame.settings import Decided, Limited, MultipleOf
+from experiments.gsp import network
+from experiments.gsp import training as pooled_training
 from experiments.gsp.collages import foreground_weight, retrieval
-from spherejax import data, losses, models, training
+from spherejax import data, models, training
 
 GRID = 3  # tiles along each side of a collage
-AVERAGE = 1.0  # mass at which generalized sum pooling is exactly the average
 WEIGHT = "weight on the labelled tile"
-HIDDEN = 64  # channels of the layer on features
-POOLED = 200  # collages among whose averages the prototypes are chosen
+_HIDDEN = 64  # channels of the layer on features
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Limited):
   """Settings of the quickstart."""
 
-  steps: int = 200
+  steps: Annotated[int, MultipleOf("parts")] = 200
   """Training steps of each pooling; the first quarter pools by averages."""
+  parts: Decided[int] = 4
   classes: int = 6
   """Largest number of classes per batch."""
   per_class: int = 8
@@ -49,8 +47,6 @@ class Config(Limited):
   """Share of a collage's features that GSP keeps (DML eq. 5.2.1); one tile is 0.11."""
   inverse_temperature: float = 10.0
   """Inverse temperature of the pooling (DML eq. 5.2.1)."""
-  margin: float = 0.5
-  """Distance beyond which collages of different classes are ignored (C2)."""
   learning_rate: float = 2e-3
   """Learning rate of Adam."""
   images: str = ""
@@ -70,77 +66,18 @@ class Collages(NamedTuple):
   test: data.Collages
 
 
-class Network(nn.Module):
-  """Convolutions for pixels or one layer for features, then an `EmbeddingHead`."""
+@dataclasses.dataclass(frozen=True)
+class Small(network.Settings):
+  """Convolutions for pixels or one layer for features, in place of a ResNet."""
 
-  config: Config
+  zero_shot = False
 
-  @nn.compact
-  def __call__(self, images: Array, mass: Array | float) -> models.HeadResult:
-    config = self.config
-    pool = models.GSP(config.prototypes, mass, config.inverse_temperature)
-    if images.dtype == jnp.uint8:
-      layers = models.ConvNet(strides=(2, 1, 2), convolution="patches")
-      features = layers(data.to_float(images) - 0.5)
-    else:
-      features = nn.relu(nn.Dense(HIDDEN)(images))
-    return models.EmbeddingHead(config.dim, pool)(features)
-
-
-def _outputs(
-  params: Collection, images: Array, mass: Array, *, config: Config
-) -> models.HeadResult:
-  outputs = Network(config).apply({"params": params}, images, mass)
-  return cast(models.HeadResult, outputs)
-
-
-_embed = jax.jit(_outputs, static_argnames=("config",))
-# Chooses pooled features that cover the others best (DML Algorithm 2).
-_choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
-
-
-@functools.partial(jax.jit, static_argnames=("config",))
-def _start(key: Array, images: Array, *, config: Config) -> training.TrainState:
-  variables = Network(config).lazy_init(
-    key, jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype), AVERAGE
-  )
-  return training.create_state(key, optax.adam(config.learning_rate), variables)
-
-
-@functools.partial(jax.jit, static_argnames=("config",))
-def _train(
-  state: training.TrainState,
-  collages: data.Collages,
-  table: data.ClassTable,
-  key: Array,
-  mass: Array,
-  steps: Array,
-  *,
-  config: Config,
-) -> tuple[training.TrainState, Array]:
-  """Runs `steps` training steps and returns the mean of their losses."""
-
-  def objective(params, _, batch, *, key, axis_name):
-    del key, axis_name  # nothing is drawn, and one device is enough
-    images, labels = batch
-    outputs = _outputs(params["network"], images, mass, config=config)
-    values = losses.contrastive(
-      outputs.embeddings, labels, negative_margin=config.margin
-    )
-    return training.Outcome(values.mean())
-
-  step = training.make_step(objective, optax.adam(config.learning_rate))
-  number = min(config.classes, len(table.counts))
-  classes = {"num_classes": number, "per_class": config.per_class}
-
-  def train_step(_, carry):
-    state, total = carry
-    rows = data.class_balanced_indices(key, table, state.step, **classes)
-    state, values = step(state, (collages.images[rows], collages.labels[rows]))
-    return state, total + values["loss"]
-
-  state, total = jax.lax.fori_loop(0, steps, train_step, (state, jnp.float32(0)))
-  return state, total / steps
+  def local_features(self, images: Array, *, train: bool) -> Array:
+    del train  # no layer needs it
+    if images.dtype != jnp.uint8:
+      return nn.relu(nn.Dense(_HIDDEN, name="backbone")(images))
+    options = {"strides": (2, 1, 2), "convolution": "patches", "name": "backbone"}
+    return cast(Array, models.ConvNet(**options)(data.to_float(images) - 0.5))
 
 
 class Trained(NamedTuple):
@@ -153,53 +90,48 @@ class Trained(NamedTuple):
 def compare(
   config: Config,
   collages: Sequence[Collages],
-  keys: Sequence[Array],
+  names: tuple[str, ...],
+  folder: pathlib.Path,
   tell: Callable[[], object],
 ) -> list[dict[str, Trained]]:
-  """Trains both poolings on the collages of each seed, from one network.
+  """Trains both poolings on the collages of each seed, with checkpoints in the folder.
 
-  The first quarter of the steps is shared and uses average pooling, so that prototypes
-  are chosen among features that already mean something. `tell` is called after each of
-  three parts of a seed.
+  `names` are those of the classes. `tell` is called after each part of a training but
+  the first.
   """
-  warmup = config.steps // 4
-  masses = {"GAP": AVERAGE, "GSP": config.mass}
+  settings = Small(
+    steps=config.steps, parts=config.parts, batch_classes=config.classes,
+    per_class=config.per_class, dim=config.dim, pooling="gsp", loss="contrastive",
+    prototypes=config.prototypes, inverse_temperature=config.inverse_temperature,
+    learning_rate=config.learning_rate,
+  )  # fmt: skip
+  variants = {"GAP": network.AVERAGE, "GSP": network.Variant(config.mass, 0.0)}
 
-  def steps(state, number: int, mass: float, count: int):
-    train = collages[number].train
-    table = data.class_table(train.labels, per_class=config.per_class)
-    key = jax.random.fold_in(keys[number], 1)
-    state, loss = _train(
-      state, train, table, key, jnp.float32(mass), jnp.int32(count), config=config
-    )
-    ending.mean_loss(
-      loss[None], int(state.step) - 1, f"the run with a mass of {mass:g}"
-    )
+  def after(run: pooled_training.Run, _: network.Variant) -> pooled_training.Run:
     tell()
-    return state
+    return run
 
   def run(number: int) -> dict[str, Trained]:
-    images, test = collages[number].train.images, collages[number].test
-    initial = _start(keys[number], images, config=config)
-    base = steps(initial, number, AVERAGE, warmup)
-    params = base.params["network"]
-    pooled = _embed(params, images[:POOLED], jnp.float32(AVERAGE), config=config).pooled
-    params = _choose_prototypes(params, pooled, path="GSP_0/prototypes")
-    base = base.replace(params={"network": params})
+    train, test = (
+      Features(np.asarray(part.images), np.asarray(part.labels), names)
+      for part in collages[number]
+    )
+    seed, foreground = config.seed + number, collages[number].test.foreground
+    runs = pooled_training.train(
+      settings, seed, variants, train, folder, after=after, progress=False
+    )
     trained = {}
-    for name, mass in masses.items():
-      state = steps(base, number, mass, config.steps - warmup)
-      outputs = _embed(
-        state.params["network"], test.images, jnp.float32(mass), config=config
-      )
+    for name, variant in variants.items():
+      result = network.embed(runs[name].state, test, settings, mass=variant.mass)
+      weights = np.asarray(result.weights)
       measures = {
-        "MAP@R": retrieval(outputs.embeddings, test.labels)["MAP@R"],
-        WEIGHT: foreground_weight(outputs.weights, test.foreground),
+        "MAP@R": retrieval(result.embeddings, test.labels)["MAP@R"],
+        WEIGHT: foreground_weight(weights, foreground),
       }
-      trained[name] = Trained(measures, np.asarray(outputs.weights))
+      trained[name] = Trained(measures, weights)
     return trained
 
-  return at_once.threaded(run, range(len(keys)))
+  return at_once.threaded(run, range(config.seeds))
 
 
 _FRACTIONS = 0.7, 0.3  # shares of each class in training and in test collages

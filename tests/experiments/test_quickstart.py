@@ -85,22 +85,19 @@ def test_collages_of_the_parts_share_no_image():
     assert set(np.unique(part.labels)) == set(range(6))
 
 
-def test_both_poolings_share_a_quarter_of_their_steps(monkeypatch):
+def test_networks_of_features_are_trained_the_same_way(tmp_path):
   import jax
-  import jax.numpy as jnp
 
-  def train(state, *arrays, config):
-    *_, mass, count = arrays
-    taken.append((round(float(mass), 2), int(count)))
-    return state.replace(step=state.step + count), jnp.float32(1)
-
-  taken: list[tuple[float, int]] = []
-  monkeypatch.setattr(quick, "_train", train)
-  config = dataclasses.replace(SMOKE, steps=8, mass=0.15)
-  keys = jax.random.split(jax.random.key(0), 1)
-  made = [quick.collages(quick.digits(), (60, 36), keys[0])]
-  quick.compare(config, made, keys, lambda: None)
-  assert taken == [(1.0, 2), (1.0, 6), (0.15, 6)]
+  maps = np.random.default_rng(0).normal(size=(1797, 2, 2, 5)).astype(np.float32)
+  tiles = quick.digits()._replace(inputs=maps)
+  config = dataclasses.replace(SMOKE, steps=4, seeds=1, dim=8, prototypes=8)
+  made = [quick.collages(tiles, (60, 36), jax.random.key(0))]
+  told = mock.Mock()
+  (run,) = quick.compare(config, made, tiles.names[:6], tmp_path, told)
+  assert told.call_count == 6  # two poolings, three parts each after the shared one
+  assert run["GSP"].weights.shape == (36, 6, 6)
+  np.testing.assert_allclose(run["GAP"].weights, 1 / 36, rtol=1e-5)
+  assert abs(run["GSP"].weights - 1 / 36).max() > 1e-3
 
 
 def photographs(folder, classes, count):
