@@ -88,7 +88,7 @@ def accuracy_curve_from_distances(
     where: [batch], boolean, True keeps. May be traced.
 
   Returns:
-    [budgets], floating; NaN where no point is kept.
+    [budgets], floating; NaN if no point is kept, or a kept distance is NaN.
 
   Raises:
     TypeError: minimal not floating, budgets not real numbers, or where not boolean.
@@ -109,7 +109,8 @@ def accuracy_curve_from_distances(
   _checks.not_negative("budgets", budgets)
   mask = _checks.where_mask(where, minimal.shape)
   standing = jnp.sum(mask[None] & (minimal[None] > budgets[:, None]), axis=1)
-  return standing.astype(jnp.result_type(float)) / jnp.sum(mask)
+  share = standing.astype(jnp.result_type(float)) / jnp.sum(mask)
+  return jnp.where(jnp.any(mask & jnp.isnan(minimal)), jnp.nan, share)
 
 
 def separation(

@@ -43,6 +43,8 @@ def test_curve_from_distances():
   np.testing.assert_array_equal(masked, again)
   nobody = metrics.accuracy_curve_from_distances(minimal, budgets, where=where & False)
   assert np.isnan(nobody).all()
+  unknown = metrics.accuracy_curve_from_distances(minimal, budgets)
+  assert np.isnan(unknown).all()  # one distance is NaN
 
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
